@@ -13,7 +13,17 @@ from prometheus_client import CollectorRegistry, Counter, GCCollector, PlatformC
 from tsnameserver import __version__
 
 from tsoperator.api.names import FINALIZER
-from tsoperator.api.objects import DEVICE, SERVICE, SUFFIXES, TAILNET, Key, has_finalizer, key_of
+from tsoperator.api.objects import (
+    DEVICE,
+    IDENTITY,
+    SERVICE,
+    SUFFIXES,
+    TAILNET,
+    TAILSCALE_SERVICE,
+    Key,
+    has_finalizer,
+    key_of,
+)
 from tsoperator.dns.probe import prober as dnsprobes
 from tsoperator.dns.probe.asking import ask
 from tsoperator.kube.client import KubeClient
@@ -27,6 +37,7 @@ from tsoperator.reconcilers.egresspod.plan import HealthAnswer
 from tsoperator.reconcilers.egresspod.probes import GateProber, ask_by_http, health_session
 from tsoperator.reconcilers.egresspod.reconciler import egresspods
 from tsoperator.reconcilers.gauges import GroupGauges, ProxyGauges, RelayGauges
+from tsoperator.reconcilers.hosting import HostingView, HostingWorld
 from tsoperator.reconcilers.ingress.reconciler import ingresses
 from tsoperator.reconcilers.mounts.reconciler import TOUCH_DELAY, mounts
 from tsoperator.reconcilers.peerrelay.addresses import ADDRESSES, HostAddresses, Resolve, resolve_ipv4
@@ -57,16 +68,19 @@ from tsoperator.settings import Settings
 from tsoperator.sources import sources
 from tsoperator.tailnet.devices import DeviceGauges
 from tsoperator.tailnet.factory import TailnetFactory
+from tsoperator.tailnet.identity import KnownIdentity
+from tsoperator.tailnet.known import KnownTailnet
 from tsoperator.tailnet.preflight import Preflight, PreflightMetrics, own_pod
 from tsoperator.tailnet.refusals import refusal_of
 from tsoperator.tailnet.suffixes import KnownSuffixes
-from tsoperator.tailnet.tailnet import KnownTailnet, Tailnets
+from tsoperator.tailnet.tailnet import Tailnets
 from tsoperator.tsclient.client import TailnetClient
 from tsoperator.tsclient.errors import (
     BadRequest,
     ControlError,
     CredentialsUnreadable,
     Forbidden,
+    NameInUse,
     NotSupported,
     Unauthorized,
 )
@@ -79,6 +93,7 @@ LEASE_NAME = "tailscale-operator"
 _REFUSED = Backoff(first=1, cap=300)
 _BAD_CREDENTIALS = Backoff(first=1, cap=60)
 PATIENCE: Mapping[type[Exception], Backoff] = {
+    NameInUse: Backoff(first=5, cap=30),  # a device keeps its name for seconds after its proxy has ended
     BadRequest: _REFUSED,
     Forbidden: _REFUSED,
     Unauthorized: _BAD_CREDENTIALS,
@@ -139,6 +154,7 @@ async def run(
         preflight = Preflight(own, events, own_pod(client, settings))
         tailnets = _tailnets(KnownTailnet(own, client, cache, preflight), cache)
         suffixes = KnownSuffixes(cache, tailnets, lambda name: bool(cache.indexed(SERVICE, BY_DESTINATION, name)))
+        identity = KnownIdentity(client, cache, settings.namespace, settings.operator_secret)
         registry.register(PreflightMetrics(tailnets.findings))
 
         def connect(url: str, credentials: ClientCredentials, secret: str) -> TailnetClient:
@@ -151,8 +167,25 @@ async def run(
         node_ports = NodePorts(client, settings.namespace)
         addresses = HostAddresses(resolve)
         applier = Applier(client, cache, events, _errands(tailnets, node_ports), refusal_of, now)
+        world = HostingWorld(
+            tailnets.service,
+            lambda: [each.name for each in tailnets.all_registered()],
+            lambda: identity.current().node_id,
+            lambda: identity.current().problem,
+        )
         parts = Parts(
-            client, cache, applier, settings, tailnets, suffixes, factory, prober, node_ports, dns_prober, addresses
+            client,
+            cache,
+            applier,
+            settings,
+            tailnets,
+            suffixes,
+            factory,
+            prober,
+            node_ports,
+            dns_prober,
+            addresses,
+            HostingView(cache, settings, world),
         )
         manager = Manager(
             cache,
@@ -160,7 +193,14 @@ async def run(
             ControllerMetrics(registry),
             Policy(_WORKERS, expected=(KubeError, ControlError), patience=PATIENCE, has_told=applier.journal.has_told),
             times=_GATHER,
-            feeds={DEVICE: tailnets, SUFFIXES: suffixes, dnsprobes.VERDICT: dns_prober, ADDRESSES: addresses},
+            feeds={
+                DEVICE: tailnets,
+                TAILSCALE_SERVICE: tailnets,
+                SUFFIXES: suffixes,
+                IDENTITY: identity,
+                dnsprobes.VERDICT: dns_prober,
+                ADDRESSES: addresses,
+            },
         )
         tailnets.listen_to_findings(manager.retry_refused)
         async with HealthServer(settings.health_address, registry, {"cache": lambda: _unsynced(cache)}) as address:
@@ -169,7 +209,7 @@ async def run(
                 client,
                 await _elector(client, settings) if settings.leader_election else None,
                 before=_end_of_predecessor(client, settings),
-                beside=[tailnets.run, prober.run, dns_prober.run, addresses.run],
+                beside=[tailnets.run, identity.run, prober.run, dns_prober.run, addresses.run],
             )
 
 
@@ -187,14 +227,18 @@ class Parts(NamedTuple):
     node_ports: NodePorts
     dns_prober: dnsprobes.DNSProber
     addresses: HostAddresses
+    hosting: HostingView
 
 
 def reconcilers(parts: Parts) -> list[Reconciler]:
     """Return every reconciler."""
-    client, cache, applier, settings, tailnets, suffixes, factory, prober, node_ports, dns_prober, addresses = parts
+    client, cache, applier, settings, tailnets, suffixes, factory, prober, node_ports, dns_prober, addresses = parts[
+        :-1
+    ]
+    hosting = parts.hosting
     proxies = Proxies(cache, applier, tailnets, settings, suffixes=suffixes.current)
     kinds: list[Kind[Any]] = [
-        services(proxies, client),
+        services(proxies, client, hosting),
         ingresses(proxies, applier.now),
         connectors(proxies),
         proxyclasses(cache, node_ports),

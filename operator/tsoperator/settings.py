@@ -101,6 +101,11 @@ class Settings:
     kubeconfig: str = ""
     leader_election: bool = True
     pod_name: str = ""
+    operator_secret: str = ""
+    """The Secret with the state of the operator's own device; empty: the operator has none."""
+    operator_hostname: str = "tailscale-operator"
+    operator_tags: tuple[str, ...] = ("tag:k8s-operator",)
+    """The tags that the operator's own device gets when it is registered."""
     service_account: str = "operator"
     """The name of our ServiceAccount.
 
@@ -157,6 +162,9 @@ def read_settings(environ: Mapping[str, str], identity_token: Path = _IDENTITY_T
         kubeconfig=_kubeconfig(given, "KUBECONFIG"),
         leader_election=_boolean(given, "OPERATOR_LEADER_ELECTION", default=True),
         pod_name=_object_name(given, "POD_NAME"),
+        operator_secret=_object_name(given, "OPERATOR_SECRET"),
+        operator_hostname=given.get("OPERATOR_HOSTNAME", defaults.operator_hostname),
+        operator_tags=_tags(given, "OPERATOR_INITIAL_TAGS") or defaults.operator_tags,
         service_account=_object_name(given, "OPERATOR_SERVICE_ACCOUNT_NAME") or defaults.service_account,
         health_address=_address(environ, "OPERATOR_HEALTH_ADDR", defaults.health_address),
         log_level=_LOG_LEVELS[level],
@@ -213,10 +221,11 @@ def _as_ours(given: Mapping[str, str], warnings: list[str]) -> Mapping[str, str]
             if given.get(name) in form[1:]:
                 ours[name] = form[0]
                 warnings.append(f"{name}: {given[name]!r} is read as {form[0]}: write {form[0]}")
-    tags = split_tags(given.get("PROXY_TAGS", ""))
-    if "" in tags and any(tags):
-        ours["PROXY_TAGS"] = ",".join(filter(None, tags))
-        warnings.append(f"PROXY_TAGS: {given['PROXY_TAGS']!r} has a comma too many: write {ours['PROXY_TAGS']}")
+    for name in ("PROXY_TAGS", "OPERATOR_INITIAL_TAGS"):
+        tags = split_tags(given.get(name, ""))
+        if "" in tags and any(tags):
+            ours[name] = ",".join(filter(None, tags))
+            warnings.append(f"{name}: {given[name]!r} has a comma too many: write {ours[name]}")
     return ours
 
 

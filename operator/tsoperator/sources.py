@@ -39,10 +39,10 @@ from tsoperator.api.objects import (
 from tsoperator.dns import nameclaims
 from tsoperator.dns.cluster.platforms import COREDNS, OPENSHIFT_DNS, OPENSHIFT_NAME, configmap_names
 from tsoperator.dns.cluster.platforms import NAMESPACE as DNS_NAMESPACE
+from tsoperator.group import claims, hosts, ports, proxygroup
 from tsoperator.group import egress as egressgroup
-from tsoperator.group import ports, proxygroup
 from tsoperator.kube.watch import Selection
-from tsoperator.proxy import entries, pod, secret
+from tsoperator.proxy import entries, hosting, pod, secret
 from tsoperator.proxy.endpoints import BY_SERVICE, by_service
 from tsoperator.reconcilers.ingress.ask import BY_BACKEND, by_backend
 from tsoperator.reconcilers.peerrelay.endpoints import BY_RELAY_ADDRESS, by_relay_address
@@ -88,6 +88,8 @@ def sources(namespace: str, watched: Sequence[str] = (), corefile: str = "") -> 
         proxygroup.BY_GROUP: proxygroup.by_group,
         egressgroup.BY_ENTRY: egressgroup.by_entry,
     }
+    secrets = {secret.BY_DEVICE: secret.by_device, hosts.BY_CERTIFICATE: within(namespace, hosts.by_certificate)}
+    hosted = {claims.BY_LABEL: claims.by_label, proxygroup.BY_GROUP: proxygroup.by_group}
 
     def users(resource: Resource, indexes: Mapping[str, Index] | None = None) -> Iterator[Source]:
         for place in places if resource.namespaced else [""]:
@@ -95,8 +97,8 @@ def sources(namespace: str, watched: Sequence[str] = (), corefile: str = "") -> 
             yield Source(Selection(resource, place), indexes or {}, optional=place not in ("", namespace))
 
     return [
-        *users(SERVICE, {**owned, **measured, **grouped, **allocated, **relayed, **named, **leading}),
-        *users(INGRESS, {BY_BACKEND: by_backend}),
+        *users(SERVICE, {**owned, **measured, **grouped, **allocated, **relayed, **named, **leading, **hosted}),
+        *users(INGRESS, {BY_BACKEND: by_backend, **hosted}),
         *users(PROXYGROUPPOLICY, {BY_NAMESPACE: by_namespace, BY_GROUP: by_group}),
         *(
             source
@@ -109,12 +111,16 @@ def sources(namespace: str, watched: Sequence[str] = (), corefile: str = "") -> 
         Source(Selection(CRD, field_selector=f"metadata.name={SERVICEMONITOR}"), slim=_identity),
         Source(Selection(SERVICEMONITOR, namespace, managed), measured),
         Source(Selection(SECRET_METADATA, namespace, f"!{LABEL_MANAGED}"), slim=_identity),
-        Source(Selection(SECRET, namespace, managed), {**owned, secret.BY_DEVICE: secret.by_device}, secret.slim),
+        Source(
+            Selection(SECRET, namespace, managed),
+            {**owned, **secrets},
+            secret.slim,
+        ),
         Source(Selection(STATEFULSET, namespace, managed), owned),
         Source(Selection(POD, namespace, managed), owned, pod.slim),
         Source(Selection(NODE), slim=slim_node, optional=True),
         Source(Selection(ENDPOINTSLICE, namespace, managed), {**grouped, BY_SERVICE: by_service}),
-        Source(Selection(CONFIGMAP, namespace, managed), slim=entries.slim_configmap),
+        Source(Selection(CONFIGMAP, namespace, managed), slim=_configmap),
         *_cluster_dns(corefile),
         *(
             Source(Selection(resource, namespace, managed))
@@ -146,6 +152,11 @@ def _admission(obj: Object) -> Object:
     """
     is_ours = key_of(obj).name.startswith((ADMISSION_INGRESS, ADMISSION_EGRESS))
     return without_managed_fields(obj) if is_ours else _identity(obj)
+
+
+def _configmap(obj: Object) -> Object:
+    """Return the slim form of a ConfigMap of ours, in which the contents for the proxies of a group are parsed."""
+    return hosting.slim_hosting(entries.slim_configmap(obj))
 
 
 def _identity(obj: Object) -> Object:

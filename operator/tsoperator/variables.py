@@ -44,6 +44,11 @@ VARIABLES: Final[Mapping[str, str]] = {
         "name of our ServiceAccount: Tailnets with workload identity trust its tokens, and ProxyGroupPolicies let it "
         "write (default operator)"
     ),
+    "OPERATOR_SECRET": (
+        "Secret with the state of the operator's own device, which owns Tailscale Services (default: none)"
+    ),
+    "OPERATOR_HOSTNAME": "hostname of that device (default tailscale-operator)",
+    "OPERATOR_INITIAL_TAGS": "tags of that device when it is registered, comma-separated (default tag:k8s-operator)",
     "PROXY_IMAGE": "image of proxies (default tailscale/tailscale:latest)",
     "PROXY_TAGS": "tags of proxies that ask for none, comma-separated (default tag:k8s)",
     "PROXY_FIREWALL_MODE": "auto, iptables or nftables, for proxies (default: the image decides)",

@@ -30,9 +30,6 @@ FIELDS = {
 """The fields of a Pod from which its variables take their values, with these values."""
 
 NOT_SETTINGS = {
-    "OPERATOR_HOSTNAME": "the Go operator's own device: ours has none",
-    "OPERATOR_INITIAL_TAGS": "the Go operator's own device",
-    "OPERATOR_SECRET": "the state of the Go operator's own device",
     "OPERATOR_SHARED_ACME_ACCOUNT_KEY": "there are no ProxyGroups of type ingress yet",
     "POD_UID": "the Go operator's Events are about its Pod: ours finds it by its name",
     "SSL_CERT_FILE": "read by the TLS library",

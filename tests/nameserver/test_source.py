@@ -222,7 +222,7 @@ async def following(path: Path, *, optional: bool = False) -> AsyncIterator[Offe
 
 async def offered(offers: Offers, *texts: str | None) -> None:
     expected = [text if text is None else text.encode() for text in texts]
-    async with asyncio.timeout(1):
+    async with asyncio.timeout(30):
         while list((await offers.get()).values()) != expected:
             continue
 
@@ -261,7 +261,7 @@ async def test_the_follower_notices_a_second_change_with_the_same_time_stamp(tmp
 
 
 async def test_an_unreadable_file_is_offered_with_the_reason(tmp_path: Path) -> None:
-    async with following(tmp_path) as offers, asyncio.timeout(1):
+    async with following(tmp_path) as offers, asyncio.timeout(30):
         (text,) = (await offers.get()).values()
     assert isinstance(text, IsADirectoryError)
 

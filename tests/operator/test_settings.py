@@ -79,6 +79,9 @@ GIVEN: dict[tuple[str, str], dict[str, object]] = {
     ("OPERATOR_SERVICE_ACCOUNT_NAME", "service_account"): {"ts": "ts"},
     ("OPERATOR_LEADER_ELECTION", "leader_election"): {"false": False},
     ("POD_NAME", "pod_name"): {"operator-1": "operator-1"},
+    ("OPERATOR_SECRET", "operator_secret"): {"operator": "operator", "": ""},
+    ("OPERATOR_HOSTNAME", "operator_hostname"): {"gate": "gate", "": "tailscale-operator"},
+    ("OPERATOR_INITIAL_TAGS", "operator_tags"): {"tag:a,tag:b": ("tag:a", "tag:b"), "": ("tag:k8s-operator",)},
     ("OPERATOR_HEALTH_ADDR", "health_address"): {"[::1]:9002": "[::1]:9002", " ": "", " :9003 ": ":9003"},
     ("OPERATOR_LOGGING", "log_level"): {"debug": "DEBUG", "dev": "DEBUG", "warn": "WARNING", "error": "ERROR"},
     ("OPERATOR_LOG_FORMAT", "log_format"): {"json": "json", "text": "text"},
@@ -98,6 +101,7 @@ NAMES = {
     "OPERATOR_INGRESS_CLASS_NAME": "tail_scale",
     "OPERATOR_SERVICE_ACCOUNT_NAME": "-",
     "POD_NAME": "Operator",
+    "OPERATOR_SECRET": "Operator",
 }
 FLAGS = {
     "OPERATOR_DEFAULT_LOAD_BALANCER": "yes",
@@ -166,6 +170,7 @@ WARNED = [
     ("AUTH_PROXY", "f", "AUTH_PROXY: 'f' is read as false: write false"),
     ("PROXY_TAGS", "tag:a,", "PROXY_TAGS: 'tag:a,' has a comma too many: write tag:a"),
     ("PROXY_TAGS", "tag:a,,tag:b", "write tag:a,tag:b"),
+    ("OPERATOR_INITIAL_TAGS", "tag:a,", "OPERATOR_INITIAL_TAGS: 'tag:a,' has a comma too many: write tag:a"),
     ("OPERATOR_LOGIN_SEVER", "x", "OPERATOR_LOGIN_SEVER is no setting and is not read: do you mean OPERATOR_LO"),
     ("PROXY_TAG", "", "do you mean PROXY_TAGS?"),
 ]
@@ -183,8 +188,7 @@ FINE = {
     BOOL: "true",
     "APISERVER_PROXY": "false",
     "PROXY_TAGS": "tag:a",
-    "OPERATOR_HOSTNAME": "the Go operator's",
-    "OPERATOR_INITIAL_TAGS": "the Go operator's",
+    "OPERATOR_HOSTNAME": "tailscale-operator",
     "OPERATOR_SHARED_ACME_ACCOUNT_KEY": "the Go operator's",
     "OPERATOR_NAMESPACE_PORT": "of a Service called operator-namespace",
     "OPERATOR_SERVICE_HOST": "of a Service called operator",

@@ -38,6 +38,7 @@ from tsoperator.api.objects import (
     Key,
     Object,
     Resource,
+    annotations,
     key_of,
     resource_of,
     uid,
@@ -76,7 +77,9 @@ _LOOK_AGAIN = 0.05  # s until a condition that no change of the cluster announce
 
 _NAMESERVER = ((objects.DEPLOYMENT, "nameserver"), (objects.SERVICE, "nameserver"))
 _OTHERS = (objects.NODE, objects.POD, objects.REPLICASET, objects.ENDPOINTSLICE)  # what the operator never writes
-_WORKLOADS = (objects.STATEFULSET, objects.DEPLOYMENT)  # of which it never writes the status
+_CONTROLLED = (objects.STATEFULSET, objects.DEPLOYMENT, objects.ADMISSIONPOLICY)  # it never writes their status
+_MEANT = ("namespace", "name", "uid", "labels", "finalizers", "ownerReferences", "deletionTimestamp")
+_CONTROLLERS_NOTES = "deployment.kubernetes.io/"
 
 Value = TypeVar("Value")
 
@@ -411,14 +414,9 @@ def _involves(reference: Object, obj: Object) -> bool:
 
 def _may_be_ours(change: Change) -> bool:
     """Tell whether the operator may have made *change*. All others come from the cluster's controllers and nodes."""
-    if change.resource in _WORKLOADS and change.old is not None:
-        return _meant(change.object) != _meant(change.old)
+    if change.resource in _CONTROLLED and change.old is not None:
+        return meant(change.object) != meant(change.old)
     return change.resource not in _OTHERS
-
-
-def _meant(obj: Object) -> list[object]:
-    """Return the parts of a workload that the operator may change: its spec and some of its metadata."""
-    return [obj["spec"], *(obj["metadata"].get(name) for name in ("labels", "annotations", "finalizers"))]
 
 
 async def _within(seconds: float, waiting: Awaitable[Any]) -> bool:
@@ -497,6 +495,16 @@ def _http_proxy(url: str) -> Iterator[None]:
         for name, value in before.items():
             os.environ.pop(name, None)
             os.environ.update({name: value} if value is not None else {})
+
+
+def meant(obj: Object) -> Object:
+    """Return *obj* without the parts that the API server and its controllers write, such as the status.
+
+    They write these at any time, also a moment after somebody has created the object. So compare objects by this.
+    """
+    metadata = {name: obj["metadata"].get(name) for name in _MEANT}
+    notes = {name: value for name, value in annotations(obj).items() if not name.startswith(_CONTROLLERS_NOTES)}
+    return {**obj, "metadata": {**metadata, "annotations": notes}, "status": None}
 
 
 def is_ready(pod: Object) -> bool:

@@ -201,6 +201,17 @@ EGRESS_SERVICES: Final = "egress-services"
 
 In a state Secret, it is the key under which a proxy reports the Services that it forwards.
 """
+INGRESS_RULES: Final = "ingress-config.json"
+"""The key of the ingress ConfigMap with the rules for the proxies.
+
+In a state Secret, it is the key under which a proxy reports the rules that it has put into effect.
+"""
+INGRESS_SERVE_CONFIG: Final = "serve-config.json"
+"""The key of the ingress ConfigMap with the serve config of the Tailscale Services that end TLS at the proxies."""
+SECRET_TYPE_CERTS: Final = "certs"  # noqa: S105
+"""The value of `LABEL_SECRET_TYPE` on the Secret with the certificate of a Tailscale Service."""
+LABEL_DOMAIN: Final = "tailscale.com/domain"
+"""The label on the Secret, Role and RoleBinding of a certificate, with the domain; a long domain is cut."""
 EGRESS_PINGS: Final = "hep-pings"
 """The key of the egress ConfigMap with the number of requests that a leaving proxy makes in one round, to check that no
 new connections reach it."""
@@ -237,6 +248,9 @@ CONDITION_PROXYGROUP_AVAILABLE: Final = "ProxyGroupAvailable"
 CONDITION_EGRESS_VALID: Final = "TailscaleEgressSvcValid"
 CONDITION_EGRESS_CONFIGURED: Final = "TailscaleEgressSvcConfigured"
 CONDITION_EGRESS_READY: Final = "TailscaleEgressSvcReady"
+CONDITION_INGRESS_VALID: Final = "TailscaleIngressSvcValid"
+CONDITION_INGRESS_CONFIGURED: Final = "TailscaleIngressSvcConfigured"
+"""The types of the conditions of a Service that a ProxyGroup of type ingress exposes."""
 CONDITION_PROXYGROUPPOLICY_READY: Final = "ProxyGroupPolicyReady"
 CONDITION_RECORDER_READY: Final = "RecorderReady"
 CONDITION_TAILNET_READY: Final = "TailnetReady"

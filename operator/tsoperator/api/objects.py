@@ -116,11 +116,21 @@ is the name of its Tailnet, and its name is the ID of the device. ``aliases`` ha
 device is found.
 """
 
+TAILSCALE_SERVICE = Resource("", "", "tailscaleservices", "TailscaleService")
+"""The resource of Tailscale Services.
+
+They are no objects of the cluster either. The namespace of such an object is the name of its Tailnet, and its name is
+the label of the Service.
+"""
+
 SUFFIXES = Resource("", "", "suffixes", "Suffixes")
 """The resource of the known suffixes of MagicDNS names.
 
 They are no objects of the cluster either. A feed has all of them as one object.
 """
+
+IDENTITY = Resource("", "", "identities", "Identity")
+"""The resource of the operator's own identity in the tailnet. It is no object of the cluster either."""
 
 RESOURCES = {
     (resource.api_version, resource.kind): resource

@@ -5,14 +5,14 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from tsoperator.api.conditions import TRUE
-from tsoperator.api.names import CONDITION_PROXYGROUP_AVAILABLE, PARENT_PROXYGROUP, PROXY_GROUP
-from tsoperator.api.objects import Key, Object, annotations, spec_of
+from tsoperator.api.names import CONDITION_PROXYGROUP_AVAILABLE, CONFIG_SUFFIX, PARENT_PROXYGROUP, PROXY_GROUP
+from tsoperator.api.objects import Key, Object, annotations, key_of, spec_of
 from tsoperator.proxy.entries import Entry, ProxyReport, entries_of
 from tsoperator.proxy.replica import REPLICAS_MAX
 from tsoperator.runtime.ownership import Owner
 
 BY_GROUP: Final = "group"
-"""The index of users' Services by the ProxyGroup that they name."""
+"""The index of users' Services and Ingresses by the ProxyGroup that they name."""
 
 DEFAULT_REPLICAS: Final = 2
 
@@ -57,7 +57,21 @@ def is_available(group: Object) -> bool:
     return any(each["type"] == CONDITION_PROXYGROUP_AVAILABLE and each["status"] == TRUE for each in conditions)
 
 
-def by_group(service: Object) -> Iterable[str]:
-    """Index users' Services by the ProxyGroup that they name."""
-    name = annotations(service).get(PROXY_GROUP)
+def in_order(named: Iterable[Object], group: str) -> list[Object]:
+    """Return the Pods or Secrets among *named* whose names are those of replicas of *group*, by ordinal.
+
+    The state Secret of a replica comes before its config Secret.
+    """
+    found: list[tuple[int, str, Object]] = []
+    for each in named:
+        name = key_of(each).name
+        stem, _, ordinal = name.removesuffix(CONFIG_SUFFIX).rpartition("-")
+        if stem == group and ordinal.isdecimal():
+            found.append((int(ordinal), name, each))
+    return [each for _, _, each in sorted(found, key=lambda item: item[:2])]
+
+
+def by_group(obj: Object) -> Iterable[str]:
+    """Index users' Services and Ingresses by the ProxyGroup that they name."""
+    name = annotations(obj).get(PROXY_GROUP)
     return (name,) if name else ()

@@ -1,22 +1,18 @@
 """The Secret of a proxy, with our config files, and with the state that the proxy writes."""
 
 import base64
-import binascii
-import contextlib
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import lru_cache
-from typing import Any
-
-from pydantic_core import from_json
 
 from tsoperator.api.names import (
     ACME_ACCOUNT_KEY,
     AUTH_KEY_FILE,
     EGRESS_SERVICES,
     GROUP_CONFIG_KEY,
+    INGRESS_RULES,
     NO_HTTPS,
     PARENT_RECORDER,
     RELAY_CONFIG_KEY,
@@ -33,7 +29,9 @@ from tsoperator.api.names import (
 )
 from tsoperator.api.objects import SECRET, Object, key_of
 from tsoperator.proxy.entries import ProxyReport, read_report
+from tsoperator.proxy.hosting import HostReport, read_host_report
 from tsoperator.proxy.replica import ReplicaSecrets
+from tsoperator.proxy.stored import json_or_empty, list_of_texts, text, text_in, texts_in
 from tsoperator.proxy.tailscaled import ProxyConfig, config_files
 from tsoperator.proxy.x509 import Validity, validity
 from tsoperator.runtime.diff import digest_of
@@ -42,6 +40,9 @@ from tsoperator.runtime.plan import Patch
 
 BY_DEVICE = "device"
 """The index of Secrets by the ID of the device that they report."""
+
+TLS = "tls"
+"""The place of the domain in the names of the keys of a Secret that has one certificate."""
 
 _DEVICE_KEYS = (
     SECRET_DEVICE_ID,
@@ -61,6 +62,8 @@ _REFUSED_KEY_DIGEST = "refusedKeyDigest"
 _CERTIFICATES = "certificates"
 _ASKED_FOR_CERTIFICATE = "askedForCertificate"
 _EGRESS_REPORT = "egressReport"
+_HOST_REPORT = "hostReport"
+_ADVERTISED = "advertisedServices"
 _STATIC_ENDPOINTS = "staticEndpoints"
 _LOGIN_URL = "loginUrl"
 _STATE_FQDN = "stateFqdn"
@@ -113,7 +116,8 @@ def slim(secret: Object) -> Object:
     config, of the auth key in it, and of the refused auth key that the proxy asks to replace; the names of the
     configs for images of different versions; the names of the keys in which tailscaled stored its last serve
     config; the validity of the certificates; the static endpoints of a relay or of a proxy of a ProxyGroup; and,
-    for such a proxy, its report of the entries that it forwards. For a Connector, it also says whether the proxy
+    for such a proxy, its report of the entries that it forwards, or of the rules that it has, and the Tailscale
+    Services that it advertises. For a Connector, it also says whether the proxy
     has routes that it would have to lose before it can be an app connector. A Recorder reports nothing but the
     state of its tailscaled, which has the URL and the name of its device, too.
     """
@@ -127,20 +131,22 @@ def slim(secret: Object) -> Object:
         "kind": secret["kind"],
         "metadata": metadata,
         "data": {name: data[name] for name in _DEVICE_KEYS if name in data},
-        _CONFIG_DIGEST: _digest_of_files({name: _text(data, name) for name in _file_names(data)}),
+        _CONFIG_DIGEST: _digest_of_files({name: text(data, name) for name in _file_names(data)}),
         _AUTH_KEY_DIGEST: digest_of(auth_key) if auth_key else "",
-        _LOGIN_URL: _text_in(profile, "ControlURL") if reports_by_state else _text_in(config, "ServerURL"),
-        _HOSTNAME: _text_in(config, "Hostname"),
+        _LOGIN_URL: text_in(profile, "ControlURL") if reports_by_state else text_in(config, "ServerURL"),
+        _HOSTNAME: text_in(config, "Hostname"),
         _CONFIGS: [name for name in data if _CONFIG_KEY.fullmatch(name)],
         _SERVE_STATE: [name for name in data if name.startswith(SERVE_STATE_PREFIX)],
         _STATE_DEVICE: _device_in(profile),
         _STATE_FQDN: _fqdn_in(profile) if reports_by_state else "",
-        _REFUSED_KEY_DIGEST: digest_of(_text(data, SECRET_REISSUE)) if SECRET_REISSUE in data else "",
+        _REFUSED_KEY_DIGEST: digest_of(text(data, SECRET_REISSUE)) if SECRET_REISSUE in data else "",
         _CERTIFICATES: _certificates(data),
         _ASKED_FOR_CERTIFICATE: ACME_ACCOUNT_KEY in data,
         _HAS_ROUTES_TO_LOSE: _has_routes_to_lose(config, profile),
         _STATIC_ENDPOINTS: _static_endpoints(data),
-        _EGRESS_REPORT: read_report(_text(data, EGRESS_SERVICES)) if EGRESS_SERVICES in data else None,
+        _EGRESS_REPORT: read_report(text(data, EGRESS_SERVICES)) if EGRESS_SERVICES in data else None,
+        _HOST_REPORT: read_host_report(text(data, INGRESS_RULES)) if INGRESS_RULES in data else None,
+        _ADVERTISED: texts_in(config or profile, "AdvertiseServices"),
     }
 
 
@@ -229,22 +235,22 @@ def device_of(secret: Object, pod: Object | None) -> ReportedDevice:
     only the state of its tailscaled has the ID of the device.
     """
     data = secret["data"]
-    id_ = _text(data, SECRET_DEVICE_ID) or secret[_STATE_DEVICE]
-    fqdn = _text(data, SECRET_DEVICE_FQDN).removesuffix(".") or secret[_STATE_FQDN]
-    ips = _list_of_texts(_text(data, SECRET_DEVICE_IPS))
+    id_ = text(data, SECRET_DEVICE_ID) or secret[_STATE_DEVICE]
+    fqdn = text(data, SECRET_DEVICE_FQDN).removesuffix(".") or secret[_STATE_FQDN]
+    ips = list_of_texts(text(data, SECRET_DEVICE_IPS))
     version = capability_version_of(secret)
     reported = reporting_pod_of(secret)
     current = bool(pod and reported and reported == pod["metadata"]["uid"].lower())
     if not (current and version is not None and version >= _HTTPS_ENDPOINT_SINCE):
         return ReportedDevice(id_, fqdn, fqdn, False, ips)
-    endpoint = _text(data, SECRET_HTTPS_ENDPOINT).removesuffix(".")
+    endpoint = text(data, SECRET_HTTPS_ENDPOINT).removesuffix(".")
     no_https = endpoint.lower() == NO_HTTPS
     return ReportedDevice(id_, fqdn, "" if no_https else endpoint, no_https, ips)
 
 
 def capability_version_of(secret: Object) -> int | None:
     """Return the capability version of the image that ran last, from a *slim* Secret; None if it isn't known."""
-    version = _text(secret["data"], SECRET_CAPABILITY_VERSION)
+    version = text(secret["data"], SECRET_CAPABILITY_VERSION)
     return int(version) if version.isdecimal() else None
 
 
@@ -257,20 +263,35 @@ def shown_device(secret: Object) -> tuple[str, str] | None:
 @lru_cache(maxsize=4096)  # each reconcile of a proxy asks, and the answer rarely changes
 def _shown(fqdn: str, ips: str) -> tuple[str, str] | None:
     data = {SECRET_DEVICE_FQDN: fqdn, SECRET_DEVICE_IPS: ips}
-    name = _text(data, SECRET_DEVICE_FQDN).removesuffix(".")
-    addresses = ", ".join(_list_of_texts(_text(data, SECRET_DEVICE_IPS)))
+    name = text(data, SECRET_DEVICE_FQDN).removesuffix(".")
+    addresses = ", ".join(list_of_texts(text(data, SECRET_DEVICE_IPS)))
     return (name, addresses) if name and addresses else None
 
 
 def reporting_pod_of(secret: Object) -> str:
     """Return the UID of the Pod that last wrote into a *slim* Secret, in lower case; empty if no Pod did."""
-    return _text(secret["data"], SECRET_POD_UID).lower()
+    return text(secret["data"], SECRET_POD_UID).lower()
 
 
 def egress_report_of(secret: Object) -> ProxyReport | None:
     """Return the report of a proxy of a ProxyGroup in its *slim* state Secret; None if it has none."""
     report: ProxyReport | None = secret[_EGRESS_REPORT]
     return report
+
+
+def host_report_of(secret: Object) -> HostReport | None:
+    """Return the rules that a proxy reports in its *slim* state Secret; None if it has reported none."""
+    report: HostReport | None = secret[_HOST_REPORT]
+    return report
+
+
+def advertised_services(secret: Object) -> tuple[str, ...]:
+    """Return the names of the Tailscale Services in a *slim* Secret.
+
+    In a config Secret they are those that a proxy should advertise, in a state Secret those that it does advertise.
+    """
+    found: tuple[str, ...] = secret[_ADVERTISED]
+    return found
 
 
 def static_endpoints_of(config: Object | None) -> tuple[str, ...]:
@@ -318,16 +339,10 @@ def config_patch(secrets: ReplicaSecrets, config: ProxyConfig, auth_key: str) ->
     return Patch(SECRET, key_of(secret), {"data": written}, "the configuration of the proxy" if changes else "")
 
 
-def _text_in(config: Object, name: str) -> str:
-    """Return a text in *config*; empty if there is none."""
-    value = config.get(name)
-    return value if isinstance(value, str) else ""
-
-
 def _newest_config(data: Mapping[str, str]) -> Object:
     """Return the newest config in the *data* of a whole Secret; empty if there is none."""
     found = {int(match[1]): name for name in data if (match := _CONFIG_KEY.fullmatch(name))}
-    return _json_or_empty(_text(data, found[max(found)])) if found else {}
+    return json_or_empty(text(data, found[max(found)])) if found else {}
 
 
 def _has_routes_to_lose(config: Object, profile: Object) -> bool:
@@ -352,7 +367,7 @@ def _is_app_connector(settings: Object) -> bool:
 def _has_logged_in(secrets: ReplicaSecrets) -> bool:
     """Tell whether the replica reported a device, and doesn't ask for another auth key."""
     state = secrets.state
-    return state is not None and bool(_text(state["data"], SECRET_DEVICE_ID)) and not state[_REFUSED_KEY_DIGEST]
+    return state is not None and bool(text(state["data"], SECRET_DEVICE_ID)) and not state[_REFUSED_KEY_DIGEST]
 
 
 def _file_names(data: Mapping[str, str]) -> Sequence[str]:
@@ -367,7 +382,7 @@ def _file_names(data: Mapping[str, str]) -> Sequence[str]:
 
 def _auth_key(data: Mapping[str, str], config: Object) -> str:
     """Return the auth key in the *data* of a Secret with this newest *config*; empty if there is none."""
-    return _text(data, AUTH_KEY_FILE) if AUTH_KEY_FILE in _file_names(data) else _text_in(config, "AuthKey")
+    return text(data, AUTH_KEY_FILE) if AUTH_KEY_FILE in _file_names(data) else text_in(config, "AuthKey")
 
 
 def _digest_of_files(files: Mapping[str, str]) -> str:
@@ -375,13 +390,13 @@ def _digest_of_files(files: Mapping[str, str]) -> str:
 
     The auth key is left out, because it comes and goes.
     """
-    return digest_of({name: {**_json_or_empty(text), "AuthKey": ""} for name, text in files.items()})
+    return digest_of({name: {**json_or_empty(text), "AuthKey": ""} for name, text in files.items()})
 
 
 def _static_endpoints(data: Mapping[str, str]) -> tuple[str, ...]:
     """Return the static endpoints in the *data* of the config Secret of a relay, or of a proxy of a ProxyGroup."""
     for file, field in ((GROUP_CONFIG_KEY, "StaticEndpoints"), (RELAY_CONFIG_KEY, "RelayServerStaticEndpoints")):
-        found = _json_or_empty(_text(data, file)).get(field) if file in data else None
+        found = json_or_empty(text(data, file)).get(field) if file in data else None
         if isinstance(found, list):
             return tuple(each for each in found if isinstance(each, str))
     return ()
@@ -390,16 +405,17 @@ def _static_endpoints(data: Mapping[str, str]) -> tuple[str, ...]:
 def _certificates(data: Mapping[str, str]) -> dict[str, Validity | None]:
     """Return the validity of each certificate in *data* by its domain.
 
-    Certificates without a private key are left out.
+    Certificates without a private key are left out, and so are empty ones. In a Secret of type ``kubernetes.io/tls``,
+    `TLS` stands for the domain.
     """
-    domains = [name.removesuffix(".crt") for name in data if name.endswith(".crt")]
-    return {domain: validity(_text(data, f"{domain}.crt")) for domain in domains if f"{domain}.key" in data}
+    domains = [name.removesuffix(".crt") for name in data if name.endswith(".crt") and data[name]]
+    return {domain: validity(text(data, f"{domain}.crt")) for domain in domains if data.get(f"{domain}.key")}
 
 
 def _device_in(profile: Object) -> str:
     """Return the ID of the device in tailscaled's login *profile*; empty if there is none."""
     config = profile.get("Config")
-    return _text_in(config, "NodeID") if isinstance(config, dict) else ""
+    return text_in(config, "NodeID") if isinstance(config, dict) else ""
 
 
 def _fqdn_in(profile: Object) -> str:
@@ -409,42 +425,15 @@ def _fqdn_in(profile: Object) -> str:
     """
     config = profile.get("Config")
     user = config.get("UserProfile") if isinstance(config, dict) else None
-    name = _text_in(user, "LoginName") if isinstance(user, dict) else ""
+    name = text_in(user, "LoginName") if isinstance(user, dict) else ""
     return name.removesuffix(".") if "." in name and "@" not in name else ""
 
 
 def _profile(data: Mapping[str, str]) -> Object:
     """Return tailscaled's login profile in *data*; empty if there is none."""
-    return _json_or_empty(_text(data, _text(data, SECRET_CURRENT_PROFILE)))
+    return json_or_empty(text(data, text(data, SECRET_CURRENT_PROFILE)))
 
 
 def encoded(files: Mapping[str, str]) -> dict[str, str]:
     """Return the texts in *files* encoded as the data of a Secret."""
     return {name: base64.b64encode(text.encode()).decode() for name, text in files.items()}
-
-
-def _text(data: Mapping[str, str], name: str) -> str:
-    """Return the value under the key *name* in *data*, decoded; empty if it isn't there or can't be read."""
-    value = data.get(name)
-    if not value:
-        return ""
-    with contextlib.suppress(binascii.Error, UnicodeDecodeError):
-        return base64.b64decode(value).decode()
-    return ""
-
-
-def _list_of_texts(text: str) -> tuple[str, ...]:
-    value = _json(text)
-    return tuple(item for item in value if isinstance(item, str)) if isinstance(value, list) else ()
-
-
-def _json_or_empty(text: str) -> Object:
-    value = _json(text)
-    return value if isinstance(value, dict) else {}
-
-
-def _json(text: str) -> Any:
-    """Return the JSON value in *text*; None if *text* isn't JSON."""
-    with contextlib.suppress(ValueError):
-        return from_json(text)
-    return None

@@ -71,6 +71,24 @@ def web_config(origins: Mapping[str, str], *, redirects: bool, funnels: bool) ->
     return config
 
 
+def hosted_config(name: str, origins: Mapping[str, str], *, serves_http: bool, redirects: bool) -> Object:
+    """Return the serve config of one Tailscale Service with the MagicDNS *name*, which serves HTTPS.
+
+    *origins* are the URLs to which its paths go. If it *serves_http*, plain HTTP gets the same answers. If it
+    *redirects*, plain HTTP is answered with a redirect to HTTPS.
+    """
+    handlers = {path: {"Proxy": f"{url}{path}"} for path, url in origins.items()}
+    config: Object = {
+        "TCP": {"443": {"HTTPS": True}},
+        "Web": {f"{name}:443": {"Handlers": handlers or None}},
+    }
+    if serves_http or redirects:
+        config["TCP"]["80"] = {"HTTP": True}
+        redirected = {path: {"Redirect": _REDIRECT} for path in origins}
+        config["Web"][f"{name}:80"] = {"Handlers": (handlers if serves_http else redirected) or None}
+    return config
+
+
 def _cluster_ip(service: Object) -> str:
     """Return the address that the proxy sends requests to. Raises Unusable."""
     name, spec = key_of(service).name, service["spec"]

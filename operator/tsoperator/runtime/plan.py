@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from tsoperator.api.objects import Key, Object, Resource
+from tsoperator.api.tailscaleservice import TailscaleService
 from tsoperator.runtime.ownership import Owner
 
 
@@ -118,7 +119,30 @@ class ForgetFailure:
     what: str
 
 
-ControlStep = DeleteDevice | SetTags | FreeName | TakeName | ForgetFailure
+@dataclass(frozen=True, slots=True)
+class PutService:
+    """The write of a Tailscale Service into a tailnet. The steps after this one wait for it.
+
+    *before* is the Service on which the decision is based, None if there was none. The control server's API has no
+    versions. So the Service is read right before the write, and nothing is written if it is no longer as *before*.
+    """
+
+    tailnet: str
+    owner: Owner
+    service: TailscaleService
+    before: TailscaleService | None
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteService:
+    """The deletion of the Tailscale Service *before*, unless it has changed. The steps after this one wait for it."""
+
+    tailnet: str
+    owner: Owner
+    before: TailscaleService
+
+
+ControlStep = DeleteDevice | SetTags | FreeName | TakeName | ForgetFailure | PutService | DeleteService
 """A step that asks the control server of a tailnet for a change, or forgets a failure, for the proxies of an owner."""
 
 

@@ -10,11 +10,14 @@ import pytest
 from clustersim.x509 import certificate, moment
 from tsoperator.api.objects import Key, Object, key_of
 from tsoperator.proxy.entries import ProxyReport
+from tsoperator.proxy.hosting import HostReport
 from tsoperator.proxy.replica import ReplicaSecrets
 from tsoperator.proxy.secret import (
+    TLS,
     Certificate,
     Reissue,
     ReportedDevice,
+    advertised_services,
     auth_key_of,
     certificate_of,
     config_for_now,
@@ -22,6 +25,7 @@ from tsoperator.proxy.secret import (
     device_id_of,
     device_of,
     egress_report_of,
+    host_report_of,
     login_url_of,
     must_keep_auth_key,
     needs_auth_key,
@@ -69,6 +73,29 @@ def patch_for(secrets: ReplicaSecrets, config: ProxyConfig, auth_key: str = "") 
     patch = config_patch(secrets, config, auth_key)
     assert patch is not None
     return patch
+
+
+@pytest.mark.parametrize(
+    ("data", "is_there"),
+    [
+        ({"tls.crt": CERTIFICATE, "tls.key": "key"}, True),
+        ({"tls.crt": "", "tls.key": ""}, False),
+        ({"tls.crt": CERTIFICATE, "tls.key": ""}, False),
+        ({"tls.crt": "", "tls.key": "key"}, False),
+    ],
+)
+def test_a_certificate_is_there_once_both_of_its_keys_are_filled(data: dict[str, str], is_there: bool) -> None:
+    assert certificate_of(slim_secret("web.tail1234.ts.net", data), TLS).is_there is is_there
+
+
+def test_a_slim_secret_has_the_tailscale_services_of_a_proxy_and_its_report() -> None:
+    profile = {"_current-profile": "p", "p": '{"AdvertiseServices":["svc:web",7]}'}
+    report = {"ingress-config.json": '{"podIPv4":"10.1.0.7"}'}
+    config = {"cap-106.hujson": '{"AdvertiseServices":["svc:web","svc:api"]}'}
+    state = slim_secret("ing-0", {**profile, **report})
+    assert advertised_services(slim_secret("ing-0-config", config)) == ("svc:web", "svc:api")
+    assert (advertised_services(state), host_report_of(state)) == (("svc:web",), HostReport("10.1.0.7"))
+    assert (advertised_services(secret()), host_report_of(secret())) == ((), None)
 
 
 def test_a_slim_secret_contains_neither_keys_nor_configs() -> None:

@@ -1,23 +1,9 @@
-"""The rights of the Pods of a ProxyGroup, and the order of their Secrets (docs/development/proxies.md)."""
+"""The rights of the Pods of a ProxyGroup (docs/development/proxies.md)."""
 
 from collections.abc import Iterable
 
 from tsoperator.api.names import CONFIG_SUFFIX
-from tsoperator.api.objects import Object, key_of
-
-
-def in_order(named: Iterable[Object], group: str) -> list[Object]:
-    """Return the Pods or Secrets among *named* whose names are those of replicas of *group*, by ordinal.
-
-    The state Secret of a replica comes before its config Secret.
-    """
-    found: list[tuple[int, str, Object]] = []
-    for each in named:
-        name = key_of(each).name
-        stem, _, ordinal = name.removesuffix(CONFIG_SUFFIX).rpartition("-")
-        if stem == group and ordinal.isdecimal():
-            found.append((int(ordinal), name, each))
-    return [each for _, _, each in sorted(found, key=lambda item: item[:2])]
+from tsoperator.api.objects import Object
 
 
 def rules(group: str, ordinals: Iterable[int]) -> list[Object]:

@@ -24,12 +24,11 @@ from tsoperator.api.objects import (
     key_of,
 )
 from tsoperator.group.egress import BY_SERVING_GROUP, by_serving_group
-from tsoperator.group.proxygroup import group_owner, replica_count
+from tsoperator.group.proxygroup import group_owner, in_order, replica_count
 from tsoperator.proxy.proxy import Children
 from tsoperator.reconcilers.proxies import Proxies, Seen
 from tsoperator.reconcilers.proxygroup import plan as plans
 from tsoperator.reconcilers.proxygroup.ask import Ask, class_name, parse
-from tsoperator.reconcilers.proxygroup.children import in_order
 from tsoperator.reconcilers.proxygroup.nodeports import ANY, BY_NODE_PORT, SUFFIX, has_static_endpoints
 from tsoperator.runtime.kind import Kind
 from tsoperator.runtime.ownership import BY_METRICS_OWNER, BY_OWNER, is_anothers, owned_keys

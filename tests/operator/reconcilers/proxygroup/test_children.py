@@ -4,12 +4,13 @@ from typing import Any
 
 import pytest
 from tsoperator.api.objects import SECRET, Object, key_of
+from tsoperator.group.proxygroup import in_order
 from tsoperator.proxy.account import account
 from tsoperator.proxy.login import NO_KEYS, Keys
 from tsoperator.proxy.proxy import Children
 from tsoperator.proxy.tailscaled import config_files
 from tsoperator.proxy.workload import secret_steps
-from tsoperator.reconcilers.proxygroup.children import in_order, rules
+from tsoperator.reconcilers.proxygroup.children import rules
 from tsoperator.reconcilers.proxygroup.plan import Observed
 from tsoperator.runtime.diff import metadata_patch
 from tsoperator.runtime.plan import Creation, Patch, Step

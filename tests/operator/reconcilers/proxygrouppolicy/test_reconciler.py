@@ -24,7 +24,7 @@ from tsoperator.kube.errors import AlreadyExists
 
 from tests.support import patient
 from tests.support.manifests import group_policy, proxy_group
-from tests.support.operator import World, new_world, running_operator
+from tests.support.operator import World, meant, new_world, running_operator
 
 TEAM = "team"
 ENFORCED = "ProxyGroupPolicyEnforced"
@@ -198,12 +198,12 @@ async def test_leftovers_of_a_namespace_without_policies_go_at_the_start(cluster
 async def test_a_namespace_that_is_not_watched_keeps_its_policies(teams: World) -> None:
     theirs, ours = go_objects(), group_policy(namespace=TEAM)
     await teams.apply(*theirs, group_policy(ingress=["other"]), ours)
-    before = [await teams.look(each) for each in theirs]
+    before = [meant(await teams.look(each)) for each in theirs]
     async with running_operator(teams, watch_namespaces=(TEAM,)):
         await teams.becomes(lambda: reason(teams, ours), ENFORCED)
         await teams.delete(group_policy())
         assert not await teams.writes_when_left_alone()
-        assert [await teams.look(each) for each in theirs] == before
+        assert [meant(await teams.look(each)) for each in theirs] == before
     async with running_operator(teams):
         await teams.becomes(lambda: enforced(teams), {})
         await teams.delete(ours)
@@ -271,11 +271,11 @@ async def test_a_binding_of_somebody_else_stays_and_the_condition_of_the_policy_
     mine, theirs = group_policy(), go_objects()[1]
     theirs["spec"]["policyName"] = "other"
     await cluster.apply(theirs, mine)
-    before = await cluster.look(theirs)
+    before = meant(await cluster.look(theirs))
     async with running_operator(cluster):
         await cluster.becomes(lambda: reason(cluster, mine), "ProxyGroupPolicyFailed")
         assert "PolicyBinding ts-ingress-default is somebody else's: it binds" in await message(cluster, mine)
-        assert await cluster.look(theirs) == before
+        assert meant(await cluster.look(theirs)) == before
         await cluster.delete(theirs)
         await cluster.becomes(lambda: reason(cluster, mine), ENFORCED)
         await cluster.delete(mine)

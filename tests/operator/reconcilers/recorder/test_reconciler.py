@@ -29,7 +29,7 @@ from tsoperator.runtime.ownership import Owner, owner_reference
 from tests.operator.proxies import event
 from tests.support.manifests import DOMAIN, credentials, proxy_group, recorder
 from tests.support.objects import texts
-from tests.support.operator import NAMESPACE, World, is_ready, running_operator
+from tests.support.operator import NAMESPACE, World, is_ready, meant, running_operator
 from tests.support.othertailnet import NAME, OTHER_DOMAIN, other_tailnet
 
 READY = "RecorderReady"
@@ -218,10 +218,6 @@ STRANGERS = {
 }
 
 
-def identity(obj: Object) -> list[object]:
-    return [obj["metadata"].get(name) for name in ("uid", "labels", "annotations", "ownerReferences", "finalizers")]
-
-
 @pytest.mark.parametrize("stranger", STRANGERS.values(), ids=STRANGERS)
 async def test_a_foreign_object_with_the_name_of_a_child_stays_and_is_in_the_condition(
     world: World, stranger: Stranger
@@ -235,7 +231,7 @@ async def test_a_foreign_object_with_the_name_of_a_child_stays_and_is_in_the_con
     await world.becomes(lambda: world.reason(rec, READY), "RecorderInvalid")
     assert stranger.words in await message(world)
     await world.settled()
-    assert identity(await world.look(stranger.obj)) == identity(before)
+    assert meant(await world.look(stranger.obj)) == meant(before)
     await world.delete(rec)
     await world.eventually(lambda: world.gone(rec))
     await world.settled()

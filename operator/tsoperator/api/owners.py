@@ -1,0 +1,102 @@
+"""The owners of a Tailscale Service: the operators that serve it, from one or from several clusters.
+
+Each operator writes its ID into an annotation of the Tailscale Service. The ID is that of the operator's own device, so
+it stays the same when another version of the operator, or Tailscale's own operator, takes its place.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from enum import Enum, auto
+from typing import Any, Final
+
+from tsoperator.api.tailscaleservice import TailscaleService
+
+ANNOTATION_OWNERS: Final = "tailscale.com/owner-references"
+"""The annotation of a Tailscale Service that lists its owners, as JSON."""
+
+_OWNERS: Final = "ownerrefs"  # the JSON's names in lower case, because their case doesn't matter
+_OPERATOR: Final = "operatorid"
+_RESOURCE: Final = "resource"
+
+
+class Ownership(Enum):
+    """The relation of one operator to a Tailscale Service."""
+
+    FOREIGN = auto()
+    """The Service has no owner, so a person or another program made it."""
+    OURS = auto()
+    """This operator alone owns the Service."""
+    SHARED = auto()
+    """This operator owns the Service, and others do, too."""
+    OTHERS = auto()
+    """Other operators own the Service. This operator can join them."""
+    EXCLUSIVE = auto()
+    """The Service belongs to one object of a cluster, such as a ProxyGroup, and to nothing else."""
+    UNREADABLE = auto()
+    """The annotation isn't valid JSON."""
+
+    @property
+    def is_owner(self) -> bool:
+        """True if this operator owns the Service."""
+        return self in (Ownership.OURS, Ownership.SHARED)
+
+    @property
+    def may_write(self) -> bool:
+        """True if this operator may change the Service."""
+        return self in (Ownership.OURS, Ownership.SHARED, Ownership.OTHERS)
+
+
+def ownership(service: TailscaleService, operator_id: str) -> Ownership:
+    """Return the relation of the operator with the ID *operator_id* to *service*, whose annotations are known."""
+    found = _references(service.annotations or {})
+    if found is None:
+        return Ownership.UNREADABLE
+    if not found:
+        return Ownership.FOREIGN
+    ours = [each for each in found if _is_of(each, operator_id)]
+    if ours:
+        return Ownership.SHARED if len(found) > len(ours) else Ownership.OURS
+    return Ownership.EXCLUSIVE if _field(found[0], _RESOURCE) else Ownership.OTHERS
+
+
+def joined(annotations: Mapping[str, str], operator_id: str) -> dict[str, str]:
+    """Return the *annotations* of a Tailscale Service with the operator as its last owner, unless it is one already."""
+    found = _references(annotations) or []
+    if any(_is_of(each, operator_id) for each in found):
+        return {**annotations}
+    return {**annotations, ANNOTATION_OWNERS: _written([*found, {"operatorID": operator_id}])}
+
+
+def left(annotations: Mapping[str, str], operator_id: str) -> dict[str, str]:
+    """Return the *annotations* of a Tailscale Service without the operator as an owner."""
+    found = _references(annotations) or []
+    return {**annotations, ANNOTATION_OWNERS: _written([each for each in found if not _is_of(each, operator_id)])}
+
+
+def _references(annotations: Mapping[str, str]) -> list[Mapping[str, Any]] | None:
+    """Return the owners in the *annotations* of a Tailscale Service; None if they can't be read."""
+    text = annotations.get(ANNOTATION_OWNERS, "")
+    if not text:
+        return []
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    found = _field(document, _OWNERS) if isinstance(document, dict) else None
+    if found is None and isinstance(document, dict):
+        return []
+    return found if isinstance(found, list) and all(isinstance(each, dict) for each in found) else None
+
+
+def _is_of(reference: Mapping[str, Any], operator_id: str) -> bool:
+    """Tell whether *reference* says that this operator owns the Service, and not one object of its cluster."""
+    return bool(_field(reference, _OPERATOR) == operator_id) and not _field(reference, _RESOURCE)
+
+
+def _field(document: Mapping[str, Any], name: str) -> Any:
+    """Return the field of *document* with that *name* in lower case; None if there is none."""
+    return next((value for key, value in document.items() if key.lower() == name), None)
+
+
+def _written(references: Sequence[Mapping[str, Any]]) -> str:
+    return json.dumps({"ownerRefs": [*references]}, separators=(",", ":"))

@@ -1,0 +1,172 @@
+"""The claims of Ingresses and Services on labels of a tailnet: the names under which a ProxyGroup should serve them.
+
+The proxies of a ProxyGroup of type ingress serve such an object as a Tailscale Service. The label is the first label of
+its MagicDNS name. Several objects may claim one label; the oldest claim in a tailnet wins.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from tsoperator.api.names import (
+    ANNOTATION_EXPOSE,
+    ANNOTATION_HOSTNAME,
+    ANNOTATION_HTTP_ENDPOINT,
+    ANNOTATION_HTTP_REDIRECT,
+    ANNOTATION_TAGS,
+    HA_INGRESS_FINALIZER,
+    HA_SERVICE_FINALIZER,
+    LOAD_BALANCER_CLASS,
+    PROXY_GROUP,
+)
+from tsoperator.api.objects import INGRESS, Key, Object, annotations, has_finalizer, is_deleting, key_of, uid
+from tsoperator.api.rules import dns_label_error, is_true, split_tags, tag_error
+from tsoperator.api.tailscaleservice import ANY_PORT, service_name
+from tsoperator.settings import Settings
+
+BY_LABEL: Final = "label"
+"""The index of Ingresses and Services by the label that they claim, or claimed.
+
+It has those that name a ProxyGroup, and those that still have the finalizer for one.
+"""
+
+HTTPS: Final = "tcp:443"
+HTTP: Final = "tcp:80"
+_ENABLED: Final = "enabled"
+
+
+@dataclass(frozen=True, slots=True)
+class LabelClaim:
+    """The claim of *obj*, an Ingress or a Service, on a *label* in the tailnet of its *group*.
+
+    The Tailscale Service should have these *ports* and *tags*. A claim that *is_web* is that of an Ingress: the proxies
+    end TLS for it. They also answer plain HTTP if it *serves_http*, or redirect plain HTTP to HTTPS if it *redirects*.
+    *wrong* says what is wrong with the object, and how to fix it.
+    """
+
+    obj: Object
+    group: str
+    label: str
+    ports: tuple[str, ...]
+    tags: tuple[str, ...]
+    is_web: bool = False
+    serves_http: bool = False
+    redirects: bool = False
+    wrong: Sequence[str] = ()
+
+    @property
+    def key(self) -> Key:
+        """The key of the object."""
+        return key_of(self.obj)
+
+    @property
+    def name(self) -> str:
+        """The name of the Tailscale Service."""
+        return service_name(self.label)
+
+    @property
+    def finalizer(self) -> str:
+        """The finalizer that holds the object until nothing is left of its Tailscale Service."""
+        return finalizer_of(self.obj)
+
+    @property
+    def counts(self) -> bool:
+        """True if the object may have its label: it is valid, has the finalizer, and isn't being deleted."""
+        return not self.wrong and has_finalizer(self.obj, self.finalizer) and not is_deleting(self.obj)
+
+    @property
+    def title(self) -> str:
+        """The kind and the key of the object, for messages."""
+        return f"{self.obj['kind']} {self.key}"
+
+    @property
+    def rank(self) -> tuple[str, str]:
+        """The place of the claim among claims on one label; the least wins."""
+        return self.obj["metadata"].get("creationTimestamp", ""), uid(self.obj)
+
+
+def claim_of(obj: Object, settings: Settings) -> LabelClaim | None:
+    """Return the claim of *obj*, an Ingress or a Service; None if it doesn't ask a ProxyGroup to expose it."""
+    if not is_hosted(obj, settings):
+        return None
+    given, is_web = annotations(obj), _is_ingress(obj)
+    serves_http = is_web and given.get(ANNOTATION_HTTP_ENDPOINT) == _ENABLED
+    redirects = is_web and not serves_http and is_true(given.get(ANNOTATION_HTTP_REDIRECT))
+    ports = ((HTTPS, HTTP) if serves_http or redirects else (HTTPS,)) if is_web else ANY_PORT
+    tags = given.get(ANNOTATION_TAGS)
+    return LabelClaim(
+        obj,
+        given[PROXY_GROUP],
+        label_of(obj),
+        ports,
+        tuple(split_tags(tags) if tags else settings.proxy_tags),
+        is_web,
+        serves_http,
+        redirects,
+        [*(_ingress_faults(obj) if is_web else _service_faults(obj)), *_wrong_tags(tags)],
+    )
+
+
+def is_hosted(obj: Object, settings: Settings) -> bool:
+    """Tell whether *obj*, an Ingress or a Service, asks a ProxyGroup to expose it to the tailnet."""
+    given, spec = annotations(obj), obj["spec"]
+    if not given.get(PROXY_GROUP):
+        return False
+    if _is_ingress(obj):
+        return bool(spec.get("ingressClassName") == settings.ingress_class)
+    is_balanced = spec.get("type") == "LoadBalancer" and spec.get("loadBalancerClass") == LOAD_BALANCER_CLASS
+    return spec.get("clusterIP") not in (None, "", "None") and (is_balanced or is_true(given.get(ANNOTATION_EXPOSE)))
+
+
+def winner(claims: Iterable[LabelClaim]) -> LabelClaim | None:
+    """Return the claim that has the label that all these *claims* are on; None if none of them counts."""
+    return min((each for each in claims if each.counts), key=lambda each: each.rank, default=None)
+
+
+def by_label(obj: Object) -> Iterable[str]:
+    """Index Ingresses and Services by the labels that they claim, or claimed. Not all of them have a claim."""
+    is_concerned = annotations(obj).get(PROXY_GROUP) or has_finalizer(obj, finalizer_of(obj))
+    return (label_of(obj),) if is_concerned else ()
+
+
+def label_of(obj: Object) -> str:
+    """Return the label that an Ingress or a Service asks for, in lower case; it need not be valid."""
+    key = key_of(obj)
+    if _is_ingress(obj):
+        hosts = [host for entry in obj["spec"].get("tls") or () for host in entry.get("hosts") or ()]
+        first = hosts[0].partition(".")[0] if hosts else ""
+        return (first or f"{key.namespace}-{key.name}-ingress").lower()
+    return (annotations(obj).get(ANNOTATION_HOSTNAME) or f"{key.namespace}-{key.name}").lower()
+
+
+def finalizer_of(obj: Object) -> str:
+    """Return the finalizer for an Ingress or a Service that a ProxyGroup exposes."""
+    return HA_INGRESS_FINALIZER if _is_ingress(obj) else HA_SERVICE_FINALIZER
+
+
+def _is_ingress(obj: Object) -> bool:
+    return bool(obj["kind"] == INGRESS.kind)
+
+
+def _ingress_faults(ingress: Object) -> Iterator[str]:
+    entries = ingress["spec"].get("tls") or ()
+    if len(entries) > 1 or any(len(entry.get("hosts") or ()) > 1 for entry in entries):
+        yield (
+            "spec.tls has more than one host, and a ProxyGroup serves an Ingress under one name: make an Ingress of "
+            "its own for each further host"
+        )
+    if error := dns_label_error(label_of(ingress)):
+        yield f"the first label of spec.tls[0].hosts[0] is its name in the tailnet: {error}"
+
+
+def _service_faults(service: Object) -> Iterator[str]:
+    if error := dns_label_error(label_of(service)):
+        given = ANNOTATION_HOSTNAME in annotations(service)
+        where = f"annotation {ANNOTATION_HOSTNAME}" if given else "the default hostname"
+        cure = "" if given else f": set annotation {ANNOTATION_HOSTNAME} to a shorter one"
+        yield f"{where}: {error}{cure}"
+
+
+def _wrong_tags(tags: str | None) -> list[str]:
+    found = (tag_error(each) for each in split_tags(tags)) if tags else ()
+    return [f"annotation {ANNOTATION_TAGS}: {error}" for error in found if error]

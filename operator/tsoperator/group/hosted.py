@@ -1,0 +1,137 @@
+"""An Ingress or a Service that a ProxyGroup of type ingress should expose, and the obstacles to that.
+
+docs/development/groups.md describes Tailscale Services.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from tsoperator.api.names import PROXY_GROUP
+from tsoperator.api.objects import Object, is_deleting, spec_text
+from tsoperator.api.owners import ANNOTATION_OWNERS, Ownership, ownership
+from tsoperator.group.claims import LabelClaim
+from tsoperator.group.hosts import NO_SERVICE, ServiceView, advertising
+from tsoperator.group.proxygroup import is_available, replica_count
+from tsoperator.runtime.plan import Refusal
+
+INVALID: Final = "Invalid"
+NO_GROUP: Final = "ProxyGroupNotFound"
+INVALID_SERVICE: Final = "InvalidTailscaleService"
+LABEL_TAKEN: Final = "LabelTaken"
+NO_IDENTITY: Final = "NoOperatorDevice"
+
+TYPE: Final = "ingress"
+"""The type of the ProxyGroups that expose Ingresses and Services."""
+
+
+@dataclass(frozen=True, slots=True)
+class Hosting:
+    """The facts about the object of a *claim*.
+
+    *group* is the ProxyGroup that it names, None if that doesn't exist. Its tailnet has the *view* of the Tailscale
+    Service, and names in this *domain*; the domain is empty as long as it isn't known. *holder* is the claim that has
+    the label, None if no claim counts. *states* are the *slim* state Secrets of the group, by ordinal.
+
+    The operator has the ID *operator_id*, by which it owns Tailscale Services. If it has none, *no_identity* says why;
+    both are empty as long as that isn't known.
+    """
+
+    claim: LabelClaim
+    group: Object | None = None
+    view: ServiceView = NO_SERVICE
+    holder: LabelClaim | None = None
+    states: Sequence[Object] = ()
+    domain: str = ""
+    operator_id: str = ""
+    no_identity: str = ""
+
+    @property
+    def dns_name(self) -> str:
+        """The MagicDNS name; empty as long as the domain isn't known."""
+        return f"{self.claim.label}.{self.domain}" if self.domain else ""
+
+    @property
+    def is_owned(self) -> bool:
+        """True if this operator certainly owns the Tailscale Service."""
+        return is_owned(self.view, self.operator_id)
+
+    @property
+    def advertising(self) -> int:
+        """The number of proxies that advertise the Tailscale Service."""
+        return len(advertising(self.states, self.claim.name))
+
+    @property
+    def replicas(self) -> int:
+        """The number of proxies that the group should have."""
+        return replica_count(self.group) if self.group else 0
+
+
+def is_owned(view: ServiceView, operator_id: str) -> bool:
+    """Tell whether the operator with that ID certainly owns the Tailscale Service in *view*."""
+    service = view.service
+    is_known = service is not None and service.annotations is not None
+    return bool(operator_id) and service is not None and is_known and ownership(service, operator_id).is_owner
+
+
+def obstacle(hosting: Hosting) -> Refusal | None:
+    """Return the first reason why the object can't be exposed by its group; None if there is none.
+
+    The reason of the refusal is one of those above, or that of a refusal by the control server.
+    """
+    claim, view = hosting.claim, hosting.view
+    if claim.wrong:
+        return Refusal("; ".join(claim.wrong), INVALID)
+    if refusal := group_obstacle(claim.group, hosting.group):
+        return refusal
+    if view.refusal:
+        return view.refusal
+    if hosting.no_identity:
+        return Refusal(hosting.no_identity, NO_IDENTITY)
+    if hosting.holder and hosting.holder.rank < claim.rank:
+        return Refusal(
+            f"{hosting.holder.title} is older and has the name {claim.label} in this tailnet: choose another name for "
+            "one of the two",
+            LABEL_TAKEN,
+        )
+    return service_obstacle(view, hosting.operator_id) if hosting.operator_id else None
+
+
+def group_obstacle(name: str, group: Object | None) -> Refusal | None:
+    """Return why the ProxyGroup called *name*, which is *group*, can't expose anything; None if it can."""
+    if group is None or is_deleting(group):
+        what = "does not exist: create it" if group is None else "is being deleted: create it anew"
+        return Refusal(f"ProxyGroup {name!r} {what}, or name another one in annotation {PROXY_GROUP}", NO_GROUP)
+    if (type_ := spec_text(group, "type")) != TYPE:
+        return Refusal(
+            f"ProxyGroup {name!r} is of type {type_}, which can't expose anything to the tailnet: name one of type "
+            f"{TYPE} in annotation {PROXY_GROUP}",
+            INVALID,
+        )
+    return None
+
+
+def service_obstacle(view: ServiceView, operator_id: str) -> Refusal | None:
+    """Return why the operator with that ID may not use the Tailscale Service in *view*; None if it may."""
+    service = view.service
+    if service is None or service.annotations is None:
+        return None
+    name = service.name
+    match ownership(service, operator_id):
+        case Ownership.FOREIGN:
+            why = "exists already, and no operator made it: delete it in the admin console, or choose another name"
+        case Ownership.EXCLUSIVE:
+            why = "belongs to another object, such as a ProxyGroup of type kube-apiserver: choose another name"
+        case Ownership.UNREADABLE:
+            why = (
+                f"has an annotation {ANNOTATION_OWNERS} that can't be read, so its owners aren't known: correct the "
+                "annotation, or delete the Tailscale Service if nothing uses it"
+            )
+        case _:
+            return None
+    return Refusal(f"Tailscale Service {name} {why}", INVALID_SERVICE)
+
+
+def awaits_group(hosting: Hosting) -> bool:
+    """Tell whether the object waits for its group to have a running proxy."""
+    return hosting.group is not None and not is_available(hosting.group)

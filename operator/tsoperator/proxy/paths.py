@@ -1,0 +1,78 @@
+"""Reads the rules of an Ingress: which paths go to which Service, and which parts of them have no effect."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from tsoperator.api.objects import Object
+from tsoperator.proxy.serve import Backend, Unusable
+from tsoperator.runtime.plan import Note
+
+
+@dataclass(frozen=True, slots=True)
+class Paths:
+    """The URLs of backends, by the path that goes there, and Events about the parts of the rules without effect."""
+
+    origins: Mapping[str, str]
+    notes: tuple[Note, ...] = ()
+
+
+def ingress_paths(ingress: Object, services: Mapping[str, Object], not_served: Callable[[str], str]) -> Paths:
+    """Return the paths of an Ingress, given the *services* of its namespace by name.
+
+    *not_served* says why a rule for a host is left out; it returns an empty text for a host that is served.
+    """
+    notes: list[Note] = []
+    origins: dict[str, str] = {}
+    spec = ingress["spec"]
+    if default := spec.get("defaultBackend"):
+        _add(origins, notes, "/", default, services)
+    for rule in spec.get("rules") or ():
+        host = rule.get("host", "")
+        if host and (why := not_served(host)):
+            notes.append(_invalid(f"rule for host {host!r} is left out{why}"))
+            continue
+        for path in (rule.get("http") or {}).get("paths") or ():
+            _add(origins, notes, _mount_point(path, notes), path.get("backend"), services)
+    return Paths(origins, tuple(notes))
+
+
+def _add(
+    origins: dict[str, str], notes: list[Note], path: str, wanted: Object | None, services: Mapping[str, Object]
+) -> None:
+    if not wanted:
+        return
+    try:
+        backend = _backend(wanted, services)
+        origins[path] = backend.origin()
+    except Unusable as reason:
+        notes.append(_invalid(f"path {path!r} is left out: {reason}"))
+        return
+    if doubt := backend.doubt():
+        notes.append(_invalid(f"path {path!r} leads to no open port: {doubt}"))
+
+
+def _mount_point(path: Object, notes: list[Note]) -> str:
+    if path.get("pathType") == "Exact":
+        where = path.get("path") or "/"
+        notes.append(Note("Warning", "UnsupportedPathTypeExact", f"path {where!r}: Exact is served as Prefix"))
+    if not path.get("path"):
+        notes.append(Note("Normal", "PathUndefined", "a rule has no path: it serves /"))
+        return "/"
+    return str(path["path"])
+
+
+def _backend(wanted: Object, services: Mapping[str, Object]) -> Backend:
+    """Return the Service and the port that a path of an Ingress leads to; *wanted* is the backend there.
+
+    Raises Unusable.
+    """
+    if not (reference := wanted.get("service")):
+        raise Unusable("its backend is not a Service")
+    name, port = reference.get("name", ""), reference.get("port") or {}
+    if (service := services.get(name)) is None:
+        raise Unusable(f"Service {name!r} does not exist in the Ingress's namespace")
+    return Backend(service, port.get("name") or "", int(port.get("number") or 0))
+
+
+def _invalid(message: str) -> Note:
+    return Note("Warning", "InvalidIngressBackend", message)

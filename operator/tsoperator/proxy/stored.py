@@ -1,0 +1,52 @@
+"""Reads values in the data of a Secret, and in the JSON there. What can't be read counts as empty."""
+
+import base64
+import binascii
+import contextlib
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic_core import from_json
+
+from tsoperator.api.objects import Object
+
+
+def text(data: Mapping[str, str], name: str) -> str:
+    """Return the value under the key *name* in *data*, decoded; empty if it isn't there or can't be read."""
+    value = data.get(name)
+    if not value:
+        return ""
+    with contextlib.suppress(binascii.Error, UnicodeDecodeError):
+        return base64.b64decode(value).decode()
+    return ""
+
+
+def text_in(config: Object, name: str) -> str:
+    """Return a text in *config*; empty if there is none."""
+    value = config.get(name)
+    return value if isinstance(value, str) else ""
+
+
+def texts_in(config: Object, name: str) -> tuple[str, ...]:
+    """Return the list of texts in *config*; empty if there is none."""
+    value = config.get(name)
+    return tuple(each for each in value if isinstance(each, str)) if isinstance(value, list) else ()
+
+
+def list_of_texts(text: str) -> tuple[str, ...]:
+    """Return the list in a JSON *text*, without values that are no texts; empty if there is no list."""
+    value = _json(text)
+    return tuple(item for item in value if isinstance(item, str)) if isinstance(value, list) else ()
+
+
+def json_or_empty(text: str) -> Object:
+    """Return the object in a JSON *text*; empty if there is none."""
+    value = _json(text)
+    return value if isinstance(value, dict) else {}
+
+
+def _json(text: str) -> Any:
+    """Return the JSON value in *text*; None if *text* isn't JSON."""
+    with contextlib.suppress(ValueError):
+        return from_json(text)
+    return None

@@ -1,0 +1,132 @@
+"""The operator's own device: reads its node ID from the Secret that OPERATOR_SECRET names.
+
+The cache has only the metadata of that Secret, because the Secret holds the private keys of the device. A change of
+the metadata causes a read of the whole Secret, and only the ID is kept.
+"""
+
+import asyncio
+import logging
+from typing import Final
+
+from tsoperator.api.objects import IDENTITY, SECRET, SECRET_METADATA, Key, Object, Resource, key_of
+from tsoperator.kube.client import KubeClient
+from tsoperator.kube.errors import KubeError, NotFound
+from tsoperator.proxy.replica import ReplicaSecrets
+from tsoperator.proxy.secret import Reissue, reissue_of, slim
+from tsoperator.runtime.cache import Cache, Listener
+from tsoperator.tailnet.operatorid import OperatorIdentity, UnreadableProfile, node_id_in
+
+log = logging.getLogger(__name__)
+
+_EVENT: Final[Object] = {"kind": IDENTITY.kind, "metadata": {"name": ""}}
+_PAUSE: Final = 5.0  # s after a failed read until the next one
+
+_UNSET: Final = (
+    "OPERATOR_SECRET is not set, so the operator has no device of its own in the tailnet, and can't own Tailscale "
+    "Services: set it to the name of a Secret in the operator's namespace (the chart sets it)"
+)
+
+
+class KnownIdentity:
+    """The operator's identity as it is known now. A change of it is announced as a watch event of `IDENTITY`."""
+
+    def __init__(self, client: KubeClient, cache: Cache, namespace: str, secret: str, pause: float = _PAUSE) -> None:
+        """*secret* is the name of the Secret, or empty. A read that fails is repeated after *pause* seconds."""
+        self._client = client
+        self._cache = cache
+        self._key = Key(namespace, secret)
+        self._pause = pause
+        self._read = OperatorIdentity() if secret else OperatorIdentity(is_known=True, problem=_UNSET)
+        self._state: Object | None = None
+        self._obstacle = ""
+        self._is_wanted = False
+        self._stale = asyncio.Event()
+        self._listeners: list[Listener] = []
+        for resource in (SECRET_METADATA, SECRET):  # SECRET if somebody gave the Secret the label of our objects
+            cache.listen(resource, self._look)
+
+    def current(self) -> OperatorIdentity:
+        """Return the identity as it is known now. The first call requests a read of the Secret, and doesn't wait."""
+        if not self._is_wanted and self._key.name:
+            self._is_wanted = True
+            self._stale.set()
+        problem = self._read.problem or ("" if self._read.node_id else self._obstacle)
+        return OperatorIdentity(self._read.node_id, self._read.is_known, problem)
+
+    def state(self) -> Object | None:
+        """Return the *slim* form of the Secret as it was last read; None if there is no Secret."""
+        return self._state
+
+    def hindered(self, obstacle: str) -> None:
+        """Note what keeps the operator from registering a device, or with an empty text that nothing does."""
+        if obstacle and obstacle != self._obstacle:
+            log.warning("the operator's own device can't be registered: %s", obstacle)
+        self._take(self._read, self._state, obstacle)
+
+    def listen(self, resource: Resource, listener: Listener) -> None:
+        """Call *listener* when the identity has changed, or when the device asks for another auth key."""
+        if resource == IDENTITY:
+            self._listeners.append(listener)
+
+    def all(self, resource: Resource) -> list[Object]:
+        """Return nothing, because a resync enqueues the objects that the identity concerns already."""
+        del resource
+        return []
+
+    async def run(self) -> None:
+        """Read the Secret at each change, from the first call of `current` on, until cancelled."""
+        while True:
+            await self._stale.wait()
+            self._stale.clear()
+            try:
+                self._understand(await self._secret())
+            except KubeError as error:
+                why = f"Secret {self._key} with the operator's own device can't be read: {error}"
+                self._take(OperatorIdentity(self._read.node_id, self._read.is_known, why), self._state, self._obstacle)
+                await asyncio.sleep(self._pause)
+                self._stale.set()
+
+    def _look(self, old: Object | None, new: Object | None) -> None:
+        if self._is_wanted and any(each is not None and key_of(each) == self._key for each in (old, new)):
+            self._stale.set()
+
+    async def _secret(self) -> Object | None:
+        """Return the whole Secret, as the API server has it now; None if there is none. Raises KubeError."""
+        if not any(self._cache.get(resource, self._key) for resource in (SECRET_METADATA, SECRET)):
+            return None
+        try:
+            return await self._client.get(SECRET, self._key)
+        except NotFound:
+            return None
+
+    def _understand(self, secret: Object | None) -> None:
+        try:
+            read = OperatorIdentity(node_id_in(secret) if secret else "", is_known=True)
+        except UnreadableProfile as error:
+            problem = (
+                f"Secret {self._key} (OPERATOR_SECRET) doesn't say which device is the operator's: {error}. Restore "
+                "the Secret, or delete it: then the operator registers a new device, and no longer owns the "
+                "Tailscale Services of the old one"
+            )
+            read = OperatorIdentity(is_known=True, problem=problem)
+        self._take(read, _slim(secret) if secret else None, self._obstacle)
+
+    def _take(self, read: OperatorIdentity, state: Object | None, obstacle: str) -> None:
+        """Note what is known now, and call the listeners if it has changed."""
+        before, asked = self.current(), self._state
+        if read.node_id != self._read.node_id:
+            log.info("the operator's own device in the tailnet is %s", read.node_id or "none")
+        self._read, self._state, self._obstacle = read, state, obstacle
+        if self.current() != before or _asks(state) != _asks(asked):
+            for listener in self._listeners:
+                listener(None, _EVENT)
+
+
+def _slim(secret: Object) -> Object:
+    """Return the *slim* form of the Secret without annotations, which may have a copy of its data."""
+    return slim({**secret, "metadata": {"namespace": key_of(secret).namespace, "name": key_of(secret).name}})
+
+
+def _asks(state: Object | None) -> bool:
+    """Tell whether the device with this *slim* Secret asks for another auth key."""
+    return reissue_of(ReplicaSecrets(state=state)) is Reissue.ASKED

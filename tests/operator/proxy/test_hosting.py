@@ -1,0 +1,54 @@
+"""The rules of an ingress group: from addresses to the document, and what a proxy reports of them."""
+
+import json
+
+import pytest
+from tsoperator.api.tailscaleservice import TailscaleService
+from tsoperator.proxy.hosting import HostReport, Mapped, Rule, read_host_report, read_rules, rule_for, rules_document
+
+API = TailscaleService("svc:default-api", ("100.64.1.2", "fd7a::2"))
+IP4, IP6 = Mapped("100.64.1.2", "10.0.0.9"), Mapped("fd7a::2", "fd00::9")
+DOCUMENT = '{"svc:default-api":{"IPv4Mapping":{"TailscaleServiceIP":"100.64.1.2","ClusterIP":"10.0.0.9"}}}'
+
+
+@pytest.mark.parametrize(
+    ("service", "cluster_ips", "expected"),
+    [
+        (API, ["10.0.0.9"], {4: IP4}),
+        (API, ["fd00::9", "10.0.0.9"], {4: IP4, 6: IP6}),
+        (API, ["None"], {}),
+        (API, [], {}),
+        (TailscaleService("svc:default-api", ("100.64.1.2",)), ["fd00::9"], {}),
+        (TailscaleService("svc:default-api"), ["10.0.0.9"], {}),
+    ],
+)
+def test_a_rule_has_the_ip_versions_that_both_sides_have(
+    service: TailscaleService, cluster_ips: list[str], expected: Rule
+) -> None:
+    assert rule_for(service, cluster_ips) == expected
+
+
+def test_the_document_is_the_one_of_the_go_operator_and_is_read_back() -> None:
+    rules = {"svc:default-api": {4: IP4}}
+    assert (rules_document(rules), read_rules(DOCUMENT)) == (DOCUMENT, rules)
+    assert read_rules(rules_document({"svc:b": {4: IP4, 6: IP6}, "svc:a": {6: IP6}})) == {
+        "svc:a": {6: IP6},
+        "svc:b": {4: IP4, 6: IP6},
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (f'{{"configs":{DOCUMENT},"podIPv4":"10.1.0.7"}}', HostReport("10.1.0.7", "", {"svc:default-api": {4: IP4}})),
+        ('{"podIPv6":"fd01::7"}', HostReport("", "fd01::7")),
+        ('{"configs":{"svc:a":null,"svc:b":{}},"podIPv4":"10.1.0.7"}', HostReport("10.1.0.7", "", {"svc:b": {}})),
+        ('{"configs":[],"podIPv4":"10.1.0.7"}', HostReport("10.1.0.7")),
+        ("{}", None),
+        ("[]", None),
+        ("not JSON", None),
+        (json.dumps("text"), None),
+    ],
+)
+def test_a_report_is_read_as_far_as_it_can_be(text: str, expected: HostReport | None) -> None:
+    assert read_host_report(text) == expected
