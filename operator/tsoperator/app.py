@@ -173,6 +173,7 @@ async def run(
             lambda: [each.name for each in tailnets.all_registered()],
             lambda: identity.current().node_id,
             lambda: identity.current().problem,
+            lambda: identity.current().is_known,
         )
         parts = Parts(
             client,
@@ -239,7 +240,7 @@ def reconcilers(parts: Parts) -> list[Reconciler]:
     proxies = Proxies(cache, applier, tailnets, settings, suffixes=suffixes.current)
     kinds: list[Kind[Any]] = [
         services(proxies, client, parts.hosting),
-        ingresses(proxies, applier.now),
+        ingresses(proxies, parts.hosting, applier.now),
         connectors(proxies),
         proxyclasses(cache, parts.node_ports),
         proxygroups(proxies),

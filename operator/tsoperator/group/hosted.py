@@ -89,16 +89,16 @@ def obstacle(hosting: Hosting) -> Refusal | None:
         return Refusal("; ".join(claim.wrong), INVALID)
     if refusal := group_obstacle(claim.group, hosting.group):
         return refusal
-    if view.refusal:
-        return view.refusal
-    if hosting.no_identity:
-        return Refusal(hosting.no_identity, NO_IDENTITY)
     if hosting.holder and hosting.holder.rank < claim.rank:
         return Refusal(
             f"{hosting.holder.title} is older and has the name {claim.label} in this tailnet: choose another name for "
             "one of the two",
             LABEL_TAKEN,
         )
+    if view.refusal:
+        return view.refusal
+    if hosting.no_identity:
+        return Refusal(hosting.no_identity, NO_IDENTITY)
     return service_obstacle(view, hosting.operator_id) if hosting.operator_id else None
 
 

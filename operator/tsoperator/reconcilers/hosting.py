@@ -56,14 +56,15 @@ class ShowsServices(Protocol):
 class HostingWorld(NamedTuple):
     """The facts from outside of the cluster.
 
-    *service* shows Tailscale Services. *tailnets* returns the names of the
-    tailnets that are registered. *operator_id* returns the ID of the operator, and *no_identity* why it has none.
+    *service* shows Tailscale Services. *tailnets* returns the names of the tailnets that are registered. *operator_id*
+    returns the ID of the operator, and *no_identity* why it has none. *knows_id* tells whether the ID was looked up.
     """
 
     service: ShowsServices
     tailnets: Callable[[], Iterable[str]]
     operator_id: Callable[[], str]
     no_identity: Callable[[], str]
+    knows_id: Callable[[], bool] = lambda: True
 
 
 class HostingView:
@@ -74,17 +75,20 @@ class HostingView:
         self._cache = cache
         self._settings = settings
 
-    def look(self, obj: Object) -> Hosting | None:
-        """Return the facts about an Ingress or a Service; None if it asks for no ProxyGroup to expose it."""
-        claim = claim_of(obj, self._settings)
-        return self.of(claim) if claim else None
+    def look(self, obj: Object, *, with_hosts: bool = True) -> Hosting | None:
+        """Return the facts about an Ingress or a Service; None if it asks for no ProxyGroup to expose it.
 
-    def of(self, claim: LabelClaim) -> Hosting:
+        Only *with_hosts* they include the hosts of the Tailscale Service, if proxies advertise it.
+        """
+        claim = claim_of(obj, self._settings)
+        return self.of(claim, with_hosts=with_hosts) if claim else None
+
+    def of(self, claim: LabelClaim, *, with_hosts: bool = True) -> Hosting:
         """Return the facts about the object of *claim*."""
         group, states = self.group(claim.group), self.states(claim.group)
         view, holder = NO_SERVICE, None
         if group is not None and not claim.wrong:
-            tailnet, is_hosted = tailnet_of(group), bool(advertising(states, claim.name))
+            tailnet, is_hosted = tailnet_of(group), with_hosts and bool(advertising(states, claim.name))
             view = self.world.service(tailnet, claim.label, hosts=is_hosted)
             holder = self.holder(tailnet, claim.label)
         return Hosting(
@@ -97,6 +101,17 @@ class HostingView:
             self.world.operator_id(),
             self.world.no_identity(),
         )
+
+    def hosts(self, hosting: Hosting) -> ServiceView:
+        """Return the view of the Tailscale Service of an object with its hosts, also if no proxy advertises it."""
+        if hosting.group is None:
+            return NO_SERVICE
+        return self.world.service(tailnet_of(hosting.group), hosting.claim.label, hosts=True)
+
+    def is_advertised(self, name: str) -> bool:
+        """Tell whether a proxy of any ProxyGroup advertises the Tailscale Service *name*."""
+        groups = (key_of(group).name for group in self._cache.all(PROXYGROUP))
+        return any(name in advertised_services(state) for group in groups for state in self.states(group))
 
     def group(self, name: str) -> Object | None:
         """Return the ProxyGroup called *name*, if it exists."""
@@ -179,6 +194,8 @@ class HostingView:
         view, name = self.world.service(tailnet, label), service_name(label)
         if view.refusal and view.refusal.reason != UNSUPPORTED:
             return replace(view.refusal, message=f"Tailscale Service {name} can't be removed: {view.refusal.message}")
+        if view.service is not None and not self.world.knows_id():
+            return Refusal(why, is_passing=False) if (why := self.world.no_identity()) else _REMOVING
         is_there = view.pending is not None or is_owned(view, self.world.operator_id())
         return _REMOVING if is_there or self.uses(tailnet, name) else None
 
