@@ -30,10 +30,10 @@ SLOW: Final = 60.0
 class Observed:
     """The facts on which the plan depends, besides the settings.
 
-    *stored* is the identity as the Secret has it. *needed* tells that an object needs it; *pending* is the exception that
-    a reconcile raises to wait until that is known. *go* names the Pods of a Go operator that runs. The *statefulset*
-    has this *age* in seconds. *config* is the *slim* config Secret, and *state* the *slim* Secret with the state of the
-    device; *has_state* tells that this Secret exists.
+    *stored* is the identity as the Secret has it. *needed* tells that an object needs it. A reconcile raises *pending*
+    to wait until that is known. *go* names the Pods of a Go operator that runs. The *statefulset* has this *age* in
+    seconds. *config* is the *slim* config Secret, and *state* the *slim* Secret with the state of the device;
+    *has_state* tells that this Secret exists.
     """
 
     stored: OperatorIdentity

@@ -116,14 +116,17 @@ async def test_no_device_is_registered_in_a_tailnet_without_tailscale_services()
         assert not await world.writes_when_left_alone()
 
 
-async def test_a_device_is_registered_as_soon_as_the_tailnet_lets_the_operator_have_services(cluster: World) -> None:
-    cluster.control.fail(403, count=20, path="/vip-services")
+async def test_a_device_is_registered_as_soon_as_the_tailnet_shows_its_services(
+    cluster: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    cluster.control.fail(503, count=1000, path="/vip-services")
     async with operator(cluster):
         await cluster.apply(backend(), GROUP, CLAIM)
+        await cluster.eventually(lambda: said(caplog, "Tailscale Services can't be listed"))
         await cluster.settled()
         assert not await node_id(cluster)
         cluster.control.heal()
-        await cluster.eventually(lambda: node_id(cluster), timeout=600)
+        assert await registered(cluster)
 
 
 async def test_the_device_of_the_go_operator_stays_the_operators_device(cluster: World) -> None:
