@@ -26,6 +26,8 @@ from tsoperator.api.objects import (
 )
 from tsoperator.dns.probe import prober as dnsprobes
 from tsoperator.dns.probe.asking import ask
+from tsoperator.group import hosted
+from tsoperator.group.grouptype import TYPES
 from tsoperator.kube.client import KubeClient
 from tsoperator.kube.config import is_in_cluster, load_configuration
 from tsoperator.kube.errors import KubeError
@@ -52,6 +54,7 @@ from tsoperator.reconcilers.recorder.reconciler import recorders
 from tsoperator.reconcilers.service.ask import BY_DESTINATION
 from tsoperator.reconcilers.service.reconciler import services
 from tsoperator.reconcilers.tailnet.reconciler import tailnet_kind
+from tsoperator.reconcilers.tailscaleservice.reconciler import tailscaleservices
 from tsoperator.runtime import predecessor
 from tsoperator.runtime.apply import Applier, utc_now
 from tsoperator.runtime.cache import Cache, CacheMetrics
@@ -174,6 +177,8 @@ async def run(
             lambda: identity.current().node_id,
             lambda: identity.current().problem,
             lambda: identity.current().is_known,
+            lambda: map(key_of, tailnets.all(TAILSCALE_SERVICE)),
+            tailnets.service_settled,
         )
         parts = Parts(
             client,
@@ -247,12 +252,14 @@ def reconcilers(parts: Parts) -> list[Reconciler]:
         recorders(proxies, client),
         peerrelays(proxies, parts.addresses),
         proxygrouppolicies(cache, settings),
-        tailnet_kind(cache, tailnets, parts.factory),
+        tailnet_kind(cache, tailnets, parts.factory, parts.hosting.world.operator_id),
         dnsconfigs(cache, client, parts.dns_prober, settings, suffixes.current),
         dnsrecords(cache, settings, parts.hosting, suffixes.current),
         egresspods(cache, client, parts.prober, settings),
         mounts(cache, applier.now),
     ]
+    if hosted.TYPE in TYPES:  # else there are no proxies to host a Tailscale Service
+        kinds.append(tailscaleservices(cache, settings, parts.hosting.world))
     if settings.operator_secret:
         kinds.append(operatordevices(cache, client, tailnets, parts.identity, settings, applier.now))
     return [KindReconciler(kind, cache, applier) for kind in kinds]

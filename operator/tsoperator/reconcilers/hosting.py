@@ -17,12 +17,15 @@ from tsoperator.api.objects import (
     CONFIGMAP,
     INGRESS,
     PROXYGROUP,
+    ROLE,
+    ROLEBINDING,
     SECRET,
     SERVICE,
     Key,
     Object,
     Resource,
     annotations,
+    has_finalizer,
     is_deleting,
     key_of,
     labels,
@@ -58,6 +61,9 @@ class HostingWorld(NamedTuple):
 
     *service* shows Tailscale Services. *tailnets* returns the names of the tailnets that are registered. *operator_id*
     returns the ID of the operator, and *no_identity* why it has none. *knows_id* tells whether the ID was looked up.
+
+    *known* returns all Tailscale Services that are known, each as a tailnet and a label. *settled* is called with such
+    a pair when the last write of the Service was refused, and nothing needs to be written any more.
     """
 
     service: ShowsServices
@@ -65,6 +71,8 @@ class HostingWorld(NamedTuple):
     operator_id: Callable[[], str]
     no_identity: Callable[[], str]
     knows_id: Callable[[], bool] = lambda: True
+    known: Callable[[], Iterable[Key]] = tuple
+    settled: Callable[[str, str], None] = lambda _tailnet, _label: None
 
 
 class HostingView:
@@ -148,6 +156,20 @@ class HostingView:
         group = self.group(claim.group)
         return tailnet_of(group) if group and spec_text(group, "type") == TYPE else None
 
+    def is_reserved(self, tailnet: str, label: str) -> bool:
+        """Tell whether the Tailscale Service with *label* in a tailnet has to stay, although no claim counts there.
+
+        This is so if an object without a claim that counts may have had the label. It may be invalid now, or its group
+        may be missing. A missing group may have been in any tailnet.
+        """
+        return any(self.tailnet(each) in (None, tailnet) for each in self.reserving(label))
+
+    def reserving(self, label: str) -> Iterator[LabelClaim]:
+        """Yield those claims on *label* that count, have counted, or will count if nobody changes the object."""
+        for claim in self.claims_on(label):
+            if not is_deleting(claim.obj) and (not claim.wrong or has_finalizer(claim.obj, claim.finalizer)):
+                yield claim
+
     def claims_of_group(self, group: str) -> Iterator[LabelClaim]:
         """Yield the claims of all objects that name the ProxyGroup called *group*."""
         for resource in (INGRESS, SERVICE):
@@ -165,8 +187,18 @@ class HostingView:
         return name in hosted(configmap).names or any(name in each for each in advertised)
 
     def certificates(self, label: str) -> list[Object]:
-        """Return the *slim* Secrets with certificates for names that begin with *label*, in all tailnets."""
-        return self._cache.indexed(SECRET, BY_CERTIFICATE, label)
+        """Return the objects of certificates of Ingresses whose names begin with *label*, in all tailnets.
+
+        They are in the order in which they should be deleted. The Secrets are *slim*.
+        """
+        kinds = (ROLEBINDING, ROLE, SECRET)
+        found = (each for kind in kinds for each in self._cache.indexed(kind, BY_CERTIFICATE, label))
+        return [each for each in found if self._is_hosts(labels(each).get(PROXY_GROUP, ""))]
+
+    def _is_hosts(self, name: str) -> bool:
+        """Tell whether the ProxyGroup called *name* is of type ingress, or doesn't exist."""
+        group = self.group(name)
+        return group is None or spec_text(group, "type") == TYPE
 
     def is_clear(self, obj: Object) -> bool:
         """Tell whether nothing is left of the Tailscale Service of *obj*, which has no claim any more.
@@ -183,7 +215,7 @@ class HostingView:
         label = label_of(obj)
         group = self.group(annotations(obj).get(PROXY_GROUP, ""))
         tailnets = self.world.tailnets() if group is None else [tailnet_of(group)]
-        claimed = [each for each in tailnets if self.holder(each, label)]
+        claimed = [each for each in tailnets if self.holder(each, label) or self.is_reserved(each, label)]
         for tailnet in tailnets:
             if tailnet not in claimed and (left := self._left(tailnet, label)):
                 return left
