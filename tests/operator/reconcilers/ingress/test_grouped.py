@@ -224,6 +224,8 @@ PATHS = {"rules": [{"http": {"paths": [to_path(None), to_path("/b", to_service("
 ODD = web(HA_INGRESS_FINALIZER, spec=PATHS)
 NOTHING = web(HA_INGRESS_FINALIZER, spec={"defaultBackend": to_service("none")})
 NAMED = web(HA_INGRESS_FINALIZER, host="web.example.org")
+TLS = {"tls": [{"hosts": ["web"], "secretName": "tls"}]}
+SECRET = web(HA_INGRESS_FINALIZER, spec={"defaultBackend": to_service(), **TLS})
 FUNNEL = web(HA_INGRESS_FINALIZER, funnel="true")
 TOLD: dict[str, Told] = {
     "all is well": Told(HELD, seen(HELD, **SERVED), []),
@@ -233,6 +235,7 @@ TOLD: dict[str, Told] = {
     "no backend": Told(NOTHING, seen(NOTHING), ["InvalidIngressBackend", "NoValidBackends"]),
     "no backend yet": Told(NOTHING, replace(seen(NOTHING), age=1), [], 2),
     "another host": Told(NAMED, seen(NAMED), ["IgnoredTLSHosts"]),
+    "certificate": Told(SECRET, seen(SECRET), ["IgnoredTLSSecret"]),
     "Funnel": Told(FUNNEL, seen(FUNNEL), ["IgnoredAnnotation"]),
     "no HTTPS": Told(HELD, seen(HELD, at={"without_https": NO_HTTPS}), ["HTTPSNotEnabled"]),
     "shared": Told(HELD, seen(HELD, view=owned("nFAR", "nOP")), ["SharedTailscaleService"]),
@@ -347,6 +350,7 @@ GONE, BOTH = deleting(HELD), (FINALIZER, HA_INGRESS_FINALIZER)
 ENDED: dict[str, Ended] = {
     "deleted": Ended(GONE, left(None), HA_INGRESS_FINALIZER, again=None),
     "deleted, being removed": Ended(GONE, left(REMOVING)),
+    "deleted, shown": Ended(deleting(web(HA_INGRESS_FINALIZER, shown=NAME)), left(REMOVING)),
     "deleted, stuck": Ended(GONE, left(STUCK), reasons=["DeletionBlocked"]),
     "deleted with a proxy": Ended(deleting(web(*BOTH)), left(None, PROXY), FINALIZER, again=None),
     "deleted after its proxy": Ended(deleting(web(*BOTH)), left(None), FINALIZER, again=None),
@@ -369,4 +373,5 @@ def test_an_ingress_gets_a_proxy_of_its_own_once_nothing_is_left_of_its_tailscal
     plan = planned(ingress, left(None))
     assert (plan.hold, plan.release, plan.status) == (FINALIZER, HA_INGRESS_FINALIZER, EMPTY)
     assert "StatefulSet" in [each["kind"] for each in children_of(plan)]
-    assert planned(ingress, left(REMOVING, PROXY)).release == ""
+    both = planned(ingress, left(REMOVING, PROXY))
+    assert (both.release, "StatefulSet" in [each["kind"] for each in children_of(both)]) == ("", True)
