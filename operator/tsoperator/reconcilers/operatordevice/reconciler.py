@@ -33,7 +33,6 @@ from tsoperator.runtime.plan import Child, Creation, Decision, Plan, Question, R
 from tsoperator.runtime.result import Pending
 from tsoperator.settings import Settings
 from tsoperator.tailnet.identity import KnownIdentity
-from tsoperator.tailnet.operatorid import OperatorIdentity
 from tsoperator.tailnet.refusals import refusal_of
 from tsoperator.tailnet.tailnet import OWN, Tailnets
 
@@ -82,10 +81,10 @@ class _View:
         }
 
     async def look(self, _key: Key, _obj: Object) -> plans.Observed:
-        """Gather the facts about the device. The Secret is read only if something needs the ID."""
+        """Gather the facts about the device."""
         ask, claims = self._ask, [*self._claims()]
         statefulset = self._cache.get(STATEFULSET, ask.statefulset)
-        stored = self._identity.stored() if claims else OperatorIdentity()
+        stored = self._identity.stored()
         lacks = stored.is_known and not stored.node_id
         needed, pending = self._need(claims) if lacks else (bool(claims), None)
         return plans.Observed(

@@ -97,17 +97,6 @@ async def test_nothing_is_made_as_long_as_no_object_needs_the_id(cluster: World,
         assert await cluster.find(SECRET, NAME) is None
 
 
-async def test_the_secret_is_not_read_as_long_as_no_object_needs_the_id(
-    cluster: World, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level("INFO")
-    await cluster.apply(whole_secret(NAME, OLD))
-    async with operator(cluster):
-        await cluster.apply(GROUP)
-        await cluster.settled()
-        assert "nOLD" not in caplog.text
-
-
 async def test_no_device_is_registered_in_a_tailnet_without_tailscale_services() -> None:
     async with new_world(SimOptions(headscale=True)) as world, operator(world):
         await world.apply(backend(), GROUP, CLAIM)
