@@ -14,7 +14,7 @@ from tsoperator.group import grouptype
 
 from tests.support.manifests import backend, ingress, load_balancer, proxy_group
 from tests.support.objects import texts, whole_secret
-from tests.support.operator import NAMESPACE, World, new_world, running_operator
+from tests.support.operator import NAMESPACE, World, meant, new_world, running_operator
 
 pytestmark = pytest.mark.simulated
 
@@ -178,11 +178,11 @@ async def test_an_object_of_somebody_else_is_left_alone_and_in_the_way(
     name = f"{NAME}-device" if resource == STATEFULSET else f"{NAME}-config"
     theirs = foreign(resource, name)
     await cluster.apply(theirs)
-    before = await cluster.look(theirs)
+    before = meant(await cluster.look(theirs))
     async with operator(cluster):
         await cluster.apply(backend(), GROUP, CLAIM)
         await cluster.eventually(lambda: said(caplog, f"{name} is in the way: it belongs to somebody else"))
-        assert await cluster.look(theirs) == before
+        assert meant(await cluster.look(theirs)) == before
         await cluster.delete(theirs)
         assert await registered(cluster)
 
