@@ -13,7 +13,17 @@ from prometheus_client import CollectorRegistry, Counter, GCCollector, PlatformC
 from tsnameserver import __version__
 
 from tsoperator.api.names import FINALIZER
-from tsoperator.api.objects import DEVICE, IDENTITY, SERVICE, SUFFIXES, TAILNET, Key, has_finalizer, key_of
+from tsoperator.api.objects import (
+    DEVICE,
+    IDENTITY,
+    SERVICE,
+    SUFFIXES,
+    TAILNET,
+    TAILSCALE_SERVICE,
+    Key,
+    has_finalizer,
+    key_of,
+)
 from tsoperator.dns.probe import prober as dnsprobes
 from tsoperator.dns.probe.asking import ask
 from tsoperator.kube.client import KubeClient
@@ -27,6 +37,7 @@ from tsoperator.reconcilers.egresspod.plan import HealthAnswer
 from tsoperator.reconcilers.egresspod.probes import GateProber, ask_by_http, health_session
 from tsoperator.reconcilers.egresspod.reconciler import egresspods
 from tsoperator.reconcilers.gauges import GroupGauges, ProxyGauges, RelayGauges
+from tsoperator.reconcilers.hosting import HostingView, HostingWorld
 from tsoperator.reconcilers.ingress.reconciler import ingresses
 from tsoperator.reconcilers.mounts.reconciler import TOUCH_DELAY, mounts
 from tsoperator.reconcilers.peerrelay.addresses import ADDRESSES, HostAddresses, Resolve, resolve_ipv4
@@ -58,16 +69,18 @@ from tsoperator.sources import sources
 from tsoperator.tailnet.devices import DeviceGauges
 from tsoperator.tailnet.factory import TailnetFactory
 from tsoperator.tailnet.identity import KnownIdentity
+from tsoperator.tailnet.known import KnownTailnet
 from tsoperator.tailnet.preflight import Preflight, PreflightMetrics, own_pod
 from tsoperator.tailnet.refusals import refusal_of
 from tsoperator.tailnet.suffixes import KnownSuffixes
-from tsoperator.tailnet.tailnet import KnownTailnet, Tailnets
+from tsoperator.tailnet.tailnet import Tailnets
 from tsoperator.tsclient.client import TailnetClient
 from tsoperator.tsclient.errors import (
     BadRequest,
     ControlError,
     CredentialsUnreadable,
     Forbidden,
+    NameInUse,
     NotSupported,
     Unauthorized,
 )
@@ -80,6 +93,7 @@ LEASE_NAME = "tailscale-operator"
 _REFUSED = Backoff(first=1, cap=300)
 _BAD_CREDENTIALS = Backoff(first=1, cap=60)
 PATIENCE: Mapping[type[Exception], Backoff] = {
+    NameInUse: Backoff(first=5, cap=30),  # a device keeps its name for seconds after its proxy has ended
     BadRequest: _REFUSED,
     Forbidden: _REFUSED,
     Unauthorized: _BAD_CREDENTIALS,
@@ -153,8 +167,25 @@ async def run(
         node_ports = NodePorts(client, settings.namespace)
         addresses = HostAddresses(resolve)
         applier = Applier(client, cache, events, _errands(tailnets, node_ports), refusal_of, now)
+        world = HostingWorld(
+            tailnets.service,
+            lambda: [each.name for each in tailnets.all_registered()],
+            lambda: identity.current().node_id,
+            lambda: identity.current().problem,
+        )
         parts = Parts(
-            client, cache, applier, settings, tailnets, suffixes, factory, prober, node_ports, dns_prober, addresses
+            client,
+            cache,
+            applier,
+            settings,
+            tailnets,
+            suffixes,
+            factory,
+            prober,
+            node_ports,
+            dns_prober,
+            addresses,
+            HostingView(cache, settings, world),
         )
         manager = Manager(
             cache,
@@ -164,6 +195,7 @@ async def run(
             times=_GATHER,
             feeds={
                 DEVICE: tailnets,
+                TAILSCALE_SERVICE: tailnets,
                 SUFFIXES: suffixes,
                 IDENTITY: identity,
                 dnsprobes.VERDICT: dns_prober,
@@ -195,14 +227,18 @@ class Parts(NamedTuple):
     node_ports: NodePorts
     dns_prober: dnsprobes.DNSProber
     addresses: HostAddresses
+    hosting: HostingView
 
 
 def reconcilers(parts: Parts) -> list[Reconciler]:
     """Return every reconciler."""
-    client, cache, applier, settings, tailnets, suffixes, factory, prober, node_ports, dns_prober, addresses = parts
+    client, cache, applier, settings, tailnets, suffixes, factory, prober, node_ports, dns_prober, addresses = parts[
+        :-1
+    ]
+    hosting = parts.hosting
     proxies = Proxies(cache, applier, tailnets, settings, suffixes=suffixes.current)
     kinds: list[Kind[Any]] = [
-        services(proxies, client),
+        services(proxies, client, hosting),
         ingresses(proxies, applier.now),
         connectors(proxies),
         proxyclasses(cache, node_ports),

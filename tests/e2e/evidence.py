@@ -36,10 +36,18 @@ def collect(bed: Bed, folder: Path) -> None:
         _write(folder / name, partial(bed.kubectl, *words, timeout=_LIMIT))
     for tailnet in (FIRST, SECOND):
         _write(folder / f"devices{tailnet.name}.json", partial(_devices, bed, tailnet))
+        _write(folder / f"services{tailnet.name}.json", partial(_services, bed, tailnet))
 
 
 def _devices(bed: Bed, tailnet: Tailnet) -> str:
     return json.dumps(Management.log_in(bed.machines["wan"], tailnet).devices(), indent=1)
+
+
+def _services(bed: Bed, tailnet: Tailnet) -> str:
+    """Return the Tailscale Services, each with its hosts."""
+    management = Management.log_in(bed.machines["wan"], tailnet)
+    found = [service | {"hosts": management.hosts(service["name"])} for service in management.services()]
+    return json.dumps(found, indent=1)
 
 
 def _write(file: Path, look: Callable[[], str]) -> None:

@@ -24,6 +24,7 @@ from tsoperator.sources import sources
 from tsoperator.tsclient.errors import ControlError
 
 from tests.support.cluster import running, until
+from tests.support.hosting import no_hosting
 from tests.support.manifests import backend, connector, egress, ingress, peer_relay
 from tests.support.objects import OPERATOR_NAMESPACE, settings
 from tests.support.operator import World, new_world, running_operator
@@ -98,8 +99,14 @@ async def leaving(parent: Object, *watched: str) -> AsyncIterator[Left]:
         ):
             acting = applier(world.api, cache, tailnets)
             proxies = Proxies(cache, acting, tailnets, settings(), lambda: made.now)
+            hosting = no_hosting(cache, settings())
             relays = peerrelays(proxies, HostAddresses(world.resolve))
-            kinds: list[Kind[Any]] = [services(proxies, world.api), ingresses(proxies), connectors(proxies), relays]
+            kinds: list[Kind[Any]] = [
+                services(proxies, world.api, hosting),
+                ingresses(proxies),
+                connectors(proxies),
+                relays,
+            ]
             kind = next(each for each in kinds if str(each) == parent["kind"])
             made.reconciler = KindReconciler(kind, cache, acting)
             await cache.synced()

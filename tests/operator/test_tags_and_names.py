@@ -23,6 +23,7 @@ from tests.support.manifests import (
     peer_relay,
     proxy_group,
 )
+from tests.support.objects import texts
 from tests.support.operator import World, new_world, running_operator
 from tests.support.tailnets import join
 
@@ -44,7 +45,7 @@ async def all_joined(world: World, obj: Object, count: int = 1) -> list[str]:
     """Wait until *obj* has *count* proxies that report their devices; return the UIDs of their Pods."""
 
     async def joined() -> int:
-        return sum("device_fqdn" in secret["data"] for secret in await world.children(SECRET, obj))
+        return sum("device_fqdn" in texts(secret) for secret in await world.children(SECRET, obj))
 
     await world.becomes(joined, count)
     await world.settled()

@@ -14,9 +14,10 @@ from tsoperator.runtime.events import EventRecorder
 from tsoperator.runtime.plan import Errand, FindNodePorts
 from tsoperator.settings import Settings
 from tsoperator.tailnet.devices import Devices, ListPace
+from tsoperator.tailnet.known import KnownTailnet
 from tsoperator.tailnet.preflight import Preflight, own_pod
 from tsoperator.tailnet.refusals import refusal_of
-from tsoperator.tailnet.tailnet import OWN, KnownTailnet, Tailnets
+from tsoperator.tailnet.tailnet import OWN, Tailnets
 from tsoperator.tsclient.client import TailnetClient
 from tsoperator.tsclient.oauth import Credentials
 from tsoperator.tsclient.transport import Retry

@@ -45,6 +45,12 @@ def tag_owners(tags: Sequence[str], owners: Sequence[str] = ()) -> str:
     return f'"tagOwners": {json.dumps(lines)}'
 
 
+def service_approvers(tags: Sequence[str], hosts: Sequence[str]) -> str:
+    """Return the lines of a policy that let devices with the tags *hosts* host all Tailscale Services with *tags*."""
+    services = {tag: [*hosts] for tag in tags}
+    return f'"autoApprovers": {json.dumps({"services": services})}'
+
+
 def funnel_attribute(tags: Sequence[str]) -> str:
     """Return the policy's line that lets devices with *tags* use Funnel."""
     return f'"nodeAttrs": {json.dumps([{"target": [*tags], "attr": ["funnel"]}])}'

@@ -25,7 +25,10 @@ from tsoperator.api.tailscaleservice import ANY_PORT, service_name
 from tsoperator.settings import Settings
 
 BY_LABEL: Final = "label"
-"""The index of Ingresses and Services that name a ProxyGroup, by the label that they claim."""
+"""The index of Ingresses and Services by the label that they claim, or claimed.
+
+It has those that name a ProxyGroup, and those that still have the finalizer for one.
+"""
 
 HTTPS: Final = "tcp:443"
 HTTP: Final = "tcp:80"
@@ -121,8 +124,9 @@ def winner(claims: Iterable[LabelClaim]) -> LabelClaim | None:
 
 
 def by_label(obj: Object) -> Iterable[str]:
-    """Index Ingresses and Services that name a ProxyGroup by their labels. Not all of them have a claim."""
-    return (label_of(obj),) if annotations(obj).get(PROXY_GROUP) else ()
+    """Index Ingresses and Services by the labels that they claim, or claimed. Not all of them have a claim."""
+    is_concerned = annotations(obj).get(PROXY_GROUP) or has_finalizer(obj, finalizer_of(obj))
+    return (label_of(obj),) if is_concerned else ()
 
 
 def label_of(obj: Object) -> str:

@@ -88,7 +88,7 @@ def obstacle(hosting: Hosting) -> Refusal | None:
         return view.refusal
     if hosting.no_identity:
         return Refusal(hosting.no_identity, NO_IDENTITY)
-    if hosting.holder and hosting.holder.rank != claim.rank:
+    if hosting.holder and hosting.holder.rank < claim.rank:
         return Refusal(
             f"{hosting.holder.title} is older and has the name {claim.label} in this tailnet: choose another name for "
             "one of the two",

@@ -1,9 +1,18 @@
 """The facts about Ingresses and Services that ProxyGroups expose, for the reconcilers that share them."""
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import NamedTuple
+from dataclasses import replace
+from typing import NamedTuple, Protocol
 
-from tsoperator.api.names import LABEL_SECRET_TYPE, SECRET_TYPE_CERTS, SECRET_TYPE_STATE
+from tsoperator.api.device import domain_of
+from tsoperator.api.names import (
+    LABEL_SECRET_TYPE,
+    PARENT_PROXYGROUP,
+    PROXY_GROUP,
+    SECRET_HTTPS_ENDPOINT,
+    SECRET_TYPE_CERTS,
+    SECRET_TYPE_STATE,
+)
 from tsoperator.api.objects import (
     CONFIGMAP,
     INGRESS,
@@ -12,29 +21,46 @@ from tsoperator.api.objects import (
     SERVICE,
     Key,
     Object,
+    Resource,
+    annotations,
+    is_deleting,
     key_of,
     labels,
     spec_text,
+    uid,
 )
-from tsoperator.group.claims import BY_LABEL, LabelClaim, claim_of, label_of, winner
+from tsoperator.api.policy import UNSUPPORTED
+from tsoperator.api.tailscaleservice import PREFIX, service_name
+from tsoperator.group.claims import BY_LABEL, LabelClaim, by_label, claim_of, label_of, winner
 from tsoperator.group.hosted import TYPE, Hosting, is_owned
-from tsoperator.group.hosts import BY_CERTIFICATE, NO_SERVICE, ServiceView, domain_of_group
-from tsoperator.group.proxygroup import BY_GROUP, group_owner, in_order
+from tsoperator.group.hosts import BY_CERTIFICATE, NO_SERVICE, ServiceView, advertising, by_certificate, domain_of_group
+from tsoperator.group.proxygroup import BY_GROUP, group_owner, in_order, is_available, replica_count
 from tsoperator.proxy.hosting import hosted
-from tsoperator.proxy.secret import advertised_services
+from tsoperator.proxy.secret import advertised_services, device_of
 from tsoperator.runtime.cache import Cache
-from tsoperator.runtime.ownership import BY_OWNER
+from tsoperator.runtime.ownership import BY_OWNER, owner_of
+from tsoperator.runtime.plan import Refusal
 from tsoperator.settings import Settings
+
+_REMOVING = Refusal("its Tailscale Service is being removed from the tailnet", is_passing=True)
+
+
+class ShowsServices(Protocol):
+    """The function that shows Tailscale Services."""
+
+    def __call__(self, tailnet: str, label: str, /, *, hosts: bool = False) -> ServiceView:
+        """Return the Tailscale Service with this *label* in a *tailnet*, and its *hosts* if they are asked for."""
+        ...
 
 
 class HostingWorld(NamedTuple):
     """The facts from outside of the cluster.
 
-    *service* returns the view of a Tailscale Service, by its tailnet and its label. *tailnets* returns the names of the
+    *service* shows Tailscale Services. *tailnets* returns the names of the
     tailnets that are registered. *operator_id* returns the ID of the operator, and *no_identity* why it has none.
     """
 
-    service: Callable[[str, str], ServiceView]
+    service: ShowsServices
     tailnets: Callable[[], Iterable[str]]
     operator_id: Callable[[], str]
     no_identity: Callable[[], str]
@@ -55,14 +81,17 @@ class HostingView:
 
     def of(self, claim: LabelClaim) -> Hosting:
         """Return the facts about the object of *claim*."""
-        group = self.group(claim.group)
-        states = self.states(claim.group)
-        tailnet = tailnet_of(group) if group else None
+        group, states = self.group(claim.group), self.states(claim.group)
+        view, holder = NO_SERVICE, None
+        if group is not None and not claim.wrong:
+            tailnet, is_hosted = tailnet_of(group), bool(advertising(states, claim.name))
+            view = self.world.service(tailnet, claim.label, hosts=is_hosted)
+            holder = self.holder(tailnet, claim.label)
         return Hosting(
             claim,
             group,
-            NO_SERVICE if tailnet is None else self.world.service(tailnet, claim.label),
-            None if tailnet is None else self.holder(tailnet, claim.label),
+            view,
+            holder,
             states,
             domain_of_group(states),
             self.world.operator_id(),
@@ -129,18 +158,29 @@ class HostingView:
 
         Another object may have the label now.
         """
-        label = label_of(obj)
-        tailnets = [*self.world.tailnets()]
-        is_held = any(self.holder(tailnet, label) for tailnet in tailnets)
-        has_left = any(self._has_left(tailnet, label) for tailnet in tailnets)
-        return not has_left and (is_held or not self.certificates(label))
+        return self.remainder(obj) is None
 
-    def _has_left(self, tailnet: str, label: str) -> bool:
-        if self.holder(tailnet, label):
-            return False
-        view = self.world.service(tailnet, label)
-        name = f"svc:{label}"
-        return view.pending is not None or is_owned(view, self.world.operator_id()) or self.uses(tailnet, name)
+    def remainder(self, obj: Object) -> Refusal | None:
+        """Return why something is left of the Tailscale Service of *obj*, which has no claim any more.
+
+        Return None if nothing is left. The refusal is passing if the rest is being removed.
+        """
+        label = label_of(obj)
+        group = self.group(annotations(obj).get(PROXY_GROUP, ""))
+        tailnets = self.world.tailnets() if group is None else [tailnet_of(group)]
+        claimed = [each for each in tailnets if self.holder(each, label)]
+        for tailnet in tailnets:
+            if tailnet not in claimed and (left := self._left(tailnet, label)):
+                return left
+        return _REMOVING if not claimed and self.certificates(label) else None
+
+    def _left(self, tailnet: str, label: str) -> Refusal | None:
+        """Return why something is left of the Tailscale Service with *label*, which nobody claims in this tailnet."""
+        view, name = self.world.service(tailnet, label), service_name(label)
+        if view.refusal and view.refusal.reason != UNSUPPORTED:
+            return replace(view.refusal, message=f"Tailscale Service {name} can't be removed: {view.refusal.message}")
+        is_there = view.pending is not None or is_owned(view, self.world.operator_id())
+        return _REMOVING if is_there or self.uses(tailnet, name) else None
 
     def _secrets(self, group: str) -> list[Object]:
         owned = self._cache.indexed(SECRET, BY_OWNER, str(group_owner(group)))
@@ -154,3 +194,81 @@ def tailnet_of(group: Object) -> str:
 
 def _secret_type(secret: Object) -> str:
     return labels(secret).get(LABEL_SECRET_TYPE, "")
+
+
+class HostingChanges:
+    """Maps changes to the Ingresses or Services, those of one *resource*, whose Tailscale Services they concern.
+
+    A group may serve hundreds of objects, and its Secrets and its ConfigMap change often, mostly for one of them. In
+    the arguments, None stands for an object that doesn't exist.
+    """
+
+    def __init__(self, cache: Cache, resource: Resource) -> None:
+        self._cache = cache
+        self._resource = resource
+
+    def of_claimant(self, obj: Object) -> list[Key]:
+        """Return the objects that may get or lose a label when an Ingress or a Service changes."""
+        return self._labelled(by_label(obj))
+
+    def of_service(self, service: Object) -> list[Key]:
+        """Return the objects that have or had a claim on a Tailscale Service."""
+        return self._labelled([key_of(service).name])
+
+    def of_group(self, old: Object | None, new: Object | None) -> list[Key]:
+        """Return the objects of a ProxyGroup if a change of the group may matter to them."""
+        name = next(key_of(each).name for each in (new, old) if each)
+        return self._grouped(name) if _group_facts(old) != _group_facts(new) else []
+
+    def of_secret(self, old: Object | None, new: Object | None) -> list[Key]:
+        """Return the objects whose Tailscale Services a proxy has begun or ceased to advertise.
+
+        If the Secret has a certificate, return the objects with the label of the certificate. Return all objects of the
+        group if the proxy has another domain, or begins or ceases to serve HTTPS.
+        """
+        secret = new or old
+        if secret is None:
+            return []
+        if labels := [*by_certificate(secret)]:
+            return self._labelled(labels)
+        owner = owner_of(secret)
+        if owner is None or owner.type != PARENT_PROXYGROUP:
+            return []
+        before, after = (_host_facts(each) for each in (old, new))
+        if before[1:] != after[1:]:
+            return self._grouped(owner.key.name)
+        return self._labelled(name.removeprefix(PREFIX) for name in before[0] ^ after[0])
+
+    def of_configmap(self, old: Object | None, new: Object | None) -> list[Key]:
+        """Return the objects whose entries came into an ingress ConfigMap or left it."""
+        before, after = (hosted(each).names for each in (old, new))
+        return self._labelled(name.removeprefix(PREFIX) for name in before ^ after)
+
+    def of_identity(self, _identity: Object) -> list[Key]:
+        """Return all objects that name a ProxyGroup."""
+        return [key_of(each) for each in self._cache.all(self._resource) if any(by_label(each))]
+
+    def _labelled(self, labels: Iterable[str]) -> list[Key]:
+        return [key_of(each) for label in labels for each in self._cache.indexed(self._resource, BY_LABEL, label)]
+
+    def _grouped(self, group: str) -> list[Key]:
+        return [key_of(each) for each in self._cache.indexed(self._resource, BY_GROUP, group)]
+
+
+def _group_facts(group: Object | None) -> object:
+    return group and (
+        uid(group),
+        spec_text(group, "type"),
+        tailnet_of(group),
+        replica_count(group),
+        is_available(group),
+        is_deleting(group),
+    )
+
+
+def _host_facts(secret: Object | None) -> tuple[frozenset[str], str, str]:
+    """Return the Tailscale Services in the *slim* Secret of a proxy, the domain of its tailnet, and its HTTPS name."""
+    if secret is None:
+        return frozenset(), "", ""
+    data, domain = secret["data"], domain_of(device_of(secret, None).fqdn)
+    return frozenset(advertised_services(secret)), domain, data.get(SECRET_HTTPS_ENDPOINT, "")

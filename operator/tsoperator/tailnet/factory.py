@@ -12,8 +12,8 @@ from tsoperator.kube.errors import KubeError
 from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.events import EventRecorder
 from tsoperator.settings import Settings
+from tsoperator.tailnet.known import KnownTailnet
 from tsoperator.tailnet.preflight import Preflight
-from tsoperator.tailnet.tailnet import KnownTailnet
 from tsoperator.tsclient.client import TailnetClient
 from tsoperator.tsclient.errors import NoToken
 from tsoperator.tsclient.oauth import ClientCredentials, Jwt, MintedIdentity

@@ -1,4 +1,4 @@
-"""The tailnets that the operator knows, each as one object: its control server, devices, auth keys and upkeep."""
+"""The tailnets that the operator knows, and the choice among them."""
 
 import asyncio
 import logging
@@ -7,20 +7,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from tsoperator.api.device import Device, lookup_name, lookup_names
-from tsoperator.api.objects import DEVICE, Object, Resource
-from tsoperator.kube.client import KubeClient
-from tsoperator.proxy.devices import Destination, Holder, TailnetView
-from tsoperator.proxy.login import Keys, Login
-from tsoperator.runtime.cache import Cache, Listener
+from tsoperator.api.objects import DEVICE, TAILSCALE_SERVICE, Object, Resource
+from tsoperator.proxy.serviceview import ServiceView
+from tsoperator.runtime.cache import Listener
 from tsoperator.runtime.ownership import Owner
 from tsoperator.runtime.plan import ControlStep, DeleteDevice
 from tsoperator.runtime.result import Pending
-from tsoperator.tailnet.authkeys import AuthKeys
-from tsoperator.tailnet.calls import Calls
 from tsoperator.tailnet.devices import Devices
-from tsoperator.tailnet.preflight import Findings, Preflight
-from tsoperator.tailnet.upkeep import DeviceUpkeep
-from tsoperator.tsclient.client import TailnetClient
+from tsoperator.tailnet.known import KnownTailnet
+from tsoperator.tailnet.preflight import Findings
+from tsoperator.tailnet.refusals import explain
 from tsoperator.tsclient.errors import ControlError
 
 log = logging.getLogger(__name__)
@@ -35,99 +31,11 @@ class UnknownTailnet(ControlError):
     """An error: there is no Tailnet of that name, or it can't be used."""
 
 
-class KnownTailnet:
-    """A tailnet that the operator knows, with all that the proxies need that join it."""
-
-    def __init__(
-        self,
-        client: TailnetClient,
-        kube: KubeClient,
-        cache: Cache,
-        preflight: Preflight,
-        name: str = OWN,
-        devices: Devices | None = None,
-    ) -> None:
-        """*kube* reads Secrets of proxies live, and *cache* finds them by device."""
-        self.name = name
-        self.devices = devices or Devices(client)
-        self.client = client
-        self.preflight = preflight
-        self._calls = Calls()
-        self._auth_keys = AuthKeys(kube, client, self._calls)
-        self._upkeep = DeviceUpkeep(client, self.devices, self._calls, cache)
-        preflight.listen(self.devices.retry)
-        preflight.listen(self._upkeep.retry)
-
-    async def run(self) -> None:
-        """Follow the devices, make calls, and check whether the tailnet is set up, until cancelled."""
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self.preflight.run())
-            tasks.create_task(self._calls.run())
-            tasks.create_task(self.devices.follow())
-
-    def view(self, owner: Owner, device_ids: Iterable[str], destination: str = "") -> TailnetView:
-        """Return the tailnet as the proxies of *owner* see it.
-
-        *device_ids* are the IDs of their devices. *destination* is the MagicDNS name or address that an egress proxy
-        leads to.
-        """
-        found = {node_id: device for node_id in device_ids if (device := self.devices.get(node_id)) is not None}
-        return TailnetView(
-            self.name,
-            self.client.url,
-            found,
-            self._upkeep.failures(owner),
-            self._upkeep.news(owner),
-            self._destination(destination) if destination else None,
-            holders=self._holders(found),
-            is_listed=self.devices.names() is not None,
-        )
-
-    async def auth_keys(self, login: Login) -> Keys:
-        """Return the auth keys that replicas need, minted if need be. Raises KubeError, ControlError."""
-        return await self._auth_keys.obtain(login)
-
-    async def carry_out(self, step: ControlStep) -> None:
-        """Make the request of *step* to the control server. Raises ControlError, Pending."""
-        await self._upkeep.carry_out(step)
-
-    async def delete(self, step: DeleteDevice) -> bool:
-        """Delete a device; return False if this tailnet has no such device. Raises ControlError, Pending."""
-        return await self._upkeep.delete(step)
-
-    def end(self) -> None:
-        """Make no more requests, because the registration has ended, and wake everybody who waits for answers."""
-        self._calls.end()
-        self.devices.wake()
-
-    def news_told(self, owner: Owner) -> None:
-        """Forget the news that `view` returned last to *owner*, because *owner* has reported them."""
-        self._upkeep.news_told(owner)
-
-    def forget(self, owner: Owner) -> None:
-        """Forget all facts about the proxies of *owner*, which has no proxies any more."""
-        self._auth_keys.forget(owner)
-        self._upkeep.forget(owner)
-        self._calls.forget(owner)
-
-    def _holders(self, found: Mapping[str, Device]) -> dict[str, Holder]:
-        """Return the devices with the names that the devices in *found* asked for in vain.
-
-        They are returned by the ID of the device that asked.
-        """
-        asked = {node_id: each.hostname.lower() for node_id, each in found.items()}
-        others = {node_id: name for node_id, name in asked.items() if name != found[node_id].short_name.lower()}
-        holders = ((node_id, self.devices.at(name)) for node_id, name in others.items())
-        return {node_id: self._upkeep.holder(device) for node_id, device in holders if device is not None}
-
-    def _destination(self, text: str) -> Destination:
-        departed = self.devices.departed(text)
-        moved = self.devices.known(departed.node_id) if departed else None
-        return Destination(text, self.devices.at(text), departed, moved)
-
-
 class Tailnets:
-    """The tailnets by name; a change of a device in one of them is a watch event of `DEVICE`.
+    """The tailnets by name.
+
+    A change of a device in one of them is a watch event of `DEVICE`, and a change of a Tailscale Service is one of
+    `TAILSCALE_SERVICE`.
 
     Each tailnet is followed from its registration to its end, and everything remembered about it is dropped then. A
     Tailnet may be registered, but refused to parents that have no proxies in it yet. Proxies that already run in it
@@ -155,6 +63,7 @@ class Tailnets:
         self._refusals: dict[str, str] = {}
         self._awaited: dict[str, asyncio.Future[None]] = {}
         self._listeners: list[Listener] = []
+        self._service_listeners: list[Listener] = []
         self._name_listeners: list[Callable[[], None]] = []
         self._finding_listeners: list[Callable[[], None]] = []
         self._tasks: asyncio.TaskGroup | None = None
@@ -191,6 +100,31 @@ class Tailnets:
         found = self._tailnets.get(name)
         return found.devices.is_pending() if found else name != OWN and name not in self._refusals
 
+    def service(self, tailnet: str, label: str, *, hosts: bool = False) -> ServiceView:
+        """Return the Tailscale Service with this *label* in a *tailnet*, and its *hosts* if they are asked for.
+
+        This raises nothing and never waits.
+        """
+        try:
+            return self.at(tailnet).services.view(label, hosts=hosts)
+        except Pending as pending:
+            return ServiceView(pending=pending)
+        except UnknownTailnet as error:
+            return ServiceView(refusal=explain(error))
+
+    def service_settled(self, tailnet: str, label: str) -> None:
+        """Forget that the last write of a Tailscale Service failed, because it needs no write any more."""
+        if (found := self._tailnets.get(tailnet)) is not None:
+            found.services.settled(label)
+
+    def owned_services(self, tailnet: str, operator_id: str) -> frozenset[str]:
+        """Return the labels of the Tailscale Services in a *tailnet* that the operator with this ID owns.
+
+        A Service of which the owner isn't known yet is left out.
+        """
+        found = self._tailnets.get(tailnet)
+        return found.services.owned(operator_id) if found else frozenset()
+
     def all_registered(self) -> list[KnownTailnet]:
         """Return the tailnets that are registered."""
         return [*self._tailnets.values()]
@@ -224,6 +158,8 @@ class Tailnets:
         self._tailnets[tailnet.name] = tailnet
         for listener in self._listeners:
             tailnet.devices.listen(_object_listener(tailnet.name, listener))
+        for listener in self._service_listeners:
+            tailnet.services.listen(_label_listener(tailnet.name, listener))
         for tell in self._name_listeners:
             tailnet.devices.listen_to_names(tell)
             tell()
@@ -349,12 +285,19 @@ class Tailnets:
             each.forget(owner)
 
     def listen(self, resource: Resource, listener: Listener) -> None:
-        """Call *listener* at every change of a device, with its old and its new state as objects of `DEVICE`."""
-        if resource != DEVICE:
-            return
-        self._listeners.append(listener)
-        for each in self._tailnets.values():
-            each.devices.listen(_object_listener(each.name, listener))
+        """Call *listener* at every change of a device or a Tailscale Service.
+
+        Its arguments are the old and the new state of a device, as objects of `DEVICE`. At a change of a Service, both
+        are the same object of `TAILSCALE_SERVICE`.
+        """
+        if resource == DEVICE:
+            self._listeners.append(listener)
+            for each in self._tailnets.values():
+                each.devices.listen(_object_listener(each.name, listener))
+        elif resource == TAILSCALE_SERVICE:
+            self._service_listeners.append(listener)
+            for each in self._tailnets.values():
+                each.services.listen(_label_listener(each.name, listener))
 
     def listen_to_names(self, listener: Callable[[], None]) -> None:
         """Call *listener* when a tailnet is registered or unregistered, or when the names of its devices change."""
@@ -369,15 +312,26 @@ class Tailnets:
             each.preflight.listen(listener)
 
     def all(self, resource: Resource) -> list[Object]:
-        """Return nothing, because a resync enqueues the objects that devices concern already."""
-        del resource
-        return []
+        """Return the Tailscale Services, as some of them may have no object of the cluster any more.
+
+        Return no devices, because a resync enqueues the objects that devices concern already.
+        """
+        if resource != TAILSCALE_SERVICE:
+            return []
+        return [
+            service_object(each.name, label) for each in self._tailnets.values() for label in each.services.labels()
+        ]
 
 
 def device_object(tailnet: str, device: Device) -> Object:
     """Return *device* as an object of `DEVICE`."""
     metadata = {"namespace": tailnet, "name": device.node_id}
     return {"kind": DEVICE.kind, "metadata": metadata, "aliases": sorted(lookup_names(device))}
+
+
+def service_object(tailnet: str, label: str) -> Object:
+    """Return the Tailscale Service with this *label* in a *tailnet* as an object of `TAILSCALE_SERVICE`."""
+    return {"kind": TAILSCALE_SERVICE.kind, "metadata": {"namespace": tailnet, "name": label}}
 
 
 def _await_lists(tailnets: Iterable[KnownTailnet]) -> None:
@@ -431,5 +385,13 @@ def _is_headscales(device_id: str) -> bool:
 def _object_listener(tailnet: str, listener: Listener) -> Callable[[Device | None, Device | None], None]:
     def tell(old: Device | None, new: Device | None) -> None:
         listener(*(device_object(tailnet, each) if each else None for each in (old, new)))
+
+    return tell
+
+
+def _label_listener(tailnet: str, listener: Listener) -> Callable[[str], None]:
+    def tell(label: str) -> None:
+        obj = service_object(tailnet, label)
+        listener(obj, obj)
 
     return tell

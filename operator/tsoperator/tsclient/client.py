@@ -4,18 +4,22 @@ import asyncio
 import re
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 import aiohttp
 
 from tsoperator.api.device import Device
+from tsoperator.api.tailscaleservice import ServiceHost, TailscaleService
 from tsoperator.tsclient.devicelist import DeviceListReader
-from tsoperator.tsclient.errors import Forbidden, Granted, Missing, NotSupported, Unavailable
-from tsoperator.tsclient.models import AuthKey
+from tsoperator.tsclient.errors import BadRequest, Forbidden, Granted, Missing, NotSupported, Unavailable
+from tsoperator.tsclient.models import AuthKey, HostList, ServiceBody, ServiceList
 from tsoperator.tsclient.oauth import ClientCredentials, TokenSource
 from tsoperator.tsclient.transport import Answer, Request, Retry, Transport
 
 _SERVICES: Final = "/api/v2/tailnet/-/vip-services"
+_HOSTED: Final = "/api/v2/tailnet/-/services"
+_SERVICE_NAME: Final = re.compile(r"svc:[A-Za-z0-9-]+")
 _DEVICE_ID: Final = re.compile(r"[A-Za-z0-9_-]+")
 
 
@@ -78,6 +82,48 @@ class TailnetClient:
     async def list_services(self) -> None:
         """Read the list of Tailscale Services, to check that the OAuth client may read it. Raises NotSupported."""
         (await self._call("GET", _SERVICES)).check()
+
+    async def services(self) -> list[TailscaleService]:
+        """Return all Tailscale Services of the tailnet. Only `service` certainly has their annotations."""
+        return [each.to_service() for each in (await self._call("GET", _SERVICES)).read(ServiceList).services]
+
+    async def service(self, name: str) -> TailscaleService | None:
+        """Return the Tailscale Service with that name; None if the tailnet has none. Its annotations are never None."""
+        try:
+            found = (await self._call("GET", _service_path(name))).read(ServiceBody).to_service()
+        except Missing:
+            return None
+        return replace(found, name=found.name or name, annotations=found.annotations or {})
+
+    async def put_service(self, service: TailscaleService) -> TailscaleService:
+        """Create *service*, or replace the one with its name, and return it as the tailnet has it now.
+
+        All fields are replaced, and *service* is a new one if it has no addresses. Nobody promises an answer with the
+        Service in it, so it is read if it isn't there.
+        """
+        body = ServiceBody.of(service).to_json()
+        answer = await self._call("PUT", _service_path(service.name), body, service.tags)
+        answer.check()
+        found = answer.read(ServiceBody).to_service() if answer.body.strip() else None
+        if found is not None and found.name and found.addresses:
+            return replace(found, annotations=found.annotations or service.annotations)
+        return await self.service(service.name) or service
+
+    async def delete_service(self, name: str) -> bool:
+        """Delete the Tailscale Service with that name; return False if the tailnet has none."""
+        try:
+            (await self._call("DELETE", _service_path(name))).check()
+        except Missing:
+            return False
+        return True
+
+    async def service_hosts(self, name: str) -> list[ServiceHost]:
+        """Return the devices that host the Tailscale Service with that name; none if there is no such Service."""
+        path = _service_path(name).replace(_SERVICES, _HOSTED)
+        try:
+            return (await self._call("GET", f"{path}/devices")).read(HostList).to_hosts()
+        except Missing:
+            return []
 
     async def delete_device(self, device_id: str) -> bool:
         """Delete the device with that node ID; return False if the tailnet has no such device."""
@@ -153,3 +199,13 @@ def _device_path(device_id: str) -> str:
     if not _DEVICE_ID.fullmatch(device_id):
         raise Missing(f"no device has the ID {device_id!r}", 404, "not a device ID")
     return f"/api/v2/device/{device_id}"
+
+
+def _service_path(name: str) -> str:
+    """Return the URL path of a Tailscale Service.
+
+    Raises BadRequest if nothing can have that *name*, as the path could lead elsewhere.
+    """
+    if not _SERVICE_NAME.fullmatch(name):
+        raise BadRequest(f"no Tailscale Service can have the name {name!r}", 400, "not a name of a Service")
+    return f"{_SERVICES}/{name}"

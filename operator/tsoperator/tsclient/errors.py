@@ -9,6 +9,7 @@ ControlError
 │   └── NoToken            the API server gave no token for workload identity
 └── Refused                an answer that says no; *status* and *detail* as the server gave them
     ├── BadRequest         400, 409, 422: a request that is not acceptable, such as one for a tag that is not permitted
+    │   └── NameInUse      400: a device has the name of a Tailscale Service that is to be made
     ├── Unauthorized       401: the OAuth client is not, or no longer, accepted
     ├── Forbidden          403: the OAuth client lacks a scope or a tag
     ├── Missing            404 of the API: no such device
@@ -86,6 +87,10 @@ class Refused(ControlError):
 
 class BadRequest(Refused):
     """The control server does not accept the request, such as one for a tag that is not permitted."""
+
+
+class NameInUse(BadRequest):
+    """A device has the name that a Tailscale Service should have. It keeps it for seconds after its proxy has ended."""
 
 
 class Unauthorized(Refused):

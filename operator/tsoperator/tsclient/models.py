@@ -1,16 +1,22 @@
 """The fields that the operator reads of the control server's JSON."""
 
-from typing import Annotated, Any, Final
+from collections.abc import Mapping
+from typing import Annotated, Any, Final, Self
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr
 
 from tsoperator.api.device import Device, Time
+from tsoperator.api.tailscaleservice import ServiceHost, TailscaleService
 
 _Secret = Annotated[SecretStr, Field(min_length=1)]
 _Split = Annotated[
     tuple[str, ...] | None, BeforeValidator(lambda value: value.split() if isinstance(value, str) else None)
 ]
 
+_Words = Annotated[tuple[str, ...], BeforeValidator(lambda value: value or ())]
+
+NOTE: Final = "The Tailscale operator of a Kubernetes cluster manages this Service. Do not change it."
+"""The comment of a Tailscale Service that the operator has created. Nobody compares it."""
 
 # Other fields are ignored. An ID may be written as a number: Headscale's IDs look like numbers.
 _CONFIG: Final = ConfigDict(frozen=True, coerce_numbers_to_str=True, hide_input_in_errors=True)
@@ -32,6 +38,60 @@ class DeviceList(_Body):
     """All devices of a tailnet."""
 
     devices: Annotated[tuple[Device, ...], BeforeValidator(lambda value: value or ())]
+
+
+class ServiceBody(_Body):
+    """A Tailscale Service. A field that the operator doesn't know is an extra one, and is sent back as it was read."""
+
+    model_config = ConfigDict(extra="allow")
+
+    name: str = ""
+    addresses: _Words = Field(default=(), alias="addrs")
+    ports: _Words = ()
+    tags: _Words = ()
+    annotations: dict[str, str] | None = None
+
+    @classmethod
+    def of(cls, service: TailscaleService) -> Self:
+        """Return *service* in the form in which it is sent. A new Service, which has no addresses, gets a comment."""
+        others = service.other if service.addresses else {"comment": NOTE, **service.other}
+        known = {"name": service.name, "addrs": service.addresses, "ports": service.ports, "tags": service.tags}
+        return cls.model_validate({**others, **known, "annotations": dict(service.annotations or {})})
+
+    def to_json(self) -> Mapping[str, Any]:
+        """Return the fields as JSON, without those that the operator knows and that are empty."""
+        extra = self.model_extra or {}
+        fields = self.model_dump(mode="json", by_alias=True)
+        return {name: value for name, value in fields.items() if value or name in extra}
+
+    def to_service(self) -> TailscaleService:
+        """Return the Service. Its annotations are None if there is no field for them."""
+        return TailscaleService(
+            self.name, self.addresses, self.ports, self.tags, self.annotations, {**(self.model_extra or {})}
+        )
+
+
+class ServiceList(_Body):
+    """All Tailscale Services of a tailnet."""
+
+    services: Annotated[tuple[ServiceBody, ...], BeforeValidator(lambda value: value or ())] = Field(
+        validation_alias="vipServices"
+    )
+
+
+class _Host(_Body):
+    node_id: str = Field(validation_alias="nodeId")
+    approval: str = Field(default="", validation_alias="approvalLevel")
+
+
+class HostList(_Body):
+    """The devices that host a Tailscale Service."""
+
+    hosts: Annotated[tuple[_Host, ...], BeforeValidator(lambda value: value or ())] = ()
+
+    def to_hosts(self) -> list[ServiceHost]:
+        """Return the hosts."""
+        return [ServiceHost(each.node_id, each.approval) for each in self.hosts]
 
 
 class AccessToken(_Body):

@@ -17,8 +17,8 @@ from tests.e2e.testbed.progress import Progress
 
 EPILOG = """
 A bed is a real Kubernetes cluster of one node and two tailnets in network namespaces (wan, node, peer, peer2, second)
-that nothing leaves; a test may add a second node (node2). With --api-only it is etcd, the API server and the controller
-manager on loopback, and both kinds can be up at once.
+that nothing leaves; a test may add a second node (node2) or another device (peer3). With --api-only it is etcd, the API
+server and the controller manager on loopback, and both kinds can be up at once.
 
 Built parts are kept in ${XDG_CACHE_HOME:-~/.cache}/tailnet-operator-testbed, one folder for each version of a part.
 Files of a running bed, and the logs of the last one, are in ${TESTBED_WORK:-/var/tmp/tailnet-operator-testbed}.

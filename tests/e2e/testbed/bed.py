@@ -200,6 +200,21 @@ class Bed:
             stack.enter_context(self.plane.kubernetes_patience())
             yield node
 
+    @contextmanager
+    def third_peer(self) -> Iterator[peer.Peer]:
+        """Add another device outside the cluster to the first tailnet during the block."""
+        machine = network.make_third_peer(self.folder, self.machines)
+        added = peer.Peer.at(self.paths, machine, self.folder, machine.name)
+        management = Management.log_in(self.machines["wan"])
+        try:
+            peer.start(self.paths, self.daemons, added, management.create_key(["tag:peer"]))
+            yield added
+        finally:
+            machine.remove()
+            shutil.rmtree(machine.folder)
+            if device := management.device(added.name):
+                management.delete(device["nodeId"])
+
     def _start_dns(self) -> None:
         self.kubectl("apply", "-f", MANIFESTS / "coredns.yaml")
         self.kubectl("-n", "kube-system", "rollout", "status", "deployment/coredns", "--timeout=60s", timeout=70)

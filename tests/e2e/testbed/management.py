@@ -1,7 +1,7 @@
 """The tailnet's management API. A test calls it with curl from inside one of the machines."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,11 +12,15 @@ from tests.e2e.testbed.isolation import Isolation
 CLIENT_ID, CLIENT_SECRET = FIRST.client_id, FIRST.client_secret
 
 Device = dict[str, Any]
+Service = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class Management:
-    """The API with an access token that is valid for an hour. A device is a dict as in the API's JSON."""
+    """The API with an access token that is valid for an hour.
+
+    A device is a dict as in the API's JSON, and so is a Tailscale Service.
+    """
 
     machine: Isolation
     token: str
@@ -54,6 +58,50 @@ class Management:
     def delete(self, node_id: str) -> None:
         """Delete a device."""
         self._call("DELETE", f"device/{node_id}")
+
+    def services(self) -> list[Service]:
+        """Return all Tailscale Services."""
+        found: list[Service] = self._call("GET", "tailnet/-/vip-services")["vipServices"]
+        return found
+
+    def service(self, name: str) -> Service | None:
+        """Return the Tailscale Service called *name*, if there is one."""
+        return next((service for service in self.services() if service["name"] == name), None)
+
+    def put_service(self, name: str, ports: Sequence[str], tags: Sequence[str] = ()) -> Service:
+        """Create or replace a Tailscale Service, and return it with its addresses."""
+        body = {"name": name, "ports": list(ports), "tags": list(tags)}
+        answer: Service = self._call("PUT", f"tailnet/-/vip-services/{name}", body)
+        return answer
+
+    def delete_service(self, name: str) -> None:
+        """Delete a Tailscale Service."""
+        self._call("DELETE", f"tailnet/-/vip-services/{name}")
+
+    def hosts(self, service: str) -> dict[str, str]:
+        """Return how each device that hosts a Tailscale Service was approved, by node ID."""
+        found = self._call("GET", f"tailnet/-/services/{service}/devices")["hosts"]
+        return {each["nodeId"]: each["approvalLevel"] for each in found}
+
+    def hold_hosts(self, approvers: Mapping[str, Sequence[str]]) -> None:
+        """Let hosts of Tailscale Services wait for approval, except those with a tag that the policy's table names.
+
+        *approvers* is that table, `autoApprovers.services`: tags of devices by the name or the tag of a Service.
+        """
+        self._post("approvers", approvers)
+
+    def release_hosts(self) -> None:
+        """Approve every host of Tailscale Services from now on, as at the start of the bed."""
+        self._post("approvers", None)
+
+    def approve(self, service: str, node_id: str) -> None:
+        """Approve a device as a host of a Tailscale Service, as an admin does."""
+        self._post("approve", {"service": service, "nodeId": node_id})
+
+    def _post(self, path: str, body: Any) -> None:
+        """Send a request that the real API doesn't have."""
+        url = f"{self.tailnet.url}/testbed/{path}"
+        self.machine.run(["curl", "-fsS", "--max-time", "10", "--json", json.dumps(body), url])
 
     def _call(self, method: str, path: str, body: Any = None) -> Any:
         """Send a request, and return the JSON of the answer.

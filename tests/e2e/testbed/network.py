@@ -1,7 +1,7 @@
 """The machines of the bed on one wire without any other connection.
 
 `wan` has the world outside, `node` the cluster. The devices on `peer` and `peer2` are in the first tailnet, that on
-`second` in the second. A test can add `node2`, a second node.
+`second` in the second. A test can add `node2`, a second node, and `peer3`, another device of the first tailnet.
 """
 
 from collections.abc import Mapping
@@ -46,11 +46,13 @@ _ON_THE_WIRE = {
     "peer2": "10.255.0.21",
     "second": "10.255.0.30",
 }
-NAMES = ("wan", *_ON_THE_WIRE, SECOND_NODE.machine)
+THIRD_PEER = "peer3"
+_THIRD_PEER_ADDRESS = "10.255.0.22"
+NAMES = ("wan", *_ON_THE_WIRE, SECOND_NODE.machine, THIRD_PEER)
 
 
 def make(folder: Path) -> dict[str, Isolation]:
-    """Make all machines but the second node, and connect them. Their files are in folders of *folder*."""
+    """Make and connect all machines, except those that some tests add. Their files are in folders of *folder*."""
     machines = {name: Isolation.make(name, folder / name) for name in ("wan", *_ON_THE_WIRE)}
     wan = machines["wan"]
     _configure(
@@ -72,6 +74,13 @@ def make_second_node(folder: Path, machines: Mapping[str, Isolation]) -> Isolati
     _connect(machines["wan"], made, SECOND_NODE.address)
     _configure(made, _FORWARDING, f"ip route add {FIRST_NODE.pods} via {FIRST_NODE.address}")
     _configure(machines[FIRST_NODE.machine], f"ip route replace {SECOND_NODE.pods} via {SECOND_NODE.address}")
+    return made
+
+
+def make_third_peer(folder: Path, machines: Mapping[str, Isolation]) -> Isolation:
+    """Make the machine of another device outside the cluster beside *machines*."""
+    made = Isolation.make(THIRD_PEER, folder / THIRD_PEER)
+    _connect(machines["wan"], made, _THIRD_PEER_ADDRESS)
     return made
 
 

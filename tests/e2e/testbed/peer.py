@@ -55,6 +55,11 @@ class Peer:
         return f"hello from the {self.name}\n"
 
     @property
+    def tailscaled(self) -> str:
+        """The name of its tailscaled among the programs of the bed."""
+        return f"{self.name}-tailscaled"
+
+    @property
     def socket(self) -> Path:
         """The path of the socket on which its tailscaled accepts commands."""
         return self.folder / "tailscaled.sock"
@@ -100,7 +105,7 @@ def start(paths: Paths, daemons: Daemons, peer: Peer, key: str) -> None:
 
 def _start_tailscaled(paths: Paths, daemons: Daemons, peer: Peer) -> None:
     flags = [f"--statedir={peer.folder}", f"--socket={peer.socket}"]
-    name = f"{peer.name}-tailscaled"
+    name = peer.tailscaled
     daemons.start(
         name,
         [program(paths, "tailscaled"), *flags, f"--socks5-server={PROXY}"],

@@ -1,4 +1,4 @@
-"""Stores the auth keys and devices of a tailnet, in clustersim's control server; the devices are real tailscaleds.
+"""Stores a tailnet's auth keys, devices and Services in clustersim's control server; the devices are real tailscaleds.
 
 It runs behind the `control` program (`parts/control`). That program passes management requests on to it, asks it about
 every client that registers, and applies to the real control server what it stores for each device. Run it with ``python
@@ -10,11 +10,13 @@ import asyncio
 import json
 import signal
 from dataclasses import replace
+from ipaddress import ip_network
 from typing import Any
 
 from aiohttp import web
 from clustersim.control_http import Api
 from clustersim.tailnet import AuthKeyError, Device, Tailnet
+from clustersim.tailnetservices import NOT_APPROVED, Host
 
 _EXIT = ("0.0.0.0/0", "::/0")  # the routes of an exit node: devices choose which one they use
 
@@ -30,9 +32,13 @@ class RealDevices:
         return [
             web.post("/testbed/join", self._join),
             web.post("/testbed/report", self._report),
-            web.post("/testbed/devices", self._list),
+            web.post("/testbed/connected", self._set_connected),
+            web.post("/testbed/hosted", self._report_services),
+            web.post("/testbed/tailnet", self._show),
             web.post("/testbed/client", self._replace_client),
             web.post("/testbed/tags", self._replace_tags),
+            web.post("/testbed/approvers", self._replace_approvers),
+            web.post("/testbed/approve", self._approve),
         ]
 
     async def _join(self, request: web.Request) -> web.Response:
@@ -63,8 +69,33 @@ class RealDevices:
         self._tailnet.update(device)
         return web.json_response(self._shown(device))
 
-    async def _list(self, _request: web.Request) -> web.Response:
-        return web.json_response([self._shown(device) for device in self._tailnet.devices.values()])
+    async def _set_connected(self, request: web.Request) -> web.Response:
+        """Store whether a device is connected: ``{nodeId, connected}``."""
+        asked = json.loads(await request.read())
+        device = self._tailnet.devices.get(asked["nodeId"])
+        if device and asked["connected"]:
+            self._tailnet.update(replace(device, connected=True, last_seen=""))
+        elif device:
+            self._tailnet.disconnect(device.node_id, 0)
+        return web.json_response({})
+
+    async def _report_services(self, request: web.Request) -> web.Response:
+        """Store the report of a device about the Tailscale Services that it hosts.
+
+        It is ``{nodeId, services}``, with ``{advertises, ports}`` by the name of a Service. *ports* is null if the
+        device has no serve configuration for the Service.
+        """
+        asked = json.loads(await request.read())
+        hosted = {name: _host(each["advertises"], each["ports"]) for name, each in asked["services"].items()}
+        if asked["nodeId"] in self._tailnet.devices:
+            self._tailnet.services.report(asked["nodeId"], hosted)
+        return web.json_response({})
+
+    async def _show(self, _request: web.Request) -> web.Response:
+        """Answer with the devices and Tailscale Services, as the real control server is to have them."""
+        devices = [self._shown(device) for device in self._tailnet.devices.values()]
+        services = [self._shown_service(name) for name in self._tailnet.services.present]
+        return web.json_response({"devices": devices, "services": services})
 
     async def _replace_client(self, request: web.Request) -> web.Response:
         """Replace the OAuth client by ``{id, secret}``. The old one and its access tokens become invalid."""
@@ -78,14 +109,46 @@ class RealDevices:
         self._tailnet.own_tags = json.loads(await request.read())
         return web.json_response({})
 
+    async def _replace_approvers(self, request: web.Request) -> web.Response:
+        """Replace the policy's table of the devices that may host Tailscale Services; null approves every device."""
+        self._tailnet.services.approvers = json.loads(await request.read())
+        return web.json_response({})
+
+    async def _approve(self, request: web.Request) -> web.Response:
+        """Approve a device as a host of a Tailscale Service, as an admin does: ``{service, nodeId}``."""
+        asked = json.loads(await request.read())
+        self._tailnet.services.approve(asked["service"], asked["nodeId"])
+        return web.json_response({})
+
+    def _shown_service(self, name: str) -> dict[str, Any]:
+        services = self._tailnet.services
+        hosts = [node_id for node_id in services.hosts(name) if services.approval(name, node_id) != NOT_APPROVED]
+        service = services.present[name]
+        dns_name = f"{service.label}.{self._tailnet.domain}"
+        return {"name": name, "dnsName": dns_name, "addrs": list(service.addresses), "hosts": hosts}
+
     def _shown(self, device: Device) -> dict[str, Any]:
-        """Return a device with its active routes. If several devices have a route, only the first one's is active."""
+        """Return a device with its active routes. If several devices have a route, only the first one's is active.
+
+        The addresses of a Tailscale Service are routes of the host that gets its traffic.
+        """
         first: dict[str, str] = {}
         for each in self._tailnet.devices.values():
             for route in each.enabled_routes:
                 first.setdefault(route, each.node_id)
         routes = [route for route in device.enabled_routes if route in _EXIT or first[route] == device.node_id]
+        routes += [route for name in self._tailnet.services.present for route in self._routes_of(name, device)]
         return {"nodeId": device.node_id, "name": device.name, "tags": list(device.tags), "routes": routes}
+
+    def _routes_of(self, name: str, device: Device) -> list[str]:
+        """Return the routes for the addresses of the Tailscale Service *name* that lead to *device*."""
+        services = self._tailnet.services
+        addresses = services.present[name].addresses if services.primary(name) == device.node_id else ()
+        return [str(ip_network(address)) for address in addresses]
+
+
+def _host(advertises: bool, ports: list[str] | None) -> Host:
+    return Host(advertises, None if ports is None else frozenset(ports))
 
 
 async def serve(tailnet: Tailnet, port: int) -> None:

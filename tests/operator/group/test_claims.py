@@ -89,6 +89,13 @@ def test_a_claim_says_how_the_tailscale_service_should_be(ask: Ask) -> None:
     assert (found.wrong, found.counts, [*by_label(ask.given)]) == ([], True, [ask.label])
 
 
+@pytest.mark.parametrize("held", [True, False])
+def test_an_object_that_names_no_group_is_found_by_its_label_as_long_as_it_has_the_finalizer(held: bool) -> None:
+    for given, label in ((web("web", held=held), "web"), (api(held=held), "default-api")):
+        left = {**given, "metadata": {**given["metadata"], "annotations": {}}}
+        assert [*by_label(left)] == [label] * held
+
+
 def test_an_endpoint_for_plain_http_outranks_a_redirect() -> None:
     found = claim(web("web", http_endpoint="enabled", http_redirect="true"))
     assert (found.serves_http, found.redirects) == (True, False)

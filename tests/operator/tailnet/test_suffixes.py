@@ -15,8 +15,9 @@ from tsoperator.reconcilers.service.ask import BY_DESTINATION
 from tsoperator.runtime.cache import Cache
 from tsoperator.sources import sources
 from tsoperator.tailnet.devices import ListPace
+from tsoperator.tailnet.known import KnownTailnet
 from tsoperator.tailnet.suffixes import KnownSuffixes
-from tsoperator.tailnet.tailnet import KnownTailnet, Tailnets
+from tsoperator.tailnet.tailnet import Tailnets
 from tsoperator.tailnet.zones import Suffixes
 
 from tests.support.cluster import running, until

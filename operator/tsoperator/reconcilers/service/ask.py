@@ -46,8 +46,8 @@ class Mode(Enum):
     """A proxy of its own serves the Service."""
     GROUP = auto()
     """A ProxyGroup leads clients of the Service to the tailnet."""
-    UNSUPPORTED = auto()
-    """A ProxyGroup should expose the Service to the tailnet, which this version of the operator can't do."""
+    HOSTED = auto()
+    """A ProxyGroup exposes the Service to the tailnet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,7 +173,7 @@ def parse(service: Object, settings: Settings) -> Ask:
     elif not group:
         mode = Mode.PROXY
     else:
-        mode = Mode.UNSUPPORTED if is_exposed else Mode.GROUP
+        mode = Mode.HOSTED if is_exposed else Mode.GROUP
     domain = f".{settings.namespace}.svc.{settings.cluster_domain}"
     return Ask(
         service,

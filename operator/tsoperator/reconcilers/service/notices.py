@@ -18,6 +18,7 @@ from tsoperator.api.names import (
     ANNOTATION_TAILNET_IP,
     ANNOTATION_TAILNET_TARGET_IP_DEPRECATED,
     CONDITION_EGRESS_VALID,
+    CONDITION_INGRESS_VALID,
     CONDITION_PROXY_READY,
     LOAD_BALANCER_CLASS,
     PROXY_CLASS,
@@ -64,6 +65,10 @@ _OF_A_GROUP: Final = {
 """The annotations that configure a proxy of a Service, and the fields that configure the proxies of a ProxyGroup."""
 
 
+_MAIN: Final = {Mode.GROUP: CONDITION_EGRESS_VALID, Mode.HOSTED: CONDITION_INGRESS_VALID}
+"""The types of the conditions that have the words of notices, by the mode of the Service."""
+
+
 def notices(ask: Ask) -> list[Note]:
     """Return an Event for each annotation or class of a Service that has no effect; it says what the user can do."""
     if is_deleting(ask.service):
@@ -88,7 +93,13 @@ def _without_effect(ask: Ask) -> Iterator[tuple[str, str]]:
             )
         if words := _idle(ask):
             yield "IgnoredAnnotation", words
-    if ask.wants_funnel and not ask.is_balanced:
+    if ask.wants_funnel and ask.mode is Mode.HOSTED:
+        yield (
+            "FunnelIgnored",
+            f"annotation {ANNOTATION_FUNNEL} has no effect on a Service that a ProxyGroup exposes: remove it, or "
+            f"remove annotation {PROXY_GROUP} to give the Service a proxy of its own",
+        )
+    elif ask.wants_funnel and not ask.is_balanced:
         yield (
             "FunnelIgnored",
             f"annotation {ANNOTATION_FUNNEL} has no effect: Funnel works on Services of type LoadBalancer and class "
@@ -111,7 +122,7 @@ def _idle(ask: Ask) -> str:
 
 def _outranked(ask: Ask) -> Iterator[str]:
     """Yield messages about annotations that have no effect because of others, or because of the ProxyGroup."""
-    if ask.mode is Mode.GROUP:
+    if ask.mode in _MAIN:
         yield from _left_to_the_group(ask)
     if ask.is_exposed:
         given = annotations(ask.service)
@@ -129,7 +140,10 @@ def _outranked(ask: Ask) -> Iterator[str]:
 
 def _left_to_the_group(ask: Ask) -> Iterator[str]:
     """Yield messages about annotations, and a label, that have no effect on a Service of a ProxyGroup."""
+    own = (ANNOTATION_HOSTNAME, ANNOTATION_TAGS) if ask.mode is Mode.HOSTED else ()
     for name, field in _OF_A_GROUP.items():
+        if name in own:
+            continue
         kind = "annotation" if name in annotations(ask.service) else "label"
         if kind == "annotation" or (name == PROXY_CLASS and name in labels(ask.service)):
             yield (
@@ -145,7 +159,7 @@ def with_notes(plan: Plan, ask: Ask, notes: Sequence[Note]) -> Plan:
     """
     if not (notes or plan.notes):
         return plan
-    type_ = CONDITION_EGRESS_VALID if ask.mode is Mode.GROUP else CONDITION_PROXY_READY
+    type_ = _MAIN.get(ask.mode, CONDITION_PROXY_READY)
     before = " ".join(each["message"] for each in ask.conditions)
     news = [note for note in (*plan.notes, *notes) if not (note.once and note.message in before)]
     status = _with_words(plan.status, type_, notes) if plan.status and notes else plan.status

@@ -7,10 +7,11 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from tsoperator.api.conditions import condition
-from tsoperator.api.names import CONDITION_PROXY_READY, PROXY_GROUP
+from tsoperator.api.names import CONDITION_PROXY_READY, HA_SERVICE_FINALIZER
 from tsoperator.api.objects import SERVICE, Key, Object, is_deleting, uid
 from tsoperator.dns.clusternames import is_opted_out, name_notes
 from tsoperator.dns.nameclaims import Claim, taken_notes
+from tsoperator.group.hosted import Hosting, obstacle
 from tsoperator.group.places import NOWHERE, Places, await_newcomers, best_place, move, removal, upkeep
 from tsoperator.proxy.classref import accepts_routes, chosen_class
 from tsoperator.proxy.devices import OWN_TAILNET, TailnetView
@@ -31,11 +32,10 @@ from tsoperator.proxy.workload import (
     proxy_problem,
     removal_message,
 )
-from tsoperator.reconcilers.service import egress, exposure, grouped
+from tsoperator.reconcilers.service import egress, exposure, grouped, hosted
 from tsoperator.reconcilers.service.ask import Ask, Mode
 from tsoperator.reconcilers.service.notices import notices, with_notes
 from tsoperator.reconcilers.service.violations import violations
-from tsoperator.runtime import unsupported
 from tsoperator.runtime.plan import Child, Note, Patch, Plan, Refusal, earliest
 from tsoperator.runtime.reverts import NO_REVERTS, Reverts
 from tsoperator.settings import Settings
@@ -56,6 +56,9 @@ class Observed:
     *suffixes* are the known suffixes of MagicDNS names. *reverts* say how another writer keeps reverting the
     Service. *has_dnsconfig* tells whether there is a DNSConfig, so that Pods look up names. *holder* is the claim
     of the object that has the name of the device in the cluster's DNS, if the Service can't use that name.
+
+    *hosting* are the facts about the Tailscale Service of a Service that a ProxyGroup exposes. *left* says why
+    something is left of that Tailscale Service if no ProxyGroup is to expose the Service any more.
     """
 
     children: Children
@@ -66,6 +69,8 @@ class Observed:
     reverts: Reverts = NO_REVERTS
     has_dnsconfig: bool = False
     holder: Claim | None = None
+    hosting: Hosting | None = None
+    left: Refusal | None = None
 
 
 def plan_left(places: Places, proxy: Plan, *, is_seen: bool) -> Plan:
@@ -88,12 +93,14 @@ def own_key(ask: Ask, children: Children, settings: Settings) -> Key:
 def wanted(ask: Ask, observed: Observed, settings: Settings) -> Proxy | Plan:
     """Return the proxy that a Service should have, or the plan for a Service that needs no proxy or can't have one."""
     if ask.mode is Mode.NOTHING:
-        return plan_deletion(ask, observed)
+        return _unheld(ask, plan_deletion(ask, observed), observed)
     if ask.mode is Mode.GROUP:
-        return _grouped(ask, observed)
+        return _unheld(ask, _grouped(ask, observed), observed)
+    if ask.mode is Mode.HOSTED:
+        return _hosted(ask, observed, settings)
     kept = upkeep(observed.places)
-    if ask.mode is Mode.UNSUPPORTED:
-        return replace(_unsupported(ask), steps=kept)
+    if hosted.is_held(ask):
+        return replace(_unheld(ask, _awaiting_name(ask), observed), steps=kept)
     is_public = any(map(serves, observed.children.statefulsets))
     if wrong := violations(ask, observed.suffixes, is_public=is_public):
         note = Note("Warning", "INVALIDSERVICE", f"invalid Service: {'; '.join(wrong)}")
@@ -225,12 +232,42 @@ def _grouped(ask: Ask, observed: Observed) -> Plan:
     )
 
 
-def _unsupported(ask: Ask) -> Plan:
-    message = (
-        f"this version of the operator can't expose a Service by a ProxyGroup: what runs for it stays as it is; remove "
-        f"annotation {PROXY_GROUP} to give it a proxy of its own"
-    )
-    return _not_made(ask, Note("Warning", "NotSupportedYet", message))
+def _hosted(ask: Ask, observed: Observed, settings: Settings) -> Plan:
+    """Return the plan for a Service that a ProxyGroup should expose.
+
+    A proxy of its own is removed first, because a device and a Tailscale Service can't have the same name. It stays if
+    the group can't take its place.
+    """
+    if holds_nothing(ask.service, observed.children):
+        unapproved_for = observed.places.ages.get(hosted.UNAPPROVED)
+        made = hosted.plan(ask, observed.hosting, unapproved_for, settings)
+        return replace(made, steps=removal(observed.places))
+    if observed.hosting is None or (refusal := obstacle(observed.hosting)):
+        return replace(hosted.refused(ask, refusal), steps=upkeep(observed.places))
+    step = plan_removal(ask.owner, observed.children)
+    waits = hosted.awaiting_end(ask)
+    return replace(step, steps=[*removal(observed.places), *step.steps], status=waits.status)
+
+
+def _unheld(ask: Ask, made: Plan, observed: Observed) -> Plan:
+    """Return *made* with the release of a Service that no ProxyGroup is to expose any more.
+
+    The Service stays held as long as something is *left* of its Tailscale Service.
+    """
+    if not hosted.is_held(ask) or made.release:
+        return made
+    if left := observed.left:
+        again = earliest(made.requeue_after, _STILL_THERE)
+        return replace(made, notes=[*made.notes, *hosted.left_notes(left)], requeue_after=again)
+    status = None if is_deleting(ask.service) else hosted.without_traces(ask, made.status or ask.status)
+    return replace(made, status=status, release=HA_SERVICE_FINALIZER)
+
+
+def _awaiting_name(ask: Ask) -> Plan:
+    """Return the plan that reports that a Service gets a proxy of its own once the name is free."""
+    message = "it waits until its Tailscale Service is gone; then a proxy of its own gets the name"
+    shown = condition(CONDITION_PROXY_READY, False, "ProxyPending", message)
+    return Plan(status=ask.status_with(shown, without=set(hosted.CONDITIONS)))
 
 
 def _waiting_for_class(ask: Ask, refusal: Refusal) -> Plan:
@@ -268,7 +305,7 @@ def plan_deletion(ask: Ask, observed: Observed) -> Plan:
         shown = condition(CONDITION_PROXY_READY, False, TERMINATING, removal_message(hanging))
         return replace(step, status=ask.status_with(shown))
     if is_deleting(ask.service):
-        return replace(step, notes=(*step.notes, *unsupported.blocked_notes(ask.service, ask.hostname)))
+        return step
     if exposure.shows(ask, proxy_device(observed.children)):
         # This comes before the Secret is deleted, because only the Secret tells that the device shown is ours.
         return replace(Plan() if step.release else step, status={**ask.status, "loadBalancer": {}})
@@ -283,6 +320,8 @@ def failed(ask: Ask, _observed: Observed, refusal: Refusal) -> Plan:
 
     The Service is reconciled again later.
     """
+    if ask.mode is Mode.HOSTED:
+        return hosted.refused(ask, refusal)
     if ask.group and ask.is_egress:
         return grouped.failed(ask, refusal)
     return replace(_not_made(ask, refusal.note("ProxyFailed")), error=refusal.error)

@@ -18,6 +18,8 @@ from tsoperator.api.objects import (
     DEVICE,
     DNSCONFIG,
     ENDPOINTSLICE,
+    IDENTITY,
+    INGRESS,
     POD,
     PROXYCLASS,
     PROXYGROUP,
@@ -26,6 +28,7 @@ from tsoperator.api.objects import (
     SERVICEMONITOR,
     STATEFULSET,
     SUFFIXES,
+    TAILSCALE_SERVICE,
     Key,
     Object,
     Resource,
@@ -34,14 +37,17 @@ from tsoperator.api.objects import (
 )
 from tsoperator.dns.nameserver import before, elected
 from tsoperator.group.egress import by_serving_group, entry_name, served_service
+from tsoperator.group.hosted import Hosting
+from tsoperator.group.hostnotes import awaits_approval
 from tsoperator.group.places import Places, best_place, unused
 from tsoperator.group.proxygroup import by_group
 from tsoperator.kube.client import KubeClient
 from tsoperator.proxy.classref import class_name
 from tsoperator.proxy.orphan import plan_orphan
 from tsoperator.proxy.proxy import Children
+from tsoperator.reconcilers.hosting import HostingChanges, HostingView
 from tsoperator.reconcilers.proxies import Proxies, Seen
-from tsoperator.reconcilers.service import egress, exposure, grouped
+from tsoperator.reconcilers.service import egress, exposure, grouped, hosted
 from tsoperator.reconcilers.service import plan as plans
 from tsoperator.reconcilers.service.ask import BY_DESTINATION, Ask, Mode, needs_suffix, parse
 from tsoperator.reconcilers.service.changes import GroupChanges
@@ -59,19 +65,28 @@ from tsoperator.tailnet.zones import NO_SUFFIXES, Suffixes
 
 
 def services(
-    proxies: Proxies, client: KubeClient, clock: Callable[[], float] = time.monotonic
+    proxies: Proxies, client: KubeClient, hosting: HostingView, clock: Callable[[], float] = time.monotonic
 ) -> Kind[Seen[Ask, plans.Observed] | Plan]:
     """Return the `Kind` of Services, which makes the proxies and the places of egress Services and exposed Services."""
-    view = _View(proxies, client, clock)
+    view = _View(proxies, client, hosting, clock)
     kind = proxies.kind(SERVICE, view.watches, parse, view.look, plans, left=view.left)
     return replace(kind, acted=view.rewritten)
+
+
+_OldAndNew = Callable[[Object | None, Object | None], Iterable[Key]]
+
+
+def _both(one: _OldAndNew, other: _OldAndNew) -> _OldAndNew:
+    """Return the mapper that returns the keys of both functions."""
+    return lambda old, new: [*one(old, new), *other(old, new)]
 
 
 class _View:
     """Gathers the facts about Services, and finds the Services that a change concerns."""
 
-    def __init__(self, proxies: Proxies, client: KubeClient, clock: Callable[[], float]) -> None:
+    def __init__(self, proxies: Proxies, client: KubeClient, hosting: HostingView, clock: Callable[[], float]) -> None:
         self._proxies = proxies
+        self._hosting = hosting
         self._client = client
         self._clock = clock
         self._cache = proxies.cache
@@ -80,17 +95,21 @@ class _View:
         self._settings = proxies.settings
         self._view = PlacesView(self._cache, self._settings, clock)
         self._changes = GroupChanges(self._cache)
+        self._hosted = HostingChanges(self._cache, SERVICE)
         self._names = NamesView(self._cache, self._settings)
         self._reads_places = asyncio.Lock()
         self._has_read_places = False
         self.watches: Mapping[Resource, Mapper] = {
             SERVICE: self._keys_of_service,
             **dict.fromkeys((STATEFULSET, SERVICEMONITOR), self._parent_keys),
-            SECRET: self._with_parents(self._changes.of_secret),
+            SECRET: self._with_parents(_both(self._changes.of_secret, self._hosted.of_secret)),
             POD: self._with_parents(self._changes.of_pod),
             ENDPOINTSLICE: self._keys_of_slice,
-            PROXYGROUP: Comparison(self._changes.of_group),
-            CONFIGMAP: Comparison(self._changes.of_configmap),
+            PROXYGROUP: Comparison(_both(self._changes.of_group, self._hosted.of_group)),
+            CONFIGMAP: Comparison(_both(self._changes.of_configmap, self._hosted.of_configmap)),
+            INGRESS: self._hosted.of_claimant,
+            TAILSCALE_SERVICE: self._hosted.of_service,
+            IDENTITY: self._hosted.of_identity,
             PROXYCLASS: self._keys_of_class,
             DEVICE: self._keys_of_device,
             DNSCONFIG: Comparison(self._keys_of_dnsconfig),
@@ -111,14 +130,17 @@ class _View:
         children = self._proxies.children(ask.owner)
         own_name = plans.own_key(ask, children, self._settings).name
         suffixes = self._proxies.suffixes() if ask.fqdn else NO_SUFFIXES
+        hosting = self._hosting.look(ask.service) if ask.mode is Mode.HOSTED else None
         observed = plans.Observed(
             children,
             self._proxies.proxy_class(ask.class_name),
             self._proxies.tailnet(OWN, ask.owner, children, ask.destination if ask.mode is Mode.PROXY else ""),
-            places=self._places(ask, children, own_name, suffixes),
+            places=self._places(ask, children, own_name, suffixes, hosting),
             suffixes=suffixes,
             has_dnsconfig=elected(self._cache.all(DNSCONFIG)) is not None,
             holder=self._names.holder(ask.service),
+            hosting=hosting,
+            left=self._hosting.remainder(ask.service) if hosted.is_held(ask) and ask.mode is not Mode.HOSTED else None,
         )
         return replace(observed, reverts=await self._reverts(ask, own_name, observed.places))
 
@@ -138,8 +160,13 @@ class _View:
             self._view.take_live((await self._client.list(SERVICE, self._settings.namespace, selector)).items)
             self._has_read_places = True
 
-    def _places(self, ask: Ask, children: Children, own_name: str, suffixes: Suffixes) -> Places:
-        """Return the places of a Service: those at ProxyGroups, and that of its own proxy."""
+    def _places(
+        self, ask: Ask, children: Children, own_name: str, suffixes: Suffixes, hosting: Hosting | None
+    ) -> Places:
+        """Return the places of a Service: those at ProxyGroups, and that of its own proxy.
+
+        They come with the ages of facts about the Service, one of which is about its *hosting*.
+        """
         found = self._view.of(ask, suffixes)
         if ask.mode is not Mode.NOTHING or found.services:
             found = replace(found, own=self._view.own_place(children, own_name))
@@ -148,6 +175,8 @@ class _View:
         facts = {grouped.FRESH} if ask.mode is Mode.GROUP and grouped.is_fresh(ask) else set()
         if ask.mode in (Mode.GROUP, Mode.PROXY):
             facts |= {*unused(ask.points_at, plans.current_place(ask, own_name, found), found)}
+        if hosting is not None and awaits_approval(hosting):
+            facts.add(hosted.UNAPPROVED)
         return replace(found, ages=self._timers.ages(ask.service, facts, self._clock()))
 
     async def _reverts(self, ask: Ask, own_name: str, places: Places) -> Reverts:
@@ -196,7 +225,7 @@ class _View:
             shared = (*self._changes.sharing(service), *self._names.concerned_by_child(service))
             keys = {*self._parent_keys(service), *shared}
         else:
-            keys = {key_of(service), *self._names.concerned(service)}
+            keys = {key_of(service), *self._names.concerned(service), *self._hosted.of_claimant(service)}
         groups = by_serving_group(service) if is_made else by_group(service)
         for group in groups:
             name = entry_name(served_service(service) if is_made else key_of(service))

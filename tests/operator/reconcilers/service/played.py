@@ -14,11 +14,13 @@ from tsoperator.api.objects import (
     CONFIGMAP,
     DEVICE,
     ENDPOINTSLICE,
+    IDENTITY,
     POD,
     PROXYGROUP,
     SECRET,
     SERVICE,
     SUFFIXES,
+    TAILSCALE_SERVICE,
     Key,
     Object,
     Resource,
@@ -35,13 +37,14 @@ from tsoperator.reconcilers.service.reconciler import services
 from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.controller import ControllerMetrics, Policy
 from tsoperator.runtime.kind import KindReconciler
-from tsoperator.runtime.manager import Manager, Reconciler
+from tsoperator.runtime.manager import Feed, Manager, Reconciler
 from tsoperator.sources import sources
 from tsoperator.tailnet.devices import ListPace
 from tsoperator.tailnet.suffixes import KnownSuffixes
 from tsoperator.tsclient.errors import ControlError
 
 from tests.support.cluster import running
+from tests.support.hosting import no_hosting
 from tests.support.manifests import FQDN, group_egress, proxy_group
 from tests.support.objects import settings
 from tests.support.operator import NAMESPACE, World
@@ -84,12 +87,14 @@ async def running_services(world: World, pace: ListPace | None = None, **changes
         suffixes = KnownSuffixes(cache, tailnets)
         proxies = Proxies(cache, acting, tailnets, chosen, suffixes=suffixes.current)
         reconcilers: list[Reconciler] = [
-            KindReconciler(services(proxies, client), cache, acting),
+            KindReconciler(services(proxies, client, no_hosting(cache, chosen)), cache, acting),
             KindReconciler(dnsrecords(cache, chosen, suffixes.current), cache, acting),
         ]
         metrics = ControllerMetrics(CollectorRegistry())
         policy = Policy(expected=(KubeError, ControlError))
-        manager = Manager(cache, reconcilers, metrics, policy, feeds={DEVICE: tailnets, SUFFIXES: suffixes})
+        feeds: dict[Resource, Feed] = {DEVICE: tailnets, SUFFIXES: suffixes}
+        feeds |= dict.fromkeys((TAILSCALE_SERVICE, IDENTITY), tailnets)
+        manager = Manager(cache, reconcilers, metrics, policy, feeds=feeds)
         async with running(manager.run(client, None)):
             yield
 

@@ -24,6 +24,7 @@ from tsoperator.kube.errors import NotFound
 from tests.operator.reconcilers.service.every_kind import METERED, SERVICES, device_ids, joined_proxies
 from tests.operator.reconcilers.service.played import NAMESPACES, make_namespaces
 from tests.support.manifests import backend, connector, dnsconfig, egress, ingress, load_balancer
+from tests.support.objects import texts
 from tests.support.operator import NAMESPACE, Proxy, World, running_operator
 
 CHILDREN = (SERVICE, STATEFULSET, SECRET)
@@ -101,7 +102,7 @@ async def test_objects_without_a_control_server_go_once_a_user_deletes_their_sec
 
 async def secrets_with_device(world: World) -> int:
     found = [secret for parent in PARENTS for secret in await world.children(SECRET, parent)]
-    return sum("device_id" in secret["data"] for secret in found)
+    return sum("device_id" in texts(secret) for secret in found)
 
 
 async def hint(world: World, service: Object) -> bool:

@@ -38,7 +38,8 @@ from tsoperator.runtime.ownership import Owner
 from tsoperator.runtime.result import DONE
 from tsoperator.sources import sources
 from tsoperator.tailnet.factory import TailnetFactory
-from tsoperator.tailnet.tailnet import KnownTailnet, Tailnets
+from tsoperator.tailnet.known import KnownTailnet
+from tsoperator.tailnet.tailnet import Tailnets
 from tsoperator.tsclient.client import TailnetClient
 from tsoperator.tsclient.oauth import ClientCredentials, Credentials
 from tsoperator.tsclient.transport import Retry

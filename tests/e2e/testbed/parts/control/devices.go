@@ -14,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"tailscale.com/net/tsaddr"
@@ -30,7 +31,10 @@ type devices struct {
 	keeper   *url.URL
 
 	// mu is held by whoever changes nodes: testcontrol replaces a node whole.
-	mu sync.Mutex
+	mu      sync.Mutex
+	clients map[tailcfg.StableNodeID]*client // guarded by mu
+
+	services atomic.Pointer[[]service] // replaced by whoever holds mu
 }
 
 // device is a device as the keeper has it: its name is without the last dot, its routes are those that lead to it.
@@ -52,13 +56,15 @@ func (d device) label() string {
 // to: hence the reach for an unexported field, of a version that go.mod pins.
 func newDevices(server *testcontrol.Server, keeper *url.URL) *devices {
 	place := (**http.ServeMux)(reflect.ValueOf(server).Elem().FieldByName("mux").Addr().UnsafePointer())
-	d := &devices{server: server, handlers: *place, keeper: keeper}
+	d := &devices{server: server, handlers: *place, keeper: keeper, clients: map[tailcfg.StableNodeID]*client{}}
+	d.services.Store(&[]service{})
 	mux := http.NewServeMux() // other paths are not found: testcontrol would end the process
-	for _, path := range []string{"/key", "/ts2021", "/generate_204", "/machine/set-dns", "/machine/update-health"} {
+	for _, path := range []string{"/key", "/ts2021", "/generate_204", "/c2n/", "/machine/update-health"} {
 		mux.Handle(path, d.handlers)
 	}
 	mux.HandleFunc("/machine/register", d.register)
 	mux.HandleFunc("/machine/map", d.serveMap)
+	mux.HandleFunc("/machine/set-dns", d.setDNS)
 	*place = mux
 	return d
 }
@@ -80,7 +86,7 @@ func (d *devices) register(w http.ResponseWriter, r *http.Request) {
 	case node != nil && node.Expired:
 		json.NewEncoder(w).Encode(tailcfg.RegisterResponse{NodeKeyExpired: true}) // it returns with another key
 	case node != nil:
-		d.handlers.ServeHTTP(w, withBody(r, &request))
+		d.answer(w, d.registered(r, &request), strings.TrimSuffix(node.Name, "."))
 	case request.Auth == nil || request.Auth.AuthKey == "":
 		json.NewEncoder(w).Encode(tailcfg.RegisterResponse{AuthURL: d.server.BaseURL() + "/login"})
 	default:
@@ -105,10 +111,28 @@ func (d *devices) join(w http.ResponseWriter, r *http.Request, request *tailcfg.
 	}
 	request.OldNodeKey = key.NodePublic{} // a new device, and not the old one with another key
 	request.Hostinfo.Hostname = joined.label()
-	answer := httptest.NewRecorder() // held back until the node has its tags: the client asks for them at once
+	text := d.registered(r, request)
+	d.apply(d.server.Node(request.NodeKey), joined) // before the client has an answer: it asks for its tags at once
+	d.answer(w, text, joined.Name)
+}
+
+// registered lets testcontrol register a client, and returns its answer.
+func (d *devices) registered(r *http.Request, request *tailcfg.RegisterRequest) []byte {
+	answer := httptest.NewRecorder()
 	d.handlers.ServeHTTP(answer, withBody(r, request))
-	d.apply(d.server.Node(request.NodeKey), joined)
-	w.Write(answer.Body.Bytes())
+	return answer.Body.Bytes()
+}
+
+// answer passes testcontrol's answer on to a client. It names the user after the device, as Tailscale does for tagged
+// devices.
+func (d *devices) answer(w http.ResponseWriter, text []byte, name string) {
+	var response tailcfg.RegisterResponse
+	if err := json.Unmarshal(text, &response); err != nil {
+		http.Error(w, string(text), http.StatusBadGateway)
+		return
+	}
+	response.Login.LoginName = name
+	json.NewEncoder(w).Encode(response)
 }
 
 // serveMap tells the keeper what a client reports and makes that real, and tells testcontrol the hostname that the
@@ -119,7 +143,7 @@ func (d *devices) serveMap(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if request.Stream { // it lasts, and changes no node
-		d.handlers.ServeHTTP(w, withBody(r, &request))
+		d.stream(w, r, &request)
 		return
 	}
 	d.mu.Lock()
@@ -140,6 +164,7 @@ func (d *devices) serveMap(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		request.Hostinfo.Hostname = known.label()
+		d.noteServices(node, request.Hostinfo.ServicesHash)
 	}
 	d.handlers.ServeHTTP(w, withBody(r, &request))
 }
@@ -158,21 +183,24 @@ func (d *devices) api() http.Handler {
 	return proxy
 }
 
-// follow makes testcontrol's nodes what the keeper's devices are; mu is held.
+// follow makes testcontrol's nodes what the keeper's devices are, and its Services those of the keeper; mu is held.
 func (d *devices) follow() error {
-	var known []device
-	if err := d.ask("/testbed/devices", nil, &known); err != nil {
+	var known struct {
+		Devices  []device  `json:"devices"`
+		Services []service `json:"services"`
+	}
+	if err := d.ask("/testbed/tailnet", nil, &known); err != nil {
 		return err
 	}
 	for _, node := range d.server.AllNodes() {
 		isIt := func(one device) bool { return one.NodeID == node.StableID }
-		if i := slices.IndexFunc(known, isIt); i >= 0 {
-			d.apply(node, known[i])
+		if i := slices.IndexFunc(known.Devices, isIt); i >= 0 {
+			d.apply(node, known.Devices[i])
 		} else if !node.Expired {
 			d.expel(node)
 		}
 	}
-	return nil
+	return d.followServices(known.Services)
 }
 
 // apply gives node the name, the tags and the routes of its device.

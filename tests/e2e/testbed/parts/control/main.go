@@ -57,6 +57,8 @@ func main() {
 	http.HandleFunc("/derp/latency-check", derpserver.ProbeHandler)
 	http.Handle("/api/", devices.api())
 	http.HandleFunc("/testbed/nodes", devices.list)
+	http.Handle("/testbed/approvers", devices.api())
+	http.Handle("/testbed/approve", devices.api())
 	http.Handle("/", server)
 
 	stun := stunserver.New(context.Background())

@@ -1,0 +1,55 @@
+"""The Events of an Ingress or a Service about the Tailscale Service by which a ProxyGroup exposes it."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from tsoperator.api.objects import spec_of
+from tsoperator.api.owners import Ownership, ownership
+from tsoperator.api.policy import CONSOLE, policy_place, service_approvers
+from tsoperator.group.hosted import Hosting
+from tsoperator.proxy.secret import device_of
+from tsoperator.runtime.plan import Note
+
+APPROVAL_PATIENCE: Final = 30.0
+"""The seconds after which an Event says that no proxy is approved as a host. A policy approves hosts within seconds."""
+
+
+def awaits_approval(hosting: Hosting) -> bool:
+    """Tell whether proxies of the group would host the Tailscale Service, and none of them is approved."""
+    ids = {device_of(state, None).id for state in hosting.states}
+    ours = [host for host in hosting.view.hosts if host.node_id in ids]
+    return bool(ours) and not any(host.is_approved for host in ours)
+
+
+def host_notes(hosting: Hosting, unapproved_for: float | None, default_tags: Sequence[str]) -> list[Note]:
+    """Return the Events about the hosts and the owners of the Tailscale Service.
+
+    *unapproved_for* is for how many seconds the group has awaited an approval; None if it doesn't await one. A group
+    without tags of its own has the *default_tags*.
+    """
+    late = unapproved_for is not None and unapproved_for >= APPROVAL_PATIENCE
+    return [*([_unapproved(hosting, default_tags)] if late else ()), *_shared(hosting)]
+
+
+def _unapproved(hosting: Hosting, default_tags: Sequence[str]) -> Note:
+    given = spec_of(hosting.group).get("tags") if hosting.group else None
+    lines = service_approvers(hosting.claim.tags, given or default_tags)
+    message = (
+        f"no proxy of ProxyGroup {hosting.claim.group!r} is approved as a host of Tailscale Service "
+        f"{hosting.claim.name}, so nobody reaches it: approve the hosts at {CONSOLE}/services, or let "
+        f"{policy_place('')} approve them, which needs {lines}"
+    )
+    return Note("Warning", "HostsNotApproved", message)
+
+
+def _shared(hosting: Hosting) -> list[Note]:
+    service = hosting.view.service
+    if service is None or service.annotations is None or not hosting.operator_id:
+        return []
+    if ownership(service, hosting.operator_id) is not Ownership.SHARED:
+        return []
+    message = (
+        f"operators of other clusters expose something as {hosting.claim.name}, too, so a connection may end in any of "
+        "these clusters: if you don't want that, choose another name here or there"
+    )
+    return [Note("Normal", "SharedTailscaleService", message, once=True)]

@@ -1,0 +1,33 @@
+"""A Tailscale Service as reconcilers see it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tsoperator.api.tailscaleservice import ServiceHost, TailscaleService
+from tsoperator.runtime.plan import Refusal
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceView:
+    """A Tailscale Service as the operator knows it.
+
+    *service* is None if the tailnet has none of that name. *pending* is the exception that a reconcile raises to wait
+    until the Service has been read, or its hosts if it asked for them. *hosts* are the devices that host it.
+    *refusal* says why the control server doesn't show the Service, or why it refused the last change of it.
+
+    Unless the Service *is_shown*, nobody knows whether it is there, or who owns it.
+    """
+
+    service: TailscaleService | None = None
+    hosts: Sequence[ServiceHost] = ()
+    refusal: Refusal | None = None
+    pending: Exception | None = None
+
+    @property
+    def is_shown(self) -> bool:
+        """True if *service* is what the tailnet has. Then the *refusal* is that of a change, and names its *step*."""
+        return self.pending is None and (self.refusal is None or self.refusal.step is not None)
+
+
+NO_SERVICE = ServiceView()
+"""The view of a Tailscale Service that certainly isn't there."""

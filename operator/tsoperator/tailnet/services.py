@@ -1,0 +1,428 @@
+"""The Tailscale Services of one tailnet: as the control server last showed them, and the writes of them.
+
+One list has all Services, but not always their owners. So a Service is read alone when somebody looks at it and its
+owners aren't known. All reads happen in the background, so that a look never waits.
+
+The API has no versions. A write that relied on an old state could take back what another operator has just written. So
+a Service is read right before it is written, and looked at again some seconds later.
+"""
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Final, NamedTuple
+
+from tsoperator.api.device import Device
+from tsoperator.api.objects import TAILSCALE_SERVICE
+from tsoperator.api.owners import ANNOTATION_OWNERS, ownership
+from tsoperator.api.tailscaleservice import ServiceHost, TailscaleService, service_name
+from tsoperator.proxy.serviceview import NO_SERVICE, ServiceView
+from tsoperator.runtime.plan import DeleteService, PutService, Refusal
+from tsoperator.runtime.result import Pending
+from tsoperator.runtime.workqueue import nine_to_ten_tenths
+from tsoperator.tailnet.calls import Calls, NotAsked
+from tsoperator.tailnet.devices import Devices
+from tsoperator.tailnet.refusals import explain
+from tsoperator.tsclient.client import TailnetClient
+from tsoperator.tsclient.errors import BadRequest, ControlError, NameInUse, Refused
+
+log = logging.getLogger(__name__)
+
+_AT_ONCE: Final = 8  # the number of Services that are read at the same time
+
+Told = Callable[[str], None]
+"""A function that is called with the label of a Service that has changed."""
+
+Write = PutService | DeleteService
+
+
+@dataclass(frozen=True, slots=True)
+class ServicePace:
+    """The numbers of seconds between reads.
+
+    *interval* lies between two lists, and *check* between a write and the next look at the result. What could not be
+    read is read again after *away*, or after *denied* if the control server refused to show it. Facts about an owner
+    are read again when somebody looks and they are older than *interval*. So are hosts older than *approved*, or older
+    than *unapproved* as long as none of them is approved.
+    """
+
+    interval: float = 300.0
+    check: float = 5.0
+    away: float = 10.0
+    denied: float = 300.0
+    approved: float = 30.0
+    unapproved: float = 5.0
+    jitter: Callable[[], float] = nine_to_ten_tenths
+
+
+class _Question(NamedTuple):
+    """A request to read one Service, or else its hosts."""
+
+    label: str
+    hosts: bool = False
+
+
+class _Hosts(NamedTuple):
+    found: tuple[ServiceHost, ...]
+    read_at: float
+
+
+class Services:
+    """A table of the tailnet's Services by label. The list is read for the first time when somebody looks."""
+
+    def __init__(self, tailnet: TailnetClient, calls: Calls, devices: Devices, pace: ServicePace | None = None) -> None:
+        """*calls* makes the writes. *devices* tells which device has the name of a Service."""
+        self._tailnet = tailnet
+        self._calls = calls
+        self._devices = devices
+        self._pace = pace or ServicePace()
+        self._known: dict[str, TailscaleService] = {}  # by label; annotations are None until they have been read
+        self._read_at: dict[str, float] = {}  # when the annotations of a Service were last known to be right
+        self._hosts: dict[str, _Hosts] = {}
+        self._is_listed = False
+        self._failure: ControlError | None = None  # the error of the last list, if it failed
+        self._listed: asyncio.Future[None] | None = None  # done when the first try to read the list has ended
+        self._waiting: set[str] = set()  # labels that somebody looked at in vain
+        self._due = 0.0  # when the list is read next, by the event loop's clock
+        self._wanted = asyncio.Event()
+        self._moved = asyncio.Event()  # the list is due earlier than before
+        self._written: set[str] = set()  # labels that were put or dropped since the last read of the list began
+        self._unchecked: dict[str, float] = {}  # the labels of our writes, and when to look at the results
+        self._versions: Counter[str] = Counter()  # of changes, by label
+        self._questions: asyncio.Queue[_Question] = asyncio.Queue()
+        self._asked: dict[_Question, asyncio.Future[None]] = {}
+        self._unread: dict[_Question, ControlError] = {}  # the questions that failed, until they may be asked again
+        self._refused: dict[str, Refusal] = {}  # the writes that failed, by label, until one succeeds
+        self._listeners: list[Told] = []
+
+    def listen(self, listener: Told) -> None:
+        """Call *listener* with the label of each Service that is added, changes or goes, or whose refusal changes."""
+        self._listeners.append(listener)
+
+    def labels(self) -> list[str]:
+        """Return the labels of the Services that are known."""
+        return [*self._known]
+
+    def owned(self, operator_id: str) -> frozenset[str]:
+        """Return the labels of the Services that the operator with this ID owns, as far as the owners are known."""
+        return frozenset(
+            label
+            for label, service in self._known.items()
+            if service.annotations is not None and ownership(service, operator_id).is_owner
+        )
+
+    def view(self, label: str, *, hosts: bool = False) -> ServiceView:
+        """Return the Service with this *label*, and its *hosts* if they are asked for."""
+        refused = self._refused.get(label)
+        if not self._is_listed:
+            return self._unlisted(label)
+        service = self._known.get(label)
+        if service is None:
+            return ServiceView(refusal=refused) if refused else NO_SERVICE
+        if service.annotations is None:
+            return replace(self._answer(_Question(label)), service=service)
+        if self._now() - self._read_at[label] >= self._pace.interval:
+            self._answer(_Question(label))
+        view = ServiceView(service, refusal=refused)
+        return self._with_hosts(view, label) if hosts else view
+
+    def device_changed(self, old: Device | None, new: Device | None) -> None:
+        """Announce the Service that could not be made because *old*, which has another name now, had its name."""
+        label = old.short_name.lower() if old else ""
+        refused = self._refused.get(label)
+        is_gone = new is None or new.short_name.lower() != label
+        if refused is not None and is_gone and isinstance(refused.error, NameInUse):
+            self._tell([label])
+
+    def settled(self, label: str) -> None:
+        """Forget that the last write of the Service failed, because nothing needs to be written any more."""
+        if self._refused.pop(label, None):
+            self._tell([label])
+
+    def retry(self) -> None:
+        """Read again what could not be read, because somebody may have fixed the cause."""
+        if self._failure is not None:
+            self._read_list_at(self._now())
+        labels = {question.label for question in self._unread}
+        self._unread.clear()
+        self._tell(labels)
+
+    def end(self) -> None:
+        """Wake everybody who waits, and announce every Service, because the registration of the tailnet has ended."""
+        for future in [*self._asked.values(), *([self._listed] if self._listed else [])]:
+            _wake(future)
+        self._unread.clear()
+        self._tell({*self._known, *self._waiting})
+
+    async def follow(self) -> None:
+        """Keep the table up to date until cancelled, starting when somebody first looks at a Service."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._follow_list())
+            for _ in range(_AT_ONCE):
+                tasks.create_task(self._answer_questions())
+
+    async def carry_out(self, step: Write) -> None:
+        """Write a Service, if it is still as the decision found it. Raises ControlError, Pending.
+
+        NotAsked is raised if the Service is no longer so: the object has to be reconciled again. The version is part of
+        what is wanted, so that the result of an earlier write of the same Service isn't taken for that of this one.
+        """
+        label = _subject(step).label
+        wanted = (step, self._versions[label])
+        try:
+            await self._calls.result(step.owner, (TAILSCALE_SERVICE, label), wanted, lambda: self._write(step))
+        except ControlError as error:
+            self._note_refusal(label, replace(_refusal(error), step=step))
+            raise
+
+    def _unlisted(self, label: str) -> ServiceView:
+        """Return the view while there is no list of the Services, and ask for one."""
+        self._waiting.add(label)
+        self._wanted.set()
+        if self._failure is not None:
+            return ServiceView(refusal=_refusal(self._failure))
+        if self._listed is None or self._listed.done():
+            self._listed = asyncio.get_running_loop().create_future()
+        return ServiceView(pending=Pending(self._listed))
+
+    def _answer(self, question: _Question) -> ServiceView:
+        """Ask a *question*, unless it is asked already or was answered by an error just now. Return what there is."""
+        if (error := self._unread.get(question)) is not None:
+            return ServiceView(refusal=_refusal(error))
+        if (future := self._asked.get(question)) is None:
+            future = self._asked[question] = asyncio.get_running_loop().create_future()
+            self._questions.put_nowait(question)
+        return ServiceView(pending=Pending(future))
+
+    def _with_hosts(self, view: ServiceView, label: str) -> ServiceView:
+        there = self._hosts.get(label)
+        is_approved = there is not None and any(each.is_approved for each in there.found)
+        age = self._pace.approved if is_approved else self._pace.unapproved
+        if there is not None and self._now() - there.read_at < age:
+            return replace(view, hosts=there.found)
+        found = self._answer(_Question(label, hosts=True))
+        return replace(view, refusal=view.refusal or found.refusal, pending=found.pending)
+
+    async def _follow_list(self) -> None:
+        await self._wanted.wait()
+        while True:
+            self._moved.clear()
+            with suppress(TimeoutError):
+                async with asyncio.timeout_at(self._due):
+                    await self._moved.wait()
+                continue
+            await self._read_list()
+
+    def _read_list_at(self, due: float) -> None:
+        """Read the list at *due*, unless it is read earlier."""
+        if due < self._due:
+            self._due = due
+            self._moved.set()
+
+    async def _read_list(self) -> None:
+        self._written.clear()
+        began = self._now()
+        try:
+            listed = {each.label: each for each in await self._tailnet.services()}
+        except ControlError as error:
+            self._note_failure(error)
+            return
+        if self._failure is not None:
+            log.info("the tailnet's Tailscale Services can be listed again")
+        self._failure, self._is_listed = None, True
+        for label in [*(self._known.keys() - listed.keys()), *listed]:
+            if label not in self._written:  # the list may be older than what was written
+                self._compare(label, listed.get(label))
+        checked = {label for label, due in self._unchecked.items() if due <= began}
+        for label in checked:
+            del self._unchecked[label]
+            if label in self._known and not self._is_confirmed(label, listed.get(label)):
+                self._answer(_Question(label))
+        self._due = min([self._now() + self._pace.interval * self._pace.jitter(), *self._unchecked.values()])
+        self._end_waiting()
+
+    def _compare(self, label: str, listed: TailscaleService | None) -> None:
+        """Compare what is known of a Service with the list, which may show annotations, and need not."""
+        known = self._known.get(label)
+        if known is None or listed is None:
+            self._put(label, listed and replace(listed, annotations=None))
+        elif _facts(known) != _facts(listed) or _hint(listed) not in (None, _hint(known)):
+            self._put(label, replace(listed, annotations=known.annotations))
+            self._doubt(label)
+        elif self._is_confirmed(label, listed):
+            self._read_at[label] = self._now()
+
+    def _is_confirmed(self, label: str, listed: TailscaleService | None) -> bool:
+        """Tell whether the list shows the owners that are known."""
+        return listed is not None and _hint(listed) is not None and _hint(listed) == _hint(self._known[label])
+
+    def _note_failure(self, error: ControlError) -> None:
+        """Remember the *error* of the list, and log it if it differs from the error before."""
+        is_news = str(error) != str(self._failure)
+        if is_news:
+            log.warning("the tailnet's Tailscale Services can't be listed: %s", error)
+        self._failure = error
+        self._due = self._now() + (self._pace.denied if isinstance(error, Refused) else self._pace.away)
+        if is_news:
+            self._end_waiting()
+
+    def _end_waiting(self) -> None:
+        """Tell those who looked in vain that there is a list, or another reason why there is none."""
+        if self._listed is not None:
+            _wake(self._listed)
+        waiting, self._waiting = self._waiting, set()
+        self._tell(waiting)
+
+    async def _answer_questions(self) -> None:
+        while True:
+            question = await self._questions.get()
+            try:
+                await (self._read_hosts if question.hosts else self._read)(question.label)
+            except ControlError as error:
+                self._note_unread(question, error)
+                if not isinstance(error, Refused):  # the others would get no answer either
+                    while not self._questions.empty():
+                        self._note_unread(self._questions.get_nowait(), error)
+            finally:
+                self._end_question(question)
+
+    def _end_question(self, question: _Question) -> None:
+        if (future := self._asked.pop(question, None)) is not None:
+            _wake(future)
+
+    def _note_unread(self, question: _Question, error: ControlError) -> None:
+        """Remember that a *question* got no answer, until it may be asked again."""
+        log.debug("Tailscale Service %s can't be read: %s", question.label, error)
+        self._unread[question] = error
+        self._end_question(question)
+        seconds = self._pace.denied if isinstance(error, Refused) else self._pace.away
+        asyncio.get_running_loop().call_later(seconds, self._ask_again, question, error)
+
+    def _ask_again(self, question: _Question, error: ControlError) -> None:
+        if self._unread.get(question) is not error:
+            return
+        del self._unread[question]
+        known = self._known.get(question.label)
+        if question.hosts or (known is not None and known.annotations is None):  # else nobody waits
+            self._tell([question.label])
+
+    async def _read(self, label: str) -> None:
+        version = self._versions[label]
+        known = self._known.get(label)
+        found = await self._tailnet.service(known.name if known else service_name(label))
+        if version == self._versions[label]:  # else it was written since
+            self._put(label, found)
+
+    async def _read_hosts(self, label: str) -> None:
+        known = self._known.get(label)
+        found = tuple(await self._tailnet.service_hosts(known.name if known else service_name(label)))
+        if label in self._known:
+            self._hosts[label] = _Hosts(found, self._now())
+
+    async def _write(self, step: Write) -> None:
+        """Make *step*, if the Service is as it was. Raises ControlError, NotAsked."""
+        subject = _subject(step)
+        live = await self._tailnet.service(subject.name)
+        if live is None and isinstance(step, DeleteService):
+            self._put(subject.label, None)
+            return
+        if not _is_same(live, step.before):
+            self._put(subject.label, live)
+            done = asyncio.get_running_loop().create_future()
+            done.set_result(None)
+            raise NotAsked(done)
+        try:
+            if isinstance(step, DeleteService):
+                await self._tailnet.delete_service(subject.name)
+                stored = None
+            else:
+                stored = await self._tailnet.put_service(
+                    replace(subject, addresses=live.addresses, other=live.other) if live else subject
+                )
+        except BadRequest as error:
+            raise self._in_use(subject.label, error) or error from None
+        except ControlError:
+            self._doubt(subject.label)  # it may have taken effect
+            raise
+        self._put(subject.label, stored)
+        self._unchecked[subject.label] = self._now() + self._pace.check
+        self._read_list_at(self._unchecked[subject.label])
+
+    def _in_use(self, label: str, error: BadRequest) -> NameInUse | None:
+        """Return the error to raise if the control server refused the Service because a device has its name."""
+        said = error.detail.lower()
+        if "tag" in said or not ("device" in said or "in use" in said or self._devices.at(label)):
+            return None
+        return NameInUse(str(error), error.status, error.detail, error.call)
+
+    def _put(self, label: str, service: TailscaleService | None) -> None:
+        """Put a Service that was just read or written into the table; None if there is none. Announce a change."""
+        old = self._known.pop(label, None)
+        self._written.add(label)
+        if service is None:
+            self._hosts.pop(label, None)
+            self._read_at.pop(label, None)
+        else:
+            self._known[label], self._read_at[label] = service, self._now()
+        if not _is_same(old, service):
+            self._versions[label] += 1
+            self._refused.pop(label, None)
+            self._tell([label])
+
+    def _doubt(self, label: str) -> None:
+        """Let the Service be read again when somebody looks at it."""
+        if label in self._known:
+            self._read_at[label] = self._now() - self._pace.interval
+
+    def _note_refusal(self, label: str, refusal: Refusal) -> None:
+        """Remember why a write failed, and announce it, unless it failed in the same way before.
+
+        The object that asked for the write is retried after a back-off, and an announcement would retry it at once.
+        """
+        before = self._refused.get(label)
+        self._refused[label] = refusal
+        if before is None or (type(before.error), before.step) != (type(refusal.error), refusal.step):
+            self._tell([label])
+
+    def _tell(self, labels: Iterable[str]) -> None:
+        for label in [*labels]:
+            for listener in self._listeners:
+                listener(label)
+
+    @staticmethod
+    def _now() -> float:
+        return asyncio.get_running_loop().time()
+
+
+def _subject(step: Write) -> TailscaleService:
+    """Return the Service that *step* writes."""
+    return step.service if isinstance(step, PutService) else step.before
+
+
+def _refusal(error: ControlError) -> Refusal:
+    return replace(explain(error), is_passing=not isinstance(error, Refused))
+
+
+def _facts(service: TailscaleService) -> tuple[object, ...]:
+    """Return the fields of *service* that a list shows, and that matter."""
+    return service.name, frozenset(service.ports), frozenset(service.tags), frozenset(service.addresses)
+
+
+def _hint(service: TailscaleService) -> str | None:
+    """Return the text about the owners of *service*; None if there is none, or if it isn't known."""
+    return (service.annotations or {}).get(ANNOTATION_OWNERS)
+
+
+def _is_same(one: TailscaleService | None, other: TailscaleService | None) -> bool:
+    """Tell whether *one* and *other* are the same Service in the same state, or are both None."""
+    if one is None or other is None:
+        return one is other
+    return (_facts(one), one.annotations) == (_facts(other), other.annotations)
+
+
+def _wake(future: "asyncio.Future[None]") -> None:
+    if not future.done():
+        future.set_result(None)
