@@ -242,7 +242,7 @@ def reconcilers(parts: Parts) -> list[Reconciler]:
         ingresses(proxies, applier.now),
         connectors(proxies),
         proxyclasses(cache, node_ports),
-        proxygroups(proxies),
+        proxygroups(proxies, hosting),
         recorders(proxies, client),
         peerrelays(proxies, addresses),
         proxygrouppolicies(cache, settings),

@@ -44,7 +44,7 @@ from tsoperator.group import egress as egressgroup
 from tsoperator.kube.watch import Selection
 from tsoperator.proxy import entries, hosting, pod, secret
 from tsoperator.proxy.endpoints import BY_SERVICE, by_service, slim_slice
-from tsoperator.reconcilers.ingress.ask import BY_BACKEND, by_backend
+from tsoperator.proxy.paths import BY_BACKEND, by_backend
 from tsoperator.reconcilers.peerrelay.endpoints import BY_RELAY_ADDRESS, by_relay_address
 from tsoperator.reconcilers.proxygroup.nodeports import BY_NODE_PORT, by_node_port, slim_node
 from tsoperator.reconcilers.proxygrouppolicy.ask import BY_GROUP, BY_NAMESPACE, by_group, by_namespace

@@ -5,7 +5,6 @@ from typing import Final
 
 from tsoperator.api.names import LABEL_SERVICE_NAME
 from tsoperator.api.objects import Key, Object, key_of, labels
-from tsoperator.runtime.cache import without_managed_fields
 from tsoperator.runtime.ownership import is_marked
 
 BY_SERVICE: Final = "service"
@@ -37,7 +36,8 @@ def slim_slice(namespace: str) -> Callable[[Object], Object]:
     def slim(endpoint_slice: Object) -> Object:
         metadata = endpoint_slice["metadata"]
         if metadata["namespace"] == namespace and is_marked(endpoint_slice):
-            return without_managed_fields(endpoint_slice)
+            whole = {name: value for name, value in metadata.items() if name != "managedFields"}
+            return {**endpoint_slice, "metadata": whole}
         kept = {name: metadata[name] for name in _KEPT if name in metadata}
         if service := labels(endpoint_slice).get(LABEL_SERVICE_NAME):
             kept["labels"] = {LABEL_SERVICE_NAME: service}

@@ -38,6 +38,7 @@ from tsoperator.group.proxygroup import BY_GROUP, group_owner, in_order, is_avai
 from tsoperator.proxy.hosting import hosted
 from tsoperator.proxy.secret import advertised_services, device_of
 from tsoperator.runtime.cache import Cache
+from tsoperator.runtime.memory import Memory
 from tsoperator.runtime.ownership import BY_OWNER, owner_of
 from tsoperator.runtime.plan import Refusal
 from tsoperator.settings import Settings
@@ -66,6 +67,13 @@ class HostingWorld(NamedTuple):
     no_identity: Callable[[], str]
 
 
+class _Parsed(NamedTuple):
+    """An Ingress or a Service, and its claim."""
+
+    obj: Object
+    claim: LabelClaim | None
+
+
 class HostingView:
     """Gathers the facts about the objects that ProxyGroups expose, and finds the objects that a change concerns."""
 
@@ -73,11 +81,20 @@ class HostingView:
         self.world = world
         self._cache = cache
         self._settings = settings
+        self._claims = Memory[_Parsed](cache)
 
     def look(self, obj: Object) -> Hosting | None:
         """Return the facts about an Ingress or a Service; None if it asks for no ProxyGroup to expose it."""
-        claim = claim_of(obj, self._settings)
+        claim = self._claim(obj)
         return self.of(claim) if claim else None
+
+    def _claim(self, obj: Object) -> LabelClaim | None:
+        """Return the claim of an Ingress or a Service. A group asks again and again for those of all its objects."""
+        known = self._claims.get(obj)
+        if known is None or known.obj is not obj:
+            known = _Parsed(obj, claim_of(obj, self._settings))
+            self._claims.note(obj, known)
+        return known.claim
 
     def of(self, claim: LabelClaim) -> Hosting:
         """Return the facts about the object of *claim*."""
@@ -121,7 +138,7 @@ class HostingView:
         """Yield the claims of all objects on *label*, in all tailnets."""
         for resource in (INGRESS, SERVICE):
             for obj in self._cache.indexed(resource, BY_LABEL, label):
-                if claim := claim_of(obj, self._settings):
+                if claim := self._claim(obj):
                     yield claim
 
     def holder(self, tailnet: str, label: str) -> LabelClaim | None:
@@ -137,7 +154,7 @@ class HostingView:
         """Yield the claims of all objects that name the ProxyGroup called *group*."""
         for resource in (INGRESS, SERVICE):
             for obj in self._cache.indexed(resource, BY_GROUP, group):
-                if claim := claim_of(obj, self._settings):
+                if claim := self._claim(obj):
                     yield claim
 
     def uses(self, tailnet: str, name: str) -> bool:

@@ -26,11 +26,12 @@ from tsoperator.api.objects import (
 from tsoperator.dns.clusternames import names_ingresses
 from tsoperator.dns.nameserver import before
 from tsoperator.proxy.classref import class_name
+from tsoperator.proxy.paths import BY_BACKEND
 from tsoperator.proxy.proxy import Children
 from tsoperator.proxy.secret import certificate_of
 from tsoperator.proxy.workload import proxy_device
 from tsoperator.reconcilers.ingress import plan as plans
-from tsoperator.reconcilers.ingress.ask import BY_BACKEND, Ask, is_ours, parse
+from tsoperator.reconcilers.ingress.ask import Ask, is_ours, parse
 from tsoperator.reconcilers.ingress.certificate import MissingCertificate, ObservedCertificate, missing
 from tsoperator.reconcilers.proxies import Proxies, Seen
 from tsoperator.runtime.apply import utc_now
