@@ -26,6 +26,8 @@ from tsoperator.api.objects import (
 )
 from tsoperator.dns.probe import prober as dnsprobes
 from tsoperator.dns.probe.asking import ask
+from tsoperator.group import hosted
+from tsoperator.group.grouptype import TYPES
 from tsoperator.kube.client import KubeClient
 from tsoperator.kube.config import is_in_cluster, load_configuration
 from tsoperator.kube.errors import KubeError
@@ -40,6 +42,7 @@ from tsoperator.reconcilers.gauges import GroupGauges, ProxyGauges, RelayGauges
 from tsoperator.reconcilers.hosting import HostingView, HostingWorld
 from tsoperator.reconcilers.ingress.reconciler import ingresses
 from tsoperator.reconcilers.mounts.reconciler import TOUCH_DELAY, mounts
+from tsoperator.reconcilers.operatordevice.reconciler import operatordevices
 from tsoperator.reconcilers.peerrelay.addresses import ADDRESSES, HostAddresses, Resolve, resolve_ipv4
 from tsoperator.reconcilers.peerrelay.reconciler import peerrelays
 from tsoperator.reconcilers.proxies import Proxies
@@ -51,6 +54,7 @@ from tsoperator.reconcilers.recorder.reconciler import recorders
 from tsoperator.reconcilers.service.ask import BY_DESTINATION
 from tsoperator.reconcilers.service.reconciler import services
 from tsoperator.reconcilers.tailnet.reconciler import tailnet_kind
+from tsoperator.reconcilers.tailscaleservice.reconciler import tailscaleservices
 from tsoperator.runtime import predecessor
 from tsoperator.runtime.apply import Applier, utc_now
 from tsoperator.runtime.cache import Cache, CacheMetrics
@@ -172,6 +176,9 @@ async def run(
             lambda: [each.name for each in tailnets.all_registered()],
             lambda: identity.current().node_id,
             lambda: identity.current().problem,
+            lambda: identity.current().is_known,
+            lambda: map(key_of, tailnets.all(TAILSCALE_SERVICE)),
+            tailnets.service_settled,
         )
         parts = Parts(
             client,
@@ -186,6 +193,7 @@ async def run(
             dns_prober,
             addresses,
             HostingView(cache, settings, world),
+            identity,
         )
         manager = Manager(
             cache,
@@ -228,30 +236,32 @@ class Parts(NamedTuple):
     dns_prober: dnsprobes.DNSProber
     addresses: HostAddresses
     hosting: HostingView
+    identity: KnownIdentity
 
 
 def reconcilers(parts: Parts) -> list[Reconciler]:
     """Return every reconciler."""
-    client, cache, applier, settings, tailnets, suffixes, factory, prober, node_ports, dns_prober, addresses = parts[
-        :-1
-    ]
-    hosting = parts.hosting
+    client, cache, applier, settings, tailnets, suffixes = parts[:6]
     proxies = Proxies(cache, applier, tailnets, settings, suffixes=suffixes.current)
     kinds: list[Kind[Any]] = [
-        services(proxies, client, hosting),
-        ingresses(proxies, applier.now),
+        services(proxies, client, parts.hosting),
+        ingresses(proxies, parts.hosting, applier.now),
         connectors(proxies),
-        proxyclasses(cache, node_ports),
-        proxygroups(proxies, hosting),
+        proxyclasses(cache, parts.node_ports),
+        proxygroups(proxies, parts.hosting),
         recorders(proxies, client),
-        peerrelays(proxies, addresses),
+        peerrelays(proxies, parts.addresses),
         proxygrouppolicies(cache, settings),
-        tailnet_kind(cache, tailnets, factory),
-        dnsconfigs(cache, client, dns_prober, settings, suffixes.current),
-        dnsrecords(cache, settings, suffixes.current),
-        egresspods(cache, client, prober, settings),
+        tailnet_kind(cache, tailnets, parts.factory, parts.hosting.world.operator_id),
+        dnsconfigs(cache, client, parts.dns_prober, settings, suffixes.current),
+        dnsrecords(cache, settings, parts.hosting, suffixes.current),
+        egresspods(cache, client, parts.prober, settings),
         mounts(cache, applier.now),
     ]
+    if hosted.TYPE in TYPES:  # else there are no proxies to host a Tailscale Service
+        kinds.append(tailscaleservices(cache, settings, parts.hosting.world))
+    if settings.operator_secret:
+        kinds.append(operatordevices(cache, client, tailnets, parts.identity, settings, applier.now))
     return [KindReconciler(kind, cache, applier) for kind in kinds]
 
 

@@ -88,7 +88,7 @@ def sources(namespace: str, watched: Sequence[str] = (), corefile: str = "") -> 
         proxygroup.BY_GROUP: proxygroup.by_group,
         egressgroup.BY_ENTRY: egressgroup.by_entry,
     }
-    secrets = {secret.BY_DEVICE: secret.by_device, hosts.BY_CERTIFICATE: within(namespace, hosts.by_certificate)}
+    certified = {hosts.BY_CERTIFICATE: within(namespace, hosts.by_certificate)}
     hosted = {claims.BY_LABEL: claims.by_label, proxygroup.BY_GROUP: proxygroup.by_group}
 
     def users(
@@ -118,7 +118,7 @@ def sources(namespace: str, watched: Sequence[str] = (), corefile: str = "") -> 
         Source(Selection(SECRET_METADATA, namespace, f"!{LABEL_MANAGED}"), slim=_identity),
         Source(
             Selection(SECRET, namespace, managed),
-            {**owned, **secrets},
+            {**owned, secret.BY_DEVICE: secret.by_device, **certified},
             secret.slim,
         ),
         Source(Selection(STATEFULSET, namespace, managed), owned),
@@ -126,10 +126,8 @@ def sources(namespace: str, watched: Sequence[str] = (), corefile: str = "") -> 
         Source(Selection(NODE), slim=slim_node, optional=True),
         Source(Selection(CONFIGMAP, namespace, managed), slim=_configmap),
         *_cluster_dns(corefile),
-        *(
-            Source(Selection(resource, namespace, managed))
-            for resource in (DEPLOYMENT, SERVICEACCOUNT, ROLE, ROLEBINDING)
-        ),
+        *(Source(Selection(resource, namespace, managed)) for resource in (DEPLOYMENT, SERVICEACCOUNT)),
+        *(Source(Selection(resource, namespace, managed), certified) for resource in (ROLE, ROLEBINDING)),
         *(
             Source(Selection(resource, namespace, OF_RECORDERS), owned, _SLIM.get(resource, without_managed_fields))
             for resource in (POD, ROLE, ROLEBINDING, SECRET, SERVICEACCOUNT, STATEFULSET)

@@ -11,6 +11,7 @@ _GROUP = "operator/reconcilers/proxygroup"
 _TAILNET = "operator/reconcilers/tailnet"
 _DNSCONFIG = "operator/reconcilers/dnsconfig"
 _REFUSED_DNSCONFIG = "a_refusal_is_reported_beside_the_answers_of_the_clusters_dns_and_keeps_the_nameserver"
+_TAILNET_OF_RELAYS = "the_spec_of_a_peerrelay_decides_the_hostname_prefix_the_tags_and_the_tailnet_of_its_devices"
 _CONNECTOR = "operator/reconcilers/connector"
 _RECORDER = "operator/reconcilers/recorder"
 _INGRESS = "operator/reconcilers/ingress"
@@ -128,6 +129,10 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
     "The configuration of a relay is in": [
         f"{_RELAY}/test_plan.py the_config_makes_the_proxy_a_relay",
         f"{_RELAY}/test_plan.py a_config_of_another_operator_for_newer_images_is_removed",
+    ],
+    "A relay logs in at": [
+        f"{_RELAY}/test_plan.py {_TAILNET_OF_RELAYS}",
+        "e2e/test_upgrade.py all_proxies_and_policies_work_after_an_upgrade_to_our_operator",
     ],
     "When replicas go": [
         f"{_RELAY}/test_plan.py a_surplus_replica_goes_after_its_pod_and_its_device_goes_before_its_load_balancer",

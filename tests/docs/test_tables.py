@@ -26,10 +26,12 @@ OTHERS = """
 
     IsAppConnector IsExitNode NameserverIP PeerRelay ProxyClass ProxyGroup ProxyGroupPolicy SubnetRoutes
 
-    AdvertiseRoutes AllowFunnel AppConnector AuthKey ControlURL LoginName NoStatefulFiltering NodeID RelayServerPort
-    RelayServerStaticEndpoints ServerURL StaticEndpoints TerminateTLS UserProfile
+    OperatorDevice ServiceView TailscaleService TailscaleServiceIP
+
+    AdvertiseRoutes AdvertiseServices AllowFunnel AppConnector AuthKey ControlURL LoginName NoStatefulFiltering NodeID
+    RelayServerPort RelayServerStaticEndpoints ServerURL StaticEndpoints TerminateTLS UserProfile
 """
-"""CamelCase words in the sources that are no reasons but belong to Kubernetes, our CRDs or tailscaled's config."""
+"""CamelCase words in the sources that are no reasons but belong to Kubernetes, our CRDs, tailscaled or the proxies."""
 
 
 @cache

@@ -8,6 +8,7 @@ from typing import Any
 
 import yaml
 from tsoperator.api.names import (
+    LABEL_SECRET_TYPE,
     PARENT_CONNECTOR,
     PARENT_INGRESS,
     PARENT_PEERRELAY,
@@ -15,8 +16,9 @@ from tsoperator.api.names import (
     PARENT_RECORDER,
     PARENT_SERVICE,
     SECRET_DEVICE_ID,
+    SECRET_TYPE_CONFIG,
 )
-from tsoperator.api.objects import Key
+from tsoperator.api.objects import Key, labels
 from tsoperator.runtime.ownership import Owner
 
 from tests.e2e.product import NAMESPACE, wait_ready
@@ -93,7 +95,9 @@ class Cluster:
         def told() -> bool:
             if parent["kind"] == "Recorder":  # its Secrets have no ID beside the state of tailscaled
                 return bool(self.look(parent).get("status", {}).get("devices"))
-            return all(SECRET_DEVICE_ID in secret.get("data", {}) for secret in self.children(parent, "secrets"))
+            secrets = self.children(parent, "secrets")
+            states = [each for each in secrets if labels(each).get(LABEL_SECRET_TYPE) != SECRET_TYPE_CONFIG]
+            return all(SECRET_DEVICE_ID in state.get("data", {}) for state in states)
 
         eventually(told, f"a device of {parent['metadata']['name']}", seconds)
         return pod

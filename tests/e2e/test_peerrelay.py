@@ -1,11 +1,11 @@
 """PeerRelays: devices that can't reach each other directly do so through a relay in the cluster."""
 
-import json
 from collections.abc import Iterator
 
 import pytest
 
-from tests.e2e.cluster import Cluster, condition
+from tests.e2e.cluster import Cluster
+from tests.e2e.relays import addresses, apart, ping
 from tests.e2e.testbed.management import Management
 from tests.e2e.testbed.network import LOAD_BALANCERS
 from tests.e2e.testbed.peer import Peer
@@ -15,46 +15,21 @@ from tests.support.manifests import peer_relay
 RELAY = peer_relay("edge")
 
 
-def addresses(cluster: Cluster) -> list[str]:
-    """Return the addresses in the status of the PeerRelay, once it is ready; none before that."""
-    found = cluster.look(RELAY)
-    is_ready = condition(found, "PeerRelayReady").get("status") == "True"
-    return [each["address"] for each in found["status"]["endpoints"]] if is_ready else []
-
-
 @pytest.fixture
 def relayed(cluster: Cluster) -> Iterator[str]:
     """The address in the status of a PeerRelay that runs in the cluster."""
     cluster.apply(RELAY)
-    (address,) = eventually(lambda: addresses(cluster), "the address of a relay")
+    (address,) = eventually(lambda: addresses(cluster, RELAY), "the address of a relay")
     assert address in LOAD_BALANCERS
     yield address
     cluster.remove(RELAY)
 
 
-def on_the_wire(device: Peer) -> str:
-    """Return the address of a device's machine outside of the tailnet."""
-    found = json.loads(device.machine.run(["ip", "-json", "-4", "address", "show", "eth0"]))
-    return str(found[0]["addr_info"][0]["local"])
-
-
 @pytest.fixture
 def blocked(outside: Peer, neighbour: Peer) -> Iterator[None]:
     """The two devices outside can't send UDP packets to each other."""
-    rules = [
-        (device.machine, ["INPUT", "-p", "udp", "-s", on_the_wire(other), "-j", "DROP"])
-        for device, other in ((outside, neighbour), (neighbour, outside))
-    ]
-    for machine, rule in rules:
-        machine.run(["iptables", "-I", *rule])
-    yield
-    for machine, rule in rules:
-        machine.run(["iptables", "-D", *rule])
-
-
-def ping(device: Peer, other: Peer) -> str:
-    """Return how `tailscale ping` gets from *device* to *other*."""
-    return device.tailscale("ping", "--until-direct=false", "--c=2", "--timeout=3s", other.address)
+    with apart(outside, neighbour):
+        yield
 
 
 @pytest.mark.usefixtures("blocked")
@@ -71,7 +46,7 @@ def test_devices_that_cannot_reach_each_other_use_the_relay_also_after_its_pod_w
 
     eventually(replaced, "another Pod of the relay")
     eventually(lambda: by_relay in ping(outside, neighbour), f"a pong {by_relay} again")
-    assert addresses(cluster) == [relayed]
+    assert addresses(cluster, RELAY) == [relayed]
 
 
 def test_replicas_come_and_go_with_their_addresses_and_devices(cluster: Cluster, management: Management) -> None:
@@ -82,7 +57,7 @@ def test_replicas_come_and_go_with_their_addresses_and_devices(cluster: Cluster,
     cluster.apply({**RELAY, "spec": {"replicas": 0}})
     for replicas in (3, 1):
         cluster.patch(RELAY, {"spec": {"replicas": replicas}})
-        eventually(lambda count=replicas: len(addresses(cluster)) == count, f"{replicas} addresses")  # type: ignore[misc]
+        eventually(lambda count=replicas: len(addresses(cluster, RELAY)) == count, f"{replicas} addresses")  # type: ignore[misc]
         names = [f"edge-{number}" for number in range(replicas)]
         eventually(lambda wanted=names: devices() == wanted, f"the devices {names}")  # type: ignore[misc]
         services = [f"peerrelay-{name}" for name in names]

@@ -14,6 +14,7 @@ from tests.e2e.changeover import Changeover, changeover, nameserver_runs, record
 from tests.e2e.cluster import Cluster, Object, dig
 from tests.e2e.dnsprobe import NO_ANSWER
 from tests.e2e.product import NAMESPACE, ProductImages
+from tests.e2e.relays import await_configs
 from tests.e2e.testbed import control
 from tests.e2e.testbed.management import Management
 from tests.e2e.testbed.peer import Peer
@@ -82,6 +83,7 @@ def ours(
         product.install(bed, product.CHART, {**product.CREDENTIALS, **product.image_values(images)})
         eventually(lambda: nameserver_runs(cluster, images.nameserver), "our nameserver alone")
         eventually(lambda: adopted(cluster), "our mark on every StatefulSet and admission policy")
+        await_configs(cluster, control.URL)
     return Stage(go, users.inventory(), seen)
 
 
@@ -96,7 +98,7 @@ def test_an_upgrade_from_the_go_operator_to_ours_changes_no_proxy_no_device_and_
     ours: Stage,
 ) -> None:
     assert ours.after == ours.before
-    assert len(ours.after.pods) == 4 + 2 * REPLICAS
+    assert len(ours.after.pods) == 5 + 2 * REPLICAS
 
 
 def test_our_operator_writes_nothing_before_the_go_operator_has_ended(ours: Stage) -> None:
@@ -142,6 +144,7 @@ def back(
         late = egress_service(users.space, "late", tailnet_ip=outside.address)
         cluster.apply(late)
         eventually(lambda: nameserver_runs(cluster, go_operator.NAMESERVER_IMAGE), "the Go nameserver alone")
+        await_configs(cluster, "")
         cluster.device_proxy(late)
         for service in (early, late):
             cluster.remove(service)
@@ -163,8 +166,8 @@ def kept(found: Inventory) -> Inventory:
 
 def test_a_rollback_to_the_go_operator_changes_only_proxies_with_our_init_script(back: Stage) -> None:
     assert kept(back.after)._replace(keys=back.before.keys) == kept(back.before)
-    assert len(kept(back.after).pods) == 4 + 2 * REPLICAS + 1 + REPLICAS
-    assert len(back.before.pods) == 2 * (4 + 2 * REPLICAS)
+    assert len(kept(back.after).pods) == 5 + 2 * REPLICAS + 2 + REPLICAS
+    assert len(back.before.pods) == 2 * (5 + 2 * REPLICAS)
 
 
 def test_the_go_operator_writes_nothing_before_our_operator_has_ended(back: Stage) -> None:

@@ -6,10 +6,10 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from tsoperator.api.names import LABEL_MANAGED, MANAGED, PARENT_NAMESERVER
+from tsoperator.api.names import LABEL_MANAGED, MANAGED, PARENT_NAMESERVER, RELAY_PORT
 from tsoperator.runtime.ownership import RECORDERS, owner_of
 
-from tests.e2e import go_operator
+from tests.e2e import go_operator, relays
 from tests.e2e.cluster import Cluster, Object, identity, shown_hostnames
 from tests.e2e.testbed import control
 from tests.e2e.testbed.errors import BedError
@@ -17,7 +17,7 @@ from tests.e2e.testbed.management import Management
 from tests.e2e.testbed.peer import GREETING, WEB_PORT, Peer
 from tests.e2e.waiting import eventually
 from tests.e2e.workloads import BALANCED, PAGE, PEER_NAME, egress_service, exposed_service, group_service, ingress
-from tests.support.manifests import connector, group_policy, proxy_class, recorder
+from tests.support.manifests import connector, group_policy, peer_relay, proxy_class, recorder
 
 CLASS = proxy_class(
     "dressed",
@@ -40,20 +40,24 @@ POLICY: Sequence[Object] = (
 REPLICAS = 2  # of a Connector, and of a Recorder
 BUCKET = {"endpoint": "s3.example.org", "bucket": "sessions"}
 _KINDS = (
-    "customresourcedefinitions,dnsconfigs,connectors,recorders,proxyclasses,ingressclasses,"
+    "customresourcedefinitions,dnsconfigs,connectors,recorders,peerrelays,proxyclasses,ingressclasses,"
     "validatingadmissionpolicies,validatingadmissionpolicybindings"
 )
 _IN_NAMESPACES = "services,ingresses"
 
 
 class Inventory(NamedTuple):
-    """Things that a new operator must not change: Pods and StatefulSets of proxies, devices, keys, users' objects."""
+    """Things that a new operator must not change: Pods and StatefulSets of proxies, devices, keys, users' objects.
+
+    *endpoints* are the addresses of relays, in their PeerRelays and, with the UID, in their Services.
+    """
 
     pods: dict[str, tuple[str, int]]
     statefulsets: dict[str, tuple[str, int]]
     devices: dict[str, str]
     keys: int
     objects: dict[str, str]
+    endpoints: dict[str, object]
 
 
 class Proxied(NamedTuple):
@@ -65,6 +69,7 @@ class Proxied(NamedTuple):
     shown: Object
     gate: Object
     recorder: Object
+    relay: Object
 
     @classmethod
     def of(cls, space: str, maker: str, address: str) -> "Proxied":
@@ -77,6 +82,7 @@ class Proxied(NamedTuple):
             ingress(space, f"{maker}-shop"),
             connector(prefix, hostnamePrefix=prefix, replicas=REPLICAS, exitNode=True),
             recorder(f"{maker}-rec", enableUI=False, replicas=REPLICAS, storage={"s3": BUCKET}),
+            peer_relay(f"{maker}-relay"),
         )
 
 
@@ -89,6 +95,7 @@ class Users:
         self._sets: list[Proxied] = []
         self._management = management
         self._outside = outside
+        self._neighbour = cluster.bed.peers()[1]
         self._client = client
 
     def add(self, maker: str) -> None:
@@ -101,7 +108,7 @@ class Users:
 
     def leave(self) -> None:
         """Delete the users' cluster-scoped objects."""
-        wide = [obj for each in self._sets for obj in (each.gate, each.recorder)]
+        wide = [obj for each in self._sets for obj in (each.gate, each.recorder, each.relay)]
         for obj in wide:
             self.cluster.delete(obj["kind"], name_of(obj))
         for obj in wide:
@@ -121,7 +128,15 @@ class Users:
             {device["name"]: device["nodeId"] for device in self._management.devices()},
             len(self._management.keys()),
             {f"{obj['kind']} {name_of(obj)}": obj["metadata"]["uid"] for obj in objects},
+            self._endpoints(),
         )
+
+    def _endpoints(self) -> dict[str, object]:
+        balancers = self.cluster.listed("services", labels=relays.OF_RELAYS)
+        return {
+            **{name_of(each): (each["metadata"]["uid"], each["status"]) for each in balancers},
+            **{name_of(each): each["status"]["endpoints"] for each in self.cluster.listed("peerrelays", "")},
+        }
 
     def check(self, acme_root: Path) -> None:
         """Wait until everything works for its users, and statuses say so."""
@@ -137,6 +152,19 @@ class Users:
                 self._shows([name], obj)
             self._shows([f"{name_of(each.gate)}-{number}.{control.DOMAIN}" for number in range(REPLICAS)], each.gate)
             self._shows([f"{name_of(each.recorder)}-{number}" for number in range(REPLICAS)], each.recorder)
+        self._check_relays()
+
+    def _check_relays(self) -> None:
+        """Wait until two devices that can't reach each other use a relay. Each relay has an address of its own."""
+        found = [address for each in self._sets for address in self._address(each.relay)]
+        assert len({*found}) == len(self._sets)
+        with relays.apart(self._outside, self._neighbour):
+            ways = [f"via peer-relay({address}:{RELAY_PORT}" for address in found]
+            ping = partial(relays.ping, self._outside, self._neighbour)
+            eventually(lambda: any(way in ping() for way in ways), f"a pong {' or '.join(ways)}")
+
+    def _address(self, relay: Object) -> list[str]:
+        return eventually(lambda: relays.addresses(self.cluster, relay), f"the address of {name_of(relay)}")
 
     def policy_is_enforced(self) -> bool:
         """Tell whether the API server lets the namespace `POLICED` use an allowed ProxyGroup, and no other one."""

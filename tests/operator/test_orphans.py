@@ -103,7 +103,7 @@ async def leaving(parent: Object, *watched: str) -> AsyncIterator[Left]:
             relays = peerrelays(proxies, HostAddresses(world.resolve))
             kinds: list[Kind[Any]] = [
                 services(proxies, world.api, hosting),
-                ingresses(proxies),
+                ingresses(proxies, hosting),
                 connectors(proxies),
                 relays,
             ]

@@ -1,9 +1,18 @@
-"""The facts from outside of the cluster that the reconcilers of exposed objects need."""
+"""The facts from outside of the cluster that the reconcilers of exposed objects need, in a world without any."""
 
+from collections.abc import Mapping
+from typing import Final
+
+from tsoperator.api.objects import IDENTITY, TAILSCALE_SERVICE, Resource
 from tsoperator.group.hosts import NO_SERVICE, ServiceView
 from tsoperator.reconcilers.hosting import HostingView, HostingWorld
 from tsoperator.runtime.cache import Cache
+from tsoperator.runtime.manager import Feed
 from tsoperator.settings import Settings
+from tsoperator.tailnet.tailnet import Tailnets
+
+QUIET: Final[Mapping[Resource, Feed]] = dict.fromkeys((TAILSCALE_SERVICE, IDENTITY), Tailnets([]))
+"""Feeds that announce nothing."""
 
 
 def no_hosting(cache: Cache, settings: Settings) -> HostingView:

@@ -52,6 +52,8 @@ PARENT_NAMESERVER: Final = "nameserver"
 PARENT_CONNECTOR: Final = "connector"
 PARENT_PROXYGROUP: Final = "proxygroup"
 PARENT_PEERRELAY: Final = "peerrelay"
+PARENT_OPERATOR: Final = "operator"
+"""The type of the children that register the operator's own device; the Secret with its state is the parent."""
 
 # The children of a Recorder have none of these labels. These are the values of LABEL_APP_NAME and LABEL_APP_MANAGER on
 # them; LABEL_APP_INSTANCE names the Recorder.
@@ -196,6 +198,8 @@ GROUP_CONFIG_KEY: Final = "cap-106.hujson"
 """The key of the config in a config Secret of a ProxyGroup."""
 CONFIG_SUFFIX: Final = "-config"
 """The end of the name of the config Secret of a replica that has two; the state Secret has the name of the Pod."""
+DEVICE_SUFFIX: Final = "-device"
+"""The end of the name of the StatefulSet that registers the operator's own device, after the name of its Secret."""
 AUTH_KEY_FILE: Final = "authkey"
 """The key of a Recorder's auth Secret, which has nothing but the auth key of a replica."""
 AUTH_INFIX: Final = "-auth"

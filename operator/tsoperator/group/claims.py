@@ -32,7 +32,8 @@ It has those that name a ProxyGroup, and those that still have the finalizer for
 
 HTTPS: Final = "tcp:443"
 HTTP: Final = "tcp:80"
-_ENABLED: Final = "enabled"
+ENABLED: Final = "enabled"
+"""The value of the annotation by which an Ingress also asks for plain HTTP."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +91,7 @@ def claim_of(obj: Object, settings: Settings) -> LabelClaim | None:
     if not is_hosted(obj, settings):
         return None
     given, is_web = annotations(obj), _is_ingress(obj)
-    serves_http = is_web and given.get(ANNOTATION_HTTP_ENDPOINT) == _ENABLED
+    serves_http = is_web and given.get(ANNOTATION_HTTP_ENDPOINT) == ENABLED
     redirects = is_web and not serves_http and is_true(given.get(ANNOTATION_HTTP_REDIRECT))
     ports = ((HTTPS, HTTP) if serves_http or redirects else (HTTPS,)) if is_web else ANY_PORT
     tags = given.get(ANNOTATION_TAGS)

@@ -15,7 +15,7 @@ from tsoperator.api.tailscaleservice import PREFIX, service_name
 from tsoperator.group.claims import LabelClaim
 from tsoperator.group.hosted import is_owned
 from tsoperator.proxy.hosting import Hosted, HostReport, Rule, rule_for, rules_document, serve_document
-from tsoperator.proxy.paths import ingress_paths
+from tsoperator.proxy.paths import hosted_paths
 from tsoperator.proxy.serve import hosted_config
 from tsoperator.proxy.serviceview import NO_SERVICE, ServiceView
 
@@ -191,7 +191,7 @@ def _is_known(view: ServiceView, operator_id: str) -> bool:
 def _served(each: Exposed, name: str) -> Object:
     """Return the serve config of an Ingress with the MagicDNS *name*."""
     claim = each.claim
-    paths = ingress_paths(claim.obj, each.backends, lambda host: "" if host == name else " because of its host")
+    paths = hosted_paths(claim.obj, each.backends, name)
     return hosted_config(name, paths.origins, serves_http=claim.serves_http, redirects=claim.redirects)
 
 

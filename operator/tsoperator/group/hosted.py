@@ -52,6 +52,11 @@ class Hosting:
         return f"{self.claim.label}.{self.domain}" if self.domain else ""
 
     @property
+    def has_label(self) -> bool:
+        """True if no other claim has the label, and this one counts."""
+        return self.holder is not None and self.holder.rank == self.claim.rank
+
+    @property
     def is_owned(self) -> bool:
         """True if this operator certainly owns the Tailscale Service."""
         return is_owned(self.view, self.operator_id)
@@ -84,16 +89,16 @@ def obstacle(hosting: Hosting) -> Refusal | None:
         return Refusal("; ".join(claim.wrong), INVALID)
     if refusal := group_obstacle(claim.group, hosting.group):
         return refusal
-    if view.refusal:
-        return view.refusal
-    if hosting.no_identity:
-        return Refusal(hosting.no_identity, NO_IDENTITY)
     if hosting.holder and hosting.holder.rank < claim.rank:
         return Refusal(
             f"{hosting.holder.title} is older and has the name {claim.label} in this tailnet: choose another name for "
             "one of the two",
             LABEL_TAKEN,
         )
+    if view.refusal:
+        return view.refusal
+    if hosting.no_identity:
+        return Refusal(hosting.no_identity, NO_IDENTITY)
     return service_obstacle(view, hosting.operator_id) if hosting.operator_id else None
 
 

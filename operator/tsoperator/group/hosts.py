@@ -4,7 +4,13 @@ from collections.abc import Iterable
 from typing import Final
 
 from tsoperator.api.device import domain_of
-from tsoperator.api.names import LABEL_SECRET_TYPE, SECRET_TYPE_CERTS
+from tsoperator.api.names import (
+    LABEL_DOMAIN,
+    LABEL_PARENT_TYPE,
+    LABEL_SECRET_TYPE,
+    PARENT_INGRESS,
+    SECRET_TYPE_CERTS,
+)
 from tsoperator.api.objects import Object, key_of, labels
 from tsoperator.proxy.secret import advertised_services, device_of
 from tsoperator.proxy.serviceview import NO_SERVICE, ServiceView
@@ -12,7 +18,7 @@ from tsoperator.proxy.serviceview import NO_SERVICE, ServiceView
 __all__ = ["BY_CERTIFICATE", "NO_SERVICE", "ServiceView", "advertising", "by_certificate", "domain_of_group"]
 
 BY_CERTIFICATE: Final = "certificate"
-"""The index of the Secrets with certificates of Tailscale Services, by the label of the Service."""
+"""The index of the Secrets, Roles and RoleBindings of certificates, by the label of the Tailscale Service."""
 
 
 def domain_of_group(states: Iterable[Object]) -> str:
@@ -29,8 +35,16 @@ def advertising(states: Iterable[Object], name: str) -> list[Object]:
     return [each for each in states if name in advertised_services(each)]
 
 
-def by_certificate(secret: Object) -> Iterable[str]:
-    """Index the Secrets with certificates of Tailscale Services, each of which is named after its domain."""
-    if labels(secret).get(LABEL_SECRET_TYPE) != SECRET_TYPE_CERTS:
-        return ()
-    return (key_of(secret).name.partition(".")[0],)
+def may_be_certificates(obj: Object) -> bool:
+    """Tell whether *obj* may belong to the certificate of an Ingress.
+
+    Its labels name no parent of another type. The Go operator sometimes leaves the type empty.
+    """
+    return labels(obj).get(LABEL_PARENT_TYPE, "") in ("", PARENT_INGRESS)
+
+
+def by_certificate(obj: Object) -> Iterable[str]:
+    """Index Secrets, Roles and RoleBindings of certificates of Ingresses. Each is named after the domain."""
+    found = labels(obj)
+    is_one = LABEL_DOMAIN in found or found.get(LABEL_SECRET_TYPE) == SECRET_TYPE_CERTS
+    return (key_of(obj).name.partition(".")[0],) if is_one and may_be_certificates(obj) else ()

@@ -40,6 +40,24 @@ def ingress_paths(ingress: Object, services: Mapping[str, Object], not_served: C
     return Paths(origins, tuple(notes))
 
 
+def hosted_paths(ingress: Object, services: Mapping[str, Object], name: str) -> Paths:
+    """Return the paths of an Ingress that a ProxyGroup serves as the MagicDNS *name*.
+
+    *services* are those of its namespace by name. If *name* is empty, it isn't known yet, and no rule is left out.
+    """
+    entries = ingress["spec"].get("tls") or [{}]
+    served = {name, *(entries[0].get("hosts") or ())[:1]}
+
+    def not_served(host: str) -> str:
+        if not name or host in served:
+            return ""
+        return (
+            f": the Ingress has one name, {name}; make an Ingress of its own for each further host, or remove the host"
+        )
+
+    return ingress_paths(ingress, services, not_served)
+
+
 def backend_names(ingress: Object) -> list[str]:
     """Return the names of the Services that *ingress* refers to."""
     return [name for each in _backends(ingress["spec"]) if (name := (each.get("service") or {}).get("name"))]

@@ -41,7 +41,8 @@ class ProxyPod:
     for the image: *modes* say how the proxy works, and *target* says where it leads. The variables in *more* come last.
     A *userspace* proxy needs no privileges. A proxy that *serves* has a serve config, and one that also *serves_https*
     asks for certificates. A *measurable* proxy can serve metrics; a proxy that forwards all connections to its Pod's
-    address can't. A *grouped* proxy belongs to a ProxyGroup. The image runs in the *container* of that name.
+    address can't. A *grouped* proxy belongs to a ProxyGroup. The image runs in the *container* of that name, and keeps
+    its state in the Secret called *state*.
     """
 
     app: str
@@ -56,6 +57,7 @@ class ProxyPod:
     measurable: bool = True
     grouped: bool = False
     container: str = PROXY_CONTAINER
+    state: str = "$(POD_NAME)"
 
 
 def egress_to_name(fqdn: str) -> ProxyPod:
@@ -165,3 +167,8 @@ def ingress_group(account: Mapping[str, str]) -> ProxyPod:
 def peer_relay() -> ProxyPod:
     """Return the Pods that relay packets between devices of the tailnet, for a PeerRelay."""
     return ProxyPod("", "", userspace=True, measurable=False, container=RELAY_CONTAINER)
+
+
+def registered_device(secret: str) -> ProxyPod:
+    """Return the Pod that registers the operator's own device, and keeps its state in this *secret*."""
+    return ProxyPod("", "", userspace=True, measurable=False, state=secret)

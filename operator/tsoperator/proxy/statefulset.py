@@ -119,10 +119,10 @@ def _environment(pod: ProxyPod, settings: Settings) -> list[Object]:
         from_field("POD_NAME", "metadata.name"),
         from_field("POD_UID", "metadata.uid"),
         *([from_field("POD_IPS", "status.podIPs")] if pod.grouped else ()),
-        variable("TS_KUBE_SECRET", "$(POD_NAME)"),
+        variable("TS_KUBE_SECRET", pod.state),
         variable("TS_EXPERIMENTAL_SERVICE_AUTO_ADVERTISEMENT", "false"),
-        *([variable("TS_STATE", "kube:$(POD_NAME)")] if pod.grouped else ()),
-        variable("TS_EXPERIMENTAL_VERSIONED_CONFIG_DIR", f"{CONFIGS}/$(POD_NAME)"),
+        *([variable("TS_STATE", f"kube:{pod.state}")] if pod.grouped else ()),
+        variable("TS_EXPERIMENTAL_VERSIONED_CONFIG_DIR", f"{CONFIGS}/{pod.state}"),
         *(() if pod.grouped else [variable("TS_DEBUG_ACME_FORCE_RENEWAL", "true")]),
         *(variable(name, value) for name, value in of_this_kind.items()),
     ]

@@ -17,12 +17,15 @@ from tsoperator.api.objects import (
     CONFIGMAP,
     INGRESS,
     PROXYGROUP,
+    ROLE,
+    ROLEBINDING,
     SECRET,
     SERVICE,
     Key,
     Object,
     Resource,
     annotations,
+    has_finalizer,
     is_deleting,
     key_of,
     labels,
@@ -57,14 +60,20 @@ class ShowsServices(Protocol):
 class HostingWorld(NamedTuple):
     """The facts from outside of the cluster.
 
-    *service* shows Tailscale Services. *tailnets* returns the names of the
-    tailnets that are registered. *operator_id* returns the ID of the operator, and *no_identity* why it has none.
+    *service* shows Tailscale Services. *tailnets* returns the names of the tailnets that are registered. *operator_id*
+    returns the ID of the operator, and *no_identity* why it has none. *knows_id* tells whether the ID was looked up.
+
+    *known* returns all Tailscale Services that are known, each as a tailnet and a label. *settled* is called with such
+    a pair when the last write of the Service was refused, and nothing needs to be written any more.
     """
 
     service: ShowsServices
     tailnets: Callable[[], Iterable[str]]
     operator_id: Callable[[], str]
     no_identity: Callable[[], str]
+    knows_id: Callable[[], bool] = lambda: True
+    known: Callable[[], Iterable[Key]] = tuple
+    settled: Callable[[str, str], None] = lambda _tailnet, _label: None
 
 
 class _Parsed(NamedTuple):
@@ -83,10 +92,13 @@ class HostingView:
         self._settings = settings
         self._claims = Memory[_Parsed](cache)
 
-    def look(self, obj: Object) -> Hosting | None:
-        """Return the facts about an Ingress or a Service; None if it asks for no ProxyGroup to expose it."""
+    def look(self, obj: Object, *, with_hosts: bool = True) -> Hosting | None:
+        """Return the facts about an Ingress or a Service; None if it asks for no ProxyGroup to expose it.
+
+        Only *with_hosts* they include the hosts of the Tailscale Service, if proxies advertise it.
+        """
         claim = self._claim(obj)
-        return self.of(claim) if claim else None
+        return self.of(claim, with_hosts=with_hosts) if claim else None
 
     def _claim(self, obj: Object) -> LabelClaim | None:
         """Return the claim of an Ingress or a Service. A group asks again and again for those of all its objects."""
@@ -96,12 +108,12 @@ class HostingView:
             self._claims.note(obj, known)
         return known.claim
 
-    def of(self, claim: LabelClaim) -> Hosting:
+    def of(self, claim: LabelClaim, *, with_hosts: bool = True) -> Hosting:
         """Return the facts about the object of *claim*."""
         group, states = self.group(claim.group), self.states(claim.group)
         view, holder = NO_SERVICE, None
         if group is not None and not claim.wrong:
-            tailnet, is_hosted = tailnet_of(group), bool(advertising(states, claim.name))
+            tailnet, is_hosted = tailnet_of(group), with_hosts and bool(advertising(states, claim.name))
             view = self.world.service(tailnet, claim.label, hosts=is_hosted)
             holder = self.holder(tailnet, claim.label)
         return Hosting(
@@ -114,6 +126,17 @@ class HostingView:
             self.world.operator_id(),
             self.world.no_identity(),
         )
+
+    def hosts(self, hosting: Hosting) -> ServiceView:
+        """Return the view of the Tailscale Service of an object with its hosts, also if no proxy advertises it."""
+        if hosting.group is None:
+            return NO_SERVICE
+        return self.world.service(tailnet_of(hosting.group), hosting.claim.label, hosts=True)
+
+    def is_advertised(self, name: str) -> bool:
+        """Tell whether a proxy of any ProxyGroup advertises the Tailscale Service *name*."""
+        groups = (key_of(group).name for group in self._cache.all(PROXYGROUP))
+        return any(name in advertised_services(state) for group in groups for state in self.states(group))
 
     def group(self, name: str) -> Object | None:
         """Return the ProxyGroup called *name*, if it exists."""
@@ -150,6 +173,20 @@ class HostingView:
         group = self.group(claim.group)
         return tailnet_of(group) if group and spec_text(group, "type") == TYPE else None
 
+    def is_reserved(self, tailnet: str, label: str) -> bool:
+        """Tell whether the Tailscale Service with *label* in a tailnet has to stay, although no claim counts there.
+
+        This is so if an object without a claim that counts may have had the label. It may be invalid now, or its group
+        may be missing. A missing group may have been in any tailnet.
+        """
+        return any(self.tailnet(each) in (None, tailnet) for each in self.reserving(label))
+
+    def reserving(self, label: str) -> Iterator[LabelClaim]:
+        """Yield those claims on *label* that count, have counted, or will count if nobody changes the object."""
+        for claim in self.claims_on(label):
+            if not is_deleting(claim.obj) and (not claim.wrong or has_finalizer(claim.obj, claim.finalizer)):
+                yield claim
+
     def claims_of_group(self, group: str) -> Iterator[LabelClaim]:
         """Yield the claims of all objects that name the ProxyGroup called *group*."""
         for resource in (INGRESS, SERVICE):
@@ -167,8 +204,18 @@ class HostingView:
         return name in hosted(configmap).names or any(name in each for each in advertised)
 
     def certificates(self, label: str) -> list[Object]:
-        """Return the *slim* Secrets with certificates for names that begin with *label*, in all tailnets."""
-        return self._cache.indexed(SECRET, BY_CERTIFICATE, label)
+        """Return the objects of certificates of Ingresses whose names begin with *label*, in all tailnets.
+
+        They are in the order in which they should be deleted. The Secrets are *slim*.
+        """
+        kinds = (ROLEBINDING, ROLE, SECRET)
+        found = (each for kind in kinds for each in self._cache.indexed(kind, BY_CERTIFICATE, label))
+        return [each for each in found if self._is_hosts(labels(each).get(PROXY_GROUP, ""))]
+
+    def _is_hosts(self, name: str) -> bool:
+        """Tell whether the ProxyGroup called *name* is of type ingress, or doesn't exist."""
+        group = self.group(name)
+        return group is None or spec_text(group, "type") == TYPE
 
     def is_clear(self, obj: Object) -> bool:
         """Tell whether nothing is left of the Tailscale Service of *obj*, which has no claim any more.
@@ -185,7 +232,7 @@ class HostingView:
         label = label_of(obj)
         group = self.group(annotations(obj).get(PROXY_GROUP, ""))
         tailnets = self.world.tailnets() if group is None else [tailnet_of(group)]
-        claimed = [each for each in tailnets if self.holder(each, label)]
+        claimed = [each for each in tailnets if self.holder(each, label) or self.is_reserved(each, label)]
         for tailnet in tailnets:
             if tailnet not in claimed and (left := self._left(tailnet, label)):
                 return left
@@ -196,6 +243,8 @@ class HostingView:
         view, name = self.world.service(tailnet, label), service_name(label)
         if view.refusal and view.refusal.reason != UNSUPPORTED:
             return replace(view.refusal, message=f"Tailscale Service {name} can't be removed: {view.refusal.message}")
+        if view.service is not None and not self.world.knows_id():
+            return Refusal(why, is_passing=False) if (why := self.world.no_identity()) else _REMOVING
         is_there = view.pending is not None or is_owned(view, self.world.operator_id())
         return _REMOVING if is_there or self.uses(tailnet, name) else None
 

@@ -300,9 +300,9 @@ class Proxies:
         return Kind(resource, watches, seen, decision, refused, reported=reported)
 
     def reported(self, owner: Owner, plan: Plan) -> None:
-        """Note that the parent's status is written, and forget the *owner* if *plan* takes our finalizer off it."""
+        """Note that the parent's status is written, and forget the *owner* if *plan* ends its proxy."""
         self._tailnets.news_told(owner)
-        if plan.release:
+        if plan.release == FINALIZER:
             self.forget(owner)
 
     def collected(self, owner: Owner) -> Plan:

@@ -24,15 +24,17 @@ async def gone(client: KubeClient, own: Key) -> None:
     there is nothing to wait for.
     """
     logged = ""
-    while waiting_for := await _pods_of_go(client, own):
+    while waiting_for := await pods_of_go(client, own):
         if waiting_for != logged:
             log.info("waiting for the operator that was here before to end: %s", waiting_for)
             logged = waiting_for
         await asyncio.sleep(_POLL)
 
 
-async def _pods_of_go(client: KubeClient, own: Key) -> str:
+async def pods_of_go(client: KubeClient, own: Key) -> str:
     """Return the names of the Go operator's Pods, or why they can't be listed now; empty if there are none.
+
+    They are in the Deployment of *own*, the Pod that this process runs in.
 
     If RBAC does not let us see the Pods, a wait for them would never end. So we log a warning and don't wait.
     """

@@ -47,11 +47,13 @@ class KnownIdentity:
 
     def current(self) -> OperatorIdentity:
         """Return the identity as it is known now. The first call requests a read of the Secret, and doesn't wait."""
-        if not self._is_wanted and self._key.name:
-            self._is_wanted = True
-            self._stale.set()
-        problem = self._read.problem or ("" if self._read.node_id else self._obstacle)
-        return OperatorIdentity(self._read.node_id, self._read.is_known, problem)
+        self._want()
+        return self._known()
+
+    def stored(self) -> OperatorIdentity:
+        """Return the identity as the Secret has it, whatever keeps the operator from registering a device."""
+        self._want()
+        return self._read
 
     def state(self) -> Object | None:
         """Return the *slim* form of the Secret as it was last read; None if there is no Secret."""
@@ -86,6 +88,16 @@ class KnownIdentity:
                 await asyncio.sleep(self._pause)
                 self._stale.set()
 
+    def _want(self) -> None:
+        """Request the first read of the Secret."""
+        if not self._is_wanted and self._key.name:
+            self._is_wanted = True
+            self._stale.set()
+
+    def _known(self) -> OperatorIdentity:
+        read = self._read
+        return read if read.problem or read.node_id else OperatorIdentity("", read.is_known, self._obstacle)
+
     def _look(self, old: Object | None, new: Object | None) -> None:
         if self._is_wanted and any(each is not None and key_of(each) == self._key for each in (old, new)):
             self._stale.set()
@@ -113,11 +125,11 @@ class KnownIdentity:
 
     def _take(self, read: OperatorIdentity, state: Object | None, obstacle: str) -> None:
         """Note what is known now, and call the listeners if it has changed."""
-        before, asked = self.current(), self._state
+        before, asked = self._known(), self._state
         if read.node_id != self._read.node_id:
             log.info("the operator's own device in the tailnet is %s", read.node_id or "none")
         self._read, self._state, self._obstacle = read, state, obstacle
-        if self.current() != before or _asks(state) != _asks(asked):
+        if self._known() != before or _asks(state) != _asks(asked):
             for listener in self._listeners:
                 listener(None, _EVENT)
 

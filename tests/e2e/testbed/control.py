@@ -56,7 +56,12 @@ SECOND = Tailnet("-second", "tail5678.ts.net", "10.255.0.2", 8002, "kSecondCNTRL
 ADDRESS = FIRST.address
 URL = FIRST.url
 ACME_URL = f"https://{ADDRESS}:14000/dir"
-ACME = "acme"  # the name of the ACME server's certificate
+DEFAULT_NAME = "controlplane.tailscale.com"
+"""The name at which tailscaled looks for its control server by default. In the cluster it leads to the first tailnet.
+
+The relays of the Go operator always use it.
+"""
+SERVERS = "servers"  # the name of the certificate of the ACME server and of the control server with the default name
 ACME_ROOT_URL = f"https://{ADDRESS}:15000/roots/0"
 
 _TREE = Path(__file__).parents[3]
@@ -72,19 +77,24 @@ ACME_ENV = {"TS_DEBUG_ACME_DIRECTORY_URL": ACME_URL}
 
 
 class Listening(NamedTuple):
-    """The addresses of a tailnet's control server and of its redirect of ACME clients, and the port of its keeper."""
+    """The addresses of a tailnet's control server and of its redirect of ACME clients, and the port of its keeper.
+
+    *secure* is the address at which the control server also listens for HTTPS; empty for none.
+    """
 
     control: str
     acme: str
     keeper: int
+    secure: str = ""
 
 
 def acme_authority(paths: Paths) -> Pki:
-    """Return the CA of the ACME server's certificate. It stays the same for as long as images trust it."""
+    """Return the CA of the servers' certificate. It stays the same for as long as images trust it."""
     trusted = Pki(paths.cache / "acme-ca", days=3650)
-    if not trusted.certificate(ACME).exists():
+    if not trusted.ca.exists():
         trusted.make_ca()
-        trusted.issue(ACME, f"/CN={ADDRESS}", [f"IP:{ADDRESS}"])
+    if not trusted.certificate(SERVERS).exists():
+        trusted.issue(SERVERS, f"/CN={ADDRESS}", [f"IP:{ADDRESS}", f"DNS:{DEFAULT_NAME}"])
     return trusted
 
 
@@ -99,7 +109,8 @@ def start(paths: Paths, daemons: Daemons, wan: Isolation, folder: Path) -> None:
         wan.run(["ip", "address", "replace", f"{tailnet.address}/32", "dev", "lo"])
     daemons.start("pebble", [program(paths, "pebble"), "-config", _pebble_config(folder, trusted)], wan, _EASY_PEBBLE)
     for tailnet in (FIRST, SECOND):
-        at = Listening(f"{tailnet.address}:8080", f"{tailnet.address}:14000", tailnet.keeper)
+        secure = f"{tailnet.address}:443" if tailnet == FIRST else ""
+        at = Listening(f"{tailnet.address}:8080", f"{tailnet.address}:14000", tailnet.keeper, secure)
         start_tailnet(paths, daemons, at, wan, tailnet)
     _wait(daemons, wan, "pebble", ACME_URL, trusted)
 
@@ -130,12 +141,13 @@ def start_tailnet(
     trusted = acme_authority(paths)
     flags = {
         "listen": at.control,
+        "secure": at.secure,
         "keeper": f"http://127.0.0.1:{at.keeper}",
         "domain": tailnet.domain,
         "acme-listen": at.acme,
         "acme": f"https://{_PEBBLE}",
-        "certificate": str(trusted.certificate(ACME)),
-        "key": str(trusted.key(ACME)),
+        "certificate": str(trusted.certificate(SERVERS)),
+        "key": str(trusted.key(SERVERS)),
     }
     argv: list[Word] = [program(paths, "control"), *(f"-{name}={value}" for name, value in flags.items())]
     daemons.start(control, argv, inside)
@@ -153,8 +165,8 @@ def _pebble_config(folder: Path, trusted: Pki) -> Path:
     config = {
         "listenAddress": _PEBBLE,
         "managementListenAddress": f"{ADDRESS}:15000",
-        "certificate": str(trusted.certificate(ACME)),
-        "privateKey": str(trusted.key(ACME)),
+        "certificate": str(trusted.certificate(SERVERS)),
+        "privateKey": str(trusted.key(SERVERS)),
         "httpPort": 80,
         "tlsPort": 443,
         "retryAfter": {"authz": 1, "order": 1},

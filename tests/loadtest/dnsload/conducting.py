@@ -42,9 +42,10 @@ def small(settings: Settings) -> Settings:
     return replace(settings, mix=replace(settings.mix, absent_names=100))
 
 
-def run_settings(target: Target, folder: Path, *arguments: str) -> Settings:
-    """Return settings for a silent run. Without other *arguments* it sends 100 queries in a tenth of a second."""
-    pace = () if {"--concurrency", "--rate", "--steps"} & {*arguments} else ("--rate", "1000", "--duration", "0.1")
+def run_settings(target: Target, folder: Path, *arguments: str, seconds: float = 0.1) -> Settings:
+    """Return settings for a silent run. Without other *arguments* it sends 100 queries in so many *seconds*."""
+    steady = ("--rate", f"{100 / seconds:g}", "--duration", f"{seconds:g}")
+    pace = () if {"--concurrency", "--rate", "--steps"} & {*arguments} else steady
     base = ("--target", str(target), "--records", str(records_file(folder)), "--quiet")
     return small(read_settings([*base, *pace, *arguments]))
 
@@ -52,11 +53,12 @@ def run_settings(target: Target, folder: Path, *arguments: str) -> Settings:
 async def conduct(engine: str, target: Target, folder: Path, *arguments: str) -> Ran:
     """Run an engine to its end with the settings of `run_settings`.
 
-    If the client fell behind its schedule, the machine was too busy. Then repeat the run, a few times at most.
+    If the client fell behind its schedule, the machine was too busy. Then repeat the run, a few times at most, and send
+    the 100 queries more slowly each time.
     """
-    settings = run_settings(target, folder, *arguments, "--engine", engine)
     runs = 0
     while True:
+        settings = run_settings(target, folder, *arguments, "--engine", engine, seconds=0.1 * 3**runs)
         runs += 1
         session = make_session(settings)
         askers = await _run(engine, session, settings)

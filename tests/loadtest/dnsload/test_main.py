@@ -52,15 +52,19 @@ async def server(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Serv
 @pytest.mark.parametrize(
     "how",
     [
-        "--rate 1000 --duration 0.2 --engine asyncio",
-        "--rate 1000 --duration 0.2 --tcp",
-        pytest.param("--concurrency 20 --duration 0.2 --engine compiled", marks=NEEDS_CC),
-        "--concurrency 20 --duration 0.2 --tcp --dnssec-ok",
+        "--rate 1000 --engine asyncio",
+        "--rate 1000 --tcp",
+        pytest.param("--concurrency 20 --engine compiled", marks=NEEDS_CC),
+        "--concurrency 20 --tcp --dnssec-ok",
     ],
 )
 def test_the_nameserver_answers_every_query_of_dnsload_right(server: Server, how: str) -> None:
     handlers = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
-    report = run(small(read_settings([*server.arguments, *EVERYTHING.split(), *how.split()])))
+    arguments = [*server.arguments, *EVERYTHING.split(), *how.split()]
+    for seconds in ("0.2", "2", "10"):
+        report = run(small(read_settings([*arguments, "--duration", seconds])))
+        if report.totals.sent > 50:  # else the machine was too busy
+            break
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == handlers
     assert (report.failures, report.wrong_examples, report.interrupted) == ([], [], False)
     assert report.totals.answered == report.totals.sent > 50

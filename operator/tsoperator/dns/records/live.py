@@ -13,13 +13,15 @@ from tsoperator.api.names import (
     ANNOTATION_MAGIC_DNSNAME,
     ANNOTATION_TAILNET_FQDN,
     LABEL_SERVICE_TYPE,
+    PARENT_SERVICE,
     PROXY_GROUP,
     SERVICE_TYPE_EGRESS,
 )
-from tsoperator.api.objects import Object, annotations, is_deleting, labels
-from tsoperator.dns.clusternames import Leads, Way, naming, way_of
+from tsoperator.api.objects import Object, annotations, is_deleting, key_of, labels
+from tsoperator.dns.clusternames import Leads, Way, is_opted_out, naming, way_of
 from tsoperator.dns.nameclaims import UNCONTESTED, Claim, holding, noted_claim
 from tsoperator.proxy.endpoints import ready_addresses
+from tsoperator.runtime.ownership import Owner
 from tsoperator.settings import Settings
 
 
@@ -73,6 +75,19 @@ def record_of(proxy: NamedProxy, settings: Settings) -> Record | None:
         return Record(name, *in_order(ready_addresses(proxy.slices)), claim)
     serves = leads is Leads.BACKEND or any(ready_addresses(proxy.slices))
     return Record(name, *in_order(_cluster_ips(parent if leads is Leads.BACKEND else proxy.service)), claim, serves)
+
+
+def hosted_record(service: Object, name: str) -> Record | None:
+    """Return the record of a user's *service* that a ProxyGroup exposes under the MagicDNS *name*.
+
+    Pods reach the Service at its own cluster IPs. Return None if the user has turned the name off.
+    """
+    if is_opted_out(service):
+        return None
+    claim = Claim(
+        created=service["metadata"].get("creationTimestamp", ""), owner=Owner(PARENT_SERVICE, key_of(service))
+    )
+    return Record(name, *in_order(_cluster_ips(service)), claim)
 
 
 def shared_record(records: Sequence[Record]) -> Record:

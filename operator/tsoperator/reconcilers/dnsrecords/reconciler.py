@@ -14,9 +14,13 @@ from tsoperator.api.objects import (
     DEPLOYMENT,
     DNSCONFIG,
     ENDPOINTSLICE,
+    IDENTITY,
     INGRESS,
+    PROXYGROUP,
+    SECRET,
     SERVICE,
     SUFFIXES,
+    TAILSCALE_SERVICE,
     Key,
     Object,
     Resource,
@@ -27,14 +31,16 @@ from tsoperator.api.objects import (
 )
 from tsoperator.dns.canary import canary_name, service_addresses
 from tsoperator.dns.nameserver import elected
-from tsoperator.dns.records.live import NamedProxy, Record, in_order, record_of
+from tsoperator.dns.records.live import NamedProxy, Record, hosted_record, in_order, record_of
 from tsoperator.dns.records.shards import Limits, document, shard_named
 from tsoperator.dns.records.table import Table
+from tsoperator.group.claims import by_label
 from tsoperator.proxy.endpoints import BY_SERVICE
 from tsoperator.reconcilers.dnsrecords import plan as plans
+from tsoperator.reconcilers.hosting import HostingChanges, HostingView
 from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.kind import Kind
-from tsoperator.runtime.manager import Mapper
+from tsoperator.runtime.manager import Comparison, Mapper
 from tsoperator.runtime.ownership import BY_GROUPED_OWNER, BY_OWNER, Owner, grouped_owner_of, owner_of
 from tsoperator.runtime.plan import Plan, Refusal
 from tsoperator.settings import Settings
@@ -56,6 +62,7 @@ NAME: Final = "DNSRecords"
 def dnsrecords(
     cache: Cache,
     settings: Settings,
+    hosting: HostingView,
     suffixes: Callable[[], Suffixes] = Suffixes,
     limits: Limits = plans.DEFAULT_LIMITS,
 ) -> Kind[plans.Observed]:
@@ -63,7 +70,7 @@ def dnsrecords(
 
     It has a single key, which stands for all records. *suffixes* returns the known suffixes of MagicDNS names.
     """
-    view, render = _View(cache, settings, suffixes), lru_cache(maxsize=2 * MAX_SHARDS)(document)
+    view, render = _View(cache, settings, hosting, suffixes), lru_cache(maxsize=2 * MAX_SHARDS)(document)
 
     def plan(_obj: Object, observed: plans.Observed) -> Plan:
         return plans.plan(observed, settings, limits, render)
@@ -81,8 +88,11 @@ class _View:
     concerns. When the turn of the key comes, only these proxies are looked at again, in the cache.
     """
 
-    def __init__(self, cache: Cache, settings: Settings, suffixes: Callable[[], Suffixes]) -> None:
+    def __init__(
+        self, cache: Cache, settings: Settings, hosting: HostingView, suffixes: Callable[[], Suffixes]
+    ) -> None:
         self._cache = cache
+        self._hosting = hosting
         self._settings = settings
         self._suffixes = suffixes
         self._key = Key(settings.namespace, CONFIGMAP_NAME)
@@ -93,6 +103,7 @@ class _View:
         self._written = False  # True if the last plan has been carried out
         self._due = inf  # when to write records that may wait, by the loop's clock
         self._writer: asyncio.Task[object] | None = None  # the task that carries out the plans
+        changes = HostingChanges(cache, SERVICE)
         self.watches: Mapping[Resource, Mapper] = {
             SERVICE: self._of_service,
             ENDPOINTSLICE: self._of_slice,
@@ -100,6 +111,10 @@ class _View:
             **dict.fromkeys((DNSCONFIG, SUFFIXES), self._of_anything_else),
             CONFIGMAP: self._of_configmap,
             DEPLOYMENT: self._of_deployment,
+            TAILSCALE_SERVICE: lambda obj: self._noting(changes.of_service(obj)),
+            IDENTITY: lambda obj: self._noting(changes.of_identity(obj)),
+            PROXYGROUP: Comparison(lambda old, new: self._noting(changes.of_group(old, new))),
+            SECRET: Comparison(lambda old, new: self._noting(changes.of_secret(old, new))),
         }
 
     async def look(self, _key: Key, _obj: Object) -> plans.Observed:
@@ -131,9 +146,13 @@ class _View:
                 await asyncio.sleep(0)
 
     def _look_at(self, key: Key) -> None:
-        """Put the record of the proxy whose headless Service is named *key* into the table of records."""
+        """Put a record into the table of records, or remove it.
+
+        It is the record of the proxy whose headless Service has that *key*, or of the user's Service with the *key*
+        that a ProxyGroup exposes.
+        """
         proxy, is_new = self._proxy(key), key not in self._table
-        record = record_of(proxy, self._settings) if proxy else None
+        record = record_of(proxy, self._settings) if proxy else self._hosted_record(key)
         if not self._table.put(key, record):
             return
         self._changed |= self._table.sharing(key)
@@ -141,6 +160,14 @@ class _View:
             self._due = min(self._due, asyncio.get_running_loop().time() + _NAME_ALONE)
         else:
             self._stale = True
+
+    def _hosted_record(self, key: Key) -> Record | None:
+        """Return the record of a user's Service that a ProxyGroup exposes; None if there is none."""
+        service = self._cache.get(SERVICE, key)
+        hosting = self._hosting.look(service) if service else None
+        if service is None or hosting is None or not (hosting.has_label and hosting.is_owned and hosting.dns_name):
+            return None
+        return hosted_record(service, hosting.dns_name.lower())
 
     def _put_canaries(self, dnsconfig: Object | None) -> None:
         """Give each zone that is forwarded for *dnsconfig* its canary, once the nameserver has an address.
@@ -195,14 +222,16 @@ class _View:
     def _of_service(self, service: Object) -> Iterable[Key]:
         if key_of(service) == Key(self._settings.namespace, NAMESERVER):
             return self._of_anything_else(service)
-        return self._noting([key_of(service)]) if self._owner(service) else self._of_parent(PARENT_SERVICE, service)
+        if self._owner(service):
+            return self._noting([key_of(service)])
+        exposed = [key_of(service)] if any(by_label(service)) or key_of(service) in self._table else []
+        parents = self._services_of(Owner(PARENT_SERVICE, key_of(service)))
+        return self._noting([*map(key_of, parents), *exposed])
 
     def _of_ingress(self, ingress: Object) -> Iterable[Key]:
-        ours = ingress["spec"].get("ingressClassName") == self._settings.ingress_class
-        return self._of_parent(PARENT_INGRESS, ingress) if ours else ()
-
-    def _of_parent(self, owner_type: str, parent: Object) -> Iterable[Key]:
-        return self._noting(map(key_of, self._services_of(Owner(owner_type, key_of(parent)))))
+        if ingress["spec"].get("ingressClassName") != self._settings.ingress_class:
+            return ()
+        return self._noting(map(key_of, self._services_of(Owner(PARENT_INGRESS, key_of(ingress)))))
 
     def _services_of(self, owner: Owner) -> list[Object]:
         """Return the Services in front of the proxies of *owner*."""

@@ -9,10 +9,11 @@ from tsoperator.api.names import (
     ANNOTATION_FUNNEL,
     ANNOTATION_HTTP_REDIRECT,
     ANNOTATION_TAGS,
+    HA_INGRESS_FINALIZER,
     PARENT_INGRESS,
     PROXY_GROUP,
 )
-from tsoperator.api.objects import Key, Object, annotations, is_deleting, key_of, uid
+from tsoperator.api.objects import Key, Object, annotations, has_finalizer, is_deleting, key_of, uid
 from tsoperator.api.rules import is_true, split_tags
 from tsoperator.dns.clusternames import is_opted_out
 from tsoperator.proxy.classref import class_name
@@ -29,7 +30,7 @@ class Mode(Enum):
     PROXY = auto()
     """A proxy of its own serves the Ingress."""
     GROUP = auto()
-    """The Ingress asks for a ProxyGroup, which can't serve it yet."""
+    """A ProxyGroup serves the Ingress."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +69,17 @@ class Ask:
     def uid(self) -> str:
         """The UID of the Ingress."""
         return uid(self.ingress)
+
+    @property
+    def is_held(self) -> bool:
+        """True if the Ingress has the finalizer of an Ingress that a ProxyGroup serves."""
+        return has_finalizer(self.ingress, HA_INGRESS_FINALIZER)
+
+    @property
+    def shown_name(self) -> str:
+        """The name in the status of the Ingress, empty if there is none."""
+        entries = (self.status.get("loadBalancer") or {}).get("ingress") or [{}]
+        return entries[0].get("hostname") or ""
 
     @property
     def status(self) -> Object:

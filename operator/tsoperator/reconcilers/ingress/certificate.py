@@ -1,6 +1,7 @@
-"""The Events of an Ingress about its certificate, which its proxy gets at the first HTTPS request.
+"""The Events of an Ingress about its certificate.
 
-An Ingress has no conditions, so it says all of this by Events.
+A proxy of its own gets the certificate at the first HTTPS request. The first proxy of a ProxyGroup gets it without
+being asked. An Ingress has no conditions, so it says all of this by Events.
 """
 
 from dataclasses import dataclass
@@ -22,13 +23,15 @@ _RENEWED_BEFORE: Final = timedelta(days=14)
 class ObservedCertificate:
     """The *certificate* for *domain* at the time *now*.
 
-    *missed_for* is for how many seconds it has been missing, or was missing; None if it never was.
+    *missed_for* is for how many seconds it has been missing, or was missing; None if it never was. *writer* is the Pod
+    of a ProxyGroup that gets the certificate; it is empty if the Ingress has a proxy of its own.
     """
 
     domain: str
     certificate: Certificate
     now: datetime
     missed_for: float | None = None
+    writer: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,24 +90,34 @@ def _until_renewal_is_late(validity: Validity, now: datetime) -> float:
 
 def _not_renewed(seen: ObservedCertificate, validity: Validity) -> Note:
     verb = "expires" if seen.now < validity.ends else "expired"
-    message = (
-        f"the certificate of {seen.domain} {verb} on {validity.ends:%Y-%m-%d} and has not been renewed, which the "
-        f"proxy does at an HTTPS request: open https://{seen.domain}/, and if this is told again a day later see what "
-        "the log of the proxy's Pod says of ACME"
+    cure = (
+        f": see what the log of Pod {seen.writer} says of ACME"
+        if seen.writer
+        else (
+            f", which the proxy does at an HTTPS request: open https://{seen.domain}/, and if this is told again a day "
+            "later see what the log of the proxy's Pod says of ACME"
+        )
     )
+    message = f"the certificate of {seen.domain} {verb} on {validity.ends:%Y-%m-%d} and has not been renewed{cure}"
     return Note("Warning", "CertificateNotRenewed", message)
 
 
 def _missing_note(seen: ObservedCertificate) -> Note:
-    if not seen.certificate.asked:
+    if not seen.certificate.asked and not seen.writer:
         message = (
             f"there is no certificate of {seen.domain} yet: the proxy gets it at the first HTTPS request, which takes "
             f"some seconds; open https://{seen.domain}/"
         )
         return Note("Normal", "CertificatePending", message)
+    if seen.writer:
+        what = f"Pod {seen.writer} has got no certificate of {seen.domain}: see what its log says of ACME"
+    else:
+        what = (
+            f"the proxy has asked for a certificate of {seen.domain} and has none: see what the log of its Pod says of "
+            "ACME"
+        )
     message = (
-        f"the proxy has asked for a certificate of {seen.domain} and has none: see what the log of its Pod says of "
-        "ACME. Let's Encrypt may have its limits (5 certificates of one name a week): for tests there is "
+        f"{what}. Let's Encrypt may have its limits (5 certificates of one name a week): for tests there is "
         "useLetsEncryptStagingEnvironment of a ProxyClass"
     )
     return Note("Warning", "CertificateMissing", message)

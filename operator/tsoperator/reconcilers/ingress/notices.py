@@ -19,10 +19,18 @@ from tsoperator.api.names import (
     PROXY_GROUP,
 )
 from tsoperator.api.objects import annotations
-from tsoperator.proxy.annotations import Vocabulary, nearest
+from tsoperator.group.claims import ENABLED
+from tsoperator.proxy.annotations import Vocabulary, ignored, nearest
 from tsoperator.reconcilers.ingress.ask import Ask, Mode
-from tsoperator.runtime import unsupported
 from tsoperator.runtime.plan import Note
+
+_ELSEWHERE: Final = {
+    ANNOTATION_HOSTNAME: "write the hostname in spec.tls[0].hosts[0] instead",
+    ANNOTATION_EXPOSE: "remove it, because the class alone exposes the Ingress",
+    ANNOTATION_TAILNET_FQDN: "move it to a Service, which can lead to a device of the tailnet",
+    ANNOTATION_TAILNET_IP: "move it to a Service, which can lead to a device of the tailnet",
+}
+"""The annotations that no Ingress has, and what to do instead."""
 
 VOCABULARY: Final = Vocabulary(
     "Ingress",
@@ -38,31 +46,48 @@ VOCABULARY: Final = Vocabulary(
     switches=(ANNOTATION_FORWARD_CLUSTER_TRAFFIC, ANNOTATION_FUNNEL, ANNOTATION_HTTP_REDIRECT),
     opt_outs=(ANNOTATION_CLUSTER_DNS,),
     elsewhere={
-        ANNOTATION_HOSTNAME: "write the hostname in spec.tls[0].hosts[0] instead",
-        ANNOTATION_EXPOSE: "remove it, because the class alone exposes the Ingress",
+        **_ELSEWHERE,
         ANNOTATION_HTTP_ENDPOINT: (
-            f"remove it, or set {ANNOTATION_HTTP_REDIRECT} to true, so that plain HTTP is redirected to HTTPS"
+            f"name a ProxyGroup in {PROXY_GROUP}, or set {ANNOTATION_HTTP_REDIRECT} to true, so that plain HTTP is "
+            "redirected to HTTPS"
         ),
-        ANNOTATION_TAILNET_FQDN: "move it to a Service, which can lead to a device of the tailnet",
-        ANNOTATION_TAILNET_IP: "move it to a Service, which can lead to a device of the tailnet",
     },
 )
-"""The annotations of Ingresses that the operator reads."""
+"""The annotations that the operator reads on an Ingress that has a proxy of its own."""
+
+HOSTED_VOCABULARY: Final = Vocabulary(
+    "Ingress of a ProxyGroup",
+    known=(ANNOTATION_HTTP_ENDPOINT, ANNOTATION_HTTP_REDIRECT, ANNOTATION_TAGS, PROXY_GROUP),
+    switches=(ANNOTATION_HTTP_REDIRECT,),
+    elsewhere={
+        **_ELSEWHERE,
+        ANNOTATION_CLUSTER_DNS: "remove it, because the cluster's DNS never has the name of such an Ingress",
+        ANNOTATION_FORWARD_CLUSTER_TRAFFIC: "remove it; an egress Service leads Pods to the Ingress",
+        ANNOTATION_FUNNEL: f"remove it, or remove {PROXY_GROUP}: a proxy of its own has Funnel",
+        PROXY_CLASS: "write it in spec.proxyClass of the ProxyGroup instead",
+    },
+    as_labels=(),
+)
+"""The annotations that the operator reads on an Ingress that names a ProxyGroup."""
 
 
-def group_notes(ask: Ask, *, has_proxy: bool) -> Sequence[Note]:
-    """Return an Event if an Ingress names a ProxyGroup, because no ProxyGroup serves it."""
+def ignored_notes(ask: Ask) -> list[Note]:
+    """Return an Event for each annotation and label of an Ingress that has no effect."""
     if ask.mode is not Mode.GROUP:
-        return ()
-    message = f"annotation {PROXY_GROUP} has no effect yet, because the operator can't serve an Ingress by a ProxyGroup"
-    if has_proxy:
-        words = f"{message}: the proxy that the Ingress has goes on serving it; remove the annotation"
-    else:
+        return ignored(ask.ingress, VOCABULARY)
+    given = annotations(ask.ingress)
+    endpoint, redirect = given.get(ANNOTATION_HTTP_ENDPOINT, ENABLED), given.get(ANNOTATION_HTTP_REDIRECT)
+    notes = ignored(ask.ingress, HOSTED_VOCABULARY)
+    if endpoint != ENABLED:
+        words = f'annotation {ANNOTATION_HTTP_ENDPOINT} turns nothing on: write "{ENABLED}", or remove it'
+        notes.append(Note("Warning", "IgnoredAnnotation", words, once=True))
+    elif ANNOTATION_HTTP_ENDPOINT in given and redirect == "true":
         words = (
-            f"{message}: nothing is made for this Ingress, and what another operator made for it stays as it is; to "
-            "give it a proxy of its own, remove the annotation"
+            f"annotation {ANNOTATION_HTTP_REDIRECT} has no effect beside {ANNOTATION_HTTP_ENDPOINT}, which answers "
+            "plain HTTP without a redirect: remove one of the two"
         )
-    return (Note("Warning", unsupported.REASON, words),)
+        notes.append(Note("Warning", "IgnoredAnnotation", words, once=True))
+    return notes
 
 
 def class_notes(ask: Ask, ours: str, *, class_exists: bool) -> Sequence[Note]:

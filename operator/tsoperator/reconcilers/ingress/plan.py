@@ -11,8 +11,8 @@ from tsoperator.api.names import (
 )
 from tsoperator.api.objects import Object, annotations, is_deleting
 from tsoperator.api.rules import dns_label_error, tag_error
+from tsoperator.group.hosted import Hosting
 from tsoperator.proxy import advice
-from tsoperator.proxy.annotations import ignored
 from tsoperator.proxy.classref import accepts_routes, chosen_class
 from tsoperator.proxy.devices import OWN_TAILNET, TailnetView
 from tsoperator.proxy.findings import with_findings
@@ -32,9 +32,10 @@ from tsoperator.proxy.workload import (
 )
 from tsoperator.reconcilers.ingress.ask import Ask, Mode
 from tsoperator.reconcilers.ingress.certificate import News, ObservedCertificate, news
-from tsoperator.reconcilers.ingress.notices import VOCABULARY, class_notes, group_notes
-from tsoperator.reconcilers.ingress.serve import serving
-from tsoperator.runtime import unsupported
+from tsoperator.reconcilers.ingress.grouped import NOWHERE, AtGroups, blocked_notes, can_take_over, ended
+from tsoperator.reconcilers.ingress.grouped import plan as grouped_plan
+from tsoperator.reconcilers.ingress.notices import class_notes, ignored_notes
+from tsoperator.reconcilers.ingress.serve import renamed_notes, serving
 from tsoperator.runtime.ownership import first
 from tsoperator.runtime.plan import Note, Plan, Refusal, earliest
 from tsoperator.settings import Settings
@@ -52,6 +53,7 @@ class Observed:
     Services of that namespace. *certificate* is None if the Ingress needs no certificate. *class_exists* is True if
     the IngressClass that the Ingress names exists. *names_ingresses* is True if the DNSConfig gives all Ingresses
     names in the cluster's DNS. *age* is the age of the Ingress in seconds; it may be below 0 if the clocks differ.
+    *at_groups* are the facts about the Ingress at ProxyGroups.
     """
 
     children: Children
@@ -63,6 +65,7 @@ class Observed:
     class_exists: bool = False
     names_ingresses: bool = False
     age: float = inf
+    at_groups: AtGroups = NOWHERE
 
     @property
     def has_proxy(self) -> bool:
@@ -110,21 +113,23 @@ def wanted(ask: Ask, observed: Observed, settings: Settings) -> Proxy | Plan:
     stays as it is.
     """
     if is_deleting(ask.ingress):
-        return plan_deletion(ask, observed, unsupported.blocked_notes(ask.ingress, ask.hostname))
+        return plan_deletion(ask, observed)
     if ask.mode is Mode.NOTHING:
         found = class_notes(ask, settings.ingress_class, class_exists=observed.class_exists)
         return plan_deletion(ask, observed, found)
-    grouped = group_notes(ask, has_proxy=observed.has_proxy)
-    if grouped and not observed.has_proxy:
-        return plan_deletion(ask, observed, grouped)
     if not observed.knows_services:
         return Plan(requeue_after=_UNSEEN, whole=False)
     missing = {*ask.backends} - observed.services.keys()
-    if missing and 0 <= observed.age < _TOGETHER and not observed.has_proxy:
-        return Plan(requeue_after=_TOGETHER)
+    is_early = bool(missing) and 0 <= observed.age < _TOGETHER and not observed.has_proxy
+    hosting = observed.at_groups.hosting
+    if hosting and (not observed.has_proxy or can_take_over(ask, hosting, observed.services)):
+        return _grouped(ask, hosting, observed, settings, is_early=is_early)
+    if is_early or (ask.is_held and observed.at_groups.left and not observed.has_proxy):
+        return Plan(requeue_after=_TOGETHER if is_early else None)
     identity = _identity(ask, observed)
     too_long = _too_long(ask)
-    notes = [*grouped, *too_long, *identity.warnings, *ignored(ask.ingress, VOCABULARY)]
+    blocked = blocked_notes(hosting) if hosting else []
+    notes = [*blocked, *too_long, *identity.warnings, *ignored_notes(ask)]
     is_refused = too_long or (identity.warnings and not observed.has_proxy)
     chosen = chosen_class(ask.ingress, observed.proxy_class, settings.proxy_class)
     if isinstance(chosen, Refusal) and not chosen.is_passing:
@@ -159,8 +164,29 @@ def plan(
 
     *wanted* is the result of the function `wanted`, and *keys* are the auth keys of the replicas.
     """
-    if isinstance(wanted, Plan):
-        return wanted
+    made = wanted if isinstance(wanted, Plan) else _proxied(ask, wanted, observed, settings, keys)
+    return made if ask.mode is Mode.GROUP else ended(ask, observed.at_groups, made)
+
+
+def _grouped(ask: Ask, hosting: Hosting, observed: Observed, settings: Settings, *, is_early: bool) -> Plan:
+    """Return the plan for an Ingress that a ProxyGroup serves. A proxy of its own is removed before that.
+
+    A new Ingress may lack Services that come a moment later, so nothing is said about its backends if this *is_early*.
+    """
+    services = None if is_early else observed.services
+    made = grouped_plan(ask, hosting, observed.at_groups, services, observed.certificate, settings)
+    if is_early:
+        made = replace(made, requeue_after=earliest(made.requeue_after, _TOGETHER))
+    if holds_nothing(ask.ingress, observed.children):
+        return made
+    # The Ingress makes its claim once the device is gone, because the device has the name of the Tailscale Service.
+    step = plan_removal(ask.owner, observed.children)
+    again = earliest(made.requeue_after, step.requeue_after)
+    return replace(step, status=made.status, notes=[*step.notes, *made.notes], requeue_after=again)
+
+
+def _proxied(ask: Ask, wanted: Proxy, observed: Observed, settings: Settings, keys: Keys | Refusal) -> Plan:
+    """Return the plan for an Ingress that should have the proxy *wanted*."""
     if isinstance(keys, Refusal):
         return failed(ask, observed, keys)
     if awaits_keys(keys, observed.children):
@@ -188,8 +214,7 @@ def plan_deletion(ask: Ask, observed: Observed, notes: Sequence[Note] = ()) -> P
     if not step.release or is_deleting(ask.ingress):
         return step
     device = proxy_device(observed.children)
-    shown = ((ask.status.get("loadBalancer") or {}).get("ingress") or [{}])[0].get("hostname")
-    ours = device is not None and shown in (device.fqdn, device.https_name)
+    ours = device is not None and ask.shown_name in (device.fqdn, device.https_name)
     return replace(step, status=_status(ask, None)) if ours else step
 
 
@@ -245,14 +270,7 @@ def _magic_dns_name(device: ReportedDevice | None) -> str:
 
 def _device_notes(ask: Ask, device: ReportedDevice | None) -> list[Note]:
     """Return an Event if an Ingress is served under another name than its host, or not by HTTPS."""
-    notes: list[Note] = []
-    host = ask.host
-    if device and device.https_name and "." in host and host != device.https_name:
-        message = (
-            f"host {host} of spec.tls is served as {device.https_name}: names of the tailnet have its domain; its "
-            f"certificate is of that name, so write {host.partition('.')[0]} to say so"
-        )
-        notes.append(Note("Warning", "IgnoredTLSHosts", message))
+    notes = renamed_notes(ask, device.https_name if device else "")
     if device and device.serves_no_https:
         notes.append(advice.no_https(device, "HTTPS Ingress"))
     return notes

@@ -8,31 +8,40 @@ from datetime import datetime
 
 from tsoperator.api.names import PARENT_INGRESS
 from tsoperator.api.objects import (
+    CONFIGMAP,
     DEVICE,
     DNSCONFIG,
+    IDENTITY,
     INGRESS,
     INGRESSCLASS,
     POD,
     PROXYCLASS,
+    PROXYGROUP,
     SECRET,
     SERVICE,
     SERVICEMONITOR,
     STATEFULSET,
+    TAILSCALE_SERVICE,
     Key,
     Object,
     Resource,
     key_of,
 )
+from tsoperator.api.tailscaleservice import service_name
 from tsoperator.dns.clusternames import names_ingresses
 from tsoperator.dns.nameserver import before
+from tsoperator.group.hosted import Hosting
+from tsoperator.group.hostnotes import APPROVAL_PATIENCE
 from tsoperator.proxy.classref import class_name
 from tsoperator.proxy.paths import BY_BACKEND
 from tsoperator.proxy.proxy import Children
-from tsoperator.proxy.secret import certificate_of
+from tsoperator.proxy.secret import TLS, Certificate, certificate_of, device_of
 from tsoperator.proxy.workload import proxy_device
+from tsoperator.reconcilers.hosting import HostingChanges, HostingView
 from tsoperator.reconcilers.ingress import plan as plans
-from tsoperator.reconcilers.ingress.ask import Ask, is_ours, parse
+from tsoperator.reconcilers.ingress.ask import Ask, Mode, is_ours, parse
 from tsoperator.reconcilers.ingress.certificate import MissingCertificate, ObservedCertificate, missing
+from tsoperator.reconcilers.ingress.grouped import NOWHERE, Approval, AtGroups, may_lack_approval
 from tsoperator.reconcilers.proxies import Proxies, Seen
 from tsoperator.runtime.apply import utc_now
 from tsoperator.runtime.kind import Kind
@@ -46,35 +55,48 @@ log = logging.getLogger(__name__)
 
 
 def ingresses(
-    proxies: Proxies, now: Callable[[], datetime] = utc_now, clock: Callable[[], float] = time.monotonic
+    proxies: Proxies,
+    hosting: HostingView,
+    now: Callable[[], datetime] = utc_now,
+    clock: Callable[[], float] = time.monotonic,
 ) -> Kind[Seen[Ask, plans.Observed] | Plan]:
-    """Return the `Kind` of Ingresses, which makes a proxy for each Ingress of our class.
+    """Return the `Kind` of Ingresses: each has a proxy of its own, or a ProxyGroup serves it.
 
     *now* is the wall clock, and *clock* a monotonic one.
     """
-    view = _View(proxies, now, clock)
-    watches: Mapping[Resource, Mapper] = {
-        INGRESS: lambda ingress: (key_of(ingress),),
-        **dict.fromkeys((SECRET, STATEFULSET, POD, SERVICEMONITOR), view.parent_keys),
-        SERVICE: view.keys_of_service,
-        PROXYCLASS: view.keys_of_class,
-        DEVICE: lambda device: proxies.parents_of_device(device, PARENT_INGRESS),
-        DNSCONFIG: Comparison(view.keys_of_dnsconfig),
-    }
-    return replace(proxies.kind(INGRESS, watches, parse, view.look, plans), acted=view.acted)
+    view = _View(proxies, hosting, now, clock)
+    return replace(proxies.kind(INGRESS, view.watches, parse, view.look, plans), acted=view.acted)
 
 
 class _View:
     """Gathers the facts about Ingresses, and finds the Ingresses that a change concerns."""
 
-    def __init__(self, proxies: Proxies, now: Callable[[], datetime], clock: Callable[[], float]) -> None:
+    def __init__(
+        self, proxies: Proxies, hosting: HostingView, now: Callable[[], datetime], clock: Callable[[], float]
+    ) -> None:
         self._proxies = proxies
+        self._hosting = hosting
         self._cache = proxies.cache
         self._settings = proxies.settings
         self._now = now
         self._clock = clock
         self._missing = Memory[MissingCertificate](self._cache)
+        self._unserved = Memory[float](self._cache)  # since when an Ingress may lack approved hosts
+        self._changes = changes = HostingChanges(self._cache, INGRESS)
         self._class_warning = ""
+        self.watches: Mapping[Resource, Mapper] = {
+            INGRESS: lambda ingress: {key_of(ingress), *changes.of_claimant(ingress)},
+            **dict.fromkeys((STATEFULSET, POD, SERVICEMONITOR), self._parent_keys),
+            SECRET: Comparison(self._keys_of_secret),
+            SERVICE: self._keys_of_service,
+            PROXYCLASS: self._keys_of_class,
+            PROXYGROUP: Comparison(changes.of_group),
+            CONFIGMAP: Comparison(changes.of_configmap),
+            TAILSCALE_SERVICE: changes.of_service,
+            IDENTITY: changes.of_identity,
+            DEVICE: lambda device: proxies.parents_of_device(device, PARENT_INGRESS),
+            DNSCONFIG: Comparison(self._keys_of_dnsconfig),
+        }
 
     def acted(self, ingress: Object, seen: Seen[Ask, plans.Observed] | Plan, _plan: Plan) -> None:
         """Forget that the certificate of *ingress* was missing, once an Event has said that it is there."""
@@ -88,17 +110,51 @@ class _View:
             self._warn_of_class()
         namespace, children = ask.key.namespace, self._proxies.children(ask.owner)
         backends = {name: self._cache.get(SERVICE, Key(namespace, name)) for name in ask.backends}
+        at_groups = self._at_groups(ask)
+        certificate = self._certificate(ask.ingress, children)
+        if at_groups.hosting and not certificate:
+            if not at_groups.without_https:
+                certificate = self._hosted_certificate(ask.ingress, at_groups.hosting)
+            approval = self._approval(ask, at_groups.hosting, certificate)
+            at_groups = replace(at_groups, approval=approval)
         return plans.Observed(
             children,
             {name: service for name, service in backends.items() if service},
             self._proxies.proxy_class(ask.class_name),
-            self._certificate(ask.ingress, children),
+            certificate,
             self._proxies.tailnet(OWN, ask.owner, children),
             self._cache.knows(SERVICE, namespace),
             class_exists=self._cache.get(INGRESSCLASS, Key("", ask.ingress_class)) is not None,
             names_ingresses=names_ingresses(self._cache.all(DNSCONFIG)),
             age=self._age(ask.ingress),
+            at_groups=at_groups,
         )
+
+    def _at_groups(self, ask: Ask) -> AtGroups:
+        """Return the facts about an Ingress at ProxyGroups."""
+        hosting = self._hosting.look(ask.ingress, with_hosts=False) if ask.mode is Mode.GROUP else None
+        if hosting is None:
+            return AtGroups(left=self._hosting.remainder(ask.ingress)) if ask.is_held else NOWHERE
+        pods = ((state, self._cache.get(POD, key_of(state))) for state in hosting.states)
+        devices = (device_of(state, pod) for state, pod in pods)
+        return AtGroups(
+            hosting,
+            without_https=next((each for each in devices if each.serves_no_https), None),
+            is_advertised=self._hosting.is_advertised(service_name(ask.shown_name.partition(".")[0])),
+        )
+
+    def _approval(self, ask: Ask, hosting: Hosting, certificate: ObservedCertificate | None) -> Approval | None:
+        """Return how long an Ingress has waited for approved hosts; None if it certainly has one, or needs none."""
+        if not may_lack_approval(ask, hosting, certificate):
+            self._unserved.note(ask.ingress, None)
+            return None
+        now = self._clock()
+        since = self._unserved.get(ask.ingress)
+        self._unserved.note(ask.ingress, since := now if since is None else since)
+        if now - since < APPROVAL_PATIENCE:
+            return Approval(now - since)
+        view = self._hosting.hosts(hosting)
+        return Approval(now - since, None if view.pending else view.hosts, view.pending)
 
     def _age(self, ingress: Object) -> float:
         made = datetime.fromisoformat(ingress["metadata"]["creationTimestamp"])
@@ -109,12 +165,22 @@ class _View:
         device, secret = proxy_device(children), first(children.secrets)
         if device is None or secret is None or not device.https_name:
             return None
-        certificate = certificate_of(secret, device.https_name)
+        return self._observed(ingress, device.https_name, certificate_of(secret, device.https_name))
+
+    def _hosted_certificate(self, ingress: Object, hosting: Hosting) -> ObservedCertificate | None:
+        """Return the state of the certificate of an Ingress of a group; None if nobody has asked for one yet."""
+        secret = self._cache.get(SECRET, Key(self._settings.namespace, hosting.dns_name))
+        if secret is None or not hosting.dns_name:
+            return None
+        seen = self._observed(ingress, hosting.dns_name, certificate_of(secret, TLS))
+        return replace(seen, writer=f"{hosting.claim.group}-0")
+
+    def _observed(self, ingress: Object, domain: str, certificate: Certificate) -> ObservedCertificate:
         now = self._clock()
-        since = missing(self._missing.get(ingress), device.https_name, certificate, now)
+        since = missing(self._missing.get(ingress), domain, certificate, now)
         self._missing.note(ingress, since)
         missed_for = None if since is None else now - since.at
-        return ObservedCertificate(device.https_name, certificate, self._now(), missed_for)
+        return ObservedCertificate(domain, certificate, self._now(), missed_for)
 
     def _warn_of_class(self) -> None:
         """Log once what is wrong with the IngressClass; its Ingresses are served all the same."""
@@ -124,14 +190,20 @@ class _View:
             log.warning("%s", warning)
         self._class_warning = warning
 
-    def keys_of_service(self, service: Object) -> Iterable[Key]:
-        """Map a proxy's own Services to its parent, and any other Service to the Ingresses that name it."""
+    def _keys_of_service(self, service: Object) -> Iterable[Key]:
+        """Map a proxy's own Services to its parent, and any other to the Ingresses that name it, or have its label."""
         if is_child(service, self._settings.namespace):
-            return self.parent_keys(service)
+            return self._parent_keys(service)
         backend = str(key_of(service))
-        return [key_of(ingress) for ingress in self._cache.indexed(INGRESS, BY_BACKEND, backend)]
+        leading = [key_of(ingress) for ingress in self._cache.indexed(INGRESS, BY_BACKEND, backend)]
+        return [*leading, *self._changes.of_claimant(service)]
 
-    def keys_of_class(self, proxy_class: Object) -> Iterable[Key]:
+    def _keys_of_secret(self, old: Object | None, new: Object | None) -> Iterable[Key]:
+        """Map a proxy's Secret to its parent, and one of a ProxyGroup to the Ingresses that a change of it concerns."""
+        parents = [key for each in (old, new) if each for key in self._parent_keys(each)]
+        return [*parents, *self._changes.of_secret(old, new)]
+
+    def _keys_of_class(self, proxy_class: Object) -> Iterable[Key]:
         name = proxy_class["metadata"]["name"]
         return [
             key_of(ingress)
@@ -139,12 +211,12 @@ class _View:
             if is_ours(ingress, self._settings) and class_name(ingress, self._settings.proxy_class) == name
         ]
 
-    def keys_of_dnsconfig(self, old: Object | None, new: Object | None) -> Iterable[Key]:
+    def _keys_of_dnsconfig(self, old: Object | None, new: Object | None) -> Iterable[Key]:
         """Map a DNSConfig to all Ingresses if it has begun or ceased to give them names for Pods."""
         there = self._cache.all(DNSCONFIG)
         if names_ingresses(there) == names_ingresses(before(there, old, new)):
             return ()
         return [key_of(each) for each in self._cache.all(INGRESS) if is_ours(each, self._settings)]
 
-    def parent_keys(self, child: Object) -> Iterable[Key]:
+    def _parent_keys(self, child: Object) -> Iterable[Key]:
         return owned_keys(child, PARENT_INGRESS, self._settings.namespace)

@@ -25,7 +25,7 @@ def serving(ask: Ask, services: Mapping[str, Object]) -> Serving:
     """Return the serve config of an Ingress, given the *services* of its namespace by name."""
     found = ingress_paths(ask.ingress, services, lambda host: "" if host == ask.host else _other_host(ask, host))
     config = web_config(found.origins, redirects=ask.redirects, funnels=ask.funnels) if found.origins else None
-    return Serving(config, (*_ignored_tls_notes(ask), *found.notes))
+    return Serving(config, (*_ignored_hosts(ask), *secret_notes(ask), *found.notes))
 
 
 def _other_host(ask: Ask, host: str) -> str:
@@ -38,8 +38,8 @@ def _other_host(ask: Ask, host: str) -> str:
     return f", because spec.tls names no host: write {host} in spec.tls[0].hosts[0], or remove rules[].host"
 
 
-def _ignored_tls_notes(ask: Ask) -> Iterator[Note]:
-    """Yield an Event for each part of spec.tls that has no effect."""
+def _ignored_hosts(ask: Ask) -> Iterator[Note]:
+    """Yield an Event if spec.tls has hosts that have no effect."""
     entries = ask.ingress["spec"].get("tls") or ()
     hosts = [host for entry in entries for host in entry.get("hosts") or ()]
     if unused := list(dict.fromkeys(host for host in hosts if host != ask.host)):
@@ -49,9 +49,28 @@ def _ignored_tls_notes(ask: Ask) -> Iterator[Note]:
             f"{cure}"
         )
         yield Note("Warning", "IgnoredTLSHosts", message)
-    if secrets := list(dict.fromkeys(entry["secretName"] for entry in entries if entry.get("secretName"))):
-        message = (
-            f"secretName {', '.join(secrets)} of spec.tls is ignored: the proxy has the certificate of its MagicDNS "
-            "name, which it gets by itself; remove secretName"
-        )
-        yield Note("Warning", "IgnoredTLSSecret", message)
+
+
+def secret_notes(ask: Ask) -> list[Note]:
+    """Return an Event if an Ingress names Secrets with certificates, which have no effect."""
+    entries = ask.ingress["spec"].get("tls") or ()
+    secrets = list(dict.fromkeys(entry["secretName"] for entry in entries if entry.get("secretName")))
+    if not secrets:
+        return []
+    message = (
+        f"secretName {', '.join(secrets)} of spec.tls is ignored: the proxy has the certificate of its MagicDNS "
+        "name, which it gets by itself; remove secretName"
+    )
+    return [Note("Warning", "IgnoredTLSSecret", message)]
+
+
+def renamed_notes(ask: Ask, served: str) -> list[Note]:
+    """Return an Event if an Ingress is *served* under another name than its host, unless that is empty."""
+    host = ask.host
+    if not served or "." not in host or host == served:
+        return []
+    message = (
+        f"host {host} of spec.tls is served as {served}: names of the tailnet have its domain; its certificate is of "
+        f"that name, so write {host.partition('.')[0]} to say so"
+    )
+    return [Note("Warning", "IgnoredTLSHosts", message)]

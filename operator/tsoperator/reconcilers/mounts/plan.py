@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from tsoperator.api.names import ANNOTATION_CONFIG_CHANGED, AUTH_INFIX, CONFIG_SUFFIX, PARENT_RECORDER
+from tsoperator.api.names import ANNOTATION_CONFIG_CHANGED, AUTH_INFIX, CONFIG_SUFFIX, PARENT_OPERATOR, PARENT_RECORDER
 from tsoperator.api.objects import CONFIGMAP, POD, SECRET, Key, Object, Resource, is_deleting, key_of, resource_of, uid
 from tsoperator.group.grouptype import TYPES
 from tsoperator.group.proxygroup import group_owner
@@ -60,6 +60,8 @@ def read_by(pod: Object, owner: Owner) -> Sequence[tuple[Resource, Key]]:
     if owner.type == PARENT_RECORDER:
         stem, _, ordinal = name.rpartition("-")
         found.append((SECRET, Key(namespace, f"{stem}{AUTH_INFIX}-{ordinal}")))
+    if owner.type == PARENT_OPERATOR:
+        found.append((SECRET, Key(namespace, owner.key.name + CONFIG_SUFFIX)))
     if owner == group_owner(owner.key.name):
         found += [(CONFIGMAP, Key(namespace, each.config_name(owner.key.name))) for each in TYPES.values()]
     return found

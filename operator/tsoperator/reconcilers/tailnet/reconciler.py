@@ -14,6 +14,7 @@ from tsoperator.api.objects import (
     SECRET,
     SECRET_METADATA,
     TAILNET,
+    TAILSCALE_SERVICE,
     Key,
     Object,
     is_deleting,
@@ -21,6 +22,7 @@ from tsoperator.api.objects import (
     spec_text,
     uid,
 )
+from tsoperator.api.tailscaleservice import service_name
 from tsoperator.api.v1alpha1.invalid import Invalid
 from tsoperator.api.v1alpha1.tailnet import Tailnet
 from tsoperator.kube.errors import NotFound
@@ -92,19 +94,24 @@ class _Known:
 
 
 def tailnet_kind(
-    cache: Cache, tailnets: Tailnets, factory: TailnetFactory, clock: Callable[[], float] = time.monotonic
+    cache: Cache,
+    tailnets: Tailnets,
+    factory: TailnetFactory,
+    operator_id: Callable[[], str] = str,
+    clock: Callable[[], float] = time.monotonic,
 ) -> Kind[Observed]:
     """Return the `Kind` of Tailnets, which tries their credentials.
 
-    It registers a tailnet for each Tailnet with good credentials, as long as the Tailnet is used. *clock* counts
-    seconds and never goes back.
+    It registers a tailnet for each Tailnet with good credentials, as long as the Tailnet is used. *operator_id*
+    returns the ID by which the operator owns Tailscale Services. *clock* counts seconds and never goes back.
     """
-    view = _View(cache, tailnets, factory, clock)
+    view = _View(cache, tailnets, factory, operator_id, clock)
 
     watches = {
         TAILNET: lambda tailnet: (key_of(tailnet),),
         SECRET_METADATA: view.keys_of_secret,
         **dict.fromkeys(USERS, view.keys_of_user),
+        TAILSCALE_SERVICE: view.keys_of_service,
     }
     return Kind(TAILNET, watches, view.look, plans.plan, view.refused, view.register, view.reported)
 
@@ -112,8 +119,16 @@ def tailnet_kind(
 class _View:
     """Looks at Tailnets, tries their credentials, and registers the tailnets that can be used."""
 
-    def __init__(self, cache: Cache, tailnets: Tailnets, factory: TailnetFactory, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        cache: Cache,
+        tailnets: Tailnets,
+        factory: TailnetFactory,
+        operator_id: Callable[[], str],
+        clock: Callable[[], float],
+    ) -> None:
         self._cache = cache
+        self._operator_id = operator_id
         self._tailnets = tailnets
         self._factory = factory
         self._clock = clock
@@ -160,6 +175,8 @@ class _View:
         self._known(obj).is_held = False
         found = [*self._users(key.name), *(self._inhabitants(key.name) if is_deleting(obj) else ())]
         users = [f"{user['kind']} {key_of(user).name}" for user in found]
+        if is_deleting(obj):
+            users += self._services(key.name)
         if plans.is_idle(obj, users):
             return Observed()
         judged = await self._judge(obj)
@@ -248,6 +265,11 @@ class _View:
                 if spec_text(obj, "tailnet") == name:
                     yield obj
 
+    def _services(self, name: str) -> list[str]:
+        """Return the Tailscale Services in the Tailnet called *name* that the operator owns."""
+        owned = self._tailnets.owned_services(name, self._operator_id())
+        return [f"Tailscale Service {service_name(label)}" for label in sorted(owned)]
+
     def _inhabitants(self, name: str) -> Iterator[Object]:
         """Yield the objects that no longer name the Tailnet called *name*, but whose devices are still in its tailnet.
 
@@ -287,3 +309,8 @@ class _View:
     def keys_of_user(self, _user: Object) -> Iterable[Key]:
         """Map an object that can name a Tailnet to the Tailnets whose deletion waits for such objects to go."""
         return [key_of(obj) for obj in self._cache.all(TAILNET) if is_deleting(obj)]
+
+    def keys_of_service(self, service: Object) -> Iterable[Key]:
+        """Map a Tailscale Service to its Tailnet if the deletion of that waits for it."""
+        tailnet = self._cache.get(TAILNET, Key("", key_of(service).namespace))
+        return [key_of(tailnet)] if tailnet and is_deleting(tailnet) else ()

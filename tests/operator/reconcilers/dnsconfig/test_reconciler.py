@@ -43,6 +43,7 @@ from tsoperator.tailnet.tailnet import Tailnets
 
 from tests.support.cluster import running
 from tests.support.dnsserver import DNSServer, Respond, dns_server, replying
+from tests.support.hosting import QUIET, no_hosting
 from tests.support.manifests import FQDN, backend, dnsconfig, egress
 from tests.support.objects import settings
 from tests.support.operator import NAMESPACE, Condition, World, running_operator
@@ -113,10 +114,10 @@ async def reconciling(world: World, ask: AskServer = ask, address: str = "") -> 
         settings(manage_cluster_dns=True, cluster_dns=(address,) if address else ()),
     )
     kinds: list[Kind[Any]] = [dnsconfigs(cache, world.api, prober, chosen)]
-    kinds += [dnsrecords(cache, chosen)] if address else []
+    kinds += [dnsrecords(cache, chosen, no_hosting(cache, chosen))] if address else []
     both = [KindReconciler(kind, cache, writer) for kind in kinds]
     metrics = ControllerMetrics(CollectorRegistry())
-    manager = Manager(cache, both, metrics, feeds={VERDICT: prober, SUFFIXES: tailnets})
+    manager = Manager(cache, both, metrics, feeds={VERDICT: prober, SUFFIXES: tailnets, **QUIET})
     async with running(manager.run(world.api, None, beside=[prober.run])):
         yield
 

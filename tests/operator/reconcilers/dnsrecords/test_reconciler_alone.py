@@ -40,6 +40,7 @@ from tsoperator.tailnet.tailnet import Tailnets
 from tsoperator.tailnet.zones import Suffixes
 
 from tests.support.cluster import running
+from tests.support.hosting import QUIET, no_hosting
 from tests.support.manifests import DOMAIN, FQDN, dnsconfig, egress, group_egress, ingress, load_balancer
 from tests.support.objects import settings
 from tests.support.operator import NAMESPACE, World
@@ -76,10 +77,10 @@ class Known:
 async def following_records(world: World, cache: Cache | None = None) -> AsyncIterator[Known]:
     cache, known = cache or Cache(sources(NAMESPACE)), Known()
     acting = applier(world.api, cache, Tailnets([]))
-    reconciler = KindReconciler(dnsrecords(cache, SHARDED, known, SMALL), cache, acting)
+    reconciler = KindReconciler(dnsrecords(cache, SHARDED, no_hosting(cache, SHARDED), known, SMALL), cache, acting)
     times = EnqueueTimes({reconciler.name: Gathering(0.02)})
     metrics = ControllerMetrics(CollectorRegistry())
-    manager = Manager(cache, [reconciler], metrics, feeds={SUFFIXES: known}, times=times)
+    manager = Manager(cache, [reconciler], metrics, feeds={SUFFIXES: known, **QUIET}, times=times)
     async with running(manager.run(world.api, None)):
         yield known
 

@@ -68,6 +68,17 @@ def test_the_events_about_a_certificate_say_what_the_user_can_do() -> None:
         assert words in note.message
 
 
+@pytest.mark.parametrize(
+    ("certificate", "reason"), [(MISSING, "CertificateMissing"), (lives(3), "CertificateNotRenewed")]
+)
+def test_a_group_gets_certificates_unasked_and_the_log_of_its_first_pod_says_more(
+    certificate: Certificate, reason: str
+) -> None:
+    (note,) = news(ObservedCertificate(WEB, certificate, NOW, 600, "ing-0")).notes
+    assert (note.type, note.reason, "HTTPS request" in note.message) == ("Warning", reason, False)
+    assert "Pod ing-0" in note.message
+
+
 def test_the_words_of_a_warning_about_a_certificate_are_the_same_each_day() -> None:
     later = ObservedCertificate(WEB, lives(3), NOW + timedelta(days=1), None)
     assert news(later).notes == told(lives(3)).notes

@@ -3,7 +3,7 @@
 import pytest
 from tsoperator.proxy.annotations import ignored
 from tsoperator.reconcilers.ingress.ask import parse
-from tsoperator.reconcilers.ingress.notices import VOCABULARY, class_notes
+from tsoperator.reconcilers.ingress.notices import VOCABULARY, class_notes, ignored_notes
 
 from tests.support.objects import live_ingress, settings
 
@@ -44,6 +44,31 @@ def test_an_ingress_may_name_its_proxyclass_in_a_label_but_a_proxygroup_in_a_lab
     assert ignored(live_ingress(given), VOCABULARY) == []
     (note,) = ignored(live_ingress(labels=given), VOCABULARY)
     assert (note.reason, "tailscale.com/proxy-group" in note.message) == ("IgnoredLabel", True)
+
+
+@pytest.mark.parametrize(
+    ("given", "cure"),
+    [
+        ({"funnel": "true"}, "a proxy of its own has Funnel"),
+        ({"proxy-class": "prod"}, "write it in spec.proxyClass of the ProxyGroup instead"),
+        ({"cluster-dns": "false"}, "the cluster's DNS never has the name of such an Ingress"),
+        ({"experimental-forward-cluster-traffic-via-ingress": "true"}, "an egress Service leads Pods to the Ingress"),
+        ({"hostname": "shop"}, "write the hostname in spec.tls[0].hosts[0] instead"),
+        ({"http-redirect": "yes"}, 'write "true", or remove it'),
+        ({"http-endpoint": "true"}, 'write "enabled", or remove it'),
+        ({"http-endpoint": "enabled", "http-redirect": "true"}, "without a redirect: remove one of the two"),
+        ({"http-endpoint": "enabled", "http-redirect": "false", "tags": "tag:a"}, ""),
+        ({"http-redirect": "true"}, ""),
+    ],
+)
+def test_an_event_names_an_annotation_that_has_no_effect_on_an_ingress_of_a_group(
+    given: dict[str, str], cure: str
+) -> None:
+    grouped = {"proxy-group": "ing", **given}
+    ask = parse(live_ingress({f"tailscale.com/{name}": value for name, value in grouped.items()}), settings())
+    notes = ignored_notes(ask)
+    assert [(note.reason, note.once) for note in notes] == [("IgnoredAnnotation", True)] * bool(cure)
+    assert not cure or notes[0].message.endswith(cure)
 
 
 def told(name: str | None, old: str = "", *, exists: bool = False, ours: str = "tailscale") -> str:

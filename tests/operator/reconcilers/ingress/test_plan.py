@@ -140,9 +140,6 @@ UNSERVED = {
     "new, with a proxy": Case(live_ingress(spec=MISSING), NO_BACKEND, "", replace(CURRENTLY, age=0)),
     "no auth key": Case(live_ingress(), keys=AWAITED, plan=Plan(error=AWAITED.pending)),
     "unread Services": Case(live_ingress(), [], "", UNSEEN, Plan(requeue_after=60, whole=False)),
-    "group": Case(live_ingress(GROUP), ["NotSupportedYet"], "to give it a proxy of its own, remove the annotation"),
-    "group, no backend": Case(live_ingress(GROUP, spec=MISSING), ["NotSupportedYet", *NO_BACKEND], "", CURRENTLY),
-    "group, no class": Case(live_ingress(GROUP | CLASS), ["NotSupportedYet", "ProxyFailed"], "", CURRENTLY, AGAIN),
     "misspelt": Case(MISSPELT, ["IgnoredIngressClass"]),
     "of a like class": Case(MISSPELT, observed=replace(NEW, class_exists=True)),
     "hostname, bad host": Case(live_ingress(SHOP, host="-web"), ["InvalidHostname", "IgnoredAnnotation"]),
@@ -303,15 +300,6 @@ def test_a_served_ingress_with_a_bad_hostname_or_tag_keeps_the_old_value_and_get
     assert "StatefulSet" in [each["kind"] for each in children_of(plan)]
 
 
-def test_an_ingress_of_a_group_keeps_its_proxy_and_says_that_groups_are_not_served() -> None:
-    for observed in (logged_in(DEVICE), Observed(Children(statefulsets=[SERVED]), WEB)):
-        plan = planned(held(live_ingress(GROUP)), observed, KEY)
-        (note,) = plan.notes
-        assert (note.type, note.reason) == ("Warning", "NotSupportedYet")
-        assert note.message.endswith("the proxy that the Ingress has goes on serving it; remove the annotation")
-        assert [*plan.steps] == [*planned(held(live_ingress()), observed, KEY).steps] != []
-
-
 def test_a_warning_says_what_is_wrong_with_the_ingress_class() -> None:
     def class_(controller: str, **annotations: str) -> Object:
         return obj(INGRESSCLASS, Key("", "tailscale"), {"spec": {"controller": controller}}, annotations=annotations)
@@ -330,12 +318,11 @@ def test_a_warning_says_what_is_wrong_with_the_ingress_class() -> None:
 @pytest.mark.parametrize(
     ("parent", "observed", "events"),
     [
-        (held(live_ingress(GROUP)), NEW, ["NotSupportedYet"]),
         (deleting(held(live_ingress(GROUP))), logged_in(DEVICE), []),
         (held(MISSPELT), NEW, ["IgnoredIngressClass"]),
         (deleting(held(live_ingress())), UNSEEN, []),
     ],
-    ids=["group", "deleted with a group", "misspelt class", "deleted with unread Services"],
+    ids=["deleted with a group", "misspelt class", "deleted with unread Services"],
 )
 def test_an_ingress_that_is_no_longer_served_is_released(parent: Object, observed: Observed, events: list[str]) -> None:
     plan = planned(parent, observed)

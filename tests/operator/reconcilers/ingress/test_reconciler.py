@@ -23,6 +23,7 @@ from tsoperator.runtime.result import Pending
 from tsoperator.sources import sources
 
 from tests.support.cluster import kube_client, running, until
+from tests.support.hosting import no_hosting
 from tests.support.manifests import DOMAIN, FQDN, backend, connector, dnsconfig, egress, ingress
 from tests.support.objects import settings
 from tests.support.operator import NAMESPACE, World, running_operator
@@ -197,7 +198,7 @@ async def ground() -> AsyncIterator[Ground]:
         running_tailnets(tailnet, client, cache, settings()) as tailnets,
     ):
         acting, clock = applier(client, cache, tailnets), Clock()
-        kind = ingresses(Proxies(cache, acting, tailnets, settings()), clock=clock)
+        kind = ingresses(Proxies(cache, acting, tailnets, settings()), no_hosting(cache, settings()), clock=clock)
         found = Ground(sim, cache, KindReconciler(kind, cache, acting), clock)
         sim.store.create(kinds.SERVICE, backend())
         sim.store.create(kinds.INGRESS, ingress())

@@ -60,6 +60,7 @@ ELSEWHERE = obj(CONFIGMAP, Key("default", "foo-egress-config"))
     ("changed", "owner", "names", "read"),
     [
         (slim_secret("ts-db-0", {}), OWNER, ["ts-db-0", "ts-db-1"], ["ts-db-0"]),
+        (slim_secret("op-config", {}), Owner("operator", Key("tailscale", "op")), ["op-device-0"], ["op-device-0"]),
         (slim_secret("foo-1-config", {}), group_owner("foo"), ["foo-0", "foo-1"], ["foo-1"]),
         (slim_secret("rec-auth-1", {}), Owner("recorder", Key("", "rec")), ["rec-0", "rec-1"], ["rec-1"]),
         (slim_secret("ts-db-0", {}), OWNER, ["mine"], []),

@@ -14,13 +14,11 @@ from tsoperator.api.objects import (
     CONFIGMAP,
     DEVICE,
     ENDPOINTSLICE,
-    IDENTITY,
     POD,
     PROXYGROUP,
     SECRET,
     SERVICE,
     SUFFIXES,
-    TAILSCALE_SERVICE,
     Key,
     Object,
     Resource,
@@ -44,7 +42,7 @@ from tsoperator.tailnet.suffixes import KnownSuffixes
 from tsoperator.tsclient.errors import ControlError
 
 from tests.support.cluster import running
-from tests.support.hosting import no_hosting
+from tests.support.hosting import QUIET, no_hosting
 from tests.support.manifests import FQDN, group_egress, proxy_group
 from tests.support.objects import settings
 from tests.support.operator import NAMESPACE, World
@@ -86,14 +84,14 @@ async def running_services(world: World, pace: ListPace | None = None, **changes
         acting = applier(client, cache, tailnets)
         suffixes = KnownSuffixes(cache, tailnets)
         proxies = Proxies(cache, acting, tailnets, chosen, suffixes=suffixes.current)
+        hosting = no_hosting(cache, chosen)
         reconcilers: list[Reconciler] = [
-            KindReconciler(services(proxies, client, no_hosting(cache, chosen)), cache, acting),
-            KindReconciler(dnsrecords(cache, chosen, suffixes.current), cache, acting),
+            KindReconciler(services(proxies, client, hosting), cache, acting),
+            KindReconciler(dnsrecords(cache, chosen, hosting, suffixes.current), cache, acting),
         ]
         metrics = ControllerMetrics(CollectorRegistry())
         policy = Policy(expected=(KubeError, ControlError))
-        feeds: dict[Resource, Feed] = {DEVICE: tailnets, SUFFIXES: suffixes}
-        feeds |= dict.fromkeys((TAILSCALE_SERVICE, IDENTITY), tailnets)
+        feeds: dict[Resource, Feed] = {DEVICE: tailnets, SUFFIXES: suffixes, **QUIET}
         manager = Manager(cache, reconcilers, metrics, policy, feeds=feeds)
         async with running(manager.run(client, None)):
             yield

@@ -77,7 +77,7 @@ class Ground:
         self.tailnets = Tailnets([], lambda name: True)
         factory = TailnetFactory(connect, self.client, self.cache, EventRecorder(self.client), settings())
         acting = applier(self.client, self.cache, self.tailnets)
-        kind = tailnet_kind(self.cache, self.tailnets, factory, self.clock)
+        kind = tailnet_kind(self.cache, self.tailnets, factory, clock=self.clock)
         self.reconciler = KindReconciler(kind, self.cache, acting)
 
     async def reason_after(self, seconds: float = 0) -> str:

@@ -1,5 +1,5 @@
-// Control is the tailnet of the end-to-end tests: one HTTP port that is control server, relay and management API, a
-// STUN port, and an HTTPS port that lets tailscaled use Pebble.
+// Control is the tailnet of the end-to-end tests: one HTTP port that is control server, relay and management API, maybe
+// the same by HTTPS, a STUN port, and an HTTPS port that lets tailscaled use Pebble.
 package main
 
 import (
@@ -23,11 +23,12 @@ const stunPort = 3478
 
 var (
 	listen      = flag.String("listen", "", "address and port of the control server, relay and API")
+	secure      = flag.String("secure", "", "address and port of the same by HTTPS; empty for none")
 	keeper      = flag.String("keeper", "", "URL of the process that keeps auth keys and devices")
 	domain      = flag.String("domain", "", "MagicDNS domain")
 	acmeListen  = flag.String("acme-listen", "", "address and port for ACME clients")
 	acme        = flag.String("acme", "", "URL of the ACME server")
-	certificate = flag.String("certificate", "", "certificate chain that ACME clients see")
+	certificate = flag.String("certificate", "", "certificate chain that ACME clients and those of -secure see")
 	privateKey  = flag.String("key", "", "its key")
 )
 
@@ -67,6 +68,9 @@ func main() {
 	go func() {
 		log.Fatal(http.ListenAndServeTLS(*acmeListen, *certificate, *privateKey, acmeFront(mustParse(*acme))))
 	}()
+	if *secure != "" {
+		go func() { log.Fatal(http.ListenAndServeTLS(*secure, *certificate, *privateKey, nil)) }()
+	}
 	listener, err := net.Listen("tcp", *listen)
 	if err != nil {
 		log.Fatal(err)

@@ -1,0 +1,74 @@
+"""The device that the settings ask for, with the names of what registers it; and the objects that need it."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from tsoperator.api.names import CONFIG_SUFFIX, DEVICE_SUFFIX, PARENT_OPERATOR, PROXY_GROUP
+from tsoperator.api.objects import Key, Object, annotations, is_deleting, spec_text
+from tsoperator.api.rules import STATEFULSET_NAME_MAX
+from tsoperator.group.claims import is_hosted
+from tsoperator.group.grouptype import type_of
+from tsoperator.group.hosted import TYPE
+from tsoperator.proxy.replica import Replica
+from tsoperator.runtime.ownership import Owner
+from tsoperator.settings import Settings
+
+SECRET_NAME_MAX: Final = STATEFULSET_NAME_MAX - len(DEVICE_SUFFIX)
+"""The most characters that the name of the Secret may have, so that the name of the StatefulSet isn't too long."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """The device that the settings ask for.
+
+    Its state is in the Secret *key*. *wrong* says why the operator can't register it, and how to fix that.
+    """
+
+    key: Key
+    hostname: str
+    tags: tuple[str, ...]
+    wrong: str = ""
+
+    @property
+    def owner(self) -> Owner:
+        """The owner of the children, as their labels name it: the Secret stands for the operator."""
+        return Owner(PARENT_OPERATOR, self.key)
+
+    @property
+    def statefulset(self) -> Key:
+        """The key of the StatefulSet whose Pod registers the device."""
+        return Key(self.key.namespace, self.key.name + DEVICE_SUFFIX)
+
+    @property
+    def config(self) -> Key:
+        """The key of the Secret with the config of that Pod."""
+        return Key(self.key.namespace, self.key.name + CONFIG_SUFFIX)
+
+    @property
+    def replica(self) -> Replica:
+        """The one replica of the StatefulSet."""
+        return Replica(0, self.config, self.key, self.hostname, self.tags)
+
+
+def ask_of(settings: Settings) -> Ask:
+    """Return the device that *settings* ask for. They must name a Secret."""
+    name, wrong = settings.operator_secret, ""
+    if len(name) > SECRET_NAME_MAX:
+        wrong = (
+            f"the name of Secret {name} has {len(name)} characters, and {SECRET_NAME_MAX} are possible: set "
+            "OPERATOR_SECRET to a shorter name (fullnameOverride of the chart)"
+        )
+    return Ask(Key(settings.namespace, name), settings.operator_hostname, settings.operator_tags, wrong)
+
+
+def group_in_need(obj: Object, settings: Settings) -> str:
+    """Return the ProxyGroup that an Ingress or a Service asks to expose it; empty if it asks none.
+
+    Only owners of Tailscale Services need the ID of the operator.
+    """
+    return annotations(obj)[PROXY_GROUP] if is_hosted(obj, settings) and not is_deleting(obj) else ""
+
+
+def exposes(group: Object) -> bool:
+    """Tell whether the ProxyGroup *group* has Tailscale Services, and the operator supports its type."""
+    return spec_text(group, "type") == TYPE and type_of(group) is not None

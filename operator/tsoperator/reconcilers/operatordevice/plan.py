@@ -1,0 +1,167 @@
+"""Makes the plan for the operator's own device: what registers it comes, and goes once the device has an ID."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from tsoperator.api.names import PROXIES_SERVICE_ACCOUNT
+from tsoperator.api.objects import SECRET, STATEFULSET, Key, Object, is_deleting, key_of
+from tsoperator.proxy.login import NO_KEYS, Keys, Login
+from tsoperator.proxy.proxy import Proxy
+from tsoperator.proxy.proxypod import registered_device
+from tsoperator.proxy.replica import ReplicaSecrets
+from tsoperator.proxy.secret import Reissue, config_patch, encoded, must_keep_auth_key, needs_auth_key, reissue_of
+from tsoperator.proxy.statefulset import configs, proxy_pod_spec, statefulset
+from tsoperator.proxy.tailscaled import ProxyConfig, config_files
+from tsoperator.reconcilers.operatordevice.ask import Ask
+from tsoperator.runtime.ownership import is_anothers
+from tsoperator.runtime.plan import Child, Creation, Deletion, Plan, Refusal, Step
+from tsoperator.settings import Settings
+from tsoperator.tailnet.operatorid import OperatorIdentity
+
+LOOK_AGAIN: Final = 30.0
+"""The seconds until the operator looks again at a registration that hasn't ended, or that has to wait."""
+
+SLOW: Final = 60.0
+"""The seconds after which a registration that hasn't ended is a problem."""
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """The facts on which the plan depends, besides the settings.
+
+    *stored* is the identity as the Secret has it. *needed* tells that an object needs it. *go* names the Pods of a Go
+    operator that runs. The *statefulset* has this *age* in seconds. *config* is the *slim* config Secret, and *state*
+    the *slim* Secret with the state of the device; *has_state* tells that this Secret exists.
+    """
+
+    stored: OperatorIdentity
+    needed: bool = False
+    go: str = ""
+    statefulset: Object | None = None
+    age: float = 0.0
+    config: Object | None = None
+    state: Object | None = None
+    has_state: bool = False
+
+
+class Decided(NamedTuple):
+    """A plan, and the problem that keeps the operator from getting a device; empty if there is none."""
+
+    plan: Plan
+    problem: str = ""
+
+
+def registers(ask: Ask, observed: Observed) -> bool:
+    """Tell whether the operator has to register a device now."""
+    return _lacks_id(observed) and not (observed.go or ask.wrong or _stranger(ask, observed))
+
+
+def login(ask: Ask, observed: Observed, settings: Settings) -> Login:
+    """Return the facts about the login of the device."""
+    config = ReplicaSecrets(observed.config)
+    asks = reissue_of(ReplicaSecrets(observed.config, observed.state)) is Reissue.ASKED
+    in_need = asks or needs_auth_key(config) or must_keep_auth_key(config, _config(ask, settings))
+    return Login(ask.owner, "", [ask.replica], frozenset([0] if in_need else []), {})
+
+
+def plan(ask: Ask, observed: Observed, settings: Settings, keys: Keys | Refusal = NO_KEYS) -> Decided:
+    """Return the plan for the device. *keys* has the auth key with which it logs in."""
+    if not _is_understood(observed):
+        return Decided(Plan())
+    if not registers(ask, observed):
+        return _not_registering(ask, observed)
+    if isinstance(keys, Refusal):
+        return Decided(Plan(error=keys.error, requeue_after=keys.requeue_after), keys.message)
+    if keys.pending:
+        return Decided(Plan(error=keys.pending))
+    steps = [*_steps(ask, observed, settings, keys.by_ordinal.get(0, ""))]
+    return Decided(Plan(steps=steps, requeue_after=LOOK_AGAIN), _slowness(ask, observed))
+
+
+def in_the_way(obj: Object) -> str:
+    """Return a message that *obj*, which isn't the operator's, has the name of what registers the device."""
+    return (
+        f"{obj['kind']} {key_of(obj)} is in the way: it belongs to somebody else, so it is left alone. Delete it if "
+        "nothing needs it, or set OPERATOR_SECRET to another name (fullnameOverride of the chart)"
+    )
+
+
+def _lacks_id(observed: Observed) -> bool:
+    return observed.needed and _is_understood(observed) and not observed.stored.node_id
+
+
+def _is_understood(observed: Observed) -> bool:
+    """Tell whether it is known if there is an ID, or doesn't matter."""
+    return not observed.needed or (observed.stored.is_known and not observed.stored.problem)
+
+
+def _not_registering(ask: Ask, observed: Observed) -> Decided:
+    """Return the plan if no device is to be registered now: it removes what registers one."""
+    mine = [each for each in (observed.statefulset, observed.config) if each and not is_anothers(each, ask.owner)]
+    going = [each for each in mine if not is_deleting(each)]
+    steps = [Deletion(STATEFULSET if each["kind"] == STATEFULSET.kind else SECRET, each) for each in going]
+    if not _lacks_id(observed):
+        return Decided(Plan(steps=steps))
+    if observed.go:
+        problem = (
+            f"another operator still runs ({observed.go}), whose device the operator is to take over: it registers a "
+            "device of its own once that operator has ended without one"
+        )
+        return Decided(Plan(steps=steps, requeue_after=LOOK_AGAIN), problem)
+    stranger = _stranger(ask, observed)
+    return Decided(Plan(steps=steps), ask.wrong or (in_the_way(stranger) if stranger else ""))
+
+
+def _stranger(ask: Ask, observed: Observed) -> Object | None:
+    """Return an object of ours that has the name of what registers the device, but belongs to another object."""
+    there = (each for each in (observed.statefulset, observed.config) if each)
+    return next((each for each in there if is_anothers(each, ask.owner)), None)
+
+
+def _slowness(ask: Ask, observed: Observed) -> str:
+    """Say that the registration takes long; empty if it doesn't."""
+    if observed.statefulset is None or observed.age < SLOW:
+        return ""
+    since = observed.statefulset["metadata"]["creationTimestamp"]
+    return (
+        f"the operator's own device isn't in the tailnet yet, which Pod {ask.statefulset}-0 is to register since "
+        f"{since}: look at the Events and the log of that Pod"
+    )
+
+
+def _config(ask: Ask, settings: Settings) -> ProxyConfig:
+    return ProxyConfig(ask.hostname, settings.control_url)
+
+
+def _steps(ask: Ask, observed: Observed, settings: Settings, auth_key: str) -> Iterator[Step]:
+    config, proxy = _config(ask, settings), _proxy(ask, settings)
+    if not observed.has_state:  # without our labels, as the Go operator makes it: it outlives what is removed
+        yield Creation(_secret(ask.key))
+    if observed.config is None:
+        secret = proxy.child(SECRET, ask.config.name, {"type": "Opaque"})
+        yield Creation({**secret, "data": encoded(config_files(config, auth_key))})
+    elif patch := config_patch(ReplicaSecrets(observed.config), config, auth_key):
+        yield patch
+    yield Child(_statefulset(proxy, ask, settings, observed.statefulset))
+
+
+def _secret(key: Key) -> Object:
+    metadata = {"namespace": key.namespace, "name": key.name}
+    return {"apiVersion": SECRET.api_version, "kind": SECRET.kind, "metadata": metadata, "type": "Opaque"}
+
+
+def _proxy(ask: Ask, settings: Settings) -> Proxy:
+    return Proxy(ask.owner, "", ask.statefulset, registered_device(ask.key.name), _config(ask, settings), ask.tags)
+
+
+def _statefulset(proxy: Proxy, ask: Ask, settings: Settings, live: Object | None) -> Object:
+    """Return the StatefulSet, of which *live* is the existing one.
+
+    Its Pod has no label `app`, by which the operator tells Pods of a Go operator.
+    """
+    spec = proxy_pod_spec(proxy.pod, configs([ask.replica]), PROXIES_SERVICE_ACCOUNT, settings, live)
+    if settings.proxy_priority_class:
+        spec["priorityClassName"] = settings.proxy_priority_class
+    labels = ask.owner.labels
+    return statefulset(proxy, labels, {"metadata": {"labels": labels}, "spec": spec}, serviceName=ask.statefulset.name)

@@ -1,0 +1,1 @@
+"""Tailscale Services: the names and addresses under which ProxyGroups expose Ingresses and Services."""

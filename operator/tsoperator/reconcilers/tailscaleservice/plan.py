@@ -1,0 +1,186 @@
+"""Decides about the Tailscale Service of a label in a tailnet, and its certificate (docs/development/groups.md)."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from typing import Final
+
+from tsoperator.api.objects import Key, Object, is_deleting, resource_of
+from tsoperator.api.owners import Ownership, joined, left, ownership
+from tsoperator.api.policy import UNSUPPORTED
+from tsoperator.api.tailscaleservice import TailscaleService
+from tsoperator.group.claims import LabelClaim
+from tsoperator.proxy.serviceview import NO_SERVICE, ServiceView
+from tsoperator.reconcilers.tailscaleservice.certificate import certificate_steps
+from tsoperator.runtime.ownership import Owner
+from tsoperator.runtime.plan import DeleteService, Deletion, Note, Plan, PutService, Refusal, Report, Step
+
+PARENT: Final = "tailscaleservice"
+"""The type of the owner in whose name the control server is asked."""
+
+COMMENT: Final = "This Tailscale Service is managed by the Tailscale Kubernetes Operator, do not modify"
+FAILED: Final = "TailscaleServiceFailed"
+NAME_TAKEN: Final = "CertificateNameTaken"
+
+_SHARED: Final = range(5, 10)  # minutes until a Service is looked at again that other operators own, too
+
+
+@dataclass(frozen=True, slots=True)
+class Observed:
+    """The facts about a *label* in a *tailnet*.
+
+    The tailnet has the *view* of the Tailscale Service. The operator has the ID *operator_id*, by which it owns
+    Tailscale Services. The ID is empty if the operator has none, and as long as it isn't known; *knows_id* is true if
+    it is known.
+
+    *holder* is the claim that has the label, None if no claim counts. Then the Tailscale Service stays nevertheless if
+    it *is_reserved*, because an object that names the label may get its claim back; or if it *is_used*, because a
+    ProxyGroup still has it in its configuration. If the ProxyGroups *serves_web*, they end TLS for it.
+
+    *certificate* is the key of the certificate's objects for the holder, None as long as the domain isn't known.
+    *secret* is the live object of that key that is the Secret of a certificate, and *stranger* is one that isn't. If
+    the Secret *is_hidden*, it lacks our labels, so it may be somebody else's. *leftovers* are the objects of
+    certificates that no claim on the label needs. The label has to be looked at again after *again* seconds, if at all.
+    """
+
+    tailnet: str
+    label: str
+    view: ServiceView = NO_SERVICE
+    operator_id: str = ""
+    knows_id: bool = True
+    holder: LabelClaim | None = None
+    is_reserved: bool = False
+    is_used: bool = False
+    serves_web: bool = False
+    certificate: Key | None = None
+    secret: Object | None = None
+    stranger: Object | None = None
+    is_hidden: bool = False
+    leftovers: Sequence[Object] = ()
+    again: float | None = None
+
+    @property
+    def owner(self) -> Owner:
+        """The owner in whose name the control server is asked."""
+        return Owner(PARENT, Key(self.tailnet, self.label))
+
+
+def plan(observed: Observed) -> Plan:
+    """Return the plan for the Tailscale Service of a label in a tailnet, and for the certificate of it."""
+    if observed.view.pending is not None:
+        return Plan(error=observed.view.pending)
+    made = _held(observed, observed.holder) if observed.holder else _freed(observed)
+    return replace(made, requeue_after=observed.again)
+
+
+def refused(observed: Observed, refusal: Refusal) -> Plan:
+    """Return the plan that reports a refusal on the object that has the label.
+
+    If the control server refused, the object's own reconciler reports it.
+    """
+    by_control_server = isinstance(refusal.step, PutService | DeleteService)
+    note = refusal.note(NAME_TAKEN if refusal.is_taken else FAILED)
+    told = [] if by_control_server or observed.holder is None else [_report(observed.holder, note)]
+    return Plan(reports=told, error=refusal.error, whole=False)
+
+
+def has_settled(observed: Observed, made: Plan) -> bool:
+    """Tell whether a write was refused that the plan *made* doesn't need any more."""
+    was_refused = observed.view.refusal is not None and observed.view.refusal.step is not None
+    return was_refused and not any(isinstance(step, PutService | DeleteService) for step in made.steps)
+
+
+def pause_after(observed: Observed, made: Plan) -> float | None:
+    """Return the seconds after which to look again, if by the plan *made* the operator is no longer one of the owners.
+
+    Another owner that wrote the Tailscale Service at the same time may have made the operator an owner again. Several
+    operators look at different times.
+    """
+    if observed.holder or not any(isinstance(step, PutService) for step in made.steps):
+        return None
+    digest = sha256(f"{observed.operator_id}/{observed.owner}".encode()).digest()
+    return _SHARED[digest[0] % len(_SHARED)] * 60.0
+
+
+def _held(observed: Observed, holder: LabelClaim) -> Plan:
+    """Return the plan for a label that *holder* has.
+
+    The object's own reconciler says why the Tailscale Service can't be used.
+    """
+    service = observed.view.service
+    if not observed.operator_id or not observed.view.is_shown:
+        return Plan()
+    if service is not None and not ownership(service, observed.operator_id).may_write:
+        return Plan()
+    wanted = wanted_service(holder, service, observed.operator_id)
+    is_right = service is not None and _is_alike(service, wanted)
+    put: list[Step] = [] if is_right else [PutService(observed.tailnet, observed.owner, wanted, service)]
+    certificate = [*_certificate(observed, holder)]
+    # The proxies ask for the certificate as soon as they serve. But a strange Secret must not keep HTTP from working.
+    steps = [*put, *certificate] if observed.is_hidden else [*certificate, *put]
+    if observed.certificate if holder.is_web else not observed.serves_web:
+        steps += _deletions(observed.leftovers)
+    reports = [_taken(holder, observed.stranger)] if holder.is_web and observed.stranger else []
+    return Plan(steps=steps, reports=reports)
+
+
+def _freed(observed: Observed) -> Plan:
+    """Return the plan for a label that no claim has: nothing of ours stays, once no proxy uses it."""
+    service = observed.view.service
+    if observed.is_reserved or observed.is_used or not _is_decided(observed):
+        return Plan()
+    steps: list[Step] = []
+    if service is not None and observed.operator_id:
+        match ownership(service, observed.operator_id):
+            case Ownership.OURS:
+                steps.append(DeleteService(observed.tailnet, observed.owner, service))
+            case Ownership.SHARED:
+                without = left(service.annotations or {}, observed.operator_id)
+                after = replace(service, annotations=without)
+                steps.append(PutService(observed.tailnet, observed.owner, after, service))
+    return Plan(steps=[*steps, *_deletions(observed.leftovers)])
+
+
+def wanted_service(claim: LabelClaim, live: TailscaleService | None, operator_id: str) -> TailscaleService:
+    """Return the Tailscale Service for *claim*. It keeps all fields of the *live* one that the claim doesn't decide."""
+    if live is None:
+        annotations = joined({}, operator_id)
+        return TailscaleService(claim.name, (), claim.ports, claim.tags, annotations, {"comment": COMMENT})
+    annotations = joined(live.annotations or {}, operator_id)
+    return replace(live, ports=claim.ports, tags=claim.tags, annotations=annotations)
+
+
+def _is_alike(one: TailscaleService, other: TailscaleService) -> bool:
+    """Tell whether two Tailscale Services are the same, whatever the order of their ports and tags."""
+    return {*one.ports} == {*other.ports} and {*one.tags} == {*other.tags} and one.annotations == other.annotations
+
+
+def _certificate(observed: Observed, holder: LabelClaim) -> Iterator[Step]:
+    """Yield the steps for the certificate of *holder*."""
+    if holder.is_web and observed.certificate and not observed.stranger:
+        yield from certificate_steps(observed.certificate, holder, observed.secret)
+
+
+def _deletions(objects: Sequence[Object]) -> list[Step]:
+    return [Deletion(resource_of(each), each) for each in objects if not is_deleting(each)]
+
+
+def _is_decided(observed: Observed) -> bool:
+    """Tell whether it is known what the operator owns. A server without Tailscale Services has none of ours."""
+    view = observed.view
+    if view.refusal is not None and view.refusal.reason == UNSUPPORTED:
+        return True
+    return view.is_shown and (view.service is None or observed.knows_id)
+
+
+def _taken(holder: LabelClaim, stranger: Object) -> Report:
+    name = stranger["metadata"]["name"]
+    message = (
+        f"Secret {name} is needed for the certificate, but something else uses it, so it is left alone, and HTTPS does "
+        "not work: delete the Secret if nothing needs it, or choose another name"
+    )
+    return _report(holder, Note("Warning", NAME_TAKEN, message))
+
+
+def _report(holder: LabelClaim, note: Note) -> Report:
+    return Report(holder.obj, notes=[note])

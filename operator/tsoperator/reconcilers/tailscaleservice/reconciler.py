@@ -1,0 +1,303 @@
+"""Gathers the facts about a label in a tailnet, and finds the labels that a change concerns."""
+
+import asyncio
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
+
+from tsoperator.api.device import domain_of
+from tsoperator.api.names import LABEL_SECRET_TYPE, PARENT_PROXYGROUP, PROXY_GROUP, SECRET_TYPE_STATE
+from tsoperator.api.objects import (
+    CONFIGMAP,
+    IDENTITY,
+    INGRESS,
+    PROXYGROUP,
+    ROLE,
+    ROLEBINDING,
+    SECRET,
+    SECRET_METADATA,
+    SERVICE,
+    TAILNET,
+    TAILSCALE_SERVICE,
+    Key,
+    Object,
+    Resource,
+    annotations,
+    is_deleting,
+    key_of,
+    labels,
+    spec_of,
+    spec_text,
+)
+from tsoperator.api.tailscaleservice import PREFIX, service_name
+from tsoperator.group.claims import LabelClaim, label_of
+from tsoperator.group.hosted import TYPE
+from tsoperator.group.hosts import by_certificate, domain_of_group, may_be_certificates
+from tsoperator.group.proxygroup import BY_GROUP
+from tsoperator.proxy.hosting import hosted
+from tsoperator.proxy.secret import advertised_services, device_of
+from tsoperator.proxy.serviceview import ServiceView
+from tsoperator.reconcilers.hosting import HostingView, HostingWorld, tailnet_of
+from tsoperator.reconcilers.tailscaleservice import plan as plans
+from tsoperator.reconcilers.tailscaleservice.plan import Observed
+from tsoperator.runtime.cache import Cache
+from tsoperator.runtime.kind import Kind
+from tsoperator.runtime.manager import Comparison, Mapper
+from tsoperator.runtime.ownership import owner_of
+from tsoperator.runtime.plan import Plan, Refusal
+from tsoperator.settings import Settings
+
+NAME: Final = "TailscaleService"
+
+_CONFIG_SUFFIX: Final = "-ingress-config"
+
+
+def tailscaleservices(cache: Cache, settings: Settings, world: HostingWorld) -> Kind[Observed]:
+    """Return the `Kind` of Tailscale Services, which also makes what their certificates need.
+
+    Each of its keys names a tailnet and a label.
+    """
+    look, mappers = _Look(cache, settings, world), _Mappers(cache, settings, world)
+
+    def plan(_obj: Object, observed: Observed) -> Plan:
+        return plans.plan(observed)
+
+    def refused(observed: Observed, _obj: Object, refusal: Refusal) -> Plan:
+        return plans.refused(observed, refusal)
+
+    def acted(_obj: Object, observed: Observed, made: Plan) -> None:
+        look.note(observed, plans.pause_after(observed, made))
+        if plans.has_settled(observed, made):
+            world.settled(observed.tailnet, observed.label)
+
+    watches: Mapping[Resource, Mapper] = {
+        **dict.fromkeys((INGRESS, SERVICE), Comparison(mappers.of_user)),
+        PROXYGROUP: Comparison(mappers.of_group),
+        CONFIGMAP: Comparison(mappers.of_configmap),
+        SECRET: Comparison(mappers.of_secret),
+        SECRET_METADATA: Comparison(mappers.of_strange_secret, at_start=False),
+        **dict.fromkeys((ROLE, ROLEBINDING), mappers.of_certificate),
+        TAILNET: mappers.of_tailnet,
+        TAILSCALE_SERVICE: lambda service: (key_of(service),),
+        IDENTITY: mappers.of_identity,
+    }
+    return Kind(None, watches, look.look, plan, refused, acted, name=NAME)
+
+
+class _Look:
+    """Gathers the facts about a label in a tailnet."""
+
+    def __init__(self, cache: Cache, settings: Settings, world: HostingWorld) -> None:
+        self._cache = cache
+        self._settings = settings
+        self._world = world
+        self._view = HostingView(cache, settings, world)
+        self._again: dict[Key, float] = {}  # the times at which to look again, by the event loop's clock
+
+    def note(self, observed: Observed, seconds: float | None) -> None:
+        """Remember to look again after so many *seconds*, if any."""
+        if seconds is not None:
+            self._again[observed.owner.key] = asyncio.get_running_loop().time() + seconds
+
+    def look(self, key: Key, _obj: Object) -> Observed:
+        """Gather the facts about the label that *key* names, in a tailnet."""
+        tailnet, label = key
+        name, view = service_name(label), self._view
+        holders = {each: view.holder(each, label) for each in {tailnet, *self._world.tailnets()}}
+        holder = holders[tailnet]
+        certificate = self._certificate(holder)
+        secret = self._cache.get(SECRET, certificate) if certificate else None
+        is_certificates = secret is not None and may_be_certificates(secret)
+        shown = self._world.service(tailnet, label)
+        return Observed(
+            tailnet,
+            label,
+            shown,
+            self._world.operator_id(),
+            self._world.knows_id(),
+            holder,
+            holder is None and (view.is_reserved(tailnet, label) or self._is_elsewhere(shown, key, holders)),
+            holder is None and view.uses(tailnet, name),
+            self._serves(tailnet, name),
+            certificate,
+            secret if is_certificates else None,
+            None if is_certificates else secret,
+            certificate is not None and self._cache.get(SECRET_METADATA, certificate) is not None,
+            [*self._leftovers(key, holders)],
+            self._pause(key),
+        )
+
+    def _pause(self, key: Key) -> float | None:
+        """Return the seconds until the label has to be looked at again; None if it needn't be."""
+        pause = self._again.get(key, 0.0) - asyncio.get_running_loop().time()
+        if pause <= 0:
+            self._again.pop(key, None)
+        return pause if pause > 0 else None
+
+    def _certificate(self, holder: LabelClaim | None) -> Key | None:
+        """Return the key of the certificate's objects for *holder*.
+
+        It is None if *holder* needs none, or if its domain isn't known.
+        """
+        domain = domain_of_group(self._view.states(holder.group)) if holder and holder.is_web else ""
+        return Key(self._settings.namespace, f"{holder.label}.{domain}") if holder and domain else None
+
+    def _is_elsewhere(self, shown: ServiceView, key: Key, holders: Mapping[str, LabelClaim | None]) -> bool:
+        """Tell whether a claim has the same Tailscale Service by another Tailnet, which is for the same tailnet."""
+        addresses = shown.service.addresses if shown.service else ()
+        others = (
+            self._world.service(each, key.name).service for each in holders if each != key.namespace and holders[each]
+        )
+        return bool(addresses) and any(other is not None and other.addresses == addresses for other in others)
+
+    def _serves(self, tailnet: str, name: str) -> bool:
+        """Tell whether proxies in a tailnet end TLS for the Tailscale Service *name*."""
+        return any(
+            name in hosted(self._cache.get(CONFIGMAP, self._config(key_of(group).name))).served
+            for group in self._view.groups_of(tailnet)
+        )
+
+    def _config(self, group: str) -> Key:
+        return Key(self._settings.namespace, f"{group}{_CONFIG_SUFFIX}")
+
+    def _leftovers(self, key: Key, holders: Mapping[str, LabelClaim | None]) -> Iterator[Object]:
+        """Yield the objects of certificates that no claim on the label needs, as far as they are of this tailnet.
+
+        The group that an object names tells its tailnet. If that group is gone, the object may be of any tailnet.
+        """
+        found = self._view.certificates(key.name)
+        if not found:
+            return
+        needed = {each: self._certificate(holder) for each, holder in holders.items() if holder and holder.is_web}
+        is_vague = None in needed.values() or any(
+            self._view.tailnet(each) is None for each in self._view.reserving(key.name)
+        )
+        for each in found:
+            group = self._view.group(labels(each).get(PROXY_GROUP, ""))
+            if group is None:
+                is_left = not is_vague and key_of(each) not in needed.values()
+            else:
+                is_left = tailnet_of(group) == key.namespace and key_of(each) != needed.get(key.namespace)
+            if is_left:
+                yield each
+
+
+class _Mappers:
+    """Finds the keys, each of a tailnet and a label, that a change concerns."""
+
+    def __init__(self, cache: Cache, settings: Settings, world: HostingWorld) -> None:
+        self._cache = cache
+        self._settings = settings
+        self._world = world
+        self._view = HostingView(cache, settings, world)
+
+    def of_user(self, old: Object | None, new: Object | None) -> Iterable[Key]:
+        """Map an Ingress or a Service that names a ProxyGroup to its label, in the tailnet of that group."""
+        given = [each for each in (old, new) if each is not None and annotations(each).get(PROXY_GROUP)]
+        if len(given) == 2 and _asked(given[0]) == _asked(given[1]):
+            return ()
+        return {key for each in given for key in self._keys_of(each)}
+
+    def of_group(self, old: Object | None, new: Object | None) -> Iterable[Key]:
+        """Map a ProxyGroup that comes, goes or changes its tailnet to the labels of its objects and of its proxies.
+
+        While it is missing, its objects keep their Tailscale Services in all tailnets.
+        """
+        there = [each for each in (old, new) if each is not None and spec_text(each, "type") == TYPE]
+        if not there or (len(there) == 2 and tailnet_of(there[0]) == tailnet_of(there[1])):
+            return ()
+        tailnets = {*map(tailnet_of, there), *self._world.tailnets()}
+        found = {Key(tailnet, label) for label in self._labels_of(there[0]) for tailnet in tailnets}
+        return found | {Key(tailnet_of(each), "") for each in there}  # a look at any label reads the list of Services
+
+    def of_configmap(self, old: Object | None, new: Object | None) -> Iterable[Key]:
+        """Map the ConfigMap of an ingress group to the labels whose entries came or went."""
+        obj = new or old or {}
+        key = key_of(obj)
+        if key.namespace != self._settings.namespace or not key.name.endswith(_CONFIG_SUFFIX):
+            return ()
+        before, after = hosted(old), hosted(new)
+        names = {*before.rules} ^ {*after.rules} | {*before.served} ^ {*after.served}
+        return self._in_group(key.name.removesuffix(_CONFIG_SUFFIX), map(_label, names))
+
+    def of_secret(self, old: Object | None, new: Object | None) -> Iterable[Key]:
+        """Map a Secret to labels: of a certificate to its label, and of a proxy to the labels of its group.
+
+        A config Secret concerns the labels that came or went, and a state Secret all labels once its domain is known.
+        """
+        obj = new or old or {}
+        if any(each is not None and by_certificate(each) for each in (old, new)):
+            is_same = old is not None and new is not None and old["metadata"]["labels"] == new["metadata"]["labels"]
+            return () if is_same else {key for each in (old, new) if each for key in self.of_certificate(each)}
+        owner = owner_of(obj)
+        if owner is None or owner.type != PARENT_PROXYGROUP or obj["metadata"]["namespace"] != self._settings.namespace:
+            return ()
+        group = self._view.group(owner.key.name)
+        if group is not None and spec_text(group, "type") != TYPE:
+            return ()
+        if labels(obj).get(LABEL_SECRET_TYPE) == SECRET_TYPE_STATE:
+            if _domain(old) == _domain(new):
+                return ()
+            return self._in_group(owner.key.name, (each.label for each in self._view.claims_of_group(owner.key.name)))
+        names = {*(advertised_services(old) if old else ())} ^ {*(advertised_services(new) if new else ())}
+        return self._in_group(owner.key.name, map(_label, names))
+
+    def of_strange_secret(self, old: Object | None, new: Object | None) -> Iterable[Key]:
+        """Map a Secret that isn't ours, and comes or goes, to the label of a claim if it has the name of its domain."""
+        if old is not None and new is not None:
+            return ()
+        key = key_of(new or old or {})
+        label, dot, _ = key.name.partition(".")
+        if key.namespace != self._settings.namespace or not dot:
+            return ()
+        return {each for claim in self._view.claims_on(label) for each in self._keys_of(claim.obj)}
+
+    def of_certificate(self, obj: Object) -> Iterable[Key]:
+        """Map an object of a certificate to its label."""
+        if obj["metadata"]["namespace"] != self._settings.namespace:
+            return ()
+        return self._in_group(labels(obj).get(PROXY_GROUP, ""), by_certificate(obj))
+
+    def of_tailnet(self, tailnet: Object) -> Iterable[Key]:
+        """Map a Tailnet to the labels of all claims in it."""
+        groups = self._view.groups_of(key_of(tailnet).name)
+        return {Key(tailnet_of(each), label) for each in groups for label in self._labels_of(each)}
+
+    def of_identity(self, _identity: Object) -> Iterable[Key]:
+        """Map the operator's identity to the labels of all groups, and to all Tailscale Services that are known."""
+        groups = [each for each in self._cache.all(PROXYGROUP) if spec_text(each, "type") == TYPE]
+        found = {Key(tailnet_of(each), label) for each in groups for label in self._labels_of(each)}
+        return found | {*self._world.known()}
+
+    def _keys_of(self, obj: Object) -> Iterator[Key]:
+        """Yield the keys of the label that *obj* asks for; if its group is missing, those in all tailnets."""
+        yield from self._in_group(annotations(obj)[PROXY_GROUP], (label_of(obj),))
+
+    def _in_group(self, name: str, found: Iterable[str]) -> set[Key]:
+        """Return the keys of the labels *found* in the tailnet of a group; in all tailnets if that isn't known."""
+        group = self._view.group(name)
+        is_there = group is not None and spec_text(group, "type") == TYPE
+        tailnets = [tailnet_of(group)] if group is not None and is_there else [*self._world.tailnets()]
+        return {Key(tailnet, label) for label in found for tailnet in tailnets}
+
+    def _labels_of(self, group: Object) -> set[str]:
+        """Return the labels that objects claim for a group, and those that its proxies have."""
+        name = key_of(group).name
+        configmap = self._cache.get(CONFIGMAP, Key(self._settings.namespace, f"{name}{_CONFIG_SUFFIX}"))
+        advertised = (each for config in self._view.configs(name) for each in advertised_services(config))
+        claimed = {label_of(obj) for kind in (INGRESS, SERVICE) for obj in self._cache.indexed(kind, BY_GROUP, name)}
+        return claimed | {_label(each) for each in (*hosted(configmap).names, *advertised)}
+
+
+def _asked(obj: Object) -> object:
+    """Return the part of an Ingress or a Service that a claim comes from."""
+    metadata = obj["metadata"]
+    return annotations(obj), spec_of(obj), metadata.get("finalizers"), is_deleting(obj)
+
+
+def _domain(state: Object | None) -> str:
+    """Return the domain of the device that a *slim* state Secret reports; empty if there is none."""
+    return domain_of(device_of(state, None).fqdn) if state else ""
+
+
+def _label(name: str) -> str:
+    return name.removeprefix(PREFIX).lower()

@@ -1,0 +1,1 @@
+"""Tests of the registration of the operator's own device."""
