@@ -29,7 +29,10 @@ class _Answer:
 
 @dataclass(slots=True)
 class _Fault:
-    """A fault that befalls the next *left* requests whose path template contains *path*."""
+    """A fault that befalls the next *left* requests whose path template contains *path*, if they have the *method*.
+
+    An empty method stands for all.
+    """
 
     left: int
     path: str
@@ -37,6 +40,7 @@ class _Fault:
     """The answer to send; None closes the connection without one."""
     carried_out: bool = False
     """True if the server carries the request out, so that only the answer is wrong or missing."""
+    method: str = ""
 
 
 class Control(Tailnet):
@@ -45,7 +49,7 @@ class Control(Tailnet):
     *requests* counts all requests, failed ones too, by method and path template, such as
     ``("DELETE", "/api/v2/device/{id}")``; *user_agents* are the programs that sent them. The server waits for *latency*
     seconds before each answer. Faults are used up in the order in which they were requested. A *path* limits a fault to
-    requests whose path template contains it.
+    requests whose path template contains it, and a *method* to requests with this HTTP method.
     """
 
     def __init__(
@@ -61,15 +65,25 @@ class Control(Tailnet):
         self.latency: float = 0
         self._faults: list[_Fault] = []
 
-    def fail(self, status: int = 503, *, count: int = 1, path: str = "", retry_after: str = "") -> None:
+    def fail(
+        self, status: int = 503, *, count: int = 1, path: str = "", method: str = "", retry_after: str = ""
+    ) -> None:
         """Answer the next *count* requests with an error that has the HTTP code *status*."""
         headers = {"Retry-After": retry_after} if retry_after else {}
         answer = _Answer(status, f'{{"message": "failing with {status}"}}', headers)
-        self._faults.append(_Fault(count, path, answer))
+        self._faults.append(_Fault(count, path, answer, method=method))
 
-    def answer(self, text: str, *, status: int = 200, path: str = "", headers: Mapping[str, str] | None = None) -> None:
+    def answer(
+        self,
+        text: str,
+        *,
+        status: int = 200,
+        path: str = "",
+        method: str = "",
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
         """Answer the next request with *text*, which is JSON unless *headers* have another Content-Type."""
-        self._faults.append(_Fault(1, path, _Answer(status, text, headers or {})))
+        self._faults.append(_Fault(1, path, _Answer(status, text, headers or {}), method=method))
 
     def answer_nonsense(self, *, count: int = 1, path: str = "") -> None:
         """Answer the next *count* requests with 200 and a web page, as a captive portal does."""
@@ -81,9 +95,9 @@ class Control(Tailnet):
         """Drop the connection of the next *count* requests."""
         self._faults.append(_Fault(count, path))
 
-    def lose_answers(self, *, count: int = 1, path: str = "") -> None:
+    def lose_answers(self, *, count: int = 1, path: str = "", method: str = "") -> None:
         """Carry out the next *count* requests, and drop the connection instead of an answer."""
-        self._faults.append(_Fault(count, path, carried_out=True))
+        self._faults.append(_Fault(count, path, carried_out=True, method=method))
 
     def heal(self) -> None:
         """End all faults, and answer without latency again."""
@@ -111,7 +125,7 @@ class Control(Tailnet):
         self.requests[request.method, path] += 1
         self.user_agents.add(request.headers.get("User-Agent", ""))
         await asyncio.sleep(self.latency)
-        fault = self._next_fault(path)
+        fault = self._next_fault(request.method, path)
         if fault is None:
             return await handler(request)
         if fault.carried_out:
@@ -122,8 +136,8 @@ class Control(Tailnet):
         headers = {"Content-Type": "application/json", **answer.headers}
         return web.Response(status=answer.status, body=answer.text.encode(), headers=headers)
 
-    def _next_fault(self, path: str) -> _Fault | None:
-        fault = next((fault for fault in self._faults if fault.path in path), None)
+    def _next_fault(self, method: str, path: str) -> _Fault | None:
+        fault = next((each for each in self._faults if each.path in path and each.method in ("", method)), None)
         if fault is not None:
             fault.left -= 1
             if fault.left <= 0:

@@ -18,7 +18,7 @@ from tsoperator.runtime.events import EventRecorder
 from tsoperator.runtime.plan import Note
 from tsoperator.runtime.workqueue import nine_to_ten_tenths
 from tsoperator.settings import Settings
-from tsoperator.tailnet.refusals import AUTH_KEYS, DEVICES, NEEDED, client_words, explain, lacking
+from tsoperator.tailnet.refusals import AUTH_KEYS, DEVICES, NAMES, SERVICES, client_words, explain, lacking
 from tsoperator.tsclient.client import TailnetClient
 from tsoperator.tsclient.errors import UNTOLD, ControlError, CredentialsUnreadable, Forbidden, Granted, Unauthorized
 
@@ -40,8 +40,8 @@ class Findings:
     for each check that failed. *news* are further notes to report. *server* is the kind of control server.
     *granted* is what the OAuth client may do, as the server says.
 
-    The checks are ``api`` (the URL answers as a control server), ``credentials``, ``auth_keys`` and ``devices``
-    (the OAuth scopes) and ``tags`` (the OAuth client has a tag).
+    The checks are ``api`` (the URL answers as a control server), ``credentials``, ``auth_keys``, ``devices`` and
+    ``services`` (the OAuth scopes, the last one only while it is needed) and ``tags`` (the OAuth client has a tag).
     """
 
     passed: dict[str, bool] = field(default_factory=dict)
@@ -90,7 +90,8 @@ class Preflight:
     """Checks the tailnet regularly, and reports in the log, in Events on *subject*, and in metrics.
 
     It stops and delays nothing. If something is missing, the call that needs it fails, and the object that needs
-    the call reports that, too. *name* is that of the Tailnet, empty for the operator's own tailnet.
+    the call reports that, too. *name* is that of the Tailnet, empty for the operator's own tailnet. *needs_services*
+    can be set at any time; it tells whether somebody needs Tailscale Services now.
     """
 
     def __init__(
@@ -112,6 +113,7 @@ class Preflight:
         self._told: list[Note] | None = None  # the notes that were reported last, if any were
         self._listeners: list[Callable[[], None]] = []
         self.findings = Findings()
+        self.needs_services: Callable[[], bool] = lambda: False
         tailnet.listen(self.observe)
 
     def listen(self, listener: Callable[[], None]) -> None:
@@ -193,11 +195,7 @@ class Preflight:
         if granted.tags == ():
             findings.note("tags", f"{self._client} has no tag, so it can make no auth keys: use {client_words(url)}")
         for check, scope in _SCOPE_CHECKS.items():
-            if lacking(granted, scope):
-                message = f"{self._client} has not the scope {NEEDED[scope]} ({scope}) with write access"
-                findings.note(check, f"{message}: use {client_words(url)}")
-            elif granted.scopes is not None:
-                findings.passed[check] = True
+            self._check_scope(findings, check, scope)
         try:
             await self._tailnet.devices()
         except Forbidden as error:
@@ -207,10 +205,20 @@ class Preflight:
             findings.passed.setdefault("devices", True)
         await self._look_at_features(findings)
 
+    def _check_scope(self, findings: Findings, check: str, scope: str) -> None:
+        """Note whether the OAuth client has *scope*, if the control server says so."""
+        if lacking(findings.granted, scope):
+            message = f"{self._client} has not the scope {NAMES[scope]} ({scope}) with write access"
+            findings.note(check, f"{message}: use {client_words(self._tailnet.url, scope)}")
+        elif findings.granted.scopes is not None:
+            findings.passed[check] = True
+
     async def _look_at_features(self, findings: Findings) -> None:
         url = self._tailnet.url
         if is_tailscales(url) or await self._tailnet.has_services():
             findings.server = "tailscale"
+            if self.needs_services():
+                self._check_scope(findings, "services", SERVICES)
             return
         findings.server = "headscale"
         message = (

@@ -12,6 +12,7 @@ from tsoperator.tsclient.errors import (
     Forbidden,
     Granted,
     IdentityUnreadable,
+    NameInUse,
     NoToken,
     NotSupported,
     Refused,
@@ -22,12 +23,16 @@ from tsoperator.tsclient.oauth import TOKEN_EXCHANGE
 AUTH_KEYS: Final = "auth_keys"
 DEVICES: Final = "devices:core"
 
+SERVICES: Final = "services"
+
 NEEDED: Final = {AUTH_KEYS: "Auth Keys", DEVICES: "Devices Core"}
 """The OAuth scopes that the operator needs with write access, with their names in Tailscale's admin console."""
 
-_SERVICES: Final = "services"
-_READ = {_SERVICES: "Services"}  # the scope that a Tailnet needs with read access only
-_SCOPES = {"/keys": AUTH_KEYS, "/device": DEVICES, "/vip-services": _SERVICES}  # by a part of a call's path
+NAMES: Final = {**NEEDED, SERVICES: "Services"}
+"""The names of all scopes that the operator may need. Only Tailscale Services need the last one."""
+
+_SCOPES = {"/vip-services": SERVICES, "/services": SERVICES, "/keys": AUTH_KEYS, "/device": DEVICES}
+"""The scopes that a call may lack, by a part of its path."""
 _BROAD = {"all", "devices"}  # OAuth clients that are older than the split of "devices" still have it
 _AGAIN = "It is tried again by itself, within five minutes at the latest, and at once when this object changes"
 _CREDENTIALS = "the files of CLIENT_ID_FILE and CLIENT_SECRET_FILE (the chart takes them from Secret operator-oauth)"
@@ -61,10 +66,10 @@ def _in_words(error: Exception) -> str:
             return _untrusted_cluster(error)
         case Unauthorized():
             return _unknown_client(error)
-        case NotSupported() if error.call.path == TOKEN_EXCHANGE:
-            return _no_workload_identity(error)
         case NotSupported():
             return _unsupported(error)
+        case NameInUse():
+            return _name_in_use(error)
         case Forbidden() if error.call.granted.scopes is None:
             return f"{_scope_missing(error)}. {_AGAIN}"
         case Forbidden() | BadRequest() if error.call.tags and not lacking(error.call.granted, _scope_of(error)):
@@ -86,9 +91,11 @@ def client_words(url: str, scope: str = "") -> str:
 
     If a *scope* is given, the words say that the client has to have it.
     """
-    scopes = " and ".join(NEEDED.values())
-    reads = f", with read access to {_READ[scope]}" if scope in _READ else ""
-    return f"an OAuth client of {clients_place(url)} with write access to {scopes}{reads}, and with {OPERATOR_TAG}"
+    *first, last = {**NEEDED, **({scope: NAMES[scope]} if scope in NAMES else {})}.values()
+    return (
+        f"an OAuth client of {clients_place(url)} with write access to {', '.join(first)} and {last}, and with "
+        f"{OPERATOR_TAG}"
+    )
 
 
 def _unknown_client(error: Refused) -> str:
@@ -147,33 +154,55 @@ def _tags_refused(error: Refused) -> str:
         remedy = f"{_client(error)} has no tag at all: use {client_words(server)}; and "
     else:
         remedy = f"each of them must be owned by a tag of {_client(error)}: "
+    what = "Tailscale Services" if _scope_of(error) == SERVICES else "devices"
     return (
-        f"the control server does not let the operator give {wanted} to devices ({_said(error)}): {remedy}"
+        f"the control server does not let the operator give {wanted} to {what} ({_said(error)}): {remedy}"
         f"{policy_place(server)} needs {tag_owners(tags, owners)}"
     )
 
 
 def _scope_of(error: Refused) -> str:
-    """Return the OAuth scope that the refused call in *error* needs."""
-    return next((scope for part, scope in _SCOPES.items() if part in error.call.path), "")
+    """Return the OAuth scope that the refused call in *error* needs; of two, the one that the client lacks."""
+    scopes = [scope for part, scope in _SCOPES.items() if part in error.call.path]
+    return next((each for each in scopes if lacking(error.call.granted, each)), scopes[0] if scopes else "")
 
 
 def _scope_missing(error: Refused) -> str:
     server, path = error.call.server, error.call.path
     scope = _scope_of(error)
-    name, access = _READ.get(scope) or NEEDED.get(scope, scope), "read" if scope in _READ else "write"
     return (
-        f"{_client(error)} may not use {path} ({_said(error)}): it needs the scope {name} ({scope}) with "
-        f"{access} access; use {client_words(server, scope)}"
+        f"{_client(error)} may not use {path} ({_said(error)}): it needs the scope {NAMES.get(scope, scope)} "
+        f"({scope}) with write access; use {client_words(server, scope)}"
     )
 
 
 def _unsupported(error: Refused) -> str:
+    if error.call.path == TOKEN_EXCHANGE:
+        return _no_workload_identity(error)
+    if _scope_of(error) == SERVICES:
+        return _no_services(error)
     setting = "spec.loginUrl of the Tailnet" if error.call.secret else "OPERATOR_LOGIN_SERVER"
     return (
         f"the control server {error.call.server} does not have {error.call.path} ({_said(error)}): see that "
         f"{setting} is the URL of Tailscale's server or of Headscale 0.30 or newer. It is looked at again "
         "by itself within a day, and at once when this object changes"
+    )
+
+
+def _no_services(error: Refused) -> str:
+    return (
+        f"the control server {error.call.server} has no Tailscale Services ({_said(error)}), so no ProxyGroup can "
+        "expose an Ingress or a Service there; Headscale has none. Without the annotation tailscale.com/proxy-group, "
+        "the object gets a proxy of its own"
+    )
+
+
+def _name_in_use(error: Refused) -> str:
+    name = error.call.path.rpartition("/svc:")[2]
+    return (
+        f"the Tailscale Service {name} can't be made, because a device has its name ({_said(error)}): wait until the "
+        "device is gone, some seconds after its proxy, or choose another hostname. It is tried again by itself, within "
+        "half a minute"
     )
 
 

@@ -241,17 +241,21 @@ class Services:
             del self._unchecked[label]
             if label in self._known and not self._is_confirmed(label, listed.get(label)):
                 self._answer(_Question(label))
-        self._due = min([self._now() + self._pace.interval * self._pace.jitter(), *self._unchecked.values()])
+        now = self._now()
+        checks = [max(due, now + self._pace.check) for due in self._unchecked.values()]
+        self._due = min([now + self._pace.interval * self._pace.jitter(), *checks])
         self._end_waiting()
 
     def _compare(self, label: str, listed: TailscaleService | None) -> None:
-        """Compare what is known of a Service with the list, which may show annotations, and need not."""
+        """Compare what is known of a Service with the list, which may show its owners, and need not.
+
+        If the list shows that a Service has changed, the Service is read alone.
+        """
         known = self._known.get(label)
-        if known is None or listed is None:
+        if known is None or listed is None or known.annotations is None:
             self._put(label, listed and replace(listed, annotations=None))
         elif _facts(known) != _facts(listed) or _hint(listed) not in (None, _hint(known)):
-            self._put(label, replace(listed, annotations=known.annotations))
-            self._doubt(label)
+            self._answer(_Question(label))
         elif self._is_confirmed(label, listed):
             self._read_at[label] = self._now()
 
@@ -319,8 +323,7 @@ class Services:
     async def _read_hosts(self, label: str) -> None:
         known = self._known.get(label)
         found = tuple(await self._tailnet.service_hosts(known.name if known else service_name(label)))
-        if label in self._known:
-            self._hosts[label] = _Hosts(found, self._now())
+        self._hosts[label] = _Hosts(found, self._now())
 
     async def _write(self, step: Write) -> None:
         """Make *step*, if the Service is as it was. Raises ControlError, NotAsked."""

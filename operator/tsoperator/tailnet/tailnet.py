@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, Final
 
 from tsoperator.api.device import Device, lookup_name, lookup_names
@@ -64,6 +65,7 @@ class Tailnets:
         self._awaited: dict[str, asyncio.Future[None]] = {}
         self._listeners: list[Listener] = []
         self._service_listeners: list[Listener] = []
+        self._needs_services: Callable[[str], bool] = lambda name: False
         self._name_listeners: list[Callable[[], None]] = []
         self._finding_listeners: list[Callable[[], None]] = []
         self._tasks: asyncio.TaskGroup | None = None
@@ -165,6 +167,7 @@ class Tailnets:
             tell()
         for told in self._finding_listeners:
             tailnet.preflight.listen(told)
+        tailnet.preflight.needs_services = partial(self._needs_services, tailnet.name)
         self._start(tailnet)
 
     def refuse(self, name: str, why: str) -> None:
@@ -298,6 +301,12 @@ class Tailnets:
             self._service_listeners.append(listener)
             for each in self._tailnets.values():
                 each.services.listen(_label_listener(each.name, listener))
+
+    def check_services_while(self, needs: Callable[[str], bool]) -> None:
+        """Check whether a tailnet lets the operator write Tailscale Services while *needs* says of its name so."""
+        self._needs_services = needs
+        for each in self._tailnets.values():
+            each.preflight.needs_services = partial(needs, each.name)
 
     def listen_to_names(self, listener: Callable[[], None]) -> None:
         """Call *listener* when a tailnet is registered or unregistered, or when the names of its devices change."""

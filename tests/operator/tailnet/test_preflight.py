@@ -160,6 +160,20 @@ async def test_a_missing_setting_is_found_and_reported_once(
     assert not findings.complete
 
 
+@pytest.mark.parametrize("is_needed", [False, True])
+@pytest.mark.parametrize("has_scope", [False, True])
+async def test_the_scope_for_services_is_looked_at_only_while_it_is_needed_and_there_are_services(
+    either: Ground, is_needed: bool, has_scope: bool
+) -> None:
+    either.preflight.needs_services = lambda: is_needed
+    if not has_scope:
+        either.control.scopes.discard("services")
+    findings = await either.preflight.look()
+    assert findings.passed.get("services") is (has_scope if is_needed and not either.control.headscale else None)
+    words = [each.message for each in findings.notes if each.type == "Warning"]
+    assert ["Auth Keys, Devices Core and Services" in each for each in words] == [True] * (not findings.complete)
+
+
 async def test_a_client_without_tags_can_make_no_keys(ground: Ground) -> None:
     ground.control.own_tags = []
     findings = await ground.preflight.look()

@@ -14,6 +14,7 @@ from tsoperator.tsclient.errors import (
     Forbidden,
     Granted,
     IdentityUnreadable,
+    NameInUse,
     NoToken,
     NotSupported,
     Unauthorized,
@@ -24,6 +25,7 @@ from tests.support.tailnets import tailnet_client
 
 TAILSCALE, HEADSCALE = "https://controlplane.tailscale.com", "https://headscale.example.org"
 TOKEN, KEYS, DEVICE = "/api/v2/oauth/token", "/api/v2/tailnet/-/keys", "/api/v2/device/n1"
+SERVICE, SERVICE_HOSTS = "/api/v2/tailnet/-/vip-services/svc:web", "/api/v2/tailnet/-/services/svc:web/devices"
 LAB = "Secret tailscale/lab-oauth"
 FULL = ("auth_keys", "devices:core")
 OWNERS = '"tagOwners": {"tag:k8s-operator": [], "tag:db": ["tag:k8s-operator"]}'
@@ -110,9 +112,32 @@ CASES = {
     "no scope for services": Case(
         Forbidden("x", 403, WEAK, of_tailnet("/api/v2/tailnet/-/vip-services")),
         (
-            "it needs the scope Services (services) with read access; use an OAuth client of the control server with ",
-            "write access to Auth Keys and Devices Core, with read access to Services, and with tag:k8s-operator",
+            "it needs the scope Services (services) with write access; use an OAuth client of the control server with ",
+            "write access to Auth Keys, Devices Core and Services, and with tag:k8s-operator",
         ),
+    ),
+    "no scope for the hosts of a service": Case(
+        Forbidden("x", 403, WEAK, Call(TAILSCALE, SERVICE_HOSTS, (), Granted(("auth_keys", "services")))),
+        ("needs the scope Devices Core (devices:core) with write access",),
+    ),
+    "no scope for services, needed for their hosts": Case(
+        Forbidden("x", 403, WEAK, Call(TAILSCALE, SERVICE_HOSTS, (), Granted(FULL))),
+        ("needs the scope Services (services) with write access",),
+    ),
+    "tags of a service": Case(
+        BadRequest("x", 400, DENIED, Call(TAILSCALE, SERVICE, ("tag:db",), Granted((*FULL, "services")))),
+        ("does not let the operator give tag:db to Tailscale Services", OWNERS),
+    ),
+    "a service with the name of a device": Case(
+        NameInUse("x", 400, "name taken", Call(TAILSCALE, SERVICE, ("tag:db",), Granted((*FULL, "services")))),
+        ("Tailscale Service web can't be made", "name taken", "until the device is gone", "choose another hostname"),
+        "tagOwners",
+    ),
+    "no services at Headscale": Case(
+        NotSupported("x", 404, "404 page not found", Call(HEADSCALE, SERVICE)),
+        (HEADSCALE, "has no Tailscale Services", "tailscale.com/proxy-group"),
+        "0.30",
+        "UnsupportedByControlServer",
     ),
     "another bad request": Case(
         BadRequest("POST /x: HTTP 422: too big", 422, "too big"), ("too big", "within five minutes"), "tagOwners"

@@ -1,11 +1,14 @@
 """The table of Tailscale Services: when it is read, what a look shows, and how Services are written."""
 
-from collections.abc import AsyncIterator
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 
 import pytest
 from clustersim.control import Control
+from clustersim.tailnetservices import Host
 from clustersim.tailnetservices import TailscaleService as Present
 from tsoperator.api.objects import Key
 from tsoperator.api.owners import joined, ownership
@@ -16,12 +19,12 @@ from tsoperator.runtime.plan import DeleteService, PutService
 from tsoperator.runtime.result import Pending
 from tsoperator.tailnet.calls import Calls, NotAsked
 from tsoperator.tailnet.devices import Devices
-from tsoperator.tailnet.services import ServicePace, Services
-from tsoperator.tsclient.client import TailnetClient
+from tsoperator.tailnet.services import Services
+from tsoperator.tsclient.errors import BadRequest, ControlError, Forbidden, NameInUse, NotSupported, Unavailable
 from tsoperator.tsclient.transport import Retry
 
-from tests.support.cluster import running
-from tests.support.tailnets import tailnet_client
+from tests.support.cluster import running, until
+from tests.support.tailnets import join, tailnet_client
 
 LIST = ("GET", "/api/v2/tailnet/-/vip-services")
 ONE = "/api/v2/tailnet/-/vip-services/{name}"
@@ -29,8 +32,9 @@ READ, PUT, DELETE = ("GET", ONE), ("PUT", ONE), ("DELETE", ONE)
 HOSTS = ("GET", "/api/v2/tailnet/-/services/{name}/devices")
 US, THEM = "nUS", "nTHEM"
 OWNER = Owner("ingress", Key("default", "web"))
-SLOW = ServicePace(interval=3600, check=3600, away=3600, denied=3600, approved=3600, unapproved=3600)
-QUICK = ServicePace(interval=3600, check=0.01, away=0.01, denied=0.01, approved=0.01, unapproved=0.01)
+WANTED = TailscaleService("svc:web", (), ("tcp:443",), ("tag:k8s",), joined({}, US))
+
+pytestmark = pytest.mark.virtual_time
 
 
 def owned(name: str = "svc:web", *ids: str, **fields: object) -> Present:
@@ -43,20 +47,30 @@ def owned(name: str = "svc:web", *ids: str, **fields: object) -> Present:
 
 @dataclass
 class Ground:
+    """A table of the Services of the tailnet of *control*. *told* are the labels that it has announced."""
+
     control: Control
-    client: TailnetClient
     services: Services
-    calls: Calls
     told: list[str]
 
     async def view(self, label: str = "web", *, hosts: bool = False) -> ServiceView:
         """Look at a Service as a reconcile does, which starts again when what it waits for has ended."""
-        while isinstance(pending := self.services.view(label, hosts=hosts).pending, Pending):
+        while isinstance(pending := (view := self.services.view(label, hosts=hosts)).pending, Pending):
             await pending.until
-        return self.services.view(label, hosts=hosts)
+        return view
+
+    async def known(self, label: str = "web") -> TailscaleService:
+        """Return a Service that is there."""
+        service = (await self.view(label)).service
+        assert service is not None
+        return service
+
+    async def put(self, service: TailscaleService, before: TailscaleService | None) -> None:
+        """Write a Service. Raises ControlError, NotAsked."""
+        await self.carry_out(PutService("", OWNER, service, before))
 
     async def carry_out(self, step: PutService | DeleteService) -> None:
-        """Carry out a *step* as often as it has to wait. Raises NotAsked."""
+        """Carry out *step* as often as it has to wait. Raises ControlError, NotAsked."""
         while True:
             try:
                 return await self.services.carry_out(step)
@@ -65,44 +79,522 @@ class Ground:
             except Pending as pending:
                 await pending.until
 
-    async def put(self, service: TailscaleService, before: TailscaleService | None) -> None:
-        await self.carry_out(PutService("", OWNER, service, before))
-
     def reads(self) -> tuple[int, int]:
         """Return how many lists and how many single Services have been read."""
         return self.control.requests[LIST], self.control.requests[READ]
 
+    def writes(self) -> int:
+        """Return how many writes have been asked for."""
+        return self.control.requests[PUT] + self.control.requests[DELETE]
+
 
 @asynccontextmanager
-async def ground_of(pace: ServicePace, *, headscale: bool = False, retry: Retry | None = None) -> AsyncIterator[Ground]:
+async def ground_of(*, headscale: bool = False) -> AsyncIterator[Ground]:
     control = Control(headscale=headscale)
-    async with control.serve() as url, tailnet_client(control, url, retry or Retry(tries=1)) as client:
+    async with control.serve() as url, tailnet_client(control, url, Retry(tries=1)) as client:
         calls, told = Calls(), list[str]()
-        services = Services(client, calls, Devices(client), pace)
+        devices = Devices(client)
+        services = Services(client, calls, devices)
+        devices.listen(services.device_changed)
+        devices.want_names()
         services.listen(told.append)
-        async with running(calls.run(), services.follow()):
-            yield Ground(control, client, services, calls, told)
+        async with running(calls.run(), services.follow(), devices.follow()):
+            yield Ground(control, services, told)
 
 
 @pytest.fixture
-async def ground(request: pytest.FixtureRequest) -> AsyncIterator[Ground]:
-    async with ground_of(getattr(request, "param", SLOW)) as made:
+async def ground() -> AsyncIterator[Ground]:
+    async with ground_of() as made:
         yield made
 
 
-def of_pace(pace: ServicePace) -> pytest.MarkDecorator:
-    return pytest.mark.parametrize("ground", [pace], indirect=True)
-
-
 async def test_the_first_look_reads_the_list_and_then_the_service_alone(ground: Ground) -> None:
-    ground.control.services.put(owned("svc:web", US))
+    ground.control.services.put(owned("svc:Web", US))
     ground.control.services.put(owned("svc:other", THEM))
+    await asyncio.sleep(1000)
     assert ground.reads() == (0, 0)
     view = await ground.view("web")
     assert view.is_shown
     assert view.service is not None
     assert ownership(view.service, US).is_owner
     assert ground.reads() == (1, 1)
+    assert sorted(set(ground.told)) == sorted(ground.services.labels()) == ["other", "web"]
     assert await ground.view("absent") == NO_SERVICE
-    assert ground.services.owned(US) == {"web"}
+    assert (ground.services.owned(US), ground.services.owned(THEM)) == (frozenset({"web"}), frozenset())
     assert ground.reads() == (1, 1)
+
+
+@pytest.mark.parametrize("lists_annotations", [True, False])
+async def test_a_start_reads_each_service_once_and_idle_minutes_cost_at_most_two_lists(
+    ground: Ground, lists_annotations: bool
+) -> None:
+    ground.control.services.lists_annotations = lists_annotations
+    labels = [f"web{number}" for number in range(100)]
+    for label in labels:
+        ground.control.services.put(owned(f"svc:{label}", US))
+    assert all([(await ground.view(label)).is_shown for label in labels])
+    assert ground.reads() == (1, 100)
+    ground.told.clear()
+    await asyncio.sleep(300)
+    assert (ground.reads()[0] <= 2, ground.reads()[1], ground.told) == (True, 100, [])
+
+
+@pytest.mark.parametrize("lists_annotations", [True, False])
+async def test_owners_are_read_again_when_somebody_looks_after_minutes_unless_the_list_shows_them(
+    ground: Ground, lists_annotations: bool
+) -> None:
+    ground.control.services.lists_annotations = lists_annotations
+    ground.control.services.put(owned("svc:web", US))
+    await ground.view()
+    await asyncio.sleep(301)
+    for _ in range(2):
+        await ground.view()
+        await asyncio.sleep(1)
+    assert ground.reads()[1] == (1 if lists_annotations else 2)
+
+
+def lose_scope(control: Control) -> None:
+    control.scopes.discard("services")
+    control.revoke_tokens()
+
+
+def hang(control: Control) -> None:
+    control.latency = 3600
+
+
+def drop(control: Control) -> None:
+    control.refuse(count=1000)
+
+
+def heal(control: Control) -> None:
+    control.heal()
+    control.scopes.add("services")
+    control.revoke_tokens()
+
+
+FAULTS: dict[str, tuple[Callable[[Control], object], type[ControlError], float]] = {
+    "no scope": (lose_scope, Forbidden, 300),
+    "hangs": (hang, Unavailable, 25),
+    "away": (drop, Unavailable, 10),
+}
+"""A fault, the error that a look shows, and the seconds between two reads: what a read takes, and the pause."""
+
+
+@pytest.mark.parametrize("is_retried", [True, False])
+@pytest.mark.parametrize(("fault", "error", "seconds"), FAULTS.values(), ids=FAULTS)
+async def test_a_list_that_cannot_be_read_is_a_refusal_until_it_can_be_read(
+    ground: Ground, fault: Callable[[Control], object], error: type[ControlError], seconds: float, is_retried: bool
+) -> None:
+    fault(ground.control)
+    view = await ground.view()
+    assert (view.service, view.is_shown) == (None, False)
+    assert view.refusal is not None
+    assert isinstance(view.refusal.error, error)
+    assert view.refusal.is_passing is (error is Unavailable)
+    before = ground.reads()[0]
+    for _ in range(20):
+        assert (await ground.view()).refusal
+        await asyncio.sleep(10)
+    assert ground.reads()[0] <= before + 300 / seconds
+    heal(ground.control)
+    ground.told.clear()
+    if is_retried:
+        ground.services.retry()
+    await asyncio.sleep(30 if is_retried else 301)  # a read may hang for some of these seconds
+    assert ground.told == ["web"]
+    assert await ground.view() == NO_SERVICE
+
+
+async def test_headscale_is_asked_once_in_five_minutes() -> None:
+    async with ground_of(headscale=True) as ground:
+        view = await ground.view()
+        await asyncio.sleep(299)
+        assert (await ground.view()) == view
+        assert ground.control.requests[LIST] == 1
+    assert view.refusal is not None
+    assert isinstance(view.refusal.error, NotSupported)
+    assert view.refusal.reason == "UnsupportedByControlServer"
+
+
+async def test_a_list_that_fails_later_takes_nothing_away(ground: Ground) -> None:
+    ground.control.services.put(owned("svc:web", US))
+    view = await ground.view()
+    lose_scope(ground.control)
+    ground.told.clear()
+    await asyncio.sleep(900)
+    assert ground.reads()[0] > 1
+    assert (await ground.view(), ground.told) == (view, [])
+    await asyncio.sleep(301)  # what the look has asked for was refused, too
+    assert (await ground.view(), ground.told) == (view, [])
+
+
+async def test_a_service_that_is_refused_again_after_a_retry_is_not_asked_for_within_five_minutes(
+    ground: Ground,
+) -> None:
+    ground.control.services.put(owned("svc:web", US))
+    await ground.view("absent")
+    ground.control.fail(403, count=100, path=ONE)
+    await ground.view()
+    await asyncio.sleep(200)
+    ground.services.retry()
+    await ground.view()
+    reads = ground.reads()[1]
+    await asyncio.sleep(250)
+    assert not (await ground.view()).is_shown
+    assert ground.reads()[1] == reads
+
+
+@pytest.mark.parametrize("is_retried", [True, False])
+@pytest.mark.parametrize(("fault", "error", "seconds"), FAULTS.values(), ids=FAULTS)
+async def test_a_service_that_cannot_be_read_is_a_refusal_until_it_can_be_read(
+    ground: Ground, fault: Callable[[Control], object], error: type[ControlError], seconds: float, is_retried: bool
+) -> None:
+    labels = [f"web{number}" for number in range(20)]
+    for label in labels:
+        ground.control.services.put(owned(f"svc:{label}", US))
+    await ground.view("absent")
+    fault(ground.control)
+    views = await asyncio.gather(*map(ground.view, labels))
+    for view in views:
+        assert (view.is_shown, view.service and view.service.annotations) == (False, None)
+        assert view.refusal is not None
+        assert isinstance(view.refusal.error, error)
+        assert view.service is not None
+        assert view.service.addresses
+    before = ground.reads()[1]
+    assert before <= (20 + 8 if error is Forbidden else 2 * 8)  # after silence, the others aren't tried either
+    for _ in range(20):
+        assert not ground.services.view("web0").is_shown
+        await asyncio.sleep(10)
+    assert ground.reads()[1] <= before + 2 * 300 / seconds
+    heal(ground.control)
+    ground.told.clear()
+    ground.services.view("web0")
+    if is_retried:
+        ground.services.retry()
+    await asyncio.sleep(30 if is_retried else 301)
+    assert "web0" in ground.told
+    assert (await ground.view("web0")).is_shown
+
+
+EDITS: dict[str, Present | None] = {
+    "ports": owned("svc:web", US, ports=("tcp:80",)),
+    "tags": owned("svc:web", US, tags=("tag:other",)),
+    "owners": owned("svc:web", US, THEM),
+    "gone": None,
+}
+
+
+def edit(control: Control, service: Present | None) -> None:
+    if service is None:
+        control.services.delete("svc:web")
+    else:
+        control.services.put(service)
+
+
+@pytest.mark.parametrize("edited", EDITS.values(), ids=EDITS)
+async def test_a_change_that_the_list_shows_is_read_and_announced(ground: Ground, edited: Present | None) -> None:
+    ground.control.services.put(owned("svc:web", US))
+    before = await ground.known()
+    ground.told.clear()
+    edit(ground.control, edited)
+    await asyncio.sleep(301)
+    assert ground.told == ["web"]
+    if edited is None:
+        assert ground.services.view("web") == NO_SERVICE
+    else:
+        wanted = replace(before, ports=edited.ports, tags=edited.tags, annotations=edited.annotations)
+        assert await ground.known() == wanted
+    assert ground.reads() == (2, 1 if edited is None else 2)
+
+
+async def test_a_service_is_created_changed_and_deleted_by_one_read_and_one_write_each(ground: Ground) -> None:
+    await ground.view()
+    ground.told.clear()
+    await ground.put(WANTED, None)
+    created = await ground.known()
+    assert created.addresses == ground.control.services.present["svc:web"].addresses
+    await ground.put(replace(created, ports=("tcp:80",)), created)
+    changed = await ground.known()
+    assert changed == replace(created, ports=("tcp:80",))
+    await ground.carry_out(DeleteService("", OWNER, changed))
+    assert await ground.view() == NO_SERVICE
+    assert (ground.writes(), ground.reads()[1], ground.told) == (3, 3, ["web"] * 3)
+
+
+async def test_a_write_keeps_what_others_have_set_since_the_service_was_read(ground: Ground) -> None:
+    ground.control.services.put(owned("svc:web", US))
+    before = await ground.known()
+    ground.control.services.put(owned("svc:web", US, display_name="Web", comment="mine"))
+    await ground.put(replace(before, ports=("tcp:80",)), before)
+    present = ground.control.services.present["svc:web"]
+    assert (present.display_name, present.comment, present.ports) == ("Web", "mine", ("tcp:80",))
+
+
+async def test_a_service_that_exists_gets_no_comment_of_ours(ground: Ground) -> None:
+    ground.control.services.put(owned("svc:web", US, ports=("tcp:80",)))
+    await ground.put(WANTED, await ground.known())
+    assert ground.control.services.present["svc:web"].comment == ""
+
+
+async def test_a_service_is_read_again_when_its_write_got_no_answer(ground: Ground) -> None:
+    ground.control.services.put(owned("svc:web", US))
+    before = await ground.known()
+    ground.control.lose_answers(method="PUT", count=2)
+    with pytest.raises(Unavailable):
+        await ground.put(replace(before, ports=("tcp:80",)), before)
+    ground.told.clear()
+    ground.services.view("web")
+    await asyncio.sleep(1)
+    assert ((await ground.known()).ports, ground.told) == (("tcp:80",), ["web"])
+
+
+@pytest.mark.parametrize("is_deletion", [True, False])
+@pytest.mark.parametrize("edited", EDITS.values(), ids=EDITS)
+async def test_a_service_that_has_changed_meanwhile_is_not_written(
+    ground: Ground, edited: Present | None, is_deletion: bool
+) -> None:
+    ground.control.services.put(owned("svc:web", US))
+    before = await ground.known()
+    edit(ground.control, edited)
+    ground.told.clear()
+    step = DeleteService("", OWNER, before) if is_deletion else PutService("", OWNER, WANTED, before)
+    if edited is None and is_deletion:
+        await ground.carry_out(step)
+    else:
+        with pytest.raises(NotAsked) as raised:
+            await ground.carry_out(step)
+        assert raised.value.until.done()
+    assert (ground.writes(), ground.told) == (0, ["web"])
+    seen = (await ground.view()).service
+    assert (seen and (seen.ports, seen.tags, seen.annotations)) == (
+        edited and (edited.ports, edited.tags, edited.annotations)
+    )
+
+
+async def test_a_service_that_somebody_has_made_meanwhile_is_not_written(ground: Ground) -> None:
+    await ground.view()
+    ground.control.services.put(owned("svc:web", THEM))
+    with pytest.raises(NotAsked):
+        await ground.put(WANTED, None)
+    assert (ground.writes(), (await ground.known()).annotations) == (0, joined({}, THEM))
+
+
+async def test_the_order_of_ports_and_tags_and_a_comment_are_no_changes(ground: Ground) -> None:
+    ports, tags = ("tcp:443", "tcp:80"), ("tag:a", "tag:b")
+    ground.control.services.put(owned("svc:web", US, ports=ports, tags=tags))
+    before = await ground.known()
+    ground.control.services.put(owned("svc:web", US, ports=ports[::-1], tags=tags[::-1], comment="mine"))
+    await ground.carry_out(DeleteService("", OWNER, before))
+    assert not ground.control.services.present
+
+
+@pytest.mark.parametrize("is_deletion", [True, False])
+async def test_a_write_that_takes_effect_without_an_answer_heals(ground: Ground, is_deletion: bool) -> None:
+    if is_deletion:
+        ground.control.services.put(owned("svc:web", US))
+    before = (await ground.view()).service
+    step = DeleteService("", OWNER, before) if before else PutService("", OWNER, WANTED, None)
+    ground.control.lose_answers(method="DELETE" if is_deletion else "PUT", count=2)  # aiohttp tries twice
+    with pytest.raises(Unavailable):
+        await ground.carry_out(step)
+    refused = ground.services.view("web").refusal
+    assert refused is not None
+    assert (refused.is_passing, refused.step) == (True, step)
+    written = ground.writes()
+    if is_deletion:
+        await ground.carry_out(step)
+    else:
+        with pytest.raises(NotAsked):
+            await ground.carry_out(step)
+    view = await ground.view()
+    assert (view.refusal, view.is_shown, view.service is None) == (None, True, is_deletion)
+    assert ground.writes() == written
+
+
+async def test_a_refused_write_is_shown_to_everybody_and_announced_once(ground: Ground) -> None:
+    await ground.view()
+    ground.told.clear()
+    ground.control.policy_tags = {"tag:k8s"}
+    wanted = replace(WANTED, tags=("tag:other",))
+    for _ in range(3):
+        with pytest.raises(BadRequest, match="tag:other"):
+            await ground.put(wanted, None)
+    view = await ground.view()
+    assert (view.service, view.is_shown, ground.told) == (None, True, ["web"])
+    assert view.refusal is not None
+    assert view.refusal.step == PutService("", OWNER, wanted, None)
+    assert "tagOwners" in view.refusal.message
+    await ground.put(WANTED, None)
+    assert (await ground.view()).refusal is None
+
+
+async def test_a_refused_write_that_is_wanted_no_longer_is_forgotten(ground: Ground) -> None:
+    ground.control.services.put(owned("svc:web", US))
+    before = await ground.known()
+    ground.control.fail(400, method="PUT")
+    with pytest.raises(BadRequest):
+        await ground.put(replace(before, ports=("tcp:80",)), before)
+    assert (await ground.view()).refusal
+    ground.told.clear()
+    for _ in range(2):
+        ground.services.settled("web")
+    assert ((await ground.view()).refusal, ground.told) == (None, ["web"])
+
+
+@pytest.mark.parametrize("words", ["requested tags [tag:k8s] are invalid or not permitted", "no", "name is in use"])
+@pytest.mark.parametrize("is_device", [True, False])
+async def test_the_error_says_if_a_device_has_the_name(ground: Ground, is_device: bool, words: str) -> None:
+    if is_device:
+        join(ground.control, "web")
+    await ground.view()
+    await asyncio.sleep(1)
+    ground.control.answer(f'{{"message": "{words}"}}', status=400, method="PUT")
+    with pytest.raises(BadRequest) as raised:
+        await ground.put(WANTED, None)
+    assert isinstance(raised.value, NameInUse) is ("use" in words or (words == "no" and is_device))
+
+
+async def test_a_service_whose_name_a_device_had_is_announced_when_the_device_is_gone(ground: Ground) -> None:
+    device = join(ground.control, "web")
+    await ground.view()
+    await asyncio.sleep(1)
+    with pytest.raises(NameInUse, match="already in use by a device"):
+        await ground.put(WANTED, None)
+    ground.told.clear()
+    ground.control.delete_device(device)
+    await asyncio.sleep(301)
+    assert ground.told == ["web"]
+    await ground.put(WANTED, None)
+
+
+@pytest.mark.parametrize("lists_annotations", [True, False])
+async def test_what_another_operator_overwrites_at_once_is_seen_after_five_seconds(
+    ground: Ground, lists_annotations: bool
+) -> None:
+    ground.control.services.lists_annotations = lists_annotations
+    await ground.view()
+    await ground.put(WANTED, None)
+    ground.control.services.put(owned("svc:web", THEM))
+    ground.told.clear()
+    await asyncio.sleep(6)
+    assert (ground.told, ground.services.owned(US)) == (["web"], frozenset())
+    assert ground.reads() == (2, 2)
+
+
+@pytest.mark.parametrize("lists_annotations", [True, False])
+async def test_writes_are_followed_by_a_list_every_five_seconds_and_by_a_read_only_if_the_list_lacks_the_owners(
+    ground: Ground, lists_annotations: bool
+) -> None:
+    ground.control.services.lists_annotations = lists_annotations
+    await ground.view()
+    for number in range(100):
+        await ground.view(f"web{number}")
+        await ground.put(replace(WANTED, name=f"svc:web{number}"), None)
+        await asyncio.sleep(0.1)
+    await asyncio.sleep(60)
+    lists, singles = ground.reads()
+    assert lists <= 1 + 4
+    assert singles == (100 if lists_annotations else 200)
+
+
+async def test_the_result_of_a_write_that_nobody_took_is_not_that_of_the_same_write_later(ground: Ground) -> None:
+    ground.control.services.put(owned("svc:web", US))
+    before = await ground.known()
+    wanted = replace(before, ports=("tcp:80",))
+    ground.control.latency = 1
+    with pytest.raises(Pending) as pending:
+        await ground.services.carry_out(PutService("", OWNER, wanted, before))
+    await pending.value.until
+    assert await ground.known() == wanted  # so nobody asks for the write again
+    ground.control.services.put(owned("svc:web", US))
+    await asyncio.sleep(10)
+    assert await ground.known() == before
+    ground.control.latency = 0
+    await ground.put(wanted, before)
+    assert (ground.writes(), ground.control.services.present["svc:web"].ports) == (2, ("tcp:80",))
+
+
+async def test_the_answer_to_a_read_that_began_before_a_write_does_not_undo_the_write(ground: Ground) -> None:
+    ground.control.services.lists_annotations = False
+    ground.control.services.put(owned("svc:web", US))
+    before = await ground.known()
+    await asyncio.sleep(301)
+    ground.control.latency = 2
+    ground.services.view("web")  # reads it again
+    await asyncio.sleep(1)
+    ground.control.latency = 0
+    await ground.put(replace(before, ports=("tcp:80",)), before)
+    ground.control.answer(json.dumps({"name": "svc:web", "addrs": before.addresses, "ports": before.ports}))
+    await asyncio.sleep(2)
+    assert ground.reads()[1] == 3
+    assert (await ground.known()).ports == ("tcp:80",)
+
+
+async def test_a_list_that_was_asked_for_before_a_write_does_not_undo_the_write(ground: Ground) -> None:
+    await ground.view()
+    ground.control.latency = 2
+    await until(lambda: ground.reads()[0] == 2, seconds=400)
+    ground.control.latency = 0
+    ground.told.clear()
+    await ground.put(WANTED, None)
+    ground.control.answer('{"vipServices": []}', path=LIST[1])
+    await asyncio.sleep(2.5)
+    assert (ground.reads()[0], ground.told) == (2, ["web"])
+    assert (await ground.known()).ports == WANTED.ports
+
+
+async def test_hosts_are_read_when_asked_for_and_again_after_seconds(ground: Ground) -> None:
+    ground.control.services.put(owned("svc:web", US))
+    ground.control.services.approvers = {}
+    device = join(ground.control)
+    assert (await ground.view()).hosts == ()
+    assert (await ground.view(hosts=True)).hosts == ()
+    ground.control.services.report(device.node_id, {"svc:web": Host()})
+    assert (await ground.view(hosts=True)).hosts == ()
+    await asyncio.sleep(5)
+    assert [each.is_approved for each in (await ground.view(hosts=True)).hosts] == [False]
+    ground.control.services.approve("svc:web", device.node_id)
+    await asyncio.sleep(5)
+    assert [each.is_approved for each in (await ground.view(hosts=True)).hosts] == [True]
+    await asyncio.sleep(29)
+    await ground.view(hosts=True)
+    assert ground.control.requests[HOSTS] == 3
+    await ground.carry_out(DeleteService("", OWNER, await ground.known()))
+    await ground.put(WANTED, None)
+    assert ground.services.view("web", hosts=True).pending
+
+
+async def test_hosts_that_cannot_be_read_are_a_refusal_and_not_none(ground: Ground) -> None:
+    ground.control.services.put(owned("svc:web", US))
+    await ground.view()
+    ground.control.scopes.discard("devices:core")
+    ground.control.revoke_tokens()
+    view = await ground.view(hosts=True)
+    assert view.refusal is not None
+    assert isinstance(view.refusal.error, Forbidden)
+    assert view.service is not None
+    assert (await ground.view()).is_shown
+    ground.told.clear()
+    await asyncio.sleep(299)
+    assert ((await ground.view(hosts=True)).refusal, ground.control.requests[HOSTS]) == (
+        view.refusal,
+        2,
+    )  # one of them with the old token
+    await asyncio.sleep(2)
+    assert ground.told == ["web"]
+
+
+@pytest.mark.parametrize("is_listed", [True, False])
+async def test_the_end_of_a_tailnet_wakes_those_who_wait_and_announces_everything(
+    ground: Ground, is_listed: bool
+) -> None:
+    ground.control.services.put(owned("svc:web", US))
+    if is_listed:
+        await ground.view("absent")
+    ground.control.latency = 3600
+    pending = ground.services.view("web").pending
+    assert isinstance(pending, Pending)
+    ground.told.clear()
+    ground.services.end()
+    assert (pending.until.done(), ground.told) == (True, ["web"])

@@ -10,15 +10,18 @@ import pytest
 from clustersim.control import Control
 from clustersim.sim import ClusterSim
 from clustersim.tailnet import Device
+from clustersim.tailnetservices import TailscaleService as Present
 from tsoperator.api.device import Device as Known
-from tsoperator.api.objects import DEVICE, SECRET, Key, Object, key_of
+from tsoperator.api.objects import DEVICE, SECRET, TAILSCALE_SERVICE, Key, Object, key_of
+from tsoperator.api.owners import joined as joined_by
+from tsoperator.api.tailscaleservice import TailscaleService
 from tsoperator.kube.client import KubeClient
 from tsoperator.proxy.devices import TAGS, Destination, TailnetView
 from tsoperator.proxy.login import Login
 from tsoperator.proxy.replica import Replica
 from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.ownership import Owner
-from tsoperator.runtime.plan import DeleteDevice, SetTags
+from tsoperator.runtime.plan import DeleteDevice, DeleteService, PutService, SetTags
 from tsoperator.runtime.result import Pending
 from tsoperator.sources import sources
 from tsoperator.tailnet.calls import NotAsked
@@ -482,3 +485,66 @@ async def test_headscale_has_one_tailnet_so_a_device_that_it_does_not_have_is_go
     lab.tailnets.register(lab.other)
     await delete(lab.tailnets, DeleteDevice(None, GATE, "7", "gate.tail.example.org", lab.other.client.url))
     assert sim.control.requests["DELETE", "/api/v2/device/{id}"] == 0
+
+
+async def test_each_change_of_a_service_of_a_tailnet_is_an_event(sim: ClusterSim, tailnets: Tailnets) -> None:
+    changes: list[Object | None] = []
+    tailnets.listen(TAILSCALE_SERVICE, lambda _, new: changes.append(new))
+    sim.control.services.put(Present("svc:web", ("tcp:443",), ("tag:k8s",), joined_by({}, "nUS")))
+    seen = await service(tailnets, OWN, "web")
+    assert seen is not None
+    assert tailnets.owned_services(OWN, "nUS") == {"web"}
+    obj = {"kind": "TailscaleService", "metadata": {"namespace": OWN, "name": "web"}}
+    assert tailnets.all(TAILSCALE_SERVICE) == [obj]
+    assert tailnets.all(DEVICE) == []
+    changes.clear()
+    await tailnets.carry_out(PutService(OWN, OWNER, replace(seen, ports=("tcp:80",)), seen))
+    assert changes == [obj]
+    assert sim.control.services.present["svc:web"].ports == ("tcp:80",)
+    changed = await service(tailnets, OWN, "web")
+    assert changed is not None
+    await tailnets.carry_out(DeleteService(OWN, OWNER, changed))
+    assert not sim.control.services.present
+
+
+async def test_a_look_at_a_service_of_an_unknown_tailnet_says_why_it_is_not_shown(lab: Lab) -> None:
+    pending = lab.tailnets.service(LAB, "web").pending
+    assert isinstance(pending, Pending)
+    lab.tailnets.refuse(LAB, "bad credentials")
+    assert pending.until.done()
+    refusals = [lab.tailnets.service(name, "web").refusal for name in (LAB, "none")]
+    assert ["bad credentials" in refusals[0].message, "no Tailnet 'none'" in refusals[1].message] == [True, True]  # type: ignore[union-attr]  # there are refusals
+    assert lab.tailnets.owned_services("none", "nUS") == frozenset()
+    lab.tailnets.service_settled("none", "web")
+
+
+async def test_the_services_of_a_tailnet_are_looked_for_anew_when_it_is_registered_anew(
+    client: KubeClient, lab: Lab
+) -> None:
+    lab.control.services.put(Present("svc:web"))
+    lab.tailnets.register(lab.other)
+    assert await service(lab.tailnets, LAB, "web")
+    changes: list[Object | None] = []
+    lab.tailnets.listen(TAILSCALE_SERVICE, lambda _, new: changes.append(new))
+    lab.tailnets.register(tailnet_of(lab.other.client, client, Cache([]), settings(), LAB, QUICK))
+    assert [key_of(each) for each in changes if each] == [Key(LAB, "web")]
+    changes.clear()
+    assert await service(lab.tailnets, LAB, "web")
+    assert {key_of(each) for each in changes if each} == {Key(LAB, "web")}
+
+
+async def test_the_scope_for_services_is_checked_in_the_tailnets_that_need_it(lab: Lab) -> None:
+    own = lab.tailnets.at(OWN)
+    lab.tailnets.check_services_while(lambda name: name == LAB)
+    lab.tailnets.register(lab.other)
+    assert [each.preflight.needs_services() for each in (own, lab.other)] == [False, True]
+    lab.tailnets.check_services_while(lambda name: name == OWN)
+    assert [each.preflight.needs_services() for each in (own, lab.other)] == [True, False]
+
+
+async def service(tailnets: Tailnets, name: str, label: str) -> TailscaleService | None:
+    """Return a Service, as a reconcile sees it that waits until the Service has been read."""
+    while isinstance(pending := (seen := tailnets.service(name, label)).pending, Pending):
+        await pending.until
+    assert seen.is_shown
+    return seen.service

@@ -10,7 +10,7 @@ from clustersim.tailnetservices import TailscaleService as Present
 from tsoperator.api.tailscaleservice import ServiceHost, TailscaleService
 from tsoperator.tsclient.client import TailnetClient
 from tsoperator.tsclient.errors import BadRequest, Forbidden, NotSupported, UnexpectedAnswer
-from tsoperator.tsclient.models import NOTE
+from tsoperator.tsclient.models import NOTE, ServiceBody
 
 from tests.support.tailnets import join
 
@@ -124,3 +124,10 @@ async def test_text_that_cannot_be_a_name_is_no_url_path(client: TailnetClient, 
     with pytest.raises(BadRequest):
         await client.put_service(TailscaleService(name))
     assert not control.requests
+
+
+def test_a_write_has_the_fields_with_a_value_and_those_that_were_read_whatever_their_value() -> None:
+    created = ServiceBody.of(TailscaleService("svc:web", (), ("tcp:443",), (), OWNED)).to_json()
+    assert created == {"name": "svc:web", "comment": NOTE, "ports": ["tcp:443"], "annotations": OWNED}
+    read = TailscaleService("svc:web", ("100.64.0.1",), (), (), {}, {"autoApprove": False})
+    assert ServiceBody.of(read).to_json() == {"name": "svc:web", "addrs": ["100.64.0.1"], "autoApprove": False}

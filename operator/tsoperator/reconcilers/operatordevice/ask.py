@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 from typing import Final
 
-from tsoperator.api.names import CONFIG_SUFFIX, DEVICE_SUFFIX, PARENT_OPERATOR, PROXY_GROUP
-from tsoperator.api.objects import Key, Object, annotations, is_deleting, spec_text
+from tsoperator.api.names import CONFIG_SUFFIX, DEVICE_SUFFIX, PARENT_OPERATOR
+from tsoperator.api.objects import Key, Object, is_deleting, spec_text
 from tsoperator.api.rules import STATEFULSET_NAME_MAX
-from tsoperator.group.claims import is_hosted
+from tsoperator.group.claims import LabelClaim, claim_of
 from tsoperator.group.grouptype import type_of
 from tsoperator.group.hosted import TYPE
 from tsoperator.proxy.replica import Replica
@@ -61,12 +61,13 @@ def ask_of(settings: Settings) -> Ask:
     return Ask(Key(settings.namespace, name), settings.operator_hostname, settings.operator_tags, wrong)
 
 
-def group_in_need(obj: Object, settings: Settings) -> str:
-    """Return the ProxyGroup that an Ingress or a Service asks to expose it; empty if it asks none.
+def claim_in_need(obj: Object, settings: Settings) -> LabelClaim | None:
+    """Return the claim of an Ingress or a Service that asks a ProxyGroup to expose it; None if it asks for none.
 
-    Only owners of Tailscale Services need the ID of the operator.
+    Only owners of Tailscale Services need the ID of the operator. An invalid object can't have one.
     """
-    return annotations(obj)[PROXY_GROUP] if is_hosted(obj, settings) and not is_deleting(obj) else ""
+    claim = claim_of(obj, settings)
+    return claim if claim and not claim.wrong and not is_deleting(obj) else None
 
 
 def exposes(group: Object) -> bool:

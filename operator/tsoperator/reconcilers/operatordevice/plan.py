@@ -30,13 +30,15 @@ SLOW: Final = 60.0
 class Observed:
     """The facts on which the plan depends, besides the settings.
 
-    *stored* is the identity as the Secret has it. *needed* tells that an object needs it. *go* names the Pods of a Go
-    operator that runs. The *statefulset* has this *age* in seconds. *config* is the *slim* config Secret, and *state*
-    the *slim* Secret with the state of the device; *has_state* tells that this Secret exists.
+    *stored* is the identity as the Secret has it. *needed* tells that an object needs it. A reconcile raises *pending*
+    to wait until that is known. *go* names the Pods of a Go operator that runs. The *statefulset* has this *age* in
+    seconds. *config* is the *slim* config Secret, and *state* the *slim* Secret with the state of the device;
+    *has_state* tells that this Secret exists.
     """
 
     stored: OperatorIdentity
     needed: bool = False
+    pending: Exception | None = None
     go: str = ""
     statefulset: Object | None = None
     age: float = 0.0
@@ -54,7 +56,7 @@ class Decided(NamedTuple):
 
 def registers(ask: Ask, observed: Observed) -> bool:
     """Tell whether the operator has to register a device now."""
-    return _lacks_id(observed) and not (observed.go or ask.wrong or _stranger(ask, observed))
+    return _lacks_id(observed) and not (observed.pending or observed.go or ask.wrong or _stranger(ask, observed))
 
 
 def login(ask: Ask, observed: Observed, settings: Settings) -> Login:
@@ -67,8 +69,8 @@ def login(ask: Ask, observed: Observed, settings: Settings) -> Login:
 
 def plan(ask: Ask, observed: Observed, settings: Settings, keys: Keys | Refusal = NO_KEYS) -> Decided:
     """Return the plan for the device. *keys* has the auth key with which it logs in."""
-    if not _is_understood(observed):
-        return Decided(Plan())
+    if observed.pending or not _is_understood(observed):
+        return Decided(Plan(error=observed.pending))
     if not registers(ask, observed):
         return _not_registering(ask, observed)
     if isinstance(keys, Refusal):
@@ -105,8 +107,8 @@ def _not_registering(ask: Ask, observed: Observed) -> Decided:
         return Decided(Plan(steps=steps))
     if observed.go:
         problem = (
-            f"another operator still runs ({observed.go}), whose device the operator is to take over: it registers a "
-            "device of its own once that operator has ended without one"
+            f"another operator may still run ({observed.go}), whose device is to be taken over: a new device is "
+            "registered once that operator has ended without one"
         )
         return Decided(Plan(steps=steps, requeue_after=LOOK_AGAIN), problem)
     stranger = _stranger(ask, observed)

@@ -1,6 +1,6 @@
 """Gathers the facts about the operator's own device that `plan` needs."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from functools import partial
 
@@ -12,6 +12,7 @@ from tsoperator.api.objects import (
     SECRET_METADATA,
     SERVICE,
     STATEFULSET,
+    TAILSCALE_SERVICE,
     Key,
     Object,
     Resource,
@@ -20,8 +21,9 @@ from tsoperator.api.objects import (
 from tsoperator.group.proxygroup import BY_GROUP
 from tsoperator.kube.client import KubeClient
 from tsoperator.proxy.login import Keys, Login
+from tsoperator.reconcilers.hosting import tailnet_of
 from tsoperator.reconcilers.operatordevice import plan as plans
-from tsoperator.reconcilers.operatordevice.ask import ask_of, exposes, group_in_need
+from tsoperator.reconcilers.operatordevice.ask import ask_of, claim_in_need, exposes
 from tsoperator.runtime import predecessor
 from tsoperator.runtime.apply import utc_now
 from tsoperator.runtime.cache import Cache
@@ -31,7 +33,6 @@ from tsoperator.runtime.plan import Child, Creation, Decision, Plan, Question, R
 from tsoperator.runtime.result import Pending
 from tsoperator.settings import Settings
 from tsoperator.tailnet.identity import KnownIdentity
-from tsoperator.tailnet.operatorid import OperatorIdentity
 from tsoperator.tailnet.refusals import refusal_of
 from tsoperator.tailnet.tailnet import OWN, Tailnets
 
@@ -76,18 +77,21 @@ class _View:
             **dict.fromkeys((INGRESS, SERVICE), self._of_object),
             PROXYGROUP: lambda group: self._keys(exposes(group)),
             **dict.fromkeys((SECRET, STATEFULSET), self._of_child),
-            IDENTITY: lambda _: self._keys(True),
+            **dict.fromkeys((IDENTITY, TAILSCALE_SERVICE), lambda _: self._keys(True)),
         }
 
     async def look(self, _key: Key, _obj: Object) -> plans.Observed:
-        """Gather the facts about the device. The Secret is read only if something needs the ID."""
-        needed, ask = self._is_needed(), self._ask
+        """Gather the facts about the device."""
+        ask, claims = self._ask, [*self._claims()]
         statefulset = self._cache.get(STATEFULSET, ask.statefulset)
-        stored = self._identity.stored() if needed else OperatorIdentity()
+        stored = self._identity.stored()
+        lacks = stored.is_known and not stored.node_id
+        needed, pending = self._need(claims) if lacks else (bool(claims), None)
         return plans.Observed(
             stored,
             needed,
-            await self._go_operator() if needed and stored.is_known and not stored.node_id else "",
+            pending,
+            await self._go_operator() if needed and lacks else "",
             statefulset,
             self._age(statefulset) if statefulset else 0.0,
             self._cache.get(SECRET, ask.config),
@@ -137,13 +141,27 @@ class _View:
         pod = Key(self._settings.namespace, self._settings.pod_name)
         return await predecessor.pods_of_go(self._client, pod) if self._settings.pod_name else ""
 
-    def _is_needed(self) -> bool:
-        groups = [key_of(each).name for each in self._cache.all(PROXYGROUP) if exposes(each)]
-        named = (each for name in groups for kind in (INGRESS, SERVICE) for each in self._named(kind, name))
-        return any(group_in_need(each, self._settings) for each in named)
+    def _claims(self) -> Iterator[tuple[str, str]]:
+        """Yield the tailnets and labels of the Tailscale Services that valid objects ask for."""
+        for group in filter(exposes, self._cache.all(PROXYGROUP)):
+            for resource in (INGRESS, SERVICE):
+                for obj in self._cache.indexed(resource, BY_GROUP, key_of(group).name):
+                    if claim := claim_in_need(obj, self._settings):
+                        yield tailnet_of(group), claim.label
 
-    def _named(self, resource: Resource, group: str) -> list[Object]:
-        return self._cache.indexed(resource, BY_GROUP, group)
+    def _need(self, claims: Iterable[tuple[str, str]]) -> tuple[bool, Exception | None]:
+        """Tell whether one of *claims* is on a label in a tailnet that lets the operator have Tailscale Services.
+
+        Headscale has none, so there a device would be of no use. If that isn't known yet, the second result is the
+        exception to wait by.
+        """
+        pending = None
+        for tailnet, label in claims:
+            view = self._tailnets.service(tailnet, label)
+            if view.is_shown:
+                return True, None
+            pending = pending or view.pending
+        return False, pending
 
     def _age(self, obj: Object) -> float:
         return (self._now() - datetime.fromisoformat(obj["metadata"]["creationTimestamp"])).total_seconds()
@@ -152,7 +170,7 @@ class _View:
         return (self._ask.key,) if is_concerned else ()
 
     def _of_object(self, obj: Object) -> Iterable[Key]:
-        return self._keys(bool(group_in_need(obj, self._settings)))
+        return self._keys(claim_in_need(obj, self._settings) is not None)
 
     def _of_child(self, child: Object) -> Iterable[Key]:
         return self._keys(key_of(child) in (self._ask.statefulset, self._ask.config))

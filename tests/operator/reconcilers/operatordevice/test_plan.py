@@ -9,13 +9,13 @@ import pytest
 from tsoperator.api.objects import STATEFULSET, Object, key_of
 from tsoperator.kube.errors import KubeError
 from tsoperator.proxy.login import Keys
-from tsoperator.reconcilers.operatordevice.ask import ask_of, exposes, group_in_need
+from tsoperator.reconcilers.operatordevice.ask import ask_of, claim_in_need, exposes
 from tsoperator.reconcilers.operatordevice.plan import Decided, Observed, login, plan, registers
 from tsoperator.runtime.plan import Child, Creation, Deletion, Patch, Plan, Refusal
 from tsoperator.runtime.result import Pending
 from tsoperator.tailnet.operatorid import OperatorIdentity
 
-from tests.support.manifests import egress, exposed, group_egress, ingress, load_balancer, proxy_group
+from tests.support.manifests import exposed, group_egress, ingress, load_balancer, proxy_group
 from tests.support.objects import deleting, obj, settings, slim_secret, stored, texts
 
 SETTINGS = settings(operator_secret="operator")
@@ -98,7 +98,7 @@ CASES = {
         replace(RUNNING, stored=REGISTERED, statefulset=deleting(STATEFUL)), ["delete operator-config"]
     ),
     "a Go operator runs": Case(
-        replace(RUNNING, go="operator-7d9f"), DELETE, "another operator still runs (operator-7d9f)", again=30.0
+        replace(RUNNING, go="operator-7d9f"), DELETE, "another operator may still run (operator-7d9f)", again=30.0
     ),
     "a Go operator runs, and has a device": Case(replace(NEW, stored=REGISTERED, go="operator-7d9f")),
     "the StatefulSet of another": Case(
@@ -140,6 +140,13 @@ async def test_a_refused_auth_key_is_asked_for_again_and_a_late_one_awaited() ->
     late = Pending(asyncio.get_running_loop().create_future())
     assert plan(ASK, NEW, SETTINGS, Refusal("no", error=ERROR)) == Decided(Plan(error=ERROR), "no")
     assert plan(ASK, NEW, SETTINGS, Keys(pending=late)) == Decided(Plan(error=late))
+
+
+async def test_nothing_changes_until_it_is_known_whether_the_id_is_needed() -> None:
+    late = Pending(asyncio.get_running_loop().create_future())
+    waiting = replace(RUNNING, needed=False, pending=late)
+    assert not registers(ASK, waiting)
+    assert plan(ASK, waiting, SETTINGS) == Decided(Plan(error=late))
 
 
 def test_a_secret_with_a_long_name_is_refused_only_if_a_device_is_needed() -> None:
@@ -203,18 +210,19 @@ GROUPED = {"proxy_group": "pg"}
 BALANCED = load_balancer(**GROUPED)
 BALANCED["spec"]["clusterIP"] = "192.0.2.1"
 NEEDS = {
-    "an Ingress": (ingress(**GROUPED), "pg"),
-    "a load balancer": (BALANCED, "pg"),
-    "a Service without a group": (exposed(), ""),
-    "an egress Service": (group_egress(), ""),
-    "a Service with a proxy of its own": (egress(), ""),
-    "an Ingress that goes": (deleting(ingress(**GROUPED)), ""),
+    "an Ingress": (ingress(**GROUPED), "web"),
+    "a load balancer": (BALANCED, "default-lb"),
+    "a Service without a group": (exposed(), None),
+    "an egress Service": (group_egress(), None),
+    "an invalid Ingress": (ingress(host="-.example.org", **GROUPED), None),
+    "an Ingress that goes": (deleting(ingress(**GROUPED)), None),
 }
 
 
-@pytest.mark.parametrize(("found", "group"), NEEDS.values(), ids=NEEDS)
-def test_an_object_that_a_group_exposes_needs_the_id(found: Object, group: str) -> None:
-    assert group_in_need(found, SETTINGS) == group
+@pytest.mark.parametrize(("found", "label"), NEEDS.values(), ids=NEEDS)
+def test_a_valid_object_that_a_group_exposes_needs_the_id(found: Object, label: str | None) -> None:
+    claim = claim_in_need(found, SETTINGS)
+    assert (claim and claim.label) == label
 
 
 def test_no_group_needs_the_id_whose_type_is_not_supported() -> None:

@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 from clustersim import objects as kinds
 from clustersim.faults import LOST, Failure
+from clustersim.sim import SimOptions
 from tsoperator.api.objects import SECRET, STATEFULSET, Key, Object, Resource, key_of, resource_of, uid
 from tsoperator.group import grouptype
 
 from tests.support.manifests import backend, ingress, load_balancer, proxy_group
 from tests.support.objects import texts, whole_secret
-from tests.support.operator import NAMESPACE, World, meant, running_operator
+from tests.support.operator import NAMESPACE, World, meant, new_world, running_operator
 
 pytestmark = pytest.mark.simulated
 
@@ -96,15 +97,25 @@ async def test_nothing_is_made_as_long_as_no_object_needs_the_id(cluster: World,
         assert await cluster.find(SECRET, NAME) is None
 
 
-async def test_the_secret_is_not_read_as_long_as_no_object_needs_the_id(
+async def test_no_device_is_registered_in_a_tailnet_without_tailscale_services() -> None:
+    async with new_world(SimOptions(headscale=True)) as world, operator(world):
+        await world.apply(backend(), GROUP, CLAIM)
+        await world.settled()
+        assert not await node_id(world)
+        assert not await world.writes_when_left_alone()
+
+
+async def test_a_device_is_registered_as_soon_as_the_tailnet_shows_its_services(
     cluster: World, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level("INFO")
-    await cluster.apply(whole_secret(NAME, OLD))
+    cluster.control.fail(503, count=1000, path="/vip-services")
     async with operator(cluster):
-        await cluster.apply(GROUP)
+        await cluster.apply(backend(), GROUP, CLAIM)
+        await cluster.eventually(lambda: said(caplog, "Tailscale Services can't be listed"))
         await cluster.settled()
-        assert "nOLD" not in caplog.text
+        assert not await node_id(cluster)
+        cluster.control.heal()
+        assert await registered(cluster)
 
 
 async def test_the_device_of_the_go_operator_stays_the_operators_device(cluster: World) -> None:
@@ -124,7 +135,7 @@ async def test_no_device_is_registered_while_a_go_operator_runs(
         await cluster.settled()
         operators_pod(cluster, "operator-go")
         await cluster.apply(backend(), GROUP, CLAIM)
-        await cluster.eventually(lambda: said(caplog, "another operator still runs (operator-go)"))
+        await cluster.eventually(lambda: said(caplog, "another operator may still run (operator-go)"))
         assert await helpers(cluster) == []
         cluster.store.delete(kinds.POD, NAMESPACE, "operator-go", propagation="", grace=0)
         assert await registered(cluster)
@@ -230,8 +241,10 @@ async def test_an_operator_that_starts_anew_goes_on_with_the_registration(cluste
     await cluster.apply(backend(), GROUP, CLAIM)
     cluster.control.silent.add("tailscale-operator")
     async with operator(cluster):
-        await cluster.eventually(lambda: cluster.find(STATEFULSET, f"{NAME}-device"))
+        before = await cluster.eventually(lambda: cluster.find(STATEFULSET, f"{NAME}-device"))
         await cluster.settled()
-    cluster.control.silent.clear()
     async with operator(cluster):
+        await cluster.settled()
+        assert uid(await cluster.look(before)) == uid(before)
+        cluster.control.silent.clear()
         assert await registered(cluster)
