@@ -13,7 +13,6 @@ from tsoperator.api.objects import Key, Object, is_deleting, spec_of
 from tsoperator.api.owners import Ownership, ownership
 from tsoperator.api.tailscaleservice import PREFIX, service_name
 from tsoperator.group.claims import LabelClaim
-from tsoperator.group.hosted import is_owned
 from tsoperator.proxy.hosting import Hosted, HostReport, Rule, rule_for, rules_document, serve_document
 from tsoperator.proxy.paths import hosted_paths
 from tsoperator.proxy.serve import hosted_config
@@ -170,15 +169,16 @@ def _decision(each: Exposed, exposing: Exposing) -> _Decision:
     if not _is_known(each.view, exposing.operator_id):
         return kept
     service = each.view.service
-    if service is None or not is_owned(each.view, exposing.operator_id):
+    relation = ownership(service, exposing.operator_id) if service else Ownership.FOREIGN
+    if service is None or not relation.is_owner:
         return _NOTHING
     if claim.is_web:
         if is_holder and not exposing.domain:
             return kept
         served = _served(each, f"{each.label}.{exposing.domain}") if is_holder else kept.served
-        is_shared = ownership(service, exposing.operator_id) is Ownership.SHARED
         answers = served is not None and (each.has_certificate or _serves_http(served))
-        return _Decision(None, served, _Draws.ALL if answers and (each.is_ready or not is_shared) else _Draws.NONE)
+        may_draw = each.is_ready or relation is not Ownership.SHARED
+        return _Decision(None, served, _Draws.ALL if answers and may_draw else _Draws.NONE)
     rule = rule_for(service, _cluster_ips(claim.obj)) if is_holder else kept.rule
     return _Decision(rule or None, None, _Draws.WITH_RULE if rule and each.is_ready else _Draws.NONE)
 

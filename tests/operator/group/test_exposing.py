@@ -208,7 +208,7 @@ def test_entries_without_an_object_go_only_if_all_objects_are_seen() -> None:
     assert offered(host=host, there=there, sees_all=False) == (there, LABELS)
 
 
-RULES_OF_HOSTS = {DNS_NAME: True, "": True, "web": False, "other.example.org": False}
+RULES_OF_HOSTS = {DNS_NAME: True, "": True, "web": True, "other.example.org": False}
 
 
 @pytest.mark.parametrize(("host", "is_served"), RULES_OF_HOSTS.items())
