@@ -81,7 +81,7 @@ class _View:
         self._now = now
         self._clock = clock
         self._missing = Memory[MissingCertificate](self._cache)
-        self._unserved = Memory[float](self._cache)  # since when an Ingress may lack approved hosts
+        self._unserved = Memory[datetime](self._cache)  # since when an Ingress may lack approved hosts
         self._changes = changes = HostingChanges(self._cache, INGRESS)
         self._class_warning = ""
         self.watches: Mapping[Resource, Mapper] = {
@@ -148,13 +148,14 @@ class _View:
         if not may_lack_approval(ask, hosting, certificate):
             self._unserved.note(ask.ingress, None)
             return None
-        now = self._clock()
-        since = self._unserved.get(ask.ingress)
-        self._unserved.note(ask.ingress, since := now if since is None else since)
-        if now - since < APPROVAL_PATIENCE:
-            return Approval(now - since)
+        now = self._now()
+        since = self._unserved.get(ask.ingress) or now
+        self._unserved.note(ask.ingress, since)
+        waited = (now - since).total_seconds()
+        if waited < APPROVAL_PATIENCE:
+            return Approval(waited)
         view = self._hosting.hosts(hosting)
-        return Approval(now - since, None if view.pending else view.hosts, view.pending)
+        return Approval(waited, None if view.pending else view.hosts, view.pending)
 
     def _age(self, ingress: Object) -> float:
         made = datetime.fromisoformat(ingress["metadata"]["creationTimestamp"])

@@ -40,7 +40,7 @@ def plan(ask: Ask, hosting: Hosting | None, unapproved_for: float | None, settin
 
     *unapproved_for* is for how many seconds no proxy has been approved as a host; None if that isn't so.
     """
-    refusal = _unsuitable(ask) if hosting is None else obstacle(hosting)
+    refusal = refusal_of(ask, hosting)
     if hosting is None or (refusal is not None and refusal.reason == INVALID):
         return refused(ask, refusal)
     is_gone = refusal is not None and refusal.reason == NO_GROUP
@@ -54,6 +54,11 @@ def plan(ask: Ask, hosting: Hosting | None, unapproved_for: float | None, settin
     notes = [*_notes(ask, hosting, refusal), *host_notes(hosting, unapproved_for, settings.proxy_tags)]
     again = None if unapproved_for is None else max(APPROVAL_PATIENCE - unapproved_for, 0) or None
     return Plan(hold=hold, status=status, notes=notes, requeue_after=again)
+
+
+def refusal_of(ask: Ask, hosting: Hosting | None) -> Refusal | None:
+    """Return why a ProxyGroup can't expose a Service now; *hosting* is None if no group can expose it."""
+    return _unsuitable(ask) if hosting is None else obstacle(hosting)
 
 
 def refused(ask: Ask, refusal: Refusal | None) -> Plan:

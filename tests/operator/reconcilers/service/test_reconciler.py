@@ -129,6 +129,7 @@ async def test_a_failed_write_is_not_counted_as_a_rewrite(world: World) -> None:
 
 
 async def test_a_service_that_is_reverted_once_is_corrected_without_an_event(world: World) -> None:
+    world.peer()
     await world.apply(egress())
     await world.joined(egress())
     await world.change(egress(), {"spec": {"type": "ClusterIP", "externalName": None, "ports": [{"port": 80}]}})
