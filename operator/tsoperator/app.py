@@ -251,7 +251,7 @@ def reconcilers(parts: Parts) -> list[Reconciler]:
         ingresses(proxies, parts.hosting, applier.now),
         connectors(proxies),
         proxyclasses(cache, parts.node_ports),
-        proxygroups(proxies),
+        proxygroups(proxies, parts.hosting),
         recorders(proxies, client),
         peerrelays(proxies, parts.addresses),
         proxygrouppolicies(cache, settings),

@@ -27,7 +27,7 @@ from tsoperator.api.objects import (
     Resource,
     key_of,
 )
-from tsoperator.group.grouptype import type_of
+from tsoperator.group.grouptype import EGRESS, type_of
 from tsoperator.proxy.entries import entries_of
 from tsoperator.proxy.readiness import is_serving
 from tsoperator.runtime.cache import Cache
@@ -88,7 +88,7 @@ class GroupGauges(Collector):
             labels=["group"],
         )
         for name, type_ in ((key_of(each).name, type_of(each)) for each in found):
-            if type_ is not None:
+            if type_ is EGRESS:
                 config = self._cache.get(CONFIGMAP, Key(self._namespace, type_.config_name(name)))
                 entries.add_metric([name], len(entries_of(config)))
         yield from (groups, entries, *(self._by_reason(*each) for each in _COUNTED.items()))

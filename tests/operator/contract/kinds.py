@@ -169,8 +169,8 @@ def proxy_child(obj: Object, resource: Resource) -> str:
 
 
 def group_child(obj: Object, resource: Resource) -> str:
-    name = key_of(obj).name
-    return name + {SECRET: "-0-config", CONFIGMAP: "-egress-config", SERVICE: "-metrics"}.get(resource, "")
+    name, config = key_of(obj).name, f"-{obj['spec']['type']}-config"
+    return name + {SECRET: "-0-config", CONFIGMAP: config, SERVICE: "-metrics"}.get(resource, "")
 
 
 def recorder_child(obj: Object, resource: Resource) -> str:
@@ -482,9 +482,41 @@ KINDS: Sequence[Kind] = [
         ending=_ENDING | {"update peerrelays"},
     ),
     Kind(
-        proxy_group("kind-group", type="ingress"),
+        proxy_group("kind-group", type="kube-apiserver"),
         has_reason("ProxyGroupReady", "NotSupportedYet"),
         making=frozenset({"update proxygroups"}),
+    ),
+    Kind(
+        proxy_group("kind-ingress-group", type="ingress"),
+        has_reason("ProxyGroupReady", "ProxyGroupReady"),
+        children={
+            SERVICEACCOUNT: [{"metadata": {"ownerReferences": None}}],
+            ROLE: [{"rules": []}],
+            ROLEBINDING: [{"subjects": []}],
+            SECRET: [{"data": {"cap-106.hujson": "e30="}}],
+            CONFIGMAP: [
+                {"binaryData": {"serve-config.json": "e30", "foreign": "e30="}},
+                {"binaryData": {"ingress-config.json": None}},
+                {"binaryData": {"serve-config.json": "eyJTZXJ2aWNlcyI6eyJzdmM6eCI6eyJUdW4iOnRydWV9fX0="}},
+            ],
+            STATEFULSET: [{"spec": {"replicas": 3}}, _IMAGE],
+        },
+        child_name=group_child,
+        devices=2,
+        edits={
+            "prefix": Edit(spec(hostnamePrefix="kind-ingress-group-gate"), '"hostname": "kind-ingress-group-gate-1"')
+        },
+        bad={
+            "class": Bad(spec(proxyClass="nonesuch"), "ProxyGroupCreating", "nonesuch"),
+            "replicas": _crd(spec(replicas="many"), "ProxyGroupInvalid", "replicas"),
+        },
+        is_collected=True,
+        keeps_others_labels=True,
+        failed="ProxyGroupCreationFailed",
+        making=writes("create", "serviceaccounts", "roles", "rolebindings", "configmaps", "secrets", "statefulsets")
+        | _TOUCH
+        | {"patch secrets", "update proxygroups"},
+        ending=_ENDING - {"delete services"} | {"delete pods", "update proxygroups"},
     ),
     Kind(
         group_policy("kind-policy", ingress=["kind-policy-web"], egress=["kind-policy-out"]),
