@@ -17,19 +17,14 @@ from tsoperator.api.owners import ANNOTATION_OWNERS
 from tests.support import patient
 from tests.support.cluster import put
 from tests.support.groups import ready_group
-from tests.support.manifests import DOMAIN, backend, dnsconfig, ingress, load_balancer, proxy_group
-from tests.support.objects import endpoint, obj, whole_secret
+from tests.support.manifests import DOMAIN, backend, dnsconfig, identity, ingress, load_balancer, proxy_group
+from tests.support.objects import endpoint, obj
 from tests.support.operator import NAMESPACE, World, new_world, running_operator
 
 pytestmark = pytest.mark.simulated
 
 GROUP, OTHER = (proxy_group(name, type="ingress", replicas=2) for name in ("ing", "other"))
 API, WEB = load_balancer("api", proxy_group="ing"), ingress("web", proxy_group="ing", http_endpoint="enabled")
-
-
-def identity(node_id: str) -> Object:
-    """Return the Secret with the state of an operator's own device."""
-    return whole_secret("operator", {"_current-profile": "profile-a", "profile-a": {"Config": {"NodeID": node_id}}})
 
 
 def endpoints(service: str, *, ready: bool = True) -> Object:
@@ -40,8 +35,8 @@ def endpoints(service: str, *, ready: bool = True) -> Object:
 @asynccontextmanager
 async def exposing(world: World, node_id: str = "nOP") -> AsyncIterator[World]:
     """Run an operator with this ID on a cluster that has a group and backends with endpoints."""
-    await put(world.api, identity(node_id))
-    async with running_operator(world, operator_secret="operator"):
+    await world.apply(identity(node_id))
+    async with running_operator(world):
         await world.apply(GROUP, backend("web"))
         for service in ("api", "web"):
             await put(world.api, endpoints(service))
@@ -222,8 +217,8 @@ async def after(steps: Sequence[str]) -> tuple[list[str], list[str]]:
     )
     async with new_world() as world:
         world.control.services.put(foreign)
-        await put(world.api, identity("nOP"))
-        async with running_operator(world, operator_secret="operator"):
+        await world.apply(identity())
+        async with running_operator(world):
             await world.apply(backend("web"))
             for service in ("api", "web", "rival"):
                 await put(world.api, endpoints(service))
