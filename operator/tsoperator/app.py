@@ -38,7 +38,7 @@ from tsoperator.reconcilers.dnsrecords.reconciler import dnsrecords
 from tsoperator.reconcilers.egresspod.plan import HealthAnswer
 from tsoperator.reconcilers.egresspod.probes import GateProber, ask_by_http, health_session
 from tsoperator.reconcilers.egresspod.reconciler import egresspods
-from tsoperator.reconcilers.gauges import GroupGauges, ProxyGauges, RelayGauges
+from tsoperator.reconcilers.gauges import GroupGauges, ProxyGauges, RelayGauges, ServiceGauges
 from tsoperator.reconcilers.hosting import HostingView, HostingWorld
 from tsoperator.reconcilers.ingress.reconciler import ingresses
 from tsoperator.reconcilers.mounts.reconciler import TOUCH_DELAY, mounts
@@ -180,6 +180,9 @@ async def run(
             lambda: map(key_of, tailnets.all(TAILSCALE_SERVICE)),
             tailnets.service_settled,
         )
+        hosting = HostingView(cache, settings, world)
+        tailnets.check_services_while(lambda name: bool(hosting.groups_of(name)))
+        registry.register(ServiceGauges(tailnets, world.operator_id))
         parts = Parts(
             client,
             cache,
@@ -192,7 +195,7 @@ async def run(
             node_ports,
             dns_prober,
             addresses,
-            HostingView(cache, settings, world),
+            hosting,
             identity,
         )
         manager = Manager(

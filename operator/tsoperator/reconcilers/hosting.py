@@ -35,7 +35,7 @@ from tsoperator.api.objects import (
 from tsoperator.api.policy import UNSUPPORTED
 from tsoperator.api.tailscaleservice import PREFIX, service_name
 from tsoperator.group.claims import BY_LABEL, LabelClaim, by_label, claim_of, label_of, winner
-from tsoperator.group.hosted import TYPE, Hosting, is_owned
+from tsoperator.group.hosted import TYPE, Hosting, is_ingress_group, is_owned
 from tsoperator.group.hosts import BY_CERTIFICATE, NO_SERVICE, ServiceView, advertising, by_certificate, domain_of_group
 from tsoperator.group.proxygroup import BY_GROUP, group_owner, in_order, is_available, replica_count
 from tsoperator.proxy.hosting import hosted
@@ -144,8 +144,7 @@ class HostingView:
 
     def groups_of(self, tailnet: str) -> list[Object]:
         """Return the ProxyGroups of type ingress in a tailnet."""
-        groups = self._cache.all(PROXYGROUP)
-        return [each for each in groups if spec_text(each, "type") == TYPE and tailnet_of(each) == tailnet]
+        return [each for each in self._cache.all(PROXYGROUP) if is_ingress_group(each, tailnet)]
 
     def states(self, group: str) -> list[Object]:
         """Return the *slim* state Secrets of the ProxyGroup called *group*, by ordinal."""

@@ -107,6 +107,8 @@ async def test_a_claim_whose_group_is_missing_keeps_the_service(scene: Scene) ->
     await scene.delete(pg)
     await scene.delete({"apiVersion": "v1", "kind": "ConfigMap", **config})
     await scene.make(API)
+    await until(lambda: scene.sim.store.get(objects.SERVICE, "default", "api")["metadata"].get("finalizers"))
+    assert scene.services == {"web": (US,)}
     await scene.make(pg)
     await scene.shows(web=(US,), api=(US,))
     assert scene.service("web").addresses == addresses
