@@ -502,7 +502,7 @@ KINDS: Sequence[Kind] = [
             ROLEBINDING: [{"subjects": []}],
             SECRET: [{"data": {"cap-106.hujson": "e30="}}],
             CONFIGMAP: [
-                {"binaryData": {"serve-config.json": "e30", "foreign": "e30="}},
+                {"binaryData": {"foreign": "e30="}},
                 {"binaryData": {"ingress-config.json": None}},
                 {"binaryData": {"serve-config.json": "eyJTZXJ2aWNlcyI6eyJzdmM6eCI6eyJUdW4iOnRydWV9fX0="}},
             ],

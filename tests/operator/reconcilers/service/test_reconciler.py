@@ -257,6 +257,7 @@ async def test_a_name_leads_to_the_new_cluster_ip_and_goes_when_the_service_has_
     await world.change(LB, {"spec": {"type": "ExternalName", "externalName": CLOUD, "selector": None}})
     await world.becomes(world.records, {})
     assert f"let them use {CLOUD}" in await world.eventually(lambda: event(world, LB, "NoClusterName"))
+    await world.settled()  # if a write comes between, the API server tries again, and refuses the address as taken
     await world.change(LB, {"spec": {"type": "ClusterIP", "externalName": None, "clusterIP": "10.96.77.7"}})
     await world.becomes(world.records, {NAME: ["10.96.77.7"]})
 
