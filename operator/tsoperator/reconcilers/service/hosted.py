@@ -25,7 +25,7 @@ from tsoperator.runtime.plan import Note, Plan, Refusal
 from tsoperator.settings import Settings
 
 UNAPPROVED: Final = "unapproved"
-"""The fact that no proxy of the group is approved as a host of a Service's Tailscale Service."""
+"""The fact that proxies advertise a Service's Tailscale Service, and none is known to be approved as a host."""
 
 CONDITIONS: Final = (CONDITION_INGRESS_VALID, CONDITION_INGRESS_CONFIGURED)
 
@@ -38,7 +38,7 @@ _SOUND: Final = condition(CONDITION_INGRESS_VALID, True, "IngressSvcValid", "Ing
 def plan(ask: Ask, hosting: Hosting | None, unapproved_for: float | None, settings: Settings) -> Plan:
     """Return the plan for a Service that has no proxy of its own; *hosting* is None if no group can expose it.
 
-    *unapproved_for* is for how many seconds no proxy has been approved as a host; None if that isn't so.
+    *unapproved_for* is for how many seconds no proxy has been known to be approved as a host; None if one is.
     """
     refusal = refusal_of(ask, hosting)
     if hosting is None or (refusal is not None and refusal.reason == INVALID):
