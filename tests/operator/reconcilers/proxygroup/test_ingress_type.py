@@ -63,13 +63,19 @@ def secrets(ordinal: int, *advertised: str, version: str = "143", **more: Any) -
 
 def pods_of(of: Any = SETTINGS, class_: Object | None = None, **given: Any) -> Object:
     """Return the template of the group's Pods."""
+    template: Object = spec_of(of, class_, **given)["template"]
+    return template
+
+
+def spec_of(of: Any = SETTINGS, class_: Object | None = None, **given: Any) -> Object:
+    """Return the spec of the group's StatefulSet."""
     group = ing(**given) if class_ is None else ing(spec={"proxyClass": "prod"})
     found = live_proxy_class(spec=class_, ready=True) if class_ is not None else None
     proxy = proxy_of(group, Observed(Children(), proxy_class=found), of)
     made = group_statefulset(INGRESS, proxy, of, Children())
     assert made is not None
-    template: Object = made["spec"]["template"]
-    return template
+    spec: Object = made["spec"]
+    return spec
 
 
 def environment(template: Object) -> dict[str, str]:
@@ -114,6 +120,10 @@ def shared(tailnet: str) -> dict[str, str]:
 )
 def test_the_variables_are_in_the_order_that_the_image_expects(of: Any, group: Any, account: dict[str, str]) -> None:
     assert [*environment(pods_of(of, **group)).items()] == [*{**COMMON, **account}.items()]
+
+
+def test_a_rollout_waits_until_a_new_pod_has_run_for_some_seconds() -> None:
+    assert spec_of()["minReadySeconds"] == 10
 
 
 def test_the_pods_have_no_gate_and_need_not_drain() -> None:
