@@ -26,8 +26,6 @@ from tsoperator.api.objects import (
 )
 from tsoperator.dns.probe import prober as dnsprobes
 from tsoperator.dns.probe.asking import ask
-from tsoperator.group import hosted
-from tsoperator.group.grouptype import TYPES
 from tsoperator.kube.client import KubeClient
 from tsoperator.kube.config import is_in_cluster, load_configuration
 from tsoperator.kube.errors import KubeError
@@ -260,9 +258,8 @@ def reconcilers(parts: Parts) -> list[Reconciler]:
         dnsrecords(cache, settings, parts.hosting, suffixes.current),
         egresspods(cache, client, parts.prober, settings),
         mounts(cache, applier.now),
+        tailscaleservices(cache, settings, parts.hosting.world),
     ]
-    if hosted.TYPE in TYPES:  # else there are no proxies to host a Tailscale Service
-        kinds.append(tailscaleservices(cache, settings, parts.hosting.world))
     if settings.operator_secret:
         kinds.append(operatordevices(cache, client, tailnets, parts.identity, settings, applier.now))
     return [KindReconciler(kind, cache, applier) for kind in kinds]

@@ -247,6 +247,14 @@ def test_the_newest_objects_are_left_out_if_the_configmap_has_no_room(monkeypatc
     assert ({*made.hosted.served}, made.left_out) == ({"svc:young"}, [Key("default", "web")])
 
 
+@pytest.mark.parametrize("is_first", [True, False])
+def test_of_two_objects_with_one_label_only_the_holder_is_served(is_first: bool) -> None:
+    young = web(HTTP)
+    young["metadata"] |= {"creationTimestamp": "2026-02-02T03:04:05Z", "name": "young", "uid": "young-uid"}
+    objects = [exposed(web()), exposed(young, holder=claim(web()))]
+    assert offered(*(objects if is_first else reversed(objects))) == (WEB, ("svc:web",))
+
+
 def test_the_group_waits_for_tailscale_services_that_have_yet_to_be_read() -> None:
     assert offer(Exposing([exposed(web()), exposed(api(), view=UNREAD)])).pending is UNREAD.pending
     assert offer(Exposing([exposed(web())])).pending is None

@@ -7,7 +7,7 @@ proxies about it. The Service itself gets only a finalizer, its status and Event
 from collections.abc import Sequence
 from typing import Final
 
-from tsoperator.api.conditions import condition
+from tsoperator.api.conditions import TRUE, condition
 from tsoperator.api.names import (
     CONDITION_INGRESS_CONFIGURED,
     CONDITION_INGRESS_VALID,
@@ -64,8 +64,16 @@ def refusal_of(ask: Ask, hosting: Hosting | None) -> Refusal | None:
 def refused(ask: Ask, refusal: Refusal | None) -> Plan:
     """Return the plan that reports why a Service, as it is now, can't be exposed; whatever runs goes on."""
     status = ask.status_with(_validity(refusal))
-    notes, error = ([_event(refusal)], refusal.error) if refusal else ([], None)
-    return Plan(status=status, notes=notes, error=error)
+    return Plan(status=status, notes=[_event(refusal)] if refusal else [])
+
+
+def failed(ask: Ask, refusal: Refusal) -> Plan:
+    """Return the plan that reports why a write for a Service failed. The Service is reconciled again later."""
+    notes = [refusal.note("ProxyFailed")]
+    if any(each["type"] == CONDITION_INGRESS_CONFIGURED and each["status"] == TRUE for each in ask.conditions):
+        return Plan(notes=notes, error=refusal.error)  # the proxies still serve
+    shown = condition(CONDITION_INGRESS_CONFIGURED, False, "ProxyFailed", refusal.message)
+    return Plan(status=ask.status_with(shown), notes=notes, error=refusal.error)
 
 
 def awaiting_end(ask: Ask) -> Plan:
@@ -139,7 +147,7 @@ def _entries(hosting: Hosting) -> list[Object]:
 def _notes(ask: Ask, hosting: Hosting, refusal: Refusal | None) -> list[Note]:
     if refusal is not None:
         return [_event(refusal)]
-    is_shown = any(each["type"] == CONDITION_INGRESS_CONFIGURED and each["status"] == "True" for each in ask.conditions)
+    is_shown = any(each["type"] == CONDITION_INGRESS_CONFIGURED and each["status"] == TRUE for each in ask.conditions)
     if not hosting.advertising or is_shown:
         return []
     return [Note("Normal", "IngressSvcConfigured", _reached(hosting))]

@@ -321,7 +321,7 @@ def failed(ask: Ask, _observed: Observed, refusal: Refusal) -> Plan:
     The Service is reconciled again later.
     """
     if ask.mode is Mode.HOSTED:
-        return hosted.refused(ask, refusal)
+        return hosted.failed(ask, refusal)
     if ask.group and ask.is_egress:
         return grouped.failed(ask, refusal)
     return replace(_not_made(ask, refusal.note("ProxyFailed")), error=refusal.error)
