@@ -26,8 +26,6 @@ from tsoperator.api.objects import (
 )
 from tsoperator.dns.probe import prober as dnsprobes
 from tsoperator.dns.probe.asking import ask
-from tsoperator.group import hosted
-from tsoperator.group.grouptype import TYPES
 from tsoperator.kube.client import KubeClient
 from tsoperator.kube.config import is_in_cluster, load_configuration
 from tsoperator.kube.errors import KubeError
@@ -38,7 +36,7 @@ from tsoperator.reconcilers.dnsrecords.reconciler import dnsrecords
 from tsoperator.reconcilers.egresspod.plan import HealthAnswer
 from tsoperator.reconcilers.egresspod.probes import GateProber, ask_by_http, health_session
 from tsoperator.reconcilers.egresspod.reconciler import egresspods
-from tsoperator.reconcilers.gauges import GroupGauges, ProxyGauges, RelayGauges
+from tsoperator.reconcilers.gauges import GroupGauges, ProxyGauges, RelayGauges, ServiceGauges
 from tsoperator.reconcilers.hosting import HostingView, HostingWorld
 from tsoperator.reconcilers.ingress.reconciler import ingresses
 from tsoperator.reconcilers.mounts.reconciler import TOUCH_DELAY, mounts
@@ -180,6 +178,9 @@ async def run(
             lambda: map(key_of, tailnets.all(TAILSCALE_SERVICE)),
             tailnets.service_settled,
         )
+        hosting = HostingView(cache, settings, world)
+        tailnets.check_services_while(lambda name: bool(hosting.groups_of(name)))
+        registry.register(ServiceGauges(tailnets, world.operator_id))
         parts = Parts(
             client,
             cache,
@@ -192,7 +193,7 @@ async def run(
             node_ports,
             dns_prober,
             addresses,
-            HostingView(cache, settings, world),
+            hosting,
             identity,
         )
         manager = Manager(
@@ -248,7 +249,7 @@ def reconcilers(parts: Parts) -> list[Reconciler]:
         ingresses(proxies, parts.hosting, applier.now),
         connectors(proxies),
         proxyclasses(cache, parts.node_ports),
-        proxygroups(proxies),
+        proxygroups(proxies, parts.hosting),
         recorders(proxies, client),
         peerrelays(proxies, parts.addresses),
         proxygrouppolicies(cache, settings),
@@ -257,9 +258,8 @@ def reconcilers(parts: Parts) -> list[Reconciler]:
         dnsrecords(cache, settings, parts.hosting, suffixes.current),
         egresspods(cache, client, parts.prober, settings),
         mounts(cache, applier.now),
+        tailscaleservices(cache, settings, parts.hosting.world),
     ]
-    if hosted.TYPE in TYPES:  # else there are no proxies to host a Tailscale Service
-        kinds.append(tailscaleservices(cache, settings, parts.hosting.world))
     if settings.operator_secret:
         kinds.append(operatordevices(cache, client, tailnets, parts.identity, settings, applier.now))
     return [KindReconciler(kind, cache, applier) for kind in kinds]

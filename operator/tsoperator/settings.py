@@ -73,6 +73,8 @@ class Settings:
     """True if the operator has the right to write into the configuration of the cluster's DNS."""
     take_over_names: bool = False
     ingress_class: str = DEFAULT_INGRESS_CLASS
+    share_acme_account: bool = False
+    """True if ProxyGroups of type ingress share one ACME account, unless their annotation says otherwise."""
     nameserver_image: str = "tailscale/k8s-nameserver:stable"
     nameserver_log_queries: str = ""
     """The share of the queries that the nameserver logs, such as ``1/1000``; empty: none."""
@@ -151,6 +153,7 @@ def read_settings(environ: Mapping[str, str], identity_token: Path = _IDENTITY_T
         default_load_balancer=_boolean(given, "OPERATOR_DEFAULT_LOAD_BALANCER", default=False),
         take_over_names=_boolean(given, "OPERATOR_TAKE_OVER_NAMES", default=False),
         manage_cluster_dns=_boolean(given, "OPERATOR_MANAGE_CLUSTER_DNS", default=False),
+        share_acme_account=_boolean(given, "OPERATOR_SHARED_ACME_ACCOUNT_KEY", default=False),
         ingress_class=_object_name(given, "OPERATOR_INGRESS_CLASS_NAME") or defaults.ingress_class,
         nameserver_image=_image(given, "OPERATOR_NAMESERVER_IMAGE", defaults.nameserver_image),
         nameserver_log_queries=_share(given, "OPERATOR_NAMESERVER_LOG_QUERIES"),
@@ -216,7 +219,7 @@ def _as_ours(given: Mapping[str, str], warnings: list[str]) -> Mapping[str, str]
     Add a warning for each of them to *warnings*.
     """
     ours = {**given}
-    for name in ("OPERATOR_DEFAULT_LOAD_BALANCER", "AUTH_PROXY"):
+    for name in ("OPERATOR_DEFAULT_LOAD_BALANCER", "OPERATOR_SHARED_ACME_ACCOUNT_KEY", "AUTH_PROXY"):
         for form in (_TRUE, _FALSE):
             if given.get(name) in form[1:]:
                 ours[name] = form[0]

@@ -1,6 +1,6 @@
 """The watches of the operator, and the parts and indexes of the watched objects that the cache stores."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 from tsoperator.api.names import (
@@ -43,8 +43,8 @@ from tsoperator.group import claims, hosts, ports, proxygroup
 from tsoperator.group import egress as egressgroup
 from tsoperator.kube.watch import Selection
 from tsoperator.proxy import entries, hosting, pod, secret
-from tsoperator.proxy.endpoints import BY_SERVICE, by_service
-from tsoperator.reconcilers.ingress.ask import BY_BACKEND, by_backend
+from tsoperator.proxy.endpoints import BY_SERVICE, by_service, slim_slice
+from tsoperator.proxy.paths import BY_BACKEND, by_backend
 from tsoperator.reconcilers.peerrelay.endpoints import BY_RELAY_ADDRESS, by_relay_address
 from tsoperator.reconcilers.proxygroup.nodeports import BY_NODE_PORT, by_node_port, slim_node
 from tsoperator.reconcilers.proxygrouppolicy.ask import BY_GROUP, BY_NAMESPACE, by_group, by_namespace
@@ -91,14 +91,19 @@ def sources(namespace: str, watched: Sequence[str] = (), corefile: str = "") -> 
     certified = {hosts.BY_CERTIFICATE: within(namespace, hosts.by_certificate)}
     hosted = {claims.BY_LABEL: claims.by_label, proxygroup.BY_GROUP: proxygroup.by_group}
 
-    def users(resource: Resource, indexes: Mapping[str, Index] | None = None) -> Iterator[Source]:
+    def users(
+        resource: Resource,
+        indexes: Mapping[str, Index] | None = None,
+        slim: Callable[[Object], Object] = without_managed_fields,
+    ) -> Iterator[Source]:
         for place in places if resource.namespaced else [""]:
             # The owner of a namespace may shut us out of it, which must not end our work in the others.
-            yield Source(Selection(resource, place), indexes or {}, optional=place not in ("", namespace))
+            yield Source(Selection(resource, place), indexes or {}, slim, optional=place not in ("", namespace))
 
     return [
         *users(SERVICE, {**owned, **measured, **grouped, **allocated, **relayed, **named, **leading, **hosted}),
         *users(INGRESS, {BY_BACKEND: by_backend, **hosted}),
+        *users(ENDPOINTSLICE, {**grouped, BY_SERVICE: by_service}, slim_slice(namespace)),
         *users(PROXYGROUPPOLICY, {BY_NAMESPACE: by_namespace, BY_GROUP: by_group}),
         *(
             source
@@ -119,7 +124,6 @@ def sources(namespace: str, watched: Sequence[str] = (), corefile: str = "") -> 
         Source(Selection(STATEFULSET, namespace, managed), owned),
         Source(Selection(POD, namespace, managed), owned, pod.slim),
         Source(Selection(NODE), slim=slim_node, optional=True),
-        Source(Selection(ENDPOINTSLICE, namespace, managed), {**grouped, BY_SERVICE: by_service}),
         Source(Selection(CONFIGMAP, namespace, managed), slim=_configmap),
         *_cluster_dns(corefile),
         *(Source(Selection(resource, namespace, managed)) for resource in (DEPLOYMENT, SERVICEACCOUNT)),

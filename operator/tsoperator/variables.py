@@ -20,6 +20,9 @@ VARIABLES: Final[Mapping[str, str]] = {
         "text, or json: one object a line, with level, ts, logger and msg; the nameserver's log, too (default text)"
     ),
     "OPERATOR_INGRESS_CLASS_NAME": "ingress class to serve (default tailscale)",
+    "OPERATOR_SHARED_ACME_ACCOUNT_KEY": (
+        "true: ProxyGroups of type ingress share one ACME account, which needs an image of 1.103 (default false)"
+    ),
     "OPERATOR_DEFAULT_LOAD_BALANCER": (
         "true: the operator also exposes LoadBalancer Services that name no class (default false)"
     ),

@@ -276,7 +276,7 @@ def test_the_values_decide_the_names_of_objects(
     assert all(len(name) < 64 for _, name in named(objects, "Service"))
 
 
-USERS_KINDS = {"services", "ingresses", "proxygrouppolicies"}
+USERS_KINDS = {"services", "endpointslices", "ingresses", "proxygrouppolicies"}
 Rule = tuple[str, str, str, tuple[str, ...]]
 """API group, resource, verb, names of objects."""
 

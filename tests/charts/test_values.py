@@ -30,7 +30,6 @@ FIELDS = {
 """The fields of a Pod from which its variables take their values, with these values."""
 
 NOT_SETTINGS = {
-    "OPERATOR_SHARED_ACME_ACCOUNT_KEY": "there are no ProxyGroups of type ingress yet",
     "POD_UID": "the Go operator's Events are about its Pod: ours finds it by its name",
     "SSL_CERT_FILE": "read by the TLS library",
 }

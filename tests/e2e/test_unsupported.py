@@ -7,7 +7,7 @@ GROUP: Object = {
     "apiVersion": "tailscale.com/v1alpha1",
     "kind": "ProxyGroup",
     "metadata": {"name": "ours"},
-    "spec": {"type": "ingress"},
+    "spec": {"type": "kube-apiserver"},
 }
 
 

@@ -62,7 +62,7 @@ OTHERS: Sequence[Object] = (
     exposed("shop", proxy_class="metered"),
     ingress(proxy_class="metered"),
     connector(exitNode=True),
-    proxy_group("later", type="ingress"),
+    proxy_group("later", type="kube-apiserver"),
     proxy_group("lab", tailnet="other"),
 )
 HAPPENING: Sequence[Step] = (

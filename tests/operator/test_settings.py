@@ -189,7 +189,7 @@ FINE = {
     "APISERVER_PROXY": "false",
     "PROXY_TAGS": "tag:a",
     "OPERATOR_HOSTNAME": "tailscale-operator",
-    "OPERATOR_SHARED_ACME_ACCOUNT_KEY": "the Go operator's",
+    "OPERATOR_SHARED_ACME_ACCOUNT_KEY": "true",
     "OPERATOR_NAMESPACE_PORT": "of a Service called operator-namespace",
     "OPERATOR_SERVICE_HOST": "of a Service called operator",
     "PROXY_IMAGE_SERVICE_PORT": "of a Service called proxy-image",

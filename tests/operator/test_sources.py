@@ -3,7 +3,18 @@
 import json
 
 import pytest
-from tsoperator.api.objects import ADMISSIONPOLICY, CRD, NODE, POD, SECRET, SECRET_METADATA, Key, Object, Resource
+from tsoperator.api.objects import (
+    ADMISSIONPOLICY,
+    CRD,
+    ENDPOINTSLICE,
+    NODE,
+    POD,
+    SECRET,
+    SECRET_METADATA,
+    Key,
+    Object,
+    Resource,
+)
 from tsoperator.sources import sources
 
 from tests.support.objects import OPERATOR_NAMESPACE, obj
@@ -12,6 +23,7 @@ BULK = "bm90IHJlYWQ="
 LARGE: dict[Resource, Object] = {
     ADMISSIONPOLICY: {"spec": {"validations": [{"expression": BULK}]}},
     CRD: {"spec": {"versions": [{"schema": BULK}]}},
+    ENDPOINTSLICE: {"endpoints": [{"nodeName": BULK}], "ports": [{"name": BULK}]},
     NODE: {"status": {"images": [{"names": [BULK]}], "conditions": [{"lastHeartbeatTime": BULK}]}},
     POD: {"spec": {"containers": [{"name": "tailscale", "image": BULK}]}},
     SECRET: {"data": {"_machinekey": BULK}},

@@ -52,11 +52,12 @@ async def dns_server(respond: Respond) -> AsyncIterator[DNSServer]:
 
     async def serve_stream(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         connections.add(asyncio.current_task())
-        with suppress(asyncio.IncompleteReadError):  # a client that is stopped may connect and ask nothing
+        # A client that is stopped may ask nothing, or not read the answer.
+        with suppress(asyncio.IncompleteReadError, OSError):
             (length,) = struct.unpack("!H", await reader.readexactly(2))
             if (response := served.answer(await reader.readexactly(length), "tcp")) is not None:
                 writer.write(struct.pack("!H", len(response)) + response)
-        await reader.read()  # until the client closes
+            await reader.read()  # until the client closes
         writer.close()
         with suppress(OSError):
             await writer.wait_closed()

@@ -9,6 +9,7 @@ from tsoperator.api.objects import (
     DNSCONFIG,
     INGRESS,
     PEERRELAY,
+    POD,
     PROXYCLASS,
     PROXYGROUP,
     PROXYGROUPPOLICY,
@@ -74,6 +75,19 @@ def credentials(name: str = "other-credentials", **values: str) -> Object:
     metadata = {"namespace": "tailscale", "name": name}
     kind = {"apiVersion": SECRET.api_version, "kind": SECRET.kind}
     return {**kind, "metadata": metadata, "stringData": values}
+
+
+def identity(node_id: str = "nOP") -> Object:
+    """Return the Secret with the state of an operator's own device, which has this ID."""
+    return credentials(
+        "operator", **{"_current-profile": "profile-a", "profile-a": f'{{"Config":{{"NodeID":"{node_id}"}}}}'}
+    )
+
+
+def user_pod(name: str) -> Object:
+    """Return a Pod of a user with the label ``app``, which Services can select."""
+    obj = _object(POD, name, {"containers": [{"name": "app", "image": "example.org/app:1"}]})
+    return {**obj, "metadata": {**obj["metadata"], "labels": {"app": name}}}
 
 
 def backend(name: str = "web", **spec: Any) -> Object:

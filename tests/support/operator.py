@@ -471,6 +471,7 @@ async def running_operator(world: World, **settings: Any) -> AsyncIterator[async
             "leader_election": False,
             "health_address": "",
             "manage_cluster_dns": True,
+            "operator_secret": "operator",
             **paths,
             "kubeconfig": str(paths["kubeconfig"]),
             **settings,

@@ -97,6 +97,9 @@ ANNOTATION_FUNNEL: Final = "tailscale.com/funnel"
 ANNOTATION_HTTP_ENDPOINT: Final = "tailscale.com/http-endpoint"
 ANNOTATION_HTTP_REDIRECT: Final = "tailscale.com/http-redirect"
 ANNOTATION_FORWARD_CLUSTER_TRAFFIC: Final = "tailscale.com/experimental-forward-cluster-traffic-via-ingress"
+ANNOTATION_SHARE_ACCOUNT: Final = "tailscale.com/share-acme-account"
+"""The annotation on a ProxyGroup of type ingress that says whether it shares its ACME account with other groups."""
+
 ANNOTATION_CLUSTER_DNS: Final = "tailscale.com/cluster-dns"
 """The annotation on a Service or an Ingress that is "false" if the object is to have no name in the cluster's DNS."""
 
@@ -162,6 +165,7 @@ APP_INGRESS_SERVICE: Final = "k8s-operator-ingress-proxy"
 APP_INGRESS: Final = "k8s-operator-ingress-resource"
 APP_CONNECTOR: Final = "k8s-operator-connector-resource"
 APP_PROXYGROUP_EGRESS: Final = "k8s-operator-proxygroup-egress"
+APP_PROXYGROUP_INGRESS: Final = "k8s-operator-proxygroup-ingress"
 
 # Keys of a proxy's Secret, for values that the proxy reports, and for values that the operator gives it.
 SECRET_CURRENT_PROFILE: Final = "_current-profile"  # noqa: S105 - a key's name, as those below
@@ -225,6 +229,13 @@ HEALTH_PORT: Final = 9002
 """The port at which a proxy answers health checks."""
 HEALTH_PORT_NAME: Final = "tailscale-health-check"
 """The name of the port of an egress Service that leads to `HEALTH_PORT`."""
+
+ACCOUNTS: Final = "tailscale-acme-accounts"
+"""The name of the Secret with the ACME accounts that ProxyGroups share, one for each tailnet."""
+ACCOUNTS_FINALIZER: Final = "tailscale.com/acme-account-protection"
+"""The finalizer that keeps the shared ACME accounts, because certificate authorities limit new accounts."""
+ACCOUNTS_CAPABILITY_VERSION: Final = 143
+"""The least capability version of an image that can share an ACME account."""
 
 # The settings of the relays of a PeerRelay (docs/development/proxies.md).
 RELAY_CONFIG_KEY: Final = "cap-142.hujson"

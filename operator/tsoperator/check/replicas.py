@@ -21,6 +21,7 @@ _CURES: Final = {
     "(client_id, client_secret); with workload identity, see that the client trusts this cluster",
     "auth_keys": "give the OAuth client the scope Auth Keys with write access, or use another client that has it",
     "devices": "give the OAuth client the scope Devices Core with write access, or use another client that has it",
+    "services": "give the OAuth client the scope Services with write access, or use another client that has it",
     "tags": "use an OAuth client that has the tag tag:k8s-operator: without a tag it can make no auth keys",
 }
 LACKS: Final = {
@@ -28,6 +29,7 @@ LACKS: Final = {
     "credentials": "the control server does not accept the OAuth client",
     "auth_keys": "the OAuth client may not make auth keys",
     "devices": "the OAuth client may not see and change devices",
+    "services": "the OAuth client may not write Tailscale Services",
     "tags": "the OAuth client may not give tags to devices",
 }
 

@@ -1,35 +1,55 @@
 """The differences between the types of ProxyGroups, each type as one value (docs/development/groups.md)."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
-from tsoperator.api.objects import Object, spec_text
+from tsoperator.api.names import ACCOUNTS, ACME_ACCOUNT_KEY, ANNOTATION_SHARE_ACCOUNT
+from tsoperator.api.objects import Object, annotations, spec_text
 from tsoperator.group.configmap import egress_configmap_steps
+from tsoperator.group.exposing import Offer
+from tsoperator.group.ingressconfig import ingress_configmap_steps
 from tsoperator.proxy.annotations import Vocabulary, no_annotations
-from tsoperator.proxy.proxypod import ProxyPod, egress_group
+from tsoperator.proxy.proxypod import ProxyPod, egress_group, ingress_group
 from tsoperator.runtime.plan import Step
+from tsoperator.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """The work of a ProxyGroup: the objects that it serves.
+
+    *services* are the ClusterIP Services of egress Services. *offer* is what an ingress group serves and advertises.
+    """
+
+    services: Sequence[Object] = ()
+    offer: Offer = field(default_factory=Offer)
 
 
 @dataclass(frozen=True, slots=True)
 class GroupType:
     """The parts of a ProxyGroup that depend on its type.
 
-    The proxies run in *pod*, and are there to do this *work*. If they *drain*, a Pod that ends first waits until new
-    connections go to other Pods, and a new Pod is ready only when its gate is open.
+    The proxies of a group run in *pod*, and are there to do this *work*. If they *drain*, a Pod that ends first waits
+    until new connections go to other Pods, and a new Pod is ready only when its gate is open.
 
     A ConfigMap, whose name ends in *config_suffix*, tells the proxies what to do. *configmap_steps* returns the steps
-    that make it right. Its arguments are the ConfigMap as it should be without its content; the live one; the objects
-    that the group serves; the number of replicas, if it is known; and the domain of the cluster.
+    that make it right. Its arguments are the ConfigMap as it should be without its content; the live one; the work of
+    the group; the number of replicas, if it is known; and the domain of the cluster.
+
+    A type that *exposes* objects has proxies that advertise Tailscale Services. *shares_account* tells whether the
+    proxies share an ACME account with those of other groups.
 
     *vocabulary* has the annotations that the operator reads on the group.
     """
 
-    pod: ProxyPod
+    pod: Callable[[Object, Settings], ProxyPod]
     work: str
     drains: bool
+    exposes: bool
     config_suffix: str
-    configmap_steps: Callable[[Object, Object | None, Sequence[Object], int | None, str], Sequence[Step]]
+    configmap_steps: Callable[[Object, Object | None, Work, int | None, str], Sequence[Step]]
+    shares_account: Callable[[Object, Settings], bool]
     vocabulary: Vocabulary
 
     def config_name(self, group: str) -> str:
@@ -37,20 +57,53 @@ class GroupType:
         return f"{group}{self.config_suffix}"
 
 
+def _shares_account(group: Object, settings: Settings) -> bool:
+    """Tell whether *group*, which is of type ingress, shares its ACME account with other groups of its tailnet."""
+    given = annotations(group).get(ANNOTATION_SHARE_ACCOUNT)
+    return settings.share_acme_account if given is None else given == "true"
+
+
+def _ingress_pod(group: Object, settings: Settings) -> ProxyPod:
+    if not _shares_account(group, settings):
+        return ingress_group({"TS_DEBUG_ACME_FORCE_RENEWAL": "true"})
+    name = f"{spec_text(group, 'tailnet') or '_default'}.{ACME_ACCOUNT_KEY}"
+    return ingress_group({"TS_ACME_ACCOUNT_SECRET_NAME": ACCOUNTS, "TS_ACME_ACCOUNT_FIELD": name})
+
+
+_PREFIX_FIELD: Final = "spec.hostnamePrefix"
+
 EGRESS: Final = GroupType(
-    pod=egress_group(),
+    pod=lambda _group, _settings: egress_group(),
     work="forward traffic to the tailnet",
     drains=True,
+    exposes=False,
     config_suffix="-egress-config",
-    configmap_steps=egress_configmap_steps,
-    vocabulary=no_annotations("ProxyGroup", "spec.hostnamePrefix"),
+    configmap_steps=lambda wanted, live, work, replicas, domain: egress_configmap_steps(
+        wanted, live, work.services, replicas, domain
+    ),
+    shares_account=lambda _group, _settings: False,
+    vocabulary=no_annotations("ProxyGroup", _PREFIX_FIELD),
 )
 """The proxies lead Pods to devices of the tailnet."""
 
-TYPES: Final = {"egress": EGRESS}
+INGRESS: Final = GroupType(
+    pod=_ingress_pod,
+    work="serve the tailnet",
+    drains=False,
+    exposes=True,
+    config_suffix="-ingress-config",
+    configmap_steps=lambda wanted, live, work, _replicas, _domain: ingress_configmap_steps(
+        wanted, live, work.offer.hosted
+    ),
+    shares_account=_shares_account,
+    vocabulary=no_annotations("ProxyGroup", _PREFIX_FIELD, known=[ANNOTATION_SHARE_ACCOUNT]),
+)
+"""The proxies expose Ingresses and Services to the tailnet."""
+
+TYPES: Final[Mapping[str, GroupType]] = {"egress": EGRESS, "ingress": INGRESS}
 """The types that the operator supports, by name."""
 
-UNSUPPORTED: Final = ("ingress", "kube-apiserver")
+UNSUPPORTED: Final = ("kube-apiserver",)
 """The names of the types that the operator doesn't support yet."""
 
 

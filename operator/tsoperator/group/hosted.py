@@ -72,6 +72,11 @@ class Hosting:
         return replica_count(self.group) if self.group else 0
 
 
+def is_ingress_group(group: Object, tailnet: str) -> bool:
+    """Tell whether a ProxyGroup is of type ingress, and in the *tailnet* of this name."""
+    return spec_text(group, "type") == TYPE and spec_text(group, "tailnet") == tailnet
+
+
 def is_owned(view: ServiceView, operator_id: str) -> bool:
     """Tell whether the operator with that ID certainly owns the Tailscale Service in *view*."""
     service = view.service

@@ -43,14 +43,16 @@ class Vocabulary:
         return f"if you mean {near}, {self.elsewhere.get(near, otherwise)}" if near else ""
 
 
-def no_annotations(kind: str, hostname: str, settings: str = "spec.proxyClass") -> Vocabulary:
-    """Return the vocabulary of a *kind* with fields instead of annotations.
+def no_annotations(
+    kind: str, hostname: str, settings: str = "spec.proxyClass", known: Collection[str] = ()
+) -> Vocabulary:
+    """Return the vocabulary of a *kind* with fields instead of annotations, except for the annotations in *known*.
 
     Its field *hostname* names the device, and its field *settings* has the settings of its Pods.
     """
     fields = {ANNOTATION_HOSTNAME: hostname, ANNOTATION_TAGS: "spec.tags", PROXY_CLASS: settings}
     elsewhere = {key: f"write {name} instead" for key, name in fields.items()}
-    return Vocabulary(kind, known=(), elsewhere=elsewhere, as_labels=())
+    return Vocabulary(kind, known=known, elsewhere=elsewhere, as_labels=())
 
 
 def with_ignored(made: Plan, obj: Object, vocabulary: Vocabulary) -> Plan:

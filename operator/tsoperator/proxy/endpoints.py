@@ -1,23 +1,63 @@
 """The endpoints of a Service, which are in its EndpointSlices."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from tsoperator.api.names import LABEL_SERVICE_NAME
-from tsoperator.api.objects import Object, labels
+from tsoperator.api.objects import Key, Object, key_of, labels
+from tsoperator.runtime.ownership import is_marked
 
 BY_SERVICE: Final = "service"
-"""The index of EndpointSlices by the name of their Service."""
+"""The index of EndpointSlices by their Service. Its values are `str(Key)`."""
+
+_HAS_READY: Final = "hasReadyEndpoint"
+_KEPT: Final = ("name", "namespace", "uid", "resourceVersion")
 
 
 def by_service(endpoint_slice: Object) -> Iterable[str]:
     """Index EndpointSlices by Service."""
+    service = service_of(endpoint_slice)
+    return (str(service),) if service else ()
+
+
+def service_of(endpoint_slice: Object) -> Key | None:
+    """Return the key of the Service whose endpoints are in *endpoint_slice*; None if it names none."""
     name = labels(endpoint_slice).get(LABEL_SERVICE_NAME)
-    return (name,) if name else ()
+    return Key(key_of(endpoint_slice).namespace, name) if name else None
+
+
+def slim_slice(namespace: str) -> Callable[[Object], Object]:
+    """Return the function that makes EndpointSlices slim for the cache.
+
+    Those in *namespace* that an operator made, or that have the labels of such a Service, stay whole. Of a user's
+    EndpointSlice, the cache stores only which Service it belongs to, and whether it has a ready endpoint.
+    """
+
+    def slim(endpoint_slice: Object) -> Object:
+        metadata = endpoint_slice["metadata"]
+        if metadata["namespace"] == namespace and is_marked(endpoint_slice):
+            whole = {name: value for name, value in metadata.items() if name != "managedFields"}
+            return {**endpoint_slice, "metadata": whole}
+        kept = {name: metadata[name] for name in _KEPT if name in metadata}
+        if service := labels(endpoint_slice).get(LABEL_SERVICE_NAME):
+            kept["labels"] = {LABEL_SERVICE_NAME: service}
+        return {
+            "apiVersion": endpoint_slice["apiVersion"],
+            "kind": endpoint_slice["kind"],
+            "metadata": kept,
+            _HAS_READY: any(ready_addresses([endpoint_slice])),
+        }
+
+    return slim
+
+
+def has_ready_endpoint(slices: Iterable[Object]) -> bool:
+    """Tell whether one of *slices*, slim or whole, has a ready endpoint."""
+    return any(each[_HAS_READY] if _HAS_READY in each else any(ready_addresses([each])) for each in slices)
 
 
 def ready_addresses(slices: Iterable[Object]) -> Iterator[str]:
-    """Yield the addresses of the ready endpoints in *slices*."""
+    """Yield the addresses of the ready endpoints in *slices*, which are whole."""
     for endpoint_slice in slices:
         for endpoint in endpoint_slice.get("endpoints") or ():
             if _is_ready(endpoint.get("conditions") or {}):

@@ -31,6 +31,9 @@ Rule = Mapping[int, Mapped]
 
 _RULES: Final = "hostingRules"
 _SERVED: Final = "hostingServed"
+_SOUND: Final = "hostingSound"
+_SERVICES: Final = "Services"
+_EMPTY: Final = "{}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,12 +82,30 @@ def slim_hosting(configmap: Object) -> Object:
     data = configmap.get("binaryData") or {}
     if INGRESS_RULES not in data and INGRESS_SERVE_CONFIG not in data:
         return configmap
-    served = json_or_empty(text(data, INGRESS_SERVE_CONFIG)).get("Services")
+    contents = {name: text(data, name) for name in (INGRESS_RULES, INGRESS_SERVE_CONFIG)}
+    documents = {name: json_or_empty(content) for name, content in contents.items()}
+    rules, given = _rules(documents[INGRESS_RULES]), documents[INGRESS_SERVE_CONFIG].get(_SERVICES)
+    served = {name: each for name, each in given.items() if isinstance(each, dict)} if isinstance(given, dict) else {}
+    understood = {
+        INGRESS_RULES: rules.keys() == documents[INGRESS_RULES].keys(),
+        INGRESS_SERVE_CONFIG: isinstance(given, dict)
+        and served.keys() == given.keys()
+        and documents[INGRESS_SERVE_CONFIG].keys() == {_SERVICES},
+    }
     return {
         **configmap,
-        _RULES: read_rules(text(data, INGRESS_RULES)),
-        _SERVED: served if isinstance(served, dict) else {},
+        "binaryData": {name: value for name, value in data.items() if name not in contents},
+        _RULES: rules,
+        _SERVED: served,
+        _SOUND: [
+            name for name, content in contents.items() if content == _EMPTY or (documents[name] and understood[name])
+        ],
     }
+
+
+def is_sound(configmap: Object, name: str) -> bool:
+    """Tell whether a *slim* ingress ConfigMap has the document under the key *name*, and all of it can be read."""
+    return name in (configmap.get(_SOUND) or ())
 
 
 def hosted(configmap: Object | None) -> Hosted:

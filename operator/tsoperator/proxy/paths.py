@@ -1,11 +1,15 @@
 """Reads the rules of an Ingress: which paths go to which Service, and which parts of them have no effect."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Final
 
 from tsoperator.api.objects import Object
 from tsoperator.proxy.serve import Backend, Unusable
 from tsoperator.runtime.plan import Note
+
+BY_BACKEND: Final = "backend"
+"""The index of Ingresses by the Services to which they lead. Its values are `str(Key)`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +56,26 @@ def hosted_paths(ingress: Object, services: Mapping[str, Object], name: str) -> 
         )
 
     return ingress_paths(ingress, services, not_served)
+
+
+def backend_names(ingress: Object) -> list[str]:
+    """Return the names of the Services that *ingress* refers to."""
+    return [name for each in _backends(ingress["spec"]) if (name := (each.get("service") or {}).get("name"))]
+
+
+def by_backend(ingress: Object) -> Iterable[str]:
+    """Index Ingresses by the Services to which they lead."""
+    namespace = ingress["metadata"]["namespace"]
+    return {f"{namespace}/{name}" for name in backend_names(ingress)}
+
+
+def _backends(spec: Object) -> Iterator[Object]:
+    if spec.get("defaultBackend"):
+        yield spec["defaultBackend"]
+    for rule in spec.get("rules") or ():
+        for path in (rule.get("http") or {}).get("paths") or ():
+            if path.get("backend"):
+                yield path["backend"]
 
 
 def _add(

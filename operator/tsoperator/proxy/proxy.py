@@ -55,9 +55,9 @@ class Proxy:
     a hostname of its own. *notes* are Events that say which settings of the parent the operator ignores. With a
     *config_infix* or a *config_suffix* each replica has two Secrets: the name of its config Secret has the infix before
     the ordinal, and the suffix after it. Otherwise one Secret holds both config and state. The children of one replica
-    carry its ordinal under the label *replica_label*, if there is one. Other devices may reach the replicas at their
-    *static_endpoints*, by ordinal,
-    with the help of the *services*. If *controller* is given, it is the kind of the parent, and the owner references of
+    carry its ordinal under the label *replica_label*, if there is one. The replicas advertise the Tailscale Services in
+    *advertised*, by ordinal. Other devices may reach the replicas at their *static_endpoints*, by ordinal, with the
+    help of the *services*. If *controller* is given, it is the kind of the parent, and the owner references of
     the children name the parent; otherwise only their labels name it.
     """
 
@@ -75,6 +75,7 @@ class Proxy:
     notes: Sequence[Note] = ()
     config_suffix: str = ""
     config_infix: str = ""
+    advertised: Sequence[tuple[str, ...]] = ()
     static_endpoints: Sequence[tuple[str, ...]] = ()
     services: Sequence[Object] = ()
     controller: Resource | None = None
@@ -94,7 +95,8 @@ class Proxy:
     def config_of(self, replica: Replica) -> ProxyConfig:
         """Return the configuration of *replica*, which goes into its config Secret."""
         endpoints = self.static_endpoints[replica.ordinal] if self.static_endpoints else ()
-        return replace(self.config, hostname=replica.hostname, static_endpoints=endpoints)
+        services = self.advertised[replica.ordinal] if self.advertised else ()
+        return replace(self.config, hostname=replica.hostname, services=services, static_endpoints=endpoints)
 
     @property
     def replicas(self) -> list[Replica]:

@@ -14,7 +14,10 @@ from tsoperator.api.names import (
     APP_INGRESS,
     APP_INGRESS_SERVICE,
     APP_PROXYGROUP_EGRESS,
+    APP_PROXYGROUP_INGRESS,
     EGRESS_SERVICES,
+    INGRESS_RULES,
+    INGRESS_SERVE_CONFIG,
     PROXY_CONTAINER,
     RELAY_CONTAINER,
     TYPE_CONNECTOR,
@@ -138,6 +141,25 @@ def egress_group() -> ProxyPod:
             "TS_EGRESS_PROXIES_CONFIG_PATH": GROUP_CONFIGS,
         },
         more={HEALTH_CHECK: "true"},
+        grouped=True,
+    )
+
+
+def ingress_group(account: Mapping[str, str]) -> ProxyPod:
+    """Return the Pods of a ProxyGroup that serve Tailscale Services, as an ingress ConfigMap says.
+
+    *account* are the variables that say where the ACME account is.
+    """
+    return ProxyPod(
+        APP_PROXYGROUP_INGRESS,
+        TYPE_PROXYGROUP,
+        more={
+            "TS_INGRESS_PROXIES_CONFIG_PATH": f"{GROUP_CONFIGS}/{INGRESS_RULES}",
+            "TS_SERVE_CONFIG": f"{GROUP_CONFIGS}/{INGRESS_SERVE_CONFIG}",
+            "TS_EXPERIMENTAL_CERT_SHARE": "true",
+            **account,
+        },
+        serves_https=True,
         grouped=True,
     )
 

@@ -66,6 +66,7 @@ _HOST_REPORT = "hostReport"
 _ADVERTISED = "advertisedServices"
 _STATIC_ENDPOINTS = "staticEndpoints"
 _LOGIN_URL = "loginUrl"
+_ACCEPTS_ROUTES = "acceptsRoutes"
 _STATE_FQDN = "stateFqdn"
 _HOSTNAME = "hostname"
 _HAS_ROUTES_TO_LOSE = "hasRoutesToLose"
@@ -135,6 +136,7 @@ def slim(secret: Object) -> Object:
         _AUTH_KEY_DIGEST: digest_of(auth_key) if auth_key else "",
         _LOGIN_URL: text_in(profile, "ControlURL") if reports_by_state else text_in(config, "ServerURL"),
         _HOSTNAME: text_in(config, "Hostname"),
+        _ACCEPTS_ROUTES: config.get("acceptRoutes") is True,
         _CONFIGS: [name for name in data if _CONFIG_KEY.fullmatch(name)],
         _SERVE_STATE: [name for name in data if name.startswith(SERVE_STATE_PREFIX)],
         _STATE_DEVICE: _device_in(profile),
@@ -193,7 +195,7 @@ def must_keep_auth_key(secrets: ReplicaSecrets, config: ProxyConfig) -> bool:
     return (
         secrets.config is not None
         and bool(secrets.config[_AUTH_KEY_DIGEST])
-        and not _has_logged_in(secrets)
+        and not has_logged_in(secrets)
         and secrets.config[_CONFIG_DIGEST] != _digest_of_files(config_files(config))
     )
 
@@ -300,6 +302,11 @@ def static_endpoints_of(config: Object | None) -> tuple[str, ...]:
     return found
 
 
+def accepts_routes_of(config: Object) -> bool:
+    """Tell whether the config in a *slim* Secret lets the proxy accept the routes of other devices."""
+    return bool(config[_ACCEPTS_ROUTES])
+
+
 def by_device(secret: Object) -> Iterable[str]:
     """Index *slim* Secrets by device."""
     device = device_of(secret, None).id
@@ -327,7 +334,7 @@ def config_patch(secrets: ReplicaSecrets, config: ProxyConfig, auth_key: str) ->
         return None
     files = config_files(config)
     changes = secret[_CONFIG_DIGEST] != _digest_of_files(files)  # more than the auth key differs
-    logged_in = _has_logged_in(secrets)
+    logged_in = has_logged_in(secrets)
     drop = logged_in and secret[_AUTH_KEY_DIGEST]
     served = secret[_SERVE_STATE] if config.serve_config is None else []
     if not (changes or drop or auth_key):
@@ -364,7 +371,7 @@ def _is_app_connector(settings: Object) -> bool:
     return isinstance(given, dict) and given.get("Advertise") is True
 
 
-def _has_logged_in(secrets: ReplicaSecrets) -> bool:
+def has_logged_in(secrets: ReplicaSecrets) -> bool:
     """Tell whether the replica reported a device, and doesn't ask for another auth key."""
     state = secrets.state
     return state is not None and bool(text(state["data"], SECRET_DEVICE_ID)) and not state[_REFUSED_KEY_DIGEST]

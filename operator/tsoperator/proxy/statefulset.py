@@ -40,7 +40,7 @@ class Volume(NamedTuple):
     source: Object
 
 
-def statefulset(proxy: Proxy, selector: Mapping[str, str], template: Object, **fields: str) -> Object:
+def statefulset(proxy: Proxy, selector: Mapping[str, str], template: Object, **fields: str | int) -> Object:
     """Return the StatefulSet of *proxy*.
 
     Its Pods have this *template*, and *selector* finds them.

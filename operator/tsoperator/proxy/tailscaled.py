@@ -20,9 +20,9 @@ class ProxyConfig:
     """The part of a proxy's configuration that is in files. A proxy reloads these files, but not its environment.
 
     *routes* are advertised to the tailnet; with None, tailscaled keeps the routes that it has, even over a restart.
-    A proxy that is *in_group* belongs to a ProxyGroup, and other devices may reach it at its *static_endpoints*
-    without NAT traversal. A *relay* forwards between devices, which reach it at its *static_endpoints*. If
-    *only_key* is true, the proxy has no file but one with the auth key.
+    A proxy that is *in_group* belongs to a ProxyGroup. It advertises the Tailscale Services in *services*, by name, and
+    other devices may reach it at its *static_endpoints* without NAT traversal. A *relay* forwards between devices,
+    which reach it at its *static_endpoints*. If *only_key* is true, the proxy has no file but one with the auth key.
     """
 
     hostname: str
@@ -32,6 +32,7 @@ class ProxyConfig:
     app_connector: bool = False
     accept_routes: bool = False
     in_group: bool = False
+    services: tuple[str, ...] = ()
     relay: bool = False
     static_endpoints: tuple[str, ...] = ()
     only_key: bool = False
@@ -50,6 +51,8 @@ def config_files(config: ProxyConfig, auth_key: str = "") -> dict[str, str]:
         head["AuthKey"] = auth_key
     head |= {"Hostname": config.hostname, "acceptDNS": False, "acceptRoutes": config.accept_routes}
     if config.in_group:
+        if config.services:
+            head["AdvertiseServices"] = list(config.services)
         if config.static_endpoints:
             head["StaticEndpoints"] = list(config.static_endpoints)
         return {GROUP_CONFIG_KEY: _compact(head)}

@@ -1,7 +1,7 @@
-"""Gauges of the proxies, ProxyGroups, PeerRelays, Tailnets and Recorders, computed from the cache for each scrape."""
+"""Gauges of proxies, ProxyGroups, PeerRelays, Tailnets, Recorders and Tailscale Services, computed for each scrape."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from prometheus_client.core import GaugeMetricFamily
@@ -27,11 +27,12 @@ from tsoperator.api.objects import (
     Resource,
     key_of,
 )
-from tsoperator.group.grouptype import type_of
+from tsoperator.group.grouptype import EGRESS, type_of
 from tsoperator.proxy.entries import entries_of
 from tsoperator.proxy.readiness import is_serving
 from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.ownership import owner_of
+from tsoperator.tailnet.tailnet import Tailnets
 
 _COUNTED: Final = {TAILNET: CONDITION_TAILNET_READY, RECORDER: CONDITION_RECORDER_READY}
 """The kinds whose objects are counted by the reason of a condition, each with the type of that condition."""
@@ -87,7 +88,7 @@ class GroupGauges(Collector):
             labels=["group"],
         )
         for name, type_ in ((key_of(each).name, type_of(each)) for each in found):
-            if type_ is not None:
+            if type_ is EGRESS:
                 config = self._cache.get(CONFIGMAP, Key(self._namespace, type_.config_name(name)))
                 entries.add_metric([name], len(entries_of(config)))
         yield from (groups, entries, *(self._by_reason(*each) for each in _COUNTED.items()))
@@ -123,6 +124,28 @@ class RelayGauges(Collector):
         for each in found:
             endpoints.add_metric([key_of(each).name], len((each.get("status") or {}).get("endpoints") or ()))
         yield from (relays, endpoints)
+
+
+class ServiceGauges(Collector):
+    """Counts the Tailscale Services that the operator owns."""
+
+    def __init__(self, tailnets: Tailnets, operator_id: Callable[[], str]) -> None:
+        """*operator_id* returns the ID by which the operator owns Tailscale Services."""
+        self._tailnets = tailnets
+        self._operator_id = operator_id
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the counts; prometheus_client calls this for each scrape.
+
+        The ID is asked for only if a tailnet has Tailscale Services, because the first such question reads a Secret.
+        """
+        family = GaugeMetricFamily(
+            "tsoperator_tailscale_services", "Tailscale Services that this operator owns.", labels=["tailnet"]
+        )
+        for each in self._tailnets.all_registered():
+            owned = each.services.owned(self._operator_id()) if each.services.labels() else frozenset()
+            family.add_metric([each.name], len(owned))
+        yield family
 
 
 def _type(group: Object) -> str:

@@ -35,12 +35,13 @@ from tsoperator.api.objects import (
 from tsoperator.api.policy import UNSUPPORTED
 from tsoperator.api.tailscaleservice import PREFIX, service_name
 from tsoperator.group.claims import BY_LABEL, LabelClaim, by_label, claim_of, label_of, winner
-from tsoperator.group.hosted import TYPE, Hosting, is_owned
+from tsoperator.group.hosted import TYPE, Hosting, is_ingress_group, is_owned
 from tsoperator.group.hosts import BY_CERTIFICATE, NO_SERVICE, ServiceView, advertising, by_certificate, domain_of_group
 from tsoperator.group.proxygroup import BY_GROUP, group_owner, in_order, is_available, replica_count
 from tsoperator.proxy.hosting import hosted
 from tsoperator.proxy.secret import advertised_services, device_of
 from tsoperator.runtime.cache import Cache
+from tsoperator.runtime.memory import Memory
 from tsoperator.runtime.ownership import BY_OWNER, owner_of
 from tsoperator.runtime.plan import Refusal
 from tsoperator.settings import Settings
@@ -75,6 +76,13 @@ class HostingWorld(NamedTuple):
     settled: Callable[[str, str], None] = lambda _tailnet, _label: None
 
 
+class _Parsed(NamedTuple):
+    """An Ingress or a Service, and its claim."""
+
+    obj: Object
+    claim: LabelClaim | None
+
+
 class HostingView:
     """Gathers the facts about the objects that ProxyGroups expose, and finds the objects that a change concerns."""
 
@@ -82,14 +90,23 @@ class HostingView:
         self.world = world
         self._cache = cache
         self._settings = settings
+        self._claims = Memory[_Parsed](cache)
 
     def look(self, obj: Object, *, with_hosts: bool = True) -> Hosting | None:
         """Return the facts about an Ingress or a Service; None if it asks for no ProxyGroup to expose it.
 
         Only *with_hosts* they include the hosts of the Tailscale Service, if proxies advertise it.
         """
-        claim = claim_of(obj, self._settings)
+        claim = self._claim(obj)
         return self.of(claim, with_hosts=with_hosts) if claim else None
+
+    def _claim(self, obj: Object) -> LabelClaim | None:
+        """Return the claim of an Ingress or a Service. A group asks again and again for those of all its objects."""
+        known = self._claims.get(obj)
+        if known is None or known.obj is not obj:
+            known = _Parsed(obj, claim_of(obj, self._settings))
+            self._claims.note(obj, known)
+        return known.claim
 
     def of(self, claim: LabelClaim, *, with_hosts: bool = True) -> Hosting:
         """Return the facts about the object of *claim*."""
@@ -127,8 +144,7 @@ class HostingView:
 
     def groups_of(self, tailnet: str) -> list[Object]:
         """Return the ProxyGroups of type ingress in a tailnet."""
-        groups = self._cache.all(PROXYGROUP)
-        return [each for each in groups if spec_text(each, "type") == TYPE and tailnet_of(each) == tailnet]
+        return [each for each in self._cache.all(PROXYGROUP) if is_ingress_group(each, tailnet)]
 
     def states(self, group: str) -> list[Object]:
         """Return the *slim* state Secrets of the ProxyGroup called *group*, by ordinal."""
@@ -144,7 +160,7 @@ class HostingView:
         """Yield the claims of all objects on *label*, in all tailnets."""
         for resource in (INGRESS, SERVICE):
             for obj in self._cache.indexed(resource, BY_LABEL, label):
-                if claim := claim_of(obj, self._settings):
+                if claim := self._claim(obj):
                     yield claim
 
     def holder(self, tailnet: str, label: str) -> LabelClaim | None:
@@ -174,7 +190,7 @@ class HostingView:
         """Yield the claims of all objects that name the ProxyGroup called *group*."""
         for resource in (INGRESS, SERVICE):
             for obj in self._cache.indexed(resource, BY_GROUP, group):
-                if claim := claim_of(obj, self._settings):
+                if claim := self._claim(obj):
                     yield claim
 
     def uses(self, tailnet: str, name: str) -> bool:

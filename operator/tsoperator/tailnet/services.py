@@ -9,10 +9,10 @@ a Service is read right before it is written, and looked at again some seconds l
 
 import asyncio
 import logging
-from collections import Counter
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from itertools import count
 from typing import Final, NamedTuple
 
 from tsoperator.api.device import Device
@@ -89,9 +89,10 @@ class Services:
         self._due = 0.0  # when the list is read next, by the event loop's clock
         self._wanted = asyncio.Event()
         self._moved = asyncio.Event()  # the list is due earlier than before
-        self._written: set[str] = set()  # labels that were put or dropped since the last read of the list began
+        self._written: set[str] | None = None  # labels that were put or dropped while the list is being read
         self._unchecked: dict[str, float] = {}  # the labels of our writes, and when to look at the results
-        self._versions: Counter[str] = Counter()  # of changes, by label
+        self._versions: dict[str, int] = {}  # the number of the last change of each Service that is there
+        self._changes = count(1)
         self._questions: asyncio.Queue[_Question] = asyncio.Queue()
         self._asked: dict[_Question, asyncio.Future[None]] = {}
         self._unread: dict[_Question, ControlError] = {}  # the questions that failed, until they may be asked again
@@ -171,7 +172,7 @@ class Services:
         what is wanted, so that the result of an earlier write of the same Service isn't taken for that of this one.
         """
         label = _subject(step).label
-        wanted = (step, self._versions[label])
+        wanted = (step, self._versions.get(label))
         try:
             await self._calls.result(step.owner, (TAILSCALE_SERVICE, label), wanted, lambda: self._write(step))
         except ControlError as error:
@@ -223,18 +224,20 @@ class Services:
             self._moved.set()
 
     async def _read_list(self) -> None:
-        self._written.clear()
+        self._written = set()
         began = self._now()
         try:
             listed = {each.label: each for each in await self._tailnet.services()}
         except ControlError as error:
             self._note_failure(error)
             return
+        finally:
+            written, self._written = self._written, None
         if self._failure is not None:
             log.info("the tailnet's Tailscale Services can be listed again")
         self._failure, self._is_listed = None, True
         for label in [*(self._known.keys() - listed.keys()), *listed]:
-            if label not in self._written:  # the list may be older than what was written
+            if label not in written:  # the list may be older than what was written
                 self._compare(label, listed.get(label))
         checked = {label for label, due in self._unchecked.items() if due <= began}
         for label in checked:
@@ -314,10 +317,10 @@ class Services:
             self._tell([question.label])
 
     async def _read(self, label: str) -> None:
-        version = self._versions[label]
+        version = self._versions.get(label)
         known = self._known.get(label)
         found = await self._tailnet.service(known.name if known else service_name(label))
-        if version == self._versions[label]:  # else it was written since
+        if version == self._versions.get(label):  # else it was written since
             self._put(label, found)
 
     async def _read_hosts(self, label: str) -> None:
@@ -364,14 +367,18 @@ class Services:
     def _put(self, label: str, service: TailscaleService | None) -> None:
         """Put a Service that was just read or written into the table; None if there is none. Announce a change."""
         old = self._known.pop(label, None)
-        self._written.add(label)
+        if self._written is not None:
+            self._written.add(label)
         if service is None:
             self._hosts.pop(label, None)
             self._read_at.pop(label, None)
         else:
             self._known[label], self._read_at[label] = service, self._now()
         if not _is_same(old, service):
-            self._versions[label] += 1
+            if service is None:
+                self._versions.pop(label, None)
+            else:
+                self._versions[label] = next(self._changes)
             self._refused.pop(label, None)
             self._tell([label])
 

@@ -57,6 +57,7 @@ CASES = [
     (failed_look("credentials"), "preflight/credentials", NO_CREDENTIALS, "Secret operator-oauth"),
     (failed_look("auth_keys"), "preflight/auth_keys", "may not make auth keys", "scope Auth Keys"),
     (failed_look("devices"), "preflight/devices", "may not see and change", "scope Devices Core"),
+    (failed_look("services"), "preflight/services", "may not write Tailscale Services", "scope Services"),
     (failed_look("tags"), "preflight/tags", "may not give tags", EVENTS),
     (failed_look("moon"), "preflight/moon", "the check 'moon'", "docs/tailnet-policy.md"),
     (failed_look("tags", "b"), "preflight/tags", "Tailnet b: the OAuth client", "`kubectl describe tailnet b`"),

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import pytest
+from tsoperator.api.names import FINALIZER, HA_SERVICE_FINALIZER
 from tsoperator.api.objects import (
     ADMISSIONBINDING,
     ADMISSIONPOLICY,
@@ -39,12 +40,14 @@ from tests.support.manifests import (
     exposed,
     group_egress,
     group_policy,
+    identity,
     ingress,
     load_balancer,
     peer_relay,
     proxy_class,
     proxy_group,
     recorder,
+    user_pod,
 )
 
 
@@ -108,6 +111,7 @@ class Kind:
     """True if the children have labels, by which the operator finds them."""
     is_held: bool = True
     """True if our finalizer holds the object until its children are gone."""
+    finalizer: str = FINALIZER
     failed: str = ""
     """The reason in the condition when a server refuses a write; empty if the operator writes only the status."""
     making: frozenset[str] = frozenset()
@@ -169,8 +173,8 @@ def proxy_child(obj: Object, resource: Resource) -> str:
 
 
 def group_child(obj: Object, resource: Resource) -> str:
-    name = key_of(obj).name
-    return name + {SECRET: "-0-config", CONFIGMAP: "-egress-config", SERVICE: "-metrics"}.get(resource, "")
+    name, config = key_of(obj).name, f"-{obj['spec']['type']}-config"
+    return name + {SECRET: "-0-config", CONFIGMAP: config, SERVICE: "-metrics"}.get(resource, "")
 
 
 def recorder_child(obj: Object, resource: Resource) -> str:
@@ -221,6 +225,9 @@ _BAD_SERVICE = {
     "hostname": Bad(annotated(hostname="-bad.host_"), "ProxyInvalid", "-bad.host_", "INVALIDSERVICE"),
     "class": Bad(annotated(proxy_class="nonesuch"), "ProxyFailed", "nonesuch", "ProxyFailed"),
 }
+
+
+_HOSTED = load_balancer("kind-hosted", proxy_group="several-ingress")
 
 
 def writes(verb: str, *plurals: str) -> frozenset[str]:
@@ -482,9 +489,58 @@ KINDS: Sequence[Kind] = [
         ending=_ENDING | {"update peerrelays"},
     ),
     Kind(
-        proxy_group("kind-group", type="ingress"),
+        proxy_group("kind-group", type="kube-apiserver"),
         has_reason("ProxyGroupReady", "NotSupportedYet"),
         making=frozenset({"update proxygroups"}),
+    ),
+    Kind(
+        proxy_group("kind-ingress-group", type="ingress"),
+        has_reason("ProxyGroupReady", "ProxyGroupReady"),
+        children={
+            SERVICEACCOUNT: [{"metadata": {"ownerReferences": None}}],
+            ROLE: [{"rules": []}],
+            ROLEBINDING: [{"subjects": []}],
+            SECRET: [{"data": {"cap-106.hujson": "e30="}}],
+            CONFIGMAP: [
+                {"binaryData": {"foreign": "e30="}},
+                {"binaryData": {"ingress-config.json": None}},
+                {"binaryData": {"serve-config.json": "eyJTZXJ2aWNlcyI6eyJzdmM6eCI6eyJUdW4iOnRydWV9fX0="}},
+            ],
+            STATEFULSET: [{"spec": {"replicas": 3}}, _IMAGE],
+        },
+        child_name=group_child,
+        devices=2,
+        edits={
+            "prefix": Edit(spec(hostnamePrefix="kind-ingress-group-gate"), '"hostname": "kind-ingress-group-gate-1"')
+        },
+        bad={
+            "class": Bad(spec(proxyClass="nonesuch"), "ProxyGroupCreating", "nonesuch"),
+            "replicas": _crd(spec(replicas="many"), "ProxyGroupInvalid", "replicas"),
+        },
+        is_collected=True,
+        keeps_others_labels=True,
+        failed="ProxyGroupCreationFailed",
+        making=writes("create", "serviceaccounts", "roles", "rolebindings", "configmaps", "secrets", "statefulsets")
+        | _TOUCH
+        | {"patch secrets", "update proxygroups"},
+        ending=_ENDING - {"delete services"} | {"delete pods", "update proxygroups"},
+    ),
+    Kind(
+        {**_HOSTED, "spec": {**_HOSTED["spec"], "selector": {"app": "backend"}}},
+        is_balanced,
+        beside=[identity(), proxy_group("several-ingress", type="ingress"), user_pod("backend")],
+        edits={
+            "hostname": Edit(annotated(hostname="kind-hosted-shop"), f'"kind-hosted-shop.{DOMAIN}"'),
+            "tags": Edit(annotated(tags="tag:kind-hosted"), "['tag:kind-hosted']"),
+        },
+        bad={
+            "hostname": Bad(annotated(hostname="-bad.host_"), "IngressSvcInvalid", "-bad.host_", "IngressSvcInvalid"),
+            "tags": Bad(annotated(tags="tag:ok,nonsense"), "IngressSvcInvalid", "nonsense", "IngressSvcInvalid"),
+        },
+        finalizer=HA_SERVICE_FINALIZER,
+        failed="ProxyFailed",
+        making=writes("patch", "services", "configmaps", "secrets") | {"update services"} | _TOUCH,
+        ending=writes("patch", "services", "configmaps", "secrets"),
     ),
     Kind(
         group_policy("kind-policy", ingress=["kind-policy-web"], egress=["kind-policy-out"]),

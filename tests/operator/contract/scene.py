@@ -13,6 +13,7 @@ from typing import Any
 from clustersim.objects import RESOURCES
 from clustersim.objects import Resource as SimResource
 from clustersim.tailnet import Device
+from clustersim.tailnetservices import TailscaleService
 from tsoperator.api.names import ANNOTATION_DIGEST, CONDITION_CLUSTER_DNS_READY, CONDITION_PROXYGROUP_READY
 from tsoperator.api.objects import EVENT, POD, PROXYGROUP, SECRET, Key, Object, Resource, key_of, uid
 
@@ -39,12 +40,14 @@ class Scene:
     kind: Kind
     furniture: set[tuple[str, Key]] = field(init=False)
     neighbours: set[str] = field(init=False)
+    others_services: set[str] = field(init=False)
     shared: list[str] = field(init=False)
     keys_before: int = 0
 
     def __post_init__(self) -> None:
         self.furniture = {(obj["kind"], key_of(obj)) for obj in self._everything()}
         self.neighbours = {*self.world.control.devices}
+        self.others_services = {*self.world.control.services.present}
         self.shared = self._shared()
 
     @property
@@ -67,6 +70,12 @@ class Scene:
         others = tuple(f"{key_of(obj).name}-" for obj in self.kind.beside if obj["kind"] == PROXYGROUP.kind)
         new = (each for node, each in self.world.control.devices.items() if node not in self.neighbours)
         return [each for each in new if not each.name.startswith(others)]
+
+    @property
+    def services(self) -> list[TailscaleService]:
+        """The Tailscale Services of the object, without earlier ones."""
+        present = self.world.control.services.present
+        return [service for name, service in present.items() if name not in self.others_services]
 
     @property
     def node_ids(self) -> list[str]:
@@ -171,10 +180,14 @@ class Scene:
         return [words for words, good in facts.items() if not good]
 
     async def left(self) -> list[str]:
-        """Return the leftovers of the object: objects with its name in them, its devices, changed shared objects."""
+        """Return the leftovers of the object.
+
+        These are objects with its name in them, its devices, its Tailscale Services, and changed shared objects.
+        """
         there = [f"{obj['kind']} {key_of(obj)}" for obj in self._everything() if self.kind.name in json.dumps(obj)]
         changed = [text for text in self._shared() if text not in self.shared]
-        return [*there, *(device.name for device in self.devices), *changed]
+        services = [each.name for each in self.services]
+        return [*there, *(device.name for device in self.devices), *services, *changed]
 
     def live(self) -> Object | None:
         return next(self._named(self.obj), None)
@@ -249,7 +262,8 @@ class Scene:
         devices = [
             f"device {each.name} {each.tags} {each.advertised_routes} {each.app_connector}" for each in self.devices
         ]
-        return "\n".join(sorted([*lines, *devices, *self._shared()]))
+        services = [f"{each.name} {sorted(each.ports)} {sorted(each.tags)}" for each in self.services]
+        return "\n".join(sorted([*lines, *devices, *services, *self._shared()]))
 
     def _shared(self) -> list[str]:
         """Return the data of the objects of others that the operator writes into."""

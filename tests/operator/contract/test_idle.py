@@ -32,6 +32,7 @@ async def test_an_operator_that_starts_again_writes_nothing(cluster: World) -> N
 
 
 @pytest.mark.simulated
+@pytest.mark.timeout(600)  # 11 hours of virtual time have many steps, which take longer on a busy machine
 def test_an_idle_operator_writes_nothing_for_a_resync_period_and_notices_a_change_after_it() -> None:
     patient.run(idle_for(RESYNC + 3600))
 

@@ -11,11 +11,11 @@ from tests.support.operator import World, running_operator
 
 pytestmark = pytest.mark.simulated
 
-KEPT = ("events._seen", "_departed", "_device_lists._known", "gatherer._windows")
+KEPT = ("events._seen", "_departed", "_device_lists._known", "gatherer._windows", "Services._unchecked")
 """The parts of the memory that may still have the object, because their size is limited.
 
-They are Events that were written, names of devices that are gone, the last list of devices, and the last burst of
-changes.
+They are Events that were written, names of devices that are gone, the last list of devices, the last burst of changes,
+and the Tailscale Services that were written in the last five seconds.
 """
 LISTED = ("Devices._ids", "Devices._by_id", ".devices._ids", ".devices._by_id")
 """The parts of the memory that the next list of devices corrects if somebody else has deleted a device."""

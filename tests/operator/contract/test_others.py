@@ -4,7 +4,6 @@ from collections import Counter
 from functools import partial
 
 import pytest
-from tsoperator.api.names import FINALIZER
 from tsoperator.api.objects import Object
 
 from tests.operator.contract.kinds import Kind, each_held, each_kind
@@ -111,4 +110,4 @@ async def test_a_finalizer_that_somebody_else_adds_while_the_operator_adds_its_o
     await scene.change(kind.manifest, {"metadata": {"finalizers": THEIRS["finalizers"]}})
     sim.faults.clear()
     await scene.whole()
-    assert await finalizers(scene) == sorted([FINALIZER, *THEIRS["finalizers"]])
+    assert await finalizers(scene) == sorted([kind.finalizer, *THEIRS["finalizers"]])

@@ -10,6 +10,7 @@ from tests.support.objects import obj
 
 def test_the_configmap_name_and_the_labels_of_a_group_equal_those_of_the_go_operator() -> None:
     assert grouptype.EGRESS.config_name("foo") == "foo-egress-config"
+    assert grouptype.INGRESS.config_name("foo") == "foo-ingress-config"
     assert proxygroup.group_owner("foo").labels.items() >= {
         ("tailscale.com/managed", "true"),
         ("tailscale.com/parent-resource-type", "proxygroup"),
@@ -28,9 +29,10 @@ def test_a_group_has_two_replicas_unless_its_spec_says_otherwise() -> None:
     assert proxygroup.replica_count(group({})) == proxygroup.replica_count(group(None)) == 2
 
 
-def test_only_a_group_of_type_egress_has_a_type_that_the_operator_supports() -> None:
-    assert grouptype.type_of(group({"type": "egress"})) is grouptype.EGRESS
-    others: list[Any] = [{"type": "ingress"}, {"type": ["egress"]}, {}, None, "x"]
+def test_the_operator_supports_the_types_egress_and_ingress() -> None:
+    found = [grouptype.type_of(group({"type": name})) for name in ("egress", "ingress")]
+    assert found == [grouptype.EGRESS, grouptype.INGRESS]
+    others: list[Any] = [{"type": "kube-apiserver"}, {"type": ["egress"]}, {}, None, "x"]
     assert [spec for spec in others if grouptype.type_of(group(spec))] == []
 
 

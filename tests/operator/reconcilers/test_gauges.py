@@ -1,18 +1,21 @@
 """The gauges that count proxies, ProxyGroups, entries, PeerRelays and Tailnets in a cluster."""
 
 from clustersim.sim import ClusterSim
+from clustersim.tailnetservices import TailscaleService
 from prometheus_client import CollectorRegistry
 from tsoperator.api.objects import STATEFULSET, Key, Object
+from tsoperator.api.owners import joined
 from tsoperator.kube.client import KubeClient
-from tsoperator.reconcilers.gauges import GroupGauges, ProxyGauges, RelayGauges
+from tsoperator.reconcilers.gauges import GroupGauges, ProxyGauges, RelayGauges, ServiceGauges
 from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.ownership import Owner
 from tsoperator.sources import sources
 from tsoperator.tailnet.devices import DeviceGauges
 
 from tests.support import manifests
-from tests.support.cluster import put, running
-from tests.support.objects import OPERATOR_NAMESPACE, egress_config, obj, whole_secret
+from tests.support.cluster import put, running, until
+from tests.support.objects import OPERATOR_NAMESPACE, egress_config, obj, settings, whole_secret
+from tests.support.tailnets import running_tailnets, tailnet_client
 
 
 def told(found: Object, type_: str, reason: str) -> Object:
@@ -42,7 +45,7 @@ STATE: Object = {"_current-profile": "profile-1", "profile-1": {"Config": {"Node
 THERE = [
     *(group(f"good-{number}", "egress", "ProxyGroupReady") for number in range(2)),
     group("slow", "egress", "ProxyGroupCreating"),
-    group("web", "ingress", "NotSupportedYet"),
+    group("web", "kube-apiserver", "NotSupportedYet"),
     manifests.proxy_group("new", type="ingress"),
     egress_config("good-0", *(f"default-{number}" for number in range(3))),
     egress_config("web", "default-db"),
@@ -76,13 +79,15 @@ GAUGES = [
     ("tsoperator_proxies", {"parent": "svc", "ready": "false"}, 2),
     ("tsoperator_proxies", {"parent": "svc", "ready": "true"}, 1),
     ("tsoperator_proxygroups", {"reason": "", "type": "ingress"}, 1),
-    ("tsoperator_proxygroups", {"reason": "NotSupportedYet", "type": "ingress"}, 1),
+    ("tsoperator_proxygroups", {"reason": "NotSupportedYet", "type": "kube-apiserver"}, 1),
     ("tsoperator_proxygroups", {"reason": "ProxyGroupCreating", "type": "egress"}, 1),
     ("tsoperator_proxygroups", {"reason": "ProxyGroupReady", "type": "egress"}, 2),
     ("tsoperator_recorders", {"reason": "RecorderCreated"}, 1),
     ("tsoperator_tailnets", {"reason": "InvalidOAuth"}, 1),
     ("tsoperator_tailnets", {"reason": "TailnetValid"}, 2),
 ]
+
+OWNED = ("tsoperator_tailscale_services", {"tailnet": ""})
 
 
 async def test_the_gauges_count_the_objects_in_the_cluster(sim: ClusterSim, client: KubeClient) -> None:
@@ -97,3 +102,24 @@ async def test_the_gauges_count_the_objects_in_the_cluster(sim: ClusterSim, clie
         samples = [sample for family in registry.collect() for sample in family.samples]
     found = [(each.name, each.labels, each.value) for each in samples]
     assert sorted(found, key=lambda each: (each[0], sorted(each[1].items()))) == GAUGES
+
+
+async def test_a_gauge_counts_the_tailscale_services_that_the_operator_owns(
+    sim: ClusterSim, client: KubeClient
+) -> None:
+    asked, cache, registry = [], Cache([]), CollectorRegistry()
+
+    def operator_id() -> str:
+        asked.append("ID")
+        return "nUS"
+
+    for name, owner in (("svc:web", "nUS"), ("svc:db", "nUS"), ("svc:other", "nTHEM")):
+        sim.control.services.put(TailscaleService(name, ("tcp:443",), ("tag:k8s",), joined({}, owner)))
+    async with (
+        tailnet_client(sim.control, sim.control_url) as opened,
+        running_tailnets(opened, client, cache, settings()) as tailnets,
+    ):
+        registry.register(ServiceGauges(tailnets, operator_id))
+        assert (registry.get_sample_value(*OWNED), asked) == (0, [])
+        await until(lambda: all(tailnets.service("", each).service for each in ("web", "db", "other")))
+        await until(lambda: registry.get_sample_value(*OWNED) == 2)

@@ -14,7 +14,7 @@ def group(**metadata: object) -> Object:
     return {"kind": "ProxyGroup", "metadata": {"name": "egress", "generation": 3, **metadata}, "status": status}
 
 
-@pytest.mark.parametrize("kind", [(), ("ProxyGroup of type ingress",)])
+@pytest.mark.parametrize("kind", [(), ("ProxyGroup of type kube-apiserver",)])
 def test_the_status_of_an_unsupported_object_says_that_the_operator_does_nothing_for_it(kind: tuple[str, ...]) -> None:
     plan = plan_nothing(group(), "ProxyGroupReady", *kind)
     other, ready = status_of(plan)["conditions"]

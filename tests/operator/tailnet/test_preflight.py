@@ -19,6 +19,7 @@ from tsoperator.tsclient.oauth import Credentials
 from tsoperator.tsclient.transport import Retry
 
 from tests.support.cluster import until
+from tests.support.manifests import proxy_group
 from tests.support.objects import settings
 from tests.support.operator import NAMESPACE, World, new_world, running_operator
 
@@ -278,12 +279,21 @@ def told_levels(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 
 @pytest.mark.simulated
-async def test_findings_are_events_on_the_operators_pod_and_do_not_stop_the_operator(cluster: World) -> None:
-    cluster.control.scopes.remove("devices:core")
-    await cluster.apply(POD_OF_OURS)
+@pytest.mark.parametrize(
+    ("scope", "needed", "words"),
+    [
+        ("devices:core", [], "Devices Core (devices:core)"),
+        ("services", [proxy_group("web", type="ingress")], "has not the scope Services (services)"),
+    ],
+)
+async def test_findings_are_events_on_the_operators_pod_and_do_not_stop_the_operator(
+    cluster: World, scope: str, needed: list[Object], words: str
+) -> None:
+    cluster.control.scopes.remove(scope)
+    await cluster.apply(POD_OF_OURS, *needed)
     async with running_operator(cluster, pod_name=OPERATOR) as operator:
         events = await cluster.eventually(lambda: cluster.events(POD_OF_OURS))
-        assert "Devices Core (devices:core)" in events["PreflightFailed"]
+        assert words in events["PreflightFailed"]
         assert not await cluster.writes_when_left_alone()
         assert not operator.done()
 

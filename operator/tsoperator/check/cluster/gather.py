@@ -42,6 +42,7 @@ from tsoperator.check.cluster.names import NameResolution
 from tsoperator.check.cluster.proxies import ProxyObjects, pod_problem, refusals_of
 from tsoperator.check.cluster.rights import AccessQuestion, questions
 from tsoperator.check.replicas import OUR_PODS, OperatorPod, Page, read_replica
+from tsoperator.group.hosted import is_ingress_group
 from tsoperator.kube.client import KubeClient
 from tsoperator.kube.errors import KubeError, NotFound
 from tsoperator.proxy.secret import slim
@@ -196,7 +197,12 @@ class ClusterReader:
     async def control(self) -> Control:
         """Return the control server's answers to the operator's credentials. Raises CannotLook."""
         tailnet = self._tailnet(self._installed.control_url, await self._credentials())
-        findings = await Preflight(tailnet, EventRecorder(self._client), _nobody).look()
+        preflight = Preflight(tailnet, EventRecorder(self._client), _nobody)
+        exposes = any(
+            is_ingress_group(each, "") for each in await self._listed(PROXYGROUP, slim=without_managed_fields)
+        )
+        preflight.needs_services = lambda: exposes
+        findings = await preflight.look()
         devices = None
         if findings.passed.get("devices"):
             try:

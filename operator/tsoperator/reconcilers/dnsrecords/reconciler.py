@@ -189,7 +189,7 @@ class _View:
         owner = self._owner(service) if service else None
         if service is None or owner is None:
             return None
-        kind, slices = _PARENTS[owner.type], self._cache.indexed(ENDPOINTSLICE, BY_SERVICE, key.name)
+        kind, slices = _PARENTS[owner.type], self._cache.indexed(ENDPOINTSLICE, BY_SERVICE, str(key))
         watched, parent = self._cache.knows(kind, owner.key.namespace), self._cache.get(kind, owner.key)
         return NamedProxy(service, parent, slices, watched, self._leads(parent, owner, key) if parent else None)
 

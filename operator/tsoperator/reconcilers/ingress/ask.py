@@ -1,9 +1,8 @@
 """Parses an Ingress into an `Ask` once, so that decisions don't read its annotations and its class again."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Final
 
 from tsoperator.api.names import (
     ANNOTATION_FORWARD_CLUSTER_TRAFFIC,
@@ -18,11 +17,9 @@ from tsoperator.api.objects import Key, Object, annotations, has_finalizer, is_d
 from tsoperator.api.rules import is_true, split_tags
 from tsoperator.dns.clusternames import is_opted_out
 from tsoperator.proxy.classref import class_name
+from tsoperator.proxy.paths import backend_names
 from tsoperator.runtime.ownership import Owner
 from tsoperator.settings import Settings
-
-BY_BACKEND: Final = "backend"
-"""The index that finds Ingresses by the Services to which they lead, as ``namespace/name``."""
 
 
 class Mode(Enum):
@@ -107,7 +104,7 @@ def parse(ingress: Object, settings: Settings) -> Ask:
         host=host,
         hostname=host.partition(".")[0] or f"{key.namespace}-{key.name}-ingress",
         tags=split_tags(tags) if tags else settings.proxy_tags,
-        backends=_backend_names(ingress),
+        backends=backend_names(ingress),
         redirects=is_true(given.get(ANNOTATION_HTTP_REDIRECT)),
         funnels=is_true(given.get(ANNOTATION_FUNNEL)),
         takes_cluster_traffic=None if forwards is None else is_true(forwards),
@@ -124,23 +121,3 @@ def _tls_host(ingress: Object) -> str:
     """Return the first host of the first TLS entry, the only one that counts; empty if there is none."""
     entries = ingress["spec"].get("tls") or [{}]
     return next(iter(entries[0].get("hosts") or ()), "")
-
-
-def _backend_names(ingress: Object) -> list[str]:
-    """Return the names of the Services that *ingress* refers to."""
-    return [name for each in _backends(ingress["spec"]) if (name := (each.get("service") or {}).get("name"))]
-
-
-def by_backend(ingress: Object) -> Iterable[str]:
-    """Index Ingresses by the Services to which they lead."""
-    namespace = ingress["metadata"]["namespace"]
-    return {f"{namespace}/{name}" for name in _backend_names(ingress)}
-
-
-def _backends(spec: Object) -> Iterator[Object]:
-    if spec.get("defaultBackend"):
-        yield spec["defaultBackend"]
-    for rule in spec.get("rules") or ():
-        for path in (rule.get("http") or {}).get("paths") or ():
-            if path.get("backend"):
-                yield path["backend"]

@@ -33,12 +33,13 @@ from tsoperator.dns.nameserver import before
 from tsoperator.group.hosted import Hosting
 from tsoperator.group.hostnotes import APPROVAL_PATIENCE
 from tsoperator.proxy.classref import class_name
+from tsoperator.proxy.paths import BY_BACKEND
 from tsoperator.proxy.proxy import Children
 from tsoperator.proxy.secret import TLS, Certificate, certificate_of, device_of
 from tsoperator.proxy.workload import proxy_device
 from tsoperator.reconcilers.hosting import HostingChanges, HostingView
 from tsoperator.reconcilers.ingress import plan as plans
-from tsoperator.reconcilers.ingress.ask import BY_BACKEND, Ask, Mode, is_ours, parse
+from tsoperator.reconcilers.ingress.ask import Ask, Mode, is_ours, parse
 from tsoperator.reconcilers.ingress.certificate import MissingCertificate, ObservedCertificate, missing
 from tsoperator.reconcilers.ingress.grouped import NOWHERE, Approval, AtGroups, may_lack_approval
 from tsoperator.reconcilers.proxies import Proxies, Seen
@@ -80,7 +81,7 @@ class _View:
         self._now = now
         self._clock = clock
         self._missing = Memory[MissingCertificate](self._cache)
-        self._unserved = Memory[float](self._cache)  # since when an Ingress may lack approved hosts
+        self._unserved = Memory[datetime](self._cache)  # since when an Ingress may lack approved hosts
         self._changes = changes = HostingChanges(self._cache, INGRESS)
         self._class_warning = ""
         self.watches: Mapping[Resource, Mapper] = {
@@ -147,13 +148,14 @@ class _View:
         if not may_lack_approval(ask, hosting, certificate):
             self._unserved.note(ask.ingress, None)
             return None
-        now = self._clock()
-        since = self._unserved.get(ask.ingress)
-        self._unserved.note(ask.ingress, since := now if since is None else since)
-        if now - since < APPROVAL_PATIENCE:
-            return Approval(now - since)
+        now = self._now()
+        since = self._unserved.get(ask.ingress) or now
+        self._unserved.note(ask.ingress, since)
+        waited = (now - since).total_seconds()
+        if waited < APPROVAL_PATIENCE:
+            return Approval(waited)
         view = self._hosting.hosts(hosting)
-        return Approval(now - since, None if view.pending else view.hosts, view.pending)
+        return Approval(waited, None if view.pending else view.hosts, view.pending)
 
     def _age(self, ingress: Object) -> float:
         made = datetime.fromisoformat(ingress["metadata"]["creationTimestamp"])

@@ -6,12 +6,13 @@ from tsoperator.api.names import CONFIG_SUFFIX
 from tsoperator.api.objects import Object
 
 
-def rules(group: str, ordinals: Iterable[int]) -> list[Object]:
-    """Return the rules of the Role for the Secrets of the replicas of *group* with these *ordinals*.
+def rules(group: str, ordinals: Iterable[int], others: Iterable[str] = ()) -> list[Object]:
+    """Return the rules of the Role for the Secrets of the replicas of *group* with these *ordinals*, and for *others*.
 
-    Without ordinals there are no rules, because a rule without names would allow access to all Secrets.
+    Without any of them there are no rules, because a rule without names would allow access to all Secrets.
     """
     secrets = [f"{group}-{each}{suffix}" for each in sorted(ordinals) for suffix in (CONFIG_SUFFIX, "")]
+    secrets += others
     own = {"apiGroups": [""], "resources": ["secrets"], "resourceNames": secrets, "verbs": ["get", "patch", "update"]}
     return [
         {"apiGroups": [""], "resources": ["secrets"], "verbs": ["list", "watch"]},

@@ -3,15 +3,16 @@
 docs/development/groups.md describes the proxies.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from tsoperator.api.images import image_name
-from tsoperator.api.names import CONDITION_PROXYGROUP_READY, CONFIG_SUFFIX
-from tsoperator.api.objects import CONFIGMAP, POD, PROXYGROUP, Key, Object, is_deleting, uid
+from tsoperator.api.names import ACCOUNTS, CONDITION_PROXYGROUP_READY, CONFIG_SUFFIX
+from tsoperator.api.objects import CONFIGMAP, POD, PROXYGROUP, Key, Object, is_deleting, key_of, uid
 from tsoperator.api.v1alpha1.proxyclass import ProxyClassSpec
-from tsoperator.group.grouptype import GroupType
+from tsoperator.group.exposing import Offer
+from tsoperator.group.grouptype import Work
 from tsoperator.proxy.account import account
 from tsoperator.proxy.annotations import with_ignored
 from tsoperator.proxy.classref import accepts_routes, class_called
@@ -19,7 +20,9 @@ from tsoperator.proxy.devices import OWN_TAILNET, TailnetView, untried_message
 from tsoperator.proxy.findings import Effect, with_findings
 from tsoperator.proxy.login import NO_KEYS, Keys
 from tsoperator.proxy.proxy import Children, Proxy
+from tsoperator.proxy.replica import ReplicaSecrets
 from tsoperator.proxy.tailscaled import ProxyConfig
+from tsoperator.proxy.withdrawal import withdrawal
 from tsoperator.proxy.workload import (
     Workload,
     awaited_pods,
@@ -31,6 +34,7 @@ from tsoperator.proxy.workload import (
     removal_message,
     unwanted,
 )
+from tsoperator.reconcilers.proxygroup.accounts import account_reports, account_steps, image_notes
 from tsoperator.reconcilers.proxygroup.ask import Ask
 from tsoperator.reconcilers.proxygroup.children import rules
 from tsoperator.reconcilers.proxygroup.nodeports import with_static_endpoints
@@ -63,8 +67,9 @@ class Observed:
 
     The Secrets among its *children* are in the order of their ordinals, and a state Secret comes before the config
     Secret of the same replica. *named* are all objects that have the name of a child, whoever made them. *services*
-    are the ClusterIP Services of the egress Services that name the group. *node_ports* are all Services that have
-    node ports, and those of the group; they and the *nodes* matter if the class has static endpoints.
+    are the ClusterIP Services of the egress Services that name the group, and *offer* is what an ingress group should
+    serve. *node_ports* are all Services that have node ports, and those of the group; they and the *nodes* matter if
+    the class has static endpoints. *account* is the Secret with the ACME accounts that groups share.
     """
 
     children: Children
@@ -75,6 +80,13 @@ class Observed:
     tailnet: TailnetView = OWN_TAILNET
     node_ports: Sequence[Object] = ()
     nodes: Sequence[Object] = ()
+    offer: Offer = field(default_factory=Offer)
+    account: Object | None = None
+
+    @property
+    def work(self) -> Work:
+        """The work of the group."""
+        return Work(self.services, self.offer)
 
 
 def wanted(ask: Ask, observed: Observed, settings: Settings) -> Proxy | Plan:
@@ -144,10 +156,33 @@ def _planned(ask: Ask, wanted: Proxy | Plan, observed: Observed, settings: Setti
     devices = proxy_devices(wanted, observed.children, observed.tailnet, settings)
     problem = proxy_problem(wanted, observed.children, keys)
     complete = replace(
-        plan_workload(wanted, _workload(ask.type, wanted, observed, settings), observed.children, keys, devices),
+        plan_workload(wanted, _workload(ask, wanted, observed, settings), observed.children, keys, devices),
         status=status(ask.group, observed.children, Refusal(problem, CREATING) if problem else None),
     )
+    if shares_account := ask.type.shares_account(ask.group, settings):
+        complete = replace(complete, reports=account_reports(observed.account))
+    told = image_notes(_states(observed.children)) if shares_account else []
+    complete = replace(
+        complete,
+        notes=[*complete.notes, *told, *_room_notes(observed.offer)],
+        error=complete.error or observed.offer.pending,
+    )
     return with_findings(complete, devices.findings, condition=CONDITION_PROXYGROUP_READY, reasons=DEVICE_REASONS)
+
+
+def _states(children: Children) -> list[Object]:
+    """Return the *slim* state Secrets among *children*."""
+    return [each for each in children.secrets if not key_of(each).name.endswith(CONFIG_SUFFIX)]
+
+
+def _room_notes(offer: Offer) -> list[Note]:
+    """Return the Event that names objects which the group doesn't serve because its ConfigMap is full."""
+    if not offer.left_out:
+        return []
+    shown = " and ".join(map(str, offer.left_out[:3]))
+    more = f" and {len(offer.left_out) - 3} more" if len(offer.left_out) > 3 else ""
+    message = f"its ConfigMap has no room for {shown}{more}: let another ProxyGroup serve some of its objects"
+    return [Note("Warning", "ConfigMapFull", message)]
 
 
 def plan_deletion(ask: Ask, observed: Observed) -> Plan:
@@ -189,7 +224,7 @@ def _proxy(ask: Ask, chosen: ProxyClassSpec | None, observed: Observed, settings
         owner=ask.owner,
         parent_uid=uid(ask.group),
         key=Key(settings.namespace, name),
-        pod=ask.type.pod,
+        pod=ask.type.pod(ask.group, settings),
         config=ProxyConfig(
             hostname=name,
             server_url=observed.tailnet.login_url,
@@ -203,26 +238,34 @@ def _proxy(ask: Ask, chosen: ProxyClassSpec | None, observed: Observed, settings
         proxy_class=chosen,
         notes=[_NO_DRAIN] if ask.type.drains and moves_health_port(chosen) else [],
         config_suffix=CONFIG_SUFFIX,
+        advertised=[observed.offer.advertised.get(ordinal, ()) for ordinal in range(ask.replicas)],
         controller=PROXYGROUP,
     )
 
 
-def _workload(type_: GroupType, proxy: Proxy, observed: Observed, settings: Settings) -> Workload:
-    """Return the children of a group of *type_*, in the order in which they are needed.
+def _workload(ask: Ask, proxy: Proxy, observed: Observed, settings: Settings) -> Workload:
+    """Return the children of a group, in the order in which they are needed.
 
     An existing ConfigMap comes first, so that Services are served even if the API server refuses another child. In a
     new group the ServiceAccount comes first: if somebody else has its name, nothing else is made.
     """
-    children = observed.children
+    children, type_ = observed.children, ask.type
+    shared = [ACCOUNTS] if type_.shares_account(ask.group, settings) else []
     ordinals = {ordinal for each in children.secrets if (ordinal := proxy.ordinal_of(each)) is not None}
-    made = account(proxy, rules(proxy.key.name, ordinals | {*range(proxy.replica_count)}))
+    made = account(proxy, rules(proxy.key.name, ordinals | {*range(proxy.replica_count)}, shared))
     empty = proxy.child(CONFIGMAP, type_.config_name(proxy.key.name))
     config = type_.configmap_steps(
-        empty, observed.configmap, observed.services, proxy.replica_count, settings.cluster_domain
+        empty, observed.configmap, observed.work, proxy.replica_count, settings.cluster_domain
     )
     before, after = ((), config) if observed.configmap is None else (config, ())
     return Workload(
-        [*before, *map(Child, proxy.services), *map(Child, made), *after],
+        [
+            *before,
+            *map(Child, proxy.services),
+            *map(Child, made),
+            *after,
+            *(account_steps(observed.account, settings.namespace) if shared else ()),
+        ],
         group_statefulset(type_, proxy, settings, children),
         unwanted(children.services, proxy.services),
     )
@@ -234,14 +277,27 @@ def _refused(ask: Ask, observed: Observed, settings: Settings, refusal: Refusal)
 
 
 def _kept(ask: Ask, observed: Observed, settings: Settings) -> Sequence[Step]:
-    """Return the step that updates the ConfigMap of a group whose proxies can't be made or changed.
+    """Return the steps that update the ConfigMap of a group whose proxies can't be made or changed.
 
-    So its running proxies go on serving the Services as they are now.
+    So its running proxies go on serving the Services as they are now. They also withdraw Tailscale Services that they
+    should no longer advertise.
     """
     live = observed.configmap
     if live is None or is_anothers(live, ask.owner):
         return []
-    return ask.type.configmap_steps(live, live, observed.services, None, settings.cluster_domain)
+    content = ask.type.configmap_steps(live, live, observed.work, None, settings.cluster_domain)
+    return [*content, *(_withdrawals(observed) if ask.type.exposes else ())]
+
+
+def _withdrawals(observed: Observed) -> Iterator[Step]:
+    """Yield the steps that withdraw Tailscale Services from the configs of proxies."""
+    secrets = {key_of(each): each for each in observed.children.secrets}
+    for key, state in secrets.items():
+        config = secrets.get(Key(key.namespace, f"{key.name}{CONFIG_SUFFIX}"))
+        if config is not None:
+            wanted = observed.offer.advertised.get(int(key.name.rpartition("-")[2]), ())
+            if patch := withdrawal(ReplicaSecrets(config, state), wanted):
+                yield patch
 
 
 def _refusal_plan(ask: Ask, observed: Observed, refusal: Refusal) -> Plan:

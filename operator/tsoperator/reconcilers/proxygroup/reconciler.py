@@ -6,6 +6,9 @@ from tsoperator.api.names import CONFIG_SUFFIX, PARENT_PROXYGROUP
 from tsoperator.api.objects import (
     CONFIGMAP,
     DEVICE,
+    ENDPOINTSLICE,
+    IDENTITY,
+    INGRESS,
     NODE,
     POD,
     PROXYCLASS,
@@ -13,36 +16,53 @@ from tsoperator.api.objects import (
     ROLE,
     ROLEBINDING,
     SECRET,
+    SECRET_METADATA,
     SERVICE,
     SERVICEACCOUNT,
     SERVICEMONITOR,
     STATEFULSET,
     TAILNET,
+    TAILSCALE_SERVICE,
     Key,
     Object,
     Resource,
     key_of,
 )
 from tsoperator.group.egress import BY_SERVING_GROUP, by_serving_group
+from tsoperator.group.exposing import Offer, offer
 from tsoperator.group.proxygroup import group_owner, in_order, replica_count
 from tsoperator.proxy.proxy import Children
+from tsoperator.reconcilers.hosting import HostingView
 from tsoperator.reconcilers.proxies import Proxies, Seen
 from tsoperator.reconcilers.proxygroup import plan as plans
+from tsoperator.reconcilers.proxygroup.accounts import account_key
 from tsoperator.reconcilers.proxygroup.ask import Ask, class_name, parse
+from tsoperator.reconcilers.proxygroup.exposed import ExposedChanges, ExposedView
 from tsoperator.reconcilers.proxygroup.nodeports import ANY, BY_NODE_PORT, SUFFIX, has_static_endpoints
 from tsoperator.runtime.kind import Kind
+from tsoperator.runtime.manager import Comparison, Mapper
 from tsoperator.runtime.ownership import BY_METRICS_OWNER, BY_OWNER, is_anothers, owned_keys
 from tsoperator.runtime.plan import Plan
 
 
-def proxygroups(proxies: Proxies) -> Kind[Seen[Ask, plans.Observed] | Plan]:
+def proxygroups(proxies: Proxies, hosting: HostingView) -> Kind[Seen[Ask, plans.Observed] | Plan]:
     """Return the `Kind` of ProxyGroups, which makes their proxies and writes their ConfigMaps."""
-    view = _View(proxies)
+    view, changes = _View(proxies, hosting), ExposedChanges(proxies.cache)
+
+    def of_service(old: Object | None, new: Object | None) -> set[Key]:
+        children = (key for each in (old, new) if each is not None for key in view.keys_of_service(each))
+        return {*children, *changes.of_claimant(old, new), *changes.of_backend(old, new)}
+
     owned = (CONFIGMAP, POD, ROLE, ROLEBINDING, SECRET, SERVICEACCOUNT, SERVICEMONITOR, STATEFULSET)
-    watches = {
-        PROXYGROUP: lambda group: (key_of(group),),
+    watches: dict[Resource, Mapper] = {
+        PROXYGROUP: Comparison(changes.of_group),
         **dict.fromkeys(owned, view.parent_keys),
-        SERVICE: view.keys_of_service,
+        SECRET: lambda secret: [*view.keys_of_secret(secret), *changes.of_certificate(secret)],
+        SERVICE: Comparison(of_service),
+        INGRESS: Comparison(changes.of_claimant),
+        ENDPOINTSLICE: Comparison(changes.of_slice),
+        TAILSCALE_SERVICE: changes.of_tailscale_service,
+        IDENTITY: changes.all,
         PROXYCLASS: proxies.naming(PROXYGROUP, "proxyClass", proxies.settings.proxy_class),
         TAILNET: proxies.naming(PROXYGROUP, "tailnet"),
         NODE: view.keys_of_node,
@@ -54,8 +74,9 @@ def proxygroups(proxies: Proxies) -> Kind[Seen[Ask, plans.Observed] | Plan]:
 class _View:
     """Gathers the facts about ProxyGroups, and finds the ProxyGroups that a change concerns."""
 
-    def __init__(self, proxies: Proxies) -> None:
+    def __init__(self, proxies: Proxies, hosting: HostingView) -> None:
         self._proxies = proxies
+        self._exposed = ExposedView(proxies.cache, proxies.settings, hosting)
         self._cache = proxies.cache
         self._settings = proxies.settings
 
@@ -66,17 +87,28 @@ class _View:
         named = self._named(name, config, replica_count(ask.group))
         children = self._children(name, named)
         proxy_class = self._proxies.proxy_class(ask.class_name)
+        configmap = self._cache.get(CONFIGMAP, Key(self._settings.namespace, config))
         is_static = has_static_endpoints(proxy_class)
         return plans.Observed(
             children,
             named,
-            self._cache.get(CONFIGMAP, Key(self._settings.namespace, config)),
+            configmap,
             self._cache.indexed(SERVICE, BY_SERVING_GROUP, name),
             proxy_class,
             self._proxies.tailnet(ask.tailnet, ask.owner, children),
             node_ports=[*children.services, *self._cache.indexed(SERVICE, BY_NODE_PORT, ANY)] if is_static else (),
             nodes=self._cache.all(NODE) if is_static else (),
+            offer=offer(self._exposed.look(ask.group, children, configmap)) if ask.type.exposes else Offer(),
+            account=self._account() if ask.type.shares_account(ask.group, self._settings) else None,
         )
+
+    def _account(self) -> Object | None:
+        """Return the Secret with shared ACME accounts; one without the label of our objects, if it has none."""
+        key = account_key(self._settings.namespace)
+        if secret := self._cache.get(SECRET, key):
+            return secret
+        found = self._cache.get(SECRET_METADATA, key)
+        return {**found, "apiVersion": SECRET.api_version, "kind": SECRET.kind} if found else None
 
     def _named(self, name: str, config: str, replicas: int) -> list[Object]:
         """Return the objects that have the names of children of the ProxyGroup called *name*, whoever made them.
@@ -118,6 +150,12 @@ class _View:
 
     def parent_keys(self, child: Object) -> Iterable[Key]:
         return owned_keys(child, PARENT_PROXYGROUP, self._settings.namespace)
+
+    def keys_of_secret(self, secret: Object) -> Iterable[Key]:
+        """Map a Secret of a replica to its group, and the Secret with shared accounts to all groups."""
+        if key_of(secret) == account_key(self._settings.namespace):
+            return [key_of(each) for each in self._cache.all(PROXYGROUP)]
+        return self.parent_keys(secret)
 
     def keys_of_service(self, service: Object) -> Iterable[Key]:
         """Map a metrics Service, or the ClusterIP Service of an egress Service, to its group."""

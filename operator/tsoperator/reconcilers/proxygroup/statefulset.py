@@ -22,6 +22,13 @@ _END: Final = 60
 The program of a proxy may hang when it is stopped. Then a rollout waits until these seconds are over.
 """
 
+_SETTLE: Final = 10
+"""The seconds for which a rollout waits for a new proxy that doesn't drain, after its container has started.
+
+Its Pod has no other readiness. In that time, the proxy logs in and advertises what it serves, and the devices of the
+tailnet learn how they reach it. Then another proxy may end.
+"""
+
 _EARLIER_END: Final = 360
 """The seconds that earlier versions of this operator gave a proxy to end."""
 
@@ -69,7 +76,8 @@ def _statefulset(type_: GroupType, proxy: Proxy, settings: Settings, live: Objec
     entries = Volume(config, GROUP_CONFIGS, {"configMap": {"name": config}})
     volumes = [*configs(_mounted_replicas(proxy, live)), entries]
     spec = proxy_pod_spec(proxy.pod, volumes, proxy.key.name, settings, live)
-    return statefulset(proxy, labels, {"metadata": metadata, "spec": _draining(spec) if drains else spec})
+    pace = {} if type_.drains else {"minReadySeconds": _SETTLE}
+    return statefulset(proxy, labels, {"metadata": metadata, "spec": _draining(spec) if drains else spec}, **pace)
 
 
 def _draining(spec: Object) -> Object:

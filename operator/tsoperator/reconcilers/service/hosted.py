@@ -7,7 +7,7 @@ proxies about it. The Service itself gets only a finalizer, its status and Event
 from collections.abc import Sequence
 from typing import Final
 
-from tsoperator.api.conditions import condition
+from tsoperator.api.conditions import TRUE, condition
 from tsoperator.api.names import (
     CONDITION_INGRESS_CONFIGURED,
     CONDITION_INGRESS_VALID,
@@ -25,7 +25,7 @@ from tsoperator.runtime.plan import Note, Plan, Refusal
 from tsoperator.settings import Settings
 
 UNAPPROVED: Final = "unapproved"
-"""The fact that no proxy of the group is approved as a host of a Service's Tailscale Service."""
+"""The fact that proxies advertise a Service's Tailscale Service, and none is known to be approved as a host."""
 
 CONDITIONS: Final = (CONDITION_INGRESS_VALID, CONDITION_INGRESS_CONFIGURED)
 
@@ -38,9 +38,9 @@ _SOUND: Final = condition(CONDITION_INGRESS_VALID, True, "IngressSvcValid", "Ing
 def plan(ask: Ask, hosting: Hosting | None, unapproved_for: float | None, settings: Settings) -> Plan:
     """Return the plan for a Service that has no proxy of its own; *hosting* is None if no group can expose it.
 
-    *unapproved_for* is for how many seconds no proxy has been approved as a host; None if that isn't so.
+    *unapproved_for* is for how many seconds no proxy has been known to be approved as a host; None if one is.
     """
-    refusal = _unsuitable(ask) if hosting is None else obstacle(hosting)
+    refusal = refusal_of(ask, hosting)
     if hosting is None or (refusal is not None and refusal.reason == INVALID):
         return refused(ask, refusal)
     is_gone = refusal is not None and refusal.reason == NO_GROUP
@@ -56,11 +56,24 @@ def plan(ask: Ask, hosting: Hosting | None, unapproved_for: float | None, settin
     return Plan(hold=hold, status=status, notes=notes, requeue_after=again)
 
 
+def refusal_of(ask: Ask, hosting: Hosting | None) -> Refusal | None:
+    """Return why a ProxyGroup can't expose a Service now; *hosting* is None if no group can expose it."""
+    return _unsuitable(ask) if hosting is None else obstacle(hosting)
+
+
 def refused(ask: Ask, refusal: Refusal | None) -> Plan:
     """Return the plan that reports why a Service, as it is now, can't be exposed; whatever runs goes on."""
     status = ask.status_with(_validity(refusal))
-    notes, error = ([_event(refusal)], refusal.error) if refusal else ([], None)
-    return Plan(status=status, notes=notes, error=error)
+    return Plan(status=status, notes=[_event(refusal)] if refusal else [])
+
+
+def failed(ask: Ask, refusal: Refusal) -> Plan:
+    """Return the plan that reports why a write for a Service failed. The Service is reconciled again later."""
+    notes = [refusal.note("ProxyFailed")]
+    if any(each["type"] == CONDITION_INGRESS_CONFIGURED and each["status"] == TRUE for each in ask.conditions):
+        return Plan(notes=notes, error=refusal.error)  # the proxies still serve
+    shown = condition(CONDITION_INGRESS_CONFIGURED, False, "ProxyFailed", refusal.message)
+    return Plan(status=ask.status_with(shown), notes=notes, error=refusal.error)
 
 
 def awaiting_end(ask: Ask) -> Plan:
@@ -134,7 +147,7 @@ def _entries(hosting: Hosting) -> list[Object]:
 def _notes(ask: Ask, hosting: Hosting, refusal: Refusal | None) -> list[Note]:
     if refusal is not None:
         return [_event(refusal)]
-    is_shown = any(each["type"] == CONDITION_INGRESS_CONFIGURED and each["status"] == "True" for each in ask.conditions)
+    is_shown = any(each["type"] == CONDITION_INGRESS_CONFIGURED and each["status"] == TRUE for each in ask.conditions)
     if not hosting.advertising or is_shown:
         return []
     return [Note("Normal", "IngressSvcConfigured", _reached(hosting))]

@@ -11,7 +11,7 @@ from tsoperator.api.names import CONDITION_PROXY_READY, HA_SERVICE_FINALIZER
 from tsoperator.api.objects import SERVICE, Key, Object, is_deleting, uid
 from tsoperator.dns.clusternames import is_opted_out, name_notes
 from tsoperator.dns.nameclaims import Claim, taken_notes
-from tsoperator.group.hosted import Hosting, obstacle
+from tsoperator.group.hosted import Hosting
 from tsoperator.group.places import NOWHERE, Places, await_newcomers, best_place, move, removal, upkeep
 from tsoperator.proxy.classref import accepts_routes, chosen_class
 from tsoperator.proxy.devices import OWN_TAILNET, TailnetView
@@ -242,7 +242,7 @@ def _hosted(ask: Ask, observed: Observed, settings: Settings) -> Plan:
         unapproved_for = observed.places.ages.get(hosted.UNAPPROVED)
         made = hosted.plan(ask, observed.hosting, unapproved_for, settings)
         return replace(made, steps=removal(observed.places))
-    if observed.hosting is None or (refusal := obstacle(observed.hosting)):
+    if refusal := hosted.refusal_of(ask, observed.hosting):
         return replace(hosted.refused(ask, refusal), steps=upkeep(observed.places))
     step = plan_removal(ask.owner, observed.children)
     waits = hosted.awaiting_end(ask)
@@ -321,7 +321,7 @@ def failed(ask: Ask, _observed: Observed, refusal: Refusal) -> Plan:
     The Service is reconciled again later.
     """
     if ask.mode is Mode.HOSTED:
-        return hosted.refused(ask, refusal)
+        return hosted.failed(ask, refusal)
     if ask.group and ask.is_egress:
         return grouped.failed(ask, refusal)
     return replace(_not_made(ask, refusal.note("ProxyFailed")), error=refusal.error)

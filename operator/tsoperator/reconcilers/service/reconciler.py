@@ -38,7 +38,7 @@ from tsoperator.api.objects import (
 from tsoperator.dns.nameserver import before, elected
 from tsoperator.group.egress import by_serving_group, entry_name, served_service
 from tsoperator.group.hosted import Hosting
-from tsoperator.group.hostnotes import awaits_approval
+from tsoperator.group.hostnotes import lacks_approval
 from tsoperator.group.places import Places, best_place, unused
 from tsoperator.group.proxygroup import by_group
 from tsoperator.kube.client import KubeClient
@@ -175,7 +175,7 @@ class _View:
         facts = {grouped.FRESH} if ask.mode is Mode.GROUP and grouped.is_fresh(ask) else set()
         if ask.mode in (Mode.GROUP, Mode.PROXY):
             facts |= {*unused(ask.points_at, plans.current_place(ask, own_name, found), found)}
-        if hosting is not None and awaits_approval(hosting):
+        if hosting is not None and hosting.advertising and lacks_approval(hosting):
             facts.add(hosted.UNAPPROVED)
         return replace(found, ages=self._timers.ages(ask.service, facts, self._clock()))
 

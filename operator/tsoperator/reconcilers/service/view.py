@@ -126,7 +126,7 @@ class PlacesView:
         if not (children.services or children.statefulsets or children.secrets):
             return None
         device = proxy_device(children)
-        slices = self._cache.indexed(ENDPOINTSLICE, BY_SERVICE, name)
+        slices = self._cache.indexed(ENDPOINTSLICE, BY_SERVICE, str(Key(self._settings.namespace, name)))
         serves = device is not None and bool(device.fqdn) and any(ready_addresses(slices))
         return Place(name, serves, is_headless=True)
 

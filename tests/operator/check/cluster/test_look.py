@@ -26,7 +26,7 @@ from tsoperator.runtime.ownership import Owner
 from tests.operator.check.cluster.front import Front, running_front
 from tests.operator.check.cluster.samples import deployment, wrong
 from tests.operator.proxies import served_name
-from tests.support.manifests import backend, connector, credentials, dnsconfig, egress, ingress
+from tests.support.manifests import backend, connector, credentials, dnsconfig, egress, ingress, proxy_group
 from tests.support.objects import HOLD, obj, whole_secret
 from tests.support.operator import NAMESPACE, World, new_world, running_operator
 from tests.support.othertailnet import OtherTailnet, other_tailnet
@@ -67,6 +67,12 @@ async def test_a_check_of_a_healthy_operator_finds_no_fault(front: Front) -> Non
 
 async def unscope(front: Front) -> None:
     front.world.control.scopes.remove("devices:core")
+
+
+async def unscope_services(front: Front) -> None:
+    """Take away the scope that a ProxyGroup of type ingress needs."""
+    front.world.control.scopes.remove("services")
+    await front.world.apply(proxy_group(type="ingress"))
 
 
 async def forget_secret(front: Front) -> None:
@@ -148,6 +154,7 @@ FAULTS: list[tuple[Callable[[Front], Awaitable[None]], str, str]] = [
     (front_with(client_secret="another"), "tailnet/credentials FAILED", NOT_ACCEPTED),
     (front_with(own_tags=[]), "tailnet/tags FAILED", "the OAuth client may not give tags to devices"),
     (unscope, "tailnet/devices FAILED", "the OAuth client may not see and change devices"),
+    (unscope_services, "tailnet/services FAILED", "the OAuth client may not write Tailscale Services"),
     (forget_secret, "tailnet/credentials FAILED", NO_ID),
     (forget_key, "tailnet/credentials FAILED", NO_ID),
     (front_with(denied={"patch services"}), "rights FAILED", "the operator may not patch services"),

@@ -13,10 +13,10 @@ def ask(spec: Any, default_class: str = "") -> Ask:
 
 
 def test_the_type_the_class_and_the_tailnet_are_read_even_from_a_broken_spec() -> None:
-    broken = {"type": "ingress", "proxyClass": 1, "tailnet": None, "replicas": -1}
+    broken = {"type": "kube-apiserver", "proxyClass": 1, "tailnet": None, "replicas": -1}
     found = [ask(each) for each in (broken, ["egress"], None)]
     read = [(each.unsupported, each.class_name, each.tailnet) for each in found]
-    assert read == [("ingress", "", ""), ("", "", ""), ("", "", "")]
+    assert read == [("kube-apiserver", "", ""), ("", "", ""), ("", "", "")]
     assert all(each.unreadable for each in found)
     assert ask(broken, "default").class_name == "default"
 

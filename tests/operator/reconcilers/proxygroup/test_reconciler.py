@@ -37,6 +37,7 @@ from tsoperator.tailnet.tailnet import device_object
 from tests.operator.reconcilers.proxygroup.groups import live_group
 from tests.support.cluster import kube_client, put, running, until
 from tests.support.groups import Replica, entries, ready_group
+from tests.support.hosting import no_hosting
 from tests.support.manifests import DOMAIN, backend, group_egress, proxy_class, proxy_group, tailnet
 from tests.support.objects import OPERATOR_NAMESPACE, deleting, held, obj, settings, whole_secret
 from tests.support.operator import NAMESPACE, World, running_operator
@@ -251,7 +252,7 @@ async def by_hand(*there: Object) -> AsyncIterator[Hand]:
         acting = applier(client, cache, tailnets)
         async with running(cache.follow(client)):
             await cache.synced()
-            kind = proxygroups(Proxies(cache, acting, tailnets, settings()))
+            kind = proxygroups(Proxies(cache, acting, tailnets, settings()), no_hosting(cache, settings()))
             yield Hand(client, cache, KindReconciler(kind, cache, acting))
 
 

@@ -54,6 +54,7 @@ async def whole(world: World, obj: Object = REC, count: int = 1) -> list[Object]
 
     await world.becomes(running, names)
     await world.settled()
+    await world.becomes(lambda: shown(world, obj), names)  # a replica may have lost its device before, and joined again
     devices: list[Object] = (await world.look(obj))["status"]["devices"]
     return devices
 

@@ -140,7 +140,7 @@ def test_the_places_of_a_service_that_becomes_exposed_are_deleted_at_once() -> N
 @pytest.mark.parametrize(
     ("annotations", "spec", "reason"),
     [
-        (EXPOSE | {GROUP_KEY: "ingress"}, CLUSTER_IP, "NotSupportedYet"),
+        (EXPOSE | {GROUP_KEY: "ingress"}, CLUSTER_IP, "IngressSvcInvalid"),
         (EGRESS | {"tailscale.com/tags": "wrong"}, None, "ProxyInvalid"),
         (EGRESS | CLASS, None, "ProxyFailed"),
     ],

@@ -129,6 +129,7 @@ async def test_a_failed_write_is_not_counted_as_a_rewrite(world: World) -> None:
 
 
 async def test_a_service_that_is_reverted_once_is_corrected_without_an_event(world: World) -> None:
+    world.peer()
     await world.apply(egress())
     await world.joined(egress())
     await world.change(egress(), {"spec": {"type": "ClusterIP", "externalName": None, "ports": [{"port": 80}]}})
@@ -256,6 +257,7 @@ async def test_a_name_leads_to_the_new_cluster_ip_and_goes_when_the_service_has_
     await world.change(LB, {"spec": {"type": "ExternalName", "externalName": CLOUD, "selector": None}})
     await world.becomes(world.records, {})
     assert f"let them use {CLOUD}" in await world.eventually(lambda: event(world, LB, "NoClusterName"))
+    await world.settled()  # if a write comes between, the API server tries again, and refuses the address as taken
     await world.change(LB, {"spec": {"type": "ClusterIP", "externalName": None, "clusterIP": "10.96.77.7"}})
     await world.becomes(world.records, {NAME: ["10.96.77.7"]})
 

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 from dataclasses import dataclass
 
 import aiohttp
@@ -9,6 +10,7 @@ import pytest
 from clustersim.control import Control
 from clustersim.faults import Ban
 from clustersim.sim import ClusterSim
+from clustersim.tailnetservices import TailscaleService
 from pydantic import SecretStr
 from tsoperator.api.device import Device
 from tsoperator.api.names import FINALIZER
@@ -20,6 +22,7 @@ from tsoperator.api.objects import (
     SECRET,
     SECRET_METADATA,
     TAILNET,
+    TAILSCALE_SERVICE,
     Key,
     Object,
     Resource,
@@ -27,6 +30,7 @@ from tsoperator.api.objects import (
     key_of,
     resource_of,
 )
+from tsoperator.api.owners import joined
 from tsoperator.kube.client import KubeClient
 from tsoperator.kube.errors import Denied
 from tsoperator.proxy.secret import by_device
@@ -35,11 +39,12 @@ from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.events import EventRecorder
 from tsoperator.runtime.kind import KindReconciler
 from tsoperator.runtime.ownership import Owner
-from tsoperator.runtime.result import DONE
+from tsoperator.runtime.plan import DeleteService
+from tsoperator.runtime.result import DONE, Pending
 from tsoperator.sources import sources
 from tsoperator.tailnet.factory import TailnetFactory
 from tsoperator.tailnet.known import KnownTailnet
-from tsoperator.tailnet.tailnet import Tailnets
+from tsoperator.tailnet.tailnet import Tailnets, service_object
 from tsoperator.tsclient.client import TailnetClient
 from tsoperator.tsclient.oauth import ClientCredentials, Credentials
 from tsoperator.tsclient.transport import Retry
@@ -77,7 +82,7 @@ class Ground:
         self.tailnets = Tailnets([], lambda name: True)
         factory = TailnetFactory(connect, self.client, self.cache, EventRecorder(self.client), settings())
         acting = applier(self.client, self.cache, self.tailnets)
-        kind = tailnet_kind(self.cache, self.tailnets, factory, clock=self.clock)
+        kind = tailnet_kind(self.cache, self.tailnets, factory, lambda: "nUS", self.clock)
         self.reconciler = KindReconciler(kind, self.cache, acting)
 
     async def reason_after(self, seconds: float = 0) -> str:
@@ -86,6 +91,11 @@ class Ground:
         self.wait = (await self.reconciler.reconcile(KEY)).requeue_after
         live = await self.client.get(TAILNET, KEY)
         return str(live["status"]["conditions"][0]["reason"])
+
+    async def message(self) -> str:
+        """Return the message of the Tailnet's condition."""
+        live = await self.client.get(TAILNET, KEY)
+        return str(live["status"]["conditions"][0]["message"])
 
     async def proved(self) -> KnownTailnet:
         """Reconcile the Tailnet, which must become valid, and return the tailnet that the operator uses for it."""
@@ -136,6 +146,31 @@ async def ground(sim: ClusterSim, client: KubeClient) -> AsyncIterator[Ground]:
         async with running(cache.follow(client)):
             await cache.synced()
             yield Ground(client, session, Clock(), cache, lab)
+
+
+async def test_a_tailnet_stays_while_the_operator_owns_a_tailscale_service_in_it(ground: Ground) -> None:
+    await ground.proved()
+    ground.lab.control.services.put(TailscaleService("svc:web", annotations=joined({}, "nUS")))
+
+    def owned() -> bool:
+        ground.tailnets.service(NAME, "web")  # the first look reads the list
+        return bool(ground.tailnets.owned_services(NAME, "nUS"))
+
+    async with running(ground.tailnets.run()):
+        await until(owned)
+        for each in (GATE, ground.lab.tailnet()):
+            await ground.client.delete(resource_of(each), key_of(each))
+        await until(lambda: not ground.cache.all(CONNECTOR) and is_deleting(ground.cache.all(TAILNET)[0]))
+        assert await ground.reason_after() == "TailnetInUse"
+        assert "use it: Tailscale Service svc:web." in await ground.message()
+        assert [*ground.reconciler.watches[TAILSCALE_SERVICE](service_object(NAME, "web"))] == [KEY]
+        service = ground.tailnets.service(NAME, "web").service
+        assert service is not None
+        with suppress(Pending):
+            await ground.tailnets.carry_out(DeleteService(NAME, Owner("", KEY), service))
+        await until(lambda: not owned())
+        await ground.reconciler.reconcile(KEY)
+        await until(lambda: not ground.cache.all(TAILNET))
 
 
 async def test_good_credentials_are_proved_once_a_day(ground: Ground) -> None:

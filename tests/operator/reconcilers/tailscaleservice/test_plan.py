@@ -147,6 +147,10 @@ def test_a_label_that_nobody_claims_ends_our_ownership(live: TailscaleService | 
     assert plan(observed(live)).steps == expected
 
 
+def test_a_service_that_is_not_shown_is_not_written() -> None:
+    assert not plan(observed(holder=web(), view=HIDDEN)).steps
+
+
 HIDDEN = ServiceView(refusal=Refusal("it lacks the scope services"))
 
 

@@ -1,5 +1,6 @@
 """Tailscale Services in a simulated tailnet, as claims come, move, change and go."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import replace
 
@@ -22,6 +23,8 @@ from tests.support.cluster import until
 from tests.support.manifests import DOMAIN, ingress, load_balancer
 from tests.support.objects import OPERATOR_NAMESPACE
 from tests.support.tailnets import join
+
+pytestmark = pytest.mark.virtual_time
 
 WEB = ingress("web", "web", proxy_group="ing")
 API = load_balancer("api", proxy_group="ing", hostname="api")
@@ -107,6 +110,8 @@ async def test_a_claim_whose_group_is_missing_keeps_the_service(scene: Scene) ->
     await scene.delete(pg)
     await scene.delete({"apiVersion": "v1", "kind": "ConfigMap", **config})
     await scene.make(API)
+    await until(lambda: scene.sim.store.get(objects.SERVICE, "default", "api")["metadata"].get("finalizers"))
+    assert scene.services == {"web": (US,)}
     await scene.make(pg)
     await scene.shows(web=(US,), api=(US,))
     assert scene.service("web").addresses == addresses
@@ -158,6 +163,7 @@ async def test_we_leave_again_if_another_owner_has_undone_it_at_the_same_time(sc
     await scene.shows(web=(THEM,))
     await gone(scene, WEB)
     scene.sim.control.services.lists_annotations = False
+    await asyncio.sleep(30)  # the write has been checked, so only a look of ours reads the owners again
     scene.sim.control.services.put(before)
     await scene.shows_later(web=(THEM,))
 
@@ -182,10 +188,10 @@ async def test_a_service_that_lost_its_claim_while_no_operator_ran_goes() -> Non
         scene.identity.node_id = ""
         await scene.make(*group())
         async with reconciling(scene):
-            await scene.make(API)
-            await until(lambda: scene.sim.store.get(objects.SERVICE, "default", "api")["metadata"].get("finalizers"))
+            await asyncio.sleep(60)  # until all is read
+            assert scene.services == {"ours": (US,), "theirs": (THEM,)}
             scene.identity.becomes(US)
-            await scene.shows(theirs=(THEM,), api=(US,))
+            await scene.shows(theirs=(THEM,))
 
 
 async def test_the_certificate_waits_for_the_domain() -> None:

@@ -1,0 +1,269 @@
+"""The Tailscale Services of an ingress ProxyGroup: what its proxies serve and advertise (docs/development/groups.md).
+
+It is always computed as a whole from the facts about the Ingresses and Services that name the group. No entry and no
+advertisement is made for a Tailscale Service that this operator doesn't own.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import Enum, auto
+from typing import Final, NamedTuple
+
+from tsoperator.api.objects import Key, Object, is_deleting, spec_of
+from tsoperator.api.owners import Ownership, ownership
+from tsoperator.api.tailscaleservice import PREFIX, service_name
+from tsoperator.group.claims import LabelClaim
+from tsoperator.proxy.hosting import Hosted, HostReport, Rule, rule_for, rules_document, serve_document
+from tsoperator.proxy.paths import hosted_paths
+from tsoperator.proxy.serve import hosted_config
+from tsoperator.proxy.serviceview import NO_SERVICE, ServiceView
+
+SIZE_MAX: Final = 660 * 1024
+"""The most bytes that the documents of an ingress ConfigMap may have.
+
+They are stored in a form that is a third longer, and the API server accepts a ConfigMap of up to 1 MiB.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Exposed:
+    """An Ingress or a Service that names the group, by its *claim*.
+
+    *label* is that under which the group serves it, or should. In the tailnet of the group, it has this *view*, and
+    *holder* is the claim that has it. An Ingress leads to the Services in *backends*, by name. The object *is_ready* if
+    one of its backends has a ready endpoint; this counts for a Service, and for an Ingress that several operators
+    expose. *has_certificate* tells whether there is a certificate for its MagicDNS name.
+    """
+
+    claim: LabelClaim
+    label: str
+    view: ServiceView = NO_SERVICE
+    holder: LabelClaim | None = None
+    backends: Mapping[str, Object] = field(default_factory=dict)
+    is_ready: bool = False
+    has_certificate: bool = False
+
+    @property
+    def name(self) -> str:
+        """The name of the Tailscale Service."""
+        return service_name(self.label)
+
+
+class Host(NamedTuple):
+    """A proxy of the group: its *pod*, its *report* about its rules, and the Services that its config advertises now.
+
+    The Pod is None if it doesn't exist, and the report is None if the proxy has none. A proxy that hasn't joined the
+    tailnet has yet to use the auth key in its config.
+    """
+
+    pod: Object | None = None
+    report: HostReport | None = None
+    advertised: tuple[str, ...] = ()
+    has_joined: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Exposing:
+    """The facts about an ingress group and the objects that it exposes.
+
+    *there* is the content of its ConfigMap now, and *hosts* are its proxies by ordinal. The names of its tailnet are in
+    this *domain*, which is empty until a proxy has reported it. The operator has the ID *operator_id*, which is empty
+    as long as it isn't known.
+
+    If it doesn't see *all* Ingresses and Services, entries for which it finds no object stay as they are.
+    """
+
+    exposed: Sequence[Exposed] = ()
+    there: Hosted = field(default_factory=Hosted)
+    hosts: Mapping[int, Host] = field(default_factory=dict)
+    domain: str = ""
+    operator_id: str = ""
+    sees_all: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """The result for a group: the wanted content of its ConfigMap, and the Services that each proxy advertises.
+
+    *advertised* is by ordinal, for the proxies that are there. The ConfigMap has no room for the objects in *left_out*.
+    *pending* is the exception by which the group waits for Tailscale Services that have yet to be read.
+    """
+
+    hosted: Hosted = field(default_factory=Hosted)
+    advertised: Mapping[int, tuple[str, ...]] = field(default_factory=dict)
+    left_out: Sequence[Key] = ()
+    pending: Exception | None = None
+
+
+class _Draws(Enum):
+    """The proxies that should advertise a Tailscale Service, and so draw its traffic."""
+
+    ALL = auto()
+    NONE = auto()
+    AS_NOW = auto()
+    """Those that advertise it now."""
+    WITH_RULE = auto()
+    """Those whose rule is in effect."""
+
+
+class _Decision(NamedTuple):
+    """The entry for one object, a *rule* or a *served* part of the serve config, and which proxies advertise it."""
+
+    rule: Rule | None
+    served: Object | None
+    draws: _Draws
+
+
+_NOTHING: Final = _Decision(None, None, _Draws.NONE)
+
+
+def offer(exposing: Exposing) -> Offer:
+    """Return what the proxies of a group should serve and advertise."""
+    decided = {each.name: _decision(each, exposing) for each in sorted(exposing.exposed, key=_holders_last)}
+    there = exposing.there
+    if not exposing.sees_all:
+        labels = {name for host in exposing.hosts.values() for name in host.advertised}
+        for name in (there.names | labels) - decided.keys():
+            decided[name] = _Decision(there.rules.get(name), there.served.get(name), _Draws.AS_NOW)
+    hosted = _hosted(decided)
+    left_out = _left_out(exposing, decided) if hosted != there and not _fits(hosted) else []
+    if left_out:
+        decided |= dict.fromkeys((each.name for each in left_out), _NOTHING)
+        hosted = _hosted(decided)
+    advertised = {ordinal: _advertised(host, decided) for ordinal, host in exposing.hosts.items()}
+    pending = next((each.view.pending for each in exposing.exposed if each.view.pending), None)
+    return Offer(hosted, advertised, [each.claim.key for each in left_out], pending)
+
+
+def kept_label(claim: LabelClaim, there: Hosted) -> str:
+    """Return the label under which a group serves the object of *claim*, according to *there*, its ConfigMap.
+
+    An object that has become invalid need not ask for this label any more.
+    """
+    if not claim.wrong:
+        return claim.label
+    if not claim.is_web:
+        addresses = {*_cluster_ips(claim.obj)}
+        found = (name for name, rule in there.rules.items() if any(to.cluster_ip in addresses for to in rule.values()))
+        return next(found, claim.name).removeprefix(PREFIX)
+    shown = ((claim.obj.get("status") or {}).get("loadBalancer") or {}).get("ingress") or ()
+    hostname = next((each["hostname"] for each in shown if each.get("hostname")), "")
+    return hostname.partition(".")[0] or claim.label
+
+
+def _holders_last(each: Exposed) -> bool:
+    """Sort objects so that the decision about the holder of a label is the one that counts."""
+    return each.holder is not None and each.holder.rank == each.claim.rank
+
+
+def _decision(each: Exposed, exposing: Exposing) -> _Decision:
+    claim, holder, there = each.claim, each.holder, exposing.there
+    is_holder = holder is not None and holder.rank == claim.rank
+    if is_deleting(claim.obj) or (holder is not None and not is_holder):
+        return _NOTHING
+    kept = _Decision(
+        None if claim.is_web else there.rules.get(each.name),
+        there.served.get(each.name) if claim.is_web else None,
+        _Draws.AS_NOW,
+    )
+    if not _is_known(each.view, exposing.operator_id):
+        return kept
+    service = each.view.service
+    relation = ownership(service, exposing.operator_id) if service else Ownership.FOREIGN
+    if service is None or not relation.is_owner:
+        return _NOTHING
+    if claim.is_web:
+        if is_holder and not exposing.domain:
+            return kept
+        served = _served(each, f"{each.label}.{exposing.domain}") if is_holder else kept.served
+        answers = served is not None and (each.has_certificate or _serves_http(served))
+        may_draw = each.is_ready or relation is not Ownership.SHARED
+        return _Decision(None, served, _Draws.ALL if answers and may_draw else _Draws.NONE)
+    rule = rule_for(service, _cluster_ips(claim.obj)) if is_holder else kept.rule
+    return _Decision(rule or None, None, _Draws.WITH_RULE if rule and each.is_ready else _Draws.NONE)
+
+
+def _is_known(view: ServiceView, operator_id: str) -> bool:
+    """Tell whether it is known if this operator owns the Tailscale Service."""
+    return bool(operator_id) and view.is_shown and (view.service is None or view.service.annotations is not None)
+
+
+def _served(each: Exposed, name: str) -> Object:
+    """Return the serve config of an Ingress with the MagicDNS *name*."""
+    claim = each.claim
+    paths = hosted_paths(claim.obj, each.backends, name)
+    return hosted_config(name, paths.origins, serves_http=claim.serves_http, redirects=claim.redirects)
+
+
+def _serves_http(served: Object) -> bool:
+    ports = served.get("TCP")
+    return isinstance(ports, dict) and "80" in ports
+
+
+def _cluster_ips(service: Object) -> Sequence[str]:
+    spec = spec_of(service)
+    return spec.get("clusterIPs") or [spec.get("clusterIP", "")]
+
+
+def _advertised(host: Host, decided: Mapping[str, _Decision]) -> tuple[str, ...]:
+    """Return the Services that a proxy should advertise: first those that it advertises now, in their order."""
+    wanted = {name for name, each in decided.items() if _is_drawn(name, each, host)}
+    kept = [each for each in dict.fromkeys(host.advertised) if each in wanted]
+    # A change of a config in which the auth key is still needed costs another auth key.
+    return (*kept, *sorted(wanted.difference(kept))) if host.has_joined else (*kept,)
+
+
+def _is_drawn(name: str, decision: _Decision, host: Host) -> bool:
+    if decision.draws is _Draws.AS_NOW:
+        # The Pod after this one has none of the rules at first, so packets would get lost.
+        return name in host.advertised and (decision.rule is None or _is_staying(host.pod))
+    if decision.draws is _Draws.WITH_RULE:
+        return _is_in_effect(name, decision.rule, host)
+    return decision.draws is _Draws.ALL
+
+
+def _is_staying(pod: Object | None) -> bool:
+    return pod is not None and not is_deleting(pod)
+
+
+def _is_in_effect(name: str, rule: Rule | None, host: Host) -> bool:
+    """Tell whether the present Pod of a proxy has the *rule* in effect for the Tailscale Service *name*."""
+    pod, report = host.pod, host.report
+    if pod is None or report is None or not _is_staying(pod) or report.rules.get(name) != rule:
+        return False
+    addresses = {each["ip"] for each in (pod.get("status") or {}).get("podIPs") or ()}
+    return bool(addresses) and addresses == {each for each in (report.ip4, report.ip6) if each}
+
+
+def _hosted(decided: Mapping[str, _Decision]) -> Hosted:
+    return Hosted(
+        {name: each.rule for name, each in decided.items() if each.rule is not None},
+        {name: each.served for name, each in decided.items() if each.served is not None},
+    )
+
+
+def _fits(hosted: Hosted) -> bool:
+    """Tell whether the ConfigMap has room for all of *hosted*."""
+    return len(rules_document(hosted.rules)) + len(serve_document(hosted.served)) <= SIZE_MAX
+
+
+def _left_out(exposing: Exposing, decided: Mapping[str, _Decision]) -> list[Exposed]:
+    """Return the objects for whose entries the ConfigMap has no room: the newest of those that have none yet."""
+    sizes = {name: _size(name, each) for name, each in decided.items()}
+    new = {each.name: each for each in sorted(exposing.exposed, key=lambda each: each.claim.rank)}
+    new = {name: each for name, each in new.items() if name not in exposing.there.names and sizes[name]}
+    left = SIZE_MAX - sum(size for name, size in sizes.items() if name not in new)
+    found = []
+    for name, each in new.items():
+        if sizes[name] > left:
+            found.append(each)
+        else:
+            left -= sizes[name]
+    return found
+
+
+def _size(name: str, decision: _Decision) -> int:
+    """Return the number of bytes that an entry adds to the documents, or a few more."""
+    if decision.served is not None:
+        return len(serve_document({name: decision.served}))
+    return len(rules_document({name: decision.rule})) if decision.rule else 0

@@ -1,0 +1,39 @@
+"""The ingress ConfigMap of a ProxyGroup, which tells the proxies what to serve (docs/development/groups.md).
+
+It is always computed as a whole. Nobody else writes it.
+"""
+
+import base64
+from typing import Final
+
+from tsoperator.api.names import INGRESS_RULES, INGRESS_SERVE_CONFIG
+from tsoperator.api.objects import CONFIGMAP, Object, is_deleting, key_of
+from tsoperator.proxy.hosting import Hosted, hosted, is_sound, rules_document, serve_document
+from tsoperator.runtime.diff import metadata_patch
+from tsoperator.runtime.plan import Creation, Patch, Step
+
+_KEYS: Final = (INGRESS_RULES, INGRESS_SERVE_CONFIG)
+
+
+def ingress_configmap_steps(wanted: Object, live: Object | None, content: Hosted) -> list[Step]:
+    """Return the step that makes the ingress ConfigMap right, if it isn't.
+
+    *wanted* has the metadata that the ConfigMap should have. Both documents are always there, because the proxies take
+    no notice of a document that is missing. The ConfigMap has no other keys.
+    """
+    if live is not None and is_deleting(live):
+        return []  # the end of its deletion queues the group again
+    if live is None:
+        return [Creation({**wanted, "binaryData": {name: _document(name, content) for name in _KEYS}})]
+    there = hosted(live)
+    right = {INGRESS_RULES: there.rules == content.rules, INGRESS_SERVE_CONFIG: there.served == content.served}
+    data: Object = {name: _document(name, content) for name in _KEYS if not (right[name] and is_sound(live, name))}
+    data |= dict.fromkeys(name for name in live.get("binaryData") or () if name not in _KEYS)
+    metadata = metadata_patch(live, wanted)
+    body = ({"metadata": metadata} if metadata else {}) | ({"binaryData": data} if data else {})
+    return [Patch(CONFIGMAP, key_of(live), body)] if body else []
+
+
+def _document(name: str, content: Hosted) -> str:
+    text = rules_document(content.rules) if name == INGRESS_RULES else serve_document(content.served)
+    return base64.b64encode(text.encode()).decode()

@@ -1,0 +1,40 @@
+"""Withdraws Tailscale Services from a proxy of a ProxyGroup whose config can't be made anew now."""
+
+from collections.abc import Collection
+
+from tsoperator.proxy.replica import ReplicaSecrets
+from tsoperator.proxy.secret import (
+    accepts_routes_of,
+    advertised_services,
+    config_patch,
+    has_logged_in,
+    hostname_of,
+    login_url_of,
+    static_endpoints_of,
+)
+from tsoperator.proxy.tailscaled import ProxyConfig
+from tsoperator.runtime.plan import Patch
+
+
+def withdrawal(secrets: ReplicaSecrets, services: Collection[str]) -> Patch | None:
+    """Return the patch after which a replica advertises only those of its Services that are in *services*.
+
+    The rest of its config stays. Return None if there is nothing to withdraw. A replica that has yet to log in
+    advertises nothing, and its config stays as it is, with the auth key.
+    """
+    secret = secrets.config
+    if secret is None or not has_logged_in(secrets):
+        return None
+    advertised = advertised_services(secret)
+    kept = tuple(each for each in advertised if each in services)
+    if kept == advertised:
+        return None
+    config = ProxyConfig(
+        hostname_of(secret),
+        login_url_of(secret),
+        accept_routes=accepts_routes_of(secret),
+        in_group=True,
+        services=kept,
+        static_endpoints=static_endpoints_of(secret),
+    )
+    return config_patch(secrets, config, "")

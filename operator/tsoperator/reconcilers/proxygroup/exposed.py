@@ -1,0 +1,183 @@
+"""Gathers the facts about the objects that ingress groups expose, and finds the groups that a change concerns."""
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from tsoperator.api.names import CONFIG_SUFFIX, PROXY_GROUP
+from tsoperator.api.objects import (
+    ENDPOINTSLICE,
+    INGRESS,
+    PROXYGROUP,
+    SECRET,
+    SERVICE,
+    Key,
+    Object,
+    annotations,
+    has_finalizer,
+    is_deleting,
+    key_of,
+    spec_text,
+    uid,
+)
+from tsoperator.api.tailscaleservice import service_name
+from tsoperator.group.claims import BY_LABEL, LabelClaim, by_label, finalizer_of
+from tsoperator.group.exposing import Exposed, Exposing, Host, kept_label
+from tsoperator.group.grouptype import type_of
+from tsoperator.group.hosts import NO_SERVICE, by_certificate, domain_of_group
+from tsoperator.proxy.endpoints import BY_SERVICE, has_ready_endpoint, service_of
+from tsoperator.proxy.hosting import Hosted, hosted
+from tsoperator.proxy.paths import BY_BACKEND, backend_names
+from tsoperator.proxy.proxy import Children
+from tsoperator.proxy.replica import ReplicaSecrets
+from tsoperator.proxy.secret import TLS, advertised_services, certificate_of, has_logged_in, host_report_of
+from tsoperator.reconcilers.hosting import HostingView, tailnet_of
+from tsoperator.runtime.cache import Cache
+from tsoperator.settings import Settings
+
+
+class ExposedView:
+    """Gathers the facts about the objects that ingress groups expose."""
+
+    def __init__(self, cache: Cache, settings: Settings, hosting: HostingView) -> None:
+        self._cache = cache
+        self._settings = settings
+        self._hosting = hosting
+
+    def look(self, group: Object, children: Children, configmap: Object | None) -> Exposing:
+        """Return the facts about *group*, which has these *children* and this *configmap*."""
+        there, hosts = hosted(configmap), _hosts(children)
+        domain = domain_of_group(each for each in children.secrets if not key_of(each).name.endswith(CONFIG_SUFFIX))
+        claims = self._hosting.claims_of_group(key_of(group).name)
+        return Exposing(
+            [self._exposed(each, group, there, domain) for each in claims],
+            there,
+            hosts,
+            domain,
+            self._hosting.world.operator_id(),
+            not any(each.resource in (INGRESS, SERVICE) for each in self._cache.refused_selections()),
+        )
+
+    def _exposed(self, claim: LabelClaim, group: Object, there: Hosted, domain: str) -> Exposed:
+        tailnet, label = tailnet_of(group), kept_label(claim, there)
+        namespace = claim.key.namespace
+        names = [*dict.fromkeys(backend_names(claim.obj))] if claim.is_web else [claim.key.name]
+        has_nothing = bool(claim.wrong) and service_name(label) not in there.names
+        services = {name: self._cache.get(SERVICE, Key(namespace, name)) for name in names} if claim.is_web else {}
+        return Exposed(
+            claim,
+            label,
+            NO_SERVICE if has_nothing else self._hosting.world.service(tailnet, label),
+            self._hosting.holder(tailnet, label),
+            {name: each for name, each in services.items() if each is not None},
+            any(self._is_ready(Key(namespace, name)) for name in names),
+            claim.is_web and bool(domain) and self._has_certificate(f"{label}.{domain}"),
+        )
+
+    def _is_ready(self, service: Key) -> bool:
+        return has_ready_endpoint(self._cache.indexed(ENDPOINTSLICE, BY_SERVICE, str(service)))
+
+    def _has_certificate(self, name: str) -> bool:
+        secret = self._cache.get(SECRET, Key(self._settings.namespace, name))
+        return secret is not None and certificate_of(secret, TLS).is_there
+
+
+def _hosts(children: Children) -> Mapping[int, Host]:
+    """Return the proxies of a group by ordinal."""
+    secrets = {key_of(each).name: each for each in children.secrets}
+    pods = {key_of(each).name: each for each in children.pods}
+    found = {}
+    for name, state in secrets.items():
+        config = secrets.get(f"{name}{CONFIG_SUFFIX}")
+        if config is not None and not name.endswith(CONFIG_SUFFIX):
+            found[int(name.rpartition("-")[2])] = Host(
+                pods.get(name),
+                host_report_of(state),
+                advertised_services(config),
+                has_logged_in(ReplicaSecrets(config, state)),
+            )
+    return found
+
+
+class ExposedChanges:
+    """Maps changes to the ingress groups that they concern.
+
+    In the arguments, None stands for an object that doesn't exist.
+    """
+
+    def __init__(self, cache: Cache) -> None:
+        self._cache = cache
+
+    def of_claimant(self, old: Object | None, new: Object | None) -> set[Key]:
+        """Return the groups that may expose an Ingress or a Service, or another object that wants its label."""
+        if _claim_facts(old) == _claim_facts(new):
+            return set()
+        there = [each for each in (old, new) if each is not None]
+        return {*self._naming(there), *self._labelled(label for each in there for label in by_label(each))}
+
+    def of_backend(self, old: Object | None, new: Object | None) -> set[Key]:
+        """Return the groups that expose an Ingress which leads to a Service, if the Service has another address."""
+        there = next((each for each in (new, old) if each is not None), None)
+        if there is None or _backend_facts(old) == _backend_facts(new):
+            return set()
+        return {*self._naming(self._leading_to(key_of(there)))}
+
+    def of_slice(self, old: Object | None, new: Object | None) -> set[Key]:
+        """Return the groups that expose a Service, or an Ingress which leads to it, if its readiness may change."""
+        was, now = (each is not None and has_ready_endpoint([each]) for each in (old, new))
+        there = next((each for each in (new, old) if each is not None), None)
+        service = service_of(there) if there is not None and was is not now else None
+        if service is None:
+            return set()
+        found = self._cache.get(SERVICE, service)
+        return {*self._naming([*([found] if found else ()), *self._leading_to(service)])}
+
+    def of_certificate(self, secret: Object) -> set[Key]:
+        """Return the groups that expose an Ingress with the name for which *secret* has a certificate."""
+        return {*self._labelled(by_certificate(secret))}
+
+    def of_tailscale_service(self, service: Object) -> set[Key]:
+        """Return the groups that expose an object as this Tailscale Service."""
+        return {*self._labelled([key_of(service).name])}
+
+    def of_group(self, old: Object | None, new: Object | None) -> set[Key]:
+        """Return a group, and if it came, went or moved, the other ingress groups, because labels may be free now."""
+        keys = {key_of(each) for each in (old, new) if each is not None}
+        return keys if _group_facts(old) == _group_facts(new) else keys | self.all()
+
+    def all(self, _obj: Object | None = None) -> set[Key]:
+        """Return all ingress groups."""
+        return {key_of(each) for each in self._cache.all(PROXYGROUP) if _exposes(each)}
+
+    def _leading_to(self, service: Key) -> list[Object]:
+        return self._cache.indexed(INGRESS, BY_BACKEND, str(service))
+
+    def _labelled(self, labels: Iterable[str]) -> Iterator[Key]:
+        for label in labels:
+            for resource in (INGRESS, SERVICE):
+                yield from self._naming(self._cache.indexed(resource, BY_LABEL, label))
+
+    def _naming(self, objects: Iterable[Object]) -> Iterator[Key]:
+        """Yield the keys of the ingress groups that *objects* name."""
+        for name in {annotations(each).get(PROXY_GROUP) for each in objects}:
+            group = self._cache.get(PROXYGROUP, Key("", name)) if name else None
+            if group is not None and _exposes(group):
+                yield key_of(group)
+
+
+def _exposes(group: Object) -> bool:
+    type_ = type_of(group)
+    return type_ is not None and type_.exposes
+
+
+def _claim_facts(obj: Object | None) -> object:
+    if obj is None or not any(by_label(obj)):
+        return None
+    return uid(obj), obj["spec"], annotations(obj), has_finalizer(obj, finalizer_of(obj)), is_deleting(obj)
+
+
+def _backend_facts(service: Object | None) -> object:
+    spec = service["spec"] if service else None
+    return spec and (spec.get("type"), spec.get("clusterIP"), spec.get("ports"))
+
+
+def _group_facts(group: Object | None) -> object:
+    return group and (uid(group), spec_text(group, "type"), tailnet_of(group))

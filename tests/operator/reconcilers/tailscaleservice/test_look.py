@@ -1,0 +1,136 @@
+"""The facts about a label in one of several tailnets."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import pytest
+from clustersim.sim import SimOptions, cluster_sim
+from tsoperator.api.names import HA_INGRESS_FINALIZER
+from tsoperator.api.objects import PROXYGROUP, SECRET, Key, Object, key_of
+from tsoperator.api.tailscaleservice import TailscaleService
+from tsoperator.group.claims import claim_of
+from tsoperator.proxy.serviceview import NO_SERVICE, ServiceView
+from tsoperator.reconcilers.hosting import HostingWorld
+from tsoperator.reconcilers.tailscaleservice.certificate import certificate_objects
+from tsoperator.reconcilers.tailscaleservice.plan import Observed
+from tsoperator.reconcilers.tailscaleservice.reconciler import tailscaleservices
+from tsoperator.runtime.cache import Cache
+from tsoperator.sources import sources
+
+from tests.operator.reconcilers.tailscaleservice.played import SETTINGS, group
+from tests.support.cluster import kube_client, put, running
+from tests.support.manifests import DOMAIN, ingress
+from tests.support.objects import OPERATOR_NAMESPACE, obj
+
+HERE, LAB = Key("", "web"), Key("lab", "web")
+ADDRESSES = ("100.80.0.1", "fd7a::1")
+
+
+def web(group: str = "ing", name: str = "web", **annotations: str) -> Object:
+    """Return an Ingress with our finalizer that claims the label web."""
+    made = ingress(name, "web", proxy_group=group, **annotations)
+    return {**made, "metadata": {**made["metadata"], "finalizers": [HA_INGRESS_FINALIZER]}}
+
+
+def pg(name: str, type_: str = "ingress", tailnet: str = "") -> Object:
+    """Return a ProxyGroup."""
+    return obj(PROXYGROUP, Key("", name), {"spec": {"type": type_} | ({"tailnet": tailnet} if tailnet else {})})
+
+
+def certificate(group: str, domain: str = DOMAIN) -> list[Object]:
+    """Return the objects of a certificate for the label web at a group."""
+    claim = claim_of(web(group), SETTINGS)
+    assert claim is not None
+    return [*certificate_objects(Key(OPERATOR_NAMESPACE, f"web.{domain}"), claim)]
+
+
+async def observed(key: Key, *objects: Object, services: Mapping[str, TailscaleService] | None = None) -> Observed:
+    """Return the facts about *key* in a cluster with *objects*; *services* has the Service of each tailnet."""
+
+    def shown(tailnet: str, _label: str, /, *, hosts: bool = False) -> ServiceView:
+        del hosts
+        found = (services or {}).get(tailnet)
+        return ServiceView(found) if found else NO_SERVICE
+
+    async with cluster_sim(SimOptions(controllers=False)) as sim, kube_client(sim.api_url) as client:
+        await put(client, *objects)
+        cache = Cache(sources(OPERATOR_NAMESPACE))
+        async with running(cache.follow(client)):
+            await cache.synced()
+            world = HostingWorld(shown, lambda: ["", "lab"], lambda: "nUS", lambda: "")
+            found = tailscaleservices(cache, SETTINGS, world).look(key, {})
+            assert isinstance(found, Observed)
+            return found
+
+
+@dataclass(frozen=True)
+class Case:
+    objects: list[Object]
+    key: Key = HERE
+    left: bool = True
+
+
+LEFT = {
+    "nobody claims": Case([pg("ing"), *certificate("ing")]),
+    "of another tailnet": Case([pg("ing"), *certificate("ing")], LAB, left=False),
+    "claimed": Case([*group(), web(), *certificate("ing")], left=False),
+    "another domain": Case([*group(), web(), *certificate("ing", "old.example.org")]),
+    "of a group that is gone": Case([*certificate("gone")], LAB),
+    "claimed at another group": Case([*group("new"), web("new"), *certificate("gone")], LAB, left=False),
+    "of a group that may come back": Case([*certificate("gone"), web("gone")], left=False),
+    "claimed where the domain isn't known": Case([pg("ing"), web(), *certificate("gone")], LAB, left=False),
+    "of a group of another type": Case([pg("api", "kube-apiserver"), *certificate("api")], left=False),
+}
+
+
+@pytest.mark.parametrize("case", LEFT.values(), ids=LEFT)
+async def test_a_certificate_is_left_if_no_claim_needs_it(case: Case) -> None:
+    found = await observed(case.key, *case.objects)
+    assert [each["kind"] for each in found.leftovers] == (["RoleBinding", "Role", "Secret"] if case.left else [])
+
+
+async def test_certificates_of_other_reconcilers_are_no_leftovers() -> None:
+    of_group = {"tailscale.com/parent-resource-type": "proxygroup"}
+    objects = [
+        {**each, "metadata": {**each["metadata"], "labels": {**each["metadata"]["labels"], **of_group}}}
+        for each in certificate("gone")
+    ]
+    found = await observed(HERE, *objects)
+    assert found.leftovers == []
+
+
+RESERVED = {
+    "no object": ([], False),
+    "an invalid one": ([pg("ing"), web(tags="nonsense")], True),
+    "an invalid one that never was valid": (
+        [pg("ing"), ingress("web", "web", proxy_group="ing", tags="nonsense")],
+        False,
+    ),
+    "an invalid one elsewhere": ([pg("ing", tailnet="lab"), web(tags="nonsense")], False),
+    "one that is being deleted": ([web() | {"metadata": web()["metadata"] | {"deletionTimestamp": ""}}], False),
+    "a missing group": ([web()], True),
+    "a group of another type": ([pg("ing", "egress"), web()], True),
+}
+
+
+@pytest.mark.parametrize(("objects", "is_reserved"), RESERVED.values(), ids=RESERVED)
+async def test_a_label_is_reserved_for_an_object_that_had_it(objects: list[Object], *, is_reserved: bool) -> None:
+    found = await observed(HERE, *objects)
+    assert (found.holder, found.is_reserved) == (None, is_reserved)
+
+
+async def test_a_service_stays_that_another_tailnet_object_shows_too() -> None:
+    """Two Tailnets may be for the same tailnet, and a claim may move from one to the other."""
+    one = TailscaleService("svc:web", ADDRESSES)
+    claimed = [pg("ing", tailnet="lab"), web()]
+    assert (await observed(HERE, *claimed, services={"": one, "lab": one})).is_reserved
+    assert not (await observed(HERE, *claimed, services={"": one, "lab": TailscaleService("svc:web")})).is_reserved
+    assert not (await observed(HERE, services={"": one, "lab": one})).is_reserved
+
+
+async def test_a_managed_secret_of_another_parent_is_a_stranger() -> None:
+    labels = {"tailscale.com/managed": "true", "tailscale.com/parent-resource-type": "proxygroup"}
+    secret = obj(SECRET, Key(OPERATOR_NAMESPACE, f"web.{DOMAIN}"), {"type": "Opaque"}, labels=labels)
+    found = await observed(HERE, *group(), web(), secret)
+    assert found.stranger is not None
+    assert (key_of(found.stranger), found.secret, found.is_hidden) == (key_of(secret), None, False)
