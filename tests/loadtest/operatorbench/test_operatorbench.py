@@ -316,7 +316,7 @@ def test_a_simulated_host_reads_the_configuration_for_the_newest_images() -> Non
 
 
 def test_a_simulated_host_gets_certificates_for_the_sites_whose_tls_ends_there() -> None:
-    web = {"web.tail1234.ts.net:443": {}, "web.tail1234.ts.net:80": {}}
+    web: dict[str, Any] = {"web.tail1234.ts.net:443": {}, "web.tail1234.ts.net:80": {}}
     assert domains({"svc:web": {"TCP": {}, "Web": web}, "svc:api": {"TCP": {}}}) == ["web.tail1234.ts.net"]
 
 
