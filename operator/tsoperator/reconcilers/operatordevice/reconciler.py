@@ -82,11 +82,11 @@ class _View:
 
     async def look(self, _key: Key, _obj: Object) -> plans.Observed:
         """Gather the facts about the device."""
-        ask, claims = self._ask, [*self._claims()]
+        ask, claims = self._ask, self._claims()  # not all of them: there may be hundreds
         statefulset = self._cache.get(STATEFULSET, ask.statefulset)
         stored = self._identity.stored()
         lacks = stored.is_known and not stored.node_id
-        needed, pending = self._need(claims) if lacks else (bool(claims), None)
+        needed, pending = self._need(claims) if lacks else (next(claims, None) is not None, None)
         return plans.Observed(
             stored,
             needed,
