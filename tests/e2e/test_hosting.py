@@ -65,10 +65,10 @@ def exposed(cluster: Cluster, obj: Object) -> Object:
 
 
 @pytest.fixture
-def load(balanced: Object, shop: Object, management: Management, outside: Peer, tmp_path: Path) -> Iterator[Load]:
+def load(balanced: Object, shop: Object, management: Management, outside: Peer) -> Iterator[Load]:
     """New connections of a device to the Service's address, and to the Ingress by HTTPS."""
     targets = [f"http://{address_of(management, 'ha-lb')}:80", f"https://{dns_name('ha-shop')}:443"]
-    with Load.from_device(outside, tmp_path, f"{PAGE}\n", targets, RATE * len(targets)) as load:
+    with Load.from_device(outside, f"{PAGE}\n", targets, RATE * len(targets)) as load:
         yield load
 
 

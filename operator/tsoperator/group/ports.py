@@ -20,7 +20,7 @@ BY_PROXY_PORT: Final = "proxy-port"
 
 
 class Wanted(NamedTuple):
-    """A port of a user's Service."""
+    """A port of a user's Service that needs a port of the proxies."""
 
     protocol: str
     port: int

@@ -300,7 +300,10 @@ class Proxies:
         return Kind(resource, watches, seen, decision, refused, reported=reported)
 
     def reported(self, owner: Owner, plan: Plan) -> None:
-        """Note that the parent's status is written, and forget the *owner* if *plan* ends its proxy."""
+        """Forget the news that the status of the parent has reported.
+
+        Forget the *owner*, too, if *plan* ends its proxy.
+        """
         self._tailnets.news_told(owner)
         if plan.release == FINALIZER:
             self.forget(owner)

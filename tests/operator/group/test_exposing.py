@@ -104,6 +104,7 @@ REFUSED = ServiceView(refusal=Refusal("no scope"))
 UNWRITABLE = ServiceView(owned("svc:web"), refusal=Refusal("no", step=DeleteService("", None, owned("svc:web"))))  # type: ignore[arg-type]
 SHARED = ServiceView(owned("svc:web", "nOTHER", "nOP"))
 OF_OTHERS = ServiceView(owned("svc:web", "nOTHER"))
+UNREADABLE = ServiceView(replace(owned("svc:web"), annotations={ANNOTATION_OWNERS: "{"}))
 STATUS: Object = {"status": {"loadBalancer": {"ingress": [{"hostname": DNS_NAME}]}}}
 
 CASES = {
@@ -121,7 +122,10 @@ CASES = {
     "shared": Case(exposed(web(), view=SHARED), WEB, True),
     "shared, unready": Case(exposed(web(), view=SHARED, is_ready=False), WEB, False, is_there=True),
     "not made": Case(exposed(web(), view=NO_SERVICE), Hosted(), False, is_there=True),
-    "others'": Case(exposed(web(), view=OF_OTHERS), Hosted(), False, is_there=True),
+    "others', new": Case(exposed(web(), view=OF_OTHERS), Hosted(), False),
+    "others'": Case(exposed(web(HTTP), view=OF_OTHERS), WEB, True, is_there=True),
+    "foreign": Case(exposed(web(), view=ServiceView(replace(owned("svc:web"), annotations={}))), WEB, True, True),
+    "unreadable": Case(exposed(web(), view=UNREADABLE), WEB, True, is_there=True),
     "unread": Case(exposed(web(HTTP), view=UNREAD), WEB, True, is_there=True),
     "unread, new": Case(exposed(web(), view=UNREAD), Hosted(), False),
     "refused": Case(exposed(web(), view=REFUSED), WEB, True, is_there=True),
@@ -135,7 +139,7 @@ CASES = {
     "invalid": Case(exposed(web(WRONG | HTTP)), WEB, True, is_there=True),
     "invalid, new": Case(exposed(web(WRONG)), Hosted(), False),
     "invalid, taken": Case(exposed(web(WRONG), holder=OTHER), Hosted(), False, is_there=True),
-    "invalid, others'": Case(exposed(web(WRONG), view=OF_OTHERS), Hosted(), False, is_there=True),
+    "invalid, others'": Case(exposed(web(WRONG), view=OF_OTHERS), WEB, True, is_there=True),
     "service": Case(exposed(api()), API, True),
     "service, unready": Case(exposed(api(), is_ready=False), API, False, is_there=True),
     "service, two families": Case(

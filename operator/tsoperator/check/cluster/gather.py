@@ -87,7 +87,7 @@ def _slim(obj: Object) -> Object:
 
 
 class CannotLook(Exception):
-    """Something can't be looked at. *cure* says what to do."""
+    """A part of the cluster or of the tailnet can't be looked at. *cure* says what to do."""
 
     def __init__(self, words: str, cure: str) -> None:
         super().__init__(words)
