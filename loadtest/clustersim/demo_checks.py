@@ -64,7 +64,7 @@ class Exposed:
 
     @property
     def labels(self) -> dict[str, str]:
-        """The labels of all objects that the operator makes for this one."""
+        """The labels that the operator gives all children of this object."""
         return {
             "tailscale.com/parent-resource": self.name,
             "tailscale.com/parent-resource-ns": self.namespace,

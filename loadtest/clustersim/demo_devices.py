@@ -49,7 +49,7 @@ class Shown:
 
     @property
     def labels(self) -> dict[str, str]:
-        """The labels of all objects that the operator makes for this one."""
+        """The labels that the operator gives all children of this object."""
         namespace = {"tailscale.com/parent-resource-ns": self.namespace} if self.namespace else {}
         return {
             "tailscale.com/parent-resource": self.name,
