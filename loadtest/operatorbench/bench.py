@@ -16,7 +16,7 @@ from tsoperator.kube.watch import Selection
 
 from operatorbench.audit import AuditLog
 from operatorbench.cluster import FOLLOWED, Cluster, following
-from operatorbench.ground import USER, Ground, Program
+from operatorbench.ground import USER, Ground, Program, Servers
 from operatorbench.manifests import USERS
 from operatorbench.measure import Step, by_write
 from operatorbench.operators import Operator
@@ -106,19 +106,19 @@ class Watched:
 
 
 @contextmanager
-def prepared(ground: Ground, operator: Operator) -> Iterator[str]:
-    """Start *ground*, and create all that *operator* needs there; yield the URL of the control server."""
-    with ground.up() as login_server:
+def prepared(ground: Ground, operator: Operator) -> Iterator[Servers]:
+    """Start *ground*, and create all that *operator* needs there; yield the URLs of the tailnet's servers."""
+    with ground.up() as servers:
         operator.install(ground)
         ground.kubectl("create", "namespace", USERS)
         ground.wait_for_namespace(USERS)
-        yield login_server
+        yield servers
 
 
 @contextmanager
-def running(ground: Ground, operator: Operator, login_server: str) -> Iterator[Program]:
+def running(ground: Ground, operator: Operator, servers: Servers) -> Iterator[Program]:
     """Run *operator* until the end of the block."""
-    program = operator.start(ground, login_server)
+    program = operator.start(ground, servers.control)
     try:
         yield program
     finally:

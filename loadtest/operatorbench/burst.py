@@ -78,5 +78,5 @@ def run(ground: Ground, operator: Operator, load: Load, number: int, progress: P
         BenchError: something didn't start, or the operator didn't do its work; the text says what, with a log's end.
     """
     progress.say(f"run {number}: {operator.kind}")
-    with prepared(ground, operator) as login_server, running(ground, operator, login_server) as program:
+    with prepared(ground, operator) as servers, running(ground, operator, servers) as program:
         return measured(ground, [program], lambda watched: Burst(watched, load).measure(number, operator, progress))

@@ -15,7 +15,18 @@ from tsoperator.api.names import (
     PARENT_NAMESERVER,
     PARENT_SERVICE,
 )
-from tsoperator.api.objects import CONFIGMAP, ENDPOINTSLICE, SECRET, SERVICE, STATEFULSET, Key, Object, key_of, labels
+from tsoperator.api.objects import (
+    CONFIGMAP,
+    ENDPOINTSLICE,
+    SECRET,
+    SERVICE,
+    STATEFULSET,
+    Key,
+    Object,
+    Resource,
+    key_of,
+    labels,
+)
 from tsoperator.dns.canary import CANARY_PREFIX
 from tsoperator.kube.client import KubeClient
 from tsoperator.kube.config import load_configuration
@@ -45,7 +56,7 @@ class Cluster:
         self._changed = asyncio.Event()
 
     def objects(self, selection: Selection) -> Mapping[Key, Object]:
-        """Return the present objects of *selection*, which has to be followed."""
+        """Return the present objects of *selection*, which the benchmark has to `follow`."""
         return self._objects[selection]
 
     async def follow(self, selection: Selection) -> None:
@@ -66,17 +77,17 @@ class Cluster:
         """Create an egress Service for each of *names*, all at once."""
         await self.apply(egress_service(name) for name in names)
 
-    async def apply(self, services: Iterable[Object]) -> None:
-        """Create *services*, all at once."""
+    async def apply(self, objects: Iterable[Object], resource: Resource = SERVICE) -> None:
+        """Create *objects*, all at once."""
         async with asyncio.TaskGroup() as group:
-            for service in services:
-                group.create_task(self.client.create(SERVICE, service))
+            for obj in objects:
+                group.create_task(self.client.create(resource, obj))
 
-    async def delete(self, names: Iterable[str]) -> None:
-        """Delete the Services called *names*, all at once."""
+    async def delete(self, names: Iterable[str], resource: Resource = SERVICE) -> None:
+        """Delete the users' objects called *names*, all at once."""
         async with asyncio.TaskGroup() as group:
             for name in names:
-                group.create_task(self.client.delete(SERVICE, Key(USERS, name)))
+                group.create_task(self.client.delete(resource, Key(USERS, name)))
 
     def has_statefulsets(self, count: int) -> bool:
         """Tell whether there are StatefulSets for *count* Services."""
@@ -120,10 +131,9 @@ class Cluster:
         return sum(map(addressed, self._objects[_RECORDS].values())) >= count
 
     async def until(self, holds: Callable[[], bool], seconds: float, what: str) -> None:
-        """Wait until *holds* returns True; *what* describes this for the error.
+        """Wait until *holds* returns True; *what* describes the awaited state in the error.
 
-        Raises:
-            BenchError: the operator has ended, or *seconds* are over.
+        Raises: BenchError: the operator has ended, or *seconds* are over.
         """
         try:
             async with asyncio.timeout(seconds):

@@ -15,20 +15,21 @@ from dnsbench.errors import BenchError
 from dnsbench.machine import facts
 from dnsbench.progress import Progress
 
-from operatorbench import burst, groups, operators, report, steady
+from operatorbench import burst, groups, hosting, operators, report, steady
 from operatorbench.bench import Load
-from operatorbench.goals import GOALS, GROUP_GOALS, STEADY_GOALS, Verdict, judged
+from operatorbench.goals import GOALS, GROUP_GOALS, HOSTING_GOALS, STEADY_GOALS, Verdict, judged
 from operatorbench.ground import Ground
 from operatorbench.measure import Kind, Runs
 
 EPILOG = """
 The scenarios are "burst", all Services made at once, left alone and removed at once; "groups", the same with Services
-that two ProxyGroups serve, and some more one by one; and "steady", one Service every quarter of a second with a
-DNSConfig, which only ours runs, as a leader and a standby. Each run has an API server of its own, without a node:
+that two ProxyGroups serve, and some more one by one; "steady", one Service every quarter of a second with a DNSConfig,
+which only ours runs, as a leader and a standby; and "hosting", run once, Ingresses and Services that two ProxyGroups
+expose by Tailscale Services, made at once and left alone. Each run has an API server of its own, without a node:
 StatefulSets and Secrets are made, and no Pod runs. In "groups" the benchmark makes the Pods and writes what their
-proxies would report; in "steady" it gives each proxy an address two seconds after it was made. The control server is
-the same, and real enough for the Go operator's own device to log in. CPU is counted until the operator has written
-nothing for two seconds; writes are those in the API server's audit log.
+proxies would report, and in "hosting" also their certificates; in "steady" it gives each proxy an address two seconds
+after it was made. The control server is the same, and real enough for the Go operator's own device to log in. CPU is
+counted until the operator has written nothing for two seconds; writes are those in the API server's audit log.
 """
 
 Choice = TypeVar("Choice", bound=StrEnum)
@@ -40,6 +41,7 @@ class Scenario(StrEnum):
     BURST = "burst"
     GROUPS = "groups"
     STEADY = "steady"
+    HOSTING = "hosting"
 
 
 def parser() -> argparse.ArgumentParser:
@@ -55,13 +57,17 @@ def parser() -> argparse.ArgumentParser:
         type=scenarios,
         default=list(Scenario),
         metavar="NAMES",
-        help="of burst,groups,steady; default: all",
+        help="of burst,groups,steady,hosting; default: all",
     )
     top.add_argument("--operators", type=kinds, default=list(Kind), metavar="NAMES", help="of ours,go; default: both")
     top.add_argument("--services", type=int, default=200, metavar="N", help="default: %(default)s")
     top.add_argument("--grouped", type=int, default=500, metavar="N", help='Services of "groups"; default: %(default)s')
+    top.add_argument("--hosted", type=int, default=500, metavar="N", help='objects of "hosting"; default: %(default)s')
     top.add_argument("--repeat", type=int, default=1, metavar="N", help="runs of each, in turn; default: %(default)s")
     top.add_argument("--idle", type=float, default=30, metavar="S", help="seconds left alone; default: %(default)s")
+    top.add_argument(
+        "--hosting-idle", type=float, default=300, metavar="S", help='the same in "hosting"; default: %(default)s'
+    )
     top.add_argument(
         "--profile",
         type=Path,
@@ -103,7 +109,16 @@ def run(arguments: argparse.Namespace, ground: Ground, progress: Progress) -> li
         runs.groups.append(groups.run(ground, operator, load, runs.next_number, progress))
     for _ in range(arguments.repeat if Scenario.STEADY in arguments.scenarios else 0):
         runs.steady.append(steady.run(ground, arguments.services, arguments.profile, runs.next_number, progress))
-    verdicts = [*judged(runs.burst, GOALS), *judged(runs.groups, GROUP_GOALS), *judged(runs.steady, STEADY_GOALS)]
+    load = Load(arguments.hosted, arguments.hosting_idle)
+    for kind in arguments.operators if Scenario.HOSTING in arguments.scenarios else ():
+        operator = _operator(kind, arguments, ground)
+        runs.hosting.append(hosting.run(ground, operator, load, runs.next_number, progress))
+    verdicts = [
+        *judged(runs.burst, GOALS),
+        *judged(runs.groups, GROUP_GOALS),
+        *judged(runs.steady, STEADY_GOALS),
+        *judged(runs.hosting, HOSTING_GOALS),
+    ]
     print("\n\n".join(_tables(runs, verdicts)) + "\n")
     if arguments.results:
         _write(arguments.results / "operator.json", report.document(_facts(ground), runs, verdicts))
@@ -122,6 +137,9 @@ def _tables(runs: Runs, verdicts: Sequence[Verdict]) -> Iterator[str]:
     if runs.steady:
         yield report.steady(runs.steady)
         yield report.writes(runs.steady)
+    if runs.hosting:
+        yield report.hosting(runs.hosting)
+        yield report.writes(runs.hosting)
     yield report.verdicts(verdicts)
 
 

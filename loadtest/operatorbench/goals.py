@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic
 
-from operatorbench.measure import AnyRun, Grouped, Kind, Sample, Steady, of
+from operatorbench.measure import AnyRun, Grouped, Hosting, Kind, Sample, Steady, of
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +96,24 @@ GROUP_GOALS: Sequence[Goal[Grouped]] = (
     ),
     Goal("groups: entry of one Service, slowest", "s", lambda run: max(run.entry_seconds), 0.3, relative=False),
     Goal("groups: slice after a proxy's report, slowest", "s", lambda run: max(run.slice_seconds), 0.3, relative=False),
+)
+
+
+HOSTING_GOALS: Sequence[Goal[Hosting]] = (
+    Goal("hosting: all statuses right", "s", lambda run: run.made.seconds, 0.15),
+    Goal("hosting: CPU an object", "ms", lambda run: run.cpu_ms, 12, relative=False),
+    Goal("hosting: API writes an object", "", lambda run: run.writes, 7, relative=False, worst=True),
+    Goal("hosting: control-server calls an object", "", lambda run: run.calls_an_object, 3, False, worst=True),
+    Goal("hosting: memory with all of them", "MB", lambda run: run.rss_mb, 130, relative=False, worst=True),
+    Goal("hosting: API writes when idle", "", lambda run: run.idle.counted + run.idle.touches, 0, False, worst=True),
+    Goal(
+        "hosting: control-server calls when idle",
+        "",
+        lambda run: sum(run.idle_calls.values()),
+        2,
+        relative=False,
+        worst=True,
+    ),
 )
 
 

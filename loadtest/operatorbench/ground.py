@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 Word = str | Path  # a word of a command line
 
@@ -17,6 +17,17 @@ NAMESPACE = "tailscale"
 DOMAIN = "tail1234.ts.net"
 PROXY_IMAGE = "tailscale/tailscale:v1.102.5"
 """The image that operators write into Pods. None of these Pods runs."""
+
+
+class Servers(NamedTuple):
+    """The URLs of a tailnet: of its control server, and of the keeper of its devices.
+
+    Operators know only the control server. The benchmark tells the keeper about the devices that it simulates, and asks
+    the keeper how often the control server's API was called.
+    """
+
+    control: str
+    keeper: str
 
 
 class Process(Protocol):
@@ -97,8 +108,8 @@ class Ground(Protocol):
     def go_operator(self) -> GoOperator:
         """Return the Go operator; build it if it doesn't exist yet."""
 
-    def up(self) -> AbstractContextManager[str]:
-        """Start the servers, and end them after the block; yield the URL of the control server."""
+    def up(self) -> AbstractContextManager[Servers]:
+        """Start the servers, and end them after the block; yield the URLs of the tailnet's servers."""
 
     def kubectl(self, *words: Word, stdin: str | None = None) -> str:
         """Run kubectl as admin and return its output."""

@@ -3,7 +3,7 @@
 import asyncio
 import json
 from base64 import b64decode, b64encode
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from tsoperator.api.names import (
@@ -35,12 +35,12 @@ GROUPS = ("even", "odd")
 _REPLICAS = 2
 _PATIENCE = 60.0  # s that a group may take to become available
 _EGRESS = f"{LABEL_MANAGED}={MANAGED},{LABEL_SERVICE_TYPE}={SERVICE_TYPE_EGRESS}"
-_PROXYGROUPS = Selection(PROXYGROUP)
+PROXYGROUPS = Selection(PROXYGROUP)
 _STATES = Selection(SECRET, NAMESPACE, f"{LABEL_MANAGED}={MANAGED},{LABEL_SECRET_TYPE}={SECRET_TYPE_STATE}")
-_CONFIGS = Selection(CONFIGMAP, NAMESPACE, f"{LABEL_MANAGED}={MANAGED},{LABEL_PARENT_TYPE}={PARENT_PROXYGROUP}")
+CONFIGS = Selection(CONFIGMAP, NAMESPACE, f"{LABEL_MANAGED}={MANAGED},{LABEL_PARENT_TYPE}={PARENT_PROXYGROUP}")
 _CLUSTER_IPS = Selection(SERVICE, NAMESPACE, _EGRESS)
 _SLICES = Selection(ENDPOINTSLICE, NAMESPACE, _EGRESS)
-FOLLOWED = (SERVICES, _PROXYGROUPS, _STATES, _CONFIGS, _CLUSTER_IPS, _SLICES)
+FOLLOWED = (SERVICES, PROXYGROUPS, _STATES, CONFIGS, _CLUSTER_IPS, _SLICES)
 
 
 class Proxy(NamedTuple):
@@ -59,6 +59,16 @@ class Proxy(NamedTuple):
         """The address of the proxy's Pod."""
         return f"10.244.{GROUPS.index(self.group)}.{self.ordinal + 1}"
 
+    @property
+    def node_id(self) -> str:
+        """The ID of the proxy's device."""
+        return f"node-{self.name}"
+
+    @property
+    def tailnet_address(self) -> str:
+        """The address of the proxy's device."""
+        return f"100.64.{200 + GROUPS.index(self.group)}.{self.ordinal + 1}"
+
 
 def proxies_of(*groups: str) -> list[Proxy]:
     """Return the proxies of *groups*."""
@@ -68,6 +78,32 @@ def proxies_of(*groups: str) -> list[Proxy]:
 def service(number: int, name: str) -> Object:
     """Return an egress Service; its *number* decides which group serves it."""
     return egress_service(name, GROUPS[number % len(GROUPS)])
+
+
+async def no_join(_proxy: Proxy) -> None:
+    """Do nothing, because no operator needs the devices of egress groups."""
+
+
+async def start_groups(
+    cluster: Cluster, type_: str, secrets: Selection, join: Callable[[Proxy], Awaitable[None]] = no_join
+) -> None:
+    """Create the groups, log their simulated proxies in, and wait until the groups are available.
+
+    *cluster* has to watch PROXYGROUPS and *secrets*; the Secrets of proxies are among *secrets*. *join* makes the
+    device of a proxy.
+    """
+    for group in GROUPS:
+        await cluster.client.create(PROXYGROUP, proxy_group(group, _REPLICAS, type_))
+    states = {Key(NAMESPACE, proxy.name) for proxy in proxies_of(*GROUPS)}
+    await cluster.until(lambda: states <= cluster.objects(secrets).keys(), _PATIENCE, "the proxies have Secrets")
+    for proxy in proxies_of(*GROUPS):
+        await join(proxy)
+        key = Key(NAMESPACE, proxy.name)
+        made = await cluster.client.create(POD, pod(proxy))
+        await cluster.client.patch(POD, key, {"status": running(proxy)}, "status")
+        await cluster.client.patch(SECRET, key, {"data": encoded(state(proxy, made["metadata"]["uid"]))})
+    found = cluster.objects(PROXYGROUPS)
+    await cluster.until(lambda: all(map(is_available, found.values())), _PATIENCE, "the groups are available")
 
 
 class GroupCluster:
@@ -80,21 +116,7 @@ class GroupCluster:
 
     async def start(self) -> None:
         """Create the groups, log their simulated proxies in, and wait until the groups are available."""
-        cluster = self._cluster
-        for group in GROUPS:
-            await cluster.client.create(PROXYGROUP, proxy_group(group, _REPLICAS))
-        states = {Key(NAMESPACE, proxy.name) for proxy in proxies_of(*GROUPS)}
-        await cluster.until(lambda: states <= cluster.objects(_STATES).keys(), _PATIENCE, "the proxies have Secrets")
-        for proxy in proxies_of(*GROUPS):
-            await self._log_in(proxy)
-        found = cluster.objects(_PROXYGROUPS)
-        await cluster.until(lambda: all(map(is_available, found.values())), _PATIENCE, "the groups are available")
-
-    async def _log_in(self, proxy: Proxy) -> None:
-        client, key = self._cluster.client, Key(NAMESPACE, proxy.name)
-        made = await client.create(POD, pod(proxy))
-        await client.patch(POD, key, {"status": running(proxy)}, "status")
-        await client.patch(SECRET, key, {"data": encoded(state(proxy, made["metadata"]["uid"]))})
+        await start_groups(self._cluster, "egress", _STATES)
 
     def written(self, names: Iterable[str]) -> bool:
         """Tell whether the groups' ConfigMaps have entries for the Services called *names*."""
@@ -131,7 +153,7 @@ class GroupCluster:
 
     def _entries(self, group: str) -> Mapping[str, Any]:
         """Return the entries in the ConfigMap of *group*. Each version is parsed only once, because it is long."""
-        configmap = self._cluster.objects(_CONFIGS).get(Key(NAMESPACE, EGRESS.config_name(group)))
+        configmap = self._cluster.objects(CONFIGS).get(Key(NAMESPACE, EGRESS.config_name(group)))
         if configmap is None:
             return {}
         version = configmap["metadata"]["resourceVersion"]
@@ -175,17 +197,26 @@ def running(proxy: Proxy) -> Object:
 
 def state(proxy: Proxy, uid: str) -> dict[str, str]:
     """Return the state that *proxy* has after its login (docs/development/proxies.md); *uid* is that of its Pod."""
-    fqdn = f"{proxy.name}.{DOMAIN}"
-    profile = {"Config": {"NodeID": f"node-{proxy.name}", "UserProfile": {"LoginName": fqdn}}}
     return {
-        "_current-profile": "profile-1",
-        "profile-1": json.dumps(profile),
-        "device_id": f"node-{proxy.name}",
-        "device_fqdn": f"{fqdn}.",
-        "device_ips": json.dumps([f"100.64.{GROUPS.index(proxy.group)}.{proxy.ordinal + 1}"]),
+        **profile(proxy),
+        "device_id": proxy.node_id,
+        "device_fqdn": f"{proxy.name}.{DOMAIN}.",
+        "device_ips": json.dumps([proxy.tailnet_address]),
         "pod_uid": uid,
         "tailscale_capver": "145",
     }
+
+
+def profile(proxy: Proxy, advertised: Sequence[str] = ()) -> dict[str, str]:
+    """Return the login profile of *proxy*, which advertises these Tailscale Services, as its tailscaled stores it."""
+    return login(proxy.node_id, f"{proxy.name}.{DOMAIN}", advertised)
+
+
+def login(node_id: str, fqdn: str, advertised: Sequence[str] = ()) -> dict[str, str]:
+    """Return the login profile of a device, as its tailscaled stores it."""
+    config = {"NodeID": node_id, "UserProfile": {"LoginName": fqdn}}
+    stored = json.dumps({"Config": config, "AdvertiseServices": [*advertised]})
+    return {"_current-profile": "profile-1", "profile-1": stored}
 
 
 def report(proxy: Proxy, entries: Mapping[str, Any]) -> Object:

@@ -143,9 +143,9 @@ def run(ground: Ground, operator: Operator, load: Load, number: int, progress: P
         BenchError: something didn't start, or the operator didn't do its work; the text says what, with a log's end.
     """
     progress.say(f"run {number}: {load.services} Services of {len(GROUPS)} ProxyGroups, {operator.kind}")
-    with prepared(ground, operator) as login_server:
+    with prepared(ground, operator) as servers:
         ground.wait_for_namespace(NAMESPACE)
-        with running(ground, operator, login_server) as program:
+        with running(ground, operator, servers) as program:
             return measured(
                 ground,
                 [program],

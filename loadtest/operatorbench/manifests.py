@@ -1,9 +1,20 @@
 """The objects that the benchmark makes for operators."""
 
-from tsoperator.api.names import ANNOTATION_TAILNET_FQDN, PROXY_GROUP
-from tsoperator.api.objects import DNSCONFIG, PROXYGROUP, SERVICE, Object, Resource
+from tsoperator.api.names import ANNOTATION_TAILNET_FQDN, LABEL_SERVICE_NAME, LOAD_BALANCER_CLASS, PROXY_GROUP
+from tsoperator.api.objects import (
+    DNSCONFIG,
+    ENDPOINTSLICE,
+    INGRESS,
+    INGRESSCLASS,
+    PROXYGROUP,
+    SERVICE,
+    Object,
+    Resource,
+)
 
 from operatorbench.ground import DOMAIN
+
+INGRESS_CLASS = "tailscale"
 
 USERS = "bench"
 """The namespace of the Services."""
@@ -17,14 +28,56 @@ def egress_service(name: str, group: str = "") -> Object:
     return _object(SERVICE, metadata, {"type": "ExternalName", "externalName": "placeholder", **ports})
 
 
-def proxy_group(name: str, replicas: int) -> Object:
-    """Return a ProxyGroup for egress."""
-    return _object(PROXYGROUP, {"name": name}, {"type": "egress", "replicas": replicas})
+def proxy_group(name: str, replicas: int, type_: str) -> Object:
+    """Return a ProxyGroup."""
+    return _object(PROXYGROUP, {"name": name}, {"type": type_, "replicas": replicas})
+
+
+def backend(name: str) -> Object:
+    """Return a Service that is for the cluster only."""
+    return _object(SERVICE, {"namespace": USERS, "name": name}, {"ports": _HTTP})
+
+
+def exposed_service(name: str, group: str) -> Object:
+    """Return a Service that a ProxyGroup exposes to the tailnet."""
+    metadata = {"namespace": USERS, "name": name, "annotations": {PROXY_GROUP: group}}
+    balanced = {"loadBalancerClass": LOAD_BALANCER_CLASS, "allocateLoadBalancerNodePorts": False}
+    return _object(SERVICE, metadata, {"type": "LoadBalancer", **balanced, "ports": _HTTP})
+
+
+def exposed_ingress(name: str, service: str, group: str) -> Object:
+    """Return an Ingress for a *service* that a ProxyGroup exposes to the tailnet by HTTPS."""
+    metadata = {"namespace": USERS, "name": name, "annotations": {PROXY_GROUP: group}}
+    path = {"path": "/", "pathType": "Prefix", "backend": {"service": {"name": service, "port": {"number": 80}}}}
+    rules = {"tls": [{"hosts": [name]}], "rules": [{"http": {"paths": [path]}}]}
+    return _object(INGRESS, metadata, {"ingressClassName": INGRESS_CLASS, **rules})
+
+
+def ingress_class() -> Object:
+    """Return the IngressClass of operators for tailnets."""
+    return _object(INGRESSCLASS, {"name": INGRESS_CLASS}, {"controller": "tailscale.com/ts-ingress"})
+
+
+def endpoint_slice(service: str, address: str) -> Object:
+    """Return an EndpointSlice of a Service, with one endpoint, which is ready."""
+    metadata = {"namespace": USERS, "name": f"{service}-1", "labels": {LABEL_SERVICE_NAME: service}}
+    endpoints = [{"addresses": [address], "conditions": {"ready": True}}]
+    return {
+        "apiVersion": ENDPOINTSLICE.api_version,
+        "kind": ENDPOINTSLICE.kind,
+        "metadata": metadata,
+        "addressType": "IPv4",
+        "endpoints": endpoints,
+        "ports": [{"port": 8080, "protocol": "TCP"}],
+    }
 
 
 def dnsconfig() -> Object:
     """Return a DNSConfig without settings, so that the operator's defaults apply."""
     return _object(DNSCONFIG, {"name": "dns"}, {"nameserver": {}})
+
+
+_HTTP = [{"port": 80, "protocol": "TCP"}]
 
 
 def _object(resource: Resource, metadata: Object, spec: Object) -> Object:

@@ -64,7 +64,7 @@ class Run(BaseModel):
 
     kind: Kind
     run: int
-    """The number of the run, from 1 on through all scenarios."""
+    """The number of the run. The runs of all scenarios are counted together, from 1 on."""
     services: int
     made: Step
     rss_mb: float
@@ -162,6 +162,27 @@ class Steady(Run):
         return self.configmap_bytes / 1e3 / self.services
 
 
+class Hosting(Run):
+    """The figures of one run of the fourth scenario, in which two ProxyGroups expose all objects at once.
+
+    `services` is the number of these objects, Ingresses and Services. `made.seconds` is the time until their statuses
+    said how the tailnet reaches them.
+    """
+
+    ingresses: int
+    """The number of Ingresses among the objects."""
+    calls: Mapping[str, int]
+    """The numbers of calls of the control server's API by method and path, until the operator had settled."""
+    idle: Step
+    idle_calls: Mapping[str, int]
+    """The numbers of calls of the control server's API by method and path, while the operator was idle."""
+
+    @property
+    def calls_an_object(self) -> float:
+        """The number of calls of the control server's API per object."""
+        return sum(self.calls.values()) / self.services
+
+
 AnyRun = TypeVar("AnyRun", bound=Run)
 
 
@@ -172,11 +193,12 @@ class Runs:
     burst: list[Sample] = field(default_factory=list)
     groups: list[Grouped] = field(default_factory=list)
     steady: list[Steady] = field(default_factory=list)
+    hosting: list[Hosting] = field(default_factory=list)
 
     @property
     def next_number(self) -> int:
         """The number of the next run."""
-        return len(self.burst) + len(self.groups) + len(self.steady) + 1
+        return sum(len(runs) for runs in (self.burst, self.groups, self.steady, self.hosting)) + 1
 
 
 def configmap_bytes(entries: Iterable[Entry], user: str) -> int:

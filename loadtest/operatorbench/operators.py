@@ -11,6 +11,8 @@ from operatorbench.ground import NAMESPACE, PROXY_IMAGE, GoOperator, Ground, Pro
 from operatorbench.measure import Kind
 
 NAME = "operator"
+SECRET = "operator"  # noqa: S105  its name
+"""The name of the Secret from which our operator reads the ID of its own device."""
 
 _PROFILED = """
 import cProfile, sys, time
@@ -68,7 +70,7 @@ def ours(crds: Path, profile: Path | None = None, name: str = NAME) -> Operator:
         Kind.OURS,
         crds,
         (sys.executable, *words),
-        {"OPERATOR_HEALTH_ADDR": f"127.0.0.1:{free_port()}"},
+        {"OPERATOR_HEALTH_ADDR": f"127.0.0.1:{free_port()}", "OPERATOR_SECRET": SECRET},
         name,
     )
 

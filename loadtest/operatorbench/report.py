@@ -6,10 +6,10 @@ from typing import Any
 from dnsbench.report import table
 
 from operatorbench.goals import Measured, Verdict
-from operatorbench.measure import AnyRun, Burst, Grouped, Runs, Sample, Steady, Step
+from operatorbench.measure import AnyRun, Burst, Grouped, Hosting, Runs, Sample, Steady, Step
 
 Line = tuple[str, Callable[[Any], str]]
-"""The first cell of a line, and the function that returns the cell of a run."""
+"""A line in a table of runs: its first cell, and the function that returns its cell for one run."""
 
 _MADE: Sequence[Line] = (
     ("CPU, ms a Service made", lambda run: f"{run.cpu_ms:.1f}"),
@@ -78,6 +78,32 @@ def groups(samples: Sequence[Grouped]) -> str:
     return _table(f"{samples[0].services} egress Services of {samples[0].groups} ProxyGroups", samples, lines)
 
 
+def hosting(samples: Sequence[Hosting]) -> str:
+    """Return the table of all figures of the fourth scenario, with a column for each run."""
+    lines: Sequence[Line] = (
+        ("all statuses right, s", lambda run: f"{run.made.seconds:.2f}"),
+        ("CPU, ms an object", lambda run: f"{run.cpu_ms:.1f}"),
+        ("API writes an object", lambda run: f"{run.writes:.2f}"),
+        ("touches of Pods", lambda run: f"{run.made.touches}"),
+        ("API reads an object", lambda run: f"{run.made.reads / run.services:.2f}"),
+        ("control-server calls an object", lambda run: f"{run.calls_an_object:.2f}"),
+        *(
+            (f"control server: {call}", _calls(call))
+            for call in sorted({call for each in samples for call in each.calls})
+        ),
+        ("cores busy with other work meanwhile", lambda run: f"{run.made.others:.1f}"),
+        *(*_IDLE, _MEMORY),
+        ("idle: control-server calls", lambda run: f"{sum(run.idle_calls.values())}"),
+    )
+    first = samples[0]
+    services = first.services - first.ingresses
+    return _table(f"{first.ingresses} Ingresses and {services} Services of two ProxyGroups", samples, lines)
+
+
+def _calls(call: str) -> Callable[[Hosting], str]:
+    return lambda run: f"{run.calls.get(call, 0)}"
+
+
 def _table(title: str, samples: Sequence[AnyRun], lines: Sequence[Line]) -> str:
     cells = ((text, *map(show, samples)) for text, show in lines)
     return f"### {title}\n\n{table(_head('', samples), cells)}"
@@ -92,7 +118,7 @@ def _spread(seconds: Sequence[float]) -> str:
 
 
 def writes(samples: Sequence[AnyRun]) -> str:
-    """Return the table of writes per Service by verb and kind, while Services are made and, if they are, removed."""
+    """Return the table of writes per Service by verb and kind, while Services are made and while they are removed."""
     lines = [*_writes("made", samples, [each.made for each in samples])]
     removed = [each.removed for each in samples if isinstance(each, Burst)]
     lines += _writes("removed", samples, removed) if removed else ()
@@ -142,6 +168,7 @@ def document(facts: Mapping[str, object], runs: Runs, all_: Sequence[Verdict]) -
         "runs": [sample.model_dump(mode="json") for sample in runs.burst],
         "steady": [sample.model_dump(mode="json") for sample in runs.steady],
         "groups": [sample.model_dump(mode="json") for sample in runs.groups],
+        "hosting": [sample.model_dump(mode="json") for sample in runs.hosting],
     }
 
 

@@ -81,11 +81,11 @@ def run(ground: Ground, services: int, profile: Path | None, number: int, progre
         for name in ("leader", "standby")
     )
     progress.say(f"run {number}: {services} Services, one every {_EVERY:g} s, {Kind.OURS} with a standby")
-    with prepared(ground, leader) as login_server:
+    with prepared(ground, leader) as servers:
         ground.kubectl("create", "-f", "-", stdin=json.dumps(dnsconfig()))
-        with running(ground, leader, login_server) as leading:
+        with running(ground, leader, servers) as leading:
             ground.wait_for(leading.name, lambda: _holder(ground), _PATIENCE, "a Lease of its own")
-            with running(ground, standby, login_server) as waiting:
+            with running(ground, standby, servers) as waiting:
                 url = f"http://{standby.environment['OPERATOR_HEALTH_ADDR']}/readyz"
                 ground.wait_for(waiting.name, lambda: _answers(url), _PATIENCE, "/readyz")
                 holder = _holder(ground)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from operatorbench.command import main
-from operatorbench.ground import USER, GoOperator, Program
+from operatorbench.ground import USER, GoOperator, Program, Servers
 
 from tests.e2e.go_operator import deployed_from
 from tests.e2e.product import TREE
@@ -65,7 +65,7 @@ class BedGround:
         return GoOperator(program, deployed_from() / "crds", TAILSCALED_ENV)
 
     @contextmanager
-    def up(self) -> Iterator[str]:
+    def up(self) -> Iterator[Servers]:
         paths = self.bed.paths
         build(paths, self.progress, [named(name) for name in ("kubernetes", "control")], whole=False)
         with locked(paths.work, "up"):
@@ -74,7 +74,7 @@ class BedGround:
             keeper, acme, port = free_ports(3)
             listening = Listening(f"{LOOPBACK}:{port}", f"{LOOPBACK}:{acme}", keeper)
             start_tailnet(paths, self.bed.daemons, listening)
-            yield f"http://{listening.control}"
+            yield Servers(f"http://{listening.control}", f"http://{LOOPBACK}:{keeper}")
         finally:
             with locked(paths.work, "down"):
                 self.bed.down(self.progress)

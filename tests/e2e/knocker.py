@@ -2,22 +2,32 @@
 
 A program of its own, for a Pod that has Python and nothing else; `load.Load` runs it. Its arguments are the number of
 connections that it makes a second, the words that a server has to answer with, and targets, `tcp://HOST:PORT` or the
-same with http or udp, which take turns. It ends at SIGTERM, when the last connection has ended.
+same with http, https or udp, which take turns. It doesn't check certificates. It ends at SIGTERM, when the last
+connection has ended.
 """
 
+import errno
 import itertools
 import json
 import signal
 import socket
+import ssl
 import sys
 import threading
 import time
 from urllib.parse import SplitResult, urlsplit
 
 PATIENCE = 5.0  # seconds for a connection
-PORTS = itertools.cycle(range(1024, 32768))
-"""The source ports, which are below those that the kernel chooses. `knock` says why each is used so rarely."""
-QUESTION = b"GET / HTTP/1.0\r\n\r\n"
+LOWEST, HIGHEST = 1024, 32767
+"""The first and the last source port. They are below those that the kernel chooses."""
+PORTS = itertools.count(int(time.time() * 25))
+"""The numbers of source ports, in turn. They begin after those that an earlier run of this program has used.
+
+`knock` says why each port is used so rarely.
+"""
+TRUSTING = ssl.create_default_context()
+TRUSTING.check_hostname = False
+TRUSTING.verify_mode = ssl.CERT_NONE
 
 
 def knock(target: SplitResult) -> bytes:
@@ -27,11 +37,13 @@ def knock(target: SplitResult) -> bytes:
     the same source port there, too, as if that weren't a new one. So each connection has another port.
     """
     kind = socket.SOCK_DGRAM if target.scheme == "udp" else socket.SOCK_STREAM
-    # As users' programs do: the address of the family that is there, and the search path of the Pod.
-    family, _, _, _, address = socket.getaddrinfo(target.hostname, target.port, type=kind)[0]
+    # As users' programs do: both families, and the search path of the Pod. But in a cluster without IPv6, the IPv6
+    # addresses of Tailscale Services lead nowhere.
+    found = socket.getaddrinfo(target.hostname, target.port, type=kind)
+    family, _, _, _, address = min(found, key=lambda each: each[0] != socket.AF_INET)
     with socket.socket(family, kind) as connection:
         connection.settimeout(PATIENCE)
-        connection.bind(("", next(PORTS)))
+        bind(connection)
         try:
             connection.connect(address)
         except TimeoutError as problem:
@@ -39,9 +51,32 @@ def knock(target: SplitResult) -> bytes:
         if target.scheme == "udp":
             connection.send(b"?")
             return connection.recv(1024)
+        if target.scheme == "tcp":
+            return everything(connection)
+        question = f"GET / HTTP/1.0\r\nHost: {target.hostname}\r\n\r\n".encode()
         if target.scheme == "http":
-            connection.sendall(QUESTION)
-        return b"".join(iter(lambda: connection.recv(1024), b""))
+            connection.sendall(question)
+            return everything(connection)
+        with TRUSTING.wrap_socket(connection, server_hostname=target.hostname) as encrypted:
+            encrypted.sendall(question)
+            return everything(encrypted)
+
+
+def bind(connection: socket.socket) -> None:
+    """Bind *connection* to the next source port that is free. Skip ports that other programs on this machine use."""
+    for number in PORTS:
+        try:
+            connection.bind(("", LOWEST + number % (HIGHEST - LOWEST + 1)))
+        except OSError as problem:
+            if problem.errno != errno.EADDRINUSE:
+                raise
+        else:
+            return
+
+
+def everything(connection: socket.socket) -> bytes:
+    """Return all that comes on *connection* until the server ends it."""
+    return b"".join(iter(lambda: connection.recv(1024), b""))
 
 
 def attempt(target: str, words: bytes) -> None:

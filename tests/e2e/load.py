@@ -1,13 +1,18 @@
-"""Opens new connections all the time from a Pod of a user, and records the result of each."""
+"""Opens new connections all the time from a Pod of a user or from a device, and records the result of each."""
 
 import json
+import sys
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from tests.e2e.cluster import Cluster, Object
+from tests.e2e.testbed.isolation import only_child, spawn
+from tests.e2e.testbed.peer import Peer
 from tests.e2e.waiting import eventually
 from tests.e2e.workloads import pod
 
@@ -15,6 +20,7 @@ RATE = 20  # connections a second
 SLOW = 1.0  # seconds: a packet was lost and sent again
 
 _PROGRAM = Path(__file__).parent / "knocker.py"
+_END = 30.0  # seconds for the last connection
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,11 +34,12 @@ class Attempt:
 
 
 class Load:
-    """A Pod that opens new connections all the time, to several targets in turn."""
+    """A program that opens new connections all the time, to several targets in turn."""
 
-    def __init__(self, cluster: Cluster, pod: Object) -> None:
-        self._cluster = cluster
-        self._pod = pod
+    def __init__(self, output: Callable[[], str], stop: Callable[[], None]) -> None:
+        """*output* returns the lines of the program; *stop* stops it, and waits for its last connection."""
+        self._output = output
+        self._stop = stop
         self._all: list[Attempt] = []
 
     @classmethod
@@ -40,7 +47,7 @@ class Load:
     def on(
         cls, cluster: Cluster, namespace: str, words: str, targets: Sequence[str], rate: float = RATE
     ) -> Iterator["Load"]:
-        """Run a Load during the block, which makes *rate* connections a second.
+        """Run a Load in a Pod during the block, which makes *rate* connections a second.
 
         The block starts once each of *targets* (see `knocker`) answers with *words*.
         """
@@ -48,12 +55,32 @@ class Load:
         made = pod(namespace, "load", {"command": command})
         made["spec"]["restartPolicy"] = "Never"
         cluster.apply(made)
-        load = cls(cluster, made)
-        eventually(lambda: {each.target for each in load.seen() if not each.error} == set(targets), "answers of all")
-        try:
+        output = partial(cluster.bed.kubectl, "-n", namespace, "logs", "load")
+        with cls(output, partial(_stop_in, cluster, made))._running(targets) as load:
             yield load
+        cluster.delete("pod", "load", namespace)
+
+    @classmethod
+    @contextmanager
+    def from_device(cls, device: Peer, words: str, targets: Sequence[str], rate: float = RATE) -> Iterator["Load"]:
+        """Run a Load on the machine of a device during the block; otherwise as `on`."""
+        device.ask_magic_dns()
+        argv: list[str | Path] = [sys.executable, _PROGRAM, str(rate), words, *targets]
+        with TemporaryDirectory() as folder:
+            log = Path(folder) / "load"
+            process = only_child(spawn(device.machine.command(argv), log), log)
+            with cls(log.read_text, partial(process.end, _END))._running(targets) as load:
+                yield load
+
+    @contextmanager
+    def _running(self, targets: Sequence[str]) -> Iterator["Load"]:
+        try:
+            eventually(
+                lambda: {each.target for each in self.seen() if not each.error} == set(targets), "answers of all"
+            )
+            yield self
         finally:
-            load.end()
+            self.end()
 
     def seen(self) -> list[Attempt]:
         """Return the attempts that have ended, in the order of their start.
@@ -67,20 +94,21 @@ class Load:
         return Outcome([each for each in self.seen() if moment <= each.at < until])
 
     def end(self) -> None:
-        """Stop the load, wait for its last connection, and delete its Pod. Do nothing if the load has ended before."""
+        """Stop the load, and wait for its last connection. Do nothing if the load has ended before."""
         if self._all:
             return
-        self._cluster.run_in(self._pod, "kill", "1")
-        eventually(lambda: self._cluster.look(self._pod)["status"]["phase"] == "Succeeded", "the load's end", 30)
+        self._stop()
         self._all = self._read()
-        metadata = self._pod["metadata"]
-        self._cluster.delete("pod", metadata["name"], metadata["namespace"])
 
     def _read(self) -> list[Attempt]:
-        metadata = self._pod["metadata"]
-        log = self._cluster.bed.kubectl("-n", metadata["namespace"], "logs", metadata["name"])
-        lines = [line for line in log.splitlines(keepends=True) if line.endswith("\n")]
+        lines = [line for line in self._output().splitlines(keepends=True) if line.endswith("\n")]
         return sorted((Attempt(**json.loads(line)) for line in lines), key=lambda each: each.at)
+
+
+def _stop_in(cluster: Cluster, made: Object) -> None:
+    """Stop the program of a Load in the Pod *made*."""
+    cluster.run_in(made, "kill", "1")
+    eventually(lambda: cluster.look(made)["status"]["phase"] == "Succeeded", "the load's end", _END)
 
 
 @dataclass(frozen=True, slots=True)

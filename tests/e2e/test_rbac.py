@@ -38,12 +38,7 @@ UNUSED = {
     Permission(OPERATOR_ROLE, "update", "secrets"): "it grants this to the proxies of ProxyGroups, and patches itself",
     **{
         Permission(OPERATOR_ROLE, "delete", resource): f"{ENFORCED} (of who puts an owner reference back)"
-        for resource in (
-            "serviceaccounts",
-            "deployments.apps",
-            "roles.rbac.authorization.k8s.io",
-            "rolebindings.rbac.authorization.k8s.io",
-        )
+        for resource in ("serviceaccounts", "deployments.apps")
     },
     Permission(PROXY_ROLE, "update", "secrets"): "the image asks whether it may, and doesn't start if not; it patches",
 }
@@ -52,7 +47,10 @@ UNUSED = {
 
 @pytest.fixture(scope="module")
 def conduct(cluster: Cluster) -> Conduct:
-    """All requests since the bed came up. A bed that was up before keeps objects that no test creates again."""
+    """The requests since the bed came up, and the permissions that allowed them.
+
+    If the bed was up before the tests, some objects exist already, and no request creates them.
+    """
     return Conduct.of(NAMESPACE, OPERATOR, entries(cluster.bed.plane.audit_log))
 
 

@@ -9,6 +9,7 @@ from base64 import b64decode, b64encode
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 import pytest_asyncio
@@ -33,11 +34,13 @@ PATIENCE = 900.0
 
 _NEXT_READ = 60.0  # s: the operator waits 10 s at most before it reads a list again that it needs
 _OFFLINE = 3600.0  # s for which the dead devices have been offline
+_MORE = 20.0  # MB that 10,000 EndpointSlices of users may take
 _HELD = 2.5  # s of CPU: a full garbage collection, which may fall into any callback, takes one
 
 LIST = ("GET", "/api/v2/tailnet/-/devices")
 LOOK = ("GET", "/api/v2/device/{id}")
 DELETE = ("DELETE", "/api/v2/device/{id}")
+WATCHED = ("watch", "endpointslices")
 MINT = ("POST", "/api/v2/tailnet/-/keys")
 
 Figures = dict[str, Cost]
@@ -167,3 +170,54 @@ async def test_policies_in_many_namespaces_take_four_writes_and_a_status_each(fi
             await operator.done(TEAMS, PATIENCE)
             figures[f"restart with {TEAMS} policies"] = operator.cost(operator.start)
         assert world.sim.writes_since(before) == Counter()
+
+
+def users_slice(number: int) -> Object:
+    """Return an EndpointSlice as the endpoint controller makes it for the two Pods of a user's Service."""
+    service, owner = f"shop-{number}", {"apiVersion": "v1", "kind": "Service", "controller": True}
+    metadata = {
+        "namespace": "default",
+        "name": f"{service}-x7k2p",
+        "labels": {
+            "app.kubernetes.io/name": service,
+            "endpointslice.kubernetes.io/managed-by": "endpointslice-controller.k8s.io",
+            "kubernetes.io/service-name": service,
+        },
+        "annotations": {"endpoints.kubernetes.io/last-change-trigger-time": "2026-01-01T00:00:00Z"},
+        "ownerReferences": [{**owner, "name": service, "uid": str(UUID(int=number)), "blockOwnerDeletion": True}],
+    }
+    endpoints = [
+        {
+            "addresses": [f"10.{pod}.{number // 250}.{number % 250}"],
+            "conditions": {"ready": True, "serving": True, "terminating": False},
+            "nodeName": f"node-{number % 50}",
+            "targetRef": {"kind": "Pod", "namespace": "default", "name": f"{service}-{pod}", "uid": str(UUID(int=pod))},
+            "zone": "eu-central-1a",
+        }
+        for pod in (1, 2)
+    ]
+    ports = [{"name": "http", "port": 8080, "protocol": "TCP"}]
+    return {"metadata": metadata, "addressType": "IPv4", "endpoints": endpoints, "ports": ports}
+
+
+def watches(world: World) -> int:
+    """Return how often somebody began to watch EndpointSlices, after a list of them."""
+    return sum(count for (_, verb, plural), count in world.sim.requests.items() if (verb, plural) == WATCHED)
+
+
+async def cost_of_a_start(world: World, folder: Path) -> Cost:
+    """Return the cost of an operator's start, up to its list of all EndpointSlices."""
+    before = watches(world)
+    async with operator_process(world, folder) as operator:
+        await until(lambda: watches(world) > before, PATIENCE)
+        await operator.quiet()
+        return operator.cost(operator.start)
+
+
+async def test_the_endpoints_of_users_take_little_memory(figures: Figures, tmp_path: Path) -> None:
+    async with new_world(SimOptions(controllers=False)) as world:
+        without = figures["no user's EndpointSlice"] = await cost_of_a_start(world, tmp_path / "without")
+        for number in range(SIZE):
+            world.store.create(kinds.ENDPOINTSLICE, users_slice(number))
+        with_all = figures[f"{SIZE} users' EndpointSlices"] = await cost_of_a_start(world, tmp_path / "with")
+    assert with_all.rss_mb - without.rss_mb <= _MORE * max(SIZE / 10_000, 1)

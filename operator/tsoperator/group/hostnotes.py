@@ -6,6 +6,7 @@ from typing import Final
 from tsoperator.api.objects import spec_of
 from tsoperator.api.owners import Ownership, ownership
 from tsoperator.api.policy import CONSOLE, policy_place, service_approvers
+from tsoperator.api.tailscaleservice import ServiceHost
 from tsoperator.group.hosted import Hosting
 from tsoperator.proxy.secret import device_of
 from tsoperator.runtime.plan import Note
@@ -16,18 +17,27 @@ APPROVAL_PATIENCE: Final = 30.0
 
 def awaits_approval(hosting: Hosting) -> bool:
     """Tell whether proxies of the group would host the Tailscale Service, and none of them is approved."""
+    return bool(_hosts(hosting)) and lacks_approval(hosting)
+
+
+def lacks_approval(hosting: Hosting) -> bool:
+    """Tell whether no proxy of the group is known to be approved as a host; this is so, too, while hosts are read."""
+    return not any(host.is_approved for host in _hosts(hosting))
+
+
+def _hosts(hosting: Hosting) -> list[ServiceHost]:
+    """Return the proxies of the group that would host the Tailscale Service, as far as the control server has said."""
     ids = {device_of(state, None).id for state in hosting.states}
-    ours = [host for host in hosting.view.hosts if host.node_id in ids]
-    return bool(ours) and not any(host.is_approved for host in ours)
+    return [host for host in hosting.view.hosts if host.node_id in ids]
 
 
 def host_notes(hosting: Hosting, unapproved_for: float | None, default_tags: Sequence[str]) -> list[Note]:
     """Return the Events about the hosts and the owners of the Tailscale Service.
 
-    *unapproved_for* is for how many seconds the group has awaited an approval; None if it doesn't await one. A group
-    without tags of its own has the *default_tags*.
+    *unapproved_for* is for how many seconds no proxy has been known to be approved; None if one is. A group without
+    tags of its own has the *default_tags*.
     """
-    late = unapproved_for is not None and unapproved_for >= APPROVAL_PATIENCE
+    late = unapproved_for is not None and unapproved_for >= APPROVAL_PATIENCE and awaits_approval(hosting)
     return [*([_unapproved(hosting, default_tags)] if late else ()), *_shared(hosting)]
 
 

@@ -20,6 +20,7 @@ GREETING = "hello from the peer\n"
 NAMES = ("tailscaled", "web", "greeter")  # each with the peer's name before it
 
 PROXY = "127.0.0.1:1055"
+MAGIC_DNS = "100.100.100.100"
 _GREETER = Path(__file__).parent / "greeter.py"
 _PATIENCE = 20.0  # seconds
 
@@ -56,12 +57,12 @@ class Peer:
 
     @property
     def tailscaled(self) -> str:
-        """The name of its tailscaled among the programs of the bed."""
+        """The name of the device's tailscaled among the programs of the bed."""
         return f"{self.name}-tailscaled"
 
     @property
     def socket(self) -> Path:
-        """The path of the socket on which its tailscaled accepts commands."""
+        """The path of the socket on which the device's tailscaled accepts commands."""
         return self.folder / "tailscaled.sock"
 
     def tailscale(self, *arguments: str | Path, timeout: float = 60) -> str:
@@ -77,6 +78,10 @@ class Peer:
     def address(self) -> str:
         """The IPv4 address of the device in the tailnet."""
         return self.tailscale("ip", "-4").strip()
+
+    def ask_magic_dns(self) -> None:
+        """Let all programs of the machine, which has an /etc of its own, find MagicDNS names."""
+        self.machine.run(["sh", "-c", f"echo nameserver {MAGIC_DNS} > /etc/resolv.conf"])
 
     def curl(self, *arguments: str | Path, timeout: float = 10) -> str:
         """Run curl with the tailnet's addresses and names, and return its output. Raises BedError."""

@@ -9,11 +9,13 @@ import argparse
 import asyncio
 import json
 import signal
+from collections import Counter
 from dataclasses import replace
 from ipaddress import ip_network
 from typing import Any
 
 from aiohttp import web
+from aiohttp.typedefs import Handler
 from clustersim.control_http import Api
 from clustersim.tailnet import AuthKeyError, Device, Tailnet
 from clustersim.tailnetservices import NOT_APPROVED, Host
@@ -26,6 +28,15 @@ class RealDevices:
 
     def __init__(self, tailnet: Tailnet) -> None:
         self._tailnet = tailnet
+        self._calls: Counter[str] = Counter()
+
+    @web.middleware
+    async def count(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Count a request of the API."""
+        resource = request.match_info.route.resource
+        if resource is not None and request.path.startswith("/api/"):
+            self._calls[f"{request.method} {resource.canonical}"] += 1
+        return await handler(request)
 
     def routes(self) -> list[web.RouteDef]:
         """Return the private routes: those for the program `control` and for tests."""
@@ -35,6 +46,7 @@ class RealDevices:
             web.post("/testbed/connected", self._set_connected),
             web.post("/testbed/hosted", self._report_services),
             web.post("/testbed/tailnet", self._show),
+            web.post("/testbed/calls", self._show_calls),
             web.post("/testbed/client", self._replace_client),
             web.post("/testbed/tags", self._replace_tags),
             web.post("/testbed/approvers", self._replace_approvers),
@@ -97,6 +109,10 @@ class RealDevices:
         services = [self._shown_service(name) for name in self._tailnet.services.present]
         return web.json_response({"devices": devices, "services": services})
 
+    async def _show_calls(self, _request: web.Request) -> web.Response:
+        """Answer with the number of requests of the API so far, by method and path, such as ``GET /api/v2/…/{id}``."""
+        return web.json_response(self._calls)
+
     async def _replace_client(self, request: web.Request) -> web.Response:
         """Replace the OAuth client by ``{id, secret}``. The old one and its access tokens become invalid."""
         asked = json.loads(await request.read())
@@ -153,9 +169,9 @@ def _host(advertises: bool, ports: list[str] | None) -> Host:
 
 async def serve(tailnet: Tailnet, port: int) -> None:
     """Serve on loopback until SIGTERM."""
-    api = Api(tailnet)
-    application = web.Application(middlewares=[api.refusals])
-    application.add_routes([*RealDevices(tailnet).routes(), *api.routes()])
+    api, devices = Api(tailnet), RealDevices(tailnet)
+    application = web.Application(middlewares=[devices.count, api.refusals])
+    application.add_routes([*devices.routes(), *api.routes()])
     runner = web.AppRunner(application, shutdown_timeout=1)
     await runner.setup()
     stop = asyncio.Event()

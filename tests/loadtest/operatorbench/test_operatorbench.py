@@ -1,15 +1,19 @@
 """The benchmark of operators: the goals for its runs, and the reports on them. These tests need no bed."""
 
 import json
+from base64 import b64encode
 from typing import Any
 
 import pytest
 from operatorbench.audit import Entry
 from operatorbench.cluster import addressed, is_reported
-from operatorbench.goals import GOALS, GROUP_GOALS, STEADY_GOALS, Measured, Verdict, judged
-from operatorbench.groupcluster import Proxy, addresses, report, service
+from operatorbench.goals import GOALS, GROUP_GOALS, HOSTING_GOALS, STEADY_GOALS, Measured, Verdict, judged
+from operatorbench.groupcluster import Proxy, addresses, profile, report, service
+from operatorbench.hostingcluster import domains, exposed, is_exposed, is_served, newest_config
+from operatorbench.hostingcluster import report as host_report
 from operatorbench.measure import (
     Grouped,
+    Hosting,
     Kind,
     Runs,
     Sample,
@@ -20,8 +24,10 @@ from operatorbench.measure import (
     configmap_writes,
 )
 from operatorbench.process import busy_seconds, peak_mb
-from operatorbench.report import document, groups, runs, steady, verdicts, writes
+from operatorbench.report import document, groups, hosting, runs, steady, verdicts, writes
 from tsoperator.proxy.entries import read_report
+from tsoperator.proxy.hosting import read_host_report, read_rules
+from tsoperator.proxy.secret import advertised_services, slim
 
 WRITES = {"create secrets": 10, "patch services": 20, "create events": 5, "update leases": 3}
 
@@ -56,6 +62,15 @@ def grouped(kind: Kind = Kind.OURS, run: int = 1, **changes: Any) -> Grouped:
         "removed": step(),
     }  # fmt: skip
     return Grouped(kind=kind, run=run, **{**figures, **changes})
+
+
+def hosted(kind: Kind = Kind.OURS, run: int = 1, **changes: Any) -> Hosting:
+    """Return the figures of two ProxyGroups that expose Ingresses and Services."""
+    figures: dict[str, Any] = {
+        "services": 10, "ingresses": 6, "made": step(), "rss_mb": 90.0, "calls": {"PUT /x": 10, "GET /x": 20},
+        "idle": step(300, writes={}), "idle_calls": {"GET /x": 2},
+    }  # fmt: skip
+    return Hosting(kind=kind, run=run, **{**figures, **changes})
 
 
 def cells(table: str) -> list[list[str]]:
@@ -161,6 +176,24 @@ def test_a_goal_of_groups_is_met_up_to_its_limit(text: str, met: dict[str, Any],
 
 
 @pytest.mark.parametrize(
+    ("text", "met", "missed"),
+    [
+        ("all statuses right", {"made": step(1.5)}, {"made": step(1.6)}),
+        ("CPU an object", {"made": step(cpu_seconds=0.12)}, {"made": step(cpu_seconds=0.13)}),
+        ("API writes an object", {"made": step(writes={"patch x": 70})}, {"made": step(writes={"patch x": 71})}),
+        ("control-server calls an object", {"calls": {"PUT /x": 30}}, {"calls": {"PUT /x": 30, "GET /x": 1}}),
+        ("memory with all of them", {"rss_mb": 130}, {"rss_mb": 131}),
+        ("API writes when idle", {"idle": step(writes={})}, {"idle": step(writes={"patch pods": 1})}),
+        ("control-server calls when idle", {"idle_calls": {"GET /x": 2}}, {"idle_calls": {"GET /x": 2, "GET /y": 1}}),
+    ],
+)
+def test_a_goal_of_hosting_is_met_up_to_its_limit(text: str, met: dict[str, Any], missed: dict[str, Any]) -> None:
+    theirs = hosted(Kind.GO, 2, made=step(10))
+    found = [judged([hosted(**changes), theirs], HOSTING_GOALS) for changes in (met, missed)]
+    assert [each.missed for all_ in found for each in all_ if each.goal.text == f"hosting: {text}"] == [False, True]
+
+
+@pytest.mark.parametrize(
     ("leader", "standby", "missed"),
     [(0.15, 0.03, [False] * 2), (0.16, 0.03, [True, False]), (0.15, 0.04, [False, True])],
 )
@@ -211,6 +244,14 @@ def test_the_table_of_groups_shows_the_spread_of_times() -> None:
     assert ["slice has a proxy, s after its report", "0.20 to 0.30", "0.20 to 0.30"] in lines
 
 
+def test_the_table_of_hosting_shows_the_calls_of_the_control_server() -> None:
+    text = hosting([hosted(), hosted(Kind.GO, calls={"GET /x": 90})])
+    assert "### 6 Ingresses and 4 Services of two ProxyGroups" in text
+    lines = cells(text)
+    assert ["control-server calls an object", "3.00", "9.00"] in lines
+    assert ["control server: PUT /x", "10", "0"] in lines
+
+
 def test_the_table_of_writes_is_per_service() -> None:
     lines = cells(writes([sample(made=step(writes={"create secrets": 10}), removed=step(writes={})), sample(Kind.GO)]))
     assert ["made: create secrets", "1.00", "1.00"] in lines
@@ -219,14 +260,15 @@ def test_the_table_of_writes_is_per_service() -> None:
 
 def test_the_document_is_json_with_every_figure() -> None:
     samples = [sample(run=1), sample(Kind.GO, 2)]
-    all_runs = Runs(samples, [grouped(run=3)], [pair(run=4)])
+    all_runs = Runs(samples, [grouped(run=3)], [pair(run=4)], [hosted(run=5)])
     kept = json.loads(json.dumps(document({"cores": 2}, all_runs, judged(samples, GOALS))))
     assert [goal["met"] for goal in kept["goals"]] == [False, True, False, True, True, True]
     assert kept["goals"][0]["go"] == {"measured": 1.0, "run": 2}
     assert kept["runs"][0]["made"]["writes"] == WRITES
     assert kept["steady"][0]["standby_cpu_seconds"] == 0.02
     assert kept["groups"][0]["entry_seconds"] == [0.3, 0.1]
-    assert all_runs.next_number == 5
+    assert kept["hosting"][0]["calls"] == {"PUT /x": 10, "GET /x": 20}
+    assert all_runs.next_number == 6
 
 
 def test_services_are_assigned_to_the_groups_in_turn() -> None:
@@ -244,6 +286,74 @@ def test_a_simulated_proxy_reports_the_entries_of_its_configmap() -> None:
     assert told is not None
     assert read.ip4 == proxy.address
     assert told.entries["bench-db"].forwarded(read.entries["bench-db"])
+
+
+def secret(**files: str) -> dict[str, Any]:
+    """Return a Secret with these files."""
+    metadata = {"namespace": "tailscale", "name": "odd-1"}
+    return {
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": metadata,
+        "data": {name: b64encode(text.encode()).decode() for name, text in files.items()},
+    }
+
+
+def test_a_simulated_host_shows_the_services_that_it_advertises_and_its_rules() -> None:
+    rules = {"svc:api": {"IPv4Mapping": {"TailscaleServiceIP": "100.64.1.2", "ClusterIP": "10.96.0.9"}}}
+    proxy = Proxy("odd", 1)
+    state = secret(**profile(proxy, ["svc:api"]))
+    read = read_host_report(json.dumps(host_report(proxy, rules)))
+    assert advertised_services(slim(state)) == ("svc:api",)
+    assert read is not None
+    assert (read.ip4, read.rules) == (proxy.address, read_rules(json.dumps(rules)))
+
+
+def test_a_simulated_host_reads_the_configuration_for_the_newest_images() -> None:
+    files = {"cap-95.hujson": '{"Hostname": "old"}', "cap-107.hujson": '{"Hostname": "new"}'}
+    assert newest_config(secret(**files)) == {"Hostname": "new"}
+    assert newest_config(secret(other="{}")) == newest_config(None) == {}
+
+
+def test_a_simulated_host_gets_certificates_for_the_sites_whose_tls_ends_there() -> None:
+    web: dict[str, Any] = {"web.tail1234.ts.net:443": {}, "web.tail1234.ts.net:80": {}}
+    assert domains({"svc:web": {"TCP": {}, "Web": web}, "svc:api": {"TCP": {}}}) == ["web.tail1234.ts.net"]
+
+
+def test_three_of_five_exposed_objects_are_ingresses() -> None:
+    names = exposed(5, "a-")
+    assert [*names.ingresses, *names.services] == ["a-web-0", "a-web-1", "a-web-2", "a-api-0", "a-api-1"]
+
+
+@pytest.mark.parametrize(
+    ("entry", "served"),
+    [
+        ({"hostname": "web.tail1234.ts.net", "ports": [{"port": 443}]}, True),
+        ({"hostname": "web.tail1234.ts.net", "ports": [{"port": 80}]}, False),
+        ({"hostname": "old.tail1234.ts.net", "ports": [{"port": 443}]}, False),
+        (None, False),
+    ],
+)
+def test_an_ingress_counts_as_served_once_its_status_has_its_name_and_https(
+    entry: dict[str, Any] | None, *, served: bool
+) -> None:
+    status = {"loadBalancer": {"ingress": [entry] if entry else None}}
+    assert is_served({"metadata": {"namespace": "bench", "name": "web"}, "status": status}) is served
+
+
+@pytest.mark.parametrize(
+    ("message", "entry", "counts"),
+    [
+        ("2/2 proxy backends ready and advertising", {"hostname": "api", "ip": "100.64.1.2"}, True),
+        ("1/2 proxy backends ready and advertising", {"hostname": "api", "ip": "100.64.1.2"}, False),
+        ("2/2 proxy backends ready and advertising", {"hostname": "api"}, False),
+    ],
+)
+def test_a_service_counts_as_exposed_once_both_proxies_advertise_it(
+    message: str, entry: dict[str, str], *, counts: bool
+) -> None:
+    condition = {"type": "TailscaleIngressSvcConfigured", "status": "True", "message": message}
+    assert is_exposed({"status": {"conditions": [condition], "loadBalancer": {"ingress": [entry]}}}) is counts
 
 
 def test_a_slice_has_the_addresses_of_all_its_endpoints() -> None:

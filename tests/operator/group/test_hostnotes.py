@@ -11,7 +11,7 @@ from tsoperator.api.owners import ANNOTATION_OWNERS
 from tsoperator.api.tailscaleservice import NOT_APPROVED, ServiceHost, TailscaleService
 from tsoperator.group.claims import claim_of
 from tsoperator.group.hosted import Hosting
-from tsoperator.group.hostnotes import APPROVAL_PATIENCE, awaits_approval, host_notes
+from tsoperator.group.hostnotes import APPROVAL_PATIENCE, awaits_approval, host_notes, lacks_approval
 from tsoperator.group.hosts import ServiceView
 
 from tests.support.objects import live_ingress, obj, settings, slim_secret
@@ -33,24 +33,26 @@ def hosting(*hosts: ServiceHost, owners: Sequence[str] | None = ("nOP",), **grou
 
 
 @pytest.mark.parametrize(
-    ("hosts", "waits"),
+    ("hosts", "waits", "lacks"),
     [
-        ([], False),
-        ([OURS], True),
-        ([OURS, APPROVED], False),
-        ([OURS, OTHER_APPROVED], True),
-        ([THEIRS], False),
+        ([], False, True),
+        ([OURS], True, True),
+        ([OURS, APPROVED], False, False),
+        ([OURS, OTHER_APPROVED], True, True),
+        ([THEIRS], False, True),
     ],
 )
 def test_a_group_awaits_an_approval_if_the_control_server_has_approved_none_of_its_hosts(
-    hosts: Sequence[ServiceHost], waits: bool
+    hosts: Sequence[ServiceHost], waits: bool, lacks: bool
 ) -> None:
-    assert awaits_approval(hosting(*hosts)) is waits
+    found = hosting(*hosts)
+    assert (awaits_approval(found), lacks_approval(found)) == (waits, lacks)
 
 
 def test_an_event_says_which_lines_the_policy_needs_if_no_host_is_approved_for_long() -> None:
     assert host_notes(hosting(OURS), APPROVAL_PATIENCE - 1, ["tag:k8s"]) == []
     assert host_notes(hosting(OURS), None, ["tag:k8s"]) == []
+    assert host_notes(hosting(), APPROVAL_PATIENCE, ["tag:k8s"]) == []  # the hosts are being read
     for found, tags in ((hosting(OURS), "tag:host"), (hosting(OURS, tags=["tag:ing"]), "tag:ing")):
         (note,) = host_notes(found, APPROVAL_PATIENCE, ["tag:host"])
         assert (note.type, note.reason, note.once) == ("Warning", "HostsNotApproved", False)

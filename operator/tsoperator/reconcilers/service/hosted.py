@@ -1,7 +1,7 @@
 """Makes the plan for a Service that a ProxyGroup of type ingress exposes (docs/development/groups.md).
 
-Other reconcilers do the work. That of Tailscale Services makes the Tailscale Service, and that of ProxyGroups tells the
-proxies about it. The Service itself gets only a finalizer, its status and Events.
+Other reconcilers do the work. The reconciler of Tailscale Services makes the Tailscale Service, and the reconciler of
+ProxyGroups tells the proxies about it. The Service itself gets only a finalizer, its status and Events.
 """
 
 from collections.abc import Sequence
@@ -25,20 +25,23 @@ from tsoperator.runtime.plan import Note, Plan, Refusal
 from tsoperator.settings import Settings
 
 UNAPPROVED: Final = "unapproved"
-"""The fact that no proxy of the group is approved as a host of a Service's Tailscale Service."""
+"""The fact that proxies advertise a Service's Tailscale Service, and none is known to be approved as a host."""
 
 CONDITIONS: Final = (CONDITION_INGRESS_VALID, CONDITION_INGRESS_CONFIGURED)
 
 _FAULT: Final = "IngressSvcInvalid"
 _FAULTS: Final = (INVALID, INVALID_SERVICE, LABEL_TAKEN, NO_GROUP)
-"""The reasons of obstacles that the user has to remove. Others are in the tailnet, or at the control server."""
+"""The reasons of obstacles that the user has to remove.
+
+Other obstacles are in the tailnet, or at the control server.
+"""
 _SOUND: Final = condition(CONDITION_INGRESS_VALID, True, "IngressSvcValid", "IngressSvcValid")
 
 
 def plan(ask: Ask, hosting: Hosting | None, unapproved_for: float | None, settings: Settings) -> Plan:
     """Return the plan for a Service that has no proxy of its own; *hosting* is None if no group can expose it.
 
-    *unapproved_for* is for how many seconds no proxy has been approved as a host; None if that isn't so.
+    *unapproved_for* is for how many seconds no proxy has been known to be approved as a host; None if one is.
     """
     refusal = refusal_of(ask, hosting)
     if hosting is None or (refusal is not None and refusal.reason == INVALID):
