@@ -179,8 +179,8 @@ class HostingView:
     def is_reserved(self, tailnet: str, label: str) -> bool:
         """Tell whether the Tailscale Service with *label* in a tailnet has to stay, although no claim counts there.
 
-        This is so if an object without a claim that counts may have had the label. It may be invalid now, or its group
-        may be missing. A missing group may have been in any tailnet.
+        It has to stay if an object whose claim doesn't count may have had the label before. The object may be
+        invalid now, or its group may be missing. A missing group may have been in any tailnet.
         """
         return any(self.tailnet(each) in (None, tailnet) for each in self.reserving(label))
 

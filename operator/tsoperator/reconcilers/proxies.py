@@ -264,7 +264,8 @@ class Proxies:
         """Return the `Kind` of a *resource* whose objects have proxies: it mints auth keys, and removes orphans.
 
         *parse* parses an object that exists, and *look* gathers the facts about it. *left* returns the plan
-        that removes what an owner that is gone left behind; by default, this is its proxy.
+        that removes the leftovers of an owner that is gone; by default, this is the plan that removes its
+        proxy.
         """
         type_ = _OWNER_TYPES[resource]
 

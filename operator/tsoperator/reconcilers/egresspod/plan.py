@@ -112,10 +112,7 @@ def group_of(child: Object) -> str:
 
 
 def is_waiting(pod: Object) -> bool:
-    """Tell whether *pod* waits for its gate to open.
-
-    An open gate stays open until another Pod takes the place of *pod*.
-    """
+    """Tell whether *pod* waits for its gate to open. An open gate stays open until another Pod replaces *pod*."""
     return bool(group_of(pod)) and has_gate(pod) and not is_open(pod) and not is_deleting(pod)
 
 

@@ -64,7 +64,10 @@ NOWHERE: Final = AtGroups()
 
 
 def may_lack_approval(ask: Ask, hosting: Hosting, certificate: ObservedCertificate | None) -> bool:
-    """Tell whether proxies of the group may wait for an approval as hosts. Without one, they get no certificate."""
+    """Tell whether proxies of the group may wait for an approval as hosts.
+
+    Without approval, they get no certificate.
+    """
     has_certificate = certificate is not None and certificate.certificate.is_there
     is_set_up = ask.is_held and hosting.is_owned and obstacle(hosting) is None and not awaits_group(hosting)
     return is_set_up and not has_certificate

@@ -25,8 +25,8 @@ The program of a proxy may hang when it is stopped. Then a rollout waits until t
 _SETTLE: Final = 10
 """The seconds for which a rollout waits for a new proxy that doesn't drain, after its container has started.
 
-Its Pod has no other readiness. In that time, the proxy logs in and advertises what it serves, and the devices of the
-tailnet learn how they reach it. Then another proxy may end.
+Nothing else delays the readiness of its Pod. In that time, the proxy logs in and advertises what it serves, and the
+devices of the tailnet learn how they reach it. Then another proxy may end.
 """
 
 _PACE: Final = "minReadySeconds"

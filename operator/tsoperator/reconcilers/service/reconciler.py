@@ -202,7 +202,7 @@ class _View:
         return replace(reverts, who=who)
 
     def left(self, owner: Owner) -> Plan:
-        """Return the plan with the next step of removing what a Service which is gone left behind."""
+        """Return the plan with the next step of removing the leftovers of a Service that is gone."""
         is_seen = self._cache.sees(SERVICE, owner.key.namespace)
         proxy = plan_orphan(self._proxies.orphan(SERVICE, owner))
         return plans.plan_left(self._view.made_for(owner), proxy, is_seen=is_seen)

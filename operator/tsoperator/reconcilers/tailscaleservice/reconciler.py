@@ -94,7 +94,7 @@ class _Look:
         self._again: dict[Key, float] = {}  # the times at which to look again, by the event loop's clock
 
     def note(self, observed: Observed, seconds: float | None) -> None:
-        """Remember to look again after so many *seconds*, if any."""
+        """Remember to look at the label again after so many *seconds*; with None, do nothing."""
         if seconds is not None:
             self._again[observed.owner.key] = asyncio.get_running_loop().time() + seconds
 
