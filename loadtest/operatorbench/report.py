@@ -9,7 +9,7 @@ from operatorbench.goals import Measured, Verdict
 from operatorbench.measure import AnyRun, Burst, Grouped, Hosting, Runs, Sample, Steady, Step
 
 Line = tuple[str, Callable[[Any], str]]
-"""The first cell of a line, and the function that returns the cell of a run."""
+"""A line in a table of runs: its first cell, and the function that returns its cell for one run."""
 
 _MADE: Sequence[Line] = (
     ("CPU, ms a Service made", lambda run: f"{run.cpu_ms:.1f}"),
@@ -118,7 +118,7 @@ def _spread(seconds: Sequence[float]) -> str:
 
 
 def writes(samples: Sequence[AnyRun]) -> str:
-    """Return the table of writes per Service by verb and kind, while Services are made and, if they are, removed."""
+    """Return the table of writes per Service by verb and kind, while Services are made and while they are removed."""
     lines = [*_writes("made", samples, [each.made for each in samples])]
     removed = [each.removed for each in samples if isinstance(each, Burst)]
     lines += _writes("removed", samples, removed) if removed else ()

@@ -21,7 +21,10 @@ SCHEMA = CHART / "values.schema.json"
 OFF = 2  # letters by which a misspelt name may be longer or shorter
 _NEAREST = "nearest"
 _SEVERAL = ("", "operatorConfig", "proxyConfig")
-"""The paths of the objects whose schema also suggests where a name belongs that is right in another object."""
+"""The paths of some objects of values.
+
+If a name in one of them belongs into another object, the schema suggests where.
+"""
 
 
 def written(schema: Schema) -> Schema:
@@ -51,7 +54,7 @@ def places(schema: Schema) -> Iterator[tuple[str, Schema]]:
 
 
 def misspelt(name: str, known: Collection[str]) -> str:
-    """Return a pattern that misspellings of *name* match: names with a right half, or with a right begin and end.
+    """Return a pattern that misspellings of *name* match: names with a right half, or with a right beginning and end.
 
     The rest of such a misspelling has other letters, or is longer or shorter. None of the *known* names matches.
     """

@@ -64,7 +64,10 @@ async def test_the_documented_objects_work_once_applied_and_leave_nothing_once_d
 OTHERS = {"argoproj.io/v1alpha1", "kustomize.toolkit.fluxcd.io/v1", "helm.toolkit.fluxcd.io/v2"}
 """The APIs of other tools. Pages show fragments of their objects to configure the tools, and no test applies those."""
 FRAGMENTS = {"resource.customizations.ignoreDifferences.all", "kustomize.toolkit.fluxcd.io/ssa"}
-"""Words in those fragments for other tools that the pages show without a kind."""
+"""Words in fragments for other tools.
+
+Pages show these fragments without a kind, so a test recognizes them by the words.
+"""
 
 
 def is_tested(block: str) -> bool:

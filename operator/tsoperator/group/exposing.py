@@ -103,9 +103,9 @@ class _Draws(Enum):
     ALL = auto()
     NONE = auto()
     AS_NOW = auto()
-    """Those that advertise it now."""
+    """The proxies that advertise the Tailscale Service now."""
     WITH_RULE = auto()
-    """Those whose rule is in effect."""
+    """The proxies that have put the rule for the Tailscale Service into effect."""
 
 
 class _Decision(NamedTuple):

@@ -51,7 +51,7 @@ _REMOVING = Refusal("its Tailscale Service is being removed from the tailnet", i
 
 
 class ShowsServices(Protocol):
-    """The function that shows Tailscale Services."""
+    """The function that returns what the operator knows about a Tailscale Service."""
 
     def __call__(self, tailnet: str, label: str, /, *, hosts: bool = False) -> ServiceView:
         """Return the Tailscale Service with this *label* in a *tailnet*, and its *hosts* if they are asked for."""
@@ -102,7 +102,10 @@ class HostingView:
         return self.of(claim, with_hosts=with_hosts) if claim else None
 
     def _claim(self, obj: Object) -> LabelClaim | None:
-        """Return the claim of an Ingress or a Service. A group asks again and again for those of all its objects."""
+        """Return the claim of an Ingress or a Service.
+
+        An object is parsed only once, because a group asks for the claims of all its objects again and again.
+        """
         known = self._claims.get(obj)
         if known is None or known.obj is not obj:
             known = _Parsed(obj, claim_of(obj, self._settings))
@@ -177,8 +180,8 @@ class HostingView:
     def is_reserved(self, tailnet: str, label: str) -> bool:
         """Tell whether the Tailscale Service with *label* in a tailnet has to stay, although no claim counts there.
 
-        This is so if an object without a claim that counts may have had the label. It may be invalid now, or its group
-        may be missing. A missing group may have been in any tailnet.
+        It has to stay if an object whose claim doesn't count may have had the label before. The object may be
+        invalid now, or its group may be missing. A missing group may have been in any tailnet.
         """
         return any(self.tailnet(each) in (None, tailnet) for each in self.reserving(label))
 
@@ -280,10 +283,10 @@ def _secret_type(secret: Object) -> str:
 
 
 class HostingChanges:
-    """Maps changes to the Ingresses or Services, those of one *resource*, whose Tailscale Services they concern.
+    """Maps a change to the objects of one *resource*, Ingresses or Services, whose Tailscale Services it concerns.
 
-    A group may serve hundreds of objects, and its Secrets and its ConfigMap change often, mostly for one of them. In
-    the arguments, None stands for an object that doesn't exist.
+    A group may serve hundreds of objects, and its Secrets and its ConfigMap change often, mostly for one of them.
+    In the arguments, None stands for an object that doesn't exist.
     """
 
     def __init__(self, cache: Cache, resource: Resource) -> None:

@@ -49,7 +49,10 @@ capabilities = ["pull", "resolve"]
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A node of a control plane: the first one is in the same isolation, a further one has its own."""
+    """A node of a control plane.
+
+    The first node is in the isolation of the control plane, each other node has its own.
+    """
 
     plane: ControlPlane
     inside: Isolation
@@ -98,7 +101,7 @@ class Node:
         shutil.rmtree(self.folder)
 
     def _named(self, program: str) -> str:
-        """Return the name of a program of this node among those of the bed."""
+        """Return the name under which the bed lists *program* of this node."""
         return program if self.place == FIRST_NODE else f"{self.place.name}-{program}"
 
     @property
