@@ -1,5 +1,6 @@
 """Finds the objects that a page or an example says to apply, and tells whether they work once they are applied."""
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from tsoperator.api.v1alpha1.tailnet import Tailnet
 from tsoperator.api.v1alpha1.wire import CustomResource
 
 from tests.docs.pages import manifests
-from tests.support.operator import World
+from tests.support.operator import Condition, World
 
 OURS: Mapping[str, type[CustomResource]] = {
     model.__name__: model
@@ -61,9 +62,10 @@ def is_hosted(obj: Object) -> bool:
 
 
 def backends(objects: Sequence[Object]) -> list[Object]:
-    """Return the Pods of the Services among *objects* that a ProxyGroup exposes, but for those of Deployments there.
+    """Return a Pod for each Service among *objects* that a ProxyGroup exposes.
 
-    The proxies draw traffic for such a Service only while it has a ready Pod.
+    A Service gets none if a Deployment among *objects* makes Pods for it. The proxies draw traffic for a Service
+    only while it has a ready Pod.
     """
     made = [obj["spec"]["template"]["metadata"]["labels"] for obj in objects if obj["kind"] == "Deployment"]
     found = [obj for obj in objects if is_hosted(obj) and obj["spec"]["selector"] not in made]
@@ -81,7 +83,7 @@ def backends(objects: Sequence[Object]) -> list[Object]:
 def in_world(obj: Object, world: World) -> Object:
     """Return *obj* with the login URL or the OAuth client of the control server of *world*.
 
-    It serves every tailnet here.
+    This control server stands for the control servers of all tailnets.
     """
     if obj["kind"] == "Tailnet":
         return {**obj, "spec": {**obj["spec"], "loginUrl": world.control_url}}
@@ -89,6 +91,12 @@ def in_world(obj: Object, world: World) -> Object:
         given = {"client_id": world.control.client_id, "client_secret": world.control.client_secret}
         return {**obj, "stringData": given}
     return obj
+
+
+def is_partial(said: Condition) -> bool:
+    """Tell whether some proxies of a ProxyGroup don't expose a Service yet, according to its condition."""
+    counts = re.match(r"(\d+)/(\d+) proxy backends", said.message)
+    return counts is not None and counts[1] != counts[2]
 
 
 async def unserved(world: World, objects: Sequence[Object]) -> list[str]:
@@ -100,6 +108,6 @@ async def unserved(world: World, objects: Sequence[Object]) -> list[str]:
             said = "" if entries else str(await world.events(obj))
         else:
             condition = await world.condition(obj, condition_of(obj))
-            said = "" if condition and condition.status == "True" else str(condition)
+            said = "" if condition and condition.status == "True" and not is_partial(condition) else str(condition)
         found += [f"{obj['kind']} {obj['metadata']['name']}: {said}"] if said else []
     return found

@@ -161,18 +161,18 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
         "operator/group/test_configmap.py the_configmap_gets_the_entries_of_the_services_that_are_at_the_group",
     ],
     "An Ingress or a Service can [move]": [
-        f"{_HOSTED} a_claim_that_moves_keeps_its_service_and_the_rights_follow",
+        f"{_HOSTED} a_claim_that_moves_keeps_its_tailscale_service_and_the_new_group_gets_the_rights",
         f"{_INGRESS}/test_grouped.py an_ingress_is_released_once_nothing_is_left_of_its_tailscale_service",
-        f"{_SERVICE}/test_hosted.py a_service_that_no_group_is_to_expose_any_more_is_held_until_nothing_is_left",
+        f"{_SERVICE}/test_hosted.py the_finalizer_of_a_service_stays_until_nothing_is_left_of_its_tailscale_service",
     ],
     "When a group is deleted before its Ingresses": [
         f"{_INGRESS}/test_grouped.py an_ingress_is_released_once_nothing_is_left_of_its_tailscale_service",
     ],
     "If two objects want the same name": [
-        f"{_SERVICE}/test_hosted.py an_older_object_with_the_label_is_named_and_a_newer_one_is_not",
+        f"{_SERVICE}/test_hosted.py a_service_names_an_older_object_that_claims_its_label_but_no_newer_object",
     ],
     "If operators of other clusters own": [
-        "operator/group/test_exposing.py an_object_gets_an_entry_and_is_advertised_only_if_it_may_have_them",
+        "operator/group/test_exposing.py the_facts_about_an_object_decide_whether_the_object_gets_an_entry_and_is_advertised",
     ],
     "The condition `TailscaleIngressSvcValid`": [
         f"{_SERVICE}/test_hosted.py a_load_balancer_shows_its_name_and_its_ipv4_address",

@@ -144,4 +144,4 @@ async def test_the_commands_of_a_page_work_on_a_cluster(
         said = {command: await script(command, checkout, real_api) for command in walked(page)}
         await script(TEAR_DOWN, checkout, real_api)
     assert {command: words for command, words in said.items() if "No resources found" in words} == {}
-    assert promised(page) - lines("".join(said.values())) == set()
+    assert promised(page) - lines("\n".join(said.values())) == set()

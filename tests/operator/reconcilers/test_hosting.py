@@ -1,4 +1,4 @@
-"""The facts about objects that ProxyGroups expose: what is left of a Tailscale Service that nobody claims."""
+"""The facts about objects that ProxyGroups expose: the leftovers of a Tailscale Service that nobody claims."""
 
 import json
 from typing import NamedTuple
@@ -41,7 +41,7 @@ PASSING, STUCK = True, False
         (ServiceView(refusal=Refusal("Headscale", "UnsupportedByControlServer")), True, "", None),
     ],
 )
-def test_a_tailscale_service_that_may_be_ours_is_left(
+def test_a_tailscale_service_that_our_operator_may_own_counts_as_a_leftover(
     view: ServiceView, known: bool, problem: str, left: bool | None
 ) -> None:
     def service(tailnet: str, label: str, /, *, hosts: bool = False) -> ServiceView:
