@@ -73,8 +73,8 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Deselect tests that can't run on the chosen API server, and `full` tests that belong to other shares.
 
-    Raises `pytest.UsageError` for a test whose ID contains a set. The order of a set differs between the workers of
-    -n. If it does so in a run, pytest-xdist ends the run at once.
+    Raises `pytest.UsageError` for a test whose ID contains a set. The order of a set may differ between the workers
+    of -n. Then the workers have different IDs for the test, and pytest-xdist ends the run at once.
     """
     for item in items:
         if _SET.search(item.nodeid):
@@ -97,7 +97,7 @@ def pytest_collection_finish() -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
-    """Add the rights that the tests of a worker of -n have used to those of the first process."""
+    """Add the rights that the tests of a worker of -n have used to the rights that the first process has collected."""
     USED.update(Right(*each) for each in getattr(node, "workeroutput", {}).get("rights", ()))
 
 

@@ -205,7 +205,7 @@ def _named(request: web.Request, target: Target) -> Target:
 
 
 def _serves(target: Target) -> bool:
-    """Tell whether objects of the kind in *target* have the subresource in *target*."""
+    """Tell whether the kind that *target* names has the subresource that *target* names."""
     if target.subresource == tokens.SUBRESOURCE:
         return target.resource == SERVICEACCOUNT
     return target.subresource == "status" and target.resource.status

@@ -1,4 +1,4 @@
-"""The defaults of an API server, as far as an operator sees them when it compares an object with its own version."""
+"""The defaults that an API server fills in, as far as an operator compares the filled fields with desired ones."""
 
 import base64
 from typing import Any

@@ -16,7 +16,16 @@ import aiohttp
 
 from clustersim.apiclient import ApiClient
 from clustersim.demo_checks import Checks, Exposed, NotYet, Reached, exposed
-from clustersim.demo_devices import Shown, control_client, devices_of, shown, tailnet_devices
+from clustersim.demo_devices import (
+    Hosted,
+    Shown,
+    control_client,
+    devices_of,
+    hosted,
+    services_of,
+    shown,
+    tailnet_devices,
+)
 from clustersim.demo_report import Row, commands, delays, device_table, table
 from clustersim.demo_stage import POLL_SECONDS, Stage, apply_examples
 from clustersim.objects import SERVICE
@@ -86,6 +95,10 @@ def _show(title: str, lines: Sequence[str]) -> None:
     print("", title, "", *lines, sep="\n", flush=True)
 
 
+Target = Exposed | Shown | Hosted
+"""An object that the demo checks."""
+
+
 @dataclass(frozen=True, slots=True)
 class Looks:
     """Checks whether an object works, by the nameserver's answers or by the devices of the tailnet."""
@@ -94,8 +107,10 @@ class Looks:
     api: ApiClient
     control: aiohttp.ClientSession
 
-    async def at(self, target: Exposed | Shown) -> list[Reached]:
+    async def at(self, target: Target) -> list[Reached]:
         """Return the name and the addresses by which *target* is reached; raises NotYet."""
+        if isinstance(target, Hosted):
+            return await services_of(target, self.api, self.control)
         if isinstance(target, Shown):
             return await devices_of(target, self.api, await tailnet_devices(self.control))
         return [Reached(*await self.checks.leads(target))]
@@ -110,7 +125,7 @@ class Demo:
         self._began = time.monotonic()
 
     async def run(self) -> list[Row]:
-        """Start everything, check every name and measure the changes; raises DemoError."""
+        """The labels that the operator gives all children of this object."""
         stage, processes = self._stage, self._processes
         self._say("starting a simulated cluster and tailnet")
         await stage.start_cluster(processes)
@@ -123,18 +138,20 @@ class Demo:
             objects = await apply_examples(api)
             self._say(f"applied {len(objects)} objects from docs/examples")
             looks = Looks(Checks(api, stage.dns_port), api, control)
-            names, devices = exposed(objects), shown(objects)
+            names = exposed(objects)
+            devices: list[Target] = [*shown(objects), *hosted(objects)]
             rows = await self._look(looks, [*names, *devices], applied)
             by_name = [row for target in names for row in rows[target]]
             by_device = [row for target in devices for row in rows[target]]
             _show("What Pods reach, as the nameserver answers:", table(by_name))
-            _show("What the tailnet reaches, as the control server lists its devices:", device_table(by_device))
+            _show(
+                "What the tailnet reaches, as the control server lists its devices and Tailscale Services:",
+                device_table(by_device),
+            )
             await self._measure(looks.checks, names)
         return by_name
 
-    async def _look(
-        self, looks: Looks, targets: Sequence[Exposed | Shown], applied: float
-    ) -> dict[Exposed | Shown, list[Row]]:
+    async def _look(self, looks: Looks, targets: Sequence[Target], applied: float) -> dict[Target, list[Row]]:
         """Check again and again until every target leads where the cluster says; raises DemoError if one never does."""
         missing = dict.fromkeys(targets, "not looked at")
         rows = {}

@@ -30,22 +30,29 @@ class NotYet(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Reached:
-    """The name and the addresses that reach an object; *offers* says what a device provides to the tailnet."""
+    """The name and the addresses that reach an object.
+
+    In the tailnet, *offers* says what is provided there, and *by* what provides it: a device, or a Tailscale Service.
+    """
 
     name: str
     addresses: tuple[str, ...]
     offers: str = ""
+    by: str = "device"
 
     def __str__(self) -> str:
         addresses = ", ".join(self.addresses)
-        return f"device {self.name}, {self.offers}: {addresses}" if self.offers else f"{self.name} leads to {addresses}"
+        return (
+            f"{self.by} {self.name}, {self.offers}: {addresses}" if self.offers else f"{self.name} leads to {addresses}"
+        )
 
 
 @dataclass(frozen=True, slots=True)
 class Exposed:
     """An object that leads to the tailnet or that the tailnet can reach, by its own proxies or by a ProxyGroup's.
 
-    It is *direct* if it is a load balancer: its name leads Pods to the Service itself, not to a proxy.
+    It is *direct* if it is a load balancer: its name leads Pods to the Service itself, not to a proxy. It *has_proxy*
+    of its own unless the proxies of a ProxyGroup show it to the tailnet.
     """
 
     resource: Resource
@@ -53,10 +60,11 @@ class Exposed:
     name: str
     group: str = ""
     direct: bool = False
+    has_proxy: bool = True
 
     @property
     def labels(self) -> dict[str, str]:
-        """The labels of all objects that the operator makes for this one."""
+        """The labels that the operator gives all children of this object."""
         return {
             "tailscale.com/parent-resource": self.name,
             "tailscale.com/parent-resource-ns": self.namespace,
@@ -72,12 +80,13 @@ def exposed(objects: Iterable[Object]) -> list[Exposed]:
     """Return the *objects* that have proxies and that Pods reach through the proxies or by a name of the tailnet."""
     found = []
     for obj in objects:
-        if obj["kind"] == INGRESS.kind:
+        if obj["kind"] == INGRESS.kind and PROXY_GROUP not in _annotations(obj):
             found.append(Exposed(INGRESS, namespace_of(obj), name_of(obj)))
         elif obj["kind"] == SERVICE.kind and {TAILNET_FQDN, TAILNET_IP} & (given := _annotations(obj)).keys():
             found.append(Exposed(SERVICE, namespace_of(obj), name_of(obj), given.get(PROXY_GROUP, "")))
         elif obj["kind"] == SERVICE.kind and obj["spec"].get("loadBalancerClass") == CLASS and FUNNEL not in given:
-            found.append(Exposed(SERVICE, namespace_of(obj), name_of(obj), direct=True))
+            has_proxy = PROXY_GROUP not in given
+            found.append(Exposed(SERVICE, namespace_of(obj), name_of(obj), direct=True, has_proxy=has_proxy))
     return found
 
 
@@ -98,7 +107,7 @@ class Checks:
         qname = await self.qname(target)
         slices = await self.api.list(ENDPOINTSLICE, OPERATOR_NAMESPACE, target.labels)
         addresses = _ready_addresses(slices)
-        if not addresses:
+        if target.has_proxy and not addresses:
             raise NotYet("has no ready proxy")
         if target.direct:
             spec = (await self.api.get(target.resource, target.namespace, target.name))["spec"]

@@ -1,4 +1,4 @@
-"""Checks that the tailnet has the devices of each load balancer, exposed Service, Connector, PeerRelay and Recorder."""
+"""Checks that the tailnet has the device of each object that it reaches, and the Tailscale Services of ProxyGroups."""
 
 import base64
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
@@ -10,8 +10,21 @@ import aiohttp
 from clustersim.apiclient import ApiClient
 from clustersim.demo_checks import NotYet, Reached
 from clustersim.demo_stage import OPERATOR_NAMESPACE
-from clustersim.objects import CONNECTOR, PEERRELAY, RECORDER, SECRET, SERVICE, Object, Resource, name_of, namespace_of
+from clustersim.objects import (
+    CONNECTOR,
+    INGRESS,
+    PEERRELAY,
+    PROXYGROUP,
+    RECORDER,
+    SECRET,
+    SERVICE,
+    Object,
+    Resource,
+    name_of,
+    namespace_of,
+)
 
+PROXY_GROUP = "tailscale.com/proxy-group"
 EXPOSE = "tailscale.com/expose"
 CLASS = "tailscale"
 PARENT_TYPES = {SERVICE: "svc", CONNECTOR: "connector", PEERRELAY: "peerrelay"}
@@ -36,7 +49,7 @@ class Shown:
 
     @property
     def labels(self) -> dict[str, str]:
-        """The labels of all objects that the operator makes for this one."""
+        """The labels that the operator gives all children of this object."""
         namespace = {"tailscale.com/parent-resource-ns": self.namespace} if self.namespace else {}
         return {
             "tailscale.com/parent-resource": self.name,
@@ -48,13 +61,38 @@ class Shown:
         return f"{self.resource.singular}/{self.name}"
 
 
+@dataclass(frozen=True, slots=True)
+class Hosted:
+    """An Ingress or a load balancer that the proxies of a ProxyGroup show to the tailnet, as a Tailscale Service."""
+
+    resource: Resource
+    namespace: str
+    name: str
+    group: str
+
+    def __str__(self) -> str:
+        return f"{self.resource.singular}/{self.name} by proxygroup/{self.group}"
+
+
+def hosted(objects: Iterable[Object]) -> list[Hosted]:
+    """Return the *objects* that a ProxyGroup shows to the tailnet."""
+    found = []
+    for obj in objects:
+        group = (obj["metadata"].get("annotations") or {}).get(PROXY_GROUP, "")
+        is_hosted = obj["kind"] == INGRESS.kind or (obj["kind"] == SERVICE.kind and _is_exposed(obj))
+        if group and is_hosted:
+            resource = INGRESS if obj["kind"] == INGRESS.kind else SERVICE
+            found.append(Hosted(resource, namespace_of(obj), name_of(obj), group))
+    return found
+
+
 def shown(objects: Iterable[Object]) -> list[Shown]:
     """Return the *objects* for which the operator makes devices that the tailnet can use."""
     found = []
     for obj in objects:
         if resource := CLUSTER_WIDE.get(obj["kind"]):
             found.append(Shown(resource, "", name_of(obj)))
-        elif obj["kind"] == SERVICE.kind and _is_exposed(obj):
+        elif obj["kind"] == SERVICE.kind and _is_exposed(obj) and not hosted([obj]):
             found.append(Shown(SERVICE, namespace_of(obj), name_of(obj)))
     return sorted(found, key=lambda target: [SERVICE, *CLUSTER_WIDE.values()].index(target.resource))
 
@@ -95,6 +133,28 @@ async def devices_of(target: Shown, api: ApiClient, tailnet: Mapping[str, Object
         raise NotYet(f"the tailnet lists {len(found)} of its {replicas} devices")
     _compare(said, found)
     return [Reached(each["name"], tuple(each["addresses"]), _offers(obj, each)) for each in found]
+
+
+async def services_of(target: Hosted, api: ApiClient, control: aiohttp.ClientSession) -> list[Reached]:
+    """Return the Tailscale Service of *target*, as the control server has it.
+
+    Raises NotYet unless the object shows its name, and all proxies of the group host it. Raises aiohttp.ClientError.
+    """
+    obj = await api.get(target.resource, target.namespace, target.name)
+    entries = (obj.get("status") or {}).get("loadBalancer", {}).get("ingress") or [{}]
+    name = entries[0].get("hostname", "")
+    if not name:
+        raise NotYet("has no name in its status")
+    label = name.partition(".")[0]
+    async with control.get(f"/api/v2/tailnet/-/vip-services/svc:{label}") as response:
+        addresses = (await response.json())["addrs"]
+    async with control.get(f"/api/v2/tailnet/-/services/svc:{label}/devices") as response:
+        hosts = (await response.json())["hosts"]
+    replicas = (await api.get(PROXYGROUP, "", target.group))["spec"]["replicas"]
+    if len(hosts) != replicas:
+        raise NotYet(f"{len(hosts)} of the {replicas} proxies of its group host it")
+    offers = f"HTTPS by {replicas} proxies" if target.resource == INGRESS else f"every port by {replicas} proxies"
+    return [Reached(name, tuple(addresses), offers, "Tailscale Service")]
 
 
 def _is_exposed(service: Object) -> bool:

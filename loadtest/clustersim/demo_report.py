@@ -28,8 +28,8 @@ def table(rows: Sequence[Row]) -> list[str]:
 
 
 def device_table(rows: Sequence[Row]) -> list[str]:
-    """Return the lines of a table of devices in the tailnet, with further addresses below the first."""
-    head = ("object", "device", "offers", "address", "ready after")
+    """Return the lines of a table of devices and Tailscale Services, with further addresses below the first."""
+    head = ("object", "name", "offers", "address", "ready after")
     return _lines(head, [(row, (row.obj, row.name, row.offers)) for row in rows])
 
 

@@ -71,6 +71,7 @@ class Stage:
         environment = {
             "KUBECONFIG": str(self.kubeconfig),
             "OPERATOR_NAMESPACE": OPERATOR_NAMESPACE,
+            "OPERATOR_SECRET": "operator",
             "OPERATOR_LOGIN_SERVER": self.control_url,
             "OPERATOR_HEALTH_ADDR": f"127.0.0.1:{self.health_port}",
             "OPERATOR_LOGGING": "info",

@@ -31,9 +31,10 @@ class Health:
     """The answer of the proxy at its health port."""
 
     def __init__(self, container: Object, env: Mapping[str, str], addresses: Mapping[str, str]) -> None:
-        """Take the proxy's *container* with its variables *env*, and the Pod's *addresses*.
+        """Take the proxy's *container*, its variables *env*, and the Pod's *addresses*.
 
-        *addresses* has one address for each HTTP header that an answer shows an address in.
+        Each of the *addresses* is for one HTTP header. The answers at the health port show the address in this
+        header.
         """
         listening = env.get(_LISTENING, _LISTENING_DEFAULT).rpartition(":")[2]
         self._port = listening if env.get(_HEALTH_CHECK) == "true" else ""

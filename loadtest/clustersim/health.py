@@ -18,7 +18,7 @@ PATH = "/healthz"
 _SHUTDOWN_SECONDS = 0.1
 
 Answer = tuple[int, Mapping[str, str]]
-"""An HTTP status, and headers."""
+"""The answer of a Pod to a health check: its HTTP status and its headers."""
 
 
 class HealthProxy:

@@ -1,4 +1,7 @@
-"""A simulation of the proxy image in an ingress ProxyGroup: it hosts Tailscale Services, and reports its rules."""
+"""A simulation of the proxy image in an ingress ProxyGroup.
+
+It hosts Tailscale Services, and reports the rules by which it leads their packets to cluster IPs.
+"""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
@@ -16,18 +19,21 @@ class Ingress:
     """The part of a proxy that leads the packets for Tailscale Services to cluster IPs."""
 
     def __init__(self, volumes: Volumes, mount: Mount, addresses: Mapping[str, str]) -> None:
-        """Take the file with the rules, *mount*, and the Pod's *addresses*, by ``podIPv4`` and ``podIPv6``."""
+        """Take the *mount* of the file with the rules, and the Pod's *addresses*, by ``podIPv4`` and ``podIPv6``."""
         self._volumes = volumes
         self._mount = mount
         self._addresses = {name: address for name, address in addresses.items() if address}
 
     def rules(self) -> dict[str, Any] | None:
-        """Return the rules by the name of the Service, None without a file; raises ConfigError."""
+        """Return the rules in the mounted file, by the name of the Tailscale Service; None without a file.
+
+        Raises ConfigError.
+        """
         text = self._volumes.text(self._mount)
         return document(RULES, text) if text else None
 
     def report(self) -> str:
-        """Return the JSON that says which rules this Pod has; raises ConfigError."""
+        """Return the JSON in which the Pod reports its rules and its addresses; raises ConfigError."""
         rules = self.rules() or {}
         configs = {"configs": dict(sorted(rules.items()))} if rules else {}
         return json.dumps({**configs, **self._addresses}, separators=(",", ":"))
@@ -45,7 +51,7 @@ def document(name: str, text: str) -> dict[str, Any]:
 
 
 def hosted(advertised: Iterable[str], serve_config: Object, rules: Object) -> dict[str, Host]:
-    """Return what a device tells the control server about each Service.
+    """Return the report of a device to the control server: its ports and backends for each Tailscale Service.
 
     The control server hears of a Service if the device advertises it or has a serve configuration for it.
     """
@@ -61,7 +67,7 @@ def hosted(advertised: Iterable[str], serve_config: Object, rules: Object) -> di
 
 
 def _handlers(service: Object) -> Iterator[str]:
-    """Yield the URLs to which the handlers of a serve configuration connect or redirect; else an empty text."""
+    """Yield the URL that each handler in a serve configuration proxies or redirects to, or an empty text."""
     for site in (service.get("Web") or {}).values():
         for handler in (site.get("Handlers") or {}).values():
             yield handler.get("Proxy") or handler.get("Redirect") or ""

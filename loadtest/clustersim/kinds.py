@@ -8,7 +8,10 @@ from clustersim.objects import Resource
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The object that a path names; without *name* a collection, which is of one namespace or of all."""
+    """The object that a URL path names.
+
+    Without *name*, it stands for all objects of a kind, in one namespace or in all.
+    """
 
     resource: Resource
     namespace: str = ""

@@ -38,7 +38,7 @@ class LoadBalancers:
         await follow(self._store, (SERVICE,), _keys, self.reconcile)
 
     def show(self, shown: Shown) -> None:
-        """From now on, show this part of a load balancer in each Service whose status shows none."""
+        """From now on, write *shown* into the empty status of each Service that has a load balancer."""
         self._shown = shown
         for service in self._store.list(SERVICE):
             self.reconcile(key_of(service))

@@ -19,8 +19,8 @@ _KEYS = ("reissue_authkey", "device_id", "device_fqdn", "device_ips", "_machinek
 class Login:
     """The login of one container in *tailnet*, with the state Secret *name*.
 
-    *device* is None until the container has joined. Then its restarts need no auth key, as long as the tailnet has the
-    device and its node key is good.
+    *device* is None until the container has joined. A container that has joined can start again without an auth
+    key, as long as the tailnet has the device and its node key is good.
     """
 
     def __init__(self, store: Store, namespace: str, name: str, tailnet: Tailnet, url: str = "") -> None:
@@ -39,9 +39,9 @@ class Login:
         return self._rejected is not None
 
     def resume(self, auth_key: str, reports: Mapping[str, str | None]) -> None:
-        """Begin a run of the container with *auth_key*: write its *reports*, and look for the device of an earlier run.
+        """Begin a run of the container with *auth_key*, and look for the device of an earlier run.
 
-        Raises ConfigError.
+        Write the *reports* of the new run into the state Secret. Raises ConfigError.
         """
         state = self.read()
         answered = {"reissue_authkey": None} if auth_key and state.get("reissue_authkey") != auth_key else {}

@@ -48,7 +48,10 @@ class Processes:
         await self._end()
 
     async def start(self, name: str, *command: str, environment: Mapping[str, str] | None = None) -> None:
-        """Start ``python -m`` *command* in its own session, so that Ctrl-C reaches only this program, which ends it."""
+        """Start ``python -m`` *command* in its own session.
+
+        So Ctrl-C in a terminal reaches only this program, which then ends the command.
+        """
         with self._log(name).open("wb") as log:
             self._running[name] = await asyncio.create_subprocess_exec(
                 *(sys.executable, "-m", *command),

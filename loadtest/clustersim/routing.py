@@ -17,7 +17,7 @@ class Backend(NamedTuple):
 
 
 def backends(store: Store, key: Key, port: int) -> list[Backend]:
-    """Return where *port* of the Service named *key* leads to, in its first IP family; nothing without such a port."""
+    """Return the backends of *port* of the Service named *key*, in its first IP family; none if it has no such port."""
     service = store.find(SERVICE, *key)
     ports = {each["port"]: each.get("name", "") for each in service["spec"].get("ports") or ()} if service else {}
     if service is None or port not in ports:
@@ -43,7 +43,10 @@ def services_leading_to(store: Store, address: str) -> set[Key]:
 
 
 def ready_addresses(endpointslice: Object) -> list[str]:
-    """Return the addresses of the slice's endpoints that take new connections, which is the default of an endpoint."""
+    """Return the addresses of the slice's endpoints that take new connections.
+
+    An endpoint that doesn't say takes them.
+    """
     return [
         address
         for endpoint in endpointslice.get("endpoints") or ()

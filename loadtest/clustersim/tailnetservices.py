@@ -10,7 +10,7 @@ from typing import Protocol
 
 PREFIX = "svc:"
 DO_NOT_VALIDATE = "do-not-validate"
-"""The port of a Service for which the control server doesn't ask which ports its hosts serve."""
+"""The text in place of a Service's ports. It says that the control server must not check which ports hosts serve."""
 
 NOT_APPROVED, APPROVED_BY_TABLE, APPROVED_BY_HAND = "not-approved", "approved:auto", "approved:manual"
 
@@ -61,7 +61,7 @@ class Host:
 
 
 class HostDevice(Protocol):
-    """A device, as far as it matters to the Services that it hosts."""
+    """The facts about a device that matter for the Services that it hosts."""
 
     @property
     def connected(self) -> bool:
@@ -185,7 +185,7 @@ class TailscaleServices:
         return self._primaries.get(name, "")
 
     def backends(self, name: str) -> tuple[str, ...]:
-        """Return where a connection to a Service ends: the backends of its primary host."""
+        """Return the backends of the Service's primary host, at which connections to the Service end."""
         primary = self.primary(name)
         return self.hosts(name)[primary].backends if primary else ()
 

@@ -124,7 +124,7 @@ class Bench:
 
 @dataclass(slots=True)
 class Writer:
-    """Makes one change at each `write`, and counts the changes that the server has served by the next `write`."""
+    """Changes a record at each `write`. At the next `write`, it counts the change if the server has served it."""
 
     changes: Changes
     port: int

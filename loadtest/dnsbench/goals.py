@@ -90,7 +90,7 @@ def milliseconds(scenario: str, label: str, figure: str) -> Judge:
 
 
 def memory(label: str) -> Judge:
-    """Return a function that takes a contestant's memory in the scenario ``sizes``, in megabytes."""
+    """Return a function that reads the memory of a contestant in the scenario ``sizes`` from a table, in megabytes."""
 
     def judge(table: Table) -> float | None:
         found = table.get("sizes", label)
@@ -100,7 +100,7 @@ def memory(label: str) -> Judge:
 
 
 def lost_percent(scenario: str, label: str) -> Judge:
-    """Return a function that takes the percentage of queries without an answer."""
+    """Return a function that computes the percentage of a contestant's queries without an answer from a table."""
 
     def judge(table: Table) -> float | None:
         found = table.get(scenario, label)

@@ -155,7 +155,10 @@ def _run_compiled(session: Session, settings: Settings, program: Path) -> tuple[
 
 
 def client_load(settings: Settings) -> Load:
-    """Return the load of all compiled clients together, but with the number of sockets and connections of each one."""
+    """Return the load that all compiled clients carry together.
+
+    The numbers of sockets and connections in it are those of a single client.
+    """
     speed, tcp = settings.speed, settings.tcp
     sockets = max(1, settings.sockets // settings.workers)
     if settings.new_connections:

@@ -62,7 +62,7 @@ class _Worker:
     ended: bool = False
     sending_seconds: float = 0.0
     busy_seconds: float = 0.0
-    """The seconds in which the client was busy, in the time that its last report is about."""
+    """The seconds for which the client was busy, out of the period that its last report is about."""
 
     def report(self) -> Seen:
         """Wait for the next report; raises ClientError."""

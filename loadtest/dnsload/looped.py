@@ -133,7 +133,7 @@ class LoopedEngine:
         self._recording.tally.flush_some()
 
     async def _housekeep(self) -> None:
-        """Close the recording's current second once a second."""
+        """Once a second, end the recording's current second."""
         while True:
             await asyncio.sleep(max(self._recording.next_turn - clock(), 0) / SECOND)
             self._count_drops()

@@ -56,7 +56,7 @@ class Cluster:
         self._changed = asyncio.Event()
 
     def objects(self, selection: Selection) -> Mapping[Key, Object]:
-        """Return the present objects of *selection*, which has to be followed."""
+        """Return the present objects of *selection*, which the benchmark has to `follow`."""
         return self._objects[selection]
 
     async def follow(self, selection: Selection) -> None:
@@ -131,10 +131,9 @@ class Cluster:
         return sum(map(addressed, self._objects[_RECORDS].values())) >= count
 
     async def until(self, holds: Callable[[], bool], seconds: float, what: str) -> None:
-        """Wait until *holds* returns True; *what* describes this for the error.
+        """Wait until *holds* returns True; *what* describes the awaited state in the error.
 
-        Raises:
-            BenchError: the operator has ended, or *seconds* are over.
+        Raises: BenchError: the operator has ended, or *seconds* are over.
         """
         try:
             async with asyncio.timeout(seconds):

@@ -64,7 +64,7 @@ class Run(BaseModel):
 
     kind: Kind
     run: int
-    """The number of the run, from 1 on through all scenarios."""
+    """The number of the run. The runs of all scenarios are counted together, from 1 on."""
     services: int
     made: Step
     rss_mb: float

@@ -9,7 +9,7 @@ from operatorbench.goals import Measured, Verdict
 from operatorbench.measure import AnyRun, Burst, Grouped, Hosting, Runs, Sample, Steady, Step
 
 Line = tuple[str, Callable[[Any], str]]
-"""The first cell of a line, and the function that returns the cell of a run."""
+"""A line in a table of runs: its first cell, and the function that returns its cell for one run."""
 
 _MADE: Sequence[Line] = (
     ("CPU, ms a Service made", lambda run: f"{run.cpu_ms:.1f}"),

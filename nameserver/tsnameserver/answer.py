@@ -57,7 +57,7 @@ A map from the extended rcode, version and flags in the query's OPT record to th
 _NO_OPTIONS = bytes(2)
 _PLAIN_OPT_REPLIES = {start + _NO_OPTIONS: reply for start, reply in _OPT_REPLIES.items()}
 _QUESTION_END = struct.pack("!H", IN) + _OPT_START
-"""The end of a question that an OPT record follows."""
+"""The last bytes of a question and the first bytes of the OPT record that follows it: class IN, and `_OPT_START`."""
 _NSID = struct.pack("!H", NSID)
 _SLOTS = {struct.pack("!HH", qtype, IN): slot for slot, qtype in enumerate(FAST_TYPES)}
 """The slot in which the fast path counts a query: a map from the type and class of the question to the slot.
@@ -67,9 +67,9 @@ A has slot 0, AAAA slot 1.
 _SIZES = tuple(RECORD_SIZES.get(qtype, 0) for qtype in FAST_TYPES)
 
 _PARENT = tuple(slice(length + 1, None) if 0 < length <= MAX_LABEL else slice(0) for length in range(256))
-"""The parent of a name as a slice of its bytes: an item for each value of the length byte of the name's first label.
+"""Slices that make a wire name the name of its parent, by the length byte of the first label.
 
-The slice is empty for an impossible length.
+The slice for an impossible length is empty.
 """
 
 _REFUSED = section(REFUSED)

@@ -150,7 +150,7 @@ class ConfigMaps:
         await self._lose()
 
     def _complain(self, complaint: str) -> None:
-        """Warn, once until a list succeeds or the reason changes."""
+        """Log *complaint* as a warning. Don't repeat it until a list has succeeded or the reason is another one."""
         if complaint != self._complaint:
             log.warning("%s", complaint)
             self._complaint = complaint

@@ -69,7 +69,7 @@ class Snapshot:
             await offer({f"line {number} of {self._path}": line for number, line in enumerate(lines, 1)})
 
     def _complain(self, error: OSError) -> None:
-        """Warn, once until a write succeeds or the reason changes."""
+        """Log *error* as a warning. Don't repeat it until a write has succeeded or the reason is another one."""
         if str(error) != self._complaint:
             self._complaint = str(error)
             log.warning("the snapshot can't be written, so a restart without the API server has no records: %s", error)

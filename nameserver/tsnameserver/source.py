@@ -46,7 +46,7 @@ _T = TypeVar("_T")
 
 
 class Source(Enum):
-    """The place that documents come from."""
+    """A source of documents, as the log names it."""
 
     API = "API server"
     SNAPSHOT = "snapshot"
@@ -134,7 +134,7 @@ class Follower:
         return source is Source.FILE and self._leader not in {None, Source.FILE}
 
     def _is_news(self, records: Sequence[Records]) -> bool:
-        """Tell whether *records* have a newer serial than what is served (RFC 1982)."""
+        """Tell whether *records* have a newer serial than the records that are served (RFC 1982)."""
         serial = max(part.serial or 0 for part in records)
         return 0 < (serial - self._compiled.said.serial) % _SERIALS < _SERIALS // 2
 

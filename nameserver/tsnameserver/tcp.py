@@ -166,7 +166,7 @@ class TcpServer:
         self._listening = False
 
     def _accept(self) -> None:
-        """Accept some of the connections that wait."""
+        """Accept some of the connections that clients have opened."""
         try:
             for _ in range(_ACCEPTED_A_TURN):
                 accepted, address = self._listener.accept()

@@ -51,7 +51,7 @@ def places(schema: Schema) -> Iterator[tuple[str, Schema]]:
 
 
 def misspelt(name: str, known: Collection[str]) -> str:
-    """Return a pattern that misspellings of *name* match: names with a right half, or with a right begin and end.
+    """Return a pattern that misspellings of *name* match: names with a right half, or with a right beginning and end.
 
     The rest of such a misspelling has other letters, or is longer or shorter. None of the *known* names matches.
     """

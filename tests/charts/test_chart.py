@@ -195,7 +195,9 @@ def test_the_rights_of_another_operators_proxies_stay_when_the_release_is_uninst
     assert all(obj["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep" for obj in added)
 
 
-def test_a_disruption_budget_has_one_of_its_two_limits_and_is_optional(render: Render) -> None:
+def test_a_disruption_budget_has_only_the_limit_in_the_values_and_values_can_leave_the_budget_out(
+    render: Render,
+) -> None:
     given = render(*CREDENTIALS, "operatorConfig.podDisruptionBudget.maxUnavailable=2")
     assert the("PodDisruptionBudget", given)["spec"].keys() == {"maxUnavailable", "selector"}
     assert not named(render(*CREDENTIALS, "operatorConfig.podDisruptionBudget=null"), "PodDisruptionBudget")

@@ -1,4 +1,4 @@
-"""The number of replicas of the operator, for which the chart asks the cluster whose Deployment it has."""
+"""The number of replicas of the operator. It depends on whose Deployment the cluster has, for which the chart asks."""
 
 from pathlib import Path
 from typing import Any

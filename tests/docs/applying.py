@@ -1,5 +1,6 @@
 """Finds the objects that a page or an example says to apply, and tells whether they work once they are applied."""
 
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from tsoperator.api.v1alpha1.tailnet import Tailnet
 from tsoperator.api.v1alpha1.wire import CustomResource
 
 from tests.docs.pages import manifests
-from tests.support.operator import World
+from tests.support.operator import Condition, World
 
 OURS: Mapping[str, type[CustomResource]] = {
     model.__name__: model
@@ -24,7 +25,7 @@ OURS: Mapping[str, type[CustomResource]] = {
 }
 CONDITIONS = {"DNSConfig": "NameserverReady"}
 """The condition by which an object of a kind says that it works, if it isn't called `<kind>Ready`."""
-CLUSTERS = {"v1", "networking.k8s.io/v1", "tailscale.com/v1alpha1"}
+CLUSTERS = {"v1", "apps/v1", "networking.k8s.io/v1", "tailscale.com/v1alpha1"}
 """The APIs whose objects the tests apply. The pages show manifests for other tools, too."""
 
 
@@ -48,9 +49,34 @@ def asks(obj: Object) -> bool:
 def condition_of(obj: Object) -> str:
     if (obj.get("spec") or {}).get("clusterDNS", {}).get("mode") == "Managed":
         return "ClusterDNSConfigured"
+    if obj["kind"] == "Service" and PROXY_GROUP in annotations(obj):
+        return "TailscaleIngressSvcConfigured" if is_hosted(obj) else "TailscaleEgressSvcReady"
     if obj["kind"] == "Service":
-        return "TailscaleEgressSvcReady" if PROXY_GROUP in annotations(obj) else "TailscaleProxyReady"
+        return "TailscaleProxyReady"
     return CONDITIONS.get(obj["kind"], f"{obj['kind']}Ready")
+
+
+def is_hosted(obj: Object) -> bool:
+    """Tell whether *obj* is a Service that a ProxyGroup exposes."""
+    return obj["kind"] == "Service" and PROXY_GROUP in annotations(obj) and obj["spec"]["type"] == "LoadBalancer"
+
+
+def backends(objects: Sequence[Object]) -> list[Object]:
+    """Return the Pods of the Services among *objects* that a ProxyGroup exposes, but for those of Deployments there.
+
+    The proxies draw traffic for such a Service only while it has a ready Pod.
+    """
+    made = [obj["spec"]["template"]["metadata"]["labels"] for obj in objects if obj["kind"] == "Deployment"]
+    found = [obj for obj in objects if is_hosted(obj) and obj["spec"]["selector"] not in made]
+    return [
+        {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {**each["metadata"], "annotations": {}, "labels": each["spec"]["selector"]},
+            "spec": {"containers": [{"name": "backend", "image": "registry.example.org/backend:1"}]},
+        }
+        for each in found
+    ]
 
 
 def in_world(obj: Object, world: World) -> Object:
@@ -66,6 +92,12 @@ def in_world(obj: Object, world: World) -> Object:
     return obj
 
 
+def is_partial(said: Condition) -> bool:
+    """Tell whether some proxies of a ProxyGroup don't expose a Service yet, according to its condition."""
+    counts = re.match(r"(\d+)/(\d+) proxy backends", said.message)
+    return counts is not None and counts[1] != counts[2]
+
+
 async def unserved(world: World, objects: Sequence[Object]) -> list[str]:
     """Return those of *objects* that don't report yet that they work, each with its condition or its Events."""
     found = []
@@ -75,6 +107,6 @@ async def unserved(world: World, objects: Sequence[Object]) -> list[str]:
             said = "" if entries else str(await world.events(obj))
         else:
             condition = await world.condition(obj, condition_of(obj))
-            said = "" if condition and condition.status == "True" else str(condition)
+            said = "" if condition and condition.status == "True" and not is_partial(condition) else str(condition)
         found += [f"{obj['kind']} {obj['metadata']['name']}: {said}"] if said else []
     return found

@@ -22,6 +22,9 @@ _CHART = "charts/test_chart.py"
 _EVERY_VARIABLE = "charts/test_values.py every_variable_of_the_chart_is_a_setting_or_has_a_reason_not_to_be_one"
 _COMBINATIONS = f"{_CHART} the_main_combinations_of_values_render_the_golden_files"
 
+_DEVICE = "operator/reconcilers/operatordevice/test_reconciler.py"
+_HOSTED = "operator/reconcilers/tailscaleservice/test_reconciler.py"
+
 SHOWN_BY: Final[Mapping[str, list[str]]] = {
     "Tags follow the object": [
         "operator/test_tags_and_names.py an_edit_of_tags_reaches_running_devices",
@@ -32,7 +35,8 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
         "operator/test_orphans.py an_orphan_stays_for_an_hour_and_goes_step_by_step_with_its_device",
         "operator/test_orphans.py a_parent_that_was_back_meanwhile_has_a_new_hour_and_is_logged_again",
     ],
-    "The operator is no device": [
+    "The operator doesn't run as a device": [
+        f"{_DEVICE} the_device_of_the_go_operator_stays_the_operators_device",
         "docs/test_manifests.py the_documented_objects_work_once_applied_and_leave_nothing_once_deleted",
         _EVERY_VARIABLE,
     ],
@@ -155,6 +159,27 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
         "operator/group/test_places.py old_places_are_abandoned_once_the_new_place_serves_and_the_service_points_at_it",
         "operator/group/test_places.py the_deletion_of_a_place_also_removes_the_go_operators_finalizer",
         "operator/group/test_configmap.py the_configmap_gets_the_entries_of_the_services_that_are_at_the_group",
+    ],
+    "An Ingress or a Service can [move]": [
+        f"{_HOSTED} a_claim_that_moves_keeps_its_tailscale_service_and_the_new_group_gets_the_rights",
+        f"{_INGRESS}/test_grouped.py an_ingress_is_released_once_nothing_is_left_of_its_tailscale_service",
+        f"{_SERVICE}/test_hosted.py the_finalizer_of_a_service_stays_until_nothing_is_left_of_its_tailscale_service",
+    ],
+    "When a group is deleted before its Ingresses": [
+        f"{_INGRESS}/test_grouped.py an_ingress_is_released_once_nothing_is_left_of_its_tailscale_service",
+    ],
+    "If two objects want the same name": [
+        f"{_SERVICE}/test_hosted.py a_service_names_an_older_object_that_claims_its_label_but_no_newer_object",
+    ],
+    "If operators of other clusters own": [
+        "operator/group/test_exposing.py the_facts_about_an_object_decide_whether_the_object_gets_an_entry_and_is_advertised",
+    ],
+    "The condition `TailscaleIngressSvcValid`": [
+        f"{_SERVICE}/test_hosted.py a_load_balancer_shows_its_name_and_its_ipv4_address",
+    ],
+    "The names of Services in a group lead": [
+        "operator/reconcilers/dnsrecords/test_reconciler.py "
+        "a_service_that_a_group_exposes_has_a_name_for_its_cluster_ips",
     ],
     "A Recorder that is deleted takes all": [
         f"{_RECORDER}/test_plan.py a_deleted_recorder_is_released_after_the_devices_of_all_replicas_are_deleted",

@@ -14,13 +14,13 @@ import pytest
 from tsoperator.api.names import ANNOTATION_TAILNET_FQDN
 from tsoperator.api.objects import Object, annotations
 
-from tests.docs.applying import applied, asks, in_world, unserved
+from tests.docs.applying import applied, asks, backends, in_world, unserved
 from tests.docs.fates import WALK, fate_of
 from tests.docs.pages import PAGES, ROOT, name_of, normalised, outputs, shell, whole
 from tests.e2e.testbed.build import build_program
 from tests.e2e.testbed.paths import Paths
 from tests.e2e.testbed.progress import Progress
-from tests.support.manifests import backend, dnsconfig, egress, group_policy
+from tests.support.manifests import backend, dnsconfig, egress, group_policy, ingress
 from tests.support.operator import World, running_operator
 
 SECONDS = 60
@@ -43,6 +43,7 @@ CHANGING = {
 """Patterns for parts of an output that differ each time a command runs, and their replacements."""
 BEFORE: Mapping[str, Sequence[Object]] = {
     "docs/conditions.md": [egress()],
+    "docs/high-availability.md": [ingress("shop", host="shop")],
     "docs/install.md": [egress(), backend("stock"), dnsconfig(), group_policy()],
     "docs/proxygroup.md": [egress()],
     "docs/troubleshooting.md": [egress()],
@@ -135,12 +136,12 @@ async def test_the_commands_of_a_page_work_on_a_cluster(
     objects = [in_world(obj, cluster) for obj in (*BEFORE.get(name_of(page), ()), *applied(page))]
     for name in {annotations(obj).get(ANNOTATION_TAILNET_FQDN, "").partition(".")[0] for obj in objects} - {""}:
         cluster.peer(name)
-    async with running_operator(cluster):
-        await cluster.apply(*objects)
+    async with running_operator(cluster, operator_secret="operator"):
+        await cluster.apply(*objects, *backends(objects))
         await cluster.becomes(lambda: unserved(cluster, [obj for obj in objects if asks(obj)]), [])
         await cluster.settled()  # all replicas are ready, not just enough of them
         await script(SET_UP, checkout, real_api)
         said = {command: await script(command, checkout, real_api) for command in walked(page)}
         await script(TEAR_DOWN, checkout, real_api)
     assert {command: words for command, words in said.items() if "No resources found" in words} == {}
-    assert promised(page) - lines("".join(said.values())) == set()
+    assert promised(page) - lines("\n".join(said.values())) == set()

@@ -214,7 +214,7 @@ def shared_namespace(cluster: Cluster) -> Iterator[str]:
 
 @pytest.fixture
 def namespace_left(cluster: Cluster) -> Iterator[str]:
-    """A namespace of a user for the last tests of a session, whose deletion nobody waits for."""
+    """A namespace of a user, for the last tests of a session. Nobody waits for its deletion."""
     name = _create_namespace(cluster)
     yield name
     cluster.bed.kubectl("delete", "namespace", name, "--wait=false")

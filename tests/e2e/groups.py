@@ -52,7 +52,10 @@ def entries(cluster: Cluster, group: str) -> list[str]:
 
 
 def serving(cluster: Cluster, service: Object) -> list[str]:
-    """Return the groups that serve a Service: one name for each of its ClusterIP Services and EndpointSlices."""
+    """Return the names of the groups that serve a Service.
+
+    There is a name for each of the Service's ClusterIP Services and EndpointSlices.
+    """
     found = cluster.children(service, "services,endpointslices")
     return sorted(obj["metadata"]["labels"].get(PROXY_GROUP, "") for obj in found)
 

@@ -21,7 +21,10 @@ PATIENCE = 5.0  # seconds for a connection
 LOWEST, HIGHEST = 1024, 32767
 """The first and the last source port. They are below those that the kernel chooses."""
 PORTS = itertools.count(int(time.time() * 25))
-"""Numbers of source ports. They go on where the last program has ended. `knock` says why each is used so rarely."""
+"""The numbers of source ports, in turn. They begin after those that an earlier run of this program has used.
+
+`knock` says why each port is used so rarely.
+"""
 TRUSTING = ssl.create_default_context()
 TRUSTING.check_hostname = False
 TRUSTING.verify_mode = ssl.CERT_NONE
@@ -60,7 +63,7 @@ def knock(target: SplitResult) -> bytes:
 
 
 def bind(connection: socket.socket) -> None:
-    """Give *connection* the next source port that is free. Others may be those of servers on this machine."""
+    """Bind *connection* to the next source port that is free. Skip ports that other programs on this machine use."""
     for number in PORTS:
         try:
             connection.bind(("", LOWEST + number % (HIGHEST - LOWEST + 1)))

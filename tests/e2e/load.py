@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from tests.e2e.cluster import Cluster, Object
 from tests.e2e.testbed.isolation import only_child, spawn
@@ -61,16 +62,15 @@ class Load:
 
     @classmethod
     @contextmanager
-    def from_device(
-        cls, device: Peer, folder: Path, words: str, targets: Sequence[str], rate: float = RATE
-    ) -> Iterator["Load"]:
-        """Run a Load on the machine of a device during the block, with its notes in *folder*; otherwise as `on`."""
+    def from_device(cls, device: Peer, words: str, targets: Sequence[str], rate: float = RATE) -> Iterator["Load"]:
+        """Run a Load on the machine of a device during the block; otherwise as `on`."""
         device.ask_magic_dns()
-        log = folder / f"load-{device.name}.jsonl"
         argv: list[str | Path] = [sys.executable, _PROGRAM, str(rate), words, *targets]
-        process = only_child(spawn(device.machine.command(argv), log), log)
-        with cls(log.read_text, partial(process.end, _END))._running(targets) as load:
-            yield load
+        with TemporaryDirectory() as folder:
+            log = Path(folder) / "load"
+            process = only_child(spawn(device.machine.command(argv), log), log)
+            with cls(log.read_text, partial(process.end, _END))._running(targets) as load:
+                yield load
 
     @contextmanager
     def _running(self, targets: Sequence[str]) -> Iterator["Load"]:

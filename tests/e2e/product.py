@@ -97,7 +97,10 @@ def wait_ready(bed: Bed, seconds: int = 60) -> None:
 
 
 def image_values(images: ProductImages) -> dict[str, Any]:
-    """Return the chart's values that name the images, and turn on every right; proxies have the chart's default."""
+    """Return the chart's values that name our images and give the operator every right.
+
+    The proxies have the image that the chart names by default.
+    """
     operator, nameserver = (_image(name) for name in (images.operator, images.nameserver))
     return {"operatorConfig": {"image": operator, "nameserverImage": nameserver, "manageClusterDNS": True}}
 

@@ -30,7 +30,7 @@ def addresses(cluster: Cluster, relay: Object) -> list[str]:
 
 
 def ping(device: Peer, other: Peer) -> str:
-    """Return how `tailscale ping` gets from *device* to *other*."""
+    """Return the output of `tailscale ping` from *device* to *other*, which shows the path of the packets."""
     return device.tailscale("ping", "--until-direct=false", "--c=2", "--timeout=3s", other.address)
 
 
@@ -57,9 +57,9 @@ def _on_the_wire(device: Peer) -> str:
 
 
 def await_configs(cluster: Cluster, server: str) -> None:
-    """Wait until every relay has read a config that names the control server at *server*, or none if that is empty.
+    """Wait until every relay has read a config that names *server* as the control server, or none if *server* is empty.
 
-    It tells whose config a relay has, because the Go operator names no control server.
+    The control server in a config shows who wrote it, because the Go operator names none.
     """
     eventually(lambda: set(_written(cluster)) == {server}, f"configs of relays with the control server {server!r}")
     cluster.remount(NAMESPACE, OF_RELAYS)

@@ -92,7 +92,10 @@ def written(cluster: Cluster) -> str:
 
 @pytest.fixture(scope="module", autouse=True)
 def plain(cluster: Cluster, bed: Bed) -> Iterator[None]:
-    """A Corefile without a stub domain, with an upstream server for all other names. Both are undone afterwards."""
+    """A Corefile without a stub domain, and an upstream server for all other names.
+
+    Afterwards the original Corefile is back, and the upstream server has ended.
+    """
     before = corefile(cluster)
     bed.daemons.start("upstream", [*UPSTREAM], bed.machines["node"])
     write(cluster, COREFILE)
@@ -162,7 +165,10 @@ def test_the_upstream_server_answers_for_a_public_name_beside_the_stub_domain(
     cluster.apply(egress_service(shared_namespace, "db", tailnet_fqdn=PEER_NAME))
 
     def both_resolve() -> bool:
-        """Tell whether both names resolve. They do only if the stub domain is the tailnet's suffix and nothing more."""
+        """Tell whether a name of the tailnet and a public name resolve.
+
+        Both do only if the stub domain is the tailnet's suffix and nothing more.
+        """
         return bool(dig(bed, DNS_SERVICE, PEER_NAME).data) and dig(bed, DNS_SERVICE, PUBLIC).data == ("192.0.2.7",)
 
     eventually(both_resolve, "a name of the tailnet beside a public one")

@@ -57,10 +57,10 @@ def said(cluster: Cluster) -> str:
 
 @contextmanager
 def configured(cluster: Cluster, blocks: str) -> Iterator[None]:
-    """Make CoreDNS load these server *blocks* in place of the stub domain. A marker name shows that it has.
+    """Make CoreDNS load these server *blocks* in place of the stub domain, and restore the stub domain at the end.
 
-    At the end it has the stub domain again. Until the marker resolves, nobody asks for names in the zone, since a query
-    in a forwarding loop would multiply.
+    A marker name resolves once CoreDNS has loaded the blocks. Until then, nobody asks for names in the zone, since
+    a query in a forwarding loop would multiply.
     """
     mark = f"mark{next(MARKS)}.example.org"
     block = f'{mark}:53 {{\n    template ANY ANY {{\n        answer "{mark}. 1 IN A {MARK}"\n    }}\n}}\n'
@@ -159,7 +159,7 @@ class Case(NamedTuple):
     first: str = ""
     """The reason that `tsoperator check` shows, if it isn't *reason*.
 
-    The check shows that of the first wrong condition.
+    It shows only the reason of the first wrong condition.
     """
 
 

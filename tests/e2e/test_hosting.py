@@ -37,7 +37,7 @@ def front(cluster: Cluster) -> Iterator[Object]:
 
 @pytest.fixture(scope="module")
 def space(cluster: Cluster, front: Object, shared_namespace: str) -> str:
-    """A namespace with the Service ``web``, whose objects are gone before the group."""
+    """A namespace with the Service ``web``. At the end, the objects in the namespace are deleted before the group."""
     cluster.apply(*web(shared_namespace, "web"))
     return shared_namespace
 
@@ -58,17 +58,17 @@ def shop(cluster: Cluster, space: str) -> Object:
 
 
 def exposed(cluster: Cluster, obj: Object) -> Object:
-    """Apply an Ingress, and wait until its status shows its name, which it does when it has a certificate."""
+    """Apply an Ingress, and wait until its status shows its name. The status does so once there is a certificate."""
     cluster.apply(obj)
     await_shown(cluster, obj, obj["spec"]["tls"][0]["hosts"][0])
     return obj
 
 
 @pytest.fixture
-def load(balanced: Object, shop: Object, management: Management, outside: Peer, tmp_path: Path) -> Iterator[Load]:
+def load(balanced: Object, shop: Object, management: Management, outside: Peer) -> Iterator[Load]:
     """New connections of a device to the Service's address, and to the Ingress by HTTPS."""
     targets = [f"http://{address_of(management, 'ha-lb')}:80", f"https://{dns_name('ha-shop')}:443"]
-    with Load.from_device(outside, tmp_path, f"{PAGE}\n", targets, RATE * len(targets)) as load:
+    with Load.from_device(outside, f"{PAGE}\n", targets, RATE * len(targets)) as load:
         yield load
 
 
@@ -151,7 +151,7 @@ def test_connections_fail_only_for_seconds_when_the_tailscaled_that_serves_is_ki
     assert load.since(began).seconds <= BACK
 
 
-def test_another_proxy_serves_with_the_same_certificate_once_the_first_one_is_gone(
+def test_another_proxy_serves_with_the_same_certificate_once_the_first_proxy_is_gone(
     cluster: Cluster, front: Object, shop: Object, management: Management, outside: Peer, acme_root: Path
 ) -> None:
     address, url = address_of(management, "ha-shop"), f"https://{dns_name('ha-shop')}/"
@@ -164,7 +164,7 @@ def test_another_proxy_serves_with_the_same_certificate_once_the_first_one_is_go
     await_group(cluster, front, 2)
 
 
-def test_a_service_whose_hosts_are_not_approved_says_so_and_serves_once_they_are(
+def test_the_status_says_that_hosts_lack_approval_and_the_service_works_once_they_are_approved(
     cluster: Cluster, space: str, management: Management, outside: Peer, say: Say
 ) -> None:
     service = exposed_service(space, "held", BALANCED, proxy_group="front", hostname="ha-held")

@@ -110,7 +110,7 @@ def parents(children: list[Object]) -> list[str]:
 
 
 def all_ready(cluster: Cluster, namespace: str) -> set[str]:
-    """Return the addresses of all proxies once every Service has a ready one, and an empty result before."""
+    """Return the addresses of all proxies once every Service has a ready proxy; an empty result before that."""
     pods = cluster.listed("pods", NAMESPACE, {"tailscale.com/parent-resource-ns": namespace})
     ready = {pod_ip(pod) for pod in pods if is_ready(pod)}
     return ready if len(ready) == BURST else set()
@@ -137,7 +137,7 @@ def event_counts(cluster: Cluster, namespace: str) -> list[int]:
 
 @pytest.fixture
 def removable(cluster: Cluster) -> Iterator[Object]:
-    """The operator's Deployment, which comes back afterwards."""
+    """The operator's Deployment, which the test may delete. Afterwards it is restored."""
     deployment = cluster.get("deployment", "operator", NAMESPACE)
     assert deployment
     yield deployment

@@ -55,7 +55,7 @@ def test_a_nameserver_that_starts_while_the_api_server_is_away_serves_the_last_r
 
 
 def zone(bed: Bed, address: str) -> Answer:
-    """Return the SOA of a nameserver's Pod, whose serial is that of its records."""
+    """Return the SOA record that a nameserver's Pod answers. Its serial is the serial of the Pod's records."""
     return dig(bed, address, "ts.net", "SOA", *TO_THE_POD)
 
 

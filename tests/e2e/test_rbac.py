@@ -38,12 +38,7 @@ UNUSED = {
     Permission(OPERATOR_ROLE, "update", "secrets"): "it grants this to the proxies of ProxyGroups, and patches itself",
     **{
         Permission(OPERATOR_ROLE, "delete", resource): f"{ENFORCED} (of who puts an owner reference back)"
-        for resource in (
-            "serviceaccounts",
-            "deployments.apps",
-            "roles.rbac.authorization.k8s.io",
-            "rolebindings.rbac.authorization.k8s.io",
-        )
+        for resource in ("serviceaccounts", "deployments.apps")
     },
     Permission(PROXY_ROLE, "update", "secrets"): "the image asks whether it may, and doesn't start if not; it patches",
 }

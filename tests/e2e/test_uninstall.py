@@ -118,7 +118,7 @@ def test_a_namespace_can_be_deleted_once_our_finalizers_are_removed_as_documente
 
 @pytest.fixture(scope="module")
 def again(left: Left, cluster: Cluster, images: ProductImages) -> Object:
-    """The Pod of the proxy before the operator was installed again."""
+    """The Pod of the proxy, as it was before the operator was installed again by this fixture."""
     before = cluster.proxy(left.service)
     product.deploy(cluster.bed, images)
     return before

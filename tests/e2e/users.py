@@ -1,4 +1,7 @@
-"""Users with every kind of object that gets a proxy: they create them, check that they work, and take an inventory."""
+"""Users who have an object of every kind that gets a proxy.
+
+They create the objects, check that the objects work, and take an inventory.
+"""
 
 import json
 from collections.abc import Callable, Sequence
@@ -138,7 +141,7 @@ class Users:
         }
 
     def check(self, acme_root: Path) -> None:
-        """Wait until everything works for its users, and statuses say so."""
+        """Wait until all objects work for their users, and their statuses say so."""
         for each in self._sets:
             cluster_names = [
                 f"{name_of(obj)}.{self.space}.svc.cluster.local" for obj in (each.by_name, each.by_address)

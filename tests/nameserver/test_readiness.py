@@ -11,7 +11,7 @@ from tsnameserver.readiness import Readiness, Selected
 
 @dataclass
 class Watched:
-    """A connection. Its one end is watched as "own", the other end belongs to the test."""
+    """A connection. One end is watched under the name "own", and the test uses the other end."""
 
     readiness: Readiness[str] | Selected[str]
     own: socket.socket

@@ -274,7 +274,7 @@ async def test_the_certificate_of_an_ingress_that_a_proxygroup_serves_stays(clus
 @pytest.mark.parametrize(
     "parent", [ingress(proxy_group="group"), exposed(proxy_group="group")], ids=["Ingress", "Service"]
 )
-async def test_an_object_at_a_go_proxygroup_goes_when_nothing_is_left_of_its_tailscale_service(
+async def test_a_deleted_object_at_a_go_proxygroup_is_released_when_its_tailscale_service_is_gone(
     cluster: World, parent: Object
 ) -> None:
     finalizer = HA_INGRESS_FINALIZER if parent["kind"] == "Ingress" else HA_SERVICE_FINALIZER

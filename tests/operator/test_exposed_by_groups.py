@@ -34,7 +34,7 @@ def endpoints(service: str, *, ready: bool = True) -> Object:
 
 @asynccontextmanager
 async def exposing(world: World, node_id: str = "nOP") -> AsyncIterator[World]:
-    """Run an operator with this ID on a cluster that has a group and backends with endpoints."""
+    """Run an operator with the ID *node_id* on a cluster that has a group, and backends with endpoints."""
     await world.apply(identity(node_id))
     async with running_operator(world):
         await world.apply(GROUP, backend("web"))
@@ -45,7 +45,7 @@ async def exposing(world: World, node_id: str = "nOP") -> AsyncIterator[World]:
 
 
 async def leads(world: World, label: str) -> tuple[str, ...]:
-    """Return where a connection to the Tailscale Service with this *label* ends."""
+    """Return the backends to which connections to the Tailscale Service with this *label* lead."""
     return world.control.services.backends(f"svc:{label}")
 
 
@@ -54,7 +54,7 @@ async def cluster_ip(world: World, service: Object = API) -> str:
 
 
 async def traces(world: World) -> list[str]:
-    """Return what is in the tailnet and in the cluster because of exposed objects."""
+    """Return the traces of exposed objects: Tailscale Services, certificates, and documents of groups."""
     services = [*world.control.services.present]
     secrets = [key_of(each).name for each in (await world.api.list(SECRET, NAMESPACE)).items if _is_certificate(each)]
     configured = [f"{group}: {text}" for group in ("ing", "other") for text in await configuration(world, group)]
@@ -66,12 +66,12 @@ def _is_certificate(secret: Object) -> bool:
 
 
 async def configuration(world: World, group: str) -> list[str]:
-    """Return the documents for the proxies of a group that aren't empty."""
+    """Return the names of those documents in the ConfigMap of a *group* that aren't empty."""
     configmap = await world.find(CONFIGMAP, f"{group}-ingress-config") or {}
     return [name for name, text in (configmap.get("binaryData") or {}).items() if text != "e30="]
 
 
-async def test_a_service_is_reached_by_its_name_and_its_addresses_and_leaves_nothing(cluster: World) -> None:
+async def test_a_service_is_reached_by_its_name_and_its_addresses_and_leaves_nothing_behind(cluster: World) -> None:
     async with exposing(cluster):
         await cluster.apply(dnsconfig(), API)
         await cluster.becomes(lambda: leads(cluster, "default-api"), (await cluster_ip(cluster),))
@@ -92,12 +92,12 @@ async def record(world: World, name: str) -> set[str]:
 
 
 async def entries(world: World, of: Object) -> list[Object]:
-    """Return the load balancer entries of an object, without their defaults and ports."""
+    """Return the hostnames and addresses of the load balancer in the status of the object *of*."""
     found = ((await world.look(of)).get("status") or {}).get("loadBalancer", {}).get("ingress") or []
     return [{name: value for name, value in each.items() if name in ("hostname", "ip")} for each in found]
 
 
-async def test_an_ingress_gets_its_certificate_from_the_first_proxy_and_leaves_nothing(cluster: World) -> None:
+async def test_an_ingress_gets_its_certificate_from_the_first_proxy_and_leaves_nothing_behind(cluster: World) -> None:
     async with exposing(cluster):
         secure = ingress("web", proxy_group="ing")
         await cluster.apply(secure)
@@ -192,7 +192,7 @@ class Play:
         }
 
     async def _toggle(self, name: str, made: Object) -> None:
-        """Create the object, or delete it if it is there."""
+        """Create the object *made*, or delete it if the cluster has it."""
         if name in self.there:
             await self._world.delete(self.there.pop(name))
             await self._world.eventually(lambda: self._world.gone(made))
@@ -205,13 +205,13 @@ class Play:
             await self._world.annotate(self.there[name], {f"tailscale.com/{annotation}": value})
 
     async def end(self) -> None:
-        """Delete everything."""
+        """Delete all objects that the events have created."""
         for name in [*self.there]:
             await self._toggle(name, self.there[name])
 
 
 async def after(steps: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Return the traces and the devices that are left after these *steps* and the deletion of everything."""
+    """Return the traces and the devices that are left after the events *steps* and the deletion of all objects."""
     foreign = TailscaleService(
         "svc:foreign", ("tcp:443",), (), {ANNOTATION_OWNERS: json.dumps({"ownerRefs": [{"operatorID": "nTHEM"}]})}
     )

@@ -47,7 +47,7 @@ async def traces(world: World) -> list[str]:
 
 
 def of(label: str) -> list[str]:
-    """Return the traces of one Ingress."""
+    """Return the traces that an Ingress with this *label* should have."""
     return sorted([f"svc:{label}", *(f"{kind} {label}.{DOMAIN}" for kind in ("Secret", "Role", "RoleBinding"))])
 
 
@@ -66,14 +66,16 @@ async def serve(world: World, obj: Object, *names: tuple[str, list[int]]) -> Non
 
 
 async def end(world: World, *objects: Object) -> None:
-    """Delete Ingresses, and wait until nothing is left of them."""
+    """Delete the Ingresses *objects*, and wait until they and their traces are gone."""
     await world.delete(*objects)
     for obj in objects:
         await world.eventually(lambda obj=obj: world.gone(obj))  # type: ignore[misc]
     await world.becomes(lambda: traces(world), [])
 
 
-async def test_a_group_serves_an_ingress_once_it_has_a_certificate_and_nothing_is_left_of_it(grouped: World) -> None:
+async def test_a_group_serves_an_ingress_that_has_a_certificate_and_the_deletion_leaves_no_traces(
+    grouped: World,
+) -> None:
     await serve(grouped, web())
     assert grouped.control.services.backends("svc:web")
     assert (await finalizers(grouped), await traces(grouped)) == ([HA_INGRESS_FINALIZER], of("web"))
@@ -226,7 +228,7 @@ async def services_of(world: World) -> list[str]:
 
 
 @pytest.mark.parametrize("name", ["none", "egress"])
-async def test_a_proxy_of_its_own_goes_on_if_its_ingress_names_a_group_that_can_not_serve_it(
+async def test_the_own_proxy_of_an_ingress_stays_if_the_ingress_names_a_group_that_cannot_serve(
     world: World, name: str
 ) -> None:
     await world.apply(backend(), ingress(), proxy_group("egress"))
@@ -239,7 +241,7 @@ async def test_a_proxy_of_its_own_goes_on_if_its_ingress_names_a_group_that_can_
     assert (after.pod_uid, await finalizers(world)) == (before.pod_uid, [FINALIZER])
 
 
-async def test_an_ingress_goes_without_its_group(grouped: World) -> None:
+async def test_an_ingress_whose_group_is_gone_can_be_deleted(grouped: World) -> None:
     await serve(grouped, web())
     addresses = grouped.control.services.present["svc:web"].addresses
     await grouped.delete(GROUP)
@@ -250,7 +252,7 @@ async def test_an_ingress_goes_without_its_group(grouped: World) -> None:
     await end(grouped, web())
 
 
-async def test_headscale_has_no_tailscale_services_which_is_told_once() -> None:
+async def test_an_event_says_once_that_headscale_has_no_tailscale_services() -> None:
     async with new_world(SimOptions(headscale=True)) as world, running_operator(world):
         await world.apply(backend(), GROUP, ingress("shop", "shop"))
         await ready_group(world, GROUP)

@@ -141,7 +141,7 @@ async def test_a_wrong_setting_whose_meaning_is_clear_is_logged(environment: Env
 
 
 @pytest.mark.thorough
-async def test_a_check_prints_what_it_finds_and_no_log(environment: Environment) -> None:
+async def test_a_check_prints_its_findings_and_no_log(environment: Environment) -> None:
     async with operator({**environment, "KUBECONFIG": ""}, "check", "--namespace", "tailscale") as process:
         assert await process.ends() == (2, "")
 

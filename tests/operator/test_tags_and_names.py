@@ -255,7 +255,7 @@ async def test_a_device_that_needs_approval_is_reported_until_it_is_approved(clu
 
 
 @pytest.mark.parametrize("take_over", [True, False], ids=["names are taken over", "names are left"])
-async def test_two_services_that_ask_for_one_name_do_not_take_it_from_each_other(
+async def test_two_services_that_ask_for_one_name_do_not_take_the_name_from_each_other(
     cluster: World, *, take_over: bool
 ) -> None:
     async with running_operator(cluster, take_over_names=take_over):

@@ -11,7 +11,6 @@ USED: set[Right] = set()
 
 _OWN = "tailscale"
 _DNS = "kube-system"
-_RBAC = "rbac.authorization.k8s.io"
 _ENFORCED = "admission asks for it, when an owner reference is written: it is no request"
 _OPENSHIFT = "the simulated API server has no OpenShift"
 _ELSEWHERE = "CoreDNS of the loop tests reads ConfigMap coredns, or coredns-custom"
@@ -36,14 +35,7 @@ UNUSED: dict[Right, str] = {
             (_OWN, "", "services"),
         )
     },
-    **{
-        Right(_OWN, group, plural, "delete"): _ENFORCED
-        for group, plural in (
-            ("apps", "deployments"),
-            (_RBAC, "roles"),
-            (_RBAC, "rolebindings"),
-        )
-    },
+    Right(_OWN, "apps", "deployments", "delete"): _ENFORCED,
     Right(
         _OWN, "", "configmaps", "delete"
     ): "only more than a megabyte of names fills a second ConfigMap, which may go",

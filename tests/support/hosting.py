@@ -1,4 +1,4 @@
-"""The facts from outside of the cluster that the reconcilers of exposed objects need, in a world without any."""
+"""Stand-ins for feeds and views that the reconcilers of exposed objects need, in a world without Tailscale Services."""
 
 from collections.abc import Mapping
 from typing import Final

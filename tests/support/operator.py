@@ -501,7 +501,8 @@ def _http_proxy(url: str) -> Iterator[None]:
 def meant(obj: Object) -> Object:
     """Return *obj* without the parts that the API server and its controllers write, such as the status.
 
-    They write these at any time, also a moment after somebody has created the object. So compare objects by this.
+    They write these parts at any time, also a moment after somebody has created the object. So tests compare what
+    this function returns, not whole objects.
     """
     metadata = {name: obj["metadata"].get(name) for name in _MEANT}
     notes = {name: value for name, value in annotations(obj).items() if not name.startswith(_CONTROLLERS_NOTES)}

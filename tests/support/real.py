@@ -231,7 +231,7 @@ def _rights() -> Iterator[Object]:
 
 
 async def _put(client: KubeClient, obj: Object, resource: Resource) -> None:
-    """Create *obj*, or update the object of an earlier run to it."""
+    """Create *obj*. If an earlier run has left the object, update it."""
     try:
         await client.create(resource, obj)
     except AlreadyExists:
@@ -268,7 +268,7 @@ async def _client(kubeconfig: Path) -> AsyncIterator[KubeClient]:
 
 
 async def _empty(client: KubeClient, mirror: Mirror) -> None:
-    """Delete what the last test left, until nothing of it is left."""
+    """Delete the objects that the last test left, again and again until none remains."""
     some = asyncio.Semaphore(_AT_ONCE)
 
     async def remove(resource: objects.Resource, obj: Object) -> None:
@@ -303,7 +303,10 @@ def _unmarked(found: Iterable[tuple[objects.Resource, Object]]) -> Iterable[tupl
 
 
 async def _remove(client: KubeClient, resource: Resource, obj: Object) -> None:
-    """Delete *obj*, and then take its finalizers: a ProxyGroupPolicy may refuse changes of what isn't being deleted."""
+    """Delete *obj*, and then remove its finalizers.
+
+    Before the deletion, a ProxyGroupPolicy may refuse to let its finalizers be changed.
+    """
     with suppress(NotFound, Conflict):  # its controller was faster, or has made another
         if resource == POD:
             await _end(client, obj)

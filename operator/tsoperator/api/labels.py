@@ -35,7 +35,7 @@ def label_errors(labels: Mapping[str, str]) -> list[str]:
 def annotation_errors(annotations: Mapping[str, str]) -> list[str]:
     """Say what is wrong with *annotations*.
 
-    Their keys may have upper case in the prefix, unlike those of labels.
+    The key of an annotation may have upper case in its prefix, unlike a label's.
     """
     found = [error for key in annotations if (error := _key_error(key, key.lower()))]
     size = sum(len(key.encode()) + len(value.encode()) for key, value in annotations.items())

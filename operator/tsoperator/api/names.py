@@ -25,9 +25,9 @@ LABEL_PROXY_TYPE: Final = "ts_proxy_type"
 LABEL_PROXY_PARENT_NAME: Final = "ts_proxy_parent_name"
 LABEL_PROXY_PARENT_NAMESPACE: Final = "ts_proxy_parent_namespace"
 LABEL_PROMETHEUS_JOB: Final = "ts_prom_job"
-"""The label on metrics Services and ServiceMonitors, like the three labels before it.
+"""The label on metrics Services and ServiceMonitors with the name of the job for Prometheus.
 
-Prometheus takes labels from them.
+Prometheus also takes labels from `LABEL_PROXY_TYPE` and the two labels after it.
 """
 LABEL_SERVICE_NAME: Final = "kubernetes.io/service-name"
 LABEL_NAMESPACE_NAME: Final = "kubernetes.io/metadata.name"
@@ -191,7 +191,7 @@ CERT_DOMAIN: Final = "${TS_CERT_DOMAIN}"
 """A placeholder in a serve config. The proxy image replaces it by the device's own name."""
 CONFIG_KEY: Final = "cap-107.hujson"
 CONFIG_KEY_WITHOUT_APP_CONNECTOR: Final = "cap-95.hujson"
-"""The key of the same config for images that don't know ``AppConnector``."""
+"""The key of a proxy's config for images that don't know the field ``AppConnector``."""
 
 # What the proxies of a ProxyGroup share (docs/development/groups.md).
 GROUP_CONFIG_KEY: Final = "cap-106.hujson"

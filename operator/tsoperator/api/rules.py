@@ -100,7 +100,7 @@ def dns_label_error(value: str) -> str | None:
 
 
 def namesake_error(name: str, longest: int = STATEFULSET_NAME_MAX) -> str | None:
-    """Say why *name* can't be that of an object after which its children are named."""
+    """Say why *name* can't be the name of a parent whose children are named after it."""
     if len(name) <= longest and not dns_label_error(name):
         return None
     return (

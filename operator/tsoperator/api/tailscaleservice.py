@@ -31,11 +31,11 @@ class TailscaleService:
 
     @property
     def label(self) -> str:
-        """The first label of its MagicDNS name, in lower case."""
+        """The first label of the MagicDNS name of this Tailscale Service, in lower case."""
         return self.name.removeprefix(PREFIX).lower()
 
     def address(self, version: int) -> str:
-        """Return its address in an IP *version*; empty if it has none."""
+        """Return the address of this Tailscale Service in an IP *version*; empty if it has none."""
         return next((each for each in self.addresses if (":" in each) is (version == 6)), "")
 
 

@@ -27,7 +27,7 @@ _EPILOG: Final = "exit status: 0 all is well, 1 something isn't, 2 something cou
 
 
 def add_arguments(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Add the command to the command line."""
+    """Add the command ``check`` to the command line of the operator."""
     parser = commands.add_parser(
         "check",
         help="see whether an installed operator works, and what to do if it doesn't",
@@ -63,7 +63,7 @@ def add_arguments(commands: "argparse._SubParsersAction[argparse.ArgumentParser]
 
 
 def run_check(arguments: argparse.Namespace) -> int:
-    """Check, print the findings, and return the exit code."""
+    """Check whether the operator works, print the findings, and return the exit code."""
     if arguments.operator:
         installation = _installation(arguments)
         seconds = 60.0 if arguments.seconds is None else arguments.seconds

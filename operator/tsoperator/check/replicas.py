@@ -138,7 +138,7 @@ def _leadership(namespace: str, leaders: Sequence[OperatorPod], replicas: Sequen
 
 
 def _preflight(namespace: str, leader: OperatorPod) -> Iterator[Finding]:
-    """Yield a finding for each problem that the leader found in its tailnets, or that there is none."""
+    """Yield a finding for each check of a tailnet that failed at the leader; one finding if all have passed."""
     looks = [*leader.values("tsoperator_preflight")]
     if not any(not each.labels["tailnet"] for each in looks):
         yield failed(

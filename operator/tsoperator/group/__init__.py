@@ -1,4 +1,4 @@
 """A ProxyGroup as the Services that it serves see it.
 
-This package has their places, ports and EndpointSlices, and the group's ConfigMap.
+This package has the places, ports and EndpointSlices of such Services, and the ConfigMap of the group.
 """

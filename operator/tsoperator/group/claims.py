@@ -82,7 +82,7 @@ class LabelClaim:
 
     @property
     def rank(self) -> tuple[str, str]:
-        """The place of the claim among claims on one label; the least wins."""
+        """The rank of the claim among the claims on one label: the claim with the lowest rank wins."""
         return self.obj["metadata"].get("creationTimestamp", ""), uid(self.obj)
 
 

@@ -100,6 +100,6 @@ def place_labels(owner: Owner, group: str) -> dict[str, str]:
 def is_place(child: Object) -> bool:
     """Tell whether *child*, which a ProxyGroup's reconcilers made, is a part of a place.
 
-    Children of objects that aren't egress Services are none.
+    Only children that were made for egress Services are parts of places.
     """
     return labels(child).get(LABEL_SERVICE_TYPE) == SERVICE_TYPE_EGRESS

@@ -65,8 +65,8 @@ def egress_configmap_steps(
     """Return the step that makes the egress ConfigMap right, if it isn't.
 
     *wanted* has the metadata that the ConfigMap should have, and the ClusterIP *services* get entries. *replicas*
-    is the number of proxies that the group should have. With None, the ConfigMap keeps the number of requests that
-    a leaving proxy makes.
+    is the number of proxies that the group should have. It decides how many requests a proxy makes before it ends;
+    with None, the ConfigMap keeps the present number of requests.
     """
     if live is not None and is_deleting(live):
         return []  # the end of its deletion queues the group again

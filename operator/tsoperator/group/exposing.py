@@ -1,7 +1,7 @@
 """The Tailscale Services of an ingress ProxyGroup: what its proxies serve and advertise (docs/development/groups.md).
 
-It is always computed as a whole from the facts about the Ingresses and Services that name the group. No entry and no
-advertisement is made for a Tailscale Service that this operator doesn't own.
+It is always computed as a whole from the facts about the Ingresses and Services that name the group. No new entry and
+no new advertisement is made for a Tailscale Service that this operator doesn't own.
 """
 
 from collections.abc import Mapping, Sequence
@@ -101,9 +101,9 @@ class _Draws(Enum):
     ALL = auto()
     NONE = auto()
     AS_NOW = auto()
-    """Those that advertise it now."""
+    """The proxies that advertise the Tailscale Service now."""
     WITH_RULE = auto()
-    """Those whose rule is in effect."""
+    """The proxies that have put the rule for the Tailscale Service into effect."""
 
 
 class _Decision(NamedTuple):
@@ -169,9 +169,11 @@ def _decision(each: Exposed, exposing: Exposing) -> _Decision:
     if not _is_known(each.view, exposing.operator_id):
         return kept
     service = each.view.service
-    relation = ownership(service, exposing.operator_id) if service else Ownership.FOREIGN
-    if service is None or not relation.is_owner:
+    if service is None:
         return _NOTHING
+    relation = ownership(service, exposing.operator_id)
+    if not relation.is_owner:
+        return kept  # somebody has changed the owners, or the operator has a new ID; nothing new is served
     if claim.is_web:
         if is_holder and not exposing.domain:
             return kept

@@ -29,12 +29,13 @@ TYPE: Final = "ingress"
 class Hosting:
     """The facts about the object of a *claim*.
 
-    *group* is the ProxyGroup that it names, None if that doesn't exist. Its tailnet has the *view* of the Tailscale
-    Service, and names in this *domain*; the domain is empty as long as it isn't known. *holder* is the claim that has
-    the label, None if no claim counts. *states* are the *slim* state Secrets of the group, by ordinal.
+    *group* is the ProxyGroup that the object names, None if that doesn't exist. *view* is the Tailscale Service as
+    the tailnet of the group shows it. *domain* is the domain of the MagicDNS names in that tailnet; it is empty as
+    long as it isn't known. *holder* is the claim that has the label, None if no claim counts. *states* are the
+    *slim* state Secrets of the group, by ordinal.
 
-    The operator has the ID *operator_id*, by which it owns Tailscale Services. If it has none, *no_identity* says why;
-    both are empty as long as that isn't known.
+    The operator has the ID *operator_id*, by which it owns Tailscale Services. If the operator has no ID,
+    *no_identity* says why; both are empty as long as that isn't known.
     """
 
     claim: LabelClaim
@@ -53,7 +54,7 @@ class Hosting:
 
     @property
     def has_label(self) -> bool:
-        """True if no other claim has the label, and this one counts."""
+        """True if the object has the label: its claim counts, and no other claim on the label wins."""
         return self.holder is not None and self.holder.rank == self.claim.rank
 
     @property
@@ -87,7 +88,7 @@ def is_owned(view: ServiceView, operator_id: str) -> bool:
 def obstacle(hosting: Hosting) -> Refusal | None:
     """Return the first reason why the object can't be exposed by its group; None if there is none.
 
-    The reason of the refusal is one of those above, or that of a refusal by the control server.
+    The reason of the refusal is a constant of this module, or comes from a refusal by the control server.
     """
     claim, view = hosting.claim, hosting.view
     if claim.wrong:

@@ -16,11 +16,14 @@ FIRST_PORT: Final = 10000
 PORT_COUNT: Final = 1000
 """The number of ports at which the proxies of a ProxyGroup can listen for their Services, from `FIRST_PORT` on."""
 BY_PROXY_PORT: Final = "proxy-port"
-"""The index of ClusterIP Services by their target ports, which proxies have. `indexed_port` makes its values."""
+"""The index of ClusterIP Services by their target ports, which are ports of the proxies.
+
+`indexed_port` makes its values.
+"""
 
 
 class Wanted(NamedTuple):
-    """A port of a user's Service."""
+    """A port of a user's Service that needs a port of the proxies."""
 
     protocol: str
     port: int

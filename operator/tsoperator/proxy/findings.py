@@ -43,8 +43,9 @@ def with_findings(
 ) -> Plan:
     """Return *plan* with *findings* in its Events and in the *condition* of its status, if it has one.
 
-    The findings that are more than a warning concern the condition. If *reasons* has a reason for the worst of them,
-    the condition becomes false for that reason. Otherwise their messages are added to that of the condition.
+    The findings that are more than a warning concern the condition. If *reasons* has a reason for the worst of
+    them, the condition becomes false for that reason. Otherwise the messages of the findings are added to the
+    message of the condition.
     """
     if not findings:
         return plan

@@ -66,7 +66,7 @@ def login_problem(asking: Mapping[int, Reissue], auth_keys: Mapping[int, str]) -
 def login_notes(asking: Mapping[int, Reissue], auth_keys: Mapping[int, str]) -> Sequence[Note]:
     """Return the Events for unanswered requests for auth keys.
 
-    One Event names the replicas that get an auth key now, and one those that have to wait.
+    One Event names the replicas that get an auth key now. Another Event names the replicas that have to wait.
     """
     return _told(asking, auth_keys, [number for number in asking if asking[number] is Reissue.ASKED])
 

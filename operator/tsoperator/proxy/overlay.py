@@ -135,9 +135,10 @@ def _debugs(spec: ProxyClassSpec) -> bool:
 
 
 def _pod_metadata(metadata: Object, pod: Pod) -> Object:
-    """Return the metadata of Pods with what the class adds.
+    """Return the *metadata* of Pods with the labels and annotations that the class adds.
 
-    Our keys win, except for one key that existing Pods of such a class don't have.
+    If the class sets a label or an annotation of ours, our value wins. One annotation is an exception, because
+    existing Pods of such a class don't have ours.
     """
     made = {**metadata, "labels": {**pod.labels, **metadata["labels"]}}
     if pod.annotations:

@@ -127,7 +127,7 @@ def connected_networks() -> ProxyPod:
 
 
 def recording() -> ProxyPod:
-    """Return the Pods that record sessions; their image isn't that of the other proxies."""
+    """Return the Pods of a Recorder, which record sessions. They run another image than proxies do."""
     return ProxyPod("", TYPE_RECORDER, userspace=True, measurable=False)
 
 

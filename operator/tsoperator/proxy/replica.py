@@ -8,8 +8,11 @@ from tsoperator.api.objects import Key, Object
 from tsoperator.api.rules import DNS_LABEL_MAX
 
 REPLICAS_MAX: Final = 100
-"""The most replicas that a proxy can have. Each Pod of a ProxyGroup mounts the configs of all replicas, and planning
-many more would delay the reconciles of all other objects."""
+"""The most replicas that a proxy can have.
+
+Each Pod of a ProxyGroup mounts the configs of all replicas. With many more replicas, the plan for one proxy would take
+so long that all other objects had to wait.
+"""
 
 
 @dataclass(frozen=True, slots=True)

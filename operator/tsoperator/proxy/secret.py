@@ -42,7 +42,7 @@ BY_DEVICE = "device"
 """The index of Secrets by the ID of the device that they report."""
 
 TLS = "tls"
-"""The place of the domain in the names of the keys of a Secret that has one certificate."""
+"""The text in place of the domain in key names such as ``tls.crt``, in a Secret that has one certificate."""
 
 _DEVICE_KEYS = (
     SECRET_DEVICE_ID,
@@ -79,7 +79,7 @@ class Reissue(StrEnum):
     NOT_ASKED = ""
     ASKED = "asked"
     ANSWERED = "answered"
-    """The proxy's config has another key than the refused one, and the proxy hasn't used it yet."""
+    """The proxy's config has another auth key than the refused one, and the proxy hasn't used the new one yet."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,11 @@ class ServiceView:
 
     @property
     def is_shown(self) -> bool:
-        """True if *service* is what the tailnet has. Then the *refusal* is that of a change, and names its *step*."""
+        """True if *service* is the Tailscale Service as the tailnet has it now, or None if the tailnet has none.
+
+        If there is a *refusal*, too, the control server has refused a change of the Service, and the refusal
+        names its *step*.
+        """
         return self.pending is None and (self.refusal is None or self.refusal.step is not None)
 
 

@@ -99,7 +99,7 @@ def mounted_secrets(statefulset: Object | None) -> set[str]:
 
 
 def selects(statefulset: Object, parent_uid: str) -> bool:
-    """Tell whether the immutable selector of *statefulset* is that of the parent with *parent_uid*."""
+    """Tell whether the immutable selector of *statefulset* selects Pods for the parent with *parent_uid*."""
     return bool(statefulset["spec"]["selector"].get("matchLabels") == {LABEL_APP: parent_uid})
 
 
@@ -178,5 +178,5 @@ def variable(name: str, value: str) -> Object:
 
 
 def from_field(name: str, path: str) -> Object:
-    """Return an environment variable whose value is that of a field of its Pod."""
+    """Return an environment variable that has the value of a field of its Pod."""
     return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}

@@ -1,4 +1,4 @@
-"""Reads values in the data of a Secret, and in the JSON there. What can't be read counts as empty."""
+"""Reads values in the data of a Secret, and in the JSON there. A value that can't be read counts as empty."""
 
 import base64
 import binascii

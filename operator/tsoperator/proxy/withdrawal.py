@@ -1,4 +1,4 @@
-"""Withdraws Tailscale Services from a proxy of a ProxyGroup whose config can't be made anew now."""
+"""Withdraws Tailscale Services from a proxy of a ProxyGroup while the rest of its config can't be written."""
 
 from collections.abc import Collection
 
@@ -19,8 +19,8 @@ from tsoperator.runtime.plan import Patch
 def withdrawal(secrets: ReplicaSecrets, services: Collection[str]) -> Patch | None:
     """Return the patch after which a replica advertises only those of its Services that are in *services*.
 
-    The rest of its config stays. Return None if there is nothing to withdraw. A replica that has yet to log in
-    advertises nothing, and its config stays as it is, with the auth key.
+    The rest of its config stays. Return None if there is nothing to withdraw. Before its first login, a replica
+    advertises nothing, and its config stays as it is, because it has the auth key.
     """
     secret = secrets.config
     if secret is None or not has_logged_in(secrets):

@@ -90,8 +90,8 @@ class Workload:
 class _Leftovers:
     """The Secrets of replicas that a proxy should no longer have.
 
-    Those in *gone* can be deleted, with their devices, because no Pod mounts them any more. If Pods still mount
-    others, the proxy is reconciled again in *requeue_after* seconds.
+    The Secrets in *gone* can be deleted, with their devices, because no Pod mounts them any more. If Pods still
+    mount some of the other Secrets, the proxy is reconciled again in *requeue_after* seconds.
     """
 
     gone: Sequence[Object]

@@ -65,7 +65,7 @@ class ProxyGauges(Collector):
 
 
 class GroupGauges(Collector):
-    """Counts the ProxyGroups, the entries of those of type egress, and the objects of `_COUNTED`."""
+    """Counts the ProxyGroups, the entries of egress groups, and the objects of the kinds in `_COUNTED`."""
 
     def __init__(self, cache: Cache, namespace: str) -> None:
         """*namespace* is the operator's, which has the ConfigMaps of ProxyGroups."""

@@ -45,12 +45,13 @@ from tsoperator.runtime.memory import Memory
 from tsoperator.runtime.ownership import BY_OWNER, owner_of
 from tsoperator.runtime.plan import Refusal
 from tsoperator.settings import Settings
+from tsoperator.tsclient.errors import Forbidden
 
 _REMOVING = Refusal("its Tailscale Service is being removed from the tailnet", is_passing=True)
 
 
 class ShowsServices(Protocol):
-    """The function that shows Tailscale Services."""
+    """The function that returns what the operator knows about a Tailscale Service."""
 
     def __call__(self, tailnet: str, label: str, /, *, hosts: bool = False) -> ServiceView:
         """Return the Tailscale Service with this *label* in a *tailnet*, and its *hosts* if they are asked for."""
@@ -101,7 +102,10 @@ class HostingView:
         return self.of(claim, with_hosts=with_hosts) if claim else None
 
     def _claim(self, obj: Object) -> LabelClaim | None:
-        """Return the claim of an Ingress or a Service. A group asks again and again for those of all its objects."""
+        """Return the claim of an Ingress or a Service.
+
+        An object is parsed only once, because a group asks for the claims of all its objects again and again.
+        """
         known = self._claims.get(obj)
         if known is None or known.obj is not obj:
             known = _Parsed(obj, claim_of(obj, self._settings))
@@ -175,8 +179,8 @@ class HostingView:
     def is_reserved(self, tailnet: str, label: str) -> bool:
         """Tell whether the Tailscale Service with *label* in a tailnet has to stay, although no claim counts there.
 
-        This is so if an object without a claim that counts may have had the label. It may be invalid now, or its group
-        may be missing. A missing group may have been in any tailnet.
+        It has to stay if an object whose claim doesn't count may have had the label before. The object may be
+        invalid now, or its group may be missing. A missing group may have been in any tailnet.
         """
         return any(self.tailnet(each) in (None, tailnet) for each in self.reserving(label))
 
@@ -230,12 +234,28 @@ class HostingView:
         """
         label = label_of(obj)
         group = self.group(annotations(obj).get(PROXY_GROUP, ""))
-        tailnets = self.world.tailnets() if group is None else [tailnet_of(group)]
+        tailnets = self._open_tailnets(label) if group is None else [tailnet_of(group)]
         claimed = [each for each in tailnets if self.holder(each, label) or self.is_reserved(each, label)]
         for tailnet in tailnets:
             if tailnet not in claimed and (left := self._left(tailnet, label)):
                 return left
-        return _REMOVING if not claimed and self.certificates(label) else None
+        certificates = () if claimed else self.certificates(label)
+        return _REMOVING if any(self._may_be_in(each, tailnets) for each in certificates) else None
+
+    def _open_tailnets(self, label: str) -> list[str]:
+        """Return the tailnets in which the operator may have made a Tailscale Service with *label*.
+
+        It can't have made one where it isn't even permitted to see Tailscale Services.
+        """
+        views = {each: self.world.service(each, label) for each in self.world.tailnets()}
+        return [
+            each for each, view in views.items() if not (view.refusal and isinstance(view.refusal.error, Forbidden))
+        ]
+
+    def _may_be_in(self, certificate: Object, tailnets: Iterable[str]) -> bool:
+        """Tell whether an object of a certificate is of one of *tailnets*, or its group is gone."""
+        group = self.group(labels(certificate).get(PROXY_GROUP, ""))
+        return group is None or tailnet_of(group) in tailnets
 
     def _left(self, tailnet: str, label: str) -> Refusal | None:
         """Return why something is left of the Tailscale Service with *label*, which nobody claims in this tailnet."""
@@ -262,10 +282,10 @@ def _secret_type(secret: Object) -> str:
 
 
 class HostingChanges:
-    """Maps changes to the Ingresses or Services, those of one *resource*, whose Tailscale Services they concern.
+    """Maps a change to the objects of one *resource*, Ingresses or Services, whose Tailscale Services it concerns.
 
-    A group may serve hundreds of objects, and its Secrets and its ConfigMap change often, mostly for one of them. In
-    the arguments, None stands for an object that doesn't exist.
+    A group may serve hundreds of objects, and its Secrets and its ConfigMap change often, mostly for one of them.
+    In the arguments, None stands for an object that doesn't exist.
     """
 
     def __init__(self, cache: Cache, resource: Resource) -> None:

@@ -264,7 +264,8 @@ class Proxies:
         """Return the `Kind` of a *resource* whose objects have proxies: it mints auth keys, and removes orphans.
 
         *parse* parses an object that exists, and *look* gathers the facts about it. *left* returns the plan
-        that removes what an owner that is gone left behind; by default, this is its proxy.
+        that removes the leftovers of an owner that is gone; by default, this is the plan that removes its
+        proxy.
         """
         type_ = _OWNER_TYPES[resource]
 
@@ -300,7 +301,10 @@ class Proxies:
         return Kind(resource, watches, seen, decision, refused, reported=reported)
 
     def reported(self, owner: Owner, plan: Plan) -> None:
-        """Note that the parent's status is written, and forget the *owner* if *plan* ends its proxy."""
+        """Forget the news that the status of the parent has reported.
+
+        Forget the *owner*, too, if *plan* ends its proxy.
+        """
         self._tailnets.news_told(owner)
         if plan.release == FINALIZER:
             self.forget(owner)

@@ -44,12 +44,12 @@ def utc_now() -> datetime:
 class Applier:
     """Carries out the plans of all reconcilers and writes statuses. All writes for an object happen here.
 
-    It compares a plan with the cache and writes only what differs. Its methods raise KubeError, and the errors of
-    *run_errand*, such as Pending. A Conflict means that the cache was behind, so the object has to be reconciled
-    again.
+    The Applier compares a plan with the cache and writes only what differs. Its methods raise KubeError, and the
+    errors of *run_errand*, such as Pending. A Conflict means that the cache was behind, so the object has to be
+    reconciled again.
 
-    The parent of a plan is the object that the plan is for. It is an empty object if it is gone, or if the plan is
-    for no object.
+    The parent of a plan is the object that the plan is for. The parent is an empty object if that object is gone,
+    or if the plan is for no object.
     """
 
     def __init__(

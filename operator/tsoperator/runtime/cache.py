@@ -219,7 +219,7 @@ class _Kind:
     def _reindex(self, key: Key, obj: Object | None) -> None:
         """Let each index find the object *obj* under its present values, and no longer under its earlier ones.
 
-        *key* is that of the object. If it is gone, *obj* is None.
+        *key* is the key of the object. If the object is gone, *obj* is None.
         """
         old = self._values.pop(key, self._no_values)
         new = tuple(tuple(values_of(obj)) for values_of in self._indexes.values()) if obj else self._no_values

@@ -273,7 +273,7 @@ def _asked_wait(error: Exception) -> float:
 def _text(error: Exception) -> str:
     """Return the type, the words and the notes of *error* in one line.
 
-    For a group, return those of each error in it.
+    For a group of errors, return those of each of them.
     """
     if isinstance(error, ExceptionGroup):
         return "; ".join(_text(inner) for inner in error.exceptions)

@@ -113,9 +113,9 @@ def _no_longer_given(live: Object, desired: Object) -> set[tuple[str, str]]:
 
 
 def _with_fields_of(live: Object, desired: Object) -> Object:
-    """Return *desired*, in which fields of *live* that contain the desired ones take their place.
+    """Return *desired* with those fields of *live* that contain the desired value of the field.
 
-    So what others have added to such a field stays.
+    So the parts that others have added to such a field stay.
     """
     kept = {
         name: live[name]

@@ -97,7 +97,11 @@ def end_process() -> None:
 
 @dataclass(slots=True)
 class _Silence:
-    """The spec of the Lease as another process left it, and since when we see it so, and that process's Pod gone."""
+    """The spec of the Lease as another process left it.
+
+    *since* is the time from which we have seen this spec, and *gone_since* the time from which that process's Pod
+    has been gone.
+    """
 
     record: Object
     since: float
@@ -142,7 +146,10 @@ class LeaderElector:
         return self._last_resort is not None
 
     async def look(self) -> None:
-        """Look who leads, so that the wait for a silent holder begins before this process is ready to lead."""
+        """Read from the Lease which process leads.
+
+        So the wait for a silent holder begins before this process is ready to lead.
+        """
         await self._bounded(self._try_to_look, self._timing.call)
 
     async def lead(self, work: Callable[[], Awaitable[None]]) -> None:

@@ -24,9 +24,10 @@ class TerminalError(Exception):
 
 
 class Pending(Exception):
-    """A reconcile has to wait, which is no failure. Its key is queued again when *until* is done.
+    """An exception by which a reconcile ends to wait, which is no failure.
 
-    If *requeue_after* is given, the key is also queued after so many seconds.
+    Its key is queued again when *until* is done. If *requeue_after* is given, the key is also queued after so many
+    seconds.
     """
 
     def __init__(self, until: "asyncio.Future[Any]", requeue_after: float | None = None) -> None:

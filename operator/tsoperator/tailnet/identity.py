@@ -51,7 +51,10 @@ class KnownIdentity:
         return self._known()
 
     def stored(self) -> OperatorIdentity:
-        """Return the identity as the Secret has it, whatever keeps the operator from registering a device."""
+        """Return the identity that the Secret shows.
+
+        A problem that keeps us from registering a device isn't part of it.
+        """
         self._want()
         return self._read
 
@@ -60,7 +63,7 @@ class KnownIdentity:
         return self._state
 
     def hindered(self, obstacle: str) -> None:
-        """Note what keeps the operator from registering a device, or with an empty text that nothing does."""
+        """Remember the *obstacle* that keeps the operator from registering a device; empty if there is none."""
         if obstacle and obstacle != self._obstacle:
             log.warning("the operator's own device can't be registered: %s", obstacle)
         self._take(self._read, self._state, obstacle)

@@ -230,7 +230,10 @@ class Preflight:
         findings.news.append(Note("Normal", UNSUPPORTED, message))
 
     async def _tell(self, findings: Findings, told: list[Note] | None) -> None:
-        """Report the findings. Notes that are among those *told* before are in the log already."""
+        """Report the findings in the log and by Events.
+
+        Notes that are in *told* were logged before, so they are logged at DEBUG now.
+        """
         for note in findings.notes:
             level = logging.WARNING if note.type == "Warning" else logging.INFO
             log.log(level if note not in (told or ()) else logging.DEBUG, "%s: %s", self._which, note.message)

@@ -277,7 +277,10 @@ class Services:
             self._end_waiting()
 
     def _end_waiting(self) -> None:
-        """Tell those who looked in vain that there is a list, or another reason why there is none."""
+        """Announce the Services that somebody looked at before there was a list.
+
+        The list has been read now, or there is another reason why there is none.
+        """
         if self._listed is not None:
             _wake(self._listed)
         waiting, self._waiting = self._waiting, set()

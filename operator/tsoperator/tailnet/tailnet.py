@@ -303,7 +303,10 @@ class Tailnets:
                 each.services.listen(_label_listener(each.name, listener))
 
     def check_services_while(self, needs: Callable[[str], bool]) -> None:
-        """Check whether a tailnet lets the operator write Tailscale Services while *needs* says of its name so."""
+        """Check whether tailnets let the operator write Tailscale Services.
+
+        This is checked in a tailnet while *needs*, called with the name of its Tailnet, returns true.
+        """
         self._needs_services = needs
         for each in self._tailnets.values():
             each.preflight.needs_services = partial(needs, each.name)

@@ -17,7 +17,10 @@ TS_NET: Final = "ts.net"
 """The zone of all tailnets at Tailscale."""
 FROM_TAILNETS: Final = "Tailnets"
 FROM_SETTING: Final = "Setting"
-"""The two origins of zones that the status of a DNSConfig names: the tailnets, and the setting."""
+"""The origin of zones in a DNSConfig's status: the operator's setting.
+
+`FROM_TAILNETS` means that tailnets have shown them.
+"""
 
 
 @dataclass(frozen=True, slots=True)

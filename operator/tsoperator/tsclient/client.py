@@ -84,7 +84,10 @@ class TailnetClient:
         (await self._call("GET", _SERVICES)).check()
 
     async def services(self) -> list[TailscaleService]:
-        """Return all Tailscale Services of the tailnet. Only `service` certainly has their annotations."""
+        """Return all Tailscale Services of the tailnet.
+
+        The control server may leave their annotations out of this list.
+        """
         return [each.to_service() for each in (await self._call("GET", _SERVICES)).read(ServiceList).services]
 
     async def service(self, name: str) -> TailscaleService | None:
@@ -98,8 +101,8 @@ class TailnetClient:
     async def put_service(self, service: TailscaleService) -> TailscaleService:
         """Create *service*, or replace the one with its name, and return it as the tailnet has it now.
 
-        All fields are replaced, and *service* is a new one if it has no addresses. Nobody promises an answer with the
-        Service in it, so it is read if it isn't there.
+        All fields are replaced. A *service* without addresses is a new one. A control server needn't answer
+        with the Service, so the Service is read if the answer doesn't contain it.
         """
         body = ServiceBody.of(service).to_json()
         answer = await self._call("PUT", _service_path(service.name), body, service.tags)

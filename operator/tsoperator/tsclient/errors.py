@@ -90,7 +90,7 @@ class BadRequest(Refused):
 
 
 class NameInUse(BadRequest):
-    """A device has the name that a Tailscale Service should have. It keeps it for seconds after its proxy has ended."""
+    """A device has the name of a Tailscale Service. It keeps the name for some seconds after its proxy has ended."""
 
 
 class Unauthorized(Refused):
@@ -102,7 +102,7 @@ class Forbidden(Refused):
 
 
 class Missing(Refused):
-    """The control server knows no such device."""
+    """The control server does not know the device."""
 
 
 class NotSupported(Refused):

@@ -63,7 +63,7 @@ class Images:
         self._buildah(*push, timeout=300, before=registry.reach(self.node))
 
     def _provide_base(self) -> None:
-        """Put the base image into buildah's own storage, when it isn't there or is another one."""
+        """Put the present base image into buildah's own storage, unless it is there already."""
         layout = rootfs.layout(self.paths)
         mark = self._storage / "base"
         if mark.exists() and mark.read_text() == layout.name:
@@ -76,7 +76,7 @@ class Images:
         return self.paths.cache / "buildah"
 
     def _buildah(self, *words: str, timeout: float, before: Sequence[str] = ()) -> str:
-        """Run buildah in a mount namespace of its own: what it mounts can't stay behind."""
+        """Run buildah in a mount namespace of its own, so that all its mounts end with it."""
         self._storage.mkdir(parents=True, exist_ok=True)
         folders = [f"--root={self._storage / 'storage'}", f"--runroot={self.folder / 'buildah'}"]
         environment = {"STORAGE_DRIVER": "overlay", "BUILDAH_ISOLATION": "chroot"}

@@ -49,7 +49,10 @@ capabilities = ["pull", "resolve"]
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A node of a control plane: the first one is in the same isolation, a further one has its own."""
+    """A node of a control plane.
+
+    The first node is in the isolation of the control plane, each other node has its own.
+    """
 
     plane: ControlPlane
     inside: Isolation

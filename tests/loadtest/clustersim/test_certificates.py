@@ -25,7 +25,7 @@ class Ground:
         self.certificates = Certificates(self.store, "tailscale", "ing", shared)
 
     def after(self, time: timedelta, listed: list[str] = LISTED) -> str:
-        """Let *time* pass, let the replica check its certificate, and return that; empty if there is none."""
+        """Let *time* pass, let the replica check its certificate, and return the stored one; empty if there is none."""
         self.clock.now += time.total_seconds()
         self.certificates.follow([DOMAIN], listed)
         return state(self.store, DOMAIN).get("tls.crt", "") if self.store.find(SECRET, "tailscale", DOMAIN) else ""
@@ -98,7 +98,7 @@ def test_a_certificate_is_renewed_when_it_has_less_than_30_days_left() -> None:
     assert end_of(ground.after(CHECKED_EVERY)) == ground.store.now() + LIFETIME
 
 
-def test_a_certificate_waits_until_its_domain_is_listed_and_is_checked_at_once_when_needed_again() -> None:
+def test_a_certificate_waits_until_the_server_lists_its_domain_and_is_checked_at_once_if_needed_again() -> None:
     ground = prepared()
     assert ground.after(timedelta(), listed=[]) == ""
     assert ground.after(timedelta())

@@ -42,7 +42,7 @@ async def test_a_service_gets_two_addresses_and_keeps_them_until_it_is_deleted(c
 
 
 @pytest.mark.parametrize(("annotated", "listed"), [(True, STORED), (False, STORED | {"annotations": None})])
-async def test_a_list_of_tailscale_services_lacks_annotations_if_the_server_is_set_so(
+async def test_a_list_of_tailscale_services_lacks_annotations_if_the_server_is_set_to_omit_annotations(
     control: Control, call: Call, annotated: bool, listed: Any
 ) -> None:
     control.services.lists_annotations = annotated

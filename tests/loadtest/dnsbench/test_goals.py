@@ -28,7 +28,7 @@ MET = Table([
 ])  # fmt: skip
 
 
-def test_a_goal_that_is_exactly_reached_is_met() -> None:
+def test_a_figure_that_equals_the_limit_meets_the_goal() -> None:
     verdicts = judged(MET)
     assert [verdict.text for verdict in verdicts if verdict.missed or verdict.figure is None] == []
 
@@ -70,7 +70,7 @@ def test_a_goal_that_is_exactly_reached_is_met() -> None:
         ("paced", "echo", "wrong", 1, 0),
     ],
 )
-def test_a_goal_is_missed_by_the_smallest_amount(
+def test_a_figure_that_exceeds_the_limit_by_the_smallest_amount_misses_the_goal(
     scenario: str, label: str, figure: str, value: float, missed: int
 ) -> None:
     found = MET.get(scenario, label)
@@ -91,7 +91,7 @@ def test_a_goal_without_a_measurement_is_not_missed() -> None:
     assert {(verdict.figure, verdict.missed) for verdict in judged(Table([]))} == {(None, False)}
 
 
-def test_a_verdict_has_the_figure_of_each_round_that_measured_it() -> None:
+def test_a_verdict_has_the_figure_of_each_round_in_which_the_goal_was_measured() -> None:
     ours, theirs = row("saturated", "ours", cpu_us=3.0), row("saturated", "Go", cpu_us=10.0)
     rows = [
         ours.model_copy(update={"rounds": [figures(cpu_us=3.0), figures(cpu_us=6.0)]}),

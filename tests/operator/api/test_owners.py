@@ -1,4 +1,4 @@
-"""The owners of a Tailscale Service: who may write it, and the annotation that each owner is in."""
+"""The owners of a Tailscale Service: the operators that may write the Service, and the annotation that names them."""
 
 import json
 from typing import Any
@@ -36,7 +36,9 @@ def owned_by(*owners: Any) -> dict[str, str]:
         ({ANNOTATION_OWNERS: '{"ownerRefs":{}}'}, Ownership.UNREADABLE),
     ],
 )
-def test_the_annotation_says_who_owns_a_service(annotations: dict[str, str] | None, expected: Ownership) -> None:
+def test_the_annotation_of_a_tailscale_service_names_the_owners_of_the_service(
+    annotations: dict[str, str] | None, expected: Ownership
+) -> None:
     assert ownership(TailscaleService("svc:web", annotations=annotations), "nUS") is expected
 
 
@@ -49,7 +51,9 @@ def test_the_annotation_says_who_owns_a_service(annotations: dict[str, str] | No
         (owned_by(US, THEM), [US, THEM]),
     ],
 )
-def test_an_operator_joins_as_the_last_owner(before: dict[str, str], expected: list[Any]) -> None:
+def test_an_operator_that_becomes_an_owner_is_the_last_owner_in_the_annotation(
+    before: dict[str, str], expected: list[Any]
+) -> None:
     after = joined(before, "nUS")
     assert json.loads(after[ANNOTATION_OWNERS]) == {"ownerRefs": expected}
     assert after.get("note") == before.get("note")
@@ -60,12 +64,12 @@ def test_an_operator_that_is_an_owner_already_leaves_the_annotations_as_they_are
     assert joined(before, "nUS") == before
 
 
-def test_an_operator_leaves_nothing_but_its_own_entry() -> None:
+def test_an_operator_that_gives_up_a_service_removes_only_itself_from_the_owners() -> None:
     exclusive = {**US, "resource": RESOURCE}
     after = left(owned_by(THEM, US, exclusive), "nUS")
     assert json.loads(after[ANNOTATION_OWNERS]) == {"ownerRefs": [THEM, exclusive]}
     assert after["note"] == "kept"
 
 
-def test_the_annotation_is_written_as_the_go_operator_writes_it() -> None:
+def test_the_annotation_with_the_owners_is_written_as_the_go_operator_writes_it() -> None:
     assert joined({}, "nABC") == {ANNOTATION_OWNERS: '{"ownerRefs":[{"operatorID":"nABC"}]}'}

@@ -113,7 +113,7 @@ class Scene:
         return await self.whole()
 
     async def whole(self) -> str:
-        """Wait until nothing is missing and the operator has settled, and return the portrait."""
+        """Wait until the object is complete and the operator has settled, and return the portrait."""
         await self.world.becomes(self.missing, [])
         await self.world.settled()
         await self.world.becomes(self.missing, [])
@@ -257,7 +257,7 @@ class Scene:
         return sorted(uid(pod) for pod in self._everything(POD) if "nameserver" not in key_of(pod).name)
 
     def _drawn(self, *besides: Object) -> str:
-        """Return the lines of a portrait: one for each of *besides*, each child, each device and each shared object."""
+        """Return a portrait: a line for each child, device, Tailscale Service, shared object, and each of *besides*."""
         lines = [json.dumps(_without_own(_opened(obj)), sort_keys=True) for obj in [*besides, *self._made()]]
         devices = [
             f"device {each.name} {each.tags} {each.advertised_routes} {each.app_connector}" for each in self.devices
@@ -271,7 +271,7 @@ class Scene:
         return [json.dumps(obj["data"]) for obj in self._everything() if (obj["kind"], key_of(obj)) in wanted]
 
     def _made(self) -> list[Object]:
-        """Return the objects of the children's kinds that weren't there before: the operator has made them."""
+        """Return the children of the object: objects of their kinds that the cluster didn't have before the object."""
         resources = [resource.kind for resource in self.kind.children]
         return [
             obj

@@ -49,7 +49,7 @@ def live_group(*, available: bool = True, **spec: Any) -> Object:
 
 
 def pod(ordinal: int, *ips: str, **metadata: Any) -> Object:
-    """Return a Pod of the group with these addresses."""
+    """Return a Pod of the group with the addresses *ips*."""
     status = {"podIPs": [{"ip": ip} for ip in ips]}
     return obj(POD, Key(OPERATOR_NAMESPACE, f"{GROUP}-{ordinal}"), {"status": status}, **metadata)
 

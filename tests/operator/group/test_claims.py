@@ -96,7 +96,7 @@ def test_an_object_that_names_no_group_is_found_by_its_label_as_long_as_it_has_t
         assert [*by_label(left)] == [label] * held
 
 
-def test_an_endpoint_for_plain_http_outranks_a_redirect() -> None:
+def test_an_ingress_that_asks_for_plain_http_and_for_a_redirect_gets_plain_http() -> None:
     found = claim(web("web", http_endpoint="enabled", http_redirect="true"))
     assert (found.serves_http, found.redirects) == (True, False)
 
@@ -133,6 +133,6 @@ def test_the_oldest_claim_that_counts_wins() -> None:
     assert winner([unheld, gone]) is None
 
 
-def test_of_two_claims_of_the_same_second_the_same_one_always_wins() -> None:
+def test_the_same_of_two_claims_of_equal_age_always_wins() -> None:
     one, other = claim(web("web", name="a")), claim(web("web", name="b"))
     assert winner([one, other]) is winner([other, one]) is one

@@ -1,4 +1,4 @@
-"""What the proxies of an ingress group serve and advertise, computed from the facts about the objects that name it."""
+"""The Tailscale Services that the proxies of an ingress group serve and advertise, by the facts about the objects."""
 
 import json
 from collections.abc import Mapping
@@ -87,9 +87,9 @@ def offered(
 
 
 class Case(NamedTuple):
-    """An exposed object, and the entry and the advertisement that it gets.
+    """An exposed object, the entry that it gets in the ConfigMap of its group, and whether a proxy advertises it.
 
-    The object has an entry and is advertised now, if *is_there*.
+    If *is_there* is true, the object has an entry already, and the proxy advertises it already.
     """
 
     given: Exposed
@@ -104,6 +104,7 @@ REFUSED = ServiceView(refusal=Refusal("no scope"))
 UNWRITABLE = ServiceView(owned("svc:web"), refusal=Refusal("no", step=DeleteService("", None, owned("svc:web"))))  # type: ignore[arg-type]
 SHARED = ServiceView(owned("svc:web", "nOTHER", "nOP"))
 OF_OTHERS = ServiceView(owned("svc:web", "nOTHER"))
+UNREADABLE = ServiceView(replace(owned("svc:web"), annotations={ANNOTATION_OWNERS: "{"}))
 STATUS: Object = {"status": {"loadBalancer": {"ingress": [{"hostname": DNS_NAME}]}}}
 
 CASES = {
@@ -121,7 +122,10 @@ CASES = {
     "shared": Case(exposed(web(), view=SHARED), WEB, True),
     "shared, unready": Case(exposed(web(), view=SHARED, is_ready=False), WEB, False, is_there=True),
     "not made": Case(exposed(web(), view=NO_SERVICE), Hosted(), False, is_there=True),
-    "others'": Case(exposed(web(), view=OF_OTHERS), Hosted(), False, is_there=True),
+    "others', new": Case(exposed(web(), view=OF_OTHERS), Hosted(), False),
+    "others'": Case(exposed(web(HTTP), view=OF_OTHERS), WEB, True, is_there=True),
+    "foreign": Case(exposed(web(), view=ServiceView(replace(owned("svc:web"), annotations={}))), WEB, True, True),
+    "unreadable": Case(exposed(web(), view=UNREADABLE), WEB, True, is_there=True),
     "unread": Case(exposed(web(HTTP), view=UNREAD), WEB, True, is_there=True),
     "unread, new": Case(exposed(web(), view=UNREAD), Hosted(), False),
     "refused": Case(exposed(web(), view=REFUSED), WEB, True, is_there=True),
@@ -135,7 +139,7 @@ CASES = {
     "invalid": Case(exposed(web(WRONG | HTTP)), WEB, True, is_there=True),
     "invalid, new": Case(exposed(web(WRONG)), Hosted(), False),
     "invalid, taken": Case(exposed(web(WRONG), holder=OTHER), Hosted(), False, is_there=True),
-    "invalid, others'": Case(exposed(web(WRONG), view=OF_OTHERS), Hosted(), False, is_there=True),
+    "invalid, others'": Case(exposed(web(WRONG), view=OF_OTHERS), WEB, True, is_there=True),
     "service": Case(exposed(api()), API, True),
     "service, unready": Case(exposed(api(), is_ready=False), API, False, is_there=True),
     "service, two families": Case(
@@ -153,7 +157,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_an_object_gets_an_entry_and_is_advertised_only_if_it_may_have_them(case: Case) -> None:
+def test_the_facts_about_an_object_decide_whether_the_object_gets_an_entry_and_is_advertised(case: Case) -> None:
     there = Hosted()
     if case.is_there:
         there = WEB if case.given.claim.is_web else API
@@ -176,21 +180,21 @@ HOSTS = {
 
 @pytest.mark.parametrize("was_advertised", [True, False])
 @pytest.mark.parametrize(("host", "is_advertised"), HOSTS.values(), ids=HOSTS)
-def test_a_proxy_advertises_a_service_only_while_its_pod_has_the_rule(
+def test_a_proxy_advertises_a_service_only_while_its_pod_reports_the_rule_for_the_service(
     host: Host, is_advertised: bool, was_advertised: bool
 ) -> None:
     host = host._replace(advertised=("svc:default-api",) * was_advertised)
     assert offered(exposed(api()), host=host) == (API, ("svc:default-api",) * is_advertised)
 
 
-def test_the_pod_after_one_that_ends_advertises_only_ingresses_at_first() -> None:
+def test_a_proxy_whose_pod_is_being_replaced_advertises_ingresses_but_no_services() -> None:
     both, there = [exposed(web(), view=UNREAD), exposed(api(), view=UNREAD)], Hosted(API.rules, WEB.served)
     for current in (deleting(POD), None):
         assert offered(*both, host=HOST._replace(pod=current, advertised=LABELS), there=there)[1] == ("svc:web",)
     assert offered(*both, host=HOST._replace(advertised=LABELS), there=there)[1] == LABELS
 
 
-def test_the_services_that_a_proxy_advertises_keep_their_order_and_others_go() -> None:
+def test_a_proxy_advertises_services_in_the_old_order_and_drops_services_without_an_object() -> None:
     objects = [exposed(api()), exposed(web()), exposed(web(host="a"))]
     host = HOST._replace(advertised=("svc:web", "svc:gone", "svc:default-api"))
     assert offered(*objects, host=host)[1] == ("svc:web", "svc:default-api", "svc:a")
@@ -202,7 +206,7 @@ def test_a_proxy_that_has_yet_to_use_its_auth_key_advertises_nothing_new() -> No
     assert offered(exposed(web()), host=host._replace(advertised=("svc:web", "svc:gone")))[1] == ("svc:web",)
 
 
-def test_entries_without_an_object_go_only_if_all_objects_are_seen() -> None:
+def test_an_entry_without_an_object_is_removed_only_if_the_operator_can_see_all_objects() -> None:
     there, host = Hosted(API.rules, WEB.served), HOST._replace(advertised=LABELS)
     assert offered(host=host, there=there) == (Hosted(), ())
     assert offered(host=host, there=there, sees_all=False) == (there, LABELS)
@@ -212,7 +216,7 @@ RULES_OF_HOSTS = {DNS_NAME: True, "": True, "web": True, "other.example.org": Fa
 
 
 @pytest.mark.parametrize(("host", "is_served"), RULES_OF_HOSTS.items())
-def test_a_rule_is_served_if_it_has_no_host_or_the_magicdns_name(host: str, is_served: bool) -> None:
+def test_a_rule_of_an_ingress_is_served_if_its_host_is_empty_or_the_magicdns_name(host: str, is_served: bool) -> None:
     path = {"path": "/a", "backend": {"service": {"name": "web", "port": {"number": 8080}}}}
     rule = {"http": {"paths": [path]}} | ({"host": host} if host else {})
     found, _ = offered(exposed(web(spec={"rules": [rule]})))
@@ -231,7 +235,7 @@ def test_a_rule_is_served_if_it_has_no_host_or_the_magicdns_name(host: str, is_s
         (api(WRONG | {"tailscale.com/hostname": "new"}, ips=("10.0.0.8",)), "new"),
     ],
 )
-def test_an_object_that_became_invalid_is_found_by_what_it_shows_or_by_its_rule(of: Object, label: str) -> None:
+def test_the_label_of_an_invalid_object_follows_from_its_status_or_from_its_rule(of: Object, label: str) -> None:
     assert kept_label(claim(of), Hosted(API.rules, WEB.served)) == label
 
 

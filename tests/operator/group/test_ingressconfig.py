@@ -33,7 +33,7 @@ def live(data: dict[str, str], **metadata: Any) -> Object:
 
 
 def written(there: Object | None, content: Hosted = CONTENT) -> dict[str, str | None]:
-    """Return the documents that are written, and None for those that are removed."""
+    """Return the text of each document that is written, by its key, and None for each document that is removed."""
     steps = ingress_configmap_steps(WANTED, there, content)
     if not steps:
         return {}

@@ -43,7 +43,7 @@ LIST = json.dumps({"metadata": {"resourceVersion": "1"}, "items": [configmap(n) 
 
 
 class Api:
-    """An API server that sends more events of a watch while the client pauses, and closes it before the pause ends."""
+    """An API server that sends events while the client pauses, and closes the watch before the pause ends."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []

@@ -1,4 +1,4 @@
-"""The rules of an ingress group: from addresses to the document, and what a proxy reports of them."""
+"""The rules of an ingress group, the document that has them, and the reports of proxies about them."""
 
 import json
 
@@ -22,13 +22,13 @@ DOCUMENT = '{"svc:default-api":{"IPv4Mapping":{"TailscaleServiceIP":"100.64.1.2"
         (TailscaleService("svc:default-api"), ["10.0.0.9"], {}),
     ],
 )
-def test_a_rule_has_the_ip_versions_that_both_sides_have(
+def test_a_rule_has_the_ip_versions_that_both_the_tailscale_service_and_the_cluster_ips_have(
     service: TailscaleService, cluster_ips: list[str], expected: Rule
 ) -> None:
     assert rule_for(service, cluster_ips) == expected
 
 
-def test_the_document_is_the_one_of_the_go_operator_and_is_read_back() -> None:
+def test_the_document_of_rules_is_that_of_the_go_operator_and_can_be_read_back() -> None:
     rules = {"svc:default-api": {4: IP4}}
     assert (rules_document(rules), read_rules(DOCUMENT)) == (DOCUMENT, rules)
     assert read_rules(rules_document({"svc:b": {4: IP4, 6: IP6}, "svc:a": {6: IP6}})) == {
@@ -50,5 +50,7 @@ def test_the_document_is_the_one_of_the_go_operator_and_is_read_back() -> None:
         (json.dumps("text"), None),
     ],
 )
-def test_a_report_is_read_as_far_as_it_can_be(text: str, expected: HostReport | None) -> None:
+def test_the_valid_parts_of_a_proxys_report_are_read_and_an_unreadable_report_is_ignored(
+    text: str, expected: HostReport | None
+) -> None:
     assert read_host_report(text) == expected

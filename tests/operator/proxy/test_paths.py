@@ -1,4 +1,7 @@
-"""The paths of an Ingress that a ProxyGroup serves. Those that a proxy of its own serves are tested with its plan."""
+"""The paths of an Ingress that a ProxyGroup serves.
+
+The tests of the Ingress's plan are about the paths of an own proxy.
+"""
 
 import pytest
 from tsoperator.proxy.paths import hosted_paths

@@ -273,7 +273,7 @@ def test_the_log_has_a_changed_config_but_not_a_key_that_comes_or_goes() -> None
     assert patch_for(whole(), CONFIG, "new-authkey").about == ""
 
 
-def test_a_serve_state_is_forgotten_even_if_it_was_written_late_but_not_while_something_is_served() -> None:
+def test_the_serve_state_of_a_proxy_is_removed_even_if_written_late_unless_the_proxy_serves_something() -> None:
     assert patch_for(whole(auth_key="unused", **SERVED), CONFIG).body == {"data": {"_serve_1234": None}}
     assert config_patch(whole(SERVING, **LOGGED_IN, **SERVED), SERVING, "") is None
 

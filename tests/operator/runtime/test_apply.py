@@ -216,7 +216,7 @@ async def test_an_object_that_is_being_deleted_only_loses_our_finalizer(ground: 
     assert ground.live(CONFIGMAP, key_of(deleting)) is None
 
 
-async def test_a_deletion_can_take_dependents_first(ground: Ground) -> None:
+async def test_a_deletion_can_delete_the_dependents_of_the_object_first(ground: Ground) -> None:
     old = ground.put(child("old"))
     with ground.sim.store.subscribe(kinds.CONFIGMAP) as changes:
         await ground.act(Deletion(CONFIGMAP, old, propagation="Foreground"))

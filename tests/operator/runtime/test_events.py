@@ -58,7 +58,7 @@ class EventServer:
         await self._recorder.event(obj, kind, reason, message, once=once)
 
     async def repeat(self, seconds: float) -> None:
-        """Report the same about the Ingress each minute, for *seconds* in total."""
+        """Report the same Event about the Ingress each minute, for *seconds* in total."""
         end = now() + seconds
         while now() <= end:
             await self.tell()

@@ -137,7 +137,9 @@ def book(caplog: pytest.LogCaptureFixture) -> Book:
         ),
     ],
 )
-def test_a_line_tells_what_was_made_and_which_fields_changed(writes: list[Write], words: str, book: Book) -> None:
+def test_a_log_line_names_the_objects_that_were_made_and_the_fields_that_changed(
+    writes: list[Write], words: str, book: Book
+) -> None:
     assert book.carried_out(Plan(), *writes) == [words] * bool(words)
 
 
@@ -259,7 +261,7 @@ def test_a_refusal_lasts_while_a_condition_has_its_reason_and_while_another_refu
     assert ("no longer Invalid" in "".join(book.carried_out(Plan()))) is ("no longer Invalid" not in words)
 
 
-def test_pods_whose_conditions_lack_reason_and_message_are_logged_without_their_children(book: Book) -> None:
+def test_the_log_about_pods_whose_conditions_lack_reason_and_message_has_no_changes_of_children(book: Book) -> None:
     pod = parent(kind="Pod", status={"conditions": [{"type": "Ready", "status": "True"}]})
     book.journal.reported(parent(kind="Pod"), status(True), Plan())
     for notes in ([INVALID, NEWS], [NEWS], []):
@@ -294,7 +296,7 @@ BOTH = {"conditions": [*status(True)["conditions"], *status(True, kind="Valid")[
         (None, BOTH, Plan(), "Ready, Valid are True now"),
     ],
 )
-def test_a_line_tells_which_conditions_turn(
+def test_a_log_line_names_the_conditions_whose_status_changes(
     before: Object | None, after: Object, plan: Plan, words: str, book: Book
 ) -> None:
     assert book.reported(before, after, plan) == [words] * bool(words)

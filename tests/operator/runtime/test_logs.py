@@ -73,7 +73,7 @@ def test_a_warning_and_the_error_that_ends_the_process_are_lines_of_the_json_log
 @pytest.mark.parametrize(
     ("level", "said"), [("DEBUG", ["a", "b", "d"]), ("INFO", ["b", "d"]), ("WARNING", []), ("ERROR", [])]
 )
-def test_libraries_say_no_more_than_info(level: str, said: list[str]) -> None:
+def test_the_log_has_no_debug_lines_of_libraries(level: str, said: list[str]) -> None:
     ours, theirs = "logging.getLogger('tsoperator.x')", "logging.getLogger('kubernetes')"
     program = f"{ours}.debug('a'); {ours}.info('b'); {theirs}.debug('c'); {theirs}.info('d')"
     assert [line[-1] for line in logged("text", program, level)[1]] == said

@@ -164,7 +164,7 @@ async def test_a_proxy_that_has_logged_in_needs_no_key_and_keeps_its_device(
     assert (ground.minted, len(ground.control.devices)) == ([], 1)
 
 
-async def test_a_replica_that_keeps_its_state_in_another_secret_needs_no_key_either(ground: Ground) -> None:
+async def test_a_replica_that_has_logged_in_with_a_separate_state_secret_needs_no_key(ground: Ground) -> None:
     ground.put_secret(config={"Hostname": "db"})
     ground.put_secret(1, device_id="n000001CNTRL")
     login = proxy_login(PROXY, NO_SECRETS)

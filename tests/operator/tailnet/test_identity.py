@@ -1,4 +1,4 @@
-"""The operator's identity: when its Secret is read, and the announcements of changes."""
+"""The operator's identity: the reads of its Secret, and the announcements of its changes."""
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -69,7 +69,7 @@ async def scene(sim: ClusterSim, client: KubeClient) -> AsyncIterator[Scene]:
         yield made
 
 
-async def test_the_first_look_does_not_wait_and_the_id_is_announced_once(scene: Scene) -> None:
+async def test_the_first_look_at_the_identity_does_not_wait_and_the_id_is_announced_once(scene: Scene) -> None:
     await scene.put()
     assert (scene.identity.current(), scene.sim.requests[READS]) == (OperatorIdentity(), 0)
     await scene.becomes("nABC")
@@ -77,7 +77,7 @@ async def test_the_first_look_does_not_wait_and_the_id_is_announced_once(scene: 
     assert "privkey" not in str(scene.identity.state())
 
 
-async def test_an_edit_that_does_not_concern_the_id_is_not_announced(scene: Scene) -> None:
+async def test_an_edit_of_the_operators_secret_that_does_not_concern_the_id_is_not_announced(scene: Scene) -> None:
     await scene.put()
     await scene.becomes("nABC")
     reads = scene.sim.requests[READS]
@@ -89,7 +89,7 @@ async def test_an_edit_that_does_not_concern_the_id_is_not_announced(scene: Scen
 
 
 @pytest.mark.parametrize("labels", [{}, MANAGED], ids=["unlabelled", "labelled"])
-async def test_without_the_secret_there_is_no_id_and_one_that_comes_later_is_read(
+async def test_the_operator_has_no_id_without_its_secret_and_reads_a_secret_that_appears_later(
     scene: Scene, labels: dict[str, str]
 ) -> None:
     await scene.becomes()
@@ -100,7 +100,7 @@ async def test_without_the_secret_there_is_no_id_and_one_that_comes_later_is_rea
     await scene.becomes()
 
 
-async def test_a_request_for_another_auth_key_is_announced(scene: Scene) -> None:
+async def test_a_request_of_the_operators_device_for_another_auth_key_is_announced(scene: Scene) -> None:
     await scene.put("")
     await scene.becomes()
     told = scene.told
@@ -108,7 +108,7 @@ async def test_a_request_for_another_auth_key_is_announced(scene: Scene) -> None
     await until(lambda: scene.told == told + 1)
 
 
-async def test_the_last_id_stays_while_the_secret_cannot_be_read(scene: Scene) -> None:
+async def test_the_last_id_of_the_operator_stays_while_its_secret_cannot_be_read(scene: Scene) -> None:
     await scene.put()
     await scene.becomes("nABC")
     scene.sim.faults.forbid(Ban("secrets", OPERATOR_NAMESPACE, "get"))
@@ -119,7 +119,7 @@ async def test_the_last_id_stays_while_the_secret_cannot_be_read(scene: Scene) -
     await scene.becomes("nDEF")
 
 
-async def test_a_damaged_secret_is_a_problem_with_its_cure(scene: Scene) -> None:
+async def test_the_problem_of_a_damaged_operator_secret_has_its_cure(scene: Scene) -> None:
     await scene.put()
     await scene.becomes("nABC")
     scene.edit({"data": {"profile-1a2b": "W10="}})
@@ -127,7 +127,7 @@ async def test_a_damaged_secret_is_a_problem_with_its_cure(scene: Scene) -> None
     assert scene.identity.current() == OperatorIdentity(is_known=True, problem=DAMAGED)
 
 
-async def test_an_obstacle_to_the_registration_is_a_problem_as_long_as_there_is_no_id(
+async def test_an_obstacle_to_the_registration_of_the_device_is_a_problem_while_the_operator_has_no_id(
     scene: Scene, caplog: pytest.LogCaptureFixture
 ) -> None:
     await scene.becomes()
@@ -140,7 +140,7 @@ async def test_an_obstacle_to_the_registration_is_a_problem_as_long_as_there_is_
     assert scene.told == 3
 
 
-async def test_without_the_setting_there_is_never_an_id(scene: Scene, client: KubeClient) -> None:
+async def test_without_the_setting_operator_secret_the_operator_has_no_id(scene: Scene, client: KubeClient) -> None:
     found = KnownIdentity(client, Cache(sources(OPERATOR_NAMESPACE)), OPERATOR_NAMESPACE, "").current()
     assert (found.node_id, found.is_known) == ("", True)
     assert "OPERATOR_SECRET is not set" in found.problem

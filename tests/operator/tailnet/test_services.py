@@ -1,4 +1,4 @@
-"""The table of Tailscale Services: when it is read, what a look shows, and how Services are written."""
+"""The table of Tailscale Services: its reads from the control server, its answers, and the writes of Services."""
 
 import asyncio
 import json
@@ -47,30 +47,33 @@ def owned(name: str = "svc:web", *ids: str, **fields: object) -> Present:
 
 @dataclass
 class Ground:
-    """A table of the Services of the tailnet of *control*. *told* are the labels that it has announced."""
+    """A table of the Tailscale Services in the tailnet of *control*.
+
+    *told* has the labels that the table has announced.
+    """
 
     control: Control
     services: Services
     told: list[str]
 
     async def view(self, label: str = "web", *, hosts: bool = False) -> ServiceView:
-        """Look at a Service as a reconcile does, which starts again when what it waits for has ended."""
+        """Look at a Tailscale Service like a reconcile: wait for each pending answer, and then look again."""
         while isinstance(pending := (view := self.services.view(label, hosts=hosts)).pending, Pending):
             await pending.until
         return view
 
     async def known(self, label: str = "web") -> TailscaleService:
-        """Return a Service that is there."""
+        """Return the Tailscale Service with this *label*, which the tailnet must have."""
         service = (await self.view(label)).service
         assert service is not None
         return service
 
     async def put(self, service: TailscaleService, before: TailscaleService | None) -> None:
-        """Write a Service. Raises ControlError, NotAsked."""
+        """Write *service*, which was *before* when it was read. Raises ControlError, NotAsked."""
         await self.carry_out(PutService("", OWNER, service, before))
 
     async def carry_out(self, step: PutService | DeleteService) -> None:
-        """Carry out *step* as often as it has to wait. Raises ControlError, NotAsked."""
+        """Carry out *step*, and try again after each wait. Raises ControlError, NotAsked."""
         while True:
             try:
                 return await self.services.carry_out(step)
@@ -80,11 +83,11 @@ class Ground:
                 await pending.until
 
     def reads(self) -> tuple[int, int]:
-        """Return how many lists and how many single Services have been read."""
+        """Return the number of reads of the list of Services, and the number of reads of single Services."""
         return self.control.requests[LIST], self.control.requests[READ]
 
     def writes(self) -> int:
-        """Return how many writes have been asked for."""
+        """Return the number of requests to write a Service."""
         return self.control.requests[PUT] + self.control.requests[DELETE]
 
 
@@ -108,7 +111,7 @@ async def ground() -> AsyncIterator[Ground]:
         yield made
 
 
-async def test_the_first_look_reads_the_list_and_then_the_service_alone(ground: Ground) -> None:
+async def test_the_first_look_reads_the_list_of_services_and_then_the_single_service(ground: Ground) -> None:
     ground.control.services.put(owned("svc:Web", US))
     ground.control.services.put(owned("svc:other", THEM))
     await asyncio.sleep(1000)
@@ -125,7 +128,7 @@ async def test_the_first_look_reads_the_list_and_then_the_service_alone(ground: 
 
 
 @pytest.mark.parametrize("lists_annotations", [True, False])
-async def test_a_start_reads_each_service_once_and_idle_minutes_cost_at_most_two_lists(
+async def test_a_start_reads_each_service_once_and_five_idle_minutes_cost_at_most_two_lists(
     ground: Ground, lists_annotations: bool
 ) -> None:
     ground.control.services.lists_annotations = lists_annotations
@@ -140,7 +143,7 @@ async def test_a_start_reads_each_service_once_and_idle_minutes_cost_at_most_two
 
 
 @pytest.mark.parametrize("lists_annotations", [True, False])
-async def test_owners_are_read_again_when_somebody_looks_after_minutes_unless_the_list_shows_them(
+async def test_a_look_after_some_minutes_reads_the_owners_of_a_service_unless_the_list_shows_owners(
     ground: Ground, lists_annotations: bool
 ) -> None:
     ground.control.services.lists_annotations = lists_annotations
@@ -177,12 +180,12 @@ FAULTS: dict[str, tuple[Callable[[Control], object], type[ControlError], float]]
     "hangs": (hang, Unavailable, 25),
     "away": (drop, Unavailable, 10),
 }
-"""A fault, the error that a look shows, and the seconds between two reads: what a read takes, and the pause."""
+"""A fault of the control server, the error that a look shows, and the seconds from one read to the next."""
 
 
 @pytest.mark.parametrize("is_retried", [True, False])
 @pytest.mark.parametrize(("fault", "error", "seconds"), FAULTS.values(), ids=FAULTS)
-async def test_a_list_that_cannot_be_read_is_a_refusal_until_it_can_be_read(
+async def test_a_list_of_services_that_cannot_be_read_is_a_refusal_until_a_read_succeeds(
     ground: Ground, fault: Callable[[Control], object], error: type[ControlError], seconds: float, is_retried: bool
 ) -> None:
     fault(ground.control)
@@ -205,7 +208,7 @@ async def test_a_list_that_cannot_be_read_is_a_refusal_until_it_can_be_read(
     assert await ground.view() == NO_SERVICE
 
 
-async def test_headscale_is_asked_once_in_five_minutes() -> None:
+async def test_headscale_is_asked_for_services_once_in_five_minutes() -> None:
     async with ground_of(headscale=True) as ground:
         view = await ground.view()
         await asyncio.sleep(299)
@@ -216,7 +219,7 @@ async def test_headscale_is_asked_once_in_five_minutes() -> None:
     assert view.refusal.reason == "UnsupportedByControlServer"
 
 
-async def test_a_list_that_fails_later_takes_nothing_away(ground: Ground) -> None:
+async def test_known_services_stay_when_the_list_can_no_longer_be_read(ground: Ground) -> None:
     ground.control.services.put(owned("svc:web", US))
     view = await ground.view()
     lose_scope(ground.control)
@@ -293,7 +296,9 @@ def edit(control: Control, service: Present | None) -> None:
 
 
 @pytest.mark.parametrize("edited", EDITS.values(), ids=EDITS)
-async def test_a_change_that_the_list_shows_is_read_and_announced(ground: Ground, edited: Present | None) -> None:
+async def test_a_change_of_a_service_that_the_list_shows_is_read_and_announced(
+    ground: Ground, edited: Present | None
+) -> None:
     ground.control.services.put(owned("svc:web", US))
     before = await ground.known()
     ground.told.clear()
@@ -322,7 +327,7 @@ async def test_a_service_is_created_changed_and_deleted_by_one_read_and_one_writ
     assert (ground.writes(), ground.reads()[1], ground.told) == (3, 3, ["web"] * 3)
 
 
-async def test_a_write_keeps_what_others_have_set_since_the_service_was_read(ground: Ground) -> None:
+async def test_a_write_keeps_changes_that_others_have_made_since_the_service_was_read(ground: Ground) -> None:
     ground.control.services.put(owned("svc:web", US))
     before = await ground.known()
     ground.control.services.put(owned("svc:web", US, display_name="Web", comment="mine"))
@@ -331,13 +336,13 @@ async def test_a_write_keeps_what_others_have_set_since_the_service_was_read(gro
     assert (present.display_name, present.comment, present.ports) == ("Web", "mine", ("tcp:80",))
 
 
-async def test_a_service_that_exists_gets_no_comment_of_ours(ground: Ground) -> None:
+async def test_a_service_that_exists_already_does_not_get_our_comment(ground: Ground) -> None:
     ground.control.services.put(owned("svc:web", US, ports=("tcp:80",)))
     await ground.put(WANTED, await ground.known())
     assert ground.control.services.present["svc:web"].comment == ""
 
 
-async def test_a_service_is_read_again_when_its_write_got_no_answer(ground: Ground) -> None:
+async def test_a_service_is_read_again_after_a_write_without_an_answer(ground: Ground) -> None:
     ground.control.services.put(owned("svc:web", US))
     before = await ground.known()
     ground.control.lose_answers(method="PUT", count=2)
@@ -380,7 +385,7 @@ async def test_a_service_that_somebody_has_made_meanwhile_is_not_written(ground:
     assert (ground.writes(), (await ground.known()).annotations) == (0, joined({}, THEM))
 
 
-async def test_the_order_of_ports_and_tags_and_a_comment_are_no_changes(ground: Ground) -> None:
+async def test_another_order_of_ports_or_tags_and_another_comment_do_not_count_as_changes(ground: Ground) -> None:
     ports, tags = ("tcp:443", "tcp:80"), ("tag:a", "tag:b")
     ground.control.services.put(owned("svc:web", US, ports=ports, tags=tags))
     before = await ground.known()
@@ -390,7 +395,9 @@ async def test_the_order_of_ports_and_tags_and_a_comment_are_no_changes(ground: 
 
 
 @pytest.mark.parametrize("is_deletion", [True, False])
-async def test_a_write_that_takes_effect_without_an_answer_heals(ground: Ground, is_deletion: bool) -> None:
+async def test_the_refusal_of_a_write_without_an_answer_ends_when_the_table_sees_the_effect(
+    ground: Ground, is_deletion: bool
+) -> None:
     if is_deletion:
         ground.control.services.put(owned("svc:web", US))
     before = (await ground.view()).service
@@ -412,7 +419,7 @@ async def test_a_write_that_takes_effect_without_an_answer_heals(ground: Ground,
     assert ground.writes() == written
 
 
-async def test_a_refused_write_is_shown_to_everybody_and_announced_once(ground: Ground) -> None:
+async def test_every_look_shows_a_refused_write_which_is_announced_once(ground: Ground) -> None:
     await ground.view()
     ground.told.clear()
     ground.control.policy_tags = {"tag:k8s"}
@@ -429,7 +436,7 @@ async def test_a_refused_write_is_shown_to_everybody_and_announced_once(ground: 
     assert (await ground.view()).refusal is None
 
 
-async def test_a_refused_write_that_is_wanted_no_longer_is_forgotten(ground: Ground) -> None:
+async def test_a_refused_write_that_nobody_wants_any_more_is_forgotten(ground: Ground) -> None:
     ground.control.services.put(owned("svc:web", US))
     before = await ground.known()
     ground.control.fail(400, method="PUT")
@@ -444,7 +451,9 @@ async def test_a_refused_write_that_is_wanted_no_longer_is_forgotten(ground: Gro
 
 @pytest.mark.parametrize("words", ["requested tags [tag:k8s] are invalid or not permitted", "no", "name is in use"])
 @pytest.mark.parametrize("is_device", [True, False])
-async def test_the_error_says_if_a_device_has_the_name(ground: Ground, is_device: bool, words: str) -> None:
+async def test_the_error_of_a_refused_service_says_whether_a_device_has_the_name(
+    ground: Ground, is_device: bool, words: str
+) -> None:
     if is_device:
         join(ground.control, "web")
     await ground.view()
@@ -469,7 +478,7 @@ async def test_a_service_whose_name_a_device_had_is_announced_when_the_device_is
 
 
 @pytest.mark.parametrize("lists_annotations", [True, False])
-async def test_what_another_operator_overwrites_at_once_is_seen_after_five_seconds(
+async def test_the_table_sees_after_five_seconds_that_another_operator_has_overwritten_a_service(
     ground: Ground, lists_annotations: bool
 ) -> None:
     ground.control.services.lists_annotations = lists_annotations
@@ -498,7 +507,9 @@ async def test_writes_are_followed_by_a_list_every_five_seconds_and_by_a_read_on
     assert singles == (100 if lists_annotations else 200)
 
 
-async def test_the_result_of_a_write_that_nobody_took_is_not_that_of_the_same_write_later(ground: Ground) -> None:
+async def test_the_old_result_of_a_write_that_nobody_took_is_not_the_result_of_an_equal_later_write(
+    ground: Ground,
+) -> None:
     ground.control.services.put(owned("svc:web", US))
     before = await ground.known()
     wanted = replace(before, ports=("tcp:80",))
@@ -544,7 +555,7 @@ async def test_a_list_that_was_asked_for_before_a_write_does_not_undo_the_write(
     assert (await ground.known()).ports == WANTED.ports
 
 
-async def test_hosts_are_read_when_asked_for_and_again_after_seconds(ground: Ground) -> None:
+async def test_the_hosts_of_a_service_are_read_on_demand_and_again_after_some_seconds(ground: Ground) -> None:
     ground.control.services.put(owned("svc:web", US))
     ground.control.services.approvers = {}
     device = join(ground.control)
@@ -565,7 +576,7 @@ async def test_hosts_are_read_when_asked_for_and_again_after_seconds(ground: Gro
     assert ground.services.view("web", hosts=True).pending
 
 
-async def test_hosts_that_cannot_be_read_are_a_refusal_and_not_none(ground: Ground) -> None:
+async def test_hosts_that_cannot_be_read_are_a_refusal_and_not_an_empty_list(ground: Ground) -> None:
     ground.control.services.put(owned("svc:web", US))
     await ground.view()
     ground.control.scopes.discard("devices:core")
@@ -586,7 +597,7 @@ async def test_hosts_that_cannot_be_read_are_a_refusal_and_not_none(ground: Grou
 
 
 @pytest.mark.parametrize("is_listed", [True, False])
-async def test_the_end_of_a_tailnet_wakes_those_who_wait_and_announces_everything(
+async def test_the_end_of_a_tailnet_wakes_waiting_reconciles_and_announces_every_service(
     ground: Ground, is_listed: bool
 ) -> None:
     ground.control.services.put(owned("svc:web", US))

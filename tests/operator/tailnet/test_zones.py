@@ -96,7 +96,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_the_zones_follow_from_what_is_known(case: Case) -> None:
+def test_the_zones_follow_from_the_setting_the_known_suffixes_and_the_served_zones(case: Case) -> None:
     assert nameserver_zones(case.given, case.suffixes, case.served) == case.nameserver
     assert stub_zones(case.given, case.suffixes, case.served) == case.stubs
 

@@ -162,7 +162,7 @@ async def test_the_rights_of_an_oauth_client_are_those_in_its_token(client: Tail
     assert granted.tags == (None if control.headscale else ("tag:ops", "tag:k8s"))
 
 
-async def test_only_tailscale_has_services_whether_or_not_the_client_may_see_them(
+async def test_only_tailscale_has_tailscale_services_whatever_the_scopes_of_the_client(
     client: TailnetClient, control: Control
 ) -> None:
     assert await client.has_services() is not control.headscale

@@ -43,7 +43,7 @@ async def test_a_service_is_created_read_and_deleted(client: TailnetClient, cont
 
 
 @tailscale
-async def test_a_write_keeps_the_addresses_and_the_fields_that_it_does_not_know(
+async def test_a_write_of_a_service_keeps_its_addresses_and_the_fields_that_the_client_does_not_know(
     client: TailnetClient, control: Control
 ) -> None:
     control.services.put(Present("svc:web", ("tcp:80",), annotations={"a": "b"}, display_name="Web", comment="mine"))
@@ -56,7 +56,7 @@ async def test_a_write_keeps_the_addresses_and_the_fields_that_it_does_not_know(
 
 @tailscale
 @pytest.mark.parametrize("answer", ["", "{}", '{"name": "svc:web"}'])
-async def test_a_write_that_is_not_answered_with_the_service_is_followed_by_a_read(
+async def test_a_service_is_read_if_the_answer_to_its_write_does_not_contain_the_service(
     client: TailnetClient, control: Control, answer: str
 ) -> None:
     control.services.put(Present("svc:web", ("tcp:80",)))
@@ -67,7 +67,7 @@ async def test_a_write_that_is_not_answered_with_the_service_is_followed_by_a_re
 
 
 @tailscale
-async def test_a_list_without_annotations_does_not_say_that_there_are_none(
+async def test_a_list_without_annotations_does_not_mean_that_services_have_no_annotations(
     client: TailnetClient, control: Control
 ) -> None:
     control.services.put(Present("svc:web", annotations=OWNED))
@@ -94,7 +94,7 @@ async def test_the_hosts_of_a_service_come_with_their_approval(client: TailnetCl
 
 @headscale
 @pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
-async def test_headscale_supports_none_of_the_calls(
+async def test_headscale_supports_no_call_about_services(
     client: TailnetClient, control: Control, call: Callable[[TailnetClient], Awaitable[object]]
 ) -> None:
     with pytest.raises(NotSupported):
@@ -103,7 +103,7 @@ async def test_headscale_supports_none_of_the_calls(
 
 @tailscale
 @pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
-async def test_each_call_needs_the_scope_and_an_answer_of_the_api(
+async def test_each_call_about_services_needs_the_scope_and_refuses_a_strange_answer(
     client: TailnetClient, control: Control, call: Callable[[TailnetClient], Awaitable[object]]
 ) -> None:
     control.answer_nonsense(path="services")
@@ -117,7 +117,9 @@ async def test_each_call_needs_the_scope_and_an_answer_of_the_api(
 
 @tailscale
 @pytest.mark.parametrize("name", ["", "web", "svc:", "svc:a/b", "svc:..", "svc:a?b", "svc:a#", "svc:a%2f", "svc:a\n"])
-async def test_text_that_cannot_be_a_name_is_no_url_path(client: TailnetClient, control: Control, name: str) -> None:
+async def test_text_that_cannot_be_the_name_of_a_service_is_refused_without_a_request(
+    client: TailnetClient, control: Control, name: str
+) -> None:
     for call in (client.service, client.delete_service, client.service_hosts):
         with pytest.raises(BadRequest):
             await call(name)
@@ -126,7 +128,7 @@ async def test_text_that_cannot_be_a_name_is_no_url_path(client: TailnetClient, 
     assert not control.requests
 
 
-def test_a_write_has_the_fields_with_a_value_and_those_that_were_read_whatever_their_value() -> None:
+def test_a_write_of_a_service_has_the_fields_with_a_value_and_all_fields_that_were_read() -> None:
     created = ServiceBody.of(TailscaleService("svc:web", (), ("tcp:443",), (), OWNED)).to_json()
     assert created == {"name": "svc:web", "comment": NOTE, "ports": ["tcp:443"], "annotations": OWNED}
     read = TailscaleService("svc:web", ("100.64.0.1",), (), (), {}, {"autoApprove": False})

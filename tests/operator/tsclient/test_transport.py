@@ -52,7 +52,7 @@ def answer(status: int, body: str) -> Answer:
         (404, '"not found"', NotSupported, "'\"not found\"'"),
     ],
 )
-def test_one_function_reads_the_errors_of_both_servers(
+def test_the_errors_of_tailscale_and_of_headscale_are_read_alike(
     status: int, body: str, error: type[ControlError], detail: str
 ) -> None:
     refusal = answer(status, body).refusal()

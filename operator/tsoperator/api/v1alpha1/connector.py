@@ -54,7 +54,7 @@ class ConnectorSpec(WireModel):
     model_config = ConfigDict(json_schema_extra=_RULES)
 
     app_connector: AppConnector | None = None
-    """Makes the Connector an app connector; it may be an empty object. It can't be anything else then."""
+    """Makes the Connector an app connector; it may be an empty object. Such a Connector can't be anything else."""
     exit_node: bool = False
     """Makes the Connector an exit node: devices of the tailnet can send all their traffic through it."""
     hostname: str | None = Field(default=None, pattern=CONNECTOR_HOSTNAME)

@@ -65,9 +65,12 @@ class ClusterDNS(WireModel):
     that the Corefile imports, as on K3s and AKS. KubeDNS: the stubDomains of ConfigMap kube-dns. OpenShift: the DNS
     operator's object. Unset means that the operator finds out."""
     ingress_names: bool = False
-    """Let Pods reach all Ingresses by their names. Their proxies then run privileged and serve no metrics. A change
-    restarts these proxies. An Ingress with the annotation
-    tailscale.com/experimental-forward-cluster-traffic-via-ingress goes by that."""
+    """Let Pods reach all Ingresses by their names.
+
+    The proxies of Ingresses then run privileged and serve no metrics. A change restarts these proxies. If an
+    Ingress has the annotation tailscale.com/experimental-forward-cluster-traffic-via-ingress, the annotation
+    decides.
+    """
 
 
 class DNSConfigSpec(WireModel):
@@ -76,7 +79,10 @@ class DNSConfigSpec(WireModel):
     nameserver: Nameserver
     """The nameserver to run; it may be an empty object."""
     cluster_dns: ClusterDNS = Field(default_factory=ClusterDNS, alias="clusterDNS")
-    """The way in which the cluster's own DNS learns of the nameserver. Unset means that you tell it."""
+    """The way in which the cluster's own DNS learns of the nameserver.
+
+    Unset means that you configure that DNS yourself.
+    """
 
 
 class ClusterDNSStatus(WireModel):
@@ -93,7 +99,7 @@ class ClusterDNSStatus(WireModel):
     """The origin of the zones. Tailnets: they are the domains of the tailnets. Setting: OPERATOR_DNS_ZONES of the
     operator, which is operatorConfig.zones of its chart."""
     snippet: str | None = None
-    """The stub domain for this cluster, ready to paste, with a first line that says where."""
+    """The stub domain for this cluster, ready to paste. Its first line says where to paste it."""
 
 
 class NameserverStatus(WireModel):

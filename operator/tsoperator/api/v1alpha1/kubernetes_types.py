@@ -130,27 +130,27 @@ class NodeAffinity(WireModel):
 
 
 class PodAffinityTerm(WireModel):
-    """Selects Pods, and says within what they count as near."""
+    """Selects Pods, and says which nodes are near to these Pods."""
 
     label_selector: LabelSelector | None = None
     """The labels of the Pods. Unset selects none."""
     match_label_keys: AtomicList[str] | None = None
-    """Label keys whose values must equal the new Pod's."""
+    """Label keys. Only Pods that have the same values of these labels as the new Pod are selected."""
     mismatch_label_keys: AtomicList[str] | None = None
-    """Label keys whose values must differ from the new Pod's."""
+    """Label keys. Only Pods that have other values of these labels than the new Pod are selected."""
     namespace_selector: LabelSelector | None = None
-    """In which namespaces, by label, besides those listed; an empty selector means all."""
+    """The labels of namespaces whose Pods are selected, besides the listed namespaces; an empty selector means all."""
     namespaces: AtomicList[str] | None = None
-    """In which namespaces, by name; with neither, the Pod's own."""
+    """The names of the namespaces whose Pods are selected. Without names and without a selector: the Pod's own."""
     topology_key: str
-    """The node label whose equal values mean near, such as kubernetes.io/hostname."""
+    """A node label such as kubernetes.io/hostname. Nodes with the same value of this label are near to each other."""
 
 
 class WeightedPodAffinityTerm(WireModel):
     """Makes nodes near or far from some Pods more attractive."""
 
     pod_affinity_term: PodAffinityTerm
-    """The Pods, and the meaning of near."""
+    """The Pods, and the nodes that are near to them."""
     weight: Int32
     """The weight of the preference, from 1 to 100."""
 
@@ -174,7 +174,7 @@ class PodAntiAffinity(WireModel):
 
 
 class Affinity(WireModel):
-    """The places where the Pod may or should run."""
+    """The rules about the nodes on which the Pod may or should run."""
 
     node_affinity: NodeAffinity | None = None
     """The rules about the nodes that the Pod runs on."""

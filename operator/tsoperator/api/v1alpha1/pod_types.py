@@ -82,7 +82,7 @@ class PodSecurityContext(WireModel):
     fs_group: Int64 | None = None
     """A group that owns the Pod's volumes."""
     fs_group_change_policy: str | None = None
-    """The policy for the owner of volumes: they change it OnRootMismatch or Always."""
+    """The policy for setting the owner of volumes: Always, or OnRootMismatch, if the owner of the root differs."""
     run_as_group: Int64 | None = None
     """The group that entry points run as."""
     run_as_non_root: bool | None = None
@@ -98,7 +98,7 @@ class PodSecurityContext(WireModel):
     supplemental_groups: AtomicList[Int64] | None = None
     """Further groups of the containers' first processes."""
     supplemental_groups_policy: str | None = None
-    """The policy for the groups of the image: they count with Merge, and not with Strict."""
+    """The policy for the groups of the image: with Merge the processes have these groups, with Strict they don't."""
     sysctls: AtomicList[Sysctl] | None = None
     """Kernel parameters of the Pod."""
     windows_options: WindowsOptions | None = None
@@ -149,7 +149,7 @@ class ResourceClaim(WireModel):
     name: str
     """The claim's name in the Pod."""
     request: str | None = None
-    """The one request of the claim that is meant; unset means all."""
+    """The name of one request in the claim; unset means all requests."""
 
 
 class Resources(WireModel):
@@ -171,7 +171,7 @@ class TopologySpreadConstraint(WireModel):
     match_label_keys: AtomicList[str] | None = None
     """Label keys whose values must equal the new Pod's for a Pod to be counted."""
     max_skew: Int32
-    """By how many Pods the parts may differ."""
+    """The most by which the numbers of Pods in two parts may differ."""
     min_domains: Int32 | None = None
     """The least number of parts."""
     node_affinity_policy: str | None = None
@@ -183,7 +183,7 @@ class TopologySpreadConstraint(WireModel):
     topology_key: str
     """The node label whose values are the parts, such as topology.kubernetes.io/zone."""
     when_unsatisfiable: str
-    """The policy for a Pod that can't be placed so: DoNotSchedule or ScheduleAnyway."""
+    """The policy for a Pod that no node can take within these limits: DoNotSchedule or ScheduleAnyway."""
 
 
 class DNSOption(WireModel):
@@ -196,7 +196,7 @@ class DNSOption(WireModel):
 
 
 class PodDNSConfig(WireModel):
-    """Additions to the Pod's resolv.conf, beside those of the DNS policy."""
+    """Additions to the Pod's resolv.conf, besides the entries that follow from the DNS policy."""
 
     nameservers: AtomicList[str] | None = None
     """Addresses of DNS servers."""

@@ -28,7 +28,10 @@ class EnvironmentVariable(WireModel):
     """An environment variable of a container."""
 
     name: Annotated[str, Field(pattern=VARIABLE_NAME)]
-    """The variable's name. One that the operator sets too is replaced; the proxy may then not work as it should."""
+    """The variable's name.
+
+    Its value replaces a value that the operator sets; the proxy may then not work as it should.
+    """
     value: str | None = None
     """The variable's value; $(NAME) stands for the value of a variable before it."""
 

@@ -64,7 +64,7 @@ _WEBHOOKS: Final = tuple(
     for kind in ("ValidatingWebhookConfiguration", "MutatingWebhookConfiguration")
 )
 _MANAGED: Final = (f"{LABEL_MANAGED}={MANAGED}", OF_RECORDERS)
-"""The label selectors of the objects that the operator makes; those of Recorders have other labels."""
+"""The label selectors of the objects that the operator makes. The objects of Recorders have labels of their own."""
 _DNS_NAMESPACE: Final = "kube-system"
 _AT_ONCE: Final = 16  # requests
 _CALL: Final = 10.0  # s that a call of the control server may take
@@ -87,7 +87,7 @@ def _slim(obj: Object) -> Object:
 
 
 class CannotLook(Exception):
-    """Something can't be looked at. *cure* says what to do."""
+    """A part of the cluster or of the tailnet can't be looked at. *cure* says what to do."""
 
     def __init__(self, words: str, cure: str) -> None:
         super().__init__(words)

@@ -180,9 +180,10 @@ def no_pods(installed: Installed) -> Finding:
 
 
 def findings_during_update(installed: Installed, findings: Iterable[Finding]) -> list[Finding]:
-    """Return *findings* about the operator's Pods.
+    """Return *findings* about the operator's Pods, adapted to an update of the operator.
 
-    During an update of the operator, they say so and advise to check again.
+    During an update, each cure advises the user to wait for its end and to check again. One more finding says that
+    the operator is being updated.
     """
     if not installed.is_being_updated:
         return [*findings]

@@ -144,7 +144,10 @@ async def _findings_in_time(check: str, words: str, part: Awaitable[Iterable[Fin
 
 
 def check_control(control: Control) -> Iterator[Finding]:
-    """Yield a finding for each thing that the control server lacks, or that it can't be reached from here."""
+    """Yield a finding for each setting that the tailnet lacks.
+
+    If the control server can't be reached from here, yield a finding that says so.
+    """
     for check, message in control.findings.wrong.items():
         if check == "api":
             cure = "run this where the control server can be reached; what the operator says of it is above"

@@ -97,4 +97,7 @@ class Nothing:
     """The result that the objects of the cluster's DNS need no change."""
 
     restart: str = ""
-    """The restart by hand, as in a Change, because the objects don't show whether it has happened."""
+    """The restart by hand after which the cluster's DNS uses its configuration; empty if it needs none.
+
+    The objects don't show whether somebody has restarted the DNS server since the last change.
+    """

@@ -1,6 +1,7 @@
-"""The stub domain as a text to paste, and its place, for users who configure the cluster's DNS themselves.
+"""The stub domain as a text to paste, for users who configure the cluster's DNS themselves.
 
-The operator doesn't treat a pasted stub domain as its own, so it never changes or removes the pasted text.
+A comment says where the text belongs. The operator doesn't treat a pasted stub domain as its own, so it never changes
+or removes the pasted text.
 """
 
 import json

@@ -25,9 +25,10 @@ class Ask:
     *wrong* says why it is invalid; it is empty for a valid one. *class_name* is the ProxyClass that the Connector
     names, and *tailnet* the Tailnet. They are empty if there is none, and known even if the Connector is invalid.
 
-    The other fields are those of a valid Connector. It has *replicas*, whose devices have *tags*, and a hostname each
-    that begins with *hostname_prefix*; without a prefix, all ask for *hostname*. They advertise *subnet_routes*, as
-    subnet routers, and *app_routes*, as app connectors.
+    The other fields are those of a valid Connector. It has *replicas*, whose devices have *tags*. With a
+    *hostname_prefix*, each device asks for a hostname of its own that begins with the prefix; without one, all
+    devices ask for *hostname*. The devices advertise *subnet_routes*, as subnet routers, and *app_routes*, as app
+    connectors.
     """
 
     obj: Object

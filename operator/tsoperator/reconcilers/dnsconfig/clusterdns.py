@@ -27,9 +27,9 @@ OVERWRITTEN: Final = "StubDomainOverwritten"
 PENDING: Final = "NameserverPending"
 """The reason of the condition until a Pod of the nameserver is ready and answers."""
 REMOVED: Final = "removed"
-"""The marker for writes that remove our stub domain from the cluster's DNS.
+"""The goal of a plan that removes our stub domain from the cluster's DNS.
 
-It stands where other plans have the stub domain that they write.
+A plan that writes a stub domain has this stub domain as its goal.
 """
 
 _WRITTEN: Final = "the stub domain is in the configuration of the cluster's DNS"

@@ -165,8 +165,8 @@ class _View:
     def refused(self, observed: plans.Observed, obj: Object, refusal: Refusal) -> Plan:
         """Return the plan that reports a refusal on *obj*.
 
-        If the API server refuses the address that a new Service should get, the next try gives another one. A denial
-        isn't about the address.
+        If the API server refuses the address that a new Service should get, the next try asks for another
+        address. If the API server denies us the right to make a Service, the address isn't the cause.
         """
         is_denied = isinstance(refusal.error, Denied)
         address = plans.refused_address(obj, observed, refusal, self._settings)
@@ -201,7 +201,7 @@ class _View:
         return map(key_of, self._cache.all(DNSCONFIG))
 
     def _all_keys(self, dnsconfig: Object) -> Iterable[Key]:
-        """Map a DNSConfig to all DNSConfigs, because the election depends on all of them."""
+        """Map a DNSConfig to all DNSConfigs, because a change of any DNSConfig may decide which one is in force."""
         return {key_of(dnsconfig), *self._every_key()}
 
     def _parent_keys(self, child: Object) -> Iterable[Key]:

@@ -172,7 +172,7 @@ class _View:
     def _put_canaries(self, dnsconfig: Object | None) -> None:
         """Give each zone that is forwarded for *dnsconfig* its canary, once the nameserver has an address.
 
-        Canaries have keys without a namespace. Proxies don't, so the keys can't collide.
+        A canary has a key without a namespace, and the key of a proxy has one, so the two can't collide.
         """
         wanted: dict[Key, Record] = {}
         addresses = in_order(service_addresses(self._cache.get(SERVICE, Key(self._settings.namespace, NAMESERVER))))

@@ -40,9 +40,9 @@ class HealthAnswer(StrEnum):
 
     @property
     def passes(self) -> bool:
-        """True if this answer suffices for the gate.
+        """True if the gate may open after this answer.
 
-        The answer of an old proxy does, because an old proxy can't say which Pod it is.
+        The answer of an old proxy suffices, because an old proxy can't say which Pod it is.
         """
         return self in (HealthAnswer.OWN, HealthAnswer.NO_HEADER)
 
@@ -72,8 +72,8 @@ class Check:
 class GateQuestion:
     """The conditions under which the operator opens the gate of the Pod with the UID *pod*.
 
-    All *checks* have to pass. One attempt at a check makes up to so many *requests*. The Services in *unserved*
-    can't lead to the Pod yet, because the Pod isn't among their endpoints.
+    All *checks* have to pass. The operator makes at most so many *requests* in one attempt at a check. The Services
+    in *unserved* can't lead to the Pod yet, because the Pod isn't among their endpoints.
     """
 
     pod: str
@@ -112,10 +112,7 @@ def group_of(child: Object) -> str:
 
 
 def is_waiting(pod: Object) -> bool:
-    """Tell whether *pod* waits for its gate to open.
-
-    An open gate stays open until another Pod takes the place of *pod*.
-    """
+    """Tell whether *pod* waits for its gate to open. An open gate stays open until another Pod replaces *pod*."""
     return bool(group_of(pod)) and has_gate(pod) and not is_open(pod) and not is_deleting(pod)
 
 

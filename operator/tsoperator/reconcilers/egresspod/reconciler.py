@@ -58,10 +58,10 @@ class _View:
         self._settings = settings
 
     async def look(self, key: Key, pod: Object) -> plans.Observed:
-        """Have the Services asked whether they lead to *pod*, if its gate is closed.
+        """Let the prober ask the Services whether they lead to *pod*, if its gate is closed.
 
-        If all of them lead to it, read the Pod from the API server. The cache keeps only a part of the status
-        of a Pod, to which the condition is added.
+        If all of them lead to the Pod, read the Pod from the API server: the plan adds a condition to its
+        status, and the cache keeps only a part of that status.
         """
         question = self._question(pod) if pod and plans.is_waiting(pod) else None
         if (asking := self._prober.follow(key, question)) is not None:

@@ -1,7 +1,7 @@
 """The Events of an Ingress about its certificate.
 
 A proxy of its own gets the certificate at the first HTTPS request. The first proxy of a ProxyGroup gets it without
-being asked. An Ingress has no conditions, so it says all of this by Events.
+being asked. An Ingress has no conditions, so the operator reports all of this by Events.
 """
 
 from dataclasses import dataclass
@@ -23,8 +23,9 @@ _RENEWED_BEFORE: Final = timedelta(days=14)
 class ObservedCertificate:
     """The *certificate* for *domain* at the time *now*.
 
-    *missed_for* is for how many seconds it has been missing, or was missing; None if it never was. *writer* is the Pod
-    of a ProxyGroup that gets the certificate; it is empty if the Ingress has a proxy of its own.
+    *missed_for* is the number of seconds for which the certificate has been missing, or was missing before it came;
+    None if it was never missing. *writer* is the Pod of a ProxyGroup that gets the certificate; it is empty if the
+    Ingress has a proxy of its own.
     """
 
     domain: str

@@ -64,7 +64,10 @@ NOWHERE: Final = AtGroups()
 
 
 def may_lack_approval(ask: Ask, hosting: Hosting, certificate: ObservedCertificate | None) -> bool:
-    """Tell whether proxies of the group may wait for an approval as hosts. Without one, they get no certificate."""
+    """Tell whether proxies of the group may wait for an approval as hosts.
+
+    Without approval, they get no certificate.
+    """
     has_certificate = certificate is not None and certificate.certificate.is_there
     is_set_up = ask.is_held and hosting.is_owned and obstacle(hosting) is None and not awaits_group(hosting)
     return is_set_up and not has_certificate
@@ -82,7 +85,7 @@ def can_take_over(ask: Ask, hosting: Hosting, services: Mapping[str, Object]) ->
 
 
 def blocked_notes(hosting: Hosting) -> list[Note]:
-    """Return the Events that say why a group can't serve an Ingress now; what serves it goes on."""
+    """Return the Events that say why a group can't serve an Ingress now. The proxy that the Ingress has stays."""
     refusal = obstacle(hosting)
     return [_note(refusal)] if refusal else _waiting_notes(hosting)
 
@@ -97,8 +100,9 @@ def plan(
 ) -> Plan:
     """Return the plan for an Ingress that names a ProxyGroup, and has no proxy of its own.
 
-    *services* are the Services of its namespace that it names; None if they may be seen later. *certificate* is that
-    for its name, None if none is needed.
+    *services* are the Services in the namespace of the Ingress to which its rules lead; None if it is too early to
+    judge the rules. *certificate* is the certificate for the name of the Ingress; None if the Ingress needs no
+    certificate.
     """
     refusal = _hindrance(ask, hosting)
     unread = hosting.view.pending if refusal is None and not ask.is_held else None
@@ -122,9 +126,10 @@ def plan(
 
 
 def ended(ask: Ask, at: AtGroups, made: Plan) -> Plan:
-    """Return the plan *made* for an Ingress that asks for no ProxyGroup, completed for its Tailscale Service.
+    """Return *made*, the plan for an Ingress that asks for no ProxyGroup, with the end of its Tailscale Service.
 
-    Once nothing is left of that Service, the finalizer goes, but not in one step with another.
+    Once nothing is left of that Service, the plan takes the finalizer for groups off the Ingress. A plan that takes
+    another finalizer off does so alone.
     """
     if not ask.is_held:
         return made
@@ -139,7 +144,7 @@ def ended(ask: Ask, at: AtGroups, made: Plan) -> Plan:
 
 
 def _served(hosting: Hosting, at: AtGroups, certificate: ObservedCertificate | None, settings: Settings) -> Plan:
-    """Return a plan with the Events about the certificate and the hosts of an Ingress that nothing hinders."""
+    """Return a plan with the Events about the certificate and the hosts of an Ingress that its group can serve."""
     told = news(certificate) if certificate else News()
     approval, unapproved_for, wait = at.approval, None, None
     if approval is not None and approval.waited < APPROVAL_PATIENCE:
@@ -165,7 +170,10 @@ def _path_notes(ask: Ask, hosting: Hosting, services: Mapping[str, Object]) -> l
 
 
 def _hindrance(ask: Ask, hosting: Hosting) -> Refusal | None:
-    """Return the obstacle to serving an Ingress. One that passes by itself is none for an Ingress with a claim."""
+    """Return the obstacle that keeps a group from serving an Ingress; None if there is none.
+
+    A passing obstacle is left out if the Ingress has its finalizer already.
+    """
     refusal = obstacle(hosting)
     return None if refusal and refusal.is_passing and ask.is_held else refusal
 
@@ -175,7 +183,10 @@ def _makes_claim(refusal: Refusal | None) -> bool:
 
 
 def _note(refusal: Refusal) -> Note:
-    """Return the Event about an obstacle. It is told only once if the control server lacks what is needed."""
+    """Return the Event about an obstacle.
+
+    If the control server lacks a needed feature, the Event is written only once.
+    """
     reason = "InvalidIngressConfiguration" if refusal.reason == INVALID else refusal.reason
     return Note("Warning", reason or "TailscaleServiceFailed", refusal.message, once=refusal.reason == UNSUPPORTED)
 
@@ -196,9 +207,9 @@ _NO_BACKENDS: Final = Note(
 
 
 def _status(ask: Ask, at: AtGroups, hosting: Hosting, certificate: ObservedCertificate | None) -> Object | None:
-    """Return the status of an Ingress with the name by which it is reached; None if the status stays as it is.
+    """Return the status of an Ingress with the name by which devices reach it; None if the status stays as it is.
 
-    That of an invalid Ingress stays, because it says which name the proxies go on serving.
+    The status of an invalid Ingress stays, because it has the name that the proxies go on serving.
     """
     refusal = obstacle(hosting)
     if refusal and refusal.reason == INVALID:

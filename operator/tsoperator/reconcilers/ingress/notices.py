@@ -30,7 +30,7 @@ _ELSEWHERE: Final = {
     ANNOTATION_TAILNET_FQDN: "move it to a Service, which can lead to a device of the tailnet",
     ANNOTATION_TAILNET_IP: "move it to a Service, which can lead to a device of the tailnet",
 }
-"""The annotations that no Ingress has, and what to do instead."""
+"""The annotations that have no effect on an Ingress because they are for Services, and what to do instead."""
 
 VOCABULARY: Final = Vocabulary(
     "Ingress",

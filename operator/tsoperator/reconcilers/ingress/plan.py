@@ -171,7 +171,8 @@ def plan(
 def _grouped(ask: Ask, hosting: Hosting, observed: Observed, settings: Settings, *, is_early: bool) -> Plan:
     """Return the plan for an Ingress that a ProxyGroup serves. A proxy of its own is removed before that.
 
-    A new Ingress may lack Services that come a moment later, so nothing is said about its backends if this *is_early*.
+    If this reconcile *is_early*, the plan reports nothing about backends: a user may create a new Ingress a moment
+    before its Services.
     """
     services = None if is_early else observed.services
     made = grouped_plan(ask, hosting, observed.at_groups, services, observed.certificate, settings)

@@ -99,7 +99,7 @@ class _View:
         }
 
     def acted(self, ingress: Object, seen: Seen[Ask, plans.Observed] | Plan, _plan: Plan) -> None:
-        """Forget that the certificate of *ingress* was missing, once an Event has said that it is there."""
+        """Forget that the certificate of *ingress* was missing, once an Event has reported that it is there now."""
         found = seen.observed.certificate if isinstance(seen, Seen) else None
         if ingress and (found is None or found.certificate.is_there):
             self._missing.note(ingress, None)
@@ -192,7 +192,10 @@ class _View:
         self._class_warning = warning
 
     def _keys_of_service(self, service: Object) -> Iterable[Key]:
-        """Map a proxy's own Services to its parent, and any other to the Ingresses that name it, or have its label."""
+        """Map a Service of a proxy to the parent of the proxy.
+
+        Map any other Service to the Ingresses that lead to it, or that ask for its label in the tailnet.
+        """
         if is_child(service, self._settings.namespace):
             return self._parent_keys(service)
         backend = str(key_of(service))

@@ -65,7 +65,7 @@ def secret_notes(ask: Ask) -> list[Note]:
 
 
 def renamed_notes(ask: Ask, served: str) -> list[Note]:
-    """Return an Event if an Ingress is *served* under another name than its host, unless that is empty."""
+    """Return an Event if an Ingress is *served* under another name than its host; none if *served* is empty."""
     host = ask.host
     if not served or "." not in host or host == served:
         return []

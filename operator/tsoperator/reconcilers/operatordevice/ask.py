@@ -1,4 +1,4 @@
-"""The device that the settings ask for, with the names of what registers it; and the objects that need it."""
+"""The device that the settings ask for, the names of the objects that register it, and the objects that need it."""
 
 from dataclasses import dataclass
 from typing import Final

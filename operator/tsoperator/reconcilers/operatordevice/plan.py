@@ -1,4 +1,7 @@
-"""Makes the plan for the operator's own device: what registers it comes, and goes once the device has an ID."""
+"""Makes the plan for the operator's own device.
+
+The operator makes a StatefulSet that registers the device, and deletes it once the device has an ID.
+"""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -30,10 +33,10 @@ SLOW: Final = 60.0
 class Observed:
     """The facts on which the plan depends, besides the settings.
 
-    *stored* is the identity as the Secret has it. *needed* tells that an object needs it. A reconcile raises *pending*
-    to wait until that is known. *go* names the Pods of a Go operator that runs. The *statefulset* has this *age* in
-    seconds. *config* is the *slim* config Secret, and *state* the *slim* Secret with the state of the device;
-    *has_state* tells that this Secret exists.
+    *stored* is the identity as the Secret has it. The identity is *needed* if an object asks for a Tailscale
+    Service. A reconcile raises *pending* to wait until that is known. *go* names the Pods of a Go operator that
+    runs. The *statefulset* has this *age* in seconds. *config* is the *slim* config Secret, and *state* the *slim*
+    Secret with the state of the device; *has_state* tells that this Secret exists.
     """
 
     stored: OperatorIdentity
@@ -82,7 +85,7 @@ def plan(ask: Ask, observed: Observed, settings: Settings, keys: Keys | Refusal 
 
 
 def in_the_way(obj: Object) -> str:
-    """Return a message that *obj*, which isn't the operator's, has the name of what registers the device."""
+    """Return the message that *obj*, an object of somebody else, has a name that we need to register the device."""
     return (
         f"{obj['kind']} {key_of(obj)} is in the way: it belongs to somebody else, so it is left alone. Delete it if "
         "nothing needs it, or set OPERATOR_SECRET to another name (fullnameOverride of the chart)"
@@ -94,12 +97,15 @@ def _lacks_id(observed: Observed) -> bool:
 
 
 def _is_understood(observed: Observed) -> bool:
-    """Tell whether it is known if there is an ID, or doesn't matter."""
+    """Tell whether the operator has read its ID, or learnt that it has none.
+
+    The answer is yes if nothing needs the ID.
+    """
     return not observed.needed or (observed.stored.is_known and not observed.stored.problem)
 
 
 def _not_registering(ask: Ask, observed: Observed) -> Decided:
-    """Return the plan if no device is to be registered now: it removes what registers one."""
+    """Return the plan while no device is to be registered: it removes the objects that register a device."""
     mine = [each for each in (observed.statefulset, observed.config) if each and not is_anothers(each, ask.owner)]
     going = [each for each in mine if not is_deleting(each)]
     steps = [Deletion(STATEFULSET if each["kind"] == STATEFULSET.kind else SECRET, each) for each in going]
@@ -116,7 +122,10 @@ def _not_registering(ask: Ask, observed: Observed) -> Decided:
 
 
 def _stranger(ask: Ask, observed: Observed) -> Object | None:
-    """Return an object of ours that has the name of what registers the device, but belongs to another object."""
+    """Return an object with the name that the StatefulSet or its config Secret needs, but with another owner.
+
+    Return None if there is no such object.
+    """
     there = (each for each in (observed.statefulset, observed.config) if each)
     return next((each for each in there if is_anothers(each, ask.owner)), None)
 

@@ -100,20 +100,23 @@ class _View:
         )
 
     def decide(self, _obj: Object, observed: plans.Observed) -> Decision:
-        """Return the plan, or the question for the auth key that it needs."""
+        """Return the plan. If the plan needs an auth key, return the question to the control server for that key."""
         then = partial(self._plan, observed)
         if not plans.registers(self._ask, observed):
             return then()
         return Question(partial(self._auth_keys, plans.login(self._ask, observed, self._settings)), then)
 
     def acted(self, _obj: Object, observed: plans.Observed, _plan: Plan) -> None:
-        """Say what keeps the operator from getting a device; forget the auth keys of a device that is registered."""
+        """Record the problem that keeps the operator from getting a device.
+
+        Forget the auth keys of a device that is registered.
+        """
         self._identity.hindered(self._problem)
         if not plans.registers(self._ask, observed):
             self._tailnets.forget(self._ask.owner)
 
     def refused(self, _observed: plans.Observed, _obj: Object, refusal: Refusal) -> Plan:
-        """Say why a step was refused."""
+        """Record why a step was refused, as the problem that keeps the operator from getting a device."""
         match refusal.step:
             case Child(obj) | Creation(obj) if refusal.is_taken:
                 self._identity.hindered(plans.in_the_way(obj))
@@ -152,8 +155,8 @@ class _View:
     def _need(self, claims: Iterable[tuple[str, str]]) -> tuple[bool, Exception | None]:
         """Tell whether one of *claims* is on a label in a tailnet that lets the operator have Tailscale Services.
 
-        Headscale has none, so there a device would be of no use. If that isn't known yet, the second result is the
-        exception to wait by.
+        Headscale has no Tailscale Services, so an operator at Headscale needs no device. If the answer isn't
+        known yet, the second result is the exception that a reconcile raises to wait for it.
         """
         pending = None
         for tailnet, label in claims:

@@ -176,7 +176,7 @@ def _endpoints(wishes: RelayWishes, observed: Observed, settings: Settings) -> l
 
 
 def _incomplete(proxy: Proxy, children: Children, found: Sequence[Endpoints]) -> Refusal | None:
-    """Return what the relays lack; None if they are complete."""
+    """Return a refusal that says what the relays lack; None if they are complete."""
     if too_old := _too_old(proxy, children):
         return too_old
     count = proxy.replica_count

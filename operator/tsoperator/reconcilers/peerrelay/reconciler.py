@@ -85,7 +85,10 @@ class _View:
         return [each for services in found for each in services]
 
     def left(self, owner: Owner) -> Plan:
-        """Return the plan that removes what a PeerRelay which is gone left behind, and stop the look-ups for it."""
+        """Return the plan that removes the proxy of a PeerRelay that is gone.
+
+        Stop the look-ups for the PeerRelay.
+        """
         self._addresses.follow(owner.key, ())
         return plan_orphan(self._proxies.orphan(PEERRELAY, owner))
 

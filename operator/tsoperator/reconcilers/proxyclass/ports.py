@@ -70,8 +70,8 @@ def violation(
 def _comes_before(other: Object, obj: Object) -> bool:
     """Tell whether *other*, and not *obj*, may use the ports that both ProxyClasses name.
 
-    A class that is ready keeps its ports. If both are ready, the older one does, so that the plans of both classes
-    agree.
+    A class that is ready keeps its ports. If both classes are ready, the older class keeps the ports, so that the
+    plans of both classes agree.
     """
     if other["metadata"]["uid"] == obj["metadata"]["uid"] or is_deleting(other) or not is_ready(other):
         return False

@@ -23,14 +23,14 @@ _VOLUME_NAME_MAX: Final = 63  # a volume has the name of the ConfigMap, which mu
 class Ask:
     """The requests in a ProxyGroup *group*, completed by the operator's settings.
 
-    *class_name* is its ProxyClass and *tailnet* its Tailnet; each is empty if there is none. Both are known even if the
-    group is invalid. If its class doesn't exist, the user can create it, or do what *without_class* says.
+    *class_name* is its ProxyClass and *tailnet* its Tailnet; each is empty if there is none. Both are known even if
+    the group is invalid. If its class doesn't exist, the user can create it, or do what *without_class* says.
 
-    *unsupported* is the name of the group's type if the operator doesn't support that yet. Otherwise the group is of
-    *type*; one whose type can't be read counts as one of type egress.
+    *unsupported* is the name of the group's type if the operator doesn't support that yet. Otherwise the group is
+    of *type*; a group whose type can't be read counts as one of type egress.
 
-    *unreadable* says why the group can't be parsed, and *wrong* what else is wrong with it. A group that can be parsed
-    has *replicas*, whose devices have *tags*, and a hostname each that begins with *hostname_prefix*.
+    *unreadable* says why the group can't be parsed, and *wrong* what else is wrong with it. A group that can be
+    parsed has *replicas*. Their devices have *tags*, and hostnames that begin with *hostname_prefix*.
     """
 
     group: Object

@@ -139,7 +139,11 @@ class ExposedChanges:
         return {*self._labelled([key_of(service).name])}
 
     def of_group(self, old: Object | None, new: Object | None) -> set[Key]:
-        """Return a group, and if it came, went or moved, the other ingress groups, because labels may be free now."""
+        """Return a changed group.
+
+        If the group came, went or moved to another tailnet, return all other ingress groups, too, because
+        labels may be free now.
+        """
         keys = {key_of(each) for each in (old, new) if each is not None}
         return keys if _group_facts(old) == _group_facts(new) else keys | self.all()
 

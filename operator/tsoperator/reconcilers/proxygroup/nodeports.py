@@ -19,7 +19,7 @@ from tsoperator.runtime.plan import Refusal
 
 SUFFIX: Final = "-nodeport"
 BY_NODE_PORT: Final = "node-port"
-"""The index that finds the Services that have node ports. All of them have the value `ANY` there."""
+"""The index that finds the Services that have node ports. It has all these Services under one value, `ANY`."""
 ANY: Final = "any"
 
 _PORT_NAME: Final = "static-endpoint-port"

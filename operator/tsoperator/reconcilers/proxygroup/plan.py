@@ -85,7 +85,7 @@ class Observed:
 
     @property
     def work(self) -> Work:
-        """The work of the group."""
+        """The objects that the group serves, as its type needs them."""
         return Work(self.services, self.offer)
 
 

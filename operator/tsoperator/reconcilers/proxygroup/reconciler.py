@@ -103,7 +103,10 @@ class _View:
         )
 
     def _account(self) -> Object | None:
-        """Return the Secret with shared ACME accounts; one without the label of our objects, if it has none."""
+        """Return the Secret with the ACME accounts that groups share; None if it doesn't exist.
+
+        If the Secret lacks the label of our objects, only its metadata is known.
+        """
         key = account_key(self._settings.namespace)
         if secret := self._cache.get(SECRET, key):
             return secret

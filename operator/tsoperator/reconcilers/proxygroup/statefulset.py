@@ -25,9 +25,11 @@ The program of a proxy may hang when it is stopped. Then a rollout waits until t
 _SETTLE: Final = 10
 """The seconds for which a rollout waits for a new proxy that doesn't drain, after its container has started.
 
-Its Pod has no other readiness. In that time, the proxy logs in and advertises what it serves, and the devices of the
-tailnet learn how they reach it. Then another proxy may end.
+Nothing else delays the readiness of its Pod. In that time, the proxy logs in and advertises what it serves, and the
+devices of the tailnet learn how they reach it. Then another proxy may end.
 """
+
+_PACE: Final = "minReadySeconds"
 
 _EARLIER_END: Final = 360
 """The seconds that earlier versions of this operator gave a proxy to end."""
@@ -76,7 +78,7 @@ def _statefulset(type_: GroupType, proxy: Proxy, settings: Settings, live: Objec
     entries = Volume(config, GROUP_CONFIGS, {"configMap": {"name": config}})
     volumes = [*configs(_mounted_replicas(proxy, live)), entries]
     spec = proxy_pod_spec(proxy.pod, volumes, proxy.key.name, settings, live)
-    pace = {} if type_.drains else {"minReadySeconds": _SETTLE}
+    pace = {} if type_.drains else {_PACE: _SETTLE}
     return statefulset(proxy, labels, {"metadata": metadata, "spec": _draining(spec) if drains else spec}, **pace)
 
 
@@ -102,12 +104,15 @@ def moves_health_port(proxy_class: ProxyClassSpec | None) -> bool:
 
 
 def _earlier_forms(statefulset: Object) -> list[Object]:
-    """Return *statefulset* in the forms that other operators give it, if its Pods wait for connections to end.
+    """Return *statefulset* in the forms that other operators give it.
 
-    Earlier versions of this operator give the Pods six minutes to end. Some Go operators give them 30 seconds, and
-    no readiness gate.
+    If its Pods wait for connections to end, earlier versions of this operator give them six minutes to end. Some Go
+    operators give them 30 seconds, and no readiness gate. If its Pods don't wait, Go operators' rollouts don't, either.
     """
-    pod = statefulset["spec"]["template"]["spec"]
+    spec = statefulset["spec"]
+    pod = spec["template"]["spec"]
+    if _PACE in spec:
+        return [{**statefulset, "spec": {name: value for name, value in spec.items() if name != _PACE}}]
     if _GRACE not in pod:
         return []
     of_go = {name: value for name, value in pod.items() if name not in _OURS}

@@ -34,8 +34,8 @@ _IS_NOT_BEING_DELETED: Final = "oldObject == null || !has(oldObject.metadata.del
 _EVERYTHING: Final[Object] = {"matchLabels": None, "matchExpressions": None}
 """A label selector that selects everything.
 
-A field that is None here must be absent from the live object. If it weren't mentioned, we would leave it alone in the
-live object, as we do with what others add. Here, an additional field could let the namespace use other ProxyGroups.
+A field that is None here must be absent from the live object. If we left the field out, we would accept any value that
+others add to the live object. Here, an additional field could let the namespace use other ProxyGroups.
 """
 
 

@@ -231,7 +231,10 @@ def _target(given: Mapping[str, str]) -> Target:
 
 
 def _ip_annotation(given: Mapping[str, str]) -> str:
-    """Return the annotation that gives the address. The deprecated one counts only if the other one is empty."""
+    """Return the annotation that gives the address of the device.
+
+    The deprecated annotation counts only if the present one is empty.
+    """
     deprecated = given.get(ANNOTATION_TAILNET_TARGET_IP_DEPRECATED) and not given.get(ANNOTATION_TAILNET_IP)
     return ANNOTATION_TAILNET_TARGET_IP_DEPRECATED if deprecated else ANNOTATION_TAILNET_IP
 

@@ -108,10 +108,7 @@ def _named(name: str) -> Shown:
 
 
 def _balanced(ask: Ask, name: str, ips: Sequence[str]) -> Shown:
-    """Return load balancer entries with *name* and *ips*.
-
-    Until the status has the name, an Event tells it.
-    """
+    """Return load balancer entries with *name* and *ips*, and an Event with *name* until the status has that name."""
     entries = ({"hostname": name}, *({"ip": ip} for ip in ips))
     is_shown = any(entry.get("hostname") == name for entry in _entries(ask))
     return Shown(_ready(), entries, () if is_shown else (Note("Normal", "ProxyCreated", _reached(name)),))

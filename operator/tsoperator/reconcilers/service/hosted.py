@@ -1,7 +1,7 @@
 """Makes the plan for a Service that a ProxyGroup of type ingress exposes (docs/development/groups.md).
 
-Other reconcilers do the work. That of Tailscale Services makes the Tailscale Service, and that of ProxyGroups tells the
-proxies about it. The Service itself gets only a finalizer, its status and Events.
+Other reconcilers do the work. The reconciler of Tailscale Services makes the Tailscale Service, and the reconciler of
+ProxyGroups tells the proxies about it. The Service itself gets only a finalizer, its status and Events.
 """
 
 from collections.abc import Sequence
@@ -31,7 +31,10 @@ CONDITIONS: Final = (CONDITION_INGRESS_VALID, CONDITION_INGRESS_CONFIGURED)
 
 _FAULT: Final = "IngressSvcInvalid"
 _FAULTS: Final = (INVALID, INVALID_SERVICE, LABEL_TAKEN, NO_GROUP)
-"""The reasons of obstacles that the user has to remove. Others are in the tailnet, or at the control server."""
+"""The reasons of obstacles that the user has to remove.
+
+Other obstacles are in the tailnet, or at the control server.
+"""
 _SOUND: Final = condition(CONDITION_INGRESS_VALID, True, "IngressSvcValid", "IngressSvcValid")
 
 

@@ -235,8 +235,8 @@ def _grouped(ask: Ask, observed: Observed) -> Plan:
 def _hosted(ask: Ask, observed: Observed, settings: Settings) -> Plan:
     """Return the plan for a Service that a ProxyGroup should expose.
 
-    A proxy of its own is removed first, because a device and a Tailscale Service can't have the same name. It stays if
-    the group can't take its place.
+    The Service's own proxy is removed first, because a device and a Tailscale Service can't have the same name. The
+    proxy stays as long as the group can't expose the Service.
     """
     if holds_nothing(ask.service, observed.children):
         unapproved_for = observed.places.ages.get(hosted.UNAPPROVED)

@@ -77,7 +77,7 @@ _OldAndNew = Callable[[Object | None, Object | None], Iterable[Key]]
 
 
 def _both(one: _OldAndNew, other: _OldAndNew) -> _OldAndNew:
-    """Return the mapper that returns the keys of both functions."""
+    """Return a mapper that returns the keys of the mapper *one* and those of the mapper *other*."""
     return lambda old, new: [*one(old, new), *other(old, new)]
 
 
@@ -165,7 +165,8 @@ class _View:
     ) -> Places:
         """Return the places of a Service: those at ProxyGroups, and that of its own proxy.
 
-        They come with the ages of facts about the Service, one of which is about its *hosting*.
+        The result also says for how long facts about the Service have been true. One such fact comes from
+        *hosting*: no proxy is known to be approved as a host.
         """
         found = self._view.of(ask, suffixes)
         if ask.mode is not Mode.NOTHING or found.services:
@@ -201,7 +202,7 @@ class _View:
         return replace(reverts, who=who)
 
     def left(self, owner: Owner) -> Plan:
-        """Return the plan with the next step of removing what a Service which is gone left behind."""
+        """Return the plan with the next step of removing the leftovers of a Service that is gone."""
         is_seen = self._cache.sees(SERVICE, owner.key.namespace)
         proxy = plan_orphan(self._proxies.orphan(SERVICE, owner))
         return plans.plan_left(self._view.made_for(owner), proxy, is_seen=is_seen)
@@ -215,8 +216,8 @@ class _View:
     def _keys_of_service(self, service: Object) -> Iterable[Key]:
         """Map a Service that a proxy has to its parent, and any other Service to itself and to those that it concerns.
 
-        A user's Service concerns the Services that get or lose their name by its change. If it has, or asks
-        for, an entry at a ProxyGroup, it also concerns the Services that ask for the same entry, and those that
+        A user's Service concerns the Services that get or lose their name by its change. If it has an entry at
+        a ProxyGroup, or asks for one, it also concerns the Services that ask for the same entry, and those that
         share a port of the proxies with it. If it is gone, its ports may be free for Services that found no
         free port.
         """

@@ -194,10 +194,11 @@ class PlacesView:
         return key_of(service).namespace == self._settings.namespace and any(by_serving_group(service))
 
     def _contested(self, ask: Ask, live: Object | None) -> dict[Wanted, Key]:
-        """Return those ports of a Service whose port of the proxies an older Service has, too, with that Service's key.
+        """Return the contested ports of a Service, each with the key of the older Service that has the same port.
 
-        The operator never allocates a port twice. But a restore from a backup, or another operator, may have
-        done so. The older Service is the one with the older place.
+        Two Services contest a port if both have the same port of the proxies. The operator never allocates a
+        port of the proxies twice. But a restore from a backup, or another operator, may have done so. The older
+        Service is the one with the older place.
         """
         found = {}
         for wanted, port in allocated(live).items():

@@ -16,7 +16,7 @@ from tsoperator.runtime.ownership import Owner
 from tsoperator.runtime.plan import DeleteService, Deletion, Note, Plan, PutService, Refusal, Report, Step
 
 PARENT: Final = "tailscaleservice"
-"""The type of the owner in whose name the control server is asked."""
+"""The type of the owner that stands for a label in the calls to the control server."""
 
 COMMENT: Final = "This Tailscale Service is managed by the Tailscale Kubernetes Operator, do not modify"
 FAILED: Final = "TailscaleServiceFailed"
@@ -29,18 +29,20 @@ _SHARED: Final = range(5, 10)  # minutes until a Service is looked at again that
 class Observed:
     """The facts about a *label* in a *tailnet*.
 
-    The tailnet has the *view* of the Tailscale Service. The operator has the ID *operator_id*, by which it owns
-    Tailscale Services. The ID is empty if the operator has none, and as long as it isn't known; *knows_id* is true if
-    it is known.
+    *view* is the Tailscale Service as the tailnet shows it. The operator has the ID *operator_id*, by which it owns
+    Tailscale Services. The ID is empty if the operator has none, or if the ID isn't known yet; *knows_id* is true
+    if it is known.
 
-    *holder* is the claim that has the label, None if no claim counts. Then the Tailscale Service stays nevertheless if
-    it *is_reserved*, because an object that names the label may get its claim back; or if it *is_used*, because a
-    ProxyGroup still has it in its configuration. If the ProxyGroups *serves_web*, they end TLS for it.
+    *holder* is the claim that has the label, None if no claim counts. Without a holder, the Tailscale Service still
+    stays if it *is_reserved*, because an object that names the label may get its claim back; or if it *is_used*,
+    because a ProxyGroup still has it in its configuration. If the ProxyGroups *serves_web*, they end TLS for the
+    Service.
 
     *certificate* is the key of the certificate's objects for the holder, None as long as the domain isn't known.
-    *secret* is the live object of that key that is the Secret of a certificate, and *stranger* is one that isn't. If
-    the Secret *is_hidden*, it lacks our labels, so it may be somebody else's. *leftovers* are the objects of
-    certificates that no claim on the label needs. The label has to be looked at again after *again* seconds, if at all.
+    *secret* is the live object of that key that is the Secret of a certificate, and *stranger* is one that isn't.
+    If the Secret *is_hidden*, it lacks our labels, so it may be somebody else's. *leftovers* are the objects of
+    certificates that no claim on the label needs. The label is looked at again after *again* seconds; with None,
+    only after a change.
     """
 
     tailnet: str
@@ -166,7 +168,10 @@ def _deletions(objects: Sequence[Object]) -> list[Step]:
 
 
 def _is_decided(observed: Observed) -> bool:
-    """Tell whether it is known what the operator owns. A server without Tailscale Services has none of ours."""
+    """Tell whether it is known if this operator owns the Tailscale Service.
+
+    At a control server without Tailscale Services, the operator certainly owns none.
+    """
     view = observed.view
     if view.refusal is not None and view.refusal.reason == UNSUPPORTED:
         return True

@@ -94,7 +94,7 @@ class _Look:
         self._again: dict[Key, float] = {}  # the times at which to look again, by the event loop's clock
 
     def note(self, observed: Observed, seconds: float | None) -> None:
-        """Remember to look again after so many *seconds*, if any."""
+        """Remember to look at the label again after so many *seconds*; with None, do nothing."""
         if seconds is not None:
             self._again[observed.owner.key] = asyncio.get_running_loop().time() + seconds
 
@@ -142,7 +142,10 @@ class _Look:
         return Key(self._settings.namespace, f"{holder.label}.{domain}") if holder and domain else None
 
     def _is_elsewhere(self, shown: ServiceView, key: Key, holders: Mapping[str, LabelClaim | None]) -> bool:
-        """Tell whether a claim has the same Tailscale Service by another Tailnet, which is for the same tailnet."""
+        """Tell whether another claim has the same Tailscale Service.
+
+        That is so if the claim names another Tailnet, and both Tailnets are for the same tailnet.
+        """
         addresses = shown.service.addresses if shown.service else ()
         others = (
             self._world.service(each, key.name).service for each in holders if each != key.namespace and holders[each]
@@ -160,9 +163,10 @@ class _Look:
         return Key(self._settings.namespace, f"{group}{_CONFIG_SUFFIX}")
 
     def _leftovers(self, key: Key, holders: Mapping[str, LabelClaim | None]) -> Iterator[Object]:
-        """Yield the objects of certificates that no claim on the label needs, as far as they are of this tailnet.
+        """Yield the objects of certificates that no claim on the label needs, and that belong to this tailnet.
 
-        The group that an object names tells its tailnet. If that group is gone, the object may be of any tailnet.
+        An object names a group, and the group tells the tailnet of the object. If that group is gone, the
+        object may belong to any tailnet.
         """
         found = self._view.certificates(key.name)
         if not found:
@@ -220,9 +224,10 @@ class _Mappers:
         return self._in_group(key.name.removesuffix(_CONFIG_SUFFIX), map(_label, names))
 
     def of_secret(self, old: Object | None, new: Object | None) -> Iterable[Key]:
-        """Map a Secret to labels: of a certificate to its label, and of a proxy to the labels of its group.
+        """Map the Secret of a certificate to the certificate's label, and the Secret of a proxy to labels of its group.
 
-        A config Secret concerns the labels that came or went, and a state Secret all labels once its domain is known.
+        A change of a config Secret concerns the labels that came or went. A change of a state Secret concerns
+        all labels of the group if the proxy now reports another domain.
         """
         obj = new or old or {}
         if any(each is not None and by_certificate(each) for each in (old, new)):
@@ -242,7 +247,7 @@ class _Mappers:
         return self._in_group(owner.key.name, map(_label, names))
 
     def of_strange_secret(self, old: Object | None, new: Object | None) -> Iterable[Key]:
-        """Map a Secret that isn't ours, and comes or goes, to the label of a claim if it has the name of its domain."""
+        """Map a Secret that isn't ours to the label whose certificate needs its name, when the Secret comes or goes."""
         if old is not None and new is not None:
             return ()
         key = key_of(new or old or {})

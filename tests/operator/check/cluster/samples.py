@@ -36,5 +36,5 @@ def installed(env: dict[str, str] | None = None, replicas: int = 2, **pod: Any) 
 
 
 def wrong(findings: Sequence[Finding]) -> list[str]:
-    """Return the words and the cures of the findings about faults."""
+    """Return the words and the cures of those *findings* that report a fault."""
     return [f"{each.words}; {each.cure}" for each in findings if each.verdict != "ok"]

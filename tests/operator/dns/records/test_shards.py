@@ -163,6 +163,6 @@ def test_a_served_name_keeps_its_room_when_new_names_come() -> None:
 
 
 @given(st.integers(0, 400), st.sets(st.sampled_from(numbered_names(9))))
-def test_the_names_that_fitted_are_chosen_again(room: int, served: set[str]) -> None:
+def test_the_names_that_fit_stay_the_same_when_names_are_chosen_again(room: int, served: set[str]) -> None:
     once = fitted(room, served)
     assert fitted(room, once) == once

@@ -17,7 +17,17 @@ from tsoperator.kube.client import USER_AGENT
 from tsoperator.tailnet.devices import ListPace
 
 from tests.operator.reconcilers.service.played import running_services
-from tests.support.manifests import DOMAIN, FQDN, dnsconfig, egress, tailnet
+from tests.support.manifests import (
+    DOMAIN,
+    FQDN,
+    backend,
+    dnsconfig,
+    egress,
+    ingress,
+    load_balancer,
+    proxy_group,
+    tailnet,
+)
 from tests.support.operator import NAMESPACE, Proxy, World, new_world, running_operator
 
 SECOND = f"second.{DOMAIN}"
@@ -192,3 +202,21 @@ async def test_a_zone_stays_while_the_control_server_is_away_and_goes_when_its_t
             outside.control.update(replace(device, name=FQDN))
         outside.control.heal()
         await outside.becomes(outside.zones, ["ts.net"])
+
+
+@pytest.mark.simulated
+async def test_a_service_that_a_group_exposes_has_a_name_for_its_cluster_ips(cluster: World) -> None:
+    service = load_balancer(hostname="orders", proxy_group="ing")
+    async with running_operator(cluster, operator_secret="operator"):
+        await cluster.apply(dnsconfig(), proxy_group("ing", type="ingress"))
+        await cluster.apply(service, backend(), ingress(proxy_group="ing"))
+        addresses = await cluster.eventually(lambda: cluster_ips(cluster, service))
+        await cluster.becomes(cluster.records, {f"orders.{DOMAIN}": addresses})
+        await cluster.settled()
+        assert await cluster.records() == {f"orders.{DOMAIN}": addresses}
+        await cluster.annotate(service, {"tailscale.com/cluster-dns": "false"})
+        await cluster.becomes(cluster.records, {})
+
+
+async def cluster_ips(world: World, service: Object) -> list[str]:
+    return (await world.look(service))["spec"].get("clusterIPs") or []

@@ -71,7 +71,7 @@ def test_the_events_about_a_certificate_say_what_the_user_can_do() -> None:
 @pytest.mark.parametrize(
     ("certificate", "reason"), [(MISSING, "CertificateMissing"), (lives(3), "CertificateNotRenewed")]
 )
-def test_a_group_gets_certificates_unasked_and_the_log_of_its_first_pod_says_more(
+def test_a_warning_about_a_groups_certificate_names_a_pod_and_asks_for_no_https_request(
     certificate: Certificate, reason: str
 ) -> None:
     (note,) = news(ObservedCertificate(WEB, certificate, NOW, 600, "ing-0")).notes

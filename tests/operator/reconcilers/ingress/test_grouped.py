@@ -90,7 +90,10 @@ def hosting(ingress: Object, **facts: Any) -> Hosting:
 
 
 def seen(ingress: Object, certificate: bool = True, at: dict[str, Any] | None = None, **facts: Any) -> Observed:
-    """Return the facts about an Ingress that has no proxy of its own. *facts* are those of its `Hosting`."""
+    """Return the facts about an Ingress without an own proxy.
+
+    Of these, *facts* are about the group and its Tailscale Service.
+    """
     found = ObservedCertificate(NAME, Certificate(certificate), datetime(2026, 1, 2, tzinfo=UTC), writer="ing-0")
     return Observed(Children(), WEB, certificate=found, at_groups=AtGroups(hosting(ingress, **facts), **(at or {})))
 
@@ -285,7 +288,9 @@ OWN = (FINALIZER,)
         pytest.param({"group": group(is_up=False)}, "ProxyGroupNotReady", id="group starts"),
     ],
 )
-def test_a_proxy_of_its_own_goes_on_as_long_as_no_group_can_take_over(facts: dict[str, Any], reason: str) -> None:
+def test_the_own_proxy_of_an_ingress_stays_as_long_as_no_group_can_take_over(
+    facts: dict[str, Any], reason: str
+) -> None:
     ingress = web(*OWN)
     observed = replace(seen(ingress, **facts), children=PROXY, certificate=None)
     plan = planned(ingress, observed)
@@ -293,7 +298,7 @@ def test_a_proxy_of_its_own_goes_on_as_long_as_no_group_can_take_over(facts: dic
     assert (plan.hold, reasons_of(plan)[0], plan.release) == (FINALIZER, reason, "")
 
 
-def test_a_proxy_of_its_own_goes_on_while_something_is_unknown() -> None:
+def test_an_ingress_keeps_its_own_proxy_until_the_operator_knows_that_the_group_can_take_over() -> None:
     ingress = web(*OWN)
     unserved = web(*OWN, spec={"defaultBackend": to_service("none")})
     for parent, facts in (
@@ -305,7 +310,7 @@ def test_a_proxy_of_its_own_goes_on_while_something_is_unknown() -> None:
         assert (HA_INGRESS_FINALIZER in (plan.hold, plan.release), plan.release) == (False, "")
 
 
-def test_a_group_takes_over_when_the_device_of_the_proxy_is_gone() -> None:
+def test_a_group_takes_over_an_ingress_when_the_device_of_the_own_proxy_is_gone() -> None:
     ingress = web(*OWN, shown=NAME)
     plan = planned(ingress, replace(seen(ingress, view=NO_SERVICE), children=PROXY))
     assert (plan.hold, plan.release, plan.status) == ("", FINALIZER, EMPTY)
@@ -314,7 +319,7 @@ def test_a_group_takes_over_when_the_device_of_the_proxy_is_gone() -> None:
     assert planned(after, seen(after, view=NO_SERVICE)).hold == HA_INGRESS_FINALIZER
 
 
-def test_an_ingress_that_has_a_claim_loses_a_proxy_of_its_own_also_if_the_name_is_in_use() -> None:
+def test_an_ingress_with_a_claim_loses_its_own_proxy_even_if_a_device_has_the_name() -> None:
     both = web(FINALIZER, HA_INGRESS_FINALIZER)
     taken = ServiceView(refusal=Refusal("a device has the name"))
     plan = planned(both, replace(seen(both, view=taken), children=PROXY))

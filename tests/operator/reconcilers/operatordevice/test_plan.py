@@ -128,7 +128,7 @@ def in_words(made: Plan) -> list[str]:
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_what_registers_a_device_is_there_only_while_an_id_is_needed_and_missing(case: Case) -> None:
+def test_the_objects_that_register_a_device_exist_only_while_the_operator_needs_an_id_and_has_none(case: Case) -> None:
     found = plan(ASK, case.observed, SETTINGS, case.keys)
     assert in_words(found.plan) == list(case.steps)
     assert case.problem in found.problem
@@ -136,13 +136,13 @@ def test_what_registers_a_device_is_there_only_while_an_id_is_needed_and_missing
     assert found.plan.requeue_after == case.again
 
 
-async def test_a_refused_auth_key_is_asked_for_again_and_a_late_one_awaited() -> None:
+async def test_the_plan_reports_a_refused_auth_key_and_waits_for_a_late_auth_key() -> None:
     late = Pending(asyncio.get_running_loop().create_future())
     assert plan(ASK, NEW, SETTINGS, Refusal("no", error=ERROR)) == Decided(Plan(error=ERROR), "no")
     assert plan(ASK, NEW, SETTINGS, Keys(pending=late)) == Decided(Plan(error=late))
 
 
-async def test_nothing_changes_until_it_is_known_whether_the_id_is_needed() -> None:
+async def test_the_plan_changes_nothing_until_the_operator_knows_whether_an_object_needs_the_id() -> None:
     late = Pending(asyncio.get_running_loop().create_future())
     waiting = replace(RUNNING, needed=False, pending=late)
     assert not registers(ASK, waiting)
@@ -168,7 +168,9 @@ IN_NEED = {
 
 
 @pytest.mark.parametrize(("observed", "in_need"), IN_NEED.values(), ids=IN_NEED)
-def test_the_device_gets_an_auth_key_if_it_has_none_that_is_good(observed: Observed, in_need: bool) -> None:
+def test_the_operators_device_gets_an_auth_key_unless_its_present_key_is_good(
+    observed: Observed, in_need: bool
+) -> None:
     found = login(ASK, observed, SETTINGS)
     assert bool(found.in_need) is in_need
     assert [each.tags for each in found.replicas] == [("tag:k8s-operator",)]
@@ -199,7 +201,7 @@ ENV = {
 }
 
 
-def test_the_pod_is_not_taken_for_one_of_a_go_operator() -> None:
+def test_the_pod_of_the_operators_device_is_not_taken_for_a_pod_of_a_go_operator() -> None:
     (_, _, statefulset) = made()
     labels = statefulset["spec"]["template"]["metadata"]["labels"]
     assert "app" not in labels
@@ -220,11 +222,13 @@ NEEDS = {
 
 
 @pytest.mark.parametrize(("found", "label"), NEEDS.values(), ids=NEEDS)
-def test_a_valid_object_that_a_group_exposes_needs_the_id(found: Object, label: str | None) -> None:
+def test_an_object_needs_the_operators_id_if_the_object_is_valid_and_a_group_exposes_it(
+    found: Object, label: str | None
+) -> None:
     claim = claim_in_need(found, SETTINGS)
     assert (claim and claim.label) == label
 
 
-def test_no_group_needs_the_id_whose_type_is_not_supported() -> None:
+def test_a_group_of_an_unsupported_type_does_not_need_the_operators_id() -> None:
     assert not exposes(proxy_group())
     assert not exposes(proxy_group(type="kube-apiserver"))

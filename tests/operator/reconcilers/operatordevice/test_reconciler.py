@@ -53,7 +53,7 @@ async def node_id(world: World) -> str:
 
 
 async def helpers(world: World) -> list[str]:
-    """Return the names of what registers a device."""
+    """Return the names of the objects that register a device."""
     names = ((STATEFULSET, f"{NAME}-device"), (SECRET, f"{NAME}-config"))
     return [name for kind, name in names if await world.find(kind, name)]
 
@@ -70,7 +70,7 @@ async def registered(world: World) -> str:
 
 
 @pytest.mark.parametrize("claim", [CLAIM, load_balancer(proxy_group="pg")], ids=["an Ingress", "a Service"])
-async def test_a_device_is_registered_for_the_first_object_that_needs_it_and_stays(
+async def test_a_device_is_registered_for_the_first_object_that_needs_the_operators_id_and_stays(
     cluster: World, claim: Object
 ) -> None:
     async with operator(cluster, operator_hostname="gate", operator_tags=("tag:gate",)):
@@ -89,7 +89,9 @@ async def test_a_device_is_registered_for_the_first_object_that_needs_it_and_sta
     [[GROUP], [CLAIM], [proxy_group("pg"), CLAIM], [GROUP, ingress()]],
     ids=["no object", "no group", "an egress group", "an object without the group"],
 )
-async def test_nothing_is_made_as_long_as_no_object_needs_the_id(cluster: World, objects: list[Object]) -> None:
+async def test_the_operator_registers_no_device_as_long_as_no_object_needs_its_id(
+    cluster: World, objects: list[Object]
+) -> None:
     async with operator(cluster):
         await cluster.apply(backend(), *objects)
         await cluster.settled()
@@ -157,7 +159,7 @@ async def test_a_device_whose_auth_key_has_expired_gets_another_one(cluster: Wor
         assert await registered(cluster)
 
 
-async def test_refused_tags_are_reported_and_an_edit_of_the_policy_heals(
+async def test_refused_tags_of_the_operators_device_are_reported_until_the_policy_allows_the_tags(
     cluster: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     permitted = cluster.control.policy_tags
@@ -172,7 +174,7 @@ async def test_refused_tags_are_reported_and_an_edit_of_the_policy_heals(
 
 
 @pytest.mark.parametrize("resource", [STATEFULSET, SECRET], ids=["a StatefulSet", "a Secret"])
-async def test_an_object_of_somebody_else_is_left_alone_and_in_the_way(
+async def test_a_foreign_object_with_a_needed_name_stays_and_the_log_names_the_object(
     cluster: World, resource: Resource, caplog: pytest.LogCaptureFixture
 ) -> None:
     name = f"{NAME}-device" if resource == STATEFULSET else f"{NAME}-config"
@@ -199,7 +201,9 @@ def foreign(resource: Resource, name: str) -> Object:
 
 @pytest.mark.parametrize("status", [500, LOST])
 @pytest.mark.parametrize("write", ["create secrets", "create statefulsets", "delete statefulsets", "delete secrets"])
-async def test_a_write_that_fails_heals(cluster: World, write: str, status: int) -> None:
+async def test_the_operators_device_is_registered_once_even_if_a_write_fails(
+    cluster: World, write: str, status: int
+) -> None:
     verb, plural = write.split()
     async with operator(cluster):
         await cluster.settled()
@@ -211,7 +215,9 @@ async def test_a_write_that_fails_heals(cluster: World, write: str, status: int)
 
 
 @pytest.mark.parametrize("resource", [STATEFULSET, SECRET], ids=["a StatefulSet", "a Secret"])
-async def test_what_registers_the_device_comes_back_if_somebody_deletes_it(cluster: World, resource: Resource) -> None:
+async def test_an_object_that_registers_the_device_comes_back_if_somebody_deletes_the_object(
+    cluster: World, resource: Resource
+) -> None:
     name = f"{NAME}-device" if resource == STATEFULSET else f"{NAME}-config"
     cluster.control.silent.add("tailscale-operator")
     async with operator(cluster):
@@ -223,7 +229,7 @@ async def test_what_registers_the_device_comes_back_if_somebody_deletes_it(clust
 
 
 async def other(world: World, obj: Object) -> bool:
-    """Tell whether another object has the place of *obj*."""
+    """Tell whether the cluster has another object with the kind and the name of *obj*."""
     found = await world.find(resource_of(obj), key_of(obj).name)
     return found is not None and uid(found) != uid(obj)
 

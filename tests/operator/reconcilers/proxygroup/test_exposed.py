@@ -65,7 +65,7 @@ async def labels(world: World) -> list[list[str]]:
 
 
 async def content(world: World) -> dict[str, Any]:
-    """Return the documents in the ConfigMap."""
+    """Return the documents in the ConfigMap of the ingress group, by name."""
     configmap = await world.find(CONFIGMAP, "ing-ingress-config")
     data = texts({"data": (configmap or {}).get("binaryData")})
     return {name: json.loads(text) for name, text in data.items()}
@@ -103,7 +103,7 @@ async def _backends(world: World, name: str) -> tuple[str, ...]:
 
 
 @pytest.mark.simulated
-async def test_an_ingress_follows_its_backend_and_its_annotations(hosting: World) -> None:
+async def test_the_documents_of_a_group_follow_the_backend_and_the_annotations_of_an_ingress(hosting: World) -> None:
     own(hosting, "web", "tcp:443", "tcp:80")
     await hosting.apply(ING, backend("web"), WEB)
     address = (await hosting.look(backend("web")))["spec"]["clusterIP"]
@@ -137,7 +137,9 @@ async def test_the_config_of_a_pod_that_ends_loses_its_services_before_the_next_
 
 
 @pytest.mark.simulated
-async def test_a_take_over_keeps_what_the_go_operator_serves_until_the_services_are_read(cluster: World) -> None:
+async def test_a_new_operator_keeps_the_documents_of_a_group_until_tailscale_services_have_been_read(
+    cluster: World,
+) -> None:
     await put(cluster.api, IDENTITY)
     own(cluster, "default-api", "do-not-validate")
     await put(cluster.api, slice_of("api"))

@@ -126,7 +126,7 @@ def test_a_rollout_waits_until_a_new_pod_has_run_for_some_seconds() -> None:
     assert spec_of()["minReadySeconds"] == 10
 
 
-def test_the_pods_have_no_gate_and_need_not_drain() -> None:
+def test_the_pods_of_an_ingress_group_have_no_gate_and_need_not_drain() -> None:
     template = pods_of()
     spec = template["spec"]
     assert not {"readinessGates", "terminationGracePeriodSeconds"} & spec.keys()
@@ -155,8 +155,11 @@ def test_pods_of_the_go_operator_do_not_restart() -> None:
     made = group_statefulset(INGRESS, proxy, SETTINGS, Children())
     assert made is not None
     given = {"restartPolicy": "Always", "terminationGracePeriodSeconds": 30, "dnsPolicy": "ClusterFirst"}
-    template = made["spec"]["template"]
-    live = stored({**made, "spec": {**made["spec"], "template": {**template, "spec": template["spec"] | given}}})
+    spec = {name: value for name, value in made["spec"].items() if name != "minReadySeconds"}
+    pod = spec["template"]["spec"] | given
+    (container,) = pod["containers"]
+    pod["containers"] = [{**container, "env": container["env"][::-1]}]  # Go operators have had several orders
+    live = stored({**made, "spec": {**spec, "template": {**spec["template"], "spec": pod}}})
     written = write_for(group_statefulset(INGRESS, proxy, SETTINGS, Children(statefulsets=[live])) or {}, live)
     assert written is not None
     assert written["spec"] == live["spec"]
@@ -170,7 +173,7 @@ def config_of(made: Plan, ordinal: int) -> Any:
     return json.loads(texts(found[0])["cap-106.hujson"]) if found else None
 
 
-def test_each_replica_advertises_its_own_services_between_routes_and_endpoints() -> None:
+def test_the_config_of_each_replica_lists_the_services_of_that_replica_after_the_routes() -> None:
     children = Children(secrets=[*secrets(0), *secrets(1, "svc:web")])
     made = plan_of(ing(), Observed(children, offer=Offer(advertised={0: ("svc:web", "svc:api"), 1: ()})))
     config = config_of(made, 0)
@@ -188,7 +191,9 @@ KEPT = Hosted(served={"svc:web": hosted_config("web.tail1234.ts.net", {}, serves
 
 
 @pytest.mark.parametrize("missing", [{"class_name": "prod"}, {}], ids=["no class", "unknown tailnet"])
-def test_a_group_whose_proxies_cannot_be_made_now_withdraws_services_that_ended(missing: dict[str, str]) -> None:
+def test_a_group_whose_proxies_cannot_be_made_stops_advertising_services_that_have_ended(
+    missing: dict[str, str],
+) -> None:
     live = slim_hosting(obj(CONFIGMAP, Key("tailscale", "ing-ingress-config"), labels=dict(group_owner("ing").labels)))
     more: dict[str, Any] = {"accept_routes": True, "static_endpoints": ("192.0.2.1:1",)}
     found = [*secrets(0, "svc:web", "svc:gone", **more), *secrets(1, "svc:web"), *secrets(2, "svc:gone", auth_key="k")]
@@ -229,7 +234,7 @@ LIVES: dict[str, tuple[Object | None, list[Object]]] = {
 
 
 @pytest.mark.parametrize(("live", "patched"), LIVES.values(), ids=LIVES)
-def test_the_shared_account_has_a_label_and_a_finalizer_and_no_owner(
+def test_the_shared_acme_account_has_a_label_and_a_finalizer_and_no_owner(
     live: Object | None, patched: list[Object]
 ) -> None:
     made = plan_of(ing(), Observed(Children(), account=live), SHARING, keys=Keys({0: "a", 1: "b"}))
@@ -242,7 +247,9 @@ def test_the_shared_account_has_a_label_and_a_finalizer_and_no_owner(
 
 
 @pytest.mark.parametrize(("of", "is_named"), [(SHARING, True), (SETTINGS, False)])
-def test_the_role_names_the_shared_account_only_if_the_group_shares_it(of: Any, is_named: bool) -> None:
+def test_the_role_of_a_group_names_the_shared_acme_account_only_if_the_group_shares_the_account(
+    of: Any, is_named: bool
+) -> None:
     made = plan_of(ing(), Observed(Children()), of)
     (role,) = [each for each in children_of(made) if each["kind"] == "Role"]
     own = ["ing-0-config", "ing-0", "ing-1-config", "ing-1"]
@@ -258,7 +265,7 @@ def test_the_role_names_the_shared_account_only_if_the_group_shares_it(of: Any, 
         (SETTINGS, ("142", "142"), []),
     ],
 )
-def test_an_event_names_proxies_whose_image_cannot_share_an_account(
+def test_an_event_names_proxies_whose_image_cannot_share_an_acme_account(
     of: Any, versions: tuple[str, ...], told: list[str]
 ) -> None:
     found = [each for ordinal, version in enumerate(versions) for each in secrets(ordinal, version=version)]

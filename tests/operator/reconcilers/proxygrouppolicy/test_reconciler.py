@@ -254,7 +254,9 @@ async def updated() -> None:
 
 
 @pytest.mark.simulated
-async def test_a_policy_says_that_the_operator_may_not_see_admission_policies_until_it_may(cluster: World) -> None:
+async def test_a_policy_says_that_the_operator_may_not_see_admission_policies_until_rbac_lets_it_see_them(
+    cluster: World,
+) -> None:
     mine = group_policy()
     cluster.sim.faults.forbid(Ban(ADMISSIONBINDING.plural))
     await cluster.apply(mine)

@@ -162,7 +162,7 @@ class PlayedGroup:
         await self.world.change(configmap, {"binaryData": {EGRESS_SERVICES: render_entries(found)}})
 
     async def report(self, *ordinals: int, entries: dict[str, Entry] | None = None) -> None:
-        """Let the proxies *ordinals*, or all, report *entries*, or the entries that there should be."""
+        """Let the proxies *ordinals*, or all, report *entries*, by default the right entries of the group."""
         chosen = await self.entries() if entries is None else entries
         services = {
             name: {

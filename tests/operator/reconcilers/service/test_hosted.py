@@ -57,7 +57,10 @@ def states(advertising: int, of: int = 2) -> list[Object]:
 
 
 def hosting(of: Object, **changes: Any) -> Hosting | None:
-    """Return the facts about a Service that the group exposes with both of its proxies, unless *changes* differ."""
+    """Return the facts about the Service *of*, which a group exposes with both of its proxies.
+
+    *changes* replace facts.
+    """
     claim = claim_of(of, SETTINGS)
     found: dict[str, Any] = {"group": group(), "view": ServiceView(OWNED), "holder": claim, "states": states(2)}
     found |= {"domain": "tail1234.ts.net", "operator_id": "nOP"}
@@ -93,13 +96,13 @@ def test_a_load_balancer_shows_its_name_and_its_ipv4_address() -> None:
     )
 
 
-def test_a_service_that_shows_all_of_it_already_is_not_told_again() -> None:
+def test_a_service_whose_status_is_right_already_keeps_its_status_and_gets_no_event() -> None:
     live = service(status=status_of(planned(service())))
     made = planned(live)
     assert (status_of(made), made.notes) == (live["status"], [])
 
 
-def test_another_service_says_its_name_in_the_condition_and_has_no_load_balancer() -> None:
+def test_an_exposed_service_that_is_no_load_balancer_shows_its_name_only_in_the_condition() -> None:
     made = planned(service(CLUSTER_IP, expose="true"))
     assert NAME in message(made)
     assert "loadBalancer" not in status_of(made)
@@ -142,7 +145,7 @@ OBSTACLES = {
 
 
 @pytest.mark.parametrize("case", OBSTACLES.values(), ids=OBSTACLES)
-def test_a_service_says_what_is_in_its_way(case: Obstacle) -> None:
+def test_an_event_and_the_condition_say_why_a_group_does_not_expose_a_service(case: Obstacle) -> None:
     made = planned(service(), **case.changes)
     assert reasons_of(made) == [case.event]
     assert case.words in made.notes[0].message
@@ -151,7 +154,7 @@ def test_a_service_says_what_is_in_its_way(case: Obstacle) -> None:
 
 
 @pytest.mark.parametrize(("annotation", "value"), [("hostname", "a_b"), ("tags", "tag:1")])
-def test_an_invalid_edit_changes_nothing_that_runs(annotation: str, value: str) -> None:
+def test_an_invalid_edit_of_an_exposed_service_changes_nothing_that_runs(annotation: str, value: str) -> None:
     before = status_of(planned(service()))
     of = service(status=before)
     of["metadata"]["annotations"][f"tailscale.com/{annotation}"] = value
@@ -161,7 +164,7 @@ def test_an_invalid_edit_changes_nothing_that_runs(annotation: str, value: str) 
     assert (made.hold, made.release, [*made.steps]) == ("", "", [])
 
 
-def test_an_older_object_with_the_label_is_named_and_a_newer_one_is_not() -> None:
+def test_a_service_names_an_older_object_that_claims_its_label_but_no_newer_object() -> None:
     ours, other = service(), service()
     other["metadata"] |= {"name": "first", "uid": "u", "creationTimestamp": "2020-01-01T00:00:00Z"}
     ours["metadata"]["creationTimestamp"] = "2021-01-01T00:00:00Z"
@@ -187,7 +190,7 @@ def test_a_service_that_no_group_can_expose_says_why(spec: Object, annotations: 
     assert (conditions(made)[VALID], made.hold) == (FAULTY, "")
 
 
-def test_while_no_proxy_advertises_the_condition_says_so_and_the_load_balancer_is_empty() -> None:
+def test_while_no_proxy_advertises_a_service_its_condition_says_so_and_its_load_balancer_is_empty() -> None:
     live = service(status=status_of(planned(service())))
     made = planned(live, states=states(0))
     assert conditions(made)[CONFIGURED] == NO_BACKENDS
@@ -198,13 +201,13 @@ def test_while_no_proxy_advertises_the_condition_says_so_and_the_load_balancer_i
 
 
 @pytest.mark.asyncio
-async def test_while_the_tailscale_service_has_not_been_read_the_status_stays() -> None:
+async def test_the_status_of_a_service_stays_while_its_tailscale_service_has_not_been_read() -> None:
     pending = Pending(asyncio.get_running_loop().create_future())
     made = planned(service(), view=ServiceView(pending=pending))
     assert (made.status, made.error, made.hold) == (None, pending, HA_SERVICE_FINALIZER)
 
 
-def test_after_thirty_seconds_an_event_says_that_no_proxy_is_approved() -> None:
+def test_after_thirty_seconds_an_event_says_that_no_proxy_is_an_approved_host() -> None:
     view = ServiceView(OWNED, [ServiceHost("n1", NOT_APPROVED)])
     of = service(status=status_of(planned(service())))
     found = hosting(of, view=view)
@@ -225,7 +228,7 @@ def with_own_proxy(of: Object, **changes: Any) -> Plan:
     return plans.plan(ask, plans.wanted(ask, observed, SETTINGS), observed, SETTINGS)
 
 
-def test_the_own_proxy_of_a_service_leaves_before_the_group_gets_the_name() -> None:
+def test_the_own_proxy_of_a_service_goes_before_the_group_gets_the_name() -> None:
     of = user_service(GROUP, LOAD_BALANCER, finalizers=[FINALIZER])
     made = with_own_proxy(of)
     assert made.hold == ""
@@ -233,7 +236,7 @@ def test_the_own_proxy_of_a_service_leaves_before_the_group_gets_the_name() -> N
     assert "its own proxy is leaving" in message(made)
 
 
-def test_the_own_proxy_stays_while_the_group_can_not_take_its_place() -> None:
+def test_the_own_proxy_of_a_service_stays_while_the_group_cannot_take_over() -> None:
     of = user_service(GROUP, LOAD_BALANCER, finalizers=[FINALIZER])
     made = with_own_proxy(of, group=None)
     assert ([*made.steps], made.hold, made.release) == ([], "", "")
@@ -244,7 +247,7 @@ STANDALONE = {"standalone": user_service({}, LOAD_BALANCER, **HELD), "unexposed"
 
 
 @pytest.mark.parametrize("of", [*STANDALONE.values(), deleting(service())], ids=[*STANDALONE, "deleted"])
-def test_a_service_that_no_group_is_to_expose_any_more_is_held_until_nothing_is_left(of: Object) -> None:
+def test_the_finalizer_of_a_service_stays_until_nothing_is_left_of_its_tailscale_service(of: Object) -> None:
     ask = parse(of, SETTINGS)
     for left, release, reasons in (
         (REMOVING, "", []),
@@ -256,7 +259,7 @@ def test_a_service_that_no_group_is_to_expose_any_more_is_held_until_nothing_is_
         assert (made.release, reasons_of(made), [*made.steps]) == (release, reasons, [])
 
 
-def test_a_released_service_keeps_no_traces_of_its_tailscale_service() -> None:
+def test_the_status_of_a_released_service_shows_nothing_of_its_tailscale_service() -> None:
     before = status_of(planned(service()))
     of = {**STANDALONE["unexposed"], "status": before}
     ask = parse(of, SETTINGS)

@@ -59,7 +59,7 @@ STARTS = [pytest.param(kind, marks=[pytest.mark.thorough] * (kind not in ("egres
 
 
 @pytest.mark.parametrize("start", STARTS)
-async def test_a_service_that_turns_into_any_other_kind_is_like_a_new_one_of_that_kind(
+async def test_a_service_that_turns_into_any_other_kind_equals_a_new_service_of_that_kind(
     cluster: World, start: str
 ) -> None:
     ends = [kind for kind in ALL_KINDS if kind != start]

@@ -1,4 +1,4 @@
-"""When the operator proves the credentials of a Tailnet, and which credentials it uses afterwards."""
+"""The times at which the operator proves the credentials of a Tailnet, and the credentials that it uses afterwards."""
 
 import json
 from collections.abc import AsyncIterator, Callable

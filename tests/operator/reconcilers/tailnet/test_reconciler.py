@@ -123,7 +123,7 @@ async def test_an_operator_that_starts_again_changes_nothing(world: World, joine
 
 
 @pytest.mark.simulated
-async def test_a_deleted_connector_whose_tailnet_is_missing_says_so_and_goes_when_it_is_back(
+async def test_a_deleted_connector_says_that_its_tailnet_is_missing_and_goes_when_the_tailnet_is_back(
     world: World, joined: OtherTailnet
 ) -> None:
     await world.delete(GATE)

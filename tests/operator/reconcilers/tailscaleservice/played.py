@@ -74,7 +74,7 @@ def group(name: str = "ing") -> list[Object]:
 
 
 def advertising(group: str, *services: str) -> Object:
-    """Return the config Secret of the proxy of a group, which should advertise these *services*."""
+    """Return the config Secret of a *group*'s proxy, which tells the proxy to advertise *services*."""
     config = {"cap-106.hujson": {"Version": "alpha0", "AdvertiseServices": [*services]}}
     return whole_secret(
         f"{group}-0-config", config, {**group_owner(group).labels, LABEL_SECRET_TYPE: SECRET_TYPE_CONFIG}
@@ -82,7 +82,7 @@ def advertising(group: str, *services: str) -> Object:
 
 
 def owned(name: str, *ids: str, **fields: Any) -> TailscaleService:
-    """Return a Tailscale Service that the operators with these *ids* own."""
+    """Return the Tailscale Service *name*, whose owners are the operators with these *ids*."""
     found: dict[str, str] = {}
     for each in ids:
         found = joined(found, each)
@@ -91,23 +91,23 @@ def owned(name: str, *ids: str, **fields: Any) -> TailscaleService:
 
 @dataclass
 class Identity:
-    """The ID of the operator, whose changes are announced."""
+    """The operator's ID, and the listeners that have to hear of its changes."""
 
     node_id: str = US
     listeners: list[Listener] = field(default_factory=list)
 
     def becomes(self, node_id: str) -> None:
-        """Announce another ID."""
+        """Change the operator's ID to *node_id*, and call the listeners."""
         self.node_id = node_id
         for listener in self.listeners:
             listener(None, {"kind": "Identity", "metadata": {"name": ""}})
 
     def listen(self, _resource: Resource, listener: Listener) -> None:
-        """Call *listener* when the ID changes."""
+        """Call *listener* when the operator's ID changes."""
         self.listeners.append(listener)
 
     def all(self, _resource: Resource) -> list[Object]:
-        """Return nothing."""
+        """Return no objects, as the operator's real identity does."""
         return []
 
 
@@ -120,7 +120,7 @@ class Scene:
     identity: Identity = field(default_factory=Identity)
 
     async def make(self, *objects: Object) -> None:
-        """Create *objects*."""
+        """Create *objects* in the cluster."""
         await put(self.client, *objects)
 
     async def change(self, manifest: Object, patch: Object) -> None:
@@ -154,14 +154,14 @@ class Scene:
         return found
 
     async def shows(self, **owners: tuple[str, ...]) -> None:
-        """Wait until the tailnet has exactly these Services, each with its *owners*."""
+        """Wait until the tailnet has exactly the Tailscale Services in *owners*, each with the owners given there."""
         try:
             await until(lambda: self.services == owners)
         except TimeoutError:
             assert self.services == owners
 
     async def shows_later(self, **owners: tuple[str, ...]) -> None:
-        """Wait for a quarter of an hour until the tailnet has exactly these Services, each with its *owners*."""
+        """Do as `shows`, but wait up to a quarter of an hour."""
         for _ in range(900):
             if self.services == owners:
                 return
@@ -169,7 +169,7 @@ class Scene:
         assert self.services == owners
 
     async def certifies(self, **groups: str) -> None:
-        """Wait until there are certificates for exactly these labels, each for the proxies of one of *groups*."""
+        """Wait until exactly the labels in *groups* have certificates, each for the proxies of the given group."""
         wanted = {f"{label}.{DOMAIN}": {name} for label, name in groups.items()}
         try:
             await until(lambda: self.certificates == wanted)
@@ -185,14 +185,14 @@ def owners_of(service: TailscaleService) -> tuple[str, ...]:
 
 @asynccontextmanager
 async def new_scene() -> AsyncIterator[Scene]:
-    """Run a cluster without controllers."""
+    """Yield a Scene whose cluster has no controllers."""
     async with cluster_sim(SimOptions(controllers=False)) as sim, kube_client(sim.api_url) as client:
         yield Scene(sim, client)
 
 
 @asynccontextmanager
 async def reconciling(scene: Scene) -> AsyncIterator[None]:
-    """Run the reconciler and its stand-ins until the end of the block."""
+    """Run the reconciler of Tailscale Services and its stand-ins until the end of the block."""
     cache = Cache(sources(OPERATOR_NAMESPACE))
     async with (
         tailnet_client(scene.sim.control, scene.sim.control_url) as control,
@@ -231,7 +231,7 @@ def _refused(_observed: Any, _obj: Object, refusal: Refusal) -> Plan:
 
 
 def _users(resource: Resource, cache: Cache, view: HostingView) -> Kind[Any]:
-    """Return the stand-in for the reconciler of Ingresses or Services, which only cares for the finalizer."""
+    """Return the stand-in for the reconciler of Ingresses or Services. It only holds and releases the objects."""
 
     def plan(user: Object, _observed: None) -> Plan:
         if not user:
@@ -264,7 +264,10 @@ def _groups(cache: Cache, view: HostingView) -> Kind[Any]:
 
 
 def _config(obj: Object, cache: Cache, view: HostingView) -> Object:
-    """Return the ConfigMap of a group: it has an entry for each claim that has its label, and for each invalid one."""
+    """Return the ConfigMap of a group.
+
+    It has an entry for each claim that wins, and keeps the entries of invalid claims.
+    """
     name = key_of(obj).name
     key = Key(OPERATOR_NAMESPACE, f"{name}-ingress-config")
     before = hosted(cache.get(CONFIGMAP, key))

@@ -1,4 +1,4 @@
-"""Claims appear, move, change and go in any order: in the end the tailnet has exactly their Services."""
+"""Claims on labels in any order of events: in the end the tailnet has exactly the claimed Tailscale Services."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -108,7 +108,7 @@ class Orders:
         return event
 
     def _theirs(self, label: str, *, joins: bool) -> Event:
-        """Return the event that another operator begins or ceases to use a label. It doesn't write at the same time."""
+        """Return the event that another operator begins or ceases to use a *label*, while ours writes nothing."""
 
         async def event() -> None:
             await asyncio.sleep(QUIET)
@@ -125,13 +125,16 @@ class Orders:
         return event
 
     def users(self) -> list[Object]:
-        """Return the Ingresses and Services."""
+        """Return the Ingresses and Services in the cluster that claim labels."""
         store = self.scene.sim.store
         found = [*store.list(objects.INGRESS), *store.list(objects.SERVICE)]
         return [each for each in found if each["metadata"]["name"] in USERS]
 
     def owners(self) -> dict[str, set[str]]:
-        """Return who should own the Service of each label. In a label that is reserved, we may be an owner or not."""
+        """Return the IDs of the operators that should own the Tailscale Service of each label.
+
+        Of a reserved label, our operator may be an owner or not.
+        """
         found: dict[str, set[str]] = {}
         claims = [claim for each in self.users() if (claim := claim_of(each, SETTINGS))]
         there = {each["metadata"]["name"] for each in self.scene.sim.store.list(objects.PROXYGROUP)}
@@ -162,7 +165,10 @@ NAMES = sorted(Orders.events(Orders(None)))  # type: ignore[arg-type]
 
 
 async def remains(names: Sequence[str]) -> None:
-    """Let the events called *names* happen, compare the tailnet, then delete all users and compare it again."""
+    """Let the events called *names* happen, and check the tailnet.
+
+    Then delete all Ingresses and Services, and check it again.
+    """
     async with new_scene() as scene:
         await scene.make(*group("ing"), *group("new"))
         async with reconciling(scene):
@@ -193,12 +199,12 @@ ORDERS = {
 
 
 @pytest.mark.parametrize("names", ORDERS.values(), ids=ORDERS)
-def test_the_tailnet_has_exactly_the_services_of_claims(names: list[str]) -> None:
+def test_the_tailnet_has_exactly_the_tailscale_services_that_objects_claim(names: list[str]) -> None:
     patient.run(remains(names))
 
 
 @pytest.mark.thorough
 @settings(max_examples=25)
 @given(names=st.lists(st.sampled_from(NAMES), max_size=10))
-def test_any_order_of_events_ends_in_the_services_of_claims(names: list[str]) -> None:
+def test_after_any_events_the_tailnet_has_exactly_the_tailscale_services_that_objects_claim(names: list[str]) -> None:
     patient.run(remains(names))

@@ -45,7 +45,7 @@ def certificate(group: str, domain: str = DOMAIN) -> list[Object]:
 
 
 async def observed(key: Key, *objects: Object, services: Mapping[str, TailscaleService] | None = None) -> Observed:
-    """Return the facts about *key* in a cluster with *objects*; *services* has the Service of each tailnet."""
+    """Return the facts about the label *key* in a cluster with *objects*. *services* are those of the tailnets."""
 
     def shown(tailnet: str, _label: str, /, *, hosts: bool = False) -> ServiceView:
         del hosts
@@ -84,7 +84,7 @@ LEFT = {
 
 
 @pytest.mark.parametrize("case", LEFT.values(), ids=LEFT)
-async def test_a_certificate_is_left_if_no_claim_needs_it(case: Case) -> None:
+async def test_a_certificate_is_a_leftover_if_no_claim_needs_the_certificate(case: Case) -> None:
     found = await observed(case.key, *case.objects)
     assert [each["kind"] for each in found.leftovers] == (["RoleBinding", "Role", "Secret"] if case.left else [])
 
@@ -114,13 +114,15 @@ RESERVED = {
 
 
 @pytest.mark.parametrize(("objects", "is_reserved"), RESERVED.values(), ids=RESERVED)
-async def test_a_label_is_reserved_for_an_object_that_had_it(objects: list[Object], *, is_reserved: bool) -> None:
+async def test_a_label_is_reserved_only_for_an_object_that_has_held_the_label(
+    objects: list[Object], *, is_reserved: bool
+) -> None:
     found = await observed(HERE, *objects)
     assert (found.holder, found.is_reserved) == (None, is_reserved)
 
 
-async def test_a_service_stays_that_another_tailnet_object_shows_too() -> None:
-    """Two Tailnets may be for the same tailnet, and a claim may move from one to the other."""
+async def test_a_label_is_reserved_while_another_tailnet_object_for_the_same_tailnet_has_the_claim() -> None:
+    """Assume two Tailnets that are for the same tailnet, so that a claim can move from one to the other."""
     one = TailscaleService("svc:web", ADDRESSES)
     claimed = [pg("ing", tailnet="lab"), web()]
     assert (await observed(HERE, *claimed, services={"": one, "lab": one})).is_reserved
@@ -128,7 +130,7 @@ async def test_a_service_stays_that_another_tailnet_object_shows_too() -> None:
     assert not (await observed(HERE, services={"": one, "lab": one})).is_reserved
 
 
-async def test_a_managed_secret_of_another_parent_is_a_stranger() -> None:
+async def test_a_managed_secret_of_another_parent_counts_as_foreign() -> None:
     labels = {"tailscale.com/managed": "true", "tailscale.com/parent-resource-type": "proxygroup"}
     secret = obj(SECRET, Key(OPERATOR_NAMESPACE, f"web.{DOMAIN}"), {"type": "Opaque"}, labels=labels)
     found = await observed(HERE, *group(), web(), secret)

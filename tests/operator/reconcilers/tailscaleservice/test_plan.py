@@ -51,7 +51,7 @@ def owned_by(*owners: Any) -> dict[str, str]:
 
 
 def service(*owners: Any, **fields: Any) -> TailscaleService:
-    """Return the Service for `web()`, which has these *owners*."""
+    """Return the Tailscale Service for `web()`, which has these *owners*."""
     given = {
         "addresses": ("100.80.0.1", "fd7a::1"), "ports": ("tcp:443",), "tags": ("tag:k8s",),
         "annotations": owned_by(*owners), "other": {"comment": "mine", "displayName": "Web"},
@@ -74,7 +74,7 @@ def put(made: Plan) -> PutService:
     return step
 
 
-def test_a_new_service_is_ours_alone() -> None:
+def test_a_new_tailscale_service_has_only_our_operator_as_its_owner() -> None:
     made = put(plan(observed(None, web(http_redirect="true"))))
     assert (made.tailnet, made.before) == ("", None)
     body = {
@@ -105,7 +105,7 @@ def test_a_new_service_is_ours_alone() -> None:
     ids=["ours", "shared", "of others", "shared, of a resource first", "other order of ports", "another port",
          "other order of tags", "another tag", "a Service has the label now"],
 )  # fmt: skip
-def test_a_service_is_written_if_it_differs_from_the_claim(
+def test_a_tailscale_service_is_written_if_it_differs_from_the_claim(
     live: TailscaleService, holder: LabelClaim, expected: TailscaleService | None
 ) -> None:
     found = [
@@ -125,11 +125,13 @@ NOT_TO_WRITE = {
 
 @pytest.mark.parametrize("live", NOT_TO_WRITE.values(), ids=NOT_TO_WRITE)
 @pytest.mark.parametrize("holder", [web(), None], ids=["claimed", "free"])
-def test_a_service_that_is_not_ours_to_write_stays_as_it_is(live: TailscaleService, holder: LabelClaim | None) -> None:
+def test_a_tailscale_service_that_our_operator_may_not_write_stays_unchanged(
+    live: TailscaleService, holder: LabelClaim | None
+) -> None:
     assert not plan(observed(live, holder, certificate=CERTIFICATE if holder else None)).steps
 
 
-def test_without_an_identity_nothing_is_made() -> None:
+def test_an_operator_without_an_identity_makes_nothing() -> None:
     assert not plan(observed(None, web(), operator_id="", certificate=CERTIFICATE)).steps
 
 
@@ -143,11 +145,13 @@ def test_without_an_identity_nothing_is_made() -> None:
     ],
     ids=["gone", "ours", "shared", "of others"],
 )
-def test_a_label_that_nobody_claims_ends_our_ownership(live: TailscaleService | None, expected: list[Step]) -> None:
+def test_the_operator_gives_up_a_tailscale_service_whose_label_nobody_claims(
+    live: TailscaleService | None, expected: list[Step]
+) -> None:
     assert plan(observed(live)).steps == expected
 
 
-def test_a_service_that_is_not_shown_is_not_written() -> None:
+def test_a_tailscale_service_that_the_tailnet_does_not_show_is_not_written() -> None:
     assert not plan(observed(holder=web(), view=HIDDEN)).steps
 
 
@@ -164,7 +168,9 @@ HIDDEN = ServiceView(refusal=Refusal("it lacks the scope services"))
     ],
     ids=["reserved", "used by a proxy", "no identity yet", "no Service is shown"],
 )
-def test_nothing_goes_before_it_may(facts: dict[str, Any]) -> None:
+def test_a_tailscale_service_stays_while_its_label_is_reserved_or_used_or_facts_are_unknown(
+    facts: dict[str, Any],
+) -> None:
     assert not plan(observed(service(US), leftovers=made_objects(), **facts)).steps
 
 
@@ -176,13 +182,13 @@ def test_nothing_goes_before_it_may(facts: dict[str, Any]) -> None:
     ],
     ids=["no identity", "Headscale"],
 )
-def test_where_we_can_own_nothing_the_certificates_go(facts: dict[str, Any]) -> None:
+def test_certificates_go_if_the_operator_cannot_own_tailscale_services(facts: dict[str, Any]) -> None:
     assert [type(step) for step in plan(observed(service(THEM), leftovers=made_objects(), **facts)).steps] == [
         Deletion
     ] * 3
 
 
-def test_what_was_not_read_yet_is_awaited() -> None:
+def test_the_plan_waits_for_a_tailscale_service_that_has_not_been_read() -> None:
     waiting = RuntimeError("pending")
     for holder in (web(), None):
         made = plan(observed(holder=holder, view=ServiceView(pending=waiting), leftovers=made_objects()))
@@ -225,13 +231,13 @@ def test_the_certificate_of_an_ingress_has_what_the_proxies_need() -> None:
     ]
 
 
-def test_a_long_domain_is_cut_in_labels() -> None:
+def test_a_long_domain_is_cut_in_the_labels_of_a_certificates_objects() -> None:
     key = Key(OPERATOR_NAMESPACE, f"{'w' * 63}.tail1234.ts.net")
     found = {each["metadata"]["labels"]["tailscale.com/domain"] for each in certificate_objects(key, web())}
     assert found == {f"{'w' * 54}-8e65cd29"}
 
 
-def test_objects_of_the_go_operator_are_taken_over_as_they_are() -> None:
+def test_the_certificate_objects_of_the_go_operator_are_taken_over_with_other_metadata_only() -> None:
     binding, role, secret = made_objects()
     steps = plan(observed(service(US), web(), certificate=CERTIFICATE, secret=secret)).steps
     assert [type(step) for step in steps] == [Child, Child]
@@ -242,7 +248,7 @@ def test_objects_of_the_go_operator_are_taken_over_as_they_are() -> None:
         assert written | {"metadata": {}} == live | {"metadata": {}}
 
 
-def test_the_rights_follow_the_label_to_another_group() -> None:
+def test_the_rights_to_a_certificate_follow_its_label_to_another_group() -> None:
     _, _, secret = made_objects()
     _, binding, patch = plan(observed(service(US), web("new"), certificate=CERTIFICATE, secret=secret)).steps
     assert isinstance(binding, Child)
@@ -262,7 +268,9 @@ def test_the_rights_follow_the_label_to_another_group() -> None:
     ],
     ids=["free", "a Service has the label", "a proxy still ends TLS", "another domain", "the domain is not known"],
 )
-def test_a_certificate_that_nothing_needs_goes_whole(facts: dict[str, Any], *, goes: bool) -> None:
+def test_all_objects_of_a_certificate_go_when_nothing_needs_the_certificate(
+    facts: dict[str, Any], *, goes: bool
+) -> None:
     live = made_objects()
     steps = plan(observed(service(THEM), leftovers=[*live, deleting(live[0])], **facts)).steps
     found = [(step.resource, step.obj) for step in steps if isinstance(step, Deletion)]
@@ -273,14 +281,14 @@ def told(made: Plan) -> Sequence[tuple[str, str]]:
     return [(key_of(each.obj).name, note.reason) for each in made.reports for note in each.notes]
 
 
-def test_a_strange_secret_with_the_name_of_the_domain_is_left_alone() -> None:
+def test_a_foreign_secret_with_the_name_of_a_certificate_stays_and_is_reported() -> None:
     stranger = obj(SECRET, CERTIFICATE)
     made = plan(observed(None, web(), certificate=CERTIFICATE, stranger=stranger))
     assert [type(step) for step in made.steps] == [PutService]
     assert told(made) == [("web", "CertificateNameTaken")]
 
 
-def test_a_secret_that_may_be_strange_does_not_keep_the_service_waiting() -> None:
+def test_the_tailscale_service_is_written_before_a_certificate_secret_that_may_be_foreign() -> None:
     steps = plan(observed(None, web(), certificate=CERTIFICATE, is_hidden=True)).steps
     assert [type(step) for step in steps] == [PutService, Child, Child, Creation]
 
@@ -297,13 +305,15 @@ PUT = PutService("", observed().owner, service(US), None)
     ],
     ids=["the control server, as the Ingress shows already", "the API server", "a strange Secret"],
 )
-def test_the_object_is_told_what_the_api_server_refuses(refusal: Refusal, expected: list[tuple[str, str]]) -> None:
+def test_a_refusal_of_the_api_server_is_reported_on_the_object_that_has_the_label(
+    refusal: Refusal, expected: list[tuple[str, str]]
+) -> None:
     made = refused(observed(None, web()), replace(refusal, error=ValueError()))
     assert (told(made), type(made.error)) == (expected, ValueError)
     assert told(refused(observed(), refusal)) == []
 
 
-def test_a_refusal_is_forgotten_when_there_is_nothing_to_write() -> None:
+def test_a_refused_write_is_forgotten_when_no_write_is_needed_any_more() -> None:
     step = PutService("", observed().owner, service(US), service(US))
     view = ServiceView(service(US), refusal=Refusal("refused tags", step=step))
     for holder, settled in ((web(), True), (web(tags="tag:other"), False), (None, False)):
@@ -313,7 +323,7 @@ def test_a_refusal_is_forgotten_when_there_is_nothing_to_write() -> None:
     assert not has_settled(seen, plan(seen))
 
 
-def test_what_other_operators_own_too_is_looked_at_again_after_we_have_left() -> None:
+def test_a_label_of_several_operators_is_looked_at_again_after_our_operator_has_left() -> None:
     left = observed(service(US, THEM))
     pause = pause_after(left, plan(left))
     assert pause is not None

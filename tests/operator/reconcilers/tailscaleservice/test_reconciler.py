@@ -55,13 +55,13 @@ async def gone(scene: Scene, manifest: Object) -> None:
 
 
 async def claimed(scene: Scene) -> None:
-    """Let an Ingress claim a label, and wait until all is there."""
+    """Let an Ingress claim a label, and wait until its Tailscale Service and its certificate exist."""
     await scene.make(WEB)
     await scene.shows(web=(US,))
     await scene.certifies(web="ing")
 
 
-async def test_claims_get_services_and_leave_nothing(scene: Scene) -> None:
+async def test_claims_get_tailscale_services_and_leave_nothing_behind(scene: Scene) -> None:
     await scene.make(WEB, API)
     await scene.shows(web=(US,), api=(US,))
     await scene.certifies(web="ing")
@@ -78,14 +78,14 @@ async def test_claims_get_services_and_leave_nothing(scene: Scene) -> None:
     await scene.certifies()
 
 
-async def test_a_renamed_claim_leaves_nothing_under_the_old_label(scene: Scene) -> None:
+async def test_a_claim_on_another_label_leaves_nothing_under_the_old_label(scene: Scene) -> None:
     await claimed(scene)
     await scene.change(WEB, hosted_at("shop"))
     await scene.shows(shop=(US,))
     await scene.certifies(shop="ing")
 
 
-async def test_a_claim_that_moves_keeps_its_service_and_the_rights_follow(scene: Scene) -> None:
+async def test_a_claim_that_moves_keeps_its_tailscale_service_and_the_new_group_gets_the_rights(scene: Scene) -> None:
     await scene.make(*group("new"))
     await claimed(scene)
     addresses = scene.service("web").addresses
@@ -103,7 +103,7 @@ async def test_the_certificate_goes_when_a_service_gets_the_label_of_an_ingress(
     assert scene.services == {"web": (US,)}
 
 
-async def test_a_claim_whose_group_is_missing_keeps_the_service(scene: Scene) -> None:
+async def test_a_claim_whose_group_is_missing_keeps_its_tailscale_service(scene: Scene) -> None:
     await claimed(scene)
     addresses = scene.service("web").addresses
     (pg, *_), config = group(), {"metadata": {"name": "ing-ingress-config", "namespace": OPERATOR_NAMESPACE}}
@@ -121,7 +121,7 @@ async def test_a_claim_whose_group_is_missing_keeps_the_service(scene: Scene) ->
     await scene.certifies()
 
 
-async def test_an_invalid_edit_changes_nothing_in_the_tailnet(scene: Scene) -> None:
+async def test_an_invalid_edit_of_an_ingress_changes_nothing_in_the_tailnet(scene: Scene) -> None:
     await claimed(scene)
     before = scene.service("web")
     await scene.change(WEB, annotated(tags="nonsense", http_redirect="true"))
@@ -132,7 +132,7 @@ async def test_an_invalid_edit_changes_nothing_in_the_tailnet(scene: Scene) -> N
     await until(lambda: scene.service("web").ports == ("tcp:443", "tcp:80"))
 
 
-async def test_a_proxy_that_still_advertises_a_service_keeps_it(scene: Scene) -> None:
+async def test_a_tailscale_service_stays_while_a_proxy_still_advertises_the_service(scene: Scene) -> None:
     await scene.make(WEB)
     await scene.shows(web=(US,))
     config = advertising("ing", "svc:web")
@@ -145,7 +145,7 @@ async def test_a_proxy_that_still_advertises_a_service_keeps_it(scene: Scene) ->
     await gone(scene, WEB)
 
 
-async def test_a_service_of_several_operators_keeps_the_others(scene: Scene) -> None:
+async def test_a_tailscale_service_of_several_operators_keeps_its_other_owners(scene: Scene) -> None:
     scene.sim.control.services.put(owned("svc:web", THEM, comment="theirs"))
     await scene.make(WEB)
     await scene.shows(web=(THEM, US))
@@ -154,7 +154,9 @@ async def test_a_service_of_several_operators_keeps_the_others(scene: Scene) -> 
     assert scene.service("web").comment == "theirs"
 
 
-async def test_we_leave_again_if_another_owner_has_undone_it_at_the_same_time(scene: Scene) -> None:
+async def test_the_operator_leaves_a_tailscale_service_again_if_another_owner_has_undone_the_change(
+    scene: Scene,
+) -> None:
     scene.sim.control.services.put(owned("svc:web", THEM))
     await scene.make(WEB)
     await scene.shows(web=(THEM, US))
@@ -169,7 +171,7 @@ async def test_we_leave_again_if_another_owner_has_undone_it_at_the_same_time(sc
 
 
 @pytest.mark.parametrize("annotations", [{}, {"tailscale.com/owner-references": "{"}], ids=["foreign", "unreadable"])
-async def test_a_service_of_somebody_else_is_never_touched(scene: Scene, annotations: dict[str, str]) -> None:
+async def test_a_tailscale_service_of_somebody_else_is_never_changed(scene: Scene, annotations: dict[str, str]) -> None:
     present = replace(owned("svc:web"), annotations=annotations, comment="mine")
     stored = scene.sim.control.services.put(present)
     await scene.make(WEB, API)
@@ -180,7 +182,7 @@ async def test_a_service_of_somebody_else_is_never_touched(scene: Scene, annotat
     assert scene.service("web") == stored
 
 
-async def test_a_service_that_lost_its_claim_while_no_operator_ran_goes() -> None:
+async def test_a_tailscale_service_whose_claim_went_while_no_operator_ran_is_deleted() -> None:
     async with new_scene() as scene:
         scene.sim.control.services.lists_annotations = False
         for name, owner in (("svc:ours", US), ("svc:theirs", THEM)):
@@ -194,7 +196,7 @@ async def test_a_service_that_lost_its_claim_while_no_operator_ran_goes() -> Non
             await scene.shows(theirs=(THEM,))
 
 
-async def test_the_certificate_waits_for_the_domain() -> None:
+async def test_the_certificate_of_an_ingress_is_made_once_the_domain_is_known() -> None:
     async with new_scene() as scene, reconciling(scene):
         pg, state, config = group()
         await scene.make(pg, config, WEB)
@@ -204,7 +206,7 @@ async def test_the_certificate_waits_for_the_domain() -> None:
         await scene.certifies(web="ing")
 
 
-async def test_a_strange_secret_stays_and_the_object_is_told(scene: Scene) -> None:
+async def test_a_foreign_secret_with_the_name_of_a_certificate_stays_and_an_event_says_so(scene: Scene) -> None:
     strange = {
         "apiVersion": "v1",
         "kind": "Secret",
@@ -222,7 +224,7 @@ async def test_a_strange_secret_stays_and_the_object_is_told(scene: Scene) -> No
     await scene.certifies(web="ing")
 
 
-async def test_the_certificates_objects_are_put_right_but_not_the_data(scene: Scene) -> None:
+async def test_the_operator_repairs_the_objects_of_a_certificate_but_not_the_data(scene: Scene) -> None:
     await claimed(scene)
     secret, role = (
         {
@@ -254,7 +256,9 @@ KUBERNETES = {"refused": 403, "conflict": 409, "answer lost": LOST, "failed": 50
 
 
 @pytest.mark.parametrize("status", KUBERNETES.values(), ids=KUBERNETES)
-async def test_each_write_to_the_api_server_may_fail(scene: Scene, status: int) -> None:
+async def test_each_write_to_the_api_server_may_fail_without_an_effect_on_tailscale_services(
+    scene: Scene, status: int
+) -> None:
     for plural in ("secrets", "roles", "rolebindings"):
         scene.sim.faults.fail(Failure(status, verb="create", plural=plural))
         scene.sim.faults.fail(Failure(status, verb="delete", plural=plural))
@@ -268,7 +272,9 @@ async def test_each_write_to_the_api_server_may_fail(scene: Scene, status: int) 
 
 
 @pytest.mark.parametrize("fault", ["lost", 429, 503])
-async def test_each_call_of_the_control_server_may_fail(scene: Scene, fault: str | int) -> None:
+async def test_each_call_to_the_control_server_may_fail_without_an_effect_on_tailscale_services(
+    scene: Scene, fault: str | int
+) -> None:
     def strike() -> None:
         if isinstance(fault, int):
             scene.sim.control.fail(fault, count=3, path="/api/v2/tailnet/-/vip-services/{name}")
@@ -287,7 +293,7 @@ async def test_each_call_of_the_control_server_may_fail(scene: Scene, fault: str
         await gone(scene, each)
 
 
-async def test_the_label_of_a_device_is_asked_for_until_it_is_free(scene: Scene) -> None:
+async def test_the_operator_asks_for_the_label_of_a_device_until_the_label_is_free(scene: Scene) -> None:
 
     device = join(scene.sim.control, "web")
     await scene.make(WEB)
@@ -297,7 +303,7 @@ async def test_the_label_of_a_device_is_asked_for_until_it_is_free(scene: Scene)
     await scene.shows_later(web=(US,))
 
 
-async def test_refused_tags_change_nothing_and_an_edit_heals(scene: Scene) -> None:
+async def test_refused_tags_leave_a_tailscale_service_unchanged_until_somebody_edits_the_tags(scene: Scene) -> None:
     scene.sim.control.policy_tags = {"tag:k8s"}
     await scene.make(WEB)
     await scene.shows(web=(US,))
