@@ -27,7 +27,7 @@ from tsoperator.tailnet.tailnet import service_object
 from tests.support.cluster import put, running
 from tests.support.groups import ready_group
 from tests.support.manifests import DOMAIN, backend, ingress, load_balancer, proxy_group
-from tests.support.objects import endpoint, obj, texts, whole_secret
+from tests.support.objects import endpoint, obj, settings, texts, whole_secret
 from tests.support.operator import NAMESPACE, World, running_operator
 
 ING = proxy_group("ing", type="ingress")
@@ -176,7 +176,7 @@ async def changes_of(world: World, *there: Object) -> AsyncIterator[ExposedChang
     cache = Cache(sources(NAMESPACE))
     async with running(cache.follow(world.api)):
         await cache.synced()
-        yield ExposedChanges(cache)
+        yield ExposedChanges(cache, settings())
 
 
 KEYS = {Key("", "ing")}
