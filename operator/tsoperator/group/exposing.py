@@ -152,7 +152,10 @@ def kept_label(claim: LabelClaim, there: Hosted) -> str:
 
 
 def _holders_last(each: Exposed) -> bool:
-    """Sort objects so that the decision about the holder of a label is the one that counts."""
+    """Tell whether the claim of an object is the holder of its label.
+
+    Objects are sorted by this, so that the decision about the holder comes last and replaces the others.
+    """
     return each.holder is not None and each.holder.rank == each.claim.rank
 
 

@@ -180,7 +180,7 @@ class Services:
             raise
 
     def _unlisted(self, label: str) -> ServiceView:
-        """Return the view while there is no list of the Services, and ask for one."""
+        """Return the view of a Service while there is no list of the Services. Request the list."""
         self._waiting.add(label)
         self._wanted.set()
         if self._failure is not None:
@@ -190,7 +190,10 @@ class Services:
         return ServiceView(pending=Pending(self._listed))
 
     def _answer(self, question: _Question) -> ServiceView:
-        """Ask a *question*, unless it is asked already or was answered by an error just now. Return what there is."""
+        """Request the answer to *question*, and return the view of the Service without it.
+
+        Do not ask again while the request runs, or soon after an error.
+        """
         if (error := self._unread.get(question)) is not None:
             return ServiceView(refusal=_refusal(error))
         if (future := self._asked.get(question)) is None:

@@ -31,7 +31,7 @@ class Ask:
 
     @property
     def owner(self) -> Owner:
-        """The owner of the children, as their labels name it: the Secret stands for the operator."""
+        """The owner of the children, as their labels name it: the Secret with the state of the device."""
         return Owner(PARENT_OPERATOR, self.key)
 
     @property
