@@ -166,10 +166,11 @@ class Services:
                 tasks.create_task(self._answer_questions())
 
     async def carry_out(self, step: Write) -> None:
-        """Write a Service, if it is still as the decision found it. Raises ControlError, Pending.
+        """Write a Service, if it hasn't changed since the decision. Raises ControlError, Pending.
 
-        NotAsked is raised if the Service is no longer so: the object has to be reconciled again. The version is part of
-        what is wanted, so that the result of an earlier write of the same Service isn't taken for that of this one.
+        Raises NotAsked if the Service has changed: the object has to be reconciled again. A write is identified
+        by its step and by the version of the Service, so that the result of an earlier write isn't taken for
+        that of this one.
         """
         label = _subject(step).label
         wanted = (step, self._versions.get(label))
@@ -253,7 +254,7 @@ class Services:
         self._end_waiting()
 
     def _compare(self, label: str, listed: TailscaleService | None) -> None:
-        """Compare what is known of a Service with the list, which may show its owners, and need not.
+        """Compare the known state of a Service with the list, in which the owners of the Service may be missing.
 
         If the list shows that a Service has changed, the Service is read alone.
         """
