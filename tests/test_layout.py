@@ -28,7 +28,7 @@ OPERATORS = {path.relative_to(OPERATOR).as_posix(): path.read_text() for path in
 """The source texts of the operator's modules, by their paths."""
 MOST_LINES = 450
 ONE_A_KIND = {"Ask", "Mode", "Observed"}
-"""The names of classes that several reconcilers may have, each its own: the requests, the way to serve, the facts."""
+"""The names that each reconciler may give classes of its own: its requests, its ways to serve, and its facts."""
 NAME_KINDS = {"app.py", "sources.py"}
 """The modules that may import from the folder of a reconciler."""
 

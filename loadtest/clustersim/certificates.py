@@ -80,7 +80,10 @@ class Certificates:
         self._patch(domain, stored)
 
     def _account_key(self) -> str:
-        """Return the key of the shared ACME account, which is made if there is none; empty if none is shared."""
+        """Return the key of the shared ACME account; empty if no account is shared.
+
+        If the account doesn't exist yet, make it.
+        """
         if self._shared is None:
             return ""
         name, field = self._shared
@@ -108,7 +111,7 @@ def domains_in(serve_config: Object) -> list[str]:
 
 
 def may_patch(store: Store, namespace: str, account: str, secret: str) -> bool:
-    """Tell whether a RoleBinding gives the ServiceAccount the right to patch a Secret in their namespace."""
+    """Tell whether a RoleBinding lets the ServiceAccount *account* patch *secret*, which is in the same *namespace*."""
     return any(
         "secrets" in rule["resources"]
         and "patch" in rule["verbs"]

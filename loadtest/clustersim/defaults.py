@@ -174,7 +174,7 @@ def _fill_endpointslice(obj: Object) -> None:
 
 
 def _fill_matched(matched: Object) -> None:
-    """Fill in the defaults of that part of an admission policy or binding that says which objects it is for."""
+    """Fill in the defaults of *matched*, the part of an admission policy or of a binding that selects objects."""
     _default(matched, {"matchPolicy": "Equivalent", "namespaceSelector": {}, "objectSelector": {}})
     for rule in (*_each(matched, "resourceRules"), *_each(matched, "excludeResourceRules")):
         _default(rule, {"scope": "*"})

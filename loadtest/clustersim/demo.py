@@ -125,7 +125,7 @@ class Demo:
         self._began = time.monotonic()
 
     async def run(self) -> list[Row]:
-        """The labels that the operator gives all children of this object."""
+        """Start everything, check every name and measure the changes; raises DemoError."""
         stage, processes = self._stage, self._processes
         self._say("starting a simulated cluster and tailnet")
         await stage.start_cluster(processes)

@@ -32,7 +32,8 @@ class NotYet(Exception):
 class Reached:
     """The name and the addresses that reach an object.
 
-    In the tailnet, *offers* says what is provided there, and *by* what provides it: a device, or a Tailscale Service.
+    *offers* says what the object provides to the tailnet, such as ports. *by* says how: by a device or by a
+    Tailscale Service.
     """
 
     name: str
@@ -51,8 +52,8 @@ class Reached:
 class Exposed:
     """An object that leads to the tailnet or that the tailnet can reach, by its own proxies or by a ProxyGroup's.
 
-    It is *direct* if it is a load balancer: its name leads Pods to the Service itself, not to a proxy. It *has_proxy*
-    of its own unless the proxies of a ProxyGroup show it to the tailnet.
+    *direct* is True for a load balancer: its name leads Pods to the Service itself, not to a proxy. *has_proxy* is
+    True if the object has an own proxy, and False if only the proxies of a ProxyGroup expose it.
     """
 
     resource: Resource

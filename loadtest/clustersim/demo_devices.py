@@ -63,7 +63,7 @@ class Shown:
 
 @dataclass(frozen=True, slots=True)
 class Hosted:
-    """An Ingress or a load balancer that the proxies of a ProxyGroup show to the tailnet, as a Tailscale Service."""
+    """An Ingress or a load balancer that the proxies of a ProxyGroup expose to the tailnet, as a Tailscale Service."""
 
     resource: Resource
     namespace: str
@@ -75,7 +75,7 @@ class Hosted:
 
 
 def hosted(objects: Iterable[Object]) -> list[Hosted]:
-    """Return the *objects* that a ProxyGroup shows to the tailnet."""
+    """Return the *objects* that a ProxyGroup exposes to the tailnet."""
     found = []
     for obj in objects:
         group = (obj["metadata"].get("annotations") or {}).get(PROXY_GROUP, "")

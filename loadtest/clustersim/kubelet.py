@@ -150,7 +150,7 @@ class Kubelet:
                 self._follow(change)
 
     async def follow_tailnet(self) -> None:
-        """Step each proxy that the tailnet's changes concern, and sync each proxy's Pod once a minute."""
+        """Call `step` of each proxy that a change of the tailnet concerns, and sync each proxy's Pod once a minute."""
         now = asyncio.get_running_loop().time
         while True:
             await asyncio.sleep(TAILNET_POLL)

@@ -192,7 +192,7 @@ class TailscaleServices:
     def names_of_host(self, node_id: str) -> list[str]:
         """Return the MagicDNS names of the Services that a device hosts and is approved for.
 
-        It may get certificates for them, even before it advertises them.
+        The device may get certificates for these names, even before it advertises the Services.
         """
         names = [name for name in self._reports.get(node_id, ()) if name in self._services]
         approved = [name for name in names if self.approval(name, node_id) != NOT_APPROVED]

@@ -109,7 +109,7 @@ class Ground(Protocol):
         """Return the Go operator; build it if it doesn't exist yet."""
 
     def up(self) -> AbstractContextManager[Servers]:
-        """Start the servers, and end them after the block; yield the URLs of the tailnet's."""
+        """Start the servers, and end them after the block; yield the URLs of the tailnet's servers."""
 
     def kubectl(self, *words: Word, stdin: str | None = None) -> str:
         """Run kubectl as admin and return its output."""

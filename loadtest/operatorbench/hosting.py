@@ -23,7 +23,7 @@ _FIRST = 5  # objects that are made and removed before the measurement
 
 @dataclass(frozen=True, slots=True)
 class AtOnce:
-    """The scenario, carried out with one running operator."""
+    """The fourth scenario, carried out with one running operator."""
 
     watched: Watched
     keeper: Keeper

@@ -71,7 +71,10 @@ def exposed(count: int, prefix: str = "") -> Exposed:
 
 
 class Host:
-    """A simulated proxy. It reads its configuration twice a second, and reports what it does."""
+    """A simulated proxy.
+
+    It reads its configuration twice a second, and reports the Tailscale Services that it hosts.
+    """
 
     def __init__(self, cluster: Cluster, keeper: Keeper, proxy: Proxy) -> None:
         """*cluster* watches the kinds in `FOLLOWED`."""

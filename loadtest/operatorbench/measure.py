@@ -172,10 +172,10 @@ class Hosting(Run):
     ingresses: int
     """The number of Ingresses among the objects."""
     calls: Mapping[str, int]
-    """The number of calls of the control server's API meanwhile, by method and path, until the operator had settled."""
+    """The numbers of calls of the control server's API by method and path, until the operator had settled."""
     idle: Step
     idle_calls: Mapping[str, int]
-    """The number of these calls while the operator was idle."""
+    """The numbers of calls of the control server's API by method and path, while the operator was idle."""
 
     @property
     def calls_an_object(self) -> float:

@@ -118,7 +118,7 @@ def _spread(seconds: Sequence[float]) -> str:
 
 
 def writes(samples: Sequence[AnyRun]) -> str:
-    """Return the table of writes per Service by verb and kind, while Services are made and, if they are, removed."""
+    """Return the table of writes per Service by verb and kind, while Services are made and while they are removed."""
     lines = [*_writes("made", samples, [each.made for each in samples])]
     removed = [each.removed for each in samples if isinstance(each, Burst)]
     lines += _writes("removed", samples, removed) if removed else ()

@@ -105,7 +105,10 @@ class ConfigMaps:
         self.watched = Watched()
 
     async def follow(self) -> None:
-        """List and watch, and offer the texts. Only an unforeseen exception ends this; it may be called again then."""
+        """List and watch, and offer the texts.
+
+        This never ends but by an unforeseen exception. After that, it may be called again.
+        """
         self._failures, self._complaint = 0, ""
         try:
             async with asyncio.TaskGroup() as group:

@@ -62,7 +62,7 @@ class HttpGet:
     """A client of one *server*. It connects when it needs a connection."""
 
     def __init__(self, server: str, tls: ssl.SSLContext | None, *, connect_seconds: float) -> None:
-        """Take the URL of *server*, and *tls* if that is an https one."""
+        """Take the URL of *server*, and the *tls* settings if it is an https URL."""
         parts = urlsplit(server)
         self._address = parts.hostname, parts.port or (443 if tls else 80)
         self._authority = parts.netloc.rpartition("@")[2]

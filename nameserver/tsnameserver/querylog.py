@@ -16,7 +16,7 @@ _UNSAID = b'."\\'
 
 
 class QueryLog:
-    """Logs about one of *every* so many queries; none if *every* is 0. Threads may share it."""
+    """Logs about one query of each *every* queries; none if *every* is 0. Threads may share the object."""
 
     def __init__(self, every: int = 0, *, clock: Callable[[], float] = time.monotonic) -> None:
         self.every = every

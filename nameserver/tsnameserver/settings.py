@@ -46,7 +46,7 @@ class Settings:
     log_format: Literal["text", "json"]
     udp_loop: Literal["auto", "python"] = "auto"
     log_queries: int = 0
-    """One of so many queries is logged; none if it is 0."""
+    """The number of queries of which about one is logged; 0 logs none."""
 
 
 class _Option(NamedTuple):

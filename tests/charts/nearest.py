@@ -21,7 +21,10 @@ SCHEMA = CHART / "values.schema.json"
 OFF = 2  # letters by which a misspelt name may be longer or shorter
 _NEAREST = "nearest"
 _SEVERAL = ("", "operatorConfig", "proxyConfig")
-"""The paths of the objects whose schema also suggests where a name belongs that is right in another object."""
+"""The paths of some objects of values.
+
+If a name in one of them belongs into another object, the schema suggests where.
+"""
 
 
 def written(schema: Schema) -> Schema:

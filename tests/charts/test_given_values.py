@@ -30,7 +30,7 @@ UNKNOWN = {
     "operatorConfig.podDisruptionBudget.minAvailible": "operatorConfig.podDisruptionBudget.minAvailable",
     "oauth.xyzzy": "",
 }
-"""Unknown names, and the paths that the refusal suggests for them. It is empty if no known name looks similar."""
+"""Unknown names of values, each with the paths that the refusal suggests; empty without a similar known name."""
 
 
 @pytest.mark.parametrize(("path", "known"), UNKNOWN.items(), ids=UNKNOWN)

@@ -62,9 +62,10 @@ def is_hosted(obj: Object) -> bool:
 
 
 def backends(objects: Sequence[Object]) -> list[Object]:
-    """Return the Pods of the Services among *objects* that a ProxyGroup exposes, but for those of Deployments there.
+    """Return a Pod for each Service among *objects* that a ProxyGroup exposes.
 
-    The proxies draw traffic for such a Service only while it has a ready Pod.
+    A Service gets none if a Deployment among *objects* makes Pods for it. The proxies draw traffic for a Service
+    only while it has a ready Pod.
     """
     made = [obj["spec"]["template"]["metadata"]["labels"] for obj in objects if obj["kind"] == "Deployment"]
     found = [obj for obj in objects if is_hosted(obj) and obj["spec"]["selector"] not in made]
@@ -82,7 +83,7 @@ def backends(objects: Sequence[Object]) -> list[Object]:
 def in_world(obj: Object, world: World) -> Object:
     """Return *obj* with the login URL or the OAuth client of the control server of *world*.
 
-    It serves every tailnet here.
+    This control server stands for the control servers of all tailnets.
     """
     if obj["kind"] == "Tailnet":
         return {**obj, "spec": {**obj["spec"], "loginUrl": world.control_url}}

@@ -99,7 +99,7 @@ def wait_ready(bed: Bed, seconds: int = 60) -> None:
 def image_values(images: ProductImages) -> dict[str, Any]:
     """Return the chart's values that name our images and give the operator every right.
 
-    The proxies have the image that the chart names by default.
+    Because they don't name the proxies' image, proxies have the one that the chart names by default.
     """
     operator, nameserver = (_image(name) for name in (images.operator, images.nameserver))
     return {"operatorConfig": {"image": operator, "nameserverImage": nameserver, "manageClusterDNS": True}}

@@ -66,7 +66,7 @@ def exposed(cluster: Cluster, obj: Object) -> Object:
 
 @pytest.fixture
 def load(balanced: Object, shop: Object, management: Management, outside: Peer) -> Iterator[Load]:
-    """New connections of a device to the Service's address, and to the Ingress by HTTPS."""
+    """The `Load` by which a device opens new connections: to the Service's address, and to the Ingress by HTTPS."""
     targets = [f"http://{address_of(management, 'ha-lb')}:80", f"https://{dns_name('ha-shop')}:443"]
     with Load.from_device(outside, f"{PAGE}\n", targets, RATE * len(targets)) as load:
         yield load
@@ -164,7 +164,7 @@ def test_another_proxy_serves_with_the_same_certificate_once_the_first_proxy_is_
     await_group(cluster, front, 2)
 
 
-def test_the_status_says_that_hosts_lack_approval_and_the_service_works_once_they_are_approved(
+def test_an_event_says_that_hosts_lack_approval_and_the_service_works_once_they_are_approved(
     cluster: Cluster, space: str, management: Management, outside: Peer, say: Say
 ) -> None:
     service = exposed_service(space, "held", BALANCED, proxy_group="front", hostname="ha-held")

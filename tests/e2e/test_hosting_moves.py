@@ -1,4 +1,4 @@
-"""A Service and an Ingress move from their own proxies to a group and back: their names hardly notice."""
+"""A Service and an Ingress move from their own proxies to a group and back, and their users hardly notice."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -44,7 +44,7 @@ def moving(cluster: Cluster, group: str, namespace: str, request: pytest.Fixture
 
 @pytest.fixture
 def load(moving: Object, outside: Peer) -> Iterator[Load]:
-    """New connections of a device to the object by its name."""
+    """The `Load` by which a device opens new connections to the object, by the name of the object."""
     target = f"http://{dns_name(LABEL)}:80" if moving["kind"] == "Service" else f"https://{dns_name(LABEL)}:443"
     with Load.from_device(outside, f"{PAGE}\n", [target], 10) as load:
         yield load
@@ -67,7 +67,10 @@ def test_an_object_that_moved_leaves_nothing_at_its_old_place(
 
 
 def await_place(cluster: Cluster, moving: Object, place: str, management: Management) -> None:
-    """Wait until the group *place*, or its own proxy, exposes the object, and nothing is left of the other way."""
+    """Wait until the group *place*, or an own proxy if *place* is empty, exposes the object.
+
+    Nothing may be left of the way in which it was exposed before.
+    """
 
     def here() -> bool:
         assert shown_hostnames(cluster.look(moving)) == [dns_name(LABEL)], cluster.look(moving)["status"]

@@ -9,10 +9,20 @@ from operatorbench.audit import AuditLog
 
 from tests.e2e.cluster import Cluster
 from tests.e2e.groups import await_group, await_served
+from tests.e2e.hosting import await_shown
 from tests.e2e.product import OPERATOR_USER
 from tests.e2e.testbed.processes import wait_until
 from tests.e2e.waiting import eventually
-from tests.e2e.workloads import PEER_NAME, egress_service, group_service, proxy_group
+from tests.e2e.workloads import (
+    BALANCED,
+    PEER_NAME,
+    egress_service,
+    exposed_service,
+    group_service,
+    ingress,
+    proxy_group,
+    web,
+)
 from tests.support.manifests import connector
 
 # The mark `thorough` keeps this test out of CI's shares of `full`: alone it would take as long as all the others.
@@ -20,23 +30,30 @@ pytestmark = [pytest.mark.full, pytest.mark.thorough]
 
 IDLE = 600.0  # seconds
 QUIET = 20.0  # seconds without a write: all is done
-GROUP = proxy_group("still", replicas=2)
+GROUP, EXPOSING = proxy_group("still", replicas=2), proxy_group("bright", type="ingress", replicas=2)
 ROUTER = connector("quiet", hostname="quiet", exitNode=True)
 
 
 @pytest.fixture
 def settled(cluster: Cluster, nameserver: str, namespace: str) -> Iterator[None]:
-    """A group with a Service, an egress Service with its own proxy, and a Connector, all of which work."""
+    """Groups with Services and an Ingress, an egress Service with its own proxy, and a Connector, all of which work."""
     served = group_service(namespace, "db", "still", tailnet_fqdn=PEER_NAME)
     own = egress_service(namespace, "printer", tailnet_ip="100.64.0.1")
-    cluster.apply(GROUP, ROUTER, served, own)
-    await_group(cluster, GROUP, 2)
+    balanced = exposed_service(namespace, "lb", BALANCED, proxy_group="bright", hostname="bright-lb")
+    shop = ingress(namespace, "shop", "bright-shop", proxy_group="bright")
+    cluster.apply(GROUP, EXPOSING, ROUTER, served, own, *web(namespace, "web"), balanced, shop)
+    for group in (GROUP, EXPOSING):
+        await_group(cluster, group, 2)
     await_served(cluster, served)
+    await_shown(cluster, balanced, "bright-lb")
+    await_shown(cluster, shop, "bright-shop")
     for parent in (own, ROUTER):
         cluster.device_proxy(parent)
     eventually(lambda: not written(cluster, QUIET), "the operator to have nothing left to write")
     yield
-    for obj in (GROUP, ROUTER):
+    for kind in ("services", "ingresses"):
+        cluster.bed.kubectl("-n", namespace, "delete", kind, "--all", "--timeout=90s", timeout=100)
+    for obj in (GROUP, EXPOSING, ROUTER):
         cluster.remove(obj)
 
 

@@ -64,7 +64,9 @@ def test_a_run_that_gets_sigterm_takes_its_bed_down(tmp_path: Path) -> None:
     assert strays(tmp_path / "api") == []
 
 
-def test_leftovers_of_an_isolation_are_named(machine: Isolation, before: Snapshot, tmp_path: Path) -> None:
+def test_the_list_of_leftovers_has_the_network_the_mounts_and_the_processes_of_an_isolation(
+    machine: Isolation, before: Snapshot, tmp_path: Path
+) -> None:
     found = leftovers(before, tmp_path)
     assert f"namespaces: new: {NAME}" in found
     assert any(f"nsfs {NETNS / NAME}" in line for line in found if line.startswith("mounts: new"))

@@ -47,7 +47,10 @@ def served(cluster: Cluster, nameserver: str, fleet: Object, shared_namespace: s
 
 @pytest.fixture
 def load(cluster: Cluster, served: Object, outside: Peer) -> Iterator[Load]:
-    """New connections to each port of the device, by the Service's name and by the MagicDNS name."""
+    """The `Load` by which a Pod opens new connections to each port of the device.
+
+    They go to the Service's name and to the MagicDNS name, in turn.
+    """
     with Load.on(cluster, served["metadata"]["namespace"], outside.greeting, targets(served, PEER_NAME)) as load:
         yield load
 

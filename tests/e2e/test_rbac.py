@@ -47,7 +47,10 @@ UNUSED = {
 
 @pytest.fixture(scope="module")
 def conduct(cluster: Cluster) -> Conduct:
-    """All requests since the bed came up. A bed that was up before keeps objects that no test creates again."""
+    """The requests since the bed came up, and the permissions that allowed them.
+
+    If the bed was up before the tests, some objects exist already, and no request creates them.
+    """
     return Conduct.of(NAMESPACE, OPERATOR, entries(cluster.bed.plane.audit_log))
 
 

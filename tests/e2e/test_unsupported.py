@@ -11,7 +11,7 @@ GROUP: Object = {
 }
 
 
-def test_the_status_of_an_unsupported_type_says_so(cluster: Cluster) -> None:
+def test_the_status_of_an_object_of_an_unsupported_type_has_the_reason_notsupportedyet(cluster: Cluster) -> None:
     cluster.apply(GROUP)
     try:
         eventually(lambda: reasons(cluster.look(GROUP)) == ["NotSupportedYet"], "a condition")

@@ -105,7 +105,10 @@ def _random_opt(chance: random.Random) -> bytes:
 
 
 def mutated(chance: random.Random, count: int) -> Iterator[bytes]:
-    """Yield *count* queries with some bytes changed, and sometimes with another end. It is fast enough for millions."""
+    """Yield *count* queries with some bytes changed, and sometimes with another end.
+
+    The function is fast, so that tests can use millions.
+    """
     seeds = [random_query(chance) for _ in range(_SEEDS)]
     below, telling = chance.random, len(_TELLING)
     for _ in range(count):

@@ -52,13 +52,13 @@ def test_the_files_that_describe_packages_are_recognized() -> None:
     assert [path for path in (*wanted, *others) if sbom.is_of_interest(path)] == wanted
 
 
-def test_a_package_has_a_url() -> None:
+def test_the_package_url_of_a_package_has_its_type_name_and_version() -> None:
     packages = (LIBC, Package("pypi", "pyyaml", "6.0"), Package("oci", "a", "sha256:1"))
     urls = ["pkg:deb/debian/libc6@2.36-9%2Bdeb12u10?arch=amd64", "pkg:pypi/pyyaml@6.0", "pkg:oci/a@sha256%3A1"]
     assert [package.url for package in packages] == urls
 
 
-def test_a_document_describes_an_image_that_contains_packages() -> None:
+def test_an_sbom_document_says_that_the_image_contains_the_packages() -> None:
     found = sbom.document("example.org/a", "sha256:12", [LIBC], "2026-01-01T00:00:00Z")
     root, package = found["packages"]
     assert (root["name"], root["checksums"][0]) == ("example.org/a", {"algorithm": "SHA256", "checksumValue": "12"})

@@ -350,7 +350,7 @@ class World:
     async def becomes(
         self, look: Callable[[], Awaitable[object]], wanted: object, timeout: float | None = None
     ) -> None:
-        """Wait until *look* returns *wanted*. Fail with its last result if that takes too long."""
+        """Wait until *look* returns *wanted*. Fail with the last result of *look* if the time-out is over."""
         last: Any = "nothing"
 
         async def same() -> bool:

@@ -38,7 +38,7 @@ class OtherTailnet:
         return tailnet(NAME, url or self.url, SECRET_NAME)
 
     def device_names(self) -> list[str]:
-        """Return the MagicDNS names of its devices."""
+        """Return the MagicDNS names of the devices in this other tailnet."""
         return sorted(device.name for device in self.control.devices.values())
 
 

@@ -68,7 +68,7 @@ _TRY_AGAIN = 0.5  # s after which what is still left is removed again
 
 
 class Write(NamedTuple):
-    """A write of a node: the *uid* of the object, the *patch* that it amounts to, and a function that sends it."""
+    """A write of a node: the *uid* of the object, a *patch* with the changes, and a function that sends the write."""
 
     uid: str
     patch: Object

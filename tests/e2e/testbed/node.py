@@ -101,7 +101,7 @@ class Node:
         shutil.rmtree(self.folder)
 
     def _named(self, program: str) -> str:
-        """Return the name of a program of this node among those of the bed."""
+        """Return the name under which the bed lists *program* of this node."""
         return program if self.place == FIRST_NODE else f"{self.place.name}-{program}"
 
     @property

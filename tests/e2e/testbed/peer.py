@@ -57,12 +57,12 @@ class Peer:
 
     @property
     def tailscaled(self) -> str:
-        """The name of its tailscaled among the programs of the bed."""
+        """The name of the device's tailscaled among the programs of the bed."""
         return f"{self.name}-tailscaled"
 
     @property
     def socket(self) -> Path:
-        """The path of the socket on which its tailscaled accepts commands."""
+        """The path of the socket on which the device's tailscaled accepts commands."""
         return self.folder / "tailscaled.sock"
 
     def tailscale(self, *arguments: str | Path, timeout: float = 60) -> str:

@@ -25,7 +25,7 @@ HEALTH = "http://ts-db.tailscale.svc.cluster.local:9002/healthz"
 
 
 def replica() -> Object:
-    """Return the Pod of a proxy that mounts the config Secret of another proxy, and also the ConfigMap."""
+    """Return the Pod of a proxy. It mounts its own config Secret, that of another proxy, and the group's ConfigMap."""
     pod = proxy_pod("foo-0", TS_EGRESS_PROXIES_CONFIG_PATH="/etc/proxies")
     pod["spec"]["containers"][0]["volumeMounts"] += [{"name": "proxies", "mountPath": "/etc/proxies"}]
     pod["spec"]["volumes"] += [
