@@ -94,7 +94,7 @@ def _is_of(reference: Mapping[str, Any], operator_id: str) -> bool:
 
 
 def _field(document: Mapping[str, Any], name: str) -> Any:
-    """Return the field of *document* with that *name* in lower case; None if there is none."""
+    """Return the field of *document* whose name, in lower case, is *name*; None if there is none."""
     return next((value for key, value in document.items() if key.lower() == name), None)
 
 

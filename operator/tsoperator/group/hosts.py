@@ -38,7 +38,8 @@ def advertising(states: Iterable[Object], name: str) -> list[Object]:
 def may_be_certificates(obj: Object) -> bool:
     """Tell whether *obj* may belong to the certificate of an Ingress.
 
-    Its labels name no parent of another type. The Go operator sometimes leaves the type empty.
+    If the labels of *obj* name the type of a parent, the type must be Ingress. The Go operator sometimes leaves the
+    type empty.
     """
     return labels(obj).get(LABEL_PARENT_TYPE, "") in ("", PARENT_INGRESS)
 

@@ -87,7 +87,7 @@ def metadata_patch(live: Object, wanted: Object) -> Object:
 
 
 def to_create(desired: Object) -> Object:
-    """Return the object to create for the child *desired*: the same with its digest."""
+    """Return the object to create for the child *desired*. It is the child with its digest."""
     digest = digest_of(without_given(desired))
     return _with_metadata(desired, {"annotations": {**annotations(desired), ANNOTATION_DIGEST: digest}})
 

@@ -147,9 +147,9 @@ class Journal:
             self.failed(plan.error, plan)
 
     def unreported(self, parent: Object, plan: Plan) -> None:
-        """Log the notes of *plan*, which says that a report on *parent* was refused.
+        """Log the notes of *plan*, which says that the API server refused a report on *parent*.
 
-        Leave out those that were logged after the last such refusal.
+        Leave out the notes that were logged for the report before, which was refused, too.
         """
         known = self._known.get(parent) or self._begin(parent)
         for note in plan.notes:

@@ -305,7 +305,7 @@ async def deployments(client: KubeClient, namespace: str) -> list[Object]:
 
 
 async def _nobody() -> None:
-    """Return None in place of an object with Events: a check prints the findings of a preflight."""
+    """Return None, because there is no object to write Events on: a check prints the findings of the preflight."""
 
 
 async def _together(calls: Iterable[Awaitable[Value]]) -> list[Value]:

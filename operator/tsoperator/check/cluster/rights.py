@@ -80,7 +80,7 @@ OWN: Final = (
     Right("", "services/finalizers", "update"),
     Right("coordination.k8s.io", "leases", "get create update"),
 )
-"""The rights in the operator's own namespace, besides that to ask for tokens of its own ServiceAccount."""
+"""The rights in the operator's own namespace. The right to ask for tokens of its ServiceAccount isn't among them."""
 
 
 class AccessQuestion(NamedTuple):

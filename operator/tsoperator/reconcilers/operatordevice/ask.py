@@ -41,7 +41,7 @@ class Ask:
 
     @property
     def config(self) -> Key:
-        """The key of the Secret with the config of that Pod."""
+        """The key of the config Secret of the Pod that registers the device."""
         return Key(self.key.namespace, self.key.name + CONFIG_SUFFIX)
 
     @property

@@ -122,7 +122,7 @@ def _not_registering(ask: Ask, observed: Observed) -> Decided:
 
 
 def _stranger(ask: Ask, observed: Observed) -> Object | None:
-    """Return an object with the name that the StatefulSet or its config Secret needs, but with another owner.
+    """Return an object of another owner that has the name of the StatefulSet or of its config Secret.
 
     Return None if there is no such object.
     """

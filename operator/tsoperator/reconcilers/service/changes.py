@@ -29,7 +29,7 @@ from tsoperator.runtime.ownership import owner_of
 
 
 class GroupChanges:
-    """Maps the changes of the objects of ProxyGroups to Services.
+    """Finds the Services that a change of a ProxyGroup, or of one of its objects, concerns.
 
     In the arguments, None stands for an object that doesn't exist.
     """

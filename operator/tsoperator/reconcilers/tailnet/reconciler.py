@@ -311,6 +311,6 @@ class _View:
         return [key_of(obj) for obj in self._cache.all(TAILNET) if is_deleting(obj)]
 
     def keys_of_service(self, service: Object) -> Iterable[Key]:
-        """Map a Tailscale Service to its Tailnet if the deletion of that waits for it."""
+        """Map a Tailscale Service to its Tailnet, if the deletion of the Tailnet waits for the end of the Service."""
         tailnet = self._cache.get(TAILNET, Key("", key_of(service).namespace))
         return [key_of(tailnet)] if tailnet and is_deleting(tailnet) else ()
