@@ -23,7 +23,6 @@ _EVERY_VARIABLE = "charts/test_values.py every_variable_of_the_chart_is_a_settin
 _COMBINATIONS = f"{_CHART} the_main_combinations_of_values_render_the_golden_files"
 
 _DEVICE = "operator/reconcilers/operatordevice/test_reconciler.py"
-_EXPOSING = "operator/group/test_exposing.py"
 _HOSTED = "operator/reconcilers/tailscaleservice/test_reconciler.py"
 
 SHOWN_BY: Final[Mapping[str, list[str]]] = {
@@ -173,7 +172,7 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
         f"{_SERVICE}/test_hosted.py a_service_names_an_older_object_that_claims_its_label_but_no_newer_object",
     ],
     "If operators of other clusters own": [
-        f"{_EXPOSING} the_facts_about_an_object_decide_whether_the_object_gets_an_entry_and_is_advertised",
+        "operator/group/test_exposing.py the_facts_about_an_object_decide_about_its_entry_and_its_advertisement",
     ],
     "The condition `TailscaleIngressSvcValid`": [
         f"{_SERVICE}/test_hosted.py a_load_balancer_shows_its_name_and_its_ipv4_address",

@@ -70,7 +70,8 @@ class Exposing:
     this *domain*, which is empty until a proxy has reported it. The operator has the ID *operator_id*, which is empty
     as long as it isn't known.
 
-    If it doesn't see *all* Ingresses and Services, entries for which it finds no object stay as they are.
+    If it doesn't see *all* Ingresses and Services, entries for which it finds no object stay as they are. So do those
+    of the *awaited* Tailscale Services, whose objects have begun to name a group that can't serve them.
     """
 
     exposed: Sequence[Exposed] = ()
@@ -79,6 +80,7 @@ class Exposing:
     domain: str = ""
     operator_id: str = ""
     sees_all: bool = True
+    awaited: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,10 +123,11 @@ def offer(exposing: Exposing) -> Offer:
     """Return what the proxies of a group should serve and advertise."""
     decided = {each.name: _decision(each, exposing) for each in sorted(exposing.exposed, key=_holders_last)}
     there = exposing.there
+    kept = exposing.awaited
     if not exposing.sees_all:
-        labels = {name for host in exposing.hosts.values() for name in host.advertised}
-        for name in (there.names | labels) - decided.keys():
-            decided[name] = _Decision(there.rules.get(name), there.served.get(name), _Draws.AS_NOW)
+        kept = kept.union(there.names, *(host.advertised for host in exposing.hosts.values()))
+    for name in kept - decided.keys():
+        decided[name] = _Decision(there.rules.get(name), there.served.get(name), _Draws.AS_NOW)
     hosted = _hosted(decided)
     left_out = _left_out(exposing, decided) if hosted != there and not _fits(hosted) else []
     if left_out:

@@ -130,6 +130,7 @@ class HostingView:
             domain_of_group(states),
             self.world.operator_id(),
             self.world.no_identity(),
+            group is None and self.is_advertised(claim.name),
         )
 
     def hosts(self, hosting: Hosting) -> ServiceView:
