@@ -97,7 +97,8 @@ class HostingView:
     def look(self, obj: Object, *, with_hosts: bool = True) -> Hosting | None:
         """Return the facts about an Ingress or a Service; None if it asks for no ProxyGroup to expose it.
 
-        Only *with_hosts* they include the hosts of the Tailscale Service, if proxies advertise it.
+        If *with_hosts* is true, and proxies advertise the Tailscale Service, the facts include the hosts of
+        that Service.
         """
         claim = self._claim(obj)
         return self.of(claim, with_hosts=with_hosts) if claim else None
@@ -255,7 +256,7 @@ class HostingView:
         ]
 
     def _may_be_in(self, certificate: Object, tailnets: Iterable[str]) -> bool:
-        """Tell whether an object of a certificate is of one of *tailnets*, or its group is gone."""
+        """Tell whether an object of a certificate belongs to one of *tailnets*, or its group is gone."""
         group = self.group(labels(certificate).get(PROXY_GROUP, ""))
         return group is None or tailnet_of(group) in tailnets
 

@@ -139,7 +139,7 @@ def questions(installed: Installed) -> list[AccessQuestion]:
 
 
 def check_rights(missing: Sequence[AccessQuestion]) -> Iterator[Finding]:
-    """Judge the operator's rights by those that are *missing*."""
+    """Yield the findings about the operator's rights, of which these are *missing*."""
     found = [
         (f"{', '.join(dict.fromkeys(each.verb for each in of_one))} {_plural(resource)}", namespace)
         for (namespace, *resource), of_one in groupby(missing, key=lambda each: (each[0], each.group, each.resource))
