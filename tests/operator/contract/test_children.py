@@ -39,7 +39,7 @@ async def test_a_child_that_is_deleted_comes_back_under_its_name(scene: Scene, k
     for resource in kind.children:
         child = scene.child(resource)
         await scene.delete(child)
-        await scene.world.eventually(partial(scene.is_another, child))
+        await scene.restored(child)
         await scene.becomes(before)
 
 
