@@ -1,4 +1,4 @@
-"""Objects as they are on the wire, and what identifies them and their kinds."""
+"""Objects as the API server sends them, the keys that identify them, and the resources that identify their kinds."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -29,10 +29,12 @@ They are stored in a form that is a third longer, and the API server accepts a C
 class Exposed:
     """An Ingress or a Service that names the group, by its *claim*.
 
-    *label* is that under which the group serves it, or should. In the tailnet of the group, it has this *view*, and
-    *holder* is the claim that has it. An Ingress leads to the Services in *backends*, by name. The object *is_ready* if
-    one of its backends has a ready endpoint; this counts for a Service, and for an Ingress that several operators
-    expose. *has_certificate* tells whether there is a certificate for its MagicDNS name.
+    *label* is the label under which the group serves the object, or should serve it. *view* is the Tailscale
+    Service with this label, as the tailnet of the group shows it, and *holder* is the claim that has the label. An
+    Ingress leads to the Services in *backends*, by name. The object *is_ready* if one of its backends has a ready
+    endpoint. Readiness matters for a Service, and for an Ingress that several operators expose: the proxies
+    advertise these only while they are ready. *has_certificate* tells whether there is a certificate for the
+    MagicDNS name of the object.
     """
 
     claim: LabelClaim
@@ -155,7 +157,10 @@ def kept_label(claim: LabelClaim, there: Hosted) -> str:
 
 
 def _holders_last(each: Exposed) -> bool:
-    """Sort objects so that the decision about the holder of a label is the one that counts."""
+    """Tell whether the claim of an object is the holder of its label.
+
+    Objects are sorted by this, so that the decision about the holder comes last and replaces the others.
+    """
     return each.holder is not None and each.holder.rank == each.claim.rank
 
 

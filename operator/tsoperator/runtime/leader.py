@@ -76,7 +76,7 @@ class Timing:
     def call(self) -> float:
         """The seconds that a read and a write of the Lease may take together.
 
-        They leave time for another try if one hangs.
+        If one try hangs, a second one fits in before the renew deadline.
         """
         return (self.renew_deadline - self.retry_period) / 2
 

@@ -32,7 +32,7 @@ def start(plane: ControlPlane, node: Isolation) -> None:
 
 
 def missing(services: Iterable[dict[str, Any]]) -> dict[tuple[str, str], str]:
-    """Return a free address for each Service that wants one, by namespace and name, as long as there are any."""
+    """Return a free address for each Service that lacks one, by namespace and name, as long as there are free ones."""
     balanced = [each for each in services if each["spec"]["type"] == "LoadBalancer"]
     shown = {key(each): each["status"]["loadBalancer"].get("ingress") for each in balanced}
     taken = {entry.get("ip") for entries in shown.values() for entry in entries or ()}

@@ -309,7 +309,7 @@ async def _nobody() -> None:
 
 
 async def _together(calls: Iterable[Awaitable[Value]]) -> list[Value]:
-    """Return the results of *calls* in their order, of which a few run at a time. Raises the first error."""
+    """Return the results of *calls* in the order of the calls, of which a few run at a time. Raises the first error."""
     gate = asyncio.Semaphore(_AT_ONCE)
 
     async def one(call: Awaitable[Value]) -> Value:

@@ -167,9 +167,9 @@ def _proxy(ask: Ask, settings: Settings) -> Proxy:
 
 
 def _statefulset(proxy: Proxy, ask: Ask, settings: Settings, live: Object | None) -> Object:
-    """Return the StatefulSet, of which *live* is the existing one.
+    """Return the StatefulSet that registers the device; *live* is the existing one.
 
-    Its Pod has no label `app`, by which the operator tells Pods of a Go operator.
+    Its Pod must not have the label `app`, because by this label the operator recognizes Pods of a Go operator.
     """
     spec = proxy_pod_spec(proxy.pod, configs([ask.replica]), PROXIES_SERVICE_ACCOUNT, settings, live)
     if settings.proxy_priority_class:

@@ -52,7 +52,8 @@ _SOUND: Final = condition(CONDITION_INGRESS_VALID, True, "IngressSvcValid", "Ing
 def plan(ask: Ask, hosting: Hosting | None, unapproved_for: float | None, settings: Settings) -> Plan:
     """Return the plan for a Service that has no proxy of its own; *hosting* is None if no group can expose it.
 
-    *unapproved_for* is for how many seconds no proxy has been known to be approved as a host; None if one is.
+    *unapproved_for* is the number of seconds for which no proxy has been known to be approved as a host; None if
+    one is approved.
     """
     refusal = refusal_of(ask, hosting)
     if hosting is None or (refusal is not None and refusal.reason == INVALID):
