@@ -13,7 +13,7 @@ from tsoperator.api.names import (
     SECRET_TYPE_CERTS,
 )
 from tsoperator.api.objects import Object, key_of, labels
-from tsoperator.proxy.secret import advertised_services, device_of
+from tsoperator.proxy.secret import advertised_services, fqdn_of
 from tsoperator.proxy.serviceview import NO_SERVICE, ServiceView
 
 __all__ = ["BY_CERTIFICATE", "NO_SERVICE", "ServiceView", "advertising", "by_certificate", "domain_of_group"]
@@ -27,7 +27,7 @@ def domain_of_group(states: Iterable[Object]) -> str:
 
     It is empty until a proxy has reported its device.
     """
-    found = (domain_of(device_of(each, None).fqdn) for each in states)
+    found = (domain_of(fqdn_of(each)) for each in states)
     return next(filter(None, found), "")
 
 

@@ -39,7 +39,7 @@ from tsoperator.group.hosted import TYPE, Hosting, is_ingress_group, is_owned
 from tsoperator.group.hosts import BY_CERTIFICATE, NO_SERVICE, ServiceView, advertising, by_certificate, domain_of_group
 from tsoperator.group.proxygroup import BY_GROUP, group_owner, in_order, is_available, replica_count
 from tsoperator.proxy.hosting import hosted
-from tsoperator.proxy.secret import advertised_services, device_of
+from tsoperator.proxy.secret import advertised_services, fqdn_of
 from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.memory import Memory
 from tsoperator.runtime.ownership import BY_OWNER, owner_of
@@ -358,5 +358,5 @@ def _host_facts(secret: Object | None) -> tuple[frozenset[str], str, str]:
     """Return the Tailscale Services in the *slim* Secret of a proxy, the domain of its tailnet, and its HTTPS name."""
     if secret is None:
         return frozenset(), "", ""
-    data, domain = secret["data"], domain_of(device_of(secret, None).fqdn)
+    data, domain = secret["data"], domain_of(fqdn_of(secret))
     return frozenset(advertised_services(secret)), domain, data.get(SECRET_HTTPS_ENDPOINT, "")

@@ -34,7 +34,7 @@ from tsoperator.group.hosted import TYPE
 from tsoperator.group.hosts import advertising, by_certificate, domain_of_group, may_be_certificates
 from tsoperator.group.proxygroup import BY_GROUP
 from tsoperator.proxy.hosting import hosted
-from tsoperator.proxy.secret import advertised_services, device_of
+from tsoperator.proxy.secret import advertised_services, fqdn_of
 from tsoperator.proxy.serviceview import ServiceView
 from tsoperator.reconcilers.hosting import HostingView, HostingWorld, tailnet_of
 from tsoperator.reconcilers.tailscaleservice import plan as plans
@@ -251,8 +251,8 @@ class _Mappers:
     def of_secret(self, old: Object | None, new: Object | None) -> Iterable[Key]:
         """Map the Secret of a certificate to the certificate's label, and the Secret of a proxy to labels of its group.
 
-        A change of a proxy's Secret concerns the labels that came or went. A change of a state Secret concerns all labels
-        of the group if the proxy now reports another domain.
+        A change of a proxy's Secret concerns the labels that came or went. A change of a state Secret concerns all
+        labels of the group if the proxy now reports another domain.
         """
         obj = new or old or {}
         if any(each is not None and by_certificate(each) for each in (old, new)):
@@ -324,7 +324,7 @@ def _asked(obj: Object) -> object:
 
 def _domain(state: Object | None) -> str:
     """Return the domain of the device that a *slim* state Secret reports; empty if there is none."""
-    return domain_of(device_of(state, None).fqdn) if state else ""
+    return domain_of(fqdn_of(state)) if state else ""
 
 
 def _label(name: str) -> str:

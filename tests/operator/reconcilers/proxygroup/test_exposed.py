@@ -156,7 +156,9 @@ async def test_a_new_operator_keeps_the_documents_of_a_group_until_tailscale_ser
 
 
 @pytest.mark.simulated
-async def test_a_group_that_is_deleted_while_it_is_used_goes_and_serves_again_when_it_is_back(hosting: World) -> None:
+async def test_a_group_that_is_deleted_and_created_again_serves_the_objects_that_still_name_the_group(
+    hosting: World,
+) -> None:
     await hosting.apply(ING, API)
     own(hosting, "default-api", "do-not-validate")
     await put(hosting.api, slice_of("api"))
@@ -206,7 +208,9 @@ async def test_a_change_concerns_only_groups_that_expose_the_object(cluster: Wor
         assert changes.all() == {*KEYS, Key("", "lab")}
 
 
-async def test_a_change_of_an_object_concerns_its_groups_and_those_that_want_its_label(cluster: World) -> None:
+async def test_a_change_of_an_object_concerns_its_group_and_the_groups_of_other_claims_on_its_label(
+    cluster: World,
+) -> None:
     rival = load_balancer("rival", proxy_group="lab", hostname="web")
     await cluster.apply(
         ING, proxy_group("lab", type="ingress"), backend("web"), rival, ingress("web", proxy_group="ing")
