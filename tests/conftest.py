@@ -126,9 +126,10 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
 def pytest_asyncio_loop_factories(
     config: pytest.Config, item: pytest.Item
 ) -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
-    """Choose virtual time for tests on a simulated cluster, also one that they make, and for those marked `virtual_time`.
+    """Choose virtual time for tests on a simulated cluster, and for tests marked `virtual_time`.
 
-    In real time, a busy machine looks like an operator that is at rest.
+    A test may have the cluster from a fixture or make it itself. In real time, a busy machine looks like an operator
+    that is at rest.
     """
     in_real_time = config.getoption("real_api") or _is_marked(item, "real_time", "scale")
     makes_world = isinstance(item, pytest.Function) and new_world.__name__ in vars(item.module)
