@@ -65,7 +65,7 @@ bench: .venv/.dev ## Compare the nameserver with the Go one, NSD and Knot (root,
 	peers=$$($(BIN)/python -m tests.e2e.testbed peers) && \
 	$(BIN)/python -m dnsbench --go-nameserver "$$peers" --results loadtest/results $(ARGS)
 
-bench-operator: .venv/.dev ## Compare the operator with the Go one on a real API server, and measure its standby (Go; half an hour)
+bench-operator: .venv/.dev ## Compare the operator with the Go one on a real API server, and measure its standby (Go; forty minutes)
 	TESTBED_WORK=$(WORK)-bench \
 	$(BIN)/python -m tests.e2e.benchground --repeat 2 --results loadtest/results $(ARGS)
 

@@ -65,7 +65,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Leave out files without loop tests in a run of loop tests alone, which halves the start of each worker."""
+    """Leave out files without loop tests if only loop tests run. This halves the time until each worker starts."""
     tests = config.getoption("real_api") and collection_path.match("test_*.py")
     return True if tests and World.__name__ not in collection_path.read_text() else None
 

@@ -223,7 +223,7 @@ def _respond(body: bytes, status: int = 200) -> web.Response:
 
 
 def _check_conditional(target: Target, obj: Object) -> None:
-    """Refuse a replacement without a ``resourceVersion`` for those kinds for which a real API server refuses it."""
+    """Refuse a replacement without a ``resourceVersion`` for a kind for which a real API server refuses it, too."""
     blind = not obj["metadata"].get("resourceVersion")
     if blind and (target.resource in (LEASE, CRD) or target.resource not in BUILTIN_RESOURCES):
         cause = "Invalid value: 0x0: must be specified for an update"

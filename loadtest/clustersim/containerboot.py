@@ -56,7 +56,11 @@ def proxy_container(pod: Object) -> Object | None:
 
 
 def environment(pod: Object, container: Object) -> dict[str, str]:
-    """Return the container's environment: with fields of *pod*, and with ``$(NAME)`` expanded if NAME comes earlier."""
+    """Return the container's environment.
+
+    Variables can have the values of fields of *pod*. ``$(NAME)`` is expanded if a variable before it is called
+    NAME.
+    """
     fields = {
         "metadata.name": pod["metadata"]["name"],
         "metadata.namespace": pod["metadata"]["namespace"],

@@ -10,7 +10,7 @@ GOAL_MS = 100
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """The result for one object: the name by which it is reached, its addresses, and how many seconds that took.
+    """The result for one object: its name, its addresses, and the seconds until the object was reached by them.
 
     If the object has a device, *offers* says what the device provides.
     """

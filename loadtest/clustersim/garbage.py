@@ -32,7 +32,7 @@ class Collector:
         self._children: dict[str, set[str]] = {}
 
     def follow(self, changes: list[Change]) -> None:
-        """Note the owners of all changed objects, so that no child is overlooked.
+        """Remember the owners of all changed objects, so that no child is overlooked.
 
         Then delete objects without an owner.
         """
@@ -51,7 +51,7 @@ class Collector:
             self._check(uid)
 
     def remember(self, resource: Resource, obj: Object) -> None:
-        """Note that *obj* exists, and who its owners are."""
+        """Remember that *obj* exists, and who its owners are."""
         uid = obj["metadata"]["uid"]
         self._found[uid] = (resource, key_of(obj))
         for owner in _owners(obj):

@@ -53,8 +53,8 @@ class RunningPod:
     """A Pod that runs on the *node*.
 
     Its addresses follow from its *number* and its *families*. *restarts* is how often the node has started the Pod
-    again. *proxy* is None for other Pods. *end* is the task that ends the Pod. The Pod was last synced at *synced*, by
-    the clock of the event loop, with the metadata *seen*.
+    again. *proxy* is the simulated image; None if the Pod isn't a proxy's. *end* is the task that ends the Pod. The
+    Pod was last synced at *synced*, by the clock of the event loop, with the metadata *seen*.
     """
 
     key: Key
@@ -159,7 +159,10 @@ class Kubelet:
                     self._sync(running.proxy.uid, running.key)
 
     async def _lose_devices(self, proxies: Sequence[Proxy | Recorder]) -> None:
-        """Let the devices of *proxies*, whose node has died, go offline, except those that other Pods use by then."""
+        """Let the devices of *proxies*, whose node has died, go offline.
+
+        A device stays online if a Pod on another node uses it by then.
+        """
         await asyncio.sleep(OFFLINE_AFTER)
         used = {running.proxy.device.node_id for running in self._alive() if running.proxy and running.proxy.device}
         for proxy in proxies:
@@ -262,9 +265,9 @@ class Kubelet:
         return running
 
     def _free_number(self) -> int:
-        """Return the next free number after the last one. After the end of the network, the numbers begin again.
+        """Return a number from which the addresses of a new Pod follow: the next free one after the last one.
 
-        So an address isn't used again soon.
+        After the highest number of the network, the numbers begin again. So an address isn't used again soon.
         """
         number = next(number for number in self._numbers if number not in self._numbers_taken)
         self._numbers_taken.add(number)

@@ -24,7 +24,7 @@ class Login:
     """
 
     def __init__(self, store: Store, namespace: str, name: str, tailnet: Tailnet, url: str = "") -> None:
-        """*url* is that of the control server, if the login profile is to have it."""
+        """Take the *url* of the control server if the login profile is to contain it."""
         self._store = store
         self._namespace = namespace
         self._name = name

@@ -27,7 +27,7 @@ _SILENT = {
 
 
 def node(name: str = NODE_NAME, number: int = 10) -> Object:
-    """Return a Node that is ready; *number* makes its address."""
+    """Return a Node that is ready; its address follows from *number*."""
     addresses = [{"type": "InternalIP", "address": f"192.0.2.{number}"}, {"type": "Hostname", "address": name}]
     return {
         "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux"}},

@@ -202,7 +202,7 @@ class Tailnet:
         return new
 
     def set_connected(self, node_id: str, connected: bool) -> None:
-        """Note whether a device is connected to the control server, if the device exists."""
+        """Store whether a device is connected to the control server, if the device exists."""
         device = self._devices.get(node_id)
         if device is not None and device.connected is not connected:
             self.update(replace(device, connected=connected))

@@ -43,7 +43,7 @@ def zone_file(names: Mapping[str, str]) -> str:
 
 
 def changed_address(change: int) -> str:
-    """Return the address that the name CHANGING has after so many changes."""
+    """Return the address that the name CHANGING has after the *change* with this number."""
     return f"198.51.100.{change % 250 + 1}"
 
 

@@ -104,9 +104,9 @@ def _unserved(soaked: Soaked) -> float:
 
 
 def growth(memory: Sequence[float]) -> float | None:
-    """Return how many megabytes the mean of the last minute is above that of the first.
+    """Return by how many megabytes the memory was larger in the last minute than in the first minute, on average.
 
-    In a short run, both are shorter than a minute; None if the run is too short.
+    In a short run, both periods are shorter than a minute; None if the run is too short.
     """
     settled = memory[_SETTLED_SECONDS:]
     minute = min(60, len(settled) // 3)

@@ -1,4 +1,7 @@
-"""The victims: clients that send queries to a server during an attack by another client. Measures their latency."""
+"""The victims: clients that send queries to a server during an attack by another client.
+
+The module measures their latency.
+"""
 
 import contextlib
 import os

@@ -30,10 +30,10 @@ from dnsload.workload import Question, Workload, parse_questions, read_questions
 _ASYNCIO_RATE = 3000
 _MOST_CONNECTIONS = 500
 _QUERIES_OF_CONNECTION = 100
-"""The number of queries on one TCP connection. Servers end a connection after some number; NSD's default is this."""
+"""The number of queries on one TCP connection, which is NSD's default. Servers end a connection after some number."""
 _SOAK_WINDOW = 10
 _FINE_SECONDS = 3600
-"""A run of at most so many seconds is reported in windows of one second."""
+"""The greatest length in seconds of a run that is reported in windows of one second."""
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 

@@ -152,7 +152,7 @@ def _keep(known: dict[bytes, Verdict], most: int, answer: bytes, masked: bytes, 
 
 
 def _question_end(message: bytes) -> int:
-    """Return where the first question of *message* ends, or the end of the message if it is cut short."""
+    """Return the offset at which the first question of *message* ends, or the length of a message that is cut short."""
     place = _QUESTION
     while place < len(message) and 0 < message[place] < 64:
         place += message[place] + 1

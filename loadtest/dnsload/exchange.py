@@ -49,9 +49,9 @@ class Exchange:
         return self._head & _MASK
 
     def open(self, places: Sequence[int], intended: Sequence[int], now: int, tally: Tally) -> None:
-        """Note that queries are sent *now*, with consecutive IDs from `next_id` on.
+        """Record that queries are sent *now*, with consecutive IDs from `next_id` on.
 
-        *places* are their positions in the pool.
+        *places* are the positions of the queries in the pool.
         """
         malformed = 0
         for place, meant in zip(places, intended, strict=True):

@@ -66,7 +66,11 @@ def parser() -> argparse.ArgumentParser:
     top.add_argument("--repeat", type=int, default=1, metavar="N", help="runs of each, in turn; default: %(default)s")
     top.add_argument("--idle", type=float, default=30, metavar="S", help="seconds left alone; default: %(default)s")
     top.add_argument(
-        "--hosting-idle", type=float, default=300, metavar="S", help='the same in "hosting"; default: %(default)s'
+        "--hosting-idle",
+        type=float,
+        default=300,
+        metavar="S",
+        help='the same for ours in "hosting"; default: %(default)s',
     )
     top.add_argument(
         "--profile",
@@ -109,9 +113,9 @@ def run(arguments: argparse.Namespace, ground: Ground, progress: Progress) -> li
         runs.groups.append(groups.run(ground, operator, load, runs.next_number, progress))
     for _ in range(arguments.repeat if Scenario.STEADY in arguments.scenarios else 0):
         runs.steady.append(steady.run(ground, arguments.services, arguments.profile, runs.next_number, progress))
-    load = Load(arguments.hosted, arguments.hosting_idle)
     for kind in arguments.operators if Scenario.HOSTING in arguments.scenarios else ():
         operator = _operator(kind, arguments, ground)
+        load = Load(arguments.hosted, arguments.hosting_idle if kind is Kind.OURS else arguments.idle)
         runs.hosting.append(hosting.run(ground, operator, load, runs.next_number, progress))
     verdicts = [
         *judged(runs.burst, GOALS),

@@ -11,7 +11,7 @@ from operatorbench.measure import AnyRun, Grouped, Hosting, Kind, Sample, Steady
 class Goal(Generic[AnyRun]):
     """A figure of our operator that must not exceed *limit*.
 
-    If it is *relative*, our figure is divided by the Go operator's first.
+    If the goal is *relative*, the limit is for the ratio of our figure to the Go operator's.
     """
 
     text: str

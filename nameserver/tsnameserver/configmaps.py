@@ -126,7 +126,7 @@ class ConfigMaps:
             await self._offer(dict(self._texts))
 
     async def _keep_watching(self) -> None:
-        """List and watch. After a failure wait, and list again. This never ends."""
+        """List and watch. After a failure, wait and list again. This never ends."""
         backoff = self._settings.backoff
         while True:
             try:
@@ -170,7 +170,7 @@ class ConfigMaps:
                     await asyncio.sleep(self._settings.backoff.first)
 
     async def _list(self, client: HttpGet) -> str:
-        """Note all ConfigMaps, in pages that are parsed quickly, and return the version to watch from."""
+        """Read all ConfigMaps, in pages that are parsed quickly, and return the version to watch from."""
         texts: dict[str, str | None] = {}
         parameters = {"limit": _PAGE_ITEMS}
         async with asyncio.timeout(_LIST_SECONDS):
@@ -188,7 +188,7 @@ class ConfigMaps:
         return page.metadata.resource_version
 
     async def _watch(self, client: HttpGet, version: str) -> str:
-        """Note every change after *version* until the server ends the watch; return the version for the next watch."""
+        """Follow the changes after *version* until the server ends the watch; return the version for the next watch."""
         parameters = {
             "watch": "true",
             "allowWatchBookmarks": "true",
@@ -232,7 +232,10 @@ class ConfigMaps:
         return {"Authorization": f"Bearer {token.read_text().strip()}"} if token.exists() else {}
 
     def _tls(self) -> ssl.SSLContext | None:
-        """Return the TLS settings: if the cluster's CA is known, only servers with a certificate of it are trusted."""
+        """Return the TLS settings.
+
+        If the cluster's CA is known, they trust only servers with a certificate from this CA.
+        """
         if not self._settings.server.startswith("https"):
             return None
         authority = self._settings.service_account / "ca.crt"

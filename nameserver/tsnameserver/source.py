@@ -90,7 +90,8 @@ class Follower:
     async def offer(self, source: Source, documents: Documents) -> None:
         """Serve *documents*, all that *source* has now, if there is a whole good set among them.
 
-        It returns when these documents, or newer ones that the source offered meanwhile, have been looked at.
+        The call returns when these documents, or newer ones that the source offered meanwhile, have been looked
+        at.
         """
         self._waiting[source] = documents
         if source is Source.FILE:
@@ -115,7 +116,7 @@ class Follower:
         self._tells = True
 
     async def lose_api(self) -> None:
-        """Note that the API server can't be followed. Until it offers again, a file with a newer serial is served."""
+        """Record that the API server can't be followed. Until it offers again, a file with a newer serial is served."""
         if not self._api_is_lost:
             self._api_is_lost = True
             if self._mounted is not None:

@@ -190,10 +190,10 @@ class TcpServer:
         self._make_room(client)
 
     def _make_room(self, client: str) -> None:
-        """Close the connection of *client* that has been silent longest, if this client has too many connections.
+        """If *client* has too many connections, close the one of them that has been silent longest.
 
-        If instead there are too many connections in all, close the one of any client that has been silent
-        longest.
+        If instead all clients together have too many connections, close the one of all connections that has
+        been silent longest.
         """
         if self._shares[client] > self.limits.client_connections:
             most_silent = next(each for each in self._connections if each.client == client)
@@ -205,7 +205,7 @@ class TcpServer:
         most_silent.close()
 
     def note_answers(self, connection: "_Connection") -> None:
-        """Note that *connection* has just got answers, so it isn't silent."""
+        """Record that *connection* has just got answers, so that it isn't the one that has been silent longest."""
         self._connections[connection] = self._connections.pop(connection)
 
     def forget(self, connection: "_Connection") -> None:

@@ -56,7 +56,7 @@ class Settings:
     client_id_file: Path
     client_secret_file: Path
     client_id: str = ""
-    """If this is set, the operator uses workload identity instead of the two files.
+    """The ID of a client for workload identity; empty if the operator uses the credentials in the two files.
 
     *identity_token* is then the file with a token of our ServiceAccount.
     """

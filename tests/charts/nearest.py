@@ -23,7 +23,7 @@ _NEAREST = "nearest"
 _SEVERAL = ("", "operatorConfig", "proxyConfig")
 """The paths of some objects of values.
 
-If a name in one of them belongs into another object, the schema suggests where.
+If an unknown name in one of them is right in another object, the schema suggests it.
 """
 
 

@@ -103,7 +103,7 @@ async def judged(api: KubeClient, resource: Resource, spec: Object) -> tuple[Obj
 
 @IN_ONE_LOOP
 @pytest.mark.parametrize(("kind", "spec", "refused"), CASES)
-async def test_our_crds_accept_refuse_and_complete_an_object_as_the_go_operators_do(
+async def test_our_crds_accept_refuse_and_complete_an_object_as_the_crds_of_the_go_operator_do(
     api: KubeClient, kind: str, spec: Object, refused: str
 ) -> None:
     resource = RESOURCES[f"{GROUP}/v1alpha1", kind]

@@ -55,7 +55,7 @@ def test_the_paths_of_values_are_found_through_definitions_and_lists() -> None:
     ]
 
 
-def test_objects_that_list_their_properties_are_closed_and_others_stay_free() -> None:
+def test_an_object_that_lists_its_properties_refuses_other_names_and_any_other_object_accepts_all_names() -> None:
     closed = written(SCHEMA)
     assert "additionalProperties" not in closed["properties"]["free"]
     paths = ("operatorConfig", "operatorConfig.image")

@@ -172,7 +172,7 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
         f"{_SERVICE}/test_hosted.py a_service_names_an_older_object_that_claims_its_label_but_no_newer_object",
     ],
     "If operators of other clusters own": [
-        "operator/group/test_exposing.py the_facts_about_an_object_decide_whether_the_object_gets_an_entry_and_is_advertised",
+        "operator/group/test_exposing.py the_facts_about_an_object_decide_about_its_entry_and_its_advertisement",
     ],
     "The condition `TailscaleIngressSvcValid`": [
         f"{_SERVICE}/test_hosted.py a_load_balancer_shows_its_name_and_its_ipv4_address",

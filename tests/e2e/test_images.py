@@ -137,7 +137,10 @@ def _named(name: str, namespace: str) -> Object:
 
 
 def _pod(image: Image, namespace: str) -> Object:
-    """Return a Pod that starts the program, and imports all of it, with an empty file in the place of each shell."""
+    """Return a Pod that starts the program of *image*, and imports all its modules.
+
+    In place of each shell, the Pod has an empty file.
+    """
     common = {
         "image": image.name,
         "securityContext": {

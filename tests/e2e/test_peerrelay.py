@@ -49,7 +49,9 @@ def test_devices_that_cannot_reach_each_other_use_the_relay_also_after_its_pod_w
     assert addresses(cluster, RELAY) == [relayed]
 
 
-def test_replicas_come_and_go_with_their_addresses_and_devices(cluster: Cluster, management: Management) -> None:
+def test_each_replica_has_an_address_and_a_device_until_the_replica_is_removed(
+    cluster: Cluster, management: Management
+) -> None:
     def devices() -> list[str]:
         found = (each["name"].partition(".")[0] for each in management.devices())
         return sorted(name for name in found if name.startswith("edge-"))

@@ -24,7 +24,7 @@ PATIENCE = 5  # seconds that a new Service may wait for its proxy
 
 
 class Rollout(NamedTuple):
-    """Observations of an upgrade: a proxy's Pod before and after, the Services applied in that time, and more."""
+    """Observations of an upgrade: a proxy's Pod before and after, the Services applied meanwhile and a `Changeover`."""
 
     before: Object
     after: Object

@@ -36,7 +36,7 @@ def credentials(client: BedTailnet) -> Object:
 
 
 def is_ready(cluster: Cluster, obj: Object = TAILNET, kind: str = CONDITION_TAILNET_READY) -> bool:
-    """Tell whether the condition *kind* holds."""
+    """Tell whether the condition of type *kind* in the status of *obj* is True."""
     found = condition(cluster.look(obj), kind)
     assert found.get("status") == "True", found
     return True

@@ -39,7 +39,7 @@ def lead(host: Peer, addresses: Sequence[str], action: str) -> None:
 
 @pytest.fixture(scope="module")
 def hosts(bed: Bed, management: Management, neighbour: Peer) -> Iterator[tuple[Peer, Peer]]:
-    """The hosts of two Services: of one by `tailscale serve`, and of the other by a rule of the kernel."""
+    """The hosts of two Services: they serve one of them by `tailscale serve`, and the other by a rule of the kernel."""
     management.put_service(SERVED, ["tcp:80", "tcp:443"])
     addresses = management.put_service(LED, ["do-not-validate"])["addrs"]
     with bed.third_peer() as third:

@@ -105,7 +105,7 @@ def back(ours: Stage, users: GroupUsers) -> Stage:
     return Stage(before, users.inventory(), outcomes)
 
 
-def test_services_that_our_operator_made_do_not_change_groups(ours: Stage, back: Stage) -> None:
+def test_services_that_our_operator_makes_after_the_upgrade_do_not_change_groups(ours: Stage, back: Stage) -> None:
     assert back.before.pods == ours.after.pods
     assert len(back.before.ports) == 2 * len(ours.after.ports)
 

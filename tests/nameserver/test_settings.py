@@ -48,7 +48,7 @@ def test_the_share_of_logged_queries_is_parsed() -> None:
     assert shares == [0, 1, 999_999_999]
 
 
-def test_a_variable_has_the_effect_of_its_flag_and_of_repeated_flags_the_last_one_counts() -> None:
+def test_a_variable_has_the_effect_of_its_flag_and_a_repeated_flag_has_its_last_value() -> None:
     listen, zone = {"TSNAMESERVER_LISTEN": ":53, [::1]:54"}, {"TSNAMESERVER_ZONE": "ts.net,example.org"}
     given = {**listen, **zone, "TSNAMESERVER_TTL": "7", "TSNAMESERVER_METRICS": ""}
     settings = read_settings(["--ttl", "8", "--ttl", "9"], given)

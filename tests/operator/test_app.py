@@ -213,7 +213,7 @@ async def given_out(world: World) -> int:
 @pytest.mark.parametrize(
     ("spoil", "words"), [(Control.answer_nonsense, "not an answer of the API"), (Control.refuse, "can't be reached")]
 )
-async def test_a_control_server_that_cannot_be_used_is_reported_and_tried_until_it_can(
+async def test_a_control_server_that_cannot_be_used_is_reported_and_tried_until_it_can_be_used(
     world: World, spoil: Callable[..., None], words: str
 ) -> None:
     spoil(world.control, count=1000)

@@ -224,7 +224,7 @@ async def _create(client: KubeClient, resource: objects.Resource, obj: Object) -
 
 
 def _rights() -> Iterator[Object]:
-    """Yield the chart's roles for the operator, bound to it."""
+    """Yield the chart's roles for the operator, and the bindings that give them to the user `OPERATOR`."""
     for obj in operators_rights():
         subjects = [{"apiGroup": _RBAC, "kind": "User", "name": OPERATOR}]
         yield obj | ({"subjects": subjects} if "subjects" in obj else {})

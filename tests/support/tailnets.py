@@ -70,7 +70,7 @@ async def running_tailnets(
 
 
 def applier(kube: KubeClient, cache: Cache, tailnets: Tailnets) -> Applier:
-    """Return an Applier that asks those *tailnets*."""
+    """Return an Applier that carries out errands by the clients of *tailnets*."""
 
     async def run_errand(step: Errand) -> None:
         assert not isinstance(step, FindNodePorts)

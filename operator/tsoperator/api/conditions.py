@@ -1,7 +1,7 @@
 """Conditions of an object's status: one set of functions for every kind.
 
-Decisions make conditions without a time. Only `set_condition` sets ``lastTransitionTime``, when the status is written.
-It keeps the old time while the condition's status stays the same.
+The conditions in a Plan have no time. Only `set_condition` sets ``lastTransitionTime``, when the status is written. A
+condition keeps its old time while its status stays the same.
 """
 
 from collections.abc import Iterable, Sequence

@@ -38,7 +38,7 @@ class Device:
 
     @property
     def short_name(self) -> str:
-        """The first label of the device's MagicDNS name, which both kinds of control server give."""
+        """The first label of the device's MagicDNS name. Tailscale and Headscale both give this label."""
         return self.name.partition(".")[0]
 
 

@@ -53,7 +53,10 @@ PARENT_CONNECTOR: Final = "connector"
 PARENT_PROXYGROUP: Final = "proxygroup"
 PARENT_PEERRELAY: Final = "peerrelay"
 PARENT_OPERATOR: Final = "operator"
-"""The type of the children that register the operator's own device; the Secret with its state is the parent."""
+"""The type of the parent in the labels of the children that register the operator's own device.
+
+The parent of these children is the Secret with the state of the device.
+"""
 
 # The children of a Recorder have none of these labels. These are the values of LABEL_APP_NAME and LABEL_APP_MANAGER on
 # them; LABEL_APP_INSTANCE names the Recorder.

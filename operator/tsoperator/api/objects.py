@@ -1,4 +1,4 @@
-"""Objects as they are on the wire, and what identifies them and their kinds."""
+"""Objects as the API server sends them, the keys that identify them, and the resources that identify their kinds."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -119,18 +119,18 @@ device is found.
 TAILSCALE_SERVICE = Resource("", "", "tailscaleservices", "TailscaleService")
 """The resource of Tailscale Services.
 
-They are no objects of the cluster either. The namespace of such an object is the name of its Tailnet, and its name is
-the label of the Service.
+They are no objects of the cluster, but a change of one is a watch event like any other. The namespace of such an object
+is the name of its Tailnet, and its name is the label of the Service.
 """
 
 SUFFIXES = Resource("", "", "suffixes", "Suffixes")
 """The resource of the known suffixes of MagicDNS names.
 
-They are no objects of the cluster either. A feed has all of them as one object.
+The suffixes are no objects of the cluster. A feed has all of them as one object.
 """
 
 IDENTITY = Resource("", "", "identities", "Identity")
-"""The resource of the operator's own identity in the tailnet. It is no object of the cluster either."""
+"""The resource of the operator's own identity in the tailnet. The identity is no object of the cluster."""
 
 RESOURCES = {
     (resource.api_version, resource.kind): resource

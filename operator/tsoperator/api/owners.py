@@ -7,6 +7,7 @@ it stays the same when another version of the operator, or Tailscale's own opera
 import json
 from collections.abc import Mapping, Sequence
 from enum import Enum, auto
+from functools import lru_cache
 from typing import Any, Final
 
 from tsoperator.api.tailscaleservice import TailscaleService
@@ -73,18 +74,23 @@ def left(annotations: Mapping[str, str], operator_id: str) -> dict[str, str]:
     return {**annotations, ANNOTATION_OWNERS: _written([each for each in found if not _is_of(each, operator_id)])}
 
 
-def _references(annotations: Mapping[str, str]) -> list[Mapping[str, Any]] | None:
+def _references(annotations: Mapping[str, str]) -> Sequence[Mapping[str, Any]] | None:
     """Return the owners in the *annotations* of a Tailscale Service; None if they can't be read."""
-    text = annotations.get(ANNOTATION_OWNERS, "")
+    return _parsed(annotations.get(ANNOTATION_OWNERS, ""))
+
+
+@lru_cache(maxsize=4096)  # each look at a group asks for all its Services, which mostly have the same owners
+def _parsed(text: str) -> Sequence[Mapping[str, Any]] | None:
+    """Return the owners in the *text* of an annotation, which nobody may change; None if they can't be read."""
     if not text:
-        return []
+        return ()
     try:
         document = json.loads(text)
     except (ValueError, RecursionError):
         return None
     found = _field(document, _OWNERS) if isinstance(document, dict) else None
     if found is None and isinstance(document, dict):
-        return []
+        return ()
     return found if isinstance(found, list) and all(isinstance(each, dict) for each in found) else None
 
 
@@ -94,7 +100,7 @@ def _is_of(reference: Mapping[str, Any], operator_id: str) -> bool:
 
 
 def _field(document: Mapping[str, Any], name: str) -> Any:
-    """Return the field of *document* with that *name* in lower case; None if there is none."""
+    """Return the field of *document* whose name, in lower case, is *name*; None if there is none."""
     return next((value for key, value in document.items() if key.lower() == name), None)
 
 

@@ -51,7 +51,7 @@ class Standing(IntEnum):
     DEVICE = 0
     """The name is that of the object's own device."""
     HOLDS = 1
-    """The Service asks for the name, and has it."""
+    """The Service asks for the name, and has the name now."""
     ASKS = 2
     """The Service asks for the name."""
     LEFT = 3

@@ -29,10 +29,12 @@ They are stored in a form that is a third longer, and the API server accepts a C
 class Exposed:
     """An Ingress or a Service that names the group, by its *claim*.
 
-    *label* is that under which the group serves it, or should. In the tailnet of the group, it has this *view*, and
-    *holder* is the claim that has it. An Ingress leads to the Services in *backends*, by name. The object *is_ready* if
-    one of its backends has a ready endpoint; this counts for a Service, and for an Ingress that several operators
-    expose. *has_certificate* tells whether there is a certificate for its MagicDNS name.
+    *label* is the label under which the group serves the object, or should serve it. *view* is the Tailscale
+    Service with this label, as the tailnet of the group shows it, and *holder* is the claim that has the label. An
+    Ingress leads to the Services in *backends*, by name. The object *is_ready* if one of its backends has a ready
+    endpoint. Readiness matters for a Service, and for an Ingress that several operators expose: the proxies
+    advertise these only while they are ready. *has_certificate* tells whether there is a certificate for the
+    MagicDNS name of the object.
     """
 
     claim: LabelClaim
@@ -70,7 +72,8 @@ class Exposing:
     this *domain*, which is empty until a proxy has reported it. The operator has the ID *operator_id*, which is empty
     as long as it isn't known.
 
-    If it doesn't see *all* Ingresses and Services, entries for which it finds no object stay as they are.
+    If it doesn't see *all* Ingresses and Services, entries for which it finds no object stay as they are. So do those
+    of the *awaited* Tailscale Services, whose objects have begun to name a group that can't serve them.
     """
 
     exposed: Sequence[Exposed] = ()
@@ -79,6 +82,7 @@ class Exposing:
     domain: str = ""
     operator_id: str = ""
     sees_all: bool = True
+    awaited: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,10 +125,11 @@ def offer(exposing: Exposing) -> Offer:
     """Return what the proxies of a group should serve and advertise."""
     decided = {each.name: _decision(each, exposing) for each in sorted(exposing.exposed, key=_holders_last)}
     there = exposing.there
+    kept = exposing.awaited
     if not exposing.sees_all:
-        labels = {name for host in exposing.hosts.values() for name in host.advertised}
-        for name in (there.names | labels) - decided.keys():
-            decided[name] = _Decision(there.rules.get(name), there.served.get(name), _Draws.AS_NOW)
+        kept = kept.union(there.names, *(host.advertised for host in exposing.hosts.values()))
+    for name in kept - decided.keys():
+        decided[name] = _Decision(there.rules.get(name), there.served.get(name), _Draws.AS_NOW)
     hosted = _hosted(decided)
     left_out = _left_out(exposing, decided) if hosted != there and not _fits(hosted) else []
     if left_out:
@@ -152,7 +157,10 @@ def kept_label(claim: LabelClaim, there: Hosted) -> str:
 
 
 def _holders_last(each: Exposed) -> bool:
-    """Sort objects so that the decision about the holder of a label is the one that counts."""
+    """Tell whether the claim of an object is the holder of its label.
+
+    Objects are sorted by this, so that the decision about the holder comes last and replaces the others.
+    """
     return each.holder is not None and each.holder.rank == each.claim.rank
 
 

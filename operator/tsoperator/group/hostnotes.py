@@ -34,8 +34,8 @@ def _hosts(hosting: Hosting) -> list[ServiceHost]:
 def host_notes(hosting: Hosting, unapproved_for: float | None, default_tags: Sequence[str]) -> list[Note]:
     """Return the Events about the hosts and the owners of the Tailscale Service.
 
-    *unapproved_for* is for how many seconds no proxy has been known to be approved; None if one is. A group without
-    tags of its own has the *default_tags*.
+    *unapproved_for* is the number of seconds for which no proxy has been known to be approved; None if one is
+    approved. A group without tags of its own has the *default_tags*.
     """
     late = unapproved_for is not None and unapproved_for >= APPROVAL_PATIENCE and awaits_approval(hosting)
     return [*([_unapproved(hosting, default_tags)] if late else ()), *_shared(hosting)]

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from tsoperator.api.device import domain_of
+from tsoperator.api.labels import label_value
 from tsoperator.api.names import (
     LABEL_DOMAIN,
     LABEL_PARENT_TYPE,
@@ -12,7 +13,7 @@ from tsoperator.api.names import (
     SECRET_TYPE_CERTS,
 )
 from tsoperator.api.objects import Object, key_of, labels
-from tsoperator.proxy.secret import advertised_services, device_of
+from tsoperator.proxy.secret import advertised_services, fqdn_of
 from tsoperator.proxy.serviceview import NO_SERVICE, ServiceView
 
 __all__ = ["BY_CERTIFICATE", "NO_SERVICE", "ServiceView", "advertising", "by_certificate", "domain_of_group"]
@@ -26,7 +27,7 @@ def domain_of_group(states: Iterable[Object]) -> str:
 
     It is empty until a proxy has reported its device.
     """
-    found = (domain_of(device_of(each, None).fqdn) for each in states)
+    found = (domain_of(fqdn_of(each)) for each in states)
     return next(filter(None, found), "")
 
 
@@ -38,13 +39,19 @@ def advertising(states: Iterable[Object], name: str) -> list[Object]:
 def may_be_certificates(obj: Object) -> bool:
     """Tell whether *obj* may belong to the certificate of an Ingress.
 
-    Its labels name no parent of another type. The Go operator sometimes leaves the type empty.
+    If the labels of *obj* name the type of a parent, the type must be Ingress. The Go operator sometimes leaves the
+    type empty.
     """
     return labels(obj).get(LABEL_PARENT_TYPE, "") in ("", PARENT_INGRESS)
 
 
 def by_certificate(obj: Object) -> Iterable[str]:
-    """Index Secrets, Roles and RoleBindings of certificates of Ingresses. Each is named after the domain."""
-    found = labels(obj)
+    """Index Secrets, Roles and RoleBindings of certificates of Ingresses. Each is named after the domain.
+
+    An object with the labels of a certificate, but the name of another domain or of none, is somebody else's.
+    """
+    found, name = labels(obj), key_of(obj).name
+    label, dot, _ = name.partition(".")
     is_one = LABEL_DOMAIN in found or found.get(LABEL_SECRET_TYPE) == SECRET_TYPE_CERTS
-    return (key_of(obj).name.partition(".")[0],) if is_one and may_be_certificates(obj) else ()
+    is_named = bool(dot) and found.get(LABEL_DOMAIN) in (None, label_value(name))
+    return (label,) if is_one and is_named and may_be_certificates(obj) else ()

@@ -46,9 +46,10 @@ class Vocabulary:
 def no_annotations(
     kind: str, hostname: str, settings: str = "spec.proxyClass", known: Collection[str] = ()
 ) -> Vocabulary:
-    """Return the vocabulary of a *kind* with fields instead of annotations, except for the annotations in *known*.
+    """Return the vocabulary of a *kind* of objects that have fields in place of most annotations.
 
-    Its field *hostname* names the device, and its field *settings* has the settings of its Pods.
+    The annotations in *known* are those that the operator reads on such an object. Its field *hostname* names the
+    device, and its field *settings* has the settings of its Pods.
     """
     fields = {ANNOTATION_HOSTNAME: hostname, ANNOTATION_TAGS: "spec.tags", PROXY_CLASS: settings}
     elsewhere = {key: f"write {name} instead" for key, name in fields.items()}

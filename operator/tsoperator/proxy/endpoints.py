@@ -29,7 +29,7 @@ def service_of(endpoint_slice: Object) -> Key | None:
 def slim_slice(namespace: str) -> Callable[[Object], Object]:
     """Return the function that makes EndpointSlices slim for the cache.
 
-    Those in *namespace* that an operator made, or that have the labels of such a Service, stay whole. Of a user's
+    An EndpointSlice in *namespace* stays whole if it or its Service was made by an operator. Of any other
     EndpointSlice, the cache stores only which Service it belongs to, and whether it has a ready endpoint.
     """
 

@@ -19,8 +19,8 @@ In this time, a restore from a backup may bring the parent back.
 class Orphan:
     """The *children* of a proxy whose *owner* vanished without waiting for our finalizer.
 
-    They may be deleted in *due* seconds, because somebody may restore the owner until then. *tailnet* is the
-    argument of `plan_removal`.
+    They may be deleted in *due* seconds, because somebody may restore the owner until then. *tailnet* is passed on
+    to `plan_removal`.
     """
 
     owner: Owner

@@ -64,9 +64,9 @@ def _pods_have_ipv6(pods: Sequence[Object], statefulset: Object | None, service:
 
 
 def _hosts(statefulset: Object) -> Iterable[str]:
-    """Yield the hosts in the environment variables of the containers.
+    """Yield the text before the last colon in each environment variable of the containers.
 
-    For a variable without a host, this yields another text.
+    In a variable with a host and a port, this text is the host.
     """
     for container in statefulset["spec"]["template"]["spec"]["containers"]:
         for variable in container.get("env") or ():
@@ -90,7 +90,10 @@ def overlaid(statefulset: Object, spec: ProxyClassSpec, proxy_pod: ProxyPod, *, 
 
 
 def _has_endpoints(spec: ProxyClassSpec, proxy_pod: ProxyPod) -> bool:
-    """Tell whether a proxy with such Pods and this class listens at its Pod's address, for metrics or debugging."""
+    """Tell whether a proxy listens at its Pod's address, for metrics or debugging.
+
+    *spec* is the class of the proxy, and *proxy_pod* describes its Pods.
+    """
     return proxy_pod.measurable and (_debugs(spec) or spec.is_measured)
 
 
@@ -195,7 +198,10 @@ def _with_container_fields(container: Object, given: Container | None) -> Object
 
 
 def amounts(resources: Object) -> Object:
-    """Return requests and limits as text, as the API server keeps them; claims are left out, as they can't be met."""
+    """Return requests and limits as text, as the API server keeps them.
+
+    Resource claims are left out, because the Pods of proxies have no claims.
+    """
     named = {field: resources.get(field) or {} for field in ("requests", "limits")}
     return {field: {name: str(amount) for name, amount in each.items()} for field, each in named.items() if each}
 

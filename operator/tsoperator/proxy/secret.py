@@ -237,8 +237,7 @@ def device_of(secret: Object, pod: Object | None) -> ReportedDevice:
     only the state of its tailscaled has the ID of the device.
     """
     data = secret["data"]
-    id_ = text(data, SECRET_DEVICE_ID) or secret[_STATE_DEVICE]
-    fqdn = text(data, SECRET_DEVICE_FQDN).removesuffix(".") or secret[_STATE_FQDN]
+    id_, fqdn = text(data, SECRET_DEVICE_ID) or secret[_STATE_DEVICE], fqdn_of(secret)
     ips = list_of_texts(text(data, SECRET_DEVICE_IPS))
     version = capability_version_of(secret)
     reported = reporting_pod_of(secret)
@@ -248,6 +247,11 @@ def device_of(secret: Object, pod: Object | None) -> ReportedDevice:
     endpoint = text(data, SECRET_HTTPS_ENDPOINT).removesuffix(".")
     no_https = endpoint.lower() == NO_HTTPS
     return ReportedDevice(id_, fqdn, "" if no_https else endpoint, no_https, ips)
+
+
+def fqdn_of(secret: Object) -> str:
+    """Return the MagicDNS name of the device that a *slim* Secret reports; empty if it isn't known."""
+    return text(secret["data"], SECRET_DEVICE_FQDN).removesuffix(".") or str(secret[_STATE_FQDN])
 
 
 def capability_version_of(secret: Object) -> int | None:

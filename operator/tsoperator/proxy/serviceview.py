@@ -11,9 +11,10 @@ from tsoperator.runtime.plan import Refusal
 class ServiceView:
     """A Tailscale Service as the operator knows it.
 
-    *service* is None if the tailnet has none of that name. *pending* is the exception that a reconcile raises to wait
-    until the Service has been read, or its hosts if it asked for them. *hosts* are the devices that host it.
-    *refusal* says why the control server doesn't show the Service, or why it refused the last change of it.
+    *service* is None if the tailnet has no Service of that name. *pending* is the exception that a reconcile raises
+    to wait until the Service has been read, and also its hosts if the reconcile needs them. *hosts* are the devices
+    that host the Service. *refusal* says why the control server doesn't show the Service, or why it refused the
+    last change of the Service.
 
     Unless the Service *is_shown*, nobody knows whether it is there, or who owns it.
     """

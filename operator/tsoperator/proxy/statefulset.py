@@ -24,12 +24,18 @@ _SERVE_CONFIGS: Final = "/etc/tailscaled"
 _FORWARD_IPV4: Final = "/proc/sys/net/ipv4/ip_forward"
 _FORWARD_IPV6: Final = "/proc/sys/net/ipv6/conf/all/forwarding"
 _SCRIPT: Final = f"echo 1 > {_FORWARD_IPV4} && if [ -e {_FORWARD_IPV6} ]; then echo 1 > {_FORWARD_IPV6}; fi"
-"""The script of Go operators from 1.103 on. It needs no program of the image but the shell."""
+"""The script with which Go operators from 1.103 on turn IP forwarding on.
+
+The script needs no program of the image but the shell.
+"""
 _OLD_SCRIPT: Final = (
     "sysctl -w net.ipv4.ip_forward=1 && if sysctl net.ipv6.conf.all.forwarding; "
     "then sysctl -w net.ipv6.conf.all.forwarding=1; fi"
 )
-"""The script of Go operators up to 1.102, and of earlier versions of this operator. Some images lack sysctl."""
+"""The script with which Go operators up to 1.102, and earlier versions of this operator, turn IP forwarding on.
+
+Some images lack sysctl, which this script needs.
+"""
 
 
 class Volume(NamedTuple):

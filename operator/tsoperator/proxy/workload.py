@@ -363,7 +363,10 @@ def _secret(proxy: Proxy, replica: Replica, key: Key, type_: str) -> Object:
 
 
 def _corrected(live: Object, wanted: Object, patch: Patch | None = None) -> Iterable[Patch]:
-    """Yield *patch* with those parts of the metadata in *wanted* that *live* lacks, if there is anything to write."""
+    """Yield *patch*, together with the parts of the metadata in *wanted* that *live* lacks, as one patch.
+
+    Yield nothing if both are empty.
+    """
     if is_deleting(live):
         return
     metadata = metadata_patch(live, wanted)

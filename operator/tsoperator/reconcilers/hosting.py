@@ -39,7 +39,7 @@ from tsoperator.group.hosted import TYPE, Hosting, is_ingress_group, is_owned
 from tsoperator.group.hosts import BY_CERTIFICATE, NO_SERVICE, ServiceView, advertising, by_certificate, domain_of_group
 from tsoperator.group.proxygroup import BY_GROUP, group_owner, in_order, is_available, replica_count
 from tsoperator.proxy.hosting import hosted
-from tsoperator.proxy.secret import advertised_services, device_of
+from tsoperator.proxy.secret import advertised_services, fqdn_of
 from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.memory import Memory
 from tsoperator.runtime.ownership import BY_OWNER, owner_of
@@ -61,11 +61,12 @@ class ShowsServices(Protocol):
 class HostingWorld(NamedTuple):
     """The facts from outside of the cluster.
 
-    *service* shows Tailscale Services. *tailnets* returns the names of the tailnets that are registered. *operator_id*
-    returns the ID of the operator, and *no_identity* why it has none. *knows_id* tells whether the ID was looked up.
+    *service* returns what is known of a Tailscale Service. *tailnets* returns the names of the tailnets that are
+    registered. *operator_id* returns the ID of the operator, and *no_identity* why it has none. *knows_id* tells
+    whether the ID was looked up.
 
-    *known* returns all Tailscale Services that are known, each as a tailnet and a label. *settled* is called with such
-    a pair when the last write of the Service was refused, and nothing needs to be written any more.
+    *known* returns all Tailscale Services that are known, each as a tailnet and a label. *settled* is called with
+    the tailnet and the label of a Service whose last write was refused, and which needs no write any more.
     """
 
     service: ShowsServices
@@ -96,7 +97,8 @@ class HostingView:
     def look(self, obj: Object, *, with_hosts: bool = True) -> Hosting | None:
         """Return the facts about an Ingress or a Service; None if it asks for no ProxyGroup to expose it.
 
-        Only *with_hosts* they include the hosts of the Tailscale Service, if proxies advertise it.
+        If *with_hosts* is true, and proxies advertise the Tailscale Service, the facts include the hosts of
+        that Service.
         """
         claim = self._claim(obj)
         return self.of(claim, with_hosts=with_hosts) if claim else None
@@ -129,6 +131,7 @@ class HostingView:
             domain_of_group(states),
             self.world.operator_id(),
             self.world.no_identity(),
+            group is None and self.is_advertised(claim.name),
         )
 
     def hosts(self, hosting: Hosting) -> ServiceView:
@@ -253,7 +256,7 @@ class HostingView:
         ]
 
     def _may_be_in(self, certificate: Object, tailnets: Iterable[str]) -> bool:
-        """Tell whether an object of a certificate is of one of *tailnets*, or its group is gone."""
+        """Tell whether an object of a certificate belongs to one of *tailnets*, or its group is gone."""
         group = self.group(labels(certificate).get(PROXY_GROUP, ""))
         return group is None or tailnet_of(group) in tailnets
 
@@ -355,5 +358,5 @@ def _host_facts(secret: Object | None) -> tuple[frozenset[str], str, str]:
     """Return the Tailscale Services in the *slim* Secret of a proxy, the domain of its tailnet, and its HTTPS name."""
     if secret is None:
         return frozenset(), "", ""
-    data, domain = secret["data"], domain_of(device_of(secret, None).fqdn)
+    data, domain = secret["data"], domain_of(fqdn_of(secret))
     return frozenset(advertised_services(secret)), domain, data.get(SECRET_HTTPS_ENDPOINT, "")

@@ -89,7 +89,7 @@ Observed_contra = TypeVar("Observed_contra", bound=HasChildren, contravariant=Tr
 
 @dataclass(frozen=True, slots=True)
 class Seen(Generic[Ask, Observed]):
-    """The parsed parent *ask*, and the *observed* facts on which its plan depends besides."""
+    """The parsed parent *ask*, and *observed*: all other facts on which the plan for the parent depends."""
 
     ask: Ask
     observed: Observed

@@ -270,7 +270,10 @@ class Applier:
 
 
 def _still_failing(live: Object, plan: Plan) -> Object | None:
-    """Return the status in *plan* with the conditions of the *live* one that are False, unless an Event has news."""
+    """Return the status in *plan*, in which the conditions that are False in the *live* status stay as they are.
+
+    But a condition changes if the plan has an Event with the new reason.
+    """
     wanted, told = plan.status, {note.reason for note in plan.notes}
     if not wanted or "conditions" not in wanted:
         return wanted

@@ -86,7 +86,8 @@ class Cache:
     def indexed(self, resource: Resource, index: str, value: str) -> list[Object]:
         """Return the objects that the index called *index* finds under *value*, sorted by namespace and name."""
         kind = self._kinds[resource]
-        return [kind.objects[key] for key in sorted(kind.found[index].get(value, ()))]
+        keys = kind.found[index].get(value)
+        return [kind.objects[key] for key in sorted(keys)] if keys else []
 
     def knows(self, resource: Resource, namespace: str) -> bool:
         """Tell whether the objects of *resource* in *namespace* that a Source selects have been listed.

@@ -87,7 +87,7 @@ def metadata_patch(live: Object, wanted: Object) -> Object:
 
 
 def to_create(desired: Object) -> Object:
-    """Return the object to create for the child *desired*: the same with its digest."""
+    """Return the object to create for the child *desired*. It is the child with its digest."""
     digest = digest_of(without_given(desired))
     return _with_metadata(desired, {"annotations": {**annotations(desired), ANNOTATION_DIGEST: digest}})
 
@@ -113,7 +113,7 @@ def _no_longer_given(live: Object, desired: Object) -> set[tuple[str, str]]:
 
 
 def _with_fields_of(live: Object, desired: Object) -> Object:
-    """Return *desired* with those fields of *live* that contain the desired value of the field.
+    """Return *desired*, but take a field from *live* if its value there contains the desired value.
 
     So the parts that others have added to such a field stay.
     """

@@ -21,7 +21,7 @@ CALL_TIMEOUT = 10.0
 """Seconds that writing one event may take."""
 
 MESSAGE_LIMIT = 1024
-"""Characters of a message that every version of the API accepts."""
+"""The number of characters that every version of the API accepts in a message."""
 
 
 class EventClient(Protocol):
@@ -200,7 +200,11 @@ class EventRecorder:
         }
 
     def _log_failure(self, obj: Object, reason: str, error: Exception) -> None:
-        """Log a failure to write: a warning for the first one, and DEBUG until an event can be written again."""
+        """Log that an event could not be written.
+
+        The first failure is a warning. Further failures are logged at DEBUG, until an event can be written
+        again.
+        """
         level = logging.DEBUG if self._failing else logging.WARNING
         self._failing = True
         log.log(level, "event %s on %s not written: %r", reason, obj["metadata"]["name"], error)

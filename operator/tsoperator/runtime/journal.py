@@ -74,7 +74,7 @@ class Write(NamedTuple):
 
     @property
     def is_routine(self) -> bool:
-        """True if such a write comes with every Pod or every login, or if it has changed nothing but metadata."""
+        """True if the write needs no log line: it comes with every Pod or every login, or changes only metadata."""
         if self.resource in _ROUTINE:
             return not self.about
         return self.verb == "changed" and not self.about and (self.resource == SECRET or not self.fields)
@@ -147,9 +147,9 @@ class Journal:
             self.failed(plan.error, plan)
 
     def unreported(self, parent: Object, plan: Plan) -> None:
-        """Log the notes of *plan*, which says that a report on *parent* was refused.
+        """Log the notes of *plan*, which says that the API server refused a report on *parent*.
 
-        Leave out those that were logged after the last such refusal.
+        Leave out the notes that were logged for the report before, which was refused, too.
         """
         known = self._known.get(parent) or self._begin(parent)
         for note in plan.notes:
@@ -221,7 +221,7 @@ class Journal:
 
 
 def _writes_in_words(parent: Object, plan: Plan, writes: Sequence[Write]) -> Iterator[str]:
-    """Yield words for the *writes*, except for those of routine."""
+    """Yield words for the *writes*, except for routine writes."""
     workloads = [each for each in writes if each.verb == "made" and each.resource in _WORKLOADS]
     if workloads:  # the other new objects belong to them
         hostname = f" (hostname {plan.outline.hostname})" if plan.outline else ""

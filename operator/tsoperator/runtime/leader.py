@@ -76,7 +76,7 @@ class Timing:
     def call(self) -> float:
         """The seconds that a read and a write of the Lease may take together.
 
-        They leave time for another try if one hangs.
+        If one try hangs, a second one fits in before the renew deadline.
         """
         return (self.renew_deadline - self.retry_period) / 2
 
@@ -111,8 +111,8 @@ class _Silence:
 class LeaderElector:
     """Leads while this process holds the Lease named *key*.
 
-    *process* is this process. If it runs in a Pod, the Pod is in the namespace of the Lease. *abort* is called if
-    the work has not stopped when another process may soon lead. It must not let the work go on.
+    *process* is this process. If it runs in a Pod, the Pod is in the namespace of the Lease. If the work has not
+    stopped when another process may soon lead, *abort* is called. *abort* must not let the work go on.
     """
 
     def __init__(
@@ -309,9 +309,9 @@ class LeaderElector:
         return holder.proof(note, seen.record.get("renewTime") or "", pod, gone_for)
 
     async def _write(self, lease: Object) -> None:
-        """Write *lease*, as it was read, with the name of this process, where it runs, and the time.
+        """Write *lease*, as it was read, with the name of this process, its Pod and container, and the time.
 
-        The renewal counts from before the write is sent.
+        The time of the renewal is the moment before the write is sent.
         """
         sent = asyncio.get_running_loop().time()
         new = {**lease, "metadata": self._noting(lease), "spec": self._claim(lease.get("spec") or {})}

@@ -108,9 +108,9 @@ class TakeName:
 
 @dataclass(frozen=True, slots=True)
 class ForgetFailure:
-    """The removal of a recorded failure: the control server refused *what* was asked.
+    """The removal of a record: the control server refused *what* the operator asked for a *device*.
 
-    The device no longer needs what was asked.
+    The device doesn't need that any more.
     """
 
     tailnet: str

@@ -127,7 +127,10 @@ class KnownIdentity:
         self._take(read, _slim(secret) if secret else None, self._obstacle)
 
     def _take(self, read: OperatorIdentity, state: Object | None, obstacle: str) -> None:
-        """Note what is known now, and call the listeners if it has changed."""
+        """Remember the identity, the state and the obstacle as they are now.
+
+        Call the listeners if one of them has changed.
+        """
         before, asked = self._known(), self._state
         if read.node_id != self._read.node_id:
             log.info("the operator's own device in the tailnet is %s", read.node_id or "none")

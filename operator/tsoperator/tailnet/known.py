@@ -109,9 +109,9 @@ class KnownTailnet:
         self._calls.forget(owner)
 
     def _holders(self, found: Mapping[str, Device]) -> dict[str, Holder]:
-        """Return the devices with the names that the devices in *found* asked for in vain.
+        """Return the devices with the names that the devices in *found* asked for, but didn't get.
 
-        They are returned by the ID of the device that asked.
+        The key of each is the ID of the device that asked.
         """
         asked = {node_id: each.hostname.lower() for node_id, each in found.items()}
         others = {node_id: name for node_id, name in asked.items() if name != found[node_id].short_name.lower()}

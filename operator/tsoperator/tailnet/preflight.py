@@ -151,7 +151,7 @@ class Preflight:
     async def _look_quietly(self) -> Findings:
         """Check the tailnet.
 
-        A refusal of a call of this check itself doesn't cause another check.
+        If the control server refuses a call of this check, the refusal doesn't cause another check.
         """
         self._looking, self._refused = True, False
         try:

@@ -166,10 +166,11 @@ class Services:
                 tasks.create_task(self._answer_questions())
 
     async def carry_out(self, step: Write) -> None:
-        """Write a Service, if it is still as the decision found it. Raises ControlError, Pending.
+        """Write a Service, if it hasn't changed since the decision. Raises ControlError, Pending.
 
-        NotAsked is raised if the Service is no longer so: the object has to be reconciled again. The version is part of
-        what is wanted, so that the result of an earlier write of the same Service isn't taken for that of this one.
+        Raises NotAsked if the Service has changed: the object has to be reconciled again. A write is identified
+        by its step and by the version of the Service, so that the result of an earlier write isn't taken for
+        that of this one.
         """
         label = _subject(step).label
         wanted = (step, self._versions.get(label))
@@ -180,7 +181,7 @@ class Services:
             raise
 
     def _unlisted(self, label: str) -> ServiceView:
-        """Return the view while there is no list of the Services, and ask for one."""
+        """Return the view of a Service while there is no list of the Services. Request the list."""
         self._waiting.add(label)
         self._wanted.set()
         if self._failure is not None:
@@ -190,7 +191,10 @@ class Services:
         return ServiceView(pending=Pending(self._listed))
 
     def _answer(self, question: _Question) -> ServiceView:
-        """Ask a *question*, unless it is asked already or was answered by an error just now. Return what there is."""
+        """Request the answer to *question*, and return the view of the Service without it.
+
+        Do not ask again while the request runs, or soon after an error.
+        """
         if (error := self._unread.get(question)) is not None:
             return ServiceView(refusal=_refusal(error))
         if (future := self._asked.get(question)) is None:
@@ -250,7 +254,7 @@ class Services:
         self._end_waiting()
 
     def _compare(self, label: str, listed: TailscaleService | None) -> None:
-        """Compare what is known of a Service with the list, which may show its owners, and need not.
+        """Compare the known state of a Service with the list, in which the owners of the Service may be missing.
 
         If the list shows that a Service has changed, the Service is read alone.
         """

@@ -12,7 +12,7 @@ from typing import Final
 from tsoperator.api.device import domain_of, lookup_name
 from tsoperator.api.names import ANNOTATION_TAILNET_FQDN
 from tsoperator.api.objects import SECRET, SERVICE, SUFFIXES, TAILNET, Object, Resource, annotations, key_of
-from tsoperator.proxy.secret import device_of, login_url_of
+from tsoperator.proxy.secret import fqdn_of, login_url_of
 from tsoperator.runtime.cache import Cache, Listener
 from tsoperator.tailnet.tailnet import OWN, Tailnets
 from tsoperator.tailnet.zones import Reported, Suffixes, TailnetNames, known_suffixes
@@ -96,7 +96,7 @@ class KnownSuffixes:
         """Count the suffix that the proxy's Secret *new* reports, and no longer count the suffix that *old* reports."""
         before = set(self._reported)
         for secret, sign in ((old, -1), (new, 1)):
-            if secret is not None and (domain := domain_of(device_of(secret, None).fqdn)):
+            if secret is not None and (domain := domain_of(fqdn_of(secret))):
                 self._reported[Reported(login_url_of(secret), domain)] += sign
         self._reported = +self._reported
         if before != set(self._reported):

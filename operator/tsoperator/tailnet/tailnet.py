@@ -368,7 +368,7 @@ def _is_home(devices: Devices, wanted: Mapping[str, str]) -> bool:
 def _may_have(tailnet: KnownTailnet, step: DeleteDevice) -> bool:
     """Tell whether *tailnet* may be asked for the device of *step*.
 
-    It must not have another device with the same ID.
+    It may not if it has another device with the same ID.
     """
     if tailnet.client.url == step.url:
         return True

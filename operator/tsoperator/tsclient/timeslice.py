@@ -15,7 +15,10 @@ class TimeSlice:
         self._end = perf_counter() + seconds
 
     async def pause(self) -> None:
-        """Let other tasks run if the time is over; call this between the steps of the work."""
+        """Let other tasks run if this task has held the event loop for long enough.
+
+        Call this between the steps of the work.
+        """
         if perf_counter() >= self._end:
             await asyncio.sleep(0)
             self._end = perf_counter() + self._seconds

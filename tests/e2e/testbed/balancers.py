@@ -1,7 +1,7 @@
 """Gives Services of type LoadBalancer an address of the node each, as the cloud of a cluster does.
 
-kube-proxy leads what arrives at an address in the status of a Service to the Pods of the Service. A program of its own:
-it runs on the node, and calls kubectl.
+If the status of a Service shows an address, kube-proxy leads connections to this address to the Pods of the Service.
+This module is a program of its own: it runs on the node, and calls kubectl.
 """
 
 import json
@@ -32,7 +32,7 @@ def start(plane: ControlPlane, node: Isolation) -> None:
 
 
 def missing(services: Iterable[dict[str, Any]]) -> dict[tuple[str, str], str]:
-    """Return a free address for each Service that wants one, by namespace and name, as long as there are any."""
+    """Return a free address for each Service that lacks one, by namespace and name, as long as there are free ones."""
     balanced = [each for each in services if each["spec"]["type"] == "LoadBalancer"]
     shown = {key(each): each["status"]["loadBalancer"].get("ingress") for each in balanced}
     taken = {entry.get("ip") for entries in shown.values() for entry in entries or ()}

@@ -11,7 +11,6 @@ import json
 import signal
 from collections import Counter
 from dataclasses import replace
-from ipaddress import ip_network
 from typing import Any
 
 from aiohttp import web
@@ -105,7 +104,8 @@ class RealDevices:
 
     async def _show(self, _request: web.Request) -> web.Response:
         """Answer with the devices and Tailscale Services, as the real control server is to have them."""
-        devices = [self._shown(device) for device in self._tailnet.devices.values()]
+        routes = self._routes()
+        devices = [_shown(device, routes[device.node_id]) for device in self._tailnet.devices.values()]
         services = [self._shown_service(name) for name in self._tailnet.services.present]
         return web.json_response({"devices": devices, "services": services})
 
@@ -144,23 +144,31 @@ class RealDevices:
         return {"name": name, "dnsName": dns_name, "addrs": list(service.addresses), "hosts": hosts}
 
     def _shown(self, device: Device) -> dict[str, Any]:
-        """Return a device with its active routes. If several devices have a route, only the first one's is active.
+        return _shown(device, self._routes()[device.node_id])
+
+    def _routes(self) -> dict[str, list[str]]:
+        """Return the active routes of each device. If several devices have a route, only the first one's is active.
 
         The addresses of a Tailscale Service are routes of the host that gets its traffic.
         """
-        first: dict[str, str] = {}
-        for each in self._tailnet.devices.values():
-            for route in each.enabled_routes:
-                first.setdefault(route, each.node_id)
-        routes = [route for route in device.enabled_routes if route in _EXIT or first[route] == device.node_id]
-        routes += [route for name in self._tailnet.services.present for route in self._routes_of(name, device)]
-        return {"nodeId": device.node_id, "name": device.name, "tags": list(device.tags), "routes": routes}
+        devices, services = self._tailnet.devices.values(), self._tailnet.services
+        first = {route: each.node_id for each in reversed([*devices]) for route in each.enabled_routes}
+        found = {
+            each.node_id: [route for route in each.enabled_routes if route in _EXIT or first[route] == each.node_id]
+            for each in devices
+        }
+        for name, service in services.present.items():
+            if primary := services.primary(name):
+                found[primary] += [_route_to(address) for address in service.addresses]
+        return found
 
-    def _routes_of(self, name: str, device: Device) -> list[str]:
-        """Return the routes for the addresses of the Tailscale Service *name* that lead to *device*."""
-        services = self._tailnet.services
-        addresses = services.present[name].addresses if services.primary(name) == device.node_id else ()
-        return [str(ip_network(address)) for address in addresses]
+
+def _route_to(address: str) -> str:
+    return f"{address}/{128 if ':' in address else 32}"
+
+
+def _shown(device: Device, routes: list[str]) -> dict[str, Any]:
+    return {"nodeId": device.node_id, "name": device.name, "tags": list(device.tags), "routes": routes}
 
 
 def _host(advertises: bool, ports: list[str] | None) -> Host:

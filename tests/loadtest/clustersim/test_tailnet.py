@@ -34,7 +34,7 @@ def test_a_single_use_key_is_refused_the_second_time(tailnet: Tailnet) -> None:
         tailnet.register(single, "web")
 
 
-def test_an_expired_dead_or_unknown_key_is_refused(tailnet: Tailnet, clock: Clock) -> None:
+def test_an_expired_key_and_an_unknown_key_are_refused(tailnet: Tailnet, clock: Clock) -> None:
     expired = new_key(tailnet, seconds=60)
     clock.now += 60
     tailnet.dead_keys = 1

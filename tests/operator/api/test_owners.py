@@ -59,7 +59,7 @@ def test_an_operator_that_becomes_an_owner_is_the_last_owner_in_the_annotation(
     assert after.get("note") == before.get("note")
 
 
-def test_an_operator_that_is_an_owner_already_leaves_the_annotations_as_they_are() -> None:
+def test_an_operator_that_is_an_owner_already_leaves_the_annotations_of_the_service_unchanged() -> None:
     before = {ANNOTATION_OWNERS: '{ "ownerrefs": [ {"operatorid": "nUS"} ] }'}
     assert joined(before, "nUS") == before
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import pytest
-from tsoperator.api.names import FINALIZER, HA_SERVICE_FINALIZER
+from tsoperator.api.names import FINALIZER, HA_INGRESS_FINALIZER, HA_SERVICE_FINALIZER
 from tsoperator.api.objects import (
     ADMISSIONBINDING,
     ADMISSIONPOLICY,
@@ -94,6 +94,8 @@ class Kind:
     """A function that gets the object as it is stored, and returns the name of its first child of a kind."""
     early: Resource | None = None
     """The kind of a child that the operator makes even for an invalid object."""
+    filler: Key | None = None
+    """The Pod that fills the Secret among the children when it starts, and then looks at it once a day."""
     shared: Sequence[tuple[Resource, Key]] = ()
     """The objects of others that the operator writes into, and leaves as they were when the object goes."""
     devices: int = 0
@@ -167,6 +169,10 @@ def _crd(patch: Object, reason: str, words: str) -> Bad:
     return Bad(patch, reason, words, event=reason, is_simulated=True)
 
 
+def _bad_ingress(patch: Object, words: str) -> Bad:
+    return Bad(patch, "InvalidIngressConfiguration", words, "InvalidIngressConfiguration")
+
+
 def proxy_child(obj: Object, resource: Resource) -> str:
     """Return the name of a proxy's child, for the object *obj* as it is stored."""
     return child_name(key_of(obj).name, uid(obj)) + ("-0" if resource == SECRET else "")
@@ -185,6 +191,11 @@ def shared_child(obj: Object, resource: Resource) -> str:
     """Return the name of the ClusterIP Service or EndpointSlice that the egress Service *obj* has at its ProxyGroup."""
     name = child_name(key_of(obj).name, f"{uid(obj)}/several")
     return f"{name}-ipv4" if resource == ENDPOINTSLICE else name
+
+
+def certificate_child(obj: Object, _: Resource) -> str:
+    """Return the name of the objects that the certificate of the Ingress *obj* needs."""
+    return f"{obj['spec']['tls'][0]['hosts'][0]}.{DOMAIN}"
 
 
 def relay_child(obj: Object, resource: Resource) -> str:
@@ -541,6 +552,37 @@ KINDS: Sequence[Kind] = [
         failed="ProxyFailed",
         making=writes("patch", "services", "configmaps", "secrets") | {"update services"} | _TOUCH,
         ending=writes("patch", "services", "configmaps", "secrets"),
+    ),
+    Kind(
+        ingress("kind-site", "kind-site", proxy_group="several-ingress"),
+        is_balanced,
+        beside=[backend(), identity(), proxy_group("several-ingress", type="ingress")],
+        children={
+            ROLE: [{"rules": []}],
+            ROLEBINDING: [{"subjects": []}],
+            SECRET: [],
+        },
+        child_name=certificate_child,
+        filler=Key("tailscale", "several-ingress-0"),
+        edits={
+            "endpoint": Edit(annotated(http_endpoint="enabled"), '"port": 80'),
+            "host": Edit(spec(tls=[{"hosts": ["kind-site-shop"]}]), f'"hostname": "kind-site-shop.{DOMAIN}"'),
+        },
+        bad={
+            "host": _bad_ingress(spec(tls=[{"hosts": ["w" * 64]}]), "spec.tls"),
+            "tags": _bad_ingress(annotated(tags="nonsense"), "tailscale.com/tags"),
+            "group": Bad(annotated(proxy_group="nonesuch"), "ProxyGroupNotFound", "nonesuch", "ProxyGroupNotFound"),
+        },
+        finalizer=HA_INGRESS_FINALIZER,
+        failed="TailscaleServiceFailed",
+        making=writes("create", "secrets", "roles", "rolebindings")
+        | writes("delete", "secrets", "roles", "rolebindings")
+        | writes("patch", "ingresses", "configmaps", "secrets")
+        | {"update ingresses"}
+        | _TOUCH,
+        ending=writes("delete", "secrets", "roles", "rolebindings")
+        | writes("patch", "ingresses", "configmaps", "secrets")
+        | _TOUCH,
     ),
     Kind(
         group_policy("kind-policy", ingress=["kind-policy-web"], egress=["kind-policy-out"]),

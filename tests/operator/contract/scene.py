@@ -14,10 +14,18 @@ from clustersim.objects import RESOURCES
 from clustersim.objects import Resource as SimResource
 from clustersim.tailnet import Device
 from clustersim.tailnetservices import TailscaleService
-from tsoperator.api.names import ANNOTATION_DIGEST, CONDITION_CLUSTER_DNS_READY, CONDITION_PROXYGROUP_READY
-from tsoperator.api.objects import EVENT, POD, PROXYGROUP, SECRET, Key, Object, Resource, key_of, uid
+from tsoperator.api.names import (
+    ANNOTATION_DIGEST,
+    CONDITION_CLUSTER_DNS_READY,
+    CONDITION_PROXYGROUP_READY,
+    LABEL_PARENT_NAME,
+    LABEL_PARENT_TYPE,
+    PARENT_PROXYGROUP,
+)
+from tsoperator.api.objects import EVENT, POD, PROXYGROUP, SECRET, Key, Object, Resource, key_of, labels, uid
 
 from tests.operator.contract.kinds import Edit, Kind
+from tests.support.objects import obj as manifest
 from tests.support.operator import NAMESPACE, Proxy, World
 
 _OWN = {  # fields that differ between two worlds even if all else is alike
@@ -106,6 +114,13 @@ class Scene:
                 sim.store.delete(_simulated(obj), *key_of(obj))
             else:
                 await self.world.delete(obj)
+
+    async def restored(self, *children: Object) -> None:
+        """Wait until the operator has made deleted *children* again, and let a Pod fill the Secret among them."""
+        for child in children:
+            await self.world.eventually(partial(self.is_another, child))
+        if self.kind.filler and any(child["kind"] == SECRET.kind for child in children):
+            await self.delete(manifest(POD, self.kind.filler))
 
     async def make(self) -> str:
         """Create the object, wait until all its children are made, and return the portrait."""
@@ -273,12 +288,15 @@ class Scene:
     def _made(self) -> list[Object]:
         """Return the children of the object: objects of their kinds that the cluster didn't have before the object."""
         resources = [resource.kind for resource in self.kind.children]
+        beside = {(obj["kind"], key_of(obj)) for obj in self.kind.beside}
+        groups = {(PARENT_PROXYGROUP, key.name) for kind, key in beside if kind == PROXYGROUP.kind}
         return [
             obj
             for obj in self._everything()
             if obj["kind"] in resources
             and key_of(obj).namespace in ("", NAMESPACE)
-            and (obj["kind"], key_of(obj)) not in self.furniture
+            and (obj["kind"], key_of(obj)) not in self.furniture | beside
+            and (labels(obj).get(LABEL_PARENT_TYPE), labels(obj).get(LABEL_PARENT_NAME)) not in groups
         ]
 
     def _everything(self, *kinds: Resource) -> Iterator[Object]:

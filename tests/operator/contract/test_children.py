@@ -39,7 +39,7 @@ async def test_a_child_that_is_deleted_comes_back_under_its_name(scene: Scene, k
     for resource in kind.children:
         child = scene.child(resource)
         await scene.delete(child)
-        await scene.world.eventually(partial(scene.is_another, child))
+        await scene.restored(child)
         await scene.becomes(before)
 
 
@@ -78,7 +78,7 @@ def relabelled() -> Iterator[object]:
 
 
 @pytest.mark.parametrize(("kind", "change"), list(relabelled()))
-async def test_a_child_whose_labels_change_gets_them_back_and_is_not_replaced(
+async def test_a_child_with_changed_labels_gets_its_labels_back_and_is_not_replaced(
     scene: Scene, kind: Kind, change: dict[str, str | None] | None
 ) -> None:
     before = await scene.make()

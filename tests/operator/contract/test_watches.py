@@ -34,9 +34,10 @@ async def test_the_operator_finds_changes_that_it_missed_while_the_api_server_wa
 ) -> None:
     before = await scene.make()
     await away(scene)
-    for resource in kind.children:
-        await scene.delete(*scene.children(resource))
+    children = [child for resource in kind.children for child in scene.children(resource)]
+    await scene.delete(*children)
     back(scene)
+    await scene.restored(*children)
     await scene.becomes(before)
     await away(scene)
     await scene.delete(kind.manifest)

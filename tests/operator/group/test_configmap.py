@@ -109,7 +109,7 @@ def test_lost_labels_and_owners_are_put_back() -> None:
     assert patch(there=bare) == {"metadata": wanted}
 
 
-def test_a_configmap_is_left_alone_if_it_is_being_deleted_or_its_group_has_no_replica_count() -> None:
+def test_a_configmap_stays_unchanged_if_it_is_being_deleted_or_its_group_has_an_unknown_replica_count() -> None:
     assert steps([DB], deleting(live())) == []
     assert steps([], live(pings="other"), None) == []
 

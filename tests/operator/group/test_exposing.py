@@ -157,7 +157,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_the_facts_about_an_object_decide_whether_the_object_gets_an_entry_and_is_advertised(case: Case) -> None:
+def test_the_facts_about_an_object_decide_about_its_entry_and_its_advertisement(case: Case) -> None:
     there = Hosted()
     if case.is_there:
         there = WEB if case.given.claim.is_web else API

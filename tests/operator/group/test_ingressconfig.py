@@ -43,7 +43,7 @@ def written(there: Object | None, content: Hosted = CONTENT) -> dict[str, str | 
     return {**texts({"data": data}), **{name: None for name, value in data.items() if value is None}}
 
 
-def test_the_documents_are_those_of_the_go_operator() -> None:
+def test_the_documents_of_an_ingress_group_equal_those_of_the_go_operator() -> None:
     assert written(None) == WHOLE
     assert written(live(WHOLE)) == {}
 
@@ -79,7 +79,7 @@ EDITED: dict[str, tuple[dict[str, str], dict[str, str | None]]] = {
 
 
 @pytest.mark.parametrize(("edit", "wanted"), EDITED.values(), ids=EDITED)
-def test_only_a_document_that_differs_is_written_and_foreign_keys_go(
+def test_only_documents_that_differ_are_written_and_foreign_keys_of_the_configmap_are_removed(
     edit: dict[str, str], wanted: dict[str, str | None]
 ) -> None:
     assert written(live(WHOLE | edit)) == wanted

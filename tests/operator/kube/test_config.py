@@ -58,7 +58,7 @@ async def test_a_kubeconfig_can_be_several_files(sim: ClusterSim, tmp_path: Path
     assert loaded.host == sim.api_url
 
 
-async def test_a_request_carries_the_token_and_the_representation_of_the_client_does_not_show_it(
+async def test_a_request_carries_the_token_and_the_representation_of_the_client_does_not_show_the_token(
     tmp_path: Path,
 ) -> None:
     seen: list[str | None] = []

@@ -437,7 +437,7 @@ async def test_the_follower_pauses_before_it_repeats_a_watch_that_ended_at_once(
         (Selection(SECRET, "", "a=b", "c=d"), "secrets (a=b, c=d)"),
     ],
 )
-def test_the_text_of_a_selection_says_which_objects_it_selects(selection: Selection, words: str) -> None:
+def test_the_text_of_a_selection_names_the_selected_objects(selection: Selection, words: str) -> None:
     assert str(selection) == words
 
 

@@ -45,7 +45,7 @@ def test_an_object_that_names_no_class_has_none() -> None:
     assert chosen_class(egress_service({KEY: ""}), None, "default") is None
 
 
-def test_a_missing_class_is_a_fault_for_everybody_who_names_it() -> None:
+def test_a_missing_class_is_a_fault_of_every_object_that_names_the_class() -> None:
     problem, default = problem_of(egress_service({KEY: "prod"}), None, ""), problem_of(egress_service(), None, "prod")
     assert (problem.reason, problem.is_passing) == ("ProxyFailed", False)
     assert "'prod' does not exist: create it, or remove tailscale.com/proxy-class" in problem.message

@@ -71,12 +71,12 @@ NOTHING = DevicePlan([], [], [])
 
 
 @pytest.mark.parametrize("tags", [("tag:b", "tag:a"), ("tag:b", "tag:a", "tag:b")])
-def test_tags_in_another_order_are_the_same(tags: tuple[str, ...]) -> None:
+def test_the_order_of_the_tags_of_a_device_does_not_matter(tags: tuple[str, ...]) -> None:
     assert planned(proxy("n1", tags=("tag:a", "tag:b")), view(replace(DEVICE, tags=tags))) == NOTHING
 
 
 @pytest.mark.parametrize("reported", ["n1", ""])
-def test_a_device_that_is_not_in_the_list_is_left_alone(reported: str) -> None:
+def test_a_device_that_is_not_in_the_list_of_devices_is_left_alone(reported: str) -> None:
     assert planned(proxy(reported, tags=OTHERS), view()) == NOTHING
 
 

@@ -43,7 +43,7 @@ USERS = {
 
 @pytest.mark.parametrize(("namespace", "labels", "is_whole"), USERS.values(), ids=USERS)
 @pytest.mark.parametrize("ready", [True, False])
-def test_only_our_slices_stay_whole_and_others_say_whether_an_endpoint_is_ready(
+def test_the_cache_keeps_our_endpointslices_whole_and_only_the_readiness_of_other_slices(
     namespace: str, labels: Object, is_whole: bool, ready: bool
 ) -> None:
     whole = endpoint_slice("web", endpoint("10.0.0.1", ready=False), endpoint("10.0.0.2", ready=ready))

@@ -50,7 +50,7 @@ def test_a_statefulset_is_rolled_out_once_it_has_just_the_pods_of_its_template(
     assert is_rolled_out({**live, "spec": {"replicas": replicas}, "status": status}, 2) is rolled_out
 
 
-def test_a_statefulset_without_a_number_of_replicas_has_one() -> None:
+def test_a_statefulset_without_a_number_of_replicas_has_one_replica() -> None:
     empty = obj(STATEFULSET, KEY)
     assert (wanted_replicas(empty), ready_replicas(empty)) == (1, 0)
     assert secret_keys(statefulset(2, 0)) == [Key("tailscale", "ts-web-1a2b3-0"), Key("tailscale", "ts-web-1a2b3-1")]

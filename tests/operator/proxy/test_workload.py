@@ -174,7 +174,7 @@ def test_a_proxy_listens_at_the_address_of_its_pod_once_the_family_of_the_addres
     assert found == ([] if ipv6 is None else [LISTENING[ipv6]])
 
 
-def test_a_proxy_that_listens_at_no_address_waits_for_none() -> None:
+def test_a_proxy_that_listens_at_no_address_does_not_wait_for_an_address() -> None:
     made = plan_proxy(replace(WEB, proxy_class=ProxyClassSpec()), Children(), SETTINGS)
     assert [obj["kind"] for obj in children_of(made)] == ["Service", "Secret", "StatefulSet"]
 

@@ -34,7 +34,7 @@ def test_a_real_certificate_is_read() -> None:
 
 
 @pytest.mark.parametrize("tag", [UTC_TIME, GENERALIZED_TIME])
-def test_the_validity_of_a_certificate_is_read_whatever_precedes_it(tag: int) -> None:
+def test_the_validity_of_a_certificate_is_read_whatever_precedes_the_certificate(tag: int) -> None:
     text = f"subject=web\n{certificate(moment(STARTS, tag), moment(ENDS, tag))}"
     assert validity(text) == Validity(STARTS, ENDS)
 

@@ -54,7 +54,7 @@ def test_a_tailscale_service_that_our_operator_may_own_counts_as_a_leftover(
 
 
 class Left(NamedTuple):
-    """An Ingress that ends, in a cluster with *objects* and with another tailnet, whose Service has this *view*."""
+    """A deleted Ingress, the other *objects*, and the *view* of its Tailscale Service in another tailnet."""
 
     ends: Object
     objects: list[Object]
@@ -76,7 +76,9 @@ ENDS = {
 
 
 @pytest.mark.parametrize("case", ENDS.values(), ids=ENDS)
-async def test_other_tailnets_matter_only_if_they_may_have_something_of_the_object(case: Left) -> None:
+async def test_a_deleted_ingress_waits_for_another_tailnet_only_if_that_tailnet_may_have_its_leftovers(
+    case: Left,
+) -> None:
     def service(tailnet: str, _label: str, /, *, hosts: bool = False) -> ServiceView:
         del hosts
         return case.view if tailnet else NO_SERVICE

@@ -263,7 +263,7 @@ async def test_a_condition_has_the_time_at_which_it_changed_until_it_is_no_longe
     assert [found["type"] for found in ground.parent["status"]["conditions"]] == ["Ready"]
 
 
-async def test_the_log_names_the_writes_and_says_when_nothing_is_left(
+async def test_the_log_names_the_writes_and_says_when_the_children_of_an_object_are_gone(
     ground: Ground, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO", "tsoperator")

@@ -109,7 +109,7 @@ def with_defaults(value: Any) -> Any:
 
 
 @given(DESIRED, TEXTS, FINALIZERS)
-def test_a_written_child_is_not_written_again_for_what_the_api_server_or_others_add(
+def test_a_written_child_is_not_written_again_because_the_api_server_or_others_add_fields(
     wanted: Object, words: Object, others: list[str]
 ) -> None:
     found = stored(write_for(wanted, None))

@@ -40,7 +40,7 @@ class Name(str):
     __slots__ = ("__weakref__",)
 
 
-def test_the_burst_of_one_key_delays_no_other_key_and_is_forgotten_after_it() -> None:
+def test_the_burst_of_one_key_delays_no_other_key_and_is_forgotten_at_its_end() -> None:
     clock, name = Clock(0), Name("a")
     gatherer = Gatherer(GROWING, clock)
     delays = [gatherer.delay(Key("", name))]

@@ -314,7 +314,7 @@ def annotations_of(scene: Scene) -> dict[str, str]:
 
 
 class Turn(NamedTuple):
-    """The life of a process: the fates of its requests, its time and way to end, and the pause before the next one."""
+    """The life of a process: the fates of its requests, when and how it ends, and the pause after its end."""
 
     fates: list[Fate]
     seconds: float

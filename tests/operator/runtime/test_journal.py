@@ -179,7 +179,7 @@ READY_WORDS = "ready as db.tail1234.ts.net (100.64.0.7)"
         ([], [READY, None, READY], ""),
     ],
 )
-def test_a_line_tells_when_a_proxy_becomes_ready_and_what_it_asks_for(
+def test_a_log_line_says_when_a_proxy_becomes_ready_or_changes_its_hostname_or_routes(
     writes: list[Write], outlines: list[Outline | None], words: str, book: Book
 ) -> None:
     told = [book.carried_out(Plan(outline=outlines[0]), *writes)]

@@ -1,4 +1,4 @@
-"""The one way in which objects of all kinds are reconciled, for a kind of Tailnets that follows its spec."""
+"""The reconcile of an object of any kind, tested with a kind whose decision is set by the test."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -31,11 +31,11 @@ READY: Object = {"conditions": [{"type": "Ready", "status": "True", "reason": "U
 
 @dataclass
 class Ground:
-    """A kind whose decision is *decision*, with a list of the calls to it."""
+    """A kind whose decision is always *decision*, and the list of its functions that were called."""
 
     decision: Decision = field(default_factory=Plan)
     reports: list[Report] = field(default_factory=list)
-    """The reports of the decision about a key that names no object."""
+    """The reports of the decision about `MANY`, a key that names no object."""
     called: list[str] = field(default_factory=list)
     reconciler: KindReconciler[int] = field(init=False)
 

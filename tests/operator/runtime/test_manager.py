@@ -193,7 +193,7 @@ async def test_reconciles_wait_until_every_kind_is_known() -> None:
     assert unsynced[0] == []
 
 
-async def test_a_burst_of_changes_can_be_one_reconcile(sim: ClusterSim, client: KubeClient) -> None:
+async def test_several_changes_in_a_burst_can_cause_a_single_reconcile(sim: ClusterSim, client: KubeClient) -> None:
     cache, reconciler = new_cache(), Noting(by_team)
     async with managing(client, reconciler, cache=cache, times=EnqueueTimes({reconciler.name: Gathering(0.5)})):
         for name in "abcdefgh":

@@ -40,7 +40,7 @@ def test_a_fact_stays_until_its_object_is_no_longer_there(
     assert [*memory.facts()] == (["a fact"] if stays else [])
 
 
-def test_facts_about_objects_of_several_kinds_end_one_by_one() -> None:
+def test_facts_about_objects_of_several_kinds_are_forgotten_one_by_one() -> None:
     cache = Shown(DB, WEB, POD)
     memory = Memory[str](cache)
     for obj in (DB, WEB, POD):

@@ -86,7 +86,7 @@ def test_an_object_has_no_reverts_once_it_has_stayed_as_it_is_for_long_enough() 
 
 
 @pytest.mark.parametrize("slowness", [0.9, 1.5, 12, 50])
-def test_the_reverts_of_a_slow_writer_are_reported_without_a_break(slowness: float) -> None:
+def test_the_reverts_of_a_slow_writer_are_reported_without_interruption(slowness: float) -> None:
     begun = fight()
     begun.lose(AT_ONCE + 1, after=slowness)
     for _ in range(4):

@@ -126,7 +126,9 @@ async def test_a_device_that_waits_for_approval_is_looked_at_again(control: Cont
 
 
 @both_servers
-async def test_listeners_hear_of_changes_that_matter_and_of_no_others(control: Control, client: TailnetClient) -> None:
+async def test_listeners_hear_of_changes_that_matter_and_of_no_other_changes(
+    control: Control, client: TailnetClient
+) -> None:
     device, other = join(control), join(control, "web")
     devices = Devices(client, QUICK)
     changes = told(devices)

@@ -163,7 +163,7 @@ async def test_a_missing_setting_is_found_and_reported_once(
 
 @pytest.mark.parametrize("is_needed", [False, True])
 @pytest.mark.parametrize("has_scope", [False, True])
-async def test_the_scope_for_services_is_looked_at_only_while_it_is_needed_and_there_are_services(
+async def test_preflight_checks_the_scope_for_services_only_while_it_is_needed_and_the_server_has_services(
     either: Ground, is_needed: bool, has_scope: bool
 ) -> None:
     either.preflight.needs_services = lambda: is_needed
@@ -190,7 +190,7 @@ async def test_a_client_without_tags_can_make_no_keys(ground: Ground) -> None:
     ],
     ids=["a scope", "credentials"],
 )
-async def test_each_check_has_a_gauge_once_it_was_made(
+async def test_each_check_of_preflight_has_a_gauge_once_the_check_was_made(
     ground: Ground, field: str, value: object, gauges: dict[str, float]
 ) -> None:
     assert ground.metrics() == {}

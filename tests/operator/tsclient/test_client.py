@@ -96,7 +96,7 @@ async def test_the_error_for_refused_tags_names_the_requested_tags(
     assert "requested tags [tag:other] are invalid or not permitted" in refused.value.detail
 
 
-async def test_a_missing_scope_is_forbidden_in_the_servers_words_until_it_is_added(
+async def test_a_call_is_forbidden_in_the_servers_words_until_the_missing_scope_is_added(
     client: TailnetClient, control: Control
 ) -> None:
     control.scopes.remove("auth_keys")

@@ -104,7 +104,7 @@ async def test_rotated_and_other_credentials_are_used_at_once(
     assert (len(values), control.requests["POST", TOKEN]) == (3, 3)
 
 
-async def test_a_dropped_token_is_replaced_once(tokens: TokenSource) -> None:
+async def test_a_token_that_is_dropped_twice_is_replaced_once(tokens: TokenSource) -> None:
     first = await tokens.token()
     tokens.drop(first)
     second = await tokens.token()

@@ -305,11 +305,11 @@ async def deployments(client: KubeClient, namespace: str) -> list[Object]:
 
 
 async def _nobody() -> None:
-    """Return None in place of an object with Events: a check prints the findings of a preflight."""
+    """Return None, because there is no object to write Events on: a check prints the findings of the preflight."""
 
 
 async def _together(calls: Iterable[Awaitable[Value]]) -> list[Value]:
-    """Return the results of *calls* in their order, of which a few run at a time. Raises the first error."""
+    """Return the results of *calls* in the order of the calls, of which a few run at a time. Raises the first error."""
     gate = asyncio.Semaphore(_AT_ONCE)
 
     async def one(call: Awaitable[Value]) -> Value:

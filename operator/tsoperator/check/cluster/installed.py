@@ -93,7 +93,7 @@ class Installed:
 
     @property
     def has_default_class(self) -> bool:
-        """True if proxies without a class have a default class."""
+        """True if the operator has a default class for proxies whose parents name no class."""
         return bool(self._env.get("PROXY_DEFAULT_CLASS"))
 
     def secret_key(self, variable: str) -> SecretKey | None:

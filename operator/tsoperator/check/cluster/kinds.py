@@ -115,7 +115,7 @@ def _intercepted_writes(webhook: Object) -> list[str]:
 
 
 def _matches(plural: str, patterns: Iterable[str]) -> bool:
-    """Tell whether a resource or subresource matches one of the *patterns* of a rule."""
+    """Tell whether a resource or subresource matches one of the *patterns* in a rule of a webhook."""
     resource, _, subresource = plural.partition("/")
     fitting = {plural, "*/*"}
     fitting |= {f"{resource}/*", f"*/{subresource}"} if subresource else {"*", f"{resource}/*"}

@@ -37,7 +37,7 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class _Target:
-    """The operator that a check looks at, and the means to look."""
+    """The operator that a check looks at, and the reader that gathers the facts about it."""
 
     installed: Installed
     gather: ClusterReader

@@ -133,7 +133,10 @@ def _device(secret: Key, named: str, device: Device | None) -> Finding | None:
 
 
 def refusals_of(events: Iterable[Object]) -> dict[str, str]:
-    """Return why Pods of StatefulSets were refused, by the name of the StatefulSet, from *events*, oldest first."""
+    """Return the reasons why Kubernetes refused to create Pods, by the name of the StatefulSet.
+
+    The reasons come from *events*, of which the oldest come first.
+    """
     return {
         each["involvedObject"]["name"]: each.get("message", "") for each in events if each["reason"] == "FailedCreate"
     }

@@ -33,6 +33,7 @@ USERS: Final = (
     Right("", "services/status", "update"),
     Right("networking.k8s.io", "ingresses", "list watch patch"),
     Right("networking.k8s.io", "ingresses/status", "update"),
+    Right("discovery.k8s.io", "endpointslices", "list watch"),
     Right(_TAILSCALE, "proxygrouppolicies", "list watch"),
     Right(_TAILSCALE, "proxygrouppolicies/status", "update"),
 )
@@ -74,12 +75,12 @@ OWN: Final = (
     *(Right(_RBAC, plural, _ALL) for plural in ("roles", "rolebindings")),
     Right("", "pods", "get list watch patch delete"),
     Right("", "pods/status", "update"),
-    Right("discovery.k8s.io", "endpointslices", "get list watch create update delete"),
+    Right("discovery.k8s.io", "endpointslices", "get create update delete"),
     Right("monitoring.coreos.com", "servicemonitors", "get list watch create update delete"),
     Right("", "services/finalizers", "update"),
     Right("coordination.k8s.io", "leases", "get create update"),
 )
-"""The rights in the operator's own namespace, besides that to ask for tokens of its own ServiceAccount."""
+"""The rights in the operator's own namespace. The right to ask for tokens of its ServiceAccount isn't among them."""
 
 
 class AccessQuestion(NamedTuple):
@@ -138,7 +139,7 @@ def questions(installed: Installed) -> list[AccessQuestion]:
 
 
 def check_rights(missing: Sequence[AccessQuestion]) -> Iterator[Finding]:
-    """Judge the operator's rights by those that are *missing*."""
+    """Yield the findings about the operator's rights, of which these are *missing*."""
     found = [
         (f"{', '.join(dict.fromkeys(each.verb for each in of_one))} {_plural(resource)}", namespace)
         for (namespace, *resource), of_one in groupby(missing, key=lambda each: (each[0], each.group, each.resource))

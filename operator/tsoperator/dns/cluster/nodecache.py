@@ -1,8 +1,8 @@
 """Tells whether Pods that ask NodeLocal DNSCache, which has a Corefile of its own, get to the stub domain.
 
 The operator only reads the configuration of the cache, and says what to write there. The configuration belongs to the
-cache's installer, and the objects don't show which of them the cache on the nodes reads. A node whose cache can't read
-its Corefile has no DNS.
+cache's installer, and no object shows which ConfigMap the caches on the nodes read. A node whose cache can't read its
+Corefile has no DNS.
 """
 
 import json

@@ -33,9 +33,9 @@ OPENSHIFT_NAME: Final = "default"
 
 COREFILE: Final = "Corefile"
 CUSTOM_KEY: Final = "tailnet.server"
-"""The key of CUSTOM that is ours alone."""
+"""The key of ConfigMap coredns-custom that is ours alone."""
 OVERRIDES: Final = (".override", ".include")
-"""The suffixes of those keys of CUSTOM that clusters import into the server block for all names."""
+"""The suffixes of the keys of ConfigMap coredns-custom that clusters import into the server block for all names."""
 STUB_DOMAINS: Final = "stubDomains"
 SERVERS: Final = "spec.servers"
 

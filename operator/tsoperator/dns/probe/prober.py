@@ -49,7 +49,7 @@ class Found(NamedTuple):
         return not any(each.fault for each in (self.nameserver, *self.cluster))
 
     def after(self, shown: "Found | None", last: "Found | None") -> "Found":
-        """Return the verdicts to show next, if these are the newest ones.
+        """Return the verdicts to show after this round of questions.
 
         *shown* are those that are shown now, and *last* those of the round before.
         """

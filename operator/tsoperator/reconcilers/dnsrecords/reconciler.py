@@ -50,7 +50,7 @@ _AT_ONCE: Final = 500
 """The number of proxies to look at before other tasks get their turn. This takes about 20 ms."""
 
 _NAME_ALONE: Final = 1.0
-"""The seconds for which the write of a new name may wait that has no address. Pods can't use such a name yet."""
+"""The seconds for which a new name without an address may wait until it is written. Pods can't use such a name yet."""
 
 _PARENTS: Final = {PARENT_SERVICE: SERVICE, PARENT_INGRESS: INGRESS}
 

@@ -51,7 +51,8 @@ class HealthAnswer(StrEnum):
 class Check:
     """A request to the *url* at which *service*, a user's Service, leads to the health checks of the group's Pods.
 
-    The answer of the Pod whose gate is to open has its *address* in the *header*.
+    A Pod answers with its own address in the *header*. The check passes if that is the *address* of the Pod whose
+    gate is to open.
     """
 
     service: Key

@@ -60,7 +60,7 @@ class Approval:
 
 
 NOWHERE: Final = AtGroups()
-"""The facts about an Ingress that no ProxyGroup serves, or has served."""
+"""The facts about an Ingress that no ProxyGroup serves now, or has served before."""
 
 
 def may_lack_approval(ask: Ask, hosting: Hosting, certificate: ObservedCertificate | None) -> bool:

@@ -144,7 +144,10 @@ class _View:
         )
 
     def _approval(self, ask: Ask, hosting: Hosting, certificate: ObservedCertificate | None) -> Approval | None:
-        """Return how long an Ingress has waited for approved hosts; None if it certainly has one, or needs none."""
+        """Return how long an Ingress has waited for an approved host.
+
+        Return None if a host is certainly approved, or if the Ingress needs no approval.
+        """
         if not may_lack_approval(ask, hosting, certificate):
             self._unserved.note(ask.ingress, None)
             return None
@@ -203,7 +206,10 @@ class _View:
         return [*leading, *self._changes.of_claimant(service)]
 
     def _keys_of_secret(self, old: Object | None, new: Object | None) -> Iterable[Key]:
-        """Map a proxy's Secret to its parent, and one of a ProxyGroup to the Ingresses that a change of it concerns."""
+        """Map the Secret of a standalone proxy to the proxy's parent.
+
+        Map the Secret of a ProxyGroup to the Ingresses that a change of the Secret concerns.
+        """
         parents = [key for each in (old, new) if each for key in self._parent_keys(each)]
         return [*parents, *self._changes.of_secret(old, new)]
 

@@ -31,7 +31,7 @@ class Ask:
 
     @property
     def owner(self) -> Owner:
-        """The owner of the children, as their labels name it: the Secret stands for the operator."""
+        """The owner of the children, as their labels name it: the Secret with the state of the device."""
         return Owner(PARENT_OPERATOR, self.key)
 
     @property
@@ -41,7 +41,7 @@ class Ask:
 
     @property
     def config(self) -> Key:
-        """The key of the Secret with the config of that Pod."""
+        """The key of the config Secret of the Pod that registers the device."""
         return Key(self.key.namespace, self.key.name + CONFIG_SUFFIX)
 
     @property
@@ -64,7 +64,7 @@ def ask_of(settings: Settings) -> Ask:
 def claim_in_need(obj: Object, settings: Settings) -> LabelClaim | None:
     """Return the claim of an Ingress or a Service that asks a ProxyGroup to expose it; None if it asks for none.
 
-    Only owners of Tailscale Services need the ID of the operator. An invalid object can't have one.
+    Only owners of Tailscale Services need the ID of the operator. An invalid object can't have a Tailscale Service.
     """
     claim = claim_of(obj, settings)
     return claim if claim and not claim.wrong and not is_deleting(obj) else None

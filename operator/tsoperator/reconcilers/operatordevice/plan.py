@@ -122,7 +122,7 @@ def _not_registering(ask: Ask, observed: Observed) -> Decided:
 
 
 def _stranger(ask: Ask, observed: Observed) -> Object | None:
-    """Return an object with the name that the StatefulSet or its config Secret needs, but with another owner.
+    """Return an object of another owner that has the name of the StatefulSet or of its config Secret.
 
     Return None if there is no such object.
     """
@@ -167,9 +167,9 @@ def _proxy(ask: Ask, settings: Settings) -> Proxy:
 
 
 def _statefulset(proxy: Proxy, ask: Ask, settings: Settings, live: Object | None) -> Object:
-    """Return the StatefulSet, of which *live* is the existing one.
+    """Return the StatefulSet that registers the device; *live* is the existing one.
 
-    Its Pod has no label `app`, by which the operator tells Pods of a Go operator.
+    Its Pod must not have the label `app`, because by this label the operator recognizes Pods of a Go operator.
     """
     spec = proxy_pod_spec(proxy.pod, configs([ask.replica]), PROXIES_SERVICE_ACCOUNT, settings, live)
     if settings.proxy_priority_class:

@@ -28,7 +28,10 @@ _PENDING: Final = Note(
 
 
 def account_steps(live: Object | None, namespace: str) -> list[Step]:
-    """Return the step that makes the Secret in the operator's *namespace*, or puts its metadata right."""
+    """Return the step that makes the Secret with shared ACME accounts, or puts its metadata right.
+
+    The Secret is in the operator's *namespace*.
+    """
     if live is None:
         metadata = {"namespace": namespace, "name": ACCOUNTS, "labels": _LABELS, "finalizers": [ACCOUNTS_FINALIZER]}
         secret = {"apiVersion": SECRET.api_version, "kind": SECRET.kind, "metadata": metadata, "type": "Opaque"}
@@ -44,7 +47,7 @@ def account_steps(live: Object | None, namespace: str) -> list[Step]:
 
 
 def account_reports(live: Object | None) -> list[Report]:
-    """Return the report on the Secret, if it is being deleted."""
+    """Return the report on the Secret with shared ACME accounts, if somebody is deleting it."""
     return [Report(live, notes=[_PENDING])] if live is not None and is_deleting(live) else []
 
 
@@ -60,5 +63,5 @@ def image_notes(states: Sequence[Object]) -> list[Note]:
 
 
 def account_key(namespace: str) -> Key:
-    """Return the key of the Secret, which is in the operator's *namespace*."""
+    """Return the key of the Secret with shared ACME accounts, which is in the operator's *namespace*."""
     return Key(namespace, ACCOUNTS)

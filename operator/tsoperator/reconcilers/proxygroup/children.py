@@ -9,7 +9,8 @@ from tsoperator.api.objects import Object
 def rules(group: str, ordinals: Iterable[int], others: Iterable[str] = ()) -> list[Object]:
     """Return the rules of the Role for the Secrets of the replicas of *group* with these *ordinals*, and for *others*.
 
-    Without any of them there are no rules, because a rule without names would allow access to all Secrets.
+    *others* are names of Secrets. Without any Secrets, no rule is about Secrets by name, because a rule without
+    names would allow access to all Secrets.
     """
     secrets = [f"{group}-{each}{suffix}" for each in sorted(ordinals) for suffix in (CONFIG_SUFFIX, "")]
     secrets += others

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from tsoperator.api.names import CONFIG_SUFFIX, PROXY_GROUP
 from tsoperator.api.objects import (
+    CONFIGMAP,
     ENDPOINTSLICE,
     INGRESS,
     PROXYGROUP,
@@ -18,9 +19,10 @@ from tsoperator.api.objects import (
     spec_text,
     uid,
 )
-from tsoperator.api.tailscaleservice import service_name
+from tsoperator.api.tailscaleservice import PREFIX, service_name
 from tsoperator.group.claims import BY_LABEL, LabelClaim, by_label, finalizer_of
 from tsoperator.group.exposing import Exposed, Exposing, Host, kept_label
+from tsoperator.group.grouptype import INGRESS as INGRESS_TYPE
 from tsoperator.group.grouptype import type_of
 from tsoperator.group.hosts import NO_SERVICE, by_certificate, domain_of_group
 from tsoperator.proxy.endpoints import BY_SERVICE, has_ready_endpoint, service_of
@@ -47,14 +49,21 @@ class ExposedView:
         there, hosts = hosted(configmap), _hosts(children)
         domain = domain_of_group(each for each in children.secrets if not key_of(each).name.endswith(CONFIG_SUFFIX))
         claims = self._hosting.claims_of_group(key_of(group).name)
+        exposed = [self._exposed(each, group, there, domain) for each in claims]
+        unclaimed = there.names.difference(each.name for each in exposed)
         return Exposing(
-            [self._exposed(each, group, there, domain) for each in claims],
+            exposed,
             there,
             hosts,
             domain,
             self._hosting.world.operator_id(),
             not any(each.resource in (INGRESS, SERVICE) for each in self._cache.refused_selections()),
+            frozenset(name for name in unclaimed if self._is_awaited(tailnet_of(group), name.removeprefix(PREFIX))),
         )
+
+    def _is_awaited(self, tailnet: str, label: str) -> bool:
+        """Tell whether an object that had *label* in a *tailnet* names a group that can't serve it now."""
+        return self._hosting.is_reserved(tailnet, label) and self._hosting.holder(tailnet, label) is None
 
     def _exposed(self, claim: LabelClaim, group: Object, there: Hosted, domain: str) -> Exposed:
         tailnet, label = tailnet_of(group), kept_label(claim, there)
@@ -103,15 +112,20 @@ class ExposedChanges:
     In the arguments, None stands for an object that doesn't exist.
     """
 
-    def __init__(self, cache: Cache) -> None:
+    def __init__(self, cache: Cache, settings: Settings) -> None:
         self._cache = cache
+        self._settings = settings
 
     def of_claimant(self, old: Object | None, new: Object | None) -> set[Key]:
-        """Return the groups that may expose an Ingress or a Service, or another object that wants its label."""
+        """Return the groups that may expose an Ingress or a Service, or another object that wants its label.
+
+        A group that it no longer names may still serve it.
+        """
         if _claim_facts(old) == _claim_facts(new):
             return set()
         there = [each for each in (old, new) if each is not None]
-        return {*self._naming(there), *self._labelled(label for each in there for label in by_label(each))}
+        labels = {label for each in there for label in by_label(each)}
+        return {*self._naming(there), *self._labelled(labels), *self._serving(labels)}
 
     def of_backend(self, old: Object | None, new: Object | None) -> set[Key]:
         """Return the groups that expose an Ingress which leads to a Service, if the Service has another address."""
@@ -158,6 +172,15 @@ class ExposedChanges:
         for label in labels:
             for resource in (INGRESS, SERVICE):
                 yield from self._naming(self._cache.indexed(resource, BY_LABEL, label))
+
+    def _serving(self, labels: Iterable[str]) -> Iterator[Key]:
+        """Yield the keys of the ingress groups that have an entry for one of *labels*."""
+        names = {service_name(each) for each in labels}
+        for group in self.all():
+            config = Key(self._settings.namespace, INGRESS_TYPE.config_name(group.name))
+            found = hosted(self._cache.get(CONFIGMAP, config))
+            if any(name in found.rules or name in found.served for name in names):
+                yield group
 
     def _naming(self, objects: Iterable[Object]) -> Iterator[Key]:
         """Yield the keys of the ingress groups that *objects* name."""

@@ -47,7 +47,7 @@ from tsoperator.runtime.plan import Plan
 
 def proxygroups(proxies: Proxies, hosting: HostingView) -> Kind[Seen[Ask, plans.Observed] | Plan]:
     """Return the `Kind` of ProxyGroups, which makes their proxies and writes their ConfigMaps."""
-    view, changes = _View(proxies, hosting), ExposedChanges(proxies.cache)
+    view, changes = _View(proxies, hosting), ExposedChanges(proxies.cache, proxies.settings)
 
     def of_service(old: Object | None, new: Object | None) -> set[Key]:
         children = (key for each in (old, new) if each is not None for key in view.keys_of_service(each))

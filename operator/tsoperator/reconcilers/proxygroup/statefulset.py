@@ -107,7 +107,8 @@ def _earlier_forms(statefulset: Object) -> list[Object]:
     """Return *statefulset* in the forms that other operators give it.
 
     If its Pods wait for connections to end, earlier versions of this operator give them six minutes to end. Some Go
-    operators give them 30 seconds, and no readiness gate. If its Pods don't wait, Go operators' rollouts don't, either.
+    operators give them 30 seconds, and no readiness gate. If its Pods don't wait for connections to end, our
+    rollout waits a while for each new Pod, but the rollout of a Go operator doesn't.
     """
     spec = statefulset["spec"]
     pod = spec["template"]["spec"]

@@ -29,7 +29,7 @@ from tsoperator.runtime.ownership import owner_of
 
 
 class GroupChanges:
-    """Maps the changes of the objects of ProxyGroups to Services.
+    """Finds the Services that a change of a ProxyGroup, or of one of its objects, concerns.
 
     In the arguments, None stands for an object that doesn't exist.
     """
@@ -64,7 +64,7 @@ class GroupChanges:
         """Return the Services whose entries changed between two versions of an egress ConfigMap.
 
         Return no Services for other ConfigMaps. A Service that leaves the ProxyGroup waits for the end of its
-        entry. It may not name the group any more.
+        entry, so it is returned even if it no longer names the group.
         """
         group = _group_of(new or old)
         if not group or EGRESS.config_name(group) not in (key_of(each).name for each in (old, new) if each):
@@ -84,9 +84,9 @@ class GroupChanges:
         }
 
     def sharing(self, cluster_ip: Object) -> set[Key]:
-        """Return the Services that have a port of the proxies in common, if it is a target port of *cluster_ip*.
+        """Return the Services that share a target port of *cluster_ip* with another Service.
 
-        *cluster_ip* is an old or a new state of a ClusterIP Service.
+        The target ports are ports of the proxies. *cluster_ip* is an old or a new state of a ClusterIP Service.
         """
         found = (self._cache.indexed(SERVICE, BY_PROXY_PORT, port) for port in by_proxy_port(cluster_ip))
         return {served_service(each) for some in found if len(some) > 1 for each in some}

@@ -17,7 +17,16 @@ from tsoperator.api.names import (
 )
 from tsoperator.api.objects import Object, has_finalizer
 from tsoperator.group.claims import label_of
-from tsoperator.group.hosted import INVALID, INVALID_SERVICE, LABEL_TAKEN, NO_GROUP, Hosting, awaits_group, obstacle
+from tsoperator.group.hosted import (
+    INVALID,
+    INVALID_SERVICE,
+    LABEL_TAKEN,
+    NO_GROUP,
+    NO_IDENTITY,
+    Hosting,
+    awaits_group,
+    obstacle,
+)
 from tsoperator.group.hostnotes import APPROVAL_PATIENCE, host_notes
 from tsoperator.reconcilers.service import exposure
 from tsoperator.reconcilers.service.ask import Ask
@@ -35,21 +44,26 @@ _FAULTS: Final = (INVALID, INVALID_SERVICE, LABEL_TAKEN, NO_GROUP)
 
 Other obstacles are in the tailnet, or at the control server.
 """
+_WITH_A_CLAIM: Final = (LABEL_TAKEN, NO_IDENTITY)
+"""The reasons of obstacles to which a Service makes its claim all the same."""
 _SOUND: Final = condition(CONDITION_INGRESS_VALID, True, "IngressSvcValid", "IngressSvcValid")
 
 
 def plan(ask: Ask, hosting: Hosting | None, unapproved_for: float | None, settings: Settings) -> Plan:
     """Return the plan for a Service that has no proxy of its own; *hosting* is None if no group can expose it.
 
-    *unapproved_for* is for how many seconds no proxy has been known to be approved as a host; None if one is.
+    *unapproved_for* is the number of seconds for which no proxy has been known to be approved as a host; None if
+    one is approved.
     """
     refusal = refusal_of(ask, hosting)
     if hosting is None or (refusal is not None and refusal.reason == INVALID):
         return refused(ask, refusal)
     is_gone = refusal is not None and refusal.reason == NO_GROUP
-    hold = "" if is_gone else hosting.claim.finalizer
+    if is_gone and hosting.is_kept:
+        return refused(ask, refusal)
     if refusal is None and hosting.view.pending:
-        return Plan(hold=hold, error=hosting.view.pending)
+        return Plan(error=hosting.view.pending)
+    hold = hosting.claim.finalizer if refusal is None or refusal.reason in _WITH_A_CLAIM else ""
     shown = [_validity(refusal), _configured(ask, hosting, refusal)]
     status = ask.status_with(*shown, without={CONDITION_PROXY_READY})
     if ask.is_balanced and (is_gone or refusal is None):
@@ -65,7 +79,7 @@ def refusal_of(ask: Ask, hosting: Hosting | None) -> Refusal | None:
 
 
 def refused(ask: Ask, refusal: Refusal | None) -> Plan:
-    """Return the plan that reports why a Service, as it is now, can't be exposed; whatever runs goes on."""
+    """Return the plan that reports why a Service, as it is now, can't be exposed. It stops no proxy that runs."""
     status = ask.status_with(_validity(refusal))
     return Plan(status=status, notes=[_event(refusal)] if refusal else [])
 

@@ -53,8 +53,8 @@ class NamesView:
     def concerned(self, service: Object) -> Iterable[Key]:
         """Return the Services that may get or lose their name by a change of *service*.
 
-        *service* is its old or its new state. The Services are all others that lead to the same device, if
-        *service* has the name in that state.
+        *service* is the old or the new state of the Service that changes. If it has the name of its device in
+        that state, these are all other Services that lead to the same device.
         """
         name = destination_name(service)
         others = [key for each in self._leading(name) if (key := key_of(each)) != key_of(service)] if name else []

@@ -66,7 +66,7 @@ _OF_A_GROUP: Final = {
 
 
 _MAIN: Final = {Mode.GROUP: CONDITION_EGRESS_VALID, Mode.HOSTED: CONDITION_INGRESS_VALID}
-"""The types of the conditions that have the words of notices, by the mode of the Service."""
+"""The type of the condition whose message repeats the notices, by the mode of the Service."""
 
 
 def notices(ask: Ask) -> list[Note]:

@@ -264,7 +264,7 @@ class _View:
         return Comparison(keys)
 
     def _keys_of_dnsconfig(self, old: Object | None, new: Object | None) -> Iterable[Key]:
-        """Map the first DNSConfig that is made, and the last one that goes, to Services whose status depends on that.
+        """Map a DNSConfig to Services when it is the first one that is made, or the last one that goes.
 
         These are the Services whose status or Events say something about their names.
         """

@@ -69,8 +69,8 @@ class _Basis(NamedTuple):
 class _Judged:
     """A judgement about a Tailnet: its *basis*, and why the Tailnet can't be used, if it can't.
 
-    The credentials are tried again at the time *until*. *client* and *credentials* are those that were tried, if
-    the Secret gave any.
+    The credentials are tried again at the time *until*. *client* and *credentials* are those that were tried; None
+    if the Secret gave no credentials.
     """
 
     basis: _Basis
@@ -311,6 +311,6 @@ class _View:
         return [key_of(obj) for obj in self._cache.all(TAILNET) if is_deleting(obj)]
 
     def keys_of_service(self, service: Object) -> Iterable[Key]:
-        """Map a Tailscale Service to its Tailnet if the deletion of that waits for it."""
+        """Map a Tailscale Service to its Tailnet, if the deletion of the Tailnet waits for the end of the Service."""
         tailnet = self._cache.get(TAILNET, Key("", key_of(service).namespace))
         return [key_of(tailnet)] if tailnet and is_deleting(tailnet) else ()

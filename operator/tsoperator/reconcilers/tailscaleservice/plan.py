@@ -63,7 +63,7 @@ class Observed:
 
     @property
     def owner(self) -> Owner:
-        """The owner in whose name the control server is asked."""
+        """The owner that stands for the label in the calls to the control server."""
         return Owner(PARENT, Key(self.tailnet, self.label))
 
 
@@ -93,10 +93,10 @@ def has_settled(observed: Observed, made: Plan) -> bool:
 
 
 def pause_after(observed: Observed, made: Plan) -> float | None:
-    """Return the seconds after which to look again, if by the plan *made* the operator is no longer one of the owners.
+    """Return the seconds after which to look at the label again, if the plan *made* ends our ownership of the Service.
 
-    Another owner that wrote the Tailscale Service at the same time may have made the operator an owner again. Several
-    operators look at different times.
+    Another owner may have written the Tailscale Service at the same time, and so made the operator an owner again.
+    Several operators look at different times.
     """
     if observed.holder or not any(isinstance(step, PutService) for step in made.steps):
         return None

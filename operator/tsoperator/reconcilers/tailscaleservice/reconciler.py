@@ -31,10 +31,10 @@ from tsoperator.api.objects import (
 from tsoperator.api.tailscaleservice import PREFIX, service_name
 from tsoperator.group.claims import LabelClaim, label_of
 from tsoperator.group.hosted import TYPE
-from tsoperator.group.hosts import by_certificate, domain_of_group, may_be_certificates
+from tsoperator.group.hosts import advertising, by_certificate, domain_of_group, may_be_certificates
 from tsoperator.group.proxygroup import BY_GROUP
 from tsoperator.proxy.hosting import hosted
-from tsoperator.proxy.secret import advertised_services, device_of
+from tsoperator.proxy.secret import advertised_services, fqdn_of
 from tsoperator.proxy.serviceview import ServiceView
 from tsoperator.reconcilers.hosting import HostingView, HostingWorld, tailnet_of
 from tsoperator.reconcilers.tailscaleservice import plan as plans
@@ -47,6 +47,9 @@ from tsoperator.runtime.plan import Plan, Refusal
 from tsoperator.settings import Settings
 
 NAME: Final = "TailscaleService"
+
+WITHDRAWAL: Final = 30.0
+"""The longest time, in seconds, for which a label without a claim waits for the proxies that still advertise it."""
 
 _CONFIG_SUFFIX: Final = "-ingress-config"
 
@@ -92,6 +95,7 @@ class _Look:
         self._world = world
         self._view = HostingView(cache, settings, world)
         self._again: dict[Key, float] = {}  # the times at which to look again, by the event loop's clock
+        self._withdrawn: dict[Key, float] = {}  # when to wait no longer for proxies that should stop to advertise
 
     def note(self, observed: Observed, seconds: float | None) -> None:
         """Remember to look at the label again after so many *seconds*; with None, do nothing."""
@@ -108,6 +112,10 @@ class _Look:
         secret = self._cache.get(SECRET, certificate) if certificate else None
         is_certificates = secret is not None and may_be_certificates(secret)
         shown = self._world.service(tailnet, label)
+        is_reserved = holder is None and (view.is_reserved(tailnet, label) or self._is_elsewhere(shown, key, holders))
+        is_used, leftovers = holder is None and view.uses(tailnet, name), [*self._leftovers(key, holders)]
+        is_free = holder is None and not is_reserved and not is_used
+        is_fading = self._is_fading(key, may_fade=is_free and bool(leftovers))
         return Observed(
             tailnet,
             label,
@@ -115,19 +123,36 @@ class _Look:
             self._world.operator_id(),
             self._world.knows_id(),
             holder,
-            holder is None and (view.is_reserved(tailnet, label) or self._is_elsewhere(shown, key, holders)),
-            holder is None and view.uses(tailnet, name),
+            is_reserved,
+            is_used or is_fading,
             self._serves(tailnet, name),
             certificate,
             secret if is_certificates else None,
             None if is_certificates else secret,
             certificate is not None and self._cache.get(SECRET_METADATA, certificate) is not None,
-            [*self._leftovers(key, holders)],
-            self._pause(key),
+            leftovers,
+            self._pause(key, is_fading=is_fading),
         )
 
-    def _pause(self, key: Key) -> float | None:
+    def _is_fading(self, key: Key, *, may_fade: bool) -> bool:
+        """Tell whether a label, if it *may_fade*, is still advertised: the kubelet mounts the configs a moment late.
+
+        The proxy that writes certificates has to see that the label is gone. Otherwise it looks at the Secret only a
+        day later if a new Ingress gets the same label. A proxy that doesn't run sees nothing, so the wait ends.
+        """
+        states = (
+            state for group in self._view.groups_of(key.namespace) for state in self._view.states(key_of(group).name)
+        )
+        if not may_fade or not advertising(states, service_name(key.name)):
+            self._withdrawn.pop(key, None)
+            return False
+        now = asyncio.get_running_loop().time()
+        return now < self._withdrawn.setdefault(key, now + WITHDRAWAL)
+
+    def _pause(self, key: Key, *, is_fading: bool) -> float | None:
         """Return the seconds until the label has to be looked at again; None if it needn't be."""
+        if is_fading:
+            return self._withdrawn[key] - asyncio.get_running_loop().time()
         pause = self._again.get(key, 0.0) - asyncio.get_running_loop().time()
         if pause <= 0:
             self._again.pop(key, None)
@@ -144,7 +169,7 @@ class _Look:
     def _is_elsewhere(self, shown: ServiceView, key: Key, holders: Mapping[str, LabelClaim | None]) -> bool:
         """Tell whether another claim has the same Tailscale Service.
 
-        That is so if the claim names another Tailnet, and both Tailnets are for the same tailnet.
+        That is so if the claim is in another Tailnet, and both Tailnets are for the same tailnet.
         """
         addresses = shown.service.addresses if shown.service else ()
         others = (
@@ -226,8 +251,8 @@ class _Mappers:
     def of_secret(self, old: Object | None, new: Object | None) -> Iterable[Key]:
         """Map the Secret of a certificate to the certificate's label, and the Secret of a proxy to labels of its group.
 
-        A change of a config Secret concerns the labels that came or went. A change of a state Secret concerns
-        all labels of the group if the proxy now reports another domain.
+        A change of a proxy's Secret concerns the labels that came or went. A change of a state Secret concerns all
+        labels of the group if the proxy now reports another domain.
         """
         obj = new or old or {}
         if any(each is not None and by_certificate(each) for each in (old, new)):
@@ -239,9 +264,7 @@ class _Mappers:
         group = self._view.group(owner.key.name)
         if group is not None and spec_text(group, "type") != TYPE:
             return ()
-        if labels(obj).get(LABEL_SECRET_TYPE) == SECRET_TYPE_STATE:
-            if _domain(old) == _domain(new):
-                return ()
+        if labels(obj).get(LABEL_SECRET_TYPE) == SECRET_TYPE_STATE and _domain(old) != _domain(new):
             return self._in_group(owner.key.name, (each.label for each in self._view.claims_of_group(owner.key.name)))
         names = {*(advertised_services(old) if old else ())} ^ {*(advertised_services(new) if new else ())}
         return self._in_group(owner.key.name, map(_label, names))
@@ -301,7 +324,7 @@ def _asked(obj: Object) -> object:
 
 def _domain(state: Object | None) -> str:
     """Return the domain of the device that a *slim* state Secret reports; empty if there is none."""
-    return domain_of(device_of(state, None).fqdn) if state else ""
+    return domain_of(fqdn_of(state)) if state else ""
 
 
 def _label(name: str) -> str:

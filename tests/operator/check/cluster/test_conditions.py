@@ -33,7 +33,7 @@ def test_an_object_that_is_not_served_is_a_finding() -> None:
 
 
 @pytest.mark.parametrize("status", ["False", "Unknown"])
-def test_a_finding_repeats_the_operators_own_words_once(status: str) -> None:
+def test_two_conditions_with_the_same_message_cause_a_single_finding_with_that_message(status: str) -> None:
     twice = service(("TailscaleEgressSvcValid", status), ("TailscaleEgressSvcReady", "False"))
     (found,) = check_conditions([twice, service(("TailscaleProxyReady", "True"))])
     assert found.words == f"Service a/db: TailscaleEgressSvcValid is {status}: no such name"

@@ -119,7 +119,7 @@ def test_on_openshift_two_operators_have_servers_side_by_side() -> None:
     assert plan_removal(openshift(theirs, SERVER), OWNER) == [in_openshift(theirs)]
 
 
-def test_the_server_of_an_earlier_version_is_replaced() -> None:
+def test_the_server_that_an_earlier_version_wrote_into_openshifts_dns_is_replaced() -> None:
     earlier = {**SERVER, "name": "tailnet-managed"}
     assert edit_of(openshift(earlier, OTHER)) == in_openshift(SERVER, OTHER)
     assert plan_removal(openshift(earlier, OTHER), OWNER) == [in_openshift(OTHER)]

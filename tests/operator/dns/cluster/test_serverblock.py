@@ -27,7 +27,7 @@ ROOT = ".:53 {\n    forward . /etc/resolv.conf\n}\n"
 OURS = f"{marked_block(STUB, EVERYWHERE, OWNER)}\n"
 
 
-def test_the_block_has_everything_that_coredns_needs() -> None:
+def test_the_operators_server_block_has_everything_that_coredns_needs() -> None:
     stub = StubDomain(("a.ts.net", "b.ts.net"), ("10.96.0.53", "fd00::53"))
     assert server_block(stub, Listening(("53", "5353", ""), ("lo", "10.0.0.1"))).splitlines() == [
         "a.ts.net:53 a.ts.net:5353 a.ts.net b.ts.net:53 b.ts.net:5353 b.ts.net {",
@@ -54,7 +54,7 @@ LISTENING = {
 
 
 @pytest.mark.parametrize(("text", "expected"), LISTENING.items())
-def test_the_operators_server_block_listens_on_the_ports_of_the_block_for_all_names(
+def test_our_server_block_gets_the_ports_of_the_server_block_that_serves_all_names(
     text: str, expected: Listening
 ) -> None:
     assert listening(parse(text)) == expected

@@ -51,7 +51,7 @@ async def test_the_probe_client_reads_an_answer(respond: Respond, means: Reply, 
 
 
 @pytest.mark.parametrize("ipv6", [False, True])
-async def test_the_client_can_ask_for_addresses_of_one_family_only(ipv6: bool) -> None:
+async def test_the_probe_client_can_ask_for_addresses_of_one_ip_family_only(ipv6: bool) -> None:
     seen = []
     async with dns_server(lambda query, _: seen.append(DNSRecord.parse(query).q)) as server:
         await ask(Query(server.address, NAME, ipv6=ipv6, timeout=3))

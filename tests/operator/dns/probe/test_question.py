@@ -27,7 +27,7 @@ def test_the_question_has_each_server_and_the_canary_of_each_zone() -> None:
     assert question_of(DNSCONFIG, AT, None, None, ASKED) == replace(QUESTION, seen=(3, None, None))
 
 
-def test_if_the_servers_of_the_cluster_are_unknown_only_the_nameserver_is_asked() -> None:
+def test_the_prober_asks_only_the_nameserver_if_the_servers_of_the_cluster_are_unknown() -> None:
     assert question_of(DNSCONFIG, AT, READY, None, ASKED._replace(servers=())) == replace(QUESTION, servers=())
 
 

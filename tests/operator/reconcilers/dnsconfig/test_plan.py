@@ -99,7 +99,7 @@ MOUNTED = ({"name": "dnsrecords", "configMap": {"name": "dnsrecords"}}, "/config
 
 
 @pytest.mark.parametrize(("of", "volume", "path"), [(OURS, *SNAPSHOT), (THEIRS, *MOUNTED), (UNKNOWN, *MOUNTED)])
-def test_our_image_keeps_a_snapshot_and_others_mount_the_records(of: Settings, volume: Object, path: str) -> None:
+def test_our_image_keeps_a_snapshot_and_other_images_mount_the_records(of: Settings, volume: Object, path: str) -> None:
     pod = pod_of(deployment_spec(of=of))
     assert pod["volumes"] == [volume]
     assert pod["containers"][0]["volumeMounts"] == [{"name": volume["name"], "mountPath": path}]

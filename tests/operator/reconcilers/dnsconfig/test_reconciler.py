@@ -163,7 +163,10 @@ class Servers:
 
 @asynccontextmanager
 async def asked(world: World) -> AsyncIterator[Servers]:
-    """Run both reconcilers with two DNS servers to ask; one is a nameserver with the cluster's records."""
+    """Run the reconcilers of DNSConfigs and of records.
+
+    They ask two DNS servers: the cluster's DNS, and the nameserver.
+    """
 
     def respond(query: bytes, transport: str) -> bytes | None:
         configmap = world.store.find(SIM_CONFIGMAP, NAMESPACE, CONFIGMAP_NAME)

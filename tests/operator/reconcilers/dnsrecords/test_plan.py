@@ -169,7 +169,7 @@ def sharded(cluster: Cluster, records: Iterable[Record], of: object = OURS) -> P
 
 
 def states(cluster: Cluster, made: Plan) -> Iterator[Cluster]:
-    """Yield the cluster before *made*, and after each of its writes and deletions."""
+    """Yield the *cluster* before the plan *made*, and after each write and each deletion of the plan."""
     yield cluster
     for step in made.steps:
         cluster = after(cluster, step)

@@ -84,7 +84,7 @@ async def asking(services: Services) -> AsyncIterator[GateProber]:
     ],
 )
 @in_virtual_time
-async def test_a_service_is_asked_until_it_routes_to_the_pod(
+async def test_the_prober_asks_a_service_until_the_service_routes_to_the_pod(
     answers: Sequence[HealthAnswer], times: Sequence[float]
 ) -> None:
     services = Services(db=answers)
@@ -123,7 +123,7 @@ async def test_the_prober_asks_at_most_eight_services_at_the_same_time() -> None
 
 
 @in_virtual_time
-async def test_a_service_that_waits_for_its_next_attempt_lets_other_services_go_first() -> None:
+async def test_a_service_that_waits_for_its_next_health_request_delays_no_other_service() -> None:
     names = [f"s{number}" for number in range(8)]
     services = Services(**{name: [UNREACHABLE] * 7 + [OWN] for name in names})
     async with asking(services) as prober:
@@ -145,7 +145,7 @@ ANEW = {
 
 @pytest.mark.parametrize(("questions", "asked"), ANEW.values(), ids=ANEW)
 @in_virtual_time
-async def test_a_service_that_has_passed_is_asked_again_only_for_a_new_pod_or_after_the_service_was_gone(
+async def test_the_prober_asks_a_service_that_has_passed_only_about_a_new_pod_or_after_the_service_was_gone(
     questions: Sequence[GateQuestion], asked: Sequence[str]
 ) -> None:
     services = Services(web=[UNREACHABLE, OWN])
@@ -156,7 +156,7 @@ async def test_a_service_that_has_passed_is_asked_again_only_for_a_new_pod_or_af
 
 
 @in_virtual_time
-async def test_the_services_are_asked_about_several_pods_at_the_same_time() -> None:
+async def test_the_prober_asks_services_about_several_pods_at_the_same_time() -> None:
     services = Services(1.0)
     async with asking(services) as prober:
         pods = [prober.follow(Key("tailscale", f"foo-{number}"), question(f"s{number}")) for number in range(20)]
@@ -199,7 +199,7 @@ async def test_the_health_requests_of_the_prober_end_when_the_operator_no_longer
 
 
 @in_virtual_time
-async def test_a_service_that_leaves_and_comes_back_is_asked_by_only_one_task() -> None:
+async def test_only_a_single_task_asks_a_service_that_leaves_and_comes_back() -> None:
     services = Services(db=[UNREACHABLE, OWN])
     async with asking(services) as prober:
         for names in (["db"], [], ["db"], [], ["db"]):

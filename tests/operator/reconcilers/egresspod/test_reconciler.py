@@ -192,7 +192,7 @@ async def test_the_gate_of_a_pod_that_was_replaced_or_deleted_meanwhile_stays_cl
     assert not scene.is_open
 
 
-async def test_services_are_not_asked_about_a_pod_that_is_gone(scene: Scene) -> None:
+async def test_the_prober_asks_no_service_about_a_pod_that_is_gone(scene: Scene) -> None:
     await scene.make(WAITING, config([USER]), service(), endpoints(POD_IP), group())
     began, ended, cache = asyncio.Event(), asyncio.Event(), Cache(sources(OPERATOR_NAMESPACE))
     asked = []

@@ -147,7 +147,7 @@ async def said(caplog: pytest.LogCaptureFixture, words: str) -> bool:
     return words in caplog.text
 
 
-async def test_a_device_whose_auth_key_has_expired_gets_another_one(cluster: World) -> None:
+async def test_a_device_whose_auth_key_has_expired_gets_another_key(cluster: World) -> None:
     cluster.control.silent.add("tailscale-operator")
     async with operator(cluster):
         await cluster.apply(backend(), GROUP, CLAIM)

@@ -135,7 +135,7 @@ async def test_a_hostname_that_no_load_balancer_has_any_longer_is_forgotten() ->
 
 
 @in_virtual_time
-async def test_an_operator_that_leads_again_looks_everything_up_again() -> None:
+async def test_an_operator_that_leads_again_looks_up_all_hostnames_again() -> None:
     dns = DNS(A)
     async with dns.following(LB):
         pass

@@ -575,7 +575,7 @@ def test_a_deleted_peerrelay_whose_tailnet_is_gone_says_how_to_go_on() -> None:
     assert ready(made) == ("False", "TailnetUnavailable", "no such Tailnet")
 
 
-def test_a_deleted_peerrelay_says_that_its_tailnet_has_not_been_tried() -> None:
+def test_a_deleted_peerrelay_says_that_its_tailnet_has_not_been_checked() -> None:
     children = replace(running(balancer(0, ip(A))), statefulsets=[], pods=[])
     waiting = TailnetView("other", pending=RuntimeError())
     made = plan_of(deleting(held(live_relay())), children, tailnet=waiting)

@@ -206,7 +206,9 @@ async def test_the_services_of_a_group_come_and_go_at_once_while_the_control_ser
 
 
 @pytest.mark.simulated
-async def test_the_services_of_a_group_come_and_go_at_once_while_its_tailnet_is_untried(cluster: World) -> None:
+async def test_the_services_of_a_group_come_and_go_at_once_while_its_tailnet_has_not_been_checked(
+    cluster: World,
+) -> None:
     group = proxy_group("foo", tailnet=NAME)
     async with other_tailnet(cluster) as lab:
         async with running_operator(cluster):
@@ -268,7 +270,7 @@ async def test_a_deleted_group_leaves_objects_that_another_owner_controls() -> N
             assert await client.get(resource, named(name))
 
 
-async def test_a_change_of_a_pod_a_tailnet_or_a_device_concerns_the_groups_that_have_it() -> None:
+async def test_a_change_of_a_pod_a_tailnet_or_a_device_concerns_the_groups_to_which_the_object_belongs() -> None:
     groups = [live_group({"tailnet": "lab"}), live_group(name="bar")]
     async with by_hand(*groups, whole_secret("foo-0", {"device_id": "n1"}, LABELS)) as (_, _, reconciler):
         assert [*reconciler.watches[POD](obj(POD, named("foo-0"), labels=LABELS))] == [KEY]

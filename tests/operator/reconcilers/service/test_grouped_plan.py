@@ -255,7 +255,7 @@ def test_the_operator_removes_a_selector_that_somebody_gave_to_a_place() -> None
     assert [patches_of(planned(AT_PLACE, at(each))) for each in (selecting, live)] == [[without], []]
 
 
-def test_a_place_that_is_being_deleted_is_replaced_by_a_new_one() -> None:
+def test_a_place_that_is_being_deleted_is_replaced_by_a_new_place() -> None:
     plan = planned(AT_PLACE, at(deleting(place())))
     assert (names(children_of(plan)), names([each.obj for each in deletions_of(plan)])) == ([NEW], [PLACE])
 

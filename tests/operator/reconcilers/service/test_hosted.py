@@ -120,6 +120,7 @@ class Obstacle(NamedTuple):
     event: str
     words: str
     valid: tuple[str, str] = FAULTY
+    hold: str = ""
 
 
 def foreign(annotation: str | None) -> ServiceView:
@@ -140,7 +141,9 @@ OBSTACLES = {
         "no scope",
         ("True", "IngressSvcValid"),
     ),
-    "no identity": Obstacle({"no_identity": "set it", "operator_id": ""}, "NoOperatorDevice", "set it", SOUND),
+    "no identity": Obstacle(
+        {"no_identity": "set it", "operator_id": ""}, "NoOperatorDevice", "set it", SOUND, HA_SERVICE_FINALIZER
+    ),
 }
 
 
@@ -151,6 +154,14 @@ def test_an_event_and_the_condition_say_why_a_group_does_not_expose_a_service(ca
     assert case.words in made.notes[0].message
     assert conditions(made)[VALID] == case.valid
     assert case.words in " ".join(each["message"] for each in status_of(made)["conditions"])
+    assert made.hold == case.hold
+
+
+def test_a_service_that_names_a_missing_group_shows_what_another_group_still_serves() -> None:
+    before = status_of(planned(service()))
+    made = planned(service(status=before), group=None, states=(), is_kept=True)
+    assert (conditions(made)[VALID], conditions(made)[CONFIGURED]) == (("False", "ProxyGroupNotFound"), CONFIGURED_TRUE)
+    assert status_of(made)["loadBalancer"] == before["loadBalancer"]
 
 
 @pytest.mark.parametrize(("annotation", "value"), [("hostname", "a_b"), ("tags", "tag:1")])
@@ -204,7 +215,7 @@ def test_while_no_proxy_advertises_a_service_its_condition_says_so_and_its_load_
 async def test_the_status_of_a_service_stays_while_its_tailscale_service_has_not_been_read() -> None:
     pending = Pending(asyncio.get_running_loop().create_future())
     made = planned(service(), view=ServiceView(pending=pending))
-    assert (made.status, made.error, made.hold) == (None, pending, HA_SERVICE_FINALIZER)
+    assert (made.status, made.error, made.hold) == (None, pending, "")
 
 
 def test_after_thirty_seconds_an_event_says_that_no_proxy_is_an_approved_host() -> None:

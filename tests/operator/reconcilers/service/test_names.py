@@ -241,7 +241,7 @@ async def test_the_oldest_of_several_new_services_has_the_name_if_the_service_ca
 
 
 def in_front(parent: Object, namespace: str = NAMESPACE) -> Object:
-    """Return a Service with the labels of the Service in front of *parent*'s proxy, and with the name."""
+    """Return a Service with the labels of the Service in front of *parent*'s proxy, and with its MagicDNS name."""
     noted = {ANNOTATION_MAGIC_DNSNAME: FQDN} | ({} if parent == egress() else {ANNOTATION_LAST_CLUSTER_IP: "10.96.0.7"})
     labels = Owner("svc", key_of(parent)).labels
     return {**backend(), "metadata": {"namespace": namespace, "name": "ts-db", "labels": labels, "annotations": noted}}

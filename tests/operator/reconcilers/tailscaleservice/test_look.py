@@ -44,6 +44,11 @@ def certificate(group: str, domain: str = DOMAIN) -> list[Object]:
     return [*certificate_objects(Key(OPERATOR_NAMESPACE, f"web.{domain}"), claim)]
 
 
+def renamed(name: str) -> list[Object]:
+    """Return objects with the labels of a certificate but another *name*."""
+    return [{**each, "metadata": {**each["metadata"], "name": name}} for each in certificate("ing")]
+
+
 async def observed(key: Key, *objects: Object, services: Mapping[str, TailscaleService] | None = None) -> Observed:
     """Return the facts about the label *key* in a cluster with *objects*. *services* are those of the tailnets."""
 
@@ -79,6 +84,8 @@ LEFT = {
     "claimed at another group": Case([*group("new"), web("new"), *certificate("gone")], LAB, left=False),
     "of a group that may come back": Case([*certificate("gone"), web("gone")], left=False),
     "claimed where the domain isn't known": Case([pg("ing"), web(), *certificate("gone")], LAB, left=False),
+    "under another name": Case([pg("ing"), *renamed(f"web.old.{DOMAIN}")], left=False),
+    "under a name without a domain": Case([pg("ing"), *renamed("web")], left=False),
     "of a group of another type": Case([pg("api", "kube-apiserver"), *certificate("api")], left=False),
 }
 

@@ -8,6 +8,8 @@ import pytest
 from clustersim import objects
 from clustersim.faults import LOST, Failure
 from tsoperator.api.objects import INGRESS, ROLE, SECRET, Object
+from tsoperator.proxy.secret import encoded
+from tsoperator.reconcilers.tailscaleservice.reconciler import WITHDRAWAL
 
 from tests.operator.reconcilers.tailscaleservice.played import (
     THEM,
@@ -143,6 +145,32 @@ async def test_a_tailscale_service_stays_while_a_proxy_still_advertises_the_serv
     await scene.change(config, {"data": advertising("ing")["data"]})
     await scene.shows(api=(US,))
     await gone(scene, WEB)
+
+
+async def test_a_certificate_stays_until_the_proxies_have_seen_that_its_label_is_gone(scene: Scene) -> None:
+    await claimed(scene)
+    state = group()[1]
+    await scene.change(state, {"data": encoded({"_current-profile": "p", "p": '{"AdvertiseServices":["svc:web"]}'})})
+    await scene.delete(WEB)
+    await asyncio.sleep(WITHDRAWAL / 2)
+    assert (scene.services, [*scene.certificates]) == ({"web": (US,)}, [CERTIFICATE])
+    await scene.change(state, {"data": encoded({"p": "{}"})})
+    before = asyncio.get_running_loop().time()
+    await gone(scene, WEB)
+    assert asyncio.get_running_loop().time() - before < 1
+    await scene.certifies()
+
+
+async def test_a_proxy_that_does_not_see_that_a_label_is_gone_holds_the_certificate_for_some_time(scene: Scene) -> None:
+    await claimed(scene)
+    state = group()[1]
+    await scene.change(state, {"data": encoded({"_current-profile": "p", "p": '{"AdvertiseServices":["svc:web"]}'})})
+    await scene.delete(WEB)
+    await asyncio.sleep(WITHDRAWAL - 1)
+    assert [*scene.certificates] == [CERTIFICATE]
+    await asyncio.sleep(2)
+    await gone(scene, WEB)
+    await scene.certifies()
 
 
 async def test_a_tailscale_service_of_several_operators_keeps_its_other_owners(scene: Scene) -> None:

@@ -34,7 +34,17 @@ type devices struct {
 	mu      sync.Mutex
 	clients map[tailcfg.StableNodeID]*client // guarded by mu
 
+	// turn guards next, the look at the keeper that hasn't begun yet, if there is one. It is taken after mu.
+	turn sync.Mutex
+	next *look
+
 	services atomic.Pointer[[]service] // replaced by whoever holds mu
+}
+
+// look is a look at the keeper for several requests. The error is there when done is closed.
+type look struct {
+	done chan struct{}
+	err  error
 }
 
 // device is a device as the keeper has it: its name is without the last dot, its routes are those that lead to it.
@@ -176,11 +186,34 @@ func (d *devices) api() http.Handler {
 		if response.Request.Method == http.MethodGet {
 			return nil
 		}
-		d.mu.Lock()
-		defer d.mu.Unlock()
-		return d.follow()
+		return d.catchUp()
 	}
 	return proxy
+}
+
+// catchUp waits until testcontrol knows of what the keeper has now. Requests that come while it waits share its look:
+// an operator may change hundreds of Services at once.
+func (d *devices) catchUp() error {
+	d.turn.Lock()
+	shared := d.next
+	if shared == nil {
+		shared = &look{done: make(chan struct{})}
+		d.next = shared
+		go d.takeLook(shared)
+	}
+	d.turn.Unlock()
+	<-shared.done
+	return shared.err
+}
+
+func (d *devices) takeLook(shared *look) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.turn.Lock()
+	d.next = nil // it begins: a later request needs another one
+	d.turn.Unlock()
+	shared.err = d.follow()
+	close(shared.done)
 }
 
 // follow makes testcontrol's nodes what the keeper's devices are, and its Services those of the keeper; mu is held.
