@@ -1,4 +1,4 @@
-"""Measurements with dnsperf, as a check of our client. It needs so much CPU itself that it suits only slow servers."""
+"""Measurements with dnsperf, as a check of our client. dnsperf needs so much CPU that it suits only slow servers."""
 
 import re
 import resource

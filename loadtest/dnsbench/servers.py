@@ -26,7 +26,7 @@ _ASK_SECONDS = 0.5
 
 
 class Kind(StrEnum):
-    """A sort of server that the benchmark measures, by its name in tables."""
+    """The sorts of servers that the benchmark compares, by their names in tables."""
 
     OURS = "ours"
     GO = "Go"

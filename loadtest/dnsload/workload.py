@@ -106,7 +106,7 @@ class Workload:
         return bool(len(self._malformed))
 
     def choose(self, count: int) -> list[int]:
-        """Return *count* random places in the pool."""
+        """Return the positions of *count* random packets in the pool."""
         end = self._used + count
         if end > len(self._chosen):
             self._chosen = self._chosen[self._used :] + self._draw(max(_CHOSEN_AHEAD, count))

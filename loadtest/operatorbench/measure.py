@@ -20,7 +20,7 @@ _TOUCH = "patch pods"
 
 
 class Kind(StrEnum):
-    """An operator, by its name in tables."""
+    """The operators that the benchmark compares, by their names in tables."""
 
     OURS = "ours"
     GO = "Go"

@@ -67,9 +67,9 @@ A has slot 0, AAAA slot 1.
 _SIZES = tuple(RECORD_SIZES.get(qtype, 0) for qtype in FAST_TYPES)
 
 _PARENT = tuple(slice(length + 1, None) if 0 < length <= MAX_LABEL else slice(0) for length in range(256))
-"""Slices that make a wire name the name of its parent, by the length byte of the first label.
+"""The slices that cut the first label off a wire name, by the length byte of this label.
 
-The slice for an impossible length is empty.
+The slice for an impossible length makes the name empty.
 """
 
 _REFUSED = section(REFUSED)

@@ -126,7 +126,7 @@ class ConfigMaps:
             await self._offer(dict(self._texts))
 
     async def _keep_watching(self) -> None:
-        """List and watch. After a failure wait, and list again. This never ends."""
+        """List and watch. After a failure, wait and list again. This never ends."""
         backoff = self._settings.backoff
         while True:
             try:

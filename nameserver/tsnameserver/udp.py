@@ -121,7 +121,7 @@ class UdpServer:
             self._drain()
 
     def _serve(self) -> None:
-        """Answer packets until a stop. It may raise OSError; then another call goes on."""
+        """Answer packets until a stop; raises OSError. After that, another call of this method continues."""
         if self._loop is not None:
             self._loop.serve(False)
         else:

@@ -63,7 +63,7 @@ def missing_crd(cluster: Cluster, _namespace: str) -> Iterator[None]:
 
 @contextmanager
 def missing_rule(cluster: Cluster, _namespace: str) -> Iterator[None]:
-    """Take the operator's right to change users' Services."""
+    """Take away the operator's right to change users' Services."""
     with (
         cluster.bed.plane.excused("a rule of the operator's ClusterRole was away"),
         changed(cluster, "clusterrole", "tailscale-operator") as role,

@@ -33,8 +33,9 @@ TRUSTING.verify_mode = ssl.CERT_NONE
 def knock(target: SplitResult) -> bytes:
     """Return what the server at *target* says on a new connection; its name is looked up each time.
 
-    The node remembers for two minutes where it sent a connection that nobody answered. It sends another connection from
-    the same source port there, too, as if that weren't a new one. So each connection has another port.
+    If nobody answers a connection, the node remembers for two minutes to which Pod it sent the packets. During this
+    time, it sends a new connection from the same source port to the same Pod. So each connection has another source
+    port.
     """
     kind = socket.SOCK_DGRAM if target.scheme == "udp" else socket.SOCK_STREAM
     # As users' programs do: both families, and the search path of the Pod. But in a cluster without IPv6, the IPv6

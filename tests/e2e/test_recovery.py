@@ -29,7 +29,7 @@ def service(cluster: Cluster, namespace: str) -> Object:
 
 
 def check_whole(cluster: Cluster, service: Object, management: Management) -> bool:
-    """Check that a Service's proxy has the state of the only device, and that the status names the device as before."""
+    """Check that the proxy of a Service has its state again, and that its only device has the name in the status."""
     (secret,) = cluster.children(service, "secrets")
     assert {SECRET_DEVICE_ID, SECRET_CURRENT_PROFILE} <= secret["data"].keys()
     names = [device["name"] for device in management.devices()]

@@ -41,7 +41,9 @@ def test_the_operator_restores_a_label_that_somebody_removed_from_a_child(
     eventually(lambda: metadata_of(cluster, children, "labels") == labels, f"{label} on all of them")
 
 
-def test_the_nameservers_objects_get_their_owner_references_back(cluster: Cluster, nameserver: str) -> None:
+def test_the_operator_restores_the_owner_references_of_the_nameservers_objects(
+    cluster: Cluster, nameserver: str
+) -> None:
     owners = metadata_of(cluster, NAMESERVER, "ownerReferences")
     assert all(owners)
     for name in NAMESERVER:

@@ -198,7 +198,10 @@ def _with_container_fields(container: Object, given: Container | None) -> Object
 
 
 def amounts(resources: Object) -> Object:
-    """Return requests and limits as text, as the API server keeps them; claims are left out, as they can't be met."""
+    """Return requests and limits as text, as the API server keeps them.
+
+    Resource claims are left out, because the Pods of proxies have no claims.
+    """
     named = {field: resources.get(field) or {} for field in ("requests", "limits")}
     return {field: {name: str(amount) for name, amount in each.items()} for field, each in named.items() if each}
 

@@ -113,7 +113,7 @@ def _no_longer_given(live: Object, desired: Object) -> set[tuple[str, str]]:
 
 
 def _with_fields_of(live: Object, desired: Object) -> Object:
-    """Return *desired* with those fields of *live* that contain the desired value of the field.
+    """Return *desired*, but take a field from *live* if its value there contains the desired value.
 
     So the parts that others have added to such a field stay.
     """

@@ -27,7 +27,7 @@ Its arguments are a control server's URL, credentials, and words that describe t
 
 @dataclass(frozen=True, slots=True)
 class TailnetFactory:
-    """Makes the clients and the tailnets of Tailnets.
+    """Makes clients for Tailnets, and the tailnets that Tailnets describe.
 
     *kube* reads Secrets of proxies live, and *cache* finds them by device.
     """

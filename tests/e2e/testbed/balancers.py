@@ -1,7 +1,7 @@
 """Gives Services of type LoadBalancer an address of the node each, as the cloud of a cluster does.
 
-kube-proxy leads what arrives at an address in the status of a Service to the Pods of the Service. A program of its own:
-it runs on the node, and calls kubectl.
+If the status of a Service shows an address, kube-proxy leads connections to this address to the Pods of the Service.
+This module is a program of its own: it runs on the node, and calls kubectl.
 """
 
 import json

@@ -116,7 +116,7 @@ class ControlPlane:
 
     @contextmanager
     def kubernetes_patience(self) -> Iterator[None]:
-        """Give the controllers their default patience until they take a silent node for dead, during the block."""
+        """During the block, let the controllers wait as long as by default before they take a silent node for dead."""
         name = "kube-controller-manager"
         self.daemons.stop(name)
         self._start_controller_manager({"node-monitor-grace-period": "50s"})

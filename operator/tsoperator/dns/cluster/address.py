@@ -42,7 +42,7 @@ class Addresses:
 
 
 NO_ADDRESSES = Addresses()
-"""The value at the start of the operator, when no address is known yet."""
+"""The value with which the operator starts: no address of the nameserver is known yet."""
 
 
 def address_of(service: Object) -> str:

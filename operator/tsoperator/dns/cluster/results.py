@@ -94,7 +94,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Nothing:
-    """The result that the objects of the cluster's DNS need no change."""
+    """The result if the objects of the cluster's DNS already are as they should be, so that nothing is written."""
 
     restart: str = ""
     """The restart by hand after which the cluster's DNS uses its configuration; empty if it needs none.

@@ -69,8 +69,8 @@ class _Basis(NamedTuple):
 class _Judged:
     """A judgement about a Tailnet: its *basis*, and why the Tailnet can't be used, if it can't.
 
-    The credentials are tried again at the time *until*. *client* and *credentials* are those that were tried, if
-    the Secret gave any.
+    The credentials are tried again at the time *until*. *client* and *credentials* are those that were tried; None
+    if the Secret gave no credentials.
     """
 
     basis: _Basis

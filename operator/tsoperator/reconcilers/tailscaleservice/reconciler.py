@@ -251,8 +251,8 @@ class _Mappers:
     def of_secret(self, old: Object | None, new: Object | None) -> Iterable[Key]:
         """Map the Secret of a certificate to the certificate's label, and the Secret of a proxy to labels of its group.
 
-        A change of a proxy's Secret concerns the labels that came or went. A change of a state Secret concerns all labels
-        of the group if the proxy now reports another domain.
+        A change of a proxy's Secret concerns the labels that came or went. A change of a state Secret concerns all
+        labels of the group if the proxy now reports another domain.
         """
         obj = new or old or {}
         if any(each is not None and by_certificate(each) for each in (old, new)):
