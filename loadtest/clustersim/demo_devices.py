@@ -1,4 +1,4 @@
-"""Checks that the tailnet has the device of each object that it reaches, and the Tailscale Services of ProxyGroups."""
+"""Checks that the tailnet has a device for each object that it reaches, and the Tailscale Services of ProxyGroups."""
 
 import base64
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence

@@ -133,7 +133,8 @@ class Cluster:
     async def until(self, holds: Callable[[], bool], seconds: float, what: str) -> None:
         """Wait until *holds* returns True; *what* describes the awaited state in the error.
 
-        Raises: BenchError: the operator has ended, or *seconds* are over.
+        Raises:
+            BenchError: the operator has ended, or *seconds* are over.
         """
         try:
             async with asyncio.timeout(seconds):

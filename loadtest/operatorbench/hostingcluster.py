@@ -50,7 +50,10 @@ FOLLOWED = (SERVICES, _INGRESSES, PROXYGROUPS, _SECRETS, CONFIGS)
 
 @dataclass(frozen=True, slots=True)
 class Exposed:
-    """The names of the Ingresses and Services that the groups expose, each kind in turn by one group and the other."""
+    """The names of the Ingresses and Services that the two groups expose.
+
+    Of either kind, the first group exposes the first object, the second group the second object, and so on in turn.
+    """
 
     ingresses: Sequence[str]
     services: Sequence[str]

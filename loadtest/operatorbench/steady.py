@@ -71,7 +71,10 @@ class OneByOne:
 
 
 def run(ground: Ground, services: int, profile: Path | None, number: int, progress: Progress) -> Steady:
-    """Run the scenario on a fresh cluster; the profiles of the operators are ``leader-FILE`` and ``standby-FILE``.
+    """Run the third scenario on a fresh cluster, and return its figures.
+
+    With *profile*, a path that ends in ``FILE``, the operators write their profiles to ``leader-FILE`` and
+    ``standby-FILE`` in its folder.
 
     Raises:
         BenchError: something didn't start, or the operator didn't do its work; the text says what, with a log's end.

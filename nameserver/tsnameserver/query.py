@@ -111,7 +111,11 @@ def _read_records(data: bytes, at: int, before: int, additional: int) -> tuple[O
 
 
 def _option_codes(options: bytes, version: int) -> set[int]:
-    """Return the codes of *options*; none if another *version* than 0 writes options in a way that we don't know."""
+    """Return the codes of *options*.
+
+    Malformed options raise FormatError if *version* is 0. For another version, which may write options in a way that
+    we don't know, they have no codes.
+    """
     codes, at = set[int](), 0
     while at + 4 <= len(options):
         code, size = struct.unpack_from("!HH", options, at)

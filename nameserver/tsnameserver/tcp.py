@@ -288,7 +288,7 @@ class _Connection:
         self._awaited: Awaited = "query"
         self._finishing = False
         self._more = False
-        """True if there are queries that wait for the next write."""
+        """True if the last answers reached the limit of one turn or one write, so that received queries may wait."""
         self.client = client
         self.deadline = math.inf
         """The time, on the event loop's clock, at which the connection is closed if it still waits."""

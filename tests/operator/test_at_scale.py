@@ -214,7 +214,7 @@ async def cost_of_a_start(world: World, folder: Path) -> Cost:
         return operator.cost(operator.start)
 
 
-async def test_the_endpoints_of_users_take_little_memory(figures: Figures, tmp_path: Path) -> None:
+async def test_the_endpointslices_of_users_take_little_memory_of_the_operator(figures: Figures, tmp_path: Path) -> None:
     async with new_world(SimOptions(controllers=False)) as world:
         without = figures["no user's EndpointSlice"] = await cost_of_a_start(world, tmp_path / "without")
         for number in range(SIZE):

@@ -170,7 +170,7 @@ async def test_an_operator_that_watches_some_namespaces_lists_objects_of_users_o
 
 
 @pytest.mark.simulated
-async def test_a_namespace_without_rights_does_not_delay_the_others(
+async def test_a_namespace_in_which_the_operator_has_no_rights_does_not_delay_other_namespaces(
     teams: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     shut(teams, TEAM)

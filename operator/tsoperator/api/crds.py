@@ -219,9 +219,9 @@ def _structural(node: Object, definitions: Mapping[str, Object]) -> Object:
 
 
 def _resolved(node: Object, definitions: Mapping[str, Object]) -> Object:
-    """Return *node* with its reference inlined, or with its only type besides ``null``.
+    """Return the schema *node* with its reference replaced by the definition, and its one type taken out of ``anyOf``.
 
-    Keywords beside the reference or the types win.
+    A choice between one type and ``null`` becomes that type. Keywords of *node* itself win.
     """
     choices = [choice for choice in node.get("anyOf", ()) if choice != {"type": "null"}]
     if "$ref" in node:

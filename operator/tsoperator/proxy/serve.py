@@ -90,7 +90,7 @@ def hosted_config(name: str, origins: Mapping[str, str], *, serves_http: bool, r
 
 
 def _cluster_ip(service: Object) -> str:
-    """Return the address that the proxy sends requests to. Raises Unusable."""
+    """Return the cluster IP of *service*, to which the proxy sends requests. Raises Unusable."""
     name, spec = key_of(service).name, service["spec"]
     if spec.get("type") == "ExternalName":
         raise Unusable(

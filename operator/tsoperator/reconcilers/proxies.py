@@ -176,9 +176,9 @@ class Proxies:
         )
 
     def overdue(self, pods: Iterable[Object]) -> dict[str, float]:
-        """Return for how many seconds Pods among *pods* still exist after their grace periods, by the UID of the Pod.
+        """Return the seconds for which Pods among *pods* still exist after their grace periods, by the UID of the Pod.
 
-        Pods without a grace period that has ended are left out.
+        Pods that still have time, or that nobody deletes, are left out.
         """
         ends = {uid(pod): pod["metadata"]["deletionTimestamp"] for pod in pods if is_deleting(pod)}
         late = {pod: (self._applier.now() - datetime.fromisoformat(end)).total_seconds() for pod, end in ends.items()}

@@ -236,7 +236,7 @@ class LeaderElector:
             return False
 
     async def _try_to_look(self) -> bool:
-        """Look at the Lease, and tell whether this process may take it."""
+        """Read the Lease, and tell whether this process may take it."""
         self._pause = self._timing.retry_period
         try:
             self._lease = await self._client.get(LEASE, self._key)

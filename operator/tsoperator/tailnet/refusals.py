@@ -162,7 +162,10 @@ def _tags_refused(error: Refused) -> str:
 
 
 def _scope_of(error: Refused) -> str:
-    """Return the OAuth scope that the refused call in *error* needs; of two, the one that the client lacks."""
+    """Return the OAuth scope that the refused call in *error* needs.
+
+    If the call needs two scopes, return the one that the client lacks.
+    """
     scopes = [scope for part, scope in _SCOPES.items() if part in error.call.path]
     return next((each for each in scopes if lacking(error.call.granted, each)), scopes[0] if scopes else "")
 

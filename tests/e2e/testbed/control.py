@@ -89,7 +89,10 @@ class Listening(NamedTuple):
 
 
 def acme_authority(paths: Paths) -> Pki:
-    """Return the CA of the servers' certificate. It stays the same for as long as images trust it."""
+    """Return the CA that has signed the certificate of the servers.
+
+    If there is none yet, make it. Later beds use the same CA, because images that were built before trust it.
+    """
     trusted = Pki(paths.cache / "acme-ca", days=3650)
     if not trusted.ca.exists():
         trusted.make_ca()

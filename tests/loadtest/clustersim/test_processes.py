@@ -11,7 +11,7 @@ STUBBORN = "signal.signal(signal.SIGTERM, signal.SIG_IGN); "
 
 
 async def start(processes: Processes, folder: Path, code: str) -> None:
-    """Start a program, and wait until its first part is done."""
+    """Start a program that runs *code*, and wait until it has run everything but the last statement."""
     before, after = code.rsplit("; ", 1) if "; " in code else ("", code)
     pipe = folder / "pipe"
     os.mkfifo(pipe)

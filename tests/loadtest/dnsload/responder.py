@@ -127,9 +127,9 @@ async def relay_of_tens() -> AsyncIterator[Tens]:
 async def tcp_responder(
     respond: Respond = answer_well, close_after: int | None = None, connected: Callable[[int], object] = id
 ) -> AsyncIterator[Target]:
-    """Run a server that answers by TCP.
+    """Run a server that answers by TCP. A connection ends after *close_after* queries.
 
-    A connection ends after *close_after* queries. *connected* is called with the number of connections before.
+    At each new connection, the server calls *connected* with the number of queries that it has received so far.
     """
     count = 0
 

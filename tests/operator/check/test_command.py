@@ -1,4 +1,4 @@
-"""The command `tsoperator check` in a Pod: what it prints, how long it looks, and its exit codes."""
+"""The command `tsoperator check` in a Pod: its output, the time for which it waits, and its exit codes."""
 
 import asyncio
 import json
@@ -57,7 +57,7 @@ def nobody(*_asked: object, **_options: object) -> NoReturn:
     raise socket.gaierror(socket.EAI_NONAME, "nobody has that name")
 
 
-async def test_the_program_finds_the_nameserver_by_the_environment_of_its_pod(operator: Operator, run: Run) -> None:
+async def test_a_check_finds_the_nameserver_by_the_environment_of_its_pod(operator: Operator, run: Run) -> None:
     code, lines = await run(f"--operator={operator.at}", NAMESERVER_SERVICE_HOST="::1")
     assert (code, lines[0]) == (1, f"ok: operator at {operator.at} is ready")
     assert lines[-2].startswith("FAILED: nameserver at [::1]:53")

@@ -95,7 +95,7 @@ class Kind:
     early: Resource | None = None
     """The kind of a child that the operator makes even for an invalid object."""
     filler: Key | None = None
-    """The Pod that fills the Secret among the children when it starts, and then looks at it once a day."""
+    """The Pod that writes the certificate into the child Secret at its start, and then checks the Secret daily."""
     shared: Sequence[tuple[Resource, Key]] = ()
     """The objects of others that the operator writes into, and leaves as they were when the object goes."""
     devices: int = 0

@@ -101,7 +101,7 @@ def test_entries_that_can_not_be_read_are_replaced(text: str) -> None:
     assert patch(there=broken) == {"binaryData": {"egress-services": render_entries({})}}
 
 
-def test_lost_labels_and_owners_are_put_back() -> None:
+def test_lost_labels_and_owners_of_a_configmap_are_put_back() -> None:
     bare = live(labels={"a": "b"}, ownerReferences=[{"kind": "Lease", "name": "x"}])
     (owner,) = OWNED["ownerReferences"]
     owners = [{"kind": "Lease", "name": "x"}, owner]

@@ -180,7 +180,7 @@ async def test_an_answer_that_is_no_list_is_not_taken_for_an_empty_list(text: st
 
 
 @pytest.mark.parametrize("text", ["<html>Bad Gateway</html>", "[]", "null", ""])
-async def test_the_error_for_a_web_page_from_a_proxy_before_the_api_server_has_the_status_code(text: str) -> None:
+async def test_the_error_for_a_web_page_from_an_http_proxy_before_the_api_server_has_the_status_code(text: str) -> None:
     async with client_of(always(502, text=text)) as client:
         with pytest.raises(StatusError, match="HTTP 502 Bad Gateway") as caught:
             await client.get(CONFIGMAP, A)

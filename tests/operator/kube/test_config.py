@@ -37,7 +37,7 @@ def written(folder: Path, text: str | bytes) -> str:
     return str(file)
 
 
-async def test_a_kubeconfig_leads_to_its_server_even_in_a_pod_and_stays_as_it_is(
+async def test_a_client_uses_the_kubeconfig_even_in_a_pod_and_does_not_change_the_file(
     sim: ClusterSim, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "192.0.2.1")

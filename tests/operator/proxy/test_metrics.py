@@ -99,7 +99,7 @@ def test_a_proxy_of_a_service_is_labelled_with_its_kind(pod: ProxyPod) -> None:
     assert (found["ts_proxy_type"], found["ts_prom_job"]) == ("ingress_service", "ts_ingress_service_default_web")
 
 
-def test_the_job_label_of_a_proxy_whose_parent_has_no_namespace_contains_none() -> None:
+def test_the_job_label_of_a_proxy_whose_parent_has_no_namespace_contains_no_namespace() -> None:
     found = labels(objects_for(metrics(), pod=connected_networks())[0])
     assert (found["ts_proxy_type"], found["ts_prom_job"]) == ("connector", "ts_connector_web")
 

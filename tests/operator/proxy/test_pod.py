@@ -100,7 +100,9 @@ def test_a_slim_pod_with_our_gate_also_has_its_readiness_and_the_fields_on_which
         (None, False),
     ],
 )
-def test_the_environment_tells_whether_a_proxy_answers_health_checks(variable: Object | None, answers: bool) -> None:
+def test_the_environment_of_a_pod_tells_whether_the_proxy_answers_health_checks(
+    variable: Object | None, answers: bool
+) -> None:
     containers = [{"name": "sidecar"}, {"name": "tailscale", "env": [variable] if variable else None}]
     pod = {**GATED, "spec": {**GATED["spec"], "containers": containers}}
     assert answers_health_checks(pod) is answers_health_checks(slim(pod)) is answers

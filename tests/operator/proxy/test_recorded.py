@@ -64,9 +64,9 @@ def ours(name: str, *statefulsets: Object) -> dict[str, Object]:
 
 
 def lacking(theirs: Any, found: Any, path: str) -> Iterator[str]:
-    """Yield the paths of the fields of *theirs* that are missing or different in *found*.
+    """Yield the paths of the fields of *theirs* that *found* lacks or has with another value.
 
-    An index is written as ``*``.
+    In a path, an index is written as ``*``.
     """
     if isinstance(theirs, Mapping) and isinstance(found, Mapping):
         for name, value in theirs.items():

@@ -19,7 +19,7 @@ from tests.support.tailnets import running_tailnets, tailnet_client
 
 
 def told(found: Object, type_: str, reason: str) -> Object:
-    """Return *found* with two conditions, of which the second has this type and this *reason*."""
+    """Return the object *found* with two conditions, of which the second has the given type and *reason*."""
     conditions = [{"type": "Other", "status": "True", "reason": "Other"}, {"type": type_, "reason": reason}]
     return {**found, "status": {"conditions": conditions}}
 

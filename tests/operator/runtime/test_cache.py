@@ -159,7 +159,7 @@ def replace_with(sim: ClusterSim, obj: Object) -> None:
     create(sim, obj)
 
 
-async def test_the_newest_state_is_that_of_the_same_object(sim: ClusterSim) -> None:
+async def test_the_newest_state_of_an_object_is_never_that_of_its_successor(sim: ClusterSim) -> None:
     create(sim, configmap("a", "x"))
     old = sim.store.get(kinds.CONFIGMAP, *A)
     join(sim, "a", "y")
@@ -263,7 +263,7 @@ async def test_queries_find_the_objects_of_several_namespaces_together(sim: Clus
         await until(lambda: found(cache, "x") == ["c", "d"])
 
 
-async def test_a_namespace_without_rights_does_not_delay_the_others(
+async def test_a_namespace_in_which_the_operator_has_no_rights_does_not_delay_other_namespaces(
     sim: ClusterSim, caplog: pytest.LogCaptureFixture
 ) -> None:
     create(sim, configmap("a", "x"), configmap("b", "x", "tailscale"))

@@ -1,4 +1,4 @@
-"""How a desired child differs from a live one."""
+"""The differences between a desired child and a live one."""
 
 from typing import Any
 

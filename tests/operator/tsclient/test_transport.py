@@ -89,7 +89,7 @@ def test_the_error_for_an_answer_of_the_wrong_shape_names_the_field() -> None:
 
 
 @pytest.mark.parametrize("body", ["", " \n", "{}", "null"])
-def test_a_success_needs_no_body(body: str) -> None:
+def test_a_successful_answer_needs_no_body(body: str) -> None:
     answer(200, body).check()
 
 
@@ -162,13 +162,13 @@ async def test_each_try_is_observed_with_the_status_of_its_answer(session: aioht
         ("https://inside.example.org:8443", None),
     ],
 )
-def test_the_environment_chooses_the_proxy(monkeypatch: pytest.MonkeyPatch, url: str, proxy: str | None) -> None:
+def test_the_environment_chooses_the_http_proxy(monkeypatch: pytest.MonkeyPatch, url: str, proxy: str | None) -> None:
     monkeypatch.setenv("HTTPS_PROXY", "http://proxy.example.org:3128")
     monkeypatch.setenv("NO_PROXY", "localhost,inside.example.org")
     assert environment_proxy(url) == proxy
 
 
-async def test_requests_go_through_the_proxy_of_the_environment(
+async def test_requests_go_through_the_http_proxy_of_the_environment(
     monkeypatch: pytest.MonkeyPatch, session: aiohttp.ClientSession, url: str, control: Control
 ) -> None:
     monkeypatch.setenv("HTTP_PROXY", url)
@@ -200,7 +200,7 @@ async def test_a_final_answer_is_not_tried_again_nor_a_redirect_followed(
         ("Fri, 21 Nov 2036 17:00:00 GMT", [0.5, 1, 2]),
     ],
 )
-async def test_pauses_double_unless_the_server_asks_for_a_time(
+async def test_pauses_double_unless_the_server_asks_for_a_certain_pause(
     transport: Transport, control: Control, pauses: Pauses, retry_after: str, seconds: list[float]
 ) -> None:
     control.fail(429, count=4, retry_after=retry_after)

@@ -125,7 +125,7 @@ class ClusterReader:
         return [replace(each, is_ending=is_deleting(pod)) for each, pod in zip(found, pods, strict=True)]
 
     async def missing_rights(self) -> list[AccessQuestion]:
-        """Return the rights that the operator lacks, as the API server sees it."""
+        """Return the rights that the operator lacks, according to the API server."""
         asked = questions(self._installed)
         allowed = await _together(map(self._is_allowed, asked))
         return [question for question, is_allowed in zip(asked, allowed, strict=True) if not is_allowed]

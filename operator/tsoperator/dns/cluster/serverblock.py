@@ -193,7 +193,10 @@ def read_corefile(text: str, where: str) -> Corefile | Refusal:
 
 
 def _ours(text: str, where: str, corefile: Corefile | Refusal, owner: str) -> _Place | Refusal | None:
-    """Return the position of our lines in a Corefile, or a refusal if somebody has damaged them; None without lines."""
+    """Return the position of our lines in a Corefile; None if there are none.
+
+    Return a refusal if somebody has damaged the lines.
+    """
     if isinstance(corefile, Refusal):
         return corefile
     places = _places(text, corefile)

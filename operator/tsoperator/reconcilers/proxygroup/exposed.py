@@ -107,7 +107,7 @@ def _hosts(children: Children) -> Mapping[int, Host]:
 
 
 class ExposedChanges:
-    """Maps changes to the ingress groups that they concern.
+    """Finds the ingress groups that a change of an object concerns.
 
     In the arguments, None stands for an object that doesn't exist.
     """

@@ -110,10 +110,10 @@ def _rule(group: str, version: str, plural: str) -> Object:
 
 
 def _conditions(settings: Settings) -> Sequence[Object]:
-    """Return the conditions under which the API server validates a request.
+    """Return the conditions that a request must meet so that the API server applies the admission policy to it.
 
-    An object may be older than the admission policy. The operator must still be able to write its finalizer, and
-    anybody must be able to end its deletion.
+    Some requests are left out, because an object may be older than the policy: the operator must still be able to
+    write its finalizer, and anybody must be able to end the deletion of the object.
     """
     account = f"system:serviceaccount:{settings.namespace}:{settings.service_account}"
     return [

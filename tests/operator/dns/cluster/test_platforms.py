@@ -140,7 +140,7 @@ def test_the_message_about_a_forbidden_configmap_names_the_chart_value_that_help
     assert gone == Refusal("ConfigMap kube-system/coredns, key Corefile, isn't there: put it back", "CorefileMissing")
 
 
-def test_the_command_restarts_the_workload_that_runs_coredns() -> None:
+def test_the_suggested_restart_command_names_the_workload_that_runs_coredns() -> None:
     silent = configmap("coredns-base", Corefile=SILENT)
     objects = DNSObjects([silent], workloads=[workload("coredns-base", kind="DaemonSet")])
     assert platform_of(objects).restart.endswith(" rollout restart daemonset coredns")

@@ -55,7 +55,7 @@ def test_the_prober_has_no_question_until_all_parts_of_the_question_are_known(
     assert question_of(dnsconfig, found, READY, None, asked) is None
 
 
-def test_two_questions_are_equal_if_their_servers_and_zones_are() -> None:
+def test_two_questions_are_equal_if_they_have_the_same_servers_and_zones() -> None:
     assert QUESTION.is_same(replace(QUESTION, seen=(4,), targets={"ts.net": ["192.0.2.1"]}))
     changes = ({"servers": SERVERS[:1]}, {"nameserver": "10.96.0.54"}, {"canaries": CANARIES[:1]})
     assert not any(map(QUESTION.is_same, [*(replace(QUESTION, **change) for change in changes), None]))

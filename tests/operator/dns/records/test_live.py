@@ -52,7 +52,7 @@ def grouped(
 ) -> NamedProxy:
     """Return the objects made for *parent* at a ProxyGroup, with the proxies' addresses in EndpointSlices.
 
-    *told* is the name of the target device, as the annotation for the proxies has it.
+    *told* is the name of the target device in the annotation for the proxies.
     """
     target = {"annotations": {ANNOTATION_LAST_TAILNET_TARGET_FQDN: told}} if told else {}
     made = proxy(UP, parent=parent, name=name, **target)

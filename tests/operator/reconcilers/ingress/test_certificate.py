@@ -15,7 +15,7 @@ TIMELESS = Certificate(is_there=True)
 
 
 def lives(days: float, *, of: float = 90) -> Certificate:
-    """Return a certificate that expires in *days* days. Its whole lifetime is *of* days."""
+    """Return a certificate that expires in *days* days, and whose whole lifetime is *of* days."""
     ends = NOW + timedelta(days=days)
     return Certificate(True, Validity(ends - timedelta(days=of), ends))
 

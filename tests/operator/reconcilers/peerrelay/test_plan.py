@@ -73,7 +73,7 @@ KEYS = Keys({ordinal: f"tskey-auth-{ordinal}" for ordinal in range(3)})
 
 
 def named(made: Plan, kind: str) -> dict[str, Object]:
-    """Return the children of one kind that *made* writes, by name."""
+    """Return the children of one *kind* that the plan *made* writes, by name."""
     return {key_of(each).name: each for each in children_of(made) if each["kind"] == kind}
 
 
@@ -84,7 +84,7 @@ def ready(made: Plan) -> tuple[str, str, str]:
 
 
 def listed(made: Plan) -> list[tuple[int, str]]:
-    """Return the endpoints that *made* writes into the status: the replica and the address of each."""
+    """Return the endpoints that the plan *made* writes into the status: the replica and the address of each."""
     assert all(each["port"] == 41641 for each in status_of(made)["endpoints"])
     return [(each["replica"], each["address"]) for each in status_of(made)["endpoints"]]
 
@@ -253,7 +253,7 @@ def test_the_proxyclass_changes_the_pods_but_adds_neither_metrics_nor_debugging(
 
 
 def config(made: Plan, ordinal: int = 0) -> Object:
-    """Return the configuration that *made* writes for a replica, without its auth key."""
+    """Return the configuration that the plan *made* writes for a replica, without the auth key."""
     name = f"peerrelay-edge-{ordinal}-config"
     found = [
         *named(made, "Secret").values(),
@@ -520,7 +520,7 @@ def surplus(**changes: Any) -> Children:
 
 
 def removed(made: Plan) -> list[str]:
-    """Return the objects and devices that *made* deletes, in order."""
+    """Return the objects and devices that the plan *made* deletes, in the order of the deletions."""
     return [
         f"device {step.device}" if isinstance(step, DeleteDevice) else f"{step.obj['kind']} {key_of(step.obj).name}"
         for step in made.steps

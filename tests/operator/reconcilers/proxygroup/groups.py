@@ -72,7 +72,7 @@ def proxy_of(group: Object, observed: Observed, of: Settings = SETTINGS) -> Prox
 
 
 def plan_of(group: Object, observed: Observed, of: Settings = SETTINGS, **given: Any) -> Plan:
-    """Return the plan for *group*. Other arguments of `plans.plan`, such as ``keys``, may be *given*."""
+    """Return the plan for *group*. Each of *given* is another argument of `plans.plan`, such as ``keys``."""
     ask = parse(group, of)
     return plans.plan(ask, plans.wanted(ask, observed, of), observed, of, **given)
 

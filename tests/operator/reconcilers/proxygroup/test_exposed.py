@@ -173,7 +173,7 @@ async def test_a_group_that_is_deleted_and_created_again_serves_the_objects_that
 
 @asynccontextmanager
 async def changes_of(world: World, *there: Object) -> AsyncIterator[ExposedChanges]:
-    """Return the mappers on a cluster without an operator that has the objects *there*."""
+    """Return the mappers on a cluster that runs no operator and has the objects *there*."""
     await put(world.api, *there)
     cache = Cache(sources(NAMESPACE))
     async with running(cache.follow(world.api)):

@@ -166,7 +166,7 @@ def test_pods_of_the_go_operator_do_not_restart() -> None:
 
 
 def config_of(made: Plan, ordinal: int) -> Any:
-    """Return the config of a replica that *made* writes; None if it writes none."""
+    """Return the config that the plan *made* writes for a replica; None if the plan writes none."""
     found = [each for each in children_of(made) if key_of(each).name == f"ing-{ordinal}-config"]
     patches = [each.body for each in patches_of(made) if each.key.name == f"ing-{ordinal}-config"]
     found += [each for each in patches if "data" in each]

@@ -133,7 +133,7 @@ AT = tuple(f"192.0.2.{number}:3000" for number in range(4))
 
 
 class Endpoints(NamedTuple):
-    """The endpoints that are *found* at *nodes* for a replica whose config has the *current* endpoints."""
+    """The endpoints *found* at the *nodes* for a replica, and the *current* endpoints in the config of the replica."""
 
     nodes: tuple[Object, ...]
     found: tuple[str, ...]

@@ -177,7 +177,7 @@ async def test_a_group_that_goes_and_comes_back_serves_its_services_again(world:
 
 
 async def serves_and_ends(world: World, count: int) -> None:
-    """Check that the group's *count* Pods serve a new Service at once, and that its deletion takes effect at once."""
+    """Check that *count* Pods of the group serve a new Service at once, and that the Service can be deleted at once."""
     await world.apply(service := group_egress("new", "foo"))
 
     async def endpoints() -> int:

@@ -51,9 +51,9 @@ async def message(world: World, policy: Object) -> str:
 
 
 async def enforced(world: World, namespace: str = "default") -> dict[str, list[str]]:
-    """Return the ProxyGroups that *namespace* may use for ingress and for egress.
+    """Return a map from ingress and egress to the ProxyGroups that *namespace* may use.
 
-    Nothing is returned for a use without limits.
+    A use without limits is not in the map.
     """
     found = {}
     for use in ("ingress", "egress"):

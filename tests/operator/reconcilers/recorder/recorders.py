@@ -39,7 +39,7 @@ def live_recorder(spec: Object | None = None, *, name: str = "rec", **metadata: 
 
 
 def plan_of(recorder: Object, observed: Observed = NOTHING, of: Settings = SETTINGS, **given: Any) -> Plan:
-    """Return the plan for *recorder*. Other arguments of `plan.plan`, such as ``keys``, may be *given*."""
+    """Return the plan for *recorder*. Each of *given* is another argument of `plan.plan`, such as ``keys``."""
     ask = parse(recorder, of)
     return plan.plan(ask, plan.wanted(ask, observed, of), observed, of, **given)
 

@@ -84,7 +84,7 @@ def test_a_bad_tailnet_says_why_in_its_condition_and_in_one_event() -> None:
     assert plans.plan(told, Observed(Refusal("401", "InvalidOAuth"))).notes != []
 
 
-def test_other_conditions_of_a_tailnet_stay() -> None:
+def test_the_conditions_that_others_set_on_a_tailnet_stay() -> None:
     theirs = {"type": "Theirs", "status": "True", "reason": "R", "message": ""}
     made = plans.plan({**tailnet(), "status": {"conditions": [theirs], "url": "x"}}, Observed())
     assert made.status is not None

@@ -50,7 +50,10 @@ def renamed(name: str) -> list[Object]:
 
 
 async def observed(key: Key, *objects: Object, services: Mapping[str, TailscaleService] | None = None) -> Observed:
-    """Return the facts about the label *key* in a cluster with *objects*. *services* are those of the tailnets."""
+    """Return the facts about the label *key* in a cluster with *objects*.
+
+    *services* has the Tailscale Services by tailnet.
+    """
 
     def shown(tailnet: str, _label: str, /, *, hosts: bool = False) -> ServiceView:
         del hosts
