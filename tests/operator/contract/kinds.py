@@ -574,6 +574,7 @@ KINDS: Sequence[Kind] = [
             "group": Bad(annotated(proxy_group="nonesuch"), "ProxyGroupNotFound", "nonesuch", "ProxyGroupNotFound"),
         },
         finalizer=HA_INGRESS_FINALIZER,
+        keeps_others_labels=True,
         failed="TailscaleServiceFailed",
         making=writes("create", "secrets", "roles", "rolebindings")
         | writes("delete", "secrets", "roles", "rolebindings")
