@@ -126,9 +126,14 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
 def pytest_asyncio_loop_factories(
     config: pytest.Config, item: pytest.Item
 ) -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
-    """Choose virtual time for loop tests on the simulated cluster, and for tests marked `virtual_time`."""
+    """Choose virtual time for tests on a simulated cluster, and for tests marked `virtual_time`.
+
+    A test may have the cluster from a fixture or make it itself. In real time, a busy machine looks like an operator
+    that is at rest.
+    """
     in_real_time = config.getoption("real_api") or _is_marked(item, "real_time", "scale")
-    if (_is_loop_test(item) and not in_real_time) or _is_marked(item, "virtual_time"):
+    makes_world = isinstance(item, pytest.Function) and new_world.__name__ in vars(item.module)
+    if ((_is_loop_test(item) or makes_world) and not in_real_time) or _is_marked(item, "virtual_time"):
         return {"virtual": PatientLoop}
     return {"real": asyncio.new_event_loop}
 

@@ -94,7 +94,7 @@ def test_a_proxy_that_serves_no_metrics_has_no_metrics_service(wanted: Metrics |
 
 
 @pytest.mark.parametrize("pod", [exposed_ip("192.0.2.4"), exposed_name("db.example.org"), served_service()])
-def test_a_proxy_of_a_service_is_labelled_with_its_kind(pod: ProxyPod) -> None:
+def test_the_metrics_labels_of_the_proxy_of_an_exposed_service_have_the_type_of_the_proxy(pod: ProxyPod) -> None:
     found = labels(objects_for(metrics(), pod=pod)[0])
     assert (found["ts_proxy_type"], found["ts_prom_job"]) == ("ingress_service", "ts_ingress_service_default_web")
 

@@ -97,7 +97,7 @@ def test_the_reverts_of_a_slow_writer_are_reported_without_interruption(slowness
     assert begun.seen() == Reverts()
 
 
-def test_the_slowness_of_an_earlier_fight_is_forgotten() -> None:
+def test_the_slowness_of_the_other_writer_in_an_earlier_fight_is_forgotten() -> None:
     begun = fight()
     begun.lose(AT_ONCE + 1, after=20)
     begun.lose(1, after=LONGEST)
