@@ -171,7 +171,7 @@ async def run(
         applier = Applier(client, cache, events, _errands(tailnets, node_ports), refusal_of, now)
         world = HostingWorld(
             tailnets.service,
-            lambda: [each.name for each in tailnets.all_registered()],
+            tailnets.names,
             lambda: identity.current().node_id,
             lambda: identity.current().problem,
             lambda: identity.current().is_known,

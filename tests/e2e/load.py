@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -20,6 +21,7 @@ RATE = 20  # connections a second
 SLOW = 1.0  # seconds: a packet was lost and sent again
 
 _PROGRAM = Path(__file__).parent / "knocker.py"
+_MOMENT = 0.5  # seconds
 _END = 30.0  # seconds for the last connection
 
 
@@ -126,6 +128,12 @@ class Outcome:
     def seconds(self) -> float:
         """The seconds from the start of the first failed attempt to the start of the last one."""
         return self.failed[-1].at - self.failed[0].at if self.failed else 0.0
+
+    @property
+    def moments(self) -> int:
+        """The number of moments at which attempts failed. Those that began soon one after the other share a moment."""
+        starts = [each.at for each in self.failed]
+        return len(starts) and 1 + sum(later - earlier > _MOMENT for earlier, later in pairwise(starts))
 
     def __str__(self) -> str:
         slow = [each for each in self.attempts if not each.error and each.took >= SLOW]

@@ -123,7 +123,9 @@ def test_a_device_gets_the_page_of_an_ingress_with_an_http_endpoint_by_plain_htt
     assert visit(outside, f"http://{dns_name('ha-tea')}/") == PAGE
 
 
-def test_no_connection_fails_while_a_group_is_restarted(cluster: Cluster, front: Object, load: Load, say: Say) -> None:
+def test_no_new_connection_fails_while_a_group_is_restarted(
+    cluster: Cluster, front: Object, load: Load, say: Say
+) -> None:
     old, began = {uid(pod) for pod in cluster.children(front, "pods")}, time.time()
     cluster.bed.kubectl("-n", NAMESPACE, "rollout", "restart", "statefulset/front")
     new = {uid(pod) for pod in await_group(cluster, front, 2, 240)}
@@ -131,7 +133,10 @@ def test_no_connection_fails_while_a_group_is_restarted(cluster: Cluster, front:
     go_on(load)
     say(f"rollout restart of 2 in {took:.0f} s: {load.since(began)}")
     assert not old & new
-    assert load.since(began).failed == []
+    outcome = load.since(began)
+    # A connection that is open at the moment when another proxy takes over breaks. Each proxy ends once.
+    assert not [each for each in outcome.failed if "no connection" in each.error]
+    assert outcome.moments <= 2
 
 
 def uid(pod: Object) -> str:

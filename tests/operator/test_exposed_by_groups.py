@@ -20,6 +20,7 @@ from tests.support.groups import ready_group
 from tests.support.manifests import DOMAIN, backend, dnsconfig, identity, ingress, load_balancer, proxy_group
 from tests.support.objects import endpoint, obj
 from tests.support.operator import NAMESPACE, World, new_world, running_operator
+from tests.support.othertailnet import other_tailnet
 
 pytestmark = pytest.mark.simulated
 
@@ -248,3 +249,27 @@ def test_nothing_is_left_of_exposed_objects_that_moved_between_groups_and_names(
 @given(st.lists(st.sampled_from(EVENTS), max_size=14))
 def test_nothing_is_left_of_exposed_objects_after_any_events(steps: list[str]) -> None:
     assert patient.run(after(steps)) == (["svc:foreign"], [])
+
+
+@pytest.mark.parametrize("order", [["tailnet", "group", "objects"], ["objects", "group", "tailnet"]])
+async def test_a_tailnet_stays_until_its_services_are_gone_although_the_operator_restarts(
+    cluster: World, order: list[str]
+) -> None:
+    async with other_tailnet(cluster) as other:
+        group = proxy_group("ing", type="ingress", replicas=1, tailnet="lab")
+        things = {"tailnet": [other.tailnet()], "group": [group], "objects": [API, WEB]}
+        await cluster.apply(identity("nOP"))
+        async with running_operator(cluster):
+            await cluster.apply(other.secret(), other.tailnet(), group, backend("web"), API, WEB)
+            for name in ("api", "web"):
+                await put(cluster.api, endpoints(name))
+            for each in (API, WEB):
+                await cluster.eventually(lambda each=each: entries(cluster, each))  # type: ignore[misc]
+        other.control.latency = 1
+        for name in order:
+            await cluster.delete(*things[name])
+            await cluster.restart()
+        async with running_operator(cluster):
+            for gone in (API, WEB, group, other.tailnet()):
+                await cluster.eventually(lambda gone=gone: cluster.gone(gone))  # type: ignore[misc]
+        assert not other.control.services.present

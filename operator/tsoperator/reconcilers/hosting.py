@@ -61,9 +61,9 @@ class ShowsServices(Protocol):
 class HostingWorld(NamedTuple):
     """The facts from outside of the cluster.
 
-    *service* returns what is known of a Tailscale Service. *tailnets* returns the names of the tailnets that are
-    registered. *operator_id* returns the ID of the operator, and *no_identity* why it has none. *knows_id* tells
-    whether the ID was looked up.
+    *service* returns what is known of a Tailscale Service. *tailnets* returns the names of the tailnets in which
+    something may be the operator's. *operator_id* returns the ID of the operator, and *no_identity* why it has none.
+    *knows_id* tells whether the ID was looked up.
 
     *known* returns all Tailscale Services that are known, each as a tailnet and a label. *settled* is called with
     the tailnet and the label of a Service whose last write was refused, and which needs no write any more.

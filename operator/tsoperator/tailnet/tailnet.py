@@ -127,6 +127,14 @@ class Tailnets:
         found = self._tailnets.get(tailnet)
         return found.services.owned(operator_id) if found else frozenset()
 
+    def names(self) -> list[str]:
+        """Return the names of the tailnets in which the operator may own something.
+
+        These are the tailnets that are registered, and those whose Tailnets have yet to be tried after a start.
+        """
+        untried = (each for each in self._held() if each not in self._tailnets and each not in self._refusals)
+        return [*self._tailnets, *untried]
+
     def all_registered(self) -> list[KnownTailnet]:
         """Return the tailnets that are registered."""
         return [*self._tailnets.values()]

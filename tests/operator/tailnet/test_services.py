@@ -544,8 +544,9 @@ async def test_the_answer_to_a_read_that_began_before_a_write_does_not_undo_the_
 
 async def test_a_list_that_was_asked_for_before_a_write_does_not_undo_the_write(ground: Ground) -> None:
     await ground.view()
+    await asyncio.sleep(269)  # the next list is read a second later at the earliest
     ground.control.latency = 2
-    await until(lambda: ground.reads()[0] == 2, seconds=400)
+    await until(lambda: ground.reads()[0] == 2, seconds=60)
     ground.control.latency = 0
     ground.told.clear()
     await ground.put(WANTED, None)

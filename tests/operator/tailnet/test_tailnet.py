@@ -308,6 +308,14 @@ async def test_a_parent_of_an_unchecked_tailnet_waits_until_the_tailnet_is_check
     assert all(each.done() for each in waiting)
 
 
+async def test_the_operator_may_own_something_in_a_tailnet_until_the_tailnet_is_refused(lab: Lab) -> None:
+    assert lab.tailnets.names() == ["", LAB]
+    lab.tailnets.refuse(LAB, "no")
+    assert lab.tailnets.names() == [""]
+    lab.tailnets.register(lab.other)
+    assert lab.tailnets.names() == ["", LAB]
+
+
 async def test_a_refused_tailnet_is_found_as_long_as_it_is_registered(lab: Lab) -> None:
     lab.tailnets.refuse(LAB, "its Secret is empty")
     with pytest.raises(UnknownTailnet, match="Tailnet 'lab' can't be used: its Secret is empty"):

@@ -124,7 +124,8 @@ def question(pod: Object, served: ServedGroup, cluster_domain: str) -> GateQuest
     without a health port can't be checked. Raises ValueError if the Pod's address isn't valid.
     """
     group = served.group
-    if group is None or type_of(group) is None:
+    type_ = type_of(group) if group else None
+    if group is None or type_ is None or not type_.drains:
         return None
     urls = {
         key_of(each).name: (served_service(each), url)

@@ -5,18 +5,22 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from tsoperator.api.names import PARENT_CONNECTOR, PARENT_PEERRELAY, PARENT_PROXYGROUP, PARENT_RECORDER
+from tsoperator.api.names import PARENT_CONNECTOR, PARENT_PEERRELAY, PARENT_PROXYGROUP, PARENT_RECORDER, PROXY_GROUP
 from tsoperator.api.objects import (
     CONNECTOR,
+    INGRESS,
     PEERRELAY,
     PROXYGROUP,
     RECORDER,
     SECRET,
     SECRET_METADATA,
+    SERVICE,
     TAILNET,
     TAILSCALE_SERVICE,
     Key,
     Object,
+    annotations,
+    has_finalizer,
     is_deleting,
     key_of,
     spec_text,
@@ -25,6 +29,7 @@ from tsoperator.api.objects import (
 from tsoperator.api.tailscaleservice import service_name
 from tsoperator.api.v1alpha1.invalid import Invalid
 from tsoperator.api.v1alpha1.tailnet import Tailnet
+from tsoperator.group.claims import finalizer_of, label_of
 from tsoperator.kube.errors import NotFound
 from tsoperator.proxy.advice import is_headscales
 from tsoperator.proxy.secret import device_of, login_url_of
@@ -44,6 +49,8 @@ from tsoperator.tsclient.oauth import ClientCredentials, Credentials
 
 USERS: Final = (CONNECTOR, PROXYGROUP, RECORDER, PEERRELAY)
 """The kinds that can name a Tailnet."""
+
+_UNREAD: Final = 5.0  # s until another look whether Tailscale Services have been read
 
 _OWNERS: Final = {
     CONNECTOR.kind: PARENT_CONNECTOR,
@@ -177,11 +184,15 @@ class _View:
         users = [f"{user['kind']} {key_of(user).name}" for user in found]
         if is_deleting(obj):
             users += self._services(key.name)
+        strays = [*self._strays(key.name)] if is_deleting(obj) else []
+        users += [f"{each['kind']} {key_of(each)}" for each in strays]
         if plans.is_idle(obj, users):
             return Observed()
         judged = await self._judge(obj)
         seconds = max(judged.until - self._clock(), 0.0)
         awaits_change = judged.refusal is not None and judged.refusal.requeue_after is None
+        if strays:
+            return Observed(judged.refusal, users, min(seconds, _UNREAD))
         return Observed(judged.refusal, users, None if awaits_change else seconds)
 
     async def _judge(self, obj: Object) -> _Judged:
@@ -269,6 +280,20 @@ class _View:
         """Return the Tailscale Services in the Tailnet called *name* that the operator owns."""
         owned = self._tailnets.owned_services(name, self._operator_id())
         return [f"Tailscale Service {service_name(label)}" for label in sorted(owned)]
+
+    def _strays(self, name: str) -> Iterator[Object]:
+        """Yield objects whose group is gone, and which may have a Tailscale Service in the Tailnet called *name*.
+
+        The operator has yet to read that Tailscale Service.
+        """
+        for resource in (INGRESS, SERVICE):
+            for obj in self._cache.all(resource):
+                if has_finalizer(obj, finalizer_of(obj)):
+                    group = annotations(obj).get(PROXY_GROUP, "")
+                    view = self._tailnets.service(name, label_of(obj))
+                    is_unread = view.pending is not None or (view.refusal is not None and view.refusal.is_passing)
+                    if is_unread and self._cache.get(PROXYGROUP, Key("", group)) is None:
+                        yield obj
 
     def _inhabitants(self, name: str) -> Iterator[Object]:
         """Yield the objects that no longer name the Tailnet called *name*, but whose devices are still in its tailnet.
