@@ -58,6 +58,7 @@ _FURNITURE = {
     "kube-root-ca.crt",
     NODE_NAME,
 }  # the names of objects that are in the namespaces before any test
+_NEVER_THERE = (*objects.CUSTOM_RESOURCES, objects.SECRET)
 _RBAC = "rbac.authorization.k8s.io"
 _PATCH = "application/strategic-merge-patch+json"  # like a kubelet's: conditions that others set meanwhile stay
 _EMPTYING = 60.0  # s that it may take to remove what the last test left
@@ -334,8 +335,8 @@ def _merged(obj: Object, patch: Object) -> Object:
 
 
 def _stands(resource: objects.Resource, obj: Object) -> bool:
-    """Tell whether *obj* exists before any test. Objects of the operator's own kinds never do."""
-    return resource not in objects.CUSTOM_RESOURCES and obj["metadata"]["name"] in _FURNITURE
+    """Tell whether *obj* exists before any test. Objects of the operator's own kinds and Secrets never do."""
+    return resource not in _NEVER_THERE and obj["metadata"]["name"] in _FURNITURE
 
 
 def _bind(client: KubeClient, pod: Object) -> Awaitable[object]:
