@@ -179,6 +179,8 @@ INVALID = {
 async def test_an_invalid_edit_of_an_ingress_changes_nothing_that_runs(grouped: World, patch: Object) -> None:
     await serve(grouped, web())
     await grouped.apply(proxy_group("egress"))
+    await ready_group(grouped, proxy_group("egress"))
+    await grouped.settled()
     before, at = dict(grouped.control.services.present), grouped.control.services.primary("svc:web")
     await grouped.change(web(), patch)
 

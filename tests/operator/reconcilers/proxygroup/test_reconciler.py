@@ -52,10 +52,13 @@ async def whole(world: World, group: Object = FOO, count: int = 2) -> list[Repli
     """Wait until *group* is ready, no config has an auth key any more, and the operator has settled."""
     await world.becomes(lambda: devices(world, group), [f"foo-{number}" for number in range(count)])
     await world.becomes(lambda: world.reason(group, READY), READY)
+
+    async def holding_keys() -> list[bool]:
+        return ["AuthKey" in each.tailscaled for each in await ready_group(world, group, count)]
+
+    await world.becomes(holding_keys, [False] * count)
     await world.settled()
-    found = await ready_group(world, group, count)
-    assert ["AuthKey" in each.tailscaled for each in found] == [False] * count
-    return found
+    return await ready_group(world, group, count)
 
 
 async def devices(world: World, group: Object = FOO) -> list[str]:
@@ -285,6 +288,11 @@ async def test_a_replica_whose_login_is_refused_gets_another_key(world: World) -
     before = await whole(world)
     world.control.delete_device(world.control.devices[before[0].device_id])
     await world.becomes(lambda: minted(world), 3)
+
+    async def has_joined_again() -> bool:
+        return (await ready_group(world, FOO))[0].device_id not in ("", before[0].device_id)
+
+    await world.eventually(has_joined_again)
     after = await whole(world)
     assert (after[0].device_id != before[0].device_id, after[1].device_id) == (True, before[1].device_id)
 
