@@ -39,10 +39,11 @@ async def test_each_change_in_the_life_of_a_proxy_is_one_line(cluster: World, ca
         await cluster.joined(connector())
         proxy = await cluster.joined(egress())
         assert "minting an auth key" in caplog.text
-        made, ready = told(caplog, about)
+        made, *ready = told(caplog, about)
         assert made == f"made StatefulSet tailscale/{proxy.name} (hostname default-db)"
         joined = f"ready as default-db.{DOMAIN} ({', '.join(json.loads(proxy.state['device_ips']))})"
-        assert ready == f"changed Service default/db (spec.type, spec.externalName); {joined}"
+        # With a slow API server, the Service points at its proxy before the proxy is ready: these are two changes then.
+        assert "; ".join(ready) == f"changed Service default/db (spec.type, spec.externalName); {joined}"
         await annotated(cluster, "ProxyInvalid", tags="db")
         [refused] = told(caplog, about)
         assert '"db" is not a valid tag: write one such as tag:k8s' in refused

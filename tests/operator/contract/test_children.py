@@ -102,7 +102,6 @@ async def test_a_label_of_others_stays_on_a_child_when_our_lost_labels_come_back
     await scene.world.becomes(labels_now, {**labels(child), **_APP})
 
 
-@pytest.mark.timeout(300)  # on a real API server, the object is made and deleted for each of its children
 @each_labelling
 async def test_a_foreign_object_with_the_name_of_a_child_stays_and_the_parent_reports_it(
     cluster: World, kind: Kind
