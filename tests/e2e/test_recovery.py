@@ -1,7 +1,5 @@
 """A proxy whose state Secret somebody deletes comes back under its old name, as the only device with it."""
 
-import time
-
 import pytest
 from tsoperator.api.names import SECRET_CURRENT_PROFILE, SECRET_DEVICE_ID
 
@@ -12,8 +10,6 @@ from tests.e2e.testbed.management import Management
 from tests.e2e.testbed.peer import Peer
 from tests.e2e.waiting import eventually
 from tests.e2e.workloads import BALANCED, PAGE, exposed_service, web
-
-QUIET = 5.0
 
 
 def device_name(service: Object) -> str:
@@ -32,27 +28,6 @@ def service(cluster: Cluster, namespace: str) -> Object:
     return made
 
 
-def quiet_secret(cluster: Cluster, service: Object) -> Object:
-    """Return the Secret of a Service's proxy once nobody has written to it for `QUIET` seconds.
-
-    A proxy that starts writes several times. If its Secret is gone at that moment, it tries to make the Secret, which
-    it may not.
-    """
-    seen: list[tuple[str, float]] = [("", 0.0)]
-
-    def quiet() -> Object | None:
-        (secret,) = cluster.children(service, "secrets")
-        version, since = secret["metadata"]["resourceVersion"], seen[-1][1]
-        if version != seen[-1][0]:
-            seen.append((version, time.monotonic()))
-            return None
-        return secret if time.monotonic() - since > QUIET else None
-
-    found = eventually(quiet, "a Secret to which nobody writes")
-    assert found is not None
-    return found
-
-
 def check_whole(cluster: Cluster, service: Object, management: Management) -> bool:
     """Check that the proxy of a Service has its state again, and that its only device has the name in the status."""
     (secret,) = cluster.children(service, "secrets")
@@ -67,7 +42,7 @@ def check_whole(cluster: Cluster, service: Object, management: Management) -> bo
 def test_a_proxy_without_its_secret_comes_back_with_its_name(
     cluster: Cluster, service: Object, outside: Peer, management: Management, restarted: bool
 ) -> None:
-    secret, (pod,) = quiet_secret(cluster, service), cluster.children(service, "pods")
+    (secret,), (pod,) = cluster.children(service, "secrets"), cluster.children(service, "pods")
     cluster.delete("secret", secret["metadata"]["name"], NAMESPACE)
     if restarted:
         cluster.delete("pod", pod["metadata"]["name"], NAMESPACE)
