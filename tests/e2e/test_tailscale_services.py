@@ -110,7 +110,7 @@ def test_another_host_serves_if_the_primary_host_is_killed(
             say(f"{service} is back {time.monotonic() - killed:.1f} s after its host was killed")
     finally:
         bed.daemons.restart(primary.tailscaled, primary.machine)
-        eventually(primary.status, f"{primary.name} after its restart", WITHIN)
+        eventually(lambda: primary.status()["BackendState"] == "Running", f"{primary.name} after its restart", WITHIN)
 
 
 def test_a_host_serves_once_it_is_approved(management: Management, neighbour: Peer, outside: Peer) -> None:
