@@ -96,6 +96,9 @@ manifests: .venv/.dev ## Write the static manifests from the chart, its schema, 
 	helm=$$($(BIN)/python -m tests.e2e.testbed program helm) && \
 	$$helm template operator charts/tailscale-operator --namespace tailscale --set operatorConfig.manageClusterDNS=true \
 		--show-only templates/rbac-cluster-dns.yaml > charts/manifests/cluster-dns.yaml
+	helm=$$($(BIN)/python -m tests.e2e.testbed program helm) && \
+	$$helm template operator charts/tailscale-operator --namespace tailscale --set apiServerProxyConfig.mode=true \
+		--show-only templates/rbac-apiserver-proxy.yaml > charts/manifests/apiserver-proxy.yaml
 	$(BIN)/python -m tests.charts.golden
 
 pictures: .venv/.run ## Draw the pictures of docs/ from their texts

@@ -21,6 +21,7 @@ from tsoperator.api.rules import (
     takes_from_cluster,
     unreadable,
 )
+from tsoperator.logs import DEV, LOG_FORMATS, LOG_LEVELS
 from tsoperator.variables import VARIABLES
 
 _RECORDER: Final = "tailscale/tsrecorder"
@@ -32,9 +33,6 @@ _DEFAULT_CLUSTER_DOMAIN: Final = "cluster.local"
 _DNS_NAME = re.compile(r"([A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?\.)*[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?")
 _SHARE = re.compile(r"1/[1-9][0-9]{0,8}")  # as the nameserver reads it
 
-_DEV: Final = "dev"  # the Go operator's word for debug in text
-_LOG_LEVELS: Final = {"info": "INFO", "debug": "DEBUG", _DEV: "DEBUG", "warn": "WARNING", "error": "ERROR"}
-_LOG_FORMATS: Final = ("text", "json")
 _FIREWALL_MODES: Final = ("", "auto", "iptables", "nftables")
 _TRUE: Final = ("true", "1", "t", "T", "TRUE", "True")  # what the Go operator reads as true, ours first
 _FALSE: Final = ("false", "0", "f", "F", "FALSE", "False")
@@ -137,8 +135,8 @@ def read_settings(environ: Mapping[str, str], identity_token: Path = _IDENTITY_T
     namespace = _namespace(given)
     defaults = _with_credentials(namespace, given, identity_token)
     _refuse_proxy_for_api_server(given)
-    level = _one_of(given, "OPERATOR_LOGGING", tuple(_LOG_LEVELS)) or "info"
-    log_format = _one_of(given, "OPERATOR_LOG_FORMAT", _LOG_FORMATS)
+    level = _one_of(given, "OPERATOR_LOGGING", tuple(LOG_LEVELS)) or "info"
+    log_format = _one_of(given, "OPERATOR_LOG_FORMAT", LOG_FORMATS)
     proxy_image = _image(given, "PROXY_IMAGE", defaults.proxy_image)
     own_domain = cluster_domain(resolv_conf(), namespace)
     return replace(
@@ -170,8 +168,8 @@ def read_settings(environ: Mapping[str, str], identity_token: Path = _IDENTITY_T
         operator_tags=_tags(given, "OPERATOR_INITIAL_TAGS") or defaults.operator_tags,
         service_account=_object_name(given, "OPERATOR_SERVICE_ACCOUNT_NAME") or defaults.service_account,
         health_address=_address(environ, "OPERATOR_HEALTH_ADDR", defaults.health_address),
-        log_level=_LOG_LEVELS[level],
-        log_format="json" if log_format == "json" and level != _DEV else "text",
+        log_level=LOG_LEVELS[level],
+        log_format="json" if log_format == "json" and level != DEV else "text",
         warnings=tuple(warnings),
     )
 

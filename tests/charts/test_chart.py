@@ -8,8 +8,11 @@ from typing import Any
 import pytest
 import yaml
 from tsnameserver import __version__
-from tsoperator.api.names import LABEL_APP, LABEL_OPERATOR
+from tsoperator.api.names import LABEL_APP, LABEL_OPERATOR, PARENT_OPERATOR
+from tsoperator.api.objects import Key
+from tsoperator.api.rules import apiserver_proxy_name
 from tsoperator.runtime.holder import CONTAINER
+from tsoperator.runtime.ownership import Owner
 from tsoperator.runtime.predecessor import is_go
 
 from tests.charts import golden
@@ -92,7 +95,7 @@ proxyConfig:
   defaultTags: "tag:a,tag:b"
   firewallMode: nftables
   defaultProxyClass: prod
-apiServerProxyConfig: {allowImpersonation: "true", mode: "false"}
+apiServerProxyConfig: {allowImpersonation: "true", mode: "true"}
 imagePullSecrets: [{name: pull}]
 """
 
@@ -106,30 +109,37 @@ CHANGED = {
 }
 """The fields that differ from those of the Go operator's chart, with the reasons."""
 
+CHANGED_BY_PROXY = {
+    f"ClusterRoleBinding tailscale-auth-proxy: subjects.operator.{field}": "the proxy has an account of its own"
+    for field in ("kind", "name", "namespace")
+}
+"""The fields that differ as well if the API server proxy impersonates callers, with the reason."""
+
 
 BY_SECRET = "oauth: {clientId: client, clientSecret: secret}"
 
 
 @pytest.mark.parametrize(
-    "values",
+    ("values", "changed"),
     [
-        BY_SECRET,
-        "oauth: {clientId: client, audience: here}",
-        f"{BY_SECRET}\noauthSecretVolume: {{csi: {{driver: example.org}}}}",
-        f"{BY_SECRET}\ningressClass: {{enabled: false}}",
-        EVERY_VALUE,
+        (BY_SECRET, CHANGED),
+        ("oauth: {clientId: client, audience: here}", CHANGED),
+        (f"{BY_SECRET}\noauthSecretVolume: {{csi: {{driver: example.org}}}}", CHANGED),
+        (f"{BY_SECRET}\ningressClass: {{enabled: false}}", CHANGED),
+        (f"{BY_SECRET}\napiServerProxyConfig: {{mode: noauth}}", CHANGED),
+        (EVERY_VALUE, CHANGED | CHANGED_BY_PROXY),
     ],
-    ids=["by secret", "by token", "by volume", "no class", "every value"],
+    ids=["by secret", "by token", "by volume", "no class", "noauth", "every value"],
 )
 def test_our_chart_renders_all_that_the_go_operators_chart_renders_from_the_same_values(
-    render: Render, go_chart: Path, tmp_path: Path, values: str
+    render: Render, go_chart: Path, tmp_path: Path, values: str, changed: dict[str, str]
 ) -> None:
     file = tmp_path / "values.yaml"
     file.write_text(values)
     ours, theirs = (by_name(render(files=(file,), chart=chart)) for chart in (CHART, go_chart))
     assert theirs.keys() <= ours.keys()
     lost = [f"{name}: {path}" for name, obj in theirs.items() for path in missing(obj, ours[name])]
-    assert sorted(lost) == sorted(CHANGED)
+    assert sorted(lost) == sorted(changed)
     selectors = [made["Deployment operator"]["spec"]["selector"] for made in (ours, theirs)]
     assert selectors[0] == selectors[1], "the Deployment can't be upgraded"
 
@@ -186,13 +196,58 @@ def test_the_documented_upgrade_from_the_go_operators_chart_runs_our_images(
     assert nameserver["value"] == f"registry.example.org/tsnameserver:{__version__}"
 
 
-def test_the_rights_of_another_operators_proxies_stay_when_the_release_is_uninstalled(render: Render) -> None:
-    given, usual = (
-        render(*CREDENTIALS, f"apiServerProxyConfig.allowImpersonation={word}") for word in ("true", "false")
-    )
-    added = [obj for obj in given if obj not in usual]
-    assert sorted(obj["kind"] for obj in added) == ["ClusterRole", "ClusterRoleBinding", "ServiceAccount"]
-    assert all(obj["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep" for obj in added)
+ACCOUNT = {
+    ("ServiceAccount", "operator-apiserver-proxy"),
+    ("Role", "operator-apiserver-proxy"),
+    ("RoleBinding", "operator-apiserver-proxy"),
+    ("Service", "operator-apiserver-proxy-metrics"),
+}
+"""The objects of the API server proxy in each of its modes. Its Pod must not outlive them."""
+IMPERSONATION = ("ClusterRoleBinding", "tailscale-operator-apiserver-proxy")
+"""The binding that the API server proxy needs in auth mode only."""
+OF_GROUPS = {
+    ("ServiceAccount", "kube-apiserver-auth-proxy"),
+    ("ClusterRole", "tailscale-auth-proxy"),
+    ("ClusterRoleBinding", "tailscale-auth-proxy"),
+}
+"""The objects that ProxyGroups of type kube-apiserver need, whose Pods stay when the release is uninstalled."""
+
+
+@pytest.mark.parametrize(
+    ("given", "going", "staying"),
+    [
+        ("mode=true", ACCOUNT | {IMPERSONATION}, OF_GROUPS),
+        ("mode=noauth", ACCOUNT, set()),
+        ("mode=false", set(), set()),
+        ("mode=", set(), set()),
+        ("allowImpersonation=true", set(), OF_GROUPS),
+        ("http=true", set(), set()),
+    ],
+)
+def test_objects_of_the_api_server_proxy_are_rendered_for_its_mode_and_only_those_of_groups_stay(
+    render: Render, given: str, going: set[tuple[str, str]], staying: set[tuple[str, str]]
+) -> None:
+    usual, found = render(*CREDENTIALS), render(*CREDENTIALS, f"apiServerProxyConfig.{given}")
+    added = [obj for obj in found if obj not in usual and obj["kind"] != "Deployment"]
+    kept = [obj for obj in added if "helm.sh/resource-policy" in (obj["metadata"].get("annotations") or {})]
+    assert by_name(kept).keys() == {" ".join(each) for each in staying}
+    assert by_name(added).keys() - by_name(kept).keys() == {" ".join(each) for each in going}
+
+
+def test_the_operator_gets_its_own_image_and_whether_to_serve_http_for_the_api_server_proxy(render: Render) -> None:
+    objects = render(*CREDENTIALS, "apiServerProxyConfig.mode=noauth", "apiServerProxyConfig.http=true")
+    variables = {each["name"]: each.get("value") for each in container(objects)["env"]}
+    assert variables["OPERATOR_IMAGE"] == container(objects)["image"]
+    assert variables["APISERVER_PROXY_HTTP"] == "true"
+
+
+def test_the_service_for_metrics_of_the_api_server_proxy_selects_the_pod_of_the_operators_device(
+    render: Render,
+) -> None:
+    made = by_name(render(*CREDENTIALS, "fullnameOverride=mine", "apiServerProxyConfig.mode=true"))
+    service = made["Service mine-apiserver-proxy-metrics"]
+    assert service["spec"]["selector"] == Owner(PARENT_OPERATOR, Key("tailscale", "mine")).labels
+    assert service["metadata"]["labels"] == made["Service mine-metrics"]["metadata"]["labels"]
 
 
 def test_a_disruption_budget_has_only_the_limit_in_the_values_and_values_can_leave_the_budget_out(
@@ -266,16 +321,18 @@ def test_the_test_of_the_chart_queries_all_pods_of_the_operator(render: Render, 
         (("nameOverride=tail",), "tails", "tails", "tails"),
         (("nameOverride=net",), "tails", "tails-net", "tails-net"),
         ((f"fullnameOverride={'a' * 62}-b",), "tails", "a" * 62, "a" * 62),
+        ((f"fullnameOverride={'a' * 46}-b",), "tails", f"{'a' * 46}-b", f"{'a' * 46}-b"),
     ],
 )
 def test_the_values_decide_the_names_of_objects(
     render: Render, sets: tuple[str, ...], release: str, name: str, cluster_name: str
 ) -> None:
-    objects = render(*CREDENTIALS, *sets, release=release)
+    objects = render(*CREDENTIALS, "apiServerProxyConfig.mode=noauth", *sets, release=release)
     assert the("Deployment", objects)["metadata"]["name"] == name
     assert the("Secret", objects)["metadata"]["name"] == f"{name}-oauth"
     assert the("ClusterRole", objects)["metadata"]["name"] == cluster_name
-    assert all(len(name) < 64 for _, name in named(objects, "Service"))
+    assert ("ServiceAccount", apiserver_proxy_name(name)) in named(objects, "ServiceAccount")
+    assert all(len(name) < 64 for _, name in named(objects, "Service", "ServiceAccount"))
 
 
 USERS_KINDS = {"services", "endpointslices", "ingresses", "proxygrouppolicies"}
@@ -380,10 +437,14 @@ def test_the_static_manifests_equal_the_output_of_the_chart(helm: Path) -> None:
     assert golden.MANIFESTS.read_text() == rendered, "run: make manifests"
 
 
-def test_the_manifest_of_the_rights_for_the_clusters_dns_equals_the_output_of_the_chart(helm: Path) -> None:
-    asked = ["--set", "operatorConfig.manageClusterDNS=true", "--show-only", "templates/rbac-cluster-dns.yaml"]
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("cluster-dns", "operatorConfig.manageClusterDNS=true"), ("apiserver-proxy", "apiServerProxyConfig.mode=true")],
+)
+def test_the_manifest_of_additional_rights_equals_the_output_of_the_chart(helm: Path, name: str, value: str) -> None:
+    asked = ["--set", value, "--show-only", f"templates/rbac-{name}.yaml"]
     rendered = run([helm, "template", "operator", CHART, "--namespace", "tailscale", *asked], timeout=60)
-    assert golden.MANIFESTS.with_name("cluster-dns.yaml").read_text() == rendered, "run: make manifests"
+    assert golden.MANIFESTS.with_name(f"{name}.yaml").read_text() == rendered, "run: make manifests"
 
 
 @pytest.mark.parametrize("values", golden.VALUES, ids=lambda values: values.stem)

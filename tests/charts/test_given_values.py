@@ -151,7 +151,10 @@ WRONG = {
     "/operatorConfig/watchNamespaces': got string": ["operatorConfig.watchNamespaces=team-a"],
     "oauth.clientSecret is empty": ["oauth.clientId=client"],
     "needs oauth.clientId": ["oauth.audience=here"],
-    'set allowImpersonation to "true"': [*CREDENTIALS, "apiServerProxyConfig.mode=true"],
+    "/apiServerProxyConfig/mode': value must be one of true, false, 'true', 'false', 'noauth'": [
+        "apiServerProxyConfig.mode=auth"
+    ],
+    "/apiServerProxyConfig/http': value must be one of true, false, 'true', 'false'": ["apiServerProxyConfig.http=yes"],
     "TS_EXPERIMENTAL_KUBE_API_EVENTS is no longer used": [
         *CREDENTIALS,
         "operatorConfig.extraEnv[0].name=TS_EXPERIMENTAL_KUBE_API_EVENTS",

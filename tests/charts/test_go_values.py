@@ -61,7 +61,10 @@ TAKEN = {
         "proxyConfig.defaultTags={tag:a,tag:b}": "tag:a,tag:b",
     },
     "PROXY_FIREWALL_MODE": {"proxyConfig.firewallMode=": ""},
-    "APISERVER_PROXY": {"apiServerProxyConfig.mode=null": "", "apiServerProxyConfig.mode=false": "false"},
+    "APISERVER_PROXY": {
+        **{f"apiServerProxyConfig.mode={mode}": mode for mode in ("true", "false", "noauth", "")},
+        "apiServerProxyConfig.mode=null": "",
+    },
     "OPERATOR_LOGIN_SERVER": {"loginServer=null": ""},
     "OPERATOR_HOSTNAME": {"operatorConfig.hostname=null": ""},
 }

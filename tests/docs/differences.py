@@ -100,7 +100,7 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
         f"{_CHART} a_servicemonitor_selects_the_metrics_of_both_programs",
     ],
     "The log has other messages": [
-        "operator/runtime/test_logs.py a_json_line_has_the_fields_ts_level_logger_and_msg_of_the_go_operators_log",
+        "operator/test_logs.py a_json_line_has_the_fields_ts_level_logger_and_msg_of_the_go_operators_log",
     ],
     "Two Pods run": [
         "operator/runtime/test_leader.py two_processes_never_lead_at_once_and_one_process_leads_in_the_end",

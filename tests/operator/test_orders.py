@@ -14,7 +14,7 @@ from tsoperator.api.objects import Key
 from tsoperator.dns.canary import CANARY_PREFIX
 from tsoperator.kube.errors import NotFound
 
-from tests.operator.contract.kinds import Kind, has_reason
+from tests.operator.contract.kind import Kind, has_reason
 from tests.operator.contract.scene import Scene
 from tests.operator.groupsteps import GRACE
 from tests.support import patient

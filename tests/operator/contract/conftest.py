@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from tests.operator.contract.kinds import Kind
+from tests.operator.contract.kind import Kind
 from tests.operator.contract.scene import Scene
 from tests.support.operator import World, new_world, running_operator
 

@@ -24,7 +24,7 @@ from tsoperator.api.names import (
 )
 from tsoperator.api.objects import EVENT, POD, PROXYGROUP, SECRET, Key, Object, Resource, key_of, labels, uid
 
-from tests.operator.contract.kinds import Edit, Kind
+from tests.operator.contract.kind import Edit, Kind
 from tests.support.objects import obj as manifest
 from tests.support.operator import NAMESPACE, Proxy, World
 

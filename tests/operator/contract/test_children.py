@@ -7,7 +7,8 @@ import pytest
 from tsoperator.api import objects
 from tsoperator.api.objects import Object, Resource, key_of, labels, uid
 
-from tests.operator.contract.kinds import KINDS, Kind, each_labelling, each_parent, marks
+from tests.operator.contract.kind import Kind
+from tests.operator.contract.kinds import KINDS, each_labelling, each_parent, marks
 from tests.operator.contract.scene import Scene
 from tests.support.operator import NAMESPACE, World, meant, running_operator
 

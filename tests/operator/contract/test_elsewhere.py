@@ -9,7 +9,8 @@ from clustersim.traffic import Request
 from tsoperator.api.names import LABEL_PARENT_NAME, LABEL_PARENT_NAMESPACE
 from tsoperator.api.objects import EVENT, SERVICE, Object, annotations, key_of, labels
 
-from tests.operator.contract.kinds import Kind, each_labelling
+from tests.operator.contract.kind import Kind
+from tests.operator.contract.kinds import each_labelling
 from tests.operator.contract.scene import Scene
 from tests.support.manifests import DOMAIN, egress
 from tests.support.operator import World, running_operator

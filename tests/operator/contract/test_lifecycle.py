@@ -6,9 +6,9 @@ from collections.abc import Awaitable, Callable, Iterator
 import pytest
 from tsoperator.api.objects import POD, PROXYGROUP, SECRET, STATEFULSET, key_of
 
+from tests.operator.contract.kind import Kind
 from tests.operator.contract.kinds import (
     KINDS,
-    Kind,
     each_edited,
     each_joining,
     each_kind,

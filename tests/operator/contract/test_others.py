@@ -6,7 +6,8 @@ from functools import partial
 import pytest
 from tsoperator.api.objects import Object
 
-from tests.operator.contract.kinds import Kind, each_held, each_kind
+from tests.operator.contract.kind import Kind
+from tests.operator.contract.kinds import each_held, each_kind
 from tests.operator.contract.scene import Scene, conditions
 from tests.support.cluster import until
 

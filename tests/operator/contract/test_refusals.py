@@ -5,7 +5,8 @@ from clustersim.faults import Failure
 from clustersim.merge import merge_patch
 from tsoperator.api.objects import Object
 
-from tests.operator.contract.kinds import KINDS, Bad, Kind, each_joining, each_parent
+from tests.operator.contract.kind import Bad, Kind
+from tests.operator.contract.kinds import KINDS, each_joining, each_parent
 from tests.operator.contract.scene import Scene
 
 pytestmark = pytest.mark.full

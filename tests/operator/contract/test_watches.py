@@ -2,7 +2,8 @@
 
 import pytest
 
-from tests.operator.contract.kinds import Kind, each_kind
+from tests.operator.contract.kind import Kind
+from tests.operator.contract.kinds import each_kind
 from tests.operator.contract.scene import Scene
 from tests.support.cluster import until
 

@@ -6,7 +6,8 @@ import pytest
 from clustersim.faults import LOST, Failure
 from tsoperator.kube.client import USER_AGENT
 
-from tests.operator.contract.kinds import Kind, each_kind
+from tests.operator.contract.kind import Kind
+from tests.operator.contract.kinds import each_kind
 from tests.operator.contract.scene import Scene
 from tests.support.lanes import cases
 from tests.support.operator import World

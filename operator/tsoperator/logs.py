@@ -8,6 +8,17 @@ from types import TracebackType
 from typing import Final, Literal
 
 _OURS: Final = "tsoperator"
+DEV: Final = "dev"  # the Go operator's word for debug in text
+LOG_LEVELS: Final = {
+    "info": "INFO",
+    "debug": "DEBUG",
+    DEV: "DEBUG",
+    "warn": "WARNING",
+    "error": "ERROR",
+}
+"""The values of OPERATOR_LOGGING, and Python's names of these levels."""
+LOG_FORMATS: Final = ("text", "json")
+
 _LEVELS: Final = {"WARNING": "warn", "CRITICAL": "fatal"}  # zap's names, where they aren't ours in lower case
 
 

@@ -7,7 +7,7 @@ import sys
 from datetime import UTC, datetime
 
 import pytest
-from tsoperator.runtime.logs import JsonFormatter, TextFormatter
+from tsoperator.logs import JsonFormatter, TextFormatter
 
 
 def record(message: str, level: int = logging.WARNING, name: str = "some.logger") -> logging.LogRecord:
@@ -50,9 +50,7 @@ def test_a_line_of_text_names_its_logger_unless_it_is_about_objects(logger: str,
 
 def logged(log_format: str, program: str, level: str = "INFO") -> tuple[int, list[str]]:
     """Return the exit code and the lines on stderr of a process that starts its log and runs *program*."""
-    start = (
-        f"import logging, warnings; from tsoperator.runtime import logs; logs.start_logging({level!r}, {log_format!r})"
-    )
+    start = f"import logging, warnings; from tsoperator import logs; logs.start_logging({level!r}, {log_format!r})"
     done = subprocess.run(
         [sys.executable, "-c", f"{start}\n{program}"], stderr=subprocess.PIPE, text=True, timeout=20, check=False
     )

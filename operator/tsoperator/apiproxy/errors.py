@@ -1,0 +1,45 @@
+"""Errors of the API server proxy, in a tree by the way in which callers react to them.
+
+ApiProxyError
+├── MalformedProxyHeader  the connection begins with no PROXY header that we accept: close it without an answer
+├── BadWhoIs              tailscaled's answer doesn't say who the caller is: 500
+└── BadMessage            HTTP that we refuse: its status goes to the client, and the connection is closed
+    ├── BadHead           the head of a request or of an answer
+    └── BadBody           the framing of a body
+"""
+
+
+class ApiProxyError(Exception):
+    """An error: the proxy can't go on with a connection or a request."""
+
+
+class MalformedProxyHeader(ApiProxyError):
+    """An error: the bytes are no PROXY header that we accept. *reason* is a short word for the metrics."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+class BadWhoIs(ApiProxyError):
+    """An error: tailscaled's answer isn't that of a WhoIs. The message says what is wrong with it."""
+
+
+class BadMessage(ApiProxyError):
+    """An error: we refuse an HTTP message. No byte after it on its connection can be trusted.
+
+    *status* is the HTTP status for the client, *reason* a short word for the metrics.
+    """
+
+    def __init__(self, status: int, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+        self.reason = reason
+
+
+class BadHead(BadMessage):
+    """An error: we refuse the head of a request (400, 431, 501 or 505) or of an answer (502)."""
+
+
+class BadBody(BadMessage):
+    """An error: we refuse the framing of the body of a request (400) or of an answer (502)."""

@@ -1,0 +1,187 @@
+"""Where the bodies of requests and answers end, and how the body of a request is written anew.
+
+RFC 9112 section 6 and 7. The body of a request goes to the API server in a framing of our own: without extensions of
+chunks and without trailers. The body of an answer goes to the client as it is, so we only count its bytes.
+"""
+
+import re
+from dataclasses import dataclass
+from enum import Enum, auto
+from re import Pattern
+from typing import Final
+
+from tsoperator.apiproxy.errors import BadBody
+
+Piece = bytes | bytearray | memoryview
+
+MOST_LINE: Final = 256
+"""The number of bytes of the longest line of a chunked body that isn't data."""
+MOST_TRAILERS: Final = 4096
+"""The most bytes of all trailers of a body."""
+
+
+class Framing(Enum):
+    """How the end of a body is found."""
+
+    NONE = auto()
+    LENGTH = auto()
+    CHUNKED = auto()
+    UNTIL_CLOSE = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class BodyKind:
+    """The framing of a body; *length* is its number of bytes if the framing is LENGTH."""
+
+    framing: Framing
+    length: int = 0
+
+
+NO_BODY: Final = BodyKind(Framing.NONE)
+CHUNKED: Final = BodyKind(Framing.CHUNKED)
+UNTIL_CLOSE: Final = BodyKind(Framing.UNTIL_CLOSE)
+
+
+class RequestBody:
+    """The body of a request on its way to the API server."""
+
+    def __init__(self, kind: BodyKind) -> None:
+        self._counter = _counter(kind, 400)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether no byte of the body is missing."""
+        return self._counter.is_complete
+
+    def feed(self, data: Piece) -> tuple[bytes, int]:
+        """Return the bytes to forward for *data*, and how many bytes of *data* belong to the body.
+
+        What remains of *data* is the beginning of the next request. Raises BadBody.
+        """
+        forwarded: list[Piece] = []
+        with memoryview(data) as view:
+            used = self._counter.feed(view, forwarded)
+            return b"".join(forwarded), used
+
+
+class AnswerBody:
+    """The body of an answer, of which the bytes are only counted."""
+
+    def __init__(self, kind: BodyKind) -> None:
+        self._counter = _counter(kind, 502)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether no byte of the body is missing. A body until the end of the connection is never complete."""
+        return self._counter.is_complete
+
+    def feed(self, data: Piece) -> int:
+        """Return how many bytes of *data* belong to the body. Raises BadBody."""
+        with memoryview(data) as view:
+            return self._counter.feed(view, None)
+
+
+class _Counter:
+    """The bytes of a body with a known length; -1 if it lasts until the end of the connection."""
+
+    def __init__(self, length: int) -> None:
+        self._left = length
+
+    @property
+    def is_complete(self) -> bool:
+        return self._left == 0
+
+    def feed(self, view: memoryview, forwarded: list[Piece] | None) -> int:
+        """Return how many bytes of *view* belong to the body; append those to *forwarded* if that is a list."""
+        used = len(view) if self._left < 0 else min(self._left, len(view))
+        if self._left > 0:
+            self._left -= used
+        if forwarded is not None and used:
+            forwarded.append(view[:used])
+        return used
+
+
+_TOKEN: Final = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
+_TEXT: Final = rb"[\t\x20-\x7e\x80-\xff]*"
+_SIZE: Final = rb"([0-9A-Fa-f]{1,16})[\t ]*(?:;" + _TEXT + rb")?"
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """A line between the data of a chunked body: what the *whole* matches, and each *part* from its beginning."""
+
+    whole: Pattern[bytes]
+    part: Pattern[bytes]
+
+
+_FIRST: Final = _Line(re.compile(_SIZE + rb"\r\n"), re.compile(rb"(?:" + _SIZE + rb"\r?)?"))
+_NEXT: Final = _Line(re.compile(rb"\r\n" + _SIZE + rb"\r\n"), re.compile(rb"\r?|\r\n(?:" + _SIZE + rb"\r?)?"))
+"""The end of a chunk, and the size of the next one."""
+_TRAILER: Final = _Line(
+    re.compile(rb"(" + _TOKEN + rb":" + _TEXT + rb")?\r\n"),
+    re.compile(rb"\r?|" + _TOKEN + rb"(?::" + _TEXT + rb"\r?)?"),
+)
+
+
+class _Chunks:
+    """The bytes of a chunked body. *status* is that of an error."""
+
+    def __init__(self, status: int) -> None:
+        self.is_complete = False
+        self._status = status
+        self._line = _FIRST
+        self._left = 0  # bytes of data in this chunk
+        self._held = b""  # the beginning of a line
+        self._trailers = 0  # bytes
+
+    def feed(self, view: memoryview, forwarded: list[Piece] | None) -> int:
+        """Return how many bytes of *view* belong to the body; append what to forward if *forwarded* is a list."""
+        position, end = 0, len(view)
+        while position < end and not self.is_complete:
+            if self._left:
+                step = min(self._left, end - position)
+                self._left -= step
+                if forwarded is not None:
+                    forwarded.append(view[position : position + step])
+                    if not self._left:
+                        forwarded.append(b"\r\n")
+                position += step
+            else:
+                position += self._read_line(view[position:], forwarded)
+        return position
+
+    def _read_line(self, view: memoryview, forwarded: list[Piece] | None) -> int:
+        """Read a line or a part of it, and return its number of bytes in *view*."""
+        held = len(self._held)
+        window: Piece = self._held + bytes(view[: MOST_LINE + 1]) if held else view
+        found = self._line.whole.match(window)
+        length = found.end() if found else len(window)
+        if length > MOST_LINE or (not found and not self._line.part.fullmatch(window)):
+            raise BadBody(self._status, "chunk", "a chunk of the body or a trailer is malformed")
+        if found is None:
+            self._held = bytes(window)
+            return len(view)
+        self._held = b""
+        if self._line is not _TRAILER:
+            self._begin_chunk(int(found[1], 16), forwarded)
+        elif found[1] is None:
+            self.is_complete = True
+            if forwarded is not None:
+                forwarded.append(b"\r\n")
+        else:
+            self._trailers += length
+            if self._trailers > MOST_TRAILERS:
+                raise BadBody(self._status, "trailers", f"the trailers have more than {MOST_TRAILERS} bytes")
+        return length - held
+
+    def _begin_chunk(self, size: int, forwarded: list[Piece] | None) -> None:
+        self._left = size
+        self._line = _NEXT if size else _TRAILER
+        if forwarded is not None:
+            forwarded.append(b"%x\r\n" % size)
+
+
+def _counter(kind: BodyKind, status: int) -> _Counter | _Chunks:
+    if kind.framing is Framing.CHUNKED:
+        return _Chunks(status)
+    return _Counter(-1 if kind.framing is Framing.UNTIL_CLOSE else kind.length)

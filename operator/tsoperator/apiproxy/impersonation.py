@@ -1,0 +1,240 @@
+"""Who a caller is to the Kubernetes API, and which requests of a caller are refused."""
+
+import json
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from ipaddress import ip_address
+from typing import Any, Final
+
+from tsoperator.apiproxy.errors import BadWhoIs
+from tsoperator.apiproxy.head import Header, RequestHead, forwarded
+
+CAPABILITY: Final = "tailscale.com/cap/kubernetes"
+LEGACY_CAPABILITY: Final = "https://tailscale.com/cap/kubernetes"
+"""The old name of the capability, which counts only if there are no rules under the new one."""
+
+_UNSAFE: Final = re.compile(r"[\x00-\x1f\x7f]")
+_SEPARATORS: Final = re.compile(rb"[^0-9a-z]")
+
+
+class AccessMode(Enum):
+    """How a caller proves to the API server who it is."""
+
+    AUTH = "true"
+    """The proxy impersonates the caller."""
+    NOAUTH = "noauth"
+    """The caller's request has credentials of its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Recorders:
+    """What grants say about recording the requests of a caller."""
+
+    addresses: Sequence[str] = ()
+    is_enforced: bool = False
+    has_events: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """A device in the tailnet, or its user.
+
+    *name* is the login name of the user, or the name of a device with *tags*. *unreadable* is the name of a capability
+    whose grants can't be read, with the cause; then the caller has no groups and no recorders.
+    """
+
+    name: str
+    tags: Sequence[str] = ()
+    groups: Sequence[str] = ()
+    recorders: Recorders = Recorders()
+    unreadable: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Denial:
+    """A refusal: an HTTP *status*, a short *reason* for the metrics, and a *message* for the caller and the log."""
+
+    status: int
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Impersonation:
+    """The user and the groups that a request is impersonated as. *user* is never empty."""
+
+    user: str
+    groups: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """A request that may go to the API server; *identity* is None if it goes with the caller's own credentials.
+
+    *is_unrecorded* says that grants want it recorded if possible.
+    """
+
+    identity: Impersonation | None
+    is_unrecorded: bool = False
+
+    def head(self, request: RequestHead, token: str) -> bytes:
+        """Return the head of *request* for the API server. The *token* is that of the proxy's ServiceAccount."""
+        if self.identity is None:
+            return forwarded(request, ())
+        if not token or not self.identity.user:
+            raise ValueError("a request can't be impersonated without a token and a user")
+        dropped = {name.lower() for name, _ in request.headers if _is_identity(name)}
+        return forwarded(request, _impersonating(self.identity, token), dropped)
+
+
+class _Unreadable(Exception):
+    """An error: the grants of a caller can't be read."""
+
+
+def caller(raw: bytes | str) -> Caller:
+    """Return the caller that an answer of tailscaled's WhoIs describes. Raises BadWhoIs."""
+    try:
+        answer = json.loads(raw)
+    except (ValueError, RecursionError) as error:
+        raise BadWhoIs("the answer isn't JSON") from error
+    node, profile, capabilities = (_part(answer, key) for key in ("Node", "UserProfile", "CapMap"))
+    tags = node.get("Tags") or ()
+    if not isinstance(tags, list | tuple) or not all(isinstance(tag, str) for tag in tags):
+        raise BadWhoIs("the tags of the node aren't a list of names")
+    name = str(node.get("Name") or "").removesuffix(".") if tags else profile.get("LoginName") or ""
+    if not isinstance(name, str):
+        raise BadWhoIs("the login name isn't text")
+    try:
+        rules = [*_rules(capabilities, CAPABILITY)]
+        legacy = [*_rules(capabilities, LEGACY_CAPABILITY)]
+    except _Unreadable as error:
+        return Caller(name, tags, unreadable=str(error))
+    groups = dict.fromkeys(group for rule in rules or legacy for group in rule.groups)
+    recorders = Recorders(
+        addresses=tuple(address for rule in rules for address in rule.addresses),
+        is_enforced=any(rule.is_enforced for rule in rules),
+        has_events=any(rule.has_events for rule in rules),
+    )
+    return Caller(name, tuple(tags), tuple(groups), recorders)
+
+
+def decide(who: Caller, mode: AccessMode, head: RequestHead) -> Admission | Denial:
+    """Decide whether the request with *head* may go to the API server, and as whom."""
+    if who.unreadable:
+        return Denial(403, "grant", f"the grants of {who.name} can't be read: {who.unreadable}")
+    if not _is_name(who.name):
+        return Denial(403, "name", "the caller has no login name, or its device has no name")
+    if who.recorders.is_enforced or who.recorders.has_events:
+        return Denial(
+            403,
+            "recording",
+            f"grants want {head.method} {head.path} recorded, and this proxy can't record requests yet",
+        )
+    is_unrecorded = bool(who.recorders.addresses)
+    if mode is AccessMode.NOAUTH:
+        return Admission(None, is_unrecorded)
+    groups = who.groups or who.tags
+    bad = next((group for group in groups if not _is_name(group)), None)
+    if bad is not None:
+        return Denial(403, "group", f"the group {bad!r} of {who.name} can't be sent to the API server")
+    return Admission(Impersonation(who.name, groups), is_unrecorded)
+
+
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    groups: Sequence[str]
+    addresses: Sequence[str]
+    is_enforced: bool
+    has_events: bool
+
+
+def _part(answer: object, key: str) -> Mapping[str, Any]:
+    """Return the object under *key*; an empty one if it is missing or null. Raises BadWhoIs."""
+    part = answer.get(key) if isinstance(answer, dict) else answer
+    if part is None:
+        return {}
+    if not isinstance(part, dict):
+        raise BadWhoIs(f"{key} in the answer isn't an object")
+    return part
+
+
+def _rules(capabilities: Mapping[str, Any], capability: str) -> Iterator[_Rule]:
+    """Return the rules of a *capability*. Raises _Unreadable."""
+    values = capabilities.get(capability)
+    if values is None:
+        return
+    if not isinstance(values, list):
+        raise _Unreadable(f"{capability} isn't a list")
+    try:
+        for value in values:
+            rule = _fields(value)
+            groups = _fields(rule.get("impersonate")).get("groups")
+            yield _Rule(
+                _texts(groups),
+                tuple(map(_address, _texts(rule.get("recorderaddrs")))),
+                _flag(rule.get("enforcerecorder")),
+                _flag(rule.get("enableevents")),
+            )
+    except ValueError as error:
+        raise _Unreadable(f"{capability}: {error}") from error
+
+
+def _fields(value: object) -> Mapping[str, Any]:
+    """Return the fields of an object by their names in lower case, which Go doesn't tell apart. Raises ValueError."""
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise ValueError("a rule isn't an object")
+    fields = {key.casefold(): each for key, each in value.items()}
+    if len(fields) < len(value):
+        raise ValueError("a rule has a field twice")
+    return fields
+
+
+def _texts(value: object) -> Sequence[str]:
+    if value is None:
+        return ()
+    if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
+        raise ValueError("a field isn't a list of texts")
+    return tuple(value)
+
+
+def _flag(value: object) -> bool:
+    if value is not None and not isinstance(value, bool):
+        raise ValueError("a field is neither true nor false")
+    return bool(value)
+
+
+def _address(text: str) -> str:
+    """Return the address `ip:port` of a recorder. Raises ValueError."""
+    host, _, port = text.rpartition(":")
+    bracketed = host.startswith("[") and host.endswith("]")
+    version = ip_address(host[1:-1] if bracketed else host).version
+    if (version == 6) != bracketed or not re.fullmatch("[0-9]{1,5}", port) or int(port) > 65535:
+        raise ValueError(f"{text!r} isn't an address of a recorder")
+    return text
+
+
+def _is_name(text: str) -> bool:
+    """Whether *text* can stand in a header, and means the same to its reader. An empty user would be the proxy."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return bool(text) and text == text.strip() and not _UNSAFE.search(text)
+
+
+def _is_identity(name: bytes) -> bool:
+    """Whether a header says who sends a request, in any spelling that some reader might take for that header."""
+    plain = _SEPARATORS.sub(b"-", name.lower())
+    return plain == b"authorization" or plain.startswith(b"impersonate-")
+
+
+def _impersonating(identity: Impersonation, token: str) -> Collection[Header]:
+    return [
+        (b"Authorization", b"Bearer " + token.encode()),
+        (b"Impersonate-User", identity.user.encode()),
+        *((b"Impersonate-Group", group.encode()) for group in identity.groups),
+    ]

@@ -1,0 +1,136 @@
+"""A kind that the operator reconciles, with the facts that the tests of the contract need, and parts for such facts."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from tsoperator.api.names import FINALIZER
+from tsoperator.api.objects import Key, Object, Resource, key_of, resource_of
+
+from tests.support.manifests import proxy_class
+
+
+class Edit(NamedTuple):
+    """A merge patch, and words that the portrait of the world shows as soon as the patch has taken effect.
+
+    The same Pods go on running unless the patch *restarts* them. The devices stay in any case.
+    """
+
+    patch: Object
+    shows: str
+    restarts: bool = False
+
+
+class Bad(NamedTuple):
+    """A merge patch that makes an object invalid, with the reason and words of the condition that it causes.
+
+    The Event that says so has the reason *event*. There is no Event if *event* is empty. If the CRD's own rules
+    refuse the patch on a real API server, *is_simulated* is true: only a simulated one accepts the patch.
+    """
+
+    patch: Object
+    reason: str
+    words: str
+    event: str = ""
+    is_simulated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of object, an example of it, and the children and writes that the operator makes for it.
+
+    Each manifest has a name that occurs nowhere else, so that a test finds the leftovers by that name.
+    """
+
+    manifest: Object
+    is_ready: Callable[[Object], bool]
+    """A function that tells from the object whether the operator has made everything for it."""
+    beside: Sequence[Object] = ()
+    """The other objects that the object needs, such as a backend or a ProxyClass."""
+    children: Mapping[Resource, Sequence[Object]] = field(default_factory=dict)
+    """A map from each kind of child to merge patches for a child. The operator has to undo the patches."""
+    child_name: Callable[[Object, Resource], str] = lambda obj, resource: ""
+    """A function that gets the object as it is stored, and returns the name of its first child of a kind."""
+    early: Resource | None = None
+    """The kind of a child that the operator makes even for an invalid object."""
+    filler: Key | None = None
+    """The Pod that writes the certificate into the child Secret at its start, and then checks the Secret daily."""
+    shared: Sequence[tuple[Resource, Key]] = ()
+    """The objects of others that the operator writes into, and leaves as they were when the object goes."""
+    devices: int = 0
+    """The number of devices that the object has in the tailnet."""
+    edits: Mapping[str, Edit] = field(default_factory=dict)
+    bad: Mapping[str, Bad] = field(default_factory=dict)
+    is_collected: bool = False
+    """True if Kubernetes deletes the Secrets with the object. Without our finalizer its devices are then unknown."""
+    keeps_others_labels: bool = False
+    """True if a child with the labels of another object's child keeps them.
+
+    Otherwise the operator makes a new child.
+    """
+    is_labelled: bool = True
+    """True if the children have labels, by which the operator finds them."""
+    is_held: bool = True
+    """True if our finalizer holds the object until its children are gone."""
+    waits_for_minutes: bool = False
+    """True if something has to wait for minutes before the object is complete, which only virtual time can do."""
+    finalizer: str = FINALIZER
+    failed: str = ""
+    """The reason in the condition when a server refuses a write; empty if the operator writes only the status."""
+    making: frozenset[str] = frozenset()
+    """All writes, as ``verb plural``, until everything is made for the object and each edit has taken effect."""
+    ending: frozenset[str] = frozenset()
+    """All writes, as ``verb plural``, from the deletion of the object until it is gone."""
+
+    @property
+    def name(self) -> str:
+        return key_of(self.manifest).name
+
+    @property
+    def resource(self) -> Resource:
+        return resource_of(self.manifest)
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def has_reason(kind: str, reason: str) -> Callable[[Object], bool]:
+
+    def holds(obj: Object) -> bool:
+        conditions = (obj.get("status") or {}).get("conditions") or ()
+        return any((each["type"], each["reason"]) == (kind, reason) for each in conditions)
+
+    return holds
+
+
+def is_balanced(obj: Object) -> bool:
+    return bool((obj.get("status") or {}).get("loadBalancer", {}).get("ingress"))
+
+
+def spec(**fields: Any) -> Object:
+    return {"spec": fields}
+
+
+def annotated(**annotations: str | None) -> Object:
+    """Return the patch that sets annotations with the prefix tailscale.com/.
+
+    In the names, a hyphen is written as an underscore.
+    """
+    named = {f"tailscale.com/{name.replace('_', '-')}": value for name, value in annotations.items()}
+    return {"metadata": {"annotations": named}}
+
+
+def crd(patch: Object, reason: str, words: str) -> Bad:
+    """Return a bad patch that the CRD's own rules refuse on a real API server."""
+    return Bad(patch, reason, words, event=reason, is_simulated=True)
+
+
+def writes(verb: str, *plurals: str) -> frozenset[str]:
+    return frozenset(f"{verb} {plural}" for plural in plurals)
+
+
+OTHER_IMAGE = {"spec": {"template": {"spec": {"containers": [{"name": "tailscale", "image": "example.org/other:1"}]}}}}
+METERED = proxy_class("metered", metrics={"enable": True})
+MAKING = writes("create", "secrets", "services", "statefulsets") | {"patch secrets"}
+TOUCH = frozenset({"patch pods"})  # when the config of a running proxy is edited
+ENDING = writes("delete", "secrets", "services", "statefulsets")
