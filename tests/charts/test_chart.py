@@ -10,6 +10,7 @@ import yaml
 from tsnameserver import __version__
 from tsoperator.api.names import LABEL_APP, LABEL_OPERATOR, PARENT_OPERATOR
 from tsoperator.api.objects import Key
+from tsoperator.api.rules import apiserver_proxy_name
 from tsoperator.runtime.holder import CONTAINER
 from tsoperator.runtime.ownership import Owner
 from tsoperator.runtime.predecessor import is_go
@@ -320,6 +321,7 @@ def test_the_test_of_the_chart_queries_all_pods_of_the_operator(render: Render, 
         (("nameOverride=tail",), "tails", "tails", "tails"),
         (("nameOverride=net",), "tails", "tails-net", "tails-net"),
         ((f"fullnameOverride={'a' * 62}-b",), "tails", "a" * 62, "a" * 62),
+        ((f"fullnameOverride={'a' * 46}-b",), "tails", f"{'a' * 46}-b", f"{'a' * 46}-b"),
     ],
 )
 def test_the_values_decide_the_names_of_objects(
@@ -329,7 +331,7 @@ def test_the_values_decide_the_names_of_objects(
     assert the("Deployment", objects)["metadata"]["name"] == name
     assert the("Secret", objects)["metadata"]["name"] == f"{name}-oauth"
     assert the("ClusterRole", objects)["metadata"]["name"] == cluster_name
-    assert ("ServiceAccount", f"{name[:47]}-apiserver-proxy") in named(objects, "ServiceAccount")
+    assert ("ServiceAccount", apiserver_proxy_name(name)) in named(objects, "ServiceAccount")
     assert all(len(name) < 64 for _, name in named(objects, "Service", "ServiceAccount"))
 
 

@@ -28,8 +28,8 @@ OTHERS = """
 
     OperatorDevice ServiceView TailscaleService TailscaleServiceIP
 
-    AdvertiseRoutes AdvertiseServices AllowFunnel AppConnector AuthKey ControlURL LoginName NoStatefulFiltering NodeID
-    RelayServerPort RelayServerStaticEndpoints ServerURL StaticEndpoints TerminateTLS UserProfile
+    AdvertiseRoutes AdvertiseServices AllowFunnel AppConnector AuthKey CapMap ControlURL LoginName NoStatefulFiltering
+    NodeID RelayServerPort RelayServerStaticEndpoints ServerURL StaticEndpoints TerminateTLS UserProfile
 """
 """CamelCase words in the sources that are no reasons but belong to Kubernetes, our CRDs, tailscaled or the proxies."""
 

@@ -92,6 +92,15 @@ def child_name(parent_name: str, parent_uid: str) -> str:
     return f"{child_base_name(parent_name)}-{digest}"
 
 
+def apiserver_proxy_name(secret: str) -> str:
+    """Return the name of the objects of the API server proxy whose device is in *secret*, as the chart forms it.
+
+    Only the name of the Secret is cut: otherwise the objects could have the same name as the operator's own.
+    """
+    part = "-apiserver-proxy"
+    return secret[: DNS_LABEL_MAX - len(part)].removesuffix("-") + part
+
+
 def dns_label_error(value: str) -> str | None:
     """Say why *value* is no DNS label of 1 to 63 letters, digits and hyphens (RFC 1123, upper case allowed)."""
     if _DNS_LABEL.fullmatch(value):
