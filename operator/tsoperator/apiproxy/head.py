@@ -212,7 +212,10 @@ def forwarded(head: RequestHead, added: Iterable[Header], dropped: Set[bytes] = 
 
 
 def answered(head: AnswerHead, closes: bool = False) -> bytes:
-    """Return the head for the client; *closes* says that its connection ends with this answer, whatever *head* says."""
+    """Return the head for the client; *closes* says that its connection ends with this answer.
+
+    A body until the end of the connection ends the client's connection, too.
+    """
     skipped = (_HOP_BY_HOP | head.options) - {b"trailer"} | {b"content-length"}
     if head.body.framing is Framing.NONE and head.status >= 200 and head.status != 204:
         skipped -= {b"content-length"}  # an answer to HEAD, or a 304: it tells the length of another answer
@@ -221,7 +224,7 @@ def answered(head: AnswerHead, closes: bool = False) -> bytes:
     lines.append(_framing(head.body))
     if head.is_upgrade:
         lines.append(b"Connection: Upgrade\r\nUpgrade: %b\r\n" % head.upgrade.encode())
-    elif (closes or head.closes) and not head.is_interim:
+    elif (closes or head.body.framing is Framing.UNTIL_CLOSE) and not head.is_interim:
         lines.append(b"Connection: close\r\n")
     lines.append(b"\r\n")
     return b"".join(lines)

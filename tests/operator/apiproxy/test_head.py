@@ -239,8 +239,8 @@ ANSWERS = {
         CHUNKED,
     ),
     "until the end of the connection": Answer(head(OK), head(OK, CLOSE), UNTIL_CLOSE),
-    "the last answer": Answer(
-        head(OK, CLOSE, b"Content-Length: 5"), head(OK, b"Content-Length: 5", CLOSE), length(5)
+    "the API server's last answer on its connection": Answer(
+        head(OK, CLOSE, b"Content-Length: 5"), head(OK, b"Content-Length: 5"), length(5)
     ),
     "an odd reason": Answer(
         head(b"HTTP/1.1 404 \xe9 \t!", b"Content-Length: 0"),
