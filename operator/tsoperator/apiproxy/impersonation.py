@@ -16,7 +16,6 @@ LEGACY_CAPABILITY: Final = "https://tailscale.com/cap/kubernetes"
 """The old name of the capability, which counts only if there are no rules under the new one."""
 
 _TOKEN: Final = re.compile(r"[\x21-\x7e]+")
-_UNSAFE: Final = re.compile(r"[\x00-\x1f\x7f]")
 _IDENTITY: Final = re.compile(rb"authorization\Z|impersonate[^0-9a-z]", re.IGNORECASE)
 """The names of headers that say who sends a request. Some readers take an underscore for a hyphen, for example."""
 
@@ -224,11 +223,7 @@ def _address(text: str) -> str:
 
 def _is_name(text: str) -> bool:
     """Whether *text* can stand in a header, and means the same to its reader. An empty user would be the proxy."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return bool(text) and text == text.strip() and not _UNSAFE.search(text)
+    return bool(text) and text == text.strip() and text.isprintable()
 
 
 def _impersonating(identity: Impersonation, token: str) -> Collection[Header]:
