@@ -12,11 +12,10 @@ from tsoperator.apiproxy.counts import ProxyCounts
 from tsoperator.apiproxy.errors import ApiProxyError, ApiServerUnreachable, BadMessage, ClientGone
 from tsoperator.apiproxy.framing import UNTIL_CLOSE, AnswerBody, RequestBody
 from tsoperator.apiproxy.head import (
-    MOST_ANSWER_BYTES,
     AnswerHead,
     RequestHead,
+    answer_length,
     answered,
-    head_length,
     parse_answer,
 )
 from tsoperator.apiproxy.tls import TlsStream
@@ -117,7 +116,7 @@ class Exchange:
 
     async def _answer_head(self) -> AnswerHead:
         seen = 0
-        while not (length := head_length(self._from_server, seen, MOST_ANSWER_BYTES)):
+        while not (length := answer_length(self._from_server, seen)):
             seen = len(self._from_server)
             if not (data := await self._receive()):
                 raise ApiServerUnreachable("it closed the connection without an answer")
