@@ -23,7 +23,7 @@ from tsoperator.settings import Settings
 MANIFEST: Final = "charts/manifests/apiserver-proxy.yaml"
 """The file with the ServiceAccount of the API server proxy and its rights, for installations without Helm."""
 
-_ENDING: Final = 5.0  # s until another look at the Pod that registers the device, if no watch tells of its end
+_ENDING: Final = 5.0  # s until another look at Pods that must end before, if no watch tells of their end
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,11 +69,11 @@ def login(ask: Ask, observed: ObservedProxy, settings: Settings) -> Login:
 
 def plan(ask: Ask, observed: ObservedProxy, settings: Settings, keys: Keys | Refusal = NO_KEYS) -> Decided:
     """Return the plan for the proxy. *keys* has the auth key with which its device logs in."""
-    made, problem = _planned(ask, observed, settings, keys)
+    made, problem, _ = _planned(ask, observed, settings, keys)
     told = [*made.notes, *([Note("Warning", FAILED, problem)] if problem else ())]
-    notes = [replace(each, once=True) for each in told]
     if observed.own is None:  # the operator doesn't run in a Deployment
-        return Decided(replace(made, notes=notes), problem)
+        return Decided(replace(made, notes=()), problem, [each.message for each in told])
+    notes = [replace(each, once=True) for each in told]
     return Decided(replace(made, notes=(), reports=[Report(observed.own, notes=notes)]), problem)
 
 
@@ -84,8 +84,10 @@ def failed(observed: ObservedProxy, refusal: Refusal) -> Decided:
             problem = in_the_way(obj)
         case _:
             problem = refusal.message
+    if observed.own is None:
+        return Decided(Plan(), problem, [problem])
     note = Note("Warning", refusal.reason or FAILED, problem, once=True)
-    return Decided(Plan(reports=[Report(observed.own, notes=[note])] if observed.own else ()), problem)
+    return Decided(Plan(reports=[Report(observed.own, notes=[note])]), problem)
 
 
 def _planned(ask: Ask, observed: ObservedProxy, settings: Settings, keys: Keys | Refusal) -> Decided:
@@ -93,7 +95,7 @@ def _planned(ask: Ask, observed: ObservedProxy, settings: Settings, keys: Keys |
     devices = _devices(ask, observed, settings)
     told = notices(observed.secrets.state, observed.pods, devices.findings, observed.certificate, settings)
     if problem := _obstacle(ask, observed, settings):
-        return Decided(_waiting(told, LOOK_AGAIN if observed.go else None), problem)
+        return Decided(_waiting(told, _ENDING if observed.go else None), problem)
     if observed.registering:
         going = [each for each in observed.registering if each["kind"] == STATEFULSET.kind and not is_deleting(each)]
         return Decided(replace(_waiting(told, _ENDING), steps=[Deletion(STATEFULSET, each) for each in going]))

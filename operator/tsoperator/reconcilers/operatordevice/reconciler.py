@@ -202,7 +202,7 @@ class _View:
         return Plan()
 
     def _plan(self, observed: plans.Observed, *keys: Keys | Refusal) -> Plan:
-        plan, self._problem = plans.plan(self._ask, observed, self._world.settings, *keys)
+        plan, self._problem, _ = plans.plan(self._ask, observed, self._world.settings, *keys)
         return plan
 
     def _claims(self) -> Iterator[tuple[str, str]]:
@@ -241,7 +241,8 @@ class _ProxyView:
         self._clock = clock
         self._missing: MissingCertificate | None = None
         self._problem = ""  # of the plan that is being carried out
-        self._said: frozenset[str] = frozenset()  # in the log, because there is no Deployment to write Events on
+        self._unsaid: Sequence[str] = ()  # the messages of that plan for which there is no object
+        self._logged: Sequence[str] = ()
         self.watches: Mapping[Resource, Mapper] = {
             SECRET: lambda secret: world.keys(key_of(secret) in (ask.key, ask.config)),
             DEPLOYMENT: lambda deployment: world.keys(key_of(deployment) in (ask.deployment, ask.own)),
@@ -278,14 +279,10 @@ class _ProxyView:
         login = apiserverproxy.login(self._ask, observed, self._world.settings)
         return Question(partial(self._world.auth_keys, login), then)
 
-    def acted(self, _obj: Object, observed: ObservedProxy, plan: Plan) -> None:
-        """Record the problem that keeps the operator from getting a device, and log what no Event can say."""
+    def acted(self, _obj: Object, observed: ObservedProxy, _plan: Plan) -> None:
+        """Record the problem that keeps the operator from getting a device, and log once what no Event can say."""
         self._hindered(observed, self._problem)
-        if observed.own is None:
-            said = frozenset(note.message for note in plan.notes)
-            for message in sorted(said - self._said):
-                log.warning("API server proxy: %s", message)
-            self._said = said
+        self._log(self._unsaid)
 
     def reported(self, _obj: Object, _observed: ObservedProxy, _plan: Plan) -> None:
         """Forget the news that an Event has reported."""
@@ -293,13 +290,22 @@ class _ProxyView:
 
     def refused(self, observed: ObservedProxy, _obj: Object, refusal: Refusal) -> Plan:
         """Return the plan that reports why a step was refused."""
-        plan, problem = apiserverproxy.failed(observed, refusal)
+        plan, problem, unsaid = apiserverproxy.failed(observed, refusal)
         self._hindered(observed, problem)
+        self._log(unsaid)
         return plan
 
     def _plan(self, observed: ObservedProxy, *keys: Keys | Refusal) -> Plan:
-        plan, self._problem = apiserverproxy.plan(self._ask, observed, self._world.settings, *keys)
+        settings = self._world.settings
+        plan, self._problem, self._unsaid = apiserverproxy.plan(self._ask, observed, settings, *keys)
         return plan
+
+    def _log(self, messages: Sequence[str]) -> None:
+        """Log *messages*, except for those that were logged the last time."""
+        for message in messages:
+            if message not in self._logged:
+                log.warning("API server proxy: %s", message)
+        self._logged = messages
 
     def _hindered(self, observed: ObservedProxy, problem: str) -> None:
         """Remember why there is no device, for the objects that need its ID; an Event or the log has said it."""

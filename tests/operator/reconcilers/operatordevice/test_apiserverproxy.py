@@ -69,7 +69,7 @@ CASES = {
     "the device of a Go operator": Case(
         replace(NEW, secrets=ReplicaSecrets(state=GO)), ["create operator-config", MAKE], keys=Keys()
     ),
-    "a Go operator runs": Case(replace(NEW, go="operator-7d9f"), problem="may still run (operator-7d9f)", again=30.0),
+    "a Go operator runs": Case(replace(NEW, go="operator-7d9f"), problem="may still run (operator-7d9f)", again=5.0),
     "a Go operator runs beside it": Case(replace(RUNNING, go="operator-7d9f"), [MAKE], keys=Keys()),
     "it runs": Case(RUNNING, [MAKE], keys=Keys()),
     "another hostname": Case(RUNNING, ["patch operator-config", MAKE], settings=serving(operator_hostname="gate")),
@@ -235,10 +235,9 @@ def test_events_on_the_operators_own_deployment_say_once_what_is_wrong(
     assert all(note.once for note in report.notes)
 
 
-def test_an_operator_without_a_deployment_has_the_events_in_its_plan() -> None:
-    made = plan(ASK, replace(NEW, own=None, account=None), SETTINGS).plan
-    assert [note.reason for note in made.notes] == ["APIServerProxyFailed"]
-    assert made.reports == ()
+def test_without_a_deployment_for_the_events_their_messages_are_for_the_log() -> None:
+    made, problem, unsaid = plan(ASK, replace(NEW, own=None, account=None), SETTINGS)
+    assert (made.notes, made.reports, unsaid) == ((), (), [problem])
 
 
 def test_a_refused_step_is_reported_with_its_reason() -> None:
@@ -248,4 +247,4 @@ def test_a_refused_step_is_reported_with_its_reason() -> None:
         Report(RUNNING.own or {}, notes=[Note("Warning", "TagsRefused", "no", once=True)])
     ]
     assert "is in the way" in failed(NEW, Refusal("no", step=Child(theirs), is_taken=True)).problem
-    assert failed(replace(NEW, own=None), refusal) == (failed(replace(NEW, own=None), refusal).plan, "no")
+    assert failed(replace(NEW, own=None), refusal).unsaid == ["no"]
