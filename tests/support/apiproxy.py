@@ -105,6 +105,8 @@ class Ground:
     folder: Path
     counts: ProxyCounts = field(default_factory=lambda: ProxyCounts("auth"))
     port: int = 0
+    http_port: int = 0
+    health_port: int = 0
 
     @property
     def socket(self) -> Path:

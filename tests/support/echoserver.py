@@ -72,6 +72,22 @@ def echo(peer: Peer, head: bytes) -> None:
     peer.answer(head + peer.read_exactly(length))
 
 
+def last(raw: bytes) -> Script:
+    """Return a script that sends *raw*, and closes the connection at once."""
+
+    def script(peer: Peer, _: bytes) -> None:
+        peer.send(raw)
+        peer.close()
+
+    return script
+
+
+def silent(peer: Peer, _: bytes) -> None:
+    """Read what comes until the end, and answer nothing."""
+    while peer.read():
+        pass
+
+
 class EchoingServer:
     """Answers each request by the script for its path, or else with its head."""
 
@@ -87,14 +103,34 @@ class EchoingServer:
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        """Listen while the context lasts, each time at the same port."""
-        with socket.create_server(("127.0.0.1", self.port), backlog=512) as listener:
-            self.port = listener.getsockname()[1]
-            accepting = threading.Thread(target=self._accept, args=[listener], daemon=True)
-            accepting.start()
+        """Listen while the context lasts."""
+        self._listener = self._listen()
+        try:
             yield
-            listener.shutdown(socket.SHUT_RDWR)
-            accepting.join()
+        finally:
+            self._stop()
+
+    @contextmanager
+    def away(self, *, silent: bool = False) -> Iterator[None]:
+        """Accept no connections while the context lasts; if *silent*, the kernel accepts them, and nobody answers."""
+        self._stop()
+        try:
+            with socket.create_server(("127.0.0.1", self.port)) if silent else contextlib.nullcontext():
+                yield
+        finally:
+            self._listener = self._listen()
+
+    def _listen(self) -> socket.socket:
+        listener = socket.create_server(("127.0.0.1", self.port), backlog=512)
+        self.port = listener.getsockname()[1]
+        self._accepting = threading.Thread(target=self._accept, args=[listener], daemon=True)
+        self._accepting.start()
+        return listener
+
+    def _stop(self) -> None:
+        self._listener.shutdown(socket.SHUT_RDWR)
+        self._accepting.join()
+        self._listener.close()
 
     def _accept(self, listener: socket.socket) -> None:
         with contextlib.suppress(OSError):  # the end of the context

@@ -107,6 +107,7 @@ class Exchange:
             await self._client.send(answered(answer, closes=False))
         if answer.is_upgrade:
             pump.cancel()
+            await asyncio.wait([pump])
             await self._forward_upgraded(answer, group)
             return GoesOn(client=False, server=False)
         closes = self._request.closes or answer.body == UNTIL_CLOSE or not self._is_sent
@@ -145,12 +146,15 @@ class Exchange:
         self.has_begun = True
         data, self._from_server = bytes(self._from_server), bytearray()
         to_server = group.create_task(self._forward_client())
-        await self._client.send(answered(answer, closes=False) + data)
-        while data := await self._receive():
-            await self._client.send(data)
-        self._client.end()
-        self._note_end()
-        await to_server
+        try:
+            await self._client.send(answered(answer, closes=False) + data)
+            while data := await self._receive():
+                await self._client.send(data)
+            self._client.end()
+            self._note_end()
+            await to_server
+        finally:
+            to_server.cancel()
 
     async def _forward_client(self) -> None:
         """Forward all bytes of the client to the API server until its end."""
@@ -193,5 +197,6 @@ class Exchange:
 
     def _stop(self, error: ApiProxyError) -> None:
         """End the exchange with *error*."""
-        self._fault = error
-        self._limit.reschedule(asyncio.get_running_loop().time())
+        if not self._limit.expired():
+            self._fault = error
+            self._limit.reschedule(asyncio.get_running_loop().time())

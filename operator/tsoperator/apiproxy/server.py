@@ -80,14 +80,12 @@ class ProxyServer:
 
     async def _serve(self, accepted: socket.socket) -> None:
         """Serve a connection. Its end never ends the process."""
-        accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         stream = SocketStream(accepted)
         try:
+            accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             await self._serve_session(Session(stream, self._shared))
         except Exception as error:  # noqa: BLE001 (whatever it is, it concerns this connection alone)
-            # The message may have a header with a secret.
-            where = "".join(traceback.format_tb(error.__traceback__))
-            log.error("a connection failed with %s:\n%s", type(error).__name__, where)
+            log.error("a connection failed with %s", _without_messages(error))
         finally:
             self._shared.counts.open_connections -= 1
             stream.close()
@@ -108,3 +106,10 @@ class ProxyServer:
             self._shares[address] -= 1
             if not self._shares[address]:
                 del self._shares[address]
+
+
+def _without_messages(error: BaseException) -> str:
+    """Return where *error* was raised. Its message is left out, since it may have a header with a secret."""
+    text = f"{type(error).__name__}:\n{''.join(traceback.format_tb(error.__traceback__))}"
+    inner = error.exceptions if isinstance(error, BaseExceptionGroup) else ()
+    return "\n".join([text, *map(_without_messages, inner)])
