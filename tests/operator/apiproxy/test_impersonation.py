@@ -96,6 +96,7 @@ ADMITTED = {
 
 BAD_GRANTS: Mapping[str, Any] = {
     "not a list": {"impersonate": {}},
+    "an empty object": {},
     "not an object": [["g1"]],
     "a text": ["{}"],
     "impersonate: a list": [{"impersonate": ["g1"]}],
@@ -273,7 +274,7 @@ IDENTITIES = [
 ]  # fmt: skip
 """Headers that say who sends a request, or that some reader might take for such a header."""
 OTHERS = [
-    b"Cookie: a=b", b"X-Remote-User: bob", b"X-Authorization: a", b"Impersonated: a",
+    b"Cookie: a=b", b"X-Remote-User: bob", b"X-Authorization: a", b"Authorization-Info: a", b"Impersonated: a",
     b"Sec-WebSocket-Protocol: base64url.bearer.authorization.k8s.io.YQ",
 ]  # fmt: skip
 
