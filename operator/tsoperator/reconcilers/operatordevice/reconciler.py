@@ -255,7 +255,7 @@ class _ProxyView:
     async def look(self, _key: Key, _obj: Object) -> ObservedProxy:
         """Gather the facts about the proxy."""
         ask = self._ask
-        deployment, statefulset = self._cache.get(DEPLOYMENT, ask.deployment), self._statefulset()
+        deployment = self._cache.get(DEPLOYMENT, ask.deployment)
         secrets, pods = self._secrets(), self._world.pods(of_statefulset=False)
         device = device_id_of(secrets)
         return ObservedProxy(
@@ -265,7 +265,8 @@ class _ProxyView:
             self._cache.get(DEPLOYMENT, ask.own),
             secrets,
             pods,
-            [*([statefulset] if statefulset else ()), *self._world.pods(of_statefulset=True)],
+            self._cache.get(STATEFULSET, ask.statefulset),
+            self._world.pods(of_statefulset=True),
             "" if deployment else await self._world.go_operator(),
             self._world.tailnets.at(OWN).view(ask.owner, [device] if device else []),
             self._certificate(secrets.state, pods),
@@ -316,10 +317,6 @@ class _ProxyView:
 
     def _device(self) -> str:
         return device_id_of(self._secrets())
-
-    def _statefulset(self) -> Object | None:
-        found = self._cache.get(STATEFULSET, self._ask.statefulset)
-        return found if found is not None and owner_of(found) == self._ask.owner else None
 
     def _certificate(self, state: Object | None, pods: Sequence[Object]) -> ObservedCertificate | None:
         """Return the state of the certificate of the device; None if it needs none, or hasn't said yet."""

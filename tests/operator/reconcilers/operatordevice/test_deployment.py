@@ -198,7 +198,7 @@ NAMES = {
     "ts-operator-eu-7d9f8c4b5-x2x2x": "ts-operator-eu",
     "operator-0": "own",
     "": "own",
-    f"{'o' * 50}-7d9f8c4-x2x2x"[:63]: "own",
+    f"{'tailscale-' * 4}{'o' * 8}-operator-x2x2x": "own",  # cut, so that it lacks the hash
 }
 
 

@@ -249,6 +249,7 @@ async def test_another_mode_replaces_the_pod_and_keeps_the_device(cluster: World
 async def test_without_the_proxy_only_the_device_and_its_state_stay(cluster: World) -> None:
     async with serving(cluster):
         device = await joined(cluster)
+    await cluster.api.delete(SECRET, Key(NAMESPACE, CONFIG))
     async with serving(cluster, ProxyMode.OFF):
         await cluster.eventually(lambda: cluster.gone({**ACCOUNT, "apiVersion": "apps/v1", "kind": "Deployment"}))
         await cluster.settled()
@@ -363,10 +364,17 @@ async def test_a_foreign_object_with_the_name_of_a_child_stays_and_an_event_name
         assert await joined(cluster)
 
 
-async def test_without_its_image_the_proxy_is_not_made_and_an_event_says_so(cluster: World) -> None:
+async def test_without_its_image_the_proxy_is_not_made_and_events_say_so(cluster: World) -> None:
+    claim = ingress(proxy_group="pg")
     async with serving(cluster, operator_image=""):
+        await cluster.apply(backend(), proxy_group("pg", type="ingress"), claim)
         await cluster.eventually(lambda: says(cluster, "OPERATOR_IMAGE is not set"))
         assert await cluster.find(DEPLOYMENT, PROXY) is None
+
+        async def reason() -> str:
+            return (await cluster.events(claim)).get("NoOperatorDevice", "")
+
+        assert "OPERATOR_IMAGE is not set" in await cluster.eventually(reason)
 
 
 async def test_refused_tags_are_reported_until_the_policy_allows_them(cluster: World) -> None:
@@ -393,6 +401,16 @@ async def test_a_device_that_waits_for_approval_or_got_another_name_is_reported(
         device = cluster.control.devices[await joined(cluster)]
         assert device.name == f"{HOSTNAME}-1.tail1234.ts.net"
         await cluster.eventually(lambda: says(cluster, f"the name {HOSTNAME} is held by device"))
+
+
+async def test_a_new_device_takes_over_the_name_of_a_dead_one(cluster: World) -> None:
+    dead = cluster.control.register(cluster.control.create_key(NewKey(("tag:k8s-operator",))).key, HOSTNAME)
+    cluster.control.disconnect(dead.node_id, 3600)
+    async with serving(cluster, take_over_names=True):
+        assert await joined(cluster) != dead.node_id
+        assert await cluster.device_names() == [dead.name]
+        assert await counts(cluster) == {"NameTakenOver": 1}
+        assert not await cluster.writes_when_left_alone()
 
 
 async def test_headscale_has_no_certificates_so_an_event_says_how_to_serve_plain_http() -> None:
