@@ -145,7 +145,8 @@ async def test_until_an_auth_key_comes_the_secrets_stay_as_they_are() -> None:
     waiting = plan(ASK, NEW, SETTINGS, Keys(awaited=frozenset([0]), pending=late)).plan
     assert (in_words(waiting), waiting.error) == ([], late)
     changed = serving(operator_hostname="gate")
-    running = plan(ASK, replace(RUNNING, secrets=ASKING), changed, Keys(awaited=frozenset([0]), pending=late)).plan
+    keys = Keys(awaited=frozenset([0]), pending=late)
+    running = plan(ask_of(changed), replace(RUNNING, secrets=ASKING), changed, keys).plan
     assert (in_words(running), running.error) == ([MAKE], late)
 
 

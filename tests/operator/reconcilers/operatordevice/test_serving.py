@@ -364,7 +364,9 @@ async def test_a_foreign_object_with_the_name_of_a_child_stays_and_an_event_name
         assert await joined(cluster)
 
 
-async def test_without_its_image_the_proxy_is_not_made_and_events_say_so(cluster: World) -> None:
+async def test_without_its_image_the_proxy_is_not_made_and_events_say_so(
+    cluster: World, caplog: pytest.LogCaptureFixture
+) -> None:
     claim = ingress(proxy_group="pg")
     async with serving(cluster, operator_image=""):
         await cluster.apply(backend(), proxy_group("pg", type="ingress"), claim)
@@ -375,6 +377,7 @@ async def test_without_its_image_the_proxy_is_not_made_and_events_say_so(cluster
             return (await cluster.events(claim)).get("NoOperatorDevice", "")
 
         assert "OPERATOR_IMAGE is not set" in await cluster.eventually(reason)
+        assert "can't be registered" not in caplog.text  # the line about the Event says it already
 
 
 async def test_refused_tags_are_reported_until_the_policy_allows_them(cluster: World) -> None:
@@ -406,11 +409,12 @@ async def test_a_device_that_waits_for_approval_or_got_another_name_is_reported(
 async def test_a_new_device_takes_over_the_name_of_a_dead_one(cluster: World) -> None:
     dead = cluster.control.register(cluster.control.create_key(NewKey(("tag:k8s-operator",))).key, HOSTNAME)
     cluster.control.disconnect(dead.node_id, 3600)
-    async with serving(cluster, take_over_names=True):
+    async with serving(cluster, take_over_names=True) as operator:
         assert await joined(cluster) != dead.node_id
         assert await cluster.device_names() == [dead.name]
         assert await counts(cluster) == {"NameTakenOver": 1}
         assert not await cluster.writes_when_left_alone()
+        assert not any(".news" in path for path in remembered(operator, dead.node_id))
 
 
 async def test_headscale_has_no_certificates_so_an_event_says_how_to_serve_plain_http() -> None:
