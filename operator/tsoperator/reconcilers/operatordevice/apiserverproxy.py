@@ -14,7 +14,7 @@ from tsoperator.proxy.secret import Reissue, device_id_of, must_keep_auth_key, n
 from tsoperator.proxy.tailscaled import ProxyConfig
 from tsoperator.reconcilers.operatordevice.ask import Ask
 from tsoperator.reconcilers.operatordevice.children import in_the_way, secret_steps, stranger_among
-from tsoperator.reconcilers.operatordevice.deployment import device_pod, proxy_deployment, serve_config
+from tsoperator.reconcilers.operatordevice.deployment import device_pod, placement, proxy_deployment, serve_config
 from tsoperator.reconcilers.operatordevice.notices import FAILED, Told, notices
 from tsoperator.reconcilers.operatordevice.plan import LOOK_AGAIN, SLOW, Decided
 from tsoperator.runtime.ownership import is_anothers
@@ -32,14 +32,16 @@ class ObservedProxy:
     """The facts on which the plan depends, besides the settings.
 
     *deployment* is that of the proxy, which has this *age* in seconds, and *pods* are its Pods. It belongs to the
-    ServiceAccount *account*. *own* is the slim Deployment of the operator. *secrets* are the slim Secrets of the
-    device. *statefulset* and *its_pods* register the device. *go* names the Pods of a Go operator that runs.
+    ServiceAccount *account*. *own* is the operator's own Deployment, and *like* the placement of the operator's own
+    Pod; None if it isn't known. *secrets* are the slim Secrets of the device. The *statefulset* and *its_pods* register
+    the device. *go* names the Pods of a Go operator that runs.
     """
 
     deployment: Object | None = None
     age: float = 0.0
     account: Object | None = None
     own: Object | None = None
+    like: Object | None = None
     secrets: ReplicaSecrets = field(default_factory=ReplicaSecrets)
     pods: Sequence[Object] = ()
     statefulset: Object | None = None
@@ -138,9 +140,14 @@ def _steps(ask: Ask, observed: ObservedProxy, settings: Settings, keys: Keys, de
     if not keys.pending:
         key, has_state = keys.by_ordinal.get(0, ""), observed.secrets.state is not None
         yield from secret_steps(ask, proxy, observed.secrets, key, has_state=has_state)
-    model = observed.own or observed.deployment
-    yield Child(proxy_deployment(proxy, ask.replica, observed.account, model, settings))
+    yield Child(proxy_deployment(proxy, ask.replica, observed.account, _like(observed), settings))
     yield from devices.after
+
+
+def _like(observed: ObservedProxy) -> Object:
+    """Return the placement of the Pod: that of the operator's own Pod, or else the one that it has already."""
+    live = observed.deployment
+    return observed.like or (placement(live["spec"]["template"]) if live else {})
 
 
 def _obstacle(ask: Ask, observed: ObservedProxy, settings: Settings) -> str:

@@ -27,6 +27,7 @@ from tsoperator.api.objects import (
 )
 from tsoperator.group.proxygroup import BY_GROUP
 from tsoperator.kube.client import KubeClient
+from tsoperator.kube.errors import Denied, NotFound
 from tsoperator.proxy.certificate import MissingCertificate, ObservedCertificate, missing
 from tsoperator.proxy.login import Keys, Login
 from tsoperator.proxy.replica import ReplicaSecrets
@@ -37,6 +38,7 @@ from tsoperator.reconcilers.operatordevice import plan as plans
 from tsoperator.reconcilers.operatordevice.apiserverproxy import ObservedProxy
 from tsoperator.reconcilers.operatordevice.ask import ask_of, claim_in_need, exposes
 from tsoperator.reconcilers.operatordevice.children import in_the_way
+from tsoperator.reconcilers.operatordevice.deployment import placement
 from tsoperator.reconcilers.operatordevice.notices import reported_device
 from tsoperator.runtime import predecessor
 from tsoperator.runtime.apply import utc_now
@@ -128,6 +130,15 @@ class _World:
             if refusal := refusal_of(error):
                 return refusal
             raise
+
+    async def own_pod(self) -> Object | None:
+        """Return the Pod in which this process runs; None if it runs in none. Raises KubeError."""
+        if not self.settings.pod_name:
+            return None
+        try:
+            return await self._client.get(POD, Key(self.settings.namespace, self.settings.pod_name))
+        except (NotFound, Denied):
+            return None
 
     async def go_operator(self) -> str:
         """Return the names of the Pods of a Go operator that runs; empty if none does. Raises KubeError."""
@@ -239,6 +250,7 @@ class _ProxyView:
         self._cache = world.cache
         self._ask = ask = world.ask
         self._clock = clock
+        self._like: Object | None = None
         self._missing: MissingCertificate | None = None
         self._problem = ""  # of the plan that is being carried out
         self._unsaid: Sequence[str] = ()  # the messages of that plan for which there is no object
@@ -263,6 +275,7 @@ class _ProxyView:
             self._world.age(deployment),
             self._cache.get(SERVICEACCOUNT, ask.deployment),
             self._cache.get(DEPLOYMENT, ask.own),
+            await self._placement(),
             secrets,
             pods,
             self._cache.get(STATEFULSET, ask.statefulset),
@@ -311,6 +324,15 @@ class _ProxyView:
     def _hindered(self, observed: ObservedProxy, problem: str) -> None:
         """Remember why there is no device, for the objects that need its ID; an Event or the log has said it."""
         self._world.identity.hindered("" if observed.device else problem, is_told=True)
+
+    async def _placement(self) -> Object | None:
+        """Return the placement of the operator's own Pod, which never changes.
+
+        The operator's Deployment isn't asked: in an update it is newer than this process.
+        """
+        if self._like is None and (pod := await self._world.own_pod()):
+            self._like = placement(pod)
+        return self._like
 
     def _secrets(self) -> ReplicaSecrets:
         return ReplicaSecrets(*(self._cache.get(SECRET, key) for key in (self._ask.config, self._ask.key)))

@@ -9,7 +9,7 @@ from tsoperator.api.apiserver import ProxyMode
 from tsoperator.api.objects import Key, Object, key_of
 from tsoperator.reconcilers.operatordevice.apiserverproxy import plan
 from tsoperator.reconcilers.operatordevice.ask import ask_of, own_name
-from tsoperator.reconcilers.operatordevice.deployment import serve_config, slim_own
+from tsoperator.reconcilers.operatordevice.deployment import serve_config
 from tsoperator.runtime.plan import Creation
 
 from tests.operator.reconcilers.operatordevice.facts import (
@@ -17,14 +17,13 @@ from tests.operator.reconcilers.operatordevice.facts import (
     ASK,
     IMAGE,
     NEW,
-    OWN,
     PLACED,
     RUNNING,
     SETTINGS,
     deployment,
     serving,
 )
-from tests.support.objects import settings, stored, texts
+from tests.support.objects import settings, texts
 
 TOKEN = "/var/run/secrets/kubernetes.io/serviceaccount"
 SERVED = '{"TCP":{"443":{"TCPForward":"127.0.0.2:8443","TerminateTLS":"${TS_CERT_DOMAIN}","ProxyProtocol":2}'
@@ -171,26 +170,22 @@ LOST = [f"node.kubernetes.io/{taint}" for taint in ("not-ready", "unreachable")]
 
 def test_the_pod_runs_where_the_operators_own_pods_run_and_leaves_a_lost_node_soon() -> None:
     spec = pod_spec(deployment())
-    assert {name: spec[name] for name in PLACED if name != "tolerations"} == {
-        name: value for name, value in PLACED.items() if name != "tolerations"
-    }
+    assert PLACED.items() <= {**spec, "tolerations": PLACED["tolerations"]}.items()
+    assert "nodeName" not in spec
     assert [each["key"] for each in spec["tolerations"]] == ["dedicated", *LOST]
     assert {each.get("tolerationSeconds") for each in spec["tolerations"][1:]} == {10}
     assert containers(deployment())[1]["imagePullPolicy"] == "Always"
 
 
-def test_without_the_operators_deployment_the_pod_stays_where_it_is() -> None:
-    assert deployment(observed=replace(RUNNING, own=None)) == deployment()
-    unplaced = deployment(observed=replace(NEW, own=None))
+def test_if_the_operators_own_pod_is_not_known_the_pod_stays_where_it_is() -> None:
+    assert deployment(observed=replace(RUNNING, like=None)) == deployment()
+    unplaced = deployment(observed=replace(NEW, like=None))
     assert not PLACED.keys() & pod_spec(unplaced).keys() - {"tolerations"}
     assert containers(unplaced)[1]["imagePullPolicy"] == "IfNotPresent"
 
 
-def test_the_cache_keeps_of_the_operators_deployment_only_where_its_pods_run() -> None:
-    slim = slim_own(stored(OWN, annotations={"a": "b"}, managedFields=["x"], labels={"app": "operator"}))
-    assert slim["spec"]["template"]["spec"].keys() == {*PLACED, "containers"}
-    assert not {"annotations", "managedFields"} & slim["metadata"].keys()
-    assert "replicas" not in slim["spec"]
+def test_another_image_than_the_operators_is_pulled_if_it_is_not_there() -> None:
+    assert containers(deployment(serving(operator_image="example.org/o:v2")))[1]["imagePullPolicy"] == "IfNotPresent"
 
 
 NAMES = {

@@ -25,7 +25,7 @@ from tsoperator.api.objects import (
 )
 
 from tests.operator.contract.memory import remembered
-from tests.operator.reconcilers.operatordevice.facts import IMAGE, OWN
+from tests.operator.reconcilers.operatordevice.facts import IMAGE
 from tests.support.manifests import backend, ingress, proxy_group
 from tests.support.objects import texts, whole_secret
 from tests.support.operator import NAMESPACE, World, is_ready, meant, new_world, running_operator
@@ -42,14 +42,32 @@ ACCOUNT: Object = {
     "kind": "ServiceAccount",
     "metadata": {"namespace": NAMESPACE, "name": PROXY},
 }
-DEPLOYED: Object = {**OWN, "metadata": {"namespace": NAMESPACE, "name": NAME}, "spec": {**OWN["spec"], "replicas": 0}}
-"""The operator's own Deployment, without Pods: the operator of a test runs in no Pod."""
+_LABELS = {"app": NAME, "tailscale.com/operator": "tsoperator"}
+_SPEC: Object = {"containers": [{"name": "operator", "image": IMAGE}], "schedulerName": "none"}
+POD_OF_OPERATOR: Object = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {"namespace": NAMESPACE, "name": POD_NAME, "labels": _LABELS},
+    "spec": {**_SPEC, "nodeSelector": {"kubernetes.io/os": "linux"}},
+}
+"""The operator's own Pod, which no kubelet runs, because the operator runs in the process of the test."""
+DEPLOYED: Object = {
+    "apiVersion": "apps/v1",
+    "kind": "Deployment",
+    "metadata": {"namespace": NAMESPACE, "name": NAME},
+    "spec": {
+        "replicas": 0,
+        "selector": {"matchLabels": _LABELS},
+        "template": {"metadata": {"labels": _LABELS}, "spec": _SPEC},
+    },
+}
+"""The operator's own Deployment."""
 
 
 @pytest.fixture(autouse=True)
 async def _installed(cluster: World) -> None:
     """Install what the chart installs for the proxy."""
-    await cluster.apply(DEPLOYED, ACCOUNT)
+    await cluster.apply(DEPLOYED, POD_OF_OPERATOR, ACCOUNT)
 
 
 @asynccontextmanager
@@ -118,6 +136,9 @@ async def test_a_proxy_is_made_with_a_device_and_then_nothing_is_written(cluster
         assert secret is not None
         assert "labels" not in secret["metadata"]
         assert "AuthKey" not in (await config(cluster))["cap-107.hujson"]
+        made = await cluster.find(DEPLOYMENT, PROXY)
+        assert made is not None
+        assert made["spec"]["template"]["spec"]["nodeSelector"] == POD_OF_OPERATOR["spec"]["nodeSelector"]
         assert not await cluster.writes_when_left_alone()
         assert await told(cluster) == []
 
@@ -158,18 +179,9 @@ async def test_the_keys_of_the_device_never_come_into_the_memory_of_the_operator
 
 
 async def test_a_device_that_waits_for_a_go_operator_to_end_is_not_run_twice(cluster: World) -> None:
-    labels = {"app": NAME}
-    spec = {"containers": [{"name": "operator", "image": "example/operator"}], "schedulerName": "none"}
-    ours: Object = {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"namespace": NAMESPACE, "name": POD_NAME},
-        "spec": spec,
-    }
-    theirs = {**ours, "metadata": {"namespace": NAMESPACE, "name": "operator-go", "labels": labels}}
-    ours["metadata"]["labels"] = {**labels, "tailscale.com/operator": "tsoperator"}
+    metadata = {"namespace": NAMESPACE, "name": "operator-go", "labels": {"app": NAME}}
+    theirs: Object = {**POD_OF_OPERATOR, "metadata": metadata}
     await cluster.delete(ACCOUNT)
-    await cluster.apply(ours)
     async with serving(cluster):
         await cluster.settled()
         await cluster.apply(theirs, ACCOUNT)
@@ -181,7 +193,7 @@ async def test_a_device_that_waits_for_a_go_operator_to_end_is_not_run_twice(clu
 
 DRIFT: dict[str, tuple[Resource, str, Object]] = {
     "replicas": (DEPLOYMENT, PROXY, {"spec": {"replicas": 0}}),
-    "image": (DEPLOYMENT, PROXY, {"spec": {"template": {"spec": {"nodeSelector": {"disk": "hdd"}}}}}),
+    "placement": (DEPLOYMENT, PROXY, {"spec": {"template": {"spec": {"nodeSelector": None}}}}),
     "owner": (DEPLOYMENT, PROXY, {"metadata": {"ownerReferences": None}}),
     "labels": (DEPLOYMENT, PROXY, {"metadata": {"labels": {"tailscale.com/managed": None}}}),
     "serve config": (SECRET, CONFIG, {"data": {"serve-config": "e30="}}),
