@@ -178,8 +178,8 @@ def _slowness(ask: Ask, observed: ObservedProxy) -> str:
         return ""
     since = observed.deployment["metadata"]["creationTimestamp"]
     return (
-        f"the operator's own device isn't in the tailnet yet, which a Pod of Deployment {ask.deployment} is to join "
-        f"since {since}: look at the Events of the Deployment and its Pods, and at the log of their container tailscale"
+        f"the operator's own device hasn't joined the tailnet since Deployment {ask.deployment} was made at {since}: "
+        "look at the Events of the Deployment and of its Pod, and at the log of the Pod's container tailscale"
     )
 
 

@@ -445,7 +445,7 @@ async def test_headscale_has_no_certificates_so_an_event_says_how_to_serve_plain
 async def test_an_operator_outside_of_a_deployment_logs_what_is_wrong_once(
     cluster: World, caplog: pytest.LogCaptureFixture
 ) -> None:
-    await cluster.delete(DEPLOYED)
+    await cluster.delete(DEPLOYED, POD_OF_OPERATOR)
     async with serving(cluster, operator_image=""):
         await cluster.settled()
         await cluster.change(ACCOUNT, {"metadata": {"labels": {"a": "b"}}})
