@@ -68,7 +68,6 @@ class RequestHead:
     body: BodyKind
     options: Set[bytes]
     upgrade: str
-    expects_continue: bool
     accepts_trailers: bool
 
     @property
@@ -163,7 +162,6 @@ def parse_request(raw: bytes | bytearray) -> RequestHead:
         body=body,
         options=options,
         upgrade=upgrade,
-        expects_continue=b"100-continue" in found.elements(b"expect") and b"expect" not in options,
         accepts_trailers=b"trailers" in found.elements(b"te"),
     )
 

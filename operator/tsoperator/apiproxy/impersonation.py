@@ -123,8 +123,10 @@ def caller(raw: bytes | str) -> Caller:
 
 def decide(who: Caller, mode: AccessMode, head: RequestHead) -> Admission | Denial:
     """Decide whether the request with *head* may go to the API server, and as whom."""
-    if not _is_name(who.name):
+    if not who.name:
         return Denial(403, "name", "the caller has no login name, or its device has no name")
+    if not _is_name(who.name):
+        return Denial(403, "name", f"the name {who.name[:60]!r} of the caller can't be sent to the API server")
     if who.unreadable:
         return Denial(403, "grant", f"the grants of {who.name} can't be read: {who.unreadable}")
     if who.recorders.is_enforced or who.recorders.has_events:
@@ -139,7 +141,7 @@ def decide(who: Caller, mode: AccessMode, head: RequestHead) -> Admission | Deni
     groups = who.groups or who.tags
     bad = next((group for group in groups if not _is_name(group)), None)
     if bad is not None:
-        return Denial(403, "group", f"the group {bad!r} of {who.name} can't be sent to the API server")
+        return Denial(403, "group", f"the group {bad[:60]!r} of {who.name} can't be sent to the API server")
     return Admission(Impersonation(who.name, groups), is_unrecorded)
 
 
@@ -171,7 +173,7 @@ def _rules(capabilities: Mapping[str, Any], capability: str) -> Sequence[_Rule]:
     try:
         return [_rule(_fields(value)) for value in values or ()]
     except ValueError as error:
-        raise _Unreadable(f"{capability}: {error}") from error
+        raise _Unreadable(f"{capability}: {error}"[:150]) from error
 
 
 def _rule(fields: Mapping[str, Any]) -> _Rule:
@@ -217,7 +219,7 @@ def _address(text: str) -> str:
     bracketed = host.startswith("[") and host.endswith("]")
     version = ip_address(host[1:-1] if bracketed else host).version
     if (version == 6) != bracketed or not re.fullmatch("[0-9]{1,5}", port) or int(port) > 65535:
-        raise ValueError(f"{text[:60]!r} isn't an address of a recorder")
+        raise ValueError(f"{text!r} isn't an address of a recorder")
     return text
 
 

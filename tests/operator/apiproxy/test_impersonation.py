@@ -96,6 +96,7 @@ ADMITTED = {
 
 BAD_GRANTS: Mapping[str, Any] = {
     "not a list": {"impersonate": {}},
+    "an empty object": {},
     "not an object": [["g1"]],
     "a text": ["{}"],
     "impersonate: a list": [{"impersonate": ["g1"]}],
@@ -109,6 +110,9 @@ BAD_GRANTS: Mapping[str, Any] = {
     "recorderAddrs: a name": [{"recorderAddrs": ["rec.example.org:80"]}],
     "recorderAddrs: a port that doesn't exist": [{"recorderAddrs": ["192.0.2.1:65536"]}],
     "recorderAddrs: an odd port": [{"recorderAddrs": ["192.0.2.1:8_0"]}],
+    "recorderAddrs: a port before a line end": [{"recorderAddrs": ["192.0.2.1:80\n"]}],
+    "recorderAddrs: a long port": [{"recorderAddrs": ["192.0.2.1:" + "1" * 500]}],
+    "recorderAddrs: a long name": [{"recorderAddrs": ["a" * 500 + "\n:80"]}],
     "recorderAddrs: IPv6 without brackets": [{"recorderAddrs": ["2001:db8::1:80"]}],
     "recorderAddrs: IPv4 in brackets": [{"recorderAddrs": ["[192.0.2.1]:80"]}],
     "enforceRecorder: a text": [{"enforceRecorder": "false"}],
@@ -145,10 +149,12 @@ REFUSED = {
     "a login before a line end": Refusal(whois(login="bob\n"), "name"),
     "a login with a line end": Refusal(whois(login="bob\r\nImpersonate-Group: system:masters"), "name"),
     "a login that can't be encoded": Refusal(whois(login="\ud800"), "name"),
+    "a long login with a line end": Refusal(whois(login="g" * 500 + "\n"), "name"),
     "a login that looks like another": Refusal(whois(login="bob\u200b"), "name"),
     "an empty name of a device": Refusal(whois(tags=TAGS, Name=""), "name"),
     "a dot as the name of a device": Refusal(whois(tags=TAGS, Name="."), "name"),
     "no name of a device": Refusal(whois(tags=TAGS, Name=None), "name"),
+    "a long group with a line end": Refusal(whois([groups("g" * 500 + "\n")]), "group"),
     "an empty group": Refusal(whois([groups("")]), "group"),
     "a group with a line end": Refusal(whois([groups("g1", "a\r\nImpersonate-User: b")]), "group"),
     "a group before white space": Refusal(whois([groups("system:masters ")]), "group"),
@@ -206,6 +212,10 @@ def test_the_words_of_a_refusal_fit_in_one_line_of_a_log(case: Refusal) -> None:
     message = denied(case.whois, case.mode).message
     assert message.isprintable()
     assert len(message) < 250
+
+
+def test_the_refusal_of_a_caller_without_a_name_says_so() -> None:
+    assert "has no login name" in denied(whois(login="")).message
 
 
 @pytest.mark.parametrize(("rules", "wanted"), RECORDING.values(), ids=RECORDING)
@@ -273,7 +283,7 @@ IDENTITIES = [
 ]  # fmt: skip
 """Headers that say who sends a request, or that some reader might take for such a header."""
 OTHERS = [
-    b"Cookie: a=b", b"X-Remote-User: bob", b"X-Authorization: a", b"Impersonated: a",
+    b"Cookie: a=b", b"X-Remote-User: bob", b"X-Authorization: a", b"Authorization-Info: a", b"Impersonated: a",
     b"Sec-WebSocket-Protocol: base64url.bearer.authorization.k8s.io.YQ",
 ]  # fmt: skip
 
