@@ -142,7 +142,7 @@ class Ground:
         token = self.token if mode is AccessMode.AUTH else None
         api_server = ApiServer("127.0.0.1", self.api.port, self.api.ca, token, patience)
         local_api = LocalApi(self.socket, patience)
-        shared = Shared(mode, local_api, api_server, self.counts, limits or SessionLimits(), Notes().note)
+        shared = Shared(mode, local_api, api_server, self.counts, limits or SessionLimits(), Notes())
         with socket.create_server(("127.0.0.2", 0), backlog=512) as listener:
             self.port = listener.getsockname()[1]
             serving = asyncio.create_task(ProxyServer(shared, most).serve([listener]))

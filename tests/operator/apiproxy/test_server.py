@@ -58,6 +58,13 @@ async def test_a_caller_that_is_too_slow_loses_its_connection(ground: Ground, so
         await until(lambda: ground.counts.open_connections == 0)
 
 
+async def test_a_head_that_begins_late_has_no_more_time_than_others(ground: Ground) -> None:
+    async with ground.serving(limits=SessionLimits(head=0.05)), ground.connected() as caller:
+        assert (await caller.ask()).status == 200
+        caller.send("GET /")
+        assert await caller.rest() == b""
+
+
 @asynccontextmanager
 async def hanging(ground: Ground, number: int) -> AsyncIterator[None]:
     """Open *number* connections of each kind that hangs: in the PROXY header, head, body, or in reading an answer."""

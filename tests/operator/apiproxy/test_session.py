@@ -2,16 +2,19 @@
 
 import asyncio
 import logging
+import socket
+import struct
 import threading
 from typing import NamedTuple
 
 import pytest
 from tsoperator.apiproxy.impersonation import AccessMode
 from tsoperator.apiproxy.session import SessionLimits
+from tsoperator.apiproxy.tls import TlsStream
 
 from tests.support.apiproxy import ALICE, TOKEN, Ground, until
 from tests.support.echoserver import Peer, last, silent
-from tests.support.localapi import tagged, user
+from tests.support.localapi import CAPABILITY, tagged, user
 
 IDENTITY = ["Impersonate-User: alice@example.org", "Impersonate-Group: system:masters"]
 
@@ -119,6 +122,7 @@ async def test_a_watch_gets_each_event_when_it_comes_and_ends_with_its_client(gr
             await caller.head()
             assert await caller.reader.readexactly(10) == b"5\r\nfirst\r\n"
         await until(ended.is_set)
+        await until(lambda: ground.counts.requests["forwarded"] == 1)
 
 
 # What is lost and what isn't
@@ -189,22 +193,47 @@ async def test_an_answer_that_is_cut_off_is_cut_off_for_the_client_too(ground: G
     assert ground.counts.requests["failed"] == 1
 
 
+UNUSABLE = {
+    "bytes after its body": (b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok" + b"HTTP/1.1 200 OK\r\n\r\nevil"),
+    "the announcement of its end": b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok",
+}
+
+
+@pytest.mark.parametrize("raw", UNUSABLE.values(), ids=UNUSABLE)
+async def test_no_request_follows_an_answer_with(ground: Ground, raw: bytes) -> None:
+    ground.api.scripts["/pods"] = lambda peer, _: peer.send(raw)
+    async with ground.serving(), ground.connected() as caller:
+        assert (await caller.ask("/pods")).body == b"ok"
+        assert (await caller.ask("/version")).body.startswith(b"GET /version ")
+    assert ground.api.connections == 2
+
+
+async def test_a_client_that_sends_much_during_a_watch_has_to_wait(ground: Ground) -> None:
+    ground.api.scripts["/pods"] = silent
+    async with ground.serving(), ground.connected() as caller:
+        caller.send("GET /pods HTTP/1.1\r\nHost: k8s\r\n\r\n")
+        caller.send(b"x" * 3 * TEN_MB)
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.3):
+                await caller.writer.drain()
+
+
 async def test_after_its_end_a_client_gets_answers_until_none_comes_for_a_while(ground: Ground) -> None:
-    go_on = threading.Event()
+    pieces, pause = 6, threading.Event()
 
     def script(peer: Peer, _: bytes) -> None:
         peer.send(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
-        go_on.wait(20)
-        peer.send(b"5\r\nhello\r\n")
+        for _piece in range(pieces):
+            pause.wait(0.15)
+            peer.send(b"5\r\nhello\r\n")
         assert peer.read() == b""
 
     ground.api.scripts["/pods"] = script
-    async with ground.serving(limits=SessionLimits(half_closed=0.3)), ground.connected() as caller:
+    async with ground.serving(limits=SessionLimits(half_closed=0.6)), ground.connected() as caller:
         caller.send("GET /pods HTTP/1.1\r\nHost: k8s\r\n\r\n")
         caller.writer.write_eof()
         await caller.head()
-        go_on.set()
-        assert await caller.rest() == b"5\r\nhello\r\n"
+        assert await caller.rest() == b"5\r\nhello\r\n" * pieces
 
 
 # Upgrades
@@ -269,6 +298,47 @@ async def test_half_an_upgraded_connection_ends_when_nothing_comes_for_a_while(g
         assert await caller.rest() == b""
         await until(lambda: ground.counts.open_connections == 0)
         over.set()
+
+
+UPGRADED = b"HTTP/1.1 101 OK\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
+
+
+async def test_an_upgraded_connection_that_breaks_ends_for_its_client(ground: Ground) -> None:
+    def script(peer: Peer, _: bytes) -> None:
+        peer.send(UPGRADED)
+        assert peer.read() == b"x"
+        peer.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        peer.connection.close()
+
+    ground.api.scripts["/exec"] = script
+    async with ground.serving(), ground.connected() as caller:
+        caller.send("GET /exec HTTP/1.1\r\nHost: k8s\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\nx")
+        await caller.head()
+        assert await caller.rest() == b""
+
+
+async def test_a_server_that_takes_nothing_more_can_still_send(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
+    write, failed = TlsStream.write, threading.Event()
+
+    async def failing(stream: TlsStream, data: bytes) -> None:
+        if data == b"x":
+            failed.set()
+            raise BrokenPipeError
+        await write(stream, data)
+
+    def script(peer: Peer, _: bytes) -> None:
+        peer.send(UPGRADED)
+        assert failed.wait(20)
+        peer.send(b"last words")
+        peer.close()
+
+    monkeypatch.setattr(TlsStream, "write", failing)
+    ground.api.scripts["/exec"] = script
+    async with ground.serving(), ground.connected() as caller:
+        caller.send("GET /exec HTTP/1.1\r\nHost: k8s\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\nx")
+        await caller.head()
+        caller.writer.write_eof()
+        assert await caller.rest() == b"last words"
 
 
 async def test_a_refused_upgrade_leaves_the_connection_usable(ground: Ground) -> None:
@@ -366,12 +436,13 @@ async def test_a_denied_request_gets_an_answer_and_the_next_one_is_decided_anew(
     assert (ground.counts.refusals, ground.counts.requests["refused"]) == ({"name": 2}, 2)
 
 
-async def test_the_body_of_a_denied_request_isnt_taken_for_the_next_request(ground: Ground) -> None:
+async def test_the_body_of_a_denied_request_is_dropped_and_doesnt_reset_the_connection(ground: Ground) -> None:
     ground.tailscaled.callers[ALICE] = user("")
     async with ground.serving(), ground.connected() as caller:
-        inner = "GET /inner HTTP/1.1\r\nHost: k8s\r\n\r\n"
-        answer = await caller.ask(method="POST", body=inner.encode())
-        assert (answer.status, answer.headers["connection"], await caller.rest()) == (403, "close", b"")
+        inner = b"GET /inner HTTP/1.1\r\nHost: k8s\r\n\r\n"
+        answer = await caller.ask(method="POST", body=inner + b"x" * TEN_MB)
+        assert (answer.status, answer.headers["connection"]) == (403, "close")
+        assert await caller.reader.read() == b""
     assert ground.api.heads == []
 
 
@@ -382,6 +453,20 @@ async def test_a_callers_identity_counts_for_a_moment_on_its_connection(ground: 
         async with ground.connected() as caller:
             await caller.ask()
     assert ground.tailscaled.asked == [ALICE] * 2
+
+
+async def test_a_caller_whose_grants_want_recording_if_possible_is_served_and_logged_once(
+    ground: Ground, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    ground.tailscaled.callers[ALICE] = user("alice@example.org") | {
+        "CapMap": {CAPABILITY: [{"recorderAddrs": ["100.64.0.9:80"]}]}
+    }
+    async with ground.serving():
+        for _ in range(2):
+            async with ground.connected() as caller:
+                assert (await caller.ask()).status == 200
+    assert caplog.text.count("this proxy can't record yet") == 1
 
 
 BAD = {
@@ -400,6 +485,7 @@ async def test_a_message_that_is_refused_ends_its_connection(ground: Ground, raw
         answer = await caller.answer()
         assert (answer.status, answer.headers["connection"], await caller.rest()) == (status, "close", b"")
     assert not [head for head in ground.api.heads if b"/next" in head]
+    assert ground.counts.requests["refused"] == 1
 
 
 async def test_an_answer_that_isnt_http_is_a_bad_gateway(ground: Ground) -> None:

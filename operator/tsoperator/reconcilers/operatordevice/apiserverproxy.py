@@ -139,7 +139,7 @@ def _steps(ask: Ask, observed: ObservedProxy, settings: Settings, keys: Keys, de
     yield from devices.before
     if not keys.pending:
         key, has_state = keys.by_ordinal.get(0, ""), observed.secrets.state is not None
-        yield from secret_steps(ask, proxy, observed.secrets, key, has_state=has_state)
+        yield from secret_steps(ask, proxy, observed.secrets, key, has_state=has_state, account=observed.account)
     yield Child(proxy_deployment(proxy, ask.replica, observed.account, _like(observed), settings))
     yield from devices.after
 

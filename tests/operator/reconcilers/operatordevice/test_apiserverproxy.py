@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import pytest
 from tsoperator.api.device import Device
-from tsoperator.api.objects import DEPLOYMENT, STATEFULSET, Object
+from tsoperator.api.objects import DEPLOYMENT, SERVICEACCOUNT, STATEFULSET, Object
 from tsoperator.kube.errors import KubeError
 from tsoperator.proxy.certificate import ObservedCertificate
 from tsoperator.proxy.devices import Holder
@@ -78,6 +78,11 @@ CASES = {
     "plain HTTP": Case(RUNNING, ["patch operator-config", MAKE], settings=serving(apiserver_proxy_http=True)),
     "an auth key that is used": Case(
         replace(RUNNING, secrets=ReplicaSecrets(config("tskey-1"), state(**REPORTED))),
+        ["patch operator-config", MAKE],
+        keys=Keys(),
+    ),
+    "a config of an earlier account": Case(
+        replace(RUNNING, account=obj(SERVICEACCOUNT, ASK.deployment, uid="later")),
         ["patch operator-config", MAKE],
         keys=Keys(),
     ),

@@ -284,6 +284,8 @@ async def test_the_proxy_takes_over_from_the_statefulset_that_registers_the_devi
         cluster.control.silent.clear()
         device = await joined(cluster)
         await cluster.eventually(lambda: owned(cluster, device))
+        await cluster.delete(ACCOUNT)
+        await cluster.becomes(lambda: config(cluster), {})
 
 
 async def owned(world: World, device: str) -> bool:
@@ -355,6 +357,7 @@ async def test_the_proxy_goes_with_its_service_account_and_comes_back_with_it(cl
         await cluster.eventually(lambda: cluster.gone({**ACCOUNT, "apiVersion": "apps/v1", "kind": "Deployment"}))
         await cluster.settled()
         assert await cluster.find(DEPLOYMENT, PROXY) is None
+        assert await config(cluster) == {}
         assert not any(name.startswith("_serve_") for name in await state(cluster))
         await cluster.apply(ACCOUNT)
         assert await joined(cluster) == device
