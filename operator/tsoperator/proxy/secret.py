@@ -167,6 +167,12 @@ def login_url_of(secret: Object) -> str:
     return url.removesuffix("/")
 
 
+def serve_state_of(secret: Object | None) -> Sequence[str]:
+    """Return the keys of a *slim* Secret in which tailscaled stored its last serve config."""
+    names: Sequence[str] = secret[_SERVE_STATE] if secret else ()
+    return names
+
+
 def hostname_of(secret: Object) -> str:
     """Return the hostname in the config in a *slim* Secret; empty if there is none."""
     name: str = secret[_HOSTNAME]

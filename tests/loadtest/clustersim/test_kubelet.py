@@ -37,12 +37,12 @@ async def joined(world: World) -> World:
     return world
 
 
-def start(world: World, more: dict[str, str] | None = None, pod: Object | None = None, /, **variables: str) -> None:
-    """Start a proxy whose Secret has a valid auth key and the keys of *more*; its *pod* may be given."""
+def start(world: World, more: dict[str, str] | None = None, /, **variables: str) -> None:
+    """Start a proxy whose Secret has a valid auth key and the keys of *more*."""
     secret = config_secret(AuthKey=new_key(world.tailnet), Hostname="ts-db-0")
     secret["stringData"] |= more or {}
     world.store.create(SECRET, secret)
-    world.store.create(POD, pod or proxy_pod(**variables))
+    world.store.create(POD, proxy_pod(**variables))
 
 
 async def restart(world: World) -> None:
@@ -197,19 +197,6 @@ async def test_a_proxy_keeps_its_serve_config_until_the_config_is_removed(world:
     assert state(world.store)[f"_serve_{profile}"] == '{"TCP": {}}'
     await restart(world)
     assert f"_serve_{profile}" in state(world.store)
-
-
-@pytest.mark.parametrize(("command", "stays"), [(["tailscale", "serve", "reset"], False), (["sleep", "1"], True)])
-async def test_a_hook_can_reset_what_a_proxy_serves_before_its_pod_ends(
-    world: World, command: list[str], stays: bool
-) -> None:
-    pod = proxy_pod(TS_SERVE_CONFIG="/etc/tailscaled/$(POD_NAME)/serve-config")
-    pod["spec"]["containers"][0]["lifecycle"] = {"preStop": {"exec": {"command": command}}}
-    start(world, {"serve-config": '{"TCP": {}}'}, pod)
-    await until(world.store, lambda: "https_endpoint" in state(world.store))
-    world.store.delete(POD, "tailscale", "ts-db-0")
-    await until(world.store, lambda: world.store.find(POD, "tailscale", "ts-db-0") is None)
-    assert any(name.startswith("_serve_") for name in state(world.store)) is stays
 
 
 async def test_the_state_of_a_proxy_has_the_settings_of_a_relay_while_the_configuration_has_them(joined: World) -> None:

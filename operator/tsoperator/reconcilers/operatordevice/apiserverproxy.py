@@ -4,13 +4,20 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from tsoperator.api.objects import STATEFULSET, Object, is_deleting
+from tsoperator.api.objects import SECRET, STATEFULSET, Object, is_deleting
 from tsoperator.proxy.certificate import ObservedCertificate
 from tsoperator.proxy.devices import OWN_TAILNET, DevicePlan, TailnetView, plan_devices
 from tsoperator.proxy.login import NO_KEYS, Keys, Login, login_notes
 from tsoperator.proxy.proxy import Proxy
 from tsoperator.proxy.replica import ReplicaSecrets
-from tsoperator.proxy.secret import Reissue, device_id_of, must_keep_auth_key, needs_auth_key, reissue_of
+from tsoperator.proxy.secret import (
+    Reissue,
+    device_id_of,
+    must_keep_auth_key,
+    needs_auth_key,
+    reissue_of,
+    serve_state_of,
+)
 from tsoperator.proxy.tailscaled import ProxyConfig
 from tsoperator.reconcilers.operatordevice.ask import Ask
 from tsoperator.reconcilers.operatordevice.children import in_the_way, secret_steps, stranger_among
@@ -18,7 +25,7 @@ from tsoperator.reconcilers.operatordevice.deployment import device_pod, placeme
 from tsoperator.reconcilers.operatordevice.notices import FAILED, Told, notices
 from tsoperator.reconcilers.operatordevice.plan import LOOK_AGAIN, SLOW, Decided
 from tsoperator.runtime.ownership import is_anothers
-from tsoperator.runtime.plan import Child, Creation, Deletion, Note, Plan, Refusal, Report, Step, earliest
+from tsoperator.runtime.plan import Child, Creation, Deletion, Note, Patch, Plan, Refusal, Report, Step, earliest
 from tsoperator.settings import Settings
 
 MANIFEST: Final = "charts/manifests/apiserver-proxy.yaml"
@@ -141,6 +148,9 @@ def _steps(ask: Ask, observed: ObservedProxy, settings: Settings, keys: Keys, de
         key, has_state = keys.by_ordinal.get(0, ""), observed.secrets.state is not None
         yield from secret_steps(ask, proxy, observed.secrets, key, has_state=has_state, account=observed.account)
     yield Child(proxy_deployment(proxy, ask.replica, observed.account, _like(observed), settings))
+    # tailscaled reads these keys only at its start. They would keep a Go operator from serving the API server.
+    if served := serve_state_of(observed.secrets.state):
+        yield Patch(SECRET, ask.key, {"data": dict.fromkeys(served)})
     yield from devices.after
 
 

@@ -97,8 +97,6 @@ def _pod(proxy: Proxy, replica: Replica, like: Object, settings: Settings) -> Ob
     device = {
         **device,
         "securityContext": _restricted(_USER),
-        # What tailscaled serves stays in its state, where it would keep a Go operator from serving the API server.
-        "lifecycle": {"preStop": {"exec": {"command": ["tailscale", f"--socket={_SOCKET}", "serve", "reset"]}}},
         "volumeMounts": [*device["volumeMounts"], socket, _mount(_TO_API, _ACCOUNT)],
     }
     return {

@@ -86,6 +86,11 @@ CASES = {
         ["patch operator-config", MAKE],
         keys=Keys(),
     ),
+    "tailscaled stored what it serves": Case(
+        replace(RUNNING, secrets=ReplicaSecrets(config(), state(**REPORTED, _serve_1a2b="{}"))),
+        [MAKE, "patch operator"],
+        keys=Keys(),
+    ),
     "another auth key": Case(replace(RUNNING, secrets=ASKING), ["patch operator-config", MAKE], keys=Keys({0: "new"})),
     "the auth key comes later": Case(
         replace(RUNNING, secrets=ASKING), [MAKE], keys=Keys({0: ""}, requeue_after=25.0), again=25.0

@@ -158,13 +158,6 @@ def test_the_pod_meets_the_restricted_standard_and_the_program_is_another_user_t
     }
 
 
-def test_the_pod_resets_what_tailscaled_serves_before_it_ends_and_ends_within_seconds() -> None:
-    made = deployment()
-    hook = containers(made)[0]["lifecycle"]["preStop"]["exec"]["command"]
-    assert hook == ["tailscale", "--socket=/var/run/tailscale/tailscaled.sock", "serve", "reset"]
-    assert pod_spec(made)["terminationGracePeriodSeconds"] == 5
-
-
 LOST = [f"node.kubernetes.io/{taint}" for taint in ("not-ready", "unreachable")]
 
 
@@ -174,6 +167,7 @@ def test_the_pod_runs_where_the_operators_own_pods_run_and_leaves_a_lost_node_so
     assert "nodeName" not in spec
     assert [each["key"] for each in spec["tolerations"]] == ["dedicated", *LOST]
     assert {each.get("tolerationSeconds") for each in spec["tolerations"][1:]} == {10}
+    assert spec["terminationGracePeriodSeconds"] == 5
     assert containers(deployment())[1]["imagePullPolicy"] == "Always"
 
 
