@@ -22,6 +22,10 @@ SPDY = {"KUBECTL_REMOTE_COMMAND_WEBSOCKETS": "false", "KUBECTL_PORT_FORWARD_WEBS
 """The environment in which kubectl streams by SPDY. By default it uses WebSockets."""
 
 
+BROKEN = "broken"
+"""The line that `ApiUser.repeating` writes after each end of kubectl."""
+
+
 @dataclass(frozen=True, slots=True)
 class Running:
     """A kubectl command that goes on in the background, and the file that its output goes to."""
@@ -72,6 +76,10 @@ class ApiUser:
         """Run kubectl to its end, and return its output. Raises BedError."""
         return self.device.machine.run(self._command(words), timeout=timeout, stdin=stdin)
 
+    def drop(self, *words: Word, timeout: float = 60) -> None:
+        """Run kubectl to its end, and drop its output. Raises BedError."""
+        self.device.machine.run(["sh", "-c", 'exec "$@" > /dev/null', "sh", *self._command(words)], timeout=timeout)
+
     def run_on_terminal(self, *words: Word, timeout: float = 60) -> str:
         """Run kubectl on a terminal of `ROWS` and `COLUMNS`, and return what the terminal shows. Raises BedError."""
         command = f"stty rows {ROWS} cols {COLUMNS}; exec {shlex.join(map(str, self._command(words)))}"
@@ -100,9 +108,21 @@ class ApiUser:
     @contextmanager
     def running(self, name: str, *words: Word) -> Iterator[Running]:
         """Run kubectl in the background during the block, with its output in a file called *name*."""
+        with self._running(name, self._command(words)) as running:
+            yield running
+
+    @contextmanager
+    def repeating(self, name: str, *words: Word) -> Iterator[Running]:
+        """Run kubectl again and again in the background during the block. `BROKEN` in the output tells of each end."""
+        script = f'trap "kill \\$!; exit" TERM; while :; do "$@" & wait; echo {BROKEN}; sleep 0.1; done'
+        with self._running(name, ["sh", "-c", script, "sh", *self._command(words)]) as running:
+            yield running
+
+    @contextmanager
+    def _running(self, name: str, argv: list[Word]) -> Iterator[Running]:
         log = self.folder / name
         log.unlink(missing_ok=True)
-        process = only_child(spawn(self.device.machine.command(self._command(words)), log), log)
+        process = only_child(spawn(self.device.machine.command(argv), log), log)
         try:
             yield Running(process, log)
         finally:
