@@ -13,7 +13,7 @@ from tsoperator.apiproxy.session import SessionLimits
 from tsoperator.apiproxy.tls import TlsStream
 
 from tests.support.apiproxy import ALICE, TOKEN, Ground, until
-from tests.support.echoserver import Peer, last, silent
+from tests.support.echoserver import Peer, Script, last, silent
 from tests.support.localapi import CAPABILITY, tagged, user
 
 IDENTITY = ["Impersonate-User: alice@example.org", "Impersonate-Group: system:masters"]
@@ -161,15 +161,17 @@ async def test_a_slow_reader_gets_10_mb_from_a_server_that_closes_at_once(ground
         closed.set()
 
     ground.api.scripts["/log"] = script
-    async with ground.serving(), ground.connected() as caller:
-        caller.send(f"GET /log HTTP/1.1\r\nHost: k8s\r\n{case.upgrade or CLOSE}\r\n")
-        await caller.head()
-        got = 0
-        while not closed.is_set():
-            got += len(await caller.reader.read(20_000))
-            await asyncio.sleep(0.001)
-        got += len(await caller.rest())
-    assert got == len(case.before) + TEN_MB + len(case.after)
+    async with ground.serving():
+        async with ground.connected() as caller:
+            caller.send(f"GET /log HTTP/1.1\r\nHost: k8s\r\n{case.upgrade or CLOSE}\r\n")
+            await caller.head()
+            got = 0
+            while not closed.is_set():
+                got += len(await caller.reader.read(20_000))
+                await asyncio.sleep(0.001)
+            got += len(await caller.rest())
+        assert got == len(case.before) + TEN_MB + len(case.after)
+        await until(lambda: ground.counts.requests["forwarded"] == 1)
 
 
 async def test_10_mb_arrive_whole_at_a_slow_api_server(ground: Ground) -> None:
@@ -369,11 +371,28 @@ async def test_an_api_server_that_doesnt_answer_the_handshake_is_a_bad_gateway(g
             assert (await caller.ask()).body == b"the API server can't be reached: no connection within 0.1 s\n"
 
 
-async def test_an_idle_connection_that_the_api_server_has_closed_is_replaced(ground: Ground) -> None:
-    ground.api.scripts["/last"] = last(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nlast")
+def goodbye_with_the_answer(peer: Peer, _: bytes) -> None:
+    """Send the answer and a close_notify in one packet, and leave the connection open."""
+    peer.connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, 1)
+    peer.answer(b"last")
+    peer.say_goodbye()
+    peer.connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, 0)
+
+
+CLOSED = {
+    "at once": (last(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nlast"), 1),
+    "without a FIN": (goodbye_with_the_answer, 0),
+}
+
+
+@pytest.mark.parametrize(("script", "ends"), CLOSED.values(), ids=CLOSED)
+async def test_an_idle_connection_that_the_api_server_has_closed_is_replaced(
+    ground: Ground, script: Script, ends: int
+) -> None:
+    ground.api.scripts["/last"] = script
     async with ground.serving(), ground.connected() as caller:
         assert (await caller.ask("/last")).body == b"last"
-        await until(lambda: ground.api.ended.acquire(blocking=False))
+        await until(lambda: not ends or ground.api.ended.acquire(blocking=False))
         assert (await caller.ask("/pods", method="POST", body=b"hello")).body.endswith(b"hello")
     assert ground.api.connections == 2
 
