@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from tsoperator.api.objects import SECRET, SERVICEACCOUNT, Key, Object, key_of, uid
 from tsoperator.proxy.proxy import Proxy
 from tsoperator.proxy.replica import ReplicaSecrets
-from tsoperator.proxy.secret import config_patch, encoded
+from tsoperator.proxy.secret import config_patch
+from tsoperator.proxy.stored import encoded
 from tsoperator.proxy.tailscaled import config_files
 from tsoperator.reconcilers.operatordevice.ask import Ask
 from tsoperator.runtime.ownership import is_anothers
