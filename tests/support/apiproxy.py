@@ -22,6 +22,8 @@ from tests.support.localapi import LocalApiWithCallers, user
 
 ALICE = "100.64.0.7:50001"
 TOKEN = "token-of-the-proxy"
+SMALL_BUFFER = 1 << 16
+"""The bytes that the kernel keeps for a slow reader, so that the program soon has to wait."""
 
 
 def proxy_header(source: str, extra: bytes = b"") -> bytes:
@@ -142,8 +144,9 @@ class Ground:
         token = self.token if mode is AccessMode.AUTH else None
         api_server = ApiServer("127.0.0.1", self.api.port, self.api.ca, token, patience)
         local_api = LocalApi(self.socket, patience)
-        shared = Shared(mode, local_api, api_server, self.counts, limits or SessionLimits(), Notes().note)
+        shared = Shared(mode, local_api, api_server, self.counts, limits or SessionLimits(), Notes())
         with socket.create_server(("127.0.0.2", 0), backlog=512) as listener:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SMALL_BUFFER)  # its connections inherit it
             self.port = listener.getsockname()[1]
             serving = asyncio.create_task(ProxyServer(shared, most).serve([listener]))
             try:

@@ -39,7 +39,7 @@ async def run(settings: ProxySettings) -> None:
     api_server = ApiServer(settings.api_host, settings.api_port, settings.ca_file, token)
     local_api = LocalApi(settings.socket)
     counts = ProxyCounts("auth" if is_auth else "noauth")
-    shared = Shared(settings.mode, local_api, api_server, counts, SessionLimits(), Notes().note)
+    shared = Shared(settings.mode, local_api, api_server, counts, SessionLimits(), Notes())
 
     async def problem() -> str:
         return api_server.problem() or await local_api.problem()

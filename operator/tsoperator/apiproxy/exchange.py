@@ -119,7 +119,7 @@ class Exchange:
             return GoesOn(client=False, server=False)
         closes = self._request.closes or answer.body == UNTIL_CLOSE or not self._is_sent
         is_exact = await self._forward_answer_body(answer, closes=closes)
-        return GoesOn(client=not closes, server=is_exact and self._is_sent and not answer.closes)
+        return GoesOn(client=not closes, server=is_exact and not answer.closes)
 
     async def _answer_head(self) -> AnswerHead:
         seen = 0

@@ -77,11 +77,11 @@ class ProxyServer:
                 continue
             if address[0] != _TAILSCALED:
                 self._shared.counts.refusals["peer"] += 1
-                self._shared.note(address[0], "refused: only tailscaled may connect")
+                self._shared.notes.note(address[0], "refused: only tailscaled may connect")
                 accepted.close()
             elif self._shared.counts.open_connections >= self._limits.all:
                 self._shared.counts.refused_connections["all"] += 1
-                self._shared.note("a client", f"refused: {self._limits.all} connections are open")
+                self._shared.notes.note("a client", f"refused: {self._limits.all} connections are open")
                 SocketStream(accepted).close(_TOO_MANY)
             else:
                 self._shared.counts.connections += 1
@@ -107,7 +107,7 @@ class ProxyServer:
         left = self._limits.all - self._shared.counts.open_connections + 1
         if self._shares[address] >= min(self._limits.caller, left):
             self._shared.counts.refused_connections["caller"] += 1
-            self._shared.note(address, f"refused: it has {self._shares[address]} open connections")
+            self._shared.notes.note(address, f"refused: it has {self._shares[address]} open connections")
             await self._turn_away(session)
             return
         self._shares[address] += 1

@@ -6,7 +6,6 @@ a later request if the API server has closed it.
 
 import asyncio
 import contextlib
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -26,6 +25,7 @@ from tsoperator.apiproxy.framing import Framing
 from tsoperator.apiproxy.head import RequestHead, head_length, parse_request
 from tsoperator.apiproxy.impersonation import AccessMode, Admission, Caller, Denial, caller, decide
 from tsoperator.apiproxy.localapi import LocalApi
+from tsoperator.apiproxy.notes import Notes
 from tsoperator.apiproxy.stream import SocketStream
 from tsoperator.apiproxy.tls import ApiServer, TlsStream
 
@@ -63,8 +63,7 @@ class Shared:
     api_server: ApiServer
     counts: ProxyCounts
     limits: SessionLimits
-    note: Callable[[str, str], None]
-    """Logs a caller and what happened to its request."""
+    notes: Notes
 
 
 class Session:
@@ -107,7 +106,7 @@ class Session:
                 await asyncio.sleep(0)  # many requests that come at once mustn't keep others from their turn
             await self._client.linger(self._limits.linger)
         except BadMessage as error:
-            self._shared.counts.requests["refused" if error.status < 500 else "failed"] += 1
+            self._shared.counts.requests["failed" if error.status == 502 else "refused"] += 1
             self._note_refusal(error.reason, str(error))
             await self._end_with(error.status, str(error))
         except ClientGone:
@@ -182,7 +181,8 @@ class Session:
         Raises ApiServerUnreachable, BadMessage and ClientGone.
         """
         if admission.is_unrecorded:
-            self._shared.note(self._source, "grants want requests recorded if possible, and this proxy can't yet")
+            address = self._source.rpartition(":")[0]
+            self._shared.notes.once(address, "its grants want requests recorded, and this proxy can't record yet")
         sent = admission.head(head, self._shared.api_server.token())
         if self._server is not None and self._server.is_idle():
             try:
@@ -199,6 +199,9 @@ class Session:
         exchange = Exchange(self._client, server, head, self._limits.half_closed, self._shared.counts)
         try:
             goes_on = await exchange.run(sent)
+        except ClientGone:
+            self._shared.counts.requests["forwarded"] += 1  # many clients end their watches so
+            raise
         finally:
             self._has_begun = exchange.has_begun
         if not goes_on.server:
@@ -208,7 +211,7 @@ class Session:
     async def _answer_unreachable(self, head: RequestHead, error: ApiServerUnreachable) -> bool:
         self._close_server()
         self._shared.counts.requests["failed"] += 1
-        self._shared.note(self._source, f"the API server can't be reached: {error}")
+        self._shared.notes.note(self._source, f"the API server can't be reached: {error}")
         if self._has_begun:
             return False
         return await self._answer_error(head, 502, f"the API server can't be reached: {error}")
@@ -220,7 +223,7 @@ class Session:
 
     def _note_refusal(self, reason: str, message: str) -> None:
         self._shared.counts.refusals[reason] += 1
-        self._shared.note(self._source or "a client without a PROXY header", f"refused: {message}")
+        self._shared.notes.note(self._source or "a client without a PROXY header", f"refused: {message}")
 
     def _close_server(self) -> None:
         if self._server is not None:

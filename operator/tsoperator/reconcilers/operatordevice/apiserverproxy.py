@@ -139,7 +139,7 @@ def _steps(ask: Ask, observed: ObservedProxy, settings: Settings, keys: Keys, de
     yield from devices.before
     if not keys.pending:
         key, has_state = keys.by_ordinal.get(0, ""), observed.secrets.state is not None
-        yield from secret_steps(ask, proxy, observed.secrets, key, has_state=has_state)
+        yield from secret_steps(ask, proxy, observed.secrets, key, has_state=has_state, account=observed.account)
     yield Child(proxy_deployment(proxy, ask.replica, observed.account, _like(observed), settings))
     yield from devices.after
 
@@ -178,8 +178,8 @@ def _slowness(ask: Ask, observed: ObservedProxy) -> str:
         return ""
     since = observed.deployment["metadata"]["creationTimestamp"]
     return (
-        f"the operator's own device isn't in the tailnet yet, which a Pod of Deployment {ask.deployment} is to join "
-        f"since {since}: look at the Events of the Deployment and its Pods, and at the log of their container tailscale"
+        f"the operator's own device hasn't joined the tailnet since Deployment {ask.deployment} was made at {since}: "
+        "look at the Events of the Deployment and of its Pod, and at the log of the Pod's container tailscale"
     )
 
 

@@ -9,11 +9,12 @@ from typing import Final
 
 from tsoperator.api.apiserver import ProxyMode
 from tsoperator.api.names import CERT_DOMAIN, SERVE_CONFIG_KEY
-from tsoperator.api.objects import DEPLOYMENT, SERVICEACCOUNT, Object, key_of, uid
+from tsoperator.api.objects import DEPLOYMENT, Object
 from tsoperator.proxy.proxy import Proxy
 from tsoperator.proxy.proxypod import ProxyPod, served_apiserver
 from tsoperator.proxy.replica import Replica
 from tsoperator.proxy.statefulset import CONFIGS, configs, from_field, proxy_pod_spec, variable
+from tsoperator.reconcilers.operatordevice.children import reference_to
 from tsoperator.settings import Settings
 
 CONTAINER: Final = "apiproxy"
@@ -81,13 +82,7 @@ def proxy_deployment(proxy: Proxy, replica: Replica, account: Object, like: Obje
         "selector": {"matchLabels": labels},
         "template": {"metadata": {"labels": labels}, "spec": _pod(proxy, replica, like, settings)},
     }})  # fmt: skip
-    owner = {
-        "apiVersion": SERVICEACCOUNT.api_version,
-        "kind": SERVICEACCOUNT.kind,
-        "name": key_of(account).name,
-        "uid": uid(account),
-    }
-    return {**made, "metadata": {**made["metadata"], "ownerReferences": [owner]}}
+    return {**made, "metadata": {**made["metadata"], "ownerReferences": [reference_to(account)]}}
 
 
 def _pod(proxy: Proxy, replica: Replica, like: Object, settings: Settings) -> Object:

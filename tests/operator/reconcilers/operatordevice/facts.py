@@ -80,7 +80,8 @@ def config(auth_key: str = "", given: Settings = SETTINGS) -> Object:
     """Return the slim config Secret as the operator writes it."""
     steps = plan(ask_of(given), NEW, given, Keys({0: auth_key})).plan.steps
     (written,) = (step.obj for step in steps if key_of(step.obj) == ASK.config)  # type: ignore[union-attr]
-    return slim_secret("operator-config", texts(written), ASK.owner.labels)
+    secret = slim_secret("operator-config", texts(written), ASK.owner.labels)
+    return {**secret, "metadata": {**secret["metadata"], "ownerReferences": written["metadata"]["ownerReferences"]}}
 
 
 def deployment(given: Settings = SETTINGS, observed: ObservedProxy = NEW) -> Object:

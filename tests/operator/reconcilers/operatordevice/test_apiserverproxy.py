@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import pytest
 from tsoperator.api.device import Device
-from tsoperator.api.objects import DEPLOYMENT, STATEFULSET, Object
+from tsoperator.api.objects import DEPLOYMENT, SERVICEACCOUNT, STATEFULSET, Object
 from tsoperator.kube.errors import KubeError
 from tsoperator.proxy.certificate import ObservedCertificate
 from tsoperator.proxy.devices import Holder
@@ -81,6 +81,11 @@ CASES = {
         ["patch operator-config", MAKE],
         keys=Keys(),
     ),
+    "a config of an earlier account": Case(
+        replace(RUNNING, account=obj(SERVICEACCOUNT, ASK.deployment, uid="later")),
+        ["patch operator-config", MAKE],
+        keys=Keys(),
+    ),
     "another auth key": Case(replace(RUNNING, secrets=ASKING), ["patch operator-config", MAKE], keys=Keys({0: "new"})),
     "the auth key comes later": Case(
         replace(RUNNING, secrets=ASKING), [MAKE], keys=Keys({0: ""}, requeue_after=25.0), again=25.0
@@ -108,7 +113,7 @@ CASES = {
     "it is slow": Case(
         replace(RUNNING, secrets=ReplicaSecrets(config("tskey-1"), state()), age=60.0),
         [MAKE],
-        "operator-apiserver-proxy is to join since 2026-01-02T03:04:05Z",
+        "operator-apiserver-proxy was made at 2026-01-02T03:04:05Z",
         keys=Keys(),
     ),
     "it isn't slow yet": Case(
@@ -178,9 +183,10 @@ def test_an_unused_auth_key_is_not_lost_when_the_hostname_of_the_proxy_changes()
     assert login(ask_of(changed), waiting, changed).in_need
 
 
-def served(endpoint: str, device_id: str = "nABC") -> ObservedProxy:
+def served(endpoint: str, device_id: str = "nABC", capability_version: int = 142) -> ObservedProxy:
     """Return the facts about a proxy whose device has reported this HTTPS *endpoint*."""
-    reported = state(**{**REPORTED, "device_id": device_id}, https_endpoint=endpoint)
+    told = {"device_id": device_id, "tailscale_capver": str(capability_version), "https_endpoint": endpoint}
+    reported = state(**{**REPORTED, **told})
     return replace(RUNNING, secrets=ReplicaSecrets(config(), reported))
 
 
@@ -209,6 +215,17 @@ EVENTS: dict[str, tuple[ObservedProxy, Settings, list[tuple[str, str]]]] = {
     ),
     "no HTTPS of an earlier Pod": (replace(served("no-https"), pods=()), SETTINGS, []),
     "Headscale": (served("no-https", "12"), SETTINGS, [("UnsupportedByControlServer", "apiServerProxyConfig.http")]),
+    "an old image": (
+        served(DEVICE.name, capability_version=130),
+        SETTINGS,
+        [("ProxyImageTooOld", "set proxyConfig.image of the chart (PROXY_IMAGE) to a newer one")],
+    ),
+    "an image that is new enough": (served(DEVICE.name, capability_version=131), SETTINGS, []),
+    "an old image of an earlier Pod": (
+        replace(served(DEVICE.name, capability_version=130), pods=[EARLIER]),
+        SETTINGS,
+        [],
+    ),
     "not approved": (
         replace(RUNNING, tailnet=seen(replace(DEVICE, authorized=False))),
         SETTINGS,

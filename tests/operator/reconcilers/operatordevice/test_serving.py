@@ -284,6 +284,8 @@ async def test_the_proxy_takes_over_from_the_statefulset_that_registers_the_devi
         cluster.control.silent.clear()
         device = await joined(cluster)
         await cluster.eventually(lambda: owned(cluster, device))
+        await cluster.delete(ACCOUNT)
+        await cluster.becomes(lambda: config(cluster), {})
 
 
 async def owned(world: World, device: str) -> bool:
@@ -355,6 +357,7 @@ async def test_the_proxy_goes_with_its_service_account_and_comes_back_with_it(cl
         await cluster.eventually(lambda: cluster.gone({**ACCOUNT, "apiVersion": "apps/v1", "kind": "Deployment"}))
         await cluster.settled()
         assert await cluster.find(DEPLOYMENT, PROXY) is None
+        assert await config(cluster) == {}
         assert not any(name.startswith("_serve_") for name in await state(cluster))
         await cluster.apply(ACCOUNT)
         assert await joined(cluster) == device
@@ -445,7 +448,7 @@ async def test_headscale_has_no_certificates_so_an_event_says_how_to_serve_plain
 async def test_an_operator_outside_of_a_deployment_logs_what_is_wrong_once(
     cluster: World, caplog: pytest.LogCaptureFixture
 ) -> None:
-    await cluster.delete(DEPLOYED)
+    await cluster.delete(DEPLOYED, POD_OF_OPERATOR)
     async with serving(cluster, operator_image=""):
         await cluster.settled()
         await cluster.change(ACCOUNT, {"metadata": {"labels": {"a": "b"}}})
