@@ -30,7 +30,7 @@ from tsoperator.apiproxy.stream import SocketStream
 from tsoperator.apiproxy.tls import ApiServer, TlsStream
 
 _SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
-"""The methods of requests that may be sent twice."""
+"""The methods of requests that change nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +103,7 @@ class Session:
         try:
             while (length := await self._next_head(seconds)) and await self._answer(length):
                 seconds = self._limits.idle
+                await asyncio.sleep(0)  # many requests that come at once mustn't keep others from their turn
             await self._client.linger(self._limits.linger)
         except BadMessage as error:
             self._shared.counts.requests["failed" if error.status == 502 else "refused"] += 1
@@ -113,16 +114,17 @@ class Session:
         finally:
             self._close_server()
 
-    async def turn_away(self, message: str) -> None:
+    async def turn_away(self, message: str, *, lingers: bool) -> None:
         """Tell the client that it has too many connections."""
-        await self._end_with(503, message)
+        await self._end_with(503, message, lingers=lingers)
 
-    async def _end_with(self, status: int, message: str) -> None:
+    async def _end_with(self, status: int, message: str, *, lingers: bool = True) -> None:
         if self._has_begun:
             return
         with contextlib.suppress(ClientGone):
             await self._client.send_error(status, message, closes=True)
-            await self._client.linger(self._limits.linger)
+            if lingers:
+                await self._client.linger(self._limits.linger)
 
     async def _next_head(self, seconds: float) -> int:
         """Wait for a whole head, and return its length; 0 if the client has ended. Raises ClientGone and BadMessage."""
@@ -187,7 +189,7 @@ class Session:
                 return await self._exchange(head, sent, self._server)
             except ApiServerUnreachable:
                 # It closed an idle connection, perhaps before it saw the request.
-                if self._has_begun or head.method not in _SAFE or head.body.framing is not Framing.NONE:
+                if self._has_begun or not _can_be_repeated(head):
                     raise
         self._close_server()
         self._server = await self._shared.api_server.connect()
@@ -227,3 +229,8 @@ class Session:
         if self._server is not None:
             self._server.close()
             self._server = None
+
+
+def _can_be_repeated(head: RequestHead) -> bool:
+    """Tell whether a request may be sent twice. One for an upgrade may run a command, by GET too."""
+    return head.method in _SAFE and head.body.framing is Framing.NONE and not head.upgrade

@@ -117,6 +117,28 @@ async def test_a_caller_may_have_only_so_many_connections(ground: Ground) -> Non
     assert ground.counts.refused_connections == {"all": 0, "caller": 1}
 
 
+async def test_callers_whom_we_turn_away_take_no_place_of_others(ground: Ground) -> None:
+    most = ConnectionLimits(all=4, caller=1, turned_away=1)
+    async with ground.serving(most=most), ground.connected() as first, AsyncExitStack() as stack:
+        assert (await first.ask()).status == 200
+        for number in range(8):
+            (await stack.enter_async_context(ground.connected()))
+            await until(lambda: ground.counts.refused_connections["caller"] > number)  # noqa: B023 (used at once)
+        await until(lambda: ground.counts.open_connections <= 2)
+        async with ground.connected("100.64.0.99:1") as other:
+            assert (await other.ask()).status == 500
+    assert ground.counts.refused_connections == {"all": 0, "caller": 8}
+
+
+async def test_a_caller_gets_no_more_connections_than_are_left_for_others(ground: Ground) -> None:
+    async with ground.serving(most=ConnectionLimits(all=4)), AsyncExitStack() as stack:
+        callers = [await stack.enter_async_context(ground.connected()) for _ in range(3)]
+        answers = [(await caller.ask()).status for caller in callers]
+        async with ground.connected("100.64.0.99:1") as other:
+            assert (await other.ask()).status == 500
+    assert answers == [200, 200, 503]
+
+
 async def test_all_callers_together_may_have_only_so_many_connections(ground: Ground) -> None:
     async with ground.serving(most=ConnectionLimits(all=1)):
         async with ground.connected(""), ground.connected("") as second:

@@ -5,9 +5,11 @@ import logging
 import socket
 import struct
 import threading
+from collections.abc import Callable
 from typing import NamedTuple
 
 import pytest
+from tsoperator.apiproxy.counts import ProxyCounts
 from tsoperator.apiproxy.impersonation import AccessMode
 from tsoperator.apiproxy.session import SessionLimits
 from tsoperator.apiproxy.tls import TlsStream
@@ -238,19 +240,79 @@ async def test_after_its_end_a_client_gets_answers_until_none_comes_for_a_while(
         assert await caller.rest() == b"5\r\nhello\r\n" * pieces
 
 
+# The turn of others
+
+
+class Burst(NamedTuple):
+    """What comes at once, and the count that it makes grow: by *step* at most before others get their turn."""
+
+    request: str
+    answer: bytes
+    count: Callable[[ProxyCounts], int]
+    step: int
+    login: str = "alice@example.org"
+
+
+CHUNKS = "1\r\na\r\n" * 10_000 + "0\r\n\r\n"
+GET, POST = (f"{method} /burst HTTP/1.1\r\nHost: k8s\r\n" for method in ("GET", "POST"))
+BURSTS = {
+    "requests that are denied": Burst(f"{GET}\r\n" * 100, b"", lambda counts: counts.requests["refused"], 1, ""),
+    "interim answers": Burst(
+        f"{GET}\r\n", b"HTTP/1.1 103 Early\r\n\r\n" * 100, lambda counts: counts.sent["to_client"], 100
+    ),
+    "small chunks of a request": Burst(
+        f"{POST}Transfer-Encoding: chunked\r\n\r\n{CHUNKS}", b"", lambda counts: counts.sent["to_api_server"], 17_000
+    ),
+    "small chunks of an answer": Burst(
+        f"{GET}\r\n",
+        f"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{CHUNKS}".encode(),
+        lambda counts: counts.sent["to_client"],
+        17_000,
+    ),
+}
+
+
+@pytest.mark.parametrize("burst", BURSTS.values(), ids=BURSTS)
+async def test_others_get_their_turn_while_much_comes_at_once(ground: Ground, burst: Burst) -> None:
+    def script(peer: Peer, _: bytes) -> None:
+        peer.read_exactly(len(CHUNKS) * burst.request.count(CHUNKS))
+        last(burst.answer + b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")(peer, b"")
+
+    steps = []
+
+    async def watch() -> None:
+        before = 0
+        while True:
+            steps.append(burst.count(ground.counts) - before)
+            before = burst.count(ground.counts)
+            await asyncio.sleep(0)
+
+    ground.api.scripts["/burst"] = script
+    ground.tailscaled.callers[ALICE] = user(burst.login)
+    async with ground.serving(limits=SessionLimits(whois=3600)), ground.connected() as caller:
+        watching = asyncio.create_task(watch())
+        caller.send(burst.request)
+        caller.writer.write_eof()
+        await caller.rest()
+        watching.cancel()
+    assert sum(steps) > burst.step * 1.5
+    assert max(steps) <= burst.step
+
+
 # Upgrades
 
 
 @pytest.mark.parametrize("protocol", ["websocket", "SPDY/3.1"])
 async def test_an_upgraded_connection_is_a_pipe_that_each_side_ends_on_its_own(ground: Ground, protocol: str) -> None:
-    last_words = []
+    last_words, reads = [], threading.Event()
 
     def script(peer: Peer, head: bytes) -> None:
         assert f"\r\nConnection: Upgrade\r\nUpgrade: {protocol}\r\n".encode() in head
         lines = ["HTTP/1.1 101 Switching Protocols", "Connection: Upgrade", f"Upgrade: {protocol}", "", "early"]
         peer.send("\r\n".join(lines).encode())
         peer.send(peer.read_exactly(5))
-        peer.say_goodbye()
+        peer.say_goodbye()  # this drops what comes meanwhile
+        reads.set()
         while data := peer.read():
             last_words.append(data)
 
@@ -270,6 +332,7 @@ async def test_an_upgraded_connection_is_a_pipe_that_each_side_ends_on_its_own(g
             assert await caller.reader.readexactly(5) == b"early"
             caller.send("hello")
             assert await caller.rest() == b"hello"
+            await until(reads.is_set)
             caller.send("goodbye")
             await until(lambda: b"".join(last_words) == b"goodbye")
         async with ground.connected() as caller:
@@ -409,11 +472,11 @@ async def test_only_a_request_that_is_safe_is_sent_again_if_an_idle_connection_b
         async with ground.connected() as caller:
             await caller.ask()
             assert (await caller.ask("/broken")).body == b"second"
-        ground.api.connections = 0
-        async with ground.connected() as caller:
-            await caller.ask()
-            answer = await caller.ask("/broken", method="DELETE")
-            assert (answer.status, (await caller.ask()).status) == (502, 200)
+        for method, *headers in [("DELETE",), ("GET", "Connection: Upgrade", "Upgrade: websocket")]:
+            ground.api.connections = 0
+            async with ground.connected() as caller:
+                await caller.ask()
+                assert (await caller.ask("/broken", *headers, method=method)).status == 502
 
 
 async def test_a_token_that_has_been_replaced_is_used_for_the_next_request(ground: Ground) -> None:
