@@ -44,6 +44,7 @@ _LENGTH: Final = re.compile(rb"[0-9]{1,18}")
 _UNPARSABLE: Final = re.compile(r";|%(?![0-9A-Fa-f]{2})")
 """Text that makes Go drop a parameter of a query."""
 
+_SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _UPGRADES: Final = {b"websocket": WEBSOCKET, b"spdy/3.1": SPDY}
 _HOP_BY_HOP: Final = frozenset({
     b"connection", b"keep-alive", b"proxy-connection", b"proxy-authenticate", b"proxy-authorization", b"te",
@@ -74,6 +75,11 @@ class RequestHead:
     def closes(self) -> bool:
         """Whether the client wants no further request on its connection."""
         return b"close" in self.options
+
+    @property
+    def is_safe(self) -> bool:
+        """Whether the request changes nothing. One for an upgrade may run a command, by GET too."""
+        return self.method in _SAFE and not self.upgrade
 
     @property
     def path(self) -> str:

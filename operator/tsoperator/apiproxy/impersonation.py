@@ -138,6 +138,8 @@ def decide(who: Caller, mode: AccessMode, head: RequestHead) -> Admission | Deni
     is_unrecorded = bool(who.recorders.addresses)
     if mode is AccessMode.NOAUTH:
         return Admission(None, is_unrecorded)
+    if _is_of_another_site(head):
+        return Denial(403, "origin", "a page of another site sends this request, and it would act as the caller")
     groups = who.groups or who.tags
     bad = next((group for group in groups if not _is_name(group)), None)
     if bad is not None:
@@ -221,6 +223,22 @@ def _address(text: str) -> str:
     if (version == 6) != bracketed or not re.fullmatch("[0-9]{1,5}", port) or int(port) > 65535:
         raise ValueError(f"{text!r} isn't an address of a recorder")
     return text
+
+
+def _is_of_another_site(head: RequestHead) -> bool:
+    """Tell whether a page of another site makes a browser send the request (Origin, Fetch Metadata).
+
+    We know a caller by the address alone, which a browser has for each page that it shows. A page can send requests
+    and open WebSockets to any host without asking. It can't read the answers to other requests than WebSockets, so
+    those that change nothing pass.
+    """
+    if head.is_safe:
+        return False
+    headers = {name.lower(): value.lower() for name, value in head.headers}
+    if site := headers.get(b"sec-fetch-site"):
+        return site not in {b"same-origin", b"none"}
+    origin = headers.get(b"origin")
+    return origin is not None and origin.partition(b"://")[2] != head.host.lower()
 
 
 def _is_name(text: str) -> bool:

@@ -7,7 +7,6 @@ a later request if the API server has closed it.
 import asyncio
 import contextlib
 from dataclasses import dataclass
-from typing import Final
 
 from tsoperator.apiproxy import proxyprotocol
 from tsoperator.apiproxy.client import Client
@@ -28,9 +27,6 @@ from tsoperator.apiproxy.localapi import LocalApi
 from tsoperator.apiproxy.notes import Notes
 from tsoperator.apiproxy.stream import SocketStream
 from tsoperator.apiproxy.tls import ApiServer, TlsStream
-
-_SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
-"""The methods of requests that change nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +185,7 @@ class Session:
                 return await self._exchange(head, sent, self._server)
             except ApiServerUnreachable:
                 # It closed an idle connection, perhaps before it saw the request.
-                if self._has_begun or not _can_be_repeated(head):
+                if self._has_begun or not head.is_safe or head.body.framing is not Framing.NONE:
                     raise
         self._close_server()
         self._server = await self._shared.api_server.connect()
@@ -229,8 +225,3 @@ class Session:
         if self._server is not None:
             self._server.close()
             self._server = None
-
-
-def _can_be_repeated(head: RequestHead) -> bool:
-    """Tell whether a request may be sent twice. One for an upgrade may run a command, by GET too."""
-    return head.method in _SAFE and head.body.framing is Framing.NONE and not head.upgrade

@@ -253,6 +253,34 @@ def test_an_answer_that_is_no_whois_says_so(raw: str | bytes) -> None:
         caller(raw)
 
 
+WEBSOCKET = b"Connection: Upgrade\r\nUpgrade: websocket\r\n"
+EVIL = b"Origin: https://evil.example.net\r\n"
+
+
+@pytest.mark.parametrize(
+    ("method", "lines", "is_refused"),
+    [
+        (b"POST", EVIL, True),
+        (b"POST", b"origin: null\r\n", True),
+        (b"DELETE", b"Sec-Fetch-Site: cross-site\r\n", True),
+        (b"POST", b"Sec-Fetch-Site: same-site\r\n", True),
+        (b"GET", EVIL + WEBSOCKET, True),
+        (b"GET", b"Origin: http://a.example.org:8001\r\n" + WEBSOCKET, True),
+        (b"GET", b"Origin: https://A.example.org\r\n" + WEBSOCKET, False),
+        (b"POST", b"Origin: http://localhost:8001\r\nSec-Fetch-Site: same-origin\r\n", False),
+        (b"POST", b"Sec-Fetch-Site: none\r\n", False),
+        (b"GET", EVIL + b"Sec-Fetch-Site: cross-site\r\n", False),
+        (b"GET", WEBSOCKET, False),
+        (b"POST", b"", False),
+    ],
+)
+def test_no_page_of_another_site_acts_as_the_user_of_a_browser(method: bytes, lines: bytes, is_refused: bool) -> None:
+    head = parse_request(method + b" / HTTP/1.1\r\nHost: a.example.org\r\n" + lines + b"\r\n")
+    decision = decide(caller(whois()), AUTH, head)
+    assert (isinstance(decision, Denial) and decision.reason == "origin") is is_refused
+    assert isinstance(decide(caller(whois()), NOAUTH, head), Admission)
+
+
 ALICE = admitted(whois([groups("g1", "grüße")]))
 OWN = admitted(whois(), NOAUTH)
 IDENTITY = "".join(

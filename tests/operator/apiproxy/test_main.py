@@ -14,6 +14,7 @@ from contextlib import asynccontextmanager
 import pytest
 from tsnameserver import __version__
 from tsoperator.apiproxy.__main__ import main
+from tsoperator.apiproxy.app import most_connections
 from tsoperator.apiproxy.settings import PROXY_VARIABLES
 
 from tests.support.apiproxy import TOKEN, Ground
@@ -107,6 +108,11 @@ async def probe(ground: Ground, path: str) -> bytes:
     status = (await reader.read()).split()[1]
     writer.close()
     return status
+
+
+@pytest.mark.parametrize(("files", "most"), [(resource.RLIM_INFINITY, 4000), (1_048_576, 4000), (4096, 1332), (64, 1)])
+def test_probes_have_files_left_however_many_connections_there_are(files: int, most: int) -> None:
+    assert most_connections(files) == most
 
 
 async def test_without_impersonation_no_token_is_needed(ground: Ground) -> None:

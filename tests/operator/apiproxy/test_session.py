@@ -513,9 +513,12 @@ async def test_a_denied_request_gets_an_answer_and_the_next_one_is_decided_anew(
         answer = await caller.ask()
         assert (answer.status, answer.body[-1:], "connection" in answer.headers) == (403, b"\n", False)
         assert (await caller.ask(method="HEAD")).status == 403
+        async with ground.connected() as other:
+            upgrade = await other.ask("/exec", "Connection: Upgrade", "Upgrade: websocket")
+            assert (upgrade.status, upgrade.headers["connection"]) == (403, "close")
         ground.tailscaled.callers[ALICE] = user("alice@example.org")
         assert (await caller.ask()).status == 200
-    assert (ground.counts.refusals, ground.counts.requests["refused"]) == ({"name": 2}, 2)
+    assert (ground.counts.refusals, ground.counts.requests["refused"]) == ({"name": 3}, 3)
 
 
 async def test_the_body_of_a_denied_request_is_dropped_and_doesnt_reset_the_connection(ground: Ground) -> None:
