@@ -18,6 +18,8 @@ LEGACY_CAPABILITY: Final = "https://tailscale.com/cap/kubernetes"
 _TOKEN: Final = re.compile(r"[\x21-\x7e]+")
 _IDENTITY: Final = re.compile(rb"authorization\Z|impersonate[^0-9a-z]", re.IGNORECASE)
 """The names of headers that say who sends a request. Some readers take an underscore for a hyphen, for example."""
+_OF_A_PROGRAM: Final = re.compile(rb"file://|https?://(?:localhost|127\.0\.0\.1|\[::1\])(?::[0-9]+)?")
+"""The origin of a page that a program on the caller's own device shows, such as a dashboard. No site can have it."""
 
 
 class AccessMode(Enum):
@@ -235,10 +237,11 @@ def _is_of_another_site(head: RequestHead) -> bool:
     if head.is_safe:
         return False
     headers = {name.lower(): value.lower() for name, value in head.headers}
-    if site := headers.get(b"sec-fetch-site"):
-        return site not in {b"same-origin", b"none"}
-    origin = headers.get(b"origin")
-    return origin is not None and origin.partition(b"://")[2] != head.host.lower()
+    if (site := headers.get(b"sec-fetch-site")) in {b"same-origin", b"none"}:
+        return False
+    if (origin := headers.get(b"origin")) is None:
+        return site is not None
+    return origin.partition(b"://")[2] != head.host.lower() and not _OF_A_PROGRAM.fullmatch(origin)
 
 
 def _is_name(text: str) -> bool:
