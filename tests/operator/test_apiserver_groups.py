@@ -65,7 +65,7 @@ async def served(world: World) -> World:
 async def test_a_group_has_a_url_once_it_has_a_certificate_and_its_deletion_leaves_no_traces(served: World) -> None:
     group = await served.look(KAPI)
     assert group["metadata"]["finalizers"] == FINALIZERS
-    assert await served.reason(KAPI, READY) == READY
+    await served.becomes(lambda: served.reason(KAPI, READY), READY)
     assert await traces(served) == of("kapi")
     service = served.control.services.present["svc:kapi"]
     assert (service.ports, service.tags) == (("tcp:443",), ("tag:k8s",))
