@@ -10,6 +10,7 @@ from ipaddress import ip_address
 from pathlib import Path
 
 from tsoperator.apiproxy.counts import ProxyCounts
+from tsoperator.apiproxy.greeting import RecentCallers
 from tsoperator.apiproxy.impersonation import AccessMode
 from tsoperator.apiproxy.localapi import LocalApi
 from tsoperator.apiproxy.notes import Notes
@@ -106,6 +107,7 @@ class Ground:
     tailscaled: LocalApiWithCallers
     folder: Path
     counts: ProxyCounts = field(default_factory=lambda: ProxyCounts("auth"))
+    callers: RecentCallers = field(default_factory=RecentCallers)
     port: int = 0
     http_port: int = 0
     health_port: int = 0
@@ -144,7 +146,7 @@ class Ground:
         token = self.token if mode is AccessMode.AUTH else None
         api_server = ApiServer("127.0.0.1", self.api.port, self.api.ca, token, patience)
         local_api = LocalApi(self.socket, patience)
-        shared = Shared(mode, local_api, api_server, self.counts, limits or SessionLimits(), Notes())
+        shared = Shared(mode, local_api, api_server, self.counts, limits or SessionLimits(), Notes(), self.callers)
         with socket.create_server(("127.0.0.2", 0), backlog=512) as listener:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SMALL_BUFFER)  # its connections inherit it
             self.port = listener.getsockname()[1]

@@ -37,6 +37,12 @@ class LocalApiWithCallers:
         self.callers: dict[str, Who] = {}
         self.asked: list[str] = []
         """The `ip:port` of each WhoIs."""
+        self.pinged: list[str] = []
+        """The address of each ping."""
+        self.status: Who = {"BackendState": "Running"}
+        self.statuses = 0
+        """The number of questions about the status."""
+        self._open: set[asyncio.StreamWriter] = set()
         self.hosts: set[str] = set()
         """The values of the header Host."""
         self.answers = asyncio.Event()
@@ -54,23 +60,35 @@ class LocalApiWithCallers:
             finally:
                 os.unlink(path)  # noqa: PTH108 (no blocking pathlib in a coroutine)
 
+    def end(self) -> None:
+        """Close all connections, as happens if tailscaled ends."""
+        for writer in self._open:
+            writer.close()
+
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._open.add(writer)
         try:
             request, *lines = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
             self.hosts |= {line.partition(": ")[2] for line in lines if line.lower().startswith("host: ")}
             target = urlsplit(request.split()[1])
             if target.path == "/localapi/v0/whois":
                 self.asked += parse_qs(target.query)["addr"]
+            if target.path == "/localapi/v0/ping" and request.startswith("POST "):
+                self.pinged += parse_qs(target.query)["ip"]
+            self.statuses += target.path == "/localapi/v0/status"
             await self.answers.wait()
             writer.write(self.raw or self._answer(target.path, self.asked[-1] if self.asked else ""))
         except (asyncio.IncompleteReadError, OSError):
             return  # the proxy has given up
         finally:
+            self._open.discard(writer)
             writer.close()
 
     def _answer(self, path: str, address: str) -> bytes:
         if path == "/localapi/v0/status":
-            status, body = "200 OK", b'{"BackendState":"Running"}'
+            status, body = "200 OK", json.dumps(self.status).encode()
+        elif path == "/localapi/v0/ping":
+            status, body = "200 OK", b"{}"
         elif path == "/localapi/v0/whois" and address in self.callers:
             status, body = "200 OK", json.dumps(self.callers[address]).encode()
         else:

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from tsoperator.apiproxy.counts import ProxyCounts
+from tsoperator.apiproxy.greeting import Greeter
 from tsoperator.apiproxy.health import HealthPages
 from tsoperator.apiproxy.impersonation import AccessMode
 from tsoperator.apiproxy.localapi import LocalApi
@@ -53,6 +54,7 @@ async def run(settings: ProxySettings) -> None:
         log.info("serving callers in mode %s on %s", counts.mode, where)
         async with asyncio.TaskGroup() as group:
             group.create_task(HealthPages(problem, counts.text).serve(health))
+            group.create_task(Greeter(local_api, shared.callers).run())
             group.create_task(ProxyServer(shared, ConnectionLimits(all=most)).serve(listeners))
 
 

@@ -1,6 +1,7 @@
-"""Questions to tailscaled through its socket, by HTTP: who has an address (WhoIs), and whether it answers at all."""
+"""Questions to tailscaled through its socket, by HTTP: who has an address (WhoIs), and how tailscaled is."""
 
 import asyncio
+import contextlib
 import os
 import socket
 from pathlib import Path
@@ -26,7 +27,7 @@ class LocalApi:
 
     async def who_is(self, address: str) -> bytes:
         """Return the JSON with what tailscaled knows about *address*, an `ip:port`. Raises CallerUnknown."""
-        status, body = await self._get(f"/localapi/v0/whois?addr={quote(address, safe='')}")
+        status, body = await self._ask(f"/localapi/v0/whois?addr={quote(address, safe='')}")
         if status == 404:
             raise CallerUnknown("unknown", "tailscaled doesn't know the address")
         if status != 200:
@@ -36,21 +37,43 @@ class LocalApi:
     async def problem(self) -> str:
         """Return words for what is wrong with tailscaled, or an empty string if it answers."""
         try:
-            status, _ = await self._get("/localapi/v0/status?peers=false")
+            status, _ = await self._ask("/localapi/v0/status?peers=false")
         except CallerUnknown as error:
             return str(error)
         return "" if status == 200 else f"tailscaled answers with status {status}"
 
-    async def _get(self, target: str) -> tuple[int, bytes]:
+    async def status(self, *, peers: bool = False) -> bytes:
+        """Return the JSON with the state of tailscaled, and maybe with its peers. Raises CallerUnknown."""
+        status, body = await self._ask(f"/localapi/v0/status?peers={'true' if peers else 'false'}")
+        if status != 200:
+            raise CallerUnknown("localapi", f"tailscaled answers with status {status}")
+        return body
+
+    async def ping(self, address: str, seconds: float = 1.0) -> None:
+        """Let tailscaled send a packet to the device with *address*, and wait for the answer. Raises CallerUnknown.
+
+        The packet goes through WireGuard, which begins a session for it.
+        """
+        await self._ask(f"/localapi/v0/ping?ip={quote(address, safe='')}&type=TSMP", "POST", seconds)
+
+    async def until_it_ends(self) -> None:
+        """Wait until tailscaled ends. Return at once if it isn't there."""
+        with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connecting:
+            stream = SocketStream(connecting)
+            await asyncio.get_running_loop().sock_connect(connecting, str(self._path))
+            await stream.read()
+
+    async def _ask(self, target: str, method: str = "GET", seconds: float | None = None) -> tuple[int, bytes]:
         """Return the status and the body of the answer. Raises CallerUnknown."""
+        patience = self._patience if seconds is None else seconds
         try:
-            async with asyncio.timeout(self._patience):
+            async with asyncio.timeout(patience):
                 with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connecting:
                     stream = SocketStream(connecting)
                     await asyncio.get_running_loop().sock_connect(connecting, str(self._path))
-                    return await _ask(stream, target)
+                    return await _exchanged(stream, method, target)
         except TimeoutError:
-            raise CallerUnknown("localapi", f"tailscaled doesn't answer within {self._patience:g} s") from None
+            raise CallerUnknown("localapi", f"tailscaled doesn't answer within {patience:g} s") from None
         except OSError as error:
             words = os.strerror(error.errno) if error.errno else str(error)
             raise CallerUnknown("localapi", f"tailscaled can't be asked: {words}") from error
@@ -58,10 +81,10 @@ class LocalApi:
             raise CallerUnknown("localapi", "tailscaled's answer is no HTTP, or too long") from error
 
 
-async def _ask(stream: SocketStream, target: str) -> tuple[int, bytes]:
+async def _exchanged(stream: SocketStream, method: str, target: str) -> tuple[int, bytes]:
     """Return the status and the body of the answer. Raises OSError and h11.ProtocolError."""
     connection = h11.Connection(h11.CLIENT)
-    request = h11.Request(method="GET", target=target, headers=[("Host", _HOST), ("Connection", "close")])
+    request = h11.Request(method=method, target=target, headers=[("Host", _HOST), ("Connection", "close")])
     await stream.write((connection.send(request) or b"") + (connection.send(h11.EndOfMessage()) or b""))
     status, body = 0, bytearray()
     while True:

@@ -6,7 +6,7 @@ a later request if the API server has closed it.
 
 import asyncio
 import contextlib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tsoperator.apiproxy import proxyprotocol
 from tsoperator.apiproxy.client import Client
@@ -21,6 +21,7 @@ from tsoperator.apiproxy.errors import (
 )
 from tsoperator.apiproxy.exchange import Exchange
 from tsoperator.apiproxy.framing import Framing
+from tsoperator.apiproxy.greeting import RecentCallers
 from tsoperator.apiproxy.head import RequestHead, head_length, parse_request
 from tsoperator.apiproxy.impersonation import AccessMode, Admission, Caller, Denial, caller, decide
 from tsoperator.apiproxy.localapi import LocalApi
@@ -60,6 +61,7 @@ class Shared:
     counts: ProxyCounts
     limits: SessionLimits
     notes: Notes
+    callers: RecentCallers = field(default_factory=RecentCallers)
 
 
 class Session:
@@ -163,6 +165,7 @@ class Session:
         now = asyncio.get_running_loop().time()
         try:
             if self._caller is None or self._caller[1] <= now:
+                self._shared.callers.note(self._source.rpartition(":")[0].strip("[]"), now)
                 answer = await self._shared.local_api.who_is(self._source)
                 self._caller = caller(answer), now + self._limits.whois
         except CallerUnknown as error:

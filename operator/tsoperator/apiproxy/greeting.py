@@ -1,0 +1,117 @@
+"""Greetings to callers after tailscaled has restarted, so that they needn't wait for their devices to notice.
+
+The device of a caller still has a session with the tailscaled that ended. It sends the first packet of a new session
+too early, and tries again only after five seconds. A ping from our side begins a new session at once.
+"""
+
+import asyncio
+import json
+import logging
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Final
+
+from tsoperator.apiproxy.errors import CallerUnknown
+from tsoperator.apiproxy.localapi import LocalApi
+
+log = logging.getLogger(__name__)
+
+MOST_GREETED: Final = 100
+"""The greatest number of devices that are greeted."""
+_RECENT: Final = 600.0
+"""The seconds for which a caller counts as recent."""
+_LONGEST_PAUSE: Final = 2.0
+"""The most seconds between two questions. A device that isn't approved never gets to the state that we wait for."""
+_RUNNING: Final = "Running"
+
+
+class RecentCallers:
+    """The addresses that have called of late, the last ones first; no more than are greeted."""
+
+    def __init__(self) -> None:
+        self._called: OrderedDict[str, float] = OrderedDict()
+
+    def note(self, address: str, now: float) -> None:
+        """Remember that *address* has called."""
+        self._called[address] = now
+        self._called.move_to_end(address)
+        if len(self._called) > MOST_GREETED:
+            self._called.popitem(last=False)
+
+    def since(self, now: float) -> Sequence[str]:
+        """Return the addresses that have called in the ten minutes before *now*."""
+        return [address for address, when in reversed(self._called.items()) if when > now - _RECENT]
+
+
+def online_peers(status: bytes) -> Sequence[str]:
+    """Return addresses of peers that are online, devices of users first. *status* is an answer of tailscaled.
+
+    Raises ValueError if it is no such answer.
+    """
+    try:
+        peers = (json.loads(status).get("Peer") or {}).values()
+        online = [peer for peer in peers if peer.get("Online") and peer.get("TailscaleIPs")]
+        online.sort(key=lambda peer: bool(peer.get("Tags")))
+        return [str(peer["TailscaleIPs"][0]) for peer in online[:MOST_GREETED]]
+    except (AttributeError, LookupError, TypeError, ValueError, RecursionError) as error:
+        raise ValueError("the status of tailscaled can't be read") from error
+
+
+def is_running(status: bytes) -> bool:
+    """Tell whether tailscaled is connected to its tailnet, by its *status*."""
+    try:
+        return bool(json.loads(status)["BackendState"] == _RUNNING)
+    except (LookupError, TypeError, ValueError, RecursionError):
+        return False
+
+
+class Greeter:
+    """Greets devices each time when tailscaled has started. Nothing depends on it.
+
+    It holds a connection to tailscaled, whose end shows that tailscaled has ended. *pause* is the time between the
+    first two questions whether tailscaled is back, in seconds; it grows.
+    """
+
+    def __init__(self, local_api: LocalApi, callers: RecentCallers, pause: float = 0.1) -> None:
+        self._local_api = local_api
+        self._callers = callers
+        self._pause = pause
+
+    async def run(self) -> None:
+        """Greet until cancelled."""
+        while True:
+            await self._until_running()
+            try:
+                await self._greet()
+            except (CallerUnknown, ValueError) as error:
+                log.debug("no greetings: %s", error)
+            await self._local_api.until_it_ends()
+            await asyncio.sleep(self._pause)
+
+    async def _until_running(self) -> None:
+        pause = self._pause
+        while True:
+            try:
+                if is_running(await self._local_api.status()):
+                    return
+            except CallerUnknown:
+                log.debug("tailscaled isn't back yet")
+            await asyncio.sleep(pause)
+            pause = min(pause * 1.1, _LONGEST_PAUSE)
+
+    async def _greet(self) -> None:
+        """Ping the recent callers, or in a new Pod, which knows none, the peers that are online."""
+        recent = self._callers.since(asyncio.get_running_loop().time())
+        addresses = recent or online_peers(await self._local_api.status(peers=True))
+        async with asyncio.TaskGroup() as group:
+            for address in addresses:
+                group.create_task(self._ping(address))
+
+    async def _ping(self, address: str) -> None:
+        for _ in range(2):
+            try:
+                await self._local_api.ping(address)
+            except CallerUnknown as error:
+                log.debug("%s doesn't answer a greeting: %s", address, error)
+            else:
+                return
