@@ -203,7 +203,7 @@ class Api:
             "tags": list(device.tags),
             "authorized": device.authorized,
             "created": device.created,
-            "user": "tagged-devices",
+            "user": device.user or "tagged-devices",
             "os": "linux",
             "clientVersion": "1.103.0",
         }

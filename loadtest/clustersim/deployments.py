@@ -36,13 +36,20 @@ class Deployments:
             self._roll(obj)
         self._report(obj)
 
+    def _all_pods(self, obj: Object) -> list[Object]:
+        """Return the Deployment's Pods."""
+        pods = self._store.list(POD, obj["metadata"]["namespace"], obj["spec"]["selector"].get("matchLabels"))
+        return [pod for pod in pods if controlled_by(pod, obj["metadata"]["uid"])]
+
     def _pods(self, obj: Object) -> list[Object]:
         """Return the Deployment's Pods without those that are being deleted."""
-        pods = self._store.list(POD, obj["metadata"]["namespace"], obj["spec"]["selector"].get("matchLabels"))
-        return [pod for pod in pods if controlled_by(pod, obj["metadata"]["uid"]) and not is_deleting(pod)]
+        return [pod for pod in self._all_pods(obj) if not is_deleting(pod)]
 
     def _roll(self, obj: Object) -> None:
-        """Delete the Pods of an older template and the Pods that are too many, and create the missing ones."""
+        """Delete the Pods of an older template and the Pods that are too many, and create the missing ones.
+
+        With the strategy Recreate, none is created before the Pods of the older template are gone.
+        """
         revision = template_hash(obj["spec"]["template"])
         pods = self._pods(obj)
         current = _of_revision(pods, revision)
@@ -50,6 +57,11 @@ class Deployments:
         replicas = obj["spec"].get("replicas", 1)
         for pod in outdated + current[replicas:]:
             self._store.delete(POD, *key_of(pod), uid=pod["metadata"]["uid"])
+        everything = self._all_pods(obj)
+        if obj["spec"].get("strategy", {}).get("type") == "Recreate" and everything != _of_revision(
+            everything, revision
+        ):
+            return
         metadata = {"generateName": f"{obj['metadata']['name']}-{revision}-", "labels": {HASH_LABEL: revision}}
         for _ in range(replicas - len(current)):
             self._store.create(POD, pod_from_template(obj, DEPLOYMENT, metadata, {}))

@@ -25,7 +25,7 @@ class Device:
     """A device; *name* is its MagicDNS name without the last dot, *node_id* is the device ID in tailscaled's words.
 
     *renamed* means that somebody has set the name, so that it no longer follows from the hostname. *last_seen* is in
-    RFC 3339, and empty unless the device has disconnected.
+    RFC 3339, and empty unless the device has disconnected. *user* is a login name, and empty if the device has tags.
     """
 
     id: str
@@ -44,11 +44,15 @@ class Device:
     connected: bool = True
     last_seen: str = ""
     expired: bool = False
+    user: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class AuthKey:
-    """An auth key; *key* is the secret, *created* and *expires* are seconds since the epoch."""
+    """An auth key; *key* is the secret, *created* and *expires* are seconds since the epoch.
+
+    *user* is the login name of the user who made it; a key with tags has none.
+    """
 
     id: str
     key: str
@@ -60,6 +64,7 @@ class AuthKey:
     created: float
     expires: float
     used: bool = False
+    user: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +77,7 @@ class NewKey:
     preauthorized: bool = True
     description: str = ""
     seconds: float = 0
+    user: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +165,7 @@ class Tailnet:
             created=timestamp(self._clock()),
             key_id=key.id,
             authorized=key.preauthorized,
+            user=key.user,
         )
         self._keys[key.id] = replace(key, used=True)
         self.update(device)
@@ -267,6 +274,7 @@ class Tailnet:
             description=wanted.description,
             created=now,
             expires=now + seconds,
+            user=wanted.user,
         )
         self._keys[key_id] = key
         self._secrets[key.key] = key_id

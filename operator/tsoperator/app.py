@@ -12,6 +12,7 @@ import aiohttp
 from prometheus_client import CollectorRegistry, Counter, GCCollector, PlatformCollector, ProcessCollector
 from tsnameserver import __version__
 
+from tsoperator.api.apiserver import ProxyMode
 from tsoperator.api.names import FINALIZER
 from tsoperator.api.objects import (
     DEVICE,
@@ -40,6 +41,7 @@ from tsoperator.reconcilers.gauges import GroupGauges, ProxyGauges, RelayGauges,
 from tsoperator.reconcilers.hosting import HostingView, HostingWorld
 from tsoperator.reconcilers.ingress.reconciler import ingresses
 from tsoperator.reconcilers.mounts.reconciler import TOUCH_DELAY, mounts
+from tsoperator.reconcilers.operatordevice.ask import ask_of
 from tsoperator.reconcilers.operatordevice.reconciler import operatordevices
 from tsoperator.reconcilers.peerrelay.addresses import ADDRESSES, HostAddresses, Resolve, resolve_ipv4
 from tsoperator.reconcilers.peerrelay.reconciler import peerrelays
@@ -301,7 +303,8 @@ def _errands(tailnets: Tailnets, node_ports: NodePorts) -> Callable[[Errand], Aw
 
 def _cache(settings: Settings, registry: CollectorRegistry) -> Cache:
     """Return an empty cache, and register the metrics of the objects that it will hold."""
-    cache = Cache(sources(settings.namespace, settings.watch_namespaces, settings.cluster_dns_configmap))
+    served = ask_of(settings) if settings.apiserver_proxy is not ProxyMode.OFF else None
+    cache = Cache(sources(settings.namespace, settings.watch_namespaces, settings.cluster_dns_configmap, served))
     registry.register(CacheMetrics(cache))
     registry.register(DeviceGauges(cache))
     registry.register(ProxyGauges(cache))

@@ -8,11 +8,13 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Final, Literal
 
+from tsoperator.api.apiserver import ProxyMode, device_secret_error, modes_error
 from tsoperator.api.images import image_error, image_tag
 from tsoperator.api.names import DEFAULT_CONTROL_URL, DEFAULT_INGRESS_CLASS
 from tsoperator.api.rules import (
     DNS_NAME_MAX,
     control_url_error,
+    dns_label_error,
     namespace_error,
     object_name_error,
     server_address,
@@ -34,6 +36,7 @@ _DNS_NAME = re.compile(r"([A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?\.)*[A-Za-z
 _SHARE = re.compile(r"1/[1-9][0-9]{0,8}")  # as the nameserver reads it
 
 _FIREWALL_MODES: Final = ("", "auto", "iptables", "nftables")
+_PORT_MAX: Final = 65535
 _TRUE: Final = ("true", "1", "t", "T", "TRUE", "True")  # what the Go operator reads as true, ours first
 _FALSE: Final = ("false", "0", "f", "F", "FALSE", "False")
 
@@ -106,6 +109,13 @@ class Settings:
     operator_hostname: str = "tailscale-operator"
     operator_tags: tuple[str, ...] = ("tag:k8s-operator",)
     """The tags that the operator's own device gets when it is registered."""
+    operator_image: str = ""
+    """The image that the operator runs, and with it the API server proxy; empty if nobody has said."""
+    operator_port: str = ""
+    """The UDP port at which the operator's own device listens, if it serves the API server; empty: any port."""
+    apiserver_proxy: ProxyMode = ProxyMode.OFF
+    apiserver_proxy_http: bool = False
+    """True if the API server proxy also answers plain HTTP."""
     service_account: str = "operator"
     """The name of our ServiceAccount.
 
@@ -134,7 +144,6 @@ def read_settings(environ: Mapping[str, str], identity_token: Path = _IDENTITY_T
     given = _as_ours({name: value.strip() for name, value in environ.items() if value.strip()}, warnings)
     namespace = _namespace(given)
     defaults = _with_credentials(namespace, given, identity_token)
-    _refuse_proxy_for_api_server(given)
     level = _one_of(given, "OPERATOR_LOGGING", tuple(LOG_LEVELS)) or "info"
     log_format = _one_of(given, "OPERATOR_LOG_FORMAT", LOG_FORMATS)
     proxy_image = _image(given, "PROXY_IMAGE", defaults.proxy_image)
@@ -164,8 +173,12 @@ def read_settings(environ: Mapping[str, str], identity_token: Path = _IDENTITY_T
         leader_election=_boolean(given, "OPERATOR_LEADER_ELECTION", default=True),
         pod_name=_object_name(given, "POD_NAME"),
         operator_secret=_object_name(given, "OPERATOR_SECRET"),
-        operator_hostname=given.get("OPERATOR_HOSTNAME", defaults.operator_hostname),
+        operator_hostname=_hostname(given, "OPERATOR_HOSTNAME") or defaults.operator_hostname,
         operator_tags=_tags(given, "OPERATOR_INITIAL_TAGS") or defaults.operator_tags,
+        operator_image=_image(given, "OPERATOR_IMAGE", "") if "OPERATOR_IMAGE" in given else "",
+        operator_port=_port(given, "TS_PORT"),
+        apiserver_proxy=_apiserver_proxy(given),
+        apiserver_proxy_http=_boolean(given, "APISERVER_PROXY_HTTP", default=False),
         service_account=_object_name(given, "OPERATOR_SERVICE_ACCOUNT_NAME") or defaults.service_account,
         health_address=_address(environ, "OPERATOR_HEALTH_ADDR", defaults.health_address),
         log_level=LOG_LEVELS[level],
@@ -222,6 +235,8 @@ def _as_ours(given: Mapping[str, str], warnings: list[str]) -> Mapping[str, str]
             if given.get(name) in form[1:]:
                 ours[name] = form[0]
                 warnings.append(f"{name}: {given[name]!r} is read as {form[0]}: write {form[0]}")
+    if "AUTH_PROXY" in given:
+        warnings.append("AUTH_PROXY is the old name of a setting: unset it, and set APISERVER_PROXY instead")
     for name in ("PROXY_TAGS", "OPERATOR_INITIAL_TAGS"):
         tags = split_tags(given.get(name, ""))
         if "" in tags and any(tags):
@@ -248,14 +263,17 @@ def _namespace(given: Mapping[str, str]) -> str:
     return namespace
 
 
-def _refuse_proxy_for_api_server(given: Mapping[str, str]) -> None:
-    """Raise InvalidSetting if a variable asks for the API server proxy, or has an invalid value."""
-    for name in ("APISERVER_PROXY", "AUTH_PROXY"):
-        if (value := given.get(name, "false")) != "false":
-            raise InvalidSetting(
-                f"{name}: {value!r} can't be served, because this operator has no API server proxy yet: unset it, or "
-                "set it to false"
-            )
+def _apiserver_proxy(given: Mapping[str, str]) -> ProxyMode:
+    """Return the mode of the API server proxy, which needs a Secret for its device."""
+    mode = _one_of(given, "APISERVER_PROXY", tuple(ProxyMode))
+    old = _one_of(given, "AUTH_PROXY", (ProxyMode.AUTH, ProxyMode.OFF))
+    found = ProxyMode(mode or old or ProxyMode.OFF)
+    error = modes_error(mode, old)
+    if found is not ProxyMode.OFF:
+        error = error or device_secret_error(given.get("OPERATOR_SECRET", ""))
+    if error:
+        raise InvalidSetting(error)
+    return found
 
 
 def _with_credentials(namespace: str, given: Mapping[str, str], identity_token: Path) -> Settings:
@@ -304,6 +322,20 @@ def _object_name(given: Mapping[str, str], name: str) -> str:
     value = given.get(name, "")
     if value and (error := object_name_error(value)):
         raise InvalidSetting(f"{name}: {error}")
+    return value
+
+
+def _hostname(given: Mapping[str, str], name: str) -> str:
+    value = given.get(name, "")
+    if value and (error := dns_label_error(value)):
+        raise InvalidSetting(f"{name}: {error}")
+    return value
+
+
+def _port(given: Mapping[str, str], name: str) -> str:
+    value = given.get(name, "")
+    if value and not (value.isascii() and value.isdigit() and int(value) <= _PORT_MAX):
+        raise InvalidSetting(f"{name}: {value!r} is not a UDP port: give a number up to {_PORT_MAX}")
     return value
 
 
@@ -395,7 +427,7 @@ def _address(environ: Mapping[str, str], name: str, default: str) -> str:
     value = environ.get(name, default).strip()
     host, colon, port = value.rpartition(":")
     bracketed = host.startswith("[") and host.endswith("]")
-    valid = colon and port.isascii() and port.isdigit() and int(port) <= 65535 and (":" not in host or bracketed)
+    valid = colon and port.isascii() and port.isdigit() and int(port) <= _PORT_MAX and (":" not in host or bracketed)
     if value and not valid:
         raise InvalidSetting(
             f"{name}: {value!r} is not ADDRESS:PORT, such as :9002 or 127.0.0.1:9002; empty turns it off"

@@ -45,6 +45,8 @@ from tsoperator.kube.watch import Selection
 from tsoperator.proxy import entries, hosting, pod, secret
 from tsoperator.proxy.endpoints import BY_SERVICE, by_service, slim_slice
 from tsoperator.proxy.paths import BY_BACKEND, by_backend
+from tsoperator.reconcilers.operatordevice.ask import Ask
+from tsoperator.reconcilers.operatordevice.deployment import slim_own
 from tsoperator.reconcilers.peerrelay.endpoints import BY_RELAY_ADDRESS, by_relay_address
 from tsoperator.reconcilers.proxygroup.nodeports import BY_NODE_PORT, by_node_port, slim_node
 from tsoperator.reconcilers.proxygrouppolicy.ask import BY_GROUP, BY_NAMESPACE, by_group, by_namespace
@@ -65,12 +67,12 @@ _SLIM: Final = {POD: pod.slim, SECRET: secret.slim}
 """The functions that make those children slim of which the operator reads only a little."""
 
 
-def sources(namespace: str, watched: Sequence[str] = (), corefile: str = "") -> list[Source]:
+def sources(namespace: str, watched: Sequence[str] = (), corefile: str = "", served: Ask | None = None) -> list[Source]:
     """Return the Sources of the operator's cache.
 
     We watch our own objects in the operator's *namespace*. We watch users' objects in that namespace and in the
     *watched* ones, or in all namespaces if *watched* is empty. *corefile* is the user's own name for the ConfigMap of
-    CoreDNS.
+    CoreDNS. *served* is the operator's own device if that serves the API server.
     """
     places = [*dict.fromkeys((namespace, *watched))] if watched else [""]
     managed = f"{LABEL_MANAGED}={MANAGED}"
@@ -126,6 +128,7 @@ def sources(namespace: str, watched: Sequence[str] = (), corefile: str = "") -> 
         Source(Selection(NODE), slim=slim_node, optional=True),
         Source(Selection(CONFIGMAP, namespace, managed), slim=_configmap),
         *_cluster_dns(corefile),
+        *(_apiserver_proxy(served) if served else ()),
         *(Source(Selection(resource, namespace, managed)) for resource in (DEPLOYMENT, SERVICEACCOUNT)),
         *(Source(Selection(resource, namespace, managed), certified) for resource in (ROLE, ROLEBINDING)),
         *(
@@ -147,6 +150,16 @@ def _cluster_dns(corefile: str) -> Iterator[Source]:
         yield Source(selection, optional=True, without=True)
 
 
+def _apiserver_proxy(ask: Ask) -> Iterator[Source]:
+    """Yield Sources of those objects of the API server proxy that don't have the labels of our objects."""
+    for resource, key, slim in (
+        (SECRET, ask.key, _device_secret),
+        (SERVICEACCOUNT, ask.deployment, _identity),
+        (DEPLOYMENT, ask.own, slim_own),
+    ):
+        yield Source(Selection(resource, key.namespace, field_selector=f"metadata.name={key.name}"), slim=slim)
+
+
 def _admission(obj: Object) -> Object:
     """Return the part of an admission policy or a binding that the cache stores.
 
@@ -159,6 +172,15 @@ def _admission(obj: Object) -> Object:
 def _configmap(obj: Object) -> Object:
     """Return the slim form of a ConfigMap of ours, in which the contents for the proxies of a group are parsed."""
     return hosting.slim_hosting(entries.slim_configmap(obj))
+
+
+def _device_secret(obj: Object) -> Object:
+    """Return the slim form of the Secret of the operator's own device.
+
+    An annotation of kubectl may hold a copy of the data, with the keys of the device.
+    """
+    metadata = {name: value for name, value in obj["metadata"].items() if name != "annotations"}
+    return secret.slim({**obj, "metadata": metadata})
 
 
 def _identity(obj: Object) -> Object:

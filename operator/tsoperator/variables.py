@@ -48,7 +48,8 @@ VARIABLES: Final[Mapping[str, str]] = {
         "write (default operator)"
     ),
     "OPERATOR_SECRET": (
-        "Secret with the state of the operator's own device, which owns Tailscale Services (default: none)"
+        "Secret with the state of the operator's own device, which owns Tailscale Services and serves the API server "
+        "(default: none)"
     ),
     "OPERATOR_HOSTNAME": "hostname of that device (default tailscale-operator)",
     "OPERATOR_INITIAL_TAGS": "tags of that device when it is registered, comma-separated (default tag:k8s-operator)",
@@ -58,8 +59,14 @@ VARIABLES: Final[Mapping[str, str]] = {
     "PROXY_PRIORITY_CLASS_NAME": "priority class of proxies (default: none)",
     "PROXY_DEFAULT_CLASS": "ProxyClass of Services, Ingresses and ProxyGroups that name none (default: none)",
     "RECORDER_IMAGE": "image of Recorders (default tailscale/tsrecorder, with the tag of PROXY_IMAGE)",
-    "APISERVER_PROXY": "only false: there is no API server proxy yet (default false)",
-    "AUTH_PROXY": "older name of APISERVER_PROXY (default false)",
+    "APISERVER_PROXY": (
+        "true: the operator's own device serves the API server to the tailnet, where callers have their names in the "
+        "tailnet; noauth: they log in to the API server themselves (default false)"
+    ),
+    "APISERVER_PROXY_HTTP": "true: that device answers plain HTTP, too, for tailnets without HTTPS (default false)",
+    "AUTH_PROXY": "older name of APISERVER_PROXY: true or false (default false)",
+    "OPERATOR_IMAGE": "image of the operator, which is that of the API server proxy, too (required for that proxy)",
+    "TS_PORT": "UDP port at which the device of the API server proxy listens (default: any)",
     "POD_NAME": "this Pod's name, in its Lease and Events",
     "KUBECONFIG": "outside a cluster: how to reach the API server",
 }

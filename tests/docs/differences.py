@@ -23,6 +23,7 @@ _EVERY_VARIABLE = "charts/test_values.py every_variable_of_the_chart_is_a_settin
 _COMBINATIONS = f"{_CHART} the_main_combinations_of_values_render_the_golden_files"
 
 _DEVICE = "operator/reconcilers/operatordevice/test_reconciler.py"
+_PROXY_PLAN = "operator/reconcilers/operatordevice/test_apiserverproxy.py"
 _HOSTED = "operator/reconcilers/tailscaleservice/test_reconciler.py"
 
 SHOWN_BY: Final[Mapping[str, list[str]]] = {
@@ -123,12 +124,27 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
         "charts/test_given_values.py an_unknown_name_is_refused_and_the_known_names_that_look_like_it_are_suggested",
     ],
     "`operatorConfig.annotations` has an effect": [_COMBINATIONS],
-    "These variables have no effect": [_EVERY_VARIABLE],
+    "The variable `K8S_PROXY_IMAGE` has no effect": [_EVERY_VARIABLE],
     "The credentials are read again": [
         "operator/tsclient/test_oauth.py rotated_and_other_credentials_are_used_at_once"
     ],
     "A MagicDNS name outside of `ts.net`": [
         f"{_SERVICE}/test_plan.py each_violation_names_the_annotation_and_the_values_that_it_takes",
+    ],
+    "The proxy is a Pod of its own": [
+        f"{_PROXY_PLAN} the_proxy_is_made_and_brought_up_to_date_unless_something_is_in_the_way",
+    ],
+    "Without HTTPS on the tailnet": [
+        f"{_PROXY_PLAN} events_on_the_operators_own_deployment_say_once_what_is_wrong",
+    ],
+    "The ServiceAccount of the operator may not impersonate": [
+        f"{_CHART} our_chart_renders_all_that_the_go_operators_chart_renders_from_the_same_values",
+    ],
+    "The proxy refuses callers": ["operator/apiproxy/test_impersonation.py a_caller_is_refused_for_a_reason"],
+    "The proxy refuses unusual HTTP": ["operator/apiproxy/test_head.py the_head_of_a_request_is_refused_for_a_reason"],
+    "`APISERVER_PROXY` and `AUTH_PROXY`": [
+        "operator/test_settings.py "
+        "the_mode_of_the_api_server_proxy_comes_from_one_of_two_variables_which_may_not_differ",
     ],
     "The configuration of a relay is in": [
         f"{_RELAY}/test_plan.py the_config_makes_the_proxy_a_relay",

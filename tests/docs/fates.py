@@ -101,6 +101,8 @@ RUN_BY: Final[Mapping[str, str]] = {
     "kubectl -n tailscale get pods -l tailscale.com/parent-resource-type=proxygroup,…": WALK,
     "kubectl -n tailscale get services,endpointslices -l tailscale.com/proxy-group=egress": WALK,
     "kubectl create clusterrolebinding oidc-discovery …": WALK,
+    "kubectl create clusterrolebinding tailnet-readers --clusterrole=view --group=tailnet-readers": WALK,
+    "kubectl -n tailscale describe deployment operator": BED,
     "kubectl wait tailnet/partner --for=condition=TailnetReady": WALK,
     "kubectl get tailnet": WALK,
     "kubectl -n tailscale delete secret -l tailscale.com/parent-resource-type=connector,…": WALK,
@@ -120,6 +122,7 @@ RUN_BY: Final[Mapping[str, str]] = {
 
 _FROM_PYPI = "it installs packages from PyPI: `make` does that, and all tests start from there"
 _CLOUD = "it needs a cluster of that cloud"
+_AT_A_USER = "it needs a device of a user in the tailnet, and a cluster with the API server proxy"
 _ALL_OTHERS = "it takes away what all other tests of the cluster need"
 RUN_BY_NONE: Final[Mapping[str, str]] = {
     "docker push registry.example.org/tsoperator:0.1.0": "no engine is there: the bed pushes what buildah made",
@@ -127,6 +130,11 @@ RUN_BY_NONE: Final[Mapping[str, str]] = {
     "docker push registry.example.org/tsnameserver:0.1.0": "no engine is there: the bed pushes what buildah made",
     "docker run --rm --network host …": f"no engine is there to run images: {_CHECK} runs the program in it",
     "make test": "it runs all tests, and so this one",
+    "tailscale configure kubeconfig tailscale-operator": _AT_A_USER,
+    "tailscale configure kubeconfig --http tailscale-operator": _AT_A_USER,
+    "kubectl auth whoami": _AT_A_USER,
+    "kubectl config set-context --current --user=<your user>": "it edits the kubeconfig of a user",
+    "kubectl -n tailscale logs deployment/operator-apiserver-proxy --all-containers --tail=-1": _AT_A_USER,
     "oc edit dns.operator/default": "no OpenShift is there: tests/e2e/test_cluster_dns.py writes the same object",
     "kubectl run dns-check --image=busybox:1.36 …": f"no registry with that image is in reach: {_STANZA} asks instead",
     "aws eks describe-addon …": _CLOUD,

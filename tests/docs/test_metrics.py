@@ -16,6 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from tsnameserver.metrics import Metrics, metrics_pages
 from tsnameserver.reloads import Reloads, Watched
 from tsnameserver.sockets import Endpoint
+from tsoperator.apiproxy.counts import ProxyCounts
 
 from tests.docs.pages import ROOT, rows, sections
 from tests.nameserver.conftest import running_server
@@ -87,7 +88,12 @@ def series(operator_page: str, nameserver_page: str) -> dict[str, set[str]]:
 def test_every_metric_has_a_row_in_the_documentation_and_every_row_is_for_a_metric(
     operator_page: str, nameserver_page: str
 ) -> None:
-    for heading, page in {"The operator": operator_page, "The nameserver": nameserver_page}.items():
+    pages = {
+        "The operator": operator_page,
+        "The nameserver": nameserver_page,
+        "The API server proxy": ProxyCounts("auth").text(),
+    }
+    for heading, page in pages.items():
         shown = {name for name in re.findall(r"^# TYPE (\S+)", page, re.MULTILINE) if not name.endswith("_created")}
         assert {*rows(sections("metrics.md")[heading])} == shown
 

@@ -18,7 +18,7 @@ NAMED_AS_CONDITIONS = {"PeerRelayReady", "ProxyGroupAvailable", "ProxyGroupReady
 """Reasons with the same name as their condition."""
 OTHERS = """
     AlreadyExists ClusterFirst ClusterFirstWithHostNet ClusterIP ConfigMap ContainersReady CustomResourceDefinition
-    DaemonSet EndpointSlice ExternalIP ExternalName IfNotPresent IngressClass LoadBalancer NodePort
+    DaemonSet EndpointSlice ExternalIP ExternalName IfNotPresent IngressClass LoadBalancer NoExecute NodePort
     PartialObjectMetadata PreferDualStack ReadinessGatesNotReady RoleBinding RollingUpdate RuntimeDefault ServiceAccount
     ServiceMonitor StatefulSet ValidatingAdmissionPolicy ValidatingAdmissionPolicyBinding
 
@@ -29,7 +29,7 @@ OTHERS = """
     OperatorDevice ServiceView TailscaleService TailscaleServiceIP
 
     AdvertiseRoutes AdvertiseServices AllowFunnel AppConnector AuthKey CapMap ControlURL LoginName NoStatefulFiltering
-    NodeID RelayServerPort RelayServerStaticEndpoints ServerURL StaticEndpoints TerminateTLS UserProfile
+    NodeID ProxyProtocol RelayServerPort RelayServerStaticEndpoints ServerURL StaticEndpoints TerminateTLS UserProfile
 """
 """CamelCase words in the sources that are no reasons but belong to Kubernetes, our CRDs, tailscaled or the proxies."""
 

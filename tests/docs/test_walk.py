@@ -75,7 +75,7 @@ SET_UP = f"kubectl apply --server-side --force-conflicts -f - <<END\n{CLUSTER_DN
 TEAR_DOWN = f"""
 kubectl delete --ignore-not-found -f - <<END\n{CLUSTER_DNS}END
 kubectl delete --ignore-not-found --namespace kube-system configmap coredns-custom
-kubectl delete --ignore-not-found clusterrolebinding oidc-discovery
+kubectl delete --ignore-not-found clusterrolebinding oidc-discovery tailnet-readers
 """
 
 

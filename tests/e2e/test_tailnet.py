@@ -1,4 +1,4 @@
-"""The testbed's tailnets work like real ones: an auth key lets one device in, and a deleted device is cut off."""
+"""The testbed's tailnets work like real ones: keys let devices in, grants give capabilities, deletions cut off."""
 
 from collections.abc import Callable, Iterator
 
@@ -13,6 +13,9 @@ from tests.e2e.testbed.peer import GREETING, WEB_PORT, Peer
 from tests.e2e.waiting import eventually
 
 Join = Callable[[str], Peer]
+
+USER = "alice@example.org"
+CAPABILITY = "example.org/cap/test"
 
 
 @pytest.fixture
@@ -60,3 +63,31 @@ def test_a_deleted_device_loses_its_connections(join: Join, management: Manageme
         guest.curl(page)
     node = next(node for node in real_nodes(management.machine) if node["StableID"] == deleted)
     assert (node.get("Expired"), node.get("Addresses")) == (True, None)
+
+
+def test_a_grant_gives_the_devices_of_a_user_capabilities_at_its_destinations_alone(
+    join: Join, management: Management, outside: Peer
+) -> None:
+    guest = join(management.create_user_key(USER))
+    management.replace_grants({"src": [USER], "dst": ["tag:peer"], "app": {CAPABILITY: [{"groups": ["a"]}]}})
+    try:
+        eventually(lambda: outside.capabilities(guest).get(CAPABILITY) == [{"groups": ["a"]}], "the capability", 20)
+        known = outside.whois(guest)
+        assert (known["UserProfile"]["LoginName"], known["Node"].get("Tags")) == (USER, None)
+        seen = guest.whois(outside)
+        assert (seen["UserProfile"]["LoginName"], seen["Node"]["Tags"]) == (outside.fqdn, ["tag:peer"])
+        assert CAPABILITY not in guest.capabilities(outside)
+    finally:
+        management.replace_grants()
+    eventually(lambda: CAPABILITY not in outside.capabilities(guest), "the end of the capability", 20)
+
+
+def test_a_tailnet_without_https_gives_no_names_for_certificates(join: Join, management: Management) -> None:
+    guest = join(management.create_key(["tag:guest"]))
+    assert guest.status()["CertDomains"] == [guest.fqdn]
+    management.set_https(False)
+    try:
+        eventually(lambda: not guest.status()["CertDomains"], "no name for a certificate", 20)
+    finally:
+        management.set_https(True)
+    eventually(lambda: guest.status()["CertDomains"] == [guest.fqdn], "the name again", 20)

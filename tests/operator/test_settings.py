@@ -81,6 +81,9 @@ GIVEN: dict[tuple[str, str], dict[str, object]] = {
     ("POD_NAME", "pod_name"): {"operator-1": "operator-1"},
     ("OPERATOR_SECRET", "operator_secret"): {"operator": "operator", "": ""},
     ("OPERATOR_HOSTNAME", "operator_hostname"): {"gate": "gate", "": "tailscale-operator"},
+    ("OPERATOR_IMAGE", "operator_image"): {"example.org/operator:v1": "example.org/operator:v1", "": ""},
+    ("TS_PORT", "operator_port"): {"41641": "41641", "0": "0", "65535": "65535", "": ""},
+    ("APISERVER_PROXY_HTTP", "apiserver_proxy_http"): {"true": True, "false": False, "": False},
     ("OPERATOR_INITIAL_TAGS", "operator_tags"): {"tag:a,tag:b": ("tag:a", "tag:b"), "": ("tag:k8s-operator",)},
     ("OPERATOR_HEALTH_ADDR", "health_address"): {"[::1]:9002": "[::1]:9002", " ": "", " :9003 ": ":9003"},
     ("OPERATOR_LOGGING", "log_level"): {"debug": "DEBUG", "dev": "DEBUG", "warn": "WARNING", "error": "ERROR"},
@@ -108,6 +111,7 @@ FLAGS = {
     "OPERATOR_MANAGE_CLUSTER_DNS": "yes",
     "OPERATOR_TAKE_OVER_NAMES": "1",
     "OPERATOR_LEADER_ELECTION": "no",
+    "APISERVER_PROXY_HTTP": "yes",
 }
 ADDRESSES = ("9002", ":70000", ":²", "::1:9002", "[::1:9002", "192.0.2.1:")
 WRONG = [
@@ -120,9 +124,12 @@ WRONG = [
     ("OPERATOR_NAMESERVER_LOG_QUERIES", "1/1000000000", "is not a share"),
     ("OPERATOR_NAMESERVER_LOG_QUERIES", "0.001", "is not a share"),
     ("PROXY_DEFAULT_CLASS", "Prod", '"Prod" is not a valid name of an object'),
-    ("APISERVER_PROXY", "true", "'true' can't be served, because this operator has no API server proxy yet: unset"),
-    ("APISERVER_PROXY", "noauth", "this operator has no API server proxy yet"),
-    ("AUTH_PROXY", "1", "this operator has no API server proxy yet"),
+    ("APISERVER_PROXY", "auth", "'auth' is not one of false, true, noauth"),
+    ("AUTH_PROXY", "noauth", "'noauth' is not one of true, false"),
+    ("OPERATOR_HOSTNAME", "gate.example.org", '"gate.example.org" is not a valid DNS label'),
+    ("OPERATOR_IMAGE", "example.org/Operator", '"example.org/Operator": only the registry and the tag'),
+    ("OPERATOR_INITIAL_TAGS", "k8s", '"k8s" is not a valid tag'),
+    *(("TS_PORT", value, "is not a UDP port: give a number up to 65535") for value in ("65536", "-1", "any", "²")),
     ("KUBECONFIG", "/nonexistent", "there is no file '/nonexistent'"),
     ("PROXY_FIREWALL_MODE", "ipfw", "'ipfw' is not one of auto, iptables, nftables"),
     ("OPERATOR_CLUSTER_DNS", "10.96.0.10,kube-dns", "'kube-dns' is not the address of a DNS server"),
@@ -153,6 +160,47 @@ WRONG = [
 ]
 
 
+MODES: dict[tuple[str, str], str] = {
+    ("", ""): "false",
+    ("false", ""): "false",
+    ("true", ""): "true",
+    ("noauth", ""): "noauth",
+    ("", "true"): "true",
+    ("", "t"): "true",
+    ("", "false"): "false",
+    ("true", "true"): "true",
+    ("false", "f"): "false",
+    ("false", "true"): "APISERVER_PROXY is 'false' and AUTH_PROXY is 'true'",
+    ("noauth", "true"): "unset AUTH_PROXY, and set APISERVER_PROXY (apiServerProxyConfig.mode of the chart)",
+    ("true", "0"): "APISERVER_PROXY is 'true' and AUTH_PROXY is 'false'",
+}
+
+
+@pytest.mark.parametrize(("given", "mode"), MODES.items(), ids=map(str, MODES))
+def test_the_mode_of_the_api_server_proxy_comes_from_one_of_two_variables_which_may_not_differ(
+    given: tuple[str, str], mode: str, environ: dict[str, str]
+) -> None:
+    mixed = {**environ, "OPERATOR_SECRET": "operator", "APISERVER_PROXY": given[0], "AUTH_PROXY": given[1]}
+    if mode in ("true", "noauth", "false"):
+        assert read_settings(mixed).apiserver_proxy == mode
+    else:
+        with pytest.raises(InvalidSetting, match=re.escape(mode)):
+            read_settings(mixed)
+
+
+@pytest.mark.parametrize(
+    ("secret", "words"),
+    {"": "OPERATOR_SECRET is not set", "o" * 64: "at most 63 characters"}.items(),
+)
+def test_the_api_server_proxy_needs_a_secret_with_a_name_after_which_its_objects_can_be_named(
+    secret: str, words: str, environ: dict[str, str]
+) -> None:
+    given = {**environ, "OPERATOR_SECRET": secret}
+    assert read_settings(given).operator_secret == secret
+    with pytest.raises(InvalidSetting, match=words):
+        read_settings({**given, "APISERVER_PROXY": "noauth"})
+
+
 @pytest.mark.parametrize(("name", "value", "words"), WRONG)
 def test_the_error_for_a_wrong_setting_names_the_variable_and_the_values_that_it_takes(
     name: str, value: str, words: str, environ: dict[str, str]
@@ -167,7 +215,7 @@ BOOL = "OPERATOR_DEFAULT_LOAD_BALANCER"
 WARNED = [
     (BOOL, "1", f"{BOOL}: '1' is read as true: write true"),
     (BOOL, "False", f"{BOOL}: 'False' is read as false"),
-    ("AUTH_PROXY", "f", "AUTH_PROXY: 'f' is read as false: write false"),
+    ("AUTH_PROXY", "false", "AUTH_PROXY is the old name of a setting: unset it, and set APISERVER_PROXY instead"),
     ("PROXY_TAGS", "tag:a,", "PROXY_TAGS: 'tag:a,' has a comma too many: write tag:a"),
     ("PROXY_TAGS", "tag:a,,tag:b", "write tag:a,tag:b"),
     ("OPERATOR_INITIAL_TAGS", "tag:a,", "OPERATOR_INITIAL_TAGS: 'tag:a,' has a comma too many: write tag:a"),

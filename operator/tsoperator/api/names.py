@@ -169,6 +169,7 @@ APP_INGRESS: Final = "k8s-operator-ingress-resource"
 APP_CONNECTOR: Final = "k8s-operator-connector-resource"
 APP_PROXYGROUP_EGRESS: Final = "k8s-operator-proxygroup-egress"
 APP_PROXYGROUP_INGRESS: Final = "k8s-operator-proxygroup-ingress"
+APP_APISERVER_PROXY: Final = "k8s-operator-proxy"
 
 # Keys of a proxy's Secret, for values that the proxy reports, and for values that the operator gives it.
 SECRET_CURRENT_PROFILE: Final = "_current-profile"  # noqa: S105 - a key's name, as those below

@@ -2,6 +2,9 @@
 
 ApiProxyError
 ├── MalformedProxyHeader  the connection begins with no PROXY header that we accept: close it without an answer
+├── CallerUnknown         tailscaled doesn't say who the caller is, or doesn't answer: 500
+├── ApiServerUnreachable  no connection to the API server, or no answer of it: 502
+├── ClientGone            the client has reset the connection, or is silent for too long: close it
 ├── BadWhoIs              tailscaled's answer doesn't say who the caller is: 500
 ├── BadFrames             the frames of a recorded session are malformed: it ends
 ├── RecordingFailed       a recorder can't be reached, refuses a recording, or has lost it
@@ -21,6 +24,22 @@ class MalformedProxyHeader(ApiProxyError):
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(message)
         self.reason = reason
+
+
+class CallerUnknown(ApiProxyError):
+    """An error: tailscaled doesn't say who the caller is. *reason* is a short word for the metrics."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+class ApiServerUnreachable(ApiProxyError):
+    """An error: the API server can't be reached, or it closed the connection without an answer."""
+
+
+class ClientGone(ApiProxyError):
+    """An error: the client has reset the connection, or it has sent nothing for too long."""
 
 
 class BadWhoIs(ApiProxyError):

@@ -5,8 +5,9 @@ such a head differently can be played off against each other. So we check the by
 """
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 import h11
@@ -26,32 +27,38 @@ WEBSOCKET: Final = "websocket"
 SPDY: Final = "SPDY/3.1"
 
 _TOKEN: Final = rb"[!#$%&'*+\-.^_`|~0-9A-Za-z]+"
-_LINES: Final = rb"(?:" + _TOKEN + rb":[\t\x20-\x7e\x80-\xff]*\r\n)*\r\n"
-_REQUEST: Final = re.compile(_TOKEN + rb" /[\x21-\x7e]* HTTP/1\.1\r\n" + _LINES)
-_ANSWER: Final = re.compile(rb"HTTP/1\.1 [1-5][0-9]{2}(?: [\t\x20-\x7e\x80-\xff]*)?\r\n" + _LINES)
+_TEXT: Final = rb"[\t\x20-\x7e\x80-\xff]*"
+_TARGET: Final = rb"/[\x21-\x7e]*"
+_LINES: Final = rb"(?:" + _TOKEN + rb":" + _TEXT + rb"\r\n)*\r\n"
+_REQUEST: Final = re.compile(_TOKEN + rb" " + _TARGET + rb" HTTP/1\.1\r\n" + _LINES)
+_ANSWER: Final = re.compile(rb"HTTP/1\.1 [1-5][0-9]{2}(?: " + _TEXT + rb")?\r\n" + _LINES)
+_HEADER: Final = re.compile(rb"\n(" + _TOKEN + rb"):(" + _TEXT + rb")")
+"""A header in a head that has been checked: there, each LF begins a line."""
 _ODD: Final = re.compile(rb"[^\t\r\n\x20-\x7e\x80-\xff]|(?<!\r)\n|\r(?!\n|\Z)")
 """A control character, or a CR or LF alone. A CR at the end may be the first half of a CRLF."""
+_LOOKALIKE: Final = re.compile(rb"\n(?:content[^0-9a-z\-:]length|transfer[^0-9a-z\-:]encoding):", re.IGNORECASE)
+"""A name that some readers take for that of a header that says how long the body is."""
 _IS_TOKEN: Final = re.compile(_TOKEN)
 _HOST: Final = re.compile(rb"[A-Za-z0-9\-._~!$&'()*+,;=:\[\]%]*")
 _LENGTH: Final = re.compile(rb"[0-9]{1,18}")
 _UNPARSABLE: Final = re.compile(r";|%(?![0-9A-Fa-f]{2})")
-"""What makes Go drop a parameter of a query."""
+"""Text that makes Go drop a parameter of a query."""
 
 _UPGRADES: Final = {b"websocket": WEBSOCKET, b"spdy/3.1": SPDY}
 _HOP_BY_HOP: Final = frozenset({
     b"connection", b"keep-alive", b"proxy-connection", b"proxy-authenticate", b"proxy-authorization", b"te",
     b"trailer", b"transfer-encoding", b"upgrade",
 })  # fmt: skip
-_REWRITTEN: Final = frozenset({b"host", b"content-length"})
-"""Headers that we write ourselves. So a client can't remove them by naming them in Connection."""
 _FORWARDING: Final = frozenset({b"forwarded", b"x-forwarded-for", b"x-forwarded-host", b"x-forwarded-proto"})
+_LEFT_OUT: Final = _HOP_BY_HOP | _FORWARDING | {b"host", b"content-length"}
+"""Headers of a request that we don't copy. We write the last two ourselves, whatever the header Connection names."""
 
 
 @dataclass(frozen=True, slots=True)
 class RequestHead:
     """The head of a request that we accept.
 
-    *upgrade* is `WEBSOCKET`, `SPDY` or empty. *closes* says that the client wants no further request on its connection.
+    *options* are those of the header Connection, in lower case. *upgrade* is `WEBSOCKET`, `SPDY` or empty.
     """
 
     method: str
@@ -59,13 +66,19 @@ class RequestHead:
     headers: Sequence[Header]
     host: bytes
     body: BodyKind
+    options: Set[bytes]
     upgrade: str
-    closes: bool
     expects_continue: bool
+    accepts_trailers: bool
+
+    @property
+    def closes(self) -> bool:
+        """Whether the client wants no further request on its connection."""
+        return b"close" in self.options
 
     @property
     def path(self) -> str:
-        """Return the target without its query. It may stand in a log: tokens are in queries only."""
+        """Return the target without its query, which may have a token. The path may stand in a log."""
         return self.target.partition("?")[0]
 
 
@@ -73,15 +86,20 @@ class RequestHead:
 class AnswerHead:
     """The head of an answer of the API server.
 
-    *closes* says that the connection to the API server ends with this answer. *upgrade* is the protocol of a 101.
+    *options* are those of the header Connection, in lower case. *upgrade* is the protocol of a 101.
     """
 
     status: int
     reason: bytes
     headers: Sequence[Header]
     body: BodyKind
+    options: Set[bytes]
     upgrade: str
-    closes: bool
+
+    @property
+    def closes(self) -> bool:
+        """Whether the connection to the API server ends with this answer."""
+        return self.body.framing is Framing.UNTIL_CLOSE or b"close" in self.options
 
     @property
     def is_interim(self) -> bool:
@@ -94,51 +112,59 @@ class AnswerHead:
         return self.status == 101
 
 
-def head_length(buffer: bytes | bytearray, seen: int = 0, most: int = MOST_BYTES) -> int:
-    """Return the number of bytes of the head at the beginning of *buffer*; 0 if it is incomplete.
+def head_length(buffer: bytes | bytearray, seen: int = 0) -> int:
+    """Return the number of bytes of a request's head at the beginning of *buffer*; 0 if it is incomplete.
 
-    An earlier call has got the first *seen* bytes. Raises BadHead for a head of more than *most* bytes, and at once for
-    control characters and for a CR or LF alone.
+    An earlier call has got the first *seen* bytes. Raises BadHead if the head is too long. Before the head is complete,
+    raises BadHead also if it doesn't begin with a method, or has a control character, or a CR or LF alone.
     """
-    end = buffer.find(b"\r\n\r\n", max(0, seen - 3), most)
-    length = end + 4 if end >= 0 else 0
-    odd = _ODD.search(buffer, max(0, seen - 1), length or min(len(buffer), most))
-    if odd:
-        raise BadHead(400, "characters", "the head has a control character, or a line that doesn't end with CR LF")
+    end = buffer.find(b"\r\n\r\n", max(0, seen - 3), MOST_BYTES)
+    if end >= 0:
+        return end + 4
+    if len(buffer) >= MOST_BYTES:
+        raise BadHead(431, "long", f"the head has more than {MOST_BYTES} bytes")
     if buffer[:1] and not _IS_TOKEN.match(buffer[:1]):
-        raise BadHead(400, "head", "the head doesn't begin with a method")
-    if not length and len(buffer) >= most:
-        raise BadHead(431, "long", f"the head has more than {most} bytes")
-    return length
+        raise BadHead(400, "head", "the request line is malformed")
+    if _ODD.search(buffer, max(0, seen - 1)):
+        raise _odd_characters()
+    return 0
+
+
+def answer_length(buffer: bytes | bytearray, seen: int = 0) -> int:
+    """Return the number of bytes of an answer's head at the beginning of *buffer*; 0 if it is incomplete.
+
+    An earlier call has got the first *seen* bytes. Raises BadHead if the head is too long.
+    """
+    end = buffer.find(b"\r\n\r\n", max(0, seen - 3), MOST_ANSWER_BYTES)
+    if end < 0 and len(buffer) >= MOST_ANSWER_BYTES:
+        raise BadHead(502, "answer", f"the head of an answer has more than {MOST_ANSWER_BYTES} bytes")
+    return end + 4 if end >= 0 else 0
 
 
 def parse_request(raw: bytes | bytearray) -> RequestHead:
     """Return what a whole head of a request says. Raises BadHead."""
     if not _REQUEST.fullmatch(raw):
         raise _refused_request(bytes(raw))
+    if _LOOKALIKE.search(raw):
+        raise BadHead(400, "header", "the name of a header is close to Content-Length or Transfer-Encoding")
+    found = _Found(raw, 400)
+    host, body, options = found.host(), found.body() or NO_BODY, found.options()
     request = _read(h11.Connection(h11.SERVER), raw, 400)
-    if not isinstance(request, h11.Request):
-        raise BadHead(400, "head", "the head isn't that of a request")
-    headers = request.headers.raw_items()
-    found = _Found(headers, 400)
-    options = found.connection
-    expected = found.values(b"expect")
-    method = request.method.decode("ascii")
-    if method == "CONNECT":
+    if not isinstance(request, h11.Request) or request.method == b"CONNECT":
         raise BadHead(400, "target", "this proxy doesn't open tunnels")
-    upgrade = _upgrade(found) if b"upgrade" in options else ""
-    body = found.body() or NO_BODY
+    upgrade = found.upgrade() if b"upgrade" in options else ""
     if upgrade and (body.framing is Framing.CHUNKED or body.length):
         raise BadHead(400, "upgrade", "a request for an upgrade can't have a body")
     return RequestHead(
-        method=method,
+        method=request.method.decode("ascii"),
         target=_without_unparsable(request.target.decode("ascii")),
-        headers=headers,
-        host=found.host(),
+        headers=found.headers,
+        host=host,
         body=body,
+        options=options,
         upgrade=upgrade,
-        closes=b"close" in options,
-        expects_continue=any(value.lower() == b"100-continue" for value in expected),
+        expects_continue=b"100-continue" in found.elements(b"expect") and b"expect" not in options,
+        accepts_trailers=b"trailers" in found.elements(b"te"),
     )
 
 
@@ -147,97 +173,104 @@ def parse_answer(raw: bytes | bytearray, method: str, upgrade: str = "") -> Answ
     if not _ANSWER.fullmatch(raw):
         raise BadHead(502, "answer", "the head of an answer is malformed")
     connection = h11.Connection(h11.CLIENT)
-    asked = [("Host", ""), ("Upgrade", upgrade)] if upgrade else [("Host", "")]
-    connection.send(h11.Request(method=method, target="/", headers=asked))
+    connection.send(_asked(method, upgrade))
     answer = _read(connection, raw, 502)
     if not isinstance(answer, h11.Response | h11.InformationalResponse):
-        raise BadHead(502, "answer", "the head isn't that of an answer")
-    headers = answer.headers.raw_items()
-    found = _Found(headers, 502)
-    status = answer.status_code
-    if status == 101 and (not upgrade or _upgrade(found) != upgrade):
+        raise BadHead(502, "answer", "the head of an answer is malformed")
+    found, status = _Found(raw, 502), answer.status_code
+    options, body = found.options(), found.body() or UNTIL_CLOSE
+    if status == 101 and (b"upgrade" not in options or found.upgrade() != upgrade):
         raise BadHead(502, "answer", "the answer changes to a protocol that wasn't asked for")
-    kind = found.body() or UNTIL_CLOSE
     if status < 200 or status in {204, 304} or method == "HEAD":
-        kind = NO_BODY
+        body = NO_BODY
     return AnswerHead(
         status=status,
         reason=bytes(answer.reason),
-        headers=headers,
-        body=kind,
+        headers=found.headers,
+        body=body,
+        options=options,
         upgrade=upgrade if status == 101 else "",
-        closes=kind is UNTIL_CLOSE or b"close" in found.connection,
     )
 
 
-def forwarded(head: RequestHead, added: Iterable[Header], dropped: Collection[bytes] = ()) -> bytes:
+def forwarded(head: RequestHead, added: Iterable[Header], dropped: Set[bytes] = frozenset()) -> bytes:
     """Return the head for the API server: *head* with the headers *added*, and without those *dropped* (in lower case).
 
     The headers are added last, so nothing that the client says about its connection can remove them.
     """
-    found = _Found(head.headers, 400)
-    skipped = _HOP_BY_HOP | _FORWARDING | _REWRITTEN | found.connection | frozenset(dropped)
+    skipped = _LEFT_OUT | head.options | dropped
     lines = [b"%b %b HTTP/1.1\r\nHost: %b\r\n" % (head.method.encode(), head.target.encode(), head.host)]
-    lines += _lines((name, value) for name, value in head.headers if name.lower() not in skipped)
-    if any(value.lower() == b"trailers" for value in found.values(b"te")):
+    lines += [b"%b: %b\r\n" % (name, value) for name, value in head.headers if name.lower() not in skipped]
+    if head.accepts_trailers:
         lines.append(b"TE: trailers\r\n")
-    lines += _framing(head.body)
+    lines.append(_framing(head.body))
     if head.upgrade:
         lines.append(b"Connection: Upgrade\r\nUpgrade: %b\r\n" % head.upgrade.encode())
-    lines += _lines(added)
+    lines += [b"%b: %b\r\n" % header for header in added]
     lines.append(b"\r\n")
     return b"".join(lines)
 
 
-def answered(head: AnswerHead, closes: bool) -> bytes:
-    """Return the head for the client; *closes* says that its connection ends with this answer."""
-    found = _Found(head.headers, 502)
-    skipped = (_HOP_BY_HOP | found.connection) - {b"trailer", b"content-length"}
-    if head.body.framing is not Framing.NONE or head.status < 200 or head.status == 204:
-        skipped |= {b"content-length"}
+def answered(head: AnswerHead, closes: bool = False) -> bytes:
+    """Return the head for the client; *closes* says that its connection ends with this answer.
+
+    A body until the end of the connection ends the client's connection, too.
+    """
+    skipped = (_HOP_BY_HOP | head.options) - {b"trailer"} | {b"content-length"}
+    if head.body.framing is Framing.NONE and head.status >= 200 and head.status != 204:
+        skipped -= {b"content-length"}  # an answer to HEAD, or a 304: it tells the length of another answer
     lines = [b"HTTP/1.1 %d %b\r\n" % (head.status, head.reason)]
-    lines += _lines((name, value) for name, value in head.headers if name.lower() not in skipped)
-    lines += _framing(head.body)
+    lines += [b"%b: %b\r\n" % (name, value) for name, value in head.headers if name.lower() not in skipped]
+    lines.append(_framing(head.body))
     if head.is_upgrade:
         lines.append(b"Connection: Upgrade\r\nUpgrade: %b\r\n" % head.upgrade.encode())
-    elif closes and not head.is_interim:
+    elif (closes or head.body.framing is Framing.UNTIL_CLOSE) and not head.is_interim:
         lines.append(b"Connection: close\r\n")
     lines.append(b"\r\n")
     return b"".join(lines)
 
 
 class _Found:
-    """The headers of a head that we read ourselves. *status* is that of an error."""
+    """The headers of a *raw* head, as far as we read them ourselves. *status* is that of an error.
 
-    def __init__(self, headers: Sequence[Header], status: int) -> None:
-        self._headers = [(name.lower(), value) for name, value in headers]
+    h11 doesn't tell apart one header Content-Length and two equal ones.
+    """
+
+    def __init__(self, raw: bytes | bytearray, status: int) -> None:
+        self.headers = [(name, value.strip(b" \t")) for name, value in _HEADER.findall(raw)]
+        self._values: dict[bytes, list[bytes]] = {}
+        for name, value in self.headers:
+            self._values.setdefault(name.lower(), []).append(value)
         self._status = status
-        self.connection = frozenset(value.lower() for value in self.values(b"connection"))
-        """The options of all Connection headers, in lower case."""
-        if not all(_IS_TOKEN.fullmatch(option) for option in self.connection):
-            raise BadHead(status, "connection", "the header Connection is malformed")
 
-    def values(self, name: bytes) -> list[bytes]:
-        """Return the elements of the lists in all headers called *name*."""
-        lists = (value.split(b",") for found, value in self._headers if found == name)
-        return [element.strip(b" \t") for elements in lists for element in elements if element.strip(b" \t")]
+    def elements(self, name: bytes) -> Set[bytes]:
+        """Return the elements of the lists in all headers called *name*, in lower case."""
+        elements = b",".join(self._values.get(name, ())).lower().split(b",")
+        return {element.strip(b" \t") for element in elements} - {b""}
+
+    def options(self) -> Set[bytes]:
+        """Return the options of all headers Connection, in lower case. Raises BadHead."""
+        options = self.elements(b"connection")
+        if not all(_IS_TOKEN.fullmatch(option) for option in options):
+            raise BadHead(self._status, "connection", "the header Connection is malformed")
+        return options
 
     def host(self) -> bytes:
         """Return the one host. Raises BadHead."""
-        hosts = self._all(b"host")
+        hosts = self._values.get(b"host", ())
         if len(hosts) != 1 or not _HOST.fullmatch(hosts[0]):
             raise BadHead(self._status, "host", "the head needs one header Host with the name of a host")
         return hosts[0]
 
     def body(self) -> BodyKind | None:
         """Return the framing of the body; None if no header says it. Raises BadHead."""
-        lengths, codings = self._all(b"content-length"), self._all(b"transfer-encoding")
+        lengths, codings = self._values.get(b"content-length", ()), self._values.get(b"transfer-encoding", ())
         if len(lengths) + len(codings) > 1:
-            raise BadHead(self._status, "length", "the head says in more than one way how long the body is")
+            raise BadHead(self._status, "length", "more than one header says how long the body is")
         if codings:
             if codings[0].lower() != b"chunked":
                 status = 501 if self._status == 400 else self._status
-                raise BadHead(status, "coding", "the head has a transfer coding other than chunked")
+                raise BadHead(status, "coding", "the body has a transfer coding other than chunked")
             return CHUNKED
         if lengths:
             if not _LENGTH.fullmatch(lengths[0]):
@@ -245,12 +278,21 @@ class _Found:
             return BodyKind(Framing.LENGTH, int(lengths[0]))
         return None
 
-    def upgrades(self) -> list[bytes]:
-        """Return the values of all headers Upgrade, in lower case."""
-        return [value.lower() for value in self._all(b"upgrade")]
+    def upgrade(self) -> str:
+        """Return the protocol in the header Upgrade; empty if there is none. Raises BadHead."""
+        wanted = [value.lower() for value in self._values.get(b"upgrade", ())]
+        if not wanted:
+            return ""
+        if len(wanted) > 1 or wanted[0] not in _UPGRADES:
+            raise BadHead(self._status, "upgrade", f"this proxy upgrades connections to {SPDY} and {WEBSOCKET} only")
+        return _UPGRADES[wanted[0]]
 
-    def _all(self, name: bytes) -> list[bytes]:
-        return [value for found, value in self._headers if found == name]
+
+@lru_cache(maxsize=64)
+def _asked(method: str, upgrade: str) -> h11.Request:
+    """Return a request for h11, which needs to know it to read the answer."""
+    headers = [("Host", ""), ("Upgrade", upgrade)] if upgrade else [("Host", "")]
+    return h11.Request(method=method, target="/", headers=headers)
 
 
 def _read(connection: h11.Connection, raw: bytes | bytearray, status: int) -> object:
@@ -261,34 +303,24 @@ def _read(connection: h11.Connection, raw: bytes | bytearray, status: int) -> ob
         raise BadHead(status, "head", f"the head is malformed: {error}") from error
 
 
-def _upgrade(found: _Found) -> str:
-    """Return the protocol that a head upgrades to; empty if it has no header Upgrade. Raises BadHead."""
-    wanted = found.upgrades()
-    if not wanted:
-        return ""
-    if len(wanted) > 1 or wanted[0] not in _UPGRADES:
-        raise BadHead(400, "upgrade", f"this proxy upgrades connections to {SPDY} and {WEBSOCKET} only")
-    return _UPGRADES[wanted[0]]
-
-
 def _without_unparsable(target: str) -> str:
-    """Return *target* without the parameters of its query that Go can't parse, which the API server would ignore."""
-    path, mark, query = target.partition("?")
-    if not mark or not _UNPARSABLE.search(query):
+    """Return *target* without the parameters of its query that Go can't parse. The API server would ignore them."""
+    path, _, query = target.partition("?")
+    if not _UNPARSABLE.search(query):
         return target
     kept = [each for each in query.split("&") if not _UNPARSABLE.search(each)]
     return f"{path}?{'&'.join(kept)}" if kept else path
 
 
-def _framing(body: BodyKind) -> Iterator[bytes]:
+def _framing(body: BodyKind) -> bytes:
+    """Return the header that says how long the *body* is; empty if there is none."""
     if body.framing is Framing.LENGTH:
-        yield b"Content-Length: %d\r\n" % body.length
-    elif body.framing is Framing.CHUNKED:
-        yield b"Transfer-Encoding: chunked\r\n"
+        return b"Content-Length: %d\r\n" % body.length
+    return b"Transfer-Encoding: chunked\r\n" if body.framing is Framing.CHUNKED else b""
 
 
-def _lines(headers: Iterable[Header]) -> Iterator[bytes]:
-    return (b"%b: %b\r\n" % header for header in headers)
+def _odd_characters() -> BadHead:
+    return BadHead(400, "characters", "the head has a control character, or a line that doesn't end with CR LF")
 
 
 def _refused_request(raw: bytes) -> BadHead:
@@ -296,13 +328,13 @@ def _refused_request(raw: bytes) -> BadHead:
     first, _, rest = raw.partition(b"\r\n")
     words = first.split(b" ")
     if _ODD.search(raw):
-        return BadHead(400, "characters", "the head has a control character, or a line that doesn't end with CR LF")
+        return _odd_characters()
     if len(words) != 3 or not _IS_TOKEN.fullmatch(words[0]):
         return BadHead(400, "head", "the request line is malformed")
     if words[2] != b"HTTP/1.1":
         return BadHead(505, "version", "this proxy speaks HTTP/1.1 only")
-    if not re.fullmatch(rb"/[\x21-\x7e]*", words[1]):
-        return BadHead(400, "target", "the target of a request has to begin with a slash")
-    if re.search(rb"(?:^|\r\n)[\t ]", rest):
+    if not re.fullmatch(_TARGET, words[1]):
+        return BadHead(400, "target", "the target of a request has to begin with a slash, and to be ASCII")
+    if re.match(rb"[\t ]", rest) or b"\n " in rest or b"\n\t" in rest:
         return BadHead(400, "folded", "the head has a folded line")
     return BadHead(400, "header", "a header is malformed")

@@ -2,8 +2,8 @@
 
 import json
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
 from enum import Enum
 from ipaddress import ip_address
 from typing import Any, Final
@@ -15,8 +15,9 @@ CAPABILITY: Final = "tailscale.com/cap/kubernetes"
 LEGACY_CAPABILITY: Final = "https://tailscale.com/cap/kubernetes"
 """The old name of the capability, which counts only if there are no rules under the new one."""
 
-_UNSAFE: Final = re.compile(r"[\x00-\x1f\x7f]")
-_SEPARATORS: Final = re.compile(rb"[^0-9a-z]")
+_TOKEN: Final = re.compile(r"[\x21-\x7e]+")
+_IDENTITY: Final = re.compile(rb"authorization\Z|impersonate[^0-9a-z]", re.IGNORECASE)
+"""The names of headers that say who sends a request. Some readers take an underscore for a hyphen, for example."""
 
 
 class AccessMode(Enum):
@@ -83,9 +84,9 @@ class Admission:
         """Return the head of *request* for the API server. The *token* is that of the proxy's ServiceAccount."""
         if self.identity is None:
             return forwarded(request, ())
-        if not token or not self.identity.user:
+        if not _TOKEN.fullmatch(token) or not _is_name(self.identity.user):
             raise ValueError("a request can't be impersonated without a token and a user")
-        dropped = {name.lower() for name, _ in request.headers if _is_identity(name)}
+        dropped = {name.lower() for name, _ in request.headers if _IDENTITY.match(name)}
         return forwarded(request, _impersonating(self.identity, token), dropped)
 
 
@@ -96,36 +97,36 @@ class _Unreadable(Exception):
 def caller(raw: bytes | str) -> Caller:
     """Return the caller that an answer of tailscaled's WhoIs describes. Raises BadWhoIs."""
     try:
-        answer = json.loads(raw)
+        answer = json.loads(raw, parse_constant=_no_constant)
     except (ValueError, RecursionError) as error:
         raise BadWhoIs("the answer isn't JSON") from error
+    if not isinstance(answer, dict) or not answer.get("Node"):
+        raise BadWhoIs("the answer has no node")
     node, profile, capabilities = (_part(answer, key) for key in ("Node", "UserProfile", "CapMap"))
-    tags = node.get("Tags") or ()
-    if not isinstance(tags, list | tuple) or not all(isinstance(tag, str) for tag in tags):
-        raise BadWhoIs("the tags of the node aren't a list of names")
-    name = str(node.get("Name") or "").removesuffix(".") if tags else profile.get("LoginName") or ""
-    if not isinstance(name, str):
-        raise BadWhoIs("the login name isn't text")
+    tags = node.get("Tags") or []
+    name = (node.get("Name") if tags else profile.get("LoginName")) or ""
+    if not isinstance(name, str) or not isinstance(tags, list) or not all(isinstance(tag, str) for tag in tags):
+        raise BadWhoIs("the names or tags in the answer aren't text")
+    who = Caller(name.removesuffix(".") if tags else name, tuple(dict.fromkeys(tags)))
     try:
-        rules = [*_rules(capabilities, CAPABILITY)]
-        legacy = [*_rules(capabilities, LEGACY_CAPABILITY)]
+        rules, legacy = _rules(capabilities, CAPABILITY), _rules(capabilities, LEGACY_CAPABILITY)
     except _Unreadable as error:
-        return Caller(name, tags, unreadable=str(error))
-    groups = dict.fromkeys(group for rule in rules or legacy for group in rule.groups)
+        return replace(who, unreadable=str(error))
     recorders = Recorders(
         addresses=tuple(address for rule in rules for address in rule.addresses),
         is_enforced=any(rule.is_enforced for rule in rules),
         has_events=any(rule.has_events for rule in rules),
     )
-    return Caller(name, tuple(tags), tuple(groups), recorders)
+    groups = dict.fromkeys(group for rule in rules or legacy for group in rule.groups)
+    return replace(who, groups=tuple(groups), recorders=recorders)
 
 
 def decide(who: Caller, mode: AccessMode, head: RequestHead) -> Admission | Denial:
     """Decide whether the request with *head* may go to the API server, and as whom."""
-    if who.unreadable:
-        return Denial(403, "grant", f"the grants of {who.name} can't be read: {who.unreadable}")
     if not _is_name(who.name):
         return Denial(403, "name", "the caller has no login name, or its device has no name")
+    if who.unreadable:
+        return Denial(403, "grant", f"the grants of {who.name} can't be read: {who.unreadable}")
     if who.recorders.is_enforced or who.recorders.has_events:
         return Denial(
             403,
@@ -150,35 +151,38 @@ class _Rule:
     has_events: bool
 
 
-def _part(answer: object, key: str) -> Mapping[str, Any]:
+def _no_constant(name: str) -> None:
+    raise ValueError(f"{name} isn't JSON")
+
+
+def _part(answer: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     """Return the object under *key*; an empty one if it is missing or null. Raises BadWhoIs."""
-    part = answer.get(key) if isinstance(answer, dict) else answer
-    if part is None:
-        return {}
+    part = answer.get(key) or {}
     if not isinstance(part, dict):
         raise BadWhoIs(f"{key} in the answer isn't an object")
     return part
 
 
-def _rules(capabilities: Mapping[str, Any], capability: str) -> Iterator[_Rule]:
+def _rules(capabilities: Mapping[str, Any], capability: str) -> Sequence[_Rule]:
     """Return the rules of a *capability*. Raises _Unreadable."""
     values = capabilities.get(capability)
-    if values is None:
-        return
-    if not isinstance(values, list):
+    if not isinstance(values, list | None):
         raise _Unreadable(f"{capability} isn't a list")
     try:
-        for value in values:
-            rule = _fields(value)
-            groups = _fields(rule.get("impersonate")).get("groups")
-            yield _Rule(
-                _texts(groups),
-                tuple(map(_address, _texts(rule.get("recorderaddrs")))),
-                _flag(rule.get("enforcerecorder")),
-                _flag(rule.get("enableevents")),
-            )
+        return [_rule(_fields(value)) for value in values or ()]
     except ValueError as error:
         raise _Unreadable(f"{capability}: {error}") from error
+
+
+def _rule(fields: Mapping[str, Any]) -> _Rule:
+    """Return the rule with these *fields*. Raises ValueError."""
+    _texts(fields.get("recorder"))  # the control server has made addresses of these tags
+    return _Rule(
+        _texts(_fields(fields.get("impersonate")).get("groups")),
+        tuple(map(_address, _texts(fields.get("recorderaddrs")))),
+        _flag(fields.get("enforcerecorder")),
+        _flag(fields.get("enableevents")),
+    )
 
 
 def _fields(value: object) -> Mapping[str, Any]:
@@ -213,23 +217,13 @@ def _address(text: str) -> str:
     bracketed = host.startswith("[") and host.endswith("]")
     version = ip_address(host[1:-1] if bracketed else host).version
     if (version == 6) != bracketed or not re.fullmatch("[0-9]{1,5}", port) or int(port) > 65535:
-        raise ValueError(f"{text!r} isn't an address of a recorder")
+        raise ValueError(f"{text[:60]!r} isn't an address of a recorder")
     return text
 
 
 def _is_name(text: str) -> bool:
     """Whether *text* can stand in a header, and means the same to its reader. An empty user would be the proxy."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return bool(text) and text == text.strip() and not _UNSAFE.search(text)
-
-
-def _is_identity(name: bytes) -> bool:
-    """Whether a header says who sends a request, in any spelling that some reader might take for that header."""
-    plain = _SEPARATORS.sub(b"-", name.lower())
-    return plain == b"authorization" or plain.startswith(b"impersonate-")
+    return bool(text) and text == text.strip() and text.isprintable()
 
 
 def _impersonating(identity: Impersonation, token: str) -> Collection[Header]:

@@ -9,6 +9,7 @@ from tsoperator.api.names import (
     ANNOTATION_LAST_CLUSTER_IP,
     ANNOTATION_LAST_TAILNET_TARGET_FQDN,
     ANNOTATION_LAST_TAILNET_TARGET_IP,
+    APP_APISERVER_PROXY,
     APP_CONNECTOR,
     APP_EGRESS_SERVICE,
     APP_INGRESS,
@@ -172,3 +173,11 @@ def peer_relay() -> ProxyPod:
 def registered_device(secret: str) -> ProxyPod:
     """Return the Pod that registers the operator's own device, and keeps its state in this *secret*."""
     return ProxyPod("", "", userspace=True, measurable=False, state=secret)
+
+
+def served_apiserver(secret: str, more: Mapping[str, str]) -> ProxyPod:
+    """Return the Pod of the operator's own device that serves the API server, and keeps its state in this *secret*.
+
+    *more* are further variables for the image.
+    """
+    return ProxyPod(APP_APISERVER_PROXY, "", more=more, userspace=True, measurable=False, state=secret)

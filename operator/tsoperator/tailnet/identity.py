@@ -62,9 +62,12 @@ class KnownIdentity:
         """Return the *slim* form of the Secret as it was last read; None if there is no Secret."""
         return self._state
 
-    def hindered(self, obstacle: str) -> None:
-        """Remember the *obstacle* that keeps the operator from registering a device; empty if there is none."""
-        if obstacle and obstacle != self._obstacle:
+    def hindered(self, obstacle: str, *, is_told: bool = False) -> None:
+        """Remember the *obstacle* that keeps the operator from registering a device; empty if there is none.
+
+        If *is_told* is true, an Event or the log has said it already.
+        """
+        if obstacle and obstacle != self._obstacle and not is_told:
             log.warning("the operator's own device can't be registered: %s", obstacle)
         self._take(self._read, self._state, obstacle)
 

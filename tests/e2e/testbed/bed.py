@@ -201,13 +201,17 @@ class Bed:
             yield node
 
     @contextmanager
-    def third_peer(self) -> Iterator[peer.Peer]:
-        """Add another device outside the cluster to the first tailnet during the block."""
+    def third_peer(self, user: str = "") -> Iterator[peer.Peer]:
+        """Add another device outside the cluster to the first tailnet during the block.
+
+        *user* is the login name of its user. Without a user it is a tagged device, as the others are.
+        """
         machine = network.make_third_peer(self.folder, self.machines)
         added = peer.Peer.at(self.paths, machine, self.folder, machine.name)
         management = Management.log_in(self.machines["wan"])
         try:
-            peer.start(self.paths, self.daemons, added, management.create_key(["tag:peer"]))
+            key = management.create_user_key(user) if user else management.create_key(["tag:peer"])
+            peer.start(self.paths, self.daemons, added, key)
             yield added
         finally:
             machine.remove()

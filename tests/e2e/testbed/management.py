@@ -13,6 +13,7 @@ CLIENT_ID, CLIENT_SECRET = FIRST.client_id, FIRST.client_secret
 
 Device = dict[str, Any]
 Service = dict[str, Any]
+Grant = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,10 +99,26 @@ class Management:
         """Approve a device as a host of a Tailscale Service, as an admin does."""
         self._post("approve", {"service": service, "nodeId": node_id})
 
-    def _post(self, path: str, body: Any) -> None:
-        """Send a request that the real API doesn't have."""
+    def create_user_key(self, login: str) -> str:
+        """Create an auth key for one device of a user, and return its secret. The device has no tags."""
+        return str(json.loads(self._post("user-key", login)))
+
+    def replace_grants(self, *grants: Grant) -> None:
+        """Replace the grants of application capabilities in the policy.
+
+        A grant is ``{"src": […], "dst": […], "app": {…}}`` as in the policy. Sources and destinations are tags, login
+        names of users, or ``*``.
+        """
+        self._post("grants", grants)
+
+    def set_https(self, enabled: bool) -> None:
+        """Turn certificates on or off for all devices of the tailnet, as an admin does."""
+        self._post("https", enabled)
+
+    def _post(self, path: str, body: Any) -> str:
+        """Send a request that the real API doesn't have, and return the answer."""
         url = f"{self.tailnet.url}/testbed/{path}"
-        self.machine.run(["curl", "-fsS", "--max-time", "10", "--json", json.dumps(body), url])
+        return self.machine.run(["curl", "-fsS", "--max-time", "10", "--json", json.dumps(body), url])
 
     def _call(self, method: str, path: str, body: Any = None) -> Any:
         """Send a request, and return the JSON of the answer.

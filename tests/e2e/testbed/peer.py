@@ -74,6 +74,15 @@ class Peer:
         found: dict[str, Any] = json.loads(self.tailscale("status", "--json"))
         return found
 
+    def whois(self, other: "Peer") -> dict[str, Any]:
+        """Return what this device knows about another one: the device itself (``Node``) and its ``UserProfile``."""
+        found: dict[str, Any] = json.loads(self.tailscale("whois", "--json", other.address))
+        return found
+
+    def capabilities(self, other: "Peer") -> dict[str, Any]:
+        """Return the capabilities that another device has at this device, with their values."""
+        return self.whois(other).get("CapMap") or {}
+
     @property
     def address(self) -> str:
         """The IPv4 address of the device in the tailnet."""

@@ -16,7 +16,7 @@ from typing import Any
 from aiohttp import web
 from aiohttp.typedefs import Handler
 from clustersim.control_http import Api
-from clustersim.tailnet import AuthKeyError, Device, Tailnet
+from clustersim.tailnet import AuthKeyError, Device, NewKey, Tailnet
 from clustersim.tailnetservices import NOT_APPROVED, Host
 
 _EXIT = ("0.0.0.0/0", "::/0")  # the routes of an exit node: devices choose which one they use
@@ -27,6 +27,7 @@ class RealDevices:
 
     def __init__(self, tailnet: Tailnet) -> None:
         self._tailnet = tailnet
+        self._grants: list[dict[str, Any]] = []
         self._calls: Counter[str] = Counter()
 
     @web.middleware
@@ -50,6 +51,9 @@ class RealDevices:
             web.post("/testbed/tags", self._replace_tags),
             web.post("/testbed/approvers", self._replace_approvers),
             web.post("/testbed/approve", self._approve),
+            web.post("/testbed/user-key", self._create_user_key),
+            web.post("/testbed/grants", self._replace_grants),
+            web.post("/testbed/https", self._set_https),
         ]
 
     async def _join(self, request: web.Request) -> web.Response:
@@ -107,7 +111,8 @@ class RealDevices:
         routes = self._routes()
         devices = [_shown(device, routes[device.node_id]) for device in self._tailnet.devices.values()]
         services = [self._shown_service(name) for name in self._tailnet.services.present]
-        return web.json_response({"devices": devices, "services": services})
+        policy = {"https": self._tailnet.https, "grants": [self._shown_grant(grant) for grant in self._grants]}
+        return web.json_response({"devices": devices, "services": services, "policy": policy})
 
     async def _show_calls(self, _request: web.Request) -> web.Response:
         """Answer with the number of requests of the API so far, by method and path, such as ``GET /api/v2/…/{id}``."""
@@ -135,6 +140,42 @@ class RealDevices:
         asked = json.loads(await request.read())
         self._tailnet.services.approve(asked["service"], asked["nodeId"])
         return web.json_response({})
+
+    async def _create_user_key(self, request: web.Request) -> web.Response:
+        """Answer with an auth key for one device of a user, whose login name is the body."""
+        key = self._tailnet.create_key(NewKey((), user=json.loads(await request.read())))
+        return web.json_response(key.key)
+
+    async def _replace_grants(self, request: web.Request) -> web.Response:
+        """Replace the policy's grants of application capabilities: a list of ``{src, dst, app}`` as in the policy."""
+        self._grants = json.loads(await request.read())
+        return web.json_response({})
+
+    async def _set_https(self, request: web.Request) -> web.Response:
+        """Turn certificates on or off for the whole tailnet."""
+        self._tailnet.https = json.loads(await request.read())
+        return web.json_response({})
+
+    def _shown_grant(self, grant: dict[str, Any]) -> dict[str, Any]:
+        """Return a grant with the addresses of the devices that are in the tailnet now."""
+        return {
+            "sources": self._addresses(grant["src"]),
+            "destinations": [_route_to(address) for address in self._addresses(grant["dst"])],
+            "capabilities": grant["app"],
+        }
+
+    def _addresses(self, selectors: list[str]) -> list[str]:
+        """Return the addresses of the devices that have one of some tags, or whose user has one of some login names.
+
+        The selector ``*`` stands for all devices.
+        """
+        chosen = {*selectors}
+        return [
+            address
+            for device in self._tailnet.devices.values()
+            if chosen & {"*", device.user, *device.tags}
+            for address in device.addresses
+        ]
 
     def _shown_service(self, name: str) -> dict[str, Any]:
         services = self._tailnet.services
@@ -168,7 +209,8 @@ def _route_to(address: str) -> str:
 
 
 def _shown(device: Device, routes: list[str]) -> dict[str, Any]:
-    return {"nodeId": device.node_id, "name": device.name, "tags": list(device.tags), "routes": routes}
+    shown = {"nodeId": device.node_id, "name": device.name, "user": device.user}
+    return {**shown, "tags": list(device.tags), "routes": routes}
 
 
 def _host(advertises: bool, ports: list[str] | None) -> Host:

@@ -1,22 +1,373 @@
-"""Which identity the API server sees, and which callers are refused."""
+"""As whom a request goes to the API server, and which callers are refused."""
 
 import json
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
-from tsoperator.apiproxy.head import head_length, parse_request
-from tsoperator.apiproxy.impersonation import AccessMode, Admission, caller, decide
+import h11
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tsoperator.apiproxy.errors import BadHead, BadWhoIs
+from tsoperator.apiproxy.head import RequestHead, parse_request
+from tsoperator.apiproxy.impersonation import (
+    CAPABILITY,
+    LEGACY_CAPABILITY,
+    AccessMode,
+    Admission,
+    Denial,
+    Impersonation,
+    Recorders,
+    caller,
+    decide,
+)
 
-REQUEST = (
-    b"GET /version HTTP/1.1\r\nHost: k8s.example.org\r\nConnection: Impersonate-User\r\nAuthorization: Bearer x\r\n\r\n"
+AUTH, NOAUTH = AccessMode.AUTH, AccessMode.NOAUTH
+LOGIN, DEVICE = "alice@example.org", "web.tail1234.ts.net"
+TAGS = ["tag:foo", "tag:bar"]
+TOKEN = "a.token"
+GET = parse_request(b"GET /api/v1/pods?token=a HTTP/1.1\r\nHost: a.example.org\r\n\r\n")
+RECORDERS = ["192.0.2.1:80", "[2001:db8::1]:80"]
+
+
+def whois(
+    rules: object = None, *, legacy: object = None, tags: object = None, login: object = LOGIN, **node: object
+) -> str:
+    """Return tailscaled's answer about a device: with *tags*, or of the user *login*."""
+    capabilities = {CAPABILITY: rules, LEGACY_CAPABILITY: legacy, "https://tailscale.com/cap/is-admin": None}
+    return json.dumps(
+        {
+            "Node": {"ID": 1, "StableID": "n1", "Name": f"{DEVICE}.", "User": 2, "Tags": tags, **node},
+            "UserProfile": {"ID": 2, "LoginName": login, "DisplayName": "Alice"},
+            "CapMap": {name: values for name, values in capabilities.items() if values is not None} or None,
+        }
+    )
+
+
+def groups(*names: object) -> Mapping[str, object]:
+    return {"impersonate": {"groups": [*names]}}
+
+
+class Case(NamedTuple):
+    """An answer of tailscaled, and the user and the groups of the request; None if they are the caller's own."""
+
+    whois: str
+    user: str | None
+    groups: Sequence[str] = ()
+    mode: AccessMode = AUTH
+
+
+ADMITTED = {
+    "a user": Case(whois(), LOGIN),
+    "no map of capabilities": Case('{"Node": {"Name": "a."}, "UserProfile": {"LoginName": "bob"}}', "bob"),
+    "a user with groups": Case(whois([groups("g1")]), LOGIN, ["g1"]),
+    "groups of many rules, without duplicates": Case(
+        whois([groups("g1", "g2"), groups("g1", "g3"), groups("g4"), groups("g2"), {}, {"impersonate": {}}, groups()]),
+        LOGIN,
+        ["g1", "g2", "g3", "g4"],
+    ),
+    "fields that are null": Case(
+        whois([None, {"impersonate": None}, {"impersonate": {"groups": None}, "recorder": None, "recorderAddrs": None,
+                      "enforceRecorder": None, "enableEvents": None}]),
+        LOGIN,
+    ),
+    "fields in other letters, and unknown ones": Case(
+        whois([{"Impersonate": {"GROUPS": ["g1"], "users": ["bob"]}, "unknown": 1}]), LOGIN, ["g1"]
+    ),
+    "odd names": Case(whois([groups("My Team", "grüße", "a,b:")], login="Ü Ö"), "Ü Ö", ["My Team", "grüße", "a,b:"]),
+    "no rules": Case(whois([]), LOGIN),
+    "a tagged device": Case(whois(tags=TAGS, login="tagged-devices"), DEVICE, TAGS),
+    "a tagged device with groups": Case(whois([groups("g1")], tags=TAGS), DEVICE, ["g1"]),
+    "a tagged device with rules, but no groups": Case(whois([{}, groups()], tags=TAGS), DEVICE, TAGS),
+    "a tag twice": Case(whois(tags=["tag:foo", "tag:foo"]), DEVICE, ["tag:foo"]),
+    "a tagged device of nobody": Case(whois(tags=TAGS, login=""), DEVICE, TAGS),
+    "a name without a dot at its end": Case(whois(tags=TAGS, Name=DEVICE), DEVICE, TAGS),
+    "no tags": Case(whois(tags=[]), LOGIN),
+    "groups under the old name": Case(whois(legacy=[groups("g1")]), LOGIN, ["g1"]),
+    "no rules under the new name": Case(whois([], legacy=[groups("g1")]), LOGIN, ["g1"]),
+    "rules without groups under the new name": Case(whois([{}], legacy=[groups("g1")]), LOGIN),
+    "both names": Case(whois([groups("g1")], legacy=[groups("g2")]), LOGIN, ["g1"]),
+    "a tagged device with groups under the old name": Case(whois(legacy=[groups("g1")], tags=TAGS), DEVICE, ["g1"]),
+    "recorders under the old name": Case(whois(legacy=[{"enforceRecorder": True, "enableEvents": True}]), LOGIN),
+    "the request has credentials of its own": Case(whois([groups("g1")]), None, mode=NOAUTH),
+    "a tagged device with credentials of its own": Case(whois(tags=TAGS), None, mode=NOAUTH),
+    "groups that nobody needs": Case(whois([groups("a\n")]), None, mode=NOAUTH),
+}  # fmt: skip
+
+BAD_GRANTS: Mapping[str, Any] = {
+    "not a list": {"impersonate": {}},
+    "not an object": [["g1"]],
+    "a text": ["{}"],
+    "impersonate: a list": [{"impersonate": ["g1"]}],
+    "groups: a text": [{"impersonate": {"groups": "g1"}}],
+    "groups: a number": [groups(1)],
+    "groups: null": [groups(None)],
+    "recorder: a text": [{"recorder": "tag:rec"}],
+    "recorderAddrs: a text": [{"recorderAddrs": RECORDERS[0]}],
+    "recorderAddrs: an empty text": [{"recorderAddrs": [""]}],
+    "recorderAddrs: no port": [{"recorderAddrs": ["192.0.2.1"]}],
+    "recorderAddrs: a name": [{"recorderAddrs": ["rec.example.org:80"]}],
+    "recorderAddrs: a port that doesn't exist": [{"recorderAddrs": ["192.0.2.1:65536"]}],
+    "recorderAddrs: an odd port": [{"recorderAddrs": ["192.0.2.1:8_0"]}],
+    "recorderAddrs: IPv6 without brackets": [{"recorderAddrs": ["2001:db8::1:80"]}],
+    "recorderAddrs: IPv4 in brackets": [{"recorderAddrs": ["[192.0.2.1]:80"]}],
+    "enforceRecorder: a text": [{"enforceRecorder": "false"}],
+    "enforceRecorder: a number": [{"enforceRecorder": 0}],
+    "enableEvents: a text": [{"enableEvents": ""}],
+    "a field twice": [{"enforceRecorder": True, "EnforceRecorder": False}],
+    "a good rule before": [groups("g1"), {"enforceRecorder": 1}],
+}
+"""The rules of grants that can't be read."""
+
+
+class Refusal(NamedTuple):
+    """An answer of tailscaled, and the reason of a refusal."""
+
+    whois: str
+    reason: str
+    mode: AccessMode = AUTH
+
+
+REFUSED = {
+    **{f"new name: {name}": Refusal(whois(rules), "grant") for name, rules in BAD_GRANTS.items()},
+    **{f"old name: {name}": Refusal(whois(legacy=rules), "grant") for name, rules in BAD_GRANTS.items()},
+    "a bad grant under the old name, although the new one counts": Refusal(whois([groups("g1")], legacy=[1]), "grant"),
+    "a bad grant under the new name, although there is an old one": Refusal(whois([1], legacy=[groups("g1")]), "grant"),
+    "a bad grant, and credentials of the request's own": Refusal(whois([1]), "grant", NOAUTH),
+    "a bad grant of a tagged device": Refusal(whois([1], tags=TAGS), "grant"),
+    "an empty login": Refusal(whois(login=""), "name"),
+    "an empty login with groups": Refusal(whois([groups("g1")], login=""), "name"),
+    "an empty login, and credentials of the request's own": Refusal(whois(login=""), "name", NOAUTH),
+    "no login": Refusal(whois(login=None), "name"),
+    "no user": Refusal('{"Node": {"Name": "a."}}', "name"),
+    "a login of white space": Refusal(whois(login=" "), "name"),
+    "a login after white space": Refusal(whois(login=" bob"), "name"),
+    "a login before a line end": Refusal(whois(login="bob\n"), "name"),
+    "a login with a line end": Refusal(whois(login="bob\r\nImpersonate-Group: system:masters"), "name"),
+    "a login that can't be encoded": Refusal(whois(login="\ud800"), "name"),
+    "a login that looks like another": Refusal(whois(login="bob\u200b"), "name"),
+    "an empty name of a device": Refusal(whois(tags=TAGS, Name=""), "name"),
+    "a dot as the name of a device": Refusal(whois(tags=TAGS, Name="."), "name"),
+    "no name of a device": Refusal(whois(tags=TAGS, Name=None), "name"),
+    "an empty group": Refusal(whois([groups("")]), "group"),
+    "a group with a line end": Refusal(whois([groups("g1", "a\r\nImpersonate-User: b")]), "group"),
+    "a group before white space": Refusal(whois([groups("system:masters ")]), "group"),
+    "a tag with a zero byte": Refusal(whois(tags=["tag:\0"]), "group"),
+    "a recorder is needed, and there is none": Refusal(whois([{"enforceRecorder": True}]), "recording"),
+    "a recorder is needed": Refusal(whois([{"enforceRecorder": True, "recorderAddrs": RECORDERS}]), "recording"),
+    "a recorder is needed by another rule": Refusal(whois([groups("g1"), {"enforceRecorder": True}]), "recording"),
+    "a recorder is needed, and no impersonation": Refusal(whois([{"enforceRecorder": True}]), "recording", NOAUTH),
+    "events are needed": Refusal(whois([{"enableEvents": True, "recorderAddrs": RECORDERS}]), "recording"),
+    "events are needed, and there is no recorder": Refusal(whois([{"enableEvents": True}]), "recording"),
+}
+
+RECORDING = {
+    "addresses, and a recorder is needed": (
+        [{"recorderAddrs": RECORDERS, "enforceRecorder": True}], Recorders(RECORDERS, is_enforced=True),
+    ),
+    "addresses": ([{"recorder": ["tag:rec"], "recorderAddrs": RECORDERS}], Recorders(RECORDERS)),
+    "three rules": (
+        [{"recorderAddrs": RECORDERS[:1], "enforceRecorder": False}, {"recorderAddrs": RECORDERS[1:]},
+         {"enforceRecorder": True, **groups("system:masters")}],
+        Recorders(RECORDERS, is_enforced=True),
+    ),
+    "no rules": ([], Recorders()),
+    "groups only": ([groups("system:masters")], Recorders()),
+    "events": ([{"enableEvents": True}, {"enableEvents": False}], Recorders(has_events=True)),
+}  # fmt: skip
+
+
+def admitted(who: str, mode: AccessMode = AUTH, head: RequestHead = GET) -> Admission:
+    decision = decide(caller(who), mode, head)
+    assert isinstance(decision, Admission)
+    return decision
+
+
+def denied(who: str, mode: AccessMode = AUTH) -> Denial:
+    decision = decide(caller(who), mode, GET)
+    assert isinstance(decision, Denial)
+    return decision
+
+
+@pytest.mark.parametrize("case", ADMITTED.values(), ids=ADMITTED)
+def test_a_request_goes_to_the_api_server_as_its_caller(case: Case) -> None:
+    wanted = None if case.user is None else Impersonation(case.user, tuple(case.groups))
+    assert admitted(case.whois, case.mode) == Admission(wanted)
+
+
+@pytest.mark.parametrize("case", REFUSED.values(), ids=REFUSED)
+def test_a_caller_is_refused_for_a_reason(case: Refusal) -> None:
+    refusal = denied(case.whois, case.mode)
+    assert (refusal.status, refusal.reason) == (403, case.reason)
+
+
+@pytest.mark.parametrize("case", REFUSED.values(), ids=REFUSED)
+def test_the_words_of_a_refusal_fit_in_one_line_of_a_log(case: Refusal) -> None:
+    message = denied(case.whois, case.mode).message
+    assert message.isprintable()
+    assert len(message) < 250
+
+
+@pytest.mark.parametrize(("rules", "wanted"), RECORDING.values(), ids=RECORDING)
+def test_grants_say_where_requests_are_recorded(rules: Sequence[object], wanted: Recorders) -> None:
+    found = caller(whois(rules)).recorders
+    assert (list(found.addresses), found.is_enforced, found.has_events) == (
+        list(wanted.addresses),
+        wanted.is_enforced,
+        wanted.has_events,
+    )
+
+
+def test_a_request_that_is_recorded_only_if_possible_is_forwarded_and_says_so() -> None:
+    who = whois([{"recorderAddrs": RECORDERS}])
+    assert [admitted(who, mode).is_unrecorded for mode in AccessMode] == [True, True]
+
+
+def test_the_refusal_of_an_unrecorded_request_names_it_without_its_query() -> None:
+    message = denied(whois([{"enforceRecorder": True}])).message
+    assert "GET /api/v1/pods " in message
+    assert "token" not in message
+
+
+@pytest.mark.parametrize(
+    "raw",
+    [
+        *("", "no match for IP:port\n", "null", "[]", "{}", '{"Node": null}', '{"Node": []}', "[" * 100000),
+        *('{"Node": {"Name": "a"}, "UserProfile": {"LoginName": "bob", "ID": NaN}}', '{"Node": [1]}'),
+        *('{"Node": {"Name": "a"}, "UserProfile": 1}', '{"Node": {"Name": "a"}, "CapMap": [1]}', b"\xff"),
+        *(whois(login=1), whois(tags="tag:foo"), whois(tags=[1]), whois(tags=TAGS, Name=1)),
+    ],
+)  # fmt: skip
+def test_an_answer_that_is_no_whois_says_so(raw: str | bytes) -> None:
+    with pytest.raises(BadWhoIs):
+        caller(raw)
+
+
+ALICE = admitted(whois([groups("g1", "grüße")]))
+OWN = admitted(whois(), NOAUTH)
+IDENTITY = "".join(
+    f"{line}\r\n"
+    for line in (
+        f"Authorization: Bearer {TOKEN}",
+        f"Impersonate-User: {LOGIN}",
+        "Impersonate-Group: g1",
+        "Impersonate-Group: grüße",
+    )
+).encode()
+
+
+def sent(admission: Admission, *lines: bytes) -> bytes:
+    """Return the headers after the host that the API server gets for a request with these header *lines*."""
+    start = b"GET / HTTP/1.1\r\nHost: a\r\n"
+    raw = admission.head(parse_request(start + b"".join(line + b"\r\n" for line in lines) + b"\r\n"), TOKEN)
+    assert raw.startswith(start)
+    assert raw.endswith(b"\r\n\r\n")
+    return raw[len(start) : -2]
+
+
+IDENTITIES = [
+    b"Authorization: Bearer a", b"AUTHORIZATION: Bearer a", b"authorization:", b"Impersonate-User: bob",
+    b"impersonate-USER: bob", b"Impersonate-Group: system:masters", b"impersonate-group: g1", b"Impersonate-Uid: 1",
+    b"Impersonate-Extra-Scopes: a", b"IMPERSONATE-EXTRA-a%2fb: c", b"Impersonate-Extra-:", b"Impersonate-Other: a",
+    b"Impersonate_User: bob", b"Impersonate.User: bob", b"impersonate_extra_scopes: a", b"Impersonate-: a",
+]  # fmt: skip
+"""Headers that say who sends a request, or that some reader might take for such a header."""
+OTHERS = [
+    b"Cookie: a=b", b"X-Remote-User: bob", b"X-Authorization: a", b"Impersonated: a",
+    b"Sec-WebSocket-Protocol: base64url.bearer.authorization.k8s.io.YQ",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("line", IDENTITIES)
+def test_the_client_cannot_say_who_it_is(line: bytes) -> None:
+    name = line.partition(b":")[0]
+    assert sent(ALICE, line) == IDENTITY
+    assert sent(ALICE, line, b"A: b", line, line.swapcase()) == b"A: b\r\n" + IDENTITY
+    assert sent(ALICE, line, b"Connection: " + name) == IDENTITY
+
+
+@pytest.mark.parametrize("line", [*IDENTITIES, *OTHERS])
+def test_without_impersonation_credentials_are_forwarded_as_they_are(line: bytes) -> None:
+    assert sent(OWN, line, line).replace(b": ", b":") == (line.replace(b": ", b":") + b"\r\n") * 2
+
+
+@pytest.mark.parametrize("line", OTHERS)
+def test_other_headers_stay_in_spite_of_impersonation(line: bytes) -> None:
+    assert sent(ALICE, line) == line + b"\r\n" + IDENTITY
+
+
+@pytest.mark.parametrize(
+    "name", [b"Impersonate-User", b"impersonate-group", b"Authorization", b"Impersonate-User, Host"]
+)
+def test_a_client_cannot_take_away_who_it_is(name: bytes) -> None:
+    assert sent(ALICE, b"Connection: close, " + name) == IDENTITY
+
+
+@pytest.mark.parametrize("token", ["", "a\r\nImpersonate-Group: system:masters", "a b", "\xe9"])
+def test_nobody_is_impersonated_without_a_token(token: str) -> None:
+    with pytest.raises(ValueError, match="token"):
+        ALICE.head(GET, token)
+
+
+@pytest.mark.parametrize("user", ["", " ", "bob\r\nA: b"])
+def test_nobody_is_impersonated_without_a_name(user: str) -> None:
+    with pytest.raises(ValueError, match="user"):
+        Admission(Impersonation(user, ["g1"])).head(GET, TOKEN)
+
+
+def test_without_impersonation_no_token_of_ours_is_sent() -> None:
+    assert TOKEN.encode() not in OWN.head(GET, TOKEN)
+
+
+names = st.sampled_from([line.partition(b":")[0] for line in IDENTITIES]) | st.text(
+    "aI-_mpersonate", min_size=1, max_size=12
+).map(str.encode)
+values = st.sampled_from(
+    [b"bob", b"", b"a\tb", b"close", b"Upgrade", b"Impersonate-User", b"Authorization, Host", b"\xff"]
+)
+headers = st.lists(
+    st.tuples(names | st.sampled_from([b"Connection", b"TE", b"Trailer", b"X-Forwarded-For", b"Upgrade"]), values)
 )
 
 
-def test_a_user_is_impersonated_whatever_the_head_says() -> None:
-    raw = json.dumps({"Node": {"Name": "laptop.tail1234.ts.net."}, "UserProfile": {"LoginName": "alice@example.org"}})
-    assert head_length(REQUEST) == len(REQUEST)
-    head = parse_request(REQUEST)
-    decision = decide(caller(raw), AccessMode.AUTH, head)
-    assert isinstance(decision, Admission)
-    assert decision.head(head, "secret") == (
-        b"GET /version HTTP/1.1\r\nHost: k8s.example.org\r\n"
-        b"Authorization: Bearer secret\r\nImpersonate-User: alice@example.org\r\n\r\n"
-    )
+@given(headers)
+def test_the_api_server_reads_one_identity_whatever_the_client_sends(headers: list[tuple[bytes, bytes]]) -> None:
+    lines = b"".join(b"%b: %b\r\n" % header for header in headers)
+    try:
+        head = parse_request(b"GET / HTTP/1.1\r\nHost: a\r\n" + lines + b"\r\n")
+    except BadHead:
+        return
+    reader = h11.Connection(h11.SERVER)
+    reader.receive_data(ALICE.head(head, TOKEN))
+    event = reader.next_event()
+    assert isinstance(event, h11.Request)
+    found = [f"{name.decode()}: {value.decode()}" for name, value in event.headers if is_identity(name)]
+    assert "".join(f"{line}\r\n" for line in found).encode().lower() == IDENTITY.lower()
+
+
+def is_identity(name: bytes) -> bool:
+    plain = name.lower().replace(b"_", b"-").replace(b".", b"-")
+    return plain == b"authorization" or plain.startswith(b"impersonate-")
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["impersonate", "groups", "recorderAddrs", "Node", "Name", "Tags", "CapMap", CAPABILITY]),
+            inner,
+        )
+    ),
+    max_leaves=8,
+)
+
+
+@given(json_values, json_values, json_values)
+def test_whatever_tailscaled_answers_is_decided(rules: object, tags: object, login: object) -> None:
+    for raw in (whois(rules, tags=tags), whois(rules, login=login), json.dumps(rules)):
+        try:
+            decision = decide(caller(raw), AUTH, GET)
+        except BadWhoIs:
+            continue
+        assert isinstance(decision, Denial) or (decision.identity and decision.identity.user.strip())

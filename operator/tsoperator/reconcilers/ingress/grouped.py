@@ -16,10 +16,10 @@ from tsoperator.group.claims import label_of
 from tsoperator.group.hosted import INVALID, LABEL_TAKEN, NO_GROUP, NO_IDENTITY, Hosting, awaits_group, obstacle
 from tsoperator.group.hostnotes import APPROVAL_PATIENCE, awaits_approval, host_notes
 from tsoperator.proxy import advice
+from tsoperator.proxy.certificate import News, ObservedCertificate, news
 from tsoperator.proxy.paths import hosted_paths
 from tsoperator.proxy.secret import ReportedDevice
 from tsoperator.reconcilers.ingress.ask import Ask
-from tsoperator.reconcilers.ingress.certificate import News, ObservedCertificate, news
 from tsoperator.reconcilers.ingress.notices import ignored_notes
 from tsoperator.reconcilers.ingress.serve import renamed_notes, secret_notes
 from tsoperator.runtime.plan import Note, Plan, Refusal, earliest

@@ -13,6 +13,7 @@ from tsoperator.api.objects import Object, annotations, is_deleting
 from tsoperator.api.rules import dns_label_error, tag_error
 from tsoperator.group.hosted import Hosting
 from tsoperator.proxy import advice
+from tsoperator.proxy.certificate import News, ObservedCertificate, news
 from tsoperator.proxy.classref import accepts_routes, chosen_class
 from tsoperator.proxy.devices import OWN_TAILNET, TailnetView
 from tsoperator.proxy.findings import with_findings
@@ -31,7 +32,6 @@ from tsoperator.proxy.workload import (
     proxy_key,
 )
 from tsoperator.reconcilers.ingress.ask import Ask, Mode
-from tsoperator.reconcilers.ingress.certificate import News, ObservedCertificate, news
 from tsoperator.reconcilers.ingress.grouped import NOWHERE, AtGroups, blocked_notes, can_take_over, ended
 from tsoperator.reconcilers.ingress.grouped import plan as grouped_plan
 from tsoperator.reconcilers.ingress.notices import class_notes, ignored_notes

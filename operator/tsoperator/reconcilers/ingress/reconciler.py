@@ -32,6 +32,7 @@ from tsoperator.dns.clusternames import names_ingresses
 from tsoperator.dns.nameserver import before
 from tsoperator.group.hosted import Hosting
 from tsoperator.group.hostnotes import APPROVAL_PATIENCE
+from tsoperator.proxy.certificate import MissingCertificate, ObservedCertificate, missing
 from tsoperator.proxy.classref import class_name
 from tsoperator.proxy.paths import BY_BACKEND
 from tsoperator.proxy.proxy import Children
@@ -40,7 +41,6 @@ from tsoperator.proxy.workload import proxy_device
 from tsoperator.reconcilers.hosting import HostingChanges, HostingView
 from tsoperator.reconcilers.ingress import plan as plans
 from tsoperator.reconcilers.ingress.ask import Ask, Mode, is_ours, parse
-from tsoperator.reconcilers.ingress.certificate import MissingCertificate, ObservedCertificate, missing
 from tsoperator.reconcilers.ingress.grouped import NOWHERE, Approval, AtGroups, may_lack_approval
 from tsoperator.reconcilers.proxies import Proxies, Seen
 from tsoperator.runtime.apply import utc_now

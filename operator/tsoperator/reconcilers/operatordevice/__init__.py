@@ -1,1 +1,1 @@
-"""The operator's own device in the tailnet, which the proxy image registers."""
+"""The operator's own device in the tailnet: its registration, and the API server proxy that it serves."""

@@ -1,11 +1,12 @@
-"""The device that the settings ask for, the names of the objects that register it, and the objects that need it."""
+"""The device that the settings ask for, the names of the objects that run it, and the objects that need it."""
 
+import re
 from dataclasses import dataclass
 from typing import Final
 
 from tsoperator.api.names import CONFIG_SUFFIX, DEVICE_SUFFIX, PARENT_OPERATOR
 from tsoperator.api.objects import Key, Object, is_deleting, spec_text
-from tsoperator.api.rules import STATEFULSET_NAME_MAX
+from tsoperator.api.rules import DNS_LABEL_MAX, STATEFULSET_NAME_MAX, apiserver_proxy_name
 from tsoperator.group.claims import LabelClaim, claim_of
 from tsoperator.group.grouptype import type_of
 from tsoperator.group.hosted import TYPE
@@ -16,17 +17,21 @@ from tsoperator.settings import Settings
 SECRET_NAME_MAX: Final = STATEFULSET_NAME_MAX - len(DEVICE_SUFFIX)
 """The most characters that the name of the Secret may have, so that the name of the StatefulSet isn't too long."""
 
+_POD_OF_DEPLOYMENT: Final = re.compile(r"(.+)-[a-z0-9]+-[a-z0-9]{5}")
+
 
 @dataclass(frozen=True, slots=True)
 class Ask:
     """The device that the settings ask for.
 
-    Its state is in the Secret *key*. *wrong* says why the operator can't register it, and how to fix that.
+    Its state is in the Secret *key*. *wrong* says why the operator can't register it, and how to fix that. *own* is
+    the key of the operator's own Deployment.
     """
 
     key: Key
     hostname: str
     tags: tuple[str, ...]
+    own: Key
     wrong: str = ""
 
     @property
@@ -40,13 +45,18 @@ class Ask:
         return Key(self.key.namespace, self.key.name + DEVICE_SUFFIX)
 
     @property
+    def deployment(self) -> Key:
+        """The key of the Deployment of the API server proxy, and of its ServiceAccount."""
+        return Key(self.key.namespace, apiserver_proxy_name(self.key.name))
+
+    @property
     def config(self) -> Key:
-        """The key of the config Secret of the Pod that registers the device."""
+        """The key of the config Secret of the Pod that registers the device, or serves the API server."""
         return Key(self.key.namespace, self.key.name + CONFIG_SUFFIX)
 
     @property
     def replica(self) -> Replica:
-        """The one replica of the StatefulSet."""
+        """The one replica of the StatefulSet or the Deployment."""
         return Replica(0, self.config, self.key, self.hostname, self.tags)
 
 
@@ -58,7 +68,17 @@ def ask_of(settings: Settings) -> Ask:
             f"the name of Secret {name} has {len(name)} characters, and {SECRET_NAME_MAX} are possible: set "
             "OPERATOR_SECRET to a shorter name (fullnameOverride of the chart)"
         )
-    return Ask(Key(settings.namespace, name), settings.operator_hostname, settings.operator_tags, wrong)
+    own = Key(settings.namespace, own_name(settings))
+    return Ask(Key(settings.namespace, name), settings.operator_hostname, settings.operator_tags, own, wrong)
+
+
+def own_name(settings: Settings) -> str:
+    """Return the name of the operator's own Deployment.
+
+    The name of its Pod begins with it, unless that had to be cut. The chart also names the Secret like the Deployment.
+    """
+    found = _POD_OF_DEPLOYMENT.fullmatch(settings.pod_name)
+    return found[1] if found and len(settings.pod_name) < DNS_LABEL_MAX else settings.operator_secret
 
 
 def claim_in_need(obj: Object, settings: Settings) -> LabelClaim | None:

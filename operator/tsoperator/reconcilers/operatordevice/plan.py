@@ -1,24 +1,25 @@
-"""Makes the plan for the operator's own device.
+"""Makes the plan for the operator's own device while there is no API server proxy.
 
 The operator makes a StatefulSet that registers the device, and deletes it once the device has an ID.
 """
 
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from tsoperator.api.names import PROXIES_SERVICE_ACCOUNT
-from tsoperator.api.objects import SECRET, STATEFULSET, Key, Object, is_deleting, key_of
+from tsoperator.api.objects import Object, is_deleting, resource_of
 from tsoperator.proxy.login import NO_KEYS, Keys, Login
 from tsoperator.proxy.proxy import Proxy
 from tsoperator.proxy.proxypod import registered_device
 from tsoperator.proxy.replica import ReplicaSecrets
-from tsoperator.proxy.secret import Reissue, config_patch, encoded, must_keep_auth_key, needs_auth_key, reissue_of
+from tsoperator.proxy.secret import Reissue, must_keep_auth_key, needs_auth_key, reissue_of
 from tsoperator.proxy.statefulset import configs, proxy_pod_spec, statefulset
-from tsoperator.proxy.tailscaled import ProxyConfig, config_files
+from tsoperator.proxy.tailscaled import ProxyConfig
 from tsoperator.reconcilers.operatordevice.ask import Ask
+from tsoperator.reconcilers.operatordevice.children import in_the_way, secret_steps, stranger_among
 from tsoperator.runtime.ownership import is_anothers
-from tsoperator.runtime.plan import Child, Creation, Deletion, Plan, Refusal, Step
+from tsoperator.runtime.plan import Child, Deletion, Plan, Refusal, Step
 from tsoperator.settings import Settings
 from tsoperator.tailnet.operatorid import OperatorIdentity
 
@@ -36,7 +37,8 @@ class Observed:
     *stored* is the identity as the Secret has it. The identity is *needed* if an object asks for a Tailscale
     Service. A reconcile raises *pending* to wait until that is known. *go* names the Pods of a Go operator that
     runs. The *statefulset* has this *age* in seconds. *config* is the *slim* config Secret, and *state* the *slim*
-    Secret with the state of the device; *has_state* tells that this Secret exists.
+    Secret with the state of the device; *has_state* tells that this Secret exists. *deployment* is that of an API
+    server proxy, and *pods* are its Pods.
     """
 
     stored: OperatorIdentity
@@ -48,6 +50,8 @@ class Observed:
     config: Object | None = None
     state: Object | None = None
     has_state: bool = False
+    deployment: Object | None = None
+    pods: Sequence[Object] = ()
 
 
 class Decided(NamedTuple):
@@ -59,7 +63,9 @@ class Decided(NamedTuple):
 
 def registers(ask: Ask, observed: Observed) -> bool:
     """Tell whether the operator has to register a device now."""
-    return _lacks_id(observed) and not (observed.pending or observed.go or ask.wrong or _stranger(ask, observed))
+    if _serves(ask, observed) or not _lacks_id(observed):
+        return False
+    return not (observed.pending or observed.go or ask.wrong or _stranger(ask, observed))
 
 
 def login(ask: Ask, observed: Observed, settings: Settings) -> Login:
@@ -72,6 +78,8 @@ def login(ask: Ask, observed: Observed, settings: Settings) -> Login:
 
 def plan(ask: Ask, observed: Observed, settings: Settings, keys: Keys | Refusal = NO_KEYS) -> Decided:
     """Return the plan for the device. *keys* has the auth key with which it logs in."""
+    if _serves(ask, observed):
+        return Decided(_plan_end_of_proxy(ask, observed))
     if observed.pending or not _is_understood(observed):
         return Decided(Plan(error=observed.pending))
     if not registers(ask, observed):
@@ -80,16 +88,23 @@ def plan(ask: Ask, observed: Observed, settings: Settings, keys: Keys | Refusal 
         return Decided(Plan(error=keys.error, requeue_after=keys.requeue_after), keys.message)
     if keys.pending:
         return Decided(Plan(error=keys.pending))
-    steps = [*_steps(ask, observed, settings, keys.by_ordinal.get(0, ""))]
+    proxy, secrets = _proxy(ask, settings), ReplicaSecrets(observed.config)
+    steps: list[Step] = [
+        *secret_steps(ask, proxy, secrets, keys.by_ordinal.get(0, ""), has_state=observed.has_state),
+        Child(_statefulset(proxy, ask, settings, observed.statefulset)),
+    ]
     return Decided(Plan(steps=steps, requeue_after=LOOK_AGAIN), _slowness(ask, observed))
 
 
-def in_the_way(obj: Object) -> str:
-    """Return the message that *obj*, an object of somebody else, has a name that we need to register the device."""
-    return (
-        f"{obj['kind']} {key_of(obj)} is in the way: it belongs to somebody else, so it is left alone. Delete it if "
-        "nothing needs it, or set OPERATOR_SECRET to another name (fullnameOverride of the chart)"
-    )
+def _serves(ask: Ask, observed: Observed) -> bool:
+    """Tell whether an API server proxy of an earlier process is still there, so that its device can't be registered."""
+    return bool(observed.pods) or (observed.deployment is not None and not is_anothers(observed.deployment, ask.owner))
+
+
+def _plan_end_of_proxy(ask: Ask, observed: Observed) -> Plan:
+    """Return the plan that removes an API server proxy. Its device and the Secret with the state stay."""
+    steps = _deletions(ask, observed.deployment, observed.config)
+    return Plan(steps=steps, requeue_after=LOOK_AGAIN)
 
 
 def _lacks_id(observed: Observed) -> bool:
@@ -106,9 +121,7 @@ def _is_understood(observed: Observed) -> bool:
 
 def _not_registering(ask: Ask, observed: Observed) -> Decided:
     """Return the plan while no device is to be registered: it removes the objects that register a device."""
-    mine = [each for each in (observed.statefulset, observed.config) if each and not is_anothers(each, ask.owner)]
-    going = [each for each in mine if not is_deleting(each)]
-    steps = [Deletion(STATEFULSET if each["kind"] == STATEFULSET.kind else SECRET, each) for each in going]
+    steps = _deletions(ask, observed.statefulset, observed.config)
     if not _lacks_id(observed):
         return Decided(Plan(steps=steps))
     if observed.go:
@@ -121,13 +134,18 @@ def _not_registering(ask: Ask, observed: Observed) -> Decided:
     return Decided(Plan(steps=steps), ask.wrong or (in_the_way(stranger) if stranger else ""))
 
 
+def _deletions(ask: Ask, *objects: Object | None) -> list[Deletion]:
+    """Return the deletions of those *objects* that are ours."""
+    mine = [each for each in objects if each and not is_anothers(each, ask.owner)]
+    return [Deletion(resource_of(each), each) for each in mine if not is_deleting(each)]
+
+
 def _stranger(ask: Ask, observed: Observed) -> Object | None:
     """Return an object of another owner that has the name of the StatefulSet or of its config Secret.
 
     Return None if there is no such object.
     """
-    there = (each for each in (observed.statefulset, observed.config) if each)
-    return next((each for each in there if is_anothers(each, ask.owner)), None)
+    return stranger_among(ask, observed.statefulset, observed.config)
 
 
 def _slowness(ask: Ask, observed: Observed) -> str:
@@ -143,23 +161,6 @@ def _slowness(ask: Ask, observed: Observed) -> str:
 
 def _config(ask: Ask, settings: Settings) -> ProxyConfig:
     return ProxyConfig(ask.hostname, settings.control_url)
-
-
-def _steps(ask: Ask, observed: Observed, settings: Settings, auth_key: str) -> Iterator[Step]:
-    config, proxy = _config(ask, settings), _proxy(ask, settings)
-    if not observed.has_state:  # without our labels, as the Go operator makes it: it outlives what is removed
-        yield Creation(_secret(ask.key))
-    if observed.config is None:
-        secret = proxy.child(SECRET, ask.config.name, {"type": "Opaque"})
-        yield Creation({**secret, "data": encoded(config_files(config, auth_key))})
-    elif patch := config_patch(ReplicaSecrets(observed.config), config, auth_key):
-        yield patch
-    yield Child(_statefulset(proxy, ask, settings, observed.statefulset))
-
-
-def _secret(key: Key) -> Object:
-    metadata = {"namespace": key.namespace, "name": key.name}
-    return {"apiVersion": SECRET.api_version, "kind": SECRET.kind, "metadata": metadata, "type": "Opaque"}
 
 
 def _proxy(ask: Ask, settings: Settings) -> Proxy:

@@ -1,16 +1,23 @@
-"""Gathers the facts about the operator's own device that `plan` needs."""
+"""Gathers the facts about the operator's own device that `plan` and `apiserverproxy` need."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import logging
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 
+from tsoperator.api.apiserver import ProxyMode
 from tsoperator.api.objects import (
+    DEPLOYMENT,
+    DEVICE,
     IDENTITY,
     INGRESS,
+    POD,
     PROXYGROUP,
     SECRET,
     SECRET_METADATA,
     SERVICE,
+    SERVICEACCOUNT,
     STATEFULSET,
     TAILSCALE_SERVICE,
     Key,
@@ -20,21 +27,31 @@ from tsoperator.api.objects import (
 )
 from tsoperator.group.proxygroup import BY_GROUP
 from tsoperator.kube.client import KubeClient
+from tsoperator.proxy.certificate import MissingCertificate, ObservedCertificate, missing
 from tsoperator.proxy.login import Keys, Login
+from tsoperator.proxy.replica import ReplicaSecrets
+from tsoperator.proxy.secret import certificate_of, device_id_of
 from tsoperator.reconcilers.hosting import tailnet_of
+from tsoperator.reconcilers.operatordevice import apiserverproxy
 from tsoperator.reconcilers.operatordevice import plan as plans
+from tsoperator.reconcilers.operatordevice.apiserverproxy import ObservedProxy
 from tsoperator.reconcilers.operatordevice.ask import ask_of, claim_in_need, exposes
+from tsoperator.reconcilers.operatordevice.children import in_the_way
+from tsoperator.reconcilers.operatordevice.notices import reported_device
 from tsoperator.runtime import predecessor
 from tsoperator.runtime.apply import utc_now
 from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.kind import Kind
 from tsoperator.runtime.manager import Mapper
+from tsoperator.runtime.ownership import BY_OWNER, owner_of
 from tsoperator.runtime.plan import Child, Creation, Decision, Plan, Question, Refusal
 from tsoperator.runtime.result import Pending
 from tsoperator.settings import Settings
 from tsoperator.tailnet.identity import KnownIdentity
 from tsoperator.tailnet.refusals import refusal_of
 from tsoperator.tailnet.tailnet import OWN, Tailnets
+
+log = logging.getLogger(__name__)
 
 
 def operatordevices(
@@ -44,17 +61,26 @@ def operatordevices(
     identity: KnownIdentity,
     settings: Settings,
     now: Callable[[], datetime] = utc_now,
-) -> Kind[plans.Observed]:
-    """Return the `Kind` that registers the operator's own device, if an object needs its ID and there is none.
+) -> Kind[plans.Observed] | Kind[ObservedProxy]:
+    """Return the `Kind` of the operator's own device.
 
-    It has a single key, that of the Secret that OPERATOR_SECRET names.
+    If the settings ask for an API server proxy, the `Kind` runs that proxy, which has the device. Otherwise it
+    registers the device, if an object needs its ID and there is none. It has a single key, that of the Secret that
+    OPERATOR_SECRET names.
     """
-    view = _View(cache, client, tailnets, identity, settings, now)
-    return Kind(None, view.watches, view.look, view.decide, view.refused, view.acted, name="OperatorDevice")
+    world = _World(cache, client, tailnets, identity, settings, now)
+    name = "OperatorDevice"
+    if settings.apiserver_proxy is not ProxyMode.OFF:
+        proxy = _ProxyView(world)
+        return Kind(
+            None, proxy.watches, proxy.look, proxy.decide, proxy.refused, proxy.acted, proxy.reported, name=name
+        )
+    view = _View(world)
+    return Kind(None, view.watches, view.look, view.decide, view.refused, view.acted, name=name)
 
 
-class _View:
-    """Gathers the facts about the operator's own device."""
+class _World:
+    """The caches, clients and settings from which the facts about the operator's own device come."""
 
     def __init__(
         self,
@@ -65,19 +91,67 @@ class _View:
         settings: Settings,
         now: Callable[[], datetime],
     ) -> None:
-        self._cache = cache
+        self.cache = cache
+        self.tailnets = tailnets
+        self.identity = identity
+        self.settings = settings
+        self.now = now
+        self.ask = ask_of(settings)
         self._client = client
-        self._tailnets = tailnets
-        self._identity = identity
-        self._settings = settings
-        self._now = now
-        self._ask = ask_of(settings)
+
+    def pods(self, *, of_statefulset: bool) -> Sequence[Object]:
+        """Return the Pods that run the device: those of the StatefulSet, or all others."""
+        found = self.cache.indexed(POD, BY_OWNER, str(self.ask.owner))
+        return [pod for pod in found if _is_of_statefulset(pod) is of_statefulset]
+
+    def age(self, obj: Object | None) -> float:
+        """Return the age of *obj* in seconds; 0 without an object."""
+        if obj is None:
+            return 0.0
+        return (self.now() - datetime.fromisoformat(obj["metadata"]["creationTimestamp"])).total_seconds()
+
+    def keys(self, is_concerned: bool) -> Iterable[Key]:
+        """Return the key of the device, if it *is_concerned*."""
+        return (self.ask.key,) if is_concerned else ()
+
+    def keys_of_pod(self, pod: Object) -> Iterable[Key]:
+        """Map a Pod that runs the device to the key of the device."""
+        return self.keys(owner_of(pod) == self.ask.owner)
+
+    async def auth_keys(self, login: Login) -> Keys | Refusal:
+        """Return the auth key that the device needs, or the reason why it can't get one. Raises KubeError."""
+        try:
+            return await self.tailnets.at(OWN).auth_keys(login)
+        except Pending as pending:
+            return Keys(awaited=login.in_need, pending=pending)
+        except Exception as error:
+            if refusal := refusal_of(error):
+                return refusal
+            raise
+
+    async def go_operator(self) -> str:
+        """Return the names of the Pods of a Go operator that runs; empty if none does. Raises KubeError."""
+        pod = Key(self.settings.namespace, self.settings.pod_name)
+        return await predecessor.pods_of_go(self._client, pod) if self.settings.pod_name else ""
+
+
+class _View:
+    """Gathers the facts about the operator's own device while there is no API server proxy."""
+
+    def __init__(self, world: _World) -> None:
+        self._world = world
+        self._cache = world.cache
+        self._identity = world.identity
+        self._ask = ask = world.ask
         self._problem = ""  # of the plan that is being carried out
         self.watches: Mapping[Resource, Mapper] = {
             **dict.fromkeys((INGRESS, SERVICE), self._of_object),
-            PROXYGROUP: lambda group: self._keys(exposes(group)),
-            **dict.fromkeys((SECRET, STATEFULSET), self._of_child),
-            **dict.fromkeys((IDENTITY, TAILSCALE_SERVICE), lambda _: self._keys(True)),
+            PROXYGROUP: lambda group: world.keys(exposes(group)),
+            SECRET: lambda secret: world.keys(key_of(secret) == ask.config),
+            STATEFULSET: lambda statefulset: world.keys(key_of(statefulset) == ask.statefulset),
+            DEPLOYMENT: lambda deployment: world.keys(key_of(deployment) == ask.deployment),
+            POD: world.keys_of_pod,
+            **dict.fromkeys((IDENTITY, TAILSCALE_SERVICE), lambda _: world.keys(True)),
         }
 
     async def look(self, _key: Key, _obj: Object) -> plans.Observed:
@@ -91,12 +165,14 @@ class _View:
             stored,
             needed,
             pending,
-            await self._go_operator() if needed and lacks else "",
+            await self._world.go_operator() if needed and lacks else "",
             statefulset,
-            self._age(statefulset) if statefulset else 0.0,
+            self._world.age(statefulset),
             self._cache.get(SECRET, ask.config),
             self._identity.state(),
             any(self._cache.get(each, ask.key) for each in (SECRET_METADATA, SECRET)),
+            self._cache.get(DEPLOYMENT, ask.deployment),
+            self._world.pods(of_statefulset=False),
         )
 
     def decide(self, _obj: Object, observed: plans.Observed) -> Decision:
@@ -104,7 +180,8 @@ class _View:
         then = partial(self._plan, observed)
         if not plans.registers(self._ask, observed):
             return then()
-        return Question(partial(self._auth_keys, plans.login(self._ask, observed, self._settings)), then)
+        login = plans.login(self._ask, observed, self._world.settings)
+        return Question(partial(self._world.auth_keys, login), then)
 
     def acted(self, _obj: Object, observed: plans.Observed, _plan: Plan) -> None:
         """Record the problem that keeps the operator from getting a device.
@@ -113,43 +190,27 @@ class _View:
         """
         self._identity.hindered(self._problem)
         if not plans.registers(self._ask, observed):
-            self._tailnets.forget(self._ask.owner)
+            self._world.tailnets.forget(self._ask.owner)
 
     def refused(self, _observed: plans.Observed, _obj: Object, refusal: Refusal) -> Plan:
         """Record why a step was refused, as the problem that keeps the operator from getting a device."""
         match refusal.step:
             case Child(obj) | Creation(obj) if refusal.is_taken:
-                self._identity.hindered(plans.in_the_way(obj))
+                self._identity.hindered(in_the_way(obj))
             case _:
                 self._identity.hindered(refusal.message)
         return Plan()
 
     def _plan(self, observed: plans.Observed, *keys: Keys | Refusal) -> Plan:
-        plan, self._problem = plans.plan(self._ask, observed, self._settings, *keys)
+        plan, self._problem = plans.plan(self._ask, observed, self._world.settings, *keys)
         return plan
-
-    async def _auth_keys(self, login: Login) -> Keys | Refusal:
-        """Return the auth key that the device needs, or the reason why it can't get one. Raises KubeError."""
-        try:
-            return await self._tailnets.at(OWN).auth_keys(login)
-        except Pending as pending:
-            return Keys(awaited=login.in_need, pending=pending)
-        except Exception as error:
-            if refusal := refusal_of(error):
-                return refusal
-            raise
-
-    async def _go_operator(self) -> str:
-        """Return the names of the Pods of a Go operator that runs; empty if none does. Raises KubeError."""
-        pod = Key(self._settings.namespace, self._settings.pod_name)
-        return await predecessor.pods_of_go(self._client, pod) if self._settings.pod_name else ""
 
     def _claims(self) -> Iterator[tuple[str, str]]:
         """Yield the tailnets and labels of the Tailscale Services that valid objects ask for."""
         for group in filter(exposes, self._cache.all(PROXYGROUP)):
             for resource in (INGRESS, SERVICE):
                 for obj in self._cache.indexed(resource, BY_GROUP, key_of(group).name):
-                    if claim := claim_in_need(obj, self._settings):
+                    if claim := claim_in_need(obj, self._world.settings):
                         yield tailnet_of(group), claim.label
 
     def _need(self, claims: Iterable[tuple[str, str]]) -> tuple[bool, Exception | None]:
@@ -160,20 +221,110 @@ class _View:
         """
         pending = None
         for tailnet, label in claims:
-            view = self._tailnets.service(tailnet, label)
+            view = self._world.tailnets.service(tailnet, label)
             if view.is_shown:
                 return True, None
             pending = pending or view.pending
         return False, pending
 
-    def _age(self, obj: Object) -> float:
-        return (self._now() - datetime.fromisoformat(obj["metadata"]["creationTimestamp"])).total_seconds()
-
-    def _keys(self, is_concerned: bool) -> Iterable[Key]:
-        return (self._ask.key,) if is_concerned else ()
-
     def _of_object(self, obj: Object) -> Iterable[Key]:
-        return self._keys(claim_in_need(obj, self._settings) is not None)
+        return self._world.keys(claim_in_need(obj, self._world.settings) is not None)
 
-    def _of_child(self, child: Object) -> Iterable[Key]:
-        return self._keys(key_of(child) in (self._ask.statefulset, self._ask.config))
+
+class _ProxyView:
+    """Gathers the facts about the API server proxy, and about the operator's own device, which serves it."""
+
+    def __init__(self, world: _World, clock: Callable[[], float] = time.monotonic) -> None:
+        self._world = world
+        self._cache = world.cache
+        self._ask = ask = world.ask
+        self._clock = clock
+        self._missing: MissingCertificate | None = None
+        self._problem = ""  # of the plan that is being carried out
+        self._said: frozenset[str] = frozenset()  # in the log, because there is no Deployment to write Events on
+        self.watches: Mapping[Resource, Mapper] = {
+            SECRET: lambda secret: world.keys(key_of(secret) in (ask.key, ask.config)),
+            DEPLOYMENT: lambda deployment: world.keys(key_of(deployment) in (ask.deployment, ask.own)),
+            SERVICEACCOUNT: lambda account: world.keys(key_of(account) == ask.deployment),
+            STATEFULSET: lambda statefulset: world.keys(key_of(statefulset) == ask.statefulset),
+            POD: world.keys_of_pod,
+            DEVICE: lambda device: world.keys(key_of(device) == Key(OWN, self._device())),
+        }
+
+    async def look(self, _key: Key, _obj: Object) -> ObservedProxy:
+        """Gather the facts about the proxy."""
+        ask = self._ask
+        deployment, statefulset = self._cache.get(DEPLOYMENT, ask.deployment), self._statefulset()
+        secrets, pods = self._secrets(), self._world.pods(of_statefulset=False)
+        device = device_id_of(secrets)
+        return ObservedProxy(
+            deployment,
+            self._world.age(deployment),
+            self._cache.get(SERVICEACCOUNT, ask.deployment),
+            self._cache.get(DEPLOYMENT, ask.own),
+            secrets,
+            pods,
+            [*([statefulset] if statefulset else ()), *self._world.pods(of_statefulset=True)],
+            "" if deployment else await self._world.go_operator(),
+            self._world.tailnets.at(OWN).view(ask.owner, [device] if device else []),
+            self._certificate(secrets.state, pods),
+        )
+
+    def decide(self, _obj: Object, observed: ObservedProxy) -> Decision:
+        """Return the plan, or the question to the control server for the auth key that the plan needs."""
+        then = partial(self._plan, observed)
+        if not apiserverproxy.can_serve(self._ask, observed, self._world.settings):
+            return then()
+        login = apiserverproxy.login(self._ask, observed, self._world.settings)
+        return Question(partial(self._world.auth_keys, login), then)
+
+    def acted(self, _obj: Object, observed: ObservedProxy, plan: Plan) -> None:
+        """Record the problem that keeps the operator from getting a device, and log what no Event can say."""
+        self._hindered(observed, self._problem)
+        if observed.own is None:
+            said = frozenset(note.message for note in plan.notes)
+            for message in sorted(said - self._said):
+                log.warning("API server proxy: %s", message)
+            self._said = said
+
+    def reported(self, _obj: Object, _observed: ObservedProxy, _plan: Plan) -> None:
+        """Forget the news that an Event has reported."""
+        self._world.tailnets.news_told(self._ask.owner)
+
+    def refused(self, observed: ObservedProxy, _obj: Object, refusal: Refusal) -> Plan:
+        """Return the plan that reports why a step was refused."""
+        plan, problem = apiserverproxy.failed(observed, refusal)
+        self._hindered(observed, problem)
+        return plan
+
+    def _plan(self, observed: ObservedProxy, *keys: Keys | Refusal) -> Plan:
+        plan, self._problem = apiserverproxy.plan(self._ask, observed, self._world.settings, *keys)
+        return plan
+
+    def _hindered(self, observed: ObservedProxy, problem: str) -> None:
+        """Remember why there is no device, for the objects that need its ID; an Event or the log has said it."""
+        self._world.identity.hindered("" if observed.device else problem, is_told=True)
+
+    def _secrets(self) -> ReplicaSecrets:
+        return ReplicaSecrets(*(self._cache.get(SECRET, key) for key in (self._ask.config, self._ask.key)))
+
+    def _device(self) -> str:
+        return device_id_of(self._secrets())
+
+    def _statefulset(self) -> Object | None:
+        found = self._cache.get(STATEFULSET, self._ask.statefulset)
+        return found if found is not None and owner_of(found) == self._ask.owner else None
+
+    def _certificate(self, state: Object | None, pods: Sequence[Object]) -> ObservedCertificate | None:
+        """Return the state of the certificate of the device; None if it needs none, or hasn't said yet."""
+        device = reported_device(state, pods)
+        if state is None or device is None or not device.https_name:
+            return None
+        now, certificate = self._clock(), certificate_of(state, device.https_name)
+        self._missing = missing(self._missing, device.https_name, certificate, now)
+        missed_for = None if self._missing is None else now - self._missing.at
+        return ObservedCertificate(device.https_name, certificate, self._world.now(), missed_for, has_class=False)
+
+
+def _is_of_statefulset(pod: Object) -> bool:
+    return any(owner["kind"] == STATEFULSET.kind for owner in pod["metadata"].get("ownerReferences") or ())

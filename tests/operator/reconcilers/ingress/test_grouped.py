@@ -15,13 +15,13 @@ from tsoperator.api.tailscaleservice import NOT_APPROVED, ServiceHost, Tailscale
 from tsoperator.group.claims import LabelClaim, claim_of
 from tsoperator.group.hosted import Hosting
 from tsoperator.group.hosts import NO_SERVICE, ServiceView
+from tsoperator.proxy.certificate import ObservedCertificate
 from tsoperator.proxy.devices import TailnetView
 from tsoperator.proxy.login import Keys
 from tsoperator.proxy.proxy import Children, Proxy
 from tsoperator.proxy.secret import Certificate, ReportedDevice
 from tsoperator.reconcilers.ingress import plan as plans
 from tsoperator.reconcilers.ingress.ask import parse
-from tsoperator.reconcilers.ingress.certificate import ObservedCertificate
 from tsoperator.reconcilers.ingress.grouped import Approval, AtGroups, may_lack_approval
 from tsoperator.reconcilers.ingress.plan import Observed
 from tsoperator.runtime.ownership import Owner

@@ -13,6 +13,7 @@ from tsoperator.api.device import Device
 from tsoperator.api.names import FINALIZER
 from tsoperator.api.objects import INGRESSCLASS, STATEFULSET, Key, Object
 from tsoperator.api.rules import child_name
+from tsoperator.proxy.certificate import ObservedCertificate
 from tsoperator.proxy.devices import TailnetView
 from tsoperator.proxy.findings import DeviceFinding, Effect
 from tsoperator.proxy.login import NO_KEYS, Keys
@@ -21,7 +22,6 @@ from tsoperator.proxy.proxypod import served_ingress
 from tsoperator.proxy.secret import Certificate
 from tsoperator.reconcilers.ingress import plan as plans
 from tsoperator.reconcilers.ingress.ask import parse
-from tsoperator.reconcilers.ingress.certificate import ObservedCertificate
 from tsoperator.reconcilers.ingress.plan import Observed
 from tsoperator.runtime.ownership import Owner
 from tsoperator.runtime.plan import Plan, Refusal, SetTags

@@ -13,7 +13,7 @@ from clustersim.x509 import certificate_for
 from tsoperator.api.names import INGRESS_CONTROLLER
 from tsoperator.api.objects import INGRESS, INGRESSCLASS, SECRET, SERVICE, STATEFULSET, Key, Object, Resource, key_of
 from tsoperator.kube.errors import KubeError
-from tsoperator.reconcilers.ingress.certificate import PATIENCE
+from tsoperator.proxy.certificate import PATIENCE
 from tsoperator.reconcilers.ingress.reconciler import ingresses
 from tsoperator.reconcilers.proxies import Proxies
 from tsoperator.runtime.cache import Cache

@@ -6,17 +6,18 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import pytest
-from tsoperator.api.objects import STATEFULSET, Object, key_of
+from tsoperator.api.objects import DEPLOYMENT, STATEFULSET, Object, key_of
 from tsoperator.kube.errors import KubeError
 from tsoperator.proxy.login import Keys
 from tsoperator.reconcilers.operatordevice.ask import ask_of, claim_in_need, exposes
 from tsoperator.reconcilers.operatordevice.plan import Decided, Observed, login, plan, registers
-from tsoperator.runtime.plan import Child, Creation, Deletion, Patch, Plan, Refusal
+from tsoperator.runtime.plan import Child, Creation, Plan, Refusal
 from tsoperator.runtime.result import Pending
 from tsoperator.tailnet.operatorid import OperatorIdentity
 
+from tests.operator.reconcilers.operatordevice.steps import in_words
 from tests.support.manifests import exposed, group_egress, ingress, load_balancer, proxy_group
-from tests.support.objects import deleting, obj, settings, slim_secret, stored, texts
+from tests.support.objects import deleting, obj, pod, settings, slim_secret, stored, texts
 
 SETTINGS = settings(operator_secret="operator")
 ASK = ask_of(SETTINGS)
@@ -56,7 +57,10 @@ RUNNING = replace(NEW, statefulset=STATEFUL, config=CONFIG, has_state=True)
 ANOTHERS = {"labels": {"tailscale.com/managed": "true", "tailscale.com/parent-resource": "db"}}
 THEIRS = obj(STATEFULSET, ASK.statefulset, **ANOTHERS)
 THEIR_CONFIG = slim_secret("operator-config", {}, ANOTHERS["labels"])
+PROXY = obj(DEPLOYMENT, ASK.deployment, labels=ASK.owner.labels)
+THEIR_PROXY = obj(DEPLOYMENT, ASK.deployment, **ANOTHERS)
 DELETE = ["delete operator-device", "delete operator-config"]
+DELETE_PROXY = ["delete operator-apiserver-proxy", "delete operator-config"]
 CREATE = ["create operator", "create operator-config", "make operator-device"]
 ERROR = KubeError("refused")
 
@@ -107,24 +111,15 @@ CASES = {
     "the config of another": Case(
         replace(NEW, config=THEIR_CONFIG), problem="Secret tailscale/operator-config is in the way"
     ),
+    "an API server proxy": Case(replace(RUNNING, statefulset=None, deployment=PROXY), DELETE_PROXY, again=30.0),
+    "an API server proxy, while the ID isn't read": Case(
+        replace(RUNNING, statefulset=None, stored=UNREAD, deployment=PROXY), DELETE_PROXY, again=30.0
+    ),
+    "an API server proxy that goes": Case(replace(NEW, deployment=deleting(PROXY)), again=30.0),
+    "its Pod ends": Case(replace(NEW, pods=[pod("operator-apiserver-proxy-1-x", "1")]), again=30.0),
+    "a Deployment of another": Case(replace(NEW, deployment=THEIR_PROXY), CREATE, again=30.0),
     "the StatefulSet of another, with a device": Case(replace(NEW, stored=REGISTERED, statefulset=THEIRS)),
 }
-
-
-def in_words(made: Plan) -> list[str]:
-    def words(step: object) -> str:
-        match step:
-            case Child(obj):
-                return f"make {key_of(obj).name}"
-            case Creation(obj):
-                return f"create {key_of(obj).name}"
-            case Deletion(_, obj):
-                return f"delete {key_of(obj).name}"
-            case Patch(_, key):
-                return f"patch {key.name}"
-        return str(step)
-
-    return [*map(words, made.steps)]
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)

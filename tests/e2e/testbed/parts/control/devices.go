@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -39,6 +40,8 @@ type devices struct {
 	next *look
 
 	services atomic.Pointer[[]service] // replaced by whoever holds mu
+	policy   atomic.Pointer[policy]    // likewise
+	logins   sync.Map                  // login names by tailcfg.UserID
 }
 
 // look is a look at the keeper for several requests. The error is there when done is closed.
@@ -47,10 +50,12 @@ type look struct {
 	err  error
 }
 
-// device is a device as the keeper has it: its name is without the last dot, its routes are those that lead to it.
+// device is a device as the keeper has it: its name is without the last dot, its routes are those that lead to it. Its
+// user is empty if it has tags.
 type device struct {
 	NodeID tailcfg.StableNodeID `json:"nodeId"`
 	Name   string               `json:"name"`
+	User   string               `json:"user"`
 	Tags   []string             `json:"tags"`
 	Routes []netip.Prefix       `json:"routes"`
 }
@@ -60,6 +65,10 @@ func (d device) label() string {
 	return label
 }
 
+// login returns the login name of the device's user. Like Tailscale, it names the user of a tagged device after the
+// device.
+func (d device) login() string { return cmp.Or(d.User, d.Name) }
+
 // newDevices puts itself before the handlers of server, which has answered a request already.
 //
 // What clients send arrives over Noise, and testcontrol looks into it with a mux of its own, which nothing else leads
@@ -68,6 +77,7 @@ func newDevices(server *testcontrol.Server, keeper *url.URL) *devices {
 	place := (**http.ServeMux)(reflect.ValueOf(server).Elem().FieldByName("mux").Addr().UnsafePointer())
 	d := &devices{server: server, handlers: *place, keeper: keeper, clients: map[tailcfg.StableNodeID]*client{}}
 	d.services.Store(&[]service{})
+	d.policy.Store(&policy{HTTPS: true})
 	mux := http.NewServeMux() // other paths are not found: testcontrol would end the process
 	for _, path := range []string{"/key", "/ts2021", "/generate_204", "/c2n/", "/machine/update-health"} {
 		mux.Handle(path, d.handlers)
@@ -96,7 +106,7 @@ func (d *devices) register(w http.ResponseWriter, r *http.Request) {
 	case node != nil && node.Expired:
 		json.NewEncoder(w).Encode(tailcfg.RegisterResponse{NodeKeyExpired: true}) // it returns with another key
 	case node != nil:
-		d.answer(w, d.registered(r, &request), strings.TrimSuffix(node.Name, "."))
+		d.answer(w, d.registered(r, &request), d.loginOf(node))
 	case request.Auth == nil || request.Auth.AuthKey == "":
 		json.NewEncoder(w).Encode(tailcfg.RegisterResponse{AuthURL: d.server.BaseURL() + "/login"})
 	default:
@@ -123,7 +133,7 @@ func (d *devices) join(w http.ResponseWriter, r *http.Request, request *tailcfg.
 	request.Hostinfo.Hostname = joined.label()
 	text := d.registered(r, request)
 	d.apply(d.server.Node(request.NodeKey), joined) // before the client has an answer: it asks for its tags at once
-	d.answer(w, text, joined.Name)
+	d.answer(w, text, joined.login())
 }
 
 // registered lets testcontrol register a client, and returns its answer.
@@ -133,15 +143,22 @@ func (d *devices) registered(r *http.Request, request *tailcfg.RegisterRequest) 
 	return answer.Body.Bytes()
 }
 
-// answer passes testcontrol's answer on to a client. It names the user after the device, as Tailscale does for tagged
-// devices.
-func (d *devices) answer(w http.ResponseWriter, text []byte, name string) {
+// loginOf returns the login name of the user of node.
+func (d *devices) loginOf(node *tailcfg.Node) string {
+	if login, ok := d.logins.Load(node.User); ok {
+		return login.(string)
+	}
+	return strings.TrimSuffix(node.Name, ".")
+}
+
+// answer passes testcontrol's answer on to a client, with the login name of the client's user.
+func (d *devices) answer(w http.ResponseWriter, text []byte, login string) {
 	var response tailcfg.RegisterResponse
 	if err := json.Unmarshal(text, &response); err != nil {
 		http.Error(w, string(text), http.StatusBadGateway)
 		return
 	}
-	response.Login.LoginName = name
+	response.Login.LoginName = login
 	json.NewEncoder(w).Encode(response)
 }
 
@@ -221,6 +238,7 @@ func (d *devices) follow() error {
 	var known struct {
 		Devices  []device  `json:"devices"`
 		Services []service `json:"services"`
+		Policy   policy    `json:"policy"`
 	}
 	if err := d.ask("/testbed/tailnet", nil, &known); err != nil {
 		return err
@@ -233,11 +251,13 @@ func (d *devices) follow() error {
 			d.expel(node)
 		}
 	}
+	d.followPolicy(known.Policy)
 	return d.followServices(known.Services)
 }
 
-// apply gives node the name, the tags and the routes of its device.
+// apply gives node the name, the tags and the routes of its device, and its user the login name.
 func (d *devices) apply(node *tailcfg.Node, known device) {
+	d.logins.Store(node.User, known.login())
 	sameRoutes := slices.Equal(node.PrimaryRoutes, known.Routes)
 	if node.Name == known.Name+"." && slices.Equal(node.Tags, known.Tags) && sameRoutes {
 		return

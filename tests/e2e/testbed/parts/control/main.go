@@ -58,8 +58,9 @@ func main() {
 	http.HandleFunc("/derp/latency-check", derpserver.ProbeHandler)
 	http.Handle("/api/", devices.api())
 	http.HandleFunc("/testbed/nodes", devices.list)
-	http.Handle("/testbed/approvers", devices.api())
-	http.Handle("/testbed/approve", devices.api())
+	for _, path := range []string{"approvers", "approve", "user-key", "grants", "https"} {
+		http.Handle("/testbed/"+path, devices.api())
+	}
 	http.Handle("/", server)
 
 	stun := stunserver.New(context.Background())

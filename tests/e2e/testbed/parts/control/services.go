@@ -9,7 +9,6 @@ import (
 	"net/netip"
 	"reflect"
 	"slices"
-	"strings"
 	"time"
 
 	"tailscale.com/tailcfg"
@@ -52,13 +51,13 @@ func (d *devices) client(id tailcfg.StableNodeID) *client {
 	return d.clients[id]
 }
 
-// stream serves a map stream, and adds Services to each response in it.
+// stream serves a map stream, and adds to each response in it what testcontrol doesn't know.
 func (d *devices) stream(w http.ResponseWriter, r *http.Request, request *tailcfg.MapRequest) {
 	if node := d.server.Node(request.NodeKey); node != nil {
 		d.opened(node.StableID)
 		defer d.closed(node.StableID)
 		request.Compress = "" // the writer compresses
-		w = &mapWriter{ResponseWriter: w, change: d.addServices}
+		w = &mapWriter{ResponseWriter: w, change: d.add}
 	}
 	d.handlers.ServeHTTP(w, withBody(r, request))
 }
@@ -209,17 +208,18 @@ func (d *devices) tellHost(node *tailcfg.Node, hosted tailcfg.ServiceIPMappings)
 	return nil
 }
 
-// addServices adds to a map response the names of all Services, and those that the device may get certificates for. Its
-// own name stays the first of these. It also names the user after the device, as Tailscale does for tagged devices.
-func (d *devices) addServices(response *tailcfg.MapResponse) {
+// add adds to a map response what testcontrol doesn't know.
+func (d *devices) add(response *tailcfg.MapResponse) {
 	if response.Node == nil || response.DNSConfig == nil {
 		return // it only keeps the stream alive
 	}
-	for i := range response.UserProfiles {
-		if profile := &response.UserProfiles[i]; profile.ID == response.Node.User {
-			profile.LoginName = strings.TrimSuffix(response.Node.Name, ".")
-		}
-	}
+	d.addServices(response)
+	d.addPolicy(response)
+}
+
+// addServices adds to a map response the names of all Services, and those that the device may get certificates for. Its
+// own name stays the first of these.
+func (d *devices) addServices(response *tailcfg.MapResponse) {
 	config := response.DNSConfig
 	for _, each := range *d.services.Load() {
 		for _, address := range each.Addrs {

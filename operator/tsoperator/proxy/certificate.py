@@ -1,6 +1,6 @@
-"""The Events of an Ingress about its certificate.
+"""The Events about the certificate of an Ingress, or of the API server proxy.
 
-A proxy of its own gets the certificate at the first HTTPS request. The first proxy of a ProxyGroup gets it without
+A standalone proxy gets the certificate at the first HTTPS request. The first proxy of a ProxyGroup gets it without
 being asked. An Ingress has no conditions, so the operator reports all of this by Events.
 """
 
@@ -24,8 +24,8 @@ class ObservedCertificate:
     """The *certificate* for *domain* at the time *now*.
 
     *missed_for* is the number of seconds for which the certificate has been missing, or was missing before it came;
-    None if it was never missing. *writer* is the Pod of a ProxyGroup that gets the certificate; it is empty if the
-    Ingress has a proxy of its own.
+    None if it was never missing. *writer* is the Pod of a ProxyGroup that gets the certificate; it is empty for a
+    standalone proxy. *has_class* tells that a ProxyClass can be chosen for the proxy.
     """
 
     domain: str
@@ -33,6 +33,7 @@ class ObservedCertificate:
     now: datetime
     missed_for: float | None = None
     writer: str = ""
+    has_class: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +72,7 @@ def missing(
 
 
 def news(seen: ObservedCertificate) -> News:
-    """Return the Events about the certificate of an Ingress, and when to look again."""
+    """Return the Events about the certificate, and when to look again."""
     if not seen.certificate.is_there:
         left = PATIENCE - (seen.missed_for or 0.0)
         return News(requeue_after=left) if left > 0 else News((_missing_note(seen),))
@@ -117,8 +118,6 @@ def _missing_note(seen: ObservedCertificate) -> Note:
             f"the proxy has asked for a certificate of {seen.domain} and has none: see what the log of its Pod says of "
             "ACME"
         )
-    message = (
-        f"{what}. Let's Encrypt may have its limits (5 certificates of one name a week): for tests there is "
-        "useLetsEncryptStagingEnvironment of a ProxyClass"
-    )
+    staging = ": for tests there is useLetsEncryptStagingEnvironment of a ProxyClass" if seen.has_class else ""
+    message = f"{what}. Let's Encrypt may have its limits (5 certificates of one name a week){staging}"
     return Note("Warning", "CertificateMissing", message)

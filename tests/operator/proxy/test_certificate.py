@@ -3,9 +3,9 @@
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from tsoperator.proxy.certificate import News, ObservedCertificate, missing, news
 from tsoperator.proxy.secret import Certificate
 from tsoperator.proxy.x509 import Validity
-from tsoperator.reconcilers.ingress.certificate import News, ObservedCertificate, missing, news
 
 WEB = "web.tail1234.ts.net"
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)

@@ -1,0 +1,77 @@
+"""The API server proxy: its parts put together, from the settings."""
+
+import asyncio
+import contextlib
+import logging
+import os
+import resource
+import socket
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from tsoperator.apiproxy.counts import ProxyCounts
+from tsoperator.apiproxy.health import HealthPages
+from tsoperator.apiproxy.impersonation import AccessMode
+from tsoperator.apiproxy.localapi import LocalApi
+from tsoperator.apiproxy.notes import Notes
+from tsoperator.apiproxy.server import ProxyServer
+from tsoperator.apiproxy.session import SessionLimits, Shared
+from tsoperator.apiproxy.settings import ProxySettings
+from tsoperator.apiproxy.tls import ApiServer
+
+log = logging.getLogger("tsoperator.apiproxy")
+
+_LISTEN: Final = "127.0.0.2"
+"""The address for tailscaled. A userspace tailscaled forwards ports that it doesn't serve to 127.0.0.1, and so does
+`kubectl port-forward`. Somebody could send a forged PROXY header there."""
+_BACKLOG: Final = 1024
+
+
+class CannotListen(Exception):
+    """An error: the proxy can't listen on one of its addresses."""
+
+
+async def run(settings: ProxySettings) -> None:
+    """Run until cancelled. Raises CannotListen, or OSError if no connection can be accepted any more."""
+    allow_many_connections()
+    is_auth = settings.mode is AccessMode.AUTH
+    token = settings.token_file if is_auth else None
+    api_server = ApiServer(settings.api_host, settings.api_port, settings.ca_file, token)
+    local_api = LocalApi(settings.socket)
+    counts = ProxyCounts("auth" if is_auth else "noauth")
+    shared = Shared(settings.mode, local_api, api_server, counts, SessionLimits(), Notes().note)
+
+    async def problem() -> str:
+        return api_server.problem() or await local_api.problem()
+
+    ports = (settings.tls_port, settings.http_port) if settings.http else (settings.tls_port,)
+    with (
+        _listening([(_LISTEN, port) for port in ports]) as listeners,
+        _listening([(settings.pod_ip, settings.health_port)]) as (health,),
+    ):
+        where = " and ".join(f"{_LISTEN}:{port}" for port in ports)
+        log.info("serving callers in mode %s on %s", counts.mode, where)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(HealthPages(problem, counts.text).serve(health))
+            group.create_task(ProxyServer(shared).serve(listeners))
+
+
+def allow_many_connections() -> None:
+    """Raise the limit on open files as far as we may, as programs in Go do."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+
+@contextlib.contextmanager
+def _listening(addresses: Sequence[tuple[str, int]]) -> Iterator[Sequence[socket.socket]]:
+    with contextlib.ExitStack() as stack:
+        yield [stack.enter_context(_listener(*address)) for address in addresses]
+
+
+def _listener(host: str, port: int) -> socket.socket:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=_BACKLOG)
+    except OSError as error:
+        words = os.strerror(error.errno) if error.errno else str(error)
+        raise CannotListen(f"cannot listen on {host} port {port}: {words}") from error

@@ -1,0 +1,82 @@
+"""The connection of a client: its bytes that nobody has used yet, and the answers to it."""
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from typing import Final
+
+from tsoperator.apiproxy.errors import ClientGone
+from tsoperator.apiproxy.stream import SocketStream
+
+MOST_AHEAD: Final = 32 << 10
+"""The bytes that are read from a client at once, and the most bytes that are read ahead of their use."""
+_REASONS: Final = {
+    400: "Bad Request", 403: "Forbidden", 431: "Request Header Fields Too Large", 500: "Internal Server Error",
+    501: "Not Implemented", 502: "Bad Gateway", 503: "Service Unavailable", 505: "HTTP Version Not Supported",
+}  # fmt: skip
+
+
+class Client:
+    """The connection of a client. One task may receive while another one sends."""
+
+    __slots__ = ("_sent", "_stream", "has_ended", "received")
+
+    def __init__(self, stream: SocketStream, sent: Callable[[int], None]) -> None:
+        self._stream = stream
+        self._sent = sent
+        self.received = bytearray()
+        """The bytes that nobody has used yet."""
+        self.has_ended = False
+        """Whether the client has said that it sends nothing more."""
+
+    async def receive(self, limit: int = MOST_AHEAD) -> bool:
+        """Read some bytes, and tell whether there are any. Raises ClientGone."""
+        try:
+            data = await self._stream.read(limit)
+        except OSError as error:
+            raise ClientGone from error
+        self.received += data
+        self.has_ended = not data
+        return bool(data)
+
+    async def send(self, data: bytes) -> None:
+        """Send *data*, as fast as the client takes it. Raises ClientGone."""
+        try:
+            await self._stream.write(data)
+        except OSError as error:
+            raise ClientGone from error
+        self._sent(len(data))
+
+    async def send_error(self, status: int, message: str, *, closes: bool, with_body: bool = True) -> None:
+        """Send an answer of our own, which may say that it *closes* the connection. Raises ClientGone."""
+        await self.send(error_answer(status, message, closes=closes, with_body=with_body))
+
+    def end(self) -> None:
+        """Tell the client that no more bytes come."""
+        self._stream.end()
+
+    async def linger(self, seconds: float) -> None:
+        """End our side, and drop what the client still sends for some *seconds*. Raises ClientGone.
+
+        Unread bytes would reset the connection, and then the client may lose the end of an answer.
+        """
+        self.end()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while not self.has_ended:
+                    self.received = bytearray()
+                    await self.receive()
+
+
+def error_answer(status: int, message: str, *, closes: bool, with_body: bool = True) -> bytes:
+    """Return an answer of our own: a line of plain text."""
+    body = f"{message}\n".encode()
+    lines = [
+        f"HTTP/1.1 {status} {_REASONS[status]}",
+        "Content-Type: text/plain; charset=utf-8",
+        "X-Content-Type-Options: nosniff",
+        f"Content-Length: {len(body)}",
+        *(["Connection: close"] if closes else []),
+        "\r\n",
+    ]
+    return "\r\n".join(lines).encode() + (body if with_body else b"")

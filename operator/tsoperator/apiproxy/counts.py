@@ -1,0 +1,54 @@
+"""Counts of what the API server proxy does, as metrics in Prometheus's text format."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+_PREFIX = "tsoperator_apiproxy"
+
+
+@dataclass(slots=True)
+class ProxyCounts:
+    """The counts since the start of the process."""
+
+    mode: str
+    """The mode of the proxy, as in the metrics: auth or noauth."""
+    requests: Counter[str] = field(default_factory=lambda: Counter({"forwarded": 0, "refused": 0, "failed": 0}))
+    """The requests by their outcome."""
+    refusals: Counter[str] = field(default_factory=Counter)
+    """The connections and requests that were refused, by reason."""
+    open_connections: int = 0
+    connections: int = 0
+    refused_connections: Counter[str] = field(default_factory=lambda: Counter({"all": 0, "caller": 0}))
+    """The connections that were too many, by the limit."""
+    sent: Counter[str] = field(default_factory=lambda: Counter({"to_api_server": 0, "to_client": 0}))
+    """The bytes by direction."""
+
+    def note_sent(self, size: int) -> None:
+        """Count bytes that a client has got."""
+        self.sent["to_client"] += size
+
+    def text(self) -> str:
+        """Return the metrics in Prometheus's text format."""
+        return "".join(line + "\n" for line in self._lines())
+
+    def _lines(self) -> Iterator[str]:
+        outcomes = {f'mode="{self.mode}",outcome="{outcome}"': number for outcome, number in self.requests.items()}
+        yield from _family("requests_total", "Requests of callers.", outcomes)
+        yield from _family("refusals_total", "What was refused.", _by("reason", self.refusals))
+        yield from _family("connections_total", "Connections of callers.", {"": self.connections})
+        yield from _family("connections_open", "Connections that are open.", {"": self.open_connections})
+        limits = _by("limit", self.refused_connections)
+        yield from _family("connections_refused_total", "Connections beyond a limit.", limits)
+        yield from _family("bytes_total", "Bytes forwarded.", _by("direction", self.sent))
+
+
+def _by(label: str, counts: Mapping[str, int]) -> Mapping[str, int]:
+    return {f'{label}="{value}"': number for value, number in counts.items()}
+
+
+def _family(name: str, words: str, samples: Mapping[str, int]) -> Iterator[str]:
+    yield f"# HELP {_PREFIX}_{name} {words}"
+    yield f"# TYPE {_PREFIX}_{name} {'counter' if name.endswith('_total') else 'gauge'}"
+    for labels, number in samples.items():
+        yield f"{_PREFIX}_{name}{'{' + labels + '}' if labels else ''} {number}"

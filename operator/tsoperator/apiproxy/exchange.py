@@ -1,0 +1,202 @@
+"""One request and its answer, or the bytes of an upgraded connection.
+
+While the answer is forwarded, a second task (the pump) reads from the client: the rest of the request, then the
+beginning of the next request, or the client's end. So a client that goes away ends a watch, too.
+"""
+
+import asyncio
+from dataclasses import dataclass
+
+from tsoperator.apiproxy.client import MOST_AHEAD, Client
+from tsoperator.apiproxy.counts import ProxyCounts
+from tsoperator.apiproxy.errors import ApiProxyError, ApiServerUnreachable, BadMessage, ClientGone
+from tsoperator.apiproxy.framing import UNTIL_CLOSE, AnswerBody, RequestBody
+from tsoperator.apiproxy.head import (
+    AnswerHead,
+    RequestHead,
+    answer_length,
+    answered,
+    parse_answer,
+)
+from tsoperator.apiproxy.tls import TlsStream
+
+
+@dataclass(frozen=True, slots=True)
+class GoesOn:
+    """Whether the connections can carry another request after an answer."""
+
+    client: bool
+    server: bool
+
+
+class Exchange:
+    """The exchange of one request for its answer.
+
+    After one side has ended, *patience* seconds may pass without a byte.
+    """
+
+    def __init__(
+        self, client: Client, server: TlsStream, request: RequestHead, patience: float, counts: ProxyCounts
+    ) -> None:
+        self._client = client
+        self._server = server
+        self._request = request
+        self._patience = patience
+        self._counts = counts
+        self._body = RequestBody(request.body)
+        self._is_sent = False
+        """Whether the API server has got the whole request."""
+        self._is_half_closed = False
+        self._limit = asyncio.timeout(None)
+        self._fault: ApiProxyError = ClientGone()
+        """The error if the time is over."""
+        self._from_server = bytearray()
+        """The bytes of the API server that come before an answer's body."""
+        self.has_begun = False
+        """Whether the client has got the beginning of the answer."""
+
+    async def run(self, head: bytes) -> GoesOn:
+        """Send the *head* of the request and what follows, and forward the answer.
+
+        Raises ApiServerUnreachable, BadMessage, or ClientGone, which also stands for the end of patience.
+        """
+        await self._to_server(head)
+        failure: ApiProxyError | None = None
+        async with asyncio.TaskGroup() as group:
+            pump = group.create_task(self._pump())
+            try:
+                async with self._limit:
+                    result = await self._forward_answer(pump, group)
+            except TimeoutError:
+                failure = self._fault
+            except ApiProxyError as error:
+                failure = error
+            finally:
+                pump.cancel()
+        if failure:
+            raise failure
+        return result
+
+    async def _pump(self) -> None:
+        """Forward the body of the request. Then read ahead, up to a limit, until the client ends."""
+        try:
+            await self._forward_body()
+            while not self._client.has_ended and len(self._client.received) < MOST_AHEAD:
+                await self._client.receive()
+        except (BadMessage, ClientGone) as error:
+            self._stop(error)
+        if self._client.has_ended:
+            self._note_end()
+
+    async def _forward_body(self) -> None:
+        """Forward the body of the request. Raises ClientGone and BadMessage."""
+        while not self._body.is_complete:
+            if not self._client.received and not await self._client.receive():
+                raise ClientGone
+            data, used = self._body.feed(bytes(self._client.received))
+            del self._client.received[:used]
+            try:
+                await self._to_server(data)
+            except ApiServerUnreachable:
+                return  # the API server may have sent its answer before it closed the connection
+        self._is_sent = True
+
+    async def _forward_answer(self, pump: "asyncio.Task[None]", group: asyncio.TaskGroup) -> GoesOn:
+        """Forward interim answers and the answer. Raises ApiServerUnreachable, BadMessage and ClientGone."""
+        while (answer := await self._answer_head()).is_interim:
+            await self._client.send(answered(answer, closes=False))
+        if answer.is_upgrade:
+            pump.cancel()
+            await asyncio.wait([pump])
+            await self._forward_upgraded(answer, group)
+            return GoesOn(client=False, server=False)
+        closes = self._request.closes or answer.body == UNTIL_CLOSE or not self._is_sent
+        is_exact = await self._forward_answer_body(answer, closes=closes)
+        return GoesOn(client=not closes, server=is_exact and self._is_sent and not answer.closes)
+
+    async def _answer_head(self) -> AnswerHead:
+        seen = 0
+        while not (length := answer_length(self._from_server, seen)):
+            seen = len(self._from_server)
+            if not (data := await self._receive()):
+                raise ApiServerUnreachable("it closed the connection without an answer")
+            self._from_server += data
+        raw = bytes(self._from_server[:length])
+        del self._from_server[:length]
+        return parse_answer(raw, self._request.method, self._request.upgrade)
+
+    async def _forward_answer_body(self, answer: AnswerHead, *, closes: bool) -> bool:
+        """Forward the head and the body of the answer, and tell whether no byte of the API server is left over."""
+        body = AnswerBody(answer.body)
+        data, self._from_server = bytes(self._from_server), bytearray()
+        used = body.feed(data)
+        self.has_begun = True
+        await self._client.send(answered(answer, closes=closes) + data[:used])
+        while not body.is_complete:
+            if not (data := await self._receive()):
+                if answer.body == UNTIL_CLOSE:
+                    break
+                raise ApiServerUnreachable("it closed the connection within an answer")
+            used = body.feed(data)
+            await self._client.send(data[:used])
+        return used == len(data)
+
+    async def _forward_upgraded(self, answer: AnswerHead, group: asyncio.TaskGroup) -> None:
+        """Forward all bytes in both directions until both sides have ended."""
+        self.has_begun = True
+        data, self._from_server = bytes(self._from_server), bytearray()
+        to_server = group.create_task(self._forward_client())
+        try:
+            await self._client.send(answered(answer, closes=False) + data)
+            while data := await self._receive():
+                await self._client.send(data)
+            self._client.end()
+            self._note_end()
+            await to_server
+        finally:
+            to_server.cancel()
+
+    async def _forward_client(self) -> None:
+        """Forward all bytes of the client to the API server until its end."""
+        try:
+            while self._client.received or await self._client.receive():
+                data, self._client.received = bytes(self._client.received), bytearray()
+                await self._to_server(data)
+                self._note_bytes()
+            self._note_end()
+            await self._server.end()
+        except ClientGone as error:
+            self._stop(error)
+        except ApiServerUnreachable:
+            return  # what the API server sent before is still forwarded
+
+    async def _receive(self) -> bytes:
+        """Return some bytes of the API server, or none at its end. Raises ApiServerUnreachable."""
+        try:
+            data = await self._server.read()
+        except OSError as error:
+            raise ApiServerUnreachable("the connection broke") from error
+        self._note_bytes()
+        return data
+
+    async def _to_server(self, data: bytes) -> None:
+        try:
+            await self._server.write(data)
+        except OSError as error:
+            raise ApiServerUnreachable("the connection broke") from error
+        self._counts.sent["to_api_server"] += len(data)
+
+    def _note_end(self) -> None:
+        self._is_half_closed = True
+        self._note_bytes()
+
+    def _note_bytes(self) -> None:
+        """If one side has ended, start the time anew that may pass without a byte."""
+        if self._is_half_closed and not self._limit.expired():
+            self._limit.reschedule(asyncio.get_running_loop().time() + self._patience)
+
+    def _stop(self, error: ApiProxyError) -> None:
+        """End the exchange with *error*."""
+        if not self._limit.expired():
+            self._fault = error
+            self._limit.reschedule(asyncio.get_running_loop().time())

@@ -1,0 +1,78 @@
+"""Questions to tailscaled through its socket, by HTTP: who has an address (WhoIs), and whether it answers at all."""
+
+import asyncio
+import os
+import socket
+from pathlib import Path
+from typing import Final
+from urllib.parse import quote
+
+import h11
+
+from tsoperator.apiproxy.errors import CallerUnknown
+from tsoperator.apiproxy.stream import SocketStream
+
+_HOST: Final = "local-tailscaled.sock"
+_MOST_BYTES: Final = 1 << 20
+"""The longest answer that we accept. It has all grants of a caller."""
+
+
+class LocalApi:
+    """The LocalAPI of the tailscaled that listens on *path*. An answer must come within *patience* seconds."""
+
+    def __init__(self, path: Path, patience: float = 5.0) -> None:
+        self._path = path
+        self._patience = patience
+
+    async def who_is(self, address: str) -> bytes:
+        """Return the JSON with what tailscaled knows about *address*, an `ip:port`. Raises CallerUnknown."""
+        status, body = await self._get(f"/localapi/v0/whois?addr={quote(address, safe='')}")
+        if status == 404:
+            raise CallerUnknown("unknown", "tailscaled doesn't know the address")
+        if status != 200:
+            raise CallerUnknown("localapi", f"tailscaled answers with status {status}")
+        return body
+
+    async def problem(self) -> str:
+        """Return words for what is wrong with tailscaled, or an empty string if it answers."""
+        try:
+            status, _ = await self._get("/localapi/v0/status?peers=false")
+        except CallerUnknown as error:
+            return str(error)
+        return "" if status == 200 else f"tailscaled answers with status {status}"
+
+    async def _get(self, target: str) -> tuple[int, bytes]:
+        """Return the status and the body of the answer. Raises CallerUnknown."""
+        try:
+            async with asyncio.timeout(self._patience):
+                with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connecting:
+                    stream = SocketStream(connecting)
+                    await asyncio.get_running_loop().sock_connect(connecting, str(self._path))
+                    return await _ask(stream, target)
+        except TimeoutError:
+            raise CallerUnknown("localapi", f"tailscaled doesn't answer within {self._patience:g} s") from None
+        except OSError as error:
+            words = os.strerror(error.errno) if error.errno else str(error)
+            raise CallerUnknown("localapi", f"tailscaled can't be asked: {words}") from error
+        except h11.ProtocolError as error:
+            raise CallerUnknown("localapi", "tailscaled's answer is no HTTP, or too long") from error
+
+
+async def _ask(stream: SocketStream, target: str) -> tuple[int, bytes]:
+    """Return the status and the body of the answer. Raises OSError and h11.ProtocolError."""
+    connection = h11.Connection(h11.CLIENT)
+    request = h11.Request(method="GET", target=target, headers=[("Host", _HOST), ("Connection", "close")])
+    await stream.write((connection.send(request) or b"") + (connection.send(h11.EndOfMessage()) or b""))
+    status, body = 0, bytearray()
+    while True:
+        match event := connection.next_event():
+            case h11.NEED_DATA:
+                connection.receive_data(await stream.read())
+            case h11.Response():
+                status = event.status_code
+            case h11.Data():
+                body += event.data
+            case h11.EndOfMessage():
+                return status, bytes(body)
+        if len(body) > _MOST_BYTES:
+            raise h11.RemoteProtocolError("the answer is too long")

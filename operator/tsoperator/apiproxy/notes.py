@@ -1,0 +1,29 @@
+"""The log lines about callers, of which only some are written if there are many."""
+
+import logging
+import time
+from collections.abc import Callable
+
+log = logging.getLogger(__name__)
+
+
+class Notes:
+    """Logs what happens to callers: at most *most* lines in *seconds*, then how many lines were left out."""
+
+    def __init__(self, most: int = 20, seconds: float = 10.0, clock: Callable[[], float] = time.monotonic) -> None:
+        self._most = most
+        self._seconds = seconds
+        self._clock = clock
+        self._until = 0.0
+        self._written = 0
+
+    def note(self, who: str, message: str) -> None:
+        """Log what happened to *who*, unless there are too many lines."""
+        now = self._clock()
+        if now >= self._until:
+            if self._written > self._most:
+                log.info("%d more lines about callers were left out", self._written - self._most)
+            self._until, self._written = now + self._seconds, 0
+        self._written += 1
+        if self._written <= self._most:
+            log.info("%s: %s", who, message)

@@ -1,0 +1,226 @@
+"""One connection of a client: who it is, its requests one after another, and the answers to them.
+
+A connection to the API server belongs to one connection of a client. It is opened for the first request, and again for
+a later request if the API server has closed it.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from tsoperator.apiproxy import proxyprotocol
+from tsoperator.apiproxy.client import Client
+from tsoperator.apiproxy.counts import ProxyCounts
+from tsoperator.apiproxy.errors import (
+    ApiServerUnreachable,
+    BadMessage,
+    BadWhoIs,
+    CallerUnknown,
+    ClientGone,
+    MalformedProxyHeader,
+)
+from tsoperator.apiproxy.exchange import Exchange
+from tsoperator.apiproxy.framing import Framing
+from tsoperator.apiproxy.head import RequestHead, head_length, parse_request
+from tsoperator.apiproxy.impersonation import AccessMode, Admission, Caller, Denial, caller, decide
+from tsoperator.apiproxy.localapi import LocalApi
+from tsoperator.apiproxy.stream import SocketStream
+from tsoperator.apiproxy.tls import ApiServer, TlsStream
+
+_SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+"""The methods of requests that may be sent twice."""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionLimits:
+    """The limits of time for one connection of a client, in seconds. A stream has none."""
+
+    header: float = 10.0
+    head: float = 10.0
+    """The time from the first byte of a head to its end, and from the PROXY header to the end of the first head."""
+    idle: float = 120.0
+    """The time between two requests.
+
+    Clients made with client-go close a connection after 90 s without a request. We wait longer, so that no request
+    comes to a connection that we are just closing.
+    """
+    half_closed: float = 30.0
+    """The time that may pass without a byte after one side has ended."""
+    linger: float = 2.0
+    """The time for which we read what a client still sends after the end of our answer."""
+    whois: float = 1.0
+    """The time for which an answer of tailscaled's about the caller counts."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """The things that all connections share."""
+
+    mode: AccessMode
+    local_api: LocalApi
+    api_server: ApiServer
+    counts: ProxyCounts
+    limits: SessionLimits
+    note: Callable[[str, str], None]
+    """Logs a caller and what happened to its request."""
+
+
+class Session:
+    """Serves one connection of a client, which begins with a PROXY header."""
+
+    def __init__(self, stream: SocketStream, shared: Shared) -> None:
+        self._client = Client(stream, shared.counts.note_sent)
+        self._shared = shared
+        self._limits = shared.limits
+        self._source = ""
+        self._caller: tuple[Caller, float] | None = None
+        """The caller, and until when this counts."""
+        self._server: TlsStream | None = None
+        self._has_begun = False
+        """Whether the client has got the beginning of the answer to the current request."""
+
+    async def source(self) -> str:
+        """Read the PROXY header, and return the caller's `ip:port`; empty if the connection has to be closed."""
+        received = self._client.received
+        try:
+            async with asyncio.timeout(self._limits.header):
+                while (header := proxyprotocol.parse(received)) is None:
+                    if not await self._client.receive(proxyprotocol.MOST_BYTES):
+                        return ""
+        except MalformedProxyHeader as error:
+            self._note_refusal(f"proxy-{error.reason}", f"no PROXY header that this proxy accepts: {error}")
+            return ""
+        except (TimeoutError, ClientGone):
+            return ""
+        del received[: header.length]
+        self._source = header.source
+        return header.source
+
+    async def serve(self) -> None:
+        """Answer requests until one side ends, or can't go on."""
+        seconds = self._limits.head
+        try:
+            while (length := await self._next_head(seconds)) and await self._answer(length):
+                seconds = self._limits.idle
+            await self._client.linger(self._limits.linger)
+        except BadMessage as error:
+            self._shared.counts.requests["refused" if error.status < 500 else "failed"] += 1
+            self._note_refusal(error.reason, str(error))
+            await self._end_with(error.status, str(error))
+        except ClientGone:
+            return
+        finally:
+            self._close_server()
+
+    async def turn_away(self, message: str) -> None:
+        """Tell the client that it has too many connections."""
+        await self._end_with(503, message)
+
+    async def _end_with(self, status: int, message: str) -> None:
+        if self._has_begun:
+            return
+        with contextlib.suppress(ClientGone):
+            await self._client.send_error(status, message, closes=True)
+            await self._client.linger(self._limits.linger)
+
+    async def _next_head(self, seconds: float) -> int:
+        """Wait for a whole head, and return its length; 0 if the client has ended. Raises ClientGone and BadMessage."""
+        received, loop = self._client.received, asyncio.get_running_loop()
+        seen = 0
+        try:
+            async with asyncio.timeout(self._limits.head if received else seconds) as limit:
+                while not (length := head_length(received, seen)):
+                    seen = len(received)
+                    if self._client.has_ended or not await self._client.receive():
+                        return 0
+                    if not seen:
+                        limit.reschedule(loop.time() + self._limits.head)
+        except TimeoutError:
+            raise ClientGone from None
+        return length
+
+    async def _answer(self, length: int) -> bool:
+        """Answer the request whose head has *length* bytes; return whether the client can send another one.
+
+        Raises ClientGone, and BadMessage for a message after which no byte of the connection can be trusted.
+        """
+        self._has_begun = False
+        head = parse_request(self._client.received[:length])
+        del self._client.received[:length]
+        admission = await self._admission(head)
+        if isinstance(admission, Denial):
+            self._shared.counts.requests["refused"] += 1
+            self._note_refusal(admission.reason, admission.message)
+            return await self._answer_error(head, admission.status, admission.message)
+        try:
+            goes_on = await self._forward(head, admission)
+        except ApiServerUnreachable as error:
+            return await self._answer_unreachable(head, error)
+        self._shared.counts.requests["forwarded"] += 1
+        return goes_on
+
+    async def _admission(self, head: RequestHead) -> Admission | Denial:
+        """Decide about a request. If nobody has asked within a second who the caller is, ask."""
+        now = asyncio.get_running_loop().time()
+        try:
+            if self._caller is None or self._caller[1] <= now:
+                answer = await self._shared.local_api.who_is(self._source)
+                self._caller = caller(answer), now + self._limits.whois
+        except CallerUnknown as error:
+            return Denial(500, f"whois-{error.reason}", f"the caller could not be authenticated: {error}")
+        except BadWhoIs as error:
+            return Denial(500, "whois-answer", f"the caller could not be authenticated: {error}")
+        return decide(self._caller[0], self._shared.mode, head)
+
+    async def _forward(self, head: RequestHead, admission: Admission) -> bool:
+        """Send a request to the API server, and its answer to the client; return whether the client can go on.
+
+        Raises ApiServerUnreachable, BadMessage and ClientGone.
+        """
+        if admission.is_unrecorded:
+            self._shared.note(self._source, "grants want requests recorded if possible, and this proxy can't yet")
+        sent = admission.head(head, self._shared.api_server.token())
+        if self._server is not None and self._server.is_idle():
+            try:
+                return await self._exchange(head, sent, self._server)
+            except ApiServerUnreachable:
+                # It closed an idle connection, perhaps before it saw the request.
+                if self._has_begun or head.method not in _SAFE or head.body.framing is not Framing.NONE:
+                    raise
+        self._close_server()
+        self._server = await self._shared.api_server.connect()
+        return await self._exchange(head, sent, self._server)
+
+    async def _exchange(self, head: RequestHead, sent: bytes, server: TlsStream) -> bool:
+        exchange = Exchange(self._client, server, head, self._limits.half_closed, self._shared.counts)
+        try:
+            goes_on = await exchange.run(sent)
+        finally:
+            self._has_begun = exchange.has_begun
+        if not goes_on.server:
+            self._close_server()
+        return goes_on.client
+
+    async def _answer_unreachable(self, head: RequestHead, error: ApiServerUnreachable) -> bool:
+        self._close_server()
+        self._shared.counts.requests["failed"] += 1
+        self._shared.note(self._source, f"the API server can't be reached: {error}")
+        if self._has_begun:
+            return False
+        return await self._answer_error(head, 502, f"the API server can't be reached: {error}")
+
+    async def _answer_error(self, head: RequestHead, status: int, message: str) -> bool:
+        closes = head.closes or head.body.framing is not Framing.NONE or bool(head.upgrade)
+        await self._client.send_error(status, message, closes=closes, with_body=head.method != "HEAD")
+        return not closes
+
+    def _note_refusal(self, reason: str, message: str) -> None:
+        self._shared.counts.refusals[reason] += 1
+        self._shared.note(self._source or "a client without a PROXY header", f"refused: {message}")
+
+    def _close_server(self) -> None:
+        if self._server is not None:
+            self._server.close()
+            self._server = None

@@ -1,0 +1,74 @@
+"""A stream of bytes over a socket that reads nothing ahead.
+
+If the peer has closed the connection, a write fails, and then a transport of asyncio drops what it hasn't read yet.
+Here all bytes that came before can still be read. Nothing is read that nobody asks for, so a slow reader slows down
+those who send to it.
+"""
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import Callable
+from typing import Any, Final
+
+READ_SIZE: Final = 64 << 10
+
+
+class SocketStream:
+    """The bytes from a connected socket and to it. One task may read while another one writes."""
+
+    __slots__ = ("_loop", "_socket")
+
+    def __init__(self, connected: socket.socket) -> None:
+        connected.setblocking(False)
+        self._loop = asyncio.get_running_loop()
+        self._socket = connected
+
+    async def read(self, limit: int = READ_SIZE) -> bytes:
+        """Return some bytes, or none at the end. Raises OSError. A read that is cancelled loses no bytes."""
+        await asyncio.sleep(0)  # a peer that always has bytes mustn't keep others from their turn
+        while (data := self.read_now(limit)) is None:
+            await self._wait(self._loop.add_reader, self._loop.remove_reader)
+        return data
+
+    def read_now(self, limit: int = READ_SIZE) -> bytes | None:
+        """Return the bytes that have come, b"" at the end, or None if there are none yet. Raises OSError."""
+        try:
+            return self._socket.recv(limit)
+        except BlockingIOError:
+            return None
+
+    async def write(self, data: bytes | memoryview) -> None:
+        """Send *data*, as fast as the peer takes it. Raises OSError."""
+        unsent = memoryview(data)
+        while unsent:
+            try:
+                unsent = unsent[self._socket.send(unsent) :]
+            except BlockingIOError:
+                await self._wait(self._loop.add_writer, self._loop.remove_writer)
+
+    def end(self) -> None:
+        """Tell the peer that no more bytes come. It can still send."""
+        with contextlib.suppress(OSError):  # the peer has closed the connection already
+            self._socket.shutdown(socket.SHUT_WR)
+
+    def close(self, last: bytes = b"") -> None:
+        """Close the connection. The kernel still sends what has been written, and *last* if it has room for it."""
+        with contextlib.suppress(OSError):
+            if last:
+                self._socket.send(last)
+        self._socket.close()
+
+    async def _wait(self, watch: Callable[..., Any], forget: Callable[[int], Any]) -> None:
+        ready = self._loop.create_future()
+        descriptor = self._socket.fileno()
+        watch(descriptor, _set, ready)
+        try:
+            await ready
+        finally:
+            forget(descriptor)
+
+
+def _set(ready: "asyncio.Future[None]") -> None:
+    if not ready.done():
+        ready.set_result(None)

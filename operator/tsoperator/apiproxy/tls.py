@@ -1,0 +1,239 @@
+"""TLS connections to the API server, and the files that they need: the CA's certificate and our token.
+
+The TLS library works on buffers here (`ssl.SSLObject`), and `SocketStream` moves the bytes. This costs 23 KB a
+connection, where TLS of asyncio costs 289 KB. uvloop's TLS loses bytes if the peer closes while nobody reads.
+"""
+
+import asyncio
+import contextlib
+import os
+import socket
+import ssl
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, Generic, TypeVar
+
+from tsoperator.apiproxy.errors import ApiServerUnreachable
+from tsoperator.apiproxy.stream import SocketStream
+
+_RECORD: Final = 16 << 10
+"""The bytes that the TLS library gets at once: a buffer of it never shrinks again."""
+_KEEPALIVE: Final = {socket.TCP_KEEPIDLE: 30, socket.TCP_KEEPINTVL: 10, socket.TCP_KEEPCNT: 3}
+"""After how many seconds of silence the kernel asks whether the API server is still there, and how often."""
+
+_T = TypeVar("_T")
+
+
+class TlsStream:
+    """The bytes from the API server and to it, by TLS. One task may read while another one writes."""
+
+    __slots__ = ("_ended", "_incoming", "_outgoing", "_stream", "_tls")
+
+    def __init__(self, stream: SocketStream, context: ssl.SSLContext, server: str) -> None:
+        self._stream = stream
+        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self._tls = context.wrap_bio(self._incoming, self._outgoing, server_hostname=server)
+        self._ended = False
+
+    async def shake_hands(self) -> None:
+        """Agree on keys, and check the server's certificate. Raises OSError, of which ssl.SSLError is one."""
+        while True:
+            try:
+                self._tls.do_handshake()
+            except ssl.SSLWantReadError:
+                await self._flush()
+                await self._receive()
+            else:
+                await self._flush()
+                return
+
+    async def read(self) -> bytes:
+        """Return some bytes, or none at the end. Raises OSError. A read that is cancelled loses no bytes.
+
+        A connection that ends without a close_notify has just ended: answers tell their lengths themselves.
+        """
+        data = b""
+        while not data and not self._ended:
+            data = self._decrypted(await self._stream.read())
+        return data
+
+    async def write(self, data: bytes) -> None:
+        """Send *data*, as fast as the server takes it. Raises OSError."""
+        for start in range(0, len(data), _RECORD):
+            self._tls.write(memoryview(data)[start : start + _RECORD])
+            await self._flush()
+
+    async def end(self) -> None:
+        """Tell the server that no more bytes come. It can still send."""
+        self._say_goodbye()
+        with contextlib.suppress(OSError):  # the server has closed the connection already
+            await self._flush()
+        self._stream.end()
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._say_goodbye()
+        self._stream.close(self._outgoing.read())
+
+    def is_idle(self) -> bool:
+        """Tell whether the connection is open, and nothing has come that nobody asked for."""
+        try:
+            came = self._stream.read_now()
+            return came is None or (not self._decrypted(came) and not self._ended)
+        except OSError:
+            return False
+
+    def _say_goodbye(self) -> None:
+        with contextlib.suppress(ssl.SSLError):  # it waits for an answer, which we don't need
+            self._tls.unwrap()
+
+    async def _receive(self) -> None:
+        data = await self._stream.read()
+        if data:
+            self._incoming.write(data)
+        else:
+            self._incoming.write_eof()
+
+    async def _flush(self) -> None:
+        await self._stream.write(self._outgoing.read())
+
+    def _decrypted(self, received: bytes) -> bytes:
+        """Return what is in the complete records. Nothing of it stays in the TLS library."""
+        pieces: list[bytes] = []
+        for start in range(0, len(received), _RECORD):
+            self._incoming.write(memoryview(received)[start : start + _RECORD])
+            self._read_records(pieces)
+        if not received:
+            self._incoming.write_eof()
+            self._read_records(pieces)
+        return b"".join(pieces)
+
+    def _read_records(self, pieces: list[bytes]) -> None:
+        with contextlib.suppress(ssl.SSLWantReadError):
+            while not self._ended:
+                try:
+                    data = self._tls.read(_RECORD)
+                except (ssl.SSLZeroReturnError, ssl.SSLEOFError):
+                    data = b""
+                self._ended = not data
+                pieces.append(data)
+
+
+class ApiServer:
+    """The API server at *host* and *port*, and the files with the CA's certificate and with our token.
+
+    Without *token*, requests get no token of ours. The files are looked at for each use, and read again if they have
+    changed. Looking costs two microseconds. No timer runs when nobody calls, and no request gets a token that has been
+    replaced. A connection and its certificate must come within *patience* seconds.
+    """
+
+    def __init__(self, host: str, port: int, ca: Path, token: Path | None, patience: float = 10.0) -> None:
+        self._host = host
+        self._port = port
+        self._patience = patience
+        self._context = _File(ca, _context)
+        self._token = _File(token, _token) if token else None
+
+    async def connect(self) -> TlsStream:
+        """Return a new connection. Raises ApiServerUnreachable."""
+        try:
+            context = self._context.value()
+            async with asyncio.timeout(self._patience):
+                return await self._connect(context)
+        except TimeoutError:
+            raise ApiServerUnreachable(f"no connection within {self._patience:g} s") from None
+        except (OSError, ValueError) as error:
+            raise ApiServerUnreachable(_words(error)) from error
+
+    def token(self) -> str:
+        """Return our token; empty if we have none to send. Raises ApiServerUnreachable."""
+        if self._token is None:
+            return ""
+        try:
+            return self._token.value()
+        except (OSError, ValueError) as error:
+            raise ApiServerUnreachable(_words(error)) from error
+
+    def problem(self) -> str:
+        """Return words for what is wrong with the files, or an empty string."""
+        try:
+            self._context.value()
+            self.token()
+        except (ApiServerUnreachable, OSError, ValueError) as error:
+            return _words(error)
+        return ""
+
+    async def _connect(self, context: ssl.SSLContext) -> TlsStream:
+        loop = asyncio.get_running_loop()
+        failure: OSError = OSError("it has no address")
+        for family, kind, protocol, _, address in await loop.getaddrinfo(
+            self._host, self._port, type=socket.SOCK_STREAM
+        ):
+            connecting = socket.socket(family, kind, protocol)
+            try:
+                _set_options(connecting)
+                await loop.sock_connect(connecting, address)
+                stream = TlsStream(SocketStream(connecting), context, self._host)
+                await stream.shake_hands()
+            except OSError as error:
+                connecting.close()
+                failure = error
+            except BaseException:
+                connecting.close()
+                raise
+            else:
+                return stream
+        raise failure
+
+
+class _File(Generic[_T]):
+    """What is in a file, read again whenever the file has been replaced or written."""
+
+    def __init__(self, path: Path, parse: Callable[[str], _T]) -> None:
+        self._path = path
+        self._parse = parse
+        self._read: tuple[tuple[int, int, int], _T] | None = None
+
+    def value(self) -> _T:
+        """Return what is in the file now. Raises OSError or ValueError."""
+        status = self._path.stat()
+        version = (status.st_ino, status.st_size, status.st_mtime_ns)
+        if self._read is None or self._read[0] != version:
+            self._read = version, self._parse(self._path.read_text())
+        return self._read[1]
+
+
+def _context(certificates: str) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.load_verify_locations(cadata=certificates)
+    context.set_alpn_protocols(["http/1.1"])
+    return context
+
+
+def _token(text: str) -> str:
+    token = text.strip()
+    if not token or not token.isascii() or not token.isprintable() or " " in token:
+        raise ValueError("the file with the token holds no token")
+    return token
+
+
+def _set_options(connecting: socket.socket) -> None:
+    connecting.setblocking(False)
+    connecting.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    connecting.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in _KEEPALIVE.items():
+        connecting.setsockopt(socket.IPPROTO_TCP, option, value)
+
+
+def _words(error: Exception) -> str:
+    """Return words for *error* without a token: no part of a file's text."""
+    match error:
+        case ssl.SSLCertVerificationError():
+            return f"its certificate is not accepted: {error.verify_message}"
+        case ssl.SSLError():
+            return f"TLS failed: {error.reason or type(error).__name__}"
+        case OSError() if error.errno:
+            return f"{os.strerror(error.errno)}{f': {error.filename}' if error.filename else ''}"
+        case UnicodeDecodeError():
+            return "a file is not text"
+    return str(error)

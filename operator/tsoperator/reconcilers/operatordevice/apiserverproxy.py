@@ -1,0 +1,189 @@
+"""Makes the plan for the API server proxy: the operator's own device serves it, in a Deployment."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from tsoperator.api.objects import STATEFULSET, Object, is_deleting
+from tsoperator.proxy.certificate import ObservedCertificate
+from tsoperator.proxy.devices import OWN_TAILNET, DevicePlan, TailnetView, plan_devices
+from tsoperator.proxy.login import NO_KEYS, Keys, Login, login_notes
+from tsoperator.proxy.proxy import Proxy
+from tsoperator.proxy.replica import ReplicaSecrets
+from tsoperator.proxy.secret import Reissue, device_id_of, must_keep_auth_key, needs_auth_key, reissue_of
+from tsoperator.proxy.tailscaled import ProxyConfig
+from tsoperator.reconcilers.operatordevice.ask import Ask
+from tsoperator.reconcilers.operatordevice.children import in_the_way, secret_steps, stranger_among
+from tsoperator.reconcilers.operatordevice.deployment import device_pod, proxy_deployment, serve_config
+from tsoperator.reconcilers.operatordevice.notices import FAILED, Told, notices
+from tsoperator.reconcilers.operatordevice.plan import LOOK_AGAIN, SLOW, Decided
+from tsoperator.runtime.plan import Child, Creation, Deletion, Note, Plan, Refusal, Report, Step, earliest
+from tsoperator.settings import Settings
+
+MANIFEST: Final = "charts/manifests/apiserver-proxy.yaml"
+"""The file with the ServiceAccount of the API server proxy and its rights, for installations without Helm."""
+
+_ENDING: Final = 5.0  # s until another look at the Pod that registers the device, if no watch tells of its end
+
+
+@dataclass(frozen=True, slots=True)
+class ObservedProxy:
+    """The facts on which the plan depends, besides the settings.
+
+    *deployment* is that of the proxy, which has this *age* in seconds, and *pods* are its Pods. It belongs to the
+    ServiceAccount *account*. *own* is the slim Deployment of the operator. *secrets* are the slim Secrets of the
+    device. *registering* are the StatefulSet that registers the device and its Pods. *go* names the Pods of a Go
+    operator that runs.
+    """
+
+    deployment: Object | None = None
+    age: float = 0.0
+    account: Object | None = None
+    own: Object | None = None
+    secrets: ReplicaSecrets = field(default_factory=ReplicaSecrets)
+    pods: Sequence[Object] = ()
+    registering: Sequence[Object] = ()
+    go: str = ""
+    tailnet: TailnetView = OWN_TAILNET
+    certificate: ObservedCertificate | None = None
+
+    @property
+    def device(self) -> str:
+        """The ID of the device; empty if there is none yet."""
+        return device_id_of(self.secrets)
+
+
+def can_serve(ask: Ask, observed: ObservedProxy, settings: Settings) -> bool:
+    """Tell whether the proxy can be made, or brought up to date."""
+    return not (observed.registering or _obstacle(ask, observed, settings))
+
+
+def login(ask: Ask, observed: ObservedProxy, settings: Settings) -> Login:
+    """Return the facts about the login of the device."""
+    secrets = observed.secrets
+    asks = reissue_of(secrets) is Reissue.ASKED
+    in_need = asks or needs_auth_key(secrets) or must_keep_auth_key(secrets, _config(ask, settings))
+    devices = {0: observed.device} if observed.device else {}
+    return Login(ask.owner, "", [ask.replica], frozenset([0] if in_need else []), devices)
+
+
+def plan(ask: Ask, observed: ObservedProxy, settings: Settings, keys: Keys | Refusal = NO_KEYS) -> Decided:
+    """Return the plan for the proxy. *keys* has the auth key with which its device logs in."""
+    made, problem = _planned(ask, observed, settings, keys)
+    told = [*made.notes, *([Note("Warning", FAILED, problem)] if problem else ())]
+    notes = [replace(each, once=True) for each in told]
+    if observed.own is None:  # the operator doesn't run in a Deployment
+        return Decided(replace(made, notes=notes), problem)
+    return Decided(replace(made, notes=(), reports=[Report(observed.own, notes=notes)]), problem)
+
+
+def failed(observed: ObservedProxy, refusal: Refusal) -> Decided:
+    """Return the plan that reports why a step failed."""
+    match refusal.step:
+        case Child(obj) | Creation(obj) if refusal.is_taken:
+            problem = in_the_way(obj)
+        case _:
+            problem = refusal.message
+    note = Note("Warning", refusal.reason or FAILED, problem, once=True)
+    return Decided(Plan(reports=[Report(observed.own, notes=[note])] if observed.own else ()), problem)
+
+
+def _planned(ask: Ask, observed: ObservedProxy, settings: Settings, keys: Keys | Refusal) -> Decided:
+    """Return the plan for the proxy, with the Events as its notes, except for the one about the problem."""
+    devices = _devices(ask, observed, settings)
+    told = notices(observed.secrets.state, observed.pods, devices.findings, observed.certificate, settings)
+    if problem := _obstacle(ask, observed, settings):
+        return Decided(_waiting(told, LOOK_AGAIN if observed.go else None), problem)
+    if observed.registering:
+        going = [each for each in observed.registering if each["kind"] == STATEFULSET.kind and not is_deleting(each)]
+        return Decided(replace(_waiting(told, _ENDING), steps=[Deletion(STATEFULSET, each) for each in going]))
+    if isinstance(keys, Refusal):
+        return Decided(replace(_waiting(told, keys.requeue_after), error=keys.error), keys.message)
+    asking = {0: reissue_of(observed.secrets)}
+    has_config = observed.secrets.config is not None
+    problem = _slowness(ask, observed)
+    made = Plan(
+        steps=[*_steps(ask, observed, settings, keys, devices)] if has_config or not keys.pending else [],
+        notes=[*login_notes(asking, keys.by_ordinal), *told.notes],
+        requeue_after=earliest(
+            told.requeue_after, keys.requeue_after, LOOK_AGAIN if not observed.device and not problem else None
+        ),
+        error=keys.pending,
+    )
+    return Decided(made, problem)
+
+
+def _waiting(told: Told, requeue_after: float | None) -> Plan:
+    """Return the plan that leaves the proxy as it is, with the Events that were *told*."""
+    return Plan(notes=told.notes, requeue_after=earliest(told.requeue_after, requeue_after))
+
+
+def _steps(ask: Ask, observed: ObservedProxy, settings: Settings, keys: Keys, devices: DevicePlan) -> Iterator[Step]:
+    """Yield the steps that make the proxy or bring it up to date.
+
+    If the auth key is still awaited, the Secrets stay as they are.
+    """
+    assert observed.account is not None  # noqa: S101 (without it, there is an obstacle)
+    proxy = _proxy(ask, settings, ask.tags)
+    yield from devices.before
+    if not keys.pending:
+        key, has_state = keys.by_ordinal.get(0, ""), observed.secrets.state is not None
+        yield from secret_steps(ask, proxy, observed.secrets, key, has_state=has_state)
+    model = observed.own or observed.deployment
+    yield Child(proxy_deployment(proxy, ask.replica, observed.account, model, settings))
+    yield from devices.after
+
+
+def _obstacle(ask: Ask, observed: ObservedProxy, settings: Settings) -> str:
+    """Say why the proxy can't be made, or brought up to date, and what the user can do; empty if nothing is wrong."""
+    if not settings.operator_image:
+        return (
+            "OPERATOR_IMAGE is not set, and the API server proxy runs from that image: set it to the image of the "
+            "operator (a newer chart does)"
+        )
+    if stranger := stranger_among(ask, observed.deployment, observed.secrets.config):
+        return in_the_way(stranger)
+    if observed.account is None or is_deleting(observed.account):
+        return (
+            f"the API server proxy needs ServiceAccount {ask.deployment}, and there is none: install the chart with "
+            f"apiServerProxyConfig.mode, or apply the manifest {MANIFEST}"
+        )
+    if observed.go and observed.deployment is None:
+        return (
+            f"another operator may still run ({observed.go}), whose device is to be taken over: the API server proxy "
+            "is made once that operator has ended"
+        )
+    return ""
+
+
+def _slowness(ask: Ask, observed: ObservedProxy) -> str:
+    """Say that the device takes long to join the tailnet; empty if it doesn't."""
+    if observed.device or observed.deployment is None or observed.age < SLOW:
+        return ""
+    since = observed.deployment["metadata"]["creationTimestamp"]
+    return (
+        f"the operator's own device isn't in the tailnet yet, which a Pod of Deployment {ask.deployment} is to join "
+        f"since {since}: look at the Events of the Deployment and its Pods, and at the log of their container tailscale"
+    )
+
+
+def _devices(ask: Ask, observed: ObservedProxy, settings: Settings) -> DevicePlan:
+    """Return the plan for the device.
+
+    It keeps its tags: OPERATOR_INITIAL_TAGS are those of a new device, and later ones are the user's to choose.
+    """
+    device = observed.tailnet.devices.get(observed.device)
+    proxy = _proxy(ask, settings, device.tags if device else ask.tags)
+    is_new = observed.secrets.config is None and not observed.device
+    reported = {} if is_new else {0: observed.device}
+    return plan_devices(proxy, reported, observed.tailnet, take_over_names=settings.take_over_names)
+
+
+def _config(ask: Ask, settings: Settings) -> ProxyConfig:
+    served = serve_config(http=settings.apiserver_proxy_http)
+    return ProxyConfig(ask.hostname, settings.control_url, serve_config=served)
+
+
+def _proxy(ask: Ask, settings: Settings, tags: Iterable[str]) -> Proxy:
+    pod = device_pod(ask.key.name, settings)
+    return Proxy(ask.owner, "", ask.deployment, pod, _config(ask, settings), (*tags,))

@@ -1,0 +1,193 @@
+"""The Deployment of the API server proxy: one Pod with the operator's own device, and the program that it serves.
+
+In the container `tailscale`, tailscaled ends TLS, and forwards each connection with a PROXY header, which says who
+calls. In the container `apiproxy`, a program asks tailscaled about the caller, and forwards to the API server.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from tsoperator.api.apiserver import ProxyMode
+from tsoperator.api.names import CERT_DOMAIN, SERVE_CONFIG_KEY
+from tsoperator.api.objects import DEPLOYMENT, SERVICEACCOUNT, Object, key_of, uid
+from tsoperator.proxy.proxy import Proxy
+from tsoperator.proxy.proxypod import ProxyPod, served_apiserver
+from tsoperator.proxy.replica import Replica
+from tsoperator.proxy.statefulset import CONFIGS, configs, from_field, proxy_pod_spec, variable
+from tsoperator.settings import Settings
+
+CONTAINER: Final = "apiproxy"
+"""The name of the container with the program that forwards to the API server."""
+
+_USER: Final = 65532
+_OTHER_USER: Final = 65533  # so that the program can't change the settings of tailscaled
+_LOCALAPI: Final = "/var/run/tailscale"
+_SOCKET: Final = f"{_LOCALAPI}/tailscaled.sock"
+_TLS_TARGET: Final = "127.0.0.2:8443"
+_HTTP_TARGET: Final = "127.0.0.2:8080"
+_HEALTH_PORT: Final = 9002
+_TO_API: Final = "kube-api-access"
+_ACCOUNT: Final = "/var/run/secrets/kubernetes.io/serviceaccount"
+_CA: Final[Object] = {"configMap": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}}
+_NAMESPACE: Final[Object] = {"path": "namespace", "fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.namespace"}}
+_TOKEN_SECONDS: Final = 3607  # as Kubernetes' own projection asks for
+_LEVELS: Final = {"WARNING": "warn"}
+_PLACED: Final = ("nodeSelector", "affinity", "priorityClassName", "imagePullSecrets")
+_LOST_AFTER: Final = 10
+"""Seconds after which a Pod on a lost node is replaced."""
+_TOLERATIONS: Final[Sequence[Object]] = [
+    {
+        "key": f"node.kubernetes.io/{taint}",
+        "operator": "Exists",
+        "effect": "NoExecute",
+        "tolerationSeconds": _LOST_AFTER,
+    }
+    for taint in ("not-ready", "unreachable")
+]
+
+
+def serve_config(*, http: bool) -> Object:
+    """Return the serve config of the device; with *http*, it also forwards plain HTTP."""
+    forwarded: Object = {"443": {"TCPForward": _TLS_TARGET, "TerminateTLS": CERT_DOMAIN, "ProxyProtocol": 2}}
+    if http:
+        forwarded["80"] = {"TCPForward": _HTTP_TARGET, "ProxyProtocol": 2}
+    return {"TCP": forwarded}
+
+
+def device_pod(secret: str, settings: Settings) -> ProxyPod:
+    """Return the part of the Pod that runs the device, whose state is in *secret*."""
+    port = {"PORT": settings.operator_port} if settings.operator_port else {}
+    config = f"{CONFIGS}/{secret}/{SERVE_CONFIG_KEY}"
+    return served_apiserver(secret, {"TS_SOCKET": _SOCKET, "TS_SERVE_CONFIG": config, **port})
+
+
+def slim_own(deployment: Object) -> Object:
+    """Return the slim form of the operator's own Deployment for the cache: its identity, and where its Pods run."""
+    metadata = deployment["metadata"]
+    pod = deployment["spec"]["template"]["spec"]
+    containers = [
+        {name: each[name] for name in ("name", "image", "imagePullPolicy") if name in each}
+        for each in pod["containers"]
+    ]
+    placed = {name: pod[name] for name in (*_PLACED, "tolerations") if name in pod}
+    return {
+        "apiVersion": deployment["apiVersion"],
+        "kind": deployment["kind"],
+        "metadata": {name: value for name, value in metadata.items() if name not in ("managedFields", "annotations")},
+        "spec": {"template": {"spec": {**placed, "containers": containers}}},
+    }
+
+
+def proxy_deployment(
+    proxy: Proxy, replica: Replica, account: Object, model: Object | None, settings: Settings
+) -> Object:
+    """Return the Deployment of the API server proxy, with the one *replica* of *proxy*.
+
+    It belongs to the ServiceAccount *account*, so that it goes with the chart. *model* is the Deployment whose Pods
+    run where the new Pod should run, and are pulled like it: the operator's own, or an earlier one of the proxy.
+    """
+    labels = proxy.owner.labels
+    made = proxy.child(DEPLOYMENT, proxy.key.name, {"spec": {
+        "replicas": 1,
+        "revisionHistoryLimit": 1,
+        "strategy": {"type": "Recreate"},
+        "selector": {"matchLabels": labels},
+        "template": {"metadata": {"labels": labels}, "spec": _pod(proxy, replica, model, settings)},
+    }})  # fmt: skip
+    owner = {
+        "apiVersion": SERVICEACCOUNT.api_version,
+        "kind": SERVICEACCOUNT.kind,
+        "name": key_of(account).name,
+        "uid": uid(account),
+    }
+    return {**made, "metadata": {**made["metadata"], "ownerReferences": [owner]}}
+
+
+def _pod(proxy: Proxy, replica: Replica, model: Object | None, settings: Settings) -> Object:
+    like: Object = model["spec"]["template"]["spec"] if model else {}
+    has_token = settings.apiserver_proxy is ProxyMode.AUTH
+    spec = proxy_pod_spec(proxy.pod, configs([replica]), proxy.key.name, settings, None)
+    (device,) = spec["containers"]
+    socket = {"name": "localapi", "mountPath": _LOCALAPI}
+    program = {
+        **_program(like, settings),
+        "volumeMounts": [socket, _mount(_TO_API if has_token else _volume_of_ca()["name"], _ACCOUNT)],
+    }
+    device = {
+        **device,
+        "securityContext": _restricted(_USER),
+        # What tailscaled serves stays in its state, where it would keep a Go operator from serving the API server.
+        "lifecycle": {"preStop": {"exec": {"command": ["tailscale", f"--socket={_SOCKET}", "serve", "reset"]}}},
+        "volumeMounts": [*device["volumeMounts"], socket, _mount(_TO_API, _ACCOUNT)],
+    }
+    return {
+        **spec,
+        **{name: like[name] for name in _PLACED if name in like},
+        "tolerations": [*(each for each in like.get("tolerations") or () if each not in _TOLERATIONS), *_TOLERATIONS],
+        "automountServiceAccountToken": False,
+        "terminationGracePeriodSeconds": 5,
+        "securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
+        "containers": [device, program],
+        "volumes": [
+            *spec["volumes"],
+            {"name": "localapi", "emptyDir": {}},
+            _volume_of_account(),
+            *(() if has_token else (_volume_of_ca(),)),
+        ],
+    }
+
+
+def _program(like: Object, settings: Settings) -> Object:
+    """Return the container that forwards to the API server, without its volumes.
+
+    The image is that of the operator, whose Pods are *like* this one, so it is pulled in the same way.
+    """
+    same = (each for each in like.get("containers") or () if each.get("image") == settings.operator_image)
+    policy = next((each["imagePullPolicy"] for each in same if each.get("imagePullPolicy")), "IfNotPresent")
+    return {
+        "name": CONTAINER,
+        "image": settings.operator_image,
+        "imagePullPolicy": policy,
+        "command": ["python3", "-m", "tsoperator.apiproxy"],
+        "env": [*_environment(settings)],
+        "ports": [{"name": "health", "protocol": "TCP", "containerPort": _HEALTH_PORT}],
+        "readinessProbe": {"httpGet": {"path": "/readyz", "port": "health"}, "periodSeconds": 1},
+        "livenessProbe": {"httpGet": {"path": "/healthz", "port": "health"}, "periodSeconds": 2, "failureThreshold": 3},
+        "resources": {"requests": {"cpu": "10m", "memory": "48Mi"}},
+        "securityContext": {**_restricted(_OTHER_USER), "readOnlyRootFilesystem": True},
+    }
+
+
+def _environment(settings: Settings) -> Iterator[Object]:
+    yield variable("APISERVER_PROXY", settings.apiserver_proxy)
+    if settings.apiserver_proxy_http:
+        yield variable("APISERVER_PROXY_HTTP", "true")
+    yield variable("TS_SOCKET", _SOCKET)
+    yield from_field("POD_IP", "status.podIP")
+    yield variable("OPERATOR_LOGGING", _LEVELS.get(settings.log_level, settings.log_level.lower()))
+    yield variable("OPERATOR_LOG_FORMAT", settings.log_format)
+
+
+def _restricted(user: int) -> Object:
+    """Return the security context of a container that runs as *user*, by the Pod Security Standard `restricted`."""
+    return {
+        "runAsUser": user,
+        "runAsGroup": user,
+        "allowPrivilegeEscalation": False,
+        "capabilities": {"drop": ["ALL"]},
+    }
+
+
+def _volume_of_account() -> Object:
+    """Return the volume with all that a program needs to log in to the API server as the ServiceAccount."""
+    token = {"serviceAccountToken": {"path": "token", "expirationSeconds": _TOKEN_SECONDS}}
+    return {"name": _TO_API, "projected": {"sources": [token, _CA, {"downwardAPI": {"items": [_NAMESPACE]}}]}}
+
+
+def _volume_of_ca() -> Object:
+    """Return the volume with the CA of the API server, and without a token."""
+    return {"name": "kube-ca", "projected": {"sources": [_CA]}}
+
+
+def _mount(volume: str, path: str) -> Object:
+    return {"name": volume, "mountPath": path, "readOnly": True}

@@ -1,0 +1,145 @@
+"""The API server proxy as a process, on uvloop: its exit codes, its log, and its end at a signal."""
+
+import asyncio
+import json
+import os
+import re
+import signal
+import socket
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+from tsnameserver import __version__
+from tsoperator.apiproxy.__main__ import main
+from tsoperator.apiproxy.settings import PROXY_VARIABLES
+
+from tests.support.apiproxy import TOKEN, Ground
+from tests.support.echoserver import Peer
+
+PROGRAM = """
+import dataclasses, os, pathlib
+from tsoperator.apiproxy.__main__ import serve
+from tsoperator.apiproxy.settings import read_proxy_settings
+places = {place}
+settings = dataclasses.replace(read_proxy_settings(os.environ), **places)
+raise SystemExit(serve(settings))
+"""
+
+
+def free_port(host: str = "127.0.0.2") -> int:
+    with socket.create_server((host, 0)) as listener:
+        return int(listener.getsockname()[1])
+
+
+@asynccontextmanager
+async def process(ground: Ground, **environment: str) -> AsyncIterator[asyncio.subprocess.Process]:
+    """Run the proxy in a process that listens on free ports; kill it at the end if it still runs."""
+    ground.port, ground.http_port, ground.health_port = free_port(), free_port(), free_port()
+    place = (
+        f"dict(tls_port={ground.port}, http_port={ground.http_port}, health_port={ground.health_port}, "
+        f"ca_file=pathlib.Path({str(ground.api.ca)!r}), token_file=pathlib.Path({str(ground.token)!r}))"
+    )
+    given = {
+        "APISERVER_PROXY": "true",
+        "POD_IP": "127.0.0.2",
+        "TS_SOCKET": str(ground.socket),
+        "KUBERNETES_SERVICE_HOST": "127.0.0.1",
+        "KUBERNETES_SERVICE_PORT": str(ground.api.port),
+    }
+    child = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", PROGRAM.format(place=place), env={**os.environ, **given, **environment}, stderr=-1
+    )
+    try:
+        yield child
+    finally:
+        if child.returncode is None:
+            child.kill()
+            await child.communicate()
+
+
+async def line(child: asyncio.subprocess.Process) -> str:
+    assert child.stderr
+    async with asyncio.timeout(30):
+        return (await child.stderr.readline()).decode()
+
+
+async def test_the_process_serves_callers_and_probes_until_a_signal(ground: Ground) -> None:
+    size = 10_000_000
+
+    def script(peer: Peer, _: bytes) -> None:
+        peer.answer(b"x" * size)
+        peer.close()
+
+    ground.api.scripts["/log"] = script
+    async with process(ground, APISERVER_PROXY_HTTP="true", OPERATOR_LOG_FORMAT="json") as child:
+        started = json.loads(await line(child))
+        where = f"127.0.0.2:{ground.port} and 127.0.0.2:{ground.http_port}"
+        assert started["msg"] == f"serving callers in mode auth on {where}"
+        async with ground.connected() as caller:
+            caller.send("GET /log HTTP/1.1\r\nHost: k8s\r\n\r\n")
+            assert len((await caller.answer()).body) == size
+            assert (await caller.ask("/version", "Authorization: Bearer mine")).status == 200
+            ground.port = ground.http_port
+            async with ground.connected("100.64.0.99:1") as unknown:
+                assert (await unknown.ask("/version?token=mine")).status == 500
+            assert (await probe(ground, "/readyz"), await probe(ground, "/healthz")) == (b"200", b"200")
+            ground.token.unlink()
+            assert await probe(ground, "/readyz") == b"503"
+            child.send_signal(signal.SIGTERM)
+            async with asyncio.timeout(5):
+                _, log = await child.communicate()
+    lines = [json.loads(each)["msg"] for each in log.decode().splitlines()]
+    assert child.returncode == 0
+    assert lines[-1] == "stopped"
+    assert re.fullmatch(r"100\.64\.0\.99:1: refused: the caller could not be authenticated: .*", lines[0])
+    assert not re.search(f"mine|{TOKEN}|Bearer", log.decode())
+
+
+async def probe(ground: Ground, path: str) -> bytes:
+    reader, writer = await asyncio.open_connection("127.0.0.2", ground.health_port)
+    writer.write(f"GET {path} HTTP/1.1\r\n\r\n".encode())
+    status = (await reader.read()).split()[1]
+    writer.close()
+    return status
+
+
+async def test_without_impersonation_no_token_is_needed(ground: Ground) -> None:
+    ground.token.unlink()
+    async with process(ground, APISERVER_PROXY="noauth") as child:
+        assert "serving callers in mode noauth" in await line(child)
+        assert await probe(ground, "/readyz") == b"200"
+        with pytest.raises(ConnectionRefusedError):
+            await asyncio.open_connection("127.0.0.2", ground.http_port)
+
+
+async def test_an_address_of_another_host_ends_the_process(ground: Ground) -> None:
+    async with process(ground, POD_IP="192.0.2.1") as child:
+        assert "cannot listen on 192.0.2.1" in await line(child)
+        async with asyncio.timeout(10):
+            assert await child.wait() == 1
+
+
+def test_a_wrong_setting_ends_the_process_with_a_line_that_names_it(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["apiproxy"])
+    monkeypatch.setenv("APISERVER_PROXY", "maybe")
+    with pytest.raises(SystemExit) as ended:
+        main()
+    assert (ended.value.code, capsys.readouterr().err) == (
+        2,
+        "tsoperator.apiproxy: APISERVER_PROXY: 'maybe' is not true or noauth\n",
+    )
+
+
+@pytest.mark.parametrize(("flag", "words"), [("--help", [*PROXY_VARIABLES]), ("--version", [__version__])])
+def test_the_command_line_tells_about_itself(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], flag: str, words: list[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["apiproxy", flag])
+    with pytest.raises(SystemExit) as ended:
+        main()
+    said = capsys.readouterr().out
+    assert (ended.value.code, [word for word in words if word not in said]) == (0, [])

@@ -1,0 +1,20 @@
+"""The log lines about callers."""
+
+import pytest
+from tsoperator.apiproxy.notes import Notes
+
+
+def test_many_lines_about_callers_are_counted_instead_of_logged(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    now = [0.0]
+    notes = Notes(most=2, seconds=10, clock=lambda: now[0])
+    for number in range(5):
+        notes.note("100.64.0.7:1", f"refused: {number}")
+    now[0] = 10
+    notes.note("100.64.0.7:1", "refused: again")
+    assert caplog.messages == [
+        "100.64.0.7:1: refused: 0",
+        "100.64.0.7:1: refused: 1",
+        "3 more lines about callers were left out",
+        "100.64.0.7:1: refused: again",
+    ]

@@ -1,0 +1,68 @@
+"""The settings of the API server proxy, and the lines about wrong ones."""
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+from tsoperator.apiproxy.impersonation import AccessMode
+from tsoperator.apiproxy.settings import PROXY_VARIABLES, InvalidProxySetting, ProxySettings, read_proxy_settings
+
+GIVEN = {"APISERVER_PROXY": "true", "POD_IP": "10.0.0.7", "KUBERNETES_SERVICE_HOST": "10.96.0.1"}
+LEAST = ProxySettings(AccessMode.AUTH, "10.0.0.7", "10.96.0.1")
+
+
+def test_what_isnt_set_has_a_default() -> None:
+    assert read_proxy_settings(GIVEN) == LEAST
+    assert read_proxy_settings({**GIVEN, "APISERVER_PROXY_HTTP": "", "OPERATOR_LOGGING": " "}) == LEAST
+
+
+SET: dict[str, list[tuple[str, dict[str, object]]]] = {
+    "APISERVER_PROXY": [("noauth", {"mode": AccessMode.NOAUTH})],
+    "APISERVER_PROXY_HTTP": [("true", {"http": True}), ("false", {})],
+    "TS_SOCKET": [("/run/ts.sock", {"socket": Path("/run/ts.sock")})],
+    "POD_IP": [("fd00::7", {"pod_ip": "fd00::7"})],
+    "KUBERNETES_SERVICE_HOST": [
+        ("fd00:96::1", {"api_host": "fd00:96::1"}),
+        ("api.example.org", {"api_host": "api.example.org"}),
+    ],
+    "KUBERNETES_SERVICE_PORT": [("6443", {"api_port": 6443})],
+    "OPERATOR_LOGGING": [("debug", {"log_level": "DEBUG"}), ("warn", {"log_level": "WARNING"})],
+    "OPERATOR_LOG_FORMAT": [("json", {"log_format": "json"})],
+}
+ROWS = [(name, value, changed) for name, rows in SET.items() for value, changed in rows]
+
+
+@pytest.mark.parametrize(("name", "value", "changed"), ROWS)
+def test_a_variable_sets_a_setting(name: str, value: str, changed: dict[str, object]) -> None:
+    assert read_proxy_settings({**GIVEN, name: value}) == dataclasses.replace(LEAST, **changed)  # type: ignore[arg-type]
+
+
+def test_the_go_operators_word_dev_is_debug_in_text() -> None:
+    settings = read_proxy_settings({**GIVEN, "OPERATOR_LOGGING": "dev", "OPERATOR_LOG_FORMAT": "json"})
+    assert (settings.log_level, settings.log_format) == ("DEBUG", "text")
+
+
+def test_each_variable_has_a_row_and_a_description() -> None:
+    assert PROXY_VARIABLES.keys() == SET.keys()
+
+
+WRONG = [
+    ("APISERVER_PROXY", "", "'' is not true or noauth"),
+    ("APISERVER_PROXY", "false", "'false' is not true or noauth"),
+    ("APISERVER_PROXY_HTTP", "yes", "'yes' is not true or false"),
+    ("POD_IP", "", "'' is not an IP address"),
+    ("POD_IP", "pod", "'pod' is not an IP address"),
+    ("KUBERNETES_SERVICE_HOST", "", "'' is neither an IP address nor a name"),
+    ("KUBERNETES_SERVICE_HOST", "http://api", "'http://api' is neither an IP address nor a name"),
+    ("KUBERNETES_SERVICE_PORT", "0", "'0' is not a port"),
+    ("KUBERNETES_SERVICE_PORT", "tcp://10.96.0.1:443", "'tcp://10.96.0.1:443' is not a port"),
+    ("OPERATOR_LOGGING", "loud", "'loud' is not info or debug or dev or warn or error"),
+    ("OPERATOR_LOG_FORMAT", "xml", "'xml' is not text or json"),
+]
+
+
+@pytest.mark.parametrize(("name", "value", "words"), WRONG)
+def test_a_wrong_value_is_refused_in_a_line_that_names_the_variable(name: str, value: str, words: str) -> None:
+    with pytest.raises(InvalidProxySetting) as caught:
+        read_proxy_settings({**GIVEN, name: value})
+    assert str(caught.value) == f"{name}: {words}"

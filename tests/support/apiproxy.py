@@ -1,0 +1,172 @@
+"""The API server proxy between callers and an API server that echoes heads."""
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from ipaddress import ip_address
+from pathlib import Path
+
+from tsoperator.apiproxy.counts import ProxyCounts
+from tsoperator.apiproxy.impersonation import AccessMode
+from tsoperator.apiproxy.localapi import LocalApi
+from tsoperator.apiproxy.notes import Notes
+from tsoperator.apiproxy.server import ConnectionLimits, ProxyServer
+from tsoperator.apiproxy.session import SessionLimits, Shared
+from tsoperator.apiproxy.tls import ApiServer
+
+from tests.support.echoserver import EchoingServer
+from tests.support.localapi import LocalApiWithCallers, user
+
+ALICE = "100.64.0.7:50001"
+TOKEN = "token-of-the-proxy"
+
+
+def proxy_header(source: str, extra: bytes = b"") -> bytes:
+    """Return a PROXY header of version 2 with the *source*, an `ip:port`."""
+    host, _, port = source.rpartition(":")
+    ip = ip_address(host.strip("[]"))
+    addresses = ip.packed * 2 + int(port).to_bytes(2) + (443).to_bytes(2) + extra
+    family = b"\x11" if ip.version == 4 else b"\x21"
+    return b"\r\n\r\n\0\r\nQUIT\n\x21" + family + len(addresses).to_bytes(2) + addresses
+
+
+@dataclass(frozen=True)
+class Answer:
+    """An answer: its status, its headers by their names in lower case, and its body."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+
+@dataclass(frozen=True)
+class Connection:
+    """A caller's connection to the proxy."""
+
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+
+    def send(self, data: bytes | str) -> None:
+        """Send *data* some time soon."""
+        self.writer.write(data.encode() if isinstance(data, str) else data)
+
+    async def ask(self, target: str = "/version", *headers: str, method: str = "GET", body: bytes = b"") -> Answer:
+        """Send a request, and return the answer."""
+        length = [f"Content-Length: {len(body)}"] if body else []
+        lines = [f"{method} {target} HTTP/1.1", "Host: k8s.tail1234.ts.net", *headers, *length, "", ""]
+        self.send("\r\n".join(lines).encode() + body)
+        return await self.answer(method)
+
+    async def answer(self, method: str = "GET") -> Answer:
+        """Return the next answer."""
+        async with asyncio.timeout(20):
+            status, headers = await self.head()
+            if method == "HEAD" or status < 200 or status == 204:
+                return Answer(status, headers, b"")
+            if "content-length" in headers:
+                body = await self.reader.readexactly(int(headers["content-length"]))
+            elif headers.get("transfer-encoding") == "chunked":
+                body = b"".join([chunk async for chunk in self._chunks()])
+            else:
+                body = await self.reader.read()
+            return Answer(status, headers, body)
+
+    async def head(self) -> tuple[int, dict[str, str]]:
+        """Return the status and the headers of the next answer, by their names in lower case."""
+        async with asyncio.timeout(20):
+            first, *lines = (await self.reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
+        pairs = (line.split(": ", 1) for line in lines if line)
+        return int(first.split()[1]), {name.lower(): value for name, value in pairs}
+
+    async def rest(self) -> bytes:
+        """Return the bytes until the end of the connection, which may be a reset."""
+        data = b""
+        async with asyncio.timeout(20):
+            with contextlib.suppress(ConnectionError):
+                while more := await self.reader.read(1 << 16):
+                    data += more
+        return data
+
+    async def _chunks(self) -> AsyncIterator[bytes]:
+        while size := int(await self.reader.readline(), 16):
+            yield (await self.reader.readexactly(size + 2))[:-2]
+        await self.reader.readline()
+
+
+@dataclass
+class Ground:
+    """The proxy, the API server behind it, and tailscaled beside it."""
+
+    api: EchoingServer
+    tailscaled: LocalApiWithCallers
+    folder: Path
+    counts: ProxyCounts = field(default_factory=lambda: ProxyCounts("auth"))
+    port: int = 0
+    http_port: int = 0
+    health_port: int = 0
+
+    @property
+    def socket(self) -> Path:
+        """The socket of the LocalAPI."""
+        return self.folder / "tailscaled.sock"
+
+    @property
+    def token(self) -> Path:
+        """The file with the proxy's token."""
+        return self.folder / "token"
+
+    @asynccontextmanager
+    async def connected(self, source: str = ALICE, local: str = "127.0.0.1") -> AsyncIterator[Connection]:
+        """Open a connection of a caller at *source*; without a PROXY header if that is empty."""
+        reader, writer = await asyncio.open_connection("127.0.0.2", self.port, local_addr=(local, 0))
+        try:
+            connection = Connection(reader, writer)
+            if source:
+                connection.send(proxy_header(source))
+            yield connection
+        finally:
+            writer.transport.abort()
+
+    @asynccontextmanager
+    async def serving(
+        self,
+        mode: AccessMode = AccessMode.AUTH,
+        limits: SessionLimits | None = None,
+        most: ConnectionLimits | None = None,
+        patience: float = 5.0,
+    ) -> AsyncIterator[None]:
+        """Run the proxy while the context lasts."""
+        token = self.token if mode is AccessMode.AUTH else None
+        api_server = ApiServer("127.0.0.1", self.api.port, self.api.ca, token, patience)
+        local_api = LocalApi(self.socket, patience)
+        shared = Shared(mode, local_api, api_server, self.counts, limits or SessionLimits(), Notes().note)
+        with socket.create_server(("127.0.0.2", 0), backlog=512) as listener:
+            self.port = listener.getsockname()[1]
+            serving = asyncio.create_task(ProxyServer(shared, most).serve([listener]))
+            try:
+                yield
+            finally:
+                serving.cancel()
+                with contextlib.suppress(asyncio.CancelledError):
+                    await serving
+
+
+@asynccontextmanager
+async def grounded(folder: Path) -> AsyncIterator[Ground]:
+    """Start an API server, and a tailscaled that knows Alice."""
+    ground = Ground(EchoingServer(folder), LocalApiWithCallers(), folder)
+    ground.token.write_text(f"{TOKEN}\n")
+    ground.tailscaled.callers[ALICE] = user("alice@example.org", "system:masters")
+    with ground.api.listening():
+        async with ground.tailscaled.listening(ground.socket):
+            yield ground
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait until *condition* holds, a bit of real time after each look."""
+    async with asyncio.timeout(20):
+        while not condition():  # noqa: ASYNC110 (there is no event for what threads and sockets do)
+            await asyncio.sleep(0.005)
