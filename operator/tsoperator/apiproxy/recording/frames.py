@@ -35,6 +35,10 @@ class Parsed:
     sizes: Sequence[Size] = ()
 
 
+Notice = Callable[[bytes], bytes]
+"""Returns bytes that show a text to the user after all that was forwarded; none if that is impossible."""
+
+
 @dataclass(frozen=True, slots=True)
 class Frame:
     """The lengths of a frame's *header* and of its *payload*, in bytes."""
@@ -62,6 +66,11 @@ class Cutter:
     def held(self) -> bytes:
         """Return the bytes that wait for the rest of a header."""
         return self._held
+
+    def release(self) -> bytes:
+        """Return the bytes that wait for the rest of a header, and forget them: nothing more comes, or is looked at."""
+        held, self._held = self._held, b""
+        return held
 
     def feed(self, data: bytes) -> bytes:
         """Return the bytes that may be forwarded: all but the beginning of a header. Raises BadFrames."""

@@ -7,10 +7,11 @@ compressed, and all header blocks of one direction are one zlib stream.
 
 import zlib
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 from tsoperator.apiproxy.errors import BadFrames
-from tsoperator.apiproxy.recording.frames import MOST_FILLED, MOST_SIZE, Cutter, Frame, Parsed, Size, read_sizes
+from tsoperator.apiproxy.recording.frames import MOST_FILLED, MOST_SIZE, Cutter, Frame, Notice, Parsed, Size, read_sizes
 
 _WORDS: Final = (
     "options head post put delete trace accept accept-charset accept-encoding accept-language accept-ranges age allow "
@@ -72,6 +73,10 @@ class SpdyClient:
     def held(self) -> bytes:
         """Return the bytes that wait for the rest of a frame's header."""
         return self._cutter.held
+
+    def release(self) -> bytes:
+        """Return the bytes that wait for the rest of a frame's header, and forget them."""
+        return self._cutter.release()
 
     def feed(self, data: bytes) -> Parsed:
         """Return the bytes that may be forwarded, and the sizes in them. Raises BadFrames."""
@@ -148,21 +153,19 @@ class SpdyServer:
         """Return the bytes that wait for the rest of a frame's header."""
         return self._cutter.held
 
+    def release(self) -> bytes:
+        """Return the bytes that wait for the rest of a frame's header, and forget them."""
+        return self._cutter.release()
+
     def feed(self, data: bytes) -> Parsed:
         """Return the bytes that may be forwarded, and the output in them. Raises BadFrames."""
         forwarded = self._cutter.feed(data)
         outputs, self._outputs = self._outputs, []
         return Parsed(forwarded, outputs)
 
-    def notice(self, text: bytes) -> bytes:
-        """Return bytes that show *text* to the user, after all that was forwarded; none if that is impossible."""
-        streams = self._streams.stderr or self._streams.stdout
-        left = self._cutter.left
-        if not streams or left > MOST_FILLED or (left and not self._stream):
-            return b""
-        rest = text[left:]
-        frame = max(streams).to_bytes(4) + len(rest).to_bytes(4) + rest if rest else b""
-        return text[:left].ljust(left) + frame
+    def notice(self) -> Notice:
+        """Return what shows a text to the user, for now: when no more bytes have been forwarded."""
+        return partial(_shown, self._streams, self._cutter.left, bool(self._stream))
 
     def _begin(self, buffer: bytes, at: int) -> Frame | None:
         found = _header(buffer, at)
@@ -176,6 +179,16 @@ class SpdyServer:
     def _payload(self, piece: bytes, left: int) -> None:
         if self._stream and piece:
             self._outputs.append((self._stream, piece))
+
+
+def _shown(streams: SpdyStreams, left: int, is_output: bool, text: bytes) -> bytes:
+    """Return frames that show *text*. *left* bytes of a frame are missing, which *is_output* or not."""
+    ids = streams.stderr or streams.stdout
+    if not ids or left > MOST_FILLED or (left and not is_output):
+        return b""
+    rest = text[left:]
+    frame = max(ids).to_bytes(4) + len(rest).to_bytes(4) + rest if rest else b""
+    return text[:left].ljust(left) + frame
 
 
 def _header(buffer: bytes, at: int) -> tuple[int, int, int] | None:

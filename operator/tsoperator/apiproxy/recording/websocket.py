@@ -5,10 +5,11 @@ of the channel, and the rest in base64.
 """
 
 import binascii
+from functools import partial
 from typing import Final
 
 from tsoperator.apiproxy.errors import BadFrames
-from tsoperator.apiproxy.recording.frames import MOST_FILLED, MOST_SIZE, Cutter, Frame, Parsed, Size, read_sizes
+from tsoperator.apiproxy.recording.frames import MOST_FILLED, MOST_SIZE, Cutter, Frame, Notice, Parsed, Size, read_sizes
 
 STDOUT: Final = 1
 STDERR: Final = 2
@@ -78,6 +79,10 @@ class WebSocketFrames:
         """Return the bytes that wait for the rest of a frame's header."""
         return self._cutter.held
 
+    def release(self) -> bytes:
+        """Return the bytes that wait for the rest of a frame's header, and forget them."""
+        return self._cutter.release()
+
     def feed(self, data: bytes) -> Parsed:
         """Return the bytes that may be forwarded, and the output and the sizes in them. Raises BadFrames."""
         forwarded = self._cutter.feed(data)
@@ -85,18 +90,15 @@ class WebSocketFrames:
         sizes, self._sizes = self._sizes, []
         return Parsed(forwarded, outputs, sizes)
 
-    def notice(self, text: bytes) -> bytes:
-        """Return bytes that show *text* to the user, after all that was forwarded; none if that is impossible."""
+    def notice(self) -> Notice:
+        """Return what shows a text to the user, for now: when no more bytes have been forwarded."""
         left, message = self._cutter.left, self._message
         if message and (message.is_text or message.channel not in self._channels):
-            return b""
+            return _nothing
         if left > MOST_FILLED or (left and (self._is_control or self._mask or not message)):
-            return b""
-        filled, rest = text[:left].ljust(left), text[left:]
-        if message and not (left and self._is_final):
-            return filled + _server_frame(_FINAL | _CONTINUATION, rest)
-        channel = STDOUT if self._has_terminal else STDERR
-        return filled + (_server_frame(_FINAL | _BINARY, bytes([channel]) + rest) if rest else b"")
+            return _nothing
+        goes_on = message is not None and not (left and self._is_final)
+        return partial(_shown, left, goes_on, STDOUT if self._has_terminal else STDERR)
 
     def _begin(self, buffer: bytes, at: int) -> Frame | None:
         if len(buffer) < at + 2:
@@ -154,6 +156,18 @@ class WebSocketFrames:
             raise BadFrames("size", "a message about the size of the terminal is too long")
         else:
             self._resize += data
+
+
+def _nothing(_: bytes) -> bytes:
+    return b""
+
+
+def _shown(left: int, goes_on: bool, channel: int, text: bytes) -> bytes:
+    """Return frames that show *text*. *left* bytes of a frame are missing, after which the message *goes_on* or not."""
+    filled, rest = text[:left].ljust(left), text[left:]
+    if goes_on:
+        return filled + _server_frame(_FINAL | _CONTINUATION, rest)
+    return filled + (_server_frame(_FINAL | _BINARY, bytes([channel]) + rest) if rest else b"")
 
 
 def _unmasked(piece: bytes, mask: bytes) -> tuple[bytes, bytes]:

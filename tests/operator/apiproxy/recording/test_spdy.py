@@ -212,4 +212,4 @@ def test_random_bytes_end_in_a_refusal_at_most(start: bytes, came: list[bytes]) 
 def test_a_notice_begins_a_frame_or_ends_one(before: str, expected: bytes) -> None:
     parser = server()
     parser.feed(bytes.fromhex(before))
-    assert parser.notice(b"\r\nend") == expected
+    assert parser.notice()(b"\r\nend") == expected

@@ -179,9 +179,9 @@ def test_random_bytes_end_in_a_refusal_at_most(start: bytes, came: list[bytes]) 
 def test_a_notice_is_a_message_or_ends_one(before: str, expected: bytes) -> None:
     parser = server()
     parser.feed(bytes.fromhex(before))
-    assert parser.notice(b"end") == expected
+    assert parser.notice()(b"end") == expected
 
 
 def test_a_notice_goes_to_the_terminal_if_there_is_one() -> None:
-    assert server(has_terminal=True).notice(b"end") == frame(0x82, b"\1end")
-    assert server().notice(b"x" * 200) == frame(0x82, b"\2" + b"x" * 200)
+    assert server(has_terminal=True).notice()(b"end") == frame(0x82, b"\1end")
+    assert server().notice()(b"x" * 200) == frame(0x82, b"\2" + b"x" * 200)
