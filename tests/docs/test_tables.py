@@ -29,7 +29,8 @@ OTHERS = """
     OperatorDevice ServiceView TailscaleService TailscaleServiceIP
 
     AdvertiseRoutes AdvertiseServices AllowFunnel AppConnector AuthKey CapMap ControlURL LoginName NoStatefulFiltering
-    NodeID ProxyProtocol RelayServerPort RelayServerStaticEndpoints ServerURL StaticEndpoints TerminateTLS UserProfile
+    NodeID PodName ProxyProtocol RelayServerPort RelayServerStaticEndpoints ServerURL SessionType StableID
+    StaticEndpoints TerminateTLS UserProfile
 """
 """CamelCase words in the sources that are no reasons but belong to Kubernetes, our CRDs, tailscaled or the proxies."""
 

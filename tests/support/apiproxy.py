@@ -13,6 +13,8 @@ from tsoperator.apiproxy.counts import ProxyCounts
 from tsoperator.apiproxy.impersonation import AccessMode
 from tsoperator.apiproxy.localapi import LocalApi
 from tsoperator.apiproxy.notes import Notes
+from tsoperator.apiproxy.recording.dialling import RecorderLimits
+from tsoperator.apiproxy.recording.recordings import Recordings
 from tsoperator.apiproxy.server import ConnectionLimits, ProxyServer
 from tsoperator.apiproxy.session import SessionLimits, Shared
 from tsoperator.apiproxy.tls import ApiServer
@@ -103,6 +105,7 @@ class Ground:
     api: EchoingServer
     tailscaled: LocalApiWithCallers
     folder: Path
+    recorder_limits: RecorderLimits | None = None
     counts: ProxyCounts = field(default_factory=lambda: ProxyCounts("auth"))
     port: int = 0
     http_port: int = 0
@@ -142,7 +145,8 @@ class Ground:
         token = self.token if mode is AccessMode.AUTH else None
         api_server = ApiServer("127.0.0.1", self.api.port, self.api.ca, token, patience)
         local_api = LocalApi(self.socket, patience)
-        shared = Shared(mode, local_api, api_server, self.counts, limits or SessionLimits(), Notes().note)
+        recordings = Recordings(local_api.dial, self.counts.recordings, self.recorder_limits)
+        shared = Shared(mode, local_api, api_server, self.counts, limits or SessionLimits(), Notes().note, recordings)
         with socket.create_server(("127.0.0.2", 0), backlog=512) as listener:
             self.port = listener.getsockname()[1]
             serving = asyncio.create_task(ProxyServer(shared, most).serve([listener]))

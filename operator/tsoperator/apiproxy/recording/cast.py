@@ -1,34 +1,18 @@
 """Recordings as asciicast v2: a header and events, each of which is a line of JSON."""
 
 import codecs
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Any, Final
 
 from pydantic_core import to_json
 
 from tsoperator.apiproxy.recording.frames import Size
 from tsoperator.apiproxy.recording.requestinfo import SessionRequest
+from tsoperator.apiproxy.recording.source import SourceDevice
 
 NO_TERMINAL: Final = Size(0, 0)
 DEFAULT_SIZE: Final = Size(80, 24)
 """The size of a terminal if the client doesn't tell it."""
-
-
-@dataclass(frozen=True, slots=True)
-class SourceDevice:
-    """The device that a session or a request comes from, and its user if it has no *tags*.
-
-    *name* is its full name without the final dot, and *stable_id* its ID, which never changes. *owner_id* is the ID of
-    the user to whom the device belongs, and *profile_id* that of the profile with the *login* name.
-    """
-
-    name: str = ""
-    stable_id: str = ""
-    tags: Sequence[str] = ()
-    owner_id: int = 0
-    profile_id: int = 0
-    login: str = ""
 
 
 class Cast:

@@ -26,6 +26,8 @@ class RecorderLimits:
     """The time until some recorder must have begun a recording or taken an event."""
     patience: float = 30.0
     """The time that may pass without an acknowledgement, or until our bytes are taken."""
+    size: float = 2.0
+    """The time for which the output to a terminal waits until the client tells its size."""
     gather: float = 0.05
     """The time for which small pieces wait for more."""
 

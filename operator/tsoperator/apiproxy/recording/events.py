@@ -10,10 +10,10 @@ from pydantic_core import to_json
 
 from tsoperator.apiproxy.errors import RecordingFailed
 from tsoperator.apiproxy.head import RequestHead
-from tsoperator.apiproxy.recording.cast import SourceDevice
 from tsoperator.apiproxy.recording.dialling import Dial, RecorderLimits, dialled, words
 from tsoperator.apiproxy.recording.http1 import Http1Connection
 from tsoperator.apiproxy.recording.requestinfo import query_parameters, request_info
+from tsoperator.apiproxy.recording.source import SourceDevice
 
 MOST_BODY: Final = 3 << 20
 """The longest body that becomes part of an event, as at the API server."""

@@ -132,7 +132,7 @@ class RecorderSearch:
     def __init__(self, dial: Dial, addresses: Sequence[str], limits: RecorderLimits) -> None:
         self._dial = dial
         self._left = [*addresses]
-        self._limits = limits
+        self.limits = limits
         self._failures: list[str] = []
         self._seconds = limits.search
         self._address = ""
@@ -160,7 +160,7 @@ class RecorderSearch:
             async with asyncio.timeout(self._seconds):
                 return await attempt
         except TimeoutError:
-            self._note(RecordingFailed(f"no recorder has begun the recording within {self._limits.search:g} s"))
+            self._note(RecordingFailed(f"no recorder has begun the recording within {self.limits.search:g} s"))
             self.close()
             raise self._failed() from None
         finally:
@@ -178,7 +178,7 @@ class RecorderSearch:
                     self.close()
                 else:
                     recorder, self._reached = self._reached, None
-                    return Upload(recorder, self._address, self._limits)
+                    return Upload(recorder, self._address, self.limits)
 
     async def _reach_next(self) -> None:
         while self._left:
@@ -193,7 +193,7 @@ class RecorderSearch:
 
     async def _connect(self) -> _Recorder:
         """Return a connection by HTTP/2 if the recorder knows the second version, else one by HTTP/1.1."""
-        recorder = Http2Recorder(*await self._dialled(), self._address, self._limits.patience)
+        recorder = Http2Recorder(*await self._dialled(), self._address, self.limits.patience)
         has_second = False
         try:
             has_second = await self._answered(recorder.is_supported())
@@ -207,13 +207,13 @@ class RecorderSearch:
     async def _answered(self, question: Coroutine[Any, Any, _T]) -> _T:
         """Await an answer of a recorder. Raises OSError and RecordingFailed."""
         try:
-            async with asyncio.timeout(self._limits.probe):
+            async with asyncio.timeout(self.limits.probe):
                 return await question
         except TimeoutError:
-            raise RecordingFailed(f"it hasn't answered within {self._limits.probe:g} s") from None
+            raise RecordingFailed(f"it hasn't answered within {self.limits.probe:g} s") from None
 
     async def _dialled(self) -> tuple[SocketStream, bytes]:
-        return await dialled(self._dial, self._address, self._limits)
+        return await dialled(self._dial, self._address, self.limits)
 
     def _note(self, error: Exception) -> None:
         self._failures.append(f"{self._address}: {words(error)}")

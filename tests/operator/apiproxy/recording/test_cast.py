@@ -5,9 +5,10 @@ from collections.abc import Sequence
 
 import pytest
 from hypothesis import given
-from tsoperator.apiproxy.recording.cast import DEFAULT_SIZE, NO_TERMINAL, Cast, SourceDevice
+from tsoperator.apiproxy.recording.cast import DEFAULT_SIZE, NO_TERMINAL, Cast
 from tsoperator.apiproxy.recording.frames import Size
 from tsoperator.apiproxy.recording.requestinfo import SessionRequest
+from tsoperator.apiproxy.recording.source import SourceDevice
 
 from tests.operator.apiproxy.recording.reading import splits
 

@@ -10,10 +10,10 @@ import pytest
 from tsoperator.apiproxy.errors import RecordingFailed
 from tsoperator.apiproxy.head import parse_request
 from tsoperator.apiproxy.localapi import LocalApi
-from tsoperator.apiproxy.recording.cast import SourceDevice
 from tsoperator.apiproxy.recording.dialling import RecorderLimits
 from tsoperator.apiproxy.recording.events import EventsUnsupported, RequestEvent, send_event
 from tsoperator.apiproxy.recording.requestinfo import request_info
+from tsoperator.apiproxy.recording.source import SourceDevice
 
 from tests.support.localapi import LocalApiWithCallers
 from tests.support.recorder import Recorder
