@@ -12,7 +12,10 @@ import h11
 from h2.config import H2Configuration
 from h2.connection import H2Connection
 from h2.events import DataReceived, RequestReceived, StreamEnded
+from h2.settings import SettingCodes, Settings
 
+_WINDOW = 1 << 20
+"""The bytes that may come before the server has read them, as with Go's server."""
 _PREFACE = b"PRI * HTTP/2.0\r\n"
 
 
@@ -32,6 +35,8 @@ class Recorder:
     """The number of bytes of a recording after which it reports an error."""
     ends_after: int | None = None
     """The number of bytes of a recording after which it ends its answer as if that was the whole recording."""
+    largest_frame: int = 1 << 20
+    """The bytes that it takes in one frame of HTTP/2, as Go's server does."""
     port: int = 0
     requests: list[str] = field(default_factory=list)
     """The method and the path of each request."""
@@ -110,10 +115,15 @@ class _Http2:
         self._reader = reader
         self._writer = writer
         self._http = H2Connection(H2Configuration(client_side=False, header_encoding="utf-8"))
-        self._recordings: dict[int, bool] = {}
+        self._recordings: set[int] = set()
+        """The numbers of the streams that are recordings."""
 
     async def serve(self, first: bytes) -> None:
+        sizes = {SettingCodes.INITIAL_WINDOW_SIZE: _WINDOW, SettingCodes.MAX_FRAME_SIZE: self._recorder.largest_frame}
+        self._http.local_settings = Settings(client=False, initial_values=sizes)
+        self._http.max_inbound_frame_size = self._recorder.largest_frame
         self._http.initiate_connection()
+        self._http.increment_flow_control_window(_WINDOW)
         while first:
             await self._recorder.wait_if_hanging()
             for event in self._http.receive_data(first):
@@ -129,6 +139,8 @@ class _Http2:
             recorder.begin(headers[":method"], headers[":path"])
             status = recorder.status if headers[":method"] == "POST" else 200
             is_last = headers[":method"] == "HEAD" or status != 200
+            if not is_last:
+                self._recordings.add(event.stream_id)
             self._http.send_headers(event.stream_id, [(":status", str(status))], end_stream=is_last)
         elif isinstance(event, DataReceived):
             self._http.acknowledge_received_data(event.flow_controlled_length or 0, event.stream_id)
@@ -138,7 +150,7 @@ class _Http2:
                 )
             if recorder.ends_after is not None and len(recorder.recordings[-1]) >= recorder.ends_after:
                 self._http.end_stream(event.stream_id)
-        elif isinstance(event, StreamEnded) and recorder.recordings:
+        elif isinstance(event, StreamEnded) and event.stream_id in self._recordings:
             recorder.complete.append(bytes(recorder.recordings[-1]))
             self._http.end_stream(event.stream_id)
 

@@ -91,9 +91,8 @@ class Exchange:
                 failure = error
             finally:
                 pump.cancel()
-            if self._recording is not None:
+            if self._recording is not None and self._watching is not None:
                 await self._recording.finish()
-            if self._watching is not None:
                 self._watching.cancel()
         if failure:
             raise failure

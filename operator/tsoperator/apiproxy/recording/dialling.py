@@ -46,3 +46,8 @@ def words(error: BaseException) -> str:
     if isinstance(error, OSError) and error.errno:
         return os.strerror(error.errno)
     return str(error) or type(error).__name__
+
+
+def one_line(text: str) -> str:
+    """Return the beginning of a text of others, as one line that can stand in a log."""
+    return "".join(each if each.isprintable() else " " for each in text[:200]).strip()

@@ -10,7 +10,7 @@ from pydantic_core import to_json
 
 from tsoperator.apiproxy.errors import RecordingFailed
 from tsoperator.apiproxy.head import RequestHead
-from tsoperator.apiproxy.recording.dialling import Dial, RecorderLimits, dialled, words
+from tsoperator.apiproxy.recording.dialling import Dial, RecorderLimits, dialled, one_line, words
 from tsoperator.apiproxy.recording.http1 import Http1Connection
 from tsoperator.apiproxy.recording.requestinfo import query_parameters, request_info
 from tsoperator.apiproxy.recording.source import SourceDevice
@@ -127,5 +127,5 @@ async def _supporting(dial: Dial, address: str, limits: RecorderLimits) -> Http1
 
 
 def _refusal(status: int, body: bytes) -> str:
-    text = body.decode(errors="replace").strip()
+    text = one_line(body.decode(errors="replace"))
     return f"it answers with status {status}{f': {text}' if text else ''}"

@@ -4,6 +4,8 @@ Those acknowledge nothing until the end.
 """
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Final
 
 import h11
@@ -72,9 +74,10 @@ class Http1Connection:
 class Http1Recorder:
     """A recording by HTTP/1.1. One task may watch while another one sends."""
 
-    def __init__(self, connection: Http1Connection, address: str) -> None:
+    def __init__(self, connection: Http1Connection, address: str, patience: float) -> None:
         self._connection = connection
         self._address = address
+        self._patience = patience
         self._has_ended = False
         self._is_answered = asyncio.Event()
 
@@ -88,13 +91,15 @@ class Http1Recorder:
 
     async def send(self, data: bytes) -> None:
         """Send *data*, as fast as the recorder takes it. Raises OSError and RecordingFailed."""
-        await self._connection.send(h11.Data(data=data))
+        async with self._limit():
+            await self._connection.send(h11.Data(data=data))
 
     async def end(self) -> None:
         """Say that the recording is complete, and wait for the answer. Raises OSError and RecordingFailed."""
         self._has_ended = True
-        await self._connection.send(h11.EndOfMessage())
-        await self._is_answered.wait()
+        async with self._limit():
+            await self._connection.send(h11.EndOfMessage())
+            await self._is_answered.wait()
 
     async def watch(self) -> None:
         """Wait until the recorder has the whole recording. Raises OSError and RecordingFailed."""
@@ -102,6 +107,15 @@ class Http1Recorder:
         if not isinstance(event, h11.Response) or event.status_code != 200 or not self._has_ended:
             raise RecordingFailed(_refusal(event))
         self._is_answered.set()
+
+    @asynccontextmanager
+    async def _limit(self) -> AsyncIterator[None]:
+        """Limit the time of what is done in the context. Raises RecordingFailed."""
+        try:
+            async with asyncio.timeout(self._patience):
+                yield
+        except TimeoutError:
+            raise RecordingFailed(f"it has been silent for {self._patience:g} s") from None
 
     def close(self) -> None:
         """Close the connection."""

@@ -3,7 +3,7 @@
 import asyncio
 import json
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 from h2.config import H2Configuration
 from h2.connection import H2Connection
@@ -22,9 +22,12 @@ from h2.exceptions import H2Error
 from h2.settings import SettingCodes
 
 from tsoperator.apiproxy.errors import RecordingFailed
+from tsoperator.apiproxy.recording.dialling import one_line
 from tsoperator.apiproxy.stream import SocketStream
 
 PATH: Final = "/v2/record"
+FRAME: Final = 16 << 10
+"""The bytes that each recorder takes in one frame. Each frame costs CPU."""
 _READ: Final = 16 << 10
 _MOST_ACK: Final = 4096
 """The longest object in an answer, in bytes."""
@@ -39,33 +42,32 @@ class Acknowledgements:
 
     def feed(self, data: bytes) -> int:
         """Return the number of acknowledgements that end in *data*. Raises RecordingFailed."""
-        try:
-            text = (self._rest + data).decode("utf-8", "surrogateescape").lstrip()
-            objects, at = self._objects(text)
-        except RecursionError as error:
-            raise RecordingFailed("its answer is malformed") from error
+        text = (self._rest + data).decode("utf-8", "surrogateescape").lstrip()
+        count = at = 0
+        while at < len(text):
+            try:
+                value, end = self._decoder.raw_decode(text, at)
+            except RecursionError as error:
+                raise RecordingFailed("its answer is malformed") from error
+            except ValueError:
+                break  # the rest of the object is still to come
+            _look_at(value)
+            count += 1
+            at = end
+            while text[at : at + 1].isspace():
+                at += 1
         self._rest = text[at:].encode("utf-8", "surrogateescape")
         if len(self._rest) > _MOST_ACK or (self._rest and self._rest[:1] != b"{"):
             raise RecordingFailed("its answer is malformed")
-        for each in objects:
-            if not isinstance(each, dict):
-                raise RecordingFailed("its answer is malformed")
-            if each.get("error"):
-                raise RecordingFailed(f"it says: {str(each['error'])[:200]!r}")
-        return len(objects)
+        return count
 
-    def _objects(self, text: str) -> tuple[Sequence[Any], int]:
-        """Return the complete objects in *text*, and where the rest begins."""
-        found, at = [], 0
-        while at < len(text):
-            try:
-                value, at = self._decoder.raw_decode(text, at)
-            except ValueError:
-                break
-            found.append(value)
-            while text[at : at + 1].isspace():
-                at += 1
-        return found, at
+
+def _look_at(value: object) -> None:
+    """Raise RecordingFailed if an object of an answer reports an error, or isn't an object."""
+    if not isinstance(value, dict):
+        raise RecordingFailed("its answer is malformed")
+    if value.get("error"):
+        raise RecordingFailed(f"it says: {one_line(str(value['error']))}")
 
 
 class Http2Recorder:
@@ -103,19 +105,12 @@ class Http2Recorder:
 
     async def send(self, data: bytes) -> None:
         """Send *data*, as fast as the recorder takes it. Raises OSError and RecordingFailed."""
-        unsent = memoryview(data)
-        while unsent:
-            try:
-                room = min(self._http.local_flow_control_window(self._id), self._http.max_outbound_frame_size)
-                if room > 0:
-                    self._http.send_data(self._id, bytes(unsent[:room]))
-            except H2Error as error:
-                raise RecordingFailed("it has ended the recording") from error
-            if room > 0:
-                unsent = unsent[room:]
-                await self._flush()
-            else:
-                self._has_room.clear()
+        at = 0
+        while at < len(data):
+            self._has_room.clear()
+            at += self._frame(data, at)
+            await self._flush()
+            if at < len(data):
                 await self._has_room.wait()
 
     async def end(self) -> None:
@@ -141,6 +136,20 @@ class Http2Recorder:
     def close(self) -> None:
         """Close the connection."""
         self._stream.close()
+
+    def _frame(self, data: bytes, at: int) -> int:
+        """Make frames of *data* from *at* on, as far as the recorder has room, and return how many bytes are in them."""
+        start = at
+        try:
+            room = min(self._http.local_flow_control_window(self._id), len(data) - at)
+            while room > 0:
+                size = min(room, self._http.max_outbound_frame_size)
+                self._http.send_data(self._id, data[at : at + size])
+                at += size
+                room -= size
+        except H2Error as error:
+            raise RecordingFailed("it has ended the recording") from error
+        return at - start
 
     async def _take(self, acknowledgements: Acknowledgements) -> bool:
         """Wait for an acknowledgement, or for the end, and tell whether it was the end."""

@@ -8,13 +8,11 @@ from typing import Any, Final, Protocol, TypeVar
 from tsoperator.apiproxy.errors import RecordingFailed
 from tsoperator.apiproxy.recording.dialling import Dial, RecorderLimits, dialled, words
 from tsoperator.apiproxy.recording.http1 import Http1Connection, Http1Recorder
-from tsoperator.apiproxy.recording.http2 import Http2Recorder
+from tsoperator.apiproxy.recording.http2 import FRAME, Http2Recorder
 from tsoperator.apiproxy.stream import SocketStream
 
 _T = TypeVar("_T")
-FULL: Final = 16 << 10
-"""The bytes that are sent at once. Each frame of HTTP/2 costs CPU."""
-_MOST_GATHERED: Final = 4 * FULL
+_MOST_GATHERED: Final = 4 * FRAME
 """The bytes that wait for their turn, after which output waits, too."""
 
 
@@ -71,7 +69,7 @@ class Upload:
             raise self._failure
         self._gathered += data
         self._has_some.set()
-        if len(self._gathered) >= FULL:
+        if len(self._gathered) >= FRAME:
             self._has_enough.set()
         if len(self._gathered) > _MOST_GATHERED:
             self._has_room.clear()
@@ -98,24 +96,20 @@ class Upload:
 
     async def _send(self) -> None:
         """Send what is gathered, again and again. Raises OSError and RecordingFailed."""
-        try:
-            while not (self._is_ending and not self._gathered):
-                await self._has_some.wait()
+        while not (self._is_ending and not self._gathered):
+            await self._has_some.wait()
+            if not self._has_enough.is_set():
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(self._limits.gather):
                         await self._has_enough.wait()
-                async with asyncio.timeout(self._limits.patience):
-                    await self._recorder.send(self._taken())
-            async with asyncio.timeout(self._limits.patience):
-                await self._recorder.end()
-        except TimeoutError:
-            raise RecordingFailed(f"it has been silent for {self._limits.patience:g} s") from None
+            await self._recorder.send(self._taken())
+        await self._recorder.end()
 
     def _taken(self) -> bytes:
         """Return the bytes whose turn it is: full pieces, or what there is."""
         size = len(self._gathered)
-        if size > FULL and not self._is_ending:
-            size -= size % FULL
+        if size > FRAME and not self._is_ending:
+            size -= size % FRAME
         data = bytes(self._gathered[:size])
         del self._gathered[:size]
         self._has_room.set()
@@ -202,7 +196,7 @@ class RecorderSearch:
                 recorder.close()
         if has_second:
             return recorder
-        return Http1Recorder(Http1Connection(*await self._dialled()), self._address)
+        return Http1Recorder(Http1Connection(*await self._dialled()), self._address, self.limits.patience)
 
     async def _answered(self, question: Coroutine[Any, Any, _T]) -> _T:
         """Await an answer of a recorder. Raises OSError and RecordingFailed."""

@@ -130,20 +130,22 @@ class SessionRecording:
 
     async def from_server(self, data: bytes, send: Send) -> None:
         """Record and forward bytes of the API server, as from_client does."""
-        self._is_sending = True
         if not data or self._failure:
-            await send(self._server.release() + data)
+            forwarded = self._server.release() + data
         else:
-            for piece in _pieces(data):
-                self._is_sending = False
-                parsed = self._server.feed(piece)
-                if parsed.outputs:
-                    await self._wait_for_size()
-                    await self._write(self._lines(parsed.outputs))
-                self._is_sending = True
-                await send(parsed.forwarded)
-                self._notice = self._server.notice()
+            forwarded = b"".join([await self._recorded(piece) for piece in _pieces(data)])
+        self._is_sending = True
+        await send(forwarded)
         self._is_sending = False
+        self._notice = self._server.notice()
+
+    async def _recorded(self, piece: bytes) -> bytes:
+        """Record bytes of the API server, and return those that may be forwarded."""
+        parsed = self._server.feed(piece)
+        if parsed.outputs:
+            await self._wait_for_size()
+            await self._write(self._lines(parsed.outputs))
+        return parsed.forwarded
 
     def notice(self, text: str) -> bytes:
         """Return bytes that show *text* to the user; none if that is impossible."""

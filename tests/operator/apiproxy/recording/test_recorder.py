@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from tsoperator.apiproxy.errors import RecordingFailed
 from tsoperator.apiproxy.localapi import LocalApi
 from tsoperator.apiproxy.recording.dialling import RecorderLimits
-from tsoperator.apiproxy.recording.http2 import Acknowledgements
-from tsoperator.apiproxy.recording.recorder import FULL, RecorderSearch, Upload
+from tsoperator.apiproxy.recording.http2 import FRAME, Acknowledgements
+from tsoperator.apiproxy.recording.recorder import RecorderSearch, Upload
 
 from tests.support.apiproxy import until
 from tests.support.localapi import LocalApiWithCallers
@@ -80,15 +80,15 @@ async def test_a_recording_arrives_whole(tailnet: Recordings, recorder: Recorder
 
 
 async def test_small_pieces_become_one_frame(tailnet: Recordings) -> None:
-    recorder = await tailnet.have(Recorder())
+    recorder = await tailnet.have(Recorder(largest_frame=FRAME))
     async with tailnet.upload() as upload:
         for _ in range(50):
             await upload.write(b"x")
         await until(lambda: bool(recorder.frames))
-        for _ in range(3 * FULL // 256):
+        for _ in range(3 * FRAME // 256):
             await upload.write(b"x" * 256)
         await upload.finish()
-    assert recorder.frames == [50, FULL, FULL, FULL]
+    assert recorder.frames == [50, FRAME, FRAME, FRAME]
 
 
 async def test_a_key_press_is_sent_soon(tailnet: Recordings) -> None:
@@ -179,7 +179,7 @@ async def test_a_recorder_that_hangs_or_goes_away_ends_the_recording(
 async def fill(upload: Upload) -> None:
     """Write until that fails."""
     while True:
-        await upload.write(b"x" * FULL)
+        await upload.write(b"x" * FRAME)
 
 
 async def test_a_slow_recorder_slows_the_session_down(tailnet: Recordings) -> None:
