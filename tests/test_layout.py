@@ -75,6 +75,14 @@ def test_only_the_modules_with_side_effects_are_protected_from_pure_modules() ->
     assert pure["ignore_imports"] == [f"{module} -> **" for module in protected["protected_modules"]]
 
 
+def test_the_api_server_proxy_may_import_nothing_of_the_operator_but_types_and_logs() -> None:
+    contracts = PYPROJECT["tool"]["importlinter"]["contracts"]
+    (contract,) = (each for each in contracts if each.get("source_modules") == ["tsoperator.apiproxy"])
+    parts = {path.removesuffix(".py").split("/")[0] for path in OPERATORS} - {"__init__"}
+    allowed = parts - {name.removeprefix("tsoperator.") for name in contract["forbidden_modules"]}
+    assert allowed == {"api", "apiproxy", "logs"}
+
+
 def test_only_the_app_imports_from_the_folder_of_a_reconciler() -> None:
     kinds = {f"tsoperator.reconcilers.{each.parent.name}." for each in OPERATOR.glob("reconcilers/*/__init__.py")}
     imported = {path: [*imports(text)] for path, text in OPERATORS.items() if path not in NAME_KINDS}

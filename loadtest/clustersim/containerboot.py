@@ -108,7 +108,6 @@ class Proxy:
         self._ingress = Ingress(self._volumes, rules, reported) if rules else None
         self._certificates = self._writer(pod, env)
         self._serve_config = ""
-        self._resets = _resets(container)
         self._is_fresh = True
         self._ends = False
         self._tailnet_version = -1
@@ -159,13 +158,8 @@ class Proxy:
         return 10 if self._ingress is None else 20
 
     def withdraw(self) -> None:
-        """Advertise no Tailscale Service any more, as when the image gets SIGTERM.
-
-        Before that, a preStop hook may have reset what the proxy serves.
-        """
+        """Advertise no Tailscale Service any more, as when the image gets SIGTERM."""
         self._ends = True
-        if self._resets:
-            self._login.write({f"_serve_{self._login.profile}": None})
         if self._ingress is not None and self.device is not None:
             self._tailnet.services.withdraw(self.device.node_id)
             self._login.keep(self._preferences(self.device))
@@ -350,12 +344,6 @@ class Proxy:
         endpoint = device.name if self._tailnet.https else "no-https"
         profile = self._login.profile
         return {"https_endpoint": endpoint, **({f"_serve_{profile}": self._serve_config} if profile else {})}
-
-
-def _resets(container: Object) -> bool:
-    """Tell whether the preStop hook of *container* resets what the proxy serves."""
-    hook = (container.get("lifecycle") or {}).get("preStop") or {}
-    return list((hook.get("exec") or {}).get("command") or ())[-2:] == ["serve", "reset"]
 
 
 def _addresses(pod: Object) -> list[str]:

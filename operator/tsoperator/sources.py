@@ -46,7 +46,6 @@ from tsoperator.proxy import entries, hosting, pod, secret
 from tsoperator.proxy.endpoints import BY_SERVICE, by_service, slim_slice
 from tsoperator.proxy.paths import BY_BACKEND, by_backend
 from tsoperator.reconcilers.operatordevice.ask import Ask
-from tsoperator.reconcilers.operatordevice.deployment import slim_own
 from tsoperator.reconcilers.peerrelay.endpoints import BY_RELAY_ADDRESS, by_relay_address
 from tsoperator.reconcilers.proxygroup.nodeports import BY_NODE_PORT, by_node_port, slim_node
 from tsoperator.reconcilers.proxygrouppolicy.ask import BY_GROUP, BY_NAMESPACE, by_group, by_namespace
@@ -155,7 +154,7 @@ def _apiserver_proxy(ask: Ask) -> Iterator[Source]:
     for resource, key, slim in (
         (SECRET, ask.key, _device_secret),
         (SERVICEACCOUNT, ask.deployment, _identity),
-        (DEPLOYMENT, ask.own, slim_own),
+        (DEPLOYMENT, ask.own, _identity),
     ):
         yield Source(Selection(resource, key.namespace, field_selector=f"metadata.name={key.name}"), slim=slim)
 
@@ -184,7 +183,7 @@ def _device_secret(obj: Object) -> Object:
 
 
 def _identity(obj: Object) -> Object:
-    """Return the part that the cache stores of a CRD or a user's Secret: its identity, version and deletion."""
+    """Return the part that the cache stores of an object if only its existence matters: identity, version, deletion."""
     kept = ("namespace", "name", "uid", "resourceVersion", "deletionTimestamp")
     metadata = {name: obj["metadata"][name] for name in kept if name in obj["metadata"]}
     return {"apiVersion": obj["apiVersion"], "kind": obj["kind"], "metadata": metadata}

@@ -133,9 +133,10 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
     ],
     "The proxy is a Pod of its own": [
         f"{_PROXY_PLAN} the_proxy_is_made_and_brought_up_to_date_unless_something_is_in_the_way",
+        "e2e/test_apiserver.py a_watch_goes_on_for_a_minute_although_both_pods_of_the_operator_are_killed",
     ],
     "Without HTTPS on the tailnet": [
-        f"{_PROXY_PLAN} events_on_the_operators_own_deployment_say_once_what_is_wrong",
+        "e2e/test_apiserver.py a_user_without_certificates_uses_plain_http",
     ],
     "The ServiceAccount of the operator may not impersonate": [
         f"{_CHART} our_chart_renders_all_that_the_go_operators_chart_renders_from_the_same_values",

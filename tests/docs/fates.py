@@ -27,9 +27,14 @@ _DNSLOAD = "tests/loadtest/dnsload/test_main.py::test_a_run_prints_a_report_each
 _CHECK = "tests/e2e/test_check.py::test_the_check_finds_nothing_in_a_healthy_cluster"
 _PREFLIGHT = "tests/e2e/test_pages.py::test_the_documented_command_shows_the_missing_permissions_of_the_tailnet"
 _STANZA = "tests/e2e/test_nameserver.py::test_coredns_gives_the_same_answer_as_the_nameserver"
+_USER = "tests/e2e/test_apiserver.py::test_a_user_has_the_login_name_and_the_granted_groups"
+_PLAIN = "tests/e2e/test_apiserver.py::test_a_user_without_certificates_uses_plain_http"
 
 RUN_BY: Final[Mapping[str, str]] = {
     "make demo": _DEMO,
+    "tailscale configure kubeconfig tailscale-operator": _USER,
+    "kubectl auth whoami": _USER,
+    "tailscale configure kubeconfig --http tailscale-operator": _PLAIN,
     "kubectl apply -f - <<END apiVersion: tailscale.com/v1alpha1 kind: DNSConfig …": WALK,
     "kubectl wait dnsconfig/ts-dns --for=condition=NameserverReady": WALK,
     "kubectl wait dnsconfig/ts-dns --for=condition=NameserverReady --timeout=2m": WALK,
@@ -122,7 +127,6 @@ RUN_BY: Final[Mapping[str, str]] = {
 
 _FROM_PYPI = "it installs packages from PyPI: `make` does that, and all tests start from there"
 _CLOUD = "it needs a cluster of that cloud"
-_AT_A_USER = "it needs a device of a user in the tailnet, and a cluster with the API server proxy"
 _ALL_OTHERS = "it takes away what all other tests of the cluster need"
 RUN_BY_NONE: Final[Mapping[str, str]] = {
     "docker push registry.example.org/tsoperator:0.1.0": "no engine is there: the bed pushes what buildah made",
@@ -130,11 +134,10 @@ RUN_BY_NONE: Final[Mapping[str, str]] = {
     "docker push registry.example.org/tsnameserver:0.1.0": "no engine is there: the bed pushes what buildah made",
     "docker run --rm --network host …": f"no engine is there to run images: {_CHECK} runs the program in it",
     "make test": "it runs all tests, and so this one",
-    "tailscale configure kubeconfig tailscale-operator": _AT_A_USER,
-    "tailscale configure kubeconfig --http tailscale-operator": _AT_A_USER,
-    "kubectl auth whoami": _AT_A_USER,
     "kubectl config set-context --current --user=<your user>": "it edits the kubeconfig of a user",
-    "kubectl -n tailscale logs deployment/operator-apiserver-proxy --all-containers --tail=-1": _AT_A_USER,
+    "kubectl -n tailscale logs deployment/operator-apiserver-proxy --all-containers --tail=-1": (
+        "it only shows the log of a Deployment that most tests lack"
+    ),
     "oc edit dns.operator/default": "no OpenShift is there: tests/e2e/test_cluster_dns.py writes the same object",
     "kubectl run dns-check --image=busybox:1.36 …": f"no registry with that image is in reach: {_STANZA} asks instead",
     "aws eks describe-addon …": _CLOUD,

@@ -106,7 +106,7 @@ def changeover(bed: Bed, nameserver: str, name: str, folder: Path) -> Iterator[C
     since = datetime.now(UTC)
     pods = folder / "pods.json"
     with (
-        _watched_pods(bed, pods),
+        watched_pods(bed, pods, "app=operator"),
         Probe.of(bed, nameserver, name, folder) as probe,
         Probe.of(bed, DNS_SERVICE, f"none.{name}", folder, fresh=True) as resolver,
     ):
@@ -119,9 +119,9 @@ def changeover(bed: Bed, nameserver: str, name: str, folder: Path) -> Iterator[C
 
 
 @contextmanager
-def _watched_pods(bed: Bed, file: Path) -> Iterator[None]:
-    """Write every change of the operators' Pods into *file*."""
-    watch = ["get", "pods", "--selector=app=operator", "--watch", "--output-watch-events", "--output=json"]
+def watched_pods(bed: Bed, file: Path, selector: str = "") -> Iterator[None]:
+    """Write every change of the Pods that *selector* selects in the operators' namespace into *file*."""
+    watch = ["get", "pods", f"--selector={selector}", "--watch", "--output-watch-events", "--output=json"]
     argv = ["kubectl", "--namespace", NAMESPACE, *watch]
     with file.open("w") as notes, subprocess.Popen(argv, stdout=notes, env=bed.environment()) as watching:
         try:
@@ -134,13 +134,18 @@ def _ended(events: str) -> tuple[dict[str, datetime | None], dict[str, datetime 
     """Read from a sequence of watch events when our operator's Pods ended, and when the Go operator's Pods ended."""
     ours: dict[str, datetime | None] = {}
     go: dict[str, datetime | None] = {}
+    for pod in seen_pods(events):
+        (ours if labels(pod).get(LABEL_OPERATOR) == OPERATOR else go)[pod["metadata"]["name"]] = _end(pod)
+    return ours, go
+
+
+def seen_pods(events: str) -> Iterator[Object]:
+    """Yield each Pod of a sequence of watch events as it was then."""
     decoder = json.JSONDecoder()
     while events := events.lstrip():
         event, end = decoder.raw_decode(events)
         events = events[end:]
-        pod = event["object"]
-        (ours if labels(pod).get(LABEL_OPERATOR) == OPERATOR else go)[pod["metadata"]["name"]] = _end(pod)
-    return ours, go
+        yield event["object"]
 
 
 def _end(pod: Object) -> datetime | None:

@@ -9,8 +9,19 @@ from tests.e2e.testbed.processes import Process, command_of
 
 def process_of(pod: Object, program: str) -> Process:
     """Return the process that runs *program* in the first container of *pod*."""
-    container = pod["status"]["containerStatuses"][0]["containerID"].removeprefix("containerd://")
-    return next(process for process in _in_container(container) if program in command_of(process.pid))
+    return process_in(pod, pod["spec"]["containers"][0]["name"], program)
+
+
+def process_in(pod: Object, container: str, program: str) -> Process:
+    """Return the process that runs *program* in the *container* of *pod* with that name."""
+    identifier = status_of(pod, container)["containerID"].removeprefix("containerd://")
+    return next(process for process in _in_container(identifier) if program in command_of(process.pid))
+
+
+def status_of(pod: Object, container: str) -> Object:
+    """Return the status of the *container* of *pod* with that name."""
+    statuses: list[Object] = pod["status"]["containerStatuses"]
+    return next(each for each in statuses if each["name"] == container)
 
 
 def _in_container(container: str) -> Iterator[Process]:

@@ -2,8 +2,10 @@
 
 import json
 import shutil
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 from tests.e2e import product
 from tests.e2e.cluster import Cluster, Object
@@ -44,12 +46,12 @@ def released_chart(folder: Path) -> Path:
     return chart
 
 
-def take_over(bed: Bed, folder: Path) -> None:
+def take_over(bed: Bed, folder: Path, values: Mapping[str, Any] = product.CREDENTIALS) -> None:
     """Uninstall our operator, and install the Go operator's released chart, which is written to *folder*."""
     push_operator(bed)
     push_nameserver(bed)
     product.uninstall(bed)
-    product.install(bed, released_chart(folder), product.CREDENTIALS)
+    product.install(bed, released_chart(folder), values)
 
 
 def permission(plural: str) -> list[Object]:
@@ -77,9 +79,10 @@ def forget(cluster: Cluster, management: Management) -> None:
 
 def push_operator(bed: Bed) -> str:
     """Push the Go operator under the name of its released image, and return that name."""
-    inside = "/usr/local/bin/operator"
-    environment = [oci.PATH, *(f"{name}={value}" for name, value in control.TAILSCALED_ENV.items())]
-    files = {inside: program(bed.paths, "k8s-operator")}
+    inside, root = "/usr/local/bin/operator", "/etc/ssl/testbed-root.pem"
+    variables = {**control.TAILSCALED_ENV, **control.ACME_ENV, "SSL_CERT_FILE": root}
+    environment = [oci.PATH, *(f"{name}={value}" for name, value in variables.items())]
+    files = {inside: program(bed.paths, "k8s-operator"), root: control.acme_authority(bed.paths).ca}
     bed.images.push_files(OPERATOR_IMAGE, files, oci.Start(entrypoint=[inside], environment=environment))
     return OPERATOR_IMAGE
 

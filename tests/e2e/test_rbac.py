@@ -37,13 +37,16 @@ UNUSED = {
     },
     Permission(OPERATOR_ROLE, "get", "endpointslices.discovery.k8s.io"): "it reads one that is in the way of a new one",
     Permission(OPERATOR_ROLE, "update", "secrets"): "it grants this to the proxies of ProxyGroups, and patches itself",
-    **{
-        Permission(OPERATOR_ROLE, "delete", resource): f"{ENFORCED} (of who puts an owner reference back)"
-        for resource in ("serviceaccounts", "deployments.apps")
-    },
+    Permission(OPERATOR_ROLE, "delete", "serviceaccounts"): f"{ENFORCED} (of who puts an owner reference back)",
     Permission(PROXY_ROLE, "update", "secrets"): "the image asks whether it may, and doesn't start if not; it patches",
 }
 """The permissions in the roles that no test uses, and the reasons for granting them."""
+RACES = {
+    Permission(OPERATOR_ROLE, "delete", "deployments.apps"): (
+        "when the API server proxy is turned off, Kubernetes deletes its Deployment, too, and may be the first"
+    ),
+}
+"""The permissions that are used in some sessions and not in others, and the reasons for that."""
 REFUSED = ("proxies", "create", "secrets")
 """The user, verb and resource of a request that the API server has to deny while a proxy lacks its Secret.
 
@@ -85,7 +88,7 @@ def test_no_request_was_denied(cluster: Cluster, conduct: Conduct, capsys: pytes
 @pytest.mark.whole
 def test_no_permission_is_unused(conduct: Conduct, granted: set[Permission]) -> None:
     unused = granted - conduct.used
-    assert not (without_reason := unused - UNUSED.keys()), lines(without_reason)
+    assert not (without_reason := unused - UNUSED.keys() - RACES.keys()), lines(without_reason)
     assert not (not_needed := UNUSED.keys() - unused), f"used, or not granted any more: {lines(not_needed)}"
 
 

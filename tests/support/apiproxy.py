@@ -24,6 +24,8 @@ from tests.support.localapi import LocalApiWithCallers, user
 
 ALICE = "100.64.0.7:50001"
 TOKEN = "token-of-the-proxy"
+SMALL_BUFFER = 1 << 16
+"""The bytes that the kernel keeps for a slow reader, so that the program soon has to wait."""
 
 
 def proxy_header(source: str, extra: bytes = b"") -> bytes:
@@ -146,8 +148,9 @@ class Ground:
         api_server = ApiServer("127.0.0.1", self.api.port, self.api.ca, token, patience)
         local_api = LocalApi(self.socket, patience)
         recordings = Recordings(local_api.dial, self.counts.recordings, self.recorder_limits)
-        shared = Shared(mode, local_api, api_server, self.counts, limits or SessionLimits(), Notes().note, recordings)
+        shared = Shared(mode, local_api, api_server, self.counts, limits or SessionLimits(), Notes(), recordings)
         with socket.create_server(("127.0.0.2", 0), backlog=512) as listener:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SMALL_BUFFER)  # its connections inherit it
             self.port = listener.getsockname()[1]
             serving = asyncio.create_task(ProxyServer(shared, most).serve([listener]))
             try:

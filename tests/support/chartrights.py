@@ -35,7 +35,6 @@ UNUSED: dict[Right, str] = {
             (_OWN, "", "services"),
         )
     },
-    Right(_OWN, "apps", "deployments", "delete"): _ENFORCED,
     Right(_OWN, "discovery.k8s.io", "endpointslices", "get"): "it reads one that is in the way of a new one",
     Right(
         _OWN, "", "configmaps", "delete"

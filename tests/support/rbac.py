@@ -17,6 +17,10 @@ Object = dict[str, Any]
 
 _MANIFESTS = Path(__file__).parents[2] / "charts" / "manifests"
 _AUTHORIZATION = "authorization.k8s.io"
+_IMPERSONATOR = "ClusterRole tailscale-auth-proxy"
+"""The role that allows impersonation. The audit log doesn't name it."""
+_IMPERSONATE = "impersonate"
+_NOT_IMPERSONATED = re.compile(r'cannot impersonate resource "(?P<kind>\w+)"')
 _GRANTED_BY = re.compile(
     r'RBAC: allowed by \w+ "[^"/]+(?:/(?P<namespace>[^"]+))?" of (?P<kind>\w+) "(?P<name>[^"]+)" to ServiceAccount'
 )
@@ -69,16 +73,26 @@ class Conduct:
         """Return the conduct of the ServiceAccounts of *namespace*.
 
         Requests of the ServiceAccount *operator* are included only if our program made them, since another operator
-        may use the same ServiceAccount.
+        may use the same ServiceAccount. Requests in the name of users of the tailnet only show that impersonation is
+        allowed: what else they need is not for the ServiceAccount.
         """
         conduct = cls()
         prefix = f"system:serviceaccount:{namespace}:"
         for entry in requests:
             account = entry["user"]["username"].removeprefix(prefix)
             theirs = account == operator and entry.get("userAgent") != USER_AGENT
-            if account != entry["user"]["username"] and not theirs and "objectRef" in entry:
+            if account == entry["user"]["username"] or theirs:
+                continue
+            if "impersonatedUser" in entry:
+                conduct._note_impersonation(entry["impersonatedUser"], account)
+            elif "objectRef" in entry:
                 conduct._note(entry, account)
         return conduct
+
+    def _note_impersonation(self, user: Object, account: str) -> None:
+        kinds = ["users", *(["groups"] if {*user.get("groups", ())} - {"system:authenticated"} else [])]
+        self.used.update(Permission(_IMPERSONATOR, _IMPERSONATE, kind) for kind in kinds)
+        self.allowed.update(Request(account, _IMPERSONATE, kind, "") for kind in kinds)
 
     def _note(self, entry: Entry, account: str) -> None:
         reference = entry["objectRef"]
@@ -92,6 +106,8 @@ class Conduct:
         if _is_denied(entry):
             when = datetime.fromisoformat(entry["requestReceivedTimestamp"])
             said = entry["responseStatus"].get("message") or f"{request}: {entry['requestURI']}"
+            if refused := _NOT_IMPERSONATED.search(said):
+                request = Request(account, _IMPERSONATE, refused["kind"], "")
             self.denied.append(Denial(request, when, said))
         elif asked.get(f"{_AUTHORIZATION}/decision") == "allow":
             self.allowed.add(request)

@@ -53,7 +53,7 @@ PARENT_CONNECTOR: Final = "connector"
 PARENT_PROXYGROUP: Final = "proxygroup"
 PARENT_PEERRELAY: Final = "peerrelay"
 PARENT_OPERATOR: Final = "operator"
-"""The type of the parent in the labels of the children that register the operator's own device.
+"""The type of the parent in the labels of the children that register or run the operator's own device.
 
 The parent of these children is the Secret with the state of the device.
 """

@@ -15,7 +15,7 @@ from tsoperator.apiproxy.impersonation import AccessMode
 from tsoperator.apiproxy.localapi import LocalApi
 from tsoperator.apiproxy.notes import Notes
 from tsoperator.apiproxy.recording.recordings import Recordings
-from tsoperator.apiproxy.server import ProxyServer
+from tsoperator.apiproxy.server import ConnectionLimits, ProxyServer
 from tsoperator.apiproxy.session import SessionLimits, Shared
 from tsoperator.apiproxy.settings import ProxySettings
 from tsoperator.apiproxy.tls import ApiServer
@@ -34,7 +34,7 @@ class CannotListen(Exception):
 
 async def run(settings: ProxySettings) -> None:
     """Run until cancelled. Raises CannotListen, or OSError if no connection can be accepted any more."""
-    allow_many_connections()
+    most = most_connections(allow_many_files())
     is_auth = settings.mode is AccessMode.AUTH
     token = settings.token_file if is_auth else None
     api_server = ApiServer(settings.api_host, settings.api_port, settings.ca_file, token)
@@ -46,7 +46,7 @@ async def run(settings: ProxySettings) -> None:
         api_server,
         counts,
         SessionLimits(),
-        Notes().note,
+        Notes(),
         Recordings(local_api.dial, counts.recordings),
     )
 
@@ -62,13 +62,23 @@ async def run(settings: ProxySettings) -> None:
         log.info("serving callers in mode %s on %s", counts.mode, where)
         async with asyncio.TaskGroup() as group:
             group.create_task(HealthPages(problem, counts.text).serve(health))
-            group.create_task(ProxyServer(shared).serve(listeners))
+            group.create_task(ProxyServer(shared, ConnectionLimits(all=most)).serve(listeners))
 
 
-def allow_many_connections() -> None:
-    """Raise the limit on open files as far as we may, as programs in Go do."""
+def allow_many_files() -> int:
+    """Raise the limit on open files as far as we may, as programs in Go do, and return it."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    return most
+
+
+def most_connections(files: int) -> int:
+    """Return the greatest number of connections if *files* may be open: each needs up to three. Probes need some, too.
+
+    Without files the probes fail, and Kubernetes ends the process.
+    """
+    most = ConnectionLimits().all
+    return most if files == resource.RLIM_INFINITY else max(1, min(most, (files - 100) // 3))
 
 
 @contextlib.contextmanager

@@ -46,7 +46,7 @@ class ProxyCounts:
 
     def _lines(self) -> Iterator[str]:
         outcomes = {f'mode="{self.mode}",outcome="{outcome}"': number for outcome, number in self.requests.items()}
-        yield from _family("requests_total", "Requests of callers.", outcomes)
+        yield from _family("requests_total", "Requests of callers that have ended.", outcomes)
         yield from _family("refusals_total", "What was refused.", _by("reason", self.refusals))
         yield from _family("connections_total", "Connections of callers.", {"": self.connections})
         yield from _family("connections_open", "Connections that are open.", {"": self.open_connections})

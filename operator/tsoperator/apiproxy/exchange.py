@@ -6,6 +6,7 @@ beginning of the next request, or the client's end. So a client that goes away e
 
 import asyncio
 from dataclasses import dataclass
+from typing import Final
 
 from tsoperator.apiproxy.client import MOST_AHEAD, Client
 from tsoperator.apiproxy.counts import ProxyCounts
@@ -27,6 +28,9 @@ from tsoperator.apiproxy.head import (
 )
 from tsoperator.apiproxy.recording.tap import SessionRecording
 from tsoperator.apiproxy.tls import TlsStream
+
+_PIECE: Final = 16 << 10
+"""The most bytes of a body that are forwarded in one turn. They may be thousands of chunks, which takes a while."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,18 +118,21 @@ class Exchange:
         while not self._body.is_complete:
             if not self._client.received and not await self._client.receive():
                 raise ClientGone
-            data, used = self._body.feed(bytes(self._client.received))
+            data, used = self._body.feed(bytes(self._client.received[:_PIECE]))
             del self._client.received[:used]
             try:
                 await self._to_server(data)
             except ApiServerUnreachable:
                 return  # the API server may have sent its answer before it closed the connection
+            if not self._body.is_complete:
+                await asyncio.sleep(0)
         self._is_sent = True
 
     async def _forward_answer(self, pump: "asyncio.Task[None]", group: asyncio.TaskGroup) -> GoesOn:
         """Forward interim answers and the answer. Raises ApiServerUnreachable, BadMessage and ClientGone."""
         while (answer := await self._answer_head()).is_interim:
             await self._client.send(answered(answer, closes=False))
+            await asyncio.sleep(0)  # many of them that come at once mustn't keep others from their turn
         if answer.is_upgrade:
             pump.cancel()
             await asyncio.wait([pump])
@@ -134,7 +141,7 @@ class Exchange:
             return GoesOn(client=False, server=False)
         closes = self._request.closes or answer.body == UNTIL_CLOSE or not self._is_sent
         is_exact = await self._forward_answer_body(answer, closes=closes)
-        return GoesOn(client=not closes, server=is_exact and self._is_sent and not answer.closes)
+        return GoesOn(client=not closes, server=is_exact and not answer.closes)
 
     async def _answer_head(self) -> AnswerHead:
         seen = 0
@@ -151,15 +158,18 @@ class Exchange:
         """Forward the head and the body of the answer, and tell whether no byte of the API server is left over."""
         body = AnswerBody(answer.body)
         data, self._from_server = bytes(self._from_server), bytearray()
-        used = body.feed(data)
+        used = body.feed(data[:_PIECE])
         self.has_begun = True
         await self._client.send(answered(answer, closes=closes) + data[:used])
         while not body.is_complete:
-            if not (data := await self._receive()):
+            await asyncio.sleep(0)
+            if used < len(data):
+                data = data[used:]
+            elif not (data := await self._receive()):
                 if answer.body == UNTIL_CLOSE:
                     break
                 raise ApiServerUnreachable("it closed the connection within an answer")
-            used = body.feed(data)
+            used = body.feed(data[:_PIECE])
             await self._client.send(data[:used])
         return used == len(data)
 

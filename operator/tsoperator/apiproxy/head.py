@@ -44,6 +44,7 @@ _LENGTH: Final = re.compile(rb"[0-9]{1,18}")
 _UNPARSABLE: Final = re.compile(r";|%(?![0-9A-Fa-f]{2})")
 """Text that makes Go drop a parameter of a query."""
 
+_SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _UPGRADES: Final = {b"websocket": WEBSOCKET, b"spdy/3.1": SPDY}
 _HOP_BY_HOP: Final = frozenset({
     b"connection", b"keep-alive", b"proxy-connection", b"proxy-authenticate", b"proxy-authorization", b"te",
@@ -68,13 +69,17 @@ class RequestHead:
     body: BodyKind
     options: Set[bytes]
     upgrade: str
-    expects_continue: bool
     accepts_trailers: bool
 
     @property
     def closes(self) -> bool:
         """Whether the client wants no further request on its connection."""
         return b"close" in self.options
+
+    @property
+    def is_safe(self) -> bool:
+        """Whether the request changes nothing. One for an upgrade may run a command, by GET too."""
+        return self.method in _SAFE and not self.upgrade
 
     @property
     def path(self) -> str:
@@ -163,7 +168,6 @@ def parse_request(raw: bytes | bytearray) -> RequestHead:
         body=body,
         options=options,
         upgrade=upgrade,
-        expects_continue=b"100-continue" in found.elements(b"expect") and b"expect" not in options,
         accepts_trailers=b"trailers" in found.elements(b"te"),
     )
 

@@ -20,6 +20,8 @@ LEGACY_CAPABILITY: Final = "https://tailscale.com/cap/kubernetes"
 _TOKEN: Final = re.compile(r"[\x21-\x7e]+")
 _IDENTITY: Final = re.compile(rb"authorization\Z|impersonate[^0-9a-z]", re.IGNORECASE)
 """The names of headers that say who sends a request. Some readers take an underscore for a hyphen, for example."""
+_OF_A_PROGRAM: Final = re.compile(rb"file://|https?://(?:localhost|127\.0\.0\.1|\[::1\])(?::[0-9]+)?")
+"""The origin of a page that a program on the caller's own device shows, such as a dashboard. No site can have it."""
 
 
 class AccessMode(Enum):
@@ -140,8 +142,10 @@ def caller(raw: bytes | str) -> Caller:
 
 def decide(who: Caller, mode: AccessMode, head: RequestHead) -> Admission | Denial:
     """Decide whether the request with *head* may go to the API server, and as whom."""
-    if not _is_name(who.name):
+    if not who.name:
         return Denial(403, "name", "the caller has no login name, or its device has no name")
+    if not _is_name(who.name):
+        return Denial(403, "name", f"the name {who.name[:60]!r} of the caller can't be sent to the API server")
     if who.unreadable:
         return Denial(403, "grant", f"the grants of {who.name} can't be read: {who.unreadable}")
     recording = _recording(who, head)
@@ -149,10 +153,12 @@ def decide(who: Caller, mode: AccessMode, head: RequestHead) -> Admission | Deni
         return recording
     if mode is AccessMode.NOAUTH:
         return Admission(None, recording)
+    if _is_of_another_site(head):
+        return Denial(403, "origin", "a page of another site sends this request, and it would act as the caller")
     groups = who.groups or who.tags
     bad = next((group for group in groups if not _is_name(group)), None)
     if bad is not None:
-        return Denial(403, "group", f"the group {bad!r} of {who.name} can't be sent to the API server")
+        return Denial(403, "group", f"the group {bad[:60]!r} of {who.name} can't be sent to the API server")
     return Admission(Impersonation(who.name, groups), recording)
 
 
@@ -220,7 +226,7 @@ def _rules(capabilities: Mapping[str, Any], capability: str) -> Sequence[_Rule]:
     try:
         return [_rule(_fields(value)) for value in values or ()]
     except ValueError as error:
-        raise _Unreadable(f"{capability}: {error}") from error
+        raise _Unreadable(f"{capability}: {error}"[:150]) from error
 
 
 def _rule(fields: Mapping[str, Any]) -> _Rule:
@@ -266,8 +272,25 @@ def _address(text: str) -> str:
     bracketed = host.startswith("[") and host.endswith("]")
     version = ip_address(host[1:-1] if bracketed else host).version
     if (version == 6) != bracketed or not re.fullmatch("[0-9]{1,5}", port) or int(port) > 65535:
-        raise ValueError(f"{text[:60]!r} isn't an address of a recorder")
+        raise ValueError(f"{text!r} isn't an address of a recorder")
     return text
+
+
+def _is_of_another_site(head: RequestHead) -> bool:
+    """Tell whether a page of another site makes a browser send the request (Origin, Fetch Metadata).
+
+    We know a caller by the address alone, which a browser has for each page that it shows. A page can send requests
+    and open WebSockets to any host without asking. It can't read the answers to other requests than WebSockets, so
+    those that change nothing pass.
+    """
+    if head.is_safe:
+        return False
+    headers = {name.lower(): value.lower() for name, value in head.headers}
+    if (site := headers.get(b"sec-fetch-site")) in {b"same-origin", b"none"}:
+        return False
+    if (origin := headers.get(b"origin")) is None:
+        return site is not None
+    return origin.partition(b"://")[2] != head.host.lower() and not _OF_A_PROGRAM.fullmatch(origin)
 
 
 def _is_name(text: str) -> bool:

@@ -3,8 +3,12 @@
 import logging
 import time
 from collections.abc import Callable
+from typing import Final
 
 log = logging.getLogger(__name__)
+
+_MOST_NOTED: Final = 1000
+"""The number of messages that are remembered so that they are logged only once."""
 
 
 class Notes:
@@ -16,6 +20,7 @@ class Notes:
         self._clock = clock
         self._until = 0.0
         self._written = 0
+        self._noted: set[tuple[str, str]] = set()
 
     def note(self, who: str, message: str) -> None:
         """Log what happened to *who*, unless there are too many lines."""
@@ -27,3 +32,11 @@ class Notes:
         self._written += 1
         if self._written <= self._most:
             log.info("%s: %s", who, message)
+
+    def once(self, who: str, message: str) -> None:
+        """Log a *message* about *who*, unless it has been logged before."""
+        if (who, message) not in self._noted:
+            if len(self._noted) >= _MOST_NOTED:
+                self._noted.clear()
+            self._noted.add((who, message))
+            self.note(who, message)

@@ -33,7 +33,16 @@ class ConnectionLimits:
     all: int = 4000
     """The greatest number of connections. An idle one costs 50 KB."""
     caller: int = 1000
-    """The greatest number of connections of one address. A program may watch each of some hundred kinds of objects."""
+    """The greatest number of connections of one address. A program may watch each of some hundred kinds of objects.
+
+    An address that has as many connections as are left for all gets no more either. So a few devices can't take them
+    all.
+    """
+    turned_away: int = 100
+    """The greatest number of refused connections of such addresses that stay open until the client has got its answer.
+
+    They count among all, so with no limit one device could keep out all others.
+    """
     accept_pause: float = 0.1
     """The seconds for which nothing is accepted after a lack of resources."""
 
@@ -46,6 +55,7 @@ class ProxyServer:
         self._limits = limits or ConnectionLimits()
         self._shares: Counter[str] = Counter()
         """The number of open connections of each caller's address."""
+        self._turned_away = 0
 
     async def serve(self, listeners: Sequence[socket.socket]) -> None:
         """Serve until cancelled; raises OSError if no connection can be accepted any more."""
@@ -67,11 +77,11 @@ class ProxyServer:
                 continue
             if address[0] != _TAILSCALED:
                 self._shared.counts.refusals["peer"] += 1
-                self._shared.note(address[0], "refused: only tailscaled may connect")
+                self._shared.notes.note(address[0], "refused: only tailscaled may connect")
                 accepted.close()
             elif self._shared.counts.open_connections >= self._limits.all:
                 self._shared.counts.refused_connections["all"] += 1
-                self._shared.note("a client", f"refused: {self._limits.all} connections are open")
+                self._shared.notes.note("a client", f"refused: {self._limits.all} connections are open")
                 SocketStream(accepted).close(_TOO_MANY)
             else:
                 self._shared.counts.connections += 1
@@ -94,10 +104,11 @@ class ProxyServer:
         if not (source := await session.source()):
             return
         address = source.rpartition(":")[0]
-        if self._shares[address] >= self._limits.caller:
+        left = self._limits.all - self._shared.counts.open_connections + 1
+        if self._shares[address] >= min(self._limits.caller, left):
             self._shared.counts.refused_connections["caller"] += 1
-            self._shared.note(address, f"refused: it has {self._limits.caller} open connections")
-            await session.turn_away("you have too many open connections")
+            self._shared.notes.note(address, f"refused: it has {self._shares[address]} open connections")
+            await self._turn_away(session)
             return
         self._shares[address] += 1
         try:
@@ -106,6 +117,15 @@ class ProxyServer:
             self._shares[address] -= 1
             if not self._shares[address]:
                 del self._shares[address]
+
+    async def _turn_away(self, session: Session) -> None:
+        self._turned_away += 1
+        try:
+            await session.turn_away(
+                "you have too many open connections", lingers=self._turned_away <= self._limits.turned_away
+            )
+        finally:
+            self._turned_away -= 1
 
 
 def _without_messages(error: BaseException) -> str:

@@ -6,9 +6,7 @@ a later request if the API server has closed it.
 
 import asyncio
 import contextlib
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
 
 from tsoperator.apiproxy import proxyprotocol
 from tsoperator.apiproxy.client import Client
@@ -28,13 +26,11 @@ from tsoperator.apiproxy.framing import Framing
 from tsoperator.apiproxy.head import RequestHead, head_length, parse_request
 from tsoperator.apiproxy.impersonation import AccessMode, Admission, Caller, Denial, RecordingOrder, caller, decide
 from tsoperator.apiproxy.localapi import LocalApi
+from tsoperator.apiproxy.notes import Notes
 from tsoperator.apiproxy.recording.recordings import Recordings
 from tsoperator.apiproxy.recording.tap import SessionRecording
 from tsoperator.apiproxy.stream import SocketStream
 from tsoperator.apiproxy.tls import ApiServer, TlsStream
-
-_SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
-"""The methods of requests that may be sent twice."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +63,7 @@ class Shared:
     api_server: ApiServer
     counts: ProxyCounts
     limits: SessionLimits
-    note: Callable[[str, str], None]
-    """Logs a caller and what happened to its request."""
+    notes: Notes
     recordings: Recordings
 
 
@@ -111,9 +106,10 @@ class Session:
         try:
             while (length := await self._next_head(seconds)) and await self._answer(length):
                 seconds = self._limits.idle
+                await asyncio.sleep(0)  # many requests that come at once mustn't keep others from their turn
             await self._client.linger(self._limits.linger)
         except BadMessage as error:
-            self._shared.counts.requests["refused" if error.status < 500 else "failed"] += 1
+            self._shared.counts.requests["failed" if error.status == 502 else "refused"] += 1
             self._note_refusal(error.reason, str(error))
             await self._end_with(error.status, str(error))
         except ClientGone:
@@ -121,16 +117,17 @@ class Session:
         finally:
             self._close_server()
 
-    async def turn_away(self, message: str) -> None:
+    async def turn_away(self, message: str, *, lingers: bool) -> None:
         """Tell the client that it has too many connections."""
-        await self._end_with(503, message)
+        await self._end_with(503, message, lingers=lingers)
 
-    async def _end_with(self, status: int, message: str) -> None:
+    async def _end_with(self, status: int, message: str, *, lingers: bool = True) -> None:
         if self._has_begun:
             return
         with contextlib.suppress(ClientGone):
             await self._client.send_error(status, message, closes=True)
-            await self._client.linger(self._limits.linger)
+            if lingers:
+                await self._client.linger(self._limits.linger)
 
     async def _next_head(self, seconds: float) -> int:
         """Wait for a whole head, and return its length; 0 if the client has ended. Raises ClientGone and BadMessage."""
@@ -168,6 +165,7 @@ class Session:
         except RecordingFailed as error:
             return await self._end_unrecorded(head, error)
         except BadFrames as error:
+            self._shared.counts.requests["refused"] += 1
             self._note_refusal(f"frames-{error.reason}", f"the session has ended: {error}")
             return False
         self._shared.counts.requests["forwarded"] += 1
@@ -189,7 +187,8 @@ class Session:
     async def _record_event(self, head: RequestHead, order: RecordingOrder) -> Denial | None:
         """Record a request if grants want it; return a refusal if it must be recorded and can't."""
         if order.unrecordable:
-            self._note(f"grants want {head.method} {head.path} recorded; {order.unrecordable} can't be, and goes on")
+            wanted = f"its grants want {head.method} {head.path} recorded if possible"
+            self._shared.notes.once(self._address, f"{wanted}, and this proxy can't record {order.unrecordable}")
         if not order.recorders.has_events:
             return None
         return await self._shared.recordings.record_event(self._client, head, order, self._note)
@@ -217,7 +216,7 @@ class Session:
                 return await self._exchange(head, sent, self._server)
             except ApiServerUnreachable:
                 # It closed an idle connection, perhaps before it saw the request.
-                if self._has_begun or head.method not in _SAFE or head.body.framing is not Framing.NONE:
+                if self._has_begun or not head.is_safe or head.body.framing is not Framing.NONE:
                     raise
         self._close_server()
         self._server = await self._shared.api_server.connect()
@@ -228,6 +227,9 @@ class Session:
         exchange = Exchange(self._client, server, head, patience, counts, self._recording)
         try:
             goes_on = await exchange.run(sent)
+        except ClientGone:
+            self._shared.counts.requests["forwarded"] += 1  # many clients end their watches so
+            raise
         finally:
             self._has_begun = exchange.has_begun
         if not goes_on.server:
@@ -245,6 +247,7 @@ class Session:
         message = f"this session must be recorded, and that has failed: {error}"
         if not self._has_begun:
             return await self._refuse(head, Denial(403, "recorder", message))
+        self._shared.counts.requests["refused"] += 1
         self._note_refusal("recorder", message)
         if self._recording is not None and (notice := self._recording.notice(message)):
             with contextlib.suppress(TimeoutError):
@@ -255,7 +258,7 @@ class Session:
     async def _answer_unreachable(self, head: RequestHead, error: ApiServerUnreachable) -> bool:
         self._close_server()
         self._shared.counts.requests["failed"] += 1
-        self._shared.note(self._source, f"the API server can't be reached: {error}")
+        self._shared.notes.note(self._source, f"the API server can't be reached: {error}")
         if self._has_begun:
             return False
         return await self._answer_error(head, 502, f"the API server can't be reached: {error}")
@@ -265,12 +268,17 @@ class Session:
         await self._client.send_error(status, message, closes=closes, with_body=head.method != "HEAD")
         return not closes
 
+    @property
+    def _address(self) -> str:
+        """Return the caller's address without its port."""
+        return self._source.rpartition(":")[0]
+
     def _note_refusal(self, reason: str, message: str) -> None:
         self._shared.counts.refusals[reason] += 1
         self._note(f"refused: {message}")
 
     def _note(self, message: str) -> None:
-        self._shared.note(self._source or "a client without a PROXY header", message)
+        self._shared.notes.note(self._source or "a client without a PROXY header", message)
 
     def _close_server(self) -> None:
         if self._server is not None:

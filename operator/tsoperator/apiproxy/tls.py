@@ -79,9 +79,10 @@ class TlsStream:
         """Tell whether the connection is open, and nothing has come that nobody asked for."""
         try:
             came = self._stream.read_now()
-            return came is None or (not self._decrypted(came) and not self._ended)
+            surplus = came is not None and bool(self._decrypted(came))
         except OSError:
             return False
+        return not surplus and not self._ended
 
     def _say_goodbye(self) -> None:
         with contextlib.suppress(ssl.SSLError):  # it waits for an answer, which we don't need

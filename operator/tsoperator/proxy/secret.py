@@ -1,6 +1,5 @@
 """The Secret of a proxy, with our config files, and with the state that the proxy writes."""
 
-import base64
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -31,7 +30,7 @@ from tsoperator.api.objects import SECRET, Object, key_of
 from tsoperator.proxy.entries import ProxyReport, read_report
 from tsoperator.proxy.hosting import HostReport, read_host_report
 from tsoperator.proxy.replica import ReplicaSecrets
-from tsoperator.proxy.stored import json_or_empty, list_of_texts, text, text_in, texts_in
+from tsoperator.proxy.stored import encoded, json_or_empty, list_of_texts, text, text_in, texts_in
 from tsoperator.proxy.tailscaled import ProxyConfig, config_files
 from tsoperator.proxy.x509 import Validity, validity
 from tsoperator.runtime.diff import digest_of
@@ -165,6 +164,12 @@ def login_url_of(secret: Object) -> str:
     """
     url: str = secret[_LOGIN_URL]
     return url.removesuffix("/")
+
+
+def serve_state_of(secret: Object | None) -> Sequence[str]:
+    """Return the keys of a *slim* Secret in which tailscaled stored its last serve config."""
+    names: Sequence[str] = secret[_SERVE_STATE] if secret else ()
+    return names
 
 
 def hostname_of(secret: Object) -> str:
@@ -443,8 +448,3 @@ def _fqdn_in(profile: Object) -> str:
 def _profile(data: Mapping[str, str]) -> Object:
     """Return tailscaled's login profile in *data*; empty if there is none."""
     return json_or_empty(text(data, text(data, SECRET_CURRENT_PROFILE)))
-
-
-def encoded(files: Mapping[str, str]) -> dict[str, str]:
-    """Return the texts in *files* encoded as the data of a Secret."""
-    return {name: base64.b64encode(text.encode()).decode() for name, text in files.items()}

@@ -1,4 +1,4 @@
-"""Reads values in the data of a Secret, and in the JSON there. A value that can't be read counts as empty."""
+"""Reads and writes values in the data of a Secret, and reads JSON there. A value that can't be read counts as empty."""
 
 import base64
 import binascii
@@ -50,3 +50,8 @@ def _json(text: str) -> Any:
     with contextlib.suppress(ValueError):
         return from_json(text)
     return None
+
+
+def encoded(files: Mapping[str, str]) -> dict[str, str]:
+    """Return the texts in *files* encoded as the data of a Secret."""
+    return {name: base64.b64encode(text.encode()).decode() for name, text in files.items()}

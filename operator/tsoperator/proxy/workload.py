@@ -46,7 +46,6 @@ from tsoperator.proxy.secret import (
     config_patch,
     device_id_of,
     device_of,
-    encoded,
     login_url_of,
     must_keep_auth_key,
     needs_auth_key,
@@ -55,6 +54,7 @@ from tsoperator.proxy.secret import (
 )
 from tsoperator.proxy.service import headless_service
 from tsoperator.proxy.statefulset import mounted_secrets, selects, standalone_statefulset
+from tsoperator.proxy.stored import encoded
 from tsoperator.proxy.tailscaled import ProxyConfig, config_files
 from tsoperator.runtime.diff import metadata_patch
 from tsoperator.runtime.ownership import Owner, first

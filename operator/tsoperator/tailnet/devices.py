@@ -13,6 +13,7 @@ from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from tsoperator.api.device import Device, domain_of, lookup_name, lookup_names
+from tsoperator.api.names import PARENT_OPERATOR
 from tsoperator.api.objects import SECRET
 from tsoperator.proxy.secret import device_of
 from tsoperator.runtime.cache import Cache
@@ -72,7 +73,8 @@ class DeviceGauges(Collector):
             "tsoperator_devices", "Devices of proxies, by the kind of object that asked for them.", labels=["parent"]
         )
         owners = (owner_of(each) for each in self._cache.all(SECRET) if device_of(each, None).id)
-        for parent, count in Counter(owner.type if owner else "" for owner in owners).items():
+        # Only the Secret of the operator's own device has no owner.
+        for parent, count in Counter(owner.type if owner else PARENT_OPERATOR for owner in owners).items():
             family.add_metric([parent], count)
         yield family
 

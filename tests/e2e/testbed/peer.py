@@ -23,6 +23,17 @@ PROXY = "127.0.0.1:1055"
 MAGIC_DNS = "100.100.100.100"
 _GREETER = Path(__file__).parent / "greeter.py"
 _PATIENCE = 20.0  # seconds
+_SILENCE = 1.0  # seconds
+_EXCHANGE = """
+import contextlib, socket, sys
+address, port, request, seconds = sys.argv[1:]
+answer = bytearray()
+with contextlib.suppress(OSError), socket.create_connection((address, int(port)), float(seconds)) as connection:
+    connection.sendall(bytes.fromhex(request))
+    while part := connection.recv(65536):
+        answer += part
+print(answer.hex())
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +102,16 @@ class Peer:
     def ask_magic_dns(self) -> None:
         """Let all programs of the machine, which has an /etc of its own, find MagicDNS names."""
         self.machine.run(["sh", "-c", f"echo nameserver {MAGIC_DNS} > /etc/resolv.conf"])
+
+    def peer_api(self, name: str) -> int:
+        """Return the port of the peer API of the device with the MagicDNS name *name*."""
+        (other,) = [each for each in self.status()["Peer"].values() if each["DNSName"] == f"{name}."]
+        return int(other["PeerAPIURL"][0].rpartition(":")[2])
+
+    def exchange(self, address: str, port: int, request: bytes) -> bytes:
+        """Send *request* to a TCP port, and return the answer until a second of silence; nothing if it is refused."""
+        words = [sys.executable, "-c", _EXCHANGE, address, str(port), request.hex(), str(_SILENCE)]
+        return bytes.fromhex(self.machine.run(words))
 
     def curl(self, *arguments: str | Path, timeout: float = 10) -> str:
         """Run curl with the tailnet's addresses and names, and return its output. Raises BedError."""

@@ -1,9 +1,11 @@
 """Fixtures of the tests that run the proxy on real sockets."""
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
+import uvloop
 
 from tests.support.apiproxy import Ground, grounded
 
@@ -12,3 +14,9 @@ from tests.support.apiproxy import Ground, grounded
 async def ground(tmp_path: Path) -> AsyncIterator[Ground]:
     async with grounded(tmp_path) as ground:
         yield ground
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_asyncio_loop_factories() -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
+    """Run the tests on uvloop, as the program runs."""
+    return {"uvloop": uvloop.new_event_loop}

@@ -359,19 +359,6 @@ def test_added_headers_are_there_whatever_the_head_says_about_its_connection() -
 
 
 @pytest.mark.parametrize(
-    ("line", "wanted"),
-    [
-        (b"Expect: 100-continue", True),
-        (b"expect: x, 100-Continue", True),
-        (b"Expect: 200-ok", False),
-        (b"Expect: 100-continue\r\nConnection: expect", False),
-    ],
-)
-def test_a_client_may_wait_for_leave_to_send_its_body(line: bytes, wanted: bool) -> None:
-    assert accepted(head(POST, HOST, b"Content-Length: 5", line)).expects_continue is wanted
-
-
-@pytest.mark.parametrize(
     ("lines", "wanted"),
     [((), False), ((b"Connection: Keep-Alive, CLOSE",), True), ((b"Proxy-Connection: close",), False)],
 )

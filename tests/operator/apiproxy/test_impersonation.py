@@ -97,6 +97,7 @@ ADMITTED = {
 
 BAD_GRANTS: Mapping[str, Any] = {
     "not a list": {"impersonate": {}},
+    "an empty object": {},
     "not an object": [["g1"]],
     "a text": ["{}"],
     "impersonate: a list": [{"impersonate": ["g1"]}],
@@ -110,6 +111,9 @@ BAD_GRANTS: Mapping[str, Any] = {
     "recorderAddrs: a name": [{"recorderAddrs": ["rec.example.org:80"]}],
     "recorderAddrs: a port that doesn't exist": [{"recorderAddrs": ["192.0.2.1:65536"]}],
     "recorderAddrs: an odd port": [{"recorderAddrs": ["192.0.2.1:8_0"]}],
+    "recorderAddrs: a port before a line end": [{"recorderAddrs": ["192.0.2.1:80\n"]}],
+    "recorderAddrs: a long port": [{"recorderAddrs": ["192.0.2.1:" + "1" * 500]}],
+    "recorderAddrs: a long name": [{"recorderAddrs": ["a" * 500 + "\n:80"]}],
     "recorderAddrs: IPv6 without brackets": [{"recorderAddrs": ["2001:db8::1:80"]}],
     "recorderAddrs: IPv4 in brackets": [{"recorderAddrs": ["[192.0.2.1]:80"]}],
     "enforceRecorder: a text": [{"enforceRecorder": "false"}],
@@ -146,10 +150,12 @@ REFUSED = {
     "a login before a line end": Refusal(whois(login="bob\n"), "name"),
     "a login with a line end": Refusal(whois(login="bob\r\nImpersonate-Group: system:masters"), "name"),
     "a login that can't be encoded": Refusal(whois(login="\ud800"), "name"),
+    "a long login with a line end": Refusal(whois(login="g" * 500 + "\n"), "name"),
     "a login that looks like another": Refusal(whois(login="bob\u200b"), "name"),
     "an empty name of a device": Refusal(whois(tags=TAGS, Name=""), "name"),
     "a dot as the name of a device": Refusal(whois(tags=TAGS, Name="."), "name"),
     "no name of a device": Refusal(whois(tags=TAGS, Name=None), "name"),
+    "a long group with a line end": Refusal(whois([groups("g" * 500 + "\n")]), "group"),
     "an empty group": Refusal(whois([groups("")]), "group"),
     "a group with a line end": Refusal(whois([groups("g1", "a\r\nImpersonate-User: b")]), "group"),
     "a group before white space": Refusal(whois([groups("system:masters ")]), "group"),
@@ -204,6 +210,10 @@ def test_the_words_of_a_refusal_fit_in_one_line_of_a_log(case: Refusal) -> None:
     message = denied(case.whois, case.mode).message
     assert message.isprintable()
     assert len(message) < 250
+
+
+def test_the_refusal_of_a_caller_without_a_name_says_so() -> None:
+    assert "has no login name" in denied(whois(login="")).message
 
 
 @pytest.mark.parametrize(("rules", "wanted"), RECORDING.values(), ids=RECORDING)
@@ -305,6 +315,37 @@ def test_an_answer_that_is_no_whois_says_so(raw: str | bytes) -> None:
         caller(raw)
 
 
+WEBSOCKET = b"Connection: Upgrade\r\nUpgrade: websocket\r\n"
+EVIL = b"Origin: https://evil.example.net\r\n"
+
+
+@pytest.mark.parametrize(
+    ("method", "lines", "is_refused"),
+    [
+        (b"POST", EVIL, True),
+        (b"POST", b"origin: null\r\n", True),
+        (b"DELETE", b"Sec-Fetch-Site: cross-site\r\n", True),
+        (b"POST", b"Sec-Fetch-Site: same-site\r\n", True),
+        (b"GET", EVIL + WEBSOCKET, True),
+        (b"GET", b"Origin: http://a.example.org:8001\r\n" + WEBSOCKET, True),
+        (b"GET", b"Origin: https://A.example.org\r\n" + WEBSOCKET, False),
+        (b"POST", b"Origin: http://dashboard.example.org\r\nSec-Fetch-Site: same-origin\r\n", False),
+        (b"POST", b"Origin: http://localhost:8001\r\nSec-Fetch-Site: cross-site\r\n", False),
+        (b"GET", b"Origin: file://\r\n" + WEBSOCKET, False),
+        (b"POST", b"Origin: http://localhost.evil.example.net\r\n", True),
+        (b"POST", b"Sec-Fetch-Site: none\r\n", False),
+        (b"GET", EVIL + b"Sec-Fetch-Site: cross-site\r\n", False),
+        (b"GET", WEBSOCKET, False),
+        (b"POST", b"", False),
+    ],
+)
+def test_no_page_of_another_site_acts_as_the_user_of_a_browser(method: bytes, lines: bytes, is_refused: bool) -> None:
+    head = parse_request(method + b" / HTTP/1.1\r\nHost: a.example.org\r\n" + lines + b"\r\n")
+    decision = decide(caller(whois()), AUTH, head)
+    assert (isinstance(decision, Denial) and decision.reason == "origin") is is_refused
+    assert isinstance(decide(caller(whois()), NOAUTH, head), Admission)
+
+
 ALICE = admitted(whois([groups("g1", "grüße")]))
 OWN = admitted(whois(), NOAUTH)
 IDENTITY = "".join(
@@ -335,7 +376,7 @@ IDENTITIES = [
 ]  # fmt: skip
 """Headers that say who sends a request, or that some reader might take for such a header."""
 OTHERS = [
-    b"Cookie: a=b", b"X-Remote-User: bob", b"X-Authorization: a", b"Impersonated: a",
+    b"Cookie: a=b", b"X-Remote-User: bob", b"X-Authorization: a", b"Authorization-Info: a", b"Impersonated: a",
     b"Sec-WebSocket-Protocol: base64url.bearer.authorization.k8s.io.YQ",
 ]  # fmt: skip
 

@@ -24,10 +24,10 @@ async def test_callers_are_refused_while_tailscaled_is_away_and_then_served_agai
 
 
 async def test_callers_are_refused_while_tailscaled_hangs_and_then_served_again(ground: Ground) -> None:
-    async with ground.serving(limits=AFRESH, patience=0.1), ground.connected() as caller:
+    async with ground.serving(limits=AFRESH, patience=1), ground.connected() as caller:
         ground.tailscaled.answers.clear()
         answer = await caller.ask()
-        assert (answer.status, b"tailscaled doesn't answer within 0.1 s" in answer.body) == (500, True)
+        assert (answer.status, b"tailscaled doesn't answer within 1 s" in answer.body) == (500, True)
         ground.tailscaled.answers.set()
         assert (await caller.ask()).status == 200
 

@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import re
+import resource
 import signal
 import socket
 import sys
@@ -13,16 +14,18 @@ from contextlib import asynccontextmanager
 import pytest
 from tsnameserver import __version__
 from tsoperator.apiproxy.__main__ import main
+from tsoperator.apiproxy.app import most_connections
 from tsoperator.apiproxy.settings import PROXY_VARIABLES
 
 from tests.support.apiproxy import TOKEN, Ground
 from tests.support.echoserver import Peer
 
 PROGRAM = """
-import dataclasses, os, pathlib
+import dataclasses, os, pathlib, resource
 from tsoperator.apiproxy.__main__ import serve
 from tsoperator.apiproxy.settings import read_proxy_settings
 places = {place}
+resource.setrlimit(resource.RLIMIT_NOFILE, (256, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
 settings = dataclasses.replace(read_proxy_settings(os.environ), **places)
 raise SystemExit(serve(settings))
 """
@@ -77,6 +80,8 @@ async def test_the_process_serves_callers_and_probes_until_a_signal(ground: Grou
         started = json.loads(await line(child))
         where = f"127.0.0.2:{ground.port} and 127.0.0.2:{ground.http_port}"
         assert started["msg"] == f"serving callers in mode auth on {where}"
+        soft, hard = resource.prlimit(child.pid, resource.RLIMIT_NOFILE)
+        assert soft == hard
         async with ground.connected() as caller:
             caller.send("GET /log HTTP/1.1\r\nHost: k8s\r\n\r\n")
             assert len((await caller.answer()).body) == size
@@ -103,6 +108,11 @@ async def probe(ground: Ground, path: str) -> bytes:
     status = (await reader.read()).split()[1]
     writer.close()
     return status
+
+
+@pytest.mark.parametrize(("files", "most"), [(resource.RLIM_INFINITY, 4000), (1_048_576, 4000), (4096, 1332), (64, 1)])
+def test_probes_have_files_left_however_many_connections_there_are(files: int, most: int) -> None:
+    assert most_connections(files) == most
 
 
 async def test_without_impersonation_no_token_is_needed(ground: Ground) -> None:

@@ -18,3 +18,11 @@ def test_many_lines_about_callers_are_counted_instead_of_logged(caplog: pytest.L
         "3 more lines about callers were left out",
         "100.64.0.7:1: refused: again",
     ]
+
+
+def test_a_line_that_is_wanted_once_is_logged_once_for_each_caller(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    notes = Notes()
+    for who in ("100.64.0.7", "100.64.0.8", "100.64.0.7"):
+        notes.once(who, "not recorded")
+    assert caplog.messages == ["100.64.0.7: not recorded", "100.64.0.8: not recorded"]

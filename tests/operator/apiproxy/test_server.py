@@ -10,11 +10,11 @@ import pytest
 from tsoperator.apiproxy.server import ConnectionLimits
 from tsoperator.apiproxy.session import Session, SessionLimits
 
-from tests.support.apiproxy import ALICE, Connection, Ground, proxy_header, until
-from tests.support.echoserver import last, silent
+from tests.support.apiproxy import ALICE, SMALL_BUFFER, Connection, Ground, proxy_header, until
+from tests.support.echoserver import Peer, silent
 from tests.support.localapi import user
 
-SHORT = SessionLimits(header=0.05, head=0.05, idle=0.05)
+SHORT = SessionLimits(header=0.3, head=0.3, idle=0.3)
 REQUEST = "GET /version HTTP/1.1\r\nHost: k8s\r\n\r\n"
 
 
@@ -58,10 +58,25 @@ async def test_a_caller_that_is_too_slow_loses_its_connection(ground: Ground, so
         await until(lambda: ground.counts.open_connections == 0)
 
 
+async def test_a_head_that_begins_late_has_no_more_time_than_others(ground: Ground) -> None:
+    async with ground.serving(limits=SessionLimits(head=0.3)), ground.connected() as caller:
+        assert (await caller.ask()).status == 200
+        caller.send("GET /")
+        assert await caller.rest() == b""
+
+
+def endless(peer: Peer, _: bytes) -> None:
+    """Send an answer that doesn't end; the kernel keeps little of it."""
+    peer.connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SMALL_BUFFER)
+    peer.send(b"HTTP/1.1 200 OK\r\n\r\n")
+    while True:
+        peer.send(b"x" * 10_000)
+
+
 @asynccontextmanager
 async def hanging(ground: Ground, number: int) -> AsyncIterator[None]:
     """Open *number* connections of each kind that hangs: in the PROXY header, head, body, or in reading an answer."""
-    ground.api.scripts |= {"/endless": last(b"HTTP/1.1 200 OK\r\n\r\n" + b"x" * 100_000_000), "/body": silent}
+    ground.api.scripts |= {"/endless": endless, "/body": silent}
     post = b"POST /body HTTP/1.1\r\nHost: k8s\r\nContent-Length: 9\r\n\r\n"
     header = proxy_header("100.64.0.66:1")
     beginnings = [
@@ -100,6 +115,28 @@ async def test_a_caller_may_have_only_so_many_connections(ground: Ground) -> Non
         async with ground.connected() as again:
             assert (await again.ask()).status == 200
     assert ground.counts.refused_connections == {"all": 0, "caller": 1}
+
+
+async def test_callers_whom_we_turn_away_take_no_place_of_others(ground: Ground) -> None:
+    most = ConnectionLimits(all=4, caller=1, turned_away=1)
+    async with ground.serving(most=most), ground.connected() as first, AsyncExitStack() as stack:
+        assert (await first.ask()).status == 200
+        for number in range(8):
+            (await stack.enter_async_context(ground.connected()))
+            await until(lambda: ground.counts.refused_connections["caller"] > number)  # noqa: B023 (used at once)
+        await until(lambda: ground.counts.open_connections <= 2)
+        async with ground.connected("100.64.0.99:1") as other:
+            assert (await other.ask()).status == 500
+    assert ground.counts.refused_connections == {"all": 0, "caller": 8}
+
+
+async def test_a_caller_gets_no_more_connections_than_are_left_for_others(ground: Ground) -> None:
+    async with ground.serving(most=ConnectionLimits(all=4)), AsyncExitStack() as stack:
+        callers = [await stack.enter_async_context(ground.connected()) for _ in range(3)]
+        answers = [(await caller.ask()).status for caller in callers]
+        async with ground.connected("100.64.0.99:1") as other:
+            assert (await other.ask()).status == 500
+    assert answers == [200, 200, 503]
 
 
 async def test_all_callers_together_may_have_only_so_many_connections(ground: Ground) -> None:

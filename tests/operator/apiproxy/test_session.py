@@ -2,15 +2,20 @@
 
 import asyncio
 import logging
+import socket
+import struct
 import threading
+from collections.abc import Callable
 from typing import NamedTuple
 
 import pytest
+from tsoperator.apiproxy.counts import ProxyCounts
 from tsoperator.apiproxy.impersonation import AccessMode
 from tsoperator.apiproxy.session import SessionLimits
+from tsoperator.apiproxy.tls import TlsStream
 
 from tests.support.apiproxy import ALICE, TOKEN, Ground, until
-from tests.support.echoserver import Peer, last, silent
+from tests.support.echoserver import Peer, Script, last, silent
 from tests.support.localapi import tagged, user
 
 IDENTITY = ["Impersonate-User: alice@example.org", "Impersonate-Group: system:masters"]
@@ -119,6 +124,7 @@ async def test_a_watch_gets_each_event_when_it_comes_and_ends_with_its_client(gr
             await caller.head()
             assert await caller.reader.readexactly(10) == b"5\r\nfirst\r\n"
         await until(ended.is_set)
+        await until(lambda: ground.counts.requests["forwarded"] == 1)
 
 
 # What is lost and what isn't
@@ -157,15 +163,17 @@ async def test_a_slow_reader_gets_10_mb_from_a_server_that_closes_at_once(ground
         closed.set()
 
     ground.api.scripts["/log"] = script
-    async with ground.serving(), ground.connected() as caller:
-        caller.send(f"GET /log HTTP/1.1\r\nHost: k8s\r\n{case.upgrade or CLOSE}\r\n")
-        await caller.head()
-        got = 0
-        while not closed.is_set():
-            got += len(await caller.reader.read(20_000))
-            await asyncio.sleep(0.001)
-        got += len(await caller.rest())
-    assert got == len(case.before) + TEN_MB + len(case.after)
+    async with ground.serving():
+        async with ground.connected() as caller:
+            caller.send(f"GET /log HTTP/1.1\r\nHost: k8s\r\n{case.upgrade or CLOSE}\r\n")
+            await caller.head()
+            got = 0
+            while not closed.is_set():
+                got += len(await caller.reader.read(20_000))
+                await asyncio.sleep(0.001)
+            got += len(await caller.rest())
+        assert got == len(case.before) + TEN_MB + len(case.after)
+        await until(lambda: ground.counts.requests["forwarded"] == 1)
 
 
 async def test_10_mb_arrive_whole_at_a_slow_api_server(ground: Ground) -> None:
@@ -186,25 +194,109 @@ async def test_an_answer_that_is_cut_off_is_cut_off_for_the_client_too(ground: G
         caller.send("GET /pods HTTP/1.1\r\nHost: k8s\r\n\r\n")
         await caller.head()
         assert await caller.rest() == b"hello"
-    assert ground.counts.requests["failed"] == 1
+        await until(lambda: ground.counts.requests["failed"] == 1)
+
+
+UNUSABLE = {
+    "bytes after its body": (b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok" + b"HTTP/1.1 200 OK\r\n\r\nevil"),
+    "the announcement of its end": b"HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 2\r\n\r\nok",
+}
+
+
+@pytest.mark.parametrize("raw", UNUSABLE.values(), ids=UNUSABLE)
+async def test_no_request_follows_an_answer_with(ground: Ground, raw: bytes) -> None:
+    ground.api.scripts["/pods"] = lambda peer, _: peer.send(raw)
+    async with ground.serving(), ground.connected() as caller:
+        assert (await caller.ask("/pods")).body == b"ok"
+        assert (await caller.ask("/version")).body.startswith(b"GET /version ")
+    assert ground.api.connections == 2
+
+
+async def test_a_client_that_sends_much_during_a_watch_has_to_wait(ground: Ground) -> None:
+    ground.api.scripts["/pods"] = silent
+    async with ground.serving(), ground.connected() as caller:
+        caller.send("GET /pods HTTP/1.1\r\nHost: k8s\r\n\r\n")
+        caller.send(b"x" * 3 * TEN_MB)
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.3):
+                await caller.writer.drain()
 
 
 async def test_after_its_end_a_client_gets_answers_until_none_comes_for_a_while(ground: Ground) -> None:
-    go_on = threading.Event()
+    pieces, pause = 6, threading.Event()
 
     def script(peer: Peer, _: bytes) -> None:
         peer.send(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
-        go_on.wait(20)
-        peer.send(b"5\r\nhello\r\n")
+        for _piece in range(pieces):
+            pause.wait(0.2)
+            peer.send(b"5\r\nhello\r\n")
         assert peer.read() == b""
 
     ground.api.scripts["/pods"] = script
-    async with ground.serving(limits=SessionLimits(half_closed=0.3)), ground.connected() as caller:
+    async with ground.serving(limits=SessionLimits(half_closed=1)), ground.connected() as caller:
         caller.send("GET /pods HTTP/1.1\r\nHost: k8s\r\n\r\n")
         caller.writer.write_eof()
         await caller.head()
-        go_on.set()
-        assert await caller.rest() == b"5\r\nhello\r\n"
+        assert await caller.rest() == b"5\r\nhello\r\n" * pieces
+
+
+# The turn of others
+
+
+class Burst(NamedTuple):
+    """What comes at once, and the count that it makes grow: by *step* at most before others get their turn."""
+
+    request: str
+    answer: bytes
+    count: Callable[[ProxyCounts], int]
+    step: int
+    login: str = "alice@example.org"
+
+
+CHUNKS = "1\r\na\r\n" * 10_000 + "0\r\n\r\n"
+GET, POST = (f"{method} /burst HTTP/1.1\r\nHost: k8s\r\n" for method in ("GET", "POST"))
+BURSTS = {
+    "requests that are denied": Burst(f"{GET}\r\n" * 100, b"", lambda counts: counts.requests["refused"], 1, ""),
+    "interim answers": Burst(
+        f"{GET}\r\n", b"HTTP/1.1 103 Early\r\n\r\n" * 100, lambda counts: counts.sent["to_client"], 100
+    ),
+    "small chunks of a request": Burst(
+        f"{POST}Transfer-Encoding: chunked\r\n\r\n{CHUNKS}", b"", lambda counts: counts.sent["to_api_server"], 17_000
+    ),
+    "small chunks of an answer": Burst(
+        f"{GET}\r\n",
+        f"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{CHUNKS}".encode(),
+        lambda counts: counts.sent["to_client"],
+        17_000,
+    ),
+}
+
+
+@pytest.mark.parametrize("burst", BURSTS.values(), ids=BURSTS)
+async def test_others_get_their_turn_while_much_comes_at_once(ground: Ground, burst: Burst) -> None:
+    def script(peer: Peer, _: bytes) -> None:
+        peer.read_exactly(len(CHUNKS) * burst.request.count(CHUNKS))
+        last(burst.answer + b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")(peer, b"")
+
+    steps = []
+
+    async def watch() -> None:
+        before = 0
+        while True:
+            steps.append(burst.count(ground.counts) - before)
+            before = burst.count(ground.counts)
+            await asyncio.sleep(0)
+
+    ground.api.scripts["/burst"] = script
+    ground.tailscaled.callers[ALICE] = user(burst.login)
+    async with ground.serving(limits=SessionLimits(whois=3600)), ground.connected() as caller:
+        watching = asyncio.create_task(watch())
+        caller.send(burst.request)
+        caller.writer.write_eof()
+        await caller.rest()
+        watching.cancel()
+    assert sum(steps) > burst.step * 1.5
+    assert max(steps) <= burst.step
 
 
 # Upgrades
@@ -212,14 +304,15 @@ async def test_after_its_end_a_client_gets_answers_until_none_comes_for_a_while(
 
 @pytest.mark.parametrize("protocol", ["websocket", "SPDY/3.1"])
 async def test_an_upgraded_connection_is_a_pipe_that_each_side_ends_on_its_own(ground: Ground, protocol: str) -> None:
-    last_words = []
+    last_words, reads = [], threading.Event()
 
     def script(peer: Peer, head: bytes) -> None:
         assert f"\r\nConnection: Upgrade\r\nUpgrade: {protocol}\r\n".encode() in head
         lines = ["HTTP/1.1 101 Switching Protocols", "Connection: Upgrade", f"Upgrade: {protocol}", "", "early"]
         peer.send("\r\n".join(lines).encode())
         peer.send(peer.read_exactly(5))
-        peer.say_goodbye()
+        peer.say_goodbye()  # this drops what comes meanwhile
+        reads.set()
         while data := peer.read():
             last_words.append(data)
 
@@ -239,6 +332,7 @@ async def test_an_upgraded_connection_is_a_pipe_that_each_side_ends_on_its_own(g
             assert await caller.reader.readexactly(5) == b"early"
             caller.send("hello")
             assert await caller.rest() == b"hello"
+            await until(reads.is_set)
             caller.send("goodbye")
             await until(lambda: b"".join(last_words) == b"goodbye")
         async with ground.connected() as caller:
@@ -271,6 +365,47 @@ async def test_half_an_upgraded_connection_ends_when_nothing_comes_for_a_while(g
         over.set()
 
 
+UPGRADED = b"HTTP/1.1 101 OK\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
+
+
+async def test_an_upgraded_connection_that_breaks_ends_for_its_client(ground: Ground) -> None:
+    def script(peer: Peer, _: bytes) -> None:
+        peer.send(UPGRADED)
+        assert peer.read() == b"x"
+        peer.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        peer.connection.close()
+
+    ground.api.scripts["/exec"] = script
+    async with ground.serving(), ground.connected() as caller:
+        caller.send("GET /exec HTTP/1.1\r\nHost: k8s\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\nx")
+        await caller.head()
+        assert await caller.rest() == b""
+
+
+async def test_a_server_that_takes_nothing_more_can_still_send(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
+    write, failed = TlsStream.write, threading.Event()
+
+    async def failing(stream: TlsStream, data: bytes) -> None:
+        if data == b"x":
+            failed.set()
+            raise BrokenPipeError
+        await write(stream, data)
+
+    def script(peer: Peer, _: bytes) -> None:
+        peer.send(UPGRADED)
+        assert failed.wait(20)
+        peer.send(b"last words")
+        peer.close()
+
+    monkeypatch.setattr(TlsStream, "write", failing)
+    ground.api.scripts["/exec"] = script
+    async with ground.serving(), ground.connected() as caller:
+        caller.send("GET /exec HTTP/1.1\r\nHost: k8s\r\nConnection: upgrade\r\nUpgrade: websocket\r\n\r\nx")
+        await caller.head()
+        caller.writer.write_eof()
+        assert await caller.rest() == b"last words"
+
+
 async def test_a_refused_upgrade_leaves_the_connection_usable(ground: Ground) -> None:
     ground.api.scripts["/exec"] = lambda peer, _: peer.answer(b"no", status="403 Forbidden")
     async with ground.serving(), ground.connected() as caller:
@@ -290,7 +425,7 @@ async def test_an_api_server_that_is_away_is_a_bad_gateway_until_it_is_back(grou
             assert answer.headers["x-content-type-options"] == "nosniff"
             assert (await caller.ask(method="HEAD")).status == 502
         assert (await caller.ask()).status == 200
-    assert ground.counts.requests == {"forwarded": 1, "refused": 0, "failed": 2}
+        await until(lambda: ground.counts.requests == {"forwarded": 1, "refused": 0, "failed": 2})
 
 
 async def test_an_api_server_that_doesnt_answer_the_handshake_is_a_bad_gateway(ground: Ground) -> None:
@@ -299,11 +434,28 @@ async def test_an_api_server_that_doesnt_answer_the_handshake_is_a_bad_gateway(g
             assert (await caller.ask()).body == b"the API server can't be reached: no connection within 0.1 s\n"
 
 
-async def test_an_idle_connection_that_the_api_server_has_closed_is_replaced(ground: Ground) -> None:
-    ground.api.scripts["/last"] = last(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nlast")
+def goodbye_with_the_answer(peer: Peer, _: bytes) -> None:
+    """Send the answer and a close_notify in one packet, and leave the connection open."""
+    peer.connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, 1)
+    peer.answer(b"last")
+    peer.say_goodbye()
+    peer.connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, 0)
+
+
+CLOSED = {
+    "at once": (last(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nlast"), 1),
+    "without a FIN": (goodbye_with_the_answer, 0),
+}
+
+
+@pytest.mark.parametrize(("script", "ends"), CLOSED.values(), ids=CLOSED)
+async def test_an_idle_connection_that_the_api_server_has_closed_is_replaced(
+    ground: Ground, script: Script, ends: int
+) -> None:
+    ground.api.scripts["/last"] = script
     async with ground.serving(), ground.connected() as caller:
         assert (await caller.ask("/last")).body == b"last"
-        await until(lambda: ground.api.ended.acquire(blocking=False))
+        await until(lambda: not ends or ground.api.ended.acquire(blocking=False))
         assert (await caller.ask("/pods", method="POST", body=b"hello")).body.endswith(b"hello")
     assert ground.api.connections == 2
 
@@ -320,11 +472,11 @@ async def test_only_a_request_that_is_safe_is_sent_again_if_an_idle_connection_b
         async with ground.connected() as caller:
             await caller.ask()
             assert (await caller.ask("/broken")).body == b"second"
-        ground.api.connections = 0
-        async with ground.connected() as caller:
-            await caller.ask()
-            answer = await caller.ask("/broken", method="DELETE")
-            assert (answer.status, (await caller.ask()).status) == (502, 200)
+        for method, *headers in [("DELETE",), ("GET", "Connection: Upgrade", "Upgrade: websocket")]:
+            ground.api.connections = 0
+            async with ground.connected() as caller:
+                await caller.ask()
+                assert (await caller.ask("/broken", *headers, method=method)).status == 502
 
 
 async def test_a_token_that_has_been_replaced_is_used_for_the_next_request(ground: Ground) -> None:
@@ -361,17 +513,21 @@ async def test_a_denied_request_gets_an_answer_and_the_next_one_is_decided_anew(
         answer = await caller.ask()
         assert (answer.status, answer.body[-1:], "connection" in answer.headers) == (403, b"\n", False)
         assert (await caller.ask(method="HEAD")).status == 403
+        async with ground.connected() as other:
+            upgrade = await other.ask("/exec", "Connection: Upgrade", "Upgrade: websocket")
+            assert (upgrade.status, upgrade.headers["connection"]) == (403, "close")
         ground.tailscaled.callers[ALICE] = user("alice@example.org")
         assert (await caller.ask()).status == 200
-    assert (ground.counts.refusals, ground.counts.requests["refused"]) == ({"name": 2}, 2)
+    assert (ground.counts.refusals, ground.counts.requests["refused"]) == ({"name": 3}, 3)
 
 
-async def test_the_body_of_a_denied_request_isnt_taken_for_the_next_request(ground: Ground) -> None:
+async def test_the_body_of_a_denied_request_is_dropped_and_doesnt_reset_the_connection(ground: Ground) -> None:
     ground.tailscaled.callers[ALICE] = user("")
     async with ground.serving(), ground.connected() as caller:
-        inner = "GET /inner HTTP/1.1\r\nHost: k8s\r\n\r\n"
-        answer = await caller.ask(method="POST", body=inner.encode())
-        assert (answer.status, answer.headers["connection"], await caller.rest()) == (403, "close", b"")
+        inner = b"GET /inner HTTP/1.1\r\nHost: k8s\r\n\r\n"
+        answer = await caller.ask(method="POST", body=inner + b"x" * TEN_MB)
+        assert (answer.status, answer.headers["connection"]) == (403, "close")
+        assert await caller.reader.read() == b""
     assert ground.api.heads == []
 
 
@@ -400,6 +556,7 @@ async def test_a_message_that_is_refused_ends_its_connection(ground: Ground, raw
         answer = await caller.answer()
         assert (answer.status, answer.headers["connection"], await caller.rest()) == (status, "close", b"")
     assert not [head for head in ground.api.heads if b"/next" in head]
+    assert ground.counts.requests["refused"] == 1
 
 
 async def test_an_answer_that_isnt_http_is_a_bad_gateway(ground: Ground) -> None:

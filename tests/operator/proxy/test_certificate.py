@@ -79,6 +79,12 @@ def test_a_warning_about_a_groups_certificate_names_a_pod_and_asks_for_no_https_
     assert "Pod ing-0" in note.message
 
 
+@pytest.mark.parametrize("has_class", [True, False])
+def test_a_proxy_class_is_named_only_for_a_proxy_that_can_have_one(has_class: bool) -> None:
+    (note,) = news(ObservedCertificate(WEB, ASKED, NOW, 600, has_class=has_class)).notes
+    assert ("ProxyClass" in note.message) is has_class
+
+
 def test_the_words_of_a_warning_about_a_certificate_are_the_same_each_day() -> None:
     later = ObservedCertificate(WEB, lives(3), NOW + timedelta(days=1), None)
     assert news(later).notes == told(lives(3)).notes

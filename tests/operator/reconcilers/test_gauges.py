@@ -7,6 +7,7 @@ from tsoperator.api.objects import STATEFULSET, Key, Object
 from tsoperator.api.owners import joined
 from tsoperator.kube.client import KubeClient
 from tsoperator.reconcilers.gauges import GroupGauges, ProxyGauges, RelayGauges, ServiceGauges
+from tsoperator.reconcilers.operatordevice.ask import ask_of
 from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.ownership import Owner
 from tsoperator.sources import sources
@@ -60,8 +61,10 @@ THERE = [
     proxy("rec", "recorder", 0),
     whole_secret("rec-0", STATE, Owner("recorder", Key("", "rec")).labels),
     told(manifests.recorder("rec"), "RecorderReady", "RecorderCreated"),
+    whole_secret("own", STATE),
 ]
 GAUGES = [
+    ("tsoperator_devices", {"parent": "operator"}, 1),
     ("tsoperator_devices", {"parent": "recorder"}, 1),
     ("tsoperator_egress_entries", {"group": "good-0"}, 3),
     ("tsoperator_egress_entries", {"group": "good-1"}, 0),
@@ -92,7 +95,8 @@ OWNED = ("tsoperator_tailscale_services", {"tailnet": ""})
 
 async def test_the_gauges_count_the_objects_in_the_cluster(sim: ClusterSim, client: KubeClient) -> None:
     await put(client, *THERE)
-    cache, registry = Cache(sources(OPERATOR_NAMESPACE)), CollectorRegistry()
+    served = ask_of(settings(operator_secret="own"))
+    cache, registry = Cache(sources(OPERATOR_NAMESPACE, served=served)), CollectorRegistry()
     registry.register(DeviceGauges(cache))
     registry.register(ProxyGauges(cache))
     registry.register(GroupGauges(cache, OPERATOR_NAMESPACE))

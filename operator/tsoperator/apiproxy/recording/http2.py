@@ -138,7 +138,7 @@ class Http2Recorder:
         self._stream.close()
 
     def _frame(self, data: bytes, at: int) -> int:
-        """Make frames of *data* from *at* on, as far as the recorder has room, and return how many bytes are in them."""
+        """Make frames of *data* from *at* on, as far as there is room, and return the number of their bytes."""
         start = at
         try:
             room = min(self._http.local_flow_control_window(self._id), len(data) - at)

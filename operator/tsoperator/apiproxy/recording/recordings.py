@@ -56,7 +56,7 @@ class _Body:
         reader, body = PlainBody(kind), bytearray()
         if kind.framing is Framing.LENGTH and kind.length > MOST_BODY:
             raise _Unreadable(413, f"a body of more than {MOST_BODY >> 20} MiB can't be recorded")
-        if not reader.is_complete and not received and self._head.expects_continue:
+        if not reader.is_complete and not received and _expects_continue(self._head):
             await self._client.send(b"HTTP/1.1 100 Continue\r\n\r\n")
         while not reader.is_complete:
             if self.taken == len(received) and not await self._client.receive():
@@ -70,6 +70,10 @@ class _Body:
             if self._waiting.size > _MOST_WAITING:
                 raise _Unreadable(503, "too many requests with long bodies are being recorded")
         return bytes(body)
+
+
+def _expects_continue(head: RequestHead) -> bool:
+    return any(name.lower() == b"expect" and value.lower() == b"100-continue" for name, value in head.headers)
 
 
 class Recordings:

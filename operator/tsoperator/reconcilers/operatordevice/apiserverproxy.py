@@ -4,26 +4,34 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from tsoperator.api.objects import STATEFULSET, Object, is_deleting
+from tsoperator.api.objects import SECRET, STATEFULSET, Object, is_deleting
 from tsoperator.proxy.certificate import ObservedCertificate
 from tsoperator.proxy.devices import OWN_TAILNET, DevicePlan, TailnetView, plan_devices
 from tsoperator.proxy.login import NO_KEYS, Keys, Login, login_notes
 from tsoperator.proxy.proxy import Proxy
 from tsoperator.proxy.replica import ReplicaSecrets
-from tsoperator.proxy.secret import Reissue, device_id_of, must_keep_auth_key, needs_auth_key, reissue_of
+from tsoperator.proxy.secret import (
+    Reissue,
+    device_id_of,
+    must_keep_auth_key,
+    needs_auth_key,
+    reissue_of,
+    serve_state_of,
+)
 from tsoperator.proxy.tailscaled import ProxyConfig
 from tsoperator.reconcilers.operatordevice.ask import Ask
 from tsoperator.reconcilers.operatordevice.children import in_the_way, secret_steps, stranger_among
-from tsoperator.reconcilers.operatordevice.deployment import device_pod, proxy_deployment, serve_config
+from tsoperator.reconcilers.operatordevice.deployment import device_pod, placement, proxy_deployment, serve_config
 from tsoperator.reconcilers.operatordevice.notices import FAILED, Told, notices
 from tsoperator.reconcilers.operatordevice.plan import LOOK_AGAIN, SLOW, Decided
-from tsoperator.runtime.plan import Child, Creation, Deletion, Note, Plan, Refusal, Report, Step, earliest
+from tsoperator.runtime.ownership import is_anothers
+from tsoperator.runtime.plan import Child, Creation, Deletion, Note, Patch, Plan, Refusal, Report, Step, earliest
 from tsoperator.settings import Settings
 
 MANIFEST: Final = "charts/manifests/apiserver-proxy.yaml"
 """The file with the ServiceAccount of the API server proxy and its rights, for installations without Helm."""
 
-_ENDING: Final = 5.0  # s until another look at the Pod that registers the device, if no watch tells of its end
+_ENDING: Final = 5.0  # s until another look at Pods that must end before, if no watch tells of their end
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,18 +39,20 @@ class ObservedProxy:
     """The facts on which the plan depends, besides the settings.
 
     *deployment* is that of the proxy, which has this *age* in seconds, and *pods* are its Pods. It belongs to the
-    ServiceAccount *account*. *own* is the slim Deployment of the operator. *secrets* are the slim Secrets of the
-    device. *registering* are the StatefulSet that registers the device and its Pods. *go* names the Pods of a Go
-    operator that runs.
+    ServiceAccount *account*. *own* is the operator's own Deployment, and *like* the placement of the operator's own
+    Pod; None if it isn't known. *secrets* are the slim Secrets of the device. The *statefulset* and *its_pods* register
+    the device. *go* names the Pods of a Go operator that runs.
     """
 
     deployment: Object | None = None
     age: float = 0.0
     account: Object | None = None
     own: Object | None = None
+    like: Object | None = None
     secrets: ReplicaSecrets = field(default_factory=ReplicaSecrets)
     pods: Sequence[Object] = ()
-    registering: Sequence[Object] = ()
+    statefulset: Object | None = None
+    its_pods: Sequence[Object] = ()
     go: str = ""
     tailnet: TailnetView = OWN_TAILNET
     certificate: ObservedCertificate | None = None
@@ -55,7 +65,7 @@ class ObservedProxy:
 
 def can_serve(ask: Ask, observed: ObservedProxy, settings: Settings) -> bool:
     """Tell whether the proxy can be made, or brought up to date."""
-    return not (observed.registering or _obstacle(ask, observed, settings))
+    return not (_registering(ask, observed) or _obstacle(ask, observed, settings))
 
 
 def login(ask: Ask, observed: ObservedProxy, settings: Settings) -> Login:
@@ -69,11 +79,11 @@ def login(ask: Ask, observed: ObservedProxy, settings: Settings) -> Login:
 
 def plan(ask: Ask, observed: ObservedProxy, settings: Settings, keys: Keys | Refusal = NO_KEYS) -> Decided:
     """Return the plan for the proxy. *keys* has the auth key with which its device logs in."""
-    made, problem = _planned(ask, observed, settings, keys)
+    made, problem, _ = _planned(ask, observed, settings, keys)
     told = [*made.notes, *([Note("Warning", FAILED, problem)] if problem else ())]
-    notes = [replace(each, once=True) for each in told]
     if observed.own is None:  # the operator doesn't run in a Deployment
-        return Decided(replace(made, notes=notes), problem)
+        return Decided(replace(made, notes=()), problem, [each.message for each in told])
+    notes = [replace(each, once=True) for each in told]
     return Decided(replace(made, notes=(), reports=[Report(observed.own, notes=notes)]), problem)
 
 
@@ -84,8 +94,10 @@ def failed(observed: ObservedProxy, refusal: Refusal) -> Decided:
             problem = in_the_way(obj)
         case _:
             problem = refusal.message
+    if observed.own is None:
+        return Decided(Plan(), problem, [problem])
     note = Note("Warning", refusal.reason or FAILED, problem, once=True)
-    return Decided(Plan(reports=[Report(observed.own, notes=[note])] if observed.own else ()), problem)
+    return Decided(Plan(reports=[Report(observed.own, notes=[note])]), problem)
 
 
 def _planned(ask: Ask, observed: ObservedProxy, settings: Settings, keys: Keys | Refusal) -> Decided:
@@ -93,9 +105,9 @@ def _planned(ask: Ask, observed: ObservedProxy, settings: Settings, keys: Keys |
     devices = _devices(ask, observed, settings)
     told = notices(observed.secrets.state, observed.pods, devices.findings, observed.certificate, settings)
     if problem := _obstacle(ask, observed, settings):
-        return Decided(_waiting(told, LOOK_AGAIN if observed.go else None), problem)
-    if observed.registering:
-        going = [each for each in observed.registering if each["kind"] == STATEFULSET.kind and not is_deleting(each)]
+        return Decided(_waiting(told, _ENDING if observed.go else None), problem)
+    if registering := _registering(ask, observed):
+        going = [each for each in registering if each["kind"] == STATEFULSET.kind and not is_deleting(each)]
         return Decided(replace(_waiting(told, _ENDING), steps=[Deletion(STATEFULSET, each) for each in going]))
     if isinstance(keys, Refusal):
         return Decided(replace(_waiting(told, keys.requeue_after), error=keys.error), keys.message)
@@ -113,6 +125,12 @@ def _planned(ask: Ask, observed: ObservedProxy, settings: Settings, keys: Keys |
     return Decided(made, problem)
 
 
+def _registering(ask: Ask, observed: ObservedProxy) -> Sequence[Object]:
+    """Return the objects that still register the device, which must not run twice: a StatefulSet and its Pods."""
+    found = observed.statefulset
+    return [*([found] if found and not is_anothers(found, ask.owner) else ()), *observed.its_pods]
+
+
 def _waiting(told: Told, requeue_after: float | None) -> Plan:
     """Return the plan that leaves the proxy as it is, with the Events that were *told*."""
     return Plan(notes=told.notes, requeue_after=earliest(told.requeue_after, requeue_after))
@@ -128,10 +146,18 @@ def _steps(ask: Ask, observed: ObservedProxy, settings: Settings, keys: Keys, de
     yield from devices.before
     if not keys.pending:
         key, has_state = keys.by_ordinal.get(0, ""), observed.secrets.state is not None
-        yield from secret_steps(ask, proxy, observed.secrets, key, has_state=has_state)
-    model = observed.own or observed.deployment
-    yield Child(proxy_deployment(proxy, ask.replica, observed.account, model, settings))
+        yield from secret_steps(ask, proxy, observed.secrets, key, has_state=has_state, account=observed.account)
+    yield Child(proxy_deployment(proxy, ask.replica, observed.account, _like(observed), settings))
+    # tailscaled reads these keys only at its start. They would keep a Go operator from serving the API server.
+    if served := serve_state_of(observed.secrets.state):
+        yield Patch(SECRET, ask.key, {"data": dict.fromkeys(served)})
     yield from devices.after
+
+
+def _like(observed: ObservedProxy) -> Object:
+    """Return the placement of the Pod: that of the operator's own Pod, or else the one that it has already."""
+    live = observed.deployment
+    return observed.like or (placement(live["spec"]["template"]) if live else {})
 
 
 def _obstacle(ask: Ask, observed: ObservedProxy, settings: Settings) -> str:
@@ -162,8 +188,8 @@ def _slowness(ask: Ask, observed: ObservedProxy) -> str:
         return ""
     since = observed.deployment["metadata"]["creationTimestamp"]
     return (
-        f"the operator's own device isn't in the tailnet yet, which a Pod of Deployment {ask.deployment} is to join "
-        f"since {since}: look at the Events of the Deployment and its Pods, and at the log of their container tailscale"
+        f"the operator's own device hasn't joined the tailnet since Deployment {ask.deployment} was made at {since}: "
+        "look at the Events of the Deployment and of its Pod, and at the log of the Pod's container tailscale"
     )
 
 

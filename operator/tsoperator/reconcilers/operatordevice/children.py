@@ -2,29 +2,58 @@
 
 from collections.abc import Iterator
 
-from tsoperator.api.objects import SECRET, Key, Object, key_of
+from tsoperator.api.objects import SECRET, SERVICEACCOUNT, Key, Object, key_of, uid
 from tsoperator.proxy.proxy import Proxy
 from tsoperator.proxy.replica import ReplicaSecrets
-from tsoperator.proxy.secret import config_patch, encoded
+from tsoperator.proxy.secret import config_patch
+from tsoperator.proxy.stored import encoded
 from tsoperator.proxy.tailscaled import config_files
 from tsoperator.reconcilers.operatordevice.ask import Ask
 from tsoperator.runtime.ownership import is_anothers
-from tsoperator.runtime.plan import Creation, Step
+from tsoperator.runtime.plan import Creation, Patch, Step
 
 
-def secret_steps(ask: Ask, proxy: Proxy, secrets: ReplicaSecrets, auth_key: str, *, has_state: bool) -> Iterator[Step]:
+def secret_steps(
+    ask: Ask, proxy: Proxy, secrets: ReplicaSecrets, auth_key: str, *, has_state: bool, account: Object | None = None
+) -> Iterator[Step]:
     """Yield the steps that make the Secrets of the device, or bring its config up to date.
 
     *has_state* tells that the Secret with the state exists. It gets none of our labels, as the Go operator makes it,
-    because it outlives what is removed.
+    because it outlives what is removed. If a ServiceAccount *account* is given, the config goes with it.
     """
     if not has_state:
         yield Creation(_secret(ask.key))
     if secrets.config is None:
         secret = proxy.child(SECRET, ask.config.name, {"type": "Opaque"})
-        yield Creation({**secret, "data": encoded(config_files(proxy.config, auth_key))})
-    elif patch := config_patch(secrets, proxy.config, auth_key):
-        yield patch
+        metadata = {**secret["metadata"], **_owners(account)}
+        yield Creation({**secret, "metadata": metadata, "data": encoded(config_files(proxy.config, auth_key))})
+    else:
+        patch = config_patch(secrets, proxy.config, auth_key)
+        if account and not any(
+            each["uid"] == uid(account) for each in secrets.config["metadata"].get("ownerReferences") or ()
+        ):
+            yield Patch(
+                SECRET,
+                ask.config,
+                {**(patch.body if patch else {}), "metadata": _owners(account)},
+                "the owner of the configuration",
+            )
+        elif patch:
+            yield patch
+
+
+def reference_to(account: Object) -> Object:
+    """Return the reference to the ServiceAccount *account*, with which our objects go: Helm removes it."""
+    return {
+        "apiVersion": SERVICEACCOUNT.api_version,
+        "kind": SERVICEACCOUNT.kind,
+        "name": key_of(account).name,
+        "uid": uid(account),
+    }
+
+
+def _owners(account: Object | None) -> Object:
+    return {"ownerReferences": [reference_to(account)]} if account else {}
 
 
 def stranger_among(ask: Ask, *objects: Object | None) -> Object | None:

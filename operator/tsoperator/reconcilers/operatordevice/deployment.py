@@ -9,11 +9,12 @@ from typing import Final
 
 from tsoperator.api.apiserver import ProxyMode
 from tsoperator.api.names import CERT_DOMAIN, SERVE_CONFIG_KEY
-from tsoperator.api.objects import DEPLOYMENT, SERVICEACCOUNT, Object, key_of, uid
+from tsoperator.api.objects import DEPLOYMENT, Object
 from tsoperator.proxy.proxy import Proxy
 from tsoperator.proxy.proxypod import ProxyPod, served_apiserver
 from tsoperator.proxy.replica import Replica
 from tsoperator.proxy.statefulset import CONFIGS, configs, from_field, proxy_pod_spec, variable
+from tsoperator.reconcilers.operatordevice.children import reference_to
 from tsoperator.settings import Settings
 
 CONTAINER: Final = "apiproxy"
@@ -35,14 +36,9 @@ _LEVELS: Final = {"WARNING": "warn"}
 _PLACED: Final = ("nodeSelector", "affinity", "priorityClassName", "imagePullSecrets")
 _LOST_AFTER: Final = 10
 """Seconds after which a Pod on a lost node is replaced."""
+_LOST: Final = ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable")
 _TOLERATIONS: Final[Sequence[Object]] = [
-    {
-        "key": f"node.kubernetes.io/{taint}",
-        "operator": "Exists",
-        "effect": "NoExecute",
-        "tolerationSeconds": _LOST_AFTER,
-    }
-    for taint in ("not-ready", "unreachable")
+    {"key": taint, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": _LOST_AFTER} for taint in _LOST
 ]
 
 
@@ -61,30 +57,22 @@ def device_pod(secret: str, settings: Settings) -> ProxyPod:
     return served_apiserver(secret, {"TS_SOCKET": _SOCKET, "TS_SERVE_CONFIG": config, **port})
 
 
-def slim_own(deployment: Object) -> Object:
-    """Return the slim form of the operator's own Deployment for the cache: its identity, and where its Pods run."""
-    metadata = deployment["metadata"]
-    pod = deployment["spec"]["template"]["spec"]
-    containers = [
-        {name: each[name] for name in ("name", "image", "imagePullPolicy") if name in each}
-        for each in pod["containers"]
-    ]
-    placed = {name: pod[name] for name in (*_PLACED, "tolerations") if name in pod}
-    return {
-        "apiVersion": deployment["apiVersion"],
-        "kind": deployment["kind"],
-        "metadata": {name: value for name, value in metadata.items() if name not in ("managedFields", "annotations")},
-        "spec": {"template": {"spec": {**placed, "containers": containers}}},
-    }
+def placement(pod: Object) -> Object:
+    """Return the parts of the spec of a *pod* by which another Pod is placed and pulled like it.
+
+    The API server adds tolerations of lost nodes to Pods. The proxy has its own, so they are left out.
+    """
+    spec = pod["spec"]
+    tolerations = [each for each in spec.get("tolerations") or () if each.get("key") not in _LOST]
+    containers = [{"image": each["image"], "imagePullPolicy": each["imagePullPolicy"]} for each in spec["containers"]]
+    placed = {name: spec[name] for name in _PLACED if name in spec}
+    return {**placed, "tolerations": tolerations, "containers": containers}
 
 
-def proxy_deployment(
-    proxy: Proxy, replica: Replica, account: Object, model: Object | None, settings: Settings
-) -> Object:
+def proxy_deployment(proxy: Proxy, replica: Replica, account: Object, like: Object, settings: Settings) -> Object:
     """Return the Deployment of the API server proxy, with the one *replica* of *proxy*.
 
-    It belongs to the ServiceAccount *account*, so that it goes with the chart. *model* is the Deployment whose Pods
-    run where the new Pod should run, and are pulled like it: the operator's own, or an earlier one of the proxy.
+    It belongs to the ServiceAccount *account*, so that it goes with the chart. *like* is the `placement` of its Pod.
     """
     labels = proxy.owner.labels
     made = proxy.child(DEPLOYMENT, proxy.key.name, {"spec": {
@@ -92,19 +80,12 @@ def proxy_deployment(
         "revisionHistoryLimit": 1,
         "strategy": {"type": "Recreate"},
         "selector": {"matchLabels": labels},
-        "template": {"metadata": {"labels": labels}, "spec": _pod(proxy, replica, model, settings)},
+        "template": {"metadata": {"labels": labels}, "spec": _pod(proxy, replica, like, settings)},
     }})  # fmt: skip
-    owner = {
-        "apiVersion": SERVICEACCOUNT.api_version,
-        "kind": SERVICEACCOUNT.kind,
-        "name": key_of(account).name,
-        "uid": uid(account),
-    }
-    return {**made, "metadata": {**made["metadata"], "ownerReferences": [owner]}}
+    return {**made, "metadata": {**made["metadata"], "ownerReferences": [reference_to(account)]}}
 
 
-def _pod(proxy: Proxy, replica: Replica, model: Object | None, settings: Settings) -> Object:
-    like: Object = model["spec"]["template"]["spec"] if model else {}
+def _pod(proxy: Proxy, replica: Replica, like: Object, settings: Settings) -> Object:
     has_token = settings.apiserver_proxy is ProxyMode.AUTH
     spec = proxy_pod_spec(proxy.pod, configs([replica]), proxy.key.name, settings, None)
     (device,) = spec["containers"]
@@ -116,14 +97,12 @@ def _pod(proxy: Proxy, replica: Replica, model: Object | None, settings: Setting
     device = {
         **device,
         "securityContext": _restricted(_USER),
-        # What tailscaled serves stays in its state, where it would keep a Go operator from serving the API server.
-        "lifecycle": {"preStop": {"exec": {"command": ["tailscale", f"--socket={_SOCKET}", "serve", "reset"]}}},
         "volumeMounts": [*device["volumeMounts"], socket, _mount(_TO_API, _ACCOUNT)],
     }
     return {
         **spec,
         **{name: like[name] for name in _PLACED if name in like},
-        "tolerations": [*(each for each in like.get("tolerations") or () if each not in _TOLERATIONS), *_TOLERATIONS],
+        "tolerations": [*(like.get("tolerations") or ()), *_TOLERATIONS],
         "automountServiceAccountToken": False,
         "terminationGracePeriodSeconds": 5,
         "securityContext": {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}},
@@ -140,10 +119,10 @@ def _pod(proxy: Proxy, replica: Replica, model: Object | None, settings: Setting
 def _program(like: Object, settings: Settings) -> Object:
     """Return the container that forwards to the API server, without its volumes.
 
-    The image is that of the operator, whose Pods are *like* this one, so it is pulled in the same way.
+    Its image is pulled as in the Pod that this one is *like*.
     """
-    same = (each for each in like.get("containers") or () if each.get("image") == settings.operator_image)
-    policy = next((each["imagePullPolicy"] for each in same if each.get("imagePullPolicy")), "IfNotPresent")
+    same = (each for each in like.get("containers") or () if each["image"] == settings.operator_image)
+    policy = next((each["imagePullPolicy"] for each in same), "IfNotPresent")
     return {
         "name": CONTAINER,
         "image": settings.operator_image,

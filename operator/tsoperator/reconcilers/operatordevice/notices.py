@@ -8,12 +8,15 @@ from tsoperator.api.policy import CONSOLE, UNSUPPORTED
 from tsoperator.proxy.advice import is_headscales
 from tsoperator.proxy.certificate import News, ObservedCertificate, news
 from tsoperator.proxy.findings import DeviceFinding, Effect
-from tsoperator.proxy.secret import ReportedDevice, device_of, reporting_pod_of
+from tsoperator.proxy.secret import ReportedDevice, capability_version_of, device_of, reporting_pod_of
 from tsoperator.runtime.plan import Note, earliest
 from tsoperator.settings import Settings
 
 FAILED: Final = "APIServerProxyFailed"
 """The reason of the Event which says why the API server proxy can't be made, or doesn't join the tailnet."""
+
+_SINCE: Final = 131
+"""The capability version from which images say who calls: that of Tailscale 1.92."""
 
 _WITHOUT: Final = (
     'set apiServerProxyConfig.http of the chart to "true" (APISERVER_PROXY_HTTP), and run tailscale configure '
@@ -42,6 +45,7 @@ def notices(
     told = news(certificate) if certificate else News()
     notes = [
         *(Note("Normal" if each.effect is Effect.NEWS else "Warning", each.reason, each.message) for each in findings),
+        *_image_notes(state, pods, settings),
         *_https_notes(reported_device(state, pods), settings),
         *told.notes,
     ]
@@ -52,8 +56,23 @@ def reported_device(state: Object | None, pods: Sequence[Object]) -> ReportedDev
     """Return the device that the slim Secret *state* reports; one of *pods* may have reported it."""
     if state is None:
         return None
-    reporter = next((each for each in pods if uid(each).lower() == reporting_pod_of(state)), None)
-    return device_of(state, reporter)
+    return device_of(state, _reporter(state, pods))
+
+
+def _reporter(state: Object, pods: Sequence[Object]) -> Object | None:
+    """Return the one of *pods* that last wrote into the slim Secret *state*; None if none of them did."""
+    return next((each for each in pods if uid(each).lower() == reporting_pod_of(state)), None)
+
+
+def _image_notes(state: Object | None, pods: Sequence[Object], settings: Settings) -> Iterator[Note]:
+    """Yield an Event if the image is too old: it forwards connections without the PROXY header that says who calls."""
+    version = capability_version_of(state) if state and _reporter(state, pods) else None
+    if version is not None and version < _SINCE:
+        message = (
+            f"the image {settings.proxy_image} is older than Tailscale 1.92, and doesn't say who calls, so the API "
+            "server proxy refuses everybody: set proxyConfig.image of the chart (PROXY_IMAGE) to a newer one"
+        )
+        yield Note("Warning", "ProxyImageTooOld", message)
 
 
 def _https_notes(device: ReportedDevice | None, settings: Settings) -> Iterator[Note]:

@@ -55,10 +55,14 @@ class Observed:
 
 
 class Decided(NamedTuple):
-    """A plan, and the problem that keeps the operator from getting a device; empty if there is none."""
+    """A plan, and the problem that keeps the operator from getting a device; empty if there is none.
+
+    *unsaid* are the messages of Events for which there is no object.
+    """
 
     plan: Plan
     problem: str = ""
+    unsaid: Sequence[str] = ()
 
 
 def registers(ask: Ask, observed: Observed) -> bool:

@@ -27,6 +27,7 @@ from tsoperator.api.objects import (
 )
 from tsoperator.group.proxygroup import BY_GROUP
 from tsoperator.kube.client import KubeClient
+from tsoperator.kube.errors import Denied, NotFound
 from tsoperator.proxy.certificate import MissingCertificate, ObservedCertificate, missing
 from tsoperator.proxy.login import Keys, Login
 from tsoperator.proxy.replica import ReplicaSecrets
@@ -37,6 +38,7 @@ from tsoperator.reconcilers.operatordevice import plan as plans
 from tsoperator.reconcilers.operatordevice.apiserverproxy import ObservedProxy
 from tsoperator.reconcilers.operatordevice.ask import ask_of, claim_in_need, exposes
 from tsoperator.reconcilers.operatordevice.children import in_the_way
+from tsoperator.reconcilers.operatordevice.deployment import placement
 from tsoperator.reconcilers.operatordevice.notices import reported_device
 from tsoperator.runtime import predecessor
 from tsoperator.runtime.apply import utc_now
@@ -129,6 +131,15 @@ class _World:
                 return refusal
             raise
 
+    async def own_pod(self) -> Object | None:
+        """Return the Pod in which this process runs; None if it runs in none. Raises KubeError."""
+        if not self.settings.pod_name:
+            return None
+        try:
+            return await self._client.get(POD, Key(self.settings.namespace, self.settings.pod_name))
+        except (NotFound, Denied):
+            return None
+
     async def go_operator(self) -> str:
         """Return the names of the Pods of a Go operator that runs; empty if none does. Raises KubeError."""
         pod = Key(self.settings.namespace, self.settings.pod_name)
@@ -202,7 +213,7 @@ class _View:
         return Plan()
 
     def _plan(self, observed: plans.Observed, *keys: Keys | Refusal) -> Plan:
-        plan, self._problem = plans.plan(self._ask, observed, self._world.settings, *keys)
+        plan, self._problem, _ = plans.plan(self._ask, observed, self._world.settings, *keys)
         return plan
 
     def _claims(self) -> Iterator[tuple[str, str]]:
@@ -239,9 +250,11 @@ class _ProxyView:
         self._cache = world.cache
         self._ask = ask = world.ask
         self._clock = clock
+        self._like: Object | None = None
         self._missing: MissingCertificate | None = None
         self._problem = ""  # of the plan that is being carried out
-        self._said: frozenset[str] = frozenset()  # in the log, because there is no Deployment to write Events on
+        self._unsaid: Sequence[str] = ()  # the messages of that plan for which there is no object
+        self._logged: Sequence[str] = ()
         self.watches: Mapping[Resource, Mapper] = {
             SECRET: lambda secret: world.keys(key_of(secret) in (ask.key, ask.config)),
             DEPLOYMENT: lambda deployment: world.keys(key_of(deployment) in (ask.deployment, ask.own)),
@@ -254,7 +267,7 @@ class _ProxyView:
     async def look(self, _key: Key, _obj: Object) -> ObservedProxy:
         """Gather the facts about the proxy."""
         ask = self._ask
-        deployment, statefulset = self._cache.get(DEPLOYMENT, ask.deployment), self._statefulset()
+        deployment = self._cache.get(DEPLOYMENT, ask.deployment)
         secrets, pods = self._secrets(), self._world.pods(of_statefulset=False)
         device = device_id_of(secrets)
         return ObservedProxy(
@@ -262,9 +275,11 @@ class _ProxyView:
             self._world.age(deployment),
             self._cache.get(SERVICEACCOUNT, ask.deployment),
             self._cache.get(DEPLOYMENT, ask.own),
+            await self._placement(),
             secrets,
             pods,
-            [*([statefulset] if statefulset else ()), *self._world.pods(of_statefulset=True)],
+            self._cache.get(STATEFULSET, ask.statefulset),
+            self._world.pods(of_statefulset=True),
             "" if deployment else await self._world.go_operator(),
             self._world.tailnets.at(OWN).view(ask.owner, [device] if device else []),
             self._certificate(secrets.state, pods),
@@ -278,14 +293,10 @@ class _ProxyView:
         login = apiserverproxy.login(self._ask, observed, self._world.settings)
         return Question(partial(self._world.auth_keys, login), then)
 
-    def acted(self, _obj: Object, observed: ObservedProxy, plan: Plan) -> None:
-        """Record the problem that keeps the operator from getting a device, and log what no Event can say."""
+    def acted(self, _obj: Object, observed: ObservedProxy, _plan: Plan) -> None:
+        """Record the problem that keeps the operator from getting a device, and log once what no Event can say."""
         self._hindered(observed, self._problem)
-        if observed.own is None:
-            said = frozenset(note.message for note in plan.notes)
-            for message in sorted(said - self._said):
-                log.warning("API server proxy: %s", message)
-            self._said = said
+        self._log(self._unsaid)
 
     def reported(self, _obj: Object, _observed: ObservedProxy, _plan: Plan) -> None:
         """Forget the news that an Event has reported."""
@@ -293,27 +304,41 @@ class _ProxyView:
 
     def refused(self, observed: ObservedProxy, _obj: Object, refusal: Refusal) -> Plan:
         """Return the plan that reports why a step was refused."""
-        plan, problem = apiserverproxy.failed(observed, refusal)
+        plan, problem, unsaid = apiserverproxy.failed(observed, refusal)
         self._hindered(observed, problem)
+        self._log(unsaid)
         return plan
 
     def _plan(self, observed: ObservedProxy, *keys: Keys | Refusal) -> Plan:
-        plan, self._problem = apiserverproxy.plan(self._ask, observed, self._world.settings, *keys)
+        settings = self._world.settings
+        plan, self._problem, self._unsaid = apiserverproxy.plan(self._ask, observed, settings, *keys)
         return plan
+
+    def _log(self, messages: Sequence[str]) -> None:
+        """Log *messages*, except for those that were logged the last time."""
+        for message in messages:
+            if message not in self._logged:
+                log.warning("API server proxy: %s", message)
+        self._logged = messages
 
     def _hindered(self, observed: ObservedProxy, problem: str) -> None:
         """Remember why there is no device, for the objects that need its ID; an Event or the log has said it."""
         self._world.identity.hindered("" if observed.device else problem, is_told=True)
+
+    async def _placement(self) -> Object | None:
+        """Return the placement of the operator's own Pod, which never changes.
+
+        The operator's Deployment isn't asked: in an update it is newer than this process.
+        """
+        if self._like is None and (pod := await self._world.own_pod()):
+            self._like = placement(pod)
+        return self._like
 
     def _secrets(self) -> ReplicaSecrets:
         return ReplicaSecrets(*(self._cache.get(SECRET, key) for key in (self._ask.config, self._ask.key)))
 
     def _device(self) -> str:
         return device_id_of(self._secrets())
-
-    def _statefulset(self) -> Object | None:
-        found = self._cache.get(STATEFULSET, self._ask.statefulset)
-        return found if found is not None and owner_of(found) == self._ask.owner else None
 
     def _certificate(self, state: Object | None, pods: Sequence[Object]) -> ObservedCertificate | None:
         """Return the state of the certificate of the device; None if it needs none, or hasn't said yet."""

@@ -10,7 +10,7 @@ from tsoperator.proxy.login import Keys
 from tsoperator.proxy.replica import ReplicaSecrets
 from tsoperator.reconcilers.operatordevice.apiserverproxy import ObservedProxy, plan
 from tsoperator.reconcilers.operatordevice.ask import Ask, ask_of
-from tsoperator.reconcilers.operatordevice.deployment import slim_own
+from tsoperator.reconcilers.operatordevice.deployment import placement
 from tsoperator.runtime.plan import Child
 from tsoperator.settings import Settings
 
@@ -24,25 +24,26 @@ PLACED: Object = {
     "imagePullSecrets": [{"name": "registry"}],
     "tolerations": [{"key": "dedicated", "operator": "Exists"}],
 }
-OWN: Object = obj(
-    DEPLOYMENT,
-    Key(OPERATOR_NAMESPACE, "operator"),
+OWN: Object = obj(DEPLOYMENT, Key(OPERATOR_NAMESPACE, "operator"))
+"""The operator's own Deployment, as the cache has it."""
+
+OWN_POD: Object = obj(
+    POD,
+    Key(OPERATOR_NAMESPACE, "operator-7d9f8c4b5-x2x2x"),
     {
         "spec": {
-            "replicas": 2,
-            "selector": {"matchLabels": {"app": "operator"}},
-            "template": {
-                "metadata": {"labels": {"app": "operator"}},
-                "spec": {
-                    **PLACED,
-                    "serviceAccountName": "operator",
-                    "containers": [{"name": "operator", "image": IMAGE, "imagePullPolicy": "Always", "env": []}],
-                },
-            },
+            **PLACED,
+            "tolerations": [
+                *PLACED["tolerations"],
+                {"key": "node.kubernetes.io/unreachable", "operator": "Exists", "tolerationSeconds": 300},
+            ],
+            "serviceAccountName": "operator",
+            "nodeName": "node1",
+            "containers": [{"name": "operator", "image": IMAGE, "imagePullPolicy": "Always", "env": []}],
         }
     },
 )
-"""The operator's own Deployment, as the API server has it."""
+"""The operator's own Pod, as the API server has it."""
 
 
 def serving(mode: ProxyMode = ProxyMode.AUTH, **changes: Any) -> Settings:
@@ -54,7 +55,7 @@ def serving(mode: ProxyMode = ProxyMode.AUTH, **changes: Any) -> Settings:
 SETTINGS = serving()
 ASK: Ask = ask_of(SETTINGS)
 ACCOUNT = obj(SERVICEACCOUNT, ASK.deployment)
-NEW = ObservedProxy(account=ACCOUNT, own=slim_own(OWN))
+NEW = ObservedProxy(account=ACCOUNT, own=OWN, like=placement(OWN_POD))
 """The facts before anything is made."""
 
 NAME = "tailscale-operator.tail1234.ts.net"
@@ -79,7 +80,8 @@ def config(auth_key: str = "", given: Settings = SETTINGS) -> Object:
     """Return the slim config Secret as the operator writes it."""
     steps = plan(ask_of(given), NEW, given, Keys({0: auth_key})).plan.steps
     (written,) = (step.obj for step in steps if key_of(step.obj) == ASK.config)  # type: ignore[union-attr]
-    return slim_secret("operator-config", texts(written), ASK.owner.labels)
+    secret = slim_secret("operator-config", texts(written), ASK.owner.labels)
+    return {**secret, "metadata": {**secret["metadata"], "ownerReferences": written["metadata"]["ownerReferences"]}}
 
 
 def deployment(given: Settings = SETTINGS, observed: ObservedProxy = NEW) -> Object:
@@ -97,7 +99,8 @@ def seen(*devices: Device) -> TailnetView:
 RUNNING = ObservedProxy(
     stored(deployment(), creationTimestamp="2026-01-02T03:04:05Z"),
     account=ACCOUNT,
-    own=slim_own(OWN),
+    own=OWN,
+    like=placement(OWN_POD),
     secrets=ReplicaSecrets(config(), state(**REPORTED)),
     pods=[POD_OF_PROXY],
     tailnet=seen(DEVICE),

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import pytest
 from tsoperator.api.device import Device
-from tsoperator.api.objects import DEPLOYMENT, STATEFULSET, Object
+from tsoperator.api.objects import DEPLOYMENT, SERVICEACCOUNT, STATEFULSET, Object
 from tsoperator.kube.errors import KubeError
 from tsoperator.proxy.certificate import ObservedCertificate
 from tsoperator.proxy.devices import Holder
@@ -36,11 +36,13 @@ from tests.operator.reconcilers.operatordevice.facts import (
     state,
 )
 from tests.operator.reconcilers.operatordevice.steps import in_words
-from tests.support.objects import deleting, obj, slim_secret
+from tests.support.objects import deleting, obj, pod, slim_secret
 
 ANOTHERS = {"labels": {"tailscale.com/managed": "true", "tailscale.com/parent-resource": "db"}}
 REGISTERING = obj(STATEFULSET, ASK.statefulset, labels=ASK.owner.labels)
-ENDING = replace(RUNNING, registering=[POD_OF_PROXY])
+THEIRS = obj(STATEFULSET, ASK.statefulset, **ANOTHERS)
+EARLIER = pod("operator-apiserver-proxy-0-x", "earlier-uid")
+ENDING = replace(RUNNING, its_pods=[pod("operator-device-0", "1")])
 ASKING = ReplicaSecrets(config("tskey-1"), state(**REPORTED, reissue_authkey="tskey-1"))
 GO = state(**{"_current-profile": "profile-1a2b", "profile-1a2b": '{"Config": {"NodeID": "nOLD"}}'})
 MAKE = "make operator-apiserver-proxy"
@@ -69,7 +71,7 @@ CASES = {
     "the device of a Go operator": Case(
         replace(NEW, secrets=ReplicaSecrets(state=GO)), ["create operator-config", MAKE], keys=Keys()
     ),
-    "a Go operator runs": Case(replace(NEW, go="operator-7d9f"), problem="may still run (operator-7d9f)", again=30.0),
+    "a Go operator runs": Case(replace(NEW, go="operator-7d9f"), problem="may still run (operator-7d9f)", again=5.0),
     "a Go operator runs beside it": Case(replace(RUNNING, go="operator-7d9f"), [MAKE], keys=Keys()),
     "it runs": Case(RUNNING, [MAKE], keys=Keys()),
     "another hostname": Case(RUNNING, ["patch operator-config", MAKE], settings=serving(operator_hostname="gate")),
@@ -77,6 +79,16 @@ CASES = {
     "an auth key that is used": Case(
         replace(RUNNING, secrets=ReplicaSecrets(config("tskey-1"), state(**REPORTED))),
         ["patch operator-config", MAKE],
+        keys=Keys(),
+    ),
+    "a config of an earlier account": Case(
+        replace(RUNNING, account=obj(SERVICEACCOUNT, ASK.deployment, uid="later")),
+        ["patch operator-config", MAKE],
+        keys=Keys(),
+    ),
+    "tailscaled stored what it serves": Case(
+        replace(RUNNING, secrets=ReplicaSecrets(config(), state(**REPORTED, _serve_1a2b="{}"))),
+        [MAKE, "patch operator"],
         keys=Keys(),
     ),
     "another auth key": Case(replace(RUNNING, secrets=ASKING), ["patch operator-config", MAKE], keys=Keys({0: "new"})),
@@ -98,14 +110,15 @@ CASES = {
         problem="Secret tailscale/operator-config is in the way",
     ),
     "a StatefulSet registers the device": Case(
-        replace(NEW, registering=[REGISTERING, POD_OF_PROXY]), ["delete operator-device"], again=5.0
+        replace(NEW, statefulset=REGISTERING), ["delete operator-device"], again=5.0
     ),
-    "its StatefulSet goes": Case(replace(NEW, registering=[deleting(REGISTERING)]), again=5.0),
+    "a StatefulSet of another": Case(replace(RUNNING, statefulset=THEIRS), [MAKE], keys=Keys()),
+    "its StatefulSet goes": Case(replace(NEW, statefulset=deleting(REGISTERING)), again=5.0),
     "its Pod ends": Case(ENDING, again=5.0),
     "it is slow": Case(
         replace(RUNNING, secrets=ReplicaSecrets(config("tskey-1"), state()), age=60.0),
         [MAKE],
-        "operator-apiserver-proxy is to join since 2026-01-02T03:04:05Z",
+        "operator-apiserver-proxy was made at 2026-01-02T03:04:05Z",
         keys=Keys(),
     ),
     "it isn't slow yet": Case(
@@ -141,7 +154,9 @@ async def test_until_an_auth_key_comes_the_secrets_stay_as_they_are() -> None:
     late = Pending(asyncio.get_running_loop().create_future())
     waiting = plan(ASK, NEW, SETTINGS, Keys(awaited=frozenset([0]), pending=late)).plan
     assert (in_words(waiting), waiting.error) == ([], late)
-    running = plan(ASK, replace(RUNNING, secrets=ASKING), SETTINGS, Keys(awaited=frozenset([0]), pending=late)).plan
+    changed = serving(operator_hostname="gate")
+    keys = Keys(awaited=frozenset([0]), pending=late)
+    running = plan(ask_of(changed), replace(RUNNING, secrets=ASKING), changed, keys).plan
     assert (in_words(running), running.error) == ([MAKE], late)
 
 
@@ -173,9 +188,10 @@ def test_an_unused_auth_key_is_not_lost_when_the_hostname_of_the_proxy_changes()
     assert login(ask_of(changed), waiting, changed).in_need
 
 
-def served(endpoint: str, device_id: str = "nABC") -> ObservedProxy:
+def served(endpoint: str, device_id: str = "nABC", capability_version: int = 142) -> ObservedProxy:
     """Return the facts about a proxy whose device has reported this HTTPS *endpoint*."""
-    reported = state(**{**REPORTED, "device_id": device_id}, https_endpoint=endpoint)
+    told = {"device_id": device_id, "tailscale_capver": str(capability_version), "https_endpoint": endpoint}
+    reported = state(**{**REPORTED, **told})
     return replace(RUNNING, secrets=ReplicaSecrets(config(), reported))
 
 
@@ -197,8 +213,24 @@ EVENTS: dict[str, tuple[ObservedProxy, Settings, list[tuple[str, str]]]] = {
     "all is well": (served(DEVICE.name), SETTINGS, []),
     "no HTTPS": (served("no-https"), SETTINGS, [("HTTPSNotEnabled", BOTH_WAYS_OUT)]),
     "no HTTPS, but HTTP": (served("no-https"), HTTP, []),
+    "no HTTPS, and another Pod": (
+        replace(served("no-https"), pods=[EARLIER, POD_OF_PROXY]),
+        SETTINGS,
+        [("HTTPSNotEnabled", BOTH_WAYS_OUT)],
+    ),
     "no HTTPS of an earlier Pod": (replace(served("no-https"), pods=()), SETTINGS, []),
     "Headscale": (served("no-https", "12"), SETTINGS, [("UnsupportedByControlServer", "apiServerProxyConfig.http")]),
+    "an old image": (
+        served(DEVICE.name, capability_version=130),
+        SETTINGS,
+        [("ProxyImageTooOld", "set proxyConfig.image of the chart (PROXY_IMAGE) to a newer one")],
+    ),
+    "an image that is new enough": (served(DEVICE.name, capability_version=131), SETTINGS, []),
+    "an old image of an earlier Pod": (
+        replace(served(DEVICE.name, capability_version=130), pods=[EARLIER]),
+        SETTINGS,
+        [],
+    ),
     "not approved": (
         replace(RUNNING, tailnet=seen(replace(DEVICE, authorized=False))),
         SETTINGS,
@@ -235,10 +267,9 @@ def test_events_on_the_operators_own_deployment_say_once_what_is_wrong(
     assert all(note.once for note in report.notes)
 
 
-def test_an_operator_without_a_deployment_has_the_events_in_its_plan() -> None:
-    made = plan(ASK, replace(NEW, own=None, account=None), SETTINGS).plan
-    assert [note.reason for note in made.notes] == ["APIServerProxyFailed"]
-    assert made.reports == ()
+def test_without_a_deployment_for_the_events_their_messages_are_for_the_log() -> None:
+    made, problem, unsaid = plan(ASK, replace(NEW, own=None, account=None), SETTINGS)
+    assert (made.notes, made.reports, unsaid) == ((), (), [problem])
 
 
 def test_a_refused_step_is_reported_with_its_reason() -> None:
@@ -248,4 +279,4 @@ def test_a_refused_step_is_reported_with_its_reason() -> None:
         Report(RUNNING.own or {}, notes=[Note("Warning", "TagsRefused", "no", once=True)])
     ]
     assert "is in the way" in failed(NEW, Refusal("no", step=Child(theirs), is_taken=True)).problem
-    assert failed(replace(NEW, own=None), refusal) == (failed(replace(NEW, own=None), refusal).plan, "no")
+    assert failed(replace(NEW, own=None), refusal).unsaid == ["no"]

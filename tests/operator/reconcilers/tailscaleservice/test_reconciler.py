@@ -8,7 +8,7 @@ import pytest
 from clustersim import objects
 from clustersim.faults import LOST, Failure
 from tsoperator.api.objects import INGRESS, ROLE, SECRET, Object
-from tsoperator.proxy.secret import encoded
+from tsoperator.proxy.stored import encoded
 from tsoperator.reconcilers.tailscaleservice.reconciler import WITHDRAWAL
 
 from tests.operator.reconcilers.tailscaleservice.played import (

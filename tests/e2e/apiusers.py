@@ -1,0 +1,139 @@
+"""People who use the cluster's API over the tailnet: kubectl on a device, with the kubeconfig that tailscale writes."""
+
+import json
+import shlex
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.e2e.cluster import Object
+from tests.e2e.testbed.commands import Word
+from tests.e2e.testbed.isolation import only_child, spawn
+from tests.e2e.testbed.parts import program
+from tests.e2e.testbed.paths import Paths
+from tests.e2e.testbed.peer import Peer
+from tests.e2e.testbed.processes import Process
+
+SPDY = {"KUBECTL_REMOTE_COMMAND_WEBSOCKETS": "false", "KUBECTL_PORT_FORWARD_WEBSOCKETS": "false"}
+"""The environment in which kubectl streams by SPDY. By default it uses WebSockets."""
+
+
+BROKEN = "broken"
+"""The line that `ApiUser.repeating` writes after each end of kubectl."""
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A kubectl command that goes on in the background, and the file that its output goes to."""
+
+    process: Process
+    log: Path
+
+    @property
+    def output(self) -> str:
+        """The output so far."""
+        return self.log.read_text()
+
+
+@dataclass(frozen=True, slots=True)
+class ApiUser:
+    """A person at a device, whose machine trusts the certificates in *root*. *folder* has the person's files."""
+
+    device: Peer
+    kubectl: Path
+    root: Path
+    folder: Path
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def at(cls, paths: Paths, device: Peer, root: Path, folder: Path) -> "ApiUser":
+        """Return a person at *device*, which finds MagicDNS names from now on."""
+        device.ask_magic_dns()
+        folder.mkdir(exist_ok=True)
+        return cls(device, program(paths, "kubectl"), root, folder)
+
+    def by(self, environment: Mapping[str, str]) -> "ApiUser":
+        """Return the same person with more environment variables."""
+        return ApiUser(self.device, self.kubectl, self.root, self.folder, {**self.environment, **environment})
+
+    def elsewhere(self, name: str) -> "ApiUser":
+        """Return the same person with another kubeconfig, in a folder called *name*."""
+        folder = self.folder / name
+        folder.mkdir(exist_ok=True)
+        return ApiUser(self.device, self.kubectl, self.root, folder, self.environment)
+
+    def configure(self, *words: Word) -> str:
+        """Write a new kubeconfig by `tailscale configure kubeconfig` with more *words*, and return what that says."""
+        (self.folder / "kubeconfig").unlink(missing_ok=True)
+        tailscale: list[Word] = [self.device.program, f"--socket={self.device.socket}", "configure", "kubeconfig"]
+        return self.device.machine.run([*self._with_environment(), *tailscale, *words])
+
+    def run(self, *words: Word, stdin: str | None = None, timeout: float = 60) -> str:
+        """Run kubectl to its end, and return its output. Raises BedError."""
+        return self.device.machine.run(self._command(words), timeout=timeout, stdin=stdin)
+
+    def drop(self, *words: Word, timeout: float = 60) -> None:
+        """Run kubectl to its end, and drop its output. Raises BedError."""
+        self.device.machine.run(["sh", "-c", 'exec "$@" > /dev/null', "sh", *self._command(words)], timeout=timeout)
+
+    def run_on_terminal(self, *words: Word, timeout: float = 60) -> str:
+        """Run kubectl on a terminal of `ROWS` and `COLUMNS`, and return what the terminal shows. Raises BedError."""
+        command = f"stty rows {ROWS} cols {COLUMNS}; exec {shlex.join(map(str, self._command(words)))}"
+        return self.device.machine.run(["script", "--quiet", "--return", "--command", command, "/dev/null"], timeout)
+
+    def apply(self, *objs: Object) -> None:
+        """Apply manifests."""
+        self.run("apply", "--filename=-", stdin=yaml.safe_dump_all(objs))
+
+    def get(self, *words: Word) -> dict[str, Any]:
+        """Return the JSON that kubectl prints."""
+        found: dict[str, Any] = json.loads(self.run(*words, "--output=json"))
+        return found
+
+    def whoami(self, *words: Word) -> tuple[str, set[str]]:
+        """Return the name and the groups that the API server knows the person by."""
+        user = self.get("auth", "whoami", *words)["status"]["userInfo"]
+        return user["username"], {*user["groups"]}
+
+    def certificate(self, name: str) -> str:
+        """Return the serial number of the certificate of the HTTPS server called *name*."""
+        words: list[Word] = ["curl", "-sS", "--max-time", "10", "--cacert", self.root, "--output", "/dev/null"]
+        shown = self.device.machine.run([*words, "--write-out", "%{certs}", f"https://{name}/version"])
+        return next(line for line in shown.splitlines() if line.startswith("Serial Number:"))
+
+    @contextmanager
+    def running(self, name: str, *words: Word) -> Iterator[Running]:
+        """Run kubectl in the background during the block, with its output in a file called *name*."""
+        with self._running(name, self._command(words)) as running:
+            yield running
+
+    @contextmanager
+    def repeating(self, name: str, *words: Word) -> Iterator[Running]:
+        """Run kubectl again and again in the background during the block. `BROKEN` in the output tells of each end."""
+        script = f'trap "kill \\$!; exit" TERM; while :; do "$@" & wait; echo {BROKEN}; sleep 0.1; done'
+        with self._running(name, ["sh", "-c", script, "sh", *self._command(words)]) as running:
+            yield running
+
+    @contextmanager
+    def _running(self, name: str, argv: list[Word]) -> Iterator[Running]:
+        log = self.folder / name
+        log.unlink(missing_ok=True)
+        process = only_child(spawn(self.device.machine.command(argv), log), log)
+        try:
+            yield Running(process, log)
+        finally:
+            process.end(5)
+
+    def _command(self, words: tuple[Word, ...]) -> list[Word]:
+        return [*self._with_environment(), self.kubectl, *words]
+
+    def _with_environment(self) -> list[Word]:
+        files = {"KUBECONFIG": self.folder / "kubeconfig", "SSL_CERT_FILE": self.root, "HOME": self.folder}
+        return ["env", *(f"{name}={value}" for name, value in {**files, **self.environment}.items())]
+
+
+ROWS, COLUMNS = 33, 111

@@ -1,0 +1,459 @@
+"""The API server proxy on a cluster with a running operator."""
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from clustersim.faults import LOST, Failure
+from clustersim.sim import SimOptions
+from clustersim.tailnet import NewKey
+from tsoperator.api.apiserver import ProxyMode
+from tsoperator.api.objects import (
+    DEPLOYMENT,
+    EVENT,
+    POD,
+    SECRET,
+    STATEFULSET,
+    Key,
+    Object,
+    Resource,
+    key_of,
+    resource_of,
+    uid,
+)
+
+from tests.operator.contract.memory import remembered
+from tests.operator.reconcilers.operatordevice.facts import IMAGE
+from tests.support.manifests import backend, ingress, proxy_group
+from tests.support.objects import texts, whole_secret
+from tests.support.operator import NAMESPACE, World, is_ready, meant, new_world, running_operator
+
+pytestmark = pytest.mark.simulated
+
+NAME = "operator"
+PROXY = f"{NAME}-apiserver-proxy"
+CONFIG = f"{NAME}-config"
+POD_NAME = "operator-7d9f8c4b5-x2x2x"
+HOSTNAME = "tailscale-operator"
+ACCOUNT: Object = {
+    "apiVersion": "v1",
+    "kind": "ServiceAccount",
+    "metadata": {"namespace": NAMESPACE, "name": PROXY},
+}
+_LABELS = {"app": NAME, "tailscale.com/operator": "tsoperator"}
+_SPEC: Object = {"containers": [{"name": "operator", "image": IMAGE}], "schedulerName": "none"}
+POD_OF_OPERATOR: Object = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {"namespace": NAMESPACE, "name": POD_NAME, "labels": _LABELS},
+    "spec": {**_SPEC, "nodeSelector": {"kubernetes.io/os": "linux"}},
+}
+"""The operator's own Pod, which no kubelet runs, because the operator runs in the process of the test."""
+DEPLOYED: Object = {
+    "apiVersion": "apps/v1",
+    "kind": "Deployment",
+    "metadata": {"namespace": NAMESPACE, "name": NAME},
+    "spec": {
+        "replicas": 0,
+        "selector": {"matchLabels": _LABELS},
+        "template": {"metadata": {"labels": _LABELS}, "spec": _SPEC},
+    },
+}
+"""The operator's own Deployment."""
+
+
+@pytest.fixture(autouse=True)
+async def _installed(cluster: World) -> None:
+    """Install what the chart installs for the proxy."""
+    await cluster.apply(DEPLOYED, POD_OF_OPERATOR, ACCOUNT)
+
+
+@asynccontextmanager
+async def serving(world: World, mode: ProxyMode = ProxyMode.AUTH, **settings: Any) -> AsyncIterator[Any]:
+    """Run an operator that serves the API server in this *mode*."""
+    given = {"operator_secret": NAME, "pod_name": POD_NAME, "operator_image": IMAGE, **settings}
+    async with running_operator(world, apiserver_proxy=mode, **given) as task:
+        yield task
+
+
+async def pod(world: World, other_than: str = "") -> Object | None:
+    """Return the Pod of the proxy once there is one, with another UID than *other_than*, and it is ready."""
+    found = [each for each in (await world.api.list(POD, NAMESPACE)).items if key_of(each).name.startswith(PROXY)]
+    return next((each for each in found if is_ready(each) and uid(each) != other_than), None)
+
+
+async def state(world: World) -> dict[str, str]:
+    """Return the state of the device; empty without one."""
+    secret = await world.find(SECRET, NAME)
+    return texts(secret) if secret else {}
+
+
+async def joined(world: World, other_than: str = "") -> str:
+    """Wait until the proxy runs with a device other than *other_than*, and return the ID of the device."""
+
+    async def device() -> str:
+        found = await state(world)
+        is_there = {"device_id", "https_endpoint"} <= found.keys() and "reissue_authkey" not in found
+        return found["device_id"] if is_there and found["device_id"] != other_than and await pod(world) else ""
+
+    found = await world.eventually(device)
+    await world.settled()
+    return found
+
+
+async def config(world: World) -> dict[str, str]:
+    secret = await world.find(SECRET, CONFIG)
+    return texts(secret) if secret else {}
+
+
+async def told(world: World) -> list[Object]:
+    """Return the Events on the operator's own Deployment."""
+    found = (await world.api.list(EVENT)).items
+    about = (("kind", "Deployment"), ("name", NAME))
+    ours = (each for each in found if each["source"].get("component") == "tailscale-operator")
+    return [each for each in ours if all(each["involvedObject"][field] == value for field, value in about)]
+
+
+async def counts(world: World) -> dict[str, int]:
+    """Return the reasons of the Events on the operator's own Deployment, each with its count."""
+    return {each["reason"]: each["count"] for each in await told(world)}
+
+
+async def says(world: World, words: str) -> bool:
+    """Tell whether an Event on the operator's own Deployment has these *words*."""
+    return any(words in each["message"] for each in await told(world))
+
+
+@pytest.mark.parametrize("mode", [ProxyMode.AUTH, ProxyMode.NOAUTH])
+async def test_a_proxy_is_made_with_a_device_and_then_nothing_is_written(cluster: World, mode: ProxyMode) -> None:
+    async with serving(cluster, mode, operator_hostname="gate", operator_tags=("tag:gate",)):
+        device = cluster.control.devices[await joined(cluster)]
+        assert (device.hostname, device.tags) == ("gate", ("tag:gate",))
+        assert await cluster.find(STATEFULSET, f"{NAME}-device") is None
+        secret = await cluster.find(SECRET, NAME)
+        assert secret is not None
+        assert "labels" not in secret["metadata"]
+        assert "AuthKey" not in (await config(cluster))["cap-107.hujson"]
+        made = await cluster.find(DEPLOYMENT, PROXY)
+        assert made is not None
+        assert made["spec"]["template"]["spec"]["nodeSelector"] == POD_OF_OPERATOR["spec"]["nodeSelector"]
+        assert not await cluster.writes_when_left_alone()
+        assert await told(cluster) == []
+
+
+async def test_an_operator_that_starts_anew_writes_nothing(cluster: World) -> None:
+    async with serving(cluster):
+        await joined(cluster)
+    async with serving(cluster):
+        assert not await cluster.writes_when_left_alone()
+
+
+def adopted(world: World) -> Object:
+    """Let the device of a Go operator join the tailnet, and return the Secret in which it keeps its state."""
+    device = world.control.register(world.control.create_key(NewKey(("tag:go",))).key, HOSTNAME)
+    profile = {"Config": {"NodeID": device.node_id, "PrivateNodeKey": "privkey:1"}, "Hostname": HOSTNAME}
+    return whole_secret(NAME, {"_current-profile": "profile-1a2b", "profile-1a2b": profile, "_machinekey": "privkey:2"})
+
+
+async def test_the_device_of_a_go_operator_is_adopted_with_its_name_addresses_and_tags(cluster: World) -> None:
+    await cluster.apply(adopted(cluster))
+    (before,) = cluster.control.devices.values()
+    keys = len(cluster.control.keys)
+    async with serving(cluster):
+        assert await joined(cluster) == before.node_id
+        await cluster.becomes(lambda: served(cluster), [])
+        (now,) = cluster.control.devices.values()
+        assert (now.name, now.addresses, now.tags) == (before.name, before.addresses, ("tag:go",))
+        assert len(cluster.control.keys) == keys
+
+
+async def served(world: World) -> list[str]:
+    """Return the keys of the state in which tailscaled stored what it serves, and would serve in a Go operator, too."""
+    return [name for name in await state(world) if name.startswith("_serve_")]
+
+
+async def test_the_keys_of_the_device_never_come_into_the_memory_of_the_operator(cluster: World) -> None:
+    secret = adopted(cluster)
+    copy = {"kubectl.kubernetes.io/last-applied-configuration": json.dumps(secret["data"])}
+    await cluster.apply({**secret, "metadata": {**secret["metadata"], "annotations": copy}})
+    async with serving(cluster) as operator:
+        await joined(cluster)
+        assert remembered(operator, "privkey", secret["data"]["_machinekey"]) == []
+        assert any(".objects" in path for path in remembered(operator, PROXY))
+
+
+async def test_a_device_that_waits_for_a_go_operator_to_end_is_not_run_twice(cluster: World) -> None:
+    metadata = {"namespace": NAMESPACE, "name": "operator-go", "labels": {"app": NAME}}
+    theirs: Object = {**POD_OF_OPERATOR, "metadata": metadata}
+    await cluster.delete(ACCOUNT)
+    async with serving(cluster):
+        await cluster.settled()
+        await cluster.apply(theirs, ACCOUNT)
+        await cluster.eventually(lambda: says(cluster, "another operator may still run (operator-go)"))
+        assert await cluster.find(DEPLOYMENT, PROXY) is None
+        await cluster.delete(theirs)
+        assert await joined(cluster)
+
+
+DRIFT: dict[str, tuple[Resource, str, Object]] = {
+    "replicas": (DEPLOYMENT, PROXY, {"spec": {"replicas": 0}}),
+    "placement": (DEPLOYMENT, PROXY, {"spec": {"template": {"spec": {"nodeSelector": None}}}}),
+    "owner": (DEPLOYMENT, PROXY, {"metadata": {"ownerReferences": None}}),
+    "labels": (DEPLOYMENT, PROXY, {"metadata": {"labels": {"tailscale.com/managed": None}}}),
+    "serve config": (SECRET, CONFIG, {"data": {"serve-config": "e30="}}),
+    "config": (SECRET, CONFIG, {"data": {"cap-107.hujson": None}}),
+}
+
+
+@pytest.mark.parametrize(("resource", "name", "patch"), DRIFT.values(), ids=DRIFT)
+async def test_what_somebody_else_changes_is_set_right(
+    cluster: World, resource: Resource, name: str, patch: Object
+) -> None:
+    async with serving(cluster):
+        device = await joined(cluster)
+        before = await cluster.find(resource, name)
+        assert before is not None
+        await cluster.change(before, patch)
+        await cluster.becomes(lambda: right(cluster, before), right_of(before))
+        assert await joined(cluster) == device
+
+
+async def right(world: World, obj: Object) -> Object:
+    return right_of(await world.look(obj))
+
+
+def right_of(obj: Object) -> Object:
+    found = meant(obj)
+    return {**found, "metadata": {**found["metadata"], "annotations": None}}
+
+
+@pytest.mark.parametrize(("resource", "name"), [(DEPLOYMENT, PROXY), (SECRET, CONFIG)], ids=["Deployment", "config"])
+async def test_what_somebody_else_deletes_comes_back(cluster: World, resource: Resource, name: str) -> None:
+    async with serving(cluster):
+        device = await joined(cluster)
+        before = await cluster.find(resource, name)
+        assert before is not None
+        await cluster.delete(before)
+        await cluster.eventually(lambda: another(cluster, before))
+        assert await joined(cluster) == device
+
+
+async def another(world: World, obj: Object) -> bool:
+    found = await world.find(resource_of(obj), key_of(obj).name)
+    return found is not None and uid(found) != uid(obj)
+
+
+async def test_another_hostname_renames_the_device_and_restarts_nothing(cluster: World) -> None:
+    async with serving(cluster):
+        device, before = await joined(cluster), await pod(cluster)
+    async with serving(cluster, operator_hostname="gate"):
+        await cluster.becomes(cluster.device_names, ["gate.tail1234.ts.net"])
+        assert await joined(cluster) == device
+        assert uid(await pod(cluster) or {}) == uid(before or {})
+
+
+async def test_another_mode_replaces_the_pod_and_keeps_the_device(cluster: World) -> None:
+    async with serving(cluster):
+        device, before = await joined(cluster), await pod(cluster)
+    async with serving(cluster, ProxyMode.NOAUTH, apiserver_proxy_http=True):
+        await cluster.eventually(lambda: pod(cluster, uid(before or {})))
+        assert await joined(cluster) == device
+        assert '"80"' in (await config(cluster))["serve-config"]
+
+
+async def test_without_the_proxy_only_the_device_and_its_state_stay(cluster: World) -> None:
+    async with serving(cluster):
+        device = await joined(cluster)
+    await cluster.api.delete(SECRET, Key(NAMESPACE, CONFIG))
+    async with serving(cluster, ProxyMode.OFF):
+        await cluster.eventually(lambda: cluster.gone({**ACCOUNT, "apiVersion": "apps/v1", "kind": "Deployment"}))
+        await cluster.settled()
+        assert await config(cluster) == {}
+        assert (await state(cluster))["device_id"] == device
+        assert [*cluster.control.devices] == [device]
+        assert not await cluster.writes_when_left_alone()
+
+
+async def test_the_proxy_takes_over_from_the_statefulset_that_registers_the_device(cluster: World) -> None:
+    cluster.control.silent.add(HOSTNAME)
+    async with serving(cluster, ProxyMode.OFF):
+        await cluster.apply(backend(), proxy_group("pg", type="ingress"), ingress(proxy_group="pg"))
+        await cluster.eventually(lambda: cluster.find(STATEFULSET, f"{NAME}-device"))
+        await cluster.settled()
+    async with serving(cluster):
+        await cluster.eventually(lambda: cluster.find(DEPLOYMENT, PROXY))
+        assert await cluster.find(STATEFULSET, f"{NAME}-device") is None
+        cluster.control.silent.clear()
+        device = await joined(cluster)
+        await cluster.eventually(lambda: owned(cluster, device))
+        await cluster.delete(ACCOUNT)
+        await cluster.becomes(lambda: config(cluster), {})
+
+
+async def owned(world: World, device: str) -> bool:
+    """Tell whether a Tailscale Service names *device* as its owner."""
+    return any(device in json.dumps(each.annotations) for each in world.control.services.present.values())
+
+
+async def test_a_device_that_was_deleted_comes_back_under_its_name(cluster: World) -> None:
+    async with serving(cluster):
+        device = await joined(cluster)
+        cluster.control.delete_device(cluster.control.devices[device])
+        assert await joined(cluster, device)
+        assert await cluster.device_names() == [f"{HOSTNAME}.tail1234.ts.net"]
+        assert (await counts(cluster))["AuthKeyReissued"] == 1
+
+
+async def test_a_device_whose_secret_was_lost_comes_back_under_its_name(cluster: World) -> None:
+    async with serving(cluster):
+        device = await joined(cluster)
+        await cluster.api.delete(SECRET, Key(NAMESPACE, NAME))
+        assert await joined(cluster, device)
+        assert await cluster.device_names() == [f"{HOSTNAME}.tail1234.ts.net"]
+
+
+@pytest.mark.parametrize("status", [500, LOST])
+@pytest.mark.parametrize("write", ["create secrets", "create deployments", "patch secrets", "delete statefulsets"])
+async def test_the_proxy_comes_even_if_a_write_fails(cluster: World, write: str, status: int) -> None:
+    verb, plural = write.split()
+    cluster.control.silent.add(HOSTNAME)
+    async with serving(cluster, ProxyMode.OFF):
+        if plural == "statefulsets":
+            await cluster.apply(backend(), proxy_group("pg", type="ingress"), ingress(proxy_group="pg"))
+            await cluster.eventually(lambda: cluster.find(STATEFULSET, f"{NAME}-device"))
+        await cluster.settled()
+    cluster.control.silent.clear()
+    cluster.sim.faults.fail(Failure(status, 1, verb, plural))
+    async with serving(cluster):
+        await joined(cluster)
+        assert cluster.sim.faults.to_json()["fail"] == []
+        assert [each.tags for each in cluster.control.devices.values()].count(("tag:k8s-operator",)) == 1
+
+
+@pytest.mark.parametrize("status", [500, LOST])
+@pytest.mark.parametrize("write", ["delete deployments", "delete secrets"])
+async def test_the_proxy_goes_even_if_a_write_fails(cluster: World, write: str, status: int) -> None:
+    verb, plural = write.split()
+    async with serving(cluster):
+        await joined(cluster)
+    cluster.sim.faults.fail(Failure(status, 1, verb, plural))
+    async with serving(cluster, ProxyMode.OFF):
+        await cluster.becomes(lambda: config(cluster), {})
+        assert await cluster.find(DEPLOYMENT, PROXY) is None
+        assert cluster.sim.faults.to_json()["fail"] == []
+
+
+async def test_without_its_service_account_the_proxy_waits_and_an_event_says_what_to_apply(cluster: World) -> None:
+    await cluster.delete(ACCOUNT)
+    async with serving(cluster):
+        await cluster.eventually(lambda: says(cluster, "apply the manifest charts/manifests/apiserver-proxy.yaml"))
+        assert await cluster.find(DEPLOYMENT, PROXY) is None
+        await cluster.apply(ACCOUNT)
+        assert await joined(cluster)
+
+
+async def test_the_proxy_goes_with_its_service_account_and_comes_back_with_it(cluster: World) -> None:
+    async with serving(cluster):
+        device = await joined(cluster)
+        await cluster.delete(ACCOUNT)
+        await cluster.eventually(lambda: cluster.gone({**ACCOUNT, "apiVersion": "apps/v1", "kind": "Deployment"}))
+        await cluster.settled()
+        assert await cluster.find(DEPLOYMENT, PROXY) is None
+        assert await config(cluster) == {}
+        await cluster.apply(ACCOUNT)
+        assert await joined(cluster) == device
+
+
+@pytest.mark.parametrize("resource", [DEPLOYMENT, SECRET], ids=["a Deployment", "a Secret"])
+async def test_a_foreign_object_with_the_name_of_a_child_stays_and_an_event_names_it(
+    cluster: World, resource: Resource
+) -> None:
+    theirs = whole_secret(CONFIG, {"password": "x"})
+    if resource == DEPLOYMENT:
+        theirs = {**DEPLOYED, "metadata": {"namespace": NAMESPACE, "name": PROXY}}
+    await cluster.apply(theirs)
+    before = meant(await cluster.look(theirs))
+    async with serving(cluster):
+        await cluster.eventually(lambda: says(cluster, "is in the way: it belongs to somebody else"))
+        assert meant(await cluster.look(theirs)) == before
+        await cluster.delete(theirs)
+        assert await joined(cluster)
+
+
+async def test_without_its_image_the_proxy_is_not_made_and_events_say_so(
+    cluster: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    claim = ingress(proxy_group="pg")
+    async with serving(cluster, operator_image=""):
+        await cluster.apply(backend(), proxy_group("pg", type="ingress"), claim)
+        await cluster.eventually(lambda: says(cluster, "OPERATOR_IMAGE is not set"))
+        assert await cluster.find(DEPLOYMENT, PROXY) is None
+
+        async def reason() -> str:
+            return (await cluster.events(claim)).get("NoOperatorDevice", "")
+
+        assert "OPERATOR_IMAGE is not set" in await cluster.eventually(reason)
+        assert "can't be registered" not in caplog.text  # the line about the Event says it already
+
+
+async def test_refused_tags_are_reported_until_the_policy_allows_them(cluster: World) -> None:
+    permitted, cluster.control.policy_tags = cluster.control.policy_tags, set()
+    async with serving(cluster):
+        await cluster.eventually(lambda: says(cluster, '"tagOwners": {"tag:k8s-operator": []'))
+        assert await cluster.find(SECRET, NAME) is None
+        cluster.control.policy_tags = permitted
+        assert await joined(cluster)
+
+
+async def test_an_event_about_a_lack_is_written_once_and_the_proxy_notices_the_end_of_the_lack(cluster: World) -> None:
+    cluster.control.https = False
+    for _ in range(2):
+        async with serving(cluster):
+            await joined(cluster)
+            assert await counts(cluster) == {"HTTPSNotEnabled": 1}
+            assert not await cluster.writes_when_left_alone()
+
+
+async def test_a_device_that_waits_for_approval_or_got_another_name_is_reported(cluster: World) -> None:
+    cluster.peer(HOSTNAME)
+    async with serving(cluster):
+        device = cluster.control.devices[await joined(cluster)]
+        assert device.name == f"{HOSTNAME}-1.tail1234.ts.net"
+        await cluster.eventually(lambda: says(cluster, f"the name {HOSTNAME} is held by device"))
+
+
+async def test_a_new_device_takes_over_the_name_of_a_dead_one(cluster: World) -> None:
+    dead = cluster.control.register(cluster.control.create_key(NewKey(("tag:k8s-operator",))).key, HOSTNAME)
+    cluster.control.disconnect(dead.node_id, 3600)
+    async with serving(cluster, take_over_names=True) as operator:
+        assert await joined(cluster) != dead.node_id
+        assert await cluster.device_names() == [dead.name]
+        assert await counts(cluster) == {"NameTakenOver": 1}
+        assert not await cluster.writes_when_left_alone()
+        assert not any(".news" in path for path in remembered(operator, dead.node_id))
+
+
+async def test_headscale_has_no_certificates_so_an_event_says_how_to_serve_plain_http() -> None:
+    async with new_world(SimOptions(headscale=True)) as world:
+        await world.apply(DEPLOYED, ACCOUNT)
+        async with serving(world):
+            await joined(world)
+            await world.eventually(lambda: says(world, 'set apiServerProxyConfig.http of the chart to "true"'))
+            assert await counts(world) == {"UnsupportedByControlServer": 1}
+        async with serving(world, apiserver_proxy_http=True):
+            await world.settled()
+            assert '"80"' in (await config(world))["serve-config"]
+            assert not await world.writes_when_left_alone()
+
+
+async def test_an_operator_outside_of_a_deployment_logs_what_is_wrong_once(
+    cluster: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    await cluster.delete(DEPLOYED, POD_OF_OPERATOR)
+    async with serving(cluster, operator_image=""):
+        await cluster.settled()
+        await cluster.change(ACCOUNT, {"metadata": {"labels": {"a": "b"}}})
+        await cluster.settled()
+    assert caplog.text.count("OPERATOR_IMAGE is not set") == 1
