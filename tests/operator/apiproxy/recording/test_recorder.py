@@ -81,9 +81,10 @@ async def test_a_recording_arrives_whole(tailnet: Recordings, recorder: Recorder
 
 async def test_small_pieces_become_one_frame(tailnet: Recordings) -> None:
     recorder = await tailnet.have(Recorder(largest_frame=FRAME))
-    async with tailnet.upload() as upload:
+    async with tailnet.upload(limits=RecorderLimits(gather=1)) as upload:
         for _ in range(50):
             await upload.write(b"x")
+            await asyncio.sleep(0)
         await until(lambda: bool(recorder.frames))
         for _ in range(3 * FRAME // 256):
             await upload.write(b"x" * 256)

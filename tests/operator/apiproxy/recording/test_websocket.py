@@ -75,8 +75,9 @@ def test_output_is_recorded_and_all_is_forwarded(case: Output) -> None:
     assert read(server(), sent) == (b"".join(sent), case.outputs, [])
 
 
-@given(st.data(), st.sampled_from(OUTPUTS))
-def test_output_is_the_same_in_whatever_pieces_it_comes(data: st.DataObject, case: Output) -> None:
+@pytest.mark.parametrize("case", OUTPUTS, ids=lambda case: case.writes)
+@given(data=st.data())
+def test_output_is_the_same_in_whatever_pieces_it_comes(case: Output, data: st.DataObject) -> None:
     whole = b"".join(pieces(case.writes))
     parser = server()
     forwarded, outputs, _ = read(parser, data.draw(splits(whole)))
@@ -98,9 +99,9 @@ SIZES = [
 ]
 
 
-@given(st.data(), st.sampled_from(SIZES))
-def test_sizes_are_the_same_in_whatever_pieces_they_come(data: st.DataObject, case: tuple[bytes, int]) -> None:
-    sent, number = case
+@pytest.mark.parametrize(("sent", "number"), SIZES)
+@given(data=st.data())
+def test_sizes_are_the_same_in_whatever_pieces_they_come(sent: bytes, number: int, data: st.DataObject) -> None:
     parser = client()
     forwarded, _, sizes = read(parser, data.draw(splits(sent)))
     assert (forwarded + parser.held, sizes) == (sent, [Size(10, 20)] * number)
