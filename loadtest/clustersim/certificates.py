@@ -1,4 +1,4 @@
-"""The certificates of an ingress ProxyGroup: its replica 0 gets them, and stores each in the Secret of its domain."""
+"""The certificates of Tailscale Services: replica 0 of a ProxyGroup stores each in the Secret of its domain."""
 
 import hashlib
 import secrets
@@ -98,7 +98,7 @@ class Certificates:
         return texts(secret)
 
     def _patch(self, name: str, values: Mapping[str, str]) -> None:
-        if not may_patch(self._store, self._namespace, self._account, name):
+        if not may(self._store, self._namespace, self._account, "patch", name):
             raise CertificateError(f'secrets "{name}" is forbidden')
         data = {key: b64encode(value.encode()).decode() for key, value in values.items()}
         self._store.merge(SECRET, self._namespace, name, {"data": data})
@@ -110,12 +110,10 @@ def domains_in(serve_config: Object) -> list[str]:
     return [domain for domain, _, port in (place.rpartition(":") for place in places) if port == "443"]
 
 
-def may_patch(store: Store, namespace: str, account: str, secret: str) -> bool:
-    """Tell whether a RoleBinding lets the ServiceAccount *account* patch *secret*, which is in the same *namespace*."""
+def may(store: Store, namespace: str, account: str, verb: str, secret: str) -> bool:
+    """Tell whether a RoleBinding lets the ServiceAccount *account* do *verb* with *secret*, in the same *namespace*."""
     return any(
-        "secrets" in rule["resources"]
-        and "patch" in rule["verbs"]
-        and secret in (rule.get("resourceNames") or [secret])
+        "secrets" in rule["resources"] and verb in rule["verbs"] and secret in (rule.get("resourceNames") or [secret])
         for role in _roles(store, namespace, account)
         for rule in role.get("rules") or ()
     )

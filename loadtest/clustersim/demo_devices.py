@@ -63,7 +63,10 @@ class Shown:
 
 @dataclass(frozen=True, slots=True)
 class Hosted:
-    """An Ingress or a load balancer that the proxies of a ProxyGroup expose to the tailnet, as a Tailscale Service."""
+    """An Ingress or a load balancer that the proxies of a ProxyGroup expose to the tailnet, as a Tailscale Service.
+
+    A ProxyGroup of type kube-apiserver exposes the Kubernetes API, and is its own *group*.
+    """
 
     resource: Resource
     namespace: str
@@ -71,13 +74,16 @@ class Hosted:
     group: str
 
     def __str__(self) -> str:
-        return f"{self.resource.singular}/{self.name} by proxygroup/{self.group}"
+        by = "" if self.resource == PROXYGROUP else f" by proxygroup/{self.group}"
+        return f"{self.resource.singular}/{self.name}{by}"
 
 
 def hosted(objects: Iterable[Object]) -> list[Hosted]:
     """Return the *objects* that a ProxyGroup exposes to the tailnet."""
     found = []
     for obj in objects:
+        if obj["kind"] == PROXYGROUP.kind and obj["spec"]["type"] == "kube-apiserver":
+            found.append(Hosted(PROXYGROUP, "", name_of(obj), name_of(obj)))
         group = (obj["metadata"].get("annotations") or {}).get(PROXY_GROUP, "")
         is_hosted = obj["kind"] == INGRESS.kind or (obj["kind"] == SERVICE.kind and _is_exposed(obj))
         if group and is_hosted:
@@ -140,9 +146,9 @@ async def services_of(target: Hosted, api: ApiClient, control: aiohttp.ClientSes
 
     Raises NotYet unless the object shows its name, and all proxies of the group host it. Raises aiohttp.ClientError.
     """
-    obj = await api.get(target.resource, target.namespace, target.name)
-    entries = (obj.get("status") or {}).get("loadBalancer", {}).get("ingress") or [{}]
-    name = entries[0].get("hostname", "")
+    status = (await api.get(target.resource, target.namespace, target.name)).get("status") or {}
+    entries = status.get("loadBalancer", {}).get("ingress") or [{}]
+    name = entries[0].get("hostname", "") or status.get("url", "").removeprefix("https://")
     if not name:
         raise NotYet("has no name in its status")
     label = name.partition(".")[0]
@@ -153,8 +159,8 @@ async def services_of(target: Hosted, api: ApiClient, control: aiohttp.ClientSes
     replicas = (await api.get(PROXYGROUP, "", target.group))["spec"]["replicas"]
     if len(hosts) != replicas:
         raise NotYet(f"{len(hosts)} of the {replicas} proxies of its group host it")
-    offers = f"HTTPS by {replicas} proxies" if target.resource == INGRESS else f"every port by {replicas} proxies"
-    return [Reached(name, tuple(addresses), offers, "Tailscale Service")]
+    offers = {INGRESS: "HTTPS", PROXYGROUP: "the Kubernetes API"}.get(target.resource, "every port")
+    return [Reached(name, tuple(addresses), f"{offers} by {replicas} proxies", "Tailscale Service")]
 
 
 def _is_exposed(service: Object) -> bool:

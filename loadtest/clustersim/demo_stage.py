@@ -8,7 +8,7 @@ import aiohttp
 import yaml
 
 from clustersim.apiclient import ApiClient, resource_of
-from clustersim.objects import Object
+from clustersim.objects import SERVICEACCOUNT, Object
 from clustersim.processes import Processes, free_port
 from clustersim.tailnet import Tailnet
 
@@ -16,6 +16,8 @@ OPERATOR_NAMESPACE = "tailscale"
 EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
 ELSEWHERE = ("tailnet.yaml", "dnsconfig-managed.yaml")
 """The examples that need another tailnet than the simulated one, or a second DNSConfig (a cluster has only one)."""
+ACCOUNT: Object = {"metadata": {"namespace": OPERATOR_NAMESPACE, "name": "kube-apiserver-auth-proxy"}}
+"""The account that the chart makes for proxies which impersonate users."""
 POLL_SECONDS = 0.02
 
 
@@ -117,4 +119,5 @@ def example_objects(folder: Path = EXAMPLES) -> list[Object]:
 
 async def apply_examples(api: ApiClient) -> list[Object]:
     """Create the objects of docs/examples, and return them; raises FileNotFoundError outside a checkout."""
+    await api.create(SERVICEACCOUNT, ACCOUNT)
     return [await api.create(resource_of(obj), obj) for obj in example_objects()]

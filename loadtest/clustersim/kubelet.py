@@ -18,6 +18,7 @@ from itertools import cycle
 from clustersim.conditions import timestamp, with_condition
 from clustersim.containerboot import CREATING, ContainerState, Proxy, proxy_container
 from clustersim.controller import Key, key_of
+from clustersim.k8sproxy import APIProxy, k8s_proxy_container
 from clustersim.mounts import SYNC
 from clustersim.nodes import NODE_NAME, Nodes
 from clustersim.objects import CONFIGMAP, ENDPOINTSLICE, POD, SECRET, Object, Resource
@@ -42,6 +43,9 @@ _SYNCED_AT = ("annotations", "labels", "deletionTimestamp", "deletionGracePeriod
 
 logger = logging.getLogger(__name__)
 
+Image = Proxy | Recorder | APIProxy
+"""A simulated image."""
+
 
 async def run(store: Store, tailnet: Tailnet, families: Sequence[str] = FAMILIES) -> None:
     """Run every Pod, with addresses of *families* in this order, until cancelled."""
@@ -62,7 +66,7 @@ class RunningPod:
     number: int
     families: Sequence[str]
     restarts: int = 0
-    proxy: Proxy | Recorder | None = None
+    proxy: Image | None = None
     end: asyncio.Task[None] | None = None
     synced: float = 0.0
     seen: Object | None = None
@@ -158,7 +162,7 @@ class Kubelet:
                 if running.proxy is not None and (running.proxy.is_outdated() or now() - running.synced >= SYNC):
                     self._sync(running.proxy.uid, running.key)
 
-    async def _lose_devices(self, proxies: Sequence[Proxy | Recorder]) -> None:
+    async def _lose_devices(self, proxies: Sequence[Image]) -> None:
         """Let the devices of *proxies*, whose node has died, go offline.
 
         A device stays online if a Pod on another node uses it by then.
@@ -245,12 +249,14 @@ class Kubelet:
         self._running[uid] = running
         return running
 
-    def _proxy(self, pod: Object) -> Proxy | Recorder | None:
+    def _proxy(self, pod: Object) -> Image | None:
         """Return a simulation of Tailscale's image if *pod* runs one, else None."""
         if (container := proxy_container(pod)) is not None:
             return Proxy(self._store, self._tailnets, pod, container, self.capability_version)
         if (container := recorder_container(pod)) is not None:
             return Recorder(self._store, self._tailnets, pod, container)
+        if (container := k8s_proxy_container(pod)) is not None:
+            return APIProxy(self._store, self._tailnets, pod, container)
         return None
 
     def _stop(self, uid: str) -> RunningPod | None:

@@ -26,6 +26,7 @@ from tsoperator.api.rules import (
 from tsoperator.logs import DEV, LOG_FORMATS, LOG_LEVELS
 from tsoperator.variables import VARIABLES
 
+_K8S_PROXY: Final = "tailscale/k8s-proxy"
 _RECORDER: Final = "tailscale/tsrecorder"
 _NAMESPACE_FILE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
 _IDENTITY_TOKEN: Final = Path("/var/run/secrets/tailscale/serviceaccount/token")
@@ -64,6 +65,8 @@ class Settings:
     identity_token: Path = _IDENTITY_TOKEN
     login_server: str = ""
     proxy_image: str = "tailscale/tailscale:latest"
+    k8s_proxy_image: str = f"{_K8S_PROXY}:latest"
+    """The image of ProxyGroups of type kube-apiserver."""
     recorder_image: str = f"{_RECORDER}:latest"
     proxy_tags: tuple[str, ...] = ("tag:k8s",)
     proxy_priority_class: str = ""
@@ -152,6 +155,7 @@ def read_settings(environ: Mapping[str, str], identity_token: Path = _IDENTITY_T
         defaults,
         login_server=_url(given, "OPERATOR_LOGIN_SERVER"),
         proxy_image=proxy_image,
+        k8s_proxy_image=_image(given, "K8S_PROXY_IMAGE", f"{_K8S_PROXY}:{image_tag(proxy_image) or 'stable'}"),
         recorder_image=_image(given, "RECORDER_IMAGE", f"{_RECORDER}:{image_tag(proxy_image) or 'stable'}"),
         proxy_tags=_tags(given, "PROXY_TAGS") or defaults.proxy_tags,
         proxy_priority_class=_object_name(given, "PROXY_PRIORITY_CLASS_NAME"),

@@ -6,6 +6,7 @@ from typing import Final
 from tsoperator.api.names import (
     ADMISSION_EGRESS,
     ADMISSION_INGRESS,
+    AUTH_PROXY_SERVICE_ACCOUNT,
     LABEL_MANAGED,
     MANAGED,
 )
@@ -22,6 +23,7 @@ from tsoperator.api.objects import (
     NODE,
     OWN_KINDS,
     POD,
+    PROXYGROUP,
     PROXYGROUPPOLICY,
     ROLE,
     ROLEBINDING,
@@ -110,7 +112,7 @@ def sources(namespace: str, watched: Sequence[str] = (), corefile: str = "", ser
             source
             for resource in (INGRESSCLASS, *OWN_KINDS)
             if resource != PROXYGROUPPOLICY
-            for source in users(resource)
+            for source in users(resource, {claims.BY_LABEL: claims.by_label} if resource == PROXYGROUP else {})
         ),
         # An API server older than Kubernetes 1.30 has none, and an older installation may lack the rights.
         *(Source(Selection(kind), slim=_admission, optional=True) for kind in (ADMISSIONPOLICY, ADMISSIONBINDING)),
@@ -129,6 +131,7 @@ def sources(namespace: str, watched: Sequence[str] = (), corefile: str = "", ser
         *_cluster_dns(corefile),
         *(_apiserver_proxy(served) if served else ()),
         *(Source(Selection(resource, namespace, managed)) for resource in (DEPLOYMENT, SERVICEACCOUNT)),
+        Source(Selection(SERVICEACCOUNT, namespace, field_selector=f"metadata.name={AUTH_PROXY_SERVICE_ACCOUNT}")),
         *(Source(Selection(resource, namespace, managed), certified) for resource in (ROLE, ROLEBINDING)),
         *(
             Source(Selection(resource, namespace, OF_RECORDERS), owned, _SLIM.get(resource, without_managed_fields))

@@ -58,6 +58,9 @@ VARIABLES: Final[Mapping[str, str]] = {
     "PROXY_FIREWALL_MODE": "auto, iptables or nftables, for proxies (default: the image decides)",
     "PROXY_PRIORITY_CLASS_NAME": "priority class of proxies (default: none)",
     "PROXY_DEFAULT_CLASS": "ProxyClass of Services, Ingresses and ProxyGroups that name none (default: none)",
+    "K8S_PROXY_IMAGE": (
+        "image of ProxyGroups of type kube-apiserver (default tailscale/k8s-proxy, with the tag of PROXY_IMAGE)"
+    ),
     "RECORDER_IMAGE": "image of Recorders (default tailscale/tsrecorder, with the tag of PROXY_IMAGE)",
     "APISERVER_PROXY": (
         "true: the operator's own device serves the API server to the tailnet, where callers have their names in the "

@@ -26,7 +26,10 @@ UNKNOWN = {
     "installCRD": "installCRDs",
     "networkPolicy.enable": "metrics.serviceMonitor.enabled or ",
     "metrics.serviceMonitor.intervall": "metrics.serviceMonitor.interval",
-    "proxyConfig.image.tags": "operatorConfig.image.tag or operatorConfig.nameserverImage.tag or proxyConfig.image.tag",
+    "proxyConfig.image.tags": (
+        "operatorConfig.image.tag or operatorConfig.nameserverImage.tag or proxyConfig.image.tag or "
+        "proxyConfig.k8sProxyImage.tag"
+    ),
     "operatorConfig.podDisruptionBudget.minAvailible": "operatorConfig.podDisruptionBudget.minAvailable",
     "oauth.xyzzy": "",
 }
@@ -107,6 +110,23 @@ def test_a_number_in_a_file_of_values_is_rendered_as_text(
     assert the("Deployment", objects)["metadata"]["name"] == f"operator-{NUMBER}"
 
 
+@pytest.mark.parametrize(
+    ("given", "images"),
+    [
+        ((), ["tailscale/k8s-proxy:v1.102.5"]),
+        (("proxyConfig.image.tag=v1.98.1",), ["tailscale/k8s-proxy:v1.98.1"]),
+        (("proxyConfig.image.repository=mine/proxy",), ["tailscale/k8s-proxy:v1.102.5"]),
+        (("proxyConfig.k8sProxyImage.repository=mine/api", "proxyConfig.k8sProxyImage.tag=2"), ["mine/api:2"]),
+        (("operatorConfig.extraEnv[0].name=K8S_PROXY_IMAGE", "operatorConfig.extraEnv[0].value=a:1"), ["a:1"]),
+    ],
+)
+def test_the_image_of_the_api_servers_proxies_has_the_version_of_the_other_proxies(
+    render: Render, given: tuple[str, ...], images: list[str]
+) -> None:
+    found = container(render(*CREDENTIALS, *given))["env"]
+    assert [each["value"] for each in found if each["name"] == "K8S_PROXY_IMAGE"] == images
+
+
 @pytest.mark.parametrize("name", ["podLabels", "podAnnotations", "annotations", "nodeSelector"])
 def test_true_is_rendered_as_text_where_kubernetes_requires_text(render: Render, name: str) -> None:
     objects = render(*CREDENTIALS, f"operatorConfig.{name}.key=true")
@@ -126,7 +146,7 @@ def test_namespaces_and_variables_may_be_numbers(render: Render) -> None:
     assert ("Role", "2024") in {(obj["kind"], obj["metadata"].get("namespace")) for obj in objects}
 
 
-IMAGES = ("operatorConfig.image", "operatorConfig.nameserverImage", "proxyConfig.image")
+IMAGES = ("operatorConfig.image", "operatorConfig.nameserverImage", "proxyConfig.image", "proxyConfig.k8sProxyImage")
 
 
 WRONG = {

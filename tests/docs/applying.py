@@ -17,6 +17,7 @@ from tsoperator.api.v1alpha1.tailnet import Tailnet
 from tsoperator.api.v1alpha1.wire import CustomResource
 
 from tests.docs.pages import manifests
+from tests.support.manifests import auth_proxy_account
 from tests.support.operator import Condition, World
 
 OURS: Mapping[str, type[CustomResource]] = {
@@ -62,21 +63,25 @@ def is_hosted(obj: Object) -> bool:
 
 
 def backends(objects: Sequence[Object]) -> list[Object]:
-    """Return a Pod for each Service among *objects* that a ProxyGroup exposes.
+    """Return the further objects that *objects* need: a Pod for each Service that a ProxyGroup exposes, and an account.
 
     A Service gets none if a Deployment among *objects* makes Pods for it. The proxies draw traffic for a Service
     only while it has a ready Pod.
     """
     made = [obj["spec"]["template"]["metadata"]["labels"] for obj in objects if obj["kind"] == "Deployment"]
     found = [obj for obj in objects if is_hosted(obj) and obj["spec"]["selector"] not in made]
+    impersonating = any((obj.get("spec") or {}).get("type") == "kube-apiserver" for obj in objects)
     return [
-        {
-            "apiVersion": "v1",
-            "kind": "Pod",
-            "metadata": {**each["metadata"], "annotations": {}, "labels": each["spec"]["selector"]},
-            "spec": {"containers": [{"name": "backend", "image": "registry.example.org/backend:1"}]},
-        }
-        for each in found
+        *([auth_proxy_account()] if impersonating else ()),
+        *(
+            {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "metadata": {**each["metadata"], "annotations": {}, "labels": each["spec"]["selector"]},
+                "spec": {"containers": [{"name": "backend", "image": "registry.example.org/backend:1"}]},
+            }
+            for each in found
+        ),
     ]
 
 

@@ -124,7 +124,16 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
         "charts/test_given_values.py an_unknown_name_is_refused_and_the_known_names_that_look_like_it_are_suggested",
     ],
     "`operatorConfig.annotations` has an effect": [_COMBINATIONS],
-    "The variable `K8S_PROXY_IMAGE` has no effect": [_EVERY_VARIABLE],
+    "`TS_PORT` has an effect only": [_EVERY_VARIABLE],
+    "The chart sets `K8S_PROXY_IMAGE`": [
+        "charts/test_given_values.py the_image_of_the_api_servers_proxies_has_the_version_of_the_other_proxies"
+    ],
+    "A new hostname of a ProxyGroup of type `kube-apiserver`": [
+        "operator/test_apiserver_groups.py a_new_hostname_is_served_before_the_old_one_goes"
+    ],
+    "A ProxyGroup of type `kube-apiserver` that is deleted": [
+        "operator/test_apiserver_groups.py a_group_leaves_the_name_of_an_ingress_alone_even_when_it_is_deleted"
+    ],
     "The credentials are read again": [
         "operator/tsclient/test_oauth.py rotated_and_other_credentials_are_used_at_once"
     ],

@@ -77,6 +77,8 @@ RUN_BY: Final[Mapping[str, str]] = {
     "kubectl annotate ingress shop tailscale.com/proxy-group-": WALK,
     "kubectl wait proxygroup/egress --for=condition=ProxyGroupReady": WALK,
     "kubectl get proxygroup": WALK,
+    "kubectl wait proxygroup/kapi --for=condition=ProxyGroupReady": WALK,
+    "kubectl get proxygroup kapi": WALK,
     "kubectl get service directory -o jsonpath=…": WALK,
     "kubectl get service stock -o jsonpath=…": WALK,
     "kubectl get connector": WALK,

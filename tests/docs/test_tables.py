@@ -14,7 +14,13 @@ from tests.docs.pages import codes, rows, sections
 
 PACKAGE = Path(tsoperator.__file__).parent
 CAPITALS = re.compile(r"[A-Z]+[a-z]+([A-Z]+[a-z]*)+|INVALIDSERVICE")
-NAMED_AS_CONDITIONS = {"PeerRelayReady", "ProxyGroupAvailable", "ProxyGroupReady"}
+NAMED_AS_CONDITIONS = {
+    "KubeAPIServerProxyConfigured",
+    "KubeAPIServerProxyValid",
+    "PeerRelayReady",
+    "ProxyGroupAvailable",
+    "ProxyGroupReady",
+}
 """Reasons with the same name as their condition."""
 OTHERS = """
     AlreadyExists ClusterFirst ClusterFirstWithHostNet ClusterIP ConfigMap ContainersReady CustomResourceDefinition
@@ -31,6 +37,8 @@ OTHERS = """
     AdvertiseRoutes AdvertiseServices AllowFunnel AppConnector AuthKey CapMap ControlURL LoginName NoStatefulFiltering
     NodeID PodName ProxyProtocol RelayServerPort RelayServerStaticEndpoints ServerURL SessionType StableID
     StaticEndpoints TerminateTLS UserProfile
+
+    APIServerProxy AcceptRoutes HealthCheckEnabled IssueCerts LocalPort LogLevel MetricsEnabled ServiceName
 """
 """CamelCase words in the sources that are no reasons but belong to Kubernetes, our CRDs, tailscaled or the proxies."""
 
@@ -67,7 +75,7 @@ def test_every_condition_has_a_heading_and_every_heading_of_that_form_is_a_condi
     assert {type_ for heading in sections("conditions.md") for type_ in codes(heading)} == conditions()
 
 
-VARIABLE = re.compile(r"[A-Z]+(_[A-Z]+)+|KUBECONFIG")
+VARIABLE = re.compile(r"[A-Z][A-Z0-9]*(_[A-Z]+)+|KUBECONFIG")
 
 
 def test_every_variable_of_the_operator_has_a_row_and_every_row_is_about_a_variable() -> None:

@@ -36,13 +36,19 @@ def grant(source: str, *groups: str) -> Grant:
     return {"src": [source], "dst": [TAG], "app": {CAPABILITY: [{"impersonate": {"groups": [*groups]}}]}}
 
 
-def switch(cluster: Cluster, images: ProductImages, mode: str, http: str = "false") -> None:
-    """Upgrade the release to this *mode* of the API server proxy, and wait for a Pod that has this mode."""
+def upgrade(cluster: Cluster, images: ProductImages, mode: str, http: str = "false", hostname: str = HOST) -> None:
+    """Upgrade the release to this *mode* of the API server proxy."""
     values = {**product.CREDENTIALS, **product.image_values(images)}
+    values["operatorConfig"] = {**values["operatorConfig"], "hostname": hostname}
+    product.install(cluster.bed, product.CHART, {**values, "apiServerProxyConfig": {"mode": mode, "http": http}})
+
+
+def switch(cluster: Cluster, images: ProductImages, mode: str, http: str = "false") -> None:
+    """Upgrade the release to another *mode* of the API server proxy, and wait for a Pod that has this mode."""
     before = [each["metadata"]["uid"] for each in pods(cluster)]
     # Helm takes the rights of the old mode away before the operator replaces the Pod.
     with cluster.bed.plane.excused("the API server proxy changed its mode"):
-        product.install(cluster.bed, product.CHART, {**values, "apiServerProxyConfig": {"mode": mode, "http": http}})
+        upgrade(cluster, images, mode, http)
         if mode == "false":
             eventually(lambda: not pods(cluster), "the end of the proxy's Pod", 30)
         else:

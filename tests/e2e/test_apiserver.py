@@ -14,11 +14,12 @@ import pytest
 from tests.e2e import apiproxy
 from tests.e2e.apiproxy import FQDN, HOST, grant
 from tests.e2e.apiusers import COLUMNS, ROWS, SPDY, ApiUser, Running
-from tests.e2e.cluster import Cluster, Object, is_ready
+from tests.e2e.cluster import Cluster, Object, identity, is_ready
 from tests.e2e.containers import process_in, status_of
 from tests.e2e.product import NAMESPACE, ProductImages
 from tests.e2e.testbed import registry
 from tests.e2e.testbed.bed import Bed
+from tests.e2e.testbed.control import DOMAIN
 from tests.e2e.testbed.errors import BedError
 from tests.e2e.testbed.management import Management
 from tests.e2e.testbed.peer import Peer
@@ -371,3 +372,23 @@ def test_an_event_says_what_to_set_if_the_tailnet_has_no_certificates(
 
 def test_the_proxy_needs_each_of_its_permissions_in_noauth_mode(cluster: Cluster, noauth: Mode) -> None:
     check_rights(cluster, noauth)
+
+
+@pytest.mark.full
+def test_another_hostname_renames_the_device_without_a_restart(
+    cluster: Cluster, images: ProductImages, noauth: Mode, alice: ApiUser, management: Management, say: Say
+) -> None:
+    before, (node_id, _) = apiproxy.ready_pod(cluster), apiproxy.identity(management)
+    began = time.monotonic()
+    apiproxy.upgrade(cluster, images, "noauth", hostname="renamed")
+    renamed = alice.elsewhere("renamed")
+    try:
+        eventually(lambda: renamed.configure("renamed"), "the device under its new name", 60)
+        name = f"renamed.{DOMAIN}"
+        eventually(lambda: renamed.certificate(name), f"a certificate for {name}", 30)
+        say(f"renamed after {time.monotonic() - began:.1f} s")
+        assert (management.device("renamed") or {})["nodeId"] == node_id
+        assert identity(cluster.look(before)) == identity(before)
+    finally:
+        apiproxy.upgrade(cluster, images, "noauth")
+        eventually(lambda: apiproxy.identity(management)[0] == node_id, "the old name", 60)

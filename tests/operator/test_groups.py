@@ -16,7 +16,17 @@ from tsoperator.kube.client import KubeClient
 
 from tests.operator.groupsteps import Stage, Step, Wish, end, everything, grant, ports, soon_empty, steps, wishes, wrong
 from tests.support import patient
-from tests.support.manifests import backend, connector, credentials, exposed, ingress, proxy_class, proxy_group, tailnet
+from tests.support.manifests import (
+    backend,
+    connector,
+    credentials,
+    exposed,
+    identity,
+    ingress,
+    proxy_class,
+    proxy_group,
+    tailnet,
+)
 from tests.support.operator import new_world
 from tests.support.othertailnet import other_tailnet
 
@@ -62,7 +72,7 @@ OTHERS: Sequence[Object] = (
     exposed("shop", proxy_class="metered"),
     ingress(proxy_class="metered"),
     connector(exitNode=True),
-    proxy_group("later", type="kube-apiserver"),
+    proxy_group("kapi", type="kube-apiserver", kubeAPIServer={"mode": "noauth"}),
     proxy_group("lab", tailnet="other"),
 )
 HAPPENING: Sequence[Step] = (
@@ -115,6 +125,7 @@ async def much(patches: pytest.MonkeyPatch, writers: Writers) -> None:
         theirs = (credentials(**keys), tailnet(login_url=other.url), *OTHERS)
         stage = Stage(world)
         async with stage.operator:
+            await world.apply(identity())
             await stage.start()
             await world.settled()
             before = everything(world)
@@ -137,4 +148,4 @@ def test_each_object_has_one_writer_and_the_operator_comes_to_rest_after_many_ch
     # One opens the gates of Pods, one touches Pods whose configuration has changed, and one only deletes them.
     assert set().union(*pods) == {"egresspod", "mounts", "proxygroup"}
     kinds = {"service", "ingress", "connector", "proxyclass", "proxygroup", "tailnet", "dnsconfig"}
-    assert set().union(*writers.values()) == {*kinds, "dnsrecords"}
+    assert set().union(*writers.values()) == {*kinds, "dnsrecords", "tailscaleservice"}

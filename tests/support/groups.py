@@ -9,6 +9,7 @@ from tsoperator.api.names import (
     LABEL_PARENT_NAME,
     LABEL_PARENT_NAMESPACE,
     LABEL_PARENT_TYPE,
+    LABEL_SECRET_TYPE,
     LABEL_SERVICE_TYPE,
     PARENT_PROXYGROUP,
     PARENT_SERVICE,
@@ -44,6 +45,11 @@ class Replica:
         return json.loads(self.config["cap-106.hujson"])
 
     @property
+    def k8s_proxy(self) -> Any:
+        """The configuration of its k8s-proxy."""
+        return json.loads(self.config["config.hujson"])
+
+    @property
     def report(self) -> Any:
         """The proxy's report in its state Secret about the entries that it forwards, by name. None without a report."""
         text = self.state.get("egress-services")
@@ -59,7 +65,7 @@ class Replica:
 async def replicas(world: World, group: Object) -> list[Replica]:
     """Return the replicas of *group* that have a state Secret, by their number."""
     name = key_of(group).name
-    selector = f"{LABEL_PARENT_TYPE}={PARENT_PROXYGROUP},{LABEL_PARENT_NAME}={name}"
+    selector = f"{LABEL_PARENT_TYPE}={PARENT_PROXYGROUP},{LABEL_PARENT_NAME}={name},{LABEL_SECRET_TYPE}!=certs"
     pods = {key_of(pod).name: pod for pod in (await world.api.list(POD, NAMESPACE, selector)).items}
     data = {key_of(each).name: texts(each) for each in (await world.api.list(SECRET, NAMESPACE, selector)).items}
     names = sorted(

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from tsoperator.api.names import ANNOTATION_TAILNET_FQDN, ANNOTATION_TAILNET_IP
+from tsoperator.api.names import ANNOTATION_TAILNET_FQDN, ANNOTATION_TAILNET_IP, AUTH_PROXY_SERVICE_ACCOUNT
 from tsoperator.api.objects import (
     CONNECTOR,
     DNSCONFIG,
@@ -16,6 +16,7 @@ from tsoperator.api.objects import (
     RECORDER,
     SECRET,
     SERVICE,
+    SERVICEACCOUNT,
     TAILNET,
     Object,
     Resource,
@@ -82,6 +83,12 @@ def identity(node_id: str = "nOP") -> Object:
     return credentials(
         "operator", **{"_current-profile": "profile-a", "profile-a": f'{{"Config":{{"NodeID":"{node_id}"}}}}'}
     )
+
+
+def auth_proxy_account() -> Object:
+    """Return the ServiceAccount that the chart makes for proxies which impersonate users."""
+    metadata = {"namespace": "tailscale", "name": AUTH_PROXY_SERVICE_ACCOUNT}
+    return {"apiVersion": SERVICEACCOUNT.api_version, "kind": SERVICEACCOUNT.kind, "metadata": metadata}
 
 
 def user_pod(name: str) -> Object:

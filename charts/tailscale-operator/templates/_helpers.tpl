@@ -111,7 +111,7 @@ to set to null.
 {{- $_ := set $config "podDisruptionBudget" (dict "maxUnavailable" 1) -}}
 {{- $_ := set $class "enabled" true -}}
 {{- end -}}
-{{- $ours := dict "operatorConfig" $config "metrics" $metrics "oauth" (dict) "ingressClass" $class "proxyConfig" (dict "image" (dict)) "apiServerProxyConfig" (dict) -}}
+{{- $ours := dict "operatorConfig" $config "metrics" $metrics "oauth" (dict) "ingressClass" $class "proxyConfig" (dict "image" (dict) "k8sProxyImage" (dict)) "apiServerProxyConfig" (dict) -}}
 {{- $values := mergeOverwrite $ours (deepCopy .Values) -}}
 {{- range $path := include "operator.textPaths" . | fromYamlArray -}}
 {{- include "operator.makeText" (list $values (splitList "." $path)) -}}
@@ -149,6 +149,7 @@ to set to null.
 - metrics.dashboard.annotations.*
 - ingressClass.name
 - proxyConfig.image.*
+- proxyConfig.k8sProxyImage.*
 - proxyConfig.defaultTags
 - proxyConfig.firewallMode
 - proxyConfig.defaultProxyClass

@@ -8,7 +8,7 @@ import json
 from collections.abc import Mapping, Sequence
 from enum import Enum, auto
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from tsoperator.api.tailscaleservice import TailscaleService
 
@@ -18,6 +18,14 @@ ANNOTATION_OWNERS: Final = "tailscale.com/owner-references"
 _OWNERS: Final = "ownerrefs"  # the JSON's names in lower case, because their case doesn't matter
 _OPERATOR: Final = "operatorid"
 _RESOURCE: Final = "resource"
+
+
+class SoleOwner(NamedTuple):
+    """An object of a cluster that owns a Tailscale Service alone, such as a ProxyGroup of type kube-apiserver."""
+
+    kind: str
+    name: str
+    uid: str
 
 
 class Ownership(Enum):
@@ -33,6 +41,8 @@ class Ownership(Enum):
     """Other operators own the Service. This operator can join them."""
     EXCLUSIVE = auto()
     """The Service belongs to one object of a cluster, such as a ProxyGroup, and to nothing else."""
+    TAKEN = auto()
+    """Somebody else owns the Service, and it can't be shared with an object that would have to own it alone."""
     UNREADABLE = auto()
     """The annotation isn't valid JSON."""
 
@@ -47,22 +57,49 @@ class Ownership(Enum):
         return self in (Ownership.OURS, Ownership.SHARED, Ownership.OTHERS)
 
 
-def ownership(service: TailscaleService, operator_id: str) -> Ownership:
-    """Return the relation of the operator with the ID *operator_id* to *service*, whose annotations are known."""
+def ownership(service: TailscaleService, operator_id: str, owner: SoleOwner | None = None) -> Ownership:
+    """Return the relation of the operator with the ID *operator_id* to *service*, whose annotations are known.
+
+    With an *owner*, return the relation of this one object of the operator's cluster.
+    """
     found = _references(service.annotations or {})
     if found is None:
         return Ownership.UNREADABLE
     if not found:
         return Ownership.FOREIGN
+    if owner is not None:
+        is_ours = sole_owner(service, operator_id) == (owner.kind, owner.uid)
+        return Ownership.OURS if is_ours else Ownership.TAKEN
     ours = [each for each in found if _is_of(each, operator_id)]
     if ours:
         return Ownership.SHARED if len(found) > len(ours) else Ownership.OURS
     return Ownership.EXCLUSIVE if _field(found[0], _RESOURCE) else Ownership.OTHERS
 
 
-def joined(annotations: Mapping[str, str], operator_id: str) -> dict[str, str]:
-    """Return the *annotations* of a Tailscale Service with the operator as its last owner, unless it is one already."""
+def sole_owner(service: TailscaleService, operator_id: str) -> tuple[str, str] | None:
+    """Return the kind and the UID of the object in the operator's cluster that owns *service* alone.
+
+    Return None if no object of that cluster does.
+    """
+    found = _references(service.annotations or {}) or ()
+    if len(found) != 1 or _field(found[0], _OPERATOR) != operator_id:
+        return None
+    resource = _field(found[0], _RESOURCE)
+    return (str(_field(resource, "kind")), str(_field(resource, "uid"))) if isinstance(resource, dict) else None
+
+
+def joined(annotations: Mapping[str, str], operator_id: str, owner: SoleOwner | None = None) -> dict[str, str]:
+    """Return the *annotations* of a Tailscale Service with the operator as its last owner, unless it is one already.
+
+    With an *owner*, that object becomes the only owner, with its present name.
+    """
     found = _references(annotations) or []
+    if owner is not None:
+        reference = {"operatorID": operator_id, "resource": owner._asdict()}
+        is_named = [(_field(each, _OPERATOR), _field(each, _RESOURCE)) for each in found] == [
+            (operator_id, owner._asdict())
+        ]
+        return {**annotations} if is_named else {**annotations, ANNOTATION_OWNERS: _written([reference])}
     if any(_is_of(each, operator_id) for each in found):
         return {**annotations}
     return {**annotations, ANNOTATION_OWNERS: _written([*found, {"operatorID": operator_id}])}

@@ -20,6 +20,8 @@ Header = tuple[bytes, bytes]
 
 MOST_BYTES: Final = 16 * 1024
 """The longest head of a request."""
+MOST_HEADERS: Final = 200
+"""The most headers of a request. Thousands fit in a head, and to read them would keep others from their turn."""
 MOST_ANSWER_BYTES: Final = 64 * 1024
 """The longest head of an answer."""
 
@@ -148,6 +150,8 @@ def answer_length(buffer: bytes | bytearray, seen: int = 0) -> int:
 
 def parse_request(raw: bytes | bytearray) -> RequestHead:
     """Return what a whole head of a request says. Raises BadHead."""
+    if raw.count(b"\n") - 2 > MOST_HEADERS:
+        raise BadHead(431, "long", f"the head has more than {MOST_HEADERS} headers")
     if not _REQUEST.fullmatch(raw):
         raise _refused_request(bytes(raw))
     if _LOOKALIKE.search(raw):

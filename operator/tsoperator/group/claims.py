@@ -1,7 +1,8 @@
-"""The claims of Ingresses and Services on labels of a tailnet: the names under which a ProxyGroup should serve them.
+"""The claims of objects on labels of a tailnet: the names under which a ProxyGroup should serve them.
 
-The proxies of a ProxyGroup of type ingress serve such an object as a Tailscale Service. The label is the first label of
-its MagicDNS name. Several objects may claim one label; the oldest claim in a tailnet wins.
+The proxies of a ProxyGroup of type ingress serve Ingresses and Services, and those of type kube-apiserver serve the
+Kubernetes API. Each of these is a Tailscale Service. The label is the first label of its MagicDNS name. Several objects
+may claim one label; the oldest claim in a tailnet wins.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -14,21 +15,42 @@ from tsoperator.api.names import (
     ANNOTATION_HTTP_ENDPOINT,
     ANNOTATION_HTTP_REDIRECT,
     ANNOTATION_TAGS,
+    AUTH_PROXY_SERVICE_ACCOUNT,
     HA_INGRESS_FINALIZER,
     HA_SERVICE_FINALIZER,
+    KUBE_APISERVER_FINALIZER,
     LOAD_BALANCER_CLASS,
     PROXY_GROUP,
 )
-from tsoperator.api.objects import INGRESS, Key, Object, annotations, has_finalizer, is_deleting, key_of, uid
+from tsoperator.api.objects import (
+    INGRESS,
+    PROXYGROUP,
+    Key,
+    Object,
+    annotations,
+    has_finalizer,
+    is_deleting,
+    key_of,
+    spec_of,
+    spec_text,
+    uid,
+)
+from tsoperator.api.owners import SoleOwner
 from tsoperator.api.rules import dns_label_error, is_true, split_tags, tag_error
 from tsoperator.api.tailscaleservice import ANY_PORT, service_name
+from tsoperator.api.v1alpha1.invalid import Invalid
+from tsoperator.api.v1alpha1.proxygroup import ProxyGroup
 from tsoperator.settings import Settings
 
 BY_LABEL: Final = "label"
-"""The index of Ingresses and Services by the label that they claim, or claimed.
+"""The index of Ingresses, Services and ProxyGroups by the label that they claim, or claimed.
 
-It has those that name a ProxyGroup, and those that still have the finalizer for one.
+It has the Ingresses and Services that name a ProxyGroup, the ProxyGroups of type kube-apiserver, and the objects that
+still have the finalizer for a Tailscale Service.
 """
+
+KUBE_APISERVER: Final = "kube-apiserver"
+"""The type of the ProxyGroups that offer the Kubernetes API to the tailnet."""
 
 HTTPS: Final = "tcp:443"
 HTTP: Final = "tcp:80"
@@ -38,11 +60,11 @@ ENABLED: Final = "enabled"
 
 @dataclass(frozen=True, slots=True)
 class LabelClaim:
-    """The claim of *obj*, an Ingress or a Service, on a *label* in the tailnet of its *group*.
+    """The claim of *obj*, an Ingress, a Service or a ProxyGroup, on a *label* in the tailnet of its *group*.
 
-    The Tailscale Service should have these *ports* and *tags*. A claim that *is_web* is that of an Ingress: the proxies
-    end TLS for it. They also answer plain HTTP if it *serves_http*, or redirect plain HTTP to HTTPS if it *redirects*.
-    *wrong* says what is wrong with the object, and how to fix it.
+    The Tailscale Service should have these *ports* and *tags*. For a claim that *is_web*, the proxies end TLS; they run
+    under the ServiceAccount *account*. They also answer plain HTTP if it *serves_http*, or redirect plain HTTP to HTTPS
+    if it *redirects*. *wrong* says what is wrong with the object, and how to fix it.
     """
 
     obj: Object
@@ -54,6 +76,12 @@ class LabelClaim:
     serves_http: bool = False
     redirects: bool = False
     wrong: Sequence[str] = ()
+    account: str = ""
+
+    @property
+    def sole_owner(self) -> SoleOwner | None:
+        """The object as the only owner of its Tailscale Service; None if other clusters may share the Service."""
+        return SoleOwner(PROXYGROUP.kind, self.key.name, uid(self.obj)) if _is_group(self.obj) else None
 
     @property
     def key(self) -> Key:
@@ -87,7 +115,9 @@ class LabelClaim:
 
 
 def claim_of(obj: Object, settings: Settings) -> LabelClaim | None:
-    """Return the claim of *obj*, an Ingress or a Service; None if it doesn't ask a ProxyGroup to expose it."""
+    """Return the claim of *obj*, an Ingress, a Service or a ProxyGroup; None if it asks for no Tailscale Service."""
+    if _is_group(obj):
+        return _claim_of_group(obj, settings)
     if not is_hosted(obj, settings):
         return None
     given, is_web = annotations(obj), _is_ingress(obj)
@@ -105,7 +135,38 @@ def claim_of(obj: Object, settings: Settings) -> LabelClaim | None:
         serves_http,
         redirects,
         [*(_ingress_faults(obj) if is_web else _service_faults(obj)), *_wrong_tags(tags)],
+        given[PROXY_GROUP],
     )
+
+
+def _claim_of_group(group: Object, settings: Settings) -> LabelClaim | None:
+    """Return the claim of a ProxyGroup, which offers the Kubernetes API; None if it is of another type."""
+    if spec_text(group, "type") != KUBE_APISERVER:
+        return None
+    parsed, name, label = ProxyGroup.parse(group), key_of(group).name, label_of(group)
+    if isinstance(parsed, Invalid):
+        return LabelClaim(group, name, label, (HTTPS,), (), is_web=True, wrong=[parsed.message])
+    error = dns_label_error(label)
+    wrong = [f"spec.kubeAPIServer.hostname is its name in the tailnet: {error}"] if error else []
+    tags = tuple(parsed.spec.tags or settings.proxy_tags)
+    return LabelClaim(group, name, label, (HTTPS,), tags, is_web=True, wrong=wrong, account=account_of(group))
+
+
+def api_proxy_mode(group: Object) -> str:
+    """Return the mode in which the proxies of a ProxyGroup of type kube-apiserver treat requests: auth or noauth."""
+    given = spec_of(group).get("kubeAPIServer")
+    mode = given.get("mode") if isinstance(given, dict) else None
+    return str(mode or "auth")
+
+
+def impersonates(group: Object) -> bool:
+    """Tell whether the proxies of a ProxyGroup impersonate users, which only the ServiceAccount of the chart may do."""
+    return spec_text(group, "type") == KUBE_APISERVER and api_proxy_mode(group) == "auth"
+
+
+def account_of(group: Object) -> str:
+    """Return the name of the ServiceAccount under which the Pods of a ProxyGroup run."""
+    return AUTH_PROXY_SERVICE_ACCOUNT if impersonates(group) else key_of(group).name
 
 
 def is_hosted(obj: Object, settings: Settings) -> bool:
@@ -125,14 +186,22 @@ def winner(claims: Iterable[LabelClaim]) -> LabelClaim | None:
 
 
 def by_label(obj: Object) -> Iterable[str]:
-    """Index Ingresses and Services by the labels that they claim, or claimed. Not all of them have a claim."""
-    is_concerned = annotations(obj).get(PROXY_GROUP) or has_finalizer(obj, finalizer_of(obj))
+    """Index Ingresses, Services and ProxyGroups by the labels that they claim, or claimed.
+
+    Not all of them have a claim.
+    """
+    asks = spec_text(obj, "type") == KUBE_APISERVER if _is_group(obj) else annotations(obj).get(PROXY_GROUP)
+    is_concerned = asks or has_finalizer(obj, finalizer_of(obj))
     return (label_of(obj),) if is_concerned else ()
 
 
 def label_of(obj: Object) -> str:
-    """Return the label that an Ingress or a Service asks for, in lower case; it need not be valid."""
+    """Return the label that an Ingress, a Service or a ProxyGroup asks for, in lower case; it need not be valid."""
     key = key_of(obj)
+    if _is_group(obj):
+        given = spec_of(obj).get("kubeAPIServer")
+        hostname = given.get("hostname") if isinstance(given, dict) else None
+        return str(hostname or key.name).lower()
     if _is_ingress(obj):
         hosts = [host for entry in obj["spec"].get("tls") or () for host in entry.get("hosts") or ()]
         first = hosts[0].partition(".")[0] if hosts else ""
@@ -141,12 +210,18 @@ def label_of(obj: Object) -> str:
 
 
 def finalizer_of(obj: Object) -> str:
-    """Return the finalizer for an Ingress or a Service that a ProxyGroup exposes."""
+    """Return the finalizer that holds an Ingress, a Service or a ProxyGroup until its Tailscale Service is gone."""
+    if _is_group(obj):
+        return KUBE_APISERVER_FINALIZER
     return HA_INGRESS_FINALIZER if _is_ingress(obj) else HA_SERVICE_FINALIZER
 
 
 def _is_ingress(obj: Object) -> bool:
     return bool(obj["kind"] == INGRESS.kind)
+
+
+def _is_group(obj: Object) -> bool:
+    return bool(obj["kind"] == PROXYGROUP.kind)
 
 
 def _ingress_faults(ingress: Object) -> Iterator[str]:

@@ -174,7 +174,7 @@ def _decision(each: Exposed, exposing: Exposing) -> _Decision:
         there.served.get(each.name) if claim.is_web else None,
         _Draws.AS_NOW,
     )
-    if not _is_known(each.view, exposing.operator_id):
+    if not (exposing.operator_id and each.view.tells_owner):
         return kept
     service = each.view.service
     if service is None:
@@ -191,11 +191,6 @@ def _decision(each: Exposed, exposing: Exposing) -> _Decision:
         return _Decision(None, served, _Draws.ALL if answers and may_draw else _Draws.NONE)
     rule = rule_for(service, _cluster_ips(claim.obj)) if is_holder else kept.rule
     return _Decision(rule or None, None, _Draws.WITH_RULE if rule and each.is_ready else _Draws.NONE)
-
-
-def _is_known(view: ServiceView, operator_id: str) -> bool:
-    """Tell whether it is known if this operator owns the Tailscale Service."""
-    return bool(operator_id) and view.is_shown and (view.service is None or view.service.annotations is not None)
 
 
 def _served(each: Exposed, name: str) -> Object:

@@ -6,11 +6,12 @@ from typing import Final
 
 from tsoperator.api.names import ACCOUNTS, ACME_ACCOUNT_KEY, ANNOTATION_SHARE_ACCOUNT
 from tsoperator.api.objects import Object, annotations, spec_text
+from tsoperator.group.claims import KUBE_APISERVER
 from tsoperator.group.configmap import egress_configmap_steps
 from tsoperator.group.exposing import Offer
 from tsoperator.group.ingressconfig import ingress_configmap_steps
 from tsoperator.proxy.annotations import Vocabulary, no_annotations
-from tsoperator.proxy.proxypod import ProxyPod, egress_group, ingress_group
+from tsoperator.proxy.proxypod import ProxyPod, egress_group, ingress_group, kube_apiserver_group
 from tsoperator.runtime.plan import Step
 from tsoperator.settings import Settings
 
@@ -33,12 +34,13 @@ class GroupType:
     The proxies of a group run in *pod*, and are there to do this *work*. If they *drain*, a Pod that ends first waits
     until new connections go to other Pods, and a new Pod is ready only when its gate is open.
 
-    A ConfigMap, whose name ends in *config_suffix*, tells the proxies what to do. *configmap_steps* returns the steps
-    that make it right. Its arguments are the ConfigMap as it should be without its content; the live one; the work of
-    the group; the number of replicas, if it is known; and the domain of the cluster.
+    A ConfigMap, whose name ends in *config_suffix*, tells the proxies what to do; without a suffix there is none.
+    *configmap_steps* returns the steps that make it right. Its arguments are the ConfigMap as it should be without its
+    content; the live one; the work of the group; the number of replicas, if it is known; and the domain of the cluster.
 
-    A type that *exposes* objects has proxies that advertise Tailscale Services. *shares_account* tells whether the
-    proxies share an ACME account with those of other groups.
+    A type that *exposes* objects has proxies that advertise their Tailscale Services. A type that *offers_api* has
+    proxies of another image, k8s-proxy, which offer the Kubernetes API as one Tailscale Service. *shares_account* tells
+    whether the proxies share an ACME account with those of other groups.
 
     *vocabulary* has the annotations that the operator reads on the group.
     """
@@ -51,10 +53,16 @@ class GroupType:
     configmap_steps: Callable[[Object, Object | None, Work, int | None, str], Sequence[Step]]
     shares_account: Callable[[Object, Settings], bool]
     vocabulary: Vocabulary
+    offers_api: bool = False
 
     def config_name(self, group: str) -> str:
-        """Return the name of the ConfigMap of *group*."""
-        return f"{group}{self.config_suffix}"
+        """Return the name of the ConfigMap of *group*; empty if the type has none."""
+        return f"{group}{self.config_suffix}" if self.config_suffix else ""
+
+    @property
+    def hosts(self) -> bool:
+        """True if the proxies advertise Tailscale Services."""
+        return self.exposes or self.offers_api
 
 
 def _shares_account(group: Object, settings: Settings) -> bool:
@@ -100,13 +108,23 @@ INGRESS: Final = GroupType(
 )
 """The proxies expose Ingresses and Services to the tailnet."""
 
-TYPES: Final[Mapping[str, GroupType]] = {"egress": EGRESS, "ingress": INGRESS}
-"""The types that the operator supports, by name."""
+APISERVER: Final = GroupType(
+    pod=lambda _group, _settings: kube_apiserver_group(),
+    work="offer the Kubernetes API",
+    drains=False,
+    exposes=False,
+    config_suffix="",
+    configmap_steps=lambda _wanted, _live, _work, _replicas, _domain: (),
+    shares_account=lambda _group, _settings: False,
+    vocabulary=no_annotations("ProxyGroup", _PREFIX_FIELD),
+    offers_api=True,
+)
+"""The proxies offer the Kubernetes API to the tailnet."""
 
-UNSUPPORTED: Final = ("kube-apiserver",)
-"""The names of the types that the operator doesn't support yet."""
+TYPES: Final[Mapping[str, GroupType]] = {"egress": EGRESS, "ingress": INGRESS, KUBE_APISERVER: APISERVER}
+"""The types of ProxyGroups, by name."""
 
 
 def type_of(group: Object) -> GroupType | None:
-    """Return the type of the ProxyGroup *group*, which need not be valid; None if the operator doesn't support it."""
+    """Return the type of the ProxyGroup *group*; None if it has none of `TYPES`, because it is invalid."""
     return TYPES.get(spec_text(group, "type"))

@@ -10,7 +10,7 @@ from typing import Final
 from tsoperator.api.names import PROXY_GROUP
 from tsoperator.api.objects import Object, is_deleting, spec_text
 from tsoperator.api.owners import ANNOTATION_OWNERS, Ownership, ownership
-from tsoperator.group.claims import LabelClaim
+from tsoperator.group.claims import KUBE_APISERVER, LabelClaim
 from tsoperator.group.hosts import NO_SERVICE, ServiceView, advertising
 from tsoperator.group.proxygroup import is_available, replica_count
 from tsoperator.runtime.plan import Refusal
@@ -76,9 +76,14 @@ class Hosting:
         return replica_count(self.group) if self.group else 0
 
 
-def is_ingress_group(group: Object, tailnet: str) -> bool:
-    """Tell whether a ProxyGroup is of type ingress, and in the *tailnet* of this name."""
-    return spec_text(group, "type") == TYPE and spec_text(group, "tailnet") == tailnet
+def is_host(group: Object) -> bool:
+    """Tell whether the proxies of a ProxyGroup advertise Tailscale Services."""
+    return spec_text(group, "type") in (TYPE, KUBE_APISERVER)
+
+
+def is_host_in(group: Object, tailnet: str) -> bool:
+    """Tell whether the proxies of a ProxyGroup advertise Tailscale Services in the *tailnet* of this name."""
+    return is_host(group) and spec_text(group, "tailnet") == tailnet
 
 
 def is_owned(view: ServiceView, operator_id: str) -> bool:
@@ -98,10 +103,10 @@ def obstacle(hosting: Hosting) -> Refusal | None:
         return Refusal("; ".join(claim.wrong), INVALID)
     if refusal := group_obstacle(claim.group, hosting.group):
         return refusal
-    if hosting.holder and hosting.holder.rank < claim.rank:
+    if (holder := hosting.holder) and (holder.rank < claim.rank or holder.sole_owner):
+        why = "is older and has" if holder.rank < claim.rank else "has"
         return Refusal(
-            f"{hosting.holder.title} is older and has the name {claim.label} in this tailnet: choose another name for "
-            "one of the two",
+            f"{holder.title} {why} the name {claim.label} in this tailnet: choose another name for one of the two",
             LABEL_TAKEN,
         )
     if view.refusal:

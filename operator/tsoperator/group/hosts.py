@@ -10,6 +10,7 @@ from tsoperator.api.names import (
     LABEL_PARENT_TYPE,
     LABEL_SECRET_TYPE,
     PARENT_INGRESS,
+    PARENT_PROXYGROUP,
     SECRET_TYPE_CERTS,
 )
 from tsoperator.api.objects import Object, key_of, labels
@@ -37,16 +38,16 @@ def advertising(states: Iterable[Object], name: str) -> list[Object]:
 
 
 def may_be_certificates(obj: Object) -> bool:
-    """Tell whether *obj* may belong to the certificate of an Ingress.
+    """Tell whether *obj* may belong to the certificate of an Ingress or of a ProxyGroup of type kube-apiserver.
 
-    If the labels of *obj* name the type of a parent, the type must be Ingress. The Go operator sometimes leaves the
-    type empty.
+    If the labels of *obj* name the type of a parent, the type must be one of these. The Go operator sometimes leaves
+    the type empty.
     """
-    return labels(obj).get(LABEL_PARENT_TYPE, "") in ("", PARENT_INGRESS)
+    return labels(obj).get(LABEL_PARENT_TYPE, "") in ("", PARENT_INGRESS, PARENT_PROXYGROUP)
 
 
 def by_certificate(obj: Object) -> Iterable[str]:
-    """Index Secrets, Roles and RoleBindings of certificates of Ingresses. Each is named after the domain.
+    """Index Secrets, Roles and RoleBindings of certificates. Each is named after the domain.
 
     An object with the labels of a certificate, but the name of another domain or of none, is somebody else's.
     """

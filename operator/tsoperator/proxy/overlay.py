@@ -125,7 +125,7 @@ def _with_endpoints(pod: Object, spec: ProxyClassSpec, proxy_pod: ProxyPod, ipv6
         if container["name"] != proxy_pod.container:
             return container
         made = {**container, "env": [*container["env"], *env]}
-        return {**made, "ports": ports} if ports else made
+        return {**made, "ports": [*container.get("ports", ()), *ports]} if ports else made
 
     return {**pod, "containers": [extended(container) for container in pod["containers"]]}
 

@@ -56,9 +56,10 @@ class Proxy:
     *config_infix* or a *config_suffix* each replica has two Secrets: the name of its config Secret has the infix before
     the ordinal, and the suffix after it. Otherwise one Secret holds both config and state. The children of one replica
     carry its ordinal under the label *replica_label*, if there is one. The replicas advertise the Tailscale Services in
-    *advertised*, by ordinal. Other devices may reach the replicas at their *static_endpoints*, by ordinal, with the
-    help of the *services*. If *controller* is given, it is the kind of the parent, and the owner references of
-    the children name the parent; otherwise only their labels name it.
+    *advertised*, by ordinal; proxies of the Kubernetes API serve those in *served*, and their Pods run under the
+    ServiceAccount *account*. Other devices may reach the replicas at their *static_endpoints*, by ordinal, with the
+    help of the *services*. If *controller* is given, it is the kind of the parent, and the owner references of the
+    children name the parent; otherwise only their labels name it.
     """
 
     owner: Owner
@@ -76,10 +77,12 @@ class Proxy:
     config_suffix: str = ""
     config_infix: str = ""
     advertised: Sequence[tuple[str, ...]] = ()
+    served: Sequence[str] = ()
     static_endpoints: Sequence[tuple[str, ...]] = ()
     services: Sequence[Object] = ()
     controller: Resource | None = None
     replica_label: str = ""
+    account: str = ""
 
     def child(self, resource: Resource, name: str, content: Object | None = None, **labels: str) -> Object:
         """Return a child with *content* beside its metadata.
@@ -96,7 +99,12 @@ class Proxy:
         """Return the configuration of *replica*, which goes into its config Secret."""
         endpoints = self.static_endpoints[replica.ordinal] if self.static_endpoints else ()
         services = self.advertised[replica.ordinal] if self.advertised else ()
-        return replace(self.config, hostname=replica.hostname, services=services, static_endpoints=endpoints)
+        made = replace(self.config, hostname=replica.hostname, services=services, static_endpoints=endpoints)
+        if made.api is None:
+            return made
+        served, ordinal = self.served[replica.ordinal] if self.served else "", replica.ordinal
+        own = replace(made.api, state=replica.state_secret.name, service=served, issues=ordinal == 0)
+        return replace(made, api=own)
 
     @property
     def replicas(self) -> list[Replica]:

@@ -16,6 +16,7 @@ from tsoperator.api.names import (
     APP_INGRESS_SERVICE,
     APP_PROXYGROUP_EGRESS,
     APP_PROXYGROUP_INGRESS,
+    APP_PROXYGROUP_KUBE_APISERVER,
     EGRESS_SERVICES,
     INGRESS_RULES,
     INGRESS_SERVE_CONFIG,
@@ -163,6 +164,11 @@ def ingress_group(account: Mapping[str, str]) -> ProxyPod:
         serves_https=True,
         grouped=True,
     )
+
+
+def kube_apiserver_group() -> ProxyPod:
+    """Return the Pods of a ProxyGroup that offer the Kubernetes API to the tailnet. They run the image k8s-proxy."""
+    return ProxyPod(APP_PROXYGROUP_KUBE_APISERVER, TYPE_PROXYGROUP, userspace=True, serves_https=True, grouped=True)
 
 
 def peer_relay() -> ProxyPod:

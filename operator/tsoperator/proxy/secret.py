@@ -1,6 +1,5 @@
 """The Secret of a proxy, with our config files, and with the state that the proxy writes."""
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -8,15 +7,11 @@ from functools import lru_cache
 
 from tsoperator.api.names import (
     ACME_ACCOUNT_KEY,
-    AUTH_KEY_FILE,
     EGRESS_SERVICES,
-    GROUP_CONFIG_KEY,
     INGRESS_RULES,
     NO_HTTPS,
     PARENT_RECORDER,
-    RELAY_CONFIG_KEY,
     SECRET_CAPABILITY_VERSION,
-    SECRET_CURRENT_PROFILE,
     SECRET_DEVICE_FQDN,
     SECRET_DEVICE_ID,
     SECRET_DEVICE_IPS,
@@ -30,9 +25,22 @@ from tsoperator.api.objects import SECRET, Object, key_of
 from tsoperator.proxy.entries import ProxyReport, read_report
 from tsoperator.proxy.hosting import HostReport, read_host_report
 from tsoperator.proxy.replica import ReplicaSecrets
+from tsoperator.proxy.secretdata import (
+    CONFIG_FILE,
+    auth_key_in,
+    certificates,
+    device_in,
+    file_names,
+    fqdn_in,
+    has_routes_to_lose,
+    login_profile,
+    newest_config,
+    served_service,
+    static_endpoints,
+)
 from tsoperator.proxy.stored import encoded, json_or_empty, list_of_texts, text, text_in, texts_in
 from tsoperator.proxy.tailscaled import ProxyConfig, config_files
-from tsoperator.proxy.x509 import Validity, validity
+from tsoperator.proxy.x509 import Validity
 from tsoperator.runtime.diff import digest_of
 from tsoperator.runtime.ownership import owner_of
 from tsoperator.runtime.plan import Patch
@@ -51,7 +59,6 @@ _DEVICE_KEYS = (
     SECRET_CAPABILITY_VERSION,
     SECRET_HTTPS_ENDPOINT,
 )
-_CONFIG_KEY = re.compile(r"cap-(\d+)\.hujson")
 _CONFIG_DIGEST = "configDigest"
 _AUTH_KEY_DIGEST = "authKeyDigest"
 _CONFIGS = "configs"
@@ -63,6 +70,7 @@ _ASKED_FOR_CERTIFICATE = "askedForCertificate"
 _EGRESS_REPORT = "egressReport"
 _HOST_REPORT = "hostReport"
 _ADVERTISED = "advertisedServices"
+_SERVED = "servedService"
 _STATIC_ENDPOINTS = "staticEndpoints"
 _LOGIN_URL = "loginUrl"
 _ACCEPTS_ROUTES = "acceptsRoutes"
@@ -113,17 +121,17 @@ def slim(secret: Object) -> Object:
     """Return the slim form of a proxy's Secret for the cache.
 
     It has the keys that describe the device; the URL at which the proxy logs in, and its hostname; digests of the
-    config, of the auth key in it, and of the refused auth key that the proxy asks to replace; the names of the
-    configs for images of different versions; the names of the keys in which tailscaled stored its last serve
-    config; the validity of the certificates; the static endpoints of a relay or of a proxy of a ProxyGroup; and,
-    for such a proxy, its report of the entries that it forwards, or of the rules that it has, and the Tailscale
-    Services that it advertises. For a Connector, it also says whether the proxy
-    has routes that it would have to lose before it can be an app connector. A Recorder reports nothing but the
-    state of its tailscaled, which has the URL and the name of its device, too.
+    config, of the auth key in it, and of the refused auth key that the proxy asks to replace; the names of the configs
+    for images of different versions; the names of the keys in which tailscaled stored its last serve config; the
+    validity of the certificates; the static endpoints of a relay or of a proxy of a ProxyGroup; and, for such a proxy,
+    its report of the entries that it forwards, or of the rules that it has, the Tailscale Services that it advertises,
+    and the one as which it serves the Kubernetes API. For a Connector, it also says whether the proxy has routes that
+    it would have to lose before it can be an app connector. A Recorder reports nothing but the state of its tailscaled,
+    which has the URL and the name of its device, too.
     """
     data: Mapping[str, str] = secret.get("data") or {}
-    config, profile = _newest_config(data), _profile(data)
-    auth_key, owner = _auth_key(data, config), owner_of(secret)
+    config, profile = newest_config(data), login_profile(data)
+    auth_key, owner = auth_key_in(data, config), owner_of(secret)
     reports_by_state = owner is not None and owner.type == PARENT_RECORDER
     metadata = {name: value for name, value in secret["metadata"].items() if name != "managedFields"}
     return {
@@ -131,30 +139,31 @@ def slim(secret: Object) -> Object:
         "kind": secret["kind"],
         "metadata": metadata,
         "data": {name: data[name] for name in _DEVICE_KEYS if name in data},
-        _CONFIG_DIGEST: _digest_of_files({name: text(data, name) for name in _file_names(data)}),
+        _CONFIG_DIGEST: _digest_of_files({name: text(data, name) for name in file_names(data)}),
         _AUTH_KEY_DIGEST: digest_of(auth_key) if auth_key else "",
         _LOGIN_URL: text_in(profile, "ControlURL") if reports_by_state else text_in(config, "ServerURL"),
         _HOSTNAME: text_in(config, "Hostname"),
         _ACCEPTS_ROUTES: config.get("acceptRoutes") is True,
-        _CONFIGS: [name for name in data if _CONFIG_KEY.fullmatch(name)],
+        _CONFIGS: [name for name in data if CONFIG_FILE.fullmatch(name)],
         _SERVE_STATE: [name for name in data if name.startswith(SERVE_STATE_PREFIX)],
-        _STATE_DEVICE: _device_in(profile),
-        _STATE_FQDN: _fqdn_in(profile) if reports_by_state else "",
+        _STATE_DEVICE: device_in(profile),
+        _STATE_FQDN: fqdn_in(profile) if reports_by_state else "",
         _REFUSED_KEY_DIGEST: digest_of(text(data, SECRET_REISSUE)) if SECRET_REISSUE in data else "",
-        _CERTIFICATES: _certificates(data),
+        _CERTIFICATES: certificates(data),
         _ASKED_FOR_CERTIFICATE: ACME_ACCOUNT_KEY in data,
-        _HAS_ROUTES_TO_LOSE: _has_routes_to_lose(config, profile),
-        _STATIC_ENDPOINTS: _static_endpoints(data),
+        _HAS_ROUTES_TO_LOSE: has_routes_to_lose(config, profile),
+        _STATIC_ENDPOINTS: static_endpoints(data),
         _EGRESS_REPORT: read_report(text(data, EGRESS_SERVICES)) if EGRESS_SERVICES in data else None,
         _HOST_REPORT: read_host_report(text(data, INGRESS_RULES)) if INGRESS_RULES in data else None,
         _ADVERTISED: texts_in(config or profile, "AdvertiseServices"),
+        _SERVED: served_service(data, config),
     }
 
 
 def auth_key_of(secret: Object) -> str:
     """Return the auth key in a whole Secret: in its newest config, or in a Recorder's file; empty if there is none."""
     data: Mapping[str, str] = secret.get("data") or {}
-    return _auth_key(data, _newest_config(data))
+    return auth_key_in(data, newest_config(data))
 
 
 def login_url_of(secret: Object) -> str:
@@ -305,6 +314,22 @@ def advertised_services(secret: Object) -> tuple[str, ...]:
     return found
 
 
+def served_service_of(secret: Object) -> str:
+    """Return the name of the Tailscale Service as which a proxy is to serve the Kubernetes API, from its *slim* config.
+
+    It is empty if there is none.
+    """
+    return secret[_SERVED] or ""
+
+
+def is_mounted(secret: Object) -> bool:
+    """Tell whether a proxy that reads this *slim* Secret mounts it.
+
+    A proxy of the Kubernetes API reads its config by the API.
+    """
+    return secret[_SERVED] is None
+
+
 def static_endpoints_of(config: Object | None) -> tuple[str, ...]:
     """Return the static endpoints in a *slim* config Secret, in their order; none without a Secret."""
     found: tuple[str, ...] = config[_STATIC_ENDPOINTS] if config else ()
@@ -355,50 +380,10 @@ def config_patch(secrets: ReplicaSecrets, config: ProxyConfig, auth_key: str) ->
     return Patch(SECRET, key_of(secret), {"data": written}, "the configuration of the proxy" if changes else "")
 
 
-def _newest_config(data: Mapping[str, str]) -> Object:
-    """Return the newest config in the *data* of a whole Secret; empty if there is none."""
-    found = {int(match[1]): name for name in data if (match := _CONFIG_KEY.fullmatch(name))}
-    return json_or_empty(text(data, found[max(found)])) if found else {}
-
-
-def _has_routes_to_lose(config: Object, profile: Object) -> bool:
-    """Tell whether the proxy may advertise routes that its *config*, or an earlier one, named.
-
-    Without a list of routes in its config, the proxy keeps its routes. With a list, its login *profile*, in which
-    tailscaled stores the routes that it advertises, shows when they are gone. Earlier versions of this operator
-    gave every app connector a list.
-    """
-    routes = config.get("AdvertiseRoutes")
-    if routes is None or (routes == [] and _is_app_connector(config)):
-        return False
-    return not profile or bool(profile.get("AdvertiseRoutes")) or _is_app_connector(profile)
-
-
-def _is_app_connector(settings: Object) -> bool:
-    """Tell whether these *settings*, of a config or of a login profile, make the proxy an app connector."""
-    given = settings.get("AppConnector")
-    return isinstance(given, dict) and given.get("Advertise") is True
-
-
 def has_logged_in(secrets: ReplicaSecrets) -> bool:
     """Tell whether the replica reported a device, and doesn't ask for another auth key."""
     state = secrets.state
     return state is not None and bool(text(state["data"], SECRET_DEVICE_ID)) and not state[_REFUSED_KEY_DIGEST]
-
-
-def _file_names(data: Mapping[str, str]) -> Sequence[str]:
-    """Return the keys of the config files in the *data* of a Secret.
-
-    A Recorder has a file with the auth key, and no other. Beside other files, that key is a leftover of an early
-    version of the Go operator, and no proxy reads it.
-    """
-    found = [name for name in data if name == SERVE_CONFIG_KEY or _CONFIG_KEY.fullmatch(name)]
-    return found or [name for name in (AUTH_KEY_FILE,) if name in data]
-
-
-def _auth_key(data: Mapping[str, str], config: Object) -> str:
-    """Return the auth key in the *data* of a Secret with this newest *config*; empty if there is none."""
-    return text(data, AUTH_KEY_FILE) if AUTH_KEY_FILE in _file_names(data) else text_in(config, "AuthKey")
 
 
 def _digest_of_files(files: Mapping[str, str]) -> str:
@@ -407,44 +392,3 @@ def _digest_of_files(files: Mapping[str, str]) -> str:
     The auth key is left out, because it comes and goes.
     """
     return digest_of({name: {**json_or_empty(text), "AuthKey": ""} for name, text in files.items()})
-
-
-def _static_endpoints(data: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the static endpoints in the *data* of the config Secret of a relay, or of a proxy of a ProxyGroup."""
-    for file, field in ((GROUP_CONFIG_KEY, "StaticEndpoints"), (RELAY_CONFIG_KEY, "RelayServerStaticEndpoints")):
-        found = json_or_empty(text(data, file)).get(field) if file in data else None
-        if isinstance(found, list):
-            return tuple(each for each in found if isinstance(each, str))
-    return ()
-
-
-def _certificates(data: Mapping[str, str]) -> dict[str, Validity | None]:
-    """Return the validity of each certificate in *data* by its domain.
-
-    Certificates without a private key are left out, and so are empty ones. In a Secret of type ``kubernetes.io/tls``,
-    `TLS` stands for the domain.
-    """
-    domains = [name.removesuffix(".crt") for name in data if name.endswith(".crt") and data[name]]
-    return {domain: validity(text(data, f"{domain}.crt")) for domain in domains if data.get(f"{domain}.key")}
-
-
-def _device_in(profile: Object) -> str:
-    """Return the ID of the device in tailscaled's login *profile*; empty if there is none."""
-    config = profile.get("Config")
-    return text_in(config, "NodeID") if isinstance(config, dict) else ""
-
-
-def _fqdn_in(profile: Object) -> str:
-    """Return the MagicDNS name of the device in tailscaled's login *profile*; empty if there is none.
-
-    A tagged device has its own name as its login name. Control servers are free to show another login name.
-    """
-    config = profile.get("Config")
-    user = config.get("UserProfile") if isinstance(config, dict) else None
-    name = text_in(user, "LoginName") if isinstance(user, dict) else ""
-    return name.removesuffix(".") if "." in name and "@" not in name else ""
-
-
-def _profile(data: Mapping[str, str]) -> Object:
-    """Return tailscaled's login profile in *data*; empty if there is none."""
-    return json_or_empty(text(data, text(data, SECRET_CURRENT_PROFILE)))

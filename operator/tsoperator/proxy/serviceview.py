@@ -33,6 +33,11 @@ class ServiceView:
         """
         return self.pending is None and (self.refusal is None or self.refusal.step is not None)
 
+    @property
+    def tells_owner(self) -> bool:
+        """True if it is known who owns *service*, or that the tailnet has none."""
+        return self.is_shown and (self.service is None or self.service.annotations is not None)
+
 
 NO_SERVICE = ServiceView()
 """The view of a Tailscale Service that certainly isn't there."""

@@ -6,7 +6,14 @@ The order of the variables matters to the image.
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
-from tsoperator.api.names import LABEL_APP, PROXIES_SERVICE_ACCOUNT, PROXY_CONTAINER, SERVE_CONFIG_KEY, SYSCTL_CONTAINER
+from tsoperator.api.names import (
+    CONFIG_SUFFIX,
+    LABEL_APP,
+    PROXIES_SERVICE_ACCOUNT,
+    PROXY_CONTAINER,
+    SERVE_CONFIG_KEY,
+    SYSCTL_CONTAINER,
+)
 from tsoperator.api.objects import STATEFULSET, Object
 from tsoperator.proxy.proxy import Proxy
 from tsoperator.proxy.proxypod import ProxyPod
@@ -96,6 +103,28 @@ def proxy_pod_spec(
     }
     init = {} if pod.userspace else {"initContainers": [_sysctler(settings, live)]}
     return {**pod_spec(container, volumes, account), **init}
+
+
+def k8s_proxy_pod_spec(proxy: Proxy, settings: Settings) -> Object:
+    """Return the spec of the Pods of a *proxy* of the Kubernetes API.
+
+    The image reads its config by the API, so the Pods mount nothing.
+    """
+    config = f"kube:{proxy.key.namespace}/$(POD_NAME){CONFIG_SUFFIX}"
+    of_this_kind = {"TS_K8S_PROXY_CONFIG": config, "TS_DEBUG_ACME_FORCE_RENEWAL": "true", **proxy.pod.modes}
+    container = {
+        "name": PROXY_CONTAINER,
+        "image": settings.k8s_proxy_image,
+        "env": [
+            from_field("POD_NAME", "metadata.name"),
+            from_field("POD_UID", "metadata.uid"),
+            from_field("POD_IP", "status.podIP"),
+            from_field("POD_IPS", "status.podIPs"),
+            *(variable(name, value) for name, value in of_this_kind.items()),
+        ],
+        "ports": [{"name": "k8s-proxy", "containerPort": 443, "protocol": "TCP"}],
+    }
+    return {"serviceAccountName": proxy.account, "containers": [container]}
 
 
 def mounted_secrets(statefulset: Object | None) -> set[str]:

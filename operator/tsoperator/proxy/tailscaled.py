@@ -1,18 +1,40 @@
-"""Configuration of the proxy's tailscaled: the cap-N.hujson files and the serve config."""
+"""The configuration of a proxy: the files of tailscaled (cap-N.hujson) or of k8s-proxy, and the serve config."""
 
 import json
 from dataclasses import dataclass
+from typing import Literal
 
 from tsoperator.api.names import (
+    APP_PROXYGROUP_KUBE_APISERVER,
     AUTH_KEY_FILE,
     CONFIG_KEY,
     CONFIG_KEY_WITHOUT_APP_CONNECTOR,
     GROUP_CONFIG_KEY,
+    HEALTH_PORT,
+    K8S_PROXY_CONFIG_KEY,
     RELAY_CONFIG_KEY,
     RELAY_PORT,
     SERVE_CONFIG_KEY,
 )
 from tsoperator.api.objects import Object
+
+
+@dataclass(frozen=True, slots=True)
+class APIServing:
+    """The part of a configuration that only a proxy of the Kubernetes API has.
+
+    In the *mode* auth, a request gets the rights of the tailnet's user who makes it; in noauth, the credentials in the
+    request count. The proxy keeps its state in the Secret *state*, serves the Tailscale Service called *service*, and
+    gets certificates for it if it *issues*. *metrics* and *accept_routes* are None if the ProxyClass doesn't say.
+    """
+
+    mode: str = "auth"
+    log_level: Literal["info", "debug"] = "info"
+    state: str = ""
+    service: str = ""
+    issues: bool = False
+    metrics: bool | None = None
+    accept_routes: bool | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +45,7 @@ class ProxyConfig:
     A proxy that is *in_group* belongs to a ProxyGroup. It advertises the Tailscale Services in *services*, by name, and
     other devices may reach it at its *static_endpoints* without NAT traversal. A *relay* forwards between devices,
     which reach it at its *static_endpoints*. If *only_key* is true, the proxy has no file but one with the auth key.
+    A proxy of the Kubernetes API runs k8s-proxy, and *api* has the rest of its configuration.
     """
 
     hostname: str
@@ -36,6 +59,7 @@ class ProxyConfig:
     relay: bool = False
     static_endpoints: tuple[str, ...] = ()
     only_key: bool = False
+    api: APIServing | None = None
 
 
 def config_files(config: ProxyConfig, auth_key: str = "") -> dict[str, str]:
@@ -46,6 +70,8 @@ def config_files(config: ProxyConfig, auth_key: str = "") -> dict[str, str]:
     """
     if config.only_key:
         return {AUTH_KEY_FILE: auth_key}  # even without a key, because the Pods mount this file
+    if config.api is not None:
+        return {K8S_PROXY_CONFIG_KEY: _compact(_k8s_proxy_config(config, config.api, auth_key))}
     head: Object = {"Version": "alpha0", "Locked": False, "ServerURL": config.server_url}
     if auth_key:
         head["AuthKey"] = auth_key
@@ -71,6 +97,32 @@ def config_files(config: ProxyConfig, auth_key: str = "") -> dict[str, str]:
     if config.serve_config is not None:
         files[SERVE_CONFIG_KEY] = _compact(config.serve_config)
     return files
+
+
+def _k8s_proxy_config(config: ProxyConfig, api: APIServing, auth_key: str) -> Object:
+    """Return the configuration of k8s-proxy. The order of its fields must stay as it is."""
+    fields = {
+        "Version": "v1alpha1",
+        "AuthKey": auth_key or None,
+        "State": f"kube:{api.state}",
+        "LogLevel": api.log_level,
+        "App": APP_PROXYGROUP_KUBE_APISERVER,
+        "ServerURL": config.server_url,
+        "LocalPort": HEALTH_PORT,
+        "MetricsEnabled": api.metrics,
+        "HealthCheckEnabled": True,
+        "Hostname": config.hostname,
+        "AcceptRoutes": api.accept_routes,
+        "AdvertiseServices": list(config.services) or None,
+        "APIServerProxy": {
+            "Enabled": True,
+            "Mode": api.mode,
+            **({"ServiceName": api.service} if api.service else {}),
+            "IssueCerts": api.issues,
+        },
+        "StaticEndpoints": list(config.static_endpoints) or None,
+    }
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def _compact(value: Object) -> str:

@@ -1,4 +1,4 @@
-"""The facts about Ingresses and Services that ProxyGroups expose, for the reconcilers that share them."""
+"""The facts about objects that ProxyGroups expose to the tailnet, for the reconcilers that share them."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
@@ -6,6 +6,7 @@ from typing import NamedTuple, Protocol
 
 from tsoperator.api.device import domain_of
 from tsoperator.api.names import (
+    LABEL_DOMAIN,
     LABEL_SECRET_TYPE,
     PARENT_PROXYGROUP,
     PROXY_GROUP,
@@ -32,14 +33,15 @@ from tsoperator.api.objects import (
     spec_text,
     uid,
 )
+from tsoperator.api.owners import ownership, sole_owner
 from tsoperator.api.policy import UNSUPPORTED
-from tsoperator.api.tailscaleservice import PREFIX, service_name
-from tsoperator.group.claims import BY_LABEL, LabelClaim, by_label, claim_of, label_of, winner
-from tsoperator.group.hosted import TYPE, Hosting, is_ingress_group, is_owned
+from tsoperator.api.tailscaleservice import PREFIX, TailscaleService, service_name
+from tsoperator.group.claims import BY_LABEL, LabelClaim, by_label, claim_of, finalizer_of, label_of, winner
+from tsoperator.group.hosted import TYPE, Hosting, is_host, is_host_in, is_owned
 from tsoperator.group.hosts import BY_CERTIFICATE, NO_SERVICE, ServiceView, advertising, by_certificate, domain_of_group
 from tsoperator.group.proxygroup import BY_GROUP, group_owner, in_order, is_available, replica_count
 from tsoperator.proxy.hosting import hosted
-from tsoperator.proxy.secret import advertised_services, fqdn_of
+from tsoperator.proxy.secret import advertised_services, fqdn_of, served_service_of
 from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.memory import Memory
 from tsoperator.runtime.ownership import BY_OWNER, owner_of
@@ -79,7 +81,7 @@ class HostingWorld(NamedTuple):
 
 
 class _Parsed(NamedTuple):
-    """An Ingress or a Service, and its claim."""
+    """An Ingress, a Service or a ProxyGroup, and its claim."""
 
     obj: Object
     claim: LabelClaim | None
@@ -100,11 +102,11 @@ class HostingView:
         If *with_hosts* is true, and proxies advertise the Tailscale Service, the facts include the hosts of
         that Service.
         """
-        claim = self._claim(obj)
+        claim = self.claim(obj)
         return self.of(claim, with_hosts=with_hosts) if claim else None
 
-    def _claim(self, obj: Object) -> LabelClaim | None:
-        """Return the claim of an Ingress or a Service.
+    def claim(self, obj: Object) -> LabelClaim | None:
+        """Return the claim of an Ingress, a Service or a ProxyGroup.
 
         An object is parsed only once, because a group asks for the claims of all its objects again and again.
         """
@@ -150,8 +152,8 @@ class HostingView:
         return self._cache.get(PROXYGROUP, Key("", name))
 
     def groups_of(self, tailnet: str) -> list[Object]:
-        """Return the ProxyGroups of type ingress in a tailnet."""
-        return [each for each in self._cache.all(PROXYGROUP) if is_ingress_group(each, tailnet)]
+        """Return the ProxyGroups in a tailnet whose proxies advertise Tailscale Services."""
+        return [each for each in self._cache.all(PROXYGROUP) if is_host_in(each, tailnet)]
 
     def states(self, group: str) -> list[Object]:
         """Return the *slim* state Secrets of the ProxyGroup called *group*, by ordinal."""
@@ -165,17 +167,33 @@ class HostingView:
 
     def claims_on(self, label: str) -> Iterator[LabelClaim]:
         """Yield the claims of all objects on *label*, in all tailnets."""
-        for resource in (INGRESS, SERVICE):
+        for resource in (INGRESS, SERVICE, PROXYGROUP):
             for obj in self._cache.indexed(resource, BY_LABEL, label):
-                if claim := self._claim(obj):
+                if claim := self.claim(obj):
                     yield claim
 
     def holder(self, tailnet: str, label: str) -> LabelClaim | None:
-        """Return the claim that has *label* in a tailnet; None if no claim counts there."""
-        return winner(each for each in self.claims_on(label) if self.tailnet(each) == tailnet)
+        """Return the claim that has *label* in a tailnet; None if no claim counts there.
+
+        A ProxyGroup owns its Tailscale Service alone, and an Ingress or a Service may share one. If both sorts claim
+        the label, the owner of the existing Tailscale Service tells which of the claims count. While that isn't known,
+        no claim has the label.
+        """
+        claims = [each for each in self.claims_on(label) if each.counts and self.tailnet(each) == tailnet]
+        if len({each.sole_owner is None for each in claims}) < 2:
+            return winner(claims)
+        view = self.world.service(tailnet, label)
+        if not view.tells_owner:
+            return None
+        if view.service is not None:
+            is_alone = sole_owner(view.service, self.world.operator_id()) is not None
+            claims = [each for each in claims if (each.sole_owner is not None) is is_alone]
+        return winner(claims)
 
     def tailnet(self, claim: LabelClaim) -> str | None:
         """Return the name of the tailnet of *claim*; None if it names no ProxyGroup of type ingress."""
+        if claim.sole_owner is not None:
+            return tailnet_of(claim.obj)
         group = self.group(claim.group)
         return tailnet_of(group) if group and spec_text(group, "type") == TYPE else None
 
@@ -187,6 +205,12 @@ class HostingView:
         """
         return any(self.tailnet(each) in (None, tailnet) for each in self.reserving(label))
 
+    def is_wanted(self, tailnet: str, service: TailscaleService) -> bool:
+        """Tell whether an object for which the label of *service* is reserved in a tailnet can have *service*."""
+        claims = (each for each in self.reserving(service.label) if self.tailnet(each) in (None, tailnet))
+        operator_id = self.world.operator_id()
+        return any(ownership(service, operator_id, each.sole_owner).may_write for each in claims)
+
     def reserving(self, label: str) -> Iterator[LabelClaim]:
         """Yield those claims on *label* that count, have counted, or will count if nobody changes the object."""
         for claim in self.claims_on(label):
@@ -197,7 +221,7 @@ class HostingView:
         """Yield the claims of all objects that name the ProxyGroup called *group*."""
         for resource in (INGRESS, SERVICE):
             for obj in self._cache.indexed(resource, BY_GROUP, group):
-                if claim := self._claim(obj):
+                if claim := self.claim(obj):
                     yield claim
 
     def uses(self, tailnet: str, name: str) -> bool:
@@ -206,11 +230,11 @@ class HostingView:
 
     def _has(self, group: str, name: str) -> bool:
         configmap = self._cache.get(CONFIGMAP, Key(self._settings.namespace, f"{group}-ingress-config"))
-        advertised = (advertised_services(each) for each in self.configs(group))
-        return name in hosted(configmap).names or any(name in each for each in advertised)
+        told = ((*advertised_services(each), served_service_of(each)) for each in self.configs(group))
+        return name in hosted(configmap).names or any(name in each for each in told)
 
     def certificates(self, label: str) -> list[Object]:
-        """Return the objects of certificates of Ingresses whose names begin with *label*, in all tailnets.
+        """Return the objects of certificates whose names begin with *label*, in all tailnets.
 
         They are in the order in which they should be deleted. The Secrets are *slim*.
         """
@@ -219,9 +243,9 @@ class HostingView:
         return [each for each in found if self._is_hosts(labels(each).get(PROXY_GROUP, ""))]
 
     def _is_hosts(self, name: str) -> bool:
-        """Tell whether the ProxyGroup called *name* is of type ingress, or doesn't exist."""
+        """Tell whether the ProxyGroup called *name* has Tailscale Services, or doesn't exist."""
         group = self.group(name)
-        return group is None or spec_text(group, "type") == TYPE
+        return group is None or is_host(group)
 
     def is_clear(self, obj: Object) -> bool:
         """Tell whether nothing is left of the Tailscale Service of *obj*, which has no claim any more.
@@ -245,6 +269,18 @@ class HostingView:
         certificates = () if claimed else self.certificates(label)
         return _REMOVING if any(self._may_be_in(each, tailnets) for each in certificates) else None
 
+    def remainder_of_group(self, group: Object) -> Refusal | None:
+        """Return why something is left of the Tailscale Services of a ProxyGroup of type kube-apiserver.
+
+        Return None if nothing is left. A group that got another hostname may have had several.
+        """
+        tailnet, label, name = tailnet_of(group), label_of(group), key_of(group).name
+        if not self.holder(tailnet, label) and (left := self._left(tailnet, label, uid(group))):
+            return left
+        found = (each for kind in (ROLEBINDING, ROLE, SECRET) for each in self._cache.all(kind))
+        is_there = any(LABEL_DOMAIN in labels(each) and labels(each).get(PROXY_GROUP) == name for each in found)
+        return _REMOVING if is_there else None
+
     def _open_tailnets(self, label: str) -> list[str]:
         """Return the tailnets in which the operator may have made a Tailscale Service with *label*.
 
@@ -260,15 +296,26 @@ class HostingView:
         group = self.group(labels(certificate).get(PROXY_GROUP, ""))
         return group is None or tailnet_of(group) in tailnets
 
-    def _left(self, tailnet: str, label: str) -> Refusal | None:
-        """Return why something is left of the Tailscale Service with *label*, which nobody claims in this tailnet."""
+    def _left(self, tailnet: str, label: str, group: str = "") -> Refusal | None:
+        """Return why something is left of the Tailscale Service with *label*, which nobody claims in this tailnet.
+
+        If *group* is given, that is the UID of the only ProxyGroup whose Tailscale Service matters.
+        """
         view, name = self.world.service(tailnet, label), service_name(label)
         if view.refusal and view.refusal.reason != UNSUPPORTED:
             return replace(view.refusal, message=f"Tailscale Service {name} can't be removed: {view.refusal.message}")
         if view.service is not None and not self.world.knows_id():
             return Refusal(why, is_passing=False) if (why := self.world.no_identity()) else _REMOVING
-        is_there = view.pending is not None or is_owned(view, self.world.operator_id())
+        is_there = view.pending is not None or self._owns(view, group)
         return _REMOVING if is_there or self.uses(tailnet, name) else None
+
+    def _owns(self, view: ServiceView, group: str) -> bool:
+        """Tell whether the operator owns the Tailscale Service in *view*; for the ProxyGroup with that UID, if any."""
+        if not group:
+            return is_owned(view, self.world.operator_id())
+        is_known = view.service is not None and view.tells_owner
+        found = sole_owner(view.service, self.world.operator_id()) if view.service and is_known else None
+        return found is not None and found[1] == group
 
     def _secrets(self, group: str) -> list[Object]:
         owned = self._cache.indexed(SECRET, BY_OWNER, str(group_owner(group)))
@@ -304,9 +351,15 @@ class HostingChanges:
         return self._labelled([key_of(service).name])
 
     def of_group(self, old: Object | None, new: Object | None) -> list[Key]:
-        """Return the objects of a ProxyGroup if a change of the group may matter to them."""
-        name = next(key_of(each).name for each in (new, old) if each)
-        return self._grouped(name) if _group_facts(old) != _group_facts(new) else []
+        """Return the objects of a ProxyGroup if a change of the group may matter to them.
+
+        Return also the objects that ask for the label of the group, if it has one.
+        """
+        if _group_facts(old) == _group_facts(new):
+            return []
+        there = [each for each in (new, old) if each]
+        asked = self._labelled({label for each in there for label in by_label(each)})
+        return [*self._grouped(key_of(there[0]).name), *asked]
 
     def of_secret(self, old: Object | None, new: Object | None) -> list[Key]:
         """Return the objects whose Tailscale Services a proxy has begun or ceased to advertise.
@@ -348,6 +401,8 @@ def _group_facts(group: Object | None) -> object:
         uid(group),
         spec_text(group, "type"),
         tailnet_of(group),
+        label_of(group),
+        has_finalizer(group, finalizer_of(group)),
         replica_count(group),
         is_available(group),
         is_deleting(group),

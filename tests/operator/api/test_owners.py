@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from tsoperator.api.owners import ANNOTATION_OWNERS, Ownership, joined, left, ownership
+from tsoperator.api.owners import ANNOTATION_OWNERS, Ownership, SoleOwner, joined, left, ownership, sole_owner
 from tsoperator.api.tailscaleservice import TailscaleService
 
 US, THEM, RESOURCE = {"operatorID": "nUS"}, {"operatorID": "nTHEM"}, {"kind": "ProxyGroup", "name": "api", "uid": "u"}
@@ -40,6 +40,48 @@ def test_the_annotation_of_a_tailscale_service_names_the_owners_of_the_service(
     annotations: dict[str, str] | None, expected: Ownership
 ) -> None:
     assert ownership(TailscaleService("svc:web", annotations=annotations), "nUS") is expected
+
+
+OURS = {**US, "resource": RESOURCE}
+API = SoleOwner("ProxyGroup", "api", "u")
+
+
+@pytest.mark.parametrize(
+    ("annotations", "expected"),
+    [
+        ({}, Ownership.FOREIGN),
+        (owned_by(), Ownership.FOREIGN),
+        (owned_by(OURS), Ownership.OURS),
+        (owned_by({**US, "resource": {**RESOURCE, "name": "old"}}), Ownership.OURS),
+        (
+            {ANNOTATION_OWNERS: '{"ownerrefs":[{"operatorid":"nUS","resource":{"Kind":"ProxyGroup","UID":"u"}}]}'},
+            Ownership.OURS,
+        ),
+        (owned_by(US), Ownership.TAKEN),
+        (owned_by(THEM), Ownership.TAKEN),
+        (owned_by(OURS, THEM), Ownership.TAKEN),
+        (owned_by({**THEM, "resource": RESOURCE}), Ownership.TAKEN),
+        (owned_by({**US, "resource": {**RESOURCE, "uid": "v"}}), Ownership.TAKEN),
+        (owned_by({**US, "resource": {**RESOURCE, "kind": "Ingress"}}), Ownership.TAKEN),
+        (owned_by({**US, "resource": "api"}), Ownership.TAKEN),
+        ({ANNOTATION_OWNERS: "not JSON"}, Ownership.UNREADABLE),
+    ],
+)
+def test_an_object_that_owns_a_tailscale_service_alone_has_its_uid_in_the_annotation(
+    annotations: dict[str, str], expected: Ownership
+) -> None:
+    service = TailscaleService("svc:api", annotations=annotations)
+    assert ownership(service, "nUS", API) is expected
+    assert (sole_owner(service, "nUS") == ("ProxyGroup", "u")) is (expected is Ownership.OURS)
+    assert not expected.may_write or expected.is_owner
+
+
+@pytest.mark.parametrize("before", [{}, owned_by({**US, "resource": {**RESOURCE, "name": "old"}}), owned_by(OURS)])
+def test_a_sole_owner_is_written_with_its_present_name(before: dict[str, str]) -> None:
+    after = joined(before, "nUS", API)
+    text = '{"ownerRefs":[{"operatorID":"nUS","resource":{"kind":"ProxyGroup","name":"api","uid":"u"}}]}'
+    assert json.loads(after[ANNOTATION_OWNERS]) == json.loads(text)
+    assert after == before or (after[ANNOTATION_OWNERS], after.get("note")) == (text, before.get("note"))
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from tsoperator.apiproxy.framing import CHUNKED, NO_BODY, UNTIL_CLOSE, BodyKind,
 from tsoperator.apiproxy.head import (
     MOST_ANSWER_BYTES,
     MOST_BYTES,
+    MOST_HEADERS,
     RequestHead,
     answer_length,
     answered,
@@ -45,6 +46,7 @@ FORWARDED = {
     "a plain request": Forwarded(head(GET, HOST, b"Accept: */*"), head(GET, HOST, b"Accept: */*")),
     "the host comes first": Forwarded(head(GET, b"A: b", HOST), head(GET, HOST, b"A: b")),
     "a host with a port": Forwarded(head(GET, b"HOST:[2001:db8::1]:443 "), head(GET, b"Host: [2001:db8::1]:443")),
+    "most headers": Forwarded(*[head(GET, HOST, *[b"A: "] * (MOST_HEADERS - 1))] * 2),
     "an empty host": Forwarded(head(GET, b"Host:"), head(GET, b"Host: ")),
     "white space around values": Forwarded(head(GET, HOST, b"A:\t b \tc \t"), head(GET, HOST, b"A: b \tc")),
     "spelling, order and repetition of headers": Forwarded(
@@ -200,6 +202,7 @@ REFUSED = {
     ),
     "a long head": Refused(head(GET, HOST, b"A: " + b"b" * MOST_BYTES), 431, "long"),
     "a head that is long by a byte": Refused(head(GET, HOST, b"A: " + b"b" * (MOST_BYTES - 43)), 431, "long"),
+    "many headers": Refused(head(GET, HOST, *[b"A:"] * MOST_HEADERS), 431, "long"),
     "a head without an end": Refused(b"A" * MOST_BYTES, 431, "long"),
 }  # fmt: skip
 

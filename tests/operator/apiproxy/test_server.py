@@ -58,10 +58,13 @@ async def test_a_caller_that_is_too_slow_loses_its_connection(ground: Ground, so
         await until(lambda: ground.counts.open_connections == 0)
 
 
-async def test_a_head_that_begins_late_has_no_more_time_than_others(ground: Ground) -> None:
+@pytest.mark.parametrize("pieces", [(REQUEST, "GET /"), (REQUEST + "GET /", "")], ids=["late", "early"])
+async def test_a_later_head_has_no_more_time_than_the_first(ground: Ground, pieces: tuple[str, str]) -> None:
     async with ground.serving(limits=SessionLimits(head=0.3)), ground.connected() as caller:
-        assert (await caller.ask()).status == 200
-        caller.send("GET /")
+        for piece in pieces:
+            caller.send(piece)
+            if piece.startswith(REQUEST):
+                assert (await caller.answer()).status == 200
         assert await caller.rest() == b""
 
 

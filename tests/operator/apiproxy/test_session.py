@@ -10,9 +10,10 @@ from typing import NamedTuple
 
 import pytest
 from tsoperator.apiproxy.counts import ProxyCounts
+from tsoperator.apiproxy.errors import ApiServerUnreachable
 from tsoperator.apiproxy.impersonation import AccessMode
 from tsoperator.apiproxy.session import SessionLimits
-from tsoperator.apiproxy.tls import TlsStream
+from tsoperator.apiproxy.tls import ApiServer, TlsStream
 
 from tests.support.apiproxy import ALICE, TOKEN, Ground, until
 from tests.support.echoserver import Peer, Script, last, silent
@@ -502,6 +503,11 @@ async def test_a_ca_that_has_been_replaced_counts_for_the_next_connection(ground
             assert b"its certificate is not accepted: self-signed certificate" in answer.body
             ground.api.ca.write_text(right)
             assert (await caller.ask()).status == 200
+
+
+async def test_a_certificate_for_another_name_isnt_accepted(ground: Ground) -> None:
+    with pytest.raises(ApiServerUnreachable, match="its certificate is not accepted: Hostname mismatch"):
+        await ApiServer("localhost", ground.api.port, ground.api.ca, None).connect()
 
 
 # Refusals

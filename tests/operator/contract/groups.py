@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from tsoperator.api.names import HA_INGRESS_FINALIZER, HA_SERVICE_FINALIZER
+from tsoperator.api.names import HA_INGRESS_FINALIZER, HA_SERVICE_FINALIZER, KUBE_APISERVER_FINALIZER
 from tsoperator.api.objects import (
     CONFIGMAP,
     ENDPOINTSLICE,
@@ -124,9 +124,42 @@ GROUPED: Sequence[Kind] = [
         ending=frozenset({"delete services", "delete endpointslices", "patch services", "patch configmaps"}),
     ),
     Kind(
-        proxy_group("kind-group", type="kube-apiserver"),
-        has_reason("ProxyGroupReady", "NotSupportedYet"),
-        making=frozenset({"update proxygroups"}),
+        proxy_group("kind-api", type="kube-apiserver", kubeAPIServer={"mode": "noauth"}),
+        has_reason("ProxyGroupReady", "ProxyGroupReady"),
+        beside=[identity()],
+        children={
+            SERVICEACCOUNT: [{"metadata": {"ownerReferences": None}}],
+            ROLE: [{"rules": []}],
+            ROLEBINDING: [{"subjects": []}],
+            SECRET: [{"data": {"config.hujson": "e30="}}],
+            STATEFULSET: [{"spec": {"replicas": 3}}, OTHER_IMAGE],
+        },
+        child_name=group_child,
+        filler=Key("tailscale", "kind-api-0"),
+        devices=2,
+        other_finalizer=KUBE_APISERVER_FINALIZER,
+        edits={
+            "prefix": Edit(spec(hostnamePrefix="kind-api-gate"), '"hostname": "kind-api-gate-1"'),
+            "hostname": Edit(
+                spec(kubeAPIServer={"hostname": "kind-api-k8s"}), f'"url": "https://kind-api-k8s.{DOMAIN}"'
+            ),
+        },
+        bad={
+            "account": Bad(
+                spec(kubeAPIServer={"mode": "auth"}), "ProxyGroupInvalid", "allowImpersonation", "ProxyGroupInvalid"
+            ),
+            "class": Bad(spec(proxyClass="nonesuch"), "ProxyGroupCreating", "nonesuch"),
+            "replicas": crd(spec(replicas="many"), "ProxyGroupInvalid", "replicas"),
+        },
+        is_collected=True,
+        keeps_others_labels=True,
+        failed="ProxyGroupCreationFailed",
+        making=writes("create", "serviceaccounts", "roles", "rolebindings", "secrets", "statefulsets")
+        | writes("delete", "roles", "rolebindings", "secrets")
+        | {"patch secrets", "update proxygroups"},
+        ending=ENDING - {"delete services"}
+        | writes("delete", "pods", "roles", "rolebindings")
+        | {"update proxygroups"},
     ),
     Kind(
         proxy_group("kind-ingress-group", type="ingress"),

@@ -75,6 +75,8 @@ class Kind:
     waits_for_minutes: bool = False
     """True if something has to wait for minutes before the object is complete, which only virtual time can do."""
     finalizer: str = FINALIZER
+    other_finalizer: str = ""
+    """A second finalizer of ours; empty if there is none."""
     failed: str = ""
     """The reason in the condition when a server refuses a write; empty if the operator writes only the status."""
     making: frozenset[str] = frozenset()

@@ -1,10 +1,10 @@
-"""The claims of Ingresses and Services on labels of a tailnet."""
+"""The claims of Ingresses, Services and ProxyGroups on labels of a tailnet."""
 
 from typing import NamedTuple
 
 import pytest
-from tsoperator.api.names import HA_INGRESS_FINALIZER, HA_SERVICE_FINALIZER
-from tsoperator.api.objects import INGRESS, SERVICE, Key, Object
+from tsoperator.api.names import HA_INGRESS_FINALIZER, HA_SERVICE_FINALIZER, KUBE_APISERVER_FINALIZER
+from tsoperator.api.objects import INGRESS, PROXYGROUP, SERVICE, Key, Object
 from tsoperator.group.claims import LabelClaim, by_label, claim_of, winner
 
 from tests.support.objects import deleting, obj, settings
@@ -136,3 +136,41 @@ def test_the_oldest_claim_that_counts_wins() -> None:
 def test_the_same_of_two_claims_of_equal_age_always_wins() -> None:
     one, other = claim(web("web", name="a")), claim(web("web", name="b"))
     assert winner([one, other]) is winner([other, one]) is one
+
+
+def group(spec: Object | None = None, **metadata: object) -> Object:
+    content = {"spec": {"type": "kube-apiserver", **(spec or {})}}
+    return obj(PROXYGROUP, Key("", "kapi"), content, **{"finalizers": [KUBE_APISERVER_FINALIZER], **metadata})
+
+
+@pytest.mark.parametrize(
+    ("given", "label", "tags", "account"),
+    [
+        ({}, "kapi", ("tag:k8s",), "kube-apiserver-auth-proxy"),
+        ({"kubeAPIServer": {"hostname": "k8s", "mode": "auth"}}, "k8s", ("tag:k8s",), "kube-apiserver-auth-proxy"),
+        ({"kubeAPIServer": {"mode": "noauth"}, "tags": ["tag:a"]}, "kapi", ("tag:a",), "kapi"),
+    ],
+)
+def test_a_group_that_offers_the_kubernetes_api_claims_its_hostname(
+    given: Object, label: str, tags: tuple[str, ...], account: str
+) -> None:
+    found = claim(group(given))
+    assert (found.label, found.ports, found.tags, found.account) == (label, ("tcp:443",), tags, account)
+    assert (found.counts, found.is_web, found.sole_owner) == (True, True, ("ProxyGroup", "kapi", "kapi-uid"))
+    assert [*by_label(found.obj)] == [label]
+
+
+@pytest.mark.parametrize(
+    ("given", "asks", "counts"),
+    [
+        (group({"type": "ingress"}, finalizers=[]), False, False),
+        (group(finalizers=[]), True, False),
+        (group({"replicas": "x"}), True, False),
+        (group({"kubeAPIServer": {"hostname": "-"}}), True, False),
+        (deleting(group()), True, False),
+    ],
+)
+def test_the_claim_of_a_group_counts_if_the_group_is_valid_and_held(given: Object, asks: bool, counts: bool) -> None:
+    found = claim_of(given, SETTINGS)
+    assert (found is not None, found is not None and found.counts) == (asks, counts)
+    assert any(by_label(given)) is asks

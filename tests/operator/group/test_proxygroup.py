@@ -29,10 +29,10 @@ def test_a_group_has_two_replicas_unless_its_spec_says_otherwise() -> None:
     assert proxygroup.replica_count(group({})) == proxygroup.replica_count(group(None)) == 2
 
 
-def test_the_operator_supports_the_types_egress_and_ingress() -> None:
-    found = [grouptype.type_of(group({"type": name})) for name in ("egress", "ingress")]
-    assert found == [grouptype.EGRESS, grouptype.INGRESS]
-    others: list[Any] = [{"type": "kube-apiserver"}, {"type": ["egress"]}, {}, None, "x"]
+def test_each_type_of_groups_is_found_by_its_name() -> None:
+    found = [grouptype.type_of(group({"type": name})) for name in ("egress", "ingress", "kube-apiserver")]
+    assert found == [grouptype.EGRESS, grouptype.INGRESS, grouptype.APISERVER]
+    others: list[Any] = [{"type": "other"}, {"type": ["egress"]}, {}, None, "x"]
     assert [spec for spec in others if grouptype.type_of(group(spec))] == []
 
 

@@ -46,7 +46,7 @@ STATE: Object = {"_current-profile": "profile-1", "profile-1": {"Config": {"Node
 THERE = [
     *(group(f"good-{number}", "egress", "ProxyGroupReady") for number in range(2)),
     group("slow", "egress", "ProxyGroupCreating"),
-    group("web", "kube-apiserver", "NotSupportedYet"),
+    group("web", "kube-apiserver", "ProxyGroupInvalid"),
     manifests.proxy_group("new", type="ingress"),
     egress_config("good-0", *(f"default-{number}" for number in range(3))),
     egress_config("web", "default-db"),
@@ -82,8 +82,8 @@ GAUGES = [
     ("tsoperator_proxies", {"parent": "svc", "ready": "false"}, 2),
     ("tsoperator_proxies", {"parent": "svc", "ready": "true"}, 1),
     ("tsoperator_proxygroups", {"reason": "", "type": "ingress"}, 1),
-    ("tsoperator_proxygroups", {"reason": "NotSupportedYet", "type": "kube-apiserver"}, 1),
     ("tsoperator_proxygroups", {"reason": "ProxyGroupCreating", "type": "egress"}, 1),
+    ("tsoperator_proxygroups", {"reason": "ProxyGroupInvalid", "type": "kube-apiserver"}, 1),
     ("tsoperator_proxygroups", {"reason": "ProxyGroupReady", "type": "egress"}, 2),
     ("tsoperator_recorders", {"reason": "RecorderCreated"}, 1),
     ("tsoperator_tailnets", {"reason": "InvalidOAuth"}, 1),

@@ -46,8 +46,7 @@ class ProxyGroupSpec(WireModel):
         Field(json_schema_extra=immutable_keyword("a ProxyGroup can't change its type: make another")),
     ]
     """The work of the proxies: they lead out of the cluster (egress), into it (ingress), or to the Kubernetes API
-    (kube-apiserver). It can't be changed. This version of the operator runs the type egress; what another operator made
-    for the other types stays as it is."""
+    (kube-apiserver). It can't be changed."""
 
 
 class ProxyGroupDevice(WireModel):
@@ -66,11 +65,13 @@ class ProxyGroupStatus(WireModel):
 
     conditions: Conditions = ()
     """The condition ProxyGroupReady, which is True if all proxies have joined the tailnet, and ProxyGroupAvailable,
-    which is True if at least one has. If not, the message says what is wrong."""
+    which is True if at least one has. A group of type kube-apiserver also has KubeAPIServerProxyValid, which is True if
+    it can have its name, and KubeAPIServerProxyConfigured, which is True if a proxy serves the name. If not, the
+    message says what is wrong."""
     devices: Annotated[Sequence[ProxyGroupDevice], Field(json_schema_extra=list_map_keywords("hostname"))] = ()
     """The devices of the Pods that run now."""
     url: str | None = None
-    """The URL of the Kubernetes API in the tailnet."""
+    """The URL of the Kubernetes API in the tailnet, for the type kube-apiserver. Unset while no proxy serves it."""
 
 
 class ProxyGroup(CustomResource):

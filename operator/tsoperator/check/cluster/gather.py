@@ -42,7 +42,7 @@ from tsoperator.check.cluster.names import NameResolution
 from tsoperator.check.cluster.proxies import ProxyObjects, pod_problem, refusals_of
 from tsoperator.check.cluster.rights import AccessQuestion, questions
 from tsoperator.check.replicas import OUR_PODS, OperatorPod, Page, read_replica
-from tsoperator.group.hosted import is_ingress_group
+from tsoperator.group.hosted import is_host_in
 from tsoperator.kube.client import KubeClient
 from tsoperator.kube.errors import KubeError, NotFound
 from tsoperator.proxy.secret import slim
@@ -198,9 +198,7 @@ class ClusterReader:
         """Return the control server's answers to the operator's credentials. Raises CannotLook."""
         tailnet = self._tailnet(self._installed.control_url, await self._credentials())
         preflight = Preflight(tailnet, EventRecorder(self._client), _nobody)
-        exposes = any(
-            is_ingress_group(each, "") for each in await self._listed(PROXYGROUP, slim=without_managed_fields)
-        )
+        exposes = any(is_host_in(each, "") for each in await self._listed(PROXYGROUP, slim=without_managed_fields))
         preflight.needs_services = lambda: exposes
         findings = await preflight.look()
         devices = None

@@ -10,7 +10,7 @@ from tsoperator.api.names import ANNOTATION_CONFIG_CHANGED, AUTH_INFIX, CONFIG_S
 from tsoperator.api.objects import CONFIGMAP, POD, SECRET, Key, Object, Resource, is_deleting, key_of, resource_of, uid
 from tsoperator.group.grouptype import TYPES
 from tsoperator.group.proxygroup import group_owner
-from tsoperator.proxy.secret import has_other_config
+from tsoperator.proxy.secret import has_other_config, is_mounted
 from tsoperator.runtime.ownership import Owner
 from tsoperator.runtime.plan import Patch, Plan
 
@@ -42,6 +42,8 @@ def plan(pod: Object, observed: Observed) -> Plan:
 
 def is_news(old: Object | None, new: Object) -> bool:
     """Tell whether the contents of the slim Secrets or ConfigMaps *old* and *new* differ for the proxies."""
+    if new["kind"] == SECRET.kind and not is_mounted(new):
+        return False
     if old is None:  # somebody had deleted it
         return True
     if new["kind"] == CONFIGMAP.kind:

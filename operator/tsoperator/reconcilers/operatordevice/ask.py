@@ -5,11 +5,9 @@ from dataclasses import dataclass
 from typing import Final
 
 from tsoperator.api.names import CONFIG_SUFFIX, DEVICE_SUFFIX, PARENT_OPERATOR
-from tsoperator.api.objects import Key, Object, is_deleting, spec_text
+from tsoperator.api.objects import Key, Object, is_deleting
 from tsoperator.api.rules import DNS_LABEL_MAX, STATEFULSET_NAME_MAX, apiserver_proxy_name
 from tsoperator.group.claims import LabelClaim, claim_of
-from tsoperator.group.grouptype import type_of
-from tsoperator.group.hosted import TYPE
 from tsoperator.proxy.replica import Replica
 from tsoperator.runtime.ownership import Owner
 from tsoperator.settings import Settings
@@ -82,14 +80,9 @@ def own_name(settings: Settings) -> str:
 
 
 def claim_in_need(obj: Object, settings: Settings) -> LabelClaim | None:
-    """Return the claim of an Ingress or a Service that asks a ProxyGroup to expose it; None if it asks for none.
+    """Return the claim of an object that asks for a Tailscale Service; None if it asks for none.
 
     Only owners of Tailscale Services need the ID of the operator. An invalid object can't have a Tailscale Service.
     """
     claim = claim_of(obj, settings)
     return claim if claim and not claim.wrong and not is_deleting(obj) else None
-
-
-def exposes(group: Object) -> bool:
-    """Tell whether the ProxyGroup *group* has Tailscale Services, and the operator supports its type."""
-    return spec_text(group, "type") == TYPE and type_of(group) is not None

@@ -131,7 +131,10 @@ def _program(like: Object, settings: Settings) -> Object:
         "env": [*_environment(settings)],
         "ports": [{"name": "health", "protocol": "TCP", "containerPort": _HEALTH_PORT}],
         "readinessProbe": {"httpGet": {"path": "/readyz", "port": "health"}, "periodSeconds": 1},
-        "livenessProbe": {"httpGet": {"path": "/healthz", "port": "health"}, "periodSeconds": 2, "failureThreshold": 3},
+        "livenessProbe": {
+            "httpGet": {"path": "/healthz", "port": "health"},
+            **{"periodSeconds": 5, "timeoutSeconds": 5, "failureThreshold": 6},  # a flood of requests makes it slow
+        },
         "resources": {"requests": {"cpu": "10m", "memory": "48Mi"}},
         "securityContext": {**_restricted(_OTHER_USER), "readOnlyRootFilesystem": True},
     }

@@ -25,6 +25,8 @@ from tsoperator.api.objects import (
     Resource,
     key_of,
 )
+from tsoperator.group.claims import by_label
+from tsoperator.group.hosted import is_host
 from tsoperator.group.proxygroup import BY_GROUP
 from tsoperator.kube.client import KubeClient
 from tsoperator.kube.errors import Denied, NotFound
@@ -36,7 +38,7 @@ from tsoperator.reconcilers.hosting import tailnet_of
 from tsoperator.reconcilers.operatordevice import apiserverproxy
 from tsoperator.reconcilers.operatordevice import plan as plans
 from tsoperator.reconcilers.operatordevice.apiserverproxy import ObservedProxy
-from tsoperator.reconcilers.operatordevice.ask import ask_of, claim_in_need, exposes
+from tsoperator.reconcilers.operatordevice.ask import ask_of, claim_in_need
 from tsoperator.reconcilers.operatordevice.children import in_the_way
 from tsoperator.reconcilers.operatordevice.deployment import placement
 from tsoperator.reconcilers.operatordevice.notices import reported_device
@@ -157,7 +159,7 @@ class _View:
         self._problem = ""  # of the plan that is being carried out
         self.watches: Mapping[Resource, Mapper] = {
             **dict.fromkeys((INGRESS, SERVICE), self._of_object),
-            PROXYGROUP: lambda group: world.keys(exposes(group)),
+            PROXYGROUP: lambda group: world.keys(is_host(group)),
             SECRET: lambda secret: world.keys(key_of(secret) == ask.config),
             STATEFULSET: lambda statefulset: world.keys(key_of(statefulset) == ask.statefulset),
             DEPLOYMENT: lambda deployment: world.keys(key_of(deployment) == ask.deployment),
@@ -218,11 +220,18 @@ class _View:
 
     def _claims(self) -> Iterator[tuple[str, str]]:
         """Yield the tailnets and labels of the Tailscale Services that valid objects ask for."""
-        for group in filter(exposes, self._cache.all(PROXYGROUP)):
-            for resource in (INGRESS, SERVICE):
-                for obj in self._cache.indexed(resource, BY_GROUP, key_of(group).name):
-                    if claim := claim_in_need(obj, self._world.settings):
-                        yield tailnet_of(group), claim.label
+        for group in filter(is_host, self._cache.all(PROXYGROUP)):
+            for obj in self._asking(group):
+                if claim := claim_in_need(obj, self._world.settings):
+                    yield tailnet_of(group), claim.label
+
+    def _asking(self, group: Object) -> Iterator[Object]:
+        """Yield the objects that *group* is to expose. A group of type kube-apiserver exposes the Kubernetes API."""
+        if any(by_label(group)):
+            yield group
+            return
+        for resource in (INGRESS, SERVICE):
+            yield from self._cache.indexed(resource, BY_GROUP, key_of(group).name)
 
     def _need(self, claims: Iterable[tuple[str, str]]) -> tuple[bool, Exception | None]:
         """Tell whether one of *claims* is on a label in a tailnet that lets the operator have Tailscale Services.

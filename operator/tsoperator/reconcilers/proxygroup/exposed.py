@@ -1,6 +1,8 @@
-"""Gathers the facts about the objects that ingress groups expose, and finds the groups that a change concerns."""
+"""Gathers the facts about the Tailscale Services of groups, and finds the groups that a change concerns."""
 
+import asyncio
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 
 from tsoperator.api.names import CONFIG_SUFFIX, PROXY_GROUP
 from tsoperator.api.objects import (
@@ -20,29 +22,41 @@ from tsoperator.api.objects import (
     uid,
 )
 from tsoperator.api.tailscaleservice import PREFIX, service_name
+from tsoperator.group.apihosting import APIHost, APIHosting
 from tsoperator.group.claims import BY_LABEL, LabelClaim, by_label, finalizer_of
 from tsoperator.group.exposing import Exposed, Exposing, Host, kept_label
 from tsoperator.group.grouptype import INGRESS as INGRESS_TYPE
 from tsoperator.group.grouptype import type_of
+from tsoperator.group.hosted import is_host
+from tsoperator.group.hostnotes import APPROVAL_PATIENCE
 from tsoperator.group.hosts import NO_SERVICE, by_certificate, domain_of_group
 from tsoperator.proxy.endpoints import BY_SERVICE, has_ready_endpoint, service_of
 from tsoperator.proxy.hosting import Hosted, hosted
 from tsoperator.proxy.paths import BY_BACKEND, backend_names
 from tsoperator.proxy.proxy import Children
 from tsoperator.proxy.replica import ReplicaSecrets
-from tsoperator.proxy.secret import TLS, advertised_services, certificate_of, has_logged_in, host_report_of
+from tsoperator.proxy.secret import (
+    TLS,
+    advertised_services,
+    certificate_of,
+    has_logged_in,
+    host_report_of,
+    served_service_of,
+)
 from tsoperator.reconcilers.hosting import HostingView, tailnet_of
 from tsoperator.runtime.cache import Cache
+from tsoperator.runtime.memory import Memory
 from tsoperator.settings import Settings
 
 
 class ExposedView:
-    """Gathers the facts about the objects that ingress groups expose."""
+    """Gathers the facts about the objects that groups expose."""
 
     def __init__(self, cache: Cache, settings: Settings, hosting: HostingView) -> None:
         self._cache = cache
         self._settings = settings
         self._hosting = hosting
+        self._uncertified = Memory[float](cache)  # since when a group waits for a certificate, by the loop's clock
 
     def look(self, group: Object, children: Children, configmap: Object | None) -> Exposing:
         """Return the facts about *group*, which has these *children* and this *configmap*."""
@@ -60,6 +74,44 @@ class ExposedView:
             not any(each.resource in (INGRESS, SERVICE) for each in self._cache.refused_selections()),
             frozenset(name for name in unclaimed if self._is_awaited(tailnet_of(group), name.removeprefix(PREFIX))),
         )
+
+    def look_at_api(self, group: Object, children: Children) -> APIHosting | None:
+        """Return the facts about *group*, which offers the Kubernetes API and has these *children*.
+
+        Return None if the group is of another type.
+        """
+        claim, tailnet = self._hosting.claim(group), tailnet_of(group)
+        if claim is None:
+            return None
+        view, world = self._hosting, self._hosting.world
+        domain = domain_of_group(each for each in children.secrets if not key_of(each).name.endswith(CONFIG_SUFFIX))
+        found = APIHosting(
+            claim,
+            NO_SERVICE if claim.wrong else world.service(tailnet, claim.label),
+            view.holder(tailnet, claim.label),
+            _api_hosts(children),
+            domain,
+            bool(domain) and self._has_certificate(f"{claim.label}.{domain}"),
+            world.operator_id(),
+            world.no_identity(),
+            view.remainder_of_group(group) if is_deleting(group) else None,
+        )
+        waited = self._waited(group, is_waiting=found.awaits_certificate)
+        if waited is None or waited < APPROVAL_PATIENCE:
+            return replace(found, waited=waited)
+        read = world.service(tailnet, claim.label, hosts=True)
+        return replace(found, waited=waited, candidates=read.hosts, unread=read.pending)
+
+    def _waited(self, group: Object, *, is_waiting: bool) -> float | None:
+        """Return the seconds for which *group* has waited for a certificate; None if it isn't waiting."""
+        if not is_waiting:
+            self._uncertified.note(group, None)
+            return None
+        now = asyncio.get_running_loop().time()
+        since = self._uncertified.get(group)
+        if since is None:
+            self._uncertified.note(group, since := now)
+        return now - since
 
     def _is_awaited(self, tailnet: str, label: str) -> bool:
         """Tell whether an object that had *label* in a *tailnet* names a group that can't serve it now."""
@@ -91,23 +143,42 @@ class ExposedView:
 
 def _hosts(children: Children) -> Mapping[int, Host]:
     """Return the proxies of a group by ordinal."""
-    secrets = {key_of(each).name: each for each in children.secrets}
     pods = {key_of(each).name: each for each in children.pods}
-    found = {}
+    return {
+        ordinal: Host(
+            pods.get(key_of(state).name),
+            host_report_of(state),
+            advertised_services(config),
+            has_logged_in(ReplicaSecrets(config, state)),
+        )
+        for ordinal, config, state in _replicas(children)
+    }
+
+
+def _api_hosts(children: Children) -> Mapping[int, APIHost]:
+    """Return the proxies of a group that offers the Kubernetes API, by ordinal."""
+    return {
+        ordinal: APIHost(
+            served_service_of(config),
+            advertised_services(config),
+            advertised_services(state),
+            has_logged_in(ReplicaSecrets(config, state)),
+        )
+        for ordinal, config, state in _replicas(children)
+    }
+
+
+def _replicas(children: Children) -> Iterator[tuple[int, Object, Object]]:
+    """Yield the ordinal of each replica that has both its Secrets, its config Secret, and its state Secret."""
+    secrets = {key_of(each).name: each for each in children.secrets}
     for name, state in secrets.items():
         config = secrets.get(f"{name}{CONFIG_SUFFIX}")
         if config is not None and not name.endswith(CONFIG_SUFFIX):
-            found[int(name.rpartition("-")[2])] = Host(
-                pods.get(name),
-                host_report_of(state),
-                advertised_services(config),
-                has_logged_in(ReplicaSecrets(config, state)),
-            )
-    return found
+            yield int(name.rpartition("-")[2]), config, state
 
 
 class ExposedChanges:
-    """Finds the ingress groups that a change of an object concerns.
+    """Finds the groups with Tailscale Services that a change of an object concerns.
 
     In the arguments, None stands for an object that doesn't exist.
     """
@@ -155,23 +226,25 @@ class ExposedChanges:
     def of_group(self, old: Object | None, new: Object | None) -> set[Key]:
         """Return a changed group.
 
-        If the group came, went or moved to another tailnet, return all other ingress groups, too, because
-        labels may be free now.
+        If the group came, went, or has another claim or tailnet, return all other groups with Tailscale Services,
+        too, because labels may be free now.
         """
         keys = {key_of(each) for each in (old, new) if each is not None}
         return keys if _group_facts(old) == _group_facts(new) else keys | self.all()
 
     def all(self, _obj: Object | None = None) -> set[Key]:
-        """Return all ingress groups."""
-        return {key_of(each) for each in self._cache.all(PROXYGROUP) if _exposes(each)}
+        """Return all groups with Tailscale Services."""
+        return {key_of(each) for each in self._cache.all(PROXYGROUP) if is_host(each)}
 
     def _leading_to(self, service: Key) -> list[Object]:
         return self._cache.indexed(INGRESS, BY_BACKEND, str(service))
 
     def _labelled(self, labels: Iterable[str]) -> Iterator[Key]:
+        """Yield the keys of the groups that have a claim on one of *labels*, or are named by objects with a claim."""
         for label in labels:
             for resource in (INGRESS, SERVICE):
                 yield from self._naming(self._cache.indexed(resource, BY_LABEL, label))
+            yield from map(key_of, self._cache.indexed(PROXYGROUP, BY_LABEL, label))
 
     def _serving(self, labels: Iterable[str]) -> Iterator[Key]:
         """Yield the keys of the ingress groups that have an entry for one of *labels*."""
@@ -207,4 +280,7 @@ def _backend_facts(service: Object | None) -> object:
 
 
 def _group_facts(group: Object | None) -> object:
-    return group and (uid(group), spec_text(group, "type"), tailnet_of(group))
+    if group is None:
+        return None
+    claim = (*by_label(group), has_finalizer(group, finalizer_of(group)), is_deleting(group)) if is_host(group) else ()
+    return uid(group), spec_text(group, "type"), tailnet_of(group), claim

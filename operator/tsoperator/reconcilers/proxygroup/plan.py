@@ -3,16 +3,39 @@
 docs/development/groups.md describes the proxies.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
 from tsoperator.api.images import image_name
-from tsoperator.api.names import ACCOUNTS, CONDITION_PROXYGROUP_READY, CONFIG_SUFFIX
-from tsoperator.api.objects import CONFIGMAP, POD, PROXYGROUP, Key, Object, is_deleting, key_of, uid
+from tsoperator.api.names import (
+    ACCOUNTS,
+    AUTH_PROXY_SERVICE_ACCOUNT,
+    CONDITION_PROXYGROUP_READY,
+    CONFIG_SUFFIX,
+    FINALIZER,
+    KUBE_APISERVER_FINALIZER,
+)
+from tsoperator.api.objects import (
+    CONFIGMAP,
+    POD,
+    PROXYGROUP,
+    SERVICEACCOUNT,
+    Key,
+    Object,
+    has_finalizer,
+    is_deleting,
+    key_of,
+    uid,
+)
+from tsoperator.api.policy import UNSUPPORTED
 from tsoperator.api.v1alpha1.proxyclass import ProxyClassSpec
+from tsoperator.group.apihosting import APIHosting, APIOffer, api_obstacle, api_offers
+from tsoperator.group.claims import account_of, api_proxy_mode
 from tsoperator.group.exposing import Offer
-from tsoperator.group.grouptype import Work
+from tsoperator.group.grouptype import GroupType, Work
+from tsoperator.group.hosted import Hosting
+from tsoperator.group.hostnotes import APPROVAL_PATIENCE, host_notes
 from tsoperator.proxy.account import account
 from tsoperator.proxy.annotations import with_ignored
 from tsoperator.proxy.classref import accepts_routes, class_called
@@ -21,7 +44,7 @@ from tsoperator.proxy.findings import Effect, with_findings
 from tsoperator.proxy.login import NO_KEYS, Keys
 from tsoperator.proxy.proxy import Children, Proxy
 from tsoperator.proxy.replica import ReplicaSecrets
-from tsoperator.proxy.tailscaled import ProxyConfig
+from tsoperator.proxy.tailscaled import APIServing, ProxyConfig
 from tsoperator.proxy.withdrawal import withdrawal
 from tsoperator.proxy.workload import (
     Workload,
@@ -39,25 +62,29 @@ from tsoperator.reconcilers.proxygroup.ask import Ask
 from tsoperator.reconcilers.proxygroup.children import rules
 from tsoperator.reconcilers.proxygroup.nodeports import with_static_endpoints
 from tsoperator.reconcilers.proxygroup.statefulset import group_statefulset, moves_health_port
-from tsoperator.reconcilers.proxygroup.status import CREATING, FAILED, FREED, status
-from tsoperator.runtime import unsupported
+from tsoperator.reconcilers.proxygroup.status import CREATING, FAILED, FREED, INVALID, status
 from tsoperator.runtime.ownership import in_the_way, is_anothers
-from tsoperator.runtime.plan import Child, Deletion, Note, Plan, Refusal, Step
+from tsoperator.runtime.plan import Child, Deletion, Note, Plan, Refusal, Step, earliest
 from tsoperator.settings import Settings
 
-INVALID: Final = "ProxyGroupInvalid"
 NO_TAILNET: Final = "ProxyGroupTailnetUnavailable"
 TERMINATING: Final = "ProxyGroupTerminating"
 DEVICE_REASONS: Final = {Effect.PENDING: CREATING, Effect.FAILED: FAILED}
 """The reasons of a ProxyGroup's condition, by the effect of a finding about a device."""
 
-_OTHER_IMAGE: Final = "k8s-proxy"
+_PROXY_IMAGE: Final = "tailscale"
+_API_IMAGE: Final = "k8s-proxy"
 _NO_DRAIN: Final = Note(
     "Warning",
     "NoGracefulShutdown",
     "its ProxyClass sets TS_LOCAL_ADDR_PORT, so a proxy that is about to stop can't wait until its connections are led "
     "elsewhere: leave this variable out of the class, and Pods come and go without a gap",
 )
+_NO_ACCOUNT: Final = (
+    f"the ServiceAccount {AUTH_PROXY_SERVICE_ACCOUNT} doesn't exist, and its Pods need it to impersonate users: set "
+    'apiServerProxyConfig.allowImpersonation of the chart to "true", or spec.kubeAPIServer.mode to noauth'
+)
+_LOOK_AGAIN: Final = 30.0  # s until another look at an end that should have been seen by a watch event
 _END: Final = 30  # s that the Pods of a group have to end when the group is removed
 
 
@@ -70,6 +97,10 @@ class Observed:
     are the ClusterIP Services of the egress Services that name the group, and *offer* is what an ingress group should
     serve. *node_ports* are all Services that have node ports, and those of the group; they and the *nodes* matter if
     the class has static endpoints. *account* is the Secret with the ACME accounts that groups share.
+
+    *api* are the facts about a group of type kube-apiserver. The Secrets in *misnamed* have the labels of a replica of
+    such a group, but not the name of one. The group *lacks_account* if its Pods are to run under the
+    ServiceAccount of the chart, and that doesn't exist.
     """
 
     children: Children
@@ -82,6 +113,9 @@ class Observed:
     nodes: Sequence[Object] = ()
     offer: Offer = field(default_factory=Offer)
     account: Object | None = None
+    api: APIHosting | None = None
+    misnamed: Sequence[Object] = ()
+    lacks_account: bool = False
 
     @property
     def work(self) -> Work:
@@ -95,8 +129,6 @@ def wanted(ask: Ask, observed: Observed, settings: Settings) -> Proxy | Plan:
     There is a plan if the group is being deleted, or if its proxies can't be made. When proxies can't be made,
     running ones stay as they are.
     """
-    if kind := ask.unsupported:
-        return unsupported.plan_nothing(ask.group, CONDITION_PROXYGROUP_READY, f"ProxyGroup of type {kind}")
     if is_deleting(ask.group):
         return plan_deletion(ask, observed)
     found = _found(ask, observed, settings)
@@ -118,7 +150,7 @@ def _found(ask: Ask, observed: Observed, settings: Settings) -> Proxy | Refusal 
     if isinstance(chosen, Refusal):  # a group that waits for its class is being created
         waits = Plan(steps=_kept(ask, observed, settings), whole=False)
         return waits if chosen.is_passing else Refusal(chosen.message, CREATING)
-    if wrong := [*ask.wrong, *_class_violations(chosen, ask.type.work)]:
+    if wrong := [*ask.wrong, *([_NO_ACCOUNT] if observed.lacks_account else ()), *_class_violations(chosen, ask.type)]:
         return Refusal(f"this ProxyGroup is invalid: {'; '.join(wrong)}", INVALID)
     proxy = _proxy(ask, chosen, observed, settings)
     if stranger := next((each for each in observed.named if is_anothers(each, proxy.owner)), None):
@@ -126,15 +158,26 @@ def _found(ask: Ask, observed: Observed, settings: Settings) -> Proxy | Refusal 
     return with_static_endpoints(proxy, observed.children, observed.node_ports, observed.nodes)
 
 
-def _class_violations(proxy_class: ProxyClassSpec | None, work: str) -> list[str]:
-    """Return what is wrong with a ProxyClass for a group that does this *work*; each violation says how to fix it."""
+def _class_violations(proxy_class: ProxyClassSpec | None, type_: GroupType) -> list[str]:
+    """Return what is wrong with a ProxyClass for a group of *type_*; each violation says how to fix it."""
+    found = []
     container = proxy_class.tailscale_container if proxy_class else None
-    if container is None or not container.image or image_name(container.image) != _OTHER_IMAGE:
-        return []
-    return [
-        f"its ProxyClass has the image {container.image}, which can't {work}: leave "
-        "tailscaleContainer.image out of the class, or name another class"
-    ]
+    if (
+        container
+        and container.image
+        and image_name(container.image) == (_PROXY_IMAGE if type_.offers_api else _API_IMAGE)
+    ):
+        found.append(
+            f"its ProxyClass has the image {container.image}, which can't {type_.work}: leave "
+            "tailscaleContainer.image out of the class, or name another class"
+        )
+    pod = proxy_class.stateful_set.pod if proxy_class and proxy_class.stateful_set else None
+    if type_.offers_api and pod and pod.tailscale_init_container:
+        found.append(
+            "its ProxyClass has a tailscaleInitContainer, and its Pods have no init container: leave it out of the "
+            "class, or name another class"
+        )
+    return found
 
 
 def plan(
@@ -144,8 +187,7 @@ def plan(
 
     *wanted* is the result of the function `wanted`, and *keys* are the auth keys of the replicas.
     """
-    made = _planned(ask, wanted, observed, settings, keys)
-    return made if ask.unsupported else with_ignored(made, ask.group, ask.type.vocabulary)
+    return with_ignored(_planned(ask, wanted, observed, settings, keys), ask.group, ask.type.vocabulary)
 
 
 def _planned(ask: Ask, wanted: Proxy | Plan, observed: Observed, settings: Settings, keys: Keys | Refusal) -> Plan:
@@ -154,11 +196,13 @@ def _planned(ask: Ask, wanted: Proxy | Plan, observed: Observed, settings: Setti
     if isinstance(keys, Refusal):
         return _refused(ask, observed, settings, keys)
     devices = proxy_devices(wanted, observed.children, observed.tailnet, settings)
-    problem = proxy_problem(wanted, observed.children, keys)
+    problem = proxy_problem(wanted, observed.children, keys) or _misnamed_problem(observed.misnamed)
     complete = replace(
         plan_workload(wanted, _workload(ask, wanted, observed, settings), observed.children, keys, devices),
-        status=status(ask.group, observed.children, Refusal(problem, CREATING) if problem else None),
+        status=status(ask.group, observed.children, Refusal(problem, CREATING) if problem else None, observed.api),
     )
+    if observed.api is not None:
+        complete = _with_api(complete, ask, observed.api, observed.children, settings)
     if shares_account := ask.type.shares_account(ask.group, settings):
         complete = replace(complete, reports=account_reports(observed.account))
     told = image_notes(_states(observed.children)) if shares_account else []
@@ -168,6 +212,47 @@ def _planned(ask: Ask, wanted: Proxy | Plan, observed: Observed, settings: Setti
         error=complete.error or observed.offer.pending,
     )
     return with_findings(complete, devices.findings, condition=CONDITION_PROXYGROUP_READY, reasons=DEVICE_REASONS)
+
+
+def _misnamed_problem(misnamed: Sequence[Object]) -> str:
+    """Name a Secret that somebody has given the labels of a replica, and say what to do; empty without one."""
+    if not misnamed:
+        return ""
+    return (
+        f"Secret {key_of(misnamed[0])} has the labels of a replica, but not the name of one, so it is left alone: take "
+        "the labels off it, or delete it"
+    )
+
+
+def _with_api(plan: Plan, ask: Ask, api: APIHosting, children: Children, settings: Settings) -> Plan:
+    """Return the *plan* for a group that offers the Kubernetes API with the parts about its Tailscale Service.
+
+    A plan holds one finalizer. The other one follows when the group has changed by the first.
+    """
+    obstacle, waited = api_obstacle(api), api.waited
+    hosting = Hosting(api.claim, ask.group, replace(api.view, hosts=api.candidates), states=_states(children))
+    return replace(
+        plan,
+        hold=KUBE_APISERVER_FINALIZER if has_finalizer(ask.group, FINALIZER) else FINALIZER,
+        notes=[
+            *plan.notes,
+            *([_obstacle_note(obstacle)] if obstacle else ()),
+            *host_notes(hosting, waited, settings.proxy_tags),
+        ],
+        requeue_after=earliest(
+            plan.requeue_after,
+            APPROVAL_PATIENCE - waited if waited is not None and waited < APPROVAL_PATIENCE else None,
+        ),
+        error=plan.error or api.view.pending or api.unread,
+    )
+
+
+def _obstacle_note(refusal: Refusal) -> Note:
+    """Return the Event about an obstacle to offering the Kubernetes API.
+
+    If the control server lacks a needed feature, the Event is written only once.
+    """
+    return replace(refusal.note("TailscaleServiceFailed"), once=refusal.reason == UNSUPPORTED)
 
 
 def _states(children: Children) -> list[Object]:
@@ -193,7 +278,7 @@ def plan_deletion(ask: Ask, observed: Observed) -> Plan:
     program hangs when it is stopped would hold up the removal.
     """
     if holds_nothing(ask.group, observed.children):
-        return Plan()
+        return _plan_end(ask.group, observed)
     step = plan_removal(ask.owner, observed.children, observed.tailnet.name)
     if not step.release:
         pods = awaited_pods(observed.children)
@@ -206,20 +291,45 @@ def plan_deletion(ask: Ask, observed: Observed) -> Plan:
     return replace(step, status=told.status, notes=[*step.notes, *told.notes])
 
 
+def _plan_end(group: Object, observed: Observed) -> Plan:
+    """Return the plan for a *group* that is being deleted, and whose proxies are gone.
+
+    A group that offers the Kubernetes API stays until nothing is left of its Tailscale Service.
+    """
+    if observed.api is None or not has_finalizer(group, KUBE_APISERVER_FINALIZER):
+        return Plan()
+    left = observed.api.left
+    if left is None:
+        return Plan(release=KUBE_APISERVER_FINALIZER)
+    told = [] if left.is_passing else [Note("Warning", "DeletionBlocked", left.message)]
+    waits = status(group, observed.children, Refusal(f"it is being removed: {left.message}", TERMINATING))
+    return Plan(status=waits, notes=told, requeue_after=_LOOK_AGAIN)
+
+
 def failed(ask: Ask, observed: Observed, refusal: Refusal) -> Plan:
     """Return the plan that reports on a ProxyGroup why a step failed.
 
     The group is reconciled again later.
     """
-    if ask.unsupported:
-        return unsupported.failed(ask.group, refusal)
     if is_deleting(ask.group) and observed.tailnet.refusal and not refusal.reason:
         refusal = replace(refusal, reason=NO_TAILNET)
     return _refusal_plan(ask, observed, refusal)
 
 
+def _api_serving(ask: Ask, chosen: ProxyClassSpec | None, settings: Settings) -> APIServing:
+    """Return the configuration of a group that offers the Kubernetes API, as far as all its proxies share it."""
+    return APIServing(
+        api_proxy_mode(ask.group),
+        "debug" if settings.log_level == "DEBUG" else "info",
+        metrics=chosen.metrics.enable if chosen and chosen.metrics else None,
+        accept_routes=accepts_routes(chosen) if chosen and chosen.tailscale else None,
+    )
+
+
 def _proxy(ask: Ask, chosen: ProxyClassSpec | None, observed: Observed, settings: Settings) -> Proxy:
     name = ask.key.name
+    offers: Mapping[int, APIOffer] = api_offers(observed.api) if observed.api else {}
+    advertised = {ordinal: each.advertised for ordinal, each in offers.items()} or observed.offer.advertised
     return Proxy(
         owner=ask.owner,
         parent_uid=uid(ask.group),
@@ -230,6 +340,7 @@ def _proxy(ask: Ask, chosen: ProxyClassSpec | None, observed: Observed, settings
             server_url=observed.tailnet.login_url,
             accept_routes=accepts_routes(chosen),
             in_group=True,
+            api=_api_serving(ask, chosen, settings) if ask.type.offers_api else None,
         ),
         tags=ask.tags,
         tailnet=observed.tailnet.name,
@@ -238,8 +349,10 @@ def _proxy(ask: Ask, chosen: ProxyClassSpec | None, observed: Observed, settings
         proxy_class=chosen,
         notes=[_NO_DRAIN] if ask.type.drains and moves_health_port(chosen) else [],
         config_suffix=CONFIG_SUFFIX,
-        advertised=[observed.offer.advertised.get(ordinal, ()) for ordinal in range(ask.replicas)],
+        advertised=[advertised.get(ordinal, ()) for ordinal in range(ask.replicas)],
+        served=[offers[ordinal].served if ordinal in offers else "" for ordinal in range(ask.replicas)],
         controller=PROXYGROUP,
+        account=account_of(ask.group),
     )
 
 
@@ -252,7 +365,8 @@ def _workload(ask: Ask, proxy: Proxy, observed: Observed, settings: Settings) ->
     children, type_ = observed.children, ask.type
     shared = [ACCOUNTS] if type_.shares_account(ask.group, settings) else []
     ordinals = {ordinal for each in children.secrets if (ordinal := proxy.ordinal_of(each)) is not None}
-    made = account(proxy, rules(proxy.key.name, ordinals | {*range(proxy.replica_count)}, shared))
+    made = account(proxy, rules(proxy.key.name, ordinals | {*range(proxy.replica_count)}, shared), proxy.account)
+    made = [each for each in made if ask.has_account or each["kind"] != SERVICEACCOUNT.kind]
     empty = proxy.child(CONFIGMAP, type_.config_name(proxy.key.name))
     config = type_.configmap_steps(
         empty, observed.configmap, observed.work, proxy.replica_count, settings.cluster_domain
@@ -305,7 +419,7 @@ def _refusal_plan(ask: Ask, observed: Observed, refusal: Refusal) -> Plan:
     is_news = refusal.reason != CREATING
     return Plan(
         notes=[refusal.note(FAILED)] if is_news else [],
-        status=status(ask.group, observed.children, refusal),
+        status=status(ask.group, observed.children, refusal, observed.api),
         requeue_after=refusal.requeue_after,
         error=refusal.error,
     )

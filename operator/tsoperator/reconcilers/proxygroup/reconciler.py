@@ -2,7 +2,14 @@
 
 from collections.abc import Iterable
 
-from tsoperator.api.names import CONFIG_SUFFIX, PARENT_PROXYGROUP
+from tsoperator.api.names import (
+    AUTH_PROXY_SERVICE_ACCOUNT,
+    CONFIG_SUFFIX,
+    LABEL_SECRET_TYPE,
+    PARENT_PROXYGROUP,
+    SECRET_TYPE_CONFIG,
+    SECRET_TYPE_STATE,
+)
 from tsoperator.api.objects import (
     CONFIGMAP,
     DEVICE,
@@ -27,6 +34,7 @@ from tsoperator.api.objects import (
     Object,
     Resource,
     key_of,
+    labels,
 )
 from tsoperator.group.egress import BY_SERVING_GROUP, by_serving_group
 from tsoperator.group.exposing import Offer, offer
@@ -57,6 +65,7 @@ def proxygroups(proxies: Proxies, hosting: HostingView) -> Kind[Seen[Ask, plans.
     watches: dict[Resource, Mapper] = {
         PROXYGROUP: Comparison(changes.of_group),
         **dict.fromkeys(owned, view.parent_keys),
+        SERVICEACCOUNT: view.keys_of_account,
         SECRET: lambda secret: [*view.keys_of_secret(secret), *changes.of_certificate(secret)],
         SERVICE: Comparison(of_service),
         INGRESS: Comparison(changes.of_claimant),
@@ -79,12 +88,13 @@ class _View:
         self._exposed = ExposedView(proxies.cache, proxies.settings, hosting)
         self._cache = proxies.cache
         self._settings = proxies.settings
+        self._auth_proxy = Key(proxies.settings.namespace, AUTH_PROXY_SERVICE_ACCOUNT)
 
     def look(self, ask: Ask) -> plans.Observed:
         """Gather the facts about a ProxyGroup."""
         name = ask.key.name
         config = ask.type.config_name(name)
-        named = self._named(name, config, replica_count(ask.group))
+        named = self._named(ask, config, replica_count(ask.group))
         children = self._children(name, named)
         proxy_class = self._proxies.proxy_class(ask.class_name)
         configmap = self._cache.get(CONFIGMAP, Key(self._settings.namespace, config))
@@ -100,6 +110,9 @@ class _View:
             nodes=self._cache.all(NODE) if is_static else (),
             offer=offer(self._exposed.look(ask.group, children, configmap)) if ask.type.exposes else Offer(),
             account=self._account() if ask.type.shares_account(ask.group, self._settings) else None,
+            api=self._exposed.look_at_api(ask.group, children) if ask.type.offers_api else None,
+            misnamed=self._misnamed(name) if ask.type.offers_api else (),
+            lacks_account=not ask.has_account and self._cache.get(SERVICEACCOUNT, self._auth_proxy) is None,
         )
 
     def _account(self) -> Object | None:
@@ -113,16 +126,18 @@ class _View:
         found = self._cache.get(SECRET_METADATA, key)
         return {**found, "apiVersion": SECRET.api_version, "kind": SECRET.kind} if found else None
 
-    def _named(self, name: str, config: str, replicas: int) -> list[Object]:
-        """Return the objects that have the names of children of the ProxyGroup called *name*, whoever made them.
+    def _named(self, ask: Ask, config: str, replicas: int) -> list[Object]:
+        """Return the objects that have the names of children of a ProxyGroup, whoever made them.
 
-        *config* is the name of its ConfigMap.
+        *config* is the name of its ConfigMap, if it has one.
         """
+        name = ask.key.name
         secrets = [f"{name}-{ordinal}{suffix}" for ordinal in range(replicas) for suffix in ("", CONFIG_SUFFIX)]
         wanted = [
-            *((resource, name) for resource in (SERVICEACCOUNT, ROLE, ROLEBINDING, STATEFULSET)),
+            *((resource, name) for resource in (ROLE, ROLEBINDING, STATEFULSET)),
+            *([(SERVICEACCOUNT, name)] if ask.has_account else ()),
             *((SECRET, secret) for secret in secrets),
-            (CONFIGMAP, config),
+            *([(CONFIGMAP, config)] if config else ()),
             (SERVICE, f"{name}-metrics"),
             *((SERVICE, f"{name}-{ordinal}{SUFFIX}") for ordinal in range(replicas)),
         ]
@@ -151,8 +166,22 @@ class _View:
             overdue=self._proxies.overdue(pods),
         )
 
+    def _misnamed(self, name: str) -> list[Object]:
+        """Return the Secrets with the labels of a replica of the ProxyGroup called *name*, but no name of a replica."""
+        labelled = self._cache.indexed(SECRET, BY_OWNER, str(group_owner(name)))
+        fine = {*map(key_of, in_order(labelled, name))}
+        kinds = (SECRET_TYPE_CONFIG, SECRET_TYPE_STATE)
+        return [each for each in labelled if labels(each).get(LABEL_SECRET_TYPE) in kinds and key_of(each) not in fine]
+
     def parent_keys(self, child: Object) -> Iterable[Key]:
         return owned_keys(child, PARENT_PROXYGROUP, self._settings.namespace)
+
+    def keys_of_account(self, account: Object) -> Iterable[Key]:
+        """Map a ServiceAccount to its group, and that of the chart to all groups whose Pods run under it."""
+        if key_of(account) != self._auth_proxy:
+            return self.parent_keys(account)
+        asked = (parse(each, self._settings) for each in self._cache.all(PROXYGROUP))
+        return [each.key for each in asked if not each.has_account]
 
     def keys_of_secret(self, secret: Object) -> Iterable[Key]:
         """Map a Secret of a replica to its group, and the Secret with shared accounts to all groups."""

@@ -11,7 +11,14 @@ from tsoperator.proxy.overlay import with_class
 from tsoperator.proxy.proxy import Children, Proxy
 from tsoperator.proxy.proxypod import GROUP_CONFIGS
 from tsoperator.proxy.replica import Replica
-from tsoperator.proxy.statefulset import CONFIG_VOLUME, Volume, configs, proxy_pod_spec, statefulset
+from tsoperator.proxy.statefulset import (
+    CONFIG_VOLUME,
+    Volume,
+    configs,
+    k8s_proxy_pod_spec,
+    proxy_pod_spec,
+    statefulset,
+)
 from tsoperator.runtime.diff import contains, digest_of
 from tsoperator.runtime.given import without_given
 from tsoperator.settings import Settings
@@ -74,10 +81,13 @@ def _statefulset(type_: GroupType, proxy: Proxy, settings: Settings, live: Objec
         "labels": labels,
         "deletionGracePeriodSeconds": 360 if drains else 10,  # without effect, but existing Pods have it
     }
-    config = type_.config_name(proxy.key.name)
-    entries = Volume(config, GROUP_CONFIGS, {"configMap": {"name": config}})
-    volumes = [*configs(_mounted_replicas(proxy, live)), entries]
-    spec = proxy_pod_spec(proxy.pod, volumes, proxy.key.name, settings, live)
+    if type_.offers_api:
+        spec = k8s_proxy_pod_spec(proxy, settings)
+    else:
+        config = type_.config_name(proxy.key.name)
+        entries = Volume(config, GROUP_CONFIGS, {"configMap": {"name": config}})
+        volumes = [*configs(_mounted_replicas(proxy, live)), entries]
+        spec = proxy_pod_spec(proxy.pod, volumes, proxy.key.name, settings, live)
     pace = {} if type_.drains else {_PACE: _SETTLE}
     return statefulset(proxy, labels, {"metadata": metadata, "spec": _draining(spec) if drains else spec}, **pace)
 

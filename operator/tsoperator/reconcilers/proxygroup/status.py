@@ -1,14 +1,26 @@
 """The status of a ProxyGroup: its conditions, and the devices of running proxies."""
 
-from tsoperator.api.conditions import condition, set_condition
-from tsoperator.api.names import CONDITION_PROXYGROUP_AVAILABLE, CONDITION_PROXYGROUP_READY, CONFIG_SUFFIX
+from collections.abc import Iterator, Sequence
+
+from tsoperator.api.conditions import TRUE, condition, set_condition
+from tsoperator.api.names import (
+    CONDITION_KUBE_APISERVER_CONFIGURED,
+    CONDITION_KUBE_APISERVER_VALID,
+    CONDITION_PROXYGROUP_AVAILABLE,
+    CONDITION_PROXYGROUP_READY,
+    CONFIG_SUFFIX,
+)
 from tsoperator.api.objects import Key, Object, is_deleting, key_of, uid
+from tsoperator.api.policy import UNSUPPORTED
+from tsoperator.group.apihosting import APIHosting, api_obstacle
+from tsoperator.group.hosted import INVALID_SERVICE, LABEL_TAKEN
 from tsoperator.group.proxygroup import replica_count
 from tsoperator.proxy.pod import in_service
 from tsoperator.proxy.proxy import Children
 from tsoperator.proxy.secret import device_of, reporting_pod_of, static_endpoints_of
 from tsoperator.runtime.plan import Refusal
 
+INVALID = "ProxyGroupInvalid"
 AVAILABLE = "ProxyGroupAvailable"
 READY = "ProxyGroupReady"
 CREATING = "ProxyGroupCreating"
@@ -28,29 +40,80 @@ def running_devices(children: Children) -> list[Object]:
     return [device for pod, device in found if pod in running]
 
 
-def status(group: Object, children: Children, problem: Refusal | None = None) -> Object:
-    """Return the status of *group*, which has these *children*."""
+def status(group: Object, children: Children, problem: Refusal | None = None, api: APIHosting | None = None) -> Object:
+    """Return the status of *group*, which has these *children*.
+
+    *api* are the facts about a group that offers the Kubernetes API.
+    """
     devices, replicas = running_devices(children), replica_count(group)
     ending = " and ".join(str(key_of(pod)) for pod in children.pods if is_deleting(pod))
     waits = f"; waiting for Pod {ending} to end" if ending else ""
     running = f"{len(devices)}/{replicas} ProxyGroup pods running{waits}"
     whole = bool(devices) and len(devices) == replicas
+    old = group.get("status") or {}
+    of_api = [*_api_conditions(group, api, replicas)] if api else []
+    told = set_condition(old.get("conditions") or [], of_api, now="")
+    if api:
+        problem = problem or _api_problem(group, api, told)
     problem = problem or _incomplete(len(devices), replicas, running)
+    if api and not problem and not _holds(told, CONDITION_KUBE_APISERVER_CONFIGURED, group):
+        obstacle = api_obstacle(api)
+        problem = Refusal(obstacle.message if obstacle else "waiting for hostname advertisement", CREATING)
     conditions = [
         condition(CONDITION_PROXYGROUP_AVAILABLE, bool(devices), AVAILABLE if whole else CREATING, running),
         _ready_condition(group, problem),
     ]
-    old = group.get("status") or {}
-    others = {name: value for name, value in old.items() if name not in ("conditions", "devices")}
-    shown = {"devices": [*devices]} if devices else {}
-    return {**others, **shown, "conditions": set_condition(old.get("conditions") or [], conditions, now="")}
+    ours = ("conditions", "devices", *(["url"] if api else ()))
+    others = {name: value for name, value in old.items() if name not in ours}
+    shown: Object = {"devices": [*devices]} if devices else {}
+    if api and api.url:
+        shown["url"] = api.url
+    return {**others, **shown, "conditions": set_condition(told, conditions, now="")}
+
+
+def _api_conditions(group: Object, api: APIHosting, replicas: int) -> Iterator[Object]:
+    """Yield the two further conditions of a group that offers the Kubernetes API.
+
+    The condition about its name stays as it is while nobody knows whether the group may have the name.
+    """
+    generation, obstacle = _generation(group), api_obstacle(api)
+    if obstacle is not None and obstacle.reason in (INVALID_SERVICE, LABEL_TAKEN, UNSUPPORTED):
+        reason = UNSUPPORTED if obstacle.reason == UNSUPPORTED else "KubeAPIServerProxyInvalid"
+        yield condition(CONDITION_KUBE_APISERVER_VALID, False, reason, obstacle.message, generation)
+    elif obstacle is None and api.operator_id and api.view.tells_owner:
+        valid = "KubeAPIServerProxyValid"
+        yield condition(CONDITION_KUBE_APISERVER_VALID, True, valid, valid, generation)
+    count = api.advertising
+    reason = "KubeAPIServerProxyConfigured" if count else "KubeAPIServerProxyNoBackends"
+    message = f"{count}/{replicas} proxy backends ready and advertising"
+    yield condition(CONDITION_KUBE_APISERVER_CONFIGURED, bool(count), reason, message, generation)
+
+
+def _api_problem(group: Object, api: APIHosting, conditions: Sequence[Object]) -> Refusal | None:
+    """Return why a group can't offer the Kubernetes API, according to its *conditions*; None if it can."""
+    is_judged = any(each["type"] == CONDITION_KUBE_APISERVER_VALID for each in conditions)
+    if not is_judged or _holds(conditions, CONDITION_KUBE_APISERVER_VALID, group):
+        return None
+    obstacle = api_obstacle(api)
+    if obstacle is not None and obstacle.reason == UNSUPPORTED:
+        return obstacle
+    return Refusal("waiting for spec.kubeAPIServer to be valid", INVALID)
+
+
+def _holds(conditions: Sequence[Object], type_: str, group: Object) -> bool:
+    """Tell whether the condition *type_* is True for the present generation of *group*."""
+    found = next((each for each in conditions if each["type"] == type_), {})
+    return found.get("status") == TRUE and found.get("observedGeneration") == _generation(group)
+
+
+def _generation(group: Object) -> int:
+    return int(group["metadata"].get("generation", 0))
 
 
 def _ready_condition(group: Object, problem: Refusal | None) -> Object:
     """Return the condition that says whether *group* is ready, and the *problem* if not."""
-    generation = int(group["metadata"].get("generation", 0))
     reason, message = (problem.reason or FAILED, problem.message) if problem else (READY, READY)
-    return condition(CONDITION_PROXYGROUP_READY, problem is None, reason, message, generation)
+    return condition(CONDITION_PROXYGROUP_READY, problem is None, reason, message, _generation(group))
 
 
 def _reported_device(pod: Object, children: Children) -> Object | None:

@@ -15,6 +15,7 @@ from tsoperator.api.names import (
     LABEL_SECRET_TYPE,
     MANAGED,
     PARENT_INGRESS,
+    PARENT_PROXYGROUP,
     PROXY_GROUP,
     SECRET_TYPE_CERTS,
 )
@@ -36,14 +37,14 @@ def certificate_objects(key: Key, claim: LabelClaim) -> Sequence[Object]:
     of_secret = {
         **found,
         LABEL_SECRET_TYPE: SECRET_TYPE_CERTS,
-        LABEL_PARENT_TYPE: PARENT_INGRESS,
+        LABEL_PARENT_TYPE: PARENT_PROXYGROUP if claim.sole_owner else PARENT_INGRESS,
         LABEL_PARENT_NAME: label_value(claim.key.name),
-        LABEL_PARENT_NAMESPACE: claim.key.namespace,
+        **({LABEL_PARENT_NAMESPACE: claim.key.namespace} if claim.key.namespace else {}),
     }
     verbs = ["get", "list", "patch", "update"]
     rules = [{"apiGroups": [""], "resources": [SECRET.plural], "resourceNames": [key.name], "verbs": verbs}]
     role = {"apiGroup": ROLE.group, "kind": ROLE.kind, "name": key.name}
-    subject = {"kind": SERVICEACCOUNT.kind, "name": claim.group, "namespace": key.namespace}
+    subject = {"kind": SERVICEACCOUNT.kind, "name": claim.account, "namespace": key.namespace}
     empty = {"tls.crt": "", "tls.key": ""}
     return [
         _object(ROLE, key, found, {"rules": rules}),

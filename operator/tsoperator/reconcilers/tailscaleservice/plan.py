@@ -5,8 +5,8 @@ from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Final
 
-from tsoperator.api.objects import Key, Object, is_deleting, resource_of
-from tsoperator.api.owners import Ownership, joined, left, ownership
+from tsoperator.api.objects import PROXYGROUP, Key, Object, is_deleting, resource_of
+from tsoperator.api.owners import Ownership, joined, left, ownership, sole_owner
 from tsoperator.api.policy import UNSUPPORTED
 from tsoperator.api.tailscaleservice import TailscaleService
 from tsoperator.group.claims import LabelClaim
@@ -36,7 +36,7 @@ class Observed:
     *holder* is the claim that has the label, None if no claim counts. Without a holder, the Tailscale Service still
     stays if it *is_reserved*, because an object that names the label may get its claim back; or if it *is_used*,
     because a ProxyGroup still has it in its configuration. If the ProxyGroups *serves_web*, they end TLS for the
-    Service.
+    Service. The Tailscale Service *is_left_over* if no object that claims the label can have it, and no proxy uses it.
 
     *certificate* is the key of the certificate's objects for the holder, None as long as the domain isn't known.
     *secret* is the live object of that key that is the Secret of a certificate, and *stranger* is one that isn't.
@@ -54,6 +54,7 @@ class Observed:
     is_reserved: bool = False
     is_used: bool = False
     serves_web: bool = False
+    is_left_over: bool = False
     certificate: Key | None = None
     secret: Object | None = None
     stranger: Object | None = None
@@ -112,8 +113,9 @@ def _held(observed: Observed, holder: LabelClaim) -> Plan:
     service = observed.view.service
     if not observed.operator_id or not observed.view.is_shown:
         return Plan()
-    if service is not None and not ownership(service, observed.operator_id).may_write:
-        return Plan()
+    if service is not None and not ownership(service, observed.operator_id, holder.sole_owner).may_write:
+        ends = observed.is_left_over and _is_ours_alone(observed, service)
+        return Plan(steps=[DeleteService(observed.tailnet, observed.owner, service)] if ends else [])
     wanted = wanted_service(holder, service, observed.operator_id)
     is_right = service is not None and _is_alike(service, wanted)
     put: list[Step] = [] if is_right else [PutService(observed.tailnet, observed.owner, wanted, service)]
@@ -129,26 +131,35 @@ def _held(observed: Observed, holder: LabelClaim) -> Plan:
 def _freed(observed: Observed) -> Plan:
     """Return the plan for a label that no claim has: nothing of ours stays, once no proxy uses it."""
     service = observed.view.service
-    if observed.is_reserved or observed.is_used or not _is_decided(observed):
+    is_reserved = observed.is_reserved and not observed.is_left_over
+    if is_reserved or observed.is_used or not _is_decided(observed):
         return Plan()
     steps: list[Step] = []
     if service is not None and observed.operator_id:
-        match ownership(service, observed.operator_id):
-            case Ownership.OURS:
-                steps.append(DeleteService(observed.tailnet, observed.owner, service))
-            case Ownership.SHARED:
-                without = left(service.annotations or {}, observed.operator_id)
-                after = replace(service, annotations=without)
-                steps.append(PutService(observed.tailnet, observed.owner, after, service))
+        if _is_ours_alone(observed, service):
+            steps.append(DeleteService(observed.tailnet, observed.owner, service))
+        elif ownership(service, observed.operator_id) is Ownership.SHARED:
+            without = left(service.annotations or {}, observed.operator_id)
+            after = replace(service, annotations=without)
+            steps.append(PutService(observed.tailnet, observed.owner, after, service))
     return Plan(steps=[*steps, *_deletions(observed.leftovers)])
+
+
+def _is_ours_alone(observed: Observed, service: TailscaleService) -> bool:
+    """Tell whether this operator, or a ProxyGroup of its cluster, is the only owner of *service*.
+
+    That ProxyGroup may be gone, or it may have another hostname now: otherwise its claim would have the label.
+    """
+    kind, _ = sole_owner(service, observed.operator_id) or ("", "")
+    return ownership(service, observed.operator_id) is Ownership.OURS or kind == PROXYGROUP.kind
 
 
 def wanted_service(claim: LabelClaim, live: TailscaleService | None, operator_id: str) -> TailscaleService:
     """Return the Tailscale Service for *claim*. It keeps all fields of the *live* one that the claim doesn't decide."""
     if live is None:
-        annotations = joined({}, operator_id)
+        annotations = joined({}, operator_id, claim.sole_owner)
         return TailscaleService(claim.name, (), claim.ports, claim.tags, annotations, {"comment": COMMENT})
-    annotations = joined(live.annotations or {}, operator_id)
+    annotations = joined(live.annotations or {}, operator_id, claim.sole_owner)
     return replace(live, ports=claim.ports, tags=claim.tags, annotations=annotations)
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Final
 
 from tsoperator.api.device import domain_of
@@ -16,6 +17,7 @@ from tsoperator.api.objects import (
     SECRET,
     SECRET_METADATA,
     SERVICE,
+    STATEFULSET,
     TAILNET,
     TAILSCALE_SERVICE,
     Key,
@@ -26,15 +28,14 @@ from tsoperator.api.objects import (
     key_of,
     labels,
     spec_of,
-    spec_text,
 )
 from tsoperator.api.tailscaleservice import PREFIX, service_name
-from tsoperator.group.claims import LabelClaim, label_of
-from tsoperator.group.hosted import TYPE
+from tsoperator.group.claims import LabelClaim, by_label, label_of
+from tsoperator.group.hosted import is_host
 from tsoperator.group.hosts import advertising, by_certificate, domain_of_group, may_be_certificates
 from tsoperator.group.proxygroup import BY_GROUP
 from tsoperator.proxy.hosting import hosted
-from tsoperator.proxy.secret import advertised_services, fqdn_of
+from tsoperator.proxy.secret import advertised_services, fqdn_of, served_service_of
 from tsoperator.proxy.serviceview import ServiceView
 from tsoperator.reconcilers.hosting import HostingView, HostingWorld, tailnet_of
 from tsoperator.reconcilers.tailscaleservice import plan as plans
@@ -77,6 +78,7 @@ def tailscaleservices(cache: Cache, settings: Settings, world: HostingWorld) -> 
         PROXYGROUP: Comparison(mappers.of_group),
         CONFIGMAP: Comparison(mappers.of_configmap),
         SECRET: Comparison(mappers.of_secret),
+        STATEFULSET: Comparison(mappers.of_statefulset),
         SECRET_METADATA: Comparison(mappers.of_strange_secret, at_start=False),
         **dict.fromkeys((ROLE, ROLEBINDING), mappers.of_certificate),
         TAILNET: mappers.of_tailnet,
@@ -107,7 +109,7 @@ class _Look:
         tailnet, label = key
         name, view = service_name(label), self._view
         holders = {each: view.holder(each, label) for each in {tailnet, *self._world.tailnets()}}
-        holder = holders[tailnet]
+        holder = self._as_it_runs(holders[tailnet])
         certificate = self._certificate(holder)
         secret = self._cache.get(SECRET, certificate) if certificate else None
         is_certificates = secret is not None and may_be_certificates(secret)
@@ -126,6 +128,7 @@ class _Look:
             is_reserved,
             is_used or is_fading,
             self._serves(tailnet, name),
+            self._is_left_over(shown, tailnet),
             certificate,
             secret if is_certificates else None,
             None if is_certificates else secret,
@@ -177,12 +180,29 @@ class _Look:
         )
         return bool(addresses) and any(other is not None and other.addresses == addresses for other in others)
 
+    def _as_it_runs(self, holder: LabelClaim | None) -> LabelClaim | None:
+        """Return *holder* with the ServiceAccount under which its proxies run now.
+
+        The Pods of a ProxyGroup may have to wait before they run under another ServiceAccount.
+        """
+        if holder is None or holder.sole_owner is None:
+            return holder
+        live = self._cache.get(STATEFULSET, Key(self._settings.namespace, holder.group))
+        return replace(holder, account=_account(live) or holder.account)
+
+    def _is_left_over(self, shown: ServiceView, tailnet: str) -> bool:
+        """Tell whether no object that claims the label of a Tailscale Service can have it, and no proxy uses it."""
+        service = shown.service
+        if service is None or not shown.tells_owner or self._view.is_wanted(tailnet, service):
+            return False
+        return not self._view.uses(tailnet, service.name)
+
     def _serves(self, tailnet: str, name: str) -> bool:
         """Tell whether proxies in a tailnet end TLS for the Tailscale Service *name*."""
-        return any(
-            name in hosted(self._cache.get(CONFIGMAP, self._config(key_of(group).name))).served
-            for group in self._view.groups_of(tailnet)
-        )
+        groups = [key_of(group).name for group in self._view.groups_of(tailnet)]
+        if any(name in hosted(self._cache.get(CONFIGMAP, self._config(group))).served for group in groups):
+            return True
+        return any(name == served_service_of(config) for group in groups for config in self._view.configs(group))
 
     def _config(self, group: str) -> Key:
         return Key(self._settings.namespace, f"{group}{_CONFIG_SUFFIX}")
@@ -229,13 +249,15 @@ class _Mappers:
     def of_group(self, old: Object | None, new: Object | None) -> Iterable[Key]:
         """Map a ProxyGroup that comes, goes or changes its tailnet to the labels of its objects and of its proxies.
 
-        While it is missing, its objects keep their Tailscale Services in all tailnets.
+        A ProxyGroup that has a claim of its own also maps to these labels when the claim changes. While a ProxyGroup
+        is missing, its objects keep their Tailscale Services in all tailnets.
         """
-        there = [each for each in (old, new) if each is not None and spec_text(each, "type") == TYPE]
-        if not there or (len(there) == 2 and tailnet_of(there[0]) == tailnet_of(there[1])):
+        there = [each for each in (old, new) if each is not None and is_host(each)]
+        if not there or (len(there) == 2 and _asked_of_group(there[0]) == _asked_of_group(there[1])):
             return ()
         tailnets = {*map(tailnet_of, there), *self._world.tailnets()}
-        found = {Key(tailnet, label) for label in self._labels_of(there[0]) for tailnet in tailnets}
+        labels = {label for each in there for label in self._labels_of(each)}
+        found = {Key(tailnet, label) for label in labels for tailnet in tailnets}
         return found | {Key(tailnet_of(each), "") for each in there}  # a look at any label reads the list of Services
 
     def of_configmap(self, old: Object | None, new: Object | None) -> Iterable[Key]:
@@ -262,12 +284,20 @@ class _Mappers:
         if owner is None or owner.type != PARENT_PROXYGROUP or obj["metadata"]["namespace"] != self._settings.namespace:
             return ()
         group = self._view.group(owner.key.name)
-        if group is not None and spec_text(group, "type") != TYPE:
+        if group is not None and not is_host(group):
             return ()
         if labels(obj).get(LABEL_SECRET_TYPE) == SECRET_TYPE_STATE and _domain(old) != _domain(new):
-            return self._in_group(owner.key.name, (each.label for each in self._view.claims_of_group(owner.key.name)))
-        names = {*(advertised_services(old) if old else ())} ^ {*(advertised_services(new) if new else ())}
-        return self._in_group(owner.key.name, map(_label, names))
+            claimed = [each.label for each in self._view.claims_of_group(owner.key.name)]
+            return self._in_group(owner.key.name, [*claimed, *(by_label(group) if group else ())])
+        return self._in_group(owner.key.name, map(_label, _told(old) ^ _told(new)))
+
+    def of_statefulset(self, old: Object | None, new: Object | None) -> Iterable[Key]:
+        """Map a StatefulSet of a ProxyGroup to the label that the group claims, if its Pods get another account."""
+        owner = owner_of(new or old or {})
+        if owner is None or owner.type != PARENT_PROXYGROUP or _account(old) == _account(new):
+            return ()
+        group = self._view.group(owner.key.name)
+        return self._in_group(owner.key.name, by_label(group)) if group else ()
 
     def of_strange_secret(self, old: Object | None, new: Object | None) -> Iterable[Key]:
         """Map a Secret that isn't ours to the label whose certificate needs its name, when the Secret comes or goes."""
@@ -277,7 +307,7 @@ class _Mappers:
         label, dot, _ = key.name.partition(".")
         if key.namespace != self._settings.namespace or not dot:
             return ()
-        return {each for claim in self._view.claims_on(label) for each in self._keys_of(claim.obj)}
+        return {each for claim in self._view.claims_on(label) for each in self._in_group(claim.group, (label,))}
 
     def of_certificate(self, obj: Object) -> Iterable[Key]:
         """Map an object of a certificate to its label."""
@@ -292,7 +322,7 @@ class _Mappers:
 
     def of_identity(self, _identity: Object) -> Iterable[Key]:
         """Map the operator's identity to the labels of all groups, and to all Tailscale Services that are known."""
-        groups = [each for each in self._cache.all(PROXYGROUP) if spec_text(each, "type") == TYPE]
+        groups = [each for each in self._cache.all(PROXYGROUP) if is_host(each)]
         found = {Key(tailnet_of(each), label) for each in groups for label in self._labels_of(each)}
         return found | {*self._world.known()}
 
@@ -303,23 +333,38 @@ class _Mappers:
     def _in_group(self, name: str, found: Iterable[str]) -> set[Key]:
         """Return the keys of the labels *found* in the tailnet of a group; in all tailnets if that isn't known."""
         group = self._view.group(name)
-        is_there = group is not None and spec_text(group, "type") == TYPE
-        tailnets = [tailnet_of(group)] if group is not None and is_there else [*self._world.tailnets()]
+        tailnets = [tailnet_of(group)] if group is not None and is_host(group) else [*self._world.tailnets()]
         return {Key(tailnet, label) for label in found for tailnet in tailnets}
 
     def _labels_of(self, group: Object) -> set[str]:
-        """Return the labels that objects claim for a group, and those that its proxies have."""
+        """Return the labels that objects claim for a group, that it claims itself, and that its proxies have."""
         name = key_of(group).name
         configmap = self._cache.get(CONFIGMAP, Key(self._settings.namespace, f"{name}{_CONFIG_SUFFIX}"))
-        advertised = (each for config in self._view.configs(name) for each in advertised_services(config))
+        advertised = (each for config in self._view.configs(name) for each in _told(config))
         claimed = {label_of(obj) for kind in (INGRESS, SERVICE) for obj in self._cache.indexed(kind, BY_GROUP, name)}
-        return claimed | {_label(each) for each in (*hosted(configmap).names, *advertised)}
+        return claimed | {*by_label(group)} | {_label(each) for each in (*hosted(configmap).names, *advertised)}
 
 
 def _asked(obj: Object) -> object:
     """Return the part of an Ingress or a Service that a claim comes from."""
     metadata = obj["metadata"]
     return annotations(obj), spec_of(obj), metadata.get("finalizers"), is_deleting(obj)
+
+
+def _asked_of_group(group: Object) -> object:
+    """Return the tailnet of a ProxyGroup, and the part that its own claim comes from, if it has one."""
+    return tailnet_of(group), _asked(group) if any(by_label(group)) else None
+
+
+def _told(secret: Object | None) -> set[str]:
+    """Return the Tailscale Services in the *slim* Secret of a proxy: those it advertises, and the one it serves."""
+    return {*advertised_services(secret), served_service_of(secret)} - {""} if secret else set()
+
+
+def _account(statefulset: Object | None) -> str:
+    """Return the ServiceAccount of the Pods of a StatefulSet; empty if there is none."""
+    spec = statefulset["spec"]["template"]["spec"] if statefulset else {}
+    return str(spec.get("serviceAccountName", ""))
 
 
 def _domain(state: Object | None) -> str:

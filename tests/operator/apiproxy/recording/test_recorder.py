@@ -193,6 +193,17 @@ async def test_a_slow_recorder_slows_the_session_down(tailnet: Recordings) -> No
         filling.cancel()
 
 
+async def test_each_acknowledgement_gives_more_time(tailnet: Recordings) -> None:
+    recorder = await tailnet.have(Recorder())
+    start = time.monotonic()
+    async with tailnet.upload(limits=RecorderLimits(patience=0.4)) as upload:
+        while time.monotonic() < start + 1:
+            number = len(recorder.frames)
+            await upload.write(b"x")
+            await until(lambda before=number: len(recorder.frames) > before)  # type: ignore[misc]
+        await upload.finish()
+
+
 @given(st.lists(st.binary(max_size=200), max_size=6))
 def test_random_acknowledgements_are_refused_at_most(pieces: list[bytes]) -> None:
     parser = Acknowledgements()

@@ -174,6 +174,25 @@ async def test_an_answer_that_is_no_upgrade_passes_and_is_not_recorded(sessions:
     assert sessions.recorder.requests == ["HEAD /v2/record"]
 
 
+async def test_the_beginning_of_a_frame_is_forwarded_if_nothing_more_comes(sessions: Sessions) -> None:
+    sessions.grant(enforced=True)
+    sessions.answer(OPENING, data_frame(1, b"last") + b"\0\0\0")
+    async with sessions.session() as (caller, _):
+        caller.send(OPENING)
+        assert await caller.rest() == data_frame(1, b"last") + b"\0\0\0"
+
+
+async def test_no_notice_gets_into_bytes_that_are_on_their_way(sessions: Sessions) -> None:
+    sessions.grant(enforced=True)
+    sessions.answer(OPENING, b"".join(data_frame(1, b"x" * 32000) for _ in range(100)))
+    async with sessions.session() as (caller, _):
+        caller.send(OPENING)
+        await until(lambda: sum(map(len, sessions.recorder.recordings)) > 64000)
+        sessions.recorder.acknowledges = False
+        await until(lambda: sessions.counts.sessions["failed"] == 1)
+        assert b"must be recorded" not in await caller.rest()
+
+
 AWAY = ["nobody listens", "it hangs", "it refuses recordings"]
 
 

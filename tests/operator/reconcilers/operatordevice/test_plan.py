@@ -9,7 +9,7 @@ import pytest
 from tsoperator.api.objects import DEPLOYMENT, STATEFULSET, Object, key_of
 from tsoperator.kube.errors import KubeError
 from tsoperator.proxy.login import Keys
-from tsoperator.reconcilers.operatordevice.ask import ask_of, claim_in_need, exposes
+from tsoperator.reconcilers.operatordevice.ask import ask_of, claim_in_need
 from tsoperator.reconcilers.operatordevice.plan import Decided, Observed, login, plan, registers
 from tsoperator.runtime.plan import Child, Creation, Plan, Refusal
 from tsoperator.runtime.result import Pending
@@ -212,6 +212,8 @@ NEEDS = {
     "a Service without a group": (exposed(), None),
     "an egress Service": (group_egress(), None),
     "an invalid Ingress": (ingress(host="-.example.org", **GROUPED), None),
+    "a group that offers the Kubernetes API": (proxy_group("kapi", type="kube-apiserver"), "kapi"),
+    "a group of another type": (proxy_group(type="ingress"), None),
     "an Ingress that goes": (deleting(ingress(**GROUPED)), None),
 }
 
@@ -222,8 +224,3 @@ def test_an_object_needs_the_operators_id_if_the_object_is_valid_and_a_group_exp
 ) -> None:
     claim = claim_in_need(found, SETTINGS)
     assert (claim and claim.label) == label
-
-
-def test_a_group_of_an_unsupported_type_does_not_need_the_operators_id() -> None:
-    assert not exposes(proxy_group())
-    assert not exposes(proxy_group(type="kube-apiserver"))

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from tsoperator.group.grouptype import APISERVER, EGRESS
 from tsoperator.reconcilers.proxygroup.ask import Ask, parse
 
 from tests.operator.reconcilers.proxygroup.groups import live_group
@@ -15,8 +16,8 @@ def ask(spec: Any, default_class: str = "") -> Ask:
 def test_the_type_the_class_and_the_tailnet_are_read_even_from_a_broken_spec() -> None:
     broken = {"type": "kube-apiserver", "proxyClass": 1, "tailnet": None, "replicas": -1}
     found = [ask(each) for each in (broken, ["egress"], None)]
-    read = [(each.unsupported, each.class_name, each.tailnet) for each in found]
-    assert read == [("kube-apiserver", "", ""), ("", "", ""), ("", "", "")]
+    read = [(each.type, each.class_name, each.tailnet) for each in found]
+    assert read == [(APISERVER, "", ""), (EGRESS, "", ""), (EGRESS, "", "")]
     assert all(each.unreadable for each in found)
     assert ask(broken, "default").class_name == "default"
 

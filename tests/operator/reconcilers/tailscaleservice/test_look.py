@@ -5,10 +5,12 @@ from dataclasses import dataclass
 
 import pytest
 from clustersim.sim import SimOptions, cluster_sim
-from tsoperator.api.names import HA_INGRESS_FINALIZER
+from tsoperator.api.names import HA_INGRESS_FINALIZER, KUBE_APISERVER_FINALIZER
 from tsoperator.api.objects import PROXYGROUP, SECRET, Key, Object, key_of
+from tsoperator.api.owners import ANNOTATION_OWNERS
 from tsoperator.api.tailscaleservice import TailscaleService
 from tsoperator.group.claims import claim_of
+from tsoperator.group.proxygroup import group_owner
 from tsoperator.proxy.serviceview import NO_SERVICE, ServiceView
 from tsoperator.reconcilers.hosting import HostingWorld
 from tsoperator.reconcilers.tailscaleservice.certificate import certificate_objects
@@ -89,7 +91,7 @@ LEFT = {
     "claimed where the domain isn't known": Case([pg("ing"), web(), *certificate("gone")], LAB, left=False),
     "under another name": Case([pg("ing"), *renamed(f"web.old.{DOMAIN}")], left=False),
     "under a name without a domain": Case([pg("ing"), *renamed("web")], left=False),
-    "of a group of another type": Case([pg("api", "kube-apiserver"), *certificate("api")], left=False),
+    "of a group of another type": Case([pg("out", "egress"), *certificate("out")], left=False),
 }
 
 
@@ -99,8 +101,49 @@ async def test_a_certificate_is_a_leftover_if_no_claim_needs_the_certificate(cas
     assert [each["kind"] for each in found.leftovers] == (["RoleBinding", "Role", "Secret"] if case.left else [])
 
 
+def kapi() -> Object:
+    """Return a ProxyGroup that claims the label web."""
+    spec = {"type": "kube-apiserver", "kubeAPIServer": {"hostname": "web"}}
+    return obj(PROXYGROUP, Key("", "kapi"), {"spec": spec}, finalizers=[KUBE_APISERVER_FINALIZER])
+
+
+def configured(name: str, files: dict[str, str]) -> Object:
+    """Return the config Secret of a replica of the ProxyGroup *name*, with these *files*."""
+    labels = {**group_owner(name).labels, "tailscale.com/secret-type": "config"}
+    return obj(SECRET, Key(OPERATOR_NAMESPACE, f"{name}-0-config"), {"stringData": files}, labels=labels)
+
+
+ADVERTISES = {"cap-106.hujson": '{"Version":"alpha0","AdvertiseServices":["svc:web"]}'}
+OF_INGRESS, OF_GROUP = (
+    {ANNOTATION_OWNERS: f'{{"ownerRefs":[{{"operatorID":"nUS"{resource}}}]}}'}
+    for resource in ("", ',"resource":{"kind":"ProxyGroup","name":"old","uid":"v"}')
+)
+LEFT_OVER: dict[str, tuple[list[Object], dict[str, str], bool]] = {
+    "of an Ingress that is gone": ([kapi()], OF_INGRESS, True),
+    "of an Ingress that is invalid": ([kapi(), pg("ing"), web(tags="nonsense")], OF_INGRESS, False),
+    "still advertised": ([kapi(), pg("ing"), configured("ing", ADVERTISES)], OF_INGRESS, False),
+    "of another group": ([kapi()], OF_GROUP, True),
+    "of another group, wanted by an Ingress without its finalizer": (
+        [pg("ing"), {**web(), "metadata": {**web()["metadata"], "finalizers": []}}],
+        OF_GROUP,
+        True,
+    ),
+    "of nobody's claim": ([], OF_INGRESS, True),
+    "of a group, wanted by an Ingress": ([pg("ing"), web()], OF_GROUP, True),
+    "its own": ([pg("ing"), web()], OF_INGRESS, False),
+}
+
+
+@pytest.mark.parametrize(("objects", "owners", "is_left_over"), LEFT_OVER.values(), ids=LEFT_OVER)
+async def test_a_tailscale_service_is_left_over_if_its_label_changes_hands_and_nobody_uses_it(
+    objects: list[Object], owners: dict[str, str], is_left_over: bool
+) -> None:
+    found = await observed(HERE, *objects, services={"": TailscaleService("svc:web", annotations=owners)})
+    assert found.is_left_over is is_left_over
+
+
 async def test_certificates_of_other_reconcilers_are_no_leftovers() -> None:
-    of_group = {"tailscale.com/parent-resource-type": "proxygroup"}
+    of_group = {"tailscale.com/parent-resource-type": "connector"}
     objects = [
         {**each, "metadata": {**each["metadata"], "labels": {**each["metadata"]["labels"], **of_group}}}
         for each in certificate("gone")
@@ -141,7 +184,7 @@ async def test_a_label_is_reserved_while_another_tailnet_object_for_the_same_tai
 
 
 async def test_a_managed_secret_of_another_parent_counts_as_foreign() -> None:
-    labels = {"tailscale.com/managed": "true", "tailscale.com/parent-resource-type": "proxygroup"}
+    labels = {"tailscale.com/managed": "true", "tailscale.com/parent-resource-type": "connector"}
     secret = obj(SECRET, Key(OPERATOR_NAMESPACE, f"web.{DOMAIN}"), {"type": "Opaque"}, labels=labels)
     found = await observed(HERE, *group(), web(), secret)
     assert found.stranger is not None

@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tsoperator.api.names import HA_INGRESS_FINALIZER, HA_SERVICE_FINALIZER
-from tsoperator.api.objects import INGRESS, ROLE, ROLEBINDING, SECRET, SERVICE, Key, Object, key_of
+from tsoperator.api.names import HA_INGRESS_FINALIZER, HA_SERVICE_FINALIZER, KUBE_APISERVER_FINALIZER
+from tsoperator.api.objects import INGRESS, PROXYGROUP, ROLE, ROLEBINDING, SECRET, SERVICE, Key, Object, key_of
 from tsoperator.api.owners import ANNOTATION_OWNERS
 from tsoperator.api.policy import UNSUPPORTED
 from tsoperator.api.tailscaleservice import TailscaleService
@@ -15,7 +15,7 @@ from tsoperator.group.claims import LabelClaim, claim_of
 from tsoperator.proxy.secret import slim
 from tsoperator.proxy.serviceview import ServiceView
 from tsoperator.reconcilers.tailscaleservice.certificate import certificate_objects
-from tsoperator.reconcilers.tailscaleservice.plan import Observed, has_settled, pause_after, plan, refused
+from tsoperator.reconcilers.tailscaleservice.plan import COMMENT, Observed, has_settled, pause_after, plan, refused
 from tsoperator.runtime.diff import write_for
 from tsoperator.runtime.plan import Child, Creation, DeleteService, Deletion, Patch, Plan, PutService, Refusal, Step
 
@@ -44,6 +44,11 @@ def api() -> LabelClaim:
     given = {"tailscale.com/proxy-group": "ing", "tailscale.com/hostname": "web"}
     metadata = {"annotations": given, "finalizers": [HA_SERVICE_FINALIZER]}
     return claim(obj(SERVICE, Key("default", "api"), {"spec": spec}, **metadata))
+
+
+def kapi(mode: str = "auth") -> LabelClaim:
+    spec = {"type": "kube-apiserver", "kubeAPIServer": {"mode": mode, "hostname": "web"}}
+    return claim(obj(PROXYGROUP, Key("", "api"), {"spec": spec}, uid="u", finalizers=[KUBE_APISERVER_FINALIZER]))
 
 
 def owned_by(*owners: Any) -> dict[str, str]:
@@ -118,7 +123,6 @@ NOT_TO_WRITE = {
     "foreign": service(),
     "foreign without annotations": service(annotations={}),
     "of a resource": service({**THEM, "resource": RESOURCE}),
-    "of a resource of ours": service({**US, "resource": RESOURCE}),
     "unreadable": service(annotations={ANNOTATION_OWNERS: "{"}),
 }
 
@@ -129,6 +133,59 @@ def test_a_tailscale_service_that_our_operator_may_not_write_stays_unchanged(
     live: TailscaleService, holder: LabelClaim | None
 ) -> None:
     assert not plan(observed(live, holder, certificate=CERTIFICATE if holder else None)).steps
+
+
+OURS = {**US, "resource": RESOURCE}
+
+
+@pytest.mark.parametrize(
+    ("holder", "live", "is_ours"),
+    [
+        (web(), service(OURS), True),
+        (web(), service({**US, "resource": {**RESOURCE, "kind": "Ingress"}}), False),
+        (kapi(), service(US), True),
+        (kapi(), service({**US, "resource": {**RESOURCE, "uid": "v"}}), True),
+        (kapi(), service(), False),
+        (kapi(), service(THEM), False),
+        (kapi(), service(US, THEM), False),
+        (kapi(), service({**THEM, "resource": RESOURCE}), False),
+        (kapi(), service(annotations={ANNOTATION_OWNERS: "{"}), False),
+    ],
+)
+@pytest.mark.parametrize("is_left_over", [True, False])
+def test_a_tailscale_service_that_its_claim_cannot_have_is_deleted_only_if_it_is_ours_and_left_over(
+    holder: LabelClaim, live: TailscaleService, is_ours: bool, is_left_over: bool
+) -> None:
+    steps = [DeleteService("", observed().owner, live)] if is_ours and is_left_over else []
+    assert plan(observed(live, holder, certificate=CERTIFICATE, is_left_over=is_left_over)).steps == steps
+
+
+def test_a_group_that_offers_the_kubernetes_api_owns_its_tailscale_service_alone() -> None:
+    made = service(OURS, other={"comment": COMMENT}, addresses=())
+    assert writes(plan(observed(None, kapi()))) == [PutService("", observed().owner, made, None)]
+    before = service({**US, "resource": {**RESOURCE, "name": "old"}})
+    assert writes(plan(observed(before, kapi()))) == [PutService("", observed().owner, service(OURS), before)]
+    assert not writes(plan(observed(service(OURS), kapi())))
+
+
+@pytest.mark.parametrize(("mode", "account"), [("auth", "kube-apiserver-auth-proxy"), ("noauth", "api")])
+def test_the_objects_of_the_certificate_of_a_group_are_those_of_the_go_operator(mode: str, account: str) -> None:
+    role, binding, secret = certificate_objects(CERTIFICATE, kapi(mode))
+    assert binding["subjects"] == [{"kind": "ServiceAccount", "name": account, "namespace": OPERATOR_NAMESPACE}]
+    assert (
+        role["metadata"]["labels"]
+        == binding["metadata"]["labels"]
+        == {
+            "tailscale.com/managed": "true",
+            "tailscale.com/proxy-group": "api",
+            "tailscale.com/domain": "web.tail1234.ts.net",
+        }
+    )
+    assert secret["metadata"]["labels"] == role["metadata"]["labels"] | {
+        "tailscale.com/secret-type": "certs",
+        "tailscale.com/parent-resource-type": "proxygroup",
+        "tailscale.com/parent-resource": "api",
+    }
 
 
 def test_an_operator_without_an_identity_makes_nothing() -> None:
@@ -142,8 +199,12 @@ def test_an_operator_without_an_identity_makes_nothing() -> None:
         (service(US), [DeleteService("", observed().owner, service(US))]),
         (service(US, THEM), [PutService("", observed().owner, service(THEM), service(US, THEM))]),
         (service(THEM), []),
+        (
+            service({**US, "resource": RESOURCE}),
+            [DeleteService("", observed().owner, service({**US, "resource": RESOURCE}))],
+        ),
     ],
-    ids=["gone", "ours", "shared", "of others"],
+    ids=["gone", "ours", "shared", "of others", "of a group"],
 )
 def test_the_operator_gives_up_a_tailscale_service_whose_label_nobody_claims(
     live: TailscaleService | None, expected: list[Step]

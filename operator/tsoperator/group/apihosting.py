@@ -1,0 +1,151 @@
+"""The Tailscale Service as which a ProxyGroup of type kube-apiserver offers the Kubernetes API.
+
+Each proxy serves one Tailscale Service at a time. Its replica 0 gets the certificate, and the others read it.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from tsoperator.api.owners import ANNOTATION_OWNERS, Ownership, ownership
+from tsoperator.api.tailscaleservice import ServiceHost
+from tsoperator.group.claims import LabelClaim
+from tsoperator.group.hosted import INVALID_SERVICE, LABEL_TAKEN, NO_IDENTITY
+from tsoperator.proxy.serviceview import NO_SERVICE, ServiceView
+from tsoperator.runtime.plan import Refusal
+
+_ISSUER: Final = 0
+"""The ordinal of the replica that gets the certificate."""
+
+
+class APIHost(NamedTuple):
+    """A proxy of the group, by its Secrets.
+
+    Its config makes it serve the Tailscale Service *served*, and advertise those in *advertised*. It *advertises* now
+    those that its state Secret shows. A proxy that hasn't joined the tailnet has yet to use the auth key in its config.
+    """
+
+    served: str = ""
+    advertised: tuple[str, ...] = ()
+    advertises: tuple[str, ...] = ()
+    has_joined: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class APIHosting:
+    """The facts about a group whose *claim* is on a label.
+
+    *view* is the Tailscale Service as the tailnet shows it, and *holder* is the claim that has the label. *hosts* are
+    the proxies by ordinal. The names of the tailnet are in this *domain*, which is empty until a proxy has reported it.
+    *has_certificate* tells whether there is a certificate for the MagicDNS name.
+
+    The operator has the ID *operator_id*; without one, *no_identity* says why. Both are empty as long as that isn't
+    known. *left* says why something is left of the Tailscale Service of a group that is being deleted.
+
+    *waited* is the number of seconds for which the proxies have waited for a certificate; None if they don't. After a
+    while, *candidates* are the devices that would host the Tailscale Service, and *unread* is the exception that a
+    reconcile raises to wait for them.
+    """
+
+    claim: LabelClaim
+    view: ServiceView = NO_SERVICE
+    holder: LabelClaim | None = None
+    hosts: Mapping[int, APIHost] = field(default_factory=dict)
+    domain: str = ""
+    has_certificate: bool = False
+    operator_id: str = ""
+    no_identity: str = ""
+    left: Refusal | None = None
+    waited: float | None = None
+    candidates: Sequence[ServiceHost] = ()
+    unread: Exception | None = None
+
+    @property
+    def awaits_certificate(self) -> bool:
+        """True if proxies serve the Tailscale Service, as far as they can without a certificate."""
+        is_ours = self.has_label and self.relation is Ownership.OURS
+        return (
+            is_ours and not self.has_certificate and any(host.served == self.claim.name for host in self.hosts.values())
+        )
+
+    @property
+    def has_label(self) -> bool:
+        """True if the group has the label: its claim counts, and no other claim on the label wins."""
+        return self.holder is not None and self.holder.rank == self.claim.rank
+
+    @property
+    def advertising(self) -> int:
+        """The number of proxies that advertise the Tailscale Service."""
+        return sum(self.claim.name in host.advertises for host in self.hosts.values())
+
+    @property
+    def url(self) -> str:
+        """The URL of the Kubernetes API in the tailnet; empty while nobody can reach it there."""
+        return f"https://{self.claim.label}.{self.domain}" if self.domain and self.advertising else ""
+
+    @property
+    def relation(self) -> Ownership | None:
+        """The relation of the group to the Tailscale Service; None if there is none, or if it isn't known."""
+        service = self.view.service
+        if not self.operator_id or service is None or not self.view.tells_owner:
+            return None
+        return ownership(service, self.operator_id, self.claim.sole_owner)
+
+
+class APIOffer(NamedTuple):
+    """The Tailscale Service that a proxy should serve, and those that it should advertise."""
+
+    served: str = ""
+    advertised: tuple[str, ...] = ()
+
+
+def api_offers(hosting: APIHosting) -> Mapping[int, APIOffer]:
+    """Return what the proxies of a group should serve and advertise, by ordinal."""
+    return {ordinal: _offer(ordinal, host, hosting) for ordinal, host in hosting.hosts.items()}
+
+
+def _offer(ordinal: int, host: APIHost, hosting: APIHosting) -> APIOffer:
+    now, name, relation = APIOffer(host.served, host.advertised), hosting.claim.name, hosting.relation
+    if relation is None or not host.has_joined:  # a change of a config with an unused auth key costs another auth key
+        return now
+    if not (relation.is_owner and hosting.has_label):
+        return APIOffer() if host.served == name else now
+    if ordinal != _ISSUER and _serves_another(host, name) and not hosting.advertising:
+        return now  # so the old name goes on until a proxy serves the new one
+    return APIOffer(name, (name,) if hosting.has_certificate else ())
+
+
+def _serves_another(host: APIHost, name: str) -> bool:
+    """Tell whether a proxy advertises another Tailscale Service than *name*, and serves it."""
+    return host.served not in ("", name) and host.served in host.advertised
+
+
+def api_obstacle(hosting: APIHosting) -> Refusal | None:
+    """Return the first reason why a group can't offer the Kubernetes API; None if there is none.
+
+    The reason of the refusal is a constant of `hosted`, or comes from a refusal by the control server.
+    """
+    claim, holder = hosting.claim, hosting.holder
+    if holder is not None and not hosting.has_label:
+        message = f"{holder.title} has the name {claim.label} in this tailnet: choose another {_WHERE}"
+        return Refusal(message, LABEL_TAKEN)
+    if hosting.view.refusal:
+        return hosting.view.refusal
+    if hosting.no_identity:
+        return Refusal(hosting.no_identity, NO_IDENTITY)
+    match hosting.relation:
+        case Ownership.FOREIGN:
+            why = f"exists already, and no operator made it: delete it in the admin console, or choose another {_WHERE}"
+        case Ownership.TAKEN:
+            why = f"belongs to something else, such as an Ingress or another cluster: choose another {_WHERE}"
+        case Ownership.UNREADABLE:
+            why = (
+                f"has an annotation {ANNOTATION_OWNERS} that can't be read, so its owners aren't known: correct the "
+                "annotation, or delete the Tailscale Service if nothing uses it"
+            )
+        case _:
+            return None
+    return Refusal(f"Tailscale Service {claim.name} {why}", INVALID_SERVICE)
+
+
+_WHERE: Final = "name in spec.kubeAPIServer.hostname"

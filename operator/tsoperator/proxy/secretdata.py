@@ -1,0 +1,117 @@
+"""Reads the files, the certificates and the login in the data of a proxy's whole Secret."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from tsoperator.api.names import (
+    AUTH_KEY_FILE,
+    GROUP_CONFIG_KEY,
+    K8S_PROXY_CONFIG_KEY,
+    RELAY_CONFIG_KEY,
+    SECRET_CURRENT_PROFILE,
+    SERVE_CONFIG_KEY,
+)
+from tsoperator.api.objects import Object
+from tsoperator.proxy.stored import json_or_empty, text, text_in
+from tsoperator.proxy.x509 import Validity, validity
+
+CONFIG_FILE: Final = re.compile(r"cap-(\d+)\.hujson")
+"""The key of a config for images of this capability version or newer."""
+
+
+def newest_config(data: Mapping[str, str]) -> Object:
+    """Return the newest config in the *data* of a whole Secret; empty if there is none."""
+    found = {int(match[1]): name for name in data if (match := CONFIG_FILE.fullmatch(name))}
+    return json_or_empty(text(data, found[max(found)] if found else K8S_PROXY_CONFIG_KEY))
+
+
+def file_names(data: Mapping[str, str]) -> Sequence[str]:
+    """Return the keys of the config files in the *data* of a Secret.
+
+    A Recorder has a file with the auth key, and no other. Beside other files, that key is a leftover of an early
+    version of the Go operator, and no proxy reads it.
+    """
+    named = (SERVE_CONFIG_KEY, K8S_PROXY_CONFIG_KEY)
+    found = [name for name in data if name in named or CONFIG_FILE.fullmatch(name)]
+    return found or [name for name in (AUTH_KEY_FILE,) if name in data]
+
+
+def auth_key_in(data: Mapping[str, str], config: Object) -> str:
+    """Return the auth key in the *data* of a Secret with this newest *config*; empty if there is none."""
+    return text(data, AUTH_KEY_FILE) if AUTH_KEY_FILE in file_names(data) else text_in(config, "AuthKey")
+
+
+def served_service(data: Mapping[str, str], config: Object) -> str | None:
+    """Return the Tailscale Service in the *config* of a proxy of the Kubernetes API; empty if it has none.
+
+    Return None if *data* are those of another proxy.
+    """
+    given = config.get("APIServerProxy")
+    if K8S_PROXY_CONFIG_KEY not in data:
+        return None
+    return text_in(given, "ServiceName") if isinstance(given, dict) else ""
+
+
+def has_routes_to_lose(config: Object, profile: Object) -> bool:
+    """Tell whether the proxy may advertise routes that its *config*, or an earlier one, named.
+
+    Without a list of routes in its config, the proxy keeps its routes. With a list, its login *profile*, in which
+    tailscaled stores the routes that it advertises, shows when they are gone. Earlier versions of this operator
+    gave every app connector a list.
+    """
+    routes = config.get("AdvertiseRoutes")
+    if routes is None or (routes == [] and _is_app_connector(config)):
+        return False
+    return not profile or bool(profile.get("AdvertiseRoutes")) or _is_app_connector(profile)
+
+
+def _is_app_connector(settings: Object) -> bool:
+    """Tell whether these *settings*, of a config or of a login profile, make the proxy an app connector."""
+    given = settings.get("AppConnector")
+    return isinstance(given, dict) and given.get("Advertise") is True
+
+
+def static_endpoints(data: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the static endpoints in the *data* of the config Secret of a relay, or of a proxy of a ProxyGroup."""
+    for file, field in (
+        (GROUP_CONFIG_KEY, "StaticEndpoints"),
+        (K8S_PROXY_CONFIG_KEY, "StaticEndpoints"),
+        (RELAY_CONFIG_KEY, "RelayServerStaticEndpoints"),
+    ):
+        found = json_or_empty(text(data, file)).get(field) if file in data else None
+        if isinstance(found, list):
+            return tuple(each for each in found if isinstance(each, str))
+    return ()
+
+
+def certificates(data: Mapping[str, str]) -> dict[str, Validity | None]:
+    """Return the validity of each certificate in *data* by its domain.
+
+    Certificates without a private key are left out, and so are empty ones. In a Secret of type ``kubernetes.io/tls``,
+    `TLS` stands for the domain.
+    """
+    domains = [name.removesuffix(".crt") for name in data if name.endswith(".crt") and data[name]]
+    return {domain: validity(text(data, f"{domain}.crt")) for domain in domains if data.get(f"{domain}.key")}
+
+
+def login_profile(data: Mapping[str, str]) -> Object:
+    """Return tailscaled's login profile in *data*; empty if there is none."""
+    return json_or_empty(text(data, text(data, SECRET_CURRENT_PROFILE)))
+
+
+def device_in(profile: Object) -> str:
+    """Return the ID of the device in tailscaled's login *profile*; empty if there is none."""
+    config = profile.get("Config")
+    return text_in(config, "NodeID") if isinstance(config, dict) else ""
+
+
+def fqdn_in(profile: Object) -> str:
+    """Return the MagicDNS name of the device in tailscaled's login *profile*; empty if there is none.
+
+    A tagged device has its own name as its login name. Control servers are free to show another login name.
+    """
+    config = profile.get("Config")
+    user = config.get("UserProfile") if isinstance(config, dict) else None
+    name = text_in(user, "LoginName") if isinstance(user, dict) else ""
+    return name.removesuffix(".") if "." in name and "@" not in name else ""
