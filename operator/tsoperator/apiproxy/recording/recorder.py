@@ -63,7 +63,7 @@ class Upload:
             self._has_room.set()
             self._recorder.close()
 
-    async def write(self, data: bytes) -> None:
+    async def write(self, data: bytes | bytearray) -> None:
         """Hand *data* on to the recorder. It waits if the recorder is slow. Raises RecordingFailed."""
         if self._failure:
             raise self._failure

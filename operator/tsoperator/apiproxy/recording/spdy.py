@@ -42,7 +42,7 @@ _PING: Final = 6
 _HEADERS: Final = 8
 _BEFORE_HEADERS: Final = {_SYN_STREAM: 10, _SYN_REPLY: 4, _HEADERS: 4}
 """The bytes before the header block of a control frame, by type."""
-_MOST_BLOCK: Final = 16 << 10
+_MOST_BLOCK: Final = 8 << 10
 """The longest header block, compressed or not."""
 _MOST_STREAMS: Final = 64
 """The most streams that a client may open in a session."""

@@ -172,9 +172,14 @@ class SessionRecording:
             self._is_running = False
             self._counts.running -= 1
 
-    def _lines(self, outputs: Sequence[tuple[int, bytes]]) -> bytes:
+    def _lines(self, outputs: Sequence[tuple[int, bytes]]) -> bytes | bytearray:
         seconds = self._seconds()
-        return b"".join(self._cast.output(seconds, stream, data) for stream, data in outputs)
+        if len(outputs) == 1:
+            return self._cast.output(seconds, *outputs[0])
+        lines = bytearray()
+        for stream, data in outputs:
+            lines += self._cast.output(seconds, stream, data)
+        return lines
 
     async def _wait_for_size(self) -> None:
         """Wait until the header is written. If the client doesn't tell a size in time, write it with another one."""
@@ -197,7 +202,7 @@ class SessionRecording:
         self._has_header.set()
         await self._write(self._cast.header(size))
 
-    async def _write(self, lines: bytes) -> None:
+    async def _write(self, lines: bytes | bytearray) -> None:
         if self._upload is None or self._failure or not lines:
             return
         try:
