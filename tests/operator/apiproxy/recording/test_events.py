@@ -70,10 +70,11 @@ class Deliveries:
     def __init__(self, tailscaled: LocalApiWithCallers, socket: Path) -> None:
         self.tailscaled = tailscaled
         self.recorders = [Recorder(), Recorder()]
+        self.limits = RecorderLimits(probe=0.5)
         self._dial = LocalApi(socket).dial
 
     async def send(self, body: bytes = b"", addresses: list[str] = ADDRESSES) -> None:
-        await send_event(event(body=body), self._dial, addresses, RecorderLimits(dial=0.2, probe=0.2, search=0.6))
+        await send_event(event(body=body), self._dial, addresses, self.limits)
 
 
 @pytest.fixture
@@ -131,5 +132,5 @@ async def test_without_recorders_nothing_is_sent(tailnet: Deliveries) -> None:
     with pytest.raises(RecordingFailed, match="no recorder"):
         await tailnet.send(addresses=[])
     tailnet.recorders[0].hangs = tailnet.recorders[1].hangs = True
-    with pytest.raises(RecordingFailed, match=r"within 0\.2 s; .*within 0\.2 s"):
+    with pytest.raises(RecordingFailed, match=r"within 0\.5 s; .*within 0\.5 s"):
         await tailnet.send()

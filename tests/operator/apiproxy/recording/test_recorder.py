@@ -21,6 +21,7 @@ from tests.support.localapi import LocalApiWithCallers
 from tests.support.recorder import Recorder
 
 ADDRESS, SECOND = "100.64.0.9:80", "[fd7a:115c:a1e0::9]:80"
+USUAL = RecorderLimits()
 QUICK = RecorderLimits(dial=0.2, probe=0.2, search=1.0, patience=0.3)
 
 
@@ -37,11 +38,11 @@ class Recordings:
         self.tailscaled.devices[address] = recorder.port
         return recorder
 
-    def search(self, *addresses: str, limits: RecorderLimits = QUICK) -> RecorderSearch:
+    def search(self, *addresses: str, limits: RecorderLimits = USUAL) -> RecorderSearch:
         return RecorderSearch(self._dial, addresses or (ADDRESS,), limits)
 
     @asynccontextmanager
-    async def upload(self, *addresses: str, limits: RecorderLimits = QUICK) -> AsyncIterator[Upload]:
+    async def upload(self, *addresses: str, limits: RecorderLimits = USUAL) -> AsyncIterator[Upload]:
         search = self.search(*addresses, limits=limits)
         await search.reach()
         upload = await search.begin()
@@ -94,7 +95,7 @@ async def test_small_pieces_become_one_frame(tailnet: Recordings) -> None:
 
 async def test_a_key_press_is_sent_soon(tailnet: Recordings) -> None:
     recorder = await tailnet.have(Recorder())
-    async with tailnet.upload(limits=RecorderLimits()) as upload:
+    async with tailnet.upload() as upload:
         start = time.monotonic()
         await upload.write(b"x")
         assert time.monotonic() - start < 0.04
@@ -115,10 +116,10 @@ async def test_the_next_recorder_takes_the_recording(tailnet: Recordings, first:
     if first:
         await tailnet.have(first)
     with pytest.raises(RecordingFailed, match=words):
-        async with tailnet.upload():
+        async with tailnet.upload(limits=QUICK):
             pass
     second = await tailnet.have(Recorder(), SECOND)
-    async with tailnet.upload(ADDRESS, SECOND, limits=RecorderLimits(probe=0.2, search=2)) as upload:
+    async with tailnet.upload(ADDRESS, SECOND, limits=RecorderLimits(probe=0.5)) as upload:
         await upload.write(b"data")
         await upload.finish()
     assert second.complete == [b"data"]
@@ -147,7 +148,7 @@ ENDS = {
 @pytest.mark.parametrize(("recorder", "words"), ENDS.values(), ids=ENDS)
 async def test_a_failure_is_told_without_a_write(tailnet: Recordings, recorder: Recorder, words: str) -> None:
     await tailnet.have(recorder)
-    async with tailnet.upload() as upload:
+    async with tailnet.upload(limits=QUICK) as upload:
         await upload.write(b"data")
         async with asyncio.timeout(5):
             assert words in str(await upload.failed())
@@ -162,14 +163,14 @@ async def test_a_recorder_that_hangs_or_goes_away_ends_the_recording(
     tailnet: Recordings, has_second_version: bool
 ) -> None:
     recorder = await tailnet.have(Recorder(has_second_version=has_second_version))
-    async with tailnet.upload() as upload:
+    async with tailnet.upload(limits=QUICK) as upload:
         await upload.write(b"data")
         await until(lambda: bool(recorder.frames))
         recorder.hangs = True
         with pytest.raises(RecordingFailed, match=r"0\.3 s"):
             await fill(upload)
     recorder.hangs = False
-    async with tailnet.upload() as upload:
+    async with tailnet.upload(limits=QUICK) as upload:
         await upload.write(b"data")
         await until(lambda: len(recorder.recordings) > 1 and bool(recorder.recordings[1]))
         tailnet.tailscaled.cut()
@@ -185,7 +186,7 @@ async def fill(upload: Upload) -> None:
 
 async def test_a_slow_recorder_slows_the_session_down(tailnet: Recordings) -> None:
     recorder = await tailnet.have(Recorder())
-    async with tailnet.upload(limits=RecorderLimits()) as upload:
+    async with tailnet.upload() as upload:
         recorder.hangs = True
         filling = asyncio.ensure_future(fill(upload))
         await asyncio.wait([filling], timeout=0.5)
@@ -196,8 +197,8 @@ async def test_a_slow_recorder_slows_the_session_down(tailnet: Recordings) -> No
 async def test_each_acknowledgement_gives_more_time(tailnet: Recordings) -> None:
     recorder = await tailnet.have(Recorder())
     start = time.monotonic()
-    async with tailnet.upload(limits=RecorderLimits(patience=0.4)) as upload:
-        while time.monotonic() < start + 1:
+    async with tailnet.upload(limits=RecorderLimits(patience=1)) as upload:
+        while time.monotonic() < start + 1.5:
             number = len(recorder.frames)
             await upload.write(b"x")
             await until(lambda before=number: len(recorder.frames) > before)  # type: ignore[misc]

@@ -25,7 +25,7 @@ from tests.support.recorder import Recorder
 
 ADDRESS = "100.64.0.9:80"
 POD = "/api/v1/namespaces/default/pods/web"
-LIMITS = RecorderLimits(dial=0.3, probe=0.3, search=1.0, patience=0.3, size=0.1)
+SIZE_WAIT = 0.1
 
 
 @dataclass
@@ -83,14 +83,27 @@ class Sessions:
             yield caller, status
 
 
-@pytest.fixture
-async def sessions(ground: Ground) -> AsyncIterator[Sessions]:
+@asynccontextmanager
+async def recorded(ground: Ground, limits: RecorderLimits) -> AsyncIterator[Sessions]:
     sessions = Sessions(ground)
-    ground.recorder_limits = LIMITS
+    ground.recorder_limits = limits
     async with sessions.recorder.listening():
         ground.tailscaled.devices[ADDRESS] = sessions.recorder.port
         async with ground.serving(limits=SessionLimits(linger=0.1)):
             yield sessions
+
+
+@pytest.fixture
+async def sessions(ground: Ground) -> AsyncIterator[Sessions]:
+    async with recorded(ground, RecorderLimits(size=SIZE_WAIT)) as sessions:
+        yield sessions
+
+
+@pytest.fixture
+async def hurried(ground: Ground) -> AsyncIterator[Sessions]:
+    """Sessions whose recorder has little time."""
+    async with recorded(ground, RecorderLimits(dial=0.5, probe=0.5, search=2.0, patience=0.5)) as sessions:
+        yield sessions
 
 
 class Protocol(NamedTuple):
@@ -163,7 +176,7 @@ async def test_a_terminal_without_a_size_begins_after_a_while(sessions: Sessions
     await until(lambda: bool(sessions.recorder.complete))
     header, *_ = sessions.recorder.lines()
     assert (header["width"], header["height"]) == (80, 24)
-    assert sessions.recorder.lines()[1][0] >= LIMITS.size
+    assert sessions.recorder.lines()[1][0] >= SIZE_WAIT
 
 
 async def test_an_answer_that_is_no_upgrade_passes_and_is_not_recorded(sessions: Sessions) -> None:
@@ -182,14 +195,14 @@ async def test_the_beginning_of_a_frame_is_forwarded_if_nothing_more_comes(sessi
         assert await caller.rest() == data_frame(1, b"last") + b"\0\0\0"
 
 
-async def test_no_notice_gets_into_bytes_that_are_on_their_way(sessions: Sessions) -> None:
-    sessions.grant(enforced=True)
-    sessions.answer(OPENING, b"".join(data_frame(1, b"x" * 32000) for _ in range(100)))
-    async with sessions.session() as (caller, _):
+async def test_no_notice_gets_into_bytes_that_are_on_their_way(hurried: Sessions) -> None:
+    hurried.grant(enforced=True)
+    hurried.answer(OPENING, b"".join(data_frame(1, b"x" * 32000) for _ in range(100)))
+    async with hurried.session() as (caller, _):
         caller.send(OPENING)
-        await until(lambda: sum(map(len, sessions.recorder.recordings)) > 64000)
-        sessions.recorder.acknowledges = False
-        await until(lambda: sessions.counts.sessions["failed"] == 1)
+        await until(lambda: sum(map(len, hurried.recorder.recordings)) > 64000)
+        hurried.recorder.acknowledges = False
+        await until(lambda: hurried.counts.sessions["failed"] == 1)
         assert b"must be recorded" not in await caller.rest()
 
 
@@ -204,32 +217,32 @@ def take_away(sessions: Sessions, fault: str) -> None:
 
 
 @pytest.mark.parametrize("fault", AWAY)
-async def test_without_a_recorder_an_enforced_session_is_refused(sessions: Sessions, fault: str) -> None:
-    take_away(sessions, fault)
-    sessions.grant(enforced=True)
-    sessions.answer(OPENING)
-    async with sessions.session() as (caller, status):
-        assert (status, f" {ADDRESS}: " in sessions.refusal) == (403, True)
+async def test_without_a_recorder_an_enforced_session_is_refused(hurried: Sessions, fault: str) -> None:
+    take_away(hurried, fault)
+    hurried.grant(enforced=True)
+    hurried.answer(OPENING)
+    async with hurried.session() as (caller, status):
+        assert (status, f" {ADDRESS}: " in hurried.refusal) == (403, True)
         assert await caller.rest() == b""
-    assert len(sessions.ground.api.heads) == (fault == "it refuses recordings")
-    assert sessions.counts.sessions == {"attempted": 1, "uploaded": 0, "failed": 1}
-    assert sessions.ground.counts.refusals["recorder"] == 1
+    assert len(hurried.ground.api.heads) == (fault == "it refuses recordings")
+    assert hurried.counts.sessions == {"attempted": 1, "uploaded": 0, "failed": 1}
+    assert hurried.ground.counts.refusals["recorder"] == 1
 
 
 @pytest.mark.parametrize("fault", AWAY)
 async def test_without_a_recorder_an_open_session_goes_on(
-    sessions: Sessions, fault: str, caplog: pytest.LogCaptureFixture
+    hurried: Sessions, fault: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    take_away(sessions, fault)
+    take_away(hurried, fault)
     caplog.set_level(logging.INFO)
-    sessions.grant(enforced=False)
-    sessions.answer(OPENING, b"no frame of SPDY")
-    async with sessions.session() as (caller, status):
+    hurried.grant(enforced=False)
+    hurried.answer(OPENING, b"no frame of SPDY")
+    async with hurried.session() as (caller, status):
         caller.send(OPENING)
         assert (status, await caller.rest()) == (101, b"no frame of SPDY")
-    assert sessions.received == OPENING
+    assert hurried.received == OPENING
     assert f"{ALICE}: the recording of a session has failed: {ADDRESS}: " in caplog.text
-    assert sessions.counts.sessions == {"attempted": 1, "uploaded": 0, "failed": 1}
+    assert hurried.counts.sessions == {"attempted": 1, "uploaded": 0, "failed": 1}
 
 
 LOSSES = ["it is killed", "it acknowledges nothing more", "its disk is full"]
@@ -244,44 +257,44 @@ def lose(sessions: Sessions, fault: str) -> None:
 
 @pytest.mark.parametrize("case", PROTOCOLS.values(), ids=PROTOCOLS)
 @pytest.mark.parametrize("fault", LOSSES)
-async def test_an_enforced_session_ends_with_its_recording(sessions: Sessions, case: Protocol, fault: str) -> None:
-    sessions.grant(enforced=True)
-    sessions.answer(case.opening, *case.outputs)
-    async with sessions.session(upgrade=case.upgrade) as (caller, _):
+async def test_an_enforced_session_ends_with_its_recording(hurried: Sessions, case: Protocol, fault: str) -> None:
+    hurried.grant(enforced=True)
+    hurried.answer(case.opening, *case.outputs)
+    async with hurried.session(upgrade=case.upgrade) as (caller, _):
         caller.send(case.opening)
         assert await caller.reader.readexactly(len(case.outputs[0])) == case.outputs[0]
-        await until(lambda: "na" in sessions.recorder.output())
-        sessions.stays = True
-        lose(sessions, fault)
+        await until(lambda: "na" in hurried.recorder.output())
+        hurried.stays = True
+        lose(hurried, fault)
         if fault == "its disk is full":
-            sessions.go_on.set()
+            hurried.go_on.set()
         told = await caller.rest()
-    sessions.go_on.set()
+    hurried.go_on.set()
     told = told.removeprefix(case.outputs[1])
     assert b"this session must be recorded, and that has failed: " + ADDRESS.encode() in told
-    assert await asyncio.to_thread(sessions.ground.api.ended.acquire, timeout=20)
-    assert (sessions.counts.sessions["failed"], sessions.counts.running) == (1, 0)
+    assert await asyncio.to_thread(hurried.ground.api.ended.acquire, timeout=20)
+    assert (hurried.counts.sessions["failed"], hurried.counts.running) == (1, 0)
 
 
 @pytest.mark.parametrize("fault", LOSSES)
-async def test_an_open_session_outlives_its_recording(sessions: Sessions, fault: str) -> None:
-    sessions.grant(enforced=False)
+async def test_an_open_session_outlives_its_recording(hurried: Sessions, fault: str) -> None:
+    hurried.grant(enforced=False)
     case = PROTOCOLS["SPDY"]
     more = data_frame(1, b"more")
-    sessions.answer(case.opening, *case.outputs, more)
-    async with sessions.session(upgrade=case.upgrade) as (caller, _):
+    hurried.answer(case.opening, *case.outputs, more)
+    async with hurried.session(upgrade=case.upgrade) as (caller, _):
         caller.send(case.opening)
         assert await caller.reader.readexactly(len(case.outputs[0])) == case.outputs[0]
-        await until(lambda: "na" in sessions.recorder.output())
-        lose(sessions, fault)
-        sessions.stays = True
+        await until(lambda: "na" in hurried.recorder.output())
+        lose(hurried, fault)
+        hurried.stays = True
         if fault != "its disk is full":
-            await until(lambda: sessions.counts.sessions["failed"] == 1)
-        sessions.go_on.set()
+            await until(lambda: hurried.counts.sessions["failed"] == 1)
+        hurried.go_on.set()
         rest = case.outputs[1] + more
         assert await caller.reader.readexactly(len(rest)) == rest
-        await until(lambda: sessions.counts.sessions["failed"] == 1)
-    assert sessions.counts.sessions == {"attempted": 1, "uploaded": 0, "failed": 1}
+        await until(lambda: hurried.counts.sessions["failed"] == 1)
+    assert hurried.counts.sessions == {"attempted": 1, "uploaded": 0, "failed": 1}
 
 
 @pytest.mark.parametrize("enforced", [True, False])
@@ -303,7 +316,6 @@ async def test_10_mb_are_recorded_and_reach_a_slow_reader(sessions: Sessions) ->
     frames = b"".join(data_frame(1, text[at : at + 32000].encode()) for at in range(0, len(text), 32000))
     sessions.grant(enforced=True)
     sessions.answer(OPENING, frames)
-    sessions.ground.recorder_limits = None
     async with sessions.session() as (caller, _):
         caller.send(OPENING)
         got = b""
