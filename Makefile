@@ -3,7 +3,7 @@ PYTHON ?= $(firstword $(foreach p,python3.13 python3.12 python3.11 python3,$(if 
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check install
 
-.PHONY: help demo test test-all test-real test-scale test-charts e2e e2e-full bench bench-operator soak lint format crds manifests pictures clean
+.PHONY: help demo test test-all test-real test-scale test-charts e2e e2e-full bench bench-operator bench-apiserver soak lint format crds manifests pictures clean
 
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -68,6 +68,10 @@ bench: .venv/.dev ## Compare the nameserver with the Go one, NSD and Knot (root,
 bench-operator: .venv/.dev ## Compare the operator with the Go one on a real API server, and measure its standby (Go; forty minutes)
 	TESTBED_WORK=$(WORK)-bench \
 	$(BIN)/python -m tests.e2e.benchground --repeat 2 --results loadtest/results $(ARGS)
+
+bench-apiserver: .venv/.dev ## Compare the API server proxy with the Go one on a real cluster and tailnet (root, Go; five minutes)
+	$(BIN)/python -m tests.e2e.testbed build
+	$(BIN)/python -m tests.e2e.benchapi
 
 soak: .venv/.dev ## Run the nameserver under load, reloads and hostile packets for MINUTES (10), fuzz its loops with FUZZ_PACKETS (50 million), and Hypothesis on 2,000 examples a test
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --hypothesis-seed=$(SEED) --hypothesis-profile=soak -m hypothesis

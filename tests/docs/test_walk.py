@@ -20,7 +20,7 @@ from tests.docs.pages import PAGES, ROOT, name_of, normalised, outputs, shell, w
 from tests.e2e.testbed.build import build_program
 from tests.e2e.testbed.paths import Paths
 from tests.e2e.testbed.progress import Progress
-from tests.support.manifests import auth_proxy_account, backend, dnsconfig, egress, group_policy, ingress
+from tests.support.manifests import backend, dnsconfig, egress, group_policy, ingress
 from tests.support.operator import World, running_operator
 
 SECONDS = 60
@@ -42,7 +42,6 @@ CHANGING = {
 }
 """Patterns for parts of an output that differ each time a command runs, and their replacements."""
 BEFORE: Mapping[str, Sequence[Object]] = {
-    "docs/apiserver.md": [auth_proxy_account()],
     "docs/conditions.md": [egress()],
     "docs/high-availability.md": [ingress("shop", host="shop")],
     "docs/install.md": [egress(), backend("stock"), dnsconfig(), group_policy()],

@@ -37,7 +37,8 @@ class APIHosting:
 
     *view* is the Tailscale Service as the tailnet shows it, and *holder* is the claim that has the label. *hosts* are
     the proxies by ordinal. The names of the tailnet are in this *domain*, which is empty until a proxy has reported it.
-    *has_certificate* tells whether there is a certificate for the MagicDNS name.
+    *has_certificate* tells whether there is a certificate for the MagicDNS name. The certificate *is_prepared* if its
+    Secret and the rights on it are there. A proxy that doesn't find them looks again only a minute later.
 
     The operator has the ID *operator_id*; without one, *no_identity* says why. Both are empty as long as that isn't
     known. *left* says why something is left of the Tailscale Service of a group that is being deleted.
@@ -59,6 +60,7 @@ class APIHosting:
     waited: float | None = None
     candidates: Sequence[ServiceHost] = ()
     unread: Exception | None = None
+    is_prepared: bool = True
 
     @property
     def awaits_certificate(self) -> bool:
@@ -110,6 +112,8 @@ def _offer(ordinal: int, host: APIHost, hosting: APIHosting) -> APIOffer:
         return now
     if not (relation.is_owner and hosting.has_label):
         return APIOffer() if host.served == name else now
+    if not hosting.is_prepared:
+        return now
     if ordinal != _ISSUER and _serves_another(host, name) and not hosting.advertising:
         return now  # so the old name goes on until a proxy serves the new one
     return APIOffer(name, (name,) if hosting.has_certificate else ())

@@ -122,6 +122,9 @@ async def test_without_impersonation_no_token_is_needed(ground: Ground) -> None:
         assert await probe(ground, "/readyz") == b"200"
         with pytest.raises(ConnectionRefusedError):
             await asyncio.open_connection("127.0.0.2", ground.http_port)
+        ground.socket.rename(ground.socket.with_name("moved"))
+        assert await probe(ground, "/readyz") == b"503"
+        ground.socket.with_name("moved").rename(ground.socket)
 
 
 async def test_an_address_of_another_host_ends_the_process(ground: Ground) -> None:

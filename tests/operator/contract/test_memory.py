@@ -38,7 +38,7 @@ async def test_an_object_that_is_gone_is_forgotten(cluster: World, kind: Kind, i
         async def paths() -> list[str]:
             return [path for path in remembered(operator, *words) if not any(each in path for each in kept)]
 
-        await cluster.becomes(paths, [], timeout=2)
+        await cluster.becomes(paths, [], timeout=10)  # the writes that fail in `trouble` are tried again
 
 
 async def vanish(scene: Scene) -> None:

@@ -65,6 +65,7 @@ NOTHING, WITHOUT_CERTIFICATE, WHOLE, STAYS = APIOffer(), APIOffer(NEW), APIOffer
 CERTIFIED: dict[str, Any] = {"has_certificate": True}
 CASES = {
     "no certificate yet": Case(FRESH, FRESH, (WITHOUT_CERTIFICATE, WITHOUT_CERTIFICATE)),
+    "certificate not prepared": Case(FRESH, SERVED_OLD, (NOTHING, STAYS), {"is_prepared": False}),
     "certificate": Case(FRESH, FRESH, (WHOLE, WHOLE), CERTIFIED),
     "certificate gone": Case(SERVES, SERVES, (WITHOUT_CERTIFICATE, WITHOUT_CERTIFICATE)),
     "new replica": Case(SERVES, APIHost(has_joined=False), (WHOLE, NOTHING), CERTIFIED),

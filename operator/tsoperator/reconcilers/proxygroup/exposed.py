@@ -10,6 +10,8 @@ from tsoperator.api.objects import (
     ENDPOINTSLICE,
     INGRESS,
     PROXYGROUP,
+    ROLE,
+    ROLEBINDING,
     SECRET,
     SERVICE,
     Key,
@@ -96,6 +98,9 @@ class ExposedView:
             world.no_identity(),
             view.remainder_of_group(group) if is_deleting(group) else None,
         )
+        certificate = Key(self._settings.namespace, f"{claim.label}.{domain}")
+        is_prepared = all(self._cache.get(kind, certificate) for kind in (ROLE, ROLEBINDING, SECRET))
+        found = replace(found, is_prepared=is_prepared)
         waited = self._waited(group, is_waiting=found.awaits_certificate)
         if waited is None or waited < APPROVAL_PATIENCE:
             return replace(found, waited=waited)

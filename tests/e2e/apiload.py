@@ -1,0 +1,160 @@
+"""Sends requests to API servers for the benchmark: run it on a device of the tailnet. It needs only Python.
+
+It is a program of its own. Its input is the JSON of a `Plan`, and its output are JSON objects, one a line.
+"""
+
+import asyncio
+import http.client
+import json
+import ssl
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from typing import Any, NamedTuple
+
+CHUNK = 1 << 20
+PATIENCE = 60.0  # seconds for one request
+SLOW = ("handshake", "head", "body", "reading")
+"""The ways in which a connection is slow: in each, the client waits after the beginning."""
+
+
+Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+
+
+class Target(NamedTuple):
+    """An API server, or a proxy of one, as a client finds it."""
+
+    name: str
+    host: str
+    port: int
+    ca: str
+    headers: Mapping[str, str]
+
+    def connect(self) -> http.client.HTTPSConnection:
+        """Return a new connection."""
+        context = ssl.create_default_context(cafile=self.ca)
+        connection = http.client.HTTPSConnection(self.host, self.port, timeout=PATIENCE, context=context)
+        connection.connect()
+        return connection
+
+    async def open(self) -> Connection:
+        """Return a new connection for bytes of any kind."""
+        context = ssl.create_default_context(cafile=self.ca)
+        return await asyncio.open_connection(self.host, self.port, ssl=context)
+
+    def head(self, method: str, path: str, *lines: str) -> bytes:
+        """Return the head of a request."""
+        headers = [f"{name}: {value}" for name, value in {"Host": self.host, **self.headers}.items()]
+        return "\r\n".join([f"{method} {path} HTTP/1.1", *headers, *lines, "\r\n"]).encode()
+
+
+class Plan(NamedTuple):
+    """The *work* to do with each of *targets*, and how often."""
+
+    work: str
+    targets: Sequence[Target]
+    path: str
+    times: int
+
+
+def fetch(connection: http.client.HTTPSConnection, path: str, headers: Mapping[str, str]) -> tuple[float, int]:
+    """Fetch *path*; return the seconds that it took, and the length of the body."""
+    began, length = time.monotonic(), 0
+    connection.request("GET", path, headers=dict(headers))
+    answer = connection.getresponse()
+    while part := answer.read(CHUNK):
+        length += len(part)
+    if answer.status != http.client.OK:
+        raise SystemExit(f"{path}: status {answer.status}")
+    return time.monotonic() - began, length
+
+
+def fetches(plan: Plan) -> Iterator[dict[str, Any]]:
+    """Fetch a path from each target in turn, so many *times*, each by one connection that stays open."""
+    taken: dict[str, list[float]] = {target.name: [] for target in plan.targets}
+    lengths: dict[str, int] = {}
+    with ExitStack() as stack:
+        open_ = [(target, target.connect()) for target in plan.targets]
+        for _, connection in open_:
+            stack.callback(connection.close)
+        for _ in range(1 + plan.times):
+            for target, connection in open_:
+                seconds, lengths[target.name] = fetch(connection, plan.path, target.headers)
+                taken[target.name].append(seconds)
+    yield {"seconds": {name: seconds[1:] for name, seconds in taken.items()}, "bytes": lengths}
+
+
+async def watch(plan: Plan) -> None:
+    """Open as many watches of *path* at the first target; then say so, and read what comes until the end."""
+    (target, *_) = plan.targets
+    readers = []
+    for _ in range(plan.times):
+        reader, writer = await target.open()
+        writer.write(target.head("GET", plan.path))
+        first = await reader.readuntil(b"\r\n\r\n")
+        if b" 200 " not in first:
+            raise SystemExit(f"{plan.path}: {first!r}")
+        readers.append((reader, writer))
+    say({"open": len(readers)})
+    await asyncio.gather(*(_drain(reader) for reader, _ in readers))
+    raise SystemExit("the watches ended")
+
+
+async def _drain(reader: asyncio.StreamReader) -> None:
+    while await reader.read(CHUNK):
+        pass
+
+
+async def slow(plan: Plan) -> None:
+    """Open slow connections to the first target, and measure how long others wait meanwhile."""
+    (target, *_) = plan.targets
+    hanging = [await _slow(target, plan.path, SLOW[number % len(SLOW)]) for number in range(plan.times)]
+    loop = asyncio.get_running_loop()
+    seconds = [await loop.run_in_executor(None, _once, target) for _ in range(20)]
+    say({"seconds": seconds, "hanging": sum(not reader.at_eof() for reader, _ in hanging)})
+
+
+def _once(target: Target) -> float:
+    began = time.monotonic()
+    connection = target.connect()
+    fetch(connection, "/version", target.headers)
+    connection.close()
+    return time.monotonic() - began
+
+
+async def _slow(target: Target, path: str, where: str) -> Connection:
+    if where == "handshake":
+        return await asyncio.open_connection(target.host, target.port)
+    reader, writer = await target.open()
+    begun = {
+        "head": target.head("GET", "/version")[:-2],
+        "body": target.head("POST", "/api/v1/namespaces", "Content-Length: 1000") + b"{",
+        "reading": target.head("GET", path),
+    }
+    writer.write(begun[where])
+    return reader, writer
+
+
+def say(figures: Mapping[str, Any]) -> None:
+    """Write a line of output."""
+    sys.stdout.write(json.dumps(figures) + "\n")
+    sys.stdout.flush()
+
+
+def main() -> None:
+    """Do what the plan says."""
+    read = json.loads(sys.argv[1])
+    plan = Plan(**{**read, "targets": [Target(**each) for each in read["targets"]]})
+    match plan.work:
+        case "fetch":
+            for figures in fetches(plan):
+                say(figures)
+        case "watch":
+            asyncio.run(watch(plan))
+        case "slow":
+            asyncio.run(slow(plan))
+
+
+if __name__ == "__main__":
+    main()
