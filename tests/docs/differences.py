@@ -152,6 +152,11 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
     ],
     "The proxy refuses callers": ["operator/apiproxy/test_impersonation.py a_caller_is_refused_for_a_reason"],
     "The proxy refuses unusual HTTP": ["operator/apiproxy/test_head.py the_head_of_a_request_is_refused_for_a_reason"],
+    "If a grant enforces recording,": [
+        "operator/apiproxy/test_impersonation.py what_cannot_be_recorded_is_refused_if_it_must_be",
+        "operator/apiproxy/recording/test_sessions.py a_request_that_cannot_be_recorded_is_refused_if_it_must_be",
+    ],
+    "A change of a terminal's size": ["operator/apiproxy/recording/test_cast.py output_and_sizes_are_lines"],
     "`APISERVER_PROXY` and `AUTH_PROXY`": [
         "operator/test_settings.py "
         "the_mode_of_the_api_server_proxy_comes_from_one_of_two_variables_which_may_not_differ",

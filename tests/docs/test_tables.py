@@ -35,7 +35,8 @@ OTHERS = """
     OperatorDevice ServiceView TailscaleService TailscaleServiceIP
 
     AdvertiseRoutes AdvertiseServices AllowFunnel AppConnector AuthKey CapMap ControlURL LoginName NoStatefulFiltering
-    NodeID ProxyProtocol RelayServerPort RelayServerStaticEndpoints ServerURL StaticEndpoints TerminateTLS UserProfile
+    NodeID PodName ProxyProtocol RelayServerPort RelayServerStaticEndpoints ServerURL SessionType StableID
+    StaticEndpoints TerminateTLS UserProfile
 
     APIServerProxy AcceptRoutes HealthCheckEnabled IssueCerts LocalPort LogLevel MetricsEnabled ServiceName
 """

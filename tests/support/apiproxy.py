@@ -14,6 +14,8 @@ from tsoperator.apiproxy.greeting import RecentCallers
 from tsoperator.apiproxy.impersonation import AccessMode
 from tsoperator.apiproxy.localapi import LocalApi
 from tsoperator.apiproxy.notes import Notes
+from tsoperator.apiproxy.recording.dialling import RecorderLimits
+from tsoperator.apiproxy.recording.recordings import Recordings
 from tsoperator.apiproxy.server import ConnectionLimits, ProxyServer
 from tsoperator.apiproxy.session import SessionLimits, Shared
 from tsoperator.apiproxy.tls import ApiServer
@@ -106,6 +108,7 @@ class Ground:
     api: EchoingServer
     tailscaled: LocalApiWithCallers
     folder: Path
+    recorder_limits: RecorderLimits | None = None
     counts: ProxyCounts = field(default_factory=lambda: ProxyCounts("auth"))
     callers: RecentCallers = field(default_factory=RecentCallers)
     port: int = 0
@@ -146,7 +149,9 @@ class Ground:
         token = self.token if mode is AccessMode.AUTH else None
         api_server = ApiServer("127.0.0.1", self.api.port, self.api.ca, token, patience)
         local_api = LocalApi(self.socket, patience)
-        shared = Shared(mode, local_api, api_server, self.counts, limits or SessionLimits(), Notes(), self.callers)
+        recordings = Recordings(local_api.dial, self.counts.recordings, self.recorder_limits)
+        limits = limits or SessionLimits()
+        shared = Shared(mode, local_api, api_server, self.counts, limits, Notes(), recordings, self.callers)
         with socket.create_server(("127.0.0.2", 0), backlog=512) as listener:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SMALL_BUFFER)  # its connections inherit it
             self.port = listener.getsockname()[1]

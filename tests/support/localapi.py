@@ -1,6 +1,7 @@
 """A LocalAPI of tailscaled with callers, at a Unix socket."""
 
 import asyncio
+import contextlib
 import json
 import os
 from collections.abc import AsyncIterator
@@ -48,8 +49,20 @@ class LocalApiWithCallers:
         self.answers = asyncio.Event()
         """Clear it, and requests hang."""
         self.answers.set()
+        self.devices: dict[str, int] = {}
+        """The local ports that stand for an `ip:port` in the tailnet."""
+        self.outside: set[str] = set()
+        """Each `ip:port` that isn't in the tailnet."""
+        self.dialled: list[str] = []
+        self._far: set[asyncio.StreamWriter] = set()
+        """The connections to devices."""
         self.raw = b""
         """Bytes that take the place of each answer, if there are any."""
+
+    def cut(self) -> None:
+        """Break all connections to devices."""
+        for writer in self._far:
+            writer.transport.abort()
 
     @asynccontextmanager
     async def listening(self, path: Path) -> AsyncIterator[None]:
@@ -77,12 +90,39 @@ class LocalApiWithCallers:
                 self.pinged += parse_qs(target.query)["ip"]
             self.statuses += target.path == "/localapi/v0/status"
             await self.answers.wait()
+            if target.path == "/localapi/v0/dial":
+                await self._dial(_headers(lines), reader, writer)
+                return
             writer.write(self.raw or self._answer(target.path, self.asked[-1] if self.asked else ""))
         except (asyncio.IncompleteReadError, OSError):
             return  # the proxy has given up
         finally:
             self._open.discard(writer)
             writer.close()
+
+    async def _dial(self, headers: dict[str, str], reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Answer as serveDial of tailscale.com/ipn/localapi does, and move bytes until one side ends."""
+        assert ("upgrade" in headers["connection"], headers["upgrade"]) == (True, "ts-dial")
+        host = headers["dial-host"]
+        address = f"[{host}]:{headers['dial-port']}" if ":" in host else f"{host}:{headers['dial-port']}"
+        self.dialled.append(address)
+        if address in self.outside:
+            writer.write(b"HTTP/1.1 200 OK\r\nDial-Self: true\r\nContent-Length: 0\r\n\r\n")
+        elif address not in self.devices:
+            body = b"dial failure: connection refused\n"
+            writer.write(b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body))
+        else:
+            far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self.devices[address])
+            writer.write(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: ts-dial\r\nConnection: upgrade\r\n\r\n")
+            self._far.add(far_writer)
+            try:
+                tasks = [asyncio.ensure_future(_move(*ways)) for ways in ((reader, far_writer), (far_reader, writer))]
+                await asyncio.wait(tasks, return_when="FIRST_COMPLETED")
+                for task in tasks:
+                    task.cancel()
+            finally:
+                self._far.discard(far_writer)
+                far_writer.close()
 
     def _answer(self, path: str, address: str) -> bytes:
         if path == "/localapi/v0/status":
@@ -95,3 +135,15 @@ class LocalApiWithCallers:
             status, body = "404 Not Found", b"no match for IP:port\n"
         head = f"HTTP/1.1 {status}\r\nConnection: close\r\nTransfer-Encoding: chunked\r\n\r\n"
         return head.encode() + b"%x\r\n%b\r\n0\r\n\r\n" % (len(body), body)
+
+
+def _headers(lines: list[str]) -> dict[str, str]:
+    """Return the headers by their names in lower case."""
+    return {name.lower(): value for name, _, value in (line.partition(": ") for line in lines)}
+
+
+async def _move(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    with contextlib.suppress(ConnectionError):
+        while data := await reader.read(1 << 16):
+            writer.write(data)
+            await writer.drain()

@@ -15,6 +15,7 @@ from tsoperator.apiproxy.health import HealthPages
 from tsoperator.apiproxy.impersonation import AccessMode
 from tsoperator.apiproxy.localapi import LocalApi
 from tsoperator.apiproxy.notes import Notes
+from tsoperator.apiproxy.recording.recordings import Recordings
 from tsoperator.apiproxy.server import ConnectionLimits, ProxyServer
 from tsoperator.apiproxy.session import SessionLimits, Shared
 from tsoperator.apiproxy.settings import ProxySettings
@@ -40,7 +41,15 @@ async def run(settings: ProxySettings) -> None:
     api_server = ApiServer(settings.api_host, settings.api_port, settings.ca_file, token)
     local_api = LocalApi(settings.socket)
     counts = ProxyCounts("auth" if is_auth else "noauth")
-    shared = Shared(settings.mode, local_api, api_server, counts, SessionLimits(), Notes())
+    shared = Shared(
+        settings.mode,
+        local_api,
+        api_server,
+        counts,
+        SessionLimits(),
+        Notes(),
+        Recordings(local_api.dial, counts.recordings),
+    )
 
     async def problem() -> str:
         return api_server.problem() or await local_api.problem()

@@ -11,8 +11,9 @@ from tsoperator.apiproxy.stream import SocketStream
 MOST_AHEAD: Final = 32 << 10
 """The bytes that are read from a client at once, and the most bytes that are read ahead of their use."""
 _REASONS: Final = {
-    400: "Bad Request", 403: "Forbidden", 431: "Request Header Fields Too Large", 500: "Internal Server Error",
-    501: "Not Implemented", 502: "Bad Gateway", 503: "Service Unavailable", 505: "HTTP Version Not Supported",
+    400: "Bad Request", 403: "Forbidden", 413: "Content Too Large", 431: "Request Header Fields Too Large",
+    500: "Internal Server Error", 501: "Not Implemented", 502: "Bad Gateway", 503: "Service Unavailable",
+    505: "HTTP Version Not Supported",
 }  # fmt: skip
 
 

@@ -8,6 +8,17 @@ _PREFIX = "tsoperator_apiproxy"
 
 
 @dataclass(slots=True)
+class RecordingCounts:
+    """The counts of recordings since the start of the process."""
+
+    sessions: Counter[str] = field(default_factory=lambda: Counter({"attempted": 0, "uploaded": 0, "failed": 0}))
+    """The sessions to be recorded, and those whose recordings are complete or have failed."""
+    events: Counter[str] = field(default_factory=lambda: Counter({"attempted": 0, "recorded": 0, "failed": 0}))
+    running: int = 0
+    """The recordings of sessions that are open."""
+
+
+@dataclass(slots=True)
 class ProxyCounts:
     """The counts since the start of the process."""
 
@@ -23,6 +34,7 @@ class ProxyCounts:
     """The connections that were too many, by the limit."""
     sent: Counter[str] = field(default_factory=lambda: Counter({"to_api_server": 0, "to_client": 0}))
     """The bytes by direction."""
+    recordings: RecordingCounts = field(default_factory=RecordingCounts)
 
     def note_sent(self, size: int) -> None:
         """Count bytes that a client has got."""
@@ -41,6 +53,10 @@ class ProxyCounts:
         limits = _by("limit", self.refused_connections)
         yield from _family("connections_refused_total", "Connections beyond a limit.", limits)
         yield from _family("bytes_total", "Bytes forwarded.", _by("direction", self.sent))
+        sessions, events = self.recordings.sessions, self.recordings.events
+        yield from _family("session_recordings_total", "Sessions to be recorded.", _by("outcome", sessions))
+        yield from _family("session_recordings_running", "Sessions being recorded.", {"": self.recordings.running})
+        yield from _family("event_recordings_total", "Requests to be recorded.", _by("outcome", events))
 
 
 def _by(label: str, counts: Mapping[str, int]) -> Mapping[str, int]:

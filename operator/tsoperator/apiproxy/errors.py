@@ -6,6 +6,8 @@ ApiProxyError
 ├── ApiServerUnreachable  no connection to the API server, or no answer of it: 502
 ├── ClientGone            the client has reset the connection, or is silent for too long: close it
 ├── BadWhoIs              tailscaled's answer doesn't say who the caller is: 500
+├── BadFrames             the frames of a recorded session are malformed: it ends
+├── RecordingFailed       a recorder can't be reached, refuses a recording, or has lost it
 └── BadMessage            HTTP that we refuse: its status goes to the client, and the connection is closed
     ├── BadHead           the head of a request or of an answer
     └── BadBody           the framing of a body
@@ -42,6 +44,18 @@ class ClientGone(ApiProxyError):
 
 class BadWhoIs(ApiProxyError):
     """An error: tailscaled's answer isn't that of a WhoIs. The message says what is wrong with it."""
+
+
+class BadFrames(ApiProxyError):
+    """An error: bytes of a recorded session aren't frames of its protocol. *reason* is a short word for the metrics."""
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+class RecordingFailed(ApiProxyError):
+    """An error: a recorder doesn't take a recording or an event. The message says why."""
 
 
 class BadMessage(ApiProxyError):

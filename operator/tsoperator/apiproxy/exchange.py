@@ -10,7 +10,14 @@ from typing import Final
 
 from tsoperator.apiproxy.client import MOST_AHEAD, Client
 from tsoperator.apiproxy.counts import ProxyCounts
-from tsoperator.apiproxy.errors import ApiProxyError, ApiServerUnreachable, BadMessage, ClientGone
+from tsoperator.apiproxy.errors import (
+    ApiProxyError,
+    ApiServerUnreachable,
+    BadFrames,
+    BadMessage,
+    ClientGone,
+    RecordingFailed,
+)
 from tsoperator.apiproxy.framing import UNTIL_CLOSE, AnswerBody, RequestBody
 from tsoperator.apiproxy.head import (
     AnswerHead,
@@ -19,6 +26,7 @@ from tsoperator.apiproxy.head import (
     answered,
     parse_answer,
 )
+from tsoperator.apiproxy.recording.tap import SessionRecording
 from tsoperator.apiproxy.tls import TlsStream
 
 _PIECE: Final = 16 << 10
@@ -40,13 +48,20 @@ class Exchange:
     """
 
     def __init__(
-        self, client: Client, server: TlsStream, request: RequestHead, patience: float, counts: ProxyCounts
+        self,
+        client: Client,
+        server: TlsStream,
+        request: RequestHead,
+        patience: float,
+        counts: ProxyCounts,
+        recording: SessionRecording | None = None,
     ) -> None:
         self._client = client
         self._server = server
         self._request = request
         self._patience = patience
         self._counts = counts
+        self._recording = recording
         self._body = RequestBody(request.body)
         self._is_sent = False
         """Whether the API server has got the whole request."""
@@ -56,13 +71,16 @@ class Exchange:
         """The error if the time is over."""
         self._from_server = bytearray()
         """The bytes of the API server that come before an answer's body."""
+        self._watching: asyncio.Task[None] | None = None
+        """Waits for the failure of the recording."""
         self.has_begun = False
         """Whether the client has got the beginning of the answer."""
 
     async def run(self, head: bytes) -> GoesOn:
         """Send the *head* of the request and what follows, and forward the answer.
 
-        Raises ApiServerUnreachable, BadMessage, or ClientGone, which also stands for the end of patience.
+        Raises ApiServerUnreachable, BadMessage, or ClientGone, which also stands for the end of patience. Raises
+        RecordingFailed and BadFrames if a session must be recorded and can't.
         """
         await self._to_server(head)
         failure: ApiProxyError | None = None
@@ -77,6 +95,9 @@ class Exchange:
                 failure = error
             finally:
                 pump.cancel()
+            if self._recording is not None and self._watching is not None:
+                await self._recording.finish()
+                self._watching.cancel()
         if failure:
             raise failure
         return result
@@ -115,6 +136,7 @@ class Exchange:
         if answer.is_upgrade:
             pump.cancel()
             await asyncio.wait([pump])
+            await self._begin_recording(group)
             await self._forward_upgraded(answer, group)
             return GoesOn(client=False, server=False)
         closes = self._request.closes or answer.body == UNTIL_CLOSE or not self._is_sent
@@ -157,9 +179,12 @@ class Exchange:
         data, self._from_server = bytes(self._from_server), bytearray()
         to_server = group.create_task(self._forward_client())
         try:
-            await self._client.send(answered(answer, closes=False) + data)
+            await self._client.send(answered(answer, closes=False))
+            if data:
+                await self._to_client(data)
             while data := await self._receive():
-                await self._client.send(data)
+                await self._to_client(data)
+            await self._to_client(b"")
             self._client.end()
             self._note_end()
             await to_server
@@ -171,14 +196,41 @@ class Exchange:
         try:
             while self._client.received or await self._client.receive():
                 data, self._client.received = bytes(self._client.received), bytearray()
-                await self._to_server(data)
+                await self._upgraded_to_server(data)
                 self._note_bytes()
+            await self._upgraded_to_server(b"")
             self._note_end()
             await self._server.end()
-        except ClientGone as error:
+        except (BadFrames, ClientGone, RecordingFailed) as error:
             self._stop(error)
         except ApiServerUnreachable:
             return  # what the API server sent before is still forwarded
+
+    async def _begin_recording(self, group: asyncio.TaskGroup) -> None:
+        """Begin the recording of a session. Raises RecordingFailed."""
+        if self._recording is not None and (upload := await self._recording.begin()):
+            group.create_task(upload.run())
+            self._watching = group.create_task(self._watch_recording(self._recording))
+
+    async def _watch_recording(self, recording: SessionRecording) -> None:
+        try:
+            await recording.watch()
+        except RecordingFailed as error:
+            self._stop(error)
+
+    async def _to_client(self, data: bytes) -> None:
+        """Forward bytes of an upgraded connection; none stand for its end. Raises as run does."""
+        if self._recording is not None:
+            await self._recording.from_server(data, self._client.send)
+        else:
+            await self._client.send(data)
+
+    async def _upgraded_to_server(self, data: bytes) -> None:
+        """Forward bytes of an upgraded connection; none stand for its end. Raises as run does."""
+        if self._recording is not None:
+            await self._recording.from_client(data, self._to_server)
+        else:
+            await self._to_server(data)
 
     async def _receive(self) -> bytes:
         """Return some bytes of the API server, or none at its end. Raises ApiServerUnreachable."""

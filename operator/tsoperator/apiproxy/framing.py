@@ -64,6 +64,25 @@ class RequestBody:
             return b"".join(forwarded), used
 
 
+class PlainBody:
+    """The body of a request, of which the bytes are read without their framing."""
+
+    def __init__(self, kind: BodyKind) -> None:
+        self._counter = _counter(kind, 400, is_plain=True)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether no byte of the body is missing."""
+        return self._counter.is_complete
+
+    def feed(self, data: Piece) -> tuple[bytes, int]:
+        """Return the bytes of the body in *data*, and how many bytes of *data* belong to it. Raises BadBody."""
+        plain: list[Piece] = []
+        with memoryview(data) as view:
+            used = self._counter.feed(view, plain)
+            return b"".join(plain), used
+
+
 class AnswerBody:
     """The body of an answer, of which the bytes are only counted."""
 
@@ -124,9 +143,10 @@ _TRAILER: Final = _Line(
 
 
 class _Chunks:
-    """The bytes of a chunked body. *status* is that of an error."""
+    """The bytes of a chunked body. *status* is that of an error. If it *is_plain*, only its data is collected."""
 
-    def __init__(self, status: int) -> None:
+    def __init__(self, status: int, *, is_plain: bool) -> None:
+        self._is_plain = is_plain
         self.is_complete = False
         self._status = status
         self._line = _FIRST
@@ -143,7 +163,7 @@ class _Chunks:
                 self._left -= step
                 if forwarded is not None:
                     forwarded.append(view[position : position + step])
-                    if not self._left:
+                    if not self._left and not self._is_plain:
                         forwarded.append(b"\r\n")
                 position += step
             else:
@@ -166,7 +186,7 @@ class _Chunks:
             self._begin_chunk(int(found[1], 16), forwarded)
         elif found[1] is None:
             self.is_complete = True
-            if forwarded is not None:
+            if forwarded is not None and not self._is_plain:
                 forwarded.append(b"\r\n")
         else:
             self._trailers += length
@@ -177,11 +197,11 @@ class _Chunks:
     def _begin_chunk(self, size: int, forwarded: list[Piece] | None) -> None:
         self._left = size
         self._line = _NEXT if size else _TRAILER
-        if forwarded is not None:
+        if forwarded is not None and not self._is_plain:
             forwarded.append(b"%x\r\n" % size)
 
 
-def _counter(kind: BodyKind, status: int) -> _Counter | _Chunks:
+def _counter(kind: BodyKind, status: int, *, is_plain: bool = False) -> _Counter | _Chunks:
     if kind.framing is Framing.CHUNKED:
-        return _Chunks(status)
+        return _Chunks(status, is_plain=is_plain)
     return _Counter(-1 if kind.framing is Framing.UNTIL_CLOSE else kind.length)

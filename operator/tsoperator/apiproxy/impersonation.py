@@ -10,6 +10,8 @@ from typing import Any, Final
 
 from tsoperator.apiproxy.errors import BadWhoIs
 from tsoperator.apiproxy.head import Header, RequestHead, forwarded
+from tsoperator.apiproxy.recording.requestinfo import SessionRequest, session_request
+from tsoperator.apiproxy.recording.source import UNKNOWN, SourceDevice
 
 CAPABILITY: Final = "tailscale.com/cap/kubernetes"
 LEGACY_CAPABILITY: Final = "https://tailscale.com/cap/kubernetes"
@@ -53,6 +55,7 @@ class Caller:
     groups: Sequence[str] = ()
     recorders: Recorders = Recorders()
     unreadable: str = ""
+    device: SourceDevice = UNKNOWN
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,14 +76,27 @@ class Impersonation:
 
 
 @dataclass(frozen=True, slots=True)
+class RecordingOrder:
+    """The recording of a request that grants want.
+
+    *session* is a session that can be recorded, *unrecordable* words for one that can't, and goes on all the same.
+    """
+
+    recorders: Recorders
+    device: SourceDevice
+    session: SessionRequest | None = None
+    unrecordable: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Admission:
     """A request that may go to the API server; *identity* is None if it goes with the caller's own credentials.
 
-    *is_unrecorded* says that grants want it recorded if possible.
+    *recording* is None if no grant wants the request recorded.
     """
 
     identity: Impersonation | None
-    is_unrecorded: bool = False
+    recording: RecordingOrder | None = None
 
     def head(self, request: RequestHead, token: str) -> bytes:
         """Return the head of *request* for the API server. The *token* is that of the proxy's ServiceAccount."""
@@ -109,7 +125,8 @@ def caller(raw: bytes | str) -> Caller:
     name = (node.get("Name") if tags else profile.get("LoginName")) or ""
     if not isinstance(name, str) or not isinstance(tags, list) or not all(isinstance(tag, str) for tag in tags):
         raise BadWhoIs("the names or tags in the answer aren't text")
-    who = Caller(name.removesuffix(".") if tags else name, tuple(dict.fromkeys(tags)))
+    device = _device(node, profile, tags)
+    who = Caller(name.removesuffix(".") if tags else name, tuple(dict.fromkeys(tags)), device=device)
     try:
         rules, legacy = _rules(capabilities, CAPABILITY), _rules(capabilities, LEGACY_CAPABILITY)
     except _Unreadable as error:
@@ -131,22 +148,33 @@ def decide(who: Caller, mode: AccessMode, head: RequestHead) -> Admission | Deni
         return Denial(403, "name", f"the name {who.name[:60]!r} of the caller can't be sent to the API server")
     if who.unreadable:
         return Denial(403, "grant", f"the grants of {who.name} can't be read: {who.unreadable}")
-    if who.recorders.is_enforced or who.recorders.has_events:
-        return Denial(
-            403,
-            "recording",
-            f"grants want {head.method} {head.path} recorded, and this proxy can't record requests yet",
-        )
-    is_unrecorded = bool(who.recorders.addresses)
+    recording = _recording(who, head)
+    if isinstance(recording, Denial):
+        return recording
     if mode is AccessMode.NOAUTH:
-        return Admission(None, is_unrecorded)
+        return Admission(None, recording)
     if _is_of_another_site(head):
         return Denial(403, "origin", "a page of another site sends this request, and it would act as the caller")
     groups = who.groups or who.tags
     bad = next((group for group in groups if not _is_name(group)), None)
     if bad is not None:
         return Denial(403, "group", f"the group {bad[:60]!r} of {who.name} can't be sent to the API server")
-    return Admission(Impersonation(who.name, groups), is_unrecorded)
+    return Admission(Impersonation(who.name, groups), recording)
+
+
+def _recording(who: Caller, head: RequestHead) -> RecordingOrder | Denial | None:
+    """Decide how a request is recorded; None if no grant wants it."""
+    recorders = who.recorders
+    wanted = f"grants want {head.method} {head.path} recorded"
+    if not recorders.addresses:
+        return Denial(403, "no-recorder", f"{wanted}, and there is no recorder") if recorders.is_enforced else None
+    session = session_request(head.method, head.target)
+    if session is None or (session.is_recordable and head.upgrade):
+        return RecordingOrder(recorders, who.device, session)
+    unrecordable = f"{session.kind} without an upgrade" if session.is_recordable else session.kind
+    if recorders.is_enforced:
+        return Denial(403, "unrecordable", f"{wanted}, and this proxy can't record {unrecordable}")
+    return RecordingOrder(recorders, who.device, unrecordable=unrecordable)
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +195,27 @@ def _part(answer: Mapping[str, Any], key: str) -> Mapping[str, Any]:
     if not isinstance(part, dict):
         raise BadWhoIs(f"{key} in the answer isn't an object")
     return part
+
+
+def _device(node: Mapping[str, Any], profile: Mapping[str, Any], tags: Sequence[str]) -> SourceDevice:
+    """Return the device of a WhoIs answer. What isn't as expected is left out: it decides nothing."""
+    return SourceDevice(
+        _text(node.get("Name")).removesuffix("."),
+        _text(node.get("StableID")),
+        tuple(_text(tag) for tag in tags),
+        _whole(node.get("User")),
+        _whole(profile.get("ID")),
+        _text(profile.get("LoginName")),
+    )
+
+
+def _text(value: object) -> str:
+    """Return a text that can be encoded."""
+    return value.encode(errors="replace").decode() if isinstance(value, str) else ""
+
+
+def _whole(value: object) -> int:
+    return value if isinstance(value, int) and abs(value) < 1 << 63 else 0
 
 
 def _rules(capabilities: Mapping[str, Any], capability: str) -> Sequence[_Rule]:

@@ -1,4 +1,4 @@
-"""Questions to tailscaled through its socket, by HTTP: who has an address (WhoIs), and how tailscaled is."""
+"""Questions to tailscaled through its socket, by HTTP, and through it packets and connections to devices."""
 
 import asyncio
 import contextlib
@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 import h11
 
-from tsoperator.apiproxy.errors import CallerUnknown
+from tsoperator.apiproxy.errors import CallerUnknown, RecordingFailed
 from tsoperator.apiproxy.stream import SocketStream
 
 _HOST: Final = "local-tailscaled.sock"
@@ -63,6 +63,22 @@ class LocalApi:
             await asyncio.get_running_loop().sock_connect(connecting, str(self._path))
             await stream.read()
 
+    async def dial(self, address: str) -> tuple[SocketStream, bytes]:
+        """Return a connection to *address*, an `ip:port` in the tailnet, and the bytes that have already come.
+
+        Raises OSError and RecordingFailed.
+        """
+        with contextlib.ExitStack() as stack:
+            connecting = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
+            stream = SocketStream(connecting)
+            await asyncio.get_running_loop().sock_connect(connecting, str(self._path))
+            try:
+                came = await _switched(stream, address)
+            except h11.ProtocolError as error:
+                raise RecordingFailed("tailscaled's answer is no HTTP, or too long") from error
+            stack.pop_all()
+        return stream, came
+
     async def _ask(self, target: str, method: str = "GET", seconds: float | None = None) -> tuple[int, bytes]:
         """Return the status and the body of the answer. Raises CallerUnknown."""
         patience = self._patience if seconds is None else seconds
@@ -86,6 +102,34 @@ async def _exchanged(stream: SocketStream, method: str, target: str) -> tuple[in
     connection = h11.Connection(h11.CLIENT)
     request = h11.Request(method=method, target=target, headers=[("Host", _HOST), ("Connection", "close")])
     await stream.write((connection.send(request) or b"") + (connection.send(h11.EndOfMessage()) or b""))
+    return await _answer(stream, connection)
+
+
+async def _switched(stream: SocketStream, address: str) -> bytes:
+    """Ask for a connection to *address* in place of the one to tailscaled, and return the bytes that have come there.
+
+    Raises OSError, h11.ProtocolError and RecordingFailed. An address outside of the tailnet is refused: tailscaled
+    wants us to connect there ourselves, but nobody knows who would get the recording.
+    """
+    host, _, port = address.rpartition(":")
+    connection = h11.Connection(h11.CLIENT)
+    upgrade = [("Host", _HOST), ("Connection", "upgrade"), ("Upgrade", "ts-dial")]
+    where = [("Dial-Host", host.strip("[]")), ("Dial-Port", port), ("Dial-Network", "tcp")]
+    request = h11.Request(method="POST", target="/localapi/v0/dial", headers=[*upgrade, *where])
+    await stream.write((connection.send(request) or b"") + (connection.send(h11.EndOfMessage()) or b""))
+    while (event := connection.next_event()) is h11.NEED_DATA:
+        connection.receive_data(await stream.read())
+    if isinstance(event, h11.InformationalResponse) and event.status_code == 101:
+        return bytes(connection.trailing_data[0])
+    status = event.status_code if isinstance(event, h11.Response) else 0
+    if status == 200:
+        raise RecordingFailed("it isn't in the tailnet")
+    _, body = await _answer(stream, connection)
+    raise RecordingFailed(f"tailscaled answers with status {status}: {body[:200].decode(errors='replace').strip()}")
+
+
+async def _answer(stream: SocketStream, connection: h11.Connection) -> tuple[int, bytes]:
+    """Return the status and the body of the next answer. Raises OSError and h11.ProtocolError."""
     status, body = 0, bytearray()
     while True:
         match event := connection.next_event():

@@ -13,19 +13,23 @@ from tsoperator.apiproxy.client import Client
 from tsoperator.apiproxy.counts import ProxyCounts
 from tsoperator.apiproxy.errors import (
     ApiServerUnreachable,
+    BadFrames,
     BadMessage,
     BadWhoIs,
     CallerUnknown,
     ClientGone,
     MalformedProxyHeader,
+    RecordingFailed,
 )
 from tsoperator.apiproxy.exchange import Exchange
 from tsoperator.apiproxy.framing import Framing
 from tsoperator.apiproxy.greeting import RecentCallers
 from tsoperator.apiproxy.head import RequestHead, head_length, parse_request
-from tsoperator.apiproxy.impersonation import AccessMode, Admission, Caller, Denial, caller, decide
+from tsoperator.apiproxy.impersonation import AccessMode, Admission, Caller, Denial, RecordingOrder, caller, decide
 from tsoperator.apiproxy.localapi import LocalApi
 from tsoperator.apiproxy.notes import Notes
+from tsoperator.apiproxy.recording.recordings import Recordings
+from tsoperator.apiproxy.recording.tap import SessionRecording
 from tsoperator.apiproxy.stream import SocketStream
 from tsoperator.apiproxy.tls import ApiServer, TlsStream
 
@@ -61,6 +65,7 @@ class Shared:
     counts: ProxyCounts
     limits: SessionLimits
     notes: Notes
+    recordings: Recordings
     callers: RecentCallers = field(default_factory=RecentCallers)
 
 
@@ -75,6 +80,8 @@ class Session:
         self._caller: tuple[Caller, float] | None = None
         """The caller, and until when this counts."""
         self._server: TlsStream | None = None
+        self._recording: SessionRecording | None = None
+        """The recording of the session that the current request opens."""
         self._has_begun = False
         """Whether the client has got the beginning of the answer to the current request."""
 
@@ -149,14 +156,20 @@ class Session:
         head = parse_request(self._client.received[:length])
         del self._client.received[:length]
         admission = await self._admission(head)
+        if isinstance(admission, Admission) and admission.recording:
+            admission = await self._record_event(head, admission.recording) or admission
         if isinstance(admission, Denial):
-            self._shared.counts.requests["refused"] += 1
-            self._note_refusal(admission.reason, admission.message)
-            return await self._answer_error(head, admission.status, admission.message)
+            return await self._refuse(head, admission)
         try:
             goes_on = await self._forward(head, admission)
         except ApiServerUnreachable as error:
             return await self._answer_unreachable(head, error)
+        except RecordingFailed as error:
+            return await self._end_unrecorded(head, error)
+        except BadFrames as error:
+            self._shared.counts.requests["refused"] += 1
+            self._note_refusal(f"frames-{error.reason}", f"the session has ended: {error}")
+            return False
         self._shared.counts.requests["forwarded"] += 1
         return goes_on
 
@@ -174,14 +187,32 @@ class Session:
             return Denial(500, "whois-answer", f"the caller could not be authenticated: {error}")
         return decide(self._caller[0], self._shared.mode, head)
 
+    async def _record_event(self, head: RequestHead, order: RecordingOrder) -> Denial | None:
+        """Record a request if grants want it; return a refusal if it must be recorded and can't."""
+        if order.unrecordable:
+            wanted = f"its grants want {head.method} {head.path} recorded if possible"
+            self._shared.notes.once(self._address, f"{wanted}, and this proxy can't record {order.unrecordable}")
+        if not order.recorders.has_events:
+            return None
+        return await self._shared.recordings.record_event(self._client, head, order, self._note)
+
     async def _forward(self, head: RequestHead, admission: Admission) -> bool:
         """Send a request to the API server, and its answer to the client; return whether the client can go on.
 
-        Raises ApiServerUnreachable, BadMessage and ClientGone.
+        Raises ApiServerUnreachable, BadMessage and ClientGone. Raises RecordingFailed and BadFrames if a session must
+        be recorded and can't.
         """
-        if admission.is_unrecorded:
-            address = self._source.rpartition(":")[0]
-            self._shared.notes.once(address, "its grants want requests recorded, and this proxy can't record yet")
+        order = admission.recording
+        self._recording = self._shared.recordings.session(head, order, self._note) if order else None
+        if self._recording is None:
+            return await self._forward_to_server(head, admission)
+        try:
+            await self._recording.reach()
+            return await self._forward_to_server(head, admission)
+        finally:
+            self._recording.close()
+
+    async def _forward_to_server(self, head: RequestHead, admission: Admission) -> bool:
         sent = admission.head(head, self._shared.api_server.token())
         if self._server is not None and self._server.is_idle():
             try:
@@ -195,7 +226,8 @@ class Session:
         return await self._exchange(head, sent, self._server)
 
     async def _exchange(self, head: RequestHead, sent: bytes, server: TlsStream) -> bool:
-        exchange = Exchange(self._client, server, head, self._limits.half_closed, self._shared.counts)
+        patience, counts = self._limits.half_closed, self._shared.counts
+        exchange = Exchange(self._client, server, head, patience, counts, self._recording)
         try:
             goes_on = await exchange.run(sent)
         except ClientGone:
@@ -206,6 +238,25 @@ class Session:
         if not goes_on.server:
             self._close_server()
         return goes_on.client
+
+    async def _refuse(self, head: RequestHead, denial: Denial) -> bool:
+        self._shared.counts.requests["refused"] += 1
+        self._note_refusal(denial.reason, denial.message)
+        return await self._answer_error(head, denial.status, denial.message)
+
+    async def _end_unrecorded(self, head: RequestHead, error: RecordingFailed) -> bool:
+        """End a session that must be recorded and can't. The user gets the reason."""
+        self._close_server()
+        message = f"this session must be recorded, and that has failed: {error}"
+        if not self._has_begun:
+            return await self._refuse(head, Denial(403, "recorder", message))
+        self._shared.counts.requests["refused"] += 1
+        self._note_refusal("recorder", message)
+        if self._recording is not None and (notice := self._recording.notice(message)):
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._limits.linger):
+                    await self._client.send(notice)
+        return False
 
     async def _answer_unreachable(self, head: RequestHead, error: ApiServerUnreachable) -> bool:
         self._close_server()
@@ -220,9 +271,17 @@ class Session:
         await self._client.send_error(status, message, closes=closes, with_body=head.method != "HEAD")
         return not closes
 
+    @property
+    def _address(self) -> str:
+        """Return the caller's address without its port."""
+        return self._source.rpartition(":")[0]
+
     def _note_refusal(self, reason: str, message: str) -> None:
         self._shared.counts.refusals[reason] += 1
-        self._shared.notes.note(self._source or "a client without a PROXY header", f"refused: {message}")
+        self._note(f"refused: {message}")
+
+    def _note(self, message: str) -> None:
+        self._shared.notes.note(self._source or "a client without a PROXY header", message)
 
     def _close_server(self) -> None:
         if self._server is not None:

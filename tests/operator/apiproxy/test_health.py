@@ -88,4 +88,11 @@ async def test_the_metrics_count_requests_refusals_connections_and_bytes(ground:
         ("connections_total",): 2,
         ("connections_refused_total", "all"): 0,
         ("connections_refused_total", "caller"): 0,
+        ("session_recordings_total", "attempted"): 0,
+        ("session_recordings_total", "uploaded"): 0,
+        ("session_recordings_total", "failed"): 0,
+        ("session_recordings_running",): 0,
+        ("event_recordings_total", "attempted"): 0,
+        ("event_recordings_total", "recorded"): 0,
+        ("event_recordings_total", "failed"): 0,
     }

@@ -21,6 +21,7 @@ from tsoperator.apiproxy.impersonation import (
     caller,
     decide,
 )
+from tsoperator.apiproxy.recording.source import SourceDevice
 
 AUTH, NOAUTH = AccessMode.AUTH, AccessMode.NOAUTH
 LOGIN, DEVICE = "alice@example.org", "web.tail1234.ts.net"
@@ -159,12 +160,9 @@ REFUSED = {
     "a group with a line end": Refusal(whois([groups("g1", "a\r\nImpersonate-User: b")]), "group"),
     "a group before white space": Refusal(whois([groups("system:masters ")]), "group"),
     "a tag with a zero byte": Refusal(whois(tags=["tag:\0"]), "group"),
-    "a recorder is needed, and there is none": Refusal(whois([{"enforceRecorder": True}]), "recording"),
-    "a recorder is needed": Refusal(whois([{"enforceRecorder": True, "recorderAddrs": RECORDERS}]), "recording"),
-    "a recorder is needed by another rule": Refusal(whois([groups("g1"), {"enforceRecorder": True}]), "recording"),
-    "a recorder is needed, and no impersonation": Refusal(whois([{"enforceRecorder": True}]), "recording", NOAUTH),
-    "events are needed": Refusal(whois([{"enableEvents": True, "recorderAddrs": RECORDERS}]), "recording"),
-    "events are needed, and there is no recorder": Refusal(whois([{"enableEvents": True}]), "recording"),
+    "a recorder is needed, and there is none": Refusal(whois([{"enforceRecorder": True}]), "no-recorder"),
+    "a recorder is needed by another rule": Refusal(whois([groups("g1"), {"enforceRecorder": True}]), "no-recorder"),
+    "a recorder is needed, and no impersonation": Refusal(whois([{"enforceRecorder": True}]), "no-recorder", NOAUTH),
 }
 
 RECORDING = {
@@ -228,9 +226,73 @@ def test_grants_say_where_requests_are_recorded(rules: Sequence[object], wanted:
     )
 
 
-def test_a_request_that_is_recorded_only_if_possible_is_forwarded_and_says_so() -> None:
-    who = whois([{"recorderAddrs": RECORDERS}])
-    assert [admitted(who, mode).is_unrecorded for mode in AccessMode] == [True, True]
+POD = "/api/v1/namespaces/default/pods/web"
+OPEN = [{"recorderAddrs": RECORDERS, "enableEvents": True}]
+ENFORCED = [*OPEN, {"enforceRecorder": True}]
+
+
+def head(method: str, target: str, upgrade: str = "") -> RequestHead:
+    lines = f"Connection: Upgrade\r\nUpgrade: {upgrade}\r\n" if upgrade else ""
+    return parse_request(f"{method} {target} HTTP/1.1\r\nHost: k8s\r\n{lines}\r\n".encode())
+
+
+@pytest.mark.parametrize(
+    ("request_head", "kind"),
+    [
+        (head("POST", f"{POD}/exec?tty=true", "SPDY/3.1"), "exec"),
+        (head("GET", f"{POD}/exec", "websocket"), "exec"),
+        (head("GET", f"{POD}/exec", "WebSocket"), "exec"),
+        (head("GET", f"{POD}/exec", "SPDY/3.1"), "exec"),
+        (head("GET", f"{POD}/attach/", "websocket"), "attach"),
+        (head("GET", "/api/v1/nodes/n/proxy/exec/default/web/main", "websocket"), "exec"),
+        (head("GET", f"{POD}/log"), None),
+    ],
+)
+@pytest.mark.parametrize("rules", [OPEN, ENFORCED], ids=["open", "enforced"])
+@pytest.mark.parametrize("mode", AccessMode)
+def test_a_session_is_recorded(
+    request_head: RequestHead, kind: str | None, rules: Sequence[object], mode: AccessMode
+) -> None:
+    order = admitted(whois(rules), mode, request_head).recording
+    assert order is not None
+    assert (list(order.recorders.addresses), order.recorders.has_events, order.unrecordable) == (RECORDERS, True, "")
+    assert (order.session and order.session.kind) == kind
+
+
+@pytest.mark.parametrize(
+    ("request_head", "words"),
+    [
+        (head("POST", f"{POD}/portforward", "SPDY/3.1"), "port-forward"),
+        (head("POST", "/api/v1/nodes/n/proxy/run/default/web/main?cmd=ls"), "run"),
+        (head("PATCH", f"{POD}/ephemeralcontainers"), "ephemeral container"),
+        (head("POST", f"{POD}/exec"), "exec without an upgrade"),
+    ],
+)
+def test_what_cannot_be_recorded_is_refused_if_it_must_be(request_head: RequestHead, words: str) -> None:
+    order = admitted(whois(OPEN), AUTH, request_head).recording
+    assert order is not None
+    assert (order.session, order.unrecordable) == (None, words)
+    refusal = decide(caller(whois(ENFORCED)), AUTH, request_head)
+    assert isinstance(refusal, Denial)
+    assert (refusal.status, refusal.reason, refusal.message.endswith(words)) == (403, "unrecordable", True)
+    assert admitted(whois(), AUTH, request_head).recording is None
+
+
+def test_without_a_recorder_nothing_is_recorded() -> None:
+    who = whois([{"enableEvents": True}])
+    assert [admitted(who, mode, head("GET", f"{POD}/exec", "websocket")).recording for mode in AccessMode] == [None] * 2
+
+
+@pytest.mark.parametrize(
+    ("who", "device"),
+    [
+        (whois(), SourceDevice(DEVICE, "n1", (), 2, 2, LOGIN)),
+        (whois(tags=TAGS), SourceDevice(DEVICE, "n1", tuple(TAGS), 2, 2, LOGIN)),
+        (whois(Name="\ud800", StableID=1, User="x"), SourceDevice("?", "", (), 0, 2, LOGIN)),
+    ],
+)
+def test_recordings_know_the_device_of_the_caller(who: str, device: SourceDevice) -> None:
+    assert caller(who).device == device
 
 
 def test_the_refusal_of_an_unrecorded_request_names_it_without_its_query() -> None:

@@ -17,7 +17,7 @@ from tsoperator.apiproxy.tls import ApiServer, TlsStream
 
 from tests.support.apiproxy import ALICE, TOKEN, Ground, until
 from tests.support.echoserver import Peer, Script, last, silent
-from tests.support.localapi import CAPABILITY, tagged, user
+from tests.support.localapi import tagged, user
 
 IDENTITY = ["Impersonate-User: alice@example.org", "Impersonate-Group: system:masters"]
 
@@ -544,20 +544,6 @@ async def test_a_callers_identity_counts_for_a_moment_on_its_connection(ground: 
         async with ground.connected() as caller:
             await caller.ask()
     assert ground.tailscaled.asked == [ALICE] * 2
-
-
-async def test_a_caller_whose_grants_want_recording_if_possible_is_served_and_logged_once(
-    ground: Ground, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.INFO)
-    ground.tailscaled.callers[ALICE] = user("alice@example.org") | {
-        "CapMap": {CAPABILITY: [{"recorderAddrs": ["100.64.0.9:80"]}]}
-    }
-    async with ground.serving():
-        for _ in range(2):
-            async with ground.connected() as caller:
-                assert (await caller.ask()).status == 200
-    assert caplog.text.count("this proxy can't record yet") == 1
 
 
 BAD = {

@@ -1,0 +1,53 @@
+"""Connections to recorders in the tailnet, and the limits of time for them."""
+
+import asyncio
+import os
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from tsoperator.apiproxy.errors import RecordingFailed
+from tsoperator.apiproxy.stream import SocketStream
+
+Dial = Callable[[str], Awaitable[tuple[SocketStream, bytes]]]
+"""Opens a connection to an `ip:port` in the tailnet, and returns it with the bytes that have come already.
+
+Raises OSError and RecordingFailed.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class RecorderLimits:
+    """The limits of time for a recording or an event, in seconds."""
+
+    dial: float = 5.0
+    probe: float = 10.0
+    """The time for the question whether a recorder knows a request."""
+    search: float = 30.0
+    """The time until some recorder must have begun a recording or taken an event."""
+    patience: float = 30.0
+    """The time that may pass without an acknowledgement, or until our bytes are taken."""
+    size: float = 2.0
+    """The time for which the output to a terminal waits until the client tells its size."""
+    gather: float = 0.05
+    """The time for which small pieces wait for more."""
+
+
+async def dialled(dial: Dial, address: str, limits: RecorderLimits) -> tuple[SocketStream, bytes]:
+    """Return a connection to *address*. Raises OSError and RecordingFailed."""
+    try:
+        async with asyncio.timeout(limits.dial):
+            return await dial(address)
+    except TimeoutError:
+        raise RecordingFailed(f"no connection within {limits.dial:g} s") from None
+
+
+def words(error: BaseException) -> str:
+    """Return words for an error of a connection."""
+    if isinstance(error, OSError) and error.errno:
+        return os.strerror(error.errno)
+    return str(error) or type(error).__name__
+
+
+def one_line(text: str) -> str:
+    """Return the beginning of a text of others, as one line that can stand in a log."""
+    return "".join(each if each.isprintable() else " " for each in text[:200]).strip()

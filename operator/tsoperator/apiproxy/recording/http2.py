@@ -1,0 +1,221 @@
+"""A recording by HTTP/2 without TLS (`/v2/record`): the recorder acknowledges how many bytes it has got."""
+
+import asyncio
+import json
+from collections.abc import Sequence
+from typing import Final
+
+from h2.config import H2Configuration
+from h2.connection import H2Connection
+from h2.errors import ErrorCodes
+from h2.events import (
+    ConnectionTerminated,
+    DataReceived,
+    Event,
+    RemoteSettingsChanged,
+    ResponseReceived,
+    StreamEnded,
+    StreamReset,
+    WindowUpdated,
+)
+from h2.exceptions import H2Error
+from h2.settings import SettingCodes
+
+from tsoperator.apiproxy.errors import RecordingFailed
+from tsoperator.apiproxy.recording.dialling import one_line
+from tsoperator.apiproxy.stream import SocketStream
+
+PATH: Final = "/v2/record"
+FRAME: Final = 16 << 10
+"""The bytes that each recorder takes in one frame. Each frame costs CPU."""
+_READ: Final = 16 << 10
+_MOST_ACK: Final = 4096
+"""The longest object in an answer, in bytes."""
+
+
+class Acknowledgements:
+    """The body of an answer: JSON objects, each of which has `ack`, or `error` as the last one."""
+
+    def __init__(self) -> None:
+        self._rest = b""
+        self._decoder = json.JSONDecoder()
+
+    def feed(self, data: bytes) -> int:
+        """Return the number of acknowledgements that end in *data*. Raises RecordingFailed."""
+        text = (self._rest + data).decode("utf-8", "surrogateescape").lstrip()
+        count = at = 0
+        while at < len(text):
+            try:
+                value, end = self._decoder.raw_decode(text, at)
+            except RecursionError as error:
+                raise RecordingFailed("its answer is malformed") from error
+            except ValueError:
+                break  # the rest of the object is still to come
+            _look_at(value)
+            count += 1
+            at = end
+            while text[at : at + 1].isspace():
+                at += 1
+        self._rest = text[at:].encode("utf-8", "surrogateescape")
+        if len(self._rest) > _MOST_ACK or (self._rest and self._rest[:1] != b"{"):
+            raise RecordingFailed("its answer is malformed")
+        return count
+
+
+def _look_at(value: object) -> None:
+    """Raise RecordingFailed if an object of an answer reports an error, or isn't an object."""
+    if not isinstance(value, dict):
+        raise RecordingFailed("its answer is malformed")
+    if value.get("error"):
+        raise RecordingFailed(f"it says: {one_line(str(value['error']))}")
+
+
+class Http2Recorder:
+    """A connection to a recorder by HTTP/2. One task may receive while another one sends."""
+
+    def __init__(self, stream: SocketStream, first: bytes, address: str, patience: float) -> None:
+        self._stream = stream
+        self._first = first
+        self._address = address
+        self._patience = patience
+        self._http = H2Connection(H2Configuration(client_side=True, header_encoding=None))
+        self._writing = asyncio.Lock()
+        self._has_room = asyncio.Event()
+        """Is set when the recorder may have made room for more bytes."""
+        self._id = 0
+        """The number of the current request's stream."""
+        self._early: list[Event] = []
+        """Events after the head of the answer that nobody has looked at yet."""
+        self._has_ended = False
+
+    async def is_supported(self) -> bool:
+        """Tell whether the recorder knows recordings by HTTP/2."""
+        self._http.local_settings[SettingCodes.ENABLE_PUSH] = 0
+        self._http.initiate_connection()
+        try:
+            return await self._ask("HEAD") == 200
+        except (OSError, RecordingFailed):
+            return False
+
+    async def begin(self) -> None:
+        """Begin a recording. Raises OSError and RecordingFailed."""
+        self._early.clear()
+        if (status := await self._ask("POST")) != 200:
+            raise RecordingFailed(f"it answers with status {status}")
+
+    async def send(self, data: bytes) -> None:
+        """Send *data*, as fast as the recorder takes it. Raises OSError and RecordingFailed."""
+        at = 0
+        while at < len(data):
+            self._has_room.clear()
+            at += self._frame(data, at)
+            await self._flush()
+            if at < len(data):
+                await self._has_room.wait()
+
+    async def end(self) -> None:
+        """Say that the recording is complete. Raises OSError and RecordingFailed."""
+        self._has_ended = True
+        try:
+            self._http.end_stream(self._id)
+        except H2Error as error:
+            raise RecordingFailed("it has ended the recording") from error
+        await self._flush()
+
+    async def watch(self) -> None:
+        """Read acknowledgements until the recorder has the whole recording. Raises OSError and RecordingFailed."""
+        acknowledgements = Acknowledgements()
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(self._patience) as limit:
+                while not await self._take(acknowledgements):
+                    limit.reschedule(loop.time() + self._patience)
+        except TimeoutError:
+            raise RecordingFailed(f"it has acknowledged nothing for {self._patience:g} s") from None
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._stream.close()
+
+    def _frame(self, data: bytes, at: int) -> int:
+        """Make frames of *data* from *at* on, as far as there is room, and return the number of their bytes."""
+        start = at
+        try:
+            room = min(self._http.local_flow_control_window(self._id), len(data) - at)
+            while room > 0:
+                size = min(room, self._http.max_outbound_frame_size)
+                self._http.send_data(self._id, data[at : at + size])
+                at += size
+                room -= size
+        except H2Error as error:
+            raise RecordingFailed("it has ended the recording") from error
+        return at - start
+
+    async def _take(self, acknowledgements: Acknowledgements) -> bool:
+        """Wait for an acknowledgement, or for the end, and tell whether it was the end."""
+        count = 0
+        while not count:
+            events, self._early = self._early or await self._receive(), []
+            for event in events:
+                if isinstance(event, DataReceived) and event.stream_id == self._id:
+                    count += acknowledgements.feed(event.data or b"")
+                elif isinstance(event, StreamEnded) and event.stream_id == self._id:
+                    if self._has_ended:
+                        return True
+                    raise RecordingFailed("it has ended the recording")
+        return False
+
+    async def _ask(self, method: str) -> int:
+        """Send the head of a request, and return the status of the answer. Raises OSError and RecordingFailed."""
+        pseudo = [(":method", method), (":scheme", "http"), (":authority", self._address), (":path", PATH)]
+        try:
+            self._id = self._http.get_next_available_stream_id()
+            self._http.send_headers(self._id, pseudo, end_stream=method == "HEAD")
+        except H2Error as error:
+            raise RecordingFailed("it has ended the connection") from error
+        await self._flush()
+        while True:
+            events = await self._receive()
+            for at, event in enumerate(events):
+                if isinstance(event, ResponseReceived) and event.stream_id == self._id:
+                    self._early = [*events[at + 1 :]]
+                    return _status(event)
+
+    async def _receive(self) -> Sequence[Event]:
+        """Return the next events. Raises OSError and RecordingFailed."""
+        data, self._first = self._first or await self._stream.read(_READ), b""
+        if not data:
+            raise RecordingFailed("it has closed the connection")
+        try:
+            events = self._http.receive_data(data)
+            for event in events:
+                if isinstance(event, DataReceived) and event.flow_controlled_length:
+                    self._http.acknowledge_received_data(event.flow_controlled_length, event.stream_id)
+        except (H2Error, ValueError, KeyError, IndexError) as error:
+            raise RecordingFailed("it doesn't speak HTTP/2") from error
+        await self._flush()
+        for event in events:
+            if isinstance(event, WindowUpdated | RemoteSettingsChanged):
+                self._has_room.set()
+            elif isinstance(event, StreamReset) and event.stream_id == self._id:
+                raise RecordingFailed(f"it has broken off the recording (error {_name(event.error_code)})")
+            elif isinstance(event, ConnectionTerminated):
+                raise RecordingFailed(f"it has ended the connection (error {_name(event.error_code)})")
+        return events
+
+    async def _flush(self) -> None:
+        async with self._writing:
+            if data := self._http.data_to_send():
+                await self._stream.write(data)
+
+
+def _status(event: ResponseReceived) -> int:
+    """Return the status of an answer. Raises RecordingFailed."""
+    for name, value in event.headers or ():
+        if bytes(name) == b":status" and bytes(value).isdigit():
+            return int(value)
+    raise RecordingFailed("its answer has no status")
+
+
+def _name(code: ErrorCodes | int | None) -> str:
+    return code.name if isinstance(code, ErrorCodes) else str(code)

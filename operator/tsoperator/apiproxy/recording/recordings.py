@@ -1,0 +1,140 @@
+"""The recordings that grants want: events of requests before they are forwarded, and sessions."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from tsoperator.apiproxy.client import Client
+from tsoperator.apiproxy.counts import RecordingCounts
+from tsoperator.apiproxy.errors import ClientGone, RecordingFailed
+from tsoperator.apiproxy.framing import Framing, PlainBody
+from tsoperator.apiproxy.head import RequestHead
+from tsoperator.apiproxy.impersonation import Denial, RecordingOrder
+from tsoperator.apiproxy.recording.cast import Cast
+from tsoperator.apiproxy.recording.dialling import Dial, RecorderLimits
+from tsoperator.apiproxy.recording.events import MOST_BODY, RequestEvent, send_event
+from tsoperator.apiproxy.recording.recorder import RecorderSearch
+from tsoperator.apiproxy.recording.tap import SessionRecording, session_parsers
+
+Note = Callable[[str], None]
+
+_MOST_FRAMED: Final = MOST_BODY + (1 << 20)
+"""The most bytes of a body of an event with its framing."""
+_MOST_WAITING: Final = 64 << 20
+"""The most bytes of all bodies that wait for their events."""
+
+
+@dataclass(slots=True)
+class _Waiting:
+    """The bytes of all bodies that wait for their events."""
+
+    size: int = 0
+
+
+class _Unreadable(Exception):
+    """An error: a body can't become part of an event. *status* is that of the refusal."""
+
+    def __init__(self, status: int, message: str) -> None:
+        super().__init__(message)
+        self.status = status
+
+
+class _Body:
+    """The body of a request that *client* is about to send. What has come of it stays there."""
+
+    def __init__(self, client: Client, head: RequestHead, waiting: _Waiting) -> None:
+        self._client = client
+        self._head = head
+        self._waiting = waiting
+        self.taken = 0
+        """The bytes that have come, with their framing."""
+
+    async def read(self) -> bytes:
+        """Return the body. Raises _Unreadable, ClientGone and BadMessage."""
+        received, kind = self._client.received, self._head.body
+        reader, body = PlainBody(kind), bytearray()
+        if kind.framing is Framing.LENGTH and kind.length > MOST_BODY:
+            raise _Unreadable(413, f"a body of more than {MOST_BODY >> 20} MiB can't be recorded")
+        if not reader.is_complete and not received and _expects_continue(self._head):
+            await self._client.send(b"HTTP/1.1 100 Continue\r\n\r\n")
+        while not reader.is_complete:
+            if self.taken == len(received) and not await self._client.receive():
+                raise ClientGone
+            data, used = reader.feed(bytes(received[self.taken :]))
+            self.taken += used
+            self._waiting.size += used
+            body += data
+            if len(body) > MOST_BODY or self.taken > _MOST_FRAMED:
+                raise _Unreadable(413, f"a body of more than {MOST_BODY >> 20} MiB can't be recorded")
+            if self._waiting.size > _MOST_WAITING:
+                raise _Unreadable(503, "too many requests with long bodies are being recorded")
+        return bytes(body)
+
+
+def _expects_continue(head: RequestHead) -> bool:
+    return any(name.lower() == b"expect" and value.lower() == b"100-continue" for name, value in head.headers)
+
+
+class Recordings:
+    """Records requests and sessions in recorders that *dial* reaches."""
+
+    def __init__(
+        self,
+        dial: Dial,
+        counts: RecordingCounts,
+        limits: RecorderLimits | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._dial = dial
+        self._counts = counts
+        self._limits = limits or RecorderLimits()
+        self._clock = clock
+        self._waiting = _Waiting()
+
+    async def record_event(self, client: Client, head: RequestHead, order: RecordingOrder, note: Note) -> Denial | None:
+        """Record a request whose body *client* is about to send. The body stays there. Return a refusal, or None.
+
+        Raises ClientGone and BadMessage.
+        """
+        self._counts.events["attempted"] += 1
+        body = _Body(client, head, self._waiting)
+        try:
+            refusal = await self._record(body, head, order, note)
+        finally:
+            self._waiting.size -= body.taken
+        self._counts.events["recorded" if refusal is None else "failed"] += 1
+        if refusal is not None and not order.recorders.is_enforced:
+            note(f"{head.method} {head.path} isn't recorded: {refusal.message}")
+            return None
+        return refusal
+
+    async def _record(self, body: "_Body", head: RequestHead, order: RecordingOrder, note: Note) -> Denial | None:
+        """Record a request; return why that is impossible, or None. Raises ClientGone and BadMessage."""
+        try:
+            data = await body.read()
+        except _Unreadable as error:
+            if order.recorders.is_enforced:
+                return Denial(error.status, "event-body", str(error))
+            note(f"{head.method} {head.path} is recorded without its body: {error}")
+            data = b""
+        event = RequestEvent(head, data, order.device, int(self._clock()))
+        try:
+            await send_event(event, self._dial, order.recorders.addresses, self._limits)
+        except RecordingFailed as error:
+            return Denial(502, "event", f"the request can't be recorded: {error}")
+        return None
+
+    def session(self, head: RequestHead, order: RecordingOrder, note: Note) -> SessionRecording | None:
+        """Return the recording of the session that a request opens; None if it opens none."""
+        if order.session is None:
+            return None
+        self._counts.sessions["attempted"] += 1
+        return SessionRecording(
+            RecorderSearch(self._dial, order.recorders.addresses, self._limits),
+            Cast(order.device, order.session, int(self._clock())),
+            session_parsers(head.upgrade, order.session.has_terminal),
+            self._counts,
+            is_enforced=order.recorders.is_enforced,
+            note=note,
+        )

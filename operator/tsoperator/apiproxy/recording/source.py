@@ -1,0 +1,25 @@
+"""The source of a session or a request, as recordings and events tell it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+
+@dataclass(frozen=True, slots=True)
+class SourceDevice:
+    """The device that a session or a request comes from, and its user if it has no *tags*.
+
+    *name* is its full name without the final dot, and *stable_id* its ID, which never changes. *owner_id* is the ID of
+    the user to whom the device belongs, and *profile_id* that of the profile with the *login* name.
+    """
+
+    name: str = ""
+    stable_id: str = ""
+    tags: Sequence[str] = ()
+    owner_id: int = 0
+    profile_id: int = 0
+    login: str = ""
+
+
+UNKNOWN: Final = SourceDevice()
+"""The device of nobody."""

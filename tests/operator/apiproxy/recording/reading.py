@@ -1,0 +1,58 @@
+"""The bytes that a parser of sessions forwards and the output that it finds, however the bytes come."""
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import Protocol
+
+from hypothesis import strategies as st
+from tsoperator.apiproxy.errors import BadFrames
+from tsoperator.apiproxy.recording.frames import Parsed, Size
+
+MOST_HELD = 32 << 10
+"""The most bytes that a parser may keep to itself."""
+
+
+class Parser(Protocol):
+    @property
+    def held(self) -> bytes: ...
+
+    def feed(self, data: bytes) -> Parsed: ...
+
+
+Outputs = dict[int, bytes]
+
+
+def read(parser: Parser, pieces: Sequence[bytes]) -> tuple[bytes, Outputs, list[Size]]:
+    """Return what *parser* forwards of *pieces*, the output of each stream in them, and the sizes."""
+    forwarded, outputs, sizes = b"", dict[int, bytes](), list[Size]()
+    for piece in pieces:
+        parsed = parser.feed(piece)
+        forwarded += parsed.forwarded
+        sizes += parsed.sizes
+        for stream, data in parsed.outputs:
+            outputs[stream] = outputs.get(stream, b"") + data
+    return forwarded, outputs, sizes
+
+
+def cut(data: bytes, places: Sequence[int]) -> list[bytes]:
+    """Return *data* in pieces that end at *places*."""
+    ends = sorted({0, len(data), *(min(place, len(data)) for place in places)})
+    return [data[start:end] for start, end in pairwise(ends)]
+
+
+def splits(data: bytes) -> "st.SearchStrategy[list[bytes]]":
+    return st.lists(st.integers(0, len(data)), max_size=8).map(lambda places: cut(data, places))
+
+
+def survives(make: Callable[[], Parser], pieces: Sequence[bytes]) -> None:
+    """Fail unless *pieces* are forwarded as they are until the parser refuses one, and little of them is kept."""
+    parser, forwarded, came = make(), b"", b""
+    for piece in pieces:
+        came += piece
+        try:
+            forwarded += parser.feed(piece).forwarded
+        except BadFrames:
+            break
+        assert forwarded + parser.held == came
+    assert came.startswith(forwarded)
+    assert len(parser.held) <= MOST_HELD
