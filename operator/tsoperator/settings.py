@@ -115,7 +115,7 @@ class Settings:
     operator_image: str = ""
     """The image that the operator runs, and with it the API server proxy; empty if nobody has said."""
     operator_port: str = ""
-    """The UDP port at which the operator's own device listens, if it serves the API server; empty: any port."""
+    """The UDP port at which the operator's own device listens, if it serves the API server; empty: the usual one."""
     apiserver_proxy: ProxyMode = ProxyMode.OFF
     apiserver_proxy_http: bool = False
     """True if the API server proxy also answers plain HTTP."""

@@ -69,7 +69,7 @@ VARIABLES: Final[Mapping[str, str]] = {
     "APISERVER_PROXY_HTTP": "true: that device answers plain HTTP, too, for tailnets without HTTPS (default false)",
     "AUTH_PROXY": "older name of APISERVER_PROXY: true or false (default false)",
     "OPERATOR_IMAGE": "image of the operator, which is that of the API server proxy, too (required for that proxy)",
-    "TS_PORT": "UDP port at which the device of the API server proxy listens (default: any)",
+    "TS_PORT": "UDP port at which the device of the API server proxy listens (default 41641)",
     "POD_NAME": "this Pod's name, in its Lease and Events",
     "KUBECONFIG": "outside a cluster: how to reach the API server",
 }

@@ -34,9 +34,9 @@ OTHERS = """
 
     OperatorDevice ServiceView TailscaleService TailscaleServiceIP
 
-    AdvertiseRoutes AdvertiseServices AllowFunnel AppConnector AuthKey CapMap ControlURL LoginName NoStatefulFiltering
+    AdvertiseRoutes AdvertiseServices AllowFunnel AppConnector AuthKey BackendState CapMap ControlURL LoginName NoStatefulFiltering
     NodeID PodName ProxyProtocol RelayServerPort RelayServerStaticEndpoints ServerURL SessionType StableID
-    StaticEndpoints TerminateTLS UserProfile
+    StaticEndpoints TailscaleIPs TerminateTLS UserProfile
 
     APIServerProxy AcceptRoutes HealthCheckEnabled IssueCerts LocalPort LogLevel MetricsEnabled ServiceName
 """

@@ -24,6 +24,11 @@ _USER: Final = 65532
 _OTHER_USER: Final = 65533  # so that the program can't change the settings of tailscaled
 _LOCALAPI: Final = "/var/run/tailscale"
 _SOCKET: Final = f"{_LOCALAPI}/tailscaled.sock"
+_PORT: Final = "41641"
+"""The UDP port of the device, which is Tailscale's usual one.
+
+After tailscaled has restarted, the devices of callers still send to its old port. So it has to be the same one.
+"""
 _TLS_TARGET: Final = "127.0.0.2:8443"
 _HTTP_TARGET: Final = "127.0.0.2:8080"
 _HEALTH_PORT: Final = 9002
@@ -52,7 +57,7 @@ def serve_config(*, http: bool) -> Object:
 
 def device_pod(secret: str, settings: Settings) -> ProxyPod:
     """Return the part of the Pod that runs the device, whose state is in *secret*."""
-    port = {"PORT": settings.operator_port} if settings.operator_port else {}
+    port = {"PORT": settings.operator_port or _PORT}
     config = f"{CONFIGS}/{secret}/{SERVE_CONFIG_KEY}"
     return served_apiserver(secret, {"TS_SOCKET": _SOCKET, "TS_SERVE_CONFIG": config, **port})
 

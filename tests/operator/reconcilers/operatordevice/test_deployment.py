@@ -94,14 +94,14 @@ def test_the_device_forwards_https_and_if_asked_also_plain_http(http: bool, text
 
 
 def test_the_device_keeps_its_state_in_the_secret_of_the_operator_and_reads_its_config_beside() -> None:
-    device, _ = containers(deployment(serving(operator_port="41641")))
+    device, _ = containers(deployment(serving()))
     found = env(device)
     assert {name: found.get(name) for name in DEVICE_ENV} == DEVICE_ENV
     mounts = {each["mountPath"]: each["name"] for each in device["volumeMounts"]}
     assert mounts["/etc/tsconfig/operator"] == "tailscaledconfig-0"
     assert pod_spec(deployment())["volumes"][0]["secret"]["secretName"] == "operator-config"
     assert device["image"] == SETTINGS.proxy_image
-    assert "PORT" not in env(containers(deployment())[0])
+    assert env(containers(deployment(serving(operator_port="1234")))[0])["PORT"] == "1234"
 
 
 DEVICE_ENV = {
