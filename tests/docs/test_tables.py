@@ -35,8 +35,8 @@ OTHERS = """
     OperatorDevice ServiceView TailscaleService TailscaleServiceIP
 
     AdvertiseRoutes AdvertiseServices AllowFunnel AppConnector AuthKey BackendState CapMap ControlURL LoginName
-    NoStatefulFiltering NodeID PodName ProxyProtocol RelayServerPort RelayServerStaticEndpoints ServerURL SessionType StableID
-    StaticEndpoints TailscaleIPs TerminateTLS UserProfile
+    NoStatefulFiltering NodeID PodName ProxyProtocol RelayServerPort RelayServerStaticEndpoints ServerURL SessionType
+    StableID StaticEndpoints TailscaleIPs TerminateTLS UserProfile
 
     APIServerProxy AcceptRoutes HealthCheckEnabled IssueCerts LocalPort LogLevel MetricsEnabled ServiceName
 """
