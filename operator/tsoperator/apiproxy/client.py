@@ -57,7 +57,7 @@ class Client:
         self._stream.end()
 
     async def linger(self, seconds: float) -> None:
-        """End our side, and drop what the client still sends for some *seconds*. Raises ClientGone.
+        """End our side, and drop the bytes that the client still sends for some *seconds*. Raises ClientGone.
 
         Unread bytes would reset the connection, and then the client may lose the end of an answer.
         """

@@ -1,4 +1,4 @@
-"""Counts of what the API server proxy does, as metrics in Prometheus's text format."""
+"""Counts of the requests, refusals, connections and bytes of the API server proxy, as Prometheus metrics."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping

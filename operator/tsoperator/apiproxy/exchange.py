@@ -77,7 +77,7 @@ class Exchange:
         """Whether the client has got the beginning of the answer."""
 
     async def run(self, head: bytes) -> GoesOn:
-        """Send the *head* of the request and what follows, and forward the answer.
+        """Send the *head* of the request and its body, and forward the answer.
 
         Raises ApiServerUnreachable, BadMessage, or ClientGone, which also stands for the end of patience. Raises
         RecordingFailed and BadFrames if a session must be recorded and can't.

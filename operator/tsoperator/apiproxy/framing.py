@@ -56,7 +56,7 @@ class RequestBody:
     def feed(self, data: Piece) -> tuple[bytes, int]:
         """Return the bytes to forward for *data*, and how many bytes of *data* belong to the body.
 
-        What remains of *data* is the beginning of the next request. Raises BadBody.
+        The rest of *data* is the beginning of the next request. Raises BadBody.
         """
         forwarded: list[Piece] = []
         with memoryview(data) as view:
@@ -127,7 +127,7 @@ _SIZE: Final = rb"([0-9A-Fa-f]{1,16})[\t ]*(?:;" + _TEXT + rb")?"
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """A line between the data of a chunked body: what the *whole* matches, and each *part* from its beginning."""
+    """The patterns of a line between the data of a chunked body: of a *whole* line, and of its beginning (*part*)."""
 
     whole: Pattern[bytes]
     part: Pattern[bytes]
@@ -155,7 +155,7 @@ class _Chunks:
         self._trailers = 0  # bytes
 
     def feed(self, view: memoryview, forwarded: list[Piece] | None) -> int:
-        """Return how many bytes of *view* belong to the body; append what to forward if *forwarded* is a list."""
+        """Return how many bytes of *view* belong to the body; append the bytes to forward if *forwarded* is a list."""
         position, end = 0, len(view)
         while position < end and not self.is_complete:
             if self._left:

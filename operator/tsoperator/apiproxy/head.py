@@ -1,4 +1,4 @@
-"""The heads of requests and answers: which ones we refuse, and what the other side gets (RFC 9110 and 9112).
+"""Reads the heads of requests and answers, refuses bad ones, and writes them anew for the other side (RFC 9110, 9112).
 
 h11 accepts more than we do, such as lines that end with a bare LF, folded lines, and HTTP/1.0. Two programs that read
 such a head differently can be played off against each other. So we check the bytes first, and h11 reads the rest.
@@ -149,7 +149,7 @@ def answer_length(buffer: bytes | bytearray, seen: int = 0) -> int:
 
 
 def parse_request(raw: bytes | bytearray) -> RequestHead:
-    """Return what a whole head of a request says. Raises BadHead."""
+    """Return the parts of a whole head of a request. Raises BadHead."""
     if raw.count(b"\n") - 2 > MOST_HEADERS:
         raise BadHead(431, "long", f"the head has more than {MOST_HEADERS} headers")
     if not _REQUEST.fullmatch(raw):
@@ -177,7 +177,10 @@ def parse_request(raw: bytes | bytearray) -> RequestHead:
 
 
 def parse_answer(raw: bytes | bytearray, method: str, upgrade: str = "") -> AnswerHead:
-    """Return what a whole head of an answer says. The request had *method*, and asked for *upgrade*. Raises BadHead."""
+    """Return the parts of a whole head of an answer to a request with *method*, which asked for *upgrade*.
+
+    Raises BadHead.
+    """
     if not _ANSWER.fullmatch(raw):
         raise BadHead(502, "answer", "the head of an answer is malformed")
     connection = h11.Connection(h11.CLIENT)

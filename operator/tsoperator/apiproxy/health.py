@@ -11,7 +11,7 @@ _TEXT: Final = "text/plain; charset=utf-8"
 _METRICS: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 Problem = Callable[[], Awaitable[str]]
-"""A function that returns words for what is wrong, or an empty string."""
+"""A function that describes a problem in words; it returns an empty string if there is none."""
 
 
 class HealthPages:

@@ -1,4 +1,4 @@
-"""Who a caller is to the Kubernetes API, and which requests of a caller are refused."""
+"""Decides as whom the proxy forwards a request to the Kubernetes API, or why it refuses the request."""
 
 import json
 import re
@@ -35,7 +35,7 @@ class AccessMode(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Recorders:
-    """What grants say about recording the requests of a caller."""
+    """The rules of a caller's grants about recording."""
 
     addresses: Sequence[str] = ()
     is_enforced: bool = False
@@ -198,7 +198,7 @@ def _part(answer: Mapping[str, Any], key: str) -> Mapping[str, Any]:
 
 
 def _device(node: Mapping[str, Any], profile: Mapping[str, Any], tags: Sequence[str]) -> SourceDevice:
-    """Return the device of a WhoIs answer. What isn't as expected is left out: it decides nothing."""
+    """Return the device of a WhoIs answer. Fields of another type are left out: no decision depends on them."""
     return SourceDevice(
         _text(node.get("Name")).removesuffix("."),
         _text(node.get("StableID")),

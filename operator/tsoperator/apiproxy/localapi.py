@@ -26,7 +26,7 @@ class LocalApi:
         self._patience = patience
 
     async def who_is(self, address: str) -> bytes:
-        """Return the JSON with what tailscaled knows about *address*, an `ip:port`. Raises CallerUnknown."""
+        """Return tailscaled's JSON about the device that has *address*, an `ip:port`. Raises CallerUnknown."""
         status, body = await self._ask(f"/localapi/v0/whois?addr={quote(address, safe='')}")
         if status == 404:
             raise CallerUnknown("unknown", "tailscaled doesn't know the address")
@@ -35,7 +35,7 @@ class LocalApi:
         return body
 
     async def problem(self) -> str:
-        """Return words for what is wrong with tailscaled, or an empty string if it answers."""
+        """Describe why tailscaled doesn't answer; empty if it answers."""
         try:
             status, _ = await self._ask("/localapi/v0/status?peers=false")
         except CallerUnknown as error:

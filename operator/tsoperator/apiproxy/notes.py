@@ -12,7 +12,7 @@ _MOST_NOTED: Final = 1000
 
 
 class Notes:
-    """Logs what happens to callers: at most *most* lines in *seconds*, then how many lines were left out."""
+    """Logs events of callers: at most *most* lines in *seconds*, and then the number of lines that were left out."""
 
     def __init__(self, most: int = 20, seconds: float = 10.0, clock: Callable[[], float] = time.monotonic) -> None:
         self._most = most
@@ -23,7 +23,7 @@ class Notes:
         self._noted: set[tuple[str, str]] = set()
 
     def note(self, who: str, message: str) -> None:
-        """Log what happened to *who*, unless there are too many lines."""
+        """Log a *message* about the caller *who*, unless there are too many lines."""
         now = self._clock()
         if now >= self._until:
             if self._written > self._most:

@@ -156,7 +156,7 @@ class ApiServer:
             raise ApiServerUnreachable(_words(error)) from error
 
     def problem(self) -> str:
-        """Return words for what is wrong with the files, or an empty string."""
+        """Describe what is wrong with the files; empty if nothing is."""
         try:
             self._context.value()
             self.token()

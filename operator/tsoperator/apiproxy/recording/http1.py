@@ -1,6 +1,6 @@
 """Requests to recorders by HTTP/1.1: events, and recordings (`/record`) for recorders of the first version.
 
-Those acknowledge nothing until the end.
+Such a recorder acknowledges nothing until the end.
 """
 
 import asyncio
@@ -110,7 +110,7 @@ class Http1Recorder:
 
     @asynccontextmanager
     async def _limit(self) -> AsyncIterator[None]:
-        """Limit the time of what is done in the context. Raises RecordingFailed."""
+        """Limit the time of a block of code. Raises RecordingFailed."""
         try:
             async with asyncio.timeout(self._patience):
                 yield
