@@ -116,10 +116,21 @@ class Scene:
                 await self.world.delete(obj)
 
     async def restored(self, *children: Object) -> None:
-        """Wait until the operator has made deleted *children* again, and let a Pod fill the Secret among them."""
-        for child in children:
-            await self.world.eventually(partial(self.is_another, child))
-        if self.kind.filler and any(child["kind"] == SECRET.kind for child in children):
+        """Wait until the operator has made deleted *children* again, and let a Pod fill the Secrets among them.
+
+        Some children have a MagicDNS name, which the operator has from the state Secret of that Pod. They come last.
+        """
+        named = [child for child in children if "." in key_of(child).name]
+        for part in ([child for child in children if child not in named], named):
+            for child in part:
+                await self.world.eventually(partial(self.is_another, child))
+            if any(child["kind"] == SECRET.kind for child in part):
+                await self._fill()
+
+    async def _fill(self) -> None:
+        """Let the Pod that fills Secrets start again, if there is one."""
+        if self.kind.filler:
+            await self.world.eventually(partial(self.world.find, POD, self.kind.filler.name))
             await self.delete(manifest(POD, self.kind.filler))
 
     async def make(self) -> str:
