@@ -42,10 +42,13 @@ async def told(world: World, kind: str) -> str:
 
 
 async def serve(world: World, group: Object = KAPI, name: str = "kapi") -> list[Replica]:
-    """Make the group, wait until its URL is in the status, and return its replicas."""
+    """Make the group, wait until all its proxies advertise its name, and return them."""
+    replicas = group["spec"].get("replicas", 2)
     await world.apply(group)
-    await world.becomes(lambda: url(world), f"https://{name}.{DOMAIN}")
-    return await ready_group(world, group, group["spec"].get("replicas", 2))
+    await world.becomes(lambda: told(world, CONFIGURED), f"{replicas}/{replicas} proxy backends ready and advertising")
+    assert await url(world) == f"https://{name}.{DOMAIN}"
+    await world.becomes(lambda: world.reason(KAPI, READY), READY)
+    return await ready_group(world, group, replicas)
 
 
 async def end(world: World) -> None:
