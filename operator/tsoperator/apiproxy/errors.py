@@ -43,7 +43,7 @@ class ClientGone(ApiProxyError):
 
 
 class BadWhoIs(ApiProxyError):
-    """An error: tailscaled's answer isn't that of a WhoIs. The message says what is wrong with it."""
+    """An error: tailscaled's answer isn't that of a WhoIs. The message names the fault."""
 
 
 class BadFrames(ApiProxyError):

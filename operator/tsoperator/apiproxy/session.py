@@ -50,7 +50,7 @@ class SessionLimits:
     half_closed: float = 30.0
     """The time that may pass without a byte after one side has ended."""
     linger: float = 2.0
-    """The time for which we read what a client still sends after the end of our answer."""
+    """The time for which we read the bytes that a client still sends after the end of our answer."""
     whois: float = 1.0
     """The time for which an answer of tailscaled's about the caller counts."""
 

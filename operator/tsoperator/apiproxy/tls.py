@@ -99,7 +99,7 @@ class TlsStream:
         await self._stream.write(self._outgoing.read())
 
     def _decrypted(self, received: bytes) -> bytes:
-        """Return what is in the complete records. Nothing of it stays in the TLS library."""
+        """Return the data in the complete records. The TLS library keeps none of it."""
         pieces: list[bytes] = []
         for start in range(0, len(received), _RECORD):
             self._incoming.write(memoryview(received)[start : start + _RECORD])
@@ -156,7 +156,7 @@ class ApiServer:
             raise ApiServerUnreachable(_words(error)) from error
 
     def problem(self) -> str:
-        """Describe what is wrong with the files; empty if nothing is."""
+        """Describe the fault of the files; empty if they have none."""
         try:
             self._context.value()
             self.token()
@@ -188,7 +188,7 @@ class ApiServer:
 
 
 class _File(Generic[_T]):
-    """What is in a file, read again whenever the file has been replaced or written."""
+    """The content of a file, which is read again whenever somebody has replaced or written the file."""
 
     def __init__(self, path: Path, parse: Callable[[str], _T]) -> None:
         self._path = path
@@ -196,7 +196,7 @@ class _File(Generic[_T]):
         self._read: tuple[tuple[int, int, int], _T] | None = None
 
     def value(self) -> _T:
-        """Return what is in the file now. Raises OSError or ValueError."""
+        """Return the present content of the file. Raises OSError or ValueError."""
         status = self._path.stat()
         version = (status.st_ino, status.st_size, status.st_mtime_ns)
         if self._read is None or self._read[0] != version:

@@ -102,7 +102,7 @@ class APIOffer(NamedTuple):
 
 
 def api_offers(hosting: APIHosting) -> Mapping[int, APIOffer]:
-    """Return what the proxies of a group should serve and advertise, by ordinal."""
+    """Return the Tailscale Services that the proxies of a group should serve and advertise, by ordinal."""
     return {ordinal: _offer(ordinal, host, hosting) for ordinal, host in hosting.hosts.items()}
 
 

@@ -47,7 +47,7 @@ class Upload:
         self._failure: RecordingFailed | None = None
 
     async def run(self) -> None:
-        """Send what is written, until the recorder has the whole recording or fails. Raises nothing."""
+        """Send the written bytes, until the recorder has the whole recording or fails. Raises nothing."""
         is_complete = False
         try:
             async with asyncio.TaskGroup() as group:
@@ -95,7 +95,7 @@ class Upload:
             raise self._failure
 
     async def _send(self) -> None:
-        """Send what is gathered, again and again. Raises OSError and RecordingFailed."""
+        """Send the gathered bytes, again and again. Raises OSError and RecordingFailed."""
         while not (self._is_ending and not self._gathered):
             await self._has_some.wait()
             if not self._has_enough.is_set():
@@ -106,7 +106,7 @@ class Upload:
         await self._recorder.end()
 
     def _taken(self) -> bytes:
-        """Return the bytes whose turn it is: full pieces, or what there is."""
+        """Return the next bytes to send: full pieces, or else all bytes that there are."""
         size = len(self._gathered)
         if size > FRAME and not self._is_ending:
             size -= size % FRAME

@@ -1,4 +1,4 @@
-"""What a request asks of Kubernetes: its parts as the API server sees them, and whether it opens a session.
+"""Reads the parts of a request as the API server does, and finds out whether the request opens a session.
 
 The rules are those of k8s.io/apiserver, `endpoints/request/requestinfo.go`.
 """
@@ -19,9 +19,9 @@ _NAMESPACE_SUBRESOURCES: Final = frozenset({"status", "finalize"})
 _SELECTING: Final = frozenset({"list", "watch", "deletecollection"})
 _READING: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _UNRECORDABLE: Final = {"portforward": "port-forward", "ephemeralcontainers": "ephemeral container"}
-"""Names for what no recorder can record, by subresource."""
+"""The names of sessions that no recorder can record, by subresource."""
 _KUBELET: Final = {"run": "run", "portForward": "port-forward", "cri": "kubelet session"}
-"""Names for what no recorder can record, by the first part of the path of a kubelet."""
+"""The names of sessions that no recorder can record, by the first part of the path of a kubelet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ def query_parameters(target: str) -> Mapping[str, Sequence[str]]:
 
 
 def request_info(method: str, target: str) -> RequestInfo:
-    """Return what a request asks for, as the API server would say."""
+    """Return the parts of a request, in the words of the API server."""
     path = unquote(target.partition("?")[0])
     return _info(method, path, _split(path), query_parameters(target))
 

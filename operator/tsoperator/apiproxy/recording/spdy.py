@@ -164,7 +164,7 @@ class SpdyServer:
         return Parsed(forwarded, outputs)
 
     def notice(self) -> Notice:
-        """Return what shows a text to the user, for now: when no more bytes have been forwarded."""
+        """Return the bytes that show a text to the user. They are right only until more bytes are forwarded."""
         return partial(_shown, self._streams, self._cutter.left, bool(self._stream))
 
     def _begin(self, buffer: bytes, at: int) -> Frame | None:

@@ -115,7 +115,7 @@ class SessionRecording:
             self._fail(await self._upload.failed())
 
     async def from_client(self, data: bytes, send: Send) -> None:
-        """Forward bytes of the client; no bytes stand for its end. Raises BadFrames, and what *send* raises.
+        """Forward bytes of the client; no bytes stand for its end. Raises BadFrames, and the errors of *send*.
 
         Raises RecordingFailed if the recording mustn't fail.
         """

@@ -91,7 +91,7 @@ class WebSocketFrames:
         return Parsed(forwarded, outputs, sizes)
 
     def notice(self) -> Notice:
-        """Return what shows a text to the user, for now: when no more bytes have been forwarded."""
+        """Return the bytes that show a text to the user. They are right only until more bytes are forwarded."""
         left, message = self._cutter.left, self._message
         if message and (message.is_text or message.channel not in self._channels):
             return _nothing
