@@ -247,13 +247,6 @@ class HostingView:
         group = self.group(name)
         return group is None or is_host(group)
 
-    def is_clear(self, obj: Object) -> bool:
-        """Tell whether nothing is left of the Tailscale Service of *obj*, which has no claim any more.
-
-        Another object may have the label now.
-        """
-        return self.remainder(obj) is None
-
     def remainder(self, obj: Object) -> Refusal | None:
         """Return why something is left of the Tailscale Service of *obj*, which has no claim any more.
 

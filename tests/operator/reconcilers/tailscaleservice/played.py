@@ -240,7 +240,7 @@ def _users(resource: Resource, cache: Cache, view: HostingView) -> Kind[Any]:
         if claim is not None and not is_deleting(user):
             return Plan(hold="" if claim.wrong else claim.finalizer)
         name = finalizer_of(user)
-        return Plan(release=name if has_finalizer(user, name) and view.is_clear(user) else "")
+        return Plan(release=name if has_finalizer(user, name) and view.remainder(user) is None else "")
 
     def all_of(_obj: Object) -> Iterable[Key]:
         return map(key_of, cache.all(resource))
