@@ -28,6 +28,7 @@ OPERATOR_USER = f"system:serviceaccount:{NAMESPACE}:operator"
 """The operator's user, as the API server names it."""
 CREDENTIALS = {"oauth": {"clientId": CLIENT_ID, "clientSecret": CLIENT_SECRET}, "loginServer": control.URL}
 PROXY_IMAGE = f"tailscale/tailscale:v{TAILSCALE}"
+K8S_PROXY_IMAGE = f"tailscale/k8s-proxy:v{TAILSCALE}"
 RECORDER_IMAGE = f"tailscale/tsrecorder:v{TAILSCALE}"
 
 CHART = TREE / "charts" / "tailscale-operator"
@@ -46,10 +47,11 @@ class ProductImages:
 
 
 def push_images(bed: Bed) -> ProductImages:
-    """Build and push the images of the operator, the nameserver, the proxy and tsrecorder."""
+    """Build and push the images of the operator, the nameserver, the proxies, k8s-proxy and tsrecorder."""
     operator, nameserver = (push_image(bed, target) for target in ("operator", "nameserver"))
     names = ("containerboot", "tailscaled", "tailscale")
     _push_tailscale(bed, PROXY_IMAGE, *(f"/usr/local/bin/{name}" for name in names))
+    _push_tailscale(bed, K8S_PROXY_IMAGE, "/usr/local/bin/k8s-proxy")
     _push_tailscale(bed, RECORDER_IMAGE, "/tsrecorder")
     return ProductImages(operator, nameserver)
 

@@ -64,7 +64,10 @@ ALL = (
     Part("coredns", {"coredns": "github.com/coredns/coredns"}),
     Part(
         "tailscale",
-        _commands("tailscale.com", "tailscaled", "tailscale", "containerboot", "k8s-nameserver", "k8s-operator"),
+        {
+            **_commands("tailscale.com", "tailscaled", "tailscale", "containerboot"),
+            **_commands("tailscale.com", "k8s-nameserver", "k8s-operator", "k8s-proxy"),
+        },
         {"tailscale.com/version.longStamp": TAILSCALE, "tailscale.com/version.shortStamp": TAILSCALE},
     ),
     Part("crane", _commands("github.com/google/go-containerregistry", "crane")),

@@ -6,6 +6,7 @@ tool (
 	tailscale.com/cmd/containerboot
 	tailscale.com/cmd/k8s-nameserver
 	tailscale.com/cmd/k8s-operator
+	tailscale.com/cmd/k8s-proxy
 	tailscale.com/cmd/tailscale
 	tailscale.com/cmd/tailscaled
 )
