@@ -15,8 +15,8 @@ from tsoperator.app import run
 from tsoperator.check.command import add_arguments, run_check
 from tsoperator.kube.errors import KubeError
 from tsoperator.logs import start_logging
-from tsoperator.runtime.health import ListenError
 from tsoperator.runtime.leader import LeadershipLost
+from tsoperator.runtime.serving import ListenError
 from tsoperator.settings import InvalidSetting, Settings, read_settings
 from tsoperator.variables import help_lines
 

@@ -70,6 +70,8 @@ from tsoperator.runtime.plan import Errand, FindNodePorts
 from tsoperator.runtime.workqueue import Backoff
 from tsoperator.settings import Settings
 from tsoperator.sources import sources
+from tsoperator.status.server import StatusServer
+from tsoperator.status.view import StatusView
 from tsoperator.tailnet.devices import DeviceGauges
 from tsoperator.tailnet.factory import TailnetFactory
 from tsoperator.tailnet.identity import KnownIdentity
@@ -214,13 +216,23 @@ async def run(
             },
         )
         tailnets.listen_to_findings(manager.retry_refused)
-        async with HealthServer(settings.health_address, registry, {"cache": lambda: _unsynced(cache)}) as address:
+        elector = await _elector(client, settings) if settings.leader_election else None
+        status = StatusServer(
+            settings.status_address,
+            StatusView(cache, applier.journal, settings, now).report,
+            lambda: elector.leader if elector else "",
+            now,
+        )
+        async with (
+            status,
+            HealthServer(settings.health_address, registry, {"cache": lambda: _unsynced(cache)}) as address,
+        ):
             _log_start(settings, address)
             await manager.run(
                 client,
-                await _elector(client, settings) if settings.leader_election else None,
+                elector,
                 before=_end_of_predecessor(client, settings),
-                beside=[tailnets.run, identity.run, prober.run, dns_prober.run, addresses.run],
+                beside=[tailnets.run, identity.run, prober.run, dns_prober.run, addresses.run, status.lead],
             )
 
 

@@ -125,6 +125,8 @@ class Settings:
     Tailnets with workload identity trust its tokens, and ProxyGroupPolicies let it write.
     """
     health_address: str = ":9002"
+    status_address: str = "127.0.0.1:9003"
+    """The address of the report on all objects, which is only for people who may reach into this Pod."""
     log_level: str = "INFO"
     log_format: Literal["text", "json"] = "text"
     """The format of the operator's log and of the nameserver's."""
@@ -185,6 +187,7 @@ def read_settings(environ: Mapping[str, str], identity_token: Path = _IDENTITY_T
         apiserver_proxy_http=_boolean(given, "APISERVER_PROXY_HTTP", default=False),
         service_account=_object_name(given, "OPERATOR_SERVICE_ACCOUNT_NAME") or defaults.service_account,
         health_address=_address(environ, "OPERATOR_HEALTH_ADDR", defaults.health_address),
+        status_address=_address(environ, "OPERATOR_STATUS_ADDR", defaults.status_address),
         log_level=LOG_LEVELS[level],
         log_format="json" if log_format == "json" and level != DEV else "text",
         warnings=tuple(warnings),

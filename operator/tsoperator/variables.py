@@ -43,6 +43,9 @@ VARIABLES: Final[Mapping[str, str]] = {
     ),
     "OPERATOR_LEADER_ELECTION": "true or false (default true)",
     "OPERATOR_HEALTH_ADDR": "ADDRESS:PORT of probes and metrics (default :9002; set but empty: off)",
+    "OPERATOR_STATUS_ADDR": (
+        "ADDRESS:PORT of the page and the JSON that show each object (default 127.0.0.1:9003; set but empty: off)"
+    ),
     "OPERATOR_SERVICE_ACCOUNT_NAME": (
         "name of our ServiceAccount: Tailnets with workload identity trust its tokens, and ProxyGroupPolicies let it "
         "write (default operator)"

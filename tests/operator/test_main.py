@@ -87,6 +87,7 @@ def environment(sim: ClusterSim, tmp_path: Path) -> Environment:
         "CLIENT_ID_FILE": str(tmp_path / "id"),
         "CLIENT_SECRET_FILE": str(tmp_path / "secret"),
         "OPERATOR_HEALTH_ADDR": "",
+        "OPERATOR_STATUS_ADDR": "",
     }
 
 

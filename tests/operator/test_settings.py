@@ -86,6 +86,7 @@ GIVEN: dict[tuple[str, str], dict[str, object]] = {
     ("APISERVER_PROXY_HTTP", "apiserver_proxy_http"): {"true": True, "false": False, "": False},
     ("OPERATOR_INITIAL_TAGS", "operator_tags"): {"tag:a,tag:b": ("tag:a", "tag:b"), "": ("tag:k8s-operator",)},
     ("OPERATOR_HEALTH_ADDR", "health_address"): {"[::1]:9002": "[::1]:9002", " ": "", " :9003 ": ":9003"},
+    ("OPERATOR_STATUS_ADDR", "status_address"): {"[::1]:9003": "[::1]:9003", "": ""},
     ("OPERATOR_LOGGING", "log_level"): {"debug": "DEBUG", "dev": "DEBUG", "warn": "WARNING", "error": "ERROR"},
     ("OPERATOR_LOG_FORMAT", "log_format"): {"json": "json", "text": "text"},
 }
@@ -156,6 +157,7 @@ WRONG = [
     ("CLIENT_ID_FILE", "/nonexistent/id", 'cannot read "/nonexistent/id": No such file or directory'),
     *((name, value, f'"{value}" is not a valid name of an object') for name, value in NAMES.items()),
     *((name, value, f"'{value}' is not one of true, false") for name, value in FLAGS.items()),
+    ("OPERATOR_STATUS_ADDR", "9003", "is not ADDRESS:PORT"),
     *(("OPERATOR_HEALTH_ADDR", value, "is not ADDRESS:PORT") for value in ADDRESSES),
 ]
 

@@ -470,6 +470,7 @@ async def running_operator(world: World, **settings: Any) -> AsyncIterator[async
             "login_server": world.control_url,
             "leader_election": False,
             "health_address": "",
+            "status_address": "",
             "manage_cluster_dns": True,
             "operator_secret": "operator",
             **paths,

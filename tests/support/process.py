@@ -148,5 +148,6 @@ def _settings(world: World, folder: Path) -> dict[str, str]:
         "OPERATOR_LOGIN_SERVER": world.control_url,
         "OPERATOR_LEADER_ELECTION": "false",
         "OPERATOR_HEALTH_ADDR": "127.0.0.1:0",
+        "OPERATOR_STATUS_ADDR": "",
         **{name: str(folder / name) for name in files},
     }

@@ -1,21 +1,18 @@
 """Probes and metrics over HTTP: /healthz, /readyz, /metrics."""
 
-import os
 from collections.abc import Callable, Mapping
 
 from aiohttp import web
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
 
+from tsoperator.runtime.serving import HttpServer
+
 Check = Callable[[], str]
 """A function that returns words for what is wrong, or an empty string if nothing is."""
 
 
-class ListenError(Exception):
-    """An error: the operator can't listen on the address for probes and metrics."""
-
-
-class HealthServer:
+class HealthServer(HttpServer):
     """Serves probes and metrics on *listen* while the context is open. An empty *listen* turns it off.
 
     ``/readyz`` passes when all of *checks* pass, and names those that fail. ``/healthz`` does the same for *alive*;
@@ -29,46 +26,14 @@ class HealthServer:
         checks: Mapping[str, Check],
         alive: Mapping[str, Check] | None = None,
     ) -> None:
-        self._listen = listen
         self._registry = registry
         self._checks = checks
         self._alive = alive or {}
-        self._runner: web.AppRunner | None = None
-
-    async def __aenter__(self) -> str:
-        """Listen, and return the bound ``ADDR:PORT``, empty if turned off.
-
-        Raises:
-            ListenError: *listen* is not an address, or we can't listen there.
-        """
-        if not self._listen:
-            return ""
-        host, port = parse_listen(self._listen)
-        self._runner = web.AppRunner(self._app(), access_log=None, shutdown_timeout=1.0)
-        await self._runner.setup()
-        try:
-            await web.TCPSite(self._runner, host or None, port).start()
-        except OSError as error:
-            await self._close()
-            words = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
-            raise ListenError(f"cannot serve probes and metrics on {self._listen}: {words}") from error
-        bound_host, bound_port = self._runner.addresses[0][:2]
-        return f"[{bound_host}]:{bound_port}" if ":" in bound_host else f"{bound_host}:{bound_port}"
-
-    async def __aexit__(self, *_exc: object) -> None:
-        await self._close()
-
-    async def _close(self) -> None:
-        if self._runner is not None:
-            await self._runner.cleanup()
-            self._runner = None
-
-    def _app(self) -> web.Application:
         app = web.Application()
         app.router.add_get("/healthz", self._healthz)
         app.router.add_get("/readyz", self._readyz)
         app.router.add_get("/metrics", self._metrics)
-        return app
+        super().__init__(listen, app, "probes and metrics")
 
     async def _healthz(self, _request: web.Request) -> web.Response:
         return _report(self._alive)
@@ -79,19 +44,6 @@ class HealthServer:
     async def _metrics(self, request: web.Request) -> web.Response:
         encode, content_type = choose_encoder(request.headers.get("Accept", ""))
         return web.Response(body=encode(self._registry), headers={"Content-Type": content_type})
-
-
-def parse_listen(listen: str) -> tuple[str, int]:
-    """Return host and port of ``ADDR:PORT``, ``[ADDR]:PORT`` or ``:PORT``; no host means every address.
-
-    Raises:
-        ListenError: it is none of these.
-    """
-    host, colon, port = listen.rpartition(":")
-    bracketed = host.startswith("[") and host.endswith("]")
-    if not colon or not (port.isascii() and port.isdigit()) or int(port) > 65535 or (":" in host and not bracketed):
-        raise ListenError(f"{listen!r} is not ADDR:PORT, [ADDR]:PORT or :PORT")
-    return (host[1:-1] if bracketed else host), int(port)
 
 
 def _report(checks: Mapping[str, Check]) -> web.Response:

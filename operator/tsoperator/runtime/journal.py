@@ -113,6 +113,12 @@ class Journal:
         """Tell whether *error* is in the log already: in a line about an object, or in a line about the API server."""
         return isinstance(error, Unreachable) or _TOLD in vars(error)
 
+    def warnings(self, obj: Object) -> list[Note]:
+        """Return the warnings about *obj* that hold since they were written as Events, sorted by reason."""
+        known = self._known.get(obj)
+        notes = known.notes if known else ()
+        return sorted((each for each in notes if each.type == "Warning"), key=lambda each: (each.reason, each.message))
+
     def planned(self, parent: Object, plan: Plan) -> None:
         """Log *plan* at DEBUG, in one line.
 

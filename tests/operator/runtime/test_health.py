@@ -3,7 +3,8 @@ import asyncio
 import aiohttp
 import pytest
 from prometheus_client import CollectorRegistry, Gauge
-from tsoperator.runtime.health import Check, HealthServer, ListenError, parse_listen
+from tsoperator.runtime.health import Check, HealthServer
+from tsoperator.runtime.serving import ListenError, parse_listen
 
 
 def fails() -> str:

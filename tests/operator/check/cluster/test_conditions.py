@@ -3,9 +3,8 @@
 from typing import Any
 
 import pytest
-from tsoperator.api import names
 from tsoperator.api.objects import Object
-from tsoperator.check.cluster.conditions import OURS, check_conditions, check_ingresses
+from tsoperator.check.cluster.conditions import check_conditions, check_ingresses
 
 from tests.operator.check.cluster.samples import wrong
 
@@ -40,18 +39,13 @@ def test_two_conditions_with_the_same_message_cause_a_single_finding_with_that_m
     assert found.cure == "docs/conditions.md says more about the reason TargetNotFound"
 
 
-def test_a_check_reads_every_condition_of_the_operator_except_proxygroup_available() -> None:
-    ours = {value for name, value in vars(names).items() if name.startswith("CONDITION_")}
-    assert ours - OURS == {names.CONDITION_PROXYGROUP_AVAILABLE}
-
-
 def ingress(name: str, class_: str = "tailscale", **entry: Any) -> Object:
     status = {"loadBalancer": {"ingress": [entry]}} if entry else {}
     return {"metadata": {"namespace": "a", "name": name}, "spec": {"ingressClassName": class_}, "status": status}
 
 
 SERVED = ingress("web", hostname="web.tail1234.ts.net")
-UNNAMED = "Ingress a/db has no name in its status, so nobody reaches it"
+UNNAMED = "Ingress a/db: it has no name in its status, so nobody reaches it"
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,134 @@
+"""Judges an object by the conditions that the operator wrote into its status. An Ingress is judged by its name."""
+
+from collections.abc import Iterable
+from enum import StrEnum
+from typing import Final, NamedTuple
+
+from tsoperator.api import names
+from tsoperator.api.conditions import FALSE, TRUE
+from tsoperator.api.objects import Object
+
+OURS: Final = (
+    names.CONDITION_PROXY_READY,
+    names.CONDITION_EGRESS_VALID,
+    names.CONDITION_EGRESS_CONFIGURED,
+    names.CONDITION_EGRESS_READY,
+    names.CONDITION_INGRESS_VALID,
+    names.CONDITION_INGRESS_CONFIGURED,
+    names.CONDITION_CONNECTOR_READY,
+    names.CONDITION_PROXYCLASS_READY,
+    names.CONDITION_PROXYGROUP_READY,
+    names.CONDITION_KUBE_APISERVER_VALID,
+    names.CONDITION_KUBE_APISERVER_CONFIGURED,
+    names.CONDITION_PROXYGROUPPOLICY_READY,
+    names.CONDITION_RECORDER_READY,
+    names.CONDITION_TAILNET_READY,
+    names.CONDITION_PEERRELAY_READY,
+    names.CONDITION_NAMESERVER_READY,
+    names.CONDITION_CLUSTER_DNS_CONFIGURED,
+    names.CONDITION_CLUSTER_DNS_READY,
+)
+"""The types of the operator's conditions that say whether an object is served.
+
+If several conditions of an object are false, the first of them says why, because the others follow from it. If all are
+true, the last of them says the most.
+"""
+
+_RANK: Final = {type_: rank for rank, type_ in enumerate(OURS)}
+_PASSING: Final = ("Creating", "Pending", "Terminating")
+"""The ends of the reasons of conditions that turn true without anybody's help."""
+_ALSO_PASSING: Final = (
+    "ClusterResourcesNotReady",
+    "IngressSvcNoBackendsConfigured",
+    "KubeAPIServerProxyNoBackends",
+    "NoProxiesConfigured",
+    "NotAsked",
+    "NotReadyToRouteTraffic",
+)
+
+
+class Grade(StrEnum):
+    """Whether an object is served, isn't served yet, or isn't served until somebody acts."""
+
+    OK = "ok"
+    WAITING = "waiting"
+    FAILED = "failed"
+
+
+class Judgement(NamedTuple):
+    """The operator's judgement of one thing: its *grade*, the reason, and *words* and a *cure* for people.
+
+    *since* is the time in RFC 3339 from which it holds; it is empty if that isn't known. The cure is empty if *words*
+    say what to do.
+    """
+
+    grade: Grade
+    reason: str = ""
+    words: str = ""
+    cure: str = ""
+    since: str = ""
+
+
+def ours(obj: Object) -> list[Object]:
+    """Return the conditions of the operator in the status of *obj* that say whether it is served, the causes first."""
+    conditions = (obj.get("status") or {}).get("conditions") or ()
+    found = [each for each in conditions if each["type"] in _RANK]
+    return sorted(found, key=_rank) if len(found) > 1 else found
+
+
+def is_wrong(condition: Object) -> bool:
+    """Tell whether a *condition* says that an object isn't served.
+
+    The status is Unknown for an egress Service whose ProxyGroup doesn't exist: it is neither valid nor invalid.
+    """
+    status = condition["status"]
+    return bool(status == FALSE or (status != TRUE and condition["type"] == names.CONDITION_EGRESS_VALID))
+
+
+def wrong_one(conditions: Iterable[Object]) -> Object | None:
+    """Return the first of *conditions* that says that an object isn't served; None if there is none."""
+    return next(filter(is_wrong, conditions), None)
+
+
+def judge(condition: Object) -> Judgement:
+    """Return the judgement that a *condition* of the operator says."""
+    reason = condition.get("reason") or ""
+    if condition["status"] == TRUE:
+        grade = Grade.OK
+    elif not is_wrong(condition) or reason.endswith(_PASSING) or reason in _ALSO_PASSING:
+        grade = Grade.WAITING
+    else:
+        grade = Grade.FAILED
+    words = condition.get("message") or reason
+    return Judgement(grade, reason, words, since=condition.get("lastTransitionTime") or "")
+
+
+def judge_conditions(obj: Object) -> Judgement | None:
+    """Return the judgement that the conditions of *obj* say together; None if the operator has written none."""
+    conditions = ours(obj)
+    if not conditions:
+        return None
+    unknown = (each for each in conditions if each["status"] != TRUE)
+    return judge(wrong_one(conditions) or next(unknown, conditions[-1]))
+
+
+def ingress_name(ingress: Object) -> str:
+    """Return the name in the status of an Ingress, by which clients reach it; empty if it has none."""
+    entries = ((ingress.get("status") or {}).get("loadBalancer") or {}).get("ingress") or ()
+    return next((str(each["hostname"]) for each in entries if each.get("hostname")), "")
+
+
+UNNAMED: Final = "it has no name in its status, so nobody reaches it"
+"""The words for an Ingress that isn't served. Ingresses have no conditions."""
+
+
+def judge_ingress(ingress: Object) -> Judgement:
+    """Return the judgement that the status of an Ingress of the operator's class says."""
+    since = ingress["metadata"].get("creationTimestamp") or ""
+    if name := ingress_name(ingress):
+        return Judgement(Grade.OK, "", f"the tailnet reaches it at {name}", since=since)
+    return Judgement(Grade.WAITING, "", UNNAMED, since=since)
+
+
+def _rank(condition: Object) -> int:
+    return _RANK[condition["type"]]

@@ -1,0 +1,89 @@
+"""Serves the operator's report over HTTP: /status. Only the leader has one; a standby names the leader."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from datetime import datetime
+from typing import Final
+
+from aiohttp import web
+
+from tsoperator.runtime.serving import HttpServer, ListenError
+
+log = logging.getLogger(__name__)
+
+STATUS: Final = "/status"
+"""The path of the report."""
+
+_HOSTS: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
+_HEADERS: Final = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
+
+
+class StatusServer(HttpServer):
+    """Serves the report on *listen* while the context is open. An empty *listen* turns it off.
+
+    *report* returns the report as JSON; its argument is the time from which this process leads. *leader* returns the
+    name of the Pod that leads, empty if that isn't known.
+    """
+
+    def __init__(
+        self,
+        listen: str,
+        report: Callable[[datetime], Awaitable[bytes]],
+        leader: Callable[[], str],
+        now: Callable[[], datetime],
+    ) -> None:
+        self._report = report
+        self._leader = leader
+        self._now = now
+        self._leading_since: datetime | None = None
+        self._turn = asyncio.Lock()
+        app = web.Application(middlewares=[_refuse_other_hosts])
+        app.router.add_get(STATUS, self._status)
+        app.on_response_prepare.append(_add_headers)
+        super().__init__(listen, app, "the status")
+
+    async def __aenter__(self) -> str:
+        """Listen, and return the bound ``ADDR:PORT``, empty if turned off.
+
+        The operator works without the report, so a port that another process has is only a warning.
+        """
+        try:
+            return await super().__aenter__()
+        except ListenError as error:
+            log.warning("%s; set OPERATOR_STATUS_ADDR to another address, or to nothing", error)
+            return ""
+
+    async def lead(self) -> None:
+        """Serve the report until cancelled, because this process leads meanwhile."""
+        self._leading_since = self._now()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self._leading_since = None
+
+    async def _status(self, _request: web.Request) -> web.Response:
+        if self._leading_since is None:
+            return self._standby()
+        async with self._turn:  # several requests at once would only slow each other down
+            return web.Response(body=await self._report(self._leading_since), content_type="application/json")
+
+    def _standby(self) -> web.Response:
+        leader = self._leader()
+        words = f"this Pod does not lead; ask {leader or 'the leader'}"
+        return web.json_response({"error": words, "leader": leader}, status=503)
+
+
+@web.middleware
+async def _refuse_other_hosts(
+    request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+) -> web.StreamResponse:
+    """Refuse a request that a page of another site makes a browser send, under a name that leads to 127.0.0.1."""
+    host = request.host if request.host.endswith("]") else request.host.rpartition(":")[0] or request.host
+    if host.lower() not in _HOSTS:
+        raise web.HTTPForbidden(text="the host of the URL must be localhost, 127.0.0.1 or [::1]\n")
+    return await handler(request)
+
+
+async def _add_headers(_request: web.Request, response: web.StreamResponse) -> None:
+    response.headers.update(_HEADERS)

@@ -1,0 +1,1 @@
+"""Tests of the operator's report on the objects that it serves."""

@@ -1,0 +1,51 @@
+"""The judgement of objects by their conditions."""
+
+import re
+from pathlib import Path
+
+import pytest
+from tsoperator.api import names
+from tsoperator.api.objects import Object
+from tsoperator.status.conditions import OURS, judge, judge_conditions
+
+CONDITIONS = Path(__file__).resolve().parents[3] / "docs" / "conditions.md"
+_ROW = re.compile(r"^\| `(\w+)` \| (False|Unknown|True) \| (.*?) \|$")
+
+
+def told(type_: str, status: str, reason: str = "Told") -> Object:
+    return {"type": type_, "status": status, "reason": reason, "message": "words"}
+
+
+def test_every_condition_of_the_operator_is_judged_except_proxygroup_available() -> None:
+    ours = {value for name, value in vars(names).items() if name.startswith("CONDITION_")}
+    assert ours - {*OURS} == {names.CONDITION_PROXYGROUP_AVAILABLE}
+
+
+@pytest.mark.parametrize(
+    ("conditions", "grade", "reason"),
+    [
+        ([("TailscaleProxyReady", "True", "ProxyCreated")], "ok", "ProxyCreated"),
+        ([("TailscaleProxyReady", "False", "ProxyPending")], "waiting", "ProxyPending"),
+        ([("TailscaleProxyReady", "False", "ProxyFailed")], "failed", "ProxyFailed"),
+        (
+            [("TailscaleEgressSvcReady", "False", "B"), ("TailscaleEgressSvcValid", "False", "A")],
+            "failed",
+            "A",
+        ),
+        ([("TailscaleEgressSvcValid", "Unknown", "A"), ("TailscaleEgressSvcReady", "True", "B")], "failed", "A"),
+        ([("NameserverReady", "True", "A"), ("ClusterDNSReady", "Unknown", "NotAsked")], "waiting", "NotAsked"),
+        ([("NameserverReady", "True", "A"), ("ClusterDNSReady", "True", "B")], "ok", "B"),
+        ([("Progressing", "False", "Other"), ("ConnectorReady", "True", "B")], "ok", "B"),
+    ],
+)
+def test_the_condition_that_tells_most_decides(conditions: list[tuple[str, str, str]], grade: str, reason: str) -> None:
+    found = judge_conditions({"status": {"conditions": [told(*each) for each in conditions]}})
+    assert found is not None
+    assert (found.grade, found.reason) == (grade, reason)
+
+
+def test_an_object_waits_if_the_docs_say_that_the_user_need_only_wait() -> None:
+    rows = [match.groups() for line in CONDITIONS.read_text().splitlines() if (match := _ROW.match(line))]
+    waiting = {reason for reason, status, words in rows if status != "True" and words.lower().startswith("wait")}
+    assert len(waiting) > 5
+    assert [each for each in waiting if judge(told("ConnectorReady", "False", each)).grade != "waiting"] == []
