@@ -109,17 +109,23 @@ pictures: .venv/.run ## Draw the pictures of docs/ from their texts
 	$(BIN)/python docs/pictures/draw.py
 
 # Where `make images` pushes to: one variable, such as ghcr.io/example. A registry without TLS wants ARGS=--plain-http, and
-# PLATFORMS other than this machine's want qemu.
+# PLATFORMS other than this machine's want qemu. ARCHIVE is a file instead, for clusters without a registry.
 REGISTRY ?=
-PLATFORMS := linux/amd64,linux/arm64
+ARCHIVE ?=
+PLATFORMS ?=
 BASE := docker.io/library/python:3.13-slim
 
-images: .venv/.dev ## Build the images and the chart, and push them to REGISTRY (buildah, Go)
-	@test -n "$(REGISTRY)" || { echo "Say where to push to: make images REGISTRY=registry.example.org/tailnet" >&2; exit 1; }
+images: .venv/.dev ## Build the images and the chart, and push them to REGISTRY (buildah, Go), or write the images to the file ARCHIVE
+	@test -n "$(REGISTRY)$(ARCHIVE)" || { echo "Say where to push to: make images REGISTRY=registry.example.org/tailnet," \
+		"or where to write to: make images ARCHIVE=dist/images.tar" >&2; exit 1; }
+ifneq ($(ARCHIVE),)
+	PYTHONPATH=.ci $(BIN)/python -m release --archive "$(ARCHIVE)" --platforms "$(PLATFORMS)" --base "$(BASE)" --tag "$(TAG)" $(ARGS)
+else
 	crane=$$($(BIN)/python -m tests.e2e.testbed program crane) && \
 	helm=$$($(BIN)/python -m tests.e2e.testbed program helm) && \
 	PYTHONPATH=.ci $(BIN)/python -m release --registry "$(REGISTRY)" --platforms "$(PLATFORMS)" --base "$(BASE)" --tag "$(TAG)" \
 		--crane "$$crane" --helm "$$helm" --digests dist/release.json $(ARGS)
+endif
 
 clean: ## Remove what these commands made
 	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist

@@ -13,6 +13,7 @@ BED: Final = "tests/e2e/test_pages.py::test_a_documented_command_works_on_a_real
 """The commands that a test on the bed takes from this table: they need Pods with logs, or an operator in a Pod."""
 _DEMO = "tests/loadtest/clustersim/test_demo.py::test_every_name_resolves_and_every_device_is_in_the_tailnet"
 _IMAGES = "tests/e2e/test_images.py::test_the_labels_of_an_image_name_its_program"
+_ARCHIVE = "tests/e2e/test_published.py::test_an_archive_has_the_images_under_the_names_that_the_chart_gives_them"
 _VALUES = "tests/e2e/test_documented_values.py::test_the_operator_works_with_the_documented_values"
 _HELM_TEST = "tests/e2e/test_install.py::test_helm_test_succeeds_if_every_replica_and_the_nameserver_are_healthy"
 _UNINSTALL = "tests/e2e/test_uninstall.py::test_objects_stay_and_proxies_keep_running_after_the_operator_is_uninstalled"
@@ -62,6 +63,7 @@ RUN_BY: Final[Mapping[str, str]] = {
     "kubectl get service db -o yaml --show-managed-fields": WALK,
     "docker build --target operator -t registry.example.org/tsoperator:0.1.0 .": _IMAGES,
     "docker build --target nameserver -t registry.example.org/tsnameserver:0.1.0 .": _IMAGES,
+    "make images ARCHIVE=dist/images.tar": _ARCHIVE,
     "helm upgrade --install tailscale-operator charts/tailscale-operator …": _VALUES,
     "kubectl -n tailscale rollout status deployment/operator": BED,
     "helm test tailscale-operator --namespace tailscale --logs": _HELM_TEST,
