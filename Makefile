@@ -98,7 +98,7 @@ manifests: .venv/.dev ## Write the static manifests from the chart, its schema, 
 	helm=$$($(BIN)/python -m tests.e2e.testbed program helm) && \
 	$$helm template operator charts/tailscale-operator --namespace tailscale --skip-tests > charts/manifests/operator.yaml
 	helm=$$($(BIN)/python -m tests.e2e.testbed program helm) && \
-	$$helm template operator charts/tailscale-operator --namespace tailscale --set operatorConfig.manageClusterDNS=true \
+	$$helm template operator charts/tailscale-operator --namespace tailscale --set dns.enabled=true \
 		--show-only templates/rbac-cluster-dns.yaml > charts/manifests/cluster-dns.yaml
 	helm=$$($(BIN)/python -m tests.e2e.testbed program helm) && \
 	$$helm template operator charts/tailscale-operator --namespace tailscale --set apiServerProxyConfig.mode=true \

@@ -43,6 +43,7 @@ from tsoperator.reconcilers.ingress.reconciler import ingresses
 from tsoperator.reconcilers.mounts.reconciler import TOUCH_DELAY, mounts
 from tsoperator.reconcilers.operatordevice.ask import ask_of
 from tsoperator.reconcilers.operatordevice.reconciler import operatordevices
+from tsoperator.reconcilers.owndnsconfig.reconciler import owndnsconfigs
 from tsoperator.reconcilers.peerrelay.addresses import ADDRESSES, HostAddresses, Resolve, resolve_ipv4
 from tsoperator.reconcilers.peerrelay.reconciler import peerrelays
 from tsoperator.reconcilers.proxies import Proxies
@@ -67,6 +68,7 @@ from tsoperator.runtime.kind import Kind, KindReconciler
 from tsoperator.runtime.leader import LeaderElector
 from tsoperator.runtime.manager import EnqueueTimes, Manager, Reconciler
 from tsoperator.runtime.plan import Errand, FindNodePorts
+from tsoperator.runtime.start import START, StartFeed
 from tsoperator.runtime.workqueue import Backoff
 from tsoperator.settings import Settings
 from tsoperator.sources import sources
@@ -213,6 +215,7 @@ async def run(
                 IDENTITY: identity,
                 dnsprobes.VERDICT: dns_prober,
                 ADDRESSES: addresses,
+                START: StartFeed(),
             },
         )
         tailnets.listen_to_findings(manager.retry_refused)
@@ -269,6 +272,7 @@ def reconcilers(parts: Parts) -> list[Reconciler]:
         proxygrouppolicies(cache, settings),
         tailnet_kind(cache, tailnets, parts.factory, parts.hosting.world.operator_id),
         dnsconfigs(cache, client, parts.dns_prober, settings, suffixes.current),
+        owndnsconfigs(cache, settings),
         dnsrecords(cache, settings, parts.hosting, suffixes.current),
         egresspods(cache, client, parts.prober, settings),
         mounts(cache, applier.now),

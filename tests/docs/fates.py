@@ -26,6 +26,9 @@ _JOB = "tests/e2e/test_dnsload.py::test_the_job_finds_no_wrong_answer_of_the_clu
 _DNSLOAD = "tests/loadtest/dnsload/test_main.py::test_a_run_prints_a_report_each_second_and_at_the_end"
 _CHECK = "tests/e2e/test_check.py::test_the_check_finds_nothing_in_a_healthy_cluster"
 _PREFLIGHT = "tests/e2e/test_pages.py::test_the_documented_command_shows_the_missing_permissions_of_the_tailnet"
+_ONE_VALUE = (
+    "tests/e2e/test_cluster_dns.py::test_one_value_makes_names_resolve_in_pods_and_taken_back_it_leaves_nothing"
+)
 _STANZA = "tests/e2e/test_nameserver.py::test_coredns_gives_the_same_answer_as_the_nameserver"
 _USER = "tests/e2e/test_apiserver.py::test_a_user_has_the_login_name_and_the_granted_groups"
 _PLAIN = "tests/e2e/test_apiserver.py::test_a_user_without_certificates_uses_plain_http"
@@ -36,6 +39,7 @@ RUN_BY: Final[Mapping[str, str]] = {
     "kubectl auth whoami": _USER,
     "tailscale configure kubeconfig --http tailscale-operator": _PLAIN,
     "kubectl apply -f - <<END apiVersion: tailscale.com/v1alpha1 kind: DNSConfig …": WALK,
+    "kubectl wait dnsconfig/ts-dns --for=condition=ClusterDNSReady --timeout=5m": _ONE_VALUE,
     "kubectl wait dnsconfig/ts-dns --for=condition=NameserverReady": WALK,
     "kubectl wait dnsconfig/ts-dns --for=condition=NameserverReady --timeout=2m": WALK,
     "kubectl get dnsconfig ts-dns -o jsonpath='{.status.clusterDNS.snippet}'": WALK,

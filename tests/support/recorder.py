@@ -11,6 +11,7 @@ from typing import Any
 import h11
 from h2.config import H2Configuration
 from h2.connection import H2Connection
+from h2.errors import ErrorCodes
 from h2.events import DataReceived, RequestReceived, StreamEnded
 from h2.settings import SettingCodes, Settings
 
@@ -142,17 +143,24 @@ class _Http2:
             if not is_last:
                 self._recordings.add(event.stream_id)
             self._http.send_headers(event.stream_id, [(":status", str(status))], end_stream=is_last)
+            if status != 200:
+                self._reset(event.stream_id)
         elif isinstance(event, DataReceived):
             self._http.acknowledge_received_data(event.flow_controlled_length or 0, event.stream_id)
             for each in recorder.add(event.data or b""):
-                self._http.send_data(
-                    event.stream_id, json.dumps(each).encode() + b"\n", end_stream="error" in str(each)
-                )
+                is_error = "error" in str(each)
+                self._http.send_data(event.stream_id, json.dumps(each).encode() + b"\n", end_stream=is_error)
+                if is_error:
+                    self._reset(event.stream_id)
             if recorder.ends_after is not None and len(recorder.recordings[-1]) >= recorder.ends_after:
                 self._http.end_stream(event.stream_id)
         elif isinstance(event, StreamEnded) and event.stream_id in self._recordings:
             recorder.complete.append(bytes(recorder.recordings[-1]))
             self._http.end_stream(event.stream_id)
+
+    def _reset(self, stream: int) -> None:
+        """Refuse the rest of a request whose answer is complete, as Go's server does."""
+        self._http.reset_stream(stream, ErrorCodes.NO_ERROR)
 
 
 class _Http1:

@@ -132,7 +132,10 @@ def _get(at: Endpoint, path: str) -> Page:
 def _ask_nameserver(installation: Installation) -> Finding:
     server, zone, kubectl = installation.nameserver, installation.zone, installation.kubectl
     if server is None:
-        words = "there is no nameserver; make a DNSConfig for the cluster's Pods to resolve tailnet names"
+        words = (
+            "there is no nameserver; set dns.enabled of the chart, or make a DNSConfig, for the cluster's Pods to "
+            "resolve tailnet names"
+        )
         return ok("nameserver", words)
     at = f"nameserver at {server}"
     try:

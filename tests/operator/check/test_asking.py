@@ -40,7 +40,8 @@ async def test_a_ready_operator_is_healthy_without_a_nameserver(operator: Operat
         f"ok: operator at {operator.at} leads",
         "ok: the tailnet is set up for the operator, as far as it can see",
         "ok: there are no proxies yet",
-        "ok: there is no nameserver; make a DNSConfig for the cluster's Pods to resolve tailnet names",
+        "ok: there is no nameserver; set dns.enabled of the chart, or make a DNSConfig, for the cluster's Pods to "
+        "resolve tailnet names",
     ]
 
 

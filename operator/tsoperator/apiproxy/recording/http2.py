@@ -163,6 +163,7 @@ class Http2Recorder:
                     if self._has_ended:
                         return True
                     raise RecordingFailed("it has ended the recording")
+                self._check(event)
         return False
 
     async def _ask(self, method: str) -> int:
@@ -180,6 +181,7 @@ class Http2Recorder:
                 if isinstance(event, ResponseReceived) and event.stream_id == self._id:
                     self._early = [*events[at + 1 :]]
                     return _status(event)
+                self._check(event)
 
     async def _receive(self) -> Sequence[Event]:
         """Return the next events. Raises OSError and RecordingFailed."""
@@ -197,11 +199,14 @@ class Http2Recorder:
         for event in events:
             if isinstance(event, WindowUpdated | RemoteSettingsChanged):
                 self._has_room.set()
-            elif isinstance(event, StreamReset) and event.stream_id == self._id:
-                raise RecordingFailed(f"it has broken off the recording (error {_name(event.error_code)})")
-            elif isinstance(event, ConnectionTerminated):
-                raise RecordingFailed(f"it has ended the connection (error {_name(event.error_code)})")
         return events
+
+    def _check(self, event: Event) -> None:
+        """Raise RecordingFailed if *event* ends the recording. The answer that says why may come before it."""
+        if isinstance(event, StreamReset) and event.stream_id == self._id:
+            raise RecordingFailed(f"it has broken off the recording (error {_name(event.error_code)})")
+        if isinstance(event, ConnectionTerminated):
+            raise RecordingFailed(f"it has ended the connection (error {_name(event.error_code)})")
 
     async def _flush(self) -> None:
         async with self._writing:

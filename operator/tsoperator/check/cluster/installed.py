@@ -71,6 +71,11 @@ class Installed:
         return self._env.get("OPERATOR_MANAGE_CLUSTER_DNS") == "true"
 
     @property
+    def makes_dnsconfig(self) -> bool:
+        """True if the operator makes a DNSConfig where the cluster has none."""
+        return self._env.get("OPERATOR_DNS_ENABLED") == "true"
+
+    @property
     def cluster_dns_configmap(self) -> str:
         """The ConfigMap with CoreDNS's Corefile, as the user has named it in the settings; empty if not named."""
         return self._env.get("OPERATOR_CLUSTER_DNS_CONFIGMAP", "")
