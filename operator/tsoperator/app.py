@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry, Counter, GCCollector, PlatformC
 from tsnameserver import __version__
 
 from tsoperator.api.apiserver import ProxyMode
-from tsoperator.api.names import FINALIZER
+from tsoperator.api.names import FINALIZER, LEASE_NAME
 from tsoperator.api.objects import (
     DEVICE,
     IDENTITY,
@@ -96,8 +96,6 @@ from tsoperator.tsclient.errors import (
 from tsoperator.tsclient.oauth import ClientCredentials, CredentialFiles, IdentityFile
 
 log = logging.getLogger("tsoperator")
-
-LEASE_NAME = "tailscale-operator"
 
 _REFUSED = Backoff(first=1, cap=300)
 _BAD_CREDENTIALS = Backoff(first=1, cap=60)
