@@ -1,6 +1,6 @@
 """Gathers the facts about objects for the report, from the cache, the journal and the tables of tailnets."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from tsoperator.api.names import (
@@ -41,7 +41,8 @@ from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.journal import Journal
 from tsoperator.runtime.ownership import BY_OWNER, is_child
 from tsoperator.settings import Settings
-from tsoperator.status.rows import EGRESS, Served, Surroundings, role_of, target_of
+from tsoperator.status.conditions import ours
+from tsoperator.status.rows import API_SERVER_PROXY, EGRESS, Served, Surroundings, role_of, target_of
 from tsoperator.tailnet.tailnet import Tailnets
 
 _OWNER_TYPES: Final = {
@@ -66,12 +67,6 @@ class ServedDevice(NamedTuple):
     own: Key
 
 
-class _Proxies(NamedTuple):
-    workloads: Sequence[Object] = ()
-    secrets: Sequence[Object] = ()
-    pods: Sequence[Object] = ()
-
-
 class Knowledge(NamedTuple):
     """The sources of the facts. *device* is None unless the operator serves the API server."""
 
@@ -90,45 +85,54 @@ class Look:
         self._names_ingresses = names_ingresses(self._cache.all(DNSCONFIG))
         self._groups: dict[str, Served] = {}
 
-    def is_described(self, resource: Resource, obj: Object) -> bool:
-        """Tell whether the report may have a row of *obj*."""
+    def around(self, resource: Resource, obj: Object) -> Surroundings | None:
+        """Return the facts about *obj* that aren't in it; None if the operator has nothing to do with *obj*."""
+        role = role_of(obj, self._settings)
         if resource == DEPLOYMENT:
-            return self._device is not None and key_of(obj) == self._device.deployment
-        return resource != SERVICE or not is_child(obj, self._settings.namespace)
-
-    def around(self, resource: Resource, obj: Object) -> Surroundings:
-        """Return the facts about *obj* that aren't in it."""
-        if resource == DEPLOYMENT and self._device is not None:
-            return self._around_device(obj, self._device)
+            return self._around_deployment(obj)
         warnings = self._journal.warnings(obj)
+        if not role:
+            return Surroundings(warnings=warnings) if warnings or ours(obj) else None
         if resource == DNSCONFIG:
             deployment = self._cache.get(DEPLOYMENT, Key(self._settings.namespace, NAMESERVER))
-            return Surroundings([deployment] if deployment else (), warnings=warnings)
+            return Surroundings(role, [deployment] if deployment else (), warnings=warnings)
+        key = key_of(obj)
         if resource not in (SERVICE, INGRESS):
-            return Surroundings(*self._proxies(resource, key_of(obj)), warnings=warnings)
-        role = role_of(obj, self._settings)
-        if not role:
-            return Surroundings(warnings=warnings)
+            workloads = self._workloads(resource, key)
+            return Surroundings(role, workloads, self._replicas(SECRET, workloads), warnings=warnings)
+        if key.namespace == self._settings.namespace and is_child(obj, key.namespace):
+            return None  # a Service in front of proxies may have the annotations of the user's Service
         served = self._served(obj, role)
+        workloads = () if served else self._workloads(resource, key)
         return Surroundings(
-            *(_Proxies() if served else self._proxies(resource, key_of(obj))),
+            role,
+            workloads,
+            self._replicas(SECRET, workloads) if role != EGRESS else (),
+            self._replicas(POD, workloads) if role == EGRESS else (),
             served,
             self._addresses(obj, role, served),
             self._names_ingresses,
             warnings,
         )
 
-    def _around_device(self, deployment: Object, device: ServedDevice) -> Surroundings:
+    def _around_deployment(self, deployment: Object) -> Surroundings | None:
+        """Return the facts about the Deployment of the API server proxy; None if *deployment* is another one."""
+        device = self._device
+        if device is None or key_of(deployment) != device.deployment:
+            return None
         secret, own = self._cache.get(SECRET, device.secret), self._cache.get(DEPLOYMENT, device.own)
         warnings = self._journal.warnings(own) if own else ()
-        return Surroundings([deployment], [secret] if secret else (), warnings=warnings)
+        return Surroundings(API_SERVER_PROXY, [deployment], [secret] if secret else (), warnings=warnings)
 
-    def _proxies(self, resource: Resource, key: Key) -> _Proxies:
-        """Return the StatefulSets of the proxies of an object, their Secrets, and their Pods."""
+    def _workloads(self, resource: Resource, key: Key) -> Sequence[Object]:
+        """Return the StatefulSets of the proxies of an object."""
         type_ = _OWNER_TYPES.get(resource)
-        workloads = self._cache.indexed(STATEFULSET, BY_OWNER, f"{type_}:{key.namespace}/{key.name}") if type_ else ()
-        keys = [each for workload in workloads for each in secret_keys(workload)]
-        return _Proxies(workloads, self._found(SECRET, keys), self._found(POD, keys))
+        return self._cache.indexed(STATEFULSET, BY_OWNER, f"{type_}:{key.namespace}/{key.name}") if type_ else ()
+
+    def _replicas(self, resource: Resource, workloads: Iterable[Object]) -> Sequence[Object]:
+        """Return the Pods of *workloads*, or the Secrets with the state of their replicas."""
+        keys = (key for workload in workloads for key in secret_keys(workload))
+        return [found for key in keys if (found := self._cache.get(resource, key)) is not None]
 
     def _served(self, obj: Object, role: str) -> Served | None:
         """Return the facts about the ProxyGroup that *obj* names; None if it names none."""
@@ -137,7 +141,7 @@ class Look:
             return None
         if name not in self._groups:
             group = self._cache.get(PROXYGROUP, Key("", name))
-            self._groups[name] = Served(group, self._proxies(PROXYGROUP, Key("", name)).secrets)
+            self._groups[name] = Served(group, self._replicas(SECRET, self._workloads(PROXYGROUP, Key("", name))))
         served = self._groups[name]
         if role != EGRESS:
             return served
@@ -156,6 +160,3 @@ class Look:
             return device.addresses if device else ()
         found = tailnet.services.known(label_of(obj)) if served else None
         return found.addresses if found else ()
-
-    def _found(self, resource: Resource, keys: Sequence[Key]) -> list[Object]:
-        return [found for key in keys if (found := self._cache.get(resource, key)) is not None]

@@ -46,7 +46,6 @@ _ROLES: Final = {
 
 _TARGETS: Final = (ANNOTATION_TAILNET_FQDN, ANNOTATION_TAILNET_IP, ANNOTATION_TAILNET_TARGET_IP_DEPRECATED)
 _NO_ADDRESS: Final = ("", "None")
-_EMPTY: Final[tuple[object, ...]] = ("", [], None)
 
 _Row = dict[str, object]
 
@@ -90,13 +89,15 @@ class Served:
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """The facts about an object that aren't in it.
+    """The facts about an object that aren't in it, and its *role*.
 
-    *workloads* are the StatefulSets or the Deployment of its own proxies, *secrets* their *slim* Secrets, and *pods*
-    their Pods. *addresses* are those that the tailnet gives the target of an egress Service, or the Tailscale Service
-    of an object. *names_ingresses* tells whether the DNSConfig lets Pods reach Ingresses. *warnings* still hold.
+    *workloads* are the StatefulSets or the Deployment of its own proxies. *secrets* are their *slim* Secrets; an egress
+    Service has *pods* here instead. *addresses* are those that the tailnet gives the target of an egress
+    Service, or the Tailscale Service of an object. *names_ingresses* tells whether the DNSConfig lets Pods reach
+    Ingresses. *warnings* still hold.
     """
 
+    role: str = ""
     workloads: Sequence[Object] = ()
     secrets: Sequence[Object] = ()
     pods: Sequence[Object] = ()
@@ -104,10 +105,6 @@ class Surroundings:
     addresses: Sequence[str] = ()
     names_ingresses: bool = False
     warnings: Sequence[LastingWarning] = ()
-
-
-ALONE: Final = Surroundings()
-"""The surroundings of an object that has nothing in the cluster but itself."""
 
 
 def role_of(obj: Object, settings: Settings) -> str:
@@ -128,7 +125,7 @@ def target_of(service: Object) -> str:
 
 def row_of(obj: Object, around: Surroundings, settings: Settings) -> Row | None:
     """Return the row of *obj*; None if it has nothing to do with the operator."""
-    role = role_of(obj, settings)
+    role = around.role
     judged = _judged(obj, role, around.warnings)
     if judged is None:
         if not role:
@@ -145,9 +142,7 @@ def row_of(obj: Object, around: Surroundings, settings: Settings) -> Row | None:
         "cure": judged.cure,
         "since": judged.since,
     }
-    for key in [key for key, value in row.items() if value in _EMPTY]:
-        del row[key]
-    return cast("Row", row)
+    return cast("Row", {key: value for key, value in row.items() if value or value == 0})
 
 
 def _judged(obj: Object, role: str, warnings: Sequence[LastingWarning]) -> Judgement | None:

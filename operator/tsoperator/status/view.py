@@ -78,9 +78,9 @@ class StatusView:
             rows: dict[str, bytes] = {}
             for obj in self._knowledge.cache.all(resource):
                 await time_slice.pause()
-                if not look.is_described(resource, obj):
-                    continue
                 around = look.around(resource, obj)
+                if around is None:
+                    continue
                 last = self._known.get(uid(obj))
                 if last is None or last.obj != obj or last.around != around:
                     row = row_of(obj, around, self._knowledge.settings)
