@@ -11,7 +11,7 @@ from dnsload.text import table
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the load and return the exit code: 1 after wrong answers or too much loss, 2 if the load can't be run.
+    """Run the load and return the exit code: that of the report, or 2 if the load can't be run.
 
     Without *arguments*, take those of the command line.
     """
@@ -29,7 +29,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from dnsload.page import page  # noqa: PLC0415 - matplotlib would take a second, and memory during the run
 
         settings.html.write_text(page(report), encoding="utf-8")
-    return 1 if report.failures else 0
+    return report.exit_code
 
 
 def _check_writable(settings: Settings) -> None:

@@ -7,6 +7,7 @@ import signal
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -40,9 +41,11 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 def run(settings: Settings) -> Report:
     """Do the run and return its report; Ctrl-C or SIGTERM ends it early. Raises InputError and ClientError."""
     started = datetime.now(UTC).isoformat(timespec="seconds")
-    session = make_session(settings)
+    workload = make_workload(settings)
+    settings = limited(settings, workload.questions)
+    session = make_session(settings, workload)
     for target in settings.targets:
-        udp_socket(target).close()  # report a target that can't be reached before anything else
+        udp_socket(target, settings.source).close()  # report a target that can't be reached before anything else
     with contextlib.ExitStack() as stack:
         program, engine = choose_engine(settings, stack)
         if not settings.quiet:
@@ -54,12 +57,26 @@ def run(settings: Settings) -> Report:
     return make_report(settings, session, askers, About(started, "compiled" if program else "asyncio", interrupted))
 
 
-def make_session(settings: Settings) -> Session:
-    """Read the names and prepare the run; raises InputError."""
-    workload = make_workload(settings)
+def limited(settings: Settings, questions: int) -> Settings:
+    """Return *settings* whose run ends once each of so many *questions* has been asked in all passes."""
+    speed = settings.speed
+    if settings.passes is None:
+        return settings
+    queries = settings.passes * questions
+    if speed.concurrency is not None:
+        return replace(settings, speed=replace(speed, queries=queries))
+    (only,) = speed.segments
+    seconds = min(queries / only.first, speed.seconds)
+    return replace(settings, speed=replace(speed, segments=(replace(only, seconds=seconds),), seconds=seconds))
+
+
+def make_session(settings: Settings, workload: Workload) -> Session:
+    """Prepare the run."""
     checker = Checker(workload.pool, stream=settings.tcp, authoritative=not settings.form.recursion_desired)
     recording = _recording(settings)
-    return Session(workload, checker, _pacing(settings.speed), recording, settings.timeout, settings.retry)
+    return Session(
+        workload, checker, _pacing(settings.speed), recording, settings.timeout, settings.retry, settings.source
+    )
 
 
 def choose_engine(settings: Settings, stack: contextlib.ExitStack, built: Path = BUILT) -> tuple[Path | None, str]:
@@ -124,7 +141,7 @@ def make_workload(settings: Settings) -> Workload:
 def _pacing(speed: Speed) -> Callable[[int], Pacing]:
     concurrency = speed.concurrency
     if concurrency is not None:
-        return lambda start: ClosedLoop(concurrency, speed.seconds, start)
+        return lambda start: ClosedLoop(concurrency, speed.seconds, start, speed.queries)
     return lambda start: OpenLoop(Schedule(speed.segments), start)
 
 
@@ -174,6 +191,8 @@ def client_load(settings: Settings) -> Load:
         every=1,
         authoritative=not settings.form.recursion_desired,
         retry=settings.retry,
+        total=speed.queries or 0,
+        source=settings.source,
     )
 
 

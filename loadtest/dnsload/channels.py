@@ -71,7 +71,7 @@ class Alone:
     async def _ask(self, message: bytes, again: bool) -> None:
         try:
             async with asyncio.timeout(self._session.timeout):
-                answer = await _asked(self.exchange.target, message)
+                answer = await _asked(self.exchange.target, self._session.local, message)
         except TimeoutError:  # it is lost
             return
         except (OSError, asyncio.IncompleteReadError):
@@ -87,9 +87,9 @@ class Alone:
         return 0
 
 
-async def _asked(target: Target, message: bytes) -> bytes:
+async def _asked(target: Target, local: tuple[str, int] | None, message: bytes) -> bytes:
     """Send the query *message* on a new connection and return its answer; raises OSError and IncompleteReadError."""
-    reader, writer = await asyncio.open_connection(*target)
+    reader, writer = await asyncio.open_connection(*target, local_addr=local)
     try:
         writer.write(_ID.pack(len(message)) + message)
         (length,) = _ID.unpack(await reader.readexactly(2))
@@ -109,7 +109,7 @@ class Datagrams:
         self.ready = asyncio.Event()
         self._recording = session.recording
         self._wake = wake
-        self._socket = udp_socket(target)
+        self._socket = udp_socket(target, session.source)
         self._stream: Any = None
         self._drops = 0
 
@@ -157,6 +157,7 @@ class Connection:
         self.exchange = session.exchange(target)
         self.ready = asyncio.Event()
         self._target = target
+        self._local = session.local
         self._recording = session.recording
         self._timeout = session.timeout
         self._wake = wake
@@ -168,7 +169,7 @@ class Connection:
         while True:
             try:
                 async with asyncio.timeout(self._timeout):
-                    reader, self._writer = await asyncio.open_connection(*self._target)
+                    reader, self._writer = await asyncio.open_connection(*self._target, local_addr=self._local)
             except OSError:  # the target refuses, is unreachable, or is too slow
                 self._recording.tally.connections_failed += 1
                 await asyncio.sleep(pause)

@@ -86,12 +86,16 @@ class Load:
     """True if an answer without the flag AA is wrong."""
     retry: bool = False
     """True if the client repeats a query by TCP after a truncated answer."""
+    total: int = 0
+    """The number of queries after which the client ends without rates; 0 means that only time ends it."""
+    source: str = ""
+    """The address from which the client sends; empty lets the system choose."""
 
     def words(self, host: str, port: int) -> list[str]:
         """Return the client's command-line arguments."""
-        numbers = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "rates"}
-        rates = ",".join(f"{first:g}-{last:g}" for first, last in self.rates)
-        return [f"host={host}", f"port={port}", f"rates={rates}"] + [
+        texts = {"rates": ",".join(f"{first:g}-{last:g}" for first, last in self.rates), "source": self.source}
+        numbers = {each.name: getattr(self, each.name) for each in fields(self) if each.name not in texts}
+        return [f"host={host}", f"port={port}", *(f"{name}={text}" for name, text in texts.items())] + [
             f"{name}={+number}" for name, number in numbers.items()
         ]
 

@@ -120,7 +120,9 @@ class CompiledEngine:
     @contextmanager
     def _client(self, target: Target, load: Load) -> Iterator[_Worker]:
         """Run a client, which begins once it has read its queries."""
-        places = self._session.workload.choose(max(_FEWEST, _ROUNDS * len(self._queries)))
+        workload = self._session.workload
+        count = workload.questions if workload.is_in_order else max(_FEWEST, _ROUNDS * len(self._queries))
+        places = workload.choose(count)
         pipe = subprocess.PIPE
         words = [str(self._program), *load.words(*target)]
         with subprocess.Popen(words, stdin=pipe, stdout=pipe, stderr=pipe) as process:  # noqa: S603 - our own words

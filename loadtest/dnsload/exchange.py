@@ -98,12 +98,12 @@ class Exchange:
             self._checker.reasons["truncated"] += 1
             fate = Fate.WRONG
         self._free(number)
+        tally.latencies.append(max(received, self._sent[number]) - self._intended[number])
         if state == _EXPIRED:
             tally.late += 1
             self.totals.late += 1
             return
         tally.rcodes[verdict.rcode] += 1
-        tally.latencies.append(max(received, self._sent[number]) - self._intended[number])
         if fate is Fate.RIGHT:
             tally.right += 1
             self.totals.right += 1

@@ -44,6 +44,17 @@ class Histogram:
         self._sum += int(values.sum())
         self.largest = max(self.largest, int(values.max()))
 
+    def with_more(self, duration: int, count: int) -> "Histogram":
+        """Return a copy in which *duration* is counted *count* times more."""
+        one = Histogram()
+        one.record([duration])
+        more = Histogram()
+        more._counts = self._counts + count * one._counts
+        more._sum = self._sum + count * one._sum
+        more.count = self.count + count
+        more.largest = max(self.largest, one.largest) if count else self.largest
+        return more
+
     def record_buckets(self, buckets: Iterable[tuple[int, int]]) -> None:
         """Count durations whose buckets are known; each pair is the number of a bucket and a count of durations."""
         for bucket, count in buckets:
@@ -64,6 +75,21 @@ class Histogram:
     def mean(self) -> float:
         """The mean in nanoseconds; 0 if nothing was recorded."""
         return self._sum / self.count if self.count else 0.0
+
+    @property
+    def smallest(self) -> float:
+        """The shortest duration in nanoseconds, as exact as a bucket; 0 if nothing was recorded."""
+        return min(_middle(int(np.argmax(self._counts > 0))), float(self.largest)) if self.count else 0.0
+
+    @property
+    def deviation(self) -> float:
+        """The standard deviation in nanoseconds, as exact as the buckets; 0 if nothing was recorded."""
+        if not self.count:
+            return 0.0
+        used = np.flatnonzero(self._counts)
+        middles = np.array([_middle(int(bucket)) for bucket in used])
+        mean = float(np.average(middles, weights=self._counts[used]))
+        return float(np.sqrt(np.average((middles - mean) ** 2, weights=self._counts[used])))
 
     def percentiles(self, percents: Sequence[float]) -> list[float]:
         """Return, for each of *percents*, the duration that this percentage of durations doesn't exceed.

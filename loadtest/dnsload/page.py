@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from html import escape
 
 from dnsload.plots import client_over_time, errors_over_time, latency_curve, latency_over_time, rate_over_time
-from dnsload.report import Latency, Report
+from dnsload.report import LATENCY_HEADS, LIMITED, Report
 
 _STYLE = """
 body { font: 15px/1.5 system-ui, sans-serif; color: #1a202c; max-width: 60rem; margin: 2rem auto; padding: 0 1rem }
@@ -19,7 +19,6 @@ td:first-child, th:first-child, .left td { text-align: left } th { color: #71809
 tr + tr { border-top: 1px solid #e2e8f0 } td { font-variant-numeric: tabular-nums }
 svg { width: 100%; height: auto; margin: .5rem 0 }
 """
-_LATENCY_HEADS = ("mean", "p50", "p90", "p99", "p99.9", "p99.99", "max")
 
 
 def page(report: Report) -> str:
@@ -33,10 +32,9 @@ def page(report: Report) -> str:
         "<h2>Queries</h2>",
         _table(("", "queries", "share of those sent"), _queries(report)),
         "<h2>Latency, in milliseconds</h2>",
-        _table(("", *_LATENCY_HEADS), (("answer", *_cells(report.latency)), ("send lag", *_cells(report.send_lag)))),
-        '<p class="note">An answer\'s latency counts from when its query was meant to be sent: a stall shows in every'
-        " query that it delayed."
-        " The send lag is the client's own part of it. When all is sent the client waits a time-out for answers.</p>",
+        _table(("", *LATENCY_HEADS), (("answer", *report.latency.cells()), ("send lag", *report.send_lag.cells()))),
+        f'<p class="note">{escape(" ".join(report.latency_notes))}'
+        " When all is sent, the client waits a time-out for answers.</p>",
         *_extras(report),
         *(
             make(report)
@@ -56,7 +54,9 @@ def page(report: Report) -> str:
 def _verdicts(report: Report) -> Iterable[str]:
     for failure in report.failures:
         yield f'<p class="verdict failed"><b>Failed:</b> {escape(failure)}.</p>'
-    if not report.failures:
+    if report.exit_code == 3:
+        yield f'<p class="verdict limit">Nothing was wrong, but {escape(LIMITED)}.</p>'
+    elif not report.failures:
         yield '<p class="verdict ok"><b>OK:</b> no wrong answer, and no more loss than allowed.</p>'
     for limit in report.client_limits:
         yield f'<p class="verdict limit"><b>Limited by the client:</b> {escape(limit)}.</p>'
@@ -88,10 +88,10 @@ def _queries(report: Report) -> Iterable[tuple[str, ...]]:
 def _extras(report: Report) -> Iterable[str]:
     if report.steps:
         rows = [
-            (f"{step.rate:,g}/s", f"{step.totals.loss:.2%}", f"{step.totals.wrong:,}", *_cells(step.latency))
+            (f"{step.rate:,g}/s", f"{step.totals.loss:.2%}", f"{step.totals.wrong:,}", *step.latency.cells())
             for step in report.steps
         ]
-        yield "<h2>Steps</h2>" + _table(("rate", "lost", "wrong", *_LATENCY_HEADS), rows)
+        yield "<h2>Steps</h2>" + _table(("rate", "lost", "wrong", *LATENCY_HEADS), rows)
     if len(report.targets) > 1:
         rows = [
             (each.target, *(f"{count:,}" for count in (each.sent, each.answered, each.wrong, each.lost)))
@@ -114,11 +114,6 @@ def _extras(report: Report) -> Iterable[str]:
         )
         items = "".join(f"<li>{escape(example)}</li>" for example in report.wrong_examples)
         yield f'<p class="note">The first of them:</p><ul>{items}</ul>'
-
-
-def _cells(latency: Latency) -> tuple[str, ...]:
-    values = (latency.mean, latency.p50, latency.p90, latency.p99, latency.p99_9, latency.p99_99, latency.max)
-    return tuple(f"{value:.3f}" for value in values)
 
 
 def _table(heads: Sequence[str] | None, rows: Iterable[Sequence[str]], kind: str = "right") -> str:

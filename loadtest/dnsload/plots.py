@@ -46,7 +46,7 @@ def latency_over_time(report: Report) -> str:
 def latency_curve(report: Report) -> str:
     """Return a plot of the latency by percentile."""
     with mpl.rc_context(_STYLE):
-        figure, axes = _figure("Latency by percentile", "percentile of all answers", "latency (ms)")
+        figure, axes = _figure("Latency by percentile", "percentile of all queries", "latency (ms)")
         points = [(100 / (100 - percent), value) for percent, value in report.curve]
         axes.plot([at for at, _ in points], [value for _, value in points], color=_BLUE)
         axes.set_xscale("log")

@@ -22,7 +22,7 @@ class Row:
     end: float
     counts: Counts
     percentiles: tuple[float, ...]
-    """The latencies at the percentiles PERCENTS, in nanoseconds."""
+    """The latencies of all queries at the percentiles PERCENTS, in nanoseconds."""
     largest: float
     lag: float
     """The 99th percentile of the time by which queries were sent late, in nanoseconds."""
@@ -73,6 +73,11 @@ class Recording:
         cpu = self.cpu_seconds()
         self._start, self._cpu_began = now, cpu
         self._second, self._window = _Stretch(now, cpu, self.tally), _Stretch(now, cpu, Tally())
+
+    @property
+    def timeout(self) -> int:
+        """The time-out of a query in nanoseconds."""
+        return round(self._layout.timeout * SECOND)
 
     @property
     def next_turn(self) -> int:
@@ -139,7 +144,7 @@ class Recording:
 
     def _row(self, stretch: _Stretch, now: int) -> Row:
         stretch.tally.flush()
-        latency = stretch.tally.latency
+        latency = stretch.tally.latency_of_all(self.timeout)
         seconds = max((now - stretch.start) / SECOND, 1e-9)
         return Row(
             start=(stretch.start - self._start) / SECOND,

@@ -1,10 +1,11 @@
 """The results of a run as data, from which the table, the JSON and the page are made."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Protocol
 
+import dns.edns
 import dns.rcode
 import numpy as np
 from pydantic import BaseModel, ConfigDict
@@ -14,8 +15,9 @@ from dnsload.recording import PERCENTS, Recording, Row
 from dnsload.schedule import Schedule
 from dnsload.session import Session
 from dnsload.settings import Settings
-from dnsload.tally import Counts, Tally
+from dnsload.tally import Counts
 from dnsload.targets import Target
+from dnsload.workload import QueryForm
 
 _MS = 1e6
 _LAG_LIMIT_MS = 10.0
@@ -52,15 +54,25 @@ class _Model(BaseModel):
 
 
 class Latency(_Model):
-    """The mean, some percentiles and the maximum of a time, in milliseconds."""
+    """The mean, the standard deviation, some percentiles and the extremes of a time, in milliseconds."""
 
     mean: float
+    deviation: float
+    min: float
     p50: float
     p90: float
     p99: float
     p99_9: float
     p99_99: float
     max: float
+
+    def cells(self) -> tuple[str, ...]:
+        """Return the values in milliseconds as text, in the order of LATENCY_HEADS."""
+        values = self.mean, self.deviation, self.min, self.p50, self.p90, self.p99, self.p99_9, self.p99_99, self.max
+        return tuple(f"{value:.3f}" for value in values)
+
+
+LATENCY_HEADS = ("mean", "sd", "min", "p50", "p90", "p99", "p99.9", "p99.99", "max")
 
 
 class Totals(_Model):
@@ -149,7 +161,7 @@ class Soak(_Model):
 class Report(_Model):
     """All results of a run."""
 
-    version: int = 1
+    version: int = 2
     started: str
     """The start of the run (UTC, ISO 8601)."""
     settings: dict[str, str]
@@ -158,9 +170,11 @@ class Report(_Model):
     sending_seconds: float
     """The number of seconds until the last query was due."""
     interrupted: bool
+    closed_loop: bool
+    """True if each query had to wait for an earlier answer, so that a stall delayed queries that don't show it."""
     totals: Totals
     latency: Latency
-    """The time from when a query was meant to be sent to its answer."""
+    """The time from when a query was meant to be sent to its answer; without an answer, the time-out."""
     send_lag: Latency
     """The part of the latency before the query was sent, which the client causes."""
     curve: list[tuple[float, float]]
@@ -176,13 +190,39 @@ class Report(_Model):
     client_limits: list[str]
     """The reasons why the client, not the server, may have limited the results; empty if there are none."""
     failures: list[str]
-    """The reasons for the exit code 1; empty if it is 0."""
+    """The reasons for the exit code 1; empty if it is 0 or 3."""
+
+    @property
+    def exit_code(self) -> int:
+        """The exit code of dnsload: 1 if something failed, 3 if nothing did but the client was the limit, else 0."""
+        return 1 if self.failures else 3 if self.client_limits else 0
+
+    @property
+    def latency_notes(self) -> Sequence[str]:
+        """Sentences on the start of a latency, on queries without an answer, and on the send lag."""
+        if self.closed_loop:
+            start = (
+                "A latency counts from when the query was sent."
+                " A stall shows only in the queries that were outstanding; with --rate, in all that it delayed."
+            )
+        else:
+            start = "A latency counts from when the query was meant to be sent: a stall shows in all that it delayed."
+        return (
+            start,
+            f"A query without an answer counts with the time-out, {self.settings['time-out']}.",
+            "The send lag is the client's own part of it.",
+        )
+
+
+LIMITED = "dnsload was the limit: these may be its own figures, not the server's (exit code 3)"
+"""The verdict on a run in which nothing failed, but which the client may have limited."""
 
 
 def make_report(settings: Settings, session: Session, askers: Sequence[Asker], about: About) -> Report:
     """Return the report on the run of *session*."""
     recording, checker = session.recording, session.checker
     total = recording.total
+    latency = total.latency_of_all(recording.timeout)
     windows = [_window(row, Schedule(settings.speed.segments)) for row in recording.rows]
     totals = _totals(total)
     return Report(
@@ -193,11 +233,12 @@ def make_report(settings: Settings, session: Session, askers: Sequence[Asker], a
         seconds=recording.elapsed,
         sending_seconds=min(recording.elapsed, settings.speed.seconds),
         totals=totals,
-        latency=_latency(total.latency),
+        closed_loop=settings.speed.concurrency is not None,
+        latency=_latency(latency),
         send_lag=_latency(total.lag),
-        curve=_curve(total.latency),
+        curve=_curve(latency),
         windows=windows,
-        steps=_steps(settings, recording.steps),
+        steps=_steps(settings, recording),
         targets=_targets(askers),
         soak=_soak(windows) if settings.soak else None,
         wrong_reasons=dict(checker.reasons),
@@ -211,6 +252,7 @@ def make_report(settings: Settings, session: Session, askers: Sequence[Asker], a
 def described(settings: Settings) -> dict[str, str]:
     """Return a description of each setting, by name."""
     mix, form = settings.mix, settings.form
+    source = f" from {settings.source}" if settings.source else ""
     transport = f"{settings.sockets} {'TCP connections' if settings.tcp else 'UDP sockets'} for each target"
     if settings.new_connections:
         transport = "a TCP connection for each query"
@@ -218,17 +260,19 @@ def described(settings: Settings) -> dict[str, str]:
         names = ", ".join([*([str(settings.names_file)] if settings.names_file else []), *settings.names[:5]])
     else:
         names = "all of the records"
+    if settings.passes:
+        names += f", each in its turn, {settings.passes:,} times"
     return {
         "targets": ", ".join(map(str, settings.targets)),
         "load": str(settings.speed),
         "duration": f"{settings.speed.seconds:g} s",
-        "transport": f"{transport}{', truncated answers asked again by TCP' if settings.retry else ''}",
+        "transport": f"{transport}{source}{', truncated answers asked again by TCP' if settings.retry else ''}",
         "names": names,
         "records": ", ".join(map(str, settings.records)) or "none: addresses are not checked",
         "types": ", ".join(settings.types),
         "absent names": f"{mix.miss:.1%}",
         "malformed packets": f"{mix.malformed:.1%}",
-        "EDNS": "no" if form.edns is None else f"{form.edns} bytes{', DO' if form.dnssec_ok else ''}",
+        "EDNS": "no" if form.edns is None else ", ".join(_edns(form)),
         "recursion desired": "yes" if form.recursion_desired else "no",
         "time-out": f"{settings.timeout:g} s",
         "loss allowed": f"{settings.max_loss:.3%}",
@@ -236,10 +280,20 @@ def described(settings: Settings) -> dict[str, str]:
     }
 
 
+def _edns(form: QueryForm) -> Iterator[str]:
+    yield f"{form.edns} bytes"
+    if form.dnssec_ok:
+        yield "DO"
+    for option in form.options:
+        yield option.to_text() if isinstance(option, dns.edns.ECSOption) else dns.edns.OptionType(option.otype).name
+
+
 def _latency(histogram: Histogram) -> Latency:
     p50, p90, p99, p99_9, p99_99 = (each / _MS for each in histogram.percentiles(PERCENTS))
     return Latency(
         mean=histogram.mean / _MS,
+        deviation=histogram.deviation / _MS,
+        min=histogram.smallest / _MS,
         p50=p50,
         p90=p90,
         p99=p99,
@@ -307,12 +361,12 @@ def _window(row: Row, schedule: Schedule) -> Window:
     )
 
 
-def _steps(settings: Settings, steps: Sequence[Tally]) -> list[Step]:
+def _steps(settings: Settings, recording: Recording) -> list[Step]:
     if settings.speed.step_seconds is None:
         return []
     return [
-        Step(rate=segment.first, totals=_totals(tally), latency=_latency(tally.latency))
-        for segment, tally in zip(settings.speed.segments, steps, strict=True)
+        Step(rate=segment.first, totals=_totals(tally), latency=_latency(tally.latency_of_all(recording.timeout)))
+        for segment, tally in zip(settings.speed.segments, recording.steps, strict=True)
     ]
 
 

@@ -141,15 +141,23 @@ class OpenLoop:
 class ClosedLoop:
     """Keeps a fixed number of queries outstanding: it sends the next query when another one is answered or lost."""
 
-    def __init__(self, concurrency: int, seconds: float, start: int) -> None:
+    def __init__(self, concurrency: int, seconds: float, start: int, queries: int | None = None) -> None:
+        """End after so many *seconds*, or after so many *queries* if that is earlier."""
         self._concurrency = concurrency
+        self._left = queries
         self.ends = start + round(seconds * SECOND)
 
     def due(self, now: int, outstanding: int, limit: int) -> Sequence[int]:
         """Return *now* for each query that may be sent."""
         if now >= self.ends:
             return []
-        return [now] * min(limit, self._concurrency - outstanding)
+        count = min(limit, self._concurrency - outstanding)
+        if self._left is not None:
+            count = min(count, self._left)
+            self._left -= count
+            if not self._left:
+                self.ends = now
+        return [now] * count
 
     def next_due(self) -> int | None:
         """Return None, because the next query has to wait for an answer."""

@@ -29,6 +29,13 @@ class Session:
     """Seconds after which a query without an answer is lost."""
     retry: bool = False
     """True if a query is repeated by TCP after a truncated answer."""
+    source: str = ""
+    """The address from which the queries are sent; empty lets the system choose."""
+
+    @property
+    def local(self) -> tuple[str, int] | None:
+        """The local address of a TCP connection, with any port; None lets the system choose."""
+        return (self.source, 0) if self.source else None
 
     @property
     def timeout_ns(self) -> int:

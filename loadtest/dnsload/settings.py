@@ -5,8 +5,13 @@ import re
 import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from ipaddress import ip_address, ip_network
 from pathlib import Path
 from typing import Any, NoReturn
+
+import dns.edns
+import numpy as np
+from tsnameserver import __version__
 
 from dnsload.errors import InputError
 from dnsload.schedule import Segment
@@ -19,11 +24,18 @@ _MAX_STEPS = 100
 _MAX_CONNECTIONS = 500
 _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}
 _DEFAULT_RATE = 1000.0
+_EDNS_SIZE = 1232
+"""The UDP size that queries offer if only another option needs EDNS, in bytes."""
+_COOKIE_BYTES = 8
+_COOKIE_SIZES = (_COOKIE_BYTES, *range(16, 41))
+"""The sizes of a cookie: that of a client alone, or followed by that of a server (RFC 7873)."""
 
 DESCRIPTION = """\
 Load a DNS server with queries, check every answer, and report latency, loss and mistakes.
 
-A query's latency counts from when it was meant to be sent, so a stall shows in every query that it delayed."""
+At a rate, a query's latency counts from when it was meant to be sent, so a stall shows in every query that it delayed.
+With --concurrency it counts from when the query was sent: there a stall shows only in the queries that were waiting.
+A query without an answer counts with the time-out."""
 
 EXAMPLES = """\
 examples:
@@ -49,10 +61,14 @@ examples:
   from a Pod, through the cluster's own DNS, for eight hours:
     dnsload --target cluster --resolver --records /records/records.json --rate 500 --soak --duration 8h
 
+  each name of a file, in its order, ten times:
+    dnsload --target 192.0.2.53 --names names.txt --passes 10 --concurrency 100
+
   without records only questions and rcodes are checked:
     dnsload --target 192.0.2.53 --name db.tail1234.ts.net --name printer.tail1234.ts.net
 
-exit codes: 0 all is well; 1 wrong answers, or more lost than --max-loss; 2 it can't be run as asked"""
+exit codes: 0 all is well; 1 wrong answers, or more lost than --max-loss; 2 it can't be run as asked;
+  3 nothing was wrong, but dnsload was the limit: the figures may be its own, not the server's"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +80,8 @@ class Speed:
     seconds: float
     step_seconds: int | None
     """The length of each step in seconds; None if there are no steps."""
+    queries: int | None = None
+    """The number of queries after which a closed loop ends early; None if only time ends it."""
 
     @property
     def fastest(self) -> float:
@@ -105,6 +123,10 @@ class Settings:
     """True if a query is repeated by TCP after a truncated answer."""
     engine: str
     workers: int
+    source: str
+    """The address from which the queries are sent; empty lets the system choose."""
+    passes: int | None
+    """The number of times to ask each question, in order; None means random choices for the whole duration."""
     timeout: float
     """Seconds after which a query without an answer is lost."""
     soak: bool
@@ -127,8 +149,11 @@ def read_settings(arguments: Sequence[str]) -> Settings:
     options = parser.parse_args(arguments)
     if not (options.records or options.names or options.name):
         raise InputError("what to ask? name records (--records), a file of names (--names), or names (--name)")
-    if options.dnssec_ok and options.edns is None:
-        options.edns = 1232
+    targets = tuple(parse_target(text) for text in options.target)
+    if options.source and any((":" in target.host) != (":" in options.source) for target in targets):
+        raise InputError("--source and --target are not of the same IP version")
+    if options.passes is not None:
+        _check_passes(options)
     if options.miss + options.malformed > 1:
         raise InputError("--miss and --malformed are more than all queries together")
     if options.new_connections and not options.tcp:
@@ -139,13 +164,13 @@ def read_settings(arguments: Sequence[str]) -> Settings:
         raise InputError("--workers is for the compiled engine: leave it out with --engine asyncio")
     seed = secrets.randbelow(1 << 32) if options.seed is None else options.seed
     return Settings(
-        targets=tuple(parse_target(text) for text in options.target),
+        targets=targets,
         records=tuple(options.records),
         names_file=options.names,
         names=tuple(options.name),
         types=options.types,
-        form=QueryForm(options.edns, options.dnssec_ok, options.resolver),
-        mix=Mix(options.miss, options.malformed, seed),
+        form=_form(options, seed),
+        mix=Mix(options.miss, options.malformed, seed, in_order=options.passes is not None),
         speed=_speed(options),
         tcp=options.tcp,
         sockets=options.connections if options.tcp else options.sockets,
@@ -153,6 +178,8 @@ def read_settings(arguments: Sequence[str]) -> Settings:
         retry=options.tcp_retry,
         engine=options.engine,
         workers=options.workers,
+        source=options.source or "",
+        passes=options.passes,
         timeout=options.timeout,
         soak=options.soak,
         max_loss=options.max_loss,
@@ -160,6 +187,36 @@ def read_settings(arguments: Sequence[str]) -> Settings:
         html=options.html,
         quiet=options.quiet,
     )
+
+
+def _check_passes(options: argparse.Namespace) -> None:
+    """Raise InputError if an option doesn't go with --passes, which asks each question in its turn."""
+    ramp = options.rate is not None and options.rate[0] != options.rate[1]
+    conflicts = {
+        "--steps": options.steps,
+        "a ramp": ramp,
+        "--soak": options.soak,
+        "--miss": options.miss,
+        "--malformed": options.malformed,
+        "--workers": options.workers > 1,
+        "a second --target": len(options.target) > 1,
+    }
+    for option, given in conflicts.items():
+        if given:
+            raise InputError(f"--passes asks each question in its turn: leave {option} out")
+
+
+def _form(options: argparse.Namespace, seed: int) -> QueryForm:
+    edns_options = [*options.client_subnet]
+    if options.nsid:
+        edns_options.append(dns.edns.NSIDOption(b""))
+    if options.cookie is not None:
+        client = options.cookie or np.random.default_rng(seed).bytes(_COOKIE_BYTES)
+        edns_options.append(dns.edns.GenericOption(dns.edns.OptionType.COOKIE, client))
+    edns = options.edns
+    if edns is None and (options.dnssec_ok or edns_options):
+        edns = _EDNS_SIZE
+    return QueryForm(edns, options.dnssec_ok, options.resolver, tuple(edns_options))
 
 
 def _speed(options: argparse.Namespace) -> Speed:
@@ -176,7 +233,8 @@ def _speed(options: argparse.Namespace) -> Speed:
         length = options.step_seconds or 30
         segments = tuple(Segment(length, rate, rate) for rate in options.steps)
         return Speed(segments, None, _at_most_a_day(length * len(segments)), length)
-    seconds = options.duration or (3600.0 if options.soak else 10.0)
+    default = MAX_SECONDS if options.passes else 3600.0 if options.soak else 10.0
+    seconds = options.duration or default
     if options.concurrency is not None:
         return Speed((), options.concurrency, seconds, None)
     first, last = options.rate or (_DEFAULT_RATE, _DEFAULT_RATE)
@@ -209,6 +267,31 @@ def _number(text: str, what: str) -> float:
     if not 0 <= number < float("inf"):
         raise ValueError(f"{text!r} is not {what}")
     return number
+
+
+def _cookie(text: str) -> bytes:
+    try:
+        cookie = bytes.fromhex(text)
+    except ValueError:
+        raise ValueError(f"{text!r} is not hexadecimal") from None
+    if len(cookie) not in _COOKIE_SIZES:
+        raise ValueError(f"{text!r} is not a cookie: of a client 16 digits, with that of a server 32 to 80")
+    return cookie
+
+
+def _client_subnet(text: str) -> "dns.edns.ECSOption":
+    try:
+        network = ip_network(text)
+    except ValueError as error:
+        raise ValueError(f"{text!r} is not a subnet such as 192.0.2.0/24: {error}") from None
+    return dns.edns.ECSOption(str(network.network_address), network.prefixlen)
+
+
+def _address(text: str) -> str:
+    try:
+        return str(ip_address(text))
+    except ValueError:
+        raise ValueError(f"{text!r} is not an IP address") from None
 
 
 def parse_duration(text: str) -> float:
@@ -275,6 +358,7 @@ def _parser() -> argparse.ArgumentParser:
     _add_what(parser)
     _add_how_fast(parser)
     _add_transport(parser)
+    parser.add_argument("--version", action="version", version=f"dnsload {__version__}")
     report = parser.add_argument_group("the report")
     report.add_argument("--json", type=Path, metavar="FILE", help="write it as JSON too")
     report.add_argument("--html", type=Path, metavar="FILE", help="write it as one HTML page with plots too")
@@ -314,6 +398,23 @@ def _add_what(parser: argparse.ArgumentParser) -> None:
     add("--malformed", type=_checked(_share), default=0.0, metavar="SHARE", help="share of damaged packets")
     add("--edns", type=_whole(0, 65535), metavar="BYTES", help="send EDNS, offering this UDP size")
     add("--dnssec-ok", action="store_true", help="set DO (with --edns 1232 unless that says otherwise)")
+    add("--nsid", action="store_true", help="ask by EDNS for the name of the server (NSID)")
+    add(
+        "--cookie",
+        nargs="?",
+        const=b"",
+        type=_checked(_cookie),
+        metavar="HEX",
+        help="send an EDNS cookie: this one, or one that the seed chooses",
+    )
+    add(
+        "--client-subnet",
+        action="append",
+        default=[],
+        type=_checked(_client_subnet),
+        metavar="SUBNET",
+        help="send an EDNS client subnet, such as 192.0.2.0/24",
+    )
     add("--resolver", action="store_true", help="the target is a resolver: set RD, and don't ask for AA in answers")
     add("--seed", type=_whole(0, 2**32 - 1), metavar="N", help="choose the same names and damage again")
 
@@ -341,6 +442,13 @@ def _add_how_fast(parser: argparse.ArgumentParser) -> None:
         metavar="TIME",
         help="90, 90s, 10m, at most 24h (default 10s; 1h with --soak)",
     )
+    add(
+        "-n",
+        "--passes",
+        type=_whole(1, 1_000_000),
+        metavar="N",
+        help="ask each question in its turn, N times, and end; --duration ends it earlier",
+    )
     add("--soak", action="store_true", help="a long run: windows of 10 s, the first compared with the last")
     add(
         "--timeout",
@@ -354,6 +462,12 @@ def _add_how_fast(parser: argparse.ArgumentParser) -> None:
 def _add_transport(parser: argparse.ArgumentParser) -> None:
     transport = parser.add_argument_group("transport")
     add = transport.add_argument
+    add(
+        "--source",
+        type=_checked(_address),
+        metavar="ADDR",
+        help="send from this address of the machine",
+    )
     add("--tcp", action="store_true", help="ask by TCP: connections are reused, queries pipelined")
     add("--new-connections", action="store_true", help="with --tcp: open a new connection for each query")
     add("--tcp-retry", action="store_true", help="if a UDP answer is truncated (TC), ask again by TCP")

@@ -68,7 +68,7 @@ class Tally(Counts):
     """Counts and durations of a stretch of time."""
 
     latency: Histogram = field(default_factory=Histogram)
-    """The times from when a query was meant to be sent to its answer."""
+    """The times from when a query was meant to be sent to its answer, also to one that came after the time-out."""
     lag: Histogram = field(default_factory=Histogram)
     """The times from when a query was meant to be sent to when it was sent."""
     latencies: list[int] = field(default_factory=list)
@@ -87,6 +87,14 @@ class Tally(Counts):
     def flush_some(self) -> None:
         """Move the latencies and the lags into their histograms if there are enough of them to be worth the time."""
         self.flush(_FLUSH)
+
+    def latency_of_all(self, timeout: int) -> Histogram:
+        """Return the latencies of all queries of a flushed tally, also of those that never had an answer.
+
+        A query without an answer counts with the *timeout*, in nanoseconds, which it took at least. Without these, the
+        percentiles of a server that stops would look better than those of a slow one.
+        """
+        return self.latency.with_more(timeout, max(self.lost - self.late - self.client_drops, 0))
 
     def add(self, other: "Tally") -> None:
         """Add the counts and durations of *other*, which must be flushed."""

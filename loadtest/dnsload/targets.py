@@ -73,21 +73,33 @@ def _first_nameserver(resolv_conf: Path) -> str:
     raise InputError(f"{resolv_conf} names no nameserver")
 
 
-def udp_socket(target: Target) -> socket.socket:
-    """Return a nonblocking UDP socket connected to *target*, with a large receive queue; raises InputError."""
+def udp_socket(target: Target, source: str = "") -> socket.socket:
+    """Return a nonblocking UDP socket connected to *target*, with a large receive queue; raises InputError.
+
+    It sends from the address *source*; an empty one lets the system choose.
+    """
     family = socket.AF_INET6 if ":" in target.host else socket.AF_INET
     try:
         made = socket.socket(family, socket.SOCK_DGRAM)
         try:
             _enlarge(made)
             made.setblocking(False)
+            if source:
+                _bind(made, source)
             made.connect(target)
-        except OSError:
+        except (OSError, InputError):
             made.close()
             raise
     except OSError as error:
         raise InputError(f"{target} can't be reached: {error.strerror}") from error
     return made
+
+
+def _bind(made: socket.socket, source: str) -> None:
+    try:
+        made.bind((source, 0))
+    except OSError as error:
+        raise InputError(f"--source {source} can't be used: {error.strerror}") from error
 
 
 def _enlarge(made: socket.socket) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from dnsload.recording import Row
-from dnsload.report import Latency, Report, Soak, Totals
+from dnsload.report import LATENCY_HEADS, LIMITED, Report, Soak, Totals
 
 _MS = 1e6
 
@@ -31,13 +31,17 @@ def table(report: Report) -> str:
         *_lined(_counts(totals, report.sending_seconds)),
         "",
         *_lined(
-            [("latency, ms", *_HEADS), ("  answer", *_cells(report.latency)), ("  send lag", *_cells(report.send_lag))]
+            [
+                ("latency, ms", *LATENCY_HEADS),
+                ("  answer", *report.latency.cells()),
+                ("  send lag", *report.send_lag.cells()),
+            ]
         ),
-        "  (answer: from when a query was meant to be sent; send lag: the client's own part of it)",
+        *(f"  {sentence}" for sentence in report.latency_notes),
     ]
     if report.steps:
-        rows = [(f"  {step.rate:,g}/s", f"{step.totals.loss:.2%}", *_cells(step.latency)) for step in report.steps]
-        parts += ["", *_lined([("step", "lost", *_HEADS), *rows])]
+        rows = [(f"  {step.rate:,g}/s", f"{step.totals.loss:.2%}", *step.latency.cells()) for step in report.steps]
+        parts += ["", *_lined([("step", "lost", *LATENCY_HEADS), *rows])]
     if len(report.targets) > 1:
         rows = [
             (f"  {each.target}", *(f"{count:,}" for count in (each.sent, each.answered, each.wrong, each.lost)))
@@ -51,11 +55,8 @@ def table(report: Report) -> str:
         parts += ["", f"wrong     {reasons}; the first of them:"]
         parts += [f"  {example}" for example in report.wrong_examples]
     parts += ["", *(f"LIMITED BY THE CLIENT: {limit}" for limit in report.client_limits)]
-    parts += [f"FAILED: {failure}" for failure in report.failures] or ["ok"]
+    parts += [f"FAILED: {failure}" for failure in report.failures] or [LIMITED if report.client_limits else "ok"]
     return "\n".join(parts)
-
-
-_HEADS = ("mean", "p50", "p90", "p99", "p99.9", "p99.99", "max")
 
 
 def _counts(totals: Totals, seconds: float) -> Iterable[tuple[str, ...]]:
@@ -82,11 +83,6 @@ def _counts(totals: Totals, seconds: float) -> Iterable[tuple[str, ...]]:
         ("not sent", totals.unsent, "due, but the client didn't get to them"),
     )
     yield from (row(*each) for each in optional if each[1])
-
-
-def _cells(latency: Latency) -> tuple[str, ...]:
-    values = (latency.mean, latency.p50, latency.p90, latency.p99, latency.p99_9, latency.p99_99, latency.max)
-    return tuple(f"{value:.3f}" for value in values)
 
 
 def _soak(soak: Soak) -> list[str]:

@@ -1,4 +1,4 @@
-"""The queries of a run: a pool of packets made beforehand, and an endless random choice from the pool.
+"""The queries of a run: a pool of packets made beforehand, and an endless choice from the pool, random or in order.
 
 A packet is a query without its ID. It gets its ID when it is sent.
 """
@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import dns.edns
 import dns.exception
 import dns.name
 import dns.rdatatype
@@ -56,6 +57,7 @@ class QueryForm:
     """The UDP payload size to offer by EDNS, in bytes; None means no EDNS."""
     dnssec_ok: bool = False
     recursion_desired: bool = False
+    options: tuple[dns.edns.Option, ...] = ()
 
     def asked(self, question: Question, expected: Expectation) -> Asked:
         """Return the query for *question*; raises InputError."""
@@ -68,7 +70,11 @@ class QueryForm:
         if self.edns is None:
             return b""
         flags = b"\x80\x00" if self.dnssec_ok else b"\x00\x00"
-        return b"\x00\x00\x29" + self.edns.to_bytes(2) + b"\x00\x00" + flags + b"\x00\x00"
+        options = b""
+        for option in self.options:
+            data = option.to_wire() or b""
+            options += int(option.otype).to_bytes(2) + len(data).to_bytes(2) + data
+        return b"\x00\x00\x29" + self.edns.to_bytes(2) + b"\x00\x00" + flags + len(options).to_bytes(2) + options
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,10 +89,12 @@ class Mix:
 
     Before a name is asked for again, a cache should have forgotten the negative answer.
     """
+    in_order: bool = False
+    """True if each question is asked in its turn, as often as it is listed, instead of at random."""
 
 
 class Workload:
-    """The pool of packets, and the random choice from it."""
+    """The pool of packets, and the choice from it."""
 
     def __init__(self, questions: Sequence[Question], known: KnownNames | None, form: QueryForm, mix: Mix) -> None:
         self._random = np.random.default_rng(mix.seed)
@@ -98,7 +106,17 @@ class Workload:
         self._misses = self._grow(self._absent(unique, form) if mix.miss else [])
         self._malformed = self._grow(self._mutated() if mix.malformed else [])
         self._chosen: list[int] = []
-        self._used = 0
+        self._used = self._drawn = 0
+
+    @property
+    def questions(self) -> int:
+        """The number of questions, with those that are listed twice."""
+        return len(self._hits)
+
+    @property
+    def is_in_order(self) -> bool:
+        """True if each question is asked in its turn."""
+        return self._mix.in_order
 
     @property
     def has_malformed(self) -> bool:
@@ -106,7 +124,7 @@ class Workload:
         return bool(len(self._malformed))
 
     def choose(self, count: int) -> list[int]:
-        """Return the positions of *count* random packets in the pool."""
+        """Return the positions of the next *count* packets in the pool, which are random or in order."""
         end = self._used + count
         if end > len(self._chosen):
             self._chosen = self._chosen[self._used :] + self._draw(max(_CHOSEN_AHEAD, count))
@@ -116,6 +134,10 @@ class Workload:
         return taken
 
     def _draw(self, count: int) -> list[int]:
+        if self._mix.in_order:
+            ahead: list[int] = self._hits[np.arange(self._drawn, self._drawn + count) % len(self._hits)].tolist()
+            self._drawn += count
+            return ahead
         places = self._hits[self._random.integers(len(self._hits), size=count)]
         chance = self._random.random(count)
         for share, candidates, below in (

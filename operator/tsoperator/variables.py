@@ -30,6 +30,10 @@ VARIABLES: Final[Mapping[str, str]] = {
         "true: a new proxy takes the name of an offline device with the same tags, and that device is deleted: for "
         "clusters that are rebuilt (default false)"
     ),
+    "OPERATOR_DNS_ENABLED": (
+        "true: where the cluster has no DNSConfig, the operator makes one with mode Managed; otherwise it removes the "
+        "one that it has made (default false)"
+    ),
     "OPERATOR_DNS_ZONES": "zones of MagicDNS names, comma-separated (default: as the devices show)",
     "OPERATOR_CLUSTER_DNS": "DNS servers that Pods ask, comma-separated (default: those of this Pod's resolv.conf)",
     "OPERATOR_CLUSTER_DNS_CONFIGMAP": (

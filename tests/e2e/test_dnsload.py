@@ -1,5 +1,6 @@
 """The Job of the load generator dnsload, run against the cluster's DNS."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,10 @@ from tests.e2e.waiting import eventually
 from tests.e2e.workloads import PEER_NAME, egress_service
 
 JOB = Path(__file__).parents[2] / "loadtest" / "dnsload" / "job.yaml"
+
+
+_LIMITED = 3
+"""The exit code of dnsload when nothing was wrong, but the machine was too busy for it."""
 
 
 @pytest.mark.full
@@ -28,7 +33,15 @@ def test_the_job_finds_no_wrong_answer_of_the_clusters_dns(cluster: Cluster, nam
         for variable in container["env"]
     ]
     cluster.apply(job)
-    wait = ["wait", "--for=condition=Complete", "--timeout=90s", "job/dnsload"]
-    cluster.bed.kubectl("-n", NAMESPACE, *wait, timeout=100)
-    assert "wrong" in cluster.bed.kubectl("-n", NAMESPACE, "logs", "job/dnsload").lower()
+    exits = eventually(lambda: _exit_codes(cluster), "the end of the Job", seconds=90)
+    printed = cluster.bed.kubectl("-n", NAMESPACE, "logs", "job/dnsload")
+    assert exits in ([0], [_LIMITED]), printed
+    assert re.search(r"^wrong +0$", printed, re.MULTILINE)
     cluster.delete("job", "dnsload", NAMESPACE)
+
+
+def _exit_codes(cluster: Cluster) -> list[int]:
+    """Return the exit code of the Job's container, once it has ended."""
+    pods = cluster.listed("pods", NAMESPACE, labels={"app": "dnsload"})
+    statuses = [each["state"] for pod in pods for each in pod["status"].get("containerStatuses", ())]
+    return [state["terminated"]["exitCode"] for state in statuses if "terminated" in state]

@@ -60,6 +60,7 @@ GIVEN: dict[tuple[str, str], dict[str, object]] = {
     ("PROXY_DEFAULT_CLASS", "proxy_class"): {"prod": "prod"},
     ("PROXY_FIREWALL_MODE", "firewall_mode"): {"nftables": "nftables"},
     ("OPERATOR_DEFAULT_LOAD_BALANCER", "default_load_balancer"): {"true": True, "1": True, "false": False, "F": False},
+    ("OPERATOR_DNS_ENABLED", "makes_dnsconfig"): {"true": True, "": False},
     ("OPERATOR_MANAGE_CLUSTER_DNS", "manage_cluster_dns"): {"true": True, "": False},
     ("OPERATOR_TAKE_OVER_NAMES", "take_over_names"): {"true": True, "": False},
     ("OPERATOR_INGRESS_CLASS_NAME", "ingress_class"): {"private": "private"},

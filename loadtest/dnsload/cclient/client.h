@@ -27,8 +27,8 @@ enum {
 #define SECOND UINT64_C(1000000000)
 
 struct options {
-    const char *host, *rates;
-    double port, seconds, outstanding, sockets, connections, each, patience, every, authoritative, retry;
+    const char *host, *rates, *source;
+    double port, seconds, outstanding, sockets, connections, each, patience, every, authoritative, retry, total;
 };
 struct query {
     const uint8_t *bytes, *addresses;
@@ -50,8 +50,8 @@ struct run {
     uint64_t under_way, out, started, now, patience, last_answer;
     int is_sending;
     unsigned stretches, sockets, connections;
-    struct sockaddr_storage server;
-    socklen_t server_size;
+    struct sockaddr_storage server, source;
+    socklen_t server_size; /* and of the source, if there is one */
 };
 
 enum count {
@@ -75,6 +75,7 @@ static inline unsigned number16(const uint8_t *at) { return (unsigned)at[0] << 8
 void fail(const char *what);
 void *allocated(size_t count, size_t size);
 size_t after_name(const uint8_t *message, size_t at, size_t length);
+void bind_source(int made);
 void read_options(int count, char **words);
 void read_queries(void);
 void read_rates(void);

@@ -5,11 +5,11 @@
 
 enum { MOST_STRETCHES = 100 };
 
-struct options options = {.host = "127.0.0.1", .rates = "", .port = 53, .seconds = 1, .outstanding = 100, .sockets = 1, .patience = 1};
+struct options options = {.host = "127.0.0.1", .rates = "", .source = "", .port = 53, .seconds = 1, .outstanding = 100, .sockets = 1, .patience = 1};
 static const struct { const char *name; size_t at; } NUMBERS[] = {
 #define NUMBER(name) {#name, offsetof(struct options, name)}
     NUMBER(port), NUMBER(seconds), NUMBER(outstanding), NUMBER(sockets), NUMBER(connections),
-    NUMBER(each), NUMBER(patience), NUMBER(every), NUMBER(authoritative), NUMBER(retry)};
+    NUMBER(each), NUMBER(patience), NUMBER(every), NUMBER(authoritative), NUMBER(retry), NUMBER(total)};
 static struct { double first, last; } stretches[MOST_STRETCHES];
 
 void fail(const char *what) {
@@ -23,18 +23,23 @@ void *allocated(size_t count, size_t size) {
     return made;
 }
 
-static void set_server(void) {
-    struct sockaddr_in *four = (struct sockaddr_in *)&run.server;
-    struct sockaddr_in6 *six = (struct sockaddr_in6 *)&run.server;
-    if (inet_pton(AF_INET, options.host, &four->sin_addr) == 1) {
+static socklen_t set_address(struct sockaddr_storage *at, const char *host, double port) {
+    struct sockaddr_in *four = (struct sockaddr_in *)at;
+    struct sockaddr_in6 *six = (struct sockaddr_in6 *)at;
+    if (inet_pton(AF_INET, host, &four->sin_addr) == 1) {
         four->sin_family = AF_INET;
-        four->sin_port = htons((uint16_t)options.port);
-        run.server_size = sizeof *four;
-    } else if (inet_pton(AF_INET6, options.host, &six->sin6_addr) == 1) {
-        six->sin6_family = AF_INET6;
-        six->sin6_port = htons((uint16_t)options.port);
-        run.server_size = sizeof *six;
-    } else fail(options.host);
+        four->sin_port = htons((uint16_t)port);
+        return sizeof *four;
+    }
+    if (inet_pton(AF_INET6, host, &six->sin6_addr) != 1) fail(host);
+    six->sin6_family = AF_INET6;
+    six->sin6_port = htons((uint16_t)port);
+    return sizeof *six;
+}
+
+/* Let a socket send from the source, if there is one. */
+void bind_source(int made) {
+    if (*options.source && bind(made, (struct sockaddr *)&run.source, run.server_size)) fail(options.source);
 }
 
 static void set_number(const char *word, size_t length, const char *value) {
@@ -53,6 +58,7 @@ void read_options(int count, char **words) {
         size_t length = (size_t)(value++ - words[i]);
         if (!strncmp(words[i], "host=", 5)) options.host = value;
         else if (!strncmp(words[i], "rates=", 6)) options.rates = value;
+        else if (!strncmp(words[i], "source=", 7)) options.source = value;
         else set_number(words[i], length, value);
     }
     if (options.sockets < 1 || options.sockets > MOST_SOCKETS || options.connections > MOST_CONNECTIONS || options.seconds <= 0)
@@ -60,7 +66,8 @@ void read_options(int count, char **words) {
     run.patience = (uint64_t)(options.patience * SECOND);
     run.connections = (unsigned)options.connections;
     run.sockets = run.connections ? 1 : (unsigned)options.sockets;
-    set_server();
+    run.server_size = set_address(&run.server, options.host, options.port);
+    if (*options.source && set_address(&run.source, options.source, 0) != run.server_size) fail(options.source);
 }
 
 /* The queries. */

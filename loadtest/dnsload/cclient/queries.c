@@ -103,6 +103,7 @@ void take_answer(uint64_t slot, const uint8_t *answer, size_t length, int stream
     struct live *entry = &run.live[slot];
     if (is_stray(entry, answer, length)) {
         seen.counts[entry->lost ? LATE : UNEXPECTED]++;
+        if (entry->lost) count_duration(seen.latencies, run.now - entry->due);
         entry->lost = 0;
         return;
     }

@@ -12,6 +12,8 @@
    patience=S                 a query that isn't answered by then is lost (1)
    every=S                    seconds between reports (0 is one at the end)
    authoritative=1            an answer without AA is wrong
+   total=N                    without rates: so many queries are sent at most (0 is no end)
+   source=ADDRESS             the address from which they are sent
    retry=1                    a query whose UDP answer is truncated is asked again over a TCP connection of its own
 
    QUERIES are records: query length (2 bytes), kind, expected rcode, length of each expected address, their number, the
@@ -34,6 +36,7 @@ static unsigned wanted(void) {
     uint64_t due, room = (uint64_t)options.outstanding;
     if (run.stretches) due = due_now();
     else due = run.under_way < room ? run.out + room - run.under_way : run.out;
+    if (!run.stretches && options.total > 0 && due > options.total) due = (uint64_t)options.total;
     if (run.head - run.tail + BATCH > run.slots) return 0; /* all IDs are under way */
     return due <= run.out ? 0 : due - run.out < BATCH ? (unsigned)(due - run.out) : BATCH;
 }
@@ -63,6 +66,7 @@ static void run_all(void) {
             if (!worked) seen.idle += run.now - before;
             if (run.now - before > seen.own_gap) seen.own_gap = run.now - before;
             run.is_sending = elapsed < length || (run.out < all && elapsed < length + GRACE);
+            if (!run.stretches && options.total > 0 && run.out >= options.total) run.is_sending = 0;
         }
         if (every && elapsed >= next_report) {
             report((double)(ended - run.started) / 1e9, own_drops(), 0);

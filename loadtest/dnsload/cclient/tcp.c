@@ -31,6 +31,7 @@ static void open_connection(struct connection *at) {
     at->socket = socket(run.server.ss_family, SOCK_STREAM | SOCK_NONBLOCK, 0);
     if (at->socket < 0) fail("socket");
     setsockopt(at->socket, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    bind_source(at->socket);
     if (!connect(at->socket, (struct sockaddr *)&run.server, run.server_size) || errno == EINPROGRESS) return;
     close(at->socket);
     at->socket = -1;

@@ -26,6 +26,7 @@ void open_udp(void) {
         sockets[i] = socket(run.server.ss_family, SOCK_DGRAM | SOCK_NONBLOCK, 0);
         if (sockets[i] < 0) fail("socket");
         widen_buffer(sockets[i]);
+        bind_source(sockets[i]);
         if (connect(sockets[i], (struct sockaddr *)&run.server, run.server_size)) fail("connect");
     }
 }

@@ -2,7 +2,7 @@
 
 from collections import Counter
 
-from dnsload.app import make_session
+from dnsload.app import make_session, make_workload
 from dnsload.recording import Recording
 from dnsload.report import About, Report, make_report
 from dnsload.schedule import SECOND
@@ -38,7 +38,7 @@ def record(recording: Recording, seconds: int, **counts: int) -> None:
 def report_on(*arguments: str, seconds: int = 3, **counts: int) -> Report:
     """Return the report on a run of so many *seconds*, each as `record` makes it."""
     settings = settings_for(*arguments)
-    session = make_session(settings)
+    session = make_session(settings, make_workload(settings))
     record(session.recording, seconds, **counts)
     exchanges = [session.exchange(target) for target in settings.targets]
     return make_report(settings, session, exchanges, About("2026-01-02T03:04:05+00:00", "compiled", interrupted=False))

@@ -95,6 +95,7 @@ def test_the_questions_come_from_the_records_unless_the_user_gives_others(tmp_pa
 def test_the_expected_answers_depend_on_records_transport_and_kind_of_server(
     tmp_path: Path, arguments: str, flags: int, fate: Fate
 ) -> None:
-    session = make_session(settings("--records", str(records_file(tmp_path)), *arguments.split()))
+    known = settings("--records", str(records_file(tmp_path)), *arguments.split())
+    session = make_session(known, make_workload(known))
     nodata = bytes((flags, 0)) + session.workload.pool[0].packet[2:]
     assert session.checker.judge(0, nodata).fate is fate

@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from dnsload.app import client_load, make_session
+from dnsload.app import client_load, make_session, make_workload
 from dnsload.client import IDS, JUNK, Load, Query, steady
 from dnsload.compiled import CompiledEngine, query, shared
 from dnsload.errors import ClientError
@@ -96,6 +96,8 @@ def test_the_error_about_a_failed_compiled_client_has_the_reason(tmp_path: Path)
     failing.write_text("#!/bin/sh\necho why >&2\nexit 3\n")
     failing.chmod(0o755)
     settings = run_settings(Target("127.0.0.1", 9), tmp_path)
-    engine = CompiledEngine(make_session(settings), settings.targets, [client_load(settings)], failing)
+    engine = CompiledEngine(
+        make_session(settings, make_workload(settings)), settings.targets, [client_load(settings)], failing
+    )
     with pytest.raises(ClientError, match="ended with code 3: why"):
         engine.run()

@@ -18,6 +18,8 @@ def test_percentiles_differ_from_those_of_numpy_by_a_fifth_of_a_percent_at_most(
     exact = np.percentile(values, PERCENTS, method="inverted_cdf")
     assert histogram.percentiles(PERCENTS) == pytest.approx(exact, rel=2e-3)
     assert histogram.mean == pytest.approx(values.mean())
+    assert histogram.deviation == pytest.approx(values.std(), rel=2e-3)
+    assert histogram.smallest == pytest.approx(values.min(), rel=2e-3)
     assert (histogram.count, histogram.largest) == (len(values), values.max())
 
 
@@ -36,6 +38,14 @@ def test_two_histograms_can_be_added() -> None:
     first.add(second)
     assert first.percentiles(PERCENTS) == both.percentiles(PERCENTS)
     assert (first.count, first.mean, first.largest) == (both.count, both.mean, both.largest)
+
+
+def test_a_copy_with_more_durations_leaves_the_original_as_it_is() -> None:
+    histogram = Histogram()
+    histogram.record([1000, 3000])
+    more = histogram.with_more(5000, 8)
+    assert (more.count, more.mean, more.largest, more.percentiles([20.0])) == (10, 4400, 5000, [3003.5])
+    assert (histogram.count, histogram.largest, histogram.with_more(5000, 0).largest) == (2, 3000, 3000)
 
 
 def test_the_counts_of_buckets_are_those_of_their_durations() -> None:

@@ -20,7 +20,7 @@ from dnsload.settings import read_settings
 from tsnameserver.records import Records, render
 
 from tests.loadtest.compiling import NEEDS_CC
-from tests.loadtest.dnsload.conducting import records_file, small
+from tests.loadtest.dnsload.conducting import LIMITED, records_file, small
 from tests.support.nameserver import nameserver
 
 RECORDS = Records(
@@ -76,9 +76,9 @@ def test_a_run_prints_a_report_each_second_and_at_the_end(server: Server, tmp_pa
     out, page = tmp_path / "report.json", tmp_path / "report.html"
     how = ("--rate", "200", "--duration", "2.2", "--json", str(out), "--html", str(page))
     ended = subprocess.run([*COMMAND, *server.arguments, *how], capture_output=True, text=True, timeout=45, check=False)
-    assert ended.returncode == 0, ended
+    assert ended.returncode in {0, LIMITED}, ended
     assert len([line for line in ended.stderr.splitlines() if " s   sent " in line]) >= 2
-    assert ended.stdout.splitlines()[-1] == "ok"
+    assert (ended.stdout.splitlines()[-1] == "ok") == (ended.returncode == 0)
     totals = json.loads(out.read_text())["totals"]
     assert totals["answered"] == totals["sent"] > 100
     assert page.read_text().startswith("<!DOCTYPE html>")
@@ -128,7 +128,7 @@ def signalled(arguments: Sequence[str], number: signal.Signals) -> str:
         engine, first = process.stderr.readline(), process.stderr.readline()
         os.killpg(process.pid, number)
         stdout, _ = process.communicate(timeout=40)
-    assert ("engine" in engine, "sent" in first, process.returncode) == (True, True, 0)
+    assert ("engine" in engine, "sent" in first, process.returncode in {0, LIMITED}) == (True, True, True)
     return stdout
 
 
@@ -146,7 +146,7 @@ def test_loss_makes_the_exit_code_1_unless_the_user_allows_it() -> None:
         target = f"127.0.0.1:{silent.getsockname()[1]}"
         arguments = ["--target", target, "--name", "a.ts.net", "--duration", "0.1", "--timeout", "0.1"]
         assert main(arguments) == 1
-        assert main([*arguments, "--max-loss", "1"]) == 0
+        assert main([*arguments, "--max-loss", "1"]) in {0, LIMITED}
 
 
 @pytest.mark.parametrize(
@@ -158,6 +158,7 @@ def test_loss_makes_the_exit_code_1_unless_the_user_allows_it() -> None:
         ("127.0.0.1 --name a..b", "'a..b' is no DNS name"),
         ("127.0.0.1 --name a.ts.net --html /none/report.html", "/none/report.html can't be written"),
         ("127.0.0.1 --name a.ts.net --json /none/report.json", "/none/report.json can't be written"),
+        ("127.0.0.1 --name a --source 192.0.2.1", "--source 192.0.2.1 can't be used: Cannot assign requested address"),
         ("127.0.0.1 --names /dev/null", "there is no name to ask for"),
         ("127.0.0.1 --name a --tcp --malformed 0.1 --engine compiled", "--malformed with --tcp needs --engine asyncio"),
         ("127.0.0.1", "what to ask?"),

@@ -18,7 +18,7 @@ def texts(svg: str) -> set[str]:
     ("plot", "title", "shown"),
     [
         (latency_over_time, "Latency over the run", {"time (s)", "latency (ms)", "p99.9"}),
-        (latency_curve, "Latency by percentile", {"percentile of all answers", "latency (ms)", "99 %"}),
+        (latency_curve, "Latency by percentile", {"percentile of all queries", "latency (ms)", "99 %"}),
         (rate_over_time, "Queries and answers", {"time (s)", "queries a second", "answered"}),
         (errors_over_time, "Errors", {"time (s)", "queries in 10 s", "lost (20)"}),
         (client_over_time, "The client itself", {"time (s)", "CPU (cores)", "send lag, p99 (ms)"}),

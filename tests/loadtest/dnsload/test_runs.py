@@ -1,12 +1,14 @@
 """Tests of whole runs by UDP, on both engines, against servers that misbehave."""
 
+from collections import Counter
 from pathlib import Path
 
 import dns.flags
+import dns.message
 import pytest
 
-from tests.loadtest.dnsload.conducting import conduct
-from tests.loadtest.dnsload.responder import ADDRESS, answer_well, response, udp_responder
+from tests.loadtest.dnsload.conducting import NAMES, conduct
+from tests.loadtest.dnsload.responder import ADDRESS, answer_well, response, tcp_responder, udp_responder
 
 
 @pytest.fixture(params=["asyncio", "compiled"])
@@ -60,9 +62,11 @@ async def test_the_report_counts_lost_wrong_and_truncated_answers_separately(eng
 async def test_late_answers_count_as_late_and_lost_and_delay_no_other_query(engine: str, tmp_path: Path) -> None:
     pace = ("--rate", "200", "--duration", "0.5", "--timeout", "0.2")
     async with udp_responder(delay=0.3) as target:
-        totals = (await conduct(engine, target, tmp_path, *pace)).report.totals
+        report = (await conduct(engine, target, tmp_path, *pace)).report
+    totals = report.totals
     assert (totals.lost, totals.answered, totals.sent, totals.unsent) == (100, 0, 100, 0)
     assert 0 < totals.late <= 100
+    assert (report.latency.min >= 200, report.latency.max >= 300) == (True, True)
 
 
 async def test_a_run_without_a_rate_continues_after_a_loss(engine: str, tmp_path: Path) -> None:
@@ -76,9 +80,28 @@ async def test_a_run_without_a_rate_continues_after_a_loss(engine: str, tmp_path
 async def test_a_closed_port_counts_as_loss_and_the_report_says_so(engine: str, tmp_path: Path) -> None:
     async with udp_responder() as target:
         pass
-    totals = (await conduct(engine, target, tmp_path, "--timeout", "0.2")).report.totals
-    assert (totals.sent, totals.lost) == (100, 100)
-    assert totals.refused > 0
+    report = (await conduct(engine, target, tmp_path, "--timeout", "0.2")).report
+    assert (report.totals.sent, report.totals.lost) == (100, 100)
+    assert report.totals.refused > 0
+    assert (report.latency.p50, report.latency.max) == pytest.approx((200, 200), rel=2e-3)
+
+
+@pytest.mark.parametrize("pace", [("--rate", "300"), ("--concurrency", "4"), ("--concurrency", "4", "--tcp")])
+async def test_each_question_is_asked_in_its_turn_in_all_passes_from_the_source_address(
+    engine: str, tmp_path: Path, pace: tuple[str, ...]
+) -> None:
+    asked: list[str] = []
+
+    def note(number: int, query: bytes) -> bytes | None:
+        asked.append(str(dns.message.from_wire(query).question[0].name))
+        return answer_well(number, query)
+
+    from_there = ("--passes", "3", "--source", "127.0.0.1")
+    async with (tcp_responder if "--tcp" in pace else udp_responder)(note) as target:
+        report = (await conduct(engine, target, tmp_path, *pace, *from_there)).report
+    assert (report.totals.sent, report.totals.answered, report.failures) == (15, 15, [])
+    assert Counter(asked) == {f"{name}.": 3 for name in NAMES}
+    assert {*asked[:5]} == {f"{name}." for name in NAMES}
 
 
 async def test_several_targets_are_queried_in_turn_and_reported_separately(engine: str, tmp_path: Path) -> None:

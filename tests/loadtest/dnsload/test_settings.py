@@ -49,6 +49,22 @@ def test_the_do_flag_implies_edns_and_a_resolver_implies_rd() -> None:
     assert read("--dnssec-ok", "--resolver").form == QueryForm(1232, dnssec_ok=True, recursion_desired=True)
 
 
+@pytest.mark.parametrize(
+    ("arguments", "size", "options"),
+    [
+        ("--nsid", 1232, [(3, "")]),
+        ("--cookie 0011223344556677 --edns 4096", 4096, [(10, "0011223344556677")]),
+        ("--cookie --seed 1", 1232, [(10, "ffe42279f3bd0683")]),
+        ("--client-subnet 192.0.2.0/24", 1232, [(8, "00011800c00002")]),
+        ("--client-subnet 2001:db8::/32 --nsid", 1232, [(8, "0002200020010db8"), (3, "")]),
+    ],
+)
+def test_an_edns_option_implies_edns(arguments: str, size: int, options: list[tuple[int, str]]) -> None:
+    form = read(*arguments.split()).form
+    assert form.edns == size
+    assert [(int(each.otype), (each.to_wire() or b"").hex()) for each in form.options] == options
+
+
 @pytest.mark.parametrize(("text", "seconds"), [("90", 90), ("90s", 90), ("1.5m", 90), ("24h", 86400)])
 def test_a_duration_is_parsed(text: str, seconds: float) -> None:
     assert parse_duration(text) == seconds
@@ -69,6 +85,16 @@ def test_a_duration_is_parsed(text: str, seconds: float) -> None:
         ("--rate 5 --concurrency 5", "exclude each other"),
         ("--step-seconds 5", "goes with --steps"),
         ("--soak --rate 1..2", "constant rate"),
+        ("--passes 0", "from 1 to 1,000,000"),
+        ("--passes 2 --miss 0.1", "leave --miss out"),
+        ("--passes 2 --workers 2 --concurrency 5", "leave --workers out"),
+        ("-n 2 --target 192.0.2.53", "leave a second --target out"),
+        ("-n 2 --rate 1..2", "leave a ramp out"),
+        ("--source here", "'here' is not an IP address"),
+        ("--source ::1", "not of the same IP version"),
+        ("--cookie 12345", "not hexadecimal"),
+        ("--cookie 1234", "not a cookie"),
+        ("--client-subnet 192.0.2.1/24", "not a subnet such as"),
         ("--miss 1.5", "not a share"),
         ("--miss 0.6 --malformed 0.6", "more than all"),
         ("--edns 65536", "from 0 to 65,535"),

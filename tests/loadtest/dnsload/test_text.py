@@ -1,6 +1,6 @@
 """Tests of the output on the terminal."""
 
-from dnsload.app import make_session
+from dnsload.app import make_session, make_workload
 from dnsload.report import Report
 from dnsload.text import progress_line, table
 
@@ -16,7 +16,7 @@ def test_the_table_has_counts_and_percentiles_in_columns() -> None:
     said = lines(report_on())
     assert said["sent"].split() == ["sent", "300"]
     assert "NOERROR 300" in said["answered"]
-    assert said["answer"].split()[1:3] == ["50.500", "50.004"]
+    assert said["answer"].split()[1:5] == ["50.500", "28.866", "1.000", "50.004"]
     assert [*said][-1] == "ok"
     assert len({len(said[word]) for word in ("latency,", "answer", "send")}) == 1
 
@@ -25,6 +25,14 @@ def test_failures_and_the_limits_of_the_client_are_the_last_lines() -> None:
     last = table(report_on(wrong=1, unsent=5)).splitlines()[-2:]
     assert last[0].startswith("LIMITED BY THE CLIENT: 15 queries were due")
     assert last[1] == "FAILED: 3 answers were wrong"
+    assert table(report_on(unsent=5)).splitlines()[-1].startswith("dnsload was the limit")
+
+
+def test_the_footnote_says_from_when_a_latency_counts() -> None:
+    assert "from when the query was meant to be sent" in table(report_on())
+    closed = table(report_on("--concurrency", "5"))
+    assert "from when the query was sent. A stall shows only in the queries that were outstanding" in closed
+    assert "A query without an answer counts with the time-out, 2 s." in closed
 
 
 def test_the_output_has_a_table_for_steps_for_targets_and_for_a_soak() -> None:
@@ -36,9 +44,9 @@ def test_the_output_has_a_table_for_steps_for_targets_and_for_a_soak() -> None:
 
 
 def test_progress_is_printed_as_one_line_a_second() -> None:
-    recording = make_session(settings_for()).recording
+    recording = make_session(settings_for(), make_workload(settings_for())).recording
     record(recording, 2, lost=3)
     line = progress_line(recording.rows[1])
     assert line.split()[:4] == ["2", "s", "sent", "100/s"]
-    assert "p50   50.004 ms" in line
+    assert "p50   51.970 ms" in line
     assert "lost 3" in line

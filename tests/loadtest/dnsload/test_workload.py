@@ -3,6 +3,7 @@
 from collections import Counter
 from pathlib import Path
 
+import dns.edns
 import dns.message
 import pytest
 from dnsload.errors import InputError
@@ -31,7 +32,13 @@ def workload(mix: Mix = Mix(), questions: list[Question] = NAMES) -> Workload:  
 
 @pytest.mark.parametrize(
     "form",
-    [QueryForm(), QueryForm(recursion_desired=True), QueryForm(edns=1232), QueryForm(edns=4096, dnssec_ok=True)],
+    [
+        QueryForm(),
+        QueryForm(recursion_desired=True),
+        QueryForm(edns=1232),
+        QueryForm(edns=4096, dnssec_ok=True),
+        QueryForm(edns=1232, options=(dns.edns.ECSOption("192.0.2.0", 24), dns.edns.NSIDOption(b""))),
+    ],
 )
 def test_packets_equal_those_of_dnspython(form: QueryForm) -> None:
     packet = Workload([Question("db.tail1234.ts.net", "AAAA")], None, form, Mix()).pool[0].packet
@@ -43,6 +50,7 @@ def test_packets_equal_those_of_dnspython(form: QueryForm) -> None:
         use_edns=form.edns is not None,
         payload=form.edns or 0,
         want_dnssec=form.dnssec_ok,
+        options=list(form.options) or None,
     )
     assert b"\x00\x07" + packet == query.to_wire()
 
@@ -52,6 +60,11 @@ def test_a_name_is_chosen_as_often_as_it_is_listed() -> None:
     assert {*chosen} == set(range(10))
     assert chosen[0] == pytest.approx(4000, rel=0.1)
     assert all(1700 < chosen[place] < 2300 for place in range(1, 10))
+
+
+def test_questions_in_order_come_as_they_are_listed_again_and_again() -> None:
+    load = workload(Mix(in_order=True), questions=[*NAMES, NAMES[3]])
+    assert [*load.choose(4), *load.choose(20_000)] == ([*range(10), 3] * 2000)[:20_004]
 
 
 def test_the_mix_of_questions_has_the_requested_shares() -> None:
