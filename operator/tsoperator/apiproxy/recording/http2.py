@@ -29,6 +29,8 @@ PATH: Final = "/v2/record"
 FRAME: Final = 16 << 10
 """The bytes that each recorder takes in one frame. Each frame costs CPU."""
 _READ: Final = 16 << 10
+_PAUSE: Final = 0.005
+"""The seconds for which acknowledgements gather before we read them. Each look at them costs as much as a frame."""
 _MOST_ACK: Final = 4096
 """The longest object in an answer, in bytes."""
 
@@ -130,6 +132,7 @@ class Http2Recorder:
             async with asyncio.timeout(self._patience) as limit:
                 while not await self._take(acknowledgements):
                     limit.reschedule(loop.time() + self._patience)
+                    await asyncio.sleep(_PAUSE)
         except TimeoutError:
             raise RecordingFailed(f"it has acknowledged nothing for {self._patience:g} s") from None
 
