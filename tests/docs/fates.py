@@ -26,6 +26,8 @@ _BACK = "tests/e2e/test_upgrade.py::test_a_rollback_to_the_go_operator_changes_o
 _JOB = "tests/e2e/test_dnsload.py::test_the_job_finds_no_wrong_answer_of_the_clusters_dns"
 _DNSLOAD = "tests/loadtest/dnsload/test_main.py::test_a_run_prints_a_report_each_second_and_at_the_end"
 _CHECK = "tests/e2e/test_check.py::test_the_check_finds_nothing_in_a_healthy_cluster"
+_LIST = "tests/e2e/test_check.py::test_the_list_and_the_check_show_an_object_from_outside_of_the_cluster"
+_INSIDE = "tests/e2e/test_check.py::test_the_leading_pod_lists_the_objects_inside_of_the_cluster"
 _PREFLIGHT = "tests/e2e/test_pages.py::test_the_documented_command_shows_the_missing_permissions_of_the_tailnet"
 _ONE_VALUE = (
     "tests/e2e/test_cluster_dns.py::test_one_value_makes_names_resolve_in_pods_and_taken_back_it_leaves_nothing"
@@ -123,7 +125,9 @@ RUN_BY: Final[Mapping[str, str]] = {
     "kubectl -n tailscale get pods": WALK,
     "kubectl -n tailscale logs -l app=operator --tail=-1": BED,
     """kubectl -n tailscale logs -l app=operator --tail=-1 | grep '"namespace":"default","name":"db"'""": BED,
-    "tsoperator check --namespace tailscale": _CHECK,
+    "tsoperator check": _CHECK,
+    "tsoperator list -A": _LIST,
+    "kubectl -n tailscale exec deployment/operator -- python3 -m tsoperator list": _INSIDE,
     "kubectl apply --server-side --force-conflicts --filename charts/tailscale-operator/files/crds": WALK,
     "kubectl -n tailscale get events --field-selector reason=PreflightFailed": _PREFLIGHT,
     "kubectl -n tailscale get pods -l tailscale.com/parent-resource=db": WALK,
@@ -155,7 +159,7 @@ RUN_BY_NONE: Final[Mapping[str, str]] = {
     "gcloud container clusters describe …": _CLOUD,
     "python3 -m venv build/check": _FROM_PYPI,
     "build/check/bin/pip install '.[operator]'": _FROM_PYPI,
-    "build/check/bin/tsoperator check --namespace tailscale": f"{_CHECK} runs it where it is installed already",
+    "build/check/bin/tsoperator check": f"{_CHECK} runs it where it is installed already",
     "python3 -m venv build/load": _FROM_PYPI,
     "build/load/bin/pip install '.[loadtest]'": _FROM_PYPI,
     "headscale oauth-clients create …": "no Headscale is in reach that has OAuth clients",
