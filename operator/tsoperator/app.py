@@ -72,6 +72,7 @@ from tsoperator.runtime.start import START, StartFeed
 from tsoperator.runtime.workqueue import Backoff
 from tsoperator.settings import Settings
 from tsoperator.sources import sources
+from tsoperator.status.look import Knowledge, ServedDevice
 from tsoperator.status.server import StatusServer
 from tsoperator.status.view import StatusView
 from tsoperator.tailnet.devices import DeviceGauges
@@ -220,7 +221,7 @@ async def run(
         elector = await _elector(client, settings) if settings.leader_election else None
         status = StatusServer(
             settings.status_address,
-            StatusView(cache, applier.journal, settings, now).report,
+            StatusView(Knowledge(cache, applier.journal, tailnets, settings, _served_device(settings)), now).report,
             lambda: elector.leader if elector else "",
             now,
         )
@@ -313,6 +314,14 @@ def _errands(tailnets: Tailnets, node_ports: NodePorts) -> Callable[[Errand], Aw
             await tailnets.carry_out(step)
 
     return run_errand
+
+
+def _served_device(settings: Settings) -> ServedDevice | None:
+    """Return the keys of the objects of the operator's own device, if it serves the API server."""
+    if settings.apiserver_proxy is ProxyMode.OFF:
+        return None
+    ask = ask_of(settings)
+    return ServedDevice(ask.deployment, ask.key, ask.own)
 
 
 def _cache(settings: Settings, registry: CollectorRegistry) -> Cache:
