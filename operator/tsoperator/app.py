@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry, Counter, GCCollector, PlatformC
 from tsnameserver import __version__
 
 from tsoperator.api.apiserver import ProxyMode
-from tsoperator.api.names import FINALIZER
+from tsoperator.api.names import FINALIZER, LEASE_NAME
 from tsoperator.api.objects import (
     DEVICE,
     IDENTITY,
@@ -43,6 +43,7 @@ from tsoperator.reconcilers.ingress.reconciler import ingresses
 from tsoperator.reconcilers.mounts.reconciler import TOUCH_DELAY, mounts
 from tsoperator.reconcilers.operatordevice.ask import ask_of
 from tsoperator.reconcilers.operatordevice.reconciler import operatordevices
+from tsoperator.reconcilers.owndnsconfig.reconciler import owndnsconfigs
 from tsoperator.reconcilers.peerrelay.addresses import ADDRESSES, HostAddresses, Resolve, resolve_ipv4
 from tsoperator.reconcilers.peerrelay.reconciler import peerrelays
 from tsoperator.reconcilers.proxies import Proxies
@@ -67,9 +68,11 @@ from tsoperator.runtime.kind import Kind, KindReconciler
 from tsoperator.runtime.leader import LeaderElector
 from tsoperator.runtime.manager import EnqueueTimes, Manager, Reconciler
 from tsoperator.runtime.plan import Errand, FindNodePorts
+from tsoperator.runtime.start import START, StartFeed
 from tsoperator.runtime.workqueue import Backoff
 from tsoperator.settings import Settings
 from tsoperator.sources import sources
+from tsoperator.status.look import Knowledge, ServedDevice
 from tsoperator.status.server import StatusServer
 from tsoperator.status.view import StatusView
 from tsoperator.tailnet.devices import DeviceGauges
@@ -93,8 +96,6 @@ from tsoperator.tsclient.errors import (
 from tsoperator.tsclient.oauth import ClientCredentials, CredentialFiles, IdentityFile
 
 log = logging.getLogger("tsoperator")
-
-LEASE_NAME = "tailscale-operator"
 
 _REFUSED = Backoff(first=1, cap=300)
 _BAD_CREDENTIALS = Backoff(first=1, cap=60)
@@ -213,13 +214,14 @@ async def run(
                 IDENTITY: identity,
                 dnsprobes.VERDICT: dns_prober,
                 ADDRESSES: addresses,
+                START: StartFeed(),
             },
         )
         tailnets.listen_to_findings(manager.retry_refused)
         elector = await _elector(client, settings) if settings.leader_election else None
         status = StatusServer(
             settings.status_address,
-            StatusView(cache, applier.journal, settings, now).report,
+            StatusView(Knowledge(cache, applier.journal, tailnets, settings, _served_device(settings)), now).report,
             lambda: elector.leader if elector else "",
             now,
         )
@@ -269,6 +271,7 @@ def reconcilers(parts: Parts) -> list[Reconciler]:
         proxygrouppolicies(cache, settings),
         tailnet_kind(cache, tailnets, parts.factory, parts.hosting.world.operator_id),
         dnsconfigs(cache, client, parts.dns_prober, settings, suffixes.current),
+        owndnsconfigs(cache, settings),
         dnsrecords(cache, settings, parts.hosting, suffixes.current),
         egresspods(cache, client, parts.prober, settings),
         mounts(cache, applier.now),
@@ -311,6 +314,14 @@ def _errands(tailnets: Tailnets, node_ports: NodePorts) -> Callable[[Errand], Aw
             await tailnets.carry_out(step)
 
     return run_errand
+
+
+def _served_device(settings: Settings) -> ServedDevice | None:
+    """Return the keys of the objects of the operator's own device, if it serves the API server."""
+    if settings.apiserver_proxy is ProxyMode.OFF:
+        return None
+    ask = ask_of(settings)
+    return ServedDevice(ask.deployment, ask.key, ask.own)
 
 
 def _cache(settings: Settings, registry: CollectorRegistry) -> Cache:

@@ -30,6 +30,10 @@ VARIABLES: Final[Mapping[str, str]] = {
         "true: a new proxy takes the name of an offline device with the same tags, and that device is deleted: for "
         "clusters that are rebuilt (default false)"
     ),
+    "OPERATOR_DNS_ENABLED": (
+        "true: where the cluster has no DNSConfig, the operator makes one with mode Managed; otherwise it removes the "
+        "one that it has made (default false)"
+    ),
     "OPERATOR_DNS_ZONES": "zones of MagicDNS names, comma-separated (default: as the devices show)",
     "OPERATOR_CLUSTER_DNS": "DNS servers that Pods ask, comma-separated (default: those of this Pod's resolv.conf)",
     "OPERATOR_CLUSTER_DNS_CONFIGMAP": (
@@ -61,6 +65,7 @@ VARIABLES: Final[Mapping[str, str]] = {
     "PROXY_FIREWALL_MODE": "auto, iptables or nftables, for proxies (default: the image decides)",
     "PROXY_PRIORITY_CLASS_NAME": "priority class of proxies (default: none)",
     "PROXY_DEFAULT_CLASS": "ProxyClass of Services, Ingresses and ProxyGroups that name none (default: none)",
+    "PROXY_CA_BUNDLE": "ConfigMap in the operator's namespace whose ca.crt has CAs that proxies trust (default: none)",
     "K8S_PROXY_IMAGE": (
         "image of ProxyGroups of type kube-apiserver (default tailscale/k8s-proxy, with the tag of PROXY_IMAGE)"
     ),

@@ -1,5 +1,6 @@
 """Fixtures for the tests of the chart and of the CRDs."""
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,11 @@ from tests.e2e.testbed.bed import Bed, brought_up
 from tests.e2e.testbed.build import build_program
 from tests.e2e.testbed.paths import Paths
 from tests.e2e.testbed.progress import Progress
+
+NOTES = """\
+notes: |
+{{ include "tailscale-operator/templates/NOTES.txt" . | indent 2 }}
+"""
 
 TIMEOUT = 120.0  # seconds that a test may take; its fixtures may have to build Helm and an API server
 
@@ -60,3 +66,12 @@ def go_chart(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def render(helm: Path) -> Render:
     return renderer(helm)
+
+
+@pytest.fixture(scope="module")
+def noted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of our chart that also renders its notes as a manifest."""
+    chart = tmp_path_factory.mktemp("noted") / "chart"
+    shutil.copytree(CHART, chart)
+    (chart / "templates" / "notes.yaml").write_text(NOTES)
+    return chart

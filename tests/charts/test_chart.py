@@ -439,7 +439,7 @@ def test_the_static_manifests_equal_the_output_of_the_chart(helm: Path) -> None:
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("cluster-dns", "operatorConfig.manageClusterDNS=true"), ("apiserver-proxy", "apiServerProxyConfig.mode=true")],
+    [("cluster-dns", "dns.enabled=true"), ("apiserver-proxy", "apiServerProxyConfig.mode=true")],
 )
 def test_the_manifest_of_additional_rights_equals_the_output_of_the_chart(helm: Path, name: str, value: str) -> None:
     asked = ["--set", value, "--show-only", f"templates/rbac-{name}.yaml"]

@@ -1,27 +1,10 @@
 """Tests of the notes that Helm prints when the chart has been installed."""
 
-import shutil
 from pathlib import Path
 
 import pytest
 
 from tests.charts.rendered import Render
-from tests.e2e.product import CHART
-
-NOTES = """\
-notes: |
-{{ include "tailscale-operator/templates/NOTES.txt" . | indent 2 }}
-"""
-
-
-@pytest.fixture(scope="module")
-def noted(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of our chart that also renders its notes as a manifest."""
-    chart = tmp_path_factory.mktemp("noted") / "chart"
-    shutil.copytree(CHART, chart)
-    (chart / "templates" / "notes.yaml").write_text(NOTES)
-    return chart
-
 
 VOLUME = "oauthSecretVolume.csi.driver=a"
 CLIENT = ("oauth.clientId=a", "oauth.clientSecret=b")

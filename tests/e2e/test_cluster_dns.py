@@ -13,9 +13,10 @@ from clustersim.objects import Resource
 from operatorbench.audit import AuditLog
 from tsoperator.dns.cluster.platforms import OPENSHIFT_DNS
 
+from tests.e2e import product
 from tests.e2e.cluster import Cluster, Object, condition, dig
 from tests.e2e.dnsprobe import Probe, Seen
-from tests.e2e.product import OPERATOR_USER, TREE
+from tests.e2e.product import CHART, CREDENTIALS, OPERATOR_USER, TREE, ProductImages
 from tests.e2e.testbed.bed import Bed
 from tests.e2e.testbed.control import DOMAIN
 from tests.e2e.testbed.network import DNS_SERVICE, NODE
@@ -139,6 +140,44 @@ def unable(cluster: Cluster) -> Iterator[None]:
     assert OURS in written(cluster)
     ask_for(cluster, mode="Manual")
     becomes(cluster, corefile, COREFILE)
+
+
+@pytest.fixture
+def by_value(cluster: Cluster, bed: Bed, images: ProductImages) -> Iterator[None]:
+    """A cluster that has no DNSConfig but that of dns.enabled.
+
+    Afterwards the value is taken back, and the DNSConfig of the other tests runs a nameserver at its address of before.
+    """
+    write(cluster, COREFILE)
+    before = cluster.get("dnsconfig", NAME)
+    cluster.delete("dnsconfig", NAME)
+    becomes(cluster, nameserver_ip, "")
+    product.install(bed, CHART, {**CREDENTIALS, **product.image_values(images), "dns": {"enabled": True}})
+    yield
+    product.deploy(bed, images)
+    becomes(cluster, corefile, COREFILE)
+    becomes(cluster, nameserver_ip, "")
+    product.deploy(bed, images)  # the rights go
+    if before:
+        service = {"clusterIP": before["status"]["nameserver"]["ip"]}
+        cluster.apply({**DNSCONFIG, "spec": {"nameserver": {"service": service}}})
+        becomes(cluster, nameserver_ip, service["clusterIP"])
+
+
+def nameserver_ip(cluster: Cluster) -> str:
+    """Return the nameserver's address in the status of the DNSConfig; empty without a DNSConfig."""
+    status = (cluster.get("dnsconfig", NAME) or {}).get("status", {})
+    return str(status.get("nameserver", {}).get("ip", ""))
+
+
+def test_one_value_makes_names_resolve_in_pods_and_taken_back_it_leaves_nothing(
+    cluster: Cluster, by_value: None, client: Object, shared_namespace: str
+) -> None:
+    cluster.apply(egress_service(shared_namespace, "db", tailnet_fqdn=PEER_NAME))
+    assert OURS in written(cluster)
+    waiting = ("wait", f"dnsconfig/{NAME}", "--for=condition=ClusterDNSReady", "--timeout=5m")
+    cluster.bed.kubectl(*waiting, timeout=310)
+    eventually(lambda: cluster.curl(client, f"http://{PEER_NAME}:{WEB_PORT}/") == GREETING, "the page of the device")
 
 
 def test_a_pod_reaches_a_device_by_its_name(cluster: Cluster, client: Object, shared_namespace: str) -> None:

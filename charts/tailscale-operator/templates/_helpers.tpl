@@ -104,14 +104,14 @@ ingressClass.enabled may be missing because they were set to null: then topology
 to set to null.
 */}}
 {{- define "operator.values" -}}
-{{- $config := dict "logFormat" "json" "replicas" 2 "topologySpread" true "zones" (list) "manageClusterDNS" false "clusterDNSConfigMap" "" "takeOverNames" false "defaultLoadBalancer" false "watchNamespaces" (list) "nameserverImage" (dict) "image" (dict "pullPolicy" "Always") -}}
+{{- $config := dict "logFormat" "json" "replicas" 2 "topologySpread" true "zones" (list) "manageClusterDNS" false "clusterDNSConfigMap" "" "takeOverNames" false "defaultLoadBalancer" false "watchNamespaces" (list) "nameserverImage" (dict) "image" (dict) -}}
 {{- $metrics := dict "service" true "serviceMonitor" (dict "enabled" false "labels" (dict) "interval" "30s") "prometheusRule" (dict "enabled" false "labels" (dict)) "dashboard" (dict "enabled" false) -}}
 {{- $class := dict "name" "tailscale" -}}
 {{- if not (hasKey (.Values.operatorConfig | default dict) "topologySpread") -}}
 {{- $_ := set $config "podDisruptionBudget" (dict "maxUnavailable" 1) -}}
 {{- $_ := set $class "enabled" true -}}
 {{- end -}}
-{{- $ours := dict "operatorConfig" $config "metrics" $metrics "oauth" (dict) "ingressClass" $class "proxyConfig" (dict "image" (dict) "k8sProxyImage" (dict)) "apiServerProxyConfig" (dict) -}}
+{{- $ours := dict "operatorConfig" $config "dns" (dict "enabled" false) "metrics" $metrics "oauth" (dict) "ingressClass" $class "proxyConfig" (dict "image" (dict) "k8sProxyImage" (dict)) "apiServerProxyConfig" (dict) -}}
 {{- $values := mergeOverwrite $ours (deepCopy .Values) -}}
 {{- range $path := include "operator.textPaths" . | fromYamlArray -}}
 {{- include "operator.makeText" (list $values (splitList "." $path)) -}}
@@ -155,6 +155,26 @@ to set to null.
 - proxyConfig.defaultProxyClass
 - apiServerProxyConfig.*
 - imagePullSecrets.name
+{{- end -}}
+
+{{/*
+Whether the operator may write into the configuration of the cluster's DNS: "true", or nothing. While there is a DNSConfig that
+the operator has made for dns.enabled, it may, so that it can take its stub domain out when the value is taken back. The next
+upgrade takes these rights away.
+*/}}
+{{- define "operator.managesClusterDNS" -}}
+{{- $values := include "operator.values" . | fromYaml -}}
+{{- if or $values.operatorConfig.manageClusterDNS (include "operator.makesDNSConfig" .) -}}true{{- end -}}
+{{- end -}}
+
+{{/* Whether the operator makes a DNSConfig, or has made one, which it then deletes when dns.enabled is taken back: "true", or nothing. */}}
+{{- define "operator.makesDNSConfig" -}}
+{{- if (include "operator.values" . | fromYaml).dns.enabled -}}
+true
+{{- else if .Capabilities.APIVersions.Has "tailscale.com/v1alpha1/DNSConfig" -}}
+{{- $made := lookup "tailscale.com/v1alpha1" "DNSConfig" "" "ts-dns" -}}
+{{- if dig "metadata" "labels" "tailscale.com/managed" "" $made -}}true{{- end -}}
+{{- end -}}
 {{- end -}}
 
 {{/* An image of ours, where this chart has its images from. */}}

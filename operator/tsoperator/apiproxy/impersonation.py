@@ -168,7 +168,7 @@ def _recording(who: Caller, head: RequestHead) -> RecordingOrder | Denial | None
     wanted = f"grants want {head.method} {head.path} recorded"
     if not recorders.addresses:
         return Denial(403, "no-recorder", f"{wanted}, and there is no recorder") if recorders.is_enforced else None
-    session = session_request(head.method, head.target)
+    session = session_request(head.method, head.target, upgrades=bool(head.upgrade))
     if session is None or (session.is_recordable and head.upgrade):
         return RecordingOrder(recorders, who.device, session)
     unrecordable = f"{session.kind} without an upgrade" if session.is_recordable else session.kind

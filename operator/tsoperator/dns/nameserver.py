@@ -11,10 +11,12 @@ from tsoperator.api.names import (
     ANNOTATION_NAMESERVER,
     LABEL_APP_COMPONENT,
     LABEL_APP_NAME,
+    LABEL_MANAGED,
+    MANAGED,
     NAMESERVER,
     PARENT_NAMESERVER,
 )
-from tsoperator.api.objects import Key, Object, annotations, is_deleting
+from tsoperator.api.objects import Key, Object, annotations, is_deleting, labels
 from tsoperator.api.v1alpha1.dnsconfig import DNSConfig
 from tsoperator.api.v1alpha1.invalid import Invalid
 from tsoperator.runtime.ownership import Owner
@@ -22,6 +24,9 @@ from tsoperator.settings import Settings
 
 ANNOTATION_LEFT_OUT: Final = "tailscale.com/records-left-out"
 """On the ConfigMap of records: the number of names that it has no room for; absent if all names fit."""
+
+OWN_NAME: Final = "ts-dns"
+"""The name of the DNSConfig that the operator makes by itself, if its settings say so."""
 
 _UPSTREAM: Final = "tailscale/k8s-nameserver"
 _UPSTREAM_REPOSITORIES: Final = {_UPSTREAM, f"docker.io/{_UPSTREAM}", f"ghcr.io/{_UPSTREAM}"}
@@ -53,6 +58,11 @@ def elected(dnsconfigs: Sequence[Object]) -> Object | None:
     staying = [obj for obj in dnsconfigs if not is_deleting(obj)]
     ranked = sorted(staying, key=lambda obj: (obj["metadata"].get("creationTimestamp", ""), obj["metadata"]["name"]))
     return ranked[0] if ranked else None
+
+
+def is_operators(dnsconfig: Object) -> bool:
+    """Tell whether the operator has made *dnsconfig* by itself. Without the label, it is the user's."""
+    return labels(dnsconfig).get(LABEL_MANAGED) == MANAGED
 
 
 def before(dnsconfigs: Iterable[Object], old: Object | None, new: Object | None) -> Sequence[Object]:

@@ -107,7 +107,7 @@ class Management:
         """Replace the grants of application capabilities in the policy.
 
         A grant is ``{"src": […], "dst": […], "app": {…}}`` as in the policy. Sources and destinations are tags, login
-        names of users, or ``*``.
+        names of users, or ``*``. A rule with ``recorder``, a list of tags, gets the addresses of the recorders.
         """
         self._post("grants", grants)
 

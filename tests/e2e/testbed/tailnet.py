@@ -161,8 +161,17 @@ class RealDevices:
         return {
             "sources": self._addresses(grant["src"]),
             "destinations": [_route_to(address) for address in self._addresses(grant["dst"])],
-            "capabilities": grant["app"],
+            "capabilities": {
+                capability: [self._with_recorders(rule) for rule in rules] for capability, rules in grant["app"].items()
+            },
         }
+
+    def _with_recorders(self, rule: Any) -> Any:
+        """Return a rule of a grant with the addresses of the recorders that it names by their tags."""
+        if not isinstance(rule, dict) or "recorder" not in rule:
+            return rule
+        addresses = [f"[{each}]:80" if ":" in each else f"{each}:80" for each in self._addresses(rule["recorder"])]
+        return {"recorderAddrs": addresses, **rule}
 
     def _addresses(self, selectors: list[str]) -> list[str]:
         """Return the addresses of the devices that have one of some tags, or whose user has one of some login names.

@@ -246,6 +246,7 @@ def head(method: str, target: str, upgrade: str = "") -> RequestHead:
         (head("GET", f"{POD}/attach/", "websocket"), "attach"),
         (head("GET", "/api/v1/nodes/n/proxy/exec/default/web/main", "websocket"), "exec"),
         (head("GET", f"{POD}/log"), None),
+        (head("GET", "/api/v1/pods?watch=true", "websocket"), None),
     ],
 )
 @pytest.mark.parametrize("rules", [OPEN, ENFORCED], ids=["open", "enforced"])
@@ -266,6 +267,7 @@ def test_a_session_is_recorded(
         (head("POST", "/api/v1/nodes/n/proxy/run/default/web/main?cmd=ls"), "run"),
         (head("PATCH", f"{POD}/ephemeralcontainers"), "ephemeral container"),
         (head("POST", f"{POD}/exec"), "exec without an upgrade"),
+        (head("GET", f"{POD}/proxy/", "websocket"), "upgraded connection"),
     ],
 )
 def test_what_cannot_be_recorded_is_refused_if_it_must_be(request_head: RequestHead, words: str) -> None:

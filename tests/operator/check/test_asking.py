@@ -12,7 +12,8 @@ from aiohttp import web
 from clustersim.processes import free_port
 from tsnameserver.compiler import empty_zone
 from tsnameserver.sockets import Endpoint as Listening
-from tsoperator.check.asking import Endpoint, Installation, addresses, ask, endpoint
+from tsoperator.check.asking import Installation, addresses, ask
+from tsoperator.check.endpoint import Endpoint, endpoint
 from tsoperator.check.findings import Finding, failed, ok
 
 from tests.nameserver.conftest import running_server
@@ -40,7 +41,8 @@ async def test_a_ready_operator_is_healthy_without_a_nameserver(operator: Operat
         f"ok: operator at {operator.at} leads",
         "ok: the tailnet is set up for the operator, as far as it can see",
         "ok: there are no proxies yet",
-        "ok: there is no nameserver; make a DNSConfig for the cluster's Pods to resolve tailnet names",
+        "ok: there is no nameserver; set dns.enabled of the chart, or make a DNSConfig, for the cluster's Pods to "
+        "resolve tailnet names",
     ]
 
 

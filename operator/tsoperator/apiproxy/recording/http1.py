@@ -4,8 +4,8 @@ Such a recorder acknowledges nothing until the end.
 """
 
 import asyncio
+import contextlib
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from typing import Final
 
 import h11
@@ -28,12 +28,13 @@ class Http1Connection:
         self._http = h11.Connection(h11.CLIENT)
 
     async def send(self, event: h11.Request | h11.Data | h11.EndOfMessage) -> None:
-        """Send a part of a request. Raises OSError and RecordingFailed."""
+        """Send a part of a request. Raises RecordingFailed."""
         try:
             data = self._http.send(event)
         except h11.ProtocolError as error:
             raise RecordingFailed("it has ended the request") from error
-        await self._stream.write(data or b"")
+        with contextlib.suppress(OSError):  # the receiver finds the answer that came before the end, or no answer
+            await self._stream.write(data or b"")
 
     async def receive(self) -> h11.InformationalResponse | h11.Response | h11.Data | h11.EndOfMessage:
         """Return the next part of the answer. Raises OSError and RecordingFailed."""
@@ -90,12 +91,12 @@ class Http1Recorder:
             raise RecordingFailed(_refusal(event))
 
     async def send(self, data: bytes) -> None:
-        """Send *data*, as fast as the recorder takes it. Raises OSError and RecordingFailed."""
+        """Send *data*, as fast as the recorder takes it. Raises RecordingFailed."""
         async with self._limit():
             await self._connection.send(h11.Data(data=data))
 
     async def end(self) -> None:
-        """Say that the recording is complete, and wait for the answer. Raises OSError and RecordingFailed."""
+        """Say that the recording is complete, and wait for the answer. Raises RecordingFailed."""
         self._has_ended = True
         async with self._limit():
             await self._connection.send(h11.EndOfMessage())
@@ -108,7 +109,7 @@ class Http1Recorder:
             raise RecordingFailed(_refusal(event))
         self._is_answered.set()
 
-    @asynccontextmanager
+    @contextlib.asynccontextmanager
     async def _limit(self) -> AsyncIterator[None]:
         """Limit the time of a block of code. Raises RecordingFailed."""
         try:

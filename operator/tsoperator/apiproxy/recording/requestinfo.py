@@ -22,6 +22,8 @@ _UNRECORDABLE: Final = {"portforward": "port-forward", "ephemeralcontainers": "e
 """The names of sessions that no recorder can record, by subresource."""
 _KUBELET: Final = {"run": "run", "portForward": "port-forward", "cri": "kubelet session"}
 """The names of sessions that no recorder can record, by the first part of the path of a kubelet."""
+_UPGRADED: Final = "upgraded connection"
+"""The name of another session that no recorder can record."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,17 +78,22 @@ def request_info(method: str, target: str) -> RequestInfo:
     return _info(method, path, _split(path), query_parameters(target))
 
 
-def session_request(method: str, target: str) -> SessionRequest | None:
-    """Return the session that a request opens, if it opens one.
+def session_request(method: str, target: str, *, upgrades: bool = False) -> SessionRequest | None:
+    """Return the session that a request opens, if it opens one. The request *upgrades* its connection, or doesn't.
 
     A path with empty parts or dots counts as the session that it would open for a server which removes them, too.
+    Any upgraded connection is a session, unless it carries a watch or a log: it may lead to a shell in a virtual
+    machine, to a kubelet or to the API server itself, by the proxy of a Pod, a Service or a node.
     """
     path, query = unquote(target.partition("?")[0]), query_parameters(target)
     literal = _split(path)
-    for parts in (literal, _cleaned(literal)):
-        found = _session(method, _info(method, path, parts, query), query)
+    infos = [_info(method, path, parts, query) for parts in (literal, _cleaned(literal))]
+    for info in infos:
+        found = _session(method, info, query)
         if found:
             return found
+    if upgrades and not all(map(_is_reading, infos)):
+        return SessionRequest(_UPGRADED, infos[0].namespace, is_recordable=False)
     return None
 
 
@@ -156,9 +163,19 @@ def _session(method: str, info: RequestInfo, query: Mapping[str, Sequence[str]])
     return None
 
 
+def _is_reading(info: RequestInfo) -> bool:
+    """Tell whether a request reads a watch or the log of a Pod, which the API server sends by WebSocket, too."""
+    if info.subresource:
+        return (info.api_prefix, info.resource, info.subresource, info.verb) == ("api", "pods", "log", "get")
+    return info.verb == "watch"
+
+
 def _kubelet_session(parts: Sequence[str], query: Mapping[str, Sequence[str]]) -> SessionRequest | None:
-    """Return the session that a request to a kubelet opens, by a path such as `exec/<namespace>/<pod>/<container>`."""
-    match [part for part in parts if part]:
+    """Return the session that a request to a kubelet opens, by a path such as `exec/<namespace>/<pod>/<container>`.
+
+    The API server resolves dots in that path. They lead no further up than to the kubelet.
+    """
+    match _cleaned(parts):
         case ["exec" | "attach" as kind, namespace, pod, *_, container]:
             command = " ".join(query.get("command", ()))
             return SessionRequest(kind, namespace, pod, container, command, _first(query, "tty") == "1")

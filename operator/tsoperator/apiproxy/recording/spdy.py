@@ -38,10 +38,17 @@ DICTIONARY: Final = b"".join(
 _HEADER: Final = 8
 _SYN_STREAM: Final = 1
 _SYN_REPLY: Final = 2
+_RESET: Final = 3
+_SETTINGS: Final = 4
 _PING: Final = 6
+_GOAWAY: Final = 7
 _HEADERS: Final = 8
+_WINDOW_UPDATE: Final = 9
 _BEFORE_HEADERS: Final = {_SYN_STREAM: 10, _SYN_REPLY: 4, _HEADERS: 4}
 """The bytes before the header block of a control frame, by type."""
+_LENGTHS: Final = {_RESET: 8, _PING: 4, _GOAWAY: 8, _WINDOW_UPDATE: 8}
+"""The lengths of control frames, by type. Readers in Go don't look at some of them: they take surplus bytes for the
+next frame, which may open a stream."""
 _MOST_BLOCK: Final = 8 << 10
 """The longest header block, compressed or not."""
 _MOST_STREAMS: Final = 64
@@ -91,8 +98,10 @@ class SpdyClient:
             return None
         kind, stream, length = found
         self._is_resize = not kind and self._has_terminal and stream in self._streams.resize
-        if kind == _PING and length != 4:
-            raise BadFrames("ping", "a PING frame doesn't have four bytes")
+        if length != _LENGTHS.get(kind, length):
+            raise BadFrames("length", f"a control frame of type {kind} has a wrong length")
+        if kind == _SETTINGS:
+            return _settings(buffer, at, length)
         if kind not in _BEFORE_HEADERS:
             return Frame(_HEADER, length)
         if not _BEFORE_HEADERS[kind] <= length <= _MOST_BLOCK:
@@ -207,6 +216,21 @@ def _header(buffer: bytes, at: int) -> tuple[int, int, int] | None:
     if not version or not kind:
         raise BadFrames("frame", "a control frame has no version or no type")
     return kind, 0, length
+
+
+def _settings(buffer: bytes, at: int, length: int) -> Frame | None:
+    """Return the frame with settings at a position, or None if the number of settings is incomplete. Raises BadFrames.
+
+    A setting has eight bytes.
+    """
+    if length < 4:
+        raise BadFrames("length", "a frame with settings has a wrong length")
+    start = at + _HEADER
+    if len(buffer) < start + 4:
+        return None
+    if length != 4 + 8 * int.from_bytes(buffer[start : start + 4]):
+        raise BadFrames("length", "a frame with settings has a wrong length")
+    return Frame(_HEADER, length)
 
 
 def _stream_types(block: bytes) -> bytes:

@@ -71,6 +71,11 @@ class Installed:
         return self._env.get("OPERATOR_MANAGE_CLUSTER_DNS") == "true"
 
     @property
+    def makes_dnsconfig(self) -> bool:
+        """True if the operator makes a DNSConfig where the cluster has none."""
+        return self._env.get("OPERATOR_DNS_ENABLED") == "true"
+
+    @property
     def cluster_dns_configmap(self) -> str:
         """The ConfigMap with CoreDNS's Corefile, as the user has named it in the settings; empty if not named."""
         return self._env.get("OPERATOR_CLUSTER_DNS_CONFIGMAP", "")
@@ -156,8 +161,8 @@ def not_installed(namespace: str) -> Finding:
     return failed(
         "operator",
         f"no Deployment in namespace {namespace} runs this operator",
-        "give the namespace with --namespace, or install the operator (docs/install.md); Tailscale's operator doesn't "
-        "count",
+        "give the namespace with --operator-namespace, or install the operator (docs/install.md); Tailscale's operator "
+        "doesn't count",
     )
 
 

@@ -9,6 +9,7 @@ from tsoperator.check.cluster.installed import Installed
 from tsoperator.check.findings import Finding, failed, ok
 from tsoperator.dns.cluster.platforms import CONFIGMAPS, COREDNS, CUSTOM, NODE_CACHES, OPENSHIFT_DNS, OPENSHIFT_NAME
 from tsoperator.dns.cluster.platforms import NAMESPACE as DNS_NAMESPACE
+from tsoperator.dns.nameserver import OWN_NAME
 
 EVERYWHERE: Final = ""
 """The value for a right that holds in all namespaces, or for objects without a namespace."""
@@ -67,6 +68,12 @@ CLUSTER_DNS: Final = (
 
 The right on the object of OpenShift's DNS operator isn't among them.
 """
+
+OWN_DNSCONFIG: Final = (
+    Right(_TAILSCALE, "dnsconfigs", "create"),
+    Right(_TAILSCALE, "dnsconfigs", "delete", OWN_NAME),
+)
+"""The rights of an operator that makes a DNSConfig by itself."""
 
 OWN: Final = (
     *(Right("apps", plural, _ALL) for plural in ("statefulsets", "deployments")),
@@ -129,6 +136,8 @@ def questions(installed: Installed) -> list[AccessQuestion]:
     if installed.manages_cluster_dns:
         places.append(((DNS_NAMESPACE,), CLUSTER_DNS))
         places.append(((EVERYWHERE,), (Right(OPENSHIFT_DNS.group, OPENSHIFT_DNS.plural, "get patch", OPENSHIFT_NAME),)))
+    if installed.makes_dnsconfig:
+        places.append(((EVERYWHERE,), OWN_DNSCONFIG))
     return [
         AccessQuestion(namespace, right.group, right.resource, verb, right.named)
         for namespaces, rights in places

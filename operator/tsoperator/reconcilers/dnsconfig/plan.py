@@ -28,6 +28,7 @@ from tsoperator.dns.nameserver import (
     Program,
     default_image,
     elected,
+    is_operators,
     nameserver_image,
     parse,
     reads_shards,
@@ -50,6 +51,9 @@ No event tells that it has waited too long for the first list of devices.
 
 CONDITION_RECORDS_COMPLETE: Final = "RecordsComplete"
 """The type of the condition of a DNSConfig whose nameserver doesn't know all names. It is False or absent."""
+
+KEPT: Final = "DNSConfigKept"
+"""The reason of the Event on a DNSConfig that stays in place of the one that the operator would make."""
 
 _PASSING: Final = {CONDITION_NAMESERVER_COMPLETE, CONDITION_RECORDS_COMPLETE, CONDITION_CLUSTER_DNS_CONFIGURED}
 """The types of the conditions that a DNSConfig has only while they have something to report."""
@@ -148,7 +152,7 @@ def plan(
     return Plan(
         hold=FINALIZER,
         steps=[*steps, *dns.steps],
-        notes=_notes(dns),
+        notes=[*_notes(dns), *_kept(obj, settings)],
         status=_status(obj, _conditions(obj, image, observed, settings), dns) | {"nameserver": {"ip": address}},
         requeue_after=dns.again,
     )
@@ -312,6 +316,16 @@ def _notes(dns: ClusterDNSPlan) -> list[Note]:
         words = f"the stub domain is taken out of the configuration of the cluster's DNS. {dns.restart}"
         notes.append(Note("Normal", "RestartNeeded", words))
     return notes
+
+
+def _kept(obj: Object, settings: Settings) -> list[Note]:
+    """Return the Event that tells why the operator makes no DNSConfig of its own, if it should make one."""
+    if not settings.makes_dnsconfig or is_operators(obj):
+        return []
+    words = (
+        "dns.enabled of the chart asks for a DNSConfig. This one was there already, so the operator leaves it as it is"
+    )
+    return [Note("Normal", KEPT, words, once=True)]
 
 
 def _lacks_message(image: NameserverImage, zones: Sequence[str], settings: Settings) -> str:

@@ -108,3 +108,9 @@ def test_random_answers_end_in_a_refusal_at_most(
 async def test_answers_that_are_cut_or_wrong_are_refused(use: Callable[[Dial], Awaitable[None]], raw: bytes) -> None:
     with pytest.raises(RecordingFailed):
         await use(answering(raw))
+
+
+async def test_the_answer_of_a_recorder_that_has_closed_the_connection_is_told() -> None:
+    answers = EVENT.replace(b"200 OK\r\nContent-Length: 0\r\n\r\n", b"507 Full\r\n\r\nno space left")
+    with pytest.raises(RecordingFailed, match="status 507: no space left"):
+        await tell(answering(answers))

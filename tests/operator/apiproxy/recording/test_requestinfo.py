@@ -139,6 +139,8 @@ SHELL = SessionRequest("exec", "default", "web", "main", "ls -l", True)
         ("/api/v1/proxy/nodes/n/exec/a/b/c", SessionRequest("exec", "a", "b", "c")),
         ("/api/v1/nodes/n/proxy//exec/a", SessionRequest("exec", is_recordable=False)),
         ("/api/v1/nodes/n/proxy/run/a/b/c", SessionRequest("run", is_recordable=False)),
+        ("/api/v1/nodes/n/proxy/../../run/a/b/c", SessionRequest("run", is_recordable=False)),
+        ("/api/v1/nodes/n/proxy/x/%2e%2e/%2E%2E/exec/a/b/c", SessionRequest("exec", "a", "b", "c")),
         ("/api/v1/nodes/n/proxy/portForward/a/b", SessionRequest("port-forward", is_recordable=False)),
         ("/api/v1/nodes/n/proxy/cri/exec/x", SessionRequest("kubelet session", is_recordable=False)),
         (f"{POD}/portforward", SessionRequest("port-forward", "default", "web", is_recordable=False)),
@@ -154,6 +156,31 @@ SHELL = SessionRequest("exec", "default", "web", "main", "ls -l", True)
 )
 def test_a_session_is_known_by_its_path(target: str, session: SessionRequest | None) -> None:
     assert session_request("POST", target) == session
+
+
+@pytest.mark.parametrize(
+    ("target", "is_session"),
+    [
+        (
+            "/api/v1/namespaces/default/services/https:kubernetes:443/proxy/api/v1/namespaces/default/pods/web/exec",
+            True,
+        ),
+        (f"{POD}/proxy/", True),
+        (f"{POD}/log?follow=true", False),
+        ("/api/v1/nodes/n/proxy/containerLogs/a/b/c", True),
+        ("/apis/subresources.kubevirt.io/v1/namespaces/default/virtualmachineinstances/vm/console", True),
+        ("/apis/example.org/v1/namespaces/default/pods/web/log", True),
+        ("/apis/example.org/v1/terminals/web", True),
+        ("/apis/example.org/v1/watch/terminals/web/open", True),
+        ("/api/v1/namespaces/default/pods?watch=1", False),
+        ("/api/v1/namespaces/default/pods/web/proxy/..?watch=1", True),
+        ("/version", True),
+    ],
+)
+def test_an_upgraded_connection_is_a_session_unless_it_is_only_read(target: str, is_session: bool) -> None:
+    found = session_request("GET", target, upgrades=True)
+    assert (found and found.kind) == ("upgraded connection" if is_session else None)
+    assert session_request("GET", target) is None
 
 
 def test_ephemeral_containers_can_be_read_without_a_session() -> None:

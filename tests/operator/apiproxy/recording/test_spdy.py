@@ -107,6 +107,15 @@ def test_the_client_opens_streams_and_tells_sizes_in_whatever_pieces_it_comes(ca
     assert streams == SpdyStreams({1}, {3}, {5})
 
 
+def test_other_control_frames_of_a_client_are_forwarded() -> None:
+    frames = (
+        "80030003 00000008 00000001 00000005 80030004 00000004 00000000 80030004 0000000c 00000001 00000004 00000064"
+        "80030006 00000004 00000001 80030007 00000008 00000001 00000000 80030009 00000008 00000001 00001000"
+    )
+    sent = bytes.fromhex(frames)
+    assert read(client(), [sent[at : at + 1] for at in range(len(sent))]) == (sent, {}, [])
+
+
 def test_headers_are_unreadable_without_those_before_them() -> None:
     with pytest.raises(BadFrames, match="decompressed"):
         client().feed(bytes.fromhex(STDERR))
@@ -142,6 +151,12 @@ def test_a_session_without_a_terminal_has_no_sizes_and_may_have_input() -> None:
         "80030002 00000003 000000",
         "80030006 00000003 000000",
         "80030006 00000005 0000000000",
+        "80030003 00000009 00000063 00000001 00",  # surplus bytes, which a reader in Go takes for the next frame
+        "80030007 00000009 00000001 00000000 00",
+        "80030009 00000009 00000001 00000001 00",
+        "80030004 00000003 000000",
+        "80030004 00000005 00000000 00",
+        "80030004 0000000c 00000002 00000001 00000001",
         "80030008 00000000",
         "80030001 0000000e 00000001 000000000000 ffffffff",  # no zlib stream
         "80030001 00ffffff",  # longer than a session may buffer

@@ -27,8 +27,9 @@ def test_the_rights_are_those_of_the_charts_roles() -> None:
     assert set(questions(installed())) == granted("", everywhere) | granted("tailscale", own)
 
 
-def test_the_rights_for_managing_the_clusters_dns_are_those_of_the_charts_roles() -> None:
-    more = {*questions(installed({"OPERATOR_MANAGE_CLUSTER_DNS": "true"}))} - {*questions(installed())}
+def test_the_rights_for_managing_the_clusters_dns_and_making_a_dnsconfig_are_those_of_the_charts_roles() -> None:
+    asks = {"OPERATOR_MANAGE_CLUSTER_DNS": "true", "OPERATOR_DNS_ENABLED": "true"}
+    more = {*questions(installed(asks))} - {*questions(installed())}
     manifests = yaml.load_all((ROOT / "charts" / "manifests" / "cluster-dns.yaml").read_text(), yaml.CSafeLoader)
     everywhere, there = (role for role in manifests if role["kind"] in ("Role", "ClusterRole"))
     assert more == granted("kube-system", there) | granted("", everywhere)

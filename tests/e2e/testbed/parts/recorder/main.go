@@ -1,17 +1,14 @@
 // Recorder is a stand-in for Tailscale's tsrecorder, which isn't open source: it takes the same environment and the
-// same requests, and writes what it gets into files. It has no S3 client, and a list of files in place of the UI.
+// same requests, and writes what it gets into files. It has no S3 client, and a list of files in place of the UI. Tests
+// can tell it to fail, and read the files.
 package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"fmt"
-	"io"
 	"log"
 	"net/http"
 	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -143,12 +140,6 @@ func awaitKey(ctx context.Context, failed string) {
 
 // serve takes recordings on port 80 of the device, and with TSRECORDER_UI lists them on port 443.
 func serve(server *tsnet.Server, folder string) {
-	mux := http.NewServeMux()
-	mux.HandleFunc("HEAD /v2/record", func(http.ResponseWriter, *http.Request) {})
-	mux.HandleFunc("POST /v2/record", func(w http.ResponseWriter, r *http.Request) { recordWithAcks(w, r, folder) })
-	mux.HandleFunc("POST /record", func(w http.ResponseWriter, r *http.Request) { storeWhole(w, r, folder, ".cast") })
-	mux.HandleFunc("HEAD /v2/event", func(http.ResponseWriter, *http.Request) {})
-	mux.HandleFunc("POST /v2/event", func(w http.ResponseWriter, r *http.Request) { storeWhole(w, r, folder, ".json") })
 	if os.Getenv("TSRECORDER_UI") == "true" {
 		listener, err := server.ListenTLS("tcp", ":443")
 		if err != nil {
@@ -163,54 +154,5 @@ func serve(server *tsnet.Server, folder string) {
 	both := new(http.Protocols)
 	both.SetHTTP1(true)
 	both.SetUnencryptedHTTP2(true)
-	log.Fatal((&http.Server{Handler: mux, Protocols: both}).Serve(listener))
-}
-
-// recordWithAcks stores a recording, and answers with the number of bytes stored so far, again and again.
-func recordWithAcks(w http.ResponseWriter, r *http.Request, folder string) {
-	control, answers := http.NewResponseController(w), json.NewEncoder(w)
-	w.WriteHeader(http.StatusOK)
-	control.Flush()
-	acknowledge := func(stored int64) error {
-		return errors.Join(answers.Encode(map[string]int64{"ack": stored}), control.Flush())
-	}
-	if err := write(r, folder, ".cast", acknowledge); err != nil {
-		answers.Encode(map[string]string{"error": err.Error()})
-	}
-}
-
-// storeWhole stores a body and answers once.
-func storeWhole(w http.ResponseWriter, r *http.Request, folder, suffix string) {
-	if err := write(r, folder, suffix, func(int64) error { return nil }); err != nil {
-		http.Error(w, err.Error(), http.StatusInternalServerError)
-	}
-}
-
-// write stores the body of a request in a new file, and tells stored after each piece how many bytes there are.
-func write(r *http.Request, folder, suffix string, stored func(int64) error) error {
-	file, err := os.Create(filepath.Join(folder, fmt.Sprintf("%d%s", time.Now().UnixNano(), suffix)))
-	if err != nil {
-		return err
-	}
-	defer file.Close()
-	written, piece := int64(0), make([]byte, 1<<16)
-	for {
-		n, err := r.Body.Read(piece)
-		if _, failure := file.Write(piece[:n]); failure != nil {
-			return failure
-		}
-		written += int64(n)
-		if n > 0 {
-			if failure := stored(written); failure != nil {
-				return failure
-			}
-		}
-		if errors.Is(err, io.EOF) {
-			log.Printf("stored %s: %d bytes by %s %s", file.Name(), written, r.Proto, r.URL.Path)
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-	}
+	log.Fatal((&http.Server{Handler: newRecorder(folder).handler(), Protocols: both}).Serve(listener))
 }

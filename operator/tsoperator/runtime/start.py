@@ -1,0 +1,20 @@
+"""The feed by which a key is enqueued at the start and at each resync, although no object concerns it."""
+
+from typing import Final
+
+from tsoperator.api.objects import Object, Resource
+from tsoperator.runtime.cache import Listener
+
+START: Final = Resource("", "", "starts", "Start")
+"""The resource to watch for a reconciler whose key has to be enqueued while the cluster has no object for it."""
+
+
+class StartFeed:
+    """Holds one object of `START`, which never changes."""
+
+    def listen(self, resource: Resource, listener: Listener) -> None:
+        """Do nothing, because the object never changes."""
+
+    def all(self, resource: Resource) -> list[Object]:
+        """Return the object, if *resource* is `START`."""
+        return [{"kind": START.kind, "metadata": {"name": "start"}}] if resource == START else []

@@ -1,0 +1,92 @@
+"""Recorders on the bed: their faults, and the recordings and events that they have got."""
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from tests.e2e.testbed.peer import Peer
+
+INCOMPLETE = ".part"
+"""The end of the name of a recording that nobody has completed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cast:
+    """A recording: its header, and the time, the kind and the text of each event."""
+
+    header: dict[str, Any]
+    events: Sequence[tuple[float, str, str]]
+
+    @classmethod
+    def of(cls, text: str) -> "Cast":
+        """Read a recording."""
+        header, *events = map(json.loads, text.splitlines())
+        return cls(header, [(seconds, kind, data) for seconds, kind, data in events])
+
+    @property
+    def output(self) -> str:
+        """Everything that the recording shows."""
+        return "".join(data for _, kind, data in self.events if kind == "o")
+
+    @property
+    def sizes(self) -> list[str]:
+        """The sizes of the terminal, the first one too."""
+        return [
+            f"{self.header['width']}x{self.header['height']}",
+            *(data for _, kind, data in self.events if kind == "r"),
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class RecorderDevice:
+    """A recorder in the tailnet, as *outside*, a device, sees it under the MagicDNS name *name*."""
+
+    outside: Peer
+    name: str
+
+    @contextmanager
+    def faulty(self, **faults: Any) -> Iterator[None]:
+        """Let the recorder have only these *faults* during the block, and none afterwards.
+
+        They are ``hangs``, ``silent`` (it acknowledges nothing), ``failure`` (words), ``first`` (it knows the first
+        version alone), ``noEvents`` and ``drops`` (it keeps nothing).
+        """
+        self.replace_faults(**faults)
+        try:
+            yield
+        finally:
+            self.replace_faults()
+
+    @property
+    def address(self) -> str:
+        """The IPv4 address and the port of the recorder, as grants name it."""
+        return f"{self.outside.tailscale('ip', '-4', self.name).strip()}:80"
+
+    def replace_faults(self, **faults: Any) -> None:
+        """Let the recorder have only these *faults*, as those of `faulty`. A restart takes them away."""
+        self.outside.curl("--request", "PUT", "--json", json.dumps(faults), self._url("faults"))
+
+    def files(self, end: str = ".cast") -> list[str]:
+        """Return the names of the files that end with *end*, in the order of time."""
+        names: list[str] = json.loads(self.outside.curl(self._url("recordings")))
+        return [name for name in names if name.endswith(end)]
+
+    def cast(self, file: str) -> Cast:
+        """Return a recording. One that is incomplete may end within a line, which is left out."""
+        text = self.outside.curl(self._url(f"recordings/{file}"))
+        return Cast.of(text[: text.rfind("\n") + 1])
+
+    def events(self) -> list[dict[str, Any]]:
+        """Return the events in the order of time."""
+        files = self.files(".json")
+        said = self.outside.curl(*(self._url(f"recordings/{file}") for file in files)) if files else ""
+        return [json.loads(line) for line in said.splitlines()]
+
+    def forget(self) -> None:
+        """Let the recorder remove its events, and the recordings that are complete."""
+        self.outside.curl("--request", "DELETE", self._url("recordings"))
+
+    def _url(self, path: str) -> str:
+        return f"http://{self.name}/testbed/{path}"

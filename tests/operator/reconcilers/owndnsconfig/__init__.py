@@ -1,0 +1,1 @@
+"""Tests of the DNSConfig that the operator makes by itself."""

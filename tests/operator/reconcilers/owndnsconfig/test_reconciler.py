@@ -1,0 +1,90 @@
+"""The DNSConfig that the operator makes by itself, in a cluster."""
+
+import logging
+
+import pytest
+from clustersim.faults import Failure
+from clustersim.furniture import COREFILE
+from tsoperator.api.names import LABEL_MANAGED
+from tsoperator.api.objects import CONFIGMAP, Object, labels
+from tsoperator.reconcilers.owndnsconfig.plan import own_dnsconfig
+
+from tests.support.manifests import dnsconfig
+from tests.support.operator import World, running_operator
+
+OURS = own_dnsconfig()
+CONFIGURED = "ClusterDNSConfigured"
+
+
+async def corefile(world: World) -> str:
+    found = await world.find(CONFIGMAP, "coredns", "kube-system")
+    return str(found["data"]["Corefile"]) if found else ""
+
+
+async def configured(world: World, obj: Object = OURS) -> None:
+    """Wait until the operator has written the stub domain for *obj*."""
+
+    async def is_written() -> bool:
+        return not await world.gone(obj) and await world.reason(obj, CONFIGURED) == "StubDomainWritten"
+
+    await world.eventually(is_written)
+
+
+async def test_the_value_makes_a_dnsconfig_and_taken_back_it_takes_all_away(cluster: World) -> None:
+    async with running_operator(cluster, makes_dnsconfig=True):
+        await configured(cluster)
+        assert await corefile(cluster) != COREFILE
+        assert not await cluster.writes_when_left_alone()
+        assert "DNSConfigKept" not in await cluster.events(OURS)
+    async with running_operator(cluster):
+        await cluster.eventually(lambda: cluster.gone(OURS))
+        await cluster.becomes(lambda: corefile(cluster), COREFILE)
+        assert not await cluster.writes_when_left_alone()
+
+
+async def test_edits_of_the_dnsconfig_stay_and_it_comes_back_when_it_is_deleted(cluster: World) -> None:
+    async with running_operator(cluster, makes_dnsconfig=True):
+        await configured(cluster)
+        await cluster.change(OURS, {"spec": {"nameserver": {"replicas": 1}}})
+        assert not [each for each in await cluster.writes_when_left_alone() if "dnsconfigs" in str(each)]
+        assert (await cluster.look(OURS))["spec"]["nameserver"] == {"replicas": 1}
+        await cluster.delete(OURS)
+
+        async def is_new() -> bool:
+            return not await cluster.gone(OURS) and (await cluster.look(OURS))["spec"] == OURS["spec"]
+
+        await cluster.eventually(is_new)
+        await configured(cluster)
+
+
+async def test_a_dnsconfig_of_a_user_wins_and_stays(cluster: World, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "tsoperator")
+    theirs = dnsconfig("theirs")
+    await cluster.apply(theirs)
+    async with running_operator(cluster, makes_dnsconfig=True):
+        await cluster.becomes(lambda: cluster.reason(theirs, "NameserverReady"), "NameserverCreated")
+        assert "leaves it as it is" in (await cluster.events(theirs))["DNSConfigKept"]
+        assert not await cluster.writes_when_left_alone()
+        assert await cluster.gone(OURS)
+    assert caplog.text.count("DNSConfig theirs is there already") == 1
+    async with running_operator(cluster):
+        await cluster.settled()
+        assert not await cluster.gone(theirs)
+
+
+async def test_without_its_label_the_dnsconfig_is_the_users(cluster: World) -> None:
+    async with running_operator(cluster, makes_dnsconfig=True):
+        await configured(cluster)
+        await cluster.change(OURS, {"metadata": {"labels": {LABEL_MANAGED: None}}})
+    async with running_operator(cluster):
+        await cluster.settled()
+        assert not labels(await cluster.look(OURS))
+        assert await corefile(cluster) != COREFILE
+
+
+@pytest.mark.simulated
+async def test_a_denied_dnsconfig_is_in_the_log_with_the_cure(cluster: World, caplog: pytest.LogCaptureFixture) -> None:
+    cluster.sim.faults.fail(Failure(403, 2, "create", "dnsconfigs"))
+    async with running_operator(cluster, makes_dnsconfig=True):
+        await configured(cluster)
+    assert caplog.text.count("the chart gives the right by dns.enabled") == 1
