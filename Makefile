@@ -8,8 +8,8 @@ PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check install
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
-demo: .venv/.run ## Run the product on a simulated cluster (KEEP=1 stays up)
-	@$(BIN)/python -m clustersim demo $(if $(KEEP),--keep)
+demo: .venv/.run ## Run the product on a simulated cluster (KEEP=1 stays up; FAIL=policy, credentials, dns or node shows a fault)
+	@$(BIN)/python -m clustersim demo $(if $(KEEP),--keep) $(if $(FAIL),--fail $(FAIL))
 
 # Hypothesis draws its examples from this; SEED=... draws those of an earlier run again.
 SEED := $(shell date +%s)
