@@ -210,6 +210,16 @@ async def test_a_watch_appends_what_has_changed_and_outlives_the_leader(
     assert cluster.forwards == 2
 
 
+async def test_a_watch_outlives_its_connection(cluster: Leading, monkeypatch: pytest.MonkeyPatch, listed: List) -> None:
+    def stop() -> None:
+        raise KeyboardInterrupt
+
+    steps = iter([cluster.cut, stop])
+    monkeypatch.setattr("tsoperator.check.listcommand.time.sleep", lambda _: next(steps)())
+    code, out, err = await listed("-o", "name", "-w")
+    assert (code, len(out), err, cluster.forwards) == (0, 2, [], 2)
+
+
 async def test_help_and_completion_import_nothing_of_the_operator() -> None:
     code = "import sys, tsoperator.__main__; print(*sys.modules)"
     process = await asyncio.create_subprocess_exec(sys.executable, "-c", code, stdout=asyncio.subprocess.PIPE)
