@@ -5,6 +5,7 @@ import json
 import os
 import pty
 import signal
+import subprocess
 import sys
 import termios
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
@@ -261,17 +262,16 @@ async def run_at_terminal(*options: str, lines: int = 24, no_color: str = "") ->
     words = [sys.executable, "-m", "tsoperator", *options]
     env = {**os.environ, "TERM": "xterm", "NO_COLOR": no_color}
     env.pop("COLUMNS", None)
-    process = await asyncio.create_subprocess_exec(*words, stdout=its, stderr=its, stdin=its, env=env)
+    process = await asyncio.to_thread(subprocess.Popen, words, stdout=its, stderr=its, stdin=its, env=env)
     os.close(its)
     try:
         while text := await asyncio.to_thread(_read, ours):
             yield text
     finally:
-        if process.returncode is None:
-            process.send_signal(signal.SIGINT)
-        code = await process.wait()
+        process.send_signal(signal.SIGINT)
+        code = await asyncio.to_thread(process.wait, 20)
         os.close(ours)
-        assert code in (0, 1)
+        assert code == 0
 
 
 def _read(terminal: int) -> str:
@@ -305,13 +305,10 @@ async def test_only_a_terminal_with_colours_gets_them(led: Leading, no_color: st
     assert "failed: NameHeld" in text
 
 
-async def test_a_reader_that_has_seen_enough_is_no_error(led: Leading) -> None:
-    led.objects = [row(name=f"db-{number}") for number in range(5000)]
-    command = f"{sys.executable} -m tsoperator list -o name | head -1"
-    process = await asyncio.create_subprocess_shell(
-        command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
-    )
-    assert await process.communicate() == (b"service/db-0\n", b"")
+async def test_a_reader_that_has_gone_is_no_error(led: Leading) -> None:
+    command = f"{sys.executable} -m tsoperator list -o name | true"
+    process = await asyncio.create_subprocess_shell(command, stderr=asyncio.subprocess.PIPE)
+    assert (await process.communicate())[1] == b""
 
 
 async def test_help_and_completion_import_nothing_of_the_operator() -> None:
