@@ -37,7 +37,7 @@ from tsoperator.reconcilers.dnsrecords.reconciler import dnsrecords
 from tsoperator.reconcilers.egresspod.plan import HealthAnswer
 from tsoperator.reconcilers.egresspod.probes import GateProber, ask_by_http, health_session
 from tsoperator.reconcilers.egresspod.reconciler import egresspods
-from tsoperator.reconcilers.gauges import GroupGauges, ProxyGauges, RelayGauges, ServiceGauges
+from tsoperator.reconcilers.gauges import CertificateGauges, GroupGauges, ProxyGauges, RelayGauges, ServiceGauges
 from tsoperator.reconcilers.hosting import HostingView, HostingWorld
 from tsoperator.reconcilers.ingress.reconciler import ingresses
 from tsoperator.reconcilers.mounts.reconciler import TOUCH_DELAY, mounts
@@ -72,6 +72,7 @@ from tsoperator.runtime.start import START, StartFeed
 from tsoperator.runtime.workqueue import Backoff
 from tsoperator.settings import Settings
 from tsoperator.sources import sources
+from tsoperator.status.look import Knowledge, ServedDevice
 from tsoperator.status.server import StatusServer
 from tsoperator.status.view import StatusView
 from tsoperator.tailnet.devices import DeviceGauges
@@ -220,7 +221,7 @@ async def run(
         elector = await _elector(client, settings) if settings.leader_election else None
         status = StatusServer(
             settings.status_address,
-            StatusView(cache, applier.journal, settings, now).report,
+            StatusView(Knowledge(cache, applier.journal, tailnets, settings, _served_device(settings)), now).report,
             lambda: elector.leader if elector else "",
             now,
         )
@@ -315,6 +316,14 @@ def _errands(tailnets: Tailnets, node_ports: NodePorts) -> Callable[[Errand], Aw
     return run_errand
 
 
+def _served_device(settings: Settings) -> ServedDevice | None:
+    """Return the keys of the objects of the operator's own device, if it serves the API server."""
+    if settings.apiserver_proxy is ProxyMode.OFF:
+        return None
+    ask = ask_of(settings)
+    return ServedDevice(ask.deployment, ask.key, ask.own)
+
+
 def _cache(settings: Settings, registry: CollectorRegistry) -> Cache:
     """Return an empty cache, and register the metrics of the objects that it will hold."""
     served = ask_of(settings) if settings.apiserver_proxy is not ProxyMode.OFF else None
@@ -324,6 +333,7 @@ def _cache(settings: Settings, registry: CollectorRegistry) -> Cache:
     registry.register(ProxyGauges(cache))
     registry.register(GroupGauges(cache, settings.namespace))
     registry.register(RelayGauges(cache))
+    registry.register(CertificateGauges(cache))
     return cache
 
 

@@ -109,6 +109,11 @@ CHANGED = {
 }
 """The fields that differ from those of the Go operator's chart, with the reasons."""
 
+CHANGED_BY_DEFAULT = CHANGED | {
+    "Deployment operator: spec.template.spec.containers.operator.imagePullPolicy": "a node may have it"
+}
+"""The fields that differ if the values don't say when to pull an image."""
+
 CHANGED_BY_PROXY = {
     f"ClusterRoleBinding tailscale-auth-proxy: subjects.operator.{field}": "the proxy has an account of its own"
     for field in ("kind", "name", "namespace")
@@ -122,11 +127,11 @@ BY_SECRET = "oauth: {clientId: client, clientSecret: secret}"
 @pytest.mark.parametrize(
     ("values", "changed"),
     [
-        (BY_SECRET, CHANGED),
-        ("oauth: {clientId: client, audience: here}", CHANGED),
-        (f"{BY_SECRET}\noauthSecretVolume: {{csi: {{driver: example.org}}}}", CHANGED),
-        (f"{BY_SECRET}\ningressClass: {{enabled: false}}", CHANGED),
-        (f"{BY_SECRET}\napiServerProxyConfig: {{mode: noauth}}", CHANGED),
+        (BY_SECRET, CHANGED_BY_DEFAULT),
+        ("oauth: {clientId: client, audience: here}", CHANGED_BY_DEFAULT),
+        (f"{BY_SECRET}\noauthSecretVolume: {{csi: {{driver: example.org}}}}", CHANGED_BY_DEFAULT),
+        (f"{BY_SECRET}\ningressClass: {{enabled: false}}", CHANGED_BY_DEFAULT),
+        (f"{BY_SECRET}\napiServerProxyConfig: {{mode: noauth}}", CHANGED_BY_DEFAULT),
         (EVERY_VALUE, CHANGED | CHANGED_BY_PROXY),
     ],
     ids=["by secret", "by token", "by volume", "no class", "noauth", "every value"],
@@ -277,6 +282,13 @@ def test_the_alerts_are_in_a_prometheusrule_that_prometheus_finds_by_its_labels(
     rule = the("PrometheusRule", render(*CREDENTIALS, *(f"metrics.prometheusRule.{each}" for each in given)))
     assert rule["metadata"]["labels"]["release"] == "prometheus"
     assert rule["spec"] == yaml.safe_load((CHART / "files" / "alerts.yaml").read_text())
+
+
+def test_the_links_of_alerts_lead_to_the_address_of_the_docs(render: Render) -> None:
+    given = ("enabled=true", "docsURL=https://docs.example.org/tailnet/")
+    rule = the("PrometheusRule", render(*CREDENTIALS, *(f"metrics.prometheusRule.{each}" for each in given)))
+    links = [each["annotations"]["runbook_url"] for group in rule["spec"]["groups"] for each in group["rules"]]
+    assert all(each.startswith("https://docs.example.org/tailnet/alerts.md#tailscale") for each in links)
 
 
 def test_the_dashboard_is_in_a_configmap_that_grafanas_sidecar_finds(render: Render) -> None:

@@ -146,6 +146,9 @@ RUN_BY_NONE: Final[Mapping[str, str]] = {
     "docker push registry.example.org/tsnameserver:0.1.0": "no engine is there: the bed pushes what buildah made",
     "docker run --rm --network host …": f"no engine is there to run images: {_CHECK} runs the program in it",
     "make test": "it runs all tests, and so this one",
+    "kubectl -n tailscale create configmap headscale-ca --from-file=ca.crt": (
+        "it only puts a file of a user into an object"
+    ),
     "kubectl config set-context --current --user=<your user>": "it edits the kubeconfig of a user",
     "kubectl -n tailscale logs deployment/operator-apiserver-proxy --all-containers --tail=-1": (
         "it only shows the log of a Deployment that most tests lack"

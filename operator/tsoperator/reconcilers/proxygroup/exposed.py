@@ -90,7 +90,7 @@ class ExposedView:
         found = APIHosting(
             claim,
             NO_SERVICE if claim.wrong else world.service(tailnet, claim.label),
-            view.holder(tailnet, claim.label),
+            view.claimant(tailnet, claim.label),
             _api_hosts(children),
             domain,
             bool(domain) and self._has_certificate(f"{claim.label}.{domain}"),
@@ -132,7 +132,7 @@ class ExposedView:
             claim,
             label,
             NO_SERVICE if has_nothing else self._hosting.world.service(tailnet, label),
-            self._hosting.holder(tailnet, label),
+            self._hosting.claimant(tailnet, label),
             {name: each for name, each in services.items() if each is not None},
             any(self._is_ready(Key(namespace, name)) for name in names),
             claim.is_web and bool(domain) and self._has_certificate(f"{label}.{domain}"),
