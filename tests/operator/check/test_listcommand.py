@@ -214,7 +214,7 @@ async def test_a_watch_appends_what_has_changed_and_outlives_the_leader(
         "Connector office connector - - - gone -",
     ]
     assert (code, len(err)) == (0, 2)
-    assert led.forwards == 2
+    assert (led.forwards, led.unchanged) == (2, 1)
 
 
 async def test_a_watch_outlives_its_connection(led: Leading, monkeypatch: pytest.MonkeyPatch, listed: List) -> None:
