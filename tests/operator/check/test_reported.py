@@ -45,11 +45,7 @@ def report(**fields: Any) -> LeaderReport:
             failed("cluster-dns", "the cluster DNS: no stub domain", "add it"),
         ),
         (
-            {
-                "refusals": [
-                    {"what": "tags", "by": "control server", "tailnet": "lab", "words": "no, so", "cure": "let it"}
-                ]
-            },
+            {"refusals": [{"what": "tags", "by": "control server", "tailnet": "lab", "words": "so", "cure": "let it"}]},
             failed("tailnet/tags", "Tailnet lab: the OAuth client may not give tags to devices", "so let it"),
         ),
         (
