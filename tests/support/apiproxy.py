@@ -159,7 +159,7 @@ class Ground:
         with socket.create_server(("127.0.0.2", 0), backlog=512) as listener:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SMALL_BUFFER)  # its connections inherit it
             self.port = listener.getsockname()[1]
-            serving = asyncio.create_task(ProxyServer(shared, most).serve([listener]))
+            serving = asyncio.create_task(ProxyServer(shared, most).serve(listener))
             try:
                 yield
             finally:

@@ -42,6 +42,10 @@ async def test_the_process_serves_callers_and_probes_until_a_signal(ground: Grou
             assert len((await caller.answer()).body) == size
             assert (await caller.ask("/version", "Authorization: Bearer mine")).status == 200
             ground.port = ground.http_port
+            async with ground.connected() as plain:
+                assert (await plain.ask("/version")).status == 200
+                plain.send("GET /version HTTP/1.1\r\nHost: evil.example.net\r\n\r\n")
+                assert (await plain.answer()).status == 403
             async with ground.connected("100.64.0.99:1") as unknown:
                 assert (await unknown.ask("/version?token=mine")).status == 500
             assert (await probe(ground, "/readyz"), await probe(ground, "/healthz")) == (b"200", b"200")
@@ -53,6 +57,7 @@ async def test_the_process_serves_callers_and_probes_until_a_signal(ground: Grou
     lines = [json.loads(each)["msg"] for each in log.decode().splitlines()]
     assert child.returncode == 0
     assert lines[-1] == "stopped"
+    assert "'evil.example.net' could be the name of another site" in lines.pop(0)
     assert re.fullmatch(r"100\.64\.0\.99:1: refused: the caller could not be authenticated: .*", lines[0])
     assert not re.search(f"mine|{TOKEN}|Bearer", log.decode())
 
