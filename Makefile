@@ -3,13 +3,13 @@ PYTHON ?= $(firstword $(foreach p,python3.13 python3.12 python3.11 python3,$(if 
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check install
 
-.PHONY: help demo test test-all test-real test-scale test-charts e2e e2e-full bench bench-operator bench-apiserver soak lint format crds manifests pictures clean
+.PHONY: help demo test test-all test-real test-oldest test-scale test-charts e2e e2e-full bench bench-operator bench-apiserver soak lint format crds manifests pictures clean
 
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
-demo: .venv/.run ## Run the product on a simulated cluster (KEEP=1 stays up)
-	@$(BIN)/python -m clustersim demo $(if $(KEEP),--keep)
+demo: .venv/.run ## Run the product on a simulated cluster (KEEP=1 stays up; FAIL=policy, credentials, dns or node shows a fault)
+	@$(BIN)/python -m clustersim demo $(if $(KEEP),--keep) $(if $(FAIL),--fail $(FAIL))
 
 # Hypothesis draws its examples from this; SEED=... draws those of an earlier run again.
 SEED := $(shell date +%s)
@@ -32,11 +32,14 @@ CHOICE := $(if $(FULL),-m "not scale",$(if $(SAMPLE),--sample-of-full $(SAMPLE),
 WORK := $(or $(TESTBED_WORK),/var/tmp/tailnet-operator-testbed)
 REAL_BEDS := $(addprefix $(WORK)-real-,1 2)
 
+OLDEST ?=
+UP := -m tests.e2e.testbed up --api-only $(if $(OLDEST),--oldest)
+
 test-real: .venv/.dev ## Run the operator's loop tests on a real API server
-	$(BIN)/python -m tests.e2e.testbed build kubernetes
+	$(BIN)/python -m tests.e2e.testbed build kubernetes $(if $(OLDEST),kubernetes-oldest)
 	@trap 'for bed in $(REAL_BEDS); do TESTBED_WORK=$$bed $(BIN)/python -m tests.e2e.testbed down --api-only; done' EXIT; \
 	trap 'exit 130' INT TERM; \
-	beds=; for bed in $(REAL_BEDS); do TESTBED_WORK=$$bed $(BIN)/python -m tests.e2e.testbed up --api-only & beds="$$beds $$!"; done; \
+	beds=; for bed in $(REAL_BEDS); do TESTBED_WORK=$$bed $(BIN)/python $(UP) & beds="$$beds $$!"; done; \
 	failed=; for bed in $$beds; do wait $$bed || failed=1; done; test -z "$$failed" || exit 1; \
 	$(BIN)/python -m pytest -n $(words $(REAL_BEDS)) $(patsubst %,--real-api %/api/kubeconfig.json,$(REAL_BEDS)) $(or $(PATHS),tests/operator tests/docs) $(CHOICE) $(ARGS)
 
@@ -47,7 +50,7 @@ test-charts: .venv/.dev ## Run the tests of the chart and the CRDs (Go, the firs
 	@export TESTBED_WORK=$(WORK)-charts; \
 	trap '$(BIN)/python -m tests.e2e.testbed down --api-only' EXIT; \
 	trap 'exit 130' INT TERM; \
-	$(BIN)/python -m tests.e2e.testbed up --api-only && $(BIN)/python -m pytest tests/charts $(ARGS)
+	$(BIN)/python $(UP) && $(BIN)/python -m pytest tests/charts $(ARGS)
 
 e2e: .venv/.dev ## Run the tests on a real cluster and a real tailnet, built here (root, Go; the first time takes half an hour)
 	$(BIN)/python -m tests.e2e.testbed build
@@ -58,8 +61,12 @@ e2e: .venv/.dev ## Run the tests on a real cluster and a real tailnet, built her
 	wait $$beside; others=$$?; trap - INT TERM; cat build/e2e/beside.log; \
 	test $$whole = 0 -a $$others = 0
 
-e2e-full: ## Run those too that take longer
+e2e-full: ## Run those too that take longer, and the tests on the oldest Kubernetes
 	@$(MAKE) --no-print-directory e2e FULL=1
+	@$(MAKE) --no-print-directory test-oldest
+
+test-oldest: ## Run the loop tests and those of the chart on an API server of the oldest Kubernetes that the chart promises
+	@$(MAKE) --no-print-directory test-real test-charts OLDEST=1 WORK=$(WORK)-oldest
 
 bench: .venv/.dev ## Compare the nameserver with the Go one, NSD and Knot (root, Go, cc; ten minutes)
 	peers=$$($(BIN)/python -m tests.e2e.testbed peers) && \
@@ -103,23 +110,30 @@ manifests: .venv/.dev ## Write the static manifests from the chart, its schema, 
 	helm=$$($(BIN)/python -m tests.e2e.testbed program helm) && \
 	$$helm template operator charts/tailscale-operator --namespace tailscale --set apiServerProxyConfig.mode=true \
 		--show-only templates/rbac-apiserver-proxy.yaml > charts/manifests/apiserver-proxy.yaml
+	$(BIN)/python -m tests.charts.permissions
 	$(BIN)/python -m tests.charts.golden
 
 pictures: .venv/.run ## Draw the pictures of docs/ from their texts
 	$(BIN)/python docs/pictures/draw.py
 
 # Where `make images` pushes to: one variable, such as ghcr.io/example. A registry without TLS wants ARGS=--plain-http, and
-# PLATFORMS other than this machine's want qemu.
+# PLATFORMS other than this machine's want qemu. ARCHIVE is a file instead, for clusters without a registry.
 REGISTRY ?=
-PLATFORMS := linux/amd64,linux/arm64
+ARCHIVE ?=
+PLATFORMS ?=
 BASE := docker.io/library/python:3.13-slim
 
-images: .venv/.dev ## Build the images and the chart, and push them to REGISTRY (buildah, Go)
-	@test -n "$(REGISTRY)" || { echo "Say where to push to: make images REGISTRY=registry.example.org/tailnet" >&2; exit 1; }
+images: .venv/.dev ## Build the images and the chart, and push them to REGISTRY (buildah, Go), or write the images to the file ARCHIVE
+	@test -n "$(REGISTRY)$(ARCHIVE)" || { echo "Say where to push to: make images REGISTRY=registry.example.org/tailnet," \
+		"or where to write to: make images ARCHIVE=dist/images.tar" >&2; exit 1; }
+ifneq ($(ARCHIVE),)
+	PYTHONPATH=.ci $(BIN)/python -m release --archive "$(ARCHIVE)" --platforms "$(PLATFORMS)" --base "$(BASE)" --tag "$(TAG)" $(ARGS)
+else
 	crane=$$($(BIN)/python -m tests.e2e.testbed program crane) && \
 	helm=$$($(BIN)/python -m tests.e2e.testbed program helm) && \
 	PYTHONPATH=.ci $(BIN)/python -m release --registry "$(REGISTRY)" --platforms "$(PLATFORMS)" --base "$(BASE)" --tag "$(TAG)" \
 		--crane "$$crane" --helm "$$helm" --digests dist/release.json $(ARGS)
+endif
 
 clean: ## Remove what these commands made
 	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist

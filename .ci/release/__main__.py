@@ -1,4 +1,4 @@
-"""Builds and pushes a release: `PYTHONPATH=.ci python -m release --help`."""
+"""Builds a release and pushes it, or writes its images into a file: `PYTHONPATH=.ci python -m release --help`."""
 
 import argparse
 import json
@@ -7,6 +7,7 @@ import re
 import sys
 import tempfile
 from pathlib import Path
+from platform import machine
 
 from release import chart, images
 from release.chart import Chart, NotReleasable
@@ -15,18 +16,26 @@ from release.images import IMAGES, Place, Sources, now
 from release.statements import Build, build_from
 
 ROOT = Path(__file__).parents[2]
+_ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
+"""The names of architectures in images, by their names in Linux."""
 
 
 def parser() -> argparse.ArgumentParser:
     """Describe the command line."""
     found = argparse.ArgumentParser(prog="python -m release", description="Build images and chart, and push them.")
-    found.add_argument("--registry", required=True, help="the registry and the path in it: ghcr.io/example")
-    found.add_argument("--platforms", default="linux/amd64,linux/arm64", help="separated by commas (%(default)s)")
+    goal = found.add_mutually_exclusive_group(required=True)
+    goal.add_argument("--registry", help="the registry and the path in it: ghcr.io/example")
+    goal.add_argument("--archive", type=Path, help="instead: a file for the images, which nodes can import")
+    found.add_argument(
+        "--platforms",
+        default="",
+        help="separated by commas (linux/amd64,linux/arm64; with --archive one, by default this machine's)",
+    )
     found.add_argument("--base", default="docker.io/library/python:3.13-slim", help="the base image (%(default)s)")
     found.add_argument("--tag", default="", help="the tag in git, such as v0.1.0: it must be that of the sources")
     found.add_argument("--plain-http", action="store_true", help="for a registry without TLS")
-    found.add_argument("--crane", type=Path, required=True, help="the program crane")
-    found.add_argument("--helm", type=Path, required=True, help="the program helm")
+    found.add_argument("--crane", type=Path, help="the program crane, for --registry")
+    found.add_argument("--helm", type=Path, help="the program helm, for --registry")
     found.add_argument("--context", type=Path, default=ROOT, help="the folder with the Dockerfile (%(default)s)")
     found.add_argument("--digests", type=Path, help="a file for the digests of what was pushed, as JSON")
     return found
@@ -46,6 +55,32 @@ def current_build(root: Path) -> tuple[Build, int]:
     return build_from(os.environ, commit, clean, now()), int(created)
 
 
+def checked_version(given: argparse.Namespace) -> str:
+    """Return the version of the sources. Raises NotReleasable if the tag is of another."""
+    version = version_of(given.context)
+    if given.tag not in ("", f"v{version}"):
+        raise NotReleasable(f"the tag is {given.tag}, but the sources are of version {version}")
+    return version
+
+
+def archive(given: argparse.Namespace, work: Path) -> None:
+    """Build the images for one platform, and write them into one file.
+
+    Raises:
+        Failed: a program did.
+        NotReleasable: the sources don't fit together, or several platforms are named.
+    """
+    version = checked_version(given)
+    platform = given.platforms or f"linux/{_ARCHITECTURES.get(machine(), machine())}"
+    if "," in platform:
+        raise NotReleasable(f"an archive is for one platform, not for {platform}: make one for each")
+    _, created = current_build(ROOT)
+    sources = Sources(given.context, given.base, version, created)
+    print(f"building for {platform}", flush=True)
+    names = images.archive(given.archive, sources, platform, work, plain_http=given.plain_http)
+    print(f"{given.archive} has {' and '.join(names)}")
+
+
 def release(given: argparse.Namespace, work: Path) -> dict[str, str]:
     """Build and push everything, and return the digests: name in the registry → digest.
 
@@ -53,16 +88,15 @@ def release(given: argparse.Namespace, work: Path) -> dict[str, str]:
         Failed: a program did.
         NotReleasable: the sources don't fit together.
     """
-    version = version_of(given.context)
-    if given.tag not in ("", f"v{version}"):
-        raise NotReleasable(f"the tag is {given.tag}, but the sources are of version {version}")
+    version = checked_version(given)
+    platforms = given.platforms or "linux/amd64,linux/arm64"
     place = Place(given.registry, given.crane, given.plain_http)
     build, created = current_build(ROOT)
     sources = Sources(given.context, images.pinned(given.base, place.digest(given.base)), version, created)
     pushed = {}
     for name in IMAGES:
-        print(f"{name}: building for {given.platforms}", flush=True)
-        pushed[name] = images.release(name, sources, given.platforms.split(","), place, build, work)
+        print(f"{name}: building for {platforms}", flush=True)
+        pushed[name] = images.release(name, sources, platforms.split(","), place, build, work)
     source = Chart(ROOT / "charts" / "tailscale-operator", given.helm)
     digest = chart.release(source, version, pushed, place, build, work / "chart")
     found = {**pushed, f"{chart.FOLDER}/{source.name}": digest}
@@ -73,14 +107,21 @@ def release(given: argparse.Namespace, work: Path) -> dict[str, str]:
 
 def main() -> int:
     """Run the command; the exit code is 1 if something failed."""
-    given = parser().parse_args()
+    described = parser()
+    given = described.parse_args()
+    if given.registry and not (given.crane and given.helm):
+        described.error("--registry needs --crane and --helm")
     with tempfile.TemporaryDirectory(prefix="release-") as folder:
+        found: dict[str, str] = {}
         try:
-            found = release(given, Path(folder))
+            if given.archive:
+                archive(given, Path(folder))
+            else:
+                found = release(given, Path(folder))
         except (Failed, NotReleasable) as error:
             print(f"release: {error}", file=sys.stderr)
             return 1
-    if given.digests:
+    if given.digests and not given.archive:
         given.digests.parent.mkdir(parents=True, exist_ok=True)
         given.digests.write_text(json.dumps({"registry": given.registry, "digests": found}, indent=2) + "\n")
     return 0

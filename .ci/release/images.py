@@ -73,7 +73,7 @@ def pinned(reference: str, digest: str) -> str:
 
 def release(name: str, sources: Sources, platforms: list[str], place: Place, build: Build, work: Path) -> str:
     """Build the image *name* for all platforms, push it with what is to be said of it, and return its digest."""
-    layouts = {platform: _built(name, platform, sources, place, work) for platform in platforms}
+    layouts = {platform: _built(name, platform, sources, work, plain_http=place.plain_http) for platform in platforms}
     index = work / name / "index"
     described = oci.write_index(index, layouts)
     place.push(index, f"{name}:{sources.version}", index=True)
@@ -92,15 +92,29 @@ def release(name: str, sources: Sources, platforms: list[str], place: Place, bui
     return str(described["digest"])
 
 
-def _built(name: str, platform: str, sources: Sources, place: Place, work: Path) -> Path:
-    """Return the layout of an image for one platform."""
+def archive(file: Path, sources: Sources, platform: str, work: Path, *, plain_http: bool = False) -> list[str]:
+    """Build the images for one platform, write them into *file*, and return their names.
+
+    These are the names that the chart gives them by default, so that a cluster whose nodes have them needs no registry.
+    """
+    layouts = {
+        f"docker.io/library/{name}:{sources.version}": _built(name, platform, sources, work, plain_http=plain_http)
+        for name in IMAGES
+    }
+    file.parent.mkdir(parents=True, exist_ok=True)
+    oci.write_archive(file, layouts)
+    return [*layouts]
+
+
+def _built(name: str, platform: str, sources: Sources, work: Path, *, plain_http: bool) -> Path:
+    """Return the layout of an image for one platform; *plain_http* is for a base image's registry without TLS."""
     folder = work / name / platform.replace("/", "-")
     folder.mkdir(parents=True)
     arguments = {"BASE": sources.base, "VERSION": sources.version}
     words: list[Word] = ["buildah", "build", "--layers", "--format=oci", f"--timestamp={sources.created}"]
     words += [f"--platform={platform}", f"--target={IMAGES[name]}", f"--iidfile={folder / 'id'}"]
     words += [f"--build-arg={key}={value}" for key, value in arguments.items()]
-    words += ["--tls-verify=false"] if place.plain_http else []
+    words += ["--tls-verify=false"] if plain_http else []
     run([*words, sources.context], timeout=_BUILD_LIMIT)
     layout = folder / "image"
     run(["buildah", "push", (folder / "id").read_text().strip(), f"oci:{layout}"], timeout=_PUSH_LIMIT)

@@ -17,6 +17,8 @@ MANIFEST: Final = "application/vnd.oci.image.manifest.v1+json"
 EMPTY: Final = "application/vnd.oci.empty.v1+json"
 STATEMENT: Final = "application/vnd.in-toto+json"
 PREDICATE_TYPE: Final = "in-toto.io/predicate-type"
+NAME_OF_IMAGE: Final = "io.containerd.image.name"
+"""The annotation from which containerd takes the name of an image that it imports."""
 _WHITEOUT: Final = ".wh."
 _OPAQUE: Final = ".wh..wh..opq"
 """Hides all that the layers below have in its folder."""
@@ -77,6 +79,47 @@ def write_index(layout: Path, images: Mapping[str, Path]) -> Descriptor:
         manifests.append({**only_manifest(image), "platform": described})
     index = {"schemaVersion": 2, "mediaType": INDEX, "manifests": manifests}
     return {"mediaType": INDEX, **_write_layout(layout, index)}
+
+
+def write_archive(file: Path, images: Mapping[str, Path]) -> None:
+    """Write one file with several images (*images*: full name → layout), as a node or `docker load` reads it.
+
+    It has both descriptions of its contents: the index of an OCI layout, which containerd reads, and the manifest.json
+    of `docker save`.
+    """
+    described, saved = [], []
+    with tarfile.open(file, "w") as archive:
+        added: set[str] = set()
+        for name, layout in images.items():
+            image = only_manifest(layout)
+            manifest = _read(blob(layout, image["digest"]))
+            tag = name.rpartition(":")[2]
+            described.append({**image, "annotations": {NAME_OF_IMAGE: name, "org.opencontainers.image.ref.name": tag}})
+            contents = [each["digest"] for each in (manifest["config"], *manifest["layers"])]
+            paths = {digest: f"blobs/{digest.replace(':', '/')}" for digest in (image["digest"], *contents)}
+            config, *layers = (paths[digest] for digest in contents)
+            saved.append({"Config": config, "RepoTags": [name], "Layers": layers})
+            for digest, path in paths.items():
+                if path not in added:
+                    archive.add(blob(layout, digest), path, filter=_as_root)
+                    added.add(path)
+        _add(archive, "index.json", {"schemaVersion": 2, "mediaType": INDEX, "manifests": described})
+        _add(archive, "oci-layout", {"imageLayoutVersion": "1.0.0"})
+        _add(archive, "manifest.json", saved)
+
+
+def _as_root(entry: tarfile.TarInfo) -> tarfile.TarInfo:
+    entry.uid = entry.gid = entry.mtime = 0
+    entry.uname = entry.gname = ""
+    entry.mode = 0o644
+    return entry
+
+
+def _add(archive: tarfile.TarFile, path: str, content: object) -> None:
+    data = json.dumps(content, sort_keys=True).encode()
+    entry = tarfile.TarInfo(path)
+    entry.size = len(data)
+    archive.addfile(_as_root(entry), io.BytesIO(data))
 
 
 def write_artifact(layout: Path, about: Descriptor, statement: Mapping[str, Any]) -> Descriptor:

@@ -7,7 +7,12 @@ import sys
 from importlib import import_module
 from pathlib import Path
 
+from clustersim.nodes import MONITOR_GRACE, NODE_NAME
+from clustersim.programs import Program
 from clustersim.sim import ClusterSim, SimOptions, cluster_sim
+
+FAULTS = ("policy", "credentials", "dns", "node")
+"""The faults that the demo can show."""
 
 
 def main() -> int:
@@ -15,11 +20,17 @@ def main() -> int:
     arguments = _parser().parse_args()
     if arguments.command == "demo":
         demo = import_module("clustersim.demo")  # `serve` doesn't need the modules of the demo
-        return int(demo.main(keep=arguments.keep))
+        return int(demo.main(keep=arguments.keep, fail=arguments.fail))
     options = SimOptions(
         listen=arguments.listen,
         control_listen=arguments.control_listen,
         health_listen=arguments.health_listen,
+        dns_listen=arguments.dns_listen,
+        programs=tuple(map(Program.parse, arguments.program)),
+        devices=tuple(arguments.device),
+        policy_tags=frozenset(arguments.policy_tag) or None,
+        nodes=tuple(arguments.node) or (NODE_NAME,),
+        monitor_grace=arguments.monitor_grace,
     )
     asyncio.run(_serve(options, arguments.kubeconfig))
     return 0
@@ -34,8 +45,33 @@ def _parser() -> argparse.ArgumentParser:
     serve.add_argument(
         "--health-listen", default="127.0.0.1:0", metavar="HOST:PORT", help="HTTP proxy to the Pods' health ports"
     )
+    serve.add_argument("--dns-listen", default="", metavar="HOST:PORT", help="the cluster's DNS (default: none)")
+    serve.add_argument(
+        "--program",
+        action="append",
+        default=[],
+        metavar="JSON",
+        help='a program that plays the Pods with label app=NAME: {"name": NAME, "log": FILE, "ports": {"80": 8080}}',
+    )
+    serve.add_argument(
+        "--device", action="append", default=[], metavar="NAME[=ADDRESS]", help="a device of the tailnet, by its name"
+    )
+    serve.add_argument(
+        "--policy-tag", action="append", default=[], metavar="TAG", help="a tag in the tailnet's policy (default: all)"
+    )
+    serve.add_argument("--node", action="append", default=[], metavar="NAME", help="a node (default: one, node1)")
+    serve.add_argument(
+        "--monitor-grace",
+        type=float,
+        default=MONITOR_GRACE,
+        metavar="SECONDS",
+        help=f"how long a node may be silent until it isn't ready (default {MONITOR_GRACE:g})",
+    )
     serve.add_argument("--kubeconfig", type=Path, metavar="PATH", help="write a kubeconfig there")
     demo = commands.add_parser("demo", help="run the product on a simulated cluster")
+    demo.add_argument(
+        "--fail", choices=FAULTS, default="", help="show what a fault looks like, and what to do about it"
+    )
     demo.add_argument("--keep", action="store_true", help="stay up afterwards, until interrupted")
     return parser
 

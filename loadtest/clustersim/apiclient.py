@@ -45,6 +45,16 @@ class ApiClient:
         """Create an object."""
         return await self._request("POST", _path(resource, obj["metadata"].get("namespace", "")), json=obj)
 
+    async def replace(self, resource: Resource, obj: Object) -> Object:
+        """Replace an object."""
+        path = _path(resource, obj["metadata"].get("namespace", ""))
+        return await self._request("PUT", f"{path}/{obj['metadata']['name']}", json=obj)
+
+    async def merge(self, resource: Resource, namespace: str, name: str, patch: Object) -> Object:
+        """Apply a JSON merge patch to one object."""
+        headers = {"Content-Type": "application/merge-patch+json"}
+        return await self._request("PATCH", f"{_path(resource, namespace)}/{name}", json=patch, headers=headers)
+
     async def delete(self, resource: Resource, namespace: str, name: str) -> None:
         """Delete one object."""
         await self._request("DELETE", f"{_path(resource, namespace)}/{name}")

@@ -6,17 +6,24 @@ from dataclasses import replace
 
 from aiohttp import web
 
-from clustersim import discovery, listing, reading, tokens, watching
+from clustersim import discovery, listing, openapi, reading, reviews, tokens, watching
 from clustersim.encoding import Encoder, MetadataEncoder, encode
 from clustersim.errors import ApiError, bad_request, conflict, invalid
 from clustersim.faults import Faults
+from clustersim.fields import check_fields
 from clustersim.kinds import Kinds, Target
+from clustersim.merge import merge_patch
 from clustersim.objects import BUILTIN_RESOURCES, CRD, LEASE, SERVICEACCOUNT, Object
+from clustersim.programs import Programs
 from clustersim.rbac import USER, Rights
 from clustersim.store import Store
+from clustersim.strategic import strategic_merge
+from clustersim.tables import table_encoder
 from clustersim.traffic import Traffic
 
 _MERGE_PATCH = "application/merge-patch+json"
+_PATCHES = {_MERGE_PATCH: merge_patch, "application/strategic-merge-patch+json": strategic_merge}
+"""The functions that apply patches, by the Content-Type of the patch. Custom kinds have no strategic merge patch."""
 _OBJECT_VERBS = {"GET": "get", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 _COLLECTION_VERBS = {"GET": "list", "POST": "create", "DELETE": "deletecollection"}
 _PROPAGATIONS = ("", "Background", "Foreground")
@@ -38,8 +45,10 @@ class ApiServer:
         traffic: Traffic,
         rights: Rights,
         bookmark_interval: float = 30.0,
+        programs: Programs | None = None,
     ) -> None:
         self._store = store
+        self._programs = programs or Programs(store)
         self._kinds = kinds
         self._faults = faults
         self._traffic = traffic
@@ -84,8 +93,12 @@ class ApiServer:
         if self._faults.missing:
             raise _no_such_path()
         is_lost = await self._faults.strike(verb, plural)
+        if request.query.get("dryRun"):
+            raise bad_request("the simulated cluster can't do a dry run")
+        if (answer_of_pod := await self._programs.answer(request)) is not None:
+            return answer_of_pod
         if target is None:
-            return self._answer_document(request)
+            return await self._answer_document(request)
         self._faults.authorize(target, verb)
         if request.headers.get("Authorization") == f"Bearer {USER}":
             self._rights.authorize(_named(request, target), verb)
@@ -94,8 +107,12 @@ class ApiServer:
         answer = await self._answer_target(request, target, verb)
         return _hang_up(request) if is_lost else answer
 
-    def _answer_document(self, request: web.Request) -> web.Response:
+    async def _answer_document(self, request: web.Request) -> web.Response:
+        if request.method == "POST" and reviews.is_review(request.path):
+            return web.json_response(reviews.review(await reading.object_body(request)), status=201)
         found = discovery.document(request.path, self._kinds)
+        if found is None:
+            found = openapi.document(request.path, self._store, self._kinds)
         if found is None:
             raise _no_such_path()
         return web.json_response(found)
@@ -105,7 +122,7 @@ class ApiServer:
             return _respond(encode(tokens.issue(self._store, target, await reading.object_body(request))), status=201)
         match verb:
             case "get":
-                encoder = self._encoder_for(request, verb)
+                encoder = self._encoder_for(request, target, verb)
                 return _respond(encoder(self._store.get(target.resource, target.namespace, target.name)))
             case "list":
                 return self._list(request, target)
@@ -126,24 +143,36 @@ class ApiServer:
         page = listing.page(
             self._store, target, reading.selector(request), reading.number(request, "limit"), query.get("continue", "")
         )
-        return _respond(self._encoder_for(request, "list").many(target.resource, page.metadata, page.objects))
+        return _respond(self._encoder_for(request, target, "list").many(target.resource, page.metadata, page.objects))
 
     async def _watch(self, request: web.Request, target: Target) -> web.StreamResponse:
+        if request.query.get("sendInitialEvents"):  # a client that gets this error lists the objects first
+            raise invalid(target.resource, "", "sendInitialEvents", "Forbidden: it is forbidden for watch")
         watch = watching.Watch(
             target,
             reading.selector(request),
             revision=reading.number(request, "resourceVersion"),
             timeout=reading.number(request, "timeoutSeconds") or _WATCH_SECONDS,
             bookmark_interval=self._bookmark_interval if reading.flag(request, "allowWatchBookmarks") else 0,
-            encoder=self._encoder_for(request, "watch"),
+            encoder=self._encoder_for(request, target, "watch"),
         )
         return await watching.stream(request, watch, self._store, self._faults)
 
-    def _encoder_for(self, request: web.Request, verb: str) -> Encoder:
+    def _encoder_for(self, request: web.Request, target: Target, verb: str) -> Encoder:
+        if reading.wants_table(request):
+            return table_encoder(
+                self._store, target.resource, request.query.get("includeObject", ""), watches=verb == "watch"
+            )
         return self._metadata_encoder if reading.wants_metadata(request, verb) else self._encoder
+
+    def _check_fields(self, request: web.Request, target: Target, obj: Object) -> None:
+        """Check the fields of *obj* if the client asks for it; the loop tests' clients don't. Raises ApiError."""
+        if request.query.get("fieldValidation") == "Strict":
+            check_fields(target.resource, openapi.kind_schema(self._store, target.resource), obj)
 
     async def _create(self, request: web.Request, target: Target) -> web.Response:
         obj = reading.addressed(await reading.object_body(request), target)
+        self._check_fields(request, target, obj)
         with reading.decoding(target.resource):
             created = self._store.create(target.resource, obj)
         return _respond(self._encoder(created), status=201)
@@ -151,16 +180,26 @@ class ApiServer:
     async def _replace(self, request: web.Request, target: Target) -> web.Response:
         obj = reading.addressed(await reading.object_body(request), target)
         _check_conditional(target, obj)
+        self._check_fields(request, target, obj)
         with reading.decoding(target.resource):
             replaced = self._store.replace(target.resource, obj, target.subresource)
         return _respond(self._encoder(replaced))
 
     async def _patch(self, request: web.Request, target: Target) -> web.Response:
-        if request.content_type != _MERGE_PATCH:
-            raise reading.unsupported(request.content_type, _MERGE_PATCH)
+        accepted = _PATCHES if target.resource in BUILTIN_RESOURCES else {_MERGE_PATCH: merge_patch}
+        apply = accepted.get(request.content_type)
+        if apply is None:
+            raise reading.unsupported(request.content_type, ", ".join(accepted))
         patch = await reading.object_body(request)
+
+        def changed(old: Object) -> Object:
+            new: Object = apply(old, patch)
+            self._check_fields(request, target, new)
+            return new
+
+        place = (target.resource, target.namespace, target.name)
         with reading.decoding(target.resource):
-            patched = self._store.merge(target.resource, target.namespace, target.name, patch, target.subresource)
+            patched = self._store.update(*place, changed, target.subresource)
         return _respond(self._encoder(patched))
 
     async def _delete(self, request: web.Request, target: Target) -> web.Response:

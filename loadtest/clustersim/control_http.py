@@ -41,6 +41,7 @@ class Api:
             web.delete(_DEVICE, self._needs(devices, self._delete_device)),
             web.post(f"{_DEVICE}/name", self._needs(devices, self._set_name)),
             web.post(f"{_DEVICE}/tags", self._needs(devices, self._set_tags)),
+            web.post(f"{tailnet}/acl", self._set_policy),
             *([] if self._tailnet.headscale else ServicesApi(self._tailnet, self._needs).routes()),
             web.route("*", "/{path:.*}", self._not_there),
         ]
@@ -232,6 +233,15 @@ class Api:
             raise RefusalError(400, "validation failed" if tailnet.headscale else words, (words,))
         tailnet.update(replace(device, tags=tags))
         return web.json_response({})
+
+    async def _set_policy(self, request: web.Request) -> web.Response:
+        """Put the policy in the body into effect: this path stands for the admin console, so it needs no token."""
+        policy = await body_of(request)
+        owners = policy.get("tagOwners")
+        if not isinstance(owners, dict) or not all(isinstance(each, list) for each in owners.values()):
+            raise RefusalError(400, "the simulated policy needs tagOwners, with a list of owners for each tag")
+        self._tailnet.set_policy(owners)
+        return web.json_response(policy)
 
 
 def _routes(device: Device) -> dict[str, Any]:

@@ -26,12 +26,14 @@ from clustersim.demo_devices import (
     shown,
     tailnet_devices,
 )
+from clustersim.demo_faults import FAULTS, FaultDemo, FaultError
 from clustersim.demo_report import Row, commands, delays, device_table, table
 from clustersim.demo_stage import POLL_SECONDS, Stage, apply_examples
 from clustersim.objects import SERVICE
 from clustersim.processes import ProcessError, Processes
 
 LIMIT_SECONDS = 60
+FAULT_SECONDS = 240
 ANSWER_SECONDS = 30
 ROUNDS = 10
 INTERRUPTED = 130
@@ -41,13 +43,17 @@ class DemoError(Exception):
     """The product did not do what it should; the message describes the failure."""
 
 
-def main(keep: bool) -> int:
-    """Run the demo and return 0 if every name leads where it should; with *keep*, stay up until interrupted."""
-    return asyncio.run(_until_signal(keep))
+def main(keep: bool, fail: str = "") -> int:
+    """Run the demo and return 0 if every name leads where it should; with *keep*, stay up until interrupted.
+
+    With *fail*, show the fault of that name instead, and return 0 if the operator reports it and, without *keep*, if
+    all is well after the cure.
+    """
+    return asyncio.run(_until_signal(keep, fail))
 
 
-async def _until_signal(keep: bool) -> int:
-    demo = asyncio.create_task(_demo(keep))
+async def _until_signal(keep: bool, fail: str) -> int:
+    demo = asyncio.create_task(_demo(keep, fail))
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         asyncio.get_running_loop().add_signal_handler(number, demo.cancel)
     try:
@@ -57,30 +63,37 @@ async def _until_signal(keep: bool) -> int:
         return INTERRUPTED
 
 
-async def _demo(keep: bool) -> int:
+async def _demo(keep: bool, fail: str) -> int:
     """Run the demo on a new stage; at the end, end the processes and remove the files of the stage."""
     with TemporaryDirectory(prefix="tsoperator-demo-") as folder:
         async with Processes(Path(folder)) as processes:
             stage = Stage.on_free_ports(Path(folder))
             try:
-                async with asyncio.timeout(LIMIT_SECONDS):
-                    rows = await Demo(stage, processes).run()
+                async with asyncio.timeout(FAULT_SECONDS if fail else LIMIT_SECONDS):
+                    if fail:
+                        lines = await FaultDemo(stage, processes, FAULTS[fail]).run(mend=not keep)
+                    else:
+                        lines = commands(stage.kubeconfig, stage.dns_port, await Demo(stage, processes).run())
             except TimeoutError:
-                _explain(f"not done after {LIMIT_SECONDS} s", processes)
+                _explain("not done in time", processes)
                 return 1
-            except (DemoError, ProcessError, aiohttp.ClientError, OSError) as error:
+            except (DemoError, FaultError, ProcessError, aiohttp.ClientError, OSError) as error:
                 _explain(str(error), processes)
                 return 1
             if keep:
-                await _stay(stage, rows)
+                await _stay(stage, lines)
     return 0
 
 
-async def _stay(stage: Stage, rows: Sequence[Row]) -> None:
-    """Print commands that the user can try, and wait for the signal that ends the demo."""
-    print("", *commands(stage.kubeconfig, stage.dns_port, rows), "", "Ctrl-C ends it.", sep="\n", flush=True)
+async def _stay(stage: Stage, lines: Sequence[str]) -> None:
+    """Print *lines* with commands that the user can try, and wait for the signal that ends the demo.
+
+    Meanwhile, give the operator the credentials that the Secret has.
+    """
+    print("", *lines, "", "Ctrl-C ends it.", sep="\n", flush=True)
     try:
-        await asyncio.Event().wait()
+        async with ApiClient(stage.api_url) as api:
+            await stage.mount_credentials(api)
     except asyncio.CancelledError:  # the user has ended the demo
         print("stopping")
 
@@ -131,9 +144,9 @@ class Demo:
         await stage.start_cluster(processes)
         self._say(f"API server {stage.api_url}, control server {stage.control_url}")
         await stage.start_nameserver(processes)
-        await stage.start_operator(processes)
-        self._say(f"the operator is ready; the nameserver listens on 127.0.0.1 port {stage.dns_port}")
         async with ApiClient(stage.api_url) as api, control_client(stage.control_url, *stage.credentials) as control:
+            await stage.start_operator(processes, await stage.install(api))
+            self._say(f"the operator is ready; the nameserver listens on 127.0.0.1 port {stage.dns_port}")
             applied = time.monotonic()
             objects = await apply_examples(api)
             self._say(f"applied {len(objects)} objects from docs/examples")

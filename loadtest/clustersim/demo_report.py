@@ -57,17 +57,23 @@ def delays(seconds: Sequence[float]) -> str:
 
 
 def commands(kubeconfig: Path, dns_port: int, rows: Sequence[Row]) -> list[str]:
-    """Return commands with which the user can look at the cluster."""
-    kubectl = f"kubectl --kubeconfig {kubeconfig}"
-    names = [row.name for row in rows if not row.name.endswith(".local")]
+    """Return commands with which the user can look at the cluster, and change it."""
+    name = next((row.name for row in rows if not row.name.endswith(".local")), "")
     return [
-        "Try:",
-        f"  {kubectl} describe services,ingresses --show-events --namespace default",
-        f"  {kubectl} describe connectors,proxygroups --show-events",
-        f"  {kubectl} get pods,statefulsets,secrets,endpointslices --namespace tailscale",
-        f"  {kubectl} get configmap dnsrecords --namespace tailscale --output yaml",
-        *(f"  dig @127.0.0.1 -p {dns_port} {name}" for name in names),
+        "Try, in another terminal:",
         "",
-        "The simulated cluster answers kubectl get, describe, annotate, label and delete. Its tables show only",
-        "names and ages: for more, add --output yaml.",
+        f"  export KUBECONFIG={kubeconfig} PATH=$PWD/.venv/bin:$PATH",
+        "",
+        "  tsoperator check",
+        "  kubectl get services,ingresses,connectors,proxygroups,dnsconfigs",
+        "  kubectl get pods --namespace tailscale --output wide",
+        "  kubectl describe service db",
+        "  kubectl explain connector.spec.subnetRouter",
+        "  kubectl logs --namespace tailscale deployment/operator --tail 20",
+        "  kubectl apply --filename docs/examples/expose.yaml",
+        "  kubectl annotate service stock --overwrite tailscale.com/hostname=store",
+        *([f"  dig @127.0.0.1 -p {dns_port} {name}"] if name else []),
+        "",
+        "The tailnet has the devices db, directory and printer (100.64.10.10). Write a Service of your own for one.",
+        "`make demo FAIL=policy KEEP=1` shows a fault, and what to do about it; so do credentials, dns and node.",
     ]

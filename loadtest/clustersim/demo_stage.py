@@ -1,23 +1,38 @@
 """The stage of the demo: a simulated cluster, the operator and the nameserver, as processes on loopback."""
 
 import asyncio
+import base64
+import json
+from collections.abc import Collection
+from contextlib import aclosing
 from dataclasses import dataclass
+from http import HTTPStatus
 from pathlib import Path
 
 import aiohttp
 import yaml
 
+from clustersim import inside
 from clustersim.apiclient import ApiClient, resource_of
-from clustersim.objects import SERVICEACCOUNT, Object
+from clustersim.objects import DEPLOYMENT, POD, PROXYGROUP, RESOURCES, SECRET, SERVICEACCOUNT, Object, name_of
 from clustersim.processes import Processes, free_port
+from clustersim.programs import Program
 from clustersim.tailnet import Tailnet
 
 OPERATOR_NAMESPACE = "tailscale"
-EXAMPLES = Path(__file__).parents[2] / "docs" / "examples"
-ELSEWHERE = ("tailnet.yaml", "dnsconfig-managed.yaml")
-"""The examples that need another tailnet than the simulated one, or a second DNSConfig (a cluster has only one)."""
+_ROOT = Path(__file__).parents[2]
+EXAMPLES = _ROOT / "docs" / "examples"
+MANIFEST = _ROOT / "charts" / "manifests" / "operator.yaml"
+"""The chart with its default values. The demo installs what the simulated cluster has kinds for."""
+ELSEWHERE = ("tailnet.yaml", "dnsconfig.yaml")
+"""The examples that need another tailnet than the simulated one, or are the same object as another example."""
+DEVICES = ("db.tail1234.ts.net", "directory.tail1234.ts.net", "printer.tail1234.ts.net=100.64.10.10")
+"""The devices of the tailnet to which the examples lead."""
+CREDENTIALS = "operator-oauth"
+"""The Secret with the operator's OAuth client."""
 ACCOUNT: Object = {"metadata": {"namespace": OPERATOR_NAMESPACE, "name": "kube-apiserver-auth-proxy"}}
 """The account that the chart makes for proxies which impersonate users."""
+LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 POLL_SECONDS = 0.02
 
 
@@ -31,11 +46,14 @@ class Stage:
     dns_port: int
     health_port: int
     health_proxy_port: int
+    status_port: int
+    cluster_dns_port: int
+    metrics_port: int
 
     @classmethod
     def on_free_ports(cls, folder: Path) -> "Stage":
         """Return a stage with free ports, and with its files in *folder*."""
-        return cls(folder, *(free_port() for _ in range(5)))
+        return cls(folder, *(free_port() for _ in range(8)))
 
     @property
     def api_url(self) -> str:
@@ -58,44 +76,119 @@ class Stage:
         """The kubeconfig that the simulated cluster writes when it is up."""
         return self.folder / "kubeconfig"
 
-    async def start_cluster(self, processes: Processes) -> None:
-        """Start the simulated cluster and wait until it is up."""
-        ports = {"": self.api_port, "control-": self.control_port, "health-": self.health_proxy_port}
+    @property
+    def programs(self) -> tuple[Program, ...]:
+        """The programs that play Pods of the simulated cluster."""
+        operator = {9002: self.health_port, 9003: self.status_port}
+        nameserver = {53: self.dns_port, 9153: self.metrics_port}
+        return (
+            Program("operator", self.folder / "operator.log", operator),
+            Program("nameserver", self.folder / "nameserver.log", nameserver),
+        )
+
+    async def start_cluster(self, processes: Processes, *options: str) -> None:
+        """Start the simulated cluster with more *options*, and wait until it is up."""
+        ports = {
+            "": self.api_port,
+            "control-": self.control_port,
+            "health-": self.health_proxy_port,
+            "dns-": self.cluster_dns_port,
+        }
         words = [word for what, port in ports.items() for word in (f"--{what}listen", f"127.0.0.1:{port}")]
-        await processes.start("cluster", "clustersim", "serve", *words, "--kubeconfig", str(self.kubeconfig))
+        words += [word for each in self.programs for word in ("--program", each.to_json())]
+        words += [word for each in DEVICES for word in ("--device", each)]
+        await processes.start("cluster", "clustersim", "serve", *words, *options, "--kubeconfig", str(self.kubeconfig))
         while not (self.kubeconfig.exists() and self.kubeconfig.stat().st_size):
             processes.check()
             await asyncio.sleep(POLL_SECONDS)
 
-    async def start_operator(self, processes: Processes) -> None:
-        """Start the operator with the credentials of the simulated tailnet's OAuth client; wait until it is ready."""
-        credentials = dict(zip(("CLIENT_ID_FILE", "CLIENT_SECRET_FILE"), self.credentials, strict=True))
+    async def install(self, api: ApiClient, secret: str = "") -> str:
+        """Install the chart, and return the name of the operator's Pod; raises FileNotFoundError outside a checkout.
+
+        *secret* is that of the OAuth client, by default the right one.
+        """
+        client_id, right = self.credentials
+        given: Object = {"client_id": client_id, "client_secret": secret or right}
+        metadata: Object = {"namespace": OPERATOR_NAMESPACE, "name": CREDENTIALS}
+        self.write_credentials(await api.create(SECRET, {"metadata": metadata, "stringData": given}))
+        for obj in self.chart():
+            await _install(api, obj)
+        async with aclosing(api.watch(POD, OPERATOR_NAMESPACE, {"app": "operator"})) as pods:
+            return name_of(await anext(pods))
+
+    def chart(self) -> list[Object]:
+        """Return the objects of the chart that the simulated cluster has kinds for; raises FileNotFoundError."""
+        loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the one in C is six times as fast
+        found: list[Object] = [obj for obj in yaml.load_all(MANIFEST.read_text(), loader) if obj and _is_known(obj)]
+        for obj in found:
+            if obj["kind"] == DEPLOYMENT.kind:
+                obj["spec"]["replicas"] = 1
+                settings = {"OPERATOR_LOGIN_SERVER": self.control_url, "OPERATOR_MANAGE_CLUSTER_DNS": "true"}
+                for variable in obj["spec"]["template"]["spec"]["containers"][0]["env"]:
+                    if variable["name"] in settings:
+                        variable["value"] = settings[variable["name"]]
+        return found
+
+    async def start_operator(self, processes: Processes, pod: str) -> None:
+        """Start the operator, which plays *pod*, with the credentials in the Secret; wait until it is ready."""
         environment = {
             "KUBECONFIG": str(self.kubeconfig),
+            "POD_NAME": pod,
             "OPERATOR_NAMESPACE": OPERATOR_NAMESPACE,
             "OPERATOR_SECRET": "operator",
             "OPERATOR_LOGIN_SERVER": self.control_url,
             "OPERATOR_HEALTH_ADDR": f"127.0.0.1:{self.health_port}",
+            "OPERATOR_STATUS_ADDR": f"127.0.0.1:{self.status_port}",
+            "OPERATOR_CLUSTER_DNS": f"127.0.0.1:{self.cluster_dns_port}",
+            "OPERATOR_MANAGE_CLUSTER_DNS": "true",
             "OPERATOR_LOGGING": "info",
+            "CLIENT_ID_FILE": str(self.folder / "client_id"),
+            "CLIENT_SECRET_FILE": str(self.folder / "client_secret"),
+            inside.VARIABLE: str(self.dns_port),
             "http_proxy": f"http://127.0.0.1:{self.health_proxy_port}",  # reaches the health ports of Pods
             "no_proxy": "127.0.0.1",
         }
-        for variable, value in credentials.items():
-            path = self.folder / variable.lower()
-            path.write_text(value)
-            environment[variable] = str(path)
-        await processes.start("operator", "tsoperator", environment=environment)
+        await processes.start("operator", "clustersim.inside", "tsoperator", environment=environment)
         async with aiohttp.ClientSession() as session:
             while not await _is_ready(session, f"http://127.0.0.1:{self.health_port}/readyz"):
                 processes.check()
                 await asyncio.sleep(POLL_SECONDS)
 
+    async def mount_credentials(self, api: ApiClient) -> None:
+        """Write the Secret with the OAuth client into the operator's files, as the kubelet does, until cancelled."""
+        async with aclosing(api.watch(SECRET, OPERATOR_NAMESPACE, {})) as secrets:
+            async for secret in secrets:
+                if name_of(secret) == CREDENTIALS:
+                    self.write_credentials(secret)
+
+    def write_credentials(self, secret: Object) -> None:
+        """Write what *secret* has into the operator's files."""
+        for name, value in secret["data"].items():
+            (self.folder / name).write_bytes(base64.b64decode(value))
+
     async def start_nameserver(self, processes: Processes) -> None:
         """Start the nameserver, which follows the cluster's records."""
-        listen = ("--listen", f"127.0.0.1:{self.dns_port}", "--health", "", "--metrics", "")
+        metrics = f"127.0.0.1:{self.metrics_port}"
+        listen = ("--listen", f"127.0.0.1:{self.dns_port}", "--health", "", "--metrics", metrics)
         source = ("--api-server", self.api_url, "--namespace", OPERATOR_NAMESPACE)
         no_file = ("--records", str(self.folder / "no-records.json"))
         await processes.start("nameserver", "tsnameserver", *listen, *source, *no_file)
+
+
+def _is_known(obj: Object) -> bool:
+    return any((each.api_version, each.kind) == (obj["apiVersion"], obj["kind"]) for each in RESOURCES)
+
+
+async def _install(api: ApiClient, obj: Object) -> None:
+    """Create an object of the chart, or put it in the place of the one that the simulated cluster begins with."""
+    resource, metadata = resource_of(obj), obj["metadata"]
+    try:
+        await api.create(resource, obj)
+    except aiohttp.ClientResponseError as error:
+        if error.status != HTTPStatus.CONFLICT:
+            raise
+        old = await api.get(resource, metadata.get("namespace", ""), metadata["name"])
+        await api.replace(resource, {**old, **obj, "metadata": {**old["metadata"], **metadata}})
 
 
 async def _is_ready(session: aiohttp.ClientSession, url: str) -> bool:
@@ -106,18 +199,45 @@ async def _is_ready(session: aiohttp.ClientSession, url: str) -> bool:
         return False
 
 
-def example_objects(folder: Path = EXAMPLES) -> list[Object]:
-    """Return the objects that the files in *folder* describe, except those in the files of `ELSEWHERE`.
+def example_objects(folder: Path = EXAMPLES, names: Collection[str] = ()) -> list[Object]:
+    """Return the objects in the files *names* of *folder*; by default in all files, except those of `ELSEWHERE`.
 
-    Raises FileNotFoundError if there are none.
+    Groups come first, because other objects name them. Raises FileNotFoundError if there are none.
     """
-    texts = [path.read_text() for path in sorted(folder.glob("*.yaml")) if path.name not in ELSEWHERE]
+    paths = sorted(folder.glob("*.yaml"))
+    chosen = [path for path in paths if (path.name in names if names else path.name not in ELSEWHERE)]
+    texts = [path.read_text() for path in chosen]
     if not texts:
         raise FileNotFoundError(f"there are no examples in {folder}: run this from a checkout")
-    return [obj for text in texts for obj in yaml.safe_load_all(text) if obj]
+    found: list[Object] = [obj for text in texts for obj in yaml.safe_load_all(text) if obj]
+    return sorted(found, key=lambda obj: obj["kind"] != PROXYGROUP.kind)
 
 
-async def apply_examples(api: ApiClient) -> list[Object]:
-    """Create the objects of docs/examples, and return them; raises FileNotFoundError outside a checkout."""
+async def apply_examples(api: ApiClient, names: Collection[str] = ()) -> list[Object]:
+    """Create the objects in the files *names* of docs/examples, by default in all files, and return them.
+
+    Wait for the operator's first look at a ProxyGroup before other objects name it, as a user does who types. Raises
+    FileNotFoundError outside a checkout.
+    """
     await api.create(SERVICEACCOUNT, ACCOUNT)
-    return [await api.create(resource_of(obj), obj) for obj in example_objects()]
+    created: list[Object] = []
+    for obj in example_objects(names=names):
+        if obj["kind"] != PROXYGROUP.kind:
+            for group in created:
+                await _looked_at(api, group)
+        created.append(await api.create(resource_of(obj), _applied(obj)))
+    return created
+
+
+def _applied(obj: Object) -> Object:
+    """Return *obj* as `kubectl apply` creates it: with a note of the fields that it has set."""
+    metadata = {**obj["metadata"], "annotations": obj["metadata"].get("annotations") or {}}
+    note = json.dumps({**obj, "metadata": metadata}, sort_keys=True, separators=(",", ":"))
+    return {**obj, "metadata": {**metadata, "annotations": {**metadata["annotations"], LAST_APPLIED: f"{note}\n"}}}
+
+
+async def _looked_at(api: ApiClient, obj: Object) -> None:
+    """Wait until the operator has written a status of a ProxyGroup; return at once for other objects."""
+    while obj["kind"] == PROXYGROUP.kind and not obj.get("status"):
+        await asyncio.sleep(POLL_SECONDS)
+        obj = await api.get(PROXYGROUP, "", name_of(obj))

@@ -1,8 +1,11 @@
 """The discovery documents, which tell a client which kinds the API server serves."""
 
 from clustersim.kinds import Kinds
-from clustersim.objects import Object, Resource
+from clustersim.objects import DAEMONSET, DEPLOYMENT, POD, REPLICASET, SERVICE, STATEFULSET, Object, Resource
+from clustersim.reviews import VERSION
 
+_IN_ALL = (POD, SERVICE, DAEMONSET, DEPLOYMENT, REPLICASET, STATEFULSET)
+"""The kinds that `kubectl get all` lists."""
 _VERBS = ["create", "delete", "get", "list", "patch", "update", "watch"]
 
 
@@ -10,6 +13,8 @@ def document(path: str, kinds: Kinds) -> Object | None:
     """Return the document at the URL *path*, None if there is none."""
     parts = path.strip("/").split("/")
     match parts:
+        case ["version"]:
+            return VERSION
         case ["api"]:
             return {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []}
         case ["apis"]:
@@ -41,6 +46,7 @@ def _entry(resource: Resource) -> Object:
         "name": resource.plural,
         "singularName": resource.singular,
         "shortNames": list(resource.short_names),
+        "categories": ["all"] if resource in _IN_ALL else [],
         "namespaced": resource.namespaced,
         "kind": resource.kind,
         "verbs": _VERBS,

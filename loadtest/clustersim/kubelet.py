@@ -21,7 +21,7 @@ from clustersim.controller import Key, key_of
 from clustersim.k8sproxy import APIProxy, k8s_proxy_container
 from clustersim.mounts import SYNC
 from clustersim.nodes import NODE_NAME, Nodes
-from clustersim.objects import CONFIGMAP, ENDPOINTSLICE, POD, SECRET, Object, Resource
+from clustersim.objects import CONFIGMAP, ENDPOINTSLICE, NODE, POD, SECRET, Object, Resource
 from clustersim.pods import is_deleting
 from clustersim.proxyconfig import CAPABILITY_VERSION
 from clustersim.recorder import Recorder, recorder_container
@@ -86,7 +86,12 @@ class Kubelet:
     """
 
     def __init__(
-        self, store: Store, tailnets: Tailnets, families: Sequence[str] = FAMILIES, second: float = SECOND
+        self,
+        store: Store,
+        tailnets: Tailnets,
+        families: Sequence[str] = FAMILIES,
+        second: float = SECOND,
+        nodes: Sequence[str] = (NODE_NAME,),
     ) -> None:
         self.second = second
         self.ignores_sigterm = False
@@ -100,7 +105,9 @@ class Kubelet:
         self._numbers = cycle(range(2, PODS4.num_addresses - 1))
         self._numbers_taken: set[int] = set()
         self._nodes = Nodes(store)
+        self._first_nodes = nodes
         self._deaths: dict[str, list[asyncio.Task[None]]] = {}
+        self._switched_off: set[str] = set()
 
     async def run(self) -> None:
         """Run every Pod until cancelled."""
@@ -113,6 +120,15 @@ class Kubelet:
         proxies = (running.proxy for running in self._alive() if address in running.addresses)
         proxy = next(proxies, None)
         return proxy.health(port) if proxy else None
+
+    @property
+    def monitor_grace(self) -> float:
+        """The seconds of silence after which the control plane calls a node unreachable."""
+        return self._nodes.monitor_grace
+
+    @monitor_grace.setter
+    def monitor_grace(self, seconds: float) -> None:
+        self._nodes.monitor_grace = seconds
 
     def add_node(self, name: str) -> None:
         """Add a node, which gets new Pods from now on."""
@@ -148,10 +164,23 @@ class Kubelet:
 
     async def follow_cluster(self) -> None:
         """Run the Pods that exist, then follow the changes of Pods and of the objects that proxies mount."""
-        with self._store.subscribe(POD, SECRET, CONFIGMAP) as changes:
-            self.add_node(NODE_NAME)
+        with self._store.subscribe(POD, SECRET, CONFIGMAP, NODE) as changes:
+            for name in self._first_nodes:
+                self.add_node(name)
             async for change in changes:
-                self._follow(change)
+                if change.resource is NODE:
+                    self._switch_nodes()
+                else:
+                    self._follow(change)
+
+    def _switch_nodes(self) -> None:
+        """Kill the nodes that a user has switched off, and revive those that he has switched on again."""
+        off = self._nodes.switched_off()
+        for name in off - self._switched_off:
+            self.kill_node(name)
+        for name in self._switched_off - off:
+            self.revive_node(name)
+        self._switched_off = off
 
     async def follow_tailnet(self) -> None:
         """Call `step` of each proxy that a change of the tailnet concerns, and sync each proxy's Pod once a minute."""

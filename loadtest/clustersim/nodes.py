@@ -6,7 +6,7 @@ from contextlib import suppress
 
 from clustersim.conditions import timestamp, with_condition
 from clustersim.controller import Key, key_of
-from clustersim.objects import NODE, POD, Object
+from clustersim.objects import NODE, POD, Object, name_of
 from clustersim.pods import is_deleting, is_ready
 from clustersim.store import ApiError, Store
 
@@ -14,6 +14,8 @@ NODE_NAME = "node1"
 UNREACHABLE = "node.kubernetes.io/unreachable"
 MONITOR_GRACE = 50.0
 """Seconds without a sign of a node's kubelet after which the control plane calls the node unreachable."""
+POWER = "clustersim/power"
+"""The annotation of a Node by which a user switches it off, with the value ``off``, and on again."""
 TOLERATED = 300.0
 """Seconds for which a Pod stays on an unreachable node, unless its tolerations say otherwise."""
 
@@ -39,6 +41,7 @@ class Nodes:
     """The scheduler and the node lifecycle controller, for the nodes that were added."""
 
     def __init__(self, store: Store) -> None:
+        self.monitor_grace = MONITOR_GRACE
         self._store = store
         self._addresses: dict[str, str] = {}
 
@@ -67,6 +70,11 @@ class Nodes:
             crowds[name] = (sum(_owners(each) == _owners(pod) for each in others), len(others))
         return min(crowds, key=lambda name: crowds[name], default="")
 
+    def switched_off(self) -> set[str]:
+        """Return the names of the nodes that a user has switched off, by the annotation `POWER`."""
+        nodes = self._store.list(NODE)
+        return {name_of(each) for each in nodes if (each["metadata"].get("annotations") or {}).get(POWER) == "off"}
+
     def pods(self, name: str) -> list[Object]:
         """Return the Pods on a node."""
         return [pod for pod in self._store.list(POD) if pod["spec"].get("nodeName") == name]
@@ -77,7 +85,7 @@ class Nodes:
 
     async def miss(self, name: str) -> None:
         """Do what the control plane does, with Kubernetes' defaults, when the kubelet of a node has fallen silent."""
-        await asyncio.sleep(MONITOR_GRACE)
+        await asyncio.sleep(self.monitor_grace)
         self._set_ready(name, _SILENT, [{"key": UNREACHABLE, "effect": each} for each in ("NoSchedule", "NoExecute")])
         for pod in filter(is_ready, self.pods(name)):
             conditions = with_condition(pod["status"]["conditions"], {"type": "Ready", "status": "False"})

@@ -69,6 +69,11 @@ ADMISSIONBINDING = Resource(
     "ValidatingAdmissionPolicyBinding",
     namespaced=False,
 )
+WEBHOOKS = tuple(
+    Resource("admissionregistration.k8s.io", "v1", f"{kind.lower()}s", kind, namespaced=False)
+    for kind in ("ValidatingWebhookConfiguration", "MutatingWebhookConfiguration")
+)
+"""Webhooks for requests. The simulated API server stores them, and asks none."""
 CRD = Resource(
     "apiextensions.k8s.io",
     "v1",
@@ -101,7 +106,8 @@ SERVICEMONITOR = Resource("monitoring.coreos.com", "v1", "servicemonitors", "Ser
 CUSTOM_RESOURCES = (CONNECTOR, DNSCONFIG, PEERRELAY, PROXYCLASS, PROXYGROUP, PROXYGROUPPOLICY, RECORDER, TAILNET)
 BUILTIN_RESOURCES = (
     CONFIGMAP, EVENT, NAMESPACE, NODE, POD, SECRET, SERVICE, SERVICEACCOUNT, DAEMONSET, DEPLOYMENT, REPLICASET,
-    STATEFULSET, ENDPOINTSLICE, INGRESS, INGRESSCLASS, LEASE, ROLE, ROLEBINDING, ADMISSIONPOLICY, ADMISSIONBINDING, CRD,
+    STATEFULSET, ENDPOINTSLICE, INGRESS, INGRESSCLASS, LEASE, ROLE, ROLEBINDING, ADMISSIONPOLICY, ADMISSIONBINDING,
+    *WEBHOOKS, CRD,
 )  # fmt: skip
 RESOURCES = BUILTIN_RESOURCES + CUSTOM_RESOURCES
 

@@ -14,6 +14,8 @@ from clustersim.objects import Object, Resource
 from clustersim.selection import Selector
 
 _AS = re.compile(rf"as=({PARTIAL}\w*)")
+_AS_TABLE = re.compile(r"^[^,]*;as=Table;[^,]*v=v1\b")
+"""The Accept header of a client that prefers tables to all else."""
 
 
 async def object_body(request: web.Request) -> Object:
@@ -60,6 +62,11 @@ def decoding(resource: Resource) -> Iterator[None]:
 def selector(request: web.Request) -> Selector:
     """Return the selector in the query of *request*; raises ApiError 400 if it is invalid."""
     return Selector.parse(request.query.get("labelSelector", ""), request.query.get("fieldSelector", ""))
+
+
+def wants_table(request: web.Request) -> bool:
+    """Tell whether the client asks for a table."""
+    return _AS_TABLE.search(request.headers.get("Accept", "")) is not None
 
 
 def wants_metadata(request: web.Request, verb: str) -> bool:

@@ -9,7 +9,7 @@ from clustersim.objects import SERVICE, Object
 
 FAMILIES = ("IPv4", "IPv6")
 SERVICE_FAMILIES = ("IPv4",)
-_NETWORKS: Mapping[str, IPv4Network | IPv6Network] = {
+NETWORKS: Mapping[str, IPv4Network | IPv6Network] = {
     "IPv4": IPv4Network("10.96.0.0/16"),
     "IPv6": IPv6Network("2001:db8:96::/112"),
 }
@@ -27,7 +27,7 @@ class Allocator:
         self._service_families = service_families
         self._addresses: set[str] = set()
         self._node_ports: set[int] = set()
-        self._numbers = {family: cycle(range(1, network.num_addresses - 1)) for family, network in _NETWORKS.items()}
+        self._numbers = {family: cycle(range(1, network.num_addresses - 1)) for family, network in NETWORKS.items()}
 
     def complete(self, service: Object, old: Object | None) -> None:
         """Fill the defaults of *service*, keep *old* cluster IPs, and allocate missing ones; raises ApiError 422."""
@@ -94,7 +94,7 @@ class Allocator:
             spec["ipFamilies"] = [*both] if policy != "SingleStack" else [self._service_families[0]]
 
     def _free_address(self, family: str) -> str:
-        addresses = (str(_NETWORKS[family][number]) for number in self._numbers[family])
+        addresses = (str(NETWORKS[family][number]) for number in self._numbers[family])
         return next(address for address in addresses if address not in self._addresses)
 
 

@@ -3,7 +3,7 @@
 import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
@@ -11,6 +11,7 @@ import yaml
 
 from clustersim import crds, workloads
 from clustersim.apiserver import ApiServer
+from clustersim.clusterdns import ClusterDNS
 from clustersim.control import Control
 from clustersim.faults import Faults
 from clustersim.furniture import definition, furnish
@@ -18,7 +19,9 @@ from clustersim.health import HealthProxy
 from clustersim.kinds import Kinds
 from clustersim.kubelet import Kubelet
 from clustersim.loadbalancers import LoadBalancers
+from clustersim.nodes import MONITOR_GRACE, NODE_NAME
 from clustersim.objects import CRD, RESOURCES, Resource
+from clustersim.programs import Program, Programs
 from clustersim.rbac import USER, Rights
 from clustersim.services import FAMILIES, SERVICE_FAMILIES
 from clustersim.store import HISTORY_WINDOW, Store
@@ -33,7 +36,11 @@ class SimOptions:
     *absent* are the plurals of kinds that aren't served yet. *bookmark_interval* is in seconds. The *history* is
     so many changes long; a watch can't resume from before it. *families* are the IP families of the Pods, in their
     order, and *service_families* those of cluster IPs. Without *controllers*, the simulation makes no Pods and runs
-    none. Use this for more objects than the simulated controllers and kubelet can handle.
+    none. Use this for more objects than the simulated controllers and kubelet can handle. *programs* play Pods.
+    The cluster's DNS listens at *dns_listen* if that isn't empty; the program called nameserver has to be among the
+    *programs*. *devices* are names of devices, or ``NAME=ADDRESS``; if there are any, proxies find no other names.
+    *policy_tags* are the tags in the tailnet's policy, or None for all. The control plane calls a node unreachable
+    after *monitor_grace* seconds of silence.
     """
 
     listen: str = "127.0.0.1:0"
@@ -49,6 +56,12 @@ class SimOptions:
     families: tuple[str, ...] = FAMILIES
     service_families: tuple[str, ...] = SERVICE_FAMILIES
     controllers: bool = True
+    programs: tuple[Program, ...] = ()
+    dns_listen: str = ""
+    devices: tuple[str, ...] = ()
+    policy_tags: frozenset[str] | None = None
+    nodes: tuple[str, ...] = (NODE_NAME,)
+    monitor_grace: float = MONITOR_GRACE
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,22 +138,26 @@ async def cluster_sim(options: SimOptions | None = None) -> AsyncIterator[Cluste
     )
     kinds = Kinds(kind for kind in RESOURCES if kind.plural not in options.absent)
     furnish(store, kinds, options.operator_namespace)
-    control = Control(options.tailnet_domain, options.headscale)
+    control = _control(options)
     faults, traffic, rights = Faults(store), Traffic(), Rights()
-    server = ApiServer(store, kinds, faults, traffic, rights, options.bookmark_interval)
+    server = ApiServer(
+        store, kinds, faults, traffic, rights, options.bookmark_interval, Programs(store, options.programs)
+    )
     tailnets = Tailnets(control)
-    nodes, balancers = Kubelet(store, tailnets, options.families), LoadBalancers(store)
+    nodes, balancers = Kubelet(store, tailnets, options.families, nodes=options.nodes), LoadBalancers(store)
+    nodes.monitor_grace = options.monitor_grace
     async with (
+        _cluster_dns(store, options),
         HealthProxy(store, nodes.ask).serve(*_address(options.health_listen)) as health_proxy_url,
         control.serve(*_address(options.control_listen)) as control_url,
         server.serve(*_address(options.listen)) as api_url,
         asyncio.TaskGroup() as tasks,
     ):
-        programs = [tasks.create_task(crds.run(store, kinds))]
+        running = [tasks.create_task(crds.run(store, kinds))]
         if options.controllers:
-            programs.append(tasks.create_task(workloads.run(store)))
-            programs.append(tasks.create_task(nodes.run()))
-            programs.append(tasks.create_task(balancers.run()))
+            running.append(tasks.create_task(workloads.run(store)))
+            running.append(tasks.create_task(nodes.run()))
+            running.append(tasks.create_task(balancers.run()))
         yield ClusterSim(
             api_url=api_url,
             control_url=control_url,
@@ -156,8 +173,27 @@ async def cluster_sim(options: SimOptions | None = None) -> AsyncIterator[Cluste
             rights=rights,
             now=now,
         )
-        for program in programs:
-            program.cancel()
+        for each in running:
+            each.cancel()
+
+
+def _control(options: SimOptions) -> Control:
+    """Return the control server, with the devices that are there from the start."""
+    control = Control(options.tailnet_domain, options.headscale)
+    if options.policy_tags is not None:
+        control.policy_tags = set(options.policy_tags)
+    for each in options.devices:
+        name, _, address = each.partition("=")
+        control.add_user_device(name.partition(".")[0], address)
+        control.has_all_targets = False
+    return control
+
+
+def _cluster_dns(store: Store, options: SimOptions) -> AbstractAsyncContextManager[None]:
+    if not options.dns_listen:
+        return nullcontext()
+    ports = {each.name: each.ports for each in options.programs}
+    return ClusterDNS(store, ports["nameserver"][53]).serve(*_address(options.dns_listen))
 
 
 def _clock() -> Callable[[], datetime]:

@@ -171,6 +171,21 @@ class Tailnet:
         self.update(device)
         return device
 
+    def add_user_device(self, hostname: str, address: str = "") -> Device:
+        """Add a device of a user, which is no proxy; *address* is its IPv4 address, by default a free one."""
+        key = self.create_key(NewKey((), user="alice@example.org"))
+        device = self.register(key.key, hostname)
+        if address:
+            device = replace(device, addresses=(address, *device.addresses[1:]))
+            self.update(device)
+        return device
+
+    def set_policy(self, tag_owners: Mapping[str, Sequence[str]]) -> None:
+        """Put ``tagOwners`` of a policy into effect: the tags that there are, and those that the client may give."""
+        self.policy_tags = set(tag_owners)
+        owned = {tag for tag, owners in tag_owners.items() if {*owners} & {*self.own_tags}}
+        self.client_tags = owned | {*self.own_tags}
+
     def set_hostname(self, node_id: str, hostname: str) -> Device:
         """Give a device the hostname that its own configuration now says, and the name that follows from it.
 

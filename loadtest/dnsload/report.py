@@ -202,8 +202,8 @@ class Report(_Model):
         """Sentences on the start of a latency, on queries without an answer, and on the send lag."""
         if self.closed_loop:
             start = (
-                "A latency counts from when the query was sent. A stall shows only in the queries that were outstanding:"
-                " --rate shows it in those that it delayed, too."
+                "A latency counts from when the query was sent."
+                " A stall shows only in the queries that were outstanding; with --rate, in all that it delayed."
             )
         else:
             start = "A latency counts from when the query was meant to be sent: a stall shows in all that it delayed."

@@ -1,23 +1,18 @@
-"""The command line: reads the settings, runs the operator or a check, and returns an exit code."""
+# PYTHON_ARGCOMPLETE_OK
+"""The command line: runs the operator, or one of the commands for people.
+
+What runs is imported only then, so that ``--help`` and the completion of words in a shell are quick.
+"""
 
 import argparse
-import asyncio
-import contextlib
 import logging
 import os
-import signal
 import sys
+from typing import NoReturn
 
-import uvloop
 from tsnameserver import __version__
 
-from tsoperator.app import run
-from tsoperator.check.command import add_arguments, run_check
-from tsoperator.kube.errors import KubeError
-from tsoperator.logs import start_logging
-from tsoperator.runtime.leader import LeadershipLost
-from tsoperator.runtime.serving import ListenError
-from tsoperator.settings import InvalidSetting, Settings, read_settings
+from tsoperator.check.arguments import add_commands, run_command
 from tsoperator.variables import help_lines
 
 _EPILOG = f"""\
@@ -31,8 +26,8 @@ exit status: 0 stopped by SIGTERM or SIGINT, 1 cannot go on, 2 a setting is wron
 """
 
 
-def main() -> None:
-    """Run the operator as a process."""
+def main() -> NoReturn:
+    """Run the operator as a process, or the command of ``tsoperator`` that the user gives."""
     parser = argparse.ArgumentParser(
         prog="tsoperator",
         description="Kubernetes operator for tailnets. It takes its settings from the environment.",
@@ -40,48 +35,51 @@ def main() -> None:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--version", action="version", version=f"tsoperator {__version__}")
-    add_arguments(parser.add_subparsers(dest="command", title="instead of running it"))
-    arguments = parser.parse_args()
+    add_commands(parser.add_subparsers(dest="command", title="instead of running it"))
+    arguments = _parse(parser)
     if arguments.command:
-        logging.getLogger("tsoperator").addHandler(logging.NullHandler())  # a check prints what it finds, and no log
-        sys.exit(run_check(arguments))
-    sys.exit(_run())
+        _run_command(arguments)
+    from tsoperator.process import run_operator  # noqa: PLC0415
+
+    sys.exit(run_operator())
 
 
-def _run() -> int:
-    try:
-        settings = read_settings(os.environ)
-    except InvalidSetting as error:
-        print(f"tsoperator: {error}", file=sys.stderr)
-        return 2
-    start_logging(settings.log_level, settings.log_format)
-    for warning in settings.warnings:
-        logging.getLogger("tsoperator").warning("%s", warning)
-    # uvloop spends a third less CPU than asyncio's own loop on watches, because its TLS is compiled. But it loses the
-    # end of a stream if the peer closes the connection while reading is paused. Only watches pause, and the next watch
-    # resumes after the last event of the one that was cut.
-    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        return runner.run(_until_stopped(settings))
+def kubectl_plugin() -> NoReturn:
+    """Run the command of ``kubectl tailnet`` that the user gives."""
+    parser = plugin_parser()
+    _run_command(_parse(parser))
 
 
-async def _until_stopped(settings: Settings) -> int:
-    """Run until SIGTERM or SIGINT, or until an error that the operator can't recover from; return the exit code."""
-    log = logging.getLogger("tsoperator")
-    operator = asyncio.create_task(run(settings))
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, operator.cancel)
-    failures: list[BaseException] = []
-    try:
-        with contextlib.suppress(asyncio.CancelledError):
-            await operator
-    except* (KubeError, ListenError, LeadershipLost) as group:
-        failures += group.exceptions
-    for failure in failures:
-        log.error("%s", failure)
-    if not failures:
-        log.info("stopped")
-    return 1 if failures else 0
+def kubectl_completion() -> NoReturn:
+    """Print the words that may come next in a command line of ``kubectl tailnet``, as kubectl asks for them."""
+    from tsoperator.check.completion import kubectl_words  # noqa: PLC0415
+
+    sys.stdout.write(kubectl_words(plugin_parser(), sys.argv[1:]))
+    sys.exit()
+
+
+def plugin_parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line of ``kubectl tailnet``."""
+    parser = argparse.ArgumentParser(
+        prog="kubectl tailnet", description="See what the operator for tailnets does in the cluster."
+    )
+    parser.add_argument("--version", action="version", version=f"kubectl-tailnet {__version__}")
+    add_commands(parser.add_subparsers(dest="command", title="commands", required=True))
+    return parser
+
+
+def _parse(parser: argparse.ArgumentParser) -> argparse.Namespace:
+    """Return the arguments. If a shell asks for words that may come next, print these and end instead."""
+    if "_ARGCOMPLETE" in os.environ:
+        from tsoperator.check.completion import complete  # noqa: PLC0415
+
+        complete(parser)
+    return parser.parse_args()
+
+
+def _run_command(arguments: argparse.Namespace) -> NoReturn:
+    logging.getLogger("tsoperator").addHandler(logging.NullHandler())  # a command prints what it finds, and no log
+    sys.exit(run_command(arguments))
 
 
 if __name__ == "__main__":

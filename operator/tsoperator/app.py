@@ -13,7 +13,7 @@ from prometheus_client import CollectorRegistry, Counter, GCCollector, PlatformC
 from tsnameserver import __version__
 
 from tsoperator.api.apiserver import ProxyMode
-from tsoperator.api.names import FINALIZER
+from tsoperator.api.names import FINALIZER, LEASE_NAME
 from tsoperator.api.objects import (
     DEVICE,
     IDENTITY,
@@ -74,6 +74,7 @@ from tsoperator.runtime.unserved import UnservedKinds
 from tsoperator.runtime.workqueue import Backoff
 from tsoperator.settings import Settings
 from tsoperator.sources import sources
+from tsoperator.status.look import Knowledge, ServedDevice
 from tsoperator.status.server import StatusServer
 from tsoperator.status.view import StatusView
 from tsoperator.tailnet.devices import DeviceGauges
@@ -97,8 +98,6 @@ from tsoperator.tsclient.errors import (
 from tsoperator.tsclient.oauth import ClientCredentials, CredentialFiles, IdentityFile
 
 log = logging.getLogger("tsoperator")
-
-LEASE_NAME = "tailscale-operator"
 
 _REFUSED = Backoff(first=1, cap=300)
 _BAD_CREDENTIALS = Backoff(first=1, cap=60)
@@ -225,7 +224,7 @@ async def run(
         elector = await _elector(client, settings) if settings.leader_election else None
         status = StatusServer(
             settings.status_address,
-            StatusView(cache, applier.journal, settings, now).report,
+            StatusView(Knowledge(cache, applier.journal, tailnets, settings, _served_device(settings)), now).report,
             lambda: elector.leader if elector else "",
             now,
         )
@@ -326,6 +325,14 @@ def _errands(tailnets: Tailnets, node_ports: NodePorts) -> Callable[[Errand], Aw
             await tailnets.carry_out(step)
 
     return run_errand
+
+
+def _served_device(settings: Settings) -> ServedDevice | None:
+    """Return the keys of the objects of the operator's own device, if it serves the API server."""
+    if settings.apiserver_proxy is ProxyMode.OFF:
+        return None
+    ask = ask_of(settings)
+    return ServedDevice(ask.deployment, ask.key, ask.own)
 
 
 def _cache(settings: Settings, registry: CollectorRegistry) -> Cache:

@@ -71,6 +71,8 @@ class Settings:
     proxy_tags: tuple[str, ...] = ("tag:k8s",)
     proxy_priority_class: str = ""
     proxy_class: str = ""
+    proxy_ca_bundle: str = ""
+    """The ConfigMap with CAs that proxies trust besides those of their image; empty if there is none."""
     firewall_mode: str = ""
     default_load_balancer: bool = False
     manage_cluster_dns: bool = False
@@ -164,6 +166,7 @@ def read_settings(environ: Mapping[str, str], identity_token: Path = _IDENTITY_T
         proxy_tags=_tags(given, "PROXY_TAGS") or defaults.proxy_tags,
         proxy_priority_class=_object_name(given, "PROXY_PRIORITY_CLASS_NAME"),
         proxy_class=_object_name(given, "PROXY_DEFAULT_CLASS"),
+        proxy_ca_bundle=_object_name(given, "PROXY_CA_BUNDLE"),
         firewall_mode=_one_of(given, "PROXY_FIREWALL_MODE", _FIREWALL_MODES),
         default_load_balancer=_boolean(given, "OPERATOR_DEFAULT_LOAD_BALANCER", default=False),
         take_over_names=_boolean(given, "OPERATOR_TAKE_OVER_NAMES", default=False),

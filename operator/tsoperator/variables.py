@@ -65,6 +65,7 @@ VARIABLES: Final[Mapping[str, str]] = {
     "PROXY_FIREWALL_MODE": "auto, iptables or nftables, for proxies (default: the image decides)",
     "PROXY_PRIORITY_CLASS_NAME": "priority class of proxies (default: none)",
     "PROXY_DEFAULT_CLASS": "ProxyClass of Services, Ingresses and ProxyGroups that name none (default: none)",
+    "PROXY_CA_BUNDLE": "ConfigMap in the operator's namespace whose ca.crt has CAs that proxies trust (default: none)",
     "K8S_PROXY_IMAGE": (
         "image of ProxyGroups of type kube-apiserver (default tailscale/k8s-proxy, with the tag of PROXY_IMAGE)"
     ),

@@ -109,6 +109,11 @@ CHANGED = {
 }
 """The fields that differ from those of the Go operator's chart, with the reasons."""
 
+CHANGED_BY_DEFAULT = CHANGED | {
+    "Deployment operator: spec.template.spec.containers.operator.imagePullPolicy": "a node may have it"
+}
+"""The fields that differ if the values don't say when to pull an image."""
+
 CHANGED_BY_PROXY = {
     f"ClusterRoleBinding tailscale-auth-proxy: subjects.operator.{field}": "the proxy has an account of its own"
     for field in ("kind", "name", "namespace")
@@ -122,11 +127,11 @@ BY_SECRET = "oauth: {clientId: client, clientSecret: secret}"
 @pytest.mark.parametrize(
     ("values", "changed"),
     [
-        (BY_SECRET, CHANGED),
-        ("oauth: {clientId: client, audience: here}", CHANGED),
-        (f"{BY_SECRET}\noauthSecretVolume: {{csi: {{driver: example.org}}}}", CHANGED),
-        (f"{BY_SECRET}\ningressClass: {{enabled: false}}", CHANGED),
-        (f"{BY_SECRET}\napiServerProxyConfig: {{mode: noauth}}", CHANGED),
+        (BY_SECRET, CHANGED_BY_DEFAULT),
+        ("oauth: {clientId: client, audience: here}", CHANGED_BY_DEFAULT),
+        (f"{BY_SECRET}\noauthSecretVolume: {{csi: {{driver: example.org}}}}", CHANGED_BY_DEFAULT),
+        (f"{BY_SECRET}\ningressClass: {{enabled: false}}", CHANGED_BY_DEFAULT),
+        (f"{BY_SECRET}\napiServerProxyConfig: {{mode: noauth}}", CHANGED_BY_DEFAULT),
         (EVERY_VALUE, CHANGED | CHANGED_BY_PROXY),
     ],
     ids=["by secret", "by token", "by volume", "no class", "noauth", "every value"],

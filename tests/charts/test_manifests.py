@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.charts import permissions
 from tests.docs.pages import DOCS, VALUES_OF_CHART, blocks
 from tests.e2e.product import CHART, NAMESPACE
 from tests.e2e.testbed.bed import Bed
@@ -55,6 +56,10 @@ def test_the_kustomize_base_is_the_static_manifests_with_their_namespace(kustomi
         if not obj["metadata"].get("annotations", True):
             del obj["metadata"]["annotations"]  # kustomize leaves out what is empty
     assert objects(kustomize(MANIFESTS)) == given
+
+
+def test_the_page_on_permissions_is_of_the_static_manifests() -> None:
+    assert permissions.PAGE.read_text() == permissions.page(), "run `make manifests`"
 
 
 def test_the_documented_overlay_changes_images_and_adds_the_credentials(kustomize: Kustomize, overlay: Path) -> None:

@@ -13,6 +13,7 @@ BED: Final = "tests/e2e/test_pages.py::test_a_documented_command_works_on_a_real
 """The commands that a test on the bed takes from this table: they need Pods with logs, or an operator in a Pod."""
 _DEMO = "tests/loadtest/clustersim/test_demo.py::test_every_name_resolves_and_every_device_is_in_the_tailnet"
 _IMAGES = "tests/e2e/test_images.py::test_the_labels_of_an_image_name_its_program"
+_ARCHIVE = "tests/e2e/test_published.py::test_an_archive_has_the_images_under_the_names_that_the_chart_gives_them"
 _VALUES = "tests/e2e/test_documented_values.py::test_the_operator_works_with_the_documented_values"
 _HELM_TEST = "tests/e2e/test_install.py::test_helm_test_succeeds_if_every_replica_and_the_nameserver_are_healthy"
 _UNINSTALL = "tests/e2e/test_uninstall.py::test_objects_stay_and_proxies_keep_running_after_the_operator_is_uninstalled"
@@ -25,6 +26,8 @@ _BACK = "tests/e2e/test_upgrade.py::test_a_rollback_to_the_go_operator_changes_o
 _JOB = "tests/e2e/test_dnsload.py::test_the_job_finds_no_wrong_answer_of_the_clusters_dns"
 _DNSLOAD = "tests/loadtest/dnsload/test_main.py::test_a_run_prints_a_report_each_second_and_at_the_end"
 _CHECK = "tests/e2e/test_check.py::test_the_check_finds_nothing_in_a_healthy_cluster"
+_LIST = "tests/e2e/test_check.py::test_the_list_and_the_check_show_an_object_from_outside_of_the_cluster"
+_INSIDE = "tests/e2e/test_check.py::test_the_leading_pod_lists_the_objects_inside_of_the_cluster"
 _PREFLIGHT = "tests/e2e/test_pages.py::test_the_documented_command_shows_the_missing_permissions_of_the_tailnet"
 _ONE_VALUE = (
     "tests/e2e/test_cluster_dns.py::test_one_value_makes_names_resolve_in_pods_and_taken_back_it_leaves_nothing"
@@ -62,6 +65,7 @@ RUN_BY: Final[Mapping[str, str]] = {
     "kubectl get service db -o yaml --show-managed-fields": WALK,
     "docker build --target operator -t registry.example.org/tsoperator:0.1.0 .": _IMAGES,
     "docker build --target nameserver -t registry.example.org/tsnameserver:0.1.0 .": _IMAGES,
+    "make images ARCHIVE=dist/images.tar": _ARCHIVE,
     "helm upgrade --install tailscale-operator charts/tailscale-operator …": _VALUES,
     "kubectl -n tailscale rollout status deployment/operator": BED,
     "helm test tailscale-operator --namespace tailscale --logs": _HELM_TEST,
@@ -121,7 +125,9 @@ RUN_BY: Final[Mapping[str, str]] = {
     "kubectl -n tailscale get pods": WALK,
     "kubectl -n tailscale logs -l app=operator --tail=-1": BED,
     """kubectl -n tailscale logs -l app=operator --tail=-1 | grep '"namespace":"default","name":"db"'""": BED,
-    "tsoperator check --namespace tailscale": _CHECK,
+    "tsoperator check": _CHECK,
+    "tsoperator list -A": _LIST,
+    "kubectl -n tailscale exec deployment/operator -- python3 -m tsoperator list": _INSIDE,
     "kubectl apply --server-side --force-conflicts --filename charts/tailscale-operator/files/crds": WALK,
     "kubectl -n tailscale get events --field-selector reason=PreflightFailed": _PREFLIGHT,
     "kubectl -n tailscale get pods -l tailscale.com/parent-resource=db": WALK,
@@ -140,6 +146,9 @@ RUN_BY_NONE: Final[Mapping[str, str]] = {
     "docker push registry.example.org/tsnameserver:0.1.0": "no engine is there: the bed pushes what buildah made",
     "docker run --rm --network host …": f"no engine is there to run images: {_CHECK} runs the program in it",
     "make test": "it runs all tests, and so this one",
+    "kubectl -n tailscale create configmap headscale-ca --from-file=ca.crt": (
+        "it only puts a file of a user into an object"
+    ),
     "kubectl config set-context --current --user=<your user>": "it edits the kubeconfig of a user",
     "kubectl -n tailscale logs deployment/operator-apiserver-proxy --all-containers --tail=-1": (
         "it only shows the log of a Deployment that most tests lack"
@@ -153,7 +162,7 @@ RUN_BY_NONE: Final[Mapping[str, str]] = {
     "gcloud container clusters describe …": _CLOUD,
     "python3 -m venv build/check": _FROM_PYPI,
     "build/check/bin/pip install '.[operator]'": _FROM_PYPI,
-    "build/check/bin/tsoperator check --namespace tailscale": f"{_CHECK} runs it where it is installed already",
+    "build/check/bin/tsoperator check": f"{_CHECK} runs it where it is installed already",
     "python3 -m venv build/load": _FROM_PYPI,
     "build/load/bin/pip install '.[loadtest]'": _FROM_PYPI,
     "headscale oauth-clients create …": "no Headscale is in reach that has OAuth clients",

@@ -75,6 +75,18 @@ def test_every_condition_has_a_heading_and_every_heading_of_that_form_is_a_condi
     assert {type_ for heading in sections("conditions.md") for type_ in codes(heading)} == conditions()
 
 
+ANNOTATION = re.compile(r"tailscale\.com/[a-z-]+")
+NO_ANNOTATIONS = re.compile(r".*(finalizer|protection|reconciler)|tailscale\.com/(ts-ingress|egress-services|cap)")
+"""The names of finalizers, of a controller, of a readiness gate, and of the tailnet's capabilities."""
+
+
+def test_every_annotation_and_label_has_a_row_and_every_row_is_one() -> None:
+    constants = (node.value for node in nodes() if isinstance(node, ast.Constant) and isinstance(node.value, str))
+    used = {name for name in filter(ANNOTATION.fullmatch, constants) if not NO_ANNOTATIONS.fullmatch(name)}
+    shown = {name for body in sections("annotations.md").values() for name in rows(body)}
+    assert {name for name in shown if ANNOTATION.fullmatch(name)} == used
+
+
 VARIABLE = re.compile(r"[A-Z][A-Z0-9]*(_[A-Z]+)+|KUBECONFIG")
 
 

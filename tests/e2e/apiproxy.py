@@ -16,6 +16,7 @@ from tests.e2e.cluster import Cluster, Object, is_ready
 from tests.e2e.product import NAMESPACE, ProductImages
 from tests.e2e.testbed.control import DOMAIN
 from tests.e2e.testbed.management import Device, Grant, Management
+from tests.e2e.testbed.peer import Peer
 from tests.e2e.waiting import eventually
 from tests.support.objects import texts
 from tests.support.rbac import Conduct, Permission, permissions
@@ -27,13 +28,22 @@ SECRET = "operator"
 NAME = apiserver_proxy_name(SECRET)
 TAG = "tag:k8s-operator"
 CAPABILITY = "tailscale.com/cap/kubernetes"
+SOCKET = "/var/run/tailscale/tailscaled.sock"
 
 _SIGNATURE = b"\r\n\r\n\x00\r\nQUIT\n"
 
 
-def grant(source: str, *groups: str) -> Grant:
-    """Return a grant by which *source* has *groups* at the API server."""
-    return {"src": [source], "dst": [TAG], "app": {CAPABILITY: [{"impersonate": {"groups": [*groups]}}]}}
+def grant(source: str, *groups: str, **rule: Any) -> Grant:
+    """Return a grant by which *source* has *groups* at the API server, with more fields of its *rule*."""
+    return {"src": [source], "dst": [TAG], "app": {CAPABILITY: [{"impersonate": {"groups": [*groups]}, **rule}]}}
+
+
+def granted(cluster: Cluster, caller: Peer) -> list[Any]:
+    """Return the rules of grants that the proxy's tailscaled knows about *caller* now."""
+    tailscale = ["tailscale", f"--socket={SOCKET}", "whois", "--json", f"{caller.address}:1"]
+    words = ["-n", NAMESPACE, "exec", f"deployment/{NAME}", "-c", "tailscale", "--", *tailscale]
+    capabilities = json.loads(cluster.bed.kubectl(*words)).get("CapMap") or {}
+    return capabilities.get(CAPABILITY) or []
 
 
 def upgrade(cluster: Cluster, images: ProductImages, mode: str, http: str = "false", hostname: str = HOST) -> None:
@@ -55,11 +65,13 @@ def switch(cluster: Cluster, images: ProductImages, mode: str, http: str = "fals
             eventually(lambda: ready_pod(cluster)["metadata"]["uid"] not in before, "a Pod in the new mode", 60)
 
 
-def forget(cluster: Cluster, management: Management) -> None:
-    """Delete the operator's own device, and the Secret with its state, which the mode "false" keeps."""
+def remove(cluster: Cluster, images: ProductImages, management: Management) -> None:
+    """Turn the proxy off, and delete the grants, its device and its state, which the mode "false" keeps."""
+    switch(cluster, images, "false")
     cluster.delete("secret", SECRET, NAMESPACE)
     if device := management.device(HOST):
         management.delete(device["nodeId"])
+    management.replace_grants()
 
 
 def pods(cluster: Cluster) -> list[Object]:

@@ -80,10 +80,18 @@ class ApiUser:
         """Run kubectl to its end, and drop its output. Raises BedError."""
         self.device.machine.run(["sh", "-c", 'exec "$@" > /dev/null', "sh", *self._command(words)], timeout=timeout)
 
-    def run_on_terminal(self, *words: Word, timeout: float = 60) -> str:
-        """Run kubectl on a terminal of `ROWS` and `COLUMNS`, and return what the terminal shows. Raises BedError."""
-        command = f"stty rows {ROWS} cols {COLUMNS}; exec {shlex.join(map(str, self._command(words)))}"
-        return self.device.machine.run(["script", "--quiet", "--return", "--command", command, "/dev/null"], timeout)
+    def run_on_terminal(self, *words: Word, grows: bool = False, timeout: float = 60) -> str:
+        """Run kubectl on a terminal of `ROWS` and `COLUMNS`, and return what the terminal shows. Raises BedError.
+
+        A terminal that *grows* gets another row and another column after a second.
+        """
+        return self.device.machine.run(self._on_terminal(words, grows), timeout)
+
+    @contextmanager
+    def running_on_terminal(self, name: str, *words: Word) -> Iterator[Running]:
+        """Run kubectl on a terminal in the background during the block. A file called *name* has what it shows."""
+        with self._running(name, self._on_terminal(words)) as running:
+            yield running
 
     def apply(self, *objs: Object) -> None:
         """Apply manifests."""
@@ -127,6 +135,11 @@ class ApiUser:
             yield Running(process, log)
         finally:
             process.end(5)
+
+    def _on_terminal(self, words: tuple[Word, ...], grows: bool = False) -> list[Word]:
+        growth = f"(sleep 1; stty rows {ROWS + 1} cols {COLUMNS + 1} < /dev/tty) & " if grows else ""
+        command = f"stty rows {ROWS} cols {COLUMNS}; {growth}exec {shlex.join(map(str, self._command(words)))}"
+        return ["script", "--quiet", "--return", "--flush", "--command", command, "/dev/null"]
 
     def _command(self, words: tuple[Word, ...]) -> list[Word]:
         return [*self._with_environment(), self.kubectl, *words]

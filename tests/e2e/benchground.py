@@ -94,7 +94,7 @@ class BedGround:
 
 if __name__ == "__main__":
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # either way what runs is ended
-    bed = Bed(Paths.from_environment(), True, CONTROLLERS)
+    bed = Bed(Paths.from_environment(), api_only=True, controller_flags=CONTROLLERS)
     versions = {"Go": f"k8s-operator {TAILSCALE}", "API server": KUBERNETES}
     try:
         sys.exit(main(BedGround(bed, Progress(), versions)))

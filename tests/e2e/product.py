@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from tsoperator.api.names import LEASE_NAME
 from tsoperator.api.objects import Object
-from tsoperator.app import LEASE_NAME
 
 from tests.e2e.testbed import control, oci, registry, rootfs
 from tests.e2e.testbed.bed import Bed

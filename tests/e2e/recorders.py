@@ -59,6 +59,11 @@ class RecorderDevice:
         finally:
             self.replace_faults()
 
+    @property
+    def address(self) -> str:
+        """The IPv4 address and the port of the recorder, as grants name it."""
+        return f"{self.outside.tailscale('ip', '-4', self.name).strip()}:80"
+
     def replace_faults(self, **faults: Any) -> None:
         """Let the recorder have only these *faults*, as those of `faulty`. A restart takes them away."""
         self.outside.curl("--request", "PUT", "--json", json.dumps(faults), self._url("faults"))

@@ -65,10 +65,8 @@ def proxied(cluster: Cluster, images: ProductImages, management: Management) -> 
     management.replace_grants(grant(ALICE, TESTERS))
     cluster.apply(TESTERS_MAY)
     yield Mode(cluster, images, "true", http="true")
-    apiproxy.switch(cluster, images, "false")
-    apiproxy.forget(cluster, management)
+    apiproxy.remove(cluster, images, management)
     cluster.delete("clusterrolebinding", TESTERS_MAY["metadata"]["name"])
-    management.replace_grants()
 
 
 @pytest.fixture(scope="module")

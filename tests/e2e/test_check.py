@@ -1,4 +1,7 @@
-"""`tsoperator check` with a kubeconfig finds each of a dozen faults, and finds nothing in a healthy cluster."""
+"""`tsoperator check` with a kubeconfig finds each of a dozen faults, and finds nothing in a healthy cluster.
+
+`tsoperator list` shows the objects, from outside of the cluster by port-forward.
+"""
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -7,13 +10,13 @@ from typing import NamedTuple
 import pytest
 
 from tests.e2e import faults
-from tests.e2e.checking import check, is_well
-from tests.e2e.cluster import Cluster
+from tests.e2e.checking import check, is_well, listed, run
+from tests.e2e.cluster import Cluster, Object
+from tests.e2e.product import NAMESPACE, lease
 from tests.e2e.testbed.control import DOMAIN
+from tests.e2e.testbed.errors import BedError
 from tests.e2e.waiting import eventually
 from tests.e2e.workloads import BALANCED, exposed_service
-
-pytestmark = pytest.mark.full
 
 
 class Case(NamedTuple):
@@ -38,6 +41,50 @@ CASES = [
 ]
 
 
+def test_the_list_and_the_check_show_an_object_from_outside_of_the_cluster(cluster: Cluster, namespace: str) -> None:
+    service = exposed_service(namespace, "lb", BALANCED)
+    cluster.apply(service)
+    fqdn = cluster.device_proxy(service)["metadata"]["name"]
+
+    def shown() -> Object:
+        row: Object
+        (row,) = [each for each in listed(cluster, namespace)["objects"] if each.get("namespace")]
+        assert row["verdict"] == "ok", row
+        return row
+
+    row = eventually(shown, "the Service in the list", 60)
+    assert (row["name"], row["ready"], row["wanted"]) == ("lb", 1, 1), fqdn
+    assert row["names"][0].endswith(f".{DOMAIN}")
+    table = run(cluster, "list", "-n", namespace)
+    assert ("lb" in table.stdout, table.stderr) == (True, "")
+
+    def is_well_here() -> bool:
+        done = run(cluster, "check", "-n", namespace)
+        assert (done.returncode, done.stdout.splitlines()[-1].endswith(", 0 to mend")) == (0, True), done.stdout
+        return True
+
+    eventually(is_well_here, "a check of one namespace without findings", 60)
+
+
+def test_the_leading_pod_lists_the_objects_inside_of_the_cluster(cluster: Cluster, namespace: str) -> None:
+    service = exposed_service(namespace, "lb", BALANCED)
+    cluster.apply(service)
+
+    def inside(pod: str) -> str:
+        return cluster.bed.kubectl("-n", NAMESPACE, "exec", pod, "--", "python3", "-m", "tsoperator", "list")
+
+    def is_shown() -> bool:
+        return any(namespace in line and " lb " in line for line in inside(leader).splitlines())
+
+    leader = lease(cluster.bed)["spec"]["holderIdentity"].partition("_")[0]
+    eventually(is_shown, "the Service in the list", 30)
+    pods = cluster.listed("pods", labels={"app": "operator"})
+    standby = next(name for each in pods if (name := each["metadata"]["name"]) != leader)
+    with pytest.raises(BedError, match=f"exec {leader} -- python3 -m tsoperator list"):
+        inside(standby)
+
+
+@pytest.mark.full
 def test_the_check_finds_nothing_in_a_healthy_cluster(cluster: Cluster, nameserver: str, namespace: str) -> None:
     service = exposed_service(namespace, "lb", BALANCED)
     cluster.apply(service)
@@ -45,6 +92,7 @@ def test_the_check_finds_nothing_in_a_healthy_cluster(cluster: Cluster, nameserv
     eventually(lambda: is_well(cluster), "a check without findings", 60)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.fault.__name__)
 def test_the_check_reports_a_fault_until_it_is_repaired(
     cluster: Cluster, nameserver: str, namespace: str, case: Case

@@ -93,26 +93,49 @@ def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         shutil.rmtree(folder)
 
 
+@dataclass(frozen=True, slots=True)
+class Workshop:
+    """A folder in which releases are built on the testbed's base image."""
+
+    folder: Path
+    base: str
+
+    def build(self, *words: Word) -> None:
+        """Run the release program with *words*."""
+        command: list[Word] = [sys.executable, "-m", "release", "--plain-http", "--base", self.base]
+        self.run(*command, "--context", self.folder / "context", "--tag", f"v{__version__}", *words)
+
+    def run(self, *words: Word) -> str:
+        """Run a program that has buildah's images in this folder."""
+        storage = self.folder / "storage.conf"
+        environment = {"CONTAINERS_STORAGE_CONF": str(storage), "BUILDAH_ISOLATION": "chroot", **WHERE}
+        apart = ["unshare", "--mount", "--propagation", "private"]
+        return run([*apart, *words], timeout=600, env=environment, cwd=product.TREE)
+
+
 @pytest.fixture(scope="module")
-def released(registry: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Released]:
-    """The artifacts that `make images` pushes, built on the testbed's base image."""
+def workshop(registry: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workshop]:
+    """A workshop whose base image is in the registry."""
     paths, folder = Paths.from_environment(), tmp_path_factory.mktemp("release")
-    crane, helm = program(paths, "crane"), program(paths, "helm")
-    base, digests = f"{registry}/base:1", folder / "digests.json"
-    run([crane, "push", rootfs.layout(paths), base], timeout=120)
+    base = f"{registry}/base:1"
+    run([program(paths, "crane"), "push", rootfs.layout(paths), base], timeout=120)
     shutil.copytree(product.context(paths), folder / "context")
-    storage = folder / "storage.conf"
-    storage.write_text(f'[storage]\ndriver = "overlay"\ngraphroot = "{folder}/images"\nrunroot = "{folder}/run"\n')
-    words: list[Word] = [sys.executable, "-m", "release", "--registry", f"{registry}/tailnet", "--plain-http"]
-    words += ["--platforms", f"linux/{oci.architecture()}", "--base", base, "--tag", f"v{__version__}"]
-    words += ["--crane", crane, "--helm", helm, "--context", folder / "context", "--digests", digests]
-    apart = ["unshare", "--mount", "--propagation", "private"]
-    environment = {"CONTAINERS_STORAGE_CONF": str(storage), "BUILDAH_ISOLATION": "chroot", **WHERE}
-    run([*apart, *words], timeout=600, env=environment, cwd=product.TREE)
+    storage = f'[storage]\ndriver = "overlay"\ngraphroot = "{folder}/images"\nrunroot = "{folder}/run"\n'
+    (folder / "storage.conf").write_text(storage)
+    yield Workshop(folder, base)
+    shutil.rmtree(folder)  # the folder has buildah's images, which are large
+
+
+@pytest.fixture(scope="module")
+def released(registry: str, workshop: Workshop) -> Released:
+    """The artifacts that `make images` pushes."""
+    paths, digests = Paths.from_environment(), workshop.folder / "digests.json"
+    crane, helm = program(paths, "crane"), program(paths, "helm")
+    words: list[Word] = ["--registry", f"{registry}/tailnet", "--platforms", f"linux/{oci.architecture()}"]
+    workshop.build(*words, "--crane", crane, "--helm", helm, "--digests", digests)
     found = json.loads(digests.read_text())
     assert found["registry"] == f"{registry}/tailnet"
-    yield Released(found["registry"], base, found["digests"], crane, helm)
-    shutil.rmtree(folder)  # the folder has buildah's images, which are large
+    return Released(found["registry"], workshop.base, found["digests"], crane, helm)
 
 
 def test_the_version_tag_of_each_artifact_points_to_the_reported_digest(released: Released) -> None:
@@ -181,6 +204,25 @@ def test_the_chart_runs_the_published_images(released: Released, pulled: Path, t
     variables = {each["name"]: each.get("value") for each in operator["env"]}
     found = (operator["image"], variables["OPERATOR_NAMESERVER_IMAGE"])
     assert found == tuple(f"{released.registry}/{name}:{__version__}" for name in NAMES[:2])
+
+
+def test_an_archive_has_the_images_under_the_names_that_the_chart_gives_them(workshop: Workshop) -> None:
+    archive = workshop.folder / "images.tar"
+    workshop.build("--archive", archive)
+    paths = Paths.from_environment()
+    chart = run([program(paths, "helm"), "template", "operator", product.CHART, "--set", "installCRDs=false"])
+    operator = container([obj for obj in yaml.safe_load_all(chart) if obj])
+    assert "imagePullPolicy" not in operator
+    for name in NAMES[:2]:
+        assert f"{name}:{__version__}" in {operator["image"], *(each.get("value") for each in operator["env"])}
+        image = workshop.run("buildah", "pull", "--quiet", f"docker-archive:{archive}:{name}:{__version__}").strip()
+        config = json.loads(workshop.run("buildah", "inspect", "--type=image", image))["OCIv1"]["config"]
+        assert config["Entrypoint"] == ["python3", "-m", name]
+
+
+def test_an_archive_for_two_platforms_is_refused(workshop: Workshop) -> None:
+    with pytest.raises(BedError, match="an archive is for one platform, not for linux/amd64,linux/arm64"):
+        workshop.build("--archive", "/none.tar", "--platforms", "linux/amd64,linux/arm64")
 
 
 def test_a_tag_that_is_not_the_version_is_refused_before_the_build(released: Released) -> None:

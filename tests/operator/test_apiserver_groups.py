@@ -152,7 +152,7 @@ async def test_a_hostname_that_is_changed_back_at_once_leaves_no_traces(served: 
     await end(served)
 
 
-async def test_a_secret_without_data_is_filled_and_one_with_a_strange_name_stays(served: World) -> None:
+async def test_a_secret_without_data_and_one_with_a_strange_name_stay_as_they_are(served: World) -> None:
     labels = {"tailscale.com/managed": "true", "tailscale.com/parent-resource-type": "proxygroup"}
     labels |= {"tailscale.com/parent-resource": "kapi", "tailscale.com/secret-type": "state"}
     metadata = {"namespace": NAMESPACE, "name": "kapi-strange", "labels": labels}
@@ -165,7 +165,11 @@ async def test_a_secret_without_data_is_filled_and_one_with_a_strange_name_stays
     await served.becomes(lambda: served.reason(KAPI, READY), READY)
     empty = obj(SECRET, Key(NAMESPACE, "kapi-0-config"))
     await served.change(empty, {"data": {"config.hujson": None}})
-    await served.settled()
+    await served.becomes(lambda: served.reason(KAPI, READY), "ProxyGroupCreating")
+    assert "Secret kapi-0-config has no config.hujson" in await told(served, READY)
+    assert not await served.writes_when_left_alone()
+    await served.delete(empty)
+    await served.becomes(lambda: served.reason(KAPI, READY), READY)
     assert (await replicas(served, KAPI))[0].k8s_proxy["AdvertiseServices"] == ["svc:kapi"]
 
 

@@ -10,9 +10,8 @@ from clustersim.control import Control
 from clustersim.faults import Failure
 from clustersim.processes import free_port
 from clustersim.sim import SimOptions
-from tsoperator.api.names import FINALIZER, PROXY_GROUP
+from tsoperator.api.names import FINALIZER, LEASE_NAME, PROXY_GROUP
 from tsoperator.api.objects import LEASE, SERVICE, STATEFULSET, Key, Object, has_finalizer
-from tsoperator.app import LEASE_NAME
 from tsoperator.group.ports import PORT_COUNT, allocated
 
 from tests.operator.proxies import served_name

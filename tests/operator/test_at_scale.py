@@ -9,14 +9,18 @@ from base64 import b64decode, b64encode
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
+from time import perf_counter
 from uuid import UUID
 
+import aiohttp
 import pytest
 import pytest_asyncio
 from clustersim import objects as kinds
+from clustersim.processes import free_port
 from clustersim.sim import SimOptions
 from tsoperator.api.names import CONFIG_KEY, LABEL_PARENT_TYPE, PARENT_SERVICE, SECRET_DEVICE_ID
 from tsoperator.api.objects import Object
+from tsoperator.status.server import STATUS
 
 from tests.support import fleet
 from tests.support.cluster import until
@@ -36,6 +40,8 @@ _NEXT_READ = 60.0  # s: the operator waits 10 s at most before it reads a list a
 _OFFLINE = 3600.0  # s for which the dead devices have been offline
 _MORE = 20.0  # MB that 10,000 EndpointSlices of users may take
 _HELD = 2.5  # s of CPU: a full garbage collection, which may fall into any callback, takes one
+
+_MOMENT = 0.02  # s of CPU that a step of a report may take
 
 LIST = ("GET", "/api/v2/tailnet/-/devices")
 LOOK = ("GET", "/api/v2/device/{id}")
@@ -134,6 +140,33 @@ async def test_no_read_of_the_device_list_holds_the_event_loop(
         figures[f"read that finds {4 * SIZE} more"] = await cost_of_a_read(proxies, operator, 1)
         figures[f"read of {5 * SIZE} devices"] = unchanged = await cost_of_a_read(proxies, operator)
     assert unchanged.held_seconds < _HELD
+
+
+async def fetch(address: str) -> tuple[Object, float]:
+    """Return the report of the operator at *address*, and the seconds that it took to get it."""
+    async with aiohttp.ClientSession() as session:
+        start = perf_counter()
+        async with session.get(f"http://{address}{STATUS}") as response:
+            text = await response.read()
+        seconds = perf_counter() - start
+    report: Object = json.loads(text)
+    return report, seconds
+
+
+async def test_the_report_on_all_services_holds_the_event_loop_only_for_moments(
+    proxies: World, figures: Figures, tmp_path: Path
+) -> None:
+    address = f"127.0.0.1:{free_port()}"
+    async with operator_process(proxies, tmp_path / "operator", OPERATOR_STATUS_ADDR=address) as operator:
+        await operator.done(SIZE, PATIENCE)
+        for times in ("first", "second"):
+            since = operator.now()
+            report, seconds = await fetch(address)
+            await operator.quiet()
+            cost = operator.cost(since)._replace(seconds=seconds)
+            figures[f"{times} report on {SIZE} Services"] = cost
+            assert len(report["objects"]) == SIZE
+    assert cost.held_seconds <= _MOMENT
 
 
 @pytest.mark.parametrize("names", [SIZE // 4, SIZE])

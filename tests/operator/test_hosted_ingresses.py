@@ -203,6 +203,11 @@ async def test_the_older_of_two_ingresses_has_a_name_until_it_goes(grouped: Worl
     told = await grouped.eventually(lambda: taken(grouped, younger))
     assert "Ingress default/web is older and has the name web" in told
     assert (await shown(grouped, younger), await shown(grouped, web())) == ([], HTTPS)
+    before = grouped.control.services.backends("svc:web")
+    await grouped.change(web(), {"metadata": {"annotations": {"tailscale.com/tags": "nonsense"}}})
+    await grouped.settled()
+    assert (await shown(grouped, younger), await shown(grouped, web())) == ([], HTTPS)
+    assert (grouped.control.services.backends("svc:web"), len(before)) == (before, 1)
     await grouped.delete(web())
     await grouped.eventually(lambda: grouped.gone(web()))
     await grouped.becomes(lambda: shown(grouped, younger), HTTPS)

@@ -58,6 +58,7 @@ GIVEN: dict[tuple[str, str], dict[str, object]] = {
     ("PROXY_TAGS", "proxy_tags"): {"tag:a, tag:b": ("tag:a", "tag:b"), "tag:a,": ("tag:a",)},
     ("PROXY_PRIORITY_CLASS_NAME", "proxy_priority_class"): {"high": "high"},
     ("PROXY_DEFAULT_CLASS", "proxy_class"): {"prod": "prod"},
+    ("PROXY_CA_BUNDLE", "proxy_ca_bundle"): {"own-ca": "own-ca"},
     ("PROXY_FIREWALL_MODE", "firewall_mode"): {"nftables": "nftables"},
     ("OPERATOR_DEFAULT_LOAD_BALANCER", "default_load_balancer"): {"true": True, "1": True, "false": False, "F": False},
     ("OPERATOR_DNS_ENABLED", "makes_dnsconfig"): {"true": True, "": False},

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +59,28 @@ def test_an_index_leads_to_the_images_of_all_platforms(tmp_path: Path) -> None:
     ]
     manifests = [read(layout, each) for each in index["manifests"]]
     assert [read(layout, each["config"])["config"]["User"] for each in manifests] == [*images]
+
+
+def test_an_archive_has_each_image_for_containerd_and_for_docker(tmp_path: Path) -> None:
+    images = {
+        f"docker.io/library/{name}:1": layouts.write(tmp_path / name, [{"shared": "s"}, {"a": name}], User=name)
+        for name in ("one", "two")
+    }
+    oci.write_archive(tmp_path / "images.tar", images)
+    with tarfile.open(tmp_path / "images.tar") as archive:
+        archive.extractall(tmp_path / "unpacked", filter="data")
+        assert len(archive.getnames()) == len({*archive.getnames()})
+    unpacked = tmp_path / "unpacked"
+    index = json.loads((unpacked / "index.json").read_text())
+    assert [each["annotations"]["io.containerd.image.name"] for each in index["manifests"]] == [*images]
+    manifests = [read(unpacked, each) for each in index["manifests"]]
+    assert [read(unpacked, each["config"])["config"]["User"] for each in manifests] == ["one", "two"]
+    saved = json.loads((unpacked / "manifest.json").read_text())
+    assert [each["RepoTags"] for each in saved] == [[name] for name in images]
+    for each, manifest in zip(saved, manifests, strict=True):
+        assert each["Config"] == f"blobs/{manifest['config']['digest'].replace(':', '/')}"
+        digests = [f"sha256:{hashlib.sha256((unpacked / layer).read_bytes()).hexdigest()}" for layer in each["Layers"]]
+        assert digests == [layer["digest"] for layer in manifest["layers"]]
 
 
 def test_a_statement_is_an_artifact_with_the_described_image_as_its_subject(tmp_path: Path) -> None:

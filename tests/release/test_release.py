@@ -1,5 +1,6 @@
 """A release: the chart names the images, provenance says how they were made, and a workflow pushes and signs all."""
 
+import base64
 import re
 from pathlib import Path
 
@@ -24,7 +25,13 @@ def test_the_released_chart_names_both_images_by_their_full_names_in_the_registr
     assert config["image"]["repository"] == "example.org/a/tsoperator"
     assert config["nameserverImage"]["repository"] == "example.org/a/tsnameserver"
     assert values["proxyConfig"] == yaml.safe_load(VALUES)["proxyConfig"]
-    assert about == {**yaml.safe_load(ABOUT), "annotations": {"images": "example.org/a"}}
+    ours = yaml.safe_load(ABOUT)
+    assert about == {**ours, "annotations": {**ours["annotations"], "images": "example.org/a"}}
+
+
+def test_the_charts_icon_is_its_file() -> None:
+    kind, _, data = yaml.safe_load(ABOUT)["icon"].partition(",")
+    assert (kind, base64.b64decode(data)) == ("data:image/svg+xml;base64", (CHART / "icon.svg").read_bytes().strip())
 
 
 @pytest.mark.parametrize(

@@ -36,6 +36,10 @@ class Recorder:
     """The number of bytes of a recording after which it reports an error."""
     ends_after: int | None = None
     """The number of bytes of a recording after which it ends its answer as if that was the whole recording."""
+    babbles: bool = False
+    """Whether it acknowledges again and again, whatever it gets, and never ends its answer."""
+    window: int = _WINDOW
+    """The bytes that may come on a stream before it has read them."""
     largest_frame: int = 1 << 20
     """The bytes that it takes in one frame of HTTP/2, as Go's server does."""
     port: int = 0
@@ -120,18 +124,32 @@ class _Http2:
         """The numbers of the streams that are recordings."""
 
     async def serve(self, first: bytes) -> None:
-        sizes = {SettingCodes.INITIAL_WINDOW_SIZE: _WINDOW, SettingCodes.MAX_FRAME_SIZE: self._recorder.largest_frame}
+        sizes = {
+            SettingCodes.INITIAL_WINDOW_SIZE: self._recorder.window,
+            SettingCodes.MAX_FRAME_SIZE: self._recorder.largest_frame,
+        }
         self._http.local_settings = Settings(client=False, initial_values=sizes)
         self._http.max_inbound_frame_size = self._recorder.largest_frame
         self._http.initiate_connection()
         self._http.increment_flow_control_window(_WINDOW)
-        while first:
-            await self._recorder.wait_if_hanging()
-            for event in self._http.receive_data(first):
-                self._take(event)
+        babbling = asyncio.ensure_future(self._babble())
+        try:
+            while first:
+                await self._recorder.wait_if_hanging()
+                for event in self._http.receive_data(first):
+                    self._take(event)
+                self._writer.write(self._http.data_to_send())
+                await self._writer.drain()
+                first = await self._reader.read(1 << 16)
+        finally:
+            babbling.cancel()
+
+    async def _babble(self) -> None:
+        while self._recorder.babbles:
+            for number in self._recordings:
+                self._http.send_data(number, b'{"ack":1}\n')
             self._writer.write(self._http.data_to_send())
-            await self._writer.drain()
-            first = await self._reader.read(1 << 16)
+            await asyncio.sleep(0.05)
 
     def _take(self, event: object) -> None:
         recorder = self._recorder
@@ -156,7 +174,8 @@ class _Http2:
                 self._http.end_stream(event.stream_id)
         elif isinstance(event, StreamEnded) and event.stream_id in self._recordings:
             recorder.complete.append(bytes(recorder.recordings[-1]))
-            self._http.end_stream(event.stream_id)
+            if not recorder.babbles:
+                self._http.end_stream(event.stream_id)
 
     def _reset(self, stream: int) -> None:
         """Refuse the rest of a request whose answer is complete, as Go's server does."""

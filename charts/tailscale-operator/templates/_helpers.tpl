@@ -104,7 +104,7 @@ ingressClass.enabled may be missing because they were set to null: then topology
 to set to null.
 */}}
 {{- define "operator.values" -}}
-{{- $config := dict "logFormat" "json" "replicas" 2 "topologySpread" true "zones" (list) "manageClusterDNS" false "clusterDNSConfigMap" "" "takeOverNames" false "defaultLoadBalancer" false "watchNamespaces" (list) "nameserverImage" (dict) "image" (dict "pullPolicy" "Always") -}}
+{{- $config := dict "logFormat" "json" "replicas" 2 "topologySpread" true "zones" (list) "manageClusterDNS" false "clusterDNSConfigMap" "" "takeOverNames" false "defaultLoadBalancer" false "watchNamespaces" (list) "nameserverImage" (dict) "image" (dict) -}}
 {{- $metrics := dict "service" true "serviceMonitor" (dict "enabled" false "labels" (dict) "interval" "30s") "prometheusRule" (dict "enabled" false "labels" (dict)) "dashboard" (dict "enabled" false) -}}
 {{- $class := dict "name" "tailscale" -}}
 {{- if not (hasKey (.Values.operatorConfig | default dict) "topologySpread") -}}

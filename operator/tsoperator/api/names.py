@@ -63,6 +63,12 @@ The parent of these children is the Secret with the state of the device.
 PARENT_RECORDER: Final = "recorder"
 MANAGER: Final = "tailscale-operator"
 
+COMPONENT: Final = "tailscale-operator"
+"""The name of the operator in its Events."""
+
+LEASE_NAME: Final = "tailscale-operator"
+"""The name of the Lease, in the operator's namespace, whose holder leads."""
+
 # Values of LABEL_SECRET_TYPE.
 SECRET_TYPE_CONFIG: Final = "config"  # noqa: S105
 SECRET_TYPE_STATE: Final = "state"  # noqa: S105

@@ -1,16 +1,14 @@
 """Asks the operator's Pods and the nameserver over the network, as a Pod without rights in the cluster may do."""
 
-import contextlib
 import http.client
 import os
 import socket
 import struct
-from argparse import ArgumentTypeError
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Final, NamedTuple
-from urllib.parse import urlsplit
+from typing import Final
 
+from tsoperator.check.endpoint import Endpoint
 from tsoperator.check.findings import Finding, failed, ok
 from tsoperator.check.replicas import OUR_PODS, OperatorPod, Page, check_replicas, read_replica
 from tsoperator.settings import cluster_domain
@@ -23,16 +21,6 @@ _WHY: Final = {
     2: "SERVFAIL: it has no records yet, which the operator writes",
     5: "REFUSED: it doesn't serve that zone, which the operator puts into its records",
 }
-
-
-class Endpoint(NamedTuple):
-    """A host, by name or address, and a port."""
-
-    host: str
-    port: int
-
-    def __str__(self) -> str:
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,15 +44,6 @@ class Installation:
 
 Resolve = Callable[[Endpoint], list[str]]
 """A function that returns the addresses of a host. It raises socket.gaierror."""
-
-
-def endpoint(text: str) -> Endpoint:
-    """Read ``HOST:PORT`` or ``[ADDRESS]:PORT``. Raises ArgumentTypeError, whose words argparse shows."""
-    with contextlib.suppress(ValueError):
-        parts = urlsplit(f"//{text}")
-        if parts.hostname and parts.port:
-            return Endpoint(parts.hostname, parts.port)
-    raise ArgumentTypeError(f"{text!r} is not HOST:PORT, such as operator:9002 or [2001:db8::1]:53")
 
 
 def in_cluster(service: str, namespace: str, resolv_conf: str) -> str:

@@ -12,54 +12,19 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-from tsoperator.check.asking import Endpoint, Installation, ask, endpoint, in_cluster
-from tsoperator.check.cluster.look import look
-from tsoperator.check.findings import HEALTHY, Finding, as_json, as_text, exit_code
+from tsoperator.check.asking import Installation, ask, in_cluster
+from tsoperator.check.cluster.installed import not_installed
+from tsoperator.check.cluster.look import BESIDE_REPORT, Subject, look
+from tsoperator.check.endpoint import Endpoint
+from tsoperator.check.findings import HEALTHY, Finding, Verdict, as_json, as_text, exit_code
+from tsoperator.check.leader import NAMESPACE, LeaderReports, NoReport, OperatorPlace
+from tsoperator.check.listing import Chosen
+from tsoperator.check.report import LeaderReport
+from tsoperator.check.reported import check_report, with_looks
+from tsoperator.check.terminal import is_coloured, printable
 from tsoperator.settings import resolv_conf
 
 _PAUSE: Final = 1.0  # s between two rounds of checks
-_TEXT: Final = """\
-See whether an installed operator works, and what to do if it doesn't. With a kubeconfig this looks at the operator, its
-kinds and rights, webhooks, Pod security, the cluster's DNS, the status of your objects, and each proxy and its device.
-It changes nothing.
-"""
-_EPILOG: Final = "exit status: 0 all is well, 1 something isn't, 2 something could not be looked at"
-
-
-def add_arguments(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    """Add the command ``check`` to the command line of the operator."""
-    parser = commands.add_parser(
-        "check",
-        help="see whether an installed operator works, and what to do if it doesn't",
-        description=_TEXT,
-        epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("--namespace", default="tailscale", help="the operator's namespace (default tailscale)")
-    parser.add_argument("--json", action="store_true", help="print the findings as JSON")
-    parser.add_argument(
-        "--seconds", type=float, help="look again until all is well, or for so long (default 0; 60 with --operator)"
-    )
-    parser.add_argument(
-        "--kubeconfig",
-        default="",
-        metavar="FILE",
-        help="how to reach the cluster (default KUBECONFIG, or ~/.kube/config)",
-    )
-    asked = parser.add_argument_group("without rights in the cluster, as `helm test` does")
-    asked.add_argument(
-        "--operator",
-        type=endpoint,
-        metavar="HOST:PORT",
-        help="ask the operator's probes and metrics there; HOST may be a Service of the namespace",
-    )
-    asked.add_argument("--zone", default="ts.net", help="a zone that the nameserver must serve (default ts.net)")
-    asked.add_argument(
-        "--nameserver",
-        type=endpoint,
-        metavar="ADDRESS:PORT",
-        help="the nameserver (default: that of NAMESERVER_SERVICE_HOST, which a cluster sets where it has one)",
-    )
 
 
 def run_check(arguments: argparse.Namespace) -> int:
@@ -69,9 +34,12 @@ def run_check(arguments: argparse.Namespace) -> int:
         seconds = 60.0 if arguments.seconds is None else arguments.seconds
         findings = repeat(lambda: ask(installation), seconds)
     else:
-        kubeconfig = arguments.kubeconfig or os.environ.get("KUBECONFIG", "")
-        findings = repeat(lambda: asyncio.run(look(kubeconfig, arguments.namespace, _say)), arguments.seconds or 0)
-    sys.stdout.write(f"{as_json(findings) if arguments.json else as_text(findings)}\n")
+        place = OperatorPlace.of(arguments)
+        findings = repeat(lambda: _check(place, arguments.namespace), arguments.seconds or 0)
+    if arguments.output == "json":
+        sys.stdout.write(f"{as_json(findings)}\n")
+    else:
+        sys.stdout.write(f"{as_text(findings, coloured=is_coloured(sys.stdout))}\n")
     return exit_code(findings)
 
 
@@ -88,16 +56,57 @@ def repeat(look: Callable[[], list[Finding]], seconds: float) -> list[Finding]:
         time.sleep(_PAUSE)
 
 
+def _check(place: OperatorPlace, namespace: str) -> list[Finding]:
+    """Return the findings of the leader's report and of our looks beside it, or those of our looks alone."""
+    reports = LeaderReports(place)
+    try:
+        _say("the operator's report")
+        report = reports.fetch()
+    except NoReport as error:
+        _note(f"the operator wasn't asked: {error}")
+        home = place.named or error.namespace or namespace or NAMESPACE
+        return asyncio.run(look(_subject(place, home, namespace), _say))
+    finally:
+        reports.close()
+    return _beside(report, place, namespace)
+
+
+def _beside(report: LeaderReport, place: OperatorPlace, namespace: str) -> list[Finding]:
+    """Return the findings of *report*, and of our looks at what it doesn't tell, as far as the user may look."""
+    home = report.namespace
+    subject = _subject(place, home, namespace)
+    parts = BESIDE_REPORT if report.dns else (*BESIDE_REPORT, "names")
+    looked = asyncio.run(look(subject, _say, parts))
+    looked = [each for each in looked if each != not_installed(home)]  # it may run outside of the cluster
+    if unseen := [each for each in looked if each.verdict is Verdict.UNSEEN]:
+        _note(f"not looked at beside the operator's report: {'; '.join(each.words for each in unseen)}")
+    return with_looks(check_report(report, Chosen(subject.of)), looked)
+
+
+def _subject(place: OperatorPlace, home: str, namespace: str) -> Subject:
+    """Return the subject of a look at the operator in the namespace *home*.
+
+    ``--namespace`` was once the operator's namespace. So this one stands for all.
+    """
+    return Subject(place.kubeconfig, home, place.context, namespace if namespace and namespace != home else None)
+
+
 def _installation(arguments: argparse.Namespace) -> Installation:
     operator, nameserver = arguments.operator, arguments.nameserver
+    namespace = arguments.operator_namespace or arguments.namespace or NAMESPACE
     if not {".", ":"} & {*operator.host}:
-        operator = Endpoint(in_cluster(operator.host, arguments.namespace, resolv_conf()), operator.port)
+        operator = Endpoint(in_cluster(operator.host, namespace, resolv_conf()), operator.port)
     if nameserver is None and (host := os.environ.get("NAMESERVER_SERVICE_HOST")):
         nameserver = Endpoint(host, 53)
-    return Installation(arguments.namespace, operator, nameserver, arguments.zone)
+    return Installation(namespace, operator, nameserver, arguments.zone)
 
 
 def _say(words: str) -> None:
     """Show a person at a terminal the present step of the check."""
     if sys.stderr.isatty():
         sys.stderr.write(f"looking at {words} ...\n")
+
+
+def _note(words: str) -> None:
+    """Tell a person what the findings leave out."""
+    sys.stderr.write(f"{printable(words)}\n")

@@ -1,38 +1,69 @@
 """The findings of a check, as text for people and as JSON for machines."""
 
 import json
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
+
+from tsoperator.check.terminal import Colour, printable
 
 HEALTHY, UNHEALTHY, UNSEEN = 0, 1, 2
 """The exit codes of ``tsoperator check``."""
 
 
 class Verdict(StrEnum):
-    """The result of a check of one thing: it is well, something is wrong with it, or we could not look."""
+    """The result of a check of one thing: it is well, will soon be, something is wrong, or we could not look."""
 
     OK = "ok"
+    WAITING = "waiting"
     FAILED = "FAILED"
     UNSEEN = "can't look"
 
 
+_COUNTED: Final = {
+    Verdict.OK: "ok",
+    Verdict.FAILED: "to mend",
+    Verdict.WAITING: "waiting",
+    Verdict.UNSEEN: "could not be looked at",
+}
+"""The words for the verdicts in the last line of a check, in the order in which they stand there."""
+
+_COLOURS: Final = {Verdict.OK: Colour.GREEN, Verdict.FAILED: Colour.RED}
+
+
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The result of one check: its name, the observed fact in *words*, and in *cure* what to do about it."""
+    """The result of one check: its name, the observed fact in *words*, and in *cure* what to do about it.
+
+    It is about *things* things, such as so many objects that are well.
+    """
 
     check: str
     verdict: Verdict
     words: str
     cure: str = ""
+    things: int = 1
 
     def __str__(self) -> str:
-        return f"{self.verdict}: {self.words}" + (f"\n    To do: {self.cure}" if self.cure else "")
+        return self.text()
+
+    def text(self, *, coloured: bool = False) -> str:
+        """Return the finding as text for people."""
+        colour = _COLOURS.get(self.verdict, Colour.YELLOW) if coloured else Colour.NONE
+        cure = f"\n    To do: {printable(self.cure)}" if self.cure else ""
+        return f"{colour.paint(self.verdict)}: {printable(self.words)}{cure}"
 
 
-def ok(check: str, words: str) -> Finding:
-    """Return the finding that all is well."""
-    return Finding(check, Verdict.OK, words)
+def ok(check: str, words: str, things: int = 1) -> Finding:
+    """Return the finding that all is well with so many *things*."""
+    return Finding(check, Verdict.OK, words, things=things)
+
+
+def waiting(check: str, words: str, cure: str = "") -> Finding:
+    """Return the finding that something isn't well yet, and that it will be if all goes as usual."""
+    return Finding(check, Verdict.WAITING, words, cure)
 
 
 def failed(check: str, words: str, cure: str) -> Finding:
@@ -48,27 +79,44 @@ def unseen(check: str, words: str, cure: str) -> Finding:
 def exit_code(findings: Iterable[Finding]) -> int:
     """Return the exit code for *findings*.
 
-    It says that something is wrong, or else that something could not be looked at, or else that all is well.
+    It says that something isn't well, or else that something could not be looked at, or else that all is well.
     """
     verdicts = {each.verdict for each in findings}
-    if Verdict.FAILED in verdicts:
+    if verdicts & {Verdict.FAILED, Verdict.WAITING}:
         return UNHEALTHY
     return UNSEEN if Verdict.UNSEEN in verdicts else HEALTHY
 
 
-def as_text(findings: Iterable[Finding]) -> str:
-    """Return the findings as text for people.
+def distinct(findings: Iterable[Finding]) -> list[Finding]:
+    """Return the findings without repetitions: both the metrics and the objects of the cluster may show a fault."""
+    return [*{str(each): each for each in findings}.values()]
 
-    Each is printed once, even if both the metrics and the objects of the cluster show the fault.
-    """
-    return "\n".join(dict.fromkeys(map(str, findings)))
+
+def as_text(findings: Iterable[Finding], *, coloured: bool = False) -> str:
+    """Return the findings as text for people, with a last line that counts them."""
+    listed = distinct(findings)
+    return "\n".join([*(each.text(coloured=coloured) for each in listed), _sum(listed)])
 
 
 def as_json(findings: Iterable[Finding]) -> str:
-    """Return the findings as one JSON object, with ``healthy`` and the list ``findings``."""
-    listed = [*findings]
+    """Return the findings as one JSON object, with ``healthy``, the list ``findings`` and their number by verdict."""
+    listed = distinct(findings)
     shown = [
         {"check": each.check, "verdict": each.verdict.name.lower(), "message": each.words, "cure": each.cure}
         for each in listed
     ]
-    return json.dumps({"healthy": exit_code(listed) == HEALTHY, "findings": shown}, indent=2)
+    counts = {verdict.name.lower(): count for verdict, count in _counts(listed).items()}
+    return json.dumps({"healthy": exit_code(listed) == HEALTHY, "findings": shown, "counts": counts}, indent=2)
+
+
+def _sum(findings: Iterable[Finding]) -> str:
+    counts = _counts(findings)
+    told = [verdict for verdict in _COUNTED if counts[verdict] or verdict in (Verdict.OK, Verdict.FAILED)]
+    return ", ".join(f"{counts[verdict]} {_COUNTED[verdict]}" for verdict in told)
+
+
+def _counts(findings: Iterable[Finding]) -> Counter[Verdict]:
+    counts = Counter(dict.fromkeys(Verdict, 0))
+    for each in findings:
+        counts[each.verdict] += each.things
+    return counts

@@ -10,6 +10,7 @@ from prometheus_client.samples import Sample
 
 from tsoperator.api.names import LABEL_OPERATOR, OPERATOR
 from tsoperator.check.findings import Finding, failed, ok, unseen
+from tsoperator.status.parts import NOT_LOOKED, SET_UP, UNSEEN_CURE, unseen_words
 
 OUR_PODS: Final = f"{LABEL_OPERATOR}={OPERATOR}"
 """The label selector of the operator's Pods."""
@@ -143,7 +144,7 @@ def _preflight(namespace: str, leader: OperatorPod) -> Iterator[Finding]:
     if not any(not each.labels["tailnet"] for each in looks):
         yield failed(
             "preflight",
-            "the operator has not looked at the tailnet yet",
+            NOT_LOOKED,
             f"wait a minute; if this stays, `kubectl -n {namespace} logs -l {OUR_PODS}` says why",
         )
     for each in looks:
@@ -153,7 +154,7 @@ def _preflight(namespace: str, leader: OperatorPod) -> Iterator[Finding]:
             what = LACKS.get(check, f"the check {check!r} of the tailnet failed")
             yield failed(f"preflight/{check}", f"{where}{what}", _preflight_cure(namespace, check, tailnet))
     if looks and all(each.value for each in looks):
-        yield ok("preflight", "the tailnet is set up for the operator, as far as it can see")
+        yield ok("preflight", SET_UP)
 
 
 def _preflight_cure(namespace: str, check: str, tailnet: str) -> str:
@@ -170,9 +171,8 @@ def _watches(leader: OperatorPod) -> Iterator[Finding]:
             resource, namespace = each.labels["resource"], each.labels["namespace"]
             yield failed(
                 "watches",
-                f"the operator may not see {resource}" + (f" in namespace {namespace}" if namespace else ""),
-                "see that the chart's roles and their bindings are there (`helm upgrade` puts them back), and the "
-                "namespace too",
+                unseen_words(resource, namespace),
+                UNSEEN_CURE,
             )
 
 

@@ -104,6 +104,11 @@ class LabelClaim:
         return not self.wrong and has_finalizer(self.obj, self.finalizer) and not is_deleting(self.obj)
 
     @property
+    def may_be_kept(self) -> bool:
+        """True if the object is invalid now, and keeps the label under which it is served."""
+        return bool(self.wrong) and has_finalizer(self.obj, self.finalizer) and not is_deleting(self.obj)
+
+    @property
     def title(self) -> str:
         """The kind and the key of the object, for messages."""
         return f"{self.obj['kind']} {self.key}"
@@ -181,8 +186,8 @@ def is_hosted(obj: Object, settings: Settings) -> bool:
 
 
 def winner(claims: Iterable[LabelClaim]) -> LabelClaim | None:
-    """Return the claim that has the label that all these *claims* are on; None if none of them counts."""
-    return min((each for each in claims if each.counts), key=lambda each: each.rank, default=None)
+    """Return the claim that has the label that all these *claims* are on; None if there is none."""
+    return min(claims, key=lambda each: each.rank, default=None)
 
 
 def by_label(obj: Object) -> Iterable[str]:

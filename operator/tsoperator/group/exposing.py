@@ -145,15 +145,22 @@ def kept_label(claim: LabelClaim, there: Hosted) -> str:
 
     An object that has become invalid need not ask for this label any more.
     """
-    if not claim.wrong:
-        return claim.label
+    return served_label(claim, there) or claim.label if claim.wrong else claim.label
+
+
+def served_label(claim: LabelClaim, there: Hosted) -> str:
+    """Return the label under which the object of *claim* is served, according to its status, or to *there*.
+
+    That is the ConfigMap of its group. The label is empty if they show none.
+    """
     if not claim.is_web:
         addresses = {*_cluster_ips(claim.obj)}
         found = (name for name, rule in there.rules.items() if any(to.cluster_ip in addresses for to in rule.values()))
-        return next(found, claim.name).removeprefix(PREFIX)
-    shown = ((claim.obj.get("status") or {}).get("loadBalancer") or {}).get("ingress") or ()
+        return next(found, "").removeprefix(PREFIX)
+    status = claim.obj.get("status") or {}
+    shown = (status.get("loadBalancer") or {}).get("ingress") or ()
     hostname = next((each["hostname"] for each in shown if each.get("hostname")), "")
-    return hostname.partition(".")[0] or claim.label
+    return str(hostname or status.get("url", "").removeprefix("https://")).partition(".")[0]
 
 
 def _holders_last(each: Exposed) -> bool:
@@ -166,8 +173,9 @@ def _holders_last(each: Exposed) -> bool:
 
 def _decision(each: Exposed, exposing: Exposing) -> _Decision:
     claim, holder, there = each.claim, each.holder, exposing.there
-    is_holder = holder is not None and holder.rank == claim.rank
-    if is_deleting(claim.obj) or (holder is not None and not is_holder):
+    has_label = holder is not None and holder.rank == claim.rank
+    is_holder = has_label and not claim.wrong
+    if is_deleting(claim.obj) or (holder is not None and not has_label):
         return _NOTHING
     kept = _Decision(
         None if claim.is_web else there.rules.get(each.name),

@@ -14,8 +14,10 @@ from kubernetes.aio import config
 from kubernetes.aio.client import Configuration
 from kubernetes.aio.client.rest import RESTClientObject
 
+from tsoperator.api.objects import Object
 from tsoperator.kube.errors import KubeError
 
+_DEFAULT_NAMESPACE: Final = "default"
 _DEFAULT_KUBECONFIG: Final = str(Path("~/.kube/config").expanduser())
 
 
@@ -23,19 +25,21 @@ class NoClusterError(KubeError):
     """An error: there is no usable kubeconfig and no ServiceAccount."""
 
 
-async def load_configuration(kubeconfig: str = "") -> Configuration:
+async def load_configuration(kubeconfig: str = "", context: str = "") -> Configuration:
     """Return the configuration of the API server and the credentials.
 
     *kubeconfig* is a path (or several, joined by the path separator) as in ``KUBECONFIG``; empty means the Pod's
-    ServiceAccount, or ``~/.kube/config`` outside a cluster. Raises NoClusterError, which says what to set.
+    ServiceAccount, or ``~/.kube/config`` outside a cluster. *context* is one of the kubeconfig's; empty means its
+    current one. Raises NoClusterError, which says what to set.
     """
     configuration = Configuration()
     try:
-        if is_in_cluster(kubeconfig):
+        if is_in_cluster(kubeconfig) and not context:
             config.load_incluster_config(client_configuration=configuration)
         else:
             await config.load_kube_config(
                 config_file=_existing(kubeconfig or _DEFAULT_KUBECONFIG),
+                context=context or None,
                 client_configuration=configuration,
                 persist_config=False,
             )
@@ -46,6 +50,27 @@ async def load_configuration(kubeconfig: str = "") -> Configuration:
         ) from error
     configuration.proxy = configuration.proxy or _proxy_from_environment(configuration.host)
     return configuration
+
+
+def current_namespace(kubeconfig: str = "", context: str = "") -> str:
+    """Return the namespace that kubectl takes where the user names none: that of the *context*, or ``default``."""
+    contexts, current = _contexts(kubeconfig)
+    chosen = next((each for each in contexts if each["name"] == context), current) or {}
+    return str((chosen.get("context") or {}).get("namespace") or _DEFAULT_NAMESPACE)
+
+
+def context_names(kubeconfig: str = "") -> list[str]:
+    """Return the names of the contexts in a kubeconfig; none if it can't be read."""
+    return [str(each["name"]) for each in _contexts(kubeconfig)[0]]
+
+
+def _contexts(kubeconfig: str) -> tuple[list[Object], Object | None]:
+    """Return the contexts of a kubeconfig, and its current one."""
+    try:
+        contexts, current = config.list_kube_config_contexts(_existing(kubeconfig or _DEFAULT_KUBECONFIG))
+    except (config.ConfigException, yaml.YAMLError, OSError, TypeError, ValueError):
+        return [], None
+    return contexts, current
 
 
 def is_in_cluster(kubeconfig: str) -> bool:

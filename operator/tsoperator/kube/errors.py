@@ -2,6 +2,7 @@
 
 KubeError
 ├── Unreachable           no answer: refused, reset, timed out
+├── NotListening          nothing in a Pod listens at the port that we ask for
 ├── Rewound               resourceVersions went back: list again
 └── StatusError           an answer that is a Status
     ├── NotFound          404: the object, or its kind, is not there
@@ -26,6 +27,10 @@ class KubeError(Exception):
 
 class Unreachable(KubeError):
     """An error: the API server gave no answer in time."""
+
+
+class NotListening(KubeError):
+    """An error: nothing in a Pod listens at the port that we ask for."""
 
 
 class Rewound(KubeError):

@@ -59,7 +59,8 @@ class Proxy:
     *advertised*, by ordinal; proxies of the Kubernetes API serve those in *served*, and their Pods run under the
     ServiceAccount *account*. Other devices may reach the replicas at their *static_endpoints*, by ordinal, with the
     help of the *services*. If *controller* is given, it is the kind of the parent, and the owner references of the
-    children name the parent; otherwise only their labels name it.
+    children name the parent; otherwise only their labels name it. The Secrets of the replicas *left_alone* stay as they
+    are.
     """
 
     owner: Owner
@@ -83,6 +84,7 @@ class Proxy:
     controller: Resource | None = None
     replica_label: str = ""
     account: str = ""
+    left_alone: frozenset[int] = frozenset()
 
     def child(self, resource: Resource, name: str, content: Object | None = None, **labels: str) -> Object:
         """Return a child with *content* beside its metadata.

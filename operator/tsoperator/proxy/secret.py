@@ -330,6 +330,11 @@ def is_mounted(secret: Object) -> bool:
     return secret[_SERVED] is None
 
 
+def lacks_api_config(config: Object) -> bool:
+    """Tell whether somebody has emptied a *slim* config Secret of a proxy of the Kubernetes API."""
+    return config[_SERVED] is None
+
+
 def static_endpoints_of(config: Object | None) -> tuple[str, ...]:
     """Return the static endpoints in a *slim* config Secret, in their order; none without a Secret."""
     found: tuple[str, ...] = config[_STATIC_ENDPOINTS] if config else ()

@@ -24,6 +24,10 @@ CONFIGS: Final = "/etc/tsconfig"
 """The folder in which each Pod mounts the configs of all replicas."""
 CONFIG_VOLUME: Final = "tailscaledconfig-"
 """The beginning of the name of the volume that has a replica's config. The ordinal of the replica follows."""
+CA_BUNDLE_KEY: Final = "ca.crt"
+"""The key of the user's CA bundle in its ConfigMap."""
+_CA_BUNDLE: Final = "ca-bundle"
+_CA_FOLDER: Final = "/etc/tailnet-ca"
 _RESOURCES: Final[Object] = {"requests": {"cpu": "1m", "memory": "1Mi"}}
 _PRIVILEGED: Final[Object] = {"privileged": True}
 _SERVE_CONFIG: Final = "TS_SERVE_CONFIG"
@@ -72,6 +76,22 @@ def pod_spec(container: Object, volumes: Sequence[Volume], account: str) -> Obje
     }
 
 
+def trusting(spec: Object, settings: Settings) -> Object:
+    """Return the *spec* of Pods whose first container trusts the user's CA bundle, besides the CAs of its image."""
+    if not settings.proxy_ca_bundle:
+        return spec
+    first, *others = spec["containers"]
+    mount = {"name": _CA_BUNDLE, "mountPath": _CA_FOLDER, "readOnly": True}
+    trusts = variable("SSL_CERT_FILE", f"{_CA_FOLDER}/{CA_BUNDLE_KEY}")
+    volume = {"name": _CA_BUNDLE, "configMap": {"name": settings.proxy_ca_bundle}}
+    container = {
+        **first,
+        "env": [*first["env"], trusts],
+        "volumeMounts": [*(first.get("volumeMounts") or ()), mount],
+    }
+    return {**spec, "containers": [container, *others], "volumes": [*(spec.get("volumes") or ()), volume]}
+
+
 def standalone_statefulset(proxy: Proxy, settings: Settings, live: Object | None = None) -> Object:
     """Return the StatefulSet of a standalone *proxy*, without the changes of its ProxyClass.
 
@@ -102,13 +122,13 @@ def proxy_pod_spec(
         **rights,
     }
     init = {} if pod.userspace else {"initContainers": [_sysctler(settings, live)]}
-    return {**pod_spec(container, volumes, account), **init}
+    return {**trusting(pod_spec(container, volumes, account), settings), **init}
 
 
 def k8s_proxy_pod_spec(proxy: Proxy, settings: Settings) -> Object:
     """Return the spec of the Pods of a *proxy* of the Kubernetes API.
 
-    The image reads its config by the API, so the Pods mount nothing.
+    The image reads its config by the API, so the Pods mount at most a CA bundle.
     """
     config = f"kube:{proxy.key.namespace}/$(POD_NAME){CONFIG_SUFFIX}"
     of_this_kind = {"TS_K8S_PROXY_CONFIG": config, "TS_DEBUG_ACME_FORCE_RENEWAL": "true", **proxy.pod.modes}
@@ -124,7 +144,7 @@ def k8s_proxy_pod_spec(proxy: Proxy, settings: Settings) -> Object:
         ],
         "ports": [{"name": "k8s-proxy", "containerPort": 443, "protocol": "TCP"}],
     }
-    return {"serviceAccountName": proxy.account, "containers": [container]}
+    return trusting({"serviceAccountName": proxy.account, "containers": [container]}, settings)
 
 
 def mounted_secrets(statefulset: Object | None) -> set[str]:

@@ -118,7 +118,8 @@ def proxy_login(proxy: Proxy, children: Children, *, is_held: bool = True) -> Lo
     in_need = frozenset(
         each.ordinal
         for each in replicas
-        if _may_need_key(found := secrets[each.ordinal], config_for_now(proxy.config_of(each), found))
+        if each.ordinal not in proxy.left_alone
+        and _may_need_key(found := secrets[each.ordinal], config_for_now(proxy.config_of(each), found))
     )
     devices = {ordinal: device for ordinal, found in secrets.items() if (device := device_id_of(found))}
     is_new = not is_held and children == NO_CHILDREN
@@ -330,10 +331,11 @@ def _headless_service(proxy: Proxy) -> Object:
 def secret_steps(proxy: Proxy, children: Children, keys: Keys) -> Iterable[Step]:
     """Yield the steps that make the Secrets of each replica, or bring them up to date.
 
-    *keys* are the auth keys. The Secrets of a replica that awaits its auth key are neither made nor changed.
+    *keys* are the auth keys. The Secrets of a replica that awaits its auth key are neither made nor changed, nor are
+    those of one that is left alone.
     """
     for replica in proxy.replicas:
-        if replica.ordinal in keys.awaited:
+        if replica.ordinal in keys.awaited | proxy.left_alone:
             continue
         found = children.secrets_of(replica)
         config = config_for_now(proxy.config_of(replica), found)

@@ -37,6 +37,7 @@ from tsoperator.api.owners import ownership, sole_owner
 from tsoperator.api.policy import UNSUPPORTED
 from tsoperator.api.tailscaleservice import PREFIX, TailscaleService, service_name
 from tsoperator.group.claims import BY_LABEL, LabelClaim, by_label, claim_of, finalizer_of, label_of, winner
+from tsoperator.group.exposing import served_label
 from tsoperator.group.hosted import TYPE, Hosting, is_host, is_host_in, is_owned
 from tsoperator.group.hosts import BY_CERTIFICATE, NO_SERVICE, ServiceView, advertising, by_certificate, domain_of_group
 from tsoperator.group.proxygroup import BY_GROUP, group_owner, in_order, is_available, replica_count
@@ -123,7 +124,7 @@ class HostingView:
         if group is not None and not claim.wrong:
             tailnet, is_hosted = tailnet_of(group), with_hosts and bool(advertising(states, claim.name))
             view = self.world.service(tailnet, claim.label, hosts=is_hosted)
-            holder = self.holder(tailnet, claim.label)
+            holder = self.claimant(tailnet, claim.label)
         return Hosting(
             claim,
             group,
@@ -173,13 +174,22 @@ class HostingView:
                     yield claim
 
     def holder(self, tailnet: str, label: str) -> LabelClaim | None:
-        """Return the claim that has *label* in a tailnet; None if no claim counts there.
+        """Return the claim that has *label* in a tailnet, and counts; None if there is none."""
+        found = self.claimant(tailnet, label)
+        return found if found is not None and found.counts else None
+
+    def claimant(self, tailnet: str, label: str) -> LabelClaim | None:
+        """Return the claim that has *label* in a tailnet; None if there is none.
+
+        An object that is invalid now, and is served under the label, keeps it, so that a wrong edit doesn't lead the
+        traffic to another object.
 
         A ProxyGroup owns its Tailscale Service alone, and an Ingress or a Service may share one. If both sorts claim
         the label, the owner of the existing Tailscale Service tells which of the claims count. While that isn't known,
         no claim has the label.
         """
-        claims = [each for each in self.claims_on(label) if each.counts and self.tailnet(each) == tailnet]
+        counting = (each for each in self.claims_on(label) if each.counts or self._is_kept(each))
+        claims = [each for each in counting if self.tailnet(each) == tailnet]
         if len({each.sole_owner is None for each in claims}) < 2:
             return winner(claims)
         view = self.world.service(tailnet, label)
@@ -189,6 +199,13 @@ class HostingView:
             is_alone = sole_owner(view.service, self.world.operator_id()) is not None
             claims = [each for each in claims if (each.sole_owner is not None) is is_alone]
         return winner(claims)
+
+    def _is_kept(self, claim: LabelClaim) -> bool:
+        """Tell whether the object of *claim* is invalid now, and is served under its label."""
+        if not claim.may_be_kept:
+            return False
+        configmap = self._cache.get(CONFIGMAP, Key(self._settings.namespace, f"{claim.group}-ingress-config"))
+        return served_label(claim, hosted(configmap)) == claim.label
 
     def tailnet(self, claim: LabelClaim) -> str | None:
         """Return the name of the tailnet of *claim*; None if it names no ProxyGroup of type ingress."""

@@ -68,7 +68,7 @@ class Applier:
         self._run_errand = run_errand
         self._explain = explain
         self.now = now
-        self.journal = Journal(cache)
+        self.journal = Journal(cache, now)
 
     async def act(self, parent: Object, plan: Plan, failed: Failed) -> Object:
         """Carry out *plan* except for its status, and return the parent as the API server has stored it.

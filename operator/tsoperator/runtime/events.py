@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Literal, NamedTuple, Protocol
 
+from tsoperator.api.names import COMPONENT
 from tsoperator.api.objects import EVENT, Key, Object, Resource
 from tsoperator.kube.errors import AlreadyExists, KubeError, NotFound
 
@@ -89,7 +90,7 @@ class EventRecorder:
     def __init__(
         self,
         client: EventClient,
-        component: str = "tailscale-operator",
+        component: str = COMPONENT,
         instance: str = "",
         quiet: Quiet | None = None,
         clock: Callable[[], float] = time.monotonic,

@@ -5,8 +5,9 @@ has a value out of a Secret: a line about a change has only the names of the cha
 """
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import Any, Final, Literal, NamedTuple
 
 from tsoperator.api.conditions import TRUE
@@ -31,7 +32,18 @@ from tsoperator.kube.errors import Unreachable
 from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.diff import contains
 from tsoperator.runtime.memory import Memory
-from tsoperator.runtime.plan import Child, Creation, Deletion, Note, Outline, Patch, Plan, Step, reports_of
+from tsoperator.runtime.plan import (
+    Child,
+    Creation,
+    Deletion,
+    LastingWarning,
+    Note,
+    Outline,
+    Patch,
+    Plan,
+    Step,
+    reports_of,
+)
 
 log = logging.getLogger("tsoperator")
 
@@ -94,30 +106,33 @@ class _Known:
     """The facts that the journal remembers about an object.
 
     *outline* is its proxy as last seen, *notes* are those of its last plan, and *lost* are the types of conditions
-    that have become false. *unsaid* are the notes of reports that the API server refuses.
+    that have become false. *unsaid* are the notes of reports that the API server refuses. *warned* are
+    the warnings among *notes*, each since the first one for its reason.
     """
 
     outline: Outline | None = None
     notes: frozenset[Note] = frozenset()
     unsaid: frozenset[Note] = frozenset()
     lost: frozenset[str] = frozenset()
+    warned: Sequence[LastingWarning] = ()
 
 
 class Journal:
-    """Logs the changes of each object that users care about."""
+    """Logs the changes of each object that users care about, and remembers the warnings."""
 
-    def __init__(self, cache: Cache) -> None:
+    def __init__(self, cache: Cache, now: Callable[[], datetime]) -> None:
+        """*now* is the wall clock."""
         self._known = Memory[_Known](cache)
+        self._now = now
 
     def has_told(self, error: Exception) -> bool:
         """Tell whether *error* is in the log already: in a line about an object, or in a line about the API server."""
         return isinstance(error, Unreachable) or _TOLD in vars(error)
 
-    def warnings(self, obj: Object) -> list[Note]:
-        """Return the warnings about *obj* that hold since they were written as Events, sorted by reason."""
+    def warnings(self, obj: Object) -> Sequence[LastingWarning]:
+        """Return the warnings about *obj* that still hold, sorted by reason."""
         known = self._known.get(obj)
-        notes = known.notes if known else ()
-        return sorted((each for each in notes if each.type == "Warning"), key=lambda each: (each.reason, each.message))
+        return known.warned if known else ()
 
     def planned(self, parent: Object, plan: Plan) -> None:
         """Log *plan* at DEBUG, in one line.
@@ -218,6 +233,12 @@ class Journal:
         if ended and not is_deleting(parent):
             self._tell(parent, logging.INFO, f"no longer {' and '.join(sorted(ended))}")
         known.notes = now | kept
+        since = {each.reason: each.since for each in known.warned}
+        known.warned = sorted(
+            LastingWarning(each.reason, each.message, since.get(each.reason) or self._now())
+            for each in known.notes
+            if each.type == "Warning"
+        )
 
     def _tell(self, parent: Object, level: int, words: str) -> None:
         if log.isEnabledFor(level):

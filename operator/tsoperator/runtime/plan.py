@@ -2,7 +2,8 @@
 
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from datetime import datetime
+from typing import Any, Literal, NamedTuple
 
 from tsoperator.api.objects import Key, Object, Resource
 from tsoperator.api.tailscaleservice import TailscaleService
@@ -169,6 +170,14 @@ class Note:
     reason: str
     message: str
     once: bool = False
+
+
+class LastingWarning(NamedTuple):
+    """A warning that was written as an Event on an object at the time *since*, and that still holds."""
+
+    reason: str
+    message: str
+    since: datetime
 
 
 @dataclass(frozen=True, slots=True)

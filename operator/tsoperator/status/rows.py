@@ -1,25 +1,39 @@
 """Describes an object in a row: how the tailnet and the cluster reach it, its proxies, and whether it is served."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, NotRequired, TypedDict
+from typing import Final, NotRequired, TypedDict, cast
 
 from tsoperator.api.names import (
     ANNOTATION_EXPOSE,
+    ANNOTATION_FORWARD_CLUSTER_TRAFFIC,
     ANNOTATION_TAILNET_FQDN,
     ANNOTATION_TAILNET_IP,
     ANNOTATION_TAILNET_TARGET_IP_DEPRECATED,
     LOAD_BALANCER_CLASS,
 )
-from tsoperator.api.objects import Object, annotations, key_of, spec_text
+from tsoperator.api.objects import Object, annotations, is_deleting, key_of, spec_of, spec_text
 from tsoperator.api.rules import is_true
+from tsoperator.api.tailscaleservice import service_name
+from tsoperator.group.claims import label_of
+from tsoperator.group.hosts import advertising, domain_of_group
+from tsoperator.group.proxygroup import replica_count
+from tsoperator.proxy.endpoints import ready_addresses
 from tsoperator.proxy.readiness import ready_replicas, wanted_replicas
-from tsoperator.runtime.plan import Note
+from tsoperator.proxy.secret import device_of
+from tsoperator.runtime.plan import LastingWarning
 from tsoperator.settings import Settings
 from tsoperator.status.conditions import Grade, Judgement, ingress_name, judge_conditions, judge_ingress
 
-ROLES: Final = {
+EGRESS: Final = "egress"
+BALANCED: Final = "load balancer"
+EXPOSED: Final = "exposed"
+INGRESS_ROLE: Final = "ingress"
+API_SERVER_PROXY: Final = "API server proxy"
+
+_ROLES: Final = {
     "Connector": "connector",
+    "Deployment": API_SERVER_PROXY,
     "DNSConfig": "DNS",
     "PeerRelay": "peer relay",
     "ProxyClass": "class",
@@ -28,9 +42,12 @@ ROLES: Final = {
     "Recorder": "recorder",
     "Tailnet": "tailnet",
 }
-"""The roles of the operator's own kinds."""
+"""The roles of the objects that have the same role whatever they ask for, by kind."""
 
 _TARGETS: Final = (ANNOTATION_TAILNET_FQDN, ANNOTATION_TAILNET_IP, ANNOTATION_TAILNET_TARGET_IP_DEPRECATED)
+_NO_ADDRESS: Final = ("", "None")
+
+_Row = dict[str, object]
 
 
 class Row(TypedDict):
@@ -59,90 +76,212 @@ class Row(TypedDict):
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
-    """The facts about an object that aren't in it.
-
-    *statefulsets* are those of its proxies, and *devices* their devices: names and addresses. *warnings* are those that
-    the operator wrote as Events and that still hold.
+class Served:
+    """The facts about the ProxyGroup that an object names: the *group* itself, and the *slim* state Secrets of its
+    proxies. *place* is the Service at which an egress Service points, and *slices* are the endpoints of that.
     """
 
-    statefulsets: Sequence[Object] = ()
-    devices: Sequence[tuple[str, Sequence[str]]] = ()
-    warnings: Sequence[Note] = ()
+    group: Object | None = None
+    states: Sequence[Object] = ()
+    place: Object | None = None
+    slices: Sequence[Object] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """The facts about an object that aren't in it, and its *role*.
+
+    *workloads* are the StatefulSets or the Deployment of its own proxies. *secrets* are their *slim* Secrets; an egress
+    Service has *pods* here instead. *addresses* are those that the tailnet gives the target of an egress
+    Service, or the Tailscale Service of an object. *names_ingresses* tells whether the DNSConfig lets Pods reach
+    Ingresses. *warnings* still hold.
+    """
+
+    role: str = ""
+    workloads: Sequence[Object] = ()
+    secrets: Sequence[Object] = ()
+    pods: Sequence[Object] = ()
+    served: Served | None = None
+    addresses: Sequence[str] = ()
+    names_ingresses: bool = False
+    warnings: Sequence[LastingWarning] = ()
 
 
 def role_of(obj: Object, settings: Settings) -> str:
     """Return the role that *obj* asks for; empty if it asks nothing of the operator."""
-    match obj["kind"]:
-        case "Service":
-            return _service_role(obj, settings)
-        case "Ingress":
-            return "ingress" if spec_text(obj, "ingressClassName") == settings.ingress_class else ""
-        case kind:
-            return ROLES.get(kind, "")
+    kind = obj["kind"]
+    if kind == "Service":
+        return _service_role(obj, settings)
+    if kind == "Ingress":
+        return INGRESS_ROLE if spec_text(obj, "ingressClassName") == settings.ingress_class else ""
+    return _ROLES[kind]
+
+
+def target_of(service: Object) -> str:
+    """Return the name or the address of the device to which a Service leads; empty if it leads to none."""
+    given = annotations(service)
+    return next((given[name].removesuffix(".") for name in _TARGETS if given.get(name)), "")
 
 
 def row_of(obj: Object, around: Surroundings, settings: Settings) -> Row | None:
     """Return the row of *obj*; None if it has nothing to do with the operator."""
-    role = role_of(obj, settings)
+    role = around.role
     judged = _judged(obj, role, around.warnings)
-    if not role and judged is None:
-        return None
+    if judged is None:
+        if not role:
+            return None
+        judged = Judgement(Grade.WAITING, words="the operator has not looked at it yet")
     namespace, name = key_of(obj)
-    found = judged or Judgement(Grade.WAITING, words="the operator has not looked at it yet")
-    row: Mapping[str, object] = {
-        "kind": obj["kind"],
-        "namespace": namespace,
-        "name": name,
-        "role": role,
-        "tailnet": spec_text(obj, "tailnet"),
-        "names": _names(obj, role, around),
-        "addresses": [address for _, addresses in around.devices for address in addresses],
-        "inCluster": _cluster_name(obj, role, settings),
-        "ready": sum(map(ready_replicas, around.statefulsets)) if around.statefulsets else "",
-        "wanted": sum(map(wanted_replicas, around.statefulsets)) if around.statefulsets else "",
-        "verdict": found.grade,
-        "reason": found.reason,
-        "words": found.words,
-        "cure": found.cure,
-        "since": found.since,
+    row: _Row = {"kind": obj["kind"], "namespace": namespace, "name": name, "role": role}
+    if role:
+        _PARTS.get(role, _own_proxies)(row, obj, around, settings)
+    row |= {
+        "verdict": judged.grade.value,
+        "reason": judged.reason,
+        "words": judged.words,
+        "cure": judged.cure,
+        "since": judged.since,
     }
-    return {key: value for key, value in row.items() if value not in ("", [])}  # type: ignore[return-value]
+    return cast("Row", {key: value for key, value in row.items() if value or value == 0})
 
 
-def _judged(obj: Object, role: str, warnings: Sequence[Note]) -> Judgement | None:
+def _judged(obj: Object, role: str, warnings: Sequence[LastingWarning]) -> Judgement | None:
     """Return the judgement of *obj*: a condition that is false counts first, then a warning."""
-    judged = judge_ingress(obj) if obj["kind"] == "Ingress" and role else judge_conditions(obj)
-    if warnings and (judged is None or judged.grade is not Grade.FAILED):
-        return Judgement(Grade.FAILED, warnings[0].reason, "; ".join(each.message for each in warnings))
-    return judged
+    if role == INGRESS_ROLE:
+        judged: Judgement | None = judge_ingress(obj)
+    else:
+        judged = _judged_deployment(obj) if role == API_SERVER_PROXY else judge_conditions(obj)
+    if not warnings:
+        return judged
+    if judged is not None and judged.grade is Grade.FAILED:
+        more = [each.message for each in warnings if each.message not in judged.words]
+        return judged._replace(words="; ".join([judged.words, *more]))
+    since = min(each.since for each in warnings).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return Judgement(Grade.FAILED, warnings[0].reason, "; ".join(each.message for each in warnings), since=since)
 
 
-def _names(obj: Object, role: str, around: Surroundings) -> list[str]:
-    """Return the names in the tailnet: that of the target of an egress Service, or those of the object itself."""
-    if role == "egress":
-        given = annotations(obj)
-        target = next((given[name] for name in _TARGETS if given.get(name)), "")
-        return [target.removesuffix(".")]
-    if role == "ingress":
-        return [name] if (name := ingress_name(obj)) else []
-    return [name for name, _ in around.devices]
+def _judged_deployment(deployment: Object) -> Judgement:
+    """Return the judgement of the Deployment of the API server proxy, which has no condition of ours."""
+    since = deployment["metadata"].get("creationTimestamp") or ""
+    if ready_replicas(deployment):
+        return Judgement(Grade.OK, words="the tailnet reaches the Kubernetes API", since=since)
+    return Judgement(Grade.WAITING, words="its Pod is not ready yet", since=since)
 
 
-def _cluster_name(obj: Object, role: str, settings: Settings) -> str:
-    """Return the name of a Service in the cluster."""
-    if obj["kind"] != "Service" or not role:
-        return ""
-    namespace, name = key_of(obj)
+def _own_proxies(row: _Row, obj: Object, around: Surroundings, _settings: Settings) -> None:
+    """Add the devices of an object's own proxies, and how many of its proxies are ready."""
+    row["tailnet"] = spec_text(obj, "tailnet")
+    row["names"], row["addresses"] = _devices(around)
+    _count_workloads(row, around)
+
+
+def _egress(row: _Row, service: Object, around: Surroundings, settings: Settings) -> None:
+    target = target_of(service)
+    row["names"] = [] if _is_address(target) else [target]
+    row["addresses"] = [target] if _is_address(target) else [*around.addresses]
+    row["inCluster"] = _cluster_name(service, settings)
+    if (served := around.served) is None:
+        row["clusterAddresses"] = [each["ip"] for pod in around.pods for each in pod["status"]["podIPs"]]
+        _count_workloads(row, around)
+        return
+    row["clusterAddresses"] = _cluster_ips(served.place)
+    if served.group is not None:
+        row["tailnet"] = spec_text(served.group, "tailnet")
+        endpoints = (each for one in served.slices for each in one.get("endpoints") or ())
+        row["ready"] = len(
+            {each.get("hostname") for each in endpoints if any(ready_addresses([{"endpoints": [each]}]))}
+        )
+        row["wanted"] = replica_count(served.group)
+
+
+def _exposed(row: _Row, service: Object, around: Surroundings, settings: Settings) -> None:
+    row["inCluster"], row["clusterAddresses"] = _cluster_name(service, settings), _cluster_ips(service)
+    if around.served is None:
+        _own_proxies(row, service, around, settings)
+    else:
+        _hosted(row, service, around, around.served)
+
+
+def _ingress(row: _Row, ingress: Object, around: Surroundings, settings: Settings) -> None:
+    if around.served is None:
+        _own_proxies(row, ingress, around, settings)
+        forwards = annotations(ingress).get(ANNOTATION_FORWARD_CLUSTER_TRAFFIC)
+        is_reached = around.names_ingresses if forwards is None else is_true(forwards)
+        row["inCluster"] = ingress_name(ingress) if is_reached else ""
+    else:
+        _hosted(row, ingress, around, around.served)
+    if name := ingress_name(ingress):
+        row["names"] = [name]
+
+
+def _dns(row: _Row, dnsconfig: Object, around: Surroundings, _settings: Settings) -> None:
+    nameserver = (dnsconfig.get("status") or {}).get("nameserver") or {}
+    row["clusterAddresses"] = [nameserver["ip"]] if nameserver.get("ip") else []
+    if around.workloads:
+        _count_workloads(row, around)
+
+
+def _alone(_row: _Row, _obj: Object, _around: Surroundings, _settings: Settings) -> None:
+    """Add nothing, because objects of this kind have no proxies."""
+
+
+_PARTS: Final[dict[str, Callable[[_Row, Object, Surroundings, Settings], None]]] = {
+    EGRESS: _egress,
+    EXPOSED: _exposed,
+    BALANCED: _exposed,
+    INGRESS_ROLE: _ingress,
+    "DNS": _dns,
+    "class": _alone,
+    "policy": _alone,
+    "tailnet": _alone,
+}
+"""The functions that add the fields which depend on the role. The other roles have proxies of their own."""
+
+
+def _hosted(row: _Row, obj: Object, around: Surroundings, served: Served) -> None:
+    """Add the name that a ProxyGroup hosts for *obj*, and how many of its proxies advertise the name."""
+    label, domain = label_of(obj), domain_of_group(served.states)
+    hosts = advertising(served.states, service_name(label))
+    row["names"] = [f"{label}.{domain}"] if hosts and domain else []
+    row["addresses"] = [*around.addresses]
+    if served.group is not None:
+        row["tailnet"] = spec_text(served.group, "tailnet")
+        row["ready"], row["wanted"] = len(hosts), replica_count(served.group)
+
+
+def _count_workloads(row: _Row, around: Surroundings) -> None:
+    if around.workloads:
+        row["ready"] = sum(ready_replicas(each) for each in around.workloads if not is_deleting(each))
+        row["wanted"] = sum(wanted_replicas(each) for each in around.workloads if not is_deleting(each))
+
+
+def _devices(around: Surroundings) -> tuple[list[str], list[str]]:
+    found = [device_of(each, None) for each in around.secrets]
+    return [each.fqdn for each in found if each.fqdn], [ip for each in found for ip in each.ips]
+
+
+def _cluster_name(service: Object, settings: Settings) -> str:
+    namespace, name = key_of(service)
     return f"{name}.{namespace}.svc.{settings.cluster_domain}"
+
+
+def _cluster_ips(service: Object | None) -> list[str]:
+    spec = spec_of(service) if service else {}
+    found = spec.get("clusterIPs") or [spec.get("clusterIP")]
+    return [each for each in found if each and each not in _NO_ADDRESS]
+
+
+def _is_address(target: str) -> bool:
+    """Tell whether a *target* of an egress Service is an address. The last label of a name isn't a number."""
+    return ":" in target or target.rpartition(".")[2].isdigit()
 
 
 def _service_role(service: Object, settings: Settings) -> str:
     given, spec = annotations(service), service["spec"]
-    class_ = spec.get("loadBalancerClass")
-    is_ours = class_ == LOAD_BALANCER_CLASS or (class_ is None and settings.default_load_balancer)
-    if spec.get("type") == "LoadBalancer" and is_ours:
-        return "load balancer"
+    if spec.get("type") == "LoadBalancer":
+        class_ = spec.get("loadBalancerClass")
+        if class_ == LOAD_BALANCER_CLASS or (class_ is None and settings.default_load_balancer):
+            return BALANCED
     if is_true(given.get(ANNOTATION_EXPOSE)):
-        return "exposed"
-    return "egress" if any(given.get(name) for name in _TARGETS) else ""
+        return EXPOSED
+    return EGRESS if any(given.get(name) for name in _TARGETS) else ""

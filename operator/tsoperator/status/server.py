@@ -9,6 +9,7 @@ from typing import Final
 from aiohttp import web
 
 from tsoperator.runtime.serving import HttpServer, ListenError
+from tsoperator.status.parts import StatusReport
 
 log = logging.getLogger(__name__)
 
@@ -22,14 +23,14 @@ _HEADERS: Final = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosni
 class StatusServer(HttpServer):
     """Serves the report on *listen* while the context is open. An empty *listen* turns it off.
 
-    *report* returns the report as JSON; its argument is the time from which this process leads. *leader* returns the
+    *report* returns the report; its argument is the time from which this process leads. *leader* returns the
     name of the Pod that leads, empty if that isn't known.
     """
 
     def __init__(
         self,
         listen: str,
-        report: Callable[[datetime], Awaitable[bytes]],
+        report: Callable[[datetime], Awaitable[StatusReport]],
         leader: Callable[[], str],
         now: Callable[[], datetime],
     ) -> None:
@@ -62,11 +63,15 @@ class StatusServer(HttpServer):
         finally:
             self._leading_since = None
 
-    async def _status(self, _request: web.Request) -> web.Response:
+    async def _status(self, request: web.Request) -> web.Response:
         if self._leading_since is None:
             return self._standby()
         async with self._turn:  # several requests at once would only slow each other down
-            return web.Response(body=await self._report(self._leading_since), content_type="application/json")
+            report = await self._report(self._leading_since)
+        tag = {"ETag": f'"{report.digest}"'}
+        if any(each.value == report.digest for each in request.if_none_match or ()):
+            return web.Response(status=304, headers=tag)
+        return web.Response(body=report.body, content_type="application/json", headers=tag)
 
     def _standby(self) -> web.Response:
         leader = self._leader()

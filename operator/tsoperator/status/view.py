@@ -1,110 +1,122 @@
-"""Reads the cache for the report, and builds the report in slices, so that the event loop serves others meanwhile."""
+"""Reads the facts for the report from the cache and from the tables, and builds the report.
+
+Nothing here asks a server, or waits for anything but its turn on the event loop. A row is built again only if one of
+the objects on which it depends has changed.
+"""
 
 import asyncio
-from collections.abc import Callable, Iterable
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
-from time import perf_counter
-from typing import Any, Final
+from typing import Final, NamedTuple
 
 from pydantic_core import to_json
 from tsnameserver import __version__
 
-from tsoperator.api.names import (
-    PARENT_CONNECTOR,
-    PARENT_INGRESS,
-    PARENT_PEERRELAY,
-    PARENT_PROXYGROUP,
-    PARENT_RECORDER,
-    PARENT_SERVICE,
-)
-from tsoperator.api.objects import INGRESS, OWN_KINDS, SECRET, SERVICE, STATEFULSET, Object, Resource, key_of
-from tsoperator.proxy.readiness import secret_keys
-from tsoperator.proxy.secret import shown_device
-from tsoperator.runtime.cache import Cache
-from tsoperator.runtime.journal import Journal
-from tsoperator.runtime.ownership import BY_OWNER, Owner, is_child
-from tsoperator.settings import Settings
+from tsoperator.api.objects import DEPLOYMENT, DNSCONFIG, INGRESS, OWN_KINDS, SERVICE, TAILNET, Object, key_of, uid
+from tsoperator.dns.nameserver import elected
+from tsoperator.status.look import Knowledge, Look
+from tsoperator.status.parts import StatusReport, TailnetFacts, dns_parts, refusal_parts, tailnet_part
 from tsoperator.status.rows import Surroundings, row_of
+from tsoperator.tailnet.tailnet import OWN
+from tsoperator.tsclient.timeslice import TimeSlice
 
-SLICE: Final = 0.005
-"""Seconds for which the report may hold the event loop, before other tasks get their turn."""
+KINDS: Final = tuple(sorted((DEPLOYMENT, SERVICE, INGRESS, *OWN_KINDS), key=lambda each: each.kind))
+"""The kinds of the objects that the report describes. The only Deployment is that of the API server proxy."""
 
-KINDS: Final = tuple(sorted((SERVICE, INGRESS, *OWN_KINDS), key=lambda each: each.kind))
-"""The kinds of the objects that the report describes."""
-
-_OWNER_TYPES: Final = {
-    "Connector": PARENT_CONNECTOR,
-    "Ingress": PARENT_INGRESS,
-    "PeerRelay": PARENT_PEERRELAY,
-    "ProxyGroup": PARENT_PROXYGROUP,
-    "Recorder": PARENT_RECORDER,
-    "Service": PARENT_SERVICE,
-}
+REMEMBERED: Final = 60.0
+"""Seconds for which rows are remembered after a report, for somebody who asks again and again."""
 
 
-class Slices:
-    """Gives other tasks their turn from time to time during long work."""
+class _Known(NamedTuple):
+    """A row, and the facts that it was built from."""
 
-    def __init__(self, seconds: float = SLICE) -> None:
-        self._seconds = seconds
-        self._start = perf_counter()
-
-    async def pause(self) -> None:
-        """Give other tasks their turn if the present slice is over."""
-        if perf_counter() - self._start >= self._seconds:
-            await asyncio.sleep(0)
-            self._start = perf_counter()
+    obj: Object
+    around: Surroundings
+    row: bytes | None
 
 
 class StatusView:
-    """The operator's report, from the cache and the journal."""
+    """Makes the operator's report from *knowledge*. *now* is the wall clock."""
 
-    def __init__(self, cache: Cache, journal: Journal, settings: Settings, now: Callable[[], datetime]) -> None:
-        self._cache = cache
-        self._journal = journal
-        self._settings = settings
+    def __init__(self, knowledge: Knowledge, now: Callable[[], datetime]) -> None:
+        self._knowledge = knowledge
         self._now = now
+        self._known: dict[str, _Known] = {}  # by the UID of the object
+        self._forgetting: asyncio.TimerHandle | None = None
 
-    async def report(self, since: datetime) -> bytes:
-        """Return the report as JSON. *since* is the time from which this process leads."""
-        head: dict[str, Any] = {
+    async def report(self, since: datetime) -> StatusReport:
+        """Return the report. *since* is the time from which this process leads."""
+        cache, settings = self._knowledge.cache, self._knowledge.settings
+        about = {
             "version": __version__,
-            "namespace": self._settings.namespace,
-            "pod": self._settings.pod_name,
+            "namespace": settings.namespace,
+            "pod": settings.pod_name,
             "leadingSince": rfc3339(since),
-            "generated": rfc3339(self._now()),
         }
-        return b'%b,"objects":[%b],"tailnets":[],"dns":[],"refusals":[]}' % (
-            to_json(head)[:-1],
-            b",".join(await self._rows()),
-        )
+        tailnets = [*self._tailnet_facts()]
+        refused = {(str(each.resource), each.namespace) for each in cache.refused_selections()}
+        parts = {
+            "tailnets": [*map(tailnet_part, tailnets)],
+            "dns": [*dns_parts(elected(cache.all(DNSCONFIG)))],
+            "refusals": [*refusal_parts(tailnets, refused)],
+        }
+        rows, time_slice, digest = await self._rows(), TimeSlice(), hashlib.blake2b(digest_size=12)
+        rest = [b',"objects":[', *_joined(rows), b"],", to_json(parts)[1:]]
+        head = to_json(about)[:-1]
+        for each in (head, *rest):
+            digest.update(each)
+            await time_slice.pause()
+        generated = b',"generated":"%b"' % rfc3339(self._now()).encode()
+        return StatusReport(b"".join([head, generated, *rest]), digest.hexdigest())
 
     async def _rows(self) -> list[bytes]:
         """Return the rows of all objects as JSON, sorted by kind, namespace and name."""
-        slices, found = Slices(), []
+        time_slice, found, known = TimeSlice(), list[bytes](), dict[str, _Known]()
+        look = Look(self._knowledge)
         for resource in KINDS:
-            for obj in self._sorted(resource):
-                row = row_of(obj, self._around(obj), self._settings)
-                if row is not None:
-                    found.append(to_json(row))
-                await slices.pause()
+            rows: dict[str, bytes] = {}
+            for obj in self._knowledge.cache.all(resource):
+                await time_slice.pause()
+                around = look.around(resource, obj)
+                if around is None:
+                    continue
+                last = self._known.get(uid(obj))
+                if last is None or last.obj != obj or last.around != around:
+                    row = row_of(obj, around, self._knowledge.settings)
+                    last = _Known(obj, around, to_json(row) if row is not None else None)
+                known[uid(obj)] = last
+                if last.row is not None:
+                    rows["\0".join(key_of(obj))] = last.row
+            found += [rows[key] for key in sorted(rows)]
+        self._remember(known)
         return found
 
-    def _sorted(self, resource: Resource) -> Iterable[Object]:
-        namespace = self._settings.namespace
-        return sorted((each for each in self._cache.all(resource) if not is_child(each, namespace)), key=key_of)
+    def _remember(self, known: dict[str, _Known]) -> None:
+        if self._forgetting is not None:
+            self._forgetting.cancel()
+        self._known = known
+        self._forgetting = asyncio.get_running_loop().call_later(REMEMBERED, known.clear)
 
-    def _around(self, obj: Object) -> Surroundings:
-        type_ = _OWNER_TYPES.get(obj["kind"])
-        statefulsets = self._cache.indexed(STATEFULSET, BY_OWNER, str(Owner(type_, key_of(obj)))) if type_ else []
-        devices = []
-        for key in (key for each in statefulsets for key in secret_keys(each)):
-            secret = self._cache.get(SECRET, key)
-            if secret is not None and (shown := shown_device(secret)):
-                devices.append((shown[0], shown[1].split(", ")))
-        return Surroundings(statefulsets, devices, self._journal.warnings(obj))
+    def _tailnet_facts(self) -> Iterator[TailnetFacts]:
+        objects = {key_of(each).name: each for each in self._knowledge.cache.all(TAILNET)}
+        for name in (OWN, *sorted(objects)):
+            known = self._knowledge.tailnets.registered(name)
+            if known is None:
+                yield TailnetFacts(name, tailnet=objects.get(name))
+                continue
+            names, findings = known.devices.names(), known.preflight.findings
+            domains = names.domains if names else ()
+            is_looked = bool(findings.passed or findings.wrong)
+            yield TailnetFacts(name, known.client.url, domains, is_looked, findings.wrong, objects.get(name))
 
 
 def rfc3339(moment: datetime) -> str:
     """Return *moment*, which is in UTC, in RFC 3339 with whole seconds."""
     return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _joined(rows: Sequence[bytes]) -> Iterator[bytes]:
+    """Yield *rows* with a comma before each but the first."""
+    for number, row in enumerate(rows):
+        yield b"," + row if number else row

@@ -107,6 +107,10 @@ class Services:
         """Return the labels of the Services that are known."""
         return [*self._known]
 
+    def known(self, label: str) -> TailscaleService | None:
+        """Return the Service with this *label*, as far as it is known, and ask nobody about it."""
+        return self._known.get(label)
+
     def owned(self, operator_id: str) -> frozenset[str]:
         """Return the labels of the Services that the operator with this ID owns, as far as the owners are known."""
         return frozenset(

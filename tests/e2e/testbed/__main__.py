@@ -46,6 +46,9 @@ def parser() -> argparse.ArgumentParser:
         command = commands.add_parser(name, help=text, description=text)
         if name not in {"build", "peers", "program"}:
             command.add_argument("--api-only", action="store_true", help="the API server alone, without a node")
+    commands.choices["up"].add_argument(
+        "--oldest", action="store_true", help=f"with an API server of Kubernetes {parts.OLDEST_KUBERNETES}"
+    )
     commands.choices["build"].add_argument("part", nargs="*", help=f"default: all of {', '.join(_names())}, base")
     commands.choices["program"].add_argument("name", help="such as helm or kubectl")
     commands.choices["shell"].add_argument("words", nargs=argparse.REMAINDER, help="a command to run instead")
@@ -59,7 +62,7 @@ def _names() -> list[str]:
 def up(paths: Paths, arguments: argparse.Namespace) -> int:
     """Bring a bed up."""
     progress = Progress()
-    bed = Bed(paths, arguments.api_only)
+    bed = Bed(paths, arguments.api_only, arguments.oldest)
     with locked(paths.work, "up"):
         bed.up(progress)
     progress.say(f"up. KUBECONFIG={bed.kubeconfig}")

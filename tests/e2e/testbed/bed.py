@@ -36,6 +36,8 @@ class Bed:
 
     paths: Paths
     api_only: bool = False
+    is_oldest: bool = False
+    """True if the API server and the controller manager are of the oldest Kubernetes. `up` alone needs to know."""
     controller_flags: Mapping[str, Word] = field(default_factory=dict)
     """Flags of the controller manager that replace the usual ones. Only the caller who brings the bed up gives them."""
 
@@ -69,7 +71,8 @@ class Bed:
     def plane(self) -> ControlPlane:
         """The control plane of the bed, as the files in the bed's folder describe it."""
         inside = self.machines.get("node")
-        return ControlPlane(self.paths, self.folder, self.daemons, self._ports(), inside, self.controller_flags)
+        flags = self.controller_flags
+        return ControlPlane(self.paths, self.folder, self.daemons, self._ports(), inside, flags, self.is_oldest)
 
     @property
     def runs(self) -> bool:
@@ -101,7 +104,7 @@ class Bed:
         if not self.api_only:
             preflight.check_cluster(self.paths.work)
         wanted = [parts.named(name) for name in parts.API_ONLY] if self.api_only else parts.ALL
-        build(self.paths, progress, wanted, whole=not self.api_only)
+        build(self.paths, progress, [*wanted, *([parts.OLDEST] if self.is_oldest else [])], whole=not self.api_only)
         self._prepare()
         try:
             if self.api_only:

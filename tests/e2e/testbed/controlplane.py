@@ -76,6 +76,8 @@ class ControlPlane:
     inside: Isolation | None
     controller_flags: Mapping[str, Word] = field(default_factory=dict)
     """Flags of the controller manager that replace the usual ones."""
+    is_oldest: bool = False
+    """True if the programs are those of the oldest Kubernetes."""
 
     @property
     def pki(self) -> Pki:
@@ -264,5 +266,6 @@ class ControlPlane:
         self._start("kube-controller-manager", {**flags, **self.controller_flags, **(changes or {})})
 
     def _start(self, name: str, flags: dict[str, Word]) -> Daemon:
-        argv: list[Word] = [program(self.paths, name), *(f"--{flag}={value}" for flag, value in flags.items())]
+        started = program(self.paths, name, oldest=self.is_oldest)
+        argv: list[Word] = [started, *(f"--{flag}={value}" for flag, value in flags.items())]
         return self.daemons.start(name, argv, self.inside)

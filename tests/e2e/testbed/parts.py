@@ -9,6 +9,10 @@ from tests.e2e.testbed.errors import BedError
 from tests.e2e.testbed.paths import PARTS, Paths
 
 KUBERNETES = "v1.36.3"
+OLDEST_KUBERNETES = "v1.30.14"
+"""The newest patch of the oldest Kubernetes that the chart promises."""
+_HELMS_KUBERNETES = tuple(f"helm.sh/helm/v3/pkg/chartutil.k8sVersion{part}" for part in ("Major", "Minor"))
+_KUBERNETES_VERSION = "k8s.io/component-base/version.gitVersion"
 TAILSCALE = "1.102.5"
 
 
@@ -55,7 +59,7 @@ ALL = (
             **_commands("k8s.io/kubernetes", "kube-apiserver", "kube-controller-manager", "kube-scheduler"),
             **_commands("k8s.io/kubernetes", "kubelet", "kube-proxy", "kubectl"),
         },
-        {"k8s.io/component-base/version.gitVersion": KUBERNETES},
+        {_KUBERNETES_VERSION: KUBERNETES},
     ),
     Part(
         "containerd",
@@ -71,12 +75,24 @@ ALL = (
         {"tailscale.com/version.longStamp": TAILSCALE, "tailscale.com/version.shortStamp": TAILSCALE},
     ),
     Part("crane", _commands("github.com/google/go-containerregistry", "crane")),
-    Part("helm", {"helm": "helm.sh/helm/v3/cmd/helm"}),
+    Part(
+        "helm",
+        {"helm": "helm.sh/helm/v3/cmd/helm"},
+        # The Kubernetes for which `helm template` renders, as in an official build.
+        dict(zip(_HELMS_KUBERNETES, KUBERNETES.removeprefix("v").split("."), strict=False)),
+    ),
     Part("pebble", _commands("github.com/letsencrypt/pebble/v2", "pebble")),
     Part("pause", {"pause": "."}),
     Part("control", {"control": "."}),
     Part("recorder", {"tsrecorder": "."}),  # shares versions with `tailscale`, so most of it is built already
 )
+
+OLDEST = Part(
+    "kubernetes-oldest",
+    _commands("k8s.io/kubernetes", "kube-apiserver", "kube-controller-manager"),
+    {_KUBERNETES_VERSION: OLDEST_KUBERNETES},
+)
+"""Programs of the oldest Kubernetes. A bed uses them in place of those of ALL only if it is asked to."""
 
 # What the API server alone needs.
 API_ONLY = ("kubernetes",)
@@ -87,18 +103,18 @@ def named(name: str) -> Part:
 
     Raises: BedError: there is no such part.
     """
-    for part in ALL:
+    for part in (*ALL, OLDEST):
         if part.name == name:
             return part
-    raise BedError(f"there is no part {name}: choose from {', '.join(part.name for part in ALL)}")
+    raise BedError(f"there is no part {name}: choose from {', '.join(part.name for part in (*ALL, OLDEST))}")
 
 
-def program(paths: Paths, name: str) -> Path:
-    """Return the path of the built program called *name*.
+def program(paths: Paths, name: str, *, oldest: bool = False) -> Path:
+    """Return the path of the built program called *name*; with *oldest*, that of the oldest Kubernetes if it is of it.
 
     Raises: BedError: no part has it.
     """
-    for part in ALL:
+    for part in (OLDEST, *ALL) if oldest else ALL:
         if name in part.programs:
             return part.output(paths) / name
     raise BedError(f"no part brings a program {name}")

@@ -2,6 +2,8 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import takewhile
 from pathlib import Path
 
@@ -35,6 +37,21 @@ def start(folder: Path, *options: str, **environment: str) -> subprocess.Popen[s
     )
 
 
+@contextmanager
+def kept(folder: Path) -> Iterator[tuple[Path, list[str]]]:
+    """Run a demo that stays up; yield its folder and what it has printed, and end it by a signal."""
+    with start(folder, "--keep") as demo:
+        assert demo.stdout is not None
+        lines = list(takewhile(lambda line: line != "Ctrl-C ends it.\n", demo.stdout))
+        (place,) = folder.iterdir()
+        try:
+            yield place, lines
+        finally:
+            demo.send_signal(signal.SIGTERM)
+            demo.communicate(timeout=SECONDS)
+    assert demo.returncode == 0
+
+
 def test_every_name_resolves_and_every_device_is_in_the_tailnet(tmp_path: Path) -> None:
     with start(tmp_path) as demo:
         text, _ = demo.communicate(timeout=SECONDS)
@@ -49,15 +66,38 @@ def test_every_name_resolves_and_every_device_is_in_the_tailnet(tmp_path: Path) 
 
 @pytest.mark.thorough
 def test_a_demo_with_keep_runs_until_a_signal_ends_it(tmp_path: Path) -> None:
-    with start(tmp_path, "--keep") as demo:
-        assert demo.stdout is not None
-        lines = list(takewhile(lambda line: line != "Ctrl-C ends it.\n", demo.stdout))
-        (folder,) = tmp_path.iterdir()
-        demo.send_signal(signal.SIGTERM)
-        demo.communicate(timeout=SECONDS)
-    assert (demo.returncode, list(tmp_path.iterdir())) == (0, [])
-    assert all(any(line.startswith("  dig ") and line.endswith(f" {name}\n") for line in lines) for name in NAMES)
-    assert any(line.startswith(f"  kubectl --kubeconfig {folder}/kubeconfig get ") for line in lines)
+    with kept(tmp_path) as (folder, lines):
+        assert f"  export KUBECONFIG={folder}/kubeconfig PATH=$PWD/.venv/bin:$PATH\n" in lines
+        assert any(line.startswith("  dig ") for line in lines)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.thorough
+def test_in_the_demo_no_example_shows_a_warning_and_the_check_finds_nothing(tmp_path: Path) -> None:
+    with kept(tmp_path) as (folder, _):
+        check = [sys.executable, "-m", "tsoperator", "check", "--kubeconfig", f"{folder}/kubeconfig"]
+        found = subprocess.run([*check, "--seconds", "30"], capture_output=True, text=True, check=False)
+        assert (found.returncode, found.stderr) == (0, ""), found.stdout
+        assert " WARNING " not in (folder / "operator.log").read_text()
+
+
+@pytest.mark.thorough
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize(
+    ("fault", "words", "cure"),
+    [
+        ("policy", "TailscaleProxyReady is False", "/api/v2/tailnet/-/acl --json"),
+        ("credentials", "does not accept the OAuth client", "patch secret operator-oauth"),
+        ("dns", "doesn't forward tail1234.ts.net", "kubectl apply --filename docs/examples/dnsconfig-managed.yaml"),
+        ("node", "1/2 ProxyGroup pods running", "kubectl annotate node node1 clustersim/power-"),
+    ],
+)
+def test_the_demo_shows_a_fault_and_mends_it(tmp_path: Path, fault: str, words: str, cure: str) -> None:
+    with start(tmp_path, "--fail", fault) as demo:
+        text, _ = demo.communicate(timeout=240)
+    assert demo.returncode == 0, text
+    report, _, advice = text.partition("What to do:")
+    assert (words in report, cure in advice, text.rstrip().endswith("all is well again")) == (True, True, True)
 
 
 @pytest.mark.thorough

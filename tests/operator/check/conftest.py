@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 from prometheus_client import CollectorRegistry, Gauge
-from tsoperator.check.asking import Endpoint, endpoint
+from tsoperator.check.endpoint import Endpoint, endpoint
 from tsoperator.runtime.health import HealthServer
 
 

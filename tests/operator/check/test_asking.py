@@ -12,7 +12,8 @@ from aiohttp import web
 from clustersim.processes import free_port
 from tsnameserver.compiler import empty_zone
 from tsnameserver.sockets import Endpoint as Listening
-from tsoperator.check.asking import Endpoint, Installation, addresses, ask, endpoint
+from tsoperator.check.asking import Installation, addresses, ask
+from tsoperator.check.endpoint import Endpoint, endpoint
 from tsoperator.check.findings import Finding, failed, ok
 
 from tests.nameserver.conftest import running_server

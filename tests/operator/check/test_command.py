@@ -4,7 +4,7 @@ import asyncio
 import json
 import socket
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import NoReturn
 
@@ -12,6 +12,7 @@ import pytest
 from tsoperator.__main__ import main
 
 from tests.operator.check.conftest import Operator
+from tests.operator.check.leading import LEADER, Leading, leading_cluster, row
 
 Run = Callable[..., Awaitable[tuple[str | int | None, list[str]]]]
 
@@ -60,14 +61,15 @@ def nobody(*_asked: object, **_options: object) -> NoReturn:
 async def test_a_check_finds_the_nameserver_by_the_environment_of_its_pod(operator: Operator, run: Run) -> None:
     code, lines = await run(f"--operator={operator.at}", NAMESERVER_SERVICE_HOST="::1")
     assert (code, lines[0]) == (1, f"ok: operator at {operator.at} is ready")
-    assert lines[-2].startswith("FAILED: nameserver at [::1]:53")
-    assert lines[-1].startswith("    To do: see `kubectl")
+    assert lines[-3].startswith("FAILED: nameserver at [::1]:53")
+    assert lines[-2].startswith("    To do: see `kubectl")
+    assert lines[-1] == "4 ok, 1 to mend"
 
 
 async def test_a_check_waits_for_an_operator_that_becomes_ready(operator: Operator, run: Run) -> None:
     operator.until_ready = 2
     code, lines = await run(f"--operator={operator.at}", "--seconds=15")
-    assert (code, [line for line in lines if not line.startswith("ok: ")]) == (0, [])
+    assert (code, [line for line in lines if not line.startswith("ok: ")]) == (0, ["5 ok, 0 to mend"])
     assert operator.until_ready == -1  # it was asked once more after two times, and then no longer
     operator.until_ready = 2
     assert (await run(f"--operator={operator.at}"))[0] == 1
@@ -86,5 +88,37 @@ async def test_without_a_port_a_check_looks_at_the_cluster_of_the_kubeconfig(
     run: Run, variable: str, option: str
 ) -> None:
     code, lines = await run(*filter(None, [option]), KUBECONFIG=variable)
-    assert (code, len(lines)) == (2, 2)
+    assert (code, len(lines)) == (2, 3)
     assert "there is no file /missing" in lines[0]
+
+
+@pytest.fixture
+async def led(tmp_path: Path) -> AsyncIterator[Leading]:
+    async with leading_cluster(tmp_path) as cluster:
+        cluster.objects = [row(), row(namespace="web", verdict="failed", words="web is taken")]
+        yield cluster
+
+
+@pytest.mark.parametrize(
+    ("namespace", "code", "lines"),
+    [
+        ("shop", 0, ["ok: objects that are served: 1", "2 ok, 0 to mend"]),
+        (
+            "tailscale",  # the operator's own, which scripts of older versions give
+            1,
+            ["FAILED: Service web/db: web is taken", "ok: objects that are served: 1", "2 ok, 1 to mend"],
+        ),
+    ],
+)
+async def test_a_check_asks_the_leader_and_leaves_out_what_the_user_may_not_look_at(
+    led: Leading, run: Run, namespace: str, code: int, lines: list[str]
+) -> None:
+    found, printed = await run("-n", namespace, KUBECONFIG=str(led.kubeconfig))
+    assert printed[0] == "ok: operator 0.1.0 in Pod tailscale/operator-0 leads since 2026-01-01T00:00:00Z"
+    assert (found, printed[1:]) == (code, lines)
+
+
+async def test_a_check_looks_itself_if_no_operator_answers(led: Leading, run: Run) -> None:
+    led.deaf = {LEADER}
+    code, lines = await run(KUBECONFIG=str(led.kubeconfig))
+    assert (code, lines[0].startswith("can't look: the cluster can't be looked at: GET /apis/apps/v1/")) == (2, True)

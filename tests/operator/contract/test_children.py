@@ -8,7 +8,7 @@ from tsoperator.api import objects
 from tsoperator.api.objects import Object, Resource, key_of, labels, uid
 
 from tests.operator.contract.kind import Kind
-from tests.operator.contract.kinds import KINDS, each_labelling, each_parent, marks
+from tests.operator.contract.kinds import KINDS, each_joining, each_labelling, each_parent, marks
 from tests.operator.contract.scene import Scene
 from tests.support.operator import NAMESPACE, World, meant, running_operator
 
@@ -42,6 +42,23 @@ async def test_a_child_that_is_deleted_comes_back_under_its_name(scene: Scene, k
         await scene.delete(child)
         await scene.restored(child)
         await scene.becomes(before)
+
+
+@each_joining
+async def test_every_proxy_trusts_the_ca_bundle_of_the_settings(cluster: World, kind: Kind) -> None:
+    async with running_operator(cluster, proxy_ca_bundle="own-ca"):
+        scene = Scene(cluster, kind)
+        bundle = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "own-ca", "namespace": NAMESPACE}}
+        await cluster.apply({**bundle, "data": {"ca.crt": "a certificate"}})
+        await scene.prepare()
+        await scene.make()
+        pods = await cluster.children(objects.POD, kind.manifest)
+        assert len(pods) == kind.devices
+        for spec in (pod["spec"] for pod in pods):
+            proxy = spec["containers"][0]
+            [folder] = [each["mountPath"] for each in proxy["volumeMounts"] if each["name"] == "ca-bundle"]
+            assert [each["configMap"]["name"] for each in spec["volumes"] if each["name"] == "ca-bundle"] == ["own-ca"]
+            assert {"name": "SSL_CERT_FILE", "value": f"{folder}/ca.crt"} in proxy["env"]
 
 
 @each_parent

@@ -77,6 +77,8 @@ WEB, API = Hosted(served={"svc:web": SERVED}), Hosted(rules={"svc:default-api": 
 LABELS = ("svc:web", "svc:default-api")
 OTHER = claim(replace_uid := {**web(), "metadata": {**web()["metadata"], "uid": "a", "name": "older"}})
 
+OLDER_AND_WRONG = replace(OTHER, wrong=["wrong"])
+
 
 def offered(
     *given: Exposed, host: Host = HOST, there: Hosted = EMPTY, **changes: Any
@@ -139,6 +141,8 @@ CASES = {
     "invalid": Case(exposed(web(WRONG | HTTP)), WEB, True, is_there=True),
     "invalid, new": Case(exposed(web(WRONG)), Hosted(), False),
     "invalid, taken": Case(exposed(web(WRONG), holder=OTHER), Hosted(), False, is_there=True),
+    "invalid, has its label": Case(exposed(web(WRONG | HTTP), holder=claim(web(WRONG))), WEB, True, is_there=True),
+    "taken by an invalid one": Case(exposed(web(), holder=OLDER_AND_WRONG), Hosted(), False),
     "invalid, others'": Case(exposed(web(WRONG), view=OF_OTHERS), WEB, True, is_there=True),
     "service": Case(exposed(api()), API, True),
     "service, unready": Case(exposed(api(), is_ready=False), API, False, is_there=True),

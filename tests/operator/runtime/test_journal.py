@@ -2,7 +2,9 @@
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 import pytest
@@ -20,6 +22,7 @@ from tsoperator.api.objects import (
     Resource,
 )
 from tsoperator.kube.errors import Denied, Unreachable
+from tsoperator.runtime.apply import utc_now
 from tsoperator.runtime.journal import Journal, Write, changed_fields, is_taken_over
 from tsoperator.runtime.ownership import Owner
 from tsoperator.runtime.plan import (
@@ -97,7 +100,7 @@ class Book:
 @pytest.fixture
 def book(caplog: pytest.LogCaptureFixture) -> Book:
     caplog.set_level(logging.INFO, "tsoperator")
-    return Book(Journal(Shown(PARENT, parent(kind="Pod"))), caplog)
+    return Book(Journal(Shown(PARENT, parent(kind="Pod")), utc_now), caplog)
 
 
 @pytest.mark.parametrize(
@@ -385,10 +388,26 @@ def test_an_error_counts_as_logged_if_a_warning_has_its_words_or_the_api_server_
     assert [book.journal.has_told(error) for error in errors] == [True, True, True, False, False]
 
 
+def test_a_warning_is_remembered_with_the_time_of_its_first_event_until_it_ends() -> None:
+    times = (datetime(2026, 1, day, tzinfo=UTC) for day in range(1, 9))
+    journal = Journal(Shown(PARENT), partial(next, times))
+    other = replace(INVALID, message="other words")
+
+    def told(*notes: Note, whole: bool = True) -> list[tuple[str, int]]:
+        journal.carried_out(PARENT, Plan(notes=notes, whole=whole), ())
+        return [(each.message, each.since.day) for each in journal.warnings(PARENT)]
+
+    assert told(NEWS) == []
+    assert told(INVALID, NEWS) == told(NEWS, whole=False) == [(INVALID.message, 1)]
+    assert told(other) == [("other words", 1)]
+    assert told() == []
+    assert told(INVALID)[0][1] > 1
+
+
 def test_an_object_that_is_gone_is_forgotten(caplog: pytest.LogCaptureFixture) -> None:
     objects = [{**PARENT, "metadata": {**PARENT["metadata"], "name": name, "uid": name}} for name in ("gone", "there")]
     cache = Shown(*objects)
-    journal = Journal(cache)
+    journal = Journal(cache, utc_now)
     for parent in 2 * objects:
         journal.carried_out(parent, Plan(notes=[INVALID]), ())
     cache.drop(objects[0])

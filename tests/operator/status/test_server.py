@@ -8,13 +8,14 @@ from typing import Any
 
 import aiohttp
 import pytest
+from tsoperator.status.parts import StatusReport
 from tsoperator.status.server import StatusServer
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
 
-async def report(since: datetime) -> bytes:
-    return json.dumps({"leadingSince": since.isoformat()}).encode()
+async def report(since: datetime) -> StatusReport:
+    return StatusReport(json.dumps({"leadingSince": since.isoformat()}).encode(), "4f2a")
 
 
 def server(listen: str = "127.0.0.1:0") -> StatusServer:

@@ -1,4 +1,4 @@
-"""Connections to recorders in the tailnet, and the limits of time for them."""
+"""Connections to recorders in the tailnet, and the limits for them."""
 
 import asyncio
 import os
@@ -17,7 +17,7 @@ Raises OSError and RecordingFailed.
 
 @dataclass(frozen=True, slots=True)
 class RecorderLimits:
-    """The limits of time for a recording or an event, in seconds."""
+    """The limits for a recording or an event: of time, in seconds, and of memory, in bytes."""
 
     dial: float = 5.0
     probe: float = 10.0
@@ -30,6 +30,10 @@ class RecorderLimits:
     """The time for which the output to a terminal waits until the client tells its size."""
     gather: float = 0.05
     """The time for which small pieces wait for more."""
+    waiting: int = 64 << 20
+    """The bytes of all bodies that wait for their events."""
+    waiting_of_one: int = 16 << 20
+    """The bytes among them that may come from one device, so that it can't keep others from being recorded."""
 
 
 async def dialled(dial: Dial, address: str, limits: RecorderLimits) -> tuple[SocketStream, bytes]:

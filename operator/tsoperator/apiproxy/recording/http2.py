@@ -2,7 +2,9 @@
 
 import asyncio
 import json
-from collections.abc import Sequence
+import math
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from typing import Final
 
 from h2.config import H2Configuration
@@ -23,14 +25,25 @@ from h2.settings import SettingCodes
 
 from tsoperator.apiproxy.errors import RecordingFailed
 from tsoperator.apiproxy.recording.dialling import one_line
+from tsoperator.apiproxy.recording.frames import Cutter, Frame
 from tsoperator.apiproxy.stream import SocketStream
 
 PATH: Final = "/v2/record"
 FRAME: Final = 16 << 10
 """The bytes that each recorder takes in one frame. Each frame costs CPU."""
-_READ: Final = 16 << 10
+_READ: Final = 8 << 10
+"""The bytes that are looked at at once. They may be a thousand frames, each of which becomes an object."""
 _MOST_ACK: Final = 4096
 """The longest object in an answer, in bytes."""
+_FRAME_HEADER: Final = 9
+_DATA: Final = 0
+_SETTINGS: Final = 4
+_MOST_OTHER: Final = 2 << 10
+"""The longest frame without data, in bytes. h2 keeps up to 64 of them until the end of a head."""
+_MOST_SETTINGS: Final = 600
+"""The most bytes of all settings of a recorder, of six bytes each. h2 remembers each of them in 800 bytes."""
+_LAST_PATIENCE: Final = 10
+"""How many times as long as for an acknowledgement we wait for the answer to end after the recording has ended."""
 
 
 class Acknowledgements:
@@ -70,6 +83,28 @@ def _look_at(value: object) -> None:
         raise RecordingFailed(f"it says: {one_line(str(value['error']))}")
 
 
+class FrameLimits:
+    """Refuses frames of a recorder that would cost h2 much memory."""
+
+    def __init__(self) -> None:
+        self._cutter = Cutter(self._begin, lambda _piece, _left: None)
+        self._settings = 0
+        """The bytes of all settings so far."""
+
+    def check(self, data: bytes) -> None:
+        """Look at the next bytes of a recorder. Raises RecordingFailed."""
+        self._cutter.feed(data)
+
+    def _begin(self, buffer: bytes, at: int) -> Frame | None:
+        if len(buffer) < at + _FRAME_HEADER:
+            return None
+        length, kind = int.from_bytes(buffer[at : at + 3]), buffer[at + 3]
+        self._settings += length if kind == _SETTINGS else 0
+        if (length > _MOST_OTHER and kind != _DATA) or self._settings > _MOST_SETTINGS:
+            raise RecordingFailed("its answer is too long")
+        return Frame(_FRAME_HEADER, length)
+
+
 class Http2Recorder:
     """A connection to a recorder by HTTP/2. One task may receive while another one sends."""
 
@@ -79,6 +114,7 @@ class Http2Recorder:
         self._address = address
         self._patience = patience
         self._http = H2Connection(H2Configuration(client_side=True, header_encoding=None))
+        self._limits = FrameLimits()
         self._writing = asyncio.Lock()
         self._has_room = asyncio.Event()
         """Is set when the recorder may have made room for more bytes."""
@@ -87,6 +123,8 @@ class Http2Recorder:
         self._early: list[Event] = []
         """Events after the head of the answer that nobody has looked at yet."""
         self._has_ended = False
+        self._until = math.inf
+        """The time at which the answer must have ended, by the loop's clock."""
 
     async def is_supported(self) -> bool:
         """Tell whether the recorder knows recordings by HTTP/2."""
@@ -105,33 +143,46 @@ class Http2Recorder:
 
     async def send(self, data: bytes) -> None:
         """Send *data*, as fast as the recorder takes it. Raises OSError and RecordingFailed."""
-        at = 0
-        while at < len(data):
-            self._has_room.clear()
-            at += self._frame(data, at)
-            await self._flush()
-            if at < len(data):
-                await self._has_room.wait()
+        at, loop = 0, asyncio.get_running_loop()
+        async with self._limited("it has taken nothing") as limit:
+            while at < len(data):
+                self._has_room.clear()
+                if taken := self._frame(data, at):
+                    at += taken
+                    limit.reschedule(loop.time() + self._patience)
+                await self._flush()
+                if at < len(data):
+                    await self._has_room.wait()
 
     async def end(self) -> None:
         """Say that the recording is complete. Raises OSError and RecordingFailed."""
         self._has_ended = True
+        self._until = asyncio.get_running_loop().time() + _LAST_PATIENCE * self._patience
         try:
             self._http.end_stream(self._id)
         except H2Error as error:
             raise RecordingFailed("it has ended the recording") from error
-        await self._flush()
+        async with self._limited("it has taken nothing"):
+            await self._flush()
 
     async def watch(self) -> None:
         """Read acknowledgements until the recorder has the whole recording. Raises OSError and RecordingFailed."""
         acknowledgements = Acknowledgements()
         loop = asyncio.get_running_loop()
+        async with self._limited("it has acknowledged nothing") as limit:
+            while not await self._take(acknowledgements):
+                if loop.time() > self._until:
+                    raise RecordingFailed("its answer doesn't end")
+                limit.reschedule(loop.time() + self._patience)
+
+    @asynccontextmanager
+    async def _limited(self, problem: str) -> AsyncIterator[asyncio.Timeout]:
+        """Limit the time of a block of code, which may ask for more. Raises RecordingFailed with the *problem*."""
         try:
             async with asyncio.timeout(self._patience) as limit:
-                while not await self._take(acknowledgements):
-                    limit.reschedule(loop.time() + self._patience)
+                yield limit
         except TimeoutError:
-            raise RecordingFailed(f"it has acknowledged nothing for {self._patience:g} s") from None
+            raise RecordingFailed(f"{problem} for {self._patience:g} s") from None
 
     def close(self) -> None:
         """Close the connection."""
@@ -185,9 +236,11 @@ class Http2Recorder:
 
     async def _receive(self) -> Sequence[Event]:
         """Return the next events. Raises OSError and RecordingFailed."""
-        data, self._first = self._first or await self._stream.read(_READ), b""
+        data = self._first or await self._stream.read(_READ)
+        data, self._first = data[:_READ], data[_READ:]
         if not data:
             raise RecordingFailed("it has closed the connection")
+        self._limits.check(data)
         try:
             events = self._http.receive_data(data)
             for event in events:

@@ -1,8 +1,9 @@
 """The recordings that grants want: events of requests before they are forwarded, and sessions."""
 
 import time
+from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from tsoperator.apiproxy.client import Client
@@ -21,15 +22,26 @@ Note = Callable[[str], None]
 
 _MOST_FRAMED: Final = MOST_BODY + (1 << 20)
 """The most bytes of a body of an event with its framing."""
-_MOST_WAITING: Final = 64 << 20
-"""The most bytes of all bodies that wait for their events."""
 
 
 @dataclass(slots=True)
 class _Waiting:
-    """The bytes of all bodies that wait for their events."""
+    """The bytes of all bodies that wait for their events, and of those by device."""
 
+    limits: RecorderLimits
     size: int = 0
+    of: Counter[str] = field(default_factory=Counter)
+
+    def add(self, device: str, size: int) -> None:
+        """Note that *size* more bytes wait, or fewer if it is negative."""
+        self.size += size
+        self.of[device] += size
+        if not self.of[device]:
+            del self.of[device]
+
+    def are_too_many(self, device: str) -> bool:
+        """Tell whether so many bytes wait that *device* can't have more."""
+        return self.size > self.limits.waiting or self.of[device] > self.limits.waiting_of_one
 
 
 class _Unreadable(Exception):
@@ -43,9 +55,10 @@ class _Unreadable(Exception):
 class _Body:
     """The body of a request that *client* is about to send. What has come of it stays there."""
 
-    def __init__(self, client: Client, head: RequestHead, waiting: _Waiting) -> None:
+    def __init__(self, client: Client, head: RequestHead, device: str, waiting: _Waiting) -> None:
         self._client = client
         self._head = head
+        self._device = device
         self._waiting = waiting
         self.taken = 0
         """The bytes that have come, with their framing."""
@@ -63,13 +76,17 @@ class _Body:
                 raise ClientGone
             data, used = reader.feed(bytes(received[self.taken :]))
             self.taken += used
-            self._waiting.size += used
+            self._waiting.add(self._device, used)
             body += data
             if len(body) > MOST_BODY or self.taken > _MOST_FRAMED:
                 raise _Unreadable(413, f"a body of more than {MOST_BODY >> 20} MiB can't be recorded")
-            if self._waiting.size > _MOST_WAITING:
+            if self._waiting.are_too_many(self._device):
                 raise _Unreadable(503, "too many requests with long bodies are being recorded")
         return bytes(body)
+
+    def forget(self) -> None:
+        """Note that the body doesn't wait any more."""
+        self._waiting.add(self._device, -self.taken)
 
 
 def _expects_continue(head: RequestHead) -> bool:
@@ -90,7 +107,7 @@ class Recordings:
         self._counts = counts
         self._limits = limits or RecorderLimits()
         self._clock = clock
-        self._waiting = _Waiting()
+        self._waiting = _Waiting(self._limits)
 
     async def record_event(self, client: Client, head: RequestHead, order: RecordingOrder, note: Note) -> Denial | None:
         """Record a request whose body *client* is about to send. The body stays there. Return a refusal, or None.
@@ -98,11 +115,11 @@ class Recordings:
         Raises ClientGone and BadMessage.
         """
         self._counts.events["attempted"] += 1
-        body = _Body(client, head, self._waiting)
+        body = _Body(client, head, order.device.stable_id, self._waiting)
         try:
             refusal = await self._record(body, head, order, note)
         finally:
-            self._waiting.size -= body.taken
+            body.forget()
         self._counts.events["recorded" if refusal is None else "failed"] += 1
         if refusal is not None and not order.recorders.is_enforced:
             note(f"{head.method} {head.path} isn't recorded: {refusal.message}")

@@ -20,7 +20,7 @@ def check_conditions(objects: Iterable[Object]) -> Iterator[Finding]:
             yield failed(
                 "conditions",
                 f"{obj['kind']} {key_of(obj)}: {said['type']} is {said['status']}: {judged.words}",
-                f"docs/conditions.md says more about the reason {judged.reason}",
+                judged.cure,
             )
     if not wrong:
         yield ok("conditions", f"objects with a condition of the operator that are served: {told} of {told}")

@@ -36,6 +36,7 @@ from tsoperator.api.objects import (
 )
 from tsoperator.api.v1alpha1.invalid import Invalid
 from tsoperator.api.v1alpha1.tailnet import Tailnet
+from tsoperator.check.cluster.events import WARNINGS
 from tsoperator.check.cluster.installed import Installed, SecretKey
 from tsoperator.check.cluster.kinds import Webhooks, has_ready_endpoint, webhook_services
 from tsoperator.check.cluster.names import NameResolution
@@ -75,7 +76,7 @@ Value = TypeVar("Value")
 def _slim(obj: Object) -> Object:
     """Return the fields that checks need of a user's object, because there may be many such objects."""
     conditions = (obj.get("status") or {}).get("conditions") or ()
-    kept = ("namespace", "name", "creationTimestamp", "deletionTimestamp")
+    kept = ("namespace", "name", "uid", "creationTimestamp", "deletionTimestamp")
     metadata = {name: obj["metadata"][name] for name in kept if name in obj["metadata"]}
     tailnet = (obj.get("spec") or {}).get("tailnet", "")
     return {
@@ -193,6 +194,13 @@ class ClusterReader:
         """Return the Ingresses of users."""
         places = self._installed.watched or [""]
         return [each for place in places for each in await self._listed(INGRESS, place, without_managed_fields)]
+
+    async def warnings(self) -> list[Object]:
+        """Return the Warnings of the last hour in the namespaces of users' objects."""
+        watched = self._installed.watched
+        places = [*dict.fromkeys((*watched, "default"))] if watched else [""]  # for objects without a namespace
+        found = [await self._client.list(EVENT, each, field_selector=WARNINGS) for each in places]
+        return [obj for each in found for obj in each.items]
 
     async def control(self) -> Control:
         """Return the control server's answers to the operator's credentials. Raises CannotLook."""

@@ -161,8 +161,8 @@ def not_installed(namespace: str) -> Finding:
     return failed(
         "operator",
         f"no Deployment in namespace {namespace} runs this operator",
-        "give the namespace with --namespace, or install the operator (docs/install.md); Tailscale's operator doesn't "
-        "count",
+        "give the namespace with --operator-namespace, or install the operator (docs/install.md); Tailscale's operator "
+        "doesn't count",
     )
 
 

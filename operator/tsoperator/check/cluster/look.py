@@ -3,12 +3,14 @@
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import aiohttp
 
+from tsoperator.api.objects import Key, Object, key_of
 from tsoperator.check.cluster.conditions import check_conditions, check_ingresses
+from tsoperator.check.cluster.events import check_warnings
 from tsoperator.check.cluster.gather import BadCredentials, CannotLook, ClusterReader, Control, deployments
 from tsoperator.check.cluster.installed import (
     Installed,
@@ -20,13 +22,14 @@ from tsoperator.check.cluster.installed import (
 )
 from tsoperator.check.cluster.kinds import check_kinds, check_webhooks
 from tsoperator.check.cluster.names import check_names
-from tsoperator.check.cluster.proxies import check_devices, check_proxies
+from tsoperator.check.cluster.proxies import ProxyObjects, check_devices, check_proxies
 from tsoperator.check.cluster.rights import check_rights
 from tsoperator.check.findings import Finding, failed, unseen
 from tsoperator.check.replicas import LACKS, check_replicas
 from tsoperator.kube.client import KubeClient
 from tsoperator.kube.config import load_configuration
 from tsoperator.kube.errors import KubeError
+from tsoperator.runtime.ownership import owner_of
 
 _REQUEST: Final = 10.0  # s that an answer of the API server may take
 _PART: Final = 30.0  # s that one part may take
@@ -37,10 +40,29 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class _Target:
-    """The operator that a check looks at, and the reader that gathers the facts about it."""
+    """The operator that a check looks at, the reader that gathers the facts about it, and the objects to look at.
+
+    These are all, or those that *concerns* the user who has given one namespace.
+    """
 
     installed: Installed
     gather: ClusterReader
+    namespace: str | None
+
+    def concerns(self, key: Key) -> bool:
+        """Tell whether the user wants to see an object."""
+        return self.namespace is None or key.namespace in ("", self.namespace)
+
+    def concerned(self, objects: Iterable[Object]) -> list[Object]:
+        """Return those of *objects* that the user wants to see."""
+        return [each for each in objects if self.concerns(key_of(each))]
+
+    async def proxies(self) -> ProxyObjects:
+        """Return the proxies of the objects that the user wants to see."""
+        found = await self.gather.proxies()
+        parents = ((each, owner_of(each)) for each in found.statefulsets)
+        shown = [each for each, parent in parents if parent is None or self.concerns(parent.key)]
+        return replace(found, statefulsets=shown)
 
 
 async def _operator(target: _Target) -> Iterable[Finding]:
@@ -72,11 +94,11 @@ async def _names(target: _Target) -> Iterable[Finding]:
 
 
 async def _proxies(target: _Target) -> Iterable[Finding]:
-    return check_proxies(await target.gather.proxies())
+    return check_proxies(await target.proxies())
 
 
 async def _devices(target: _Target) -> Iterable[Finding]:
-    control, proxies = await target.gather.control(), await target.gather.proxies()
+    control, proxies = await target.gather.control(), await target.proxies()
     found = [*check_control(control)]
     devices = {} if control.devices is None else {"": control.devices}
     for name in sorted({*proxies.elsewhere.values()}):
@@ -88,8 +110,16 @@ async def _devices(target: _Target) -> Iterable[Finding]:
 
 
 async def _conditions(target: _Target) -> Iterable[Finding]:
-    ingresses = check_ingresses(await target.gather.ingresses(), target.installed.ingress_class)
-    return [*check_conditions(await target.gather.objects()), *ingresses]
+    objects, ingresses = (
+        target.concerned(await target.gather.objects()),
+        target.concerned(await target.gather.ingresses()),
+    )
+    return [*check_conditions(objects), *check_ingresses(ingresses, target.installed.ingress_class)]
+
+
+async def _warnings(target: _Target) -> Iterable[Finding]:
+    objects, ingresses = await target.gather.objects(), await target.gather.ingresses()
+    return check_warnings(await target.gather.warnings(), target.concerned([*objects, *ingresses]))
 
 
 _PARTS: Final = {
@@ -102,27 +132,47 @@ _PARTS: Final = {
     "proxies": ("proxies", _proxies),
     "devices": ("the control server and the proxies' devices", _devices),
     "conditions": ("what Services, Ingresses and other objects say", _conditions),
+    "warnings": ("Warnings about objects", _warnings),
 }
 """The parts of a check, by name: words for each part, and the function that looks at it."""
 
+BESIDE_REPORT: Final = ("operator", "crds", "rights", "webhooks", "pod-security", "proxies", "devices")
+"""The parts that the leader's report doesn't tell, or tells less closely."""
 
-async def look(kubeconfig: str, namespace: str, progress: Progress) -> list[Finding]:
-    """Look at the operator in *namespace* of the cluster that *kubeconfig* leads to, and return the findings."""
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """The subject of a look: the operator in *namespace*, and users' objects.
+
+    These are all, or those in the namespace *of*. The cluster is that of *kubeconfig* and its *context*.
+    """
+
+    kubeconfig: str
+    namespace: str
+    context: str = ""
+    of: str | None = None
+
+
+async def look(subject: Subject, progress: Progress, parts: Iterable[str] = tuple(_PARTS)) -> list[Finding]:
+    """Look at these *parts* of an operator and its cluster, and return the findings."""
+    namespace = subject.namespace
     try:
-        async with _client(kubeconfig) as client, aiohttp.ClientSession() as session:
+        async with _client(subject) as client, aiohttp.ClientSession() as session:
             progress("the operator's Deployment")
             installed = find_installed(namespace, await deployments(client, namespace))
             if installed is None:
                 return [not_installed(namespace)]
-            return await _look(_Target(installed, ClusterReader(client, session, installed)), progress)
+            target = _Target(installed, ClusterReader(client, session, installed), subject.of)
+            return await _look(target, progress, parts)
     except KubeError as error:
         cure = "see that `kubectl get namespaces` works with this kubeconfig (KUBECONFIG or --kubeconfig)"
         return [unseen("cluster", f"the cluster can't be looked at: {error}", cure)]
 
 
-async def _look(target: _Target, progress: Progress) -> list[Finding]:
+async def _look(target: _Target, progress: Progress, parts: Iterable[str]) -> list[Finding]:
     found: list[Finding] = []
-    for check, (words, part) in _PARTS.items():
+    for check in parts:
+        words, part = _PARTS[check]
         progress(words)
         found += await _findings_in_time(check, words, part(target))
     return found
@@ -157,8 +207,8 @@ def check_control(control: Control) -> Iterator[Finding]:
 
 
 @asynccontextmanager
-async def _client(kubeconfig: str) -> AsyncIterator[KubeClient]:
+async def _client(subject: Subject) -> AsyncIterator[KubeClient]:
     """Yield a client of the API server. Raises KubeError."""
-    configuration = await load_configuration(kubeconfig)
+    configuration = await load_configuration(subject.kubeconfig, subject.context)
     async with KubeClient(configuration, request_timeout=_REQUEST) as client:
         yield client

@@ -12,6 +12,7 @@ from tsoperator.dns.cluster.corefile import CorefileError, parse, parse_plugins
 from tsoperator.dns.cluster.forwards import Forward, block_forwards, nearest, plugin_forwards, stub_forwards
 from tsoperator.dns.cluster.platforms import COREFILE, CUSTOM, KUBE_DNS, NODE_CACHES, OVERRIDES, STUB_DOMAINS
 from tsoperator.dns.nameserver import elected
+from tsoperator.status.parts import NO_DNSCONFIG
 from tsoperator.tailnet.zones import TS_NET, shown_zones
 
 _PAGE: Final = "coredns/README.md has it for each platform"
@@ -35,7 +36,7 @@ def check_names(names: NameResolution) -> Iterator[Finding]:
     """Check the nameserver, and that the cluster's DNS asks it for the zones that the DNSConfig's status names."""
     dnsconfig = elected(names.dnsconfigs)
     if dnsconfig is None:
-        yield ok("nameserver", "there is no DNSConfig; make one for the cluster's Pods to resolve tailnet names")
+        yield ok("nameserver", NO_DNSCONFIG)
         return
     yield _nameserver(names, key_of(dnsconfig).name)
     addresses = _addresses(names.service)

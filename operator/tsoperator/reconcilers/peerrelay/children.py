@@ -19,7 +19,7 @@ from tsoperator.proxy.overlay import with_class
 from tsoperator.proxy.pod import HEALTH_CHECK
 from tsoperator.proxy.proxy import Children, Proxy
 from tsoperator.proxy.proxypod import peer_relay
-from tsoperator.proxy.statefulset import CONFIGS, configs, from_field, pod_spec, statefulset, variable
+from tsoperator.proxy.statefulset import CONFIGS, configs, from_field, pod_spec, statefulset, trusting, variable
 from tsoperator.proxy.tailscaled import ProxyConfig
 from tsoperator.proxy.workload import LOAD_BALANCER, Workload, unwanted
 from tsoperator.reconcilers.peerrelay.ask import RelayWishes
@@ -117,7 +117,7 @@ def _statefulset(proxy: Proxy, settings: Settings) -> Object:
             variable(HEALTH_CHECK, "true"),
         ],
     }
-    spec = pod_spec(container, configs(proxy.replicas), PROXIES_SERVICE_ACCOUNT)
+    spec = trusting(pod_spec(container, configs(proxy.replicas), PROXIES_SERVICE_ACCOUNT), settings)
     return statefulset(proxy, labels, {"metadata": {"labels": labels}, "spec": spec}, serviceName=proxy.key.name)
 
 

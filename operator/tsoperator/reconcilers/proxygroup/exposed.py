@@ -90,7 +90,7 @@ class ExposedView:
         found = APIHosting(
             claim,
             NO_SERVICE if claim.wrong else world.service(tailnet, claim.label),
-            view.holder(tailnet, claim.label),
+            view.claimant(tailnet, claim.label),
             _api_hosts(children),
             domain,
             bool(domain) and self._has_certificate(f"{claim.label}.{domain}"),
@@ -132,7 +132,7 @@ class ExposedView:
             claim,
             label,
             NO_SERVICE if has_nothing else self._hosting.world.service(tailnet, label),
-            self._hosting.holder(tailnet, label),
+            self._hosting.claimant(tailnet, label),
             {name: each for name, each in services.items() if each is not None},
             any(self._is_ready(Key(namespace, name)) for name in names),
             claim.is_web and bool(domain) and self._has_certificate(f"{label}.{domain}"),
@@ -161,25 +161,32 @@ def _hosts(children: Children) -> Mapping[int, Host]:
 
 
 def _api_hosts(children: Children) -> Mapping[int, APIHost]:
-    """Return the proxies of a group that offers the Kubernetes API, by ordinal."""
+    """Return the proxies of a group that offers the Kubernetes API, by ordinal.
+
+    A proxy whose config Secret somebody has deleted goes on, so its next config must be whole.
+    """
     return {
         ordinal: APIHost(
-            served_service_of(config),
-            advertised_services(config),
+            served_service_of(config) if config else "",
+            advertised_services(config) if config else (),
             advertised_services(state),
             has_logged_in(ReplicaSecrets(config, state)),
         )
-        for ordinal, config, state in _replicas(children)
+        for ordinal, config, state in _states(children)
     }
 
 
 def _replicas(children: Children) -> Iterator[tuple[int, Object, Object]]:
     """Yield the ordinal of each replica that has both its Secrets, its config Secret, and its state Secret."""
+    return ((ordinal, config, state) for ordinal, config, state in _states(children) if config is not None)
+
+
+def _states(children: Children) -> Iterator[tuple[int, Object | None, Object]]:
+    """Yield the ordinal of each replica that has a state Secret, its config Secret, if any, and its state Secret."""
     secrets = {key_of(each).name: each for each in children.secrets}
     for name, state in secrets.items():
-        config = secrets.get(f"{name}{CONFIG_SUFFIX}")
-        if config is not None and not name.endswith(CONFIG_SUFFIX):
-            yield int(name.rpartition("-")[2]), config, state
+        if not name.endswith(CONFIG_SUFFIX):
+            yield int(name.rpartition("-")[2]), secrets.get(f"{name}{CONFIG_SUFFIX}"), state
 
 
 class ExposedChanges:

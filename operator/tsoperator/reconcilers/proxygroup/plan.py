@@ -14,6 +14,7 @@ from tsoperator.api.names import (
     CONDITION_PROXYGROUP_READY,
     CONFIG_SUFFIX,
     FINALIZER,
+    K8S_PROXY_CONFIG_KEY,
     KUBE_APISERVER_FINALIZER,
 )
 from tsoperator.api.objects import (
@@ -44,6 +45,7 @@ from tsoperator.proxy.findings import Effect, with_findings
 from tsoperator.proxy.login import NO_KEYS, Keys
 from tsoperator.proxy.proxy import Children, Proxy
 from tsoperator.proxy.replica import ReplicaSecrets
+from tsoperator.proxy.secret import lacks_api_config
 from tsoperator.proxy.tailscaled import APIServing, ProxyConfig
 from tsoperator.proxy.withdrawal import withdrawal
 from tsoperator.proxy.workload import (
@@ -197,7 +199,11 @@ def _planned(ask: Ask, wanted: Proxy | Plan, observed: Observed, settings: Setti
     if isinstance(keys, Refusal):
         return _refused(ask, observed, settings, keys)
     devices = proxy_devices(wanted, observed.children, observed.tailnet, settings)
-    problem = proxy_problem(wanted, observed.children, keys) or _misnamed_problem(observed.misnamed)
+    problem = (
+        proxy_problem(wanted, observed.children, keys)
+        or _misnamed_problem(observed.misnamed)
+        or _emptied_problem(_emptied(ask, observed.children))
+    )
     complete = replace(
         plan_workload(wanted, _workload(ask, wanted, observed, settings), observed.children, keys, devices),
         status=status(ask.group, observed.children, Refusal(problem, CREATING) if problem else None, observed.api),
@@ -225,6 +231,18 @@ def _misnamed_problem(misnamed: Sequence[Object]) -> str:
         f"Secret {key_of(misnamed[0])} has the labels of a replica, but not the name of one, so it is left alone: take "
         "the labels off it, or delete it"
     )
+
+
+def _emptied(ask: Ask, children: Children) -> list[str]:
+    """Return the names of the config Secrets without a config of a group that offers the Kubernetes API."""
+    configs = [each for each in children.secrets if key_of(each).name.endswith(CONFIG_SUFFIX)]
+    return [key_of(each).name for each in configs if lacks_api_config(each)] if ask.type.offers_api else []
+
+
+def _emptied_problem(emptied: Sequence[str]) -> str:
+    """Name a Secret whose config somebody has taken away, and say what to do; empty without one."""
+    why = f"has no {K8S_PROXY_CONFIG_KEY}, so it is left alone: delete it, and it is made anew"
+    return f"Secret {emptied[0]} {why}" if emptied else ""
 
 
 def _with_api(plan: Plan, ask: Ask, api: APIHosting, children: Children, settings: Settings) -> Plan:
@@ -356,6 +374,7 @@ def _proxy(ask: Ask, chosen: ProxyClassSpec | None, observed: Observed, settings
         served=[offers[ordinal].served if ordinal in offers else "" for ordinal in range(ask.replicas)],
         controller=PROXYGROUP,
         account=account_of(ask.group),
+        left_alone=frozenset(int(each.split("-")[-2]) for each in _emptied(ask, observed.children)),
     )
 
 

@@ -8,7 +8,7 @@ from tsoperator.api.objects import Object
 from tsoperator.api.v1alpha1.recorder import S3, Recorder, RecorderContainer
 from tsoperator.proxy.overlay import amounts
 from tsoperator.proxy.proxy import Proxy
-from tsoperator.proxy.statefulset import from_field, statefulset, variable
+from tsoperator.proxy.statefulset import from_field, statefulset, trusting, variable
 from tsoperator.reconcilers.recorder.ask import account_of, pod_of, s3_of
 from tsoperator.runtime.given import with_given
 from tsoperator.settings import Settings
@@ -55,7 +55,7 @@ def recorder_statefulset(recorder: Recorder, proxy: Proxy, settings: Settings) -
         "containers": [{**_container(recorder, proxy, settings), "volumeMounts": mounts}],
         "volumes": volumes,
     }
-    made = statefulset(proxy, labels, {"metadata": metadata, "spec": spec})
+    made = statefulset(proxy, labels, {"metadata": metadata, "spec": trusting(spec, settings)})
     wishes = recorder.spec.stateful_set
     return with_given(made, wishes.labels, wishes.annotations) if wishes else made
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tsoperator.apiproxy.errors import RecordingFailed
 from tsoperator.apiproxy.localapi import LocalApi
 from tsoperator.apiproxy.recording.dialling import RecorderLimits
-from tsoperator.apiproxy.recording.http2 import FRAME, Acknowledgements
+from tsoperator.apiproxy.recording.http2 import FRAME, Acknowledgements, FrameLimits
 from tsoperator.apiproxy.recording.recorder import RecorderSearch, Upload
 
 from tests.support.apiproxy import until
@@ -178,6 +178,20 @@ async def test_a_recorder_that_hangs_or_goes_away_ends_the_recording(
             assert "closed" in str(await upload.failed())
 
 
+@pytest.mark.parametrize(
+    ("recorder", "words"),
+    [(Recorder(babbles=True, window=0), "taken nothing"), (Recorder(babbles=True), "doesn't end")],
+    ids=["takes nothing", "never ends"],
+)
+async def test_acknowledgements_alone_are_not_enough(tailnet: Recordings, recorder: Recorder, words: str) -> None:
+    await tailnet.have(recorder)
+    async with tailnet.upload(limits=QUICK) as upload:
+        await upload.write(b"data")
+        async with asyncio.timeout(10):
+            with pytest.raises(RecordingFailed, match=words):
+                await upload.finish()
+
+
 async def fill(upload: Upload) -> None:
     """Write until that fails."""
     while True:
@@ -224,3 +238,29 @@ def test_malformed_acknowledgements_are_refused(text: bytes) -> None:
 def test_acknowledgements_may_come_in_pieces() -> None:
     parser = Acknowledgements()
     assert [parser.feed(piece) for piece in (b'{"ack":1}\n{"a', b"c", b'k":2} {}', b"\n")] == [1, 0, 2, 0]
+
+
+def frame(kind: int, payload: bytes, stream: int = 0) -> bytes:
+    return len(payload).to_bytes(3) + bytes([kind, 0]) + stream.to_bytes(4) + payload
+
+
+ACK = frame(0, b'{"ack":1}', 1) + frame(6, bytes(8))
+
+
+@pytest.mark.parametrize(
+    "frames",
+    [
+        [frame(4, bytes(606))],
+        [frame(4, bytes(300)), ACK, frame(4, bytes(306))],
+        [frame(1, bytes(2049), 1)],
+        [frame(0, bytes(16384), 1), frame(9, bytes(16384), 1)],
+    ],
+    ids=["settings", "settings in two frames", "a head", "the rest of a head"],
+)
+def test_frames_that_cost_much_memory_are_refused(frames: list[bytes]) -> None:
+    limits = FrameLimits()
+    for each in frames[:-1]:
+        for at in range(len(each)):
+            limits.check(each[at : at + 1])
+    with pytest.raises(RecordingFailed, match="too long"):
+        limits.check(frames[-1])

@@ -24,6 +24,7 @@ from tests.support.localapi import CAPABILITY, user
 from tests.support.recorder import Recorder
 
 ADDRESS = "100.64.0.9:80"
+BOB = "100.64.0.8:50001"
 POD = "/api/v1/namespaces/default/pods/web"
 SIZE_WAIT = 0.1
 
@@ -414,6 +415,21 @@ async def test_a_body_that_is_too_long_is_not_recorded(sessions: Sessions, lengt
         assert (await caller.answer()).body == str(LONG).encode()
     (event,) = sessions.recorder.events
     assert json.loads(event)["request"]["body"] == ""
+
+
+async def test_the_bodies_of_one_device_leave_room_for_those_of_others(ground: Ground) -> None:
+    put = f"PUT {POD} HTTP/1.1\r\nHost: k8s\r\nContent-Length: 700\r\n\r\n" + "x" * 600
+    async with recorded(ground, RecorderLimits(waiting=2000, waiting_of_one=1000)) as sessions:
+        sessions.grant(enforced=True, events=True)
+        ground.tailscaled.callers[BOB] = {**ground.tailscaled.callers[ALICE], "Node": {"Name": "b.", "StableID": "n2"}}
+        async with ground.connected() as first, ground.connected() as second:
+            first.send(put)
+            await until(lambda: sessions.counts.events["attempted"] == 1)
+            second.send(put)
+            assert (await second.answer()).status == 503
+            async with ground.connected(BOB) as other:
+                other.send(put + "x" * 100)
+                assert (await other.answer()).status == 200
 
 
 @pytest.mark.parametrize("status", [404, 500])

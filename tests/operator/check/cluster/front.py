@@ -8,7 +8,7 @@ import aiohttp
 import yaml
 from aiohttp import web
 from tsoperator.api.objects import Object
-from tsoperator.check.cluster.look import look
+from tsoperator.check.cluster.look import Subject, look
 from tsoperator.check.findings import Finding
 
 from tests.operator.check.cluster.samples import deployment
@@ -45,7 +45,7 @@ class Front:
         self.leader = ""
 
     async def findings(self, namespace: str = NAMESPACE) -> list[Finding]:
-        return await look(str(self.kubeconfig), namespace, self.progress.append)
+        return await look(Subject(str(self.kubeconfig), namespace), self.progress.append)
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         path = request.path

@@ -17,11 +17,12 @@ from tsoperator.proxy.login import Keys
 from tsoperator.proxy.proxy import Children
 from tsoperator.proxy.secret import static_endpoints_of
 from tsoperator.proxy.serviceview import ServiceView
+from tsoperator.proxy.workload import proxy_login
 from tsoperator.reconcilers.proxygroup.plan import Observed
 from tsoperator.runtime.diff import write_for
 from tsoperator.runtime.plan import Child, Creation, Patch, Plan, Refusal
 
-from tests.operator.reconcilers.proxygroup.groups import live_group, plan_of
+from tests.operator.reconcilers.proxygroup.groups import live_group, plan_of, proxy_of
 from tests.support.objects import (
     children_of,
     deleting,
@@ -443,6 +444,17 @@ def test_a_secret_with_the_labels_but_not_the_name_of_a_replica_is_named_and_lef
     (ready,) = [each for each in status_of(plan)["conditions"] if each["type"] == READY]
     assert (ready["reason"], "Secret tailscale/kapi-x has the labels" in ready["message"]) == (CREATING, True)
     assert "kapi-x" not in str(plan.steps)
+
+
+def test_a_secret_without_a_config_is_named_and_left_alone() -> None:
+    emptied = slim_secret("kapi-1-config", {"other": "text"}, {**LABELS, "tailscale.com/secret-type": "config"})
+    found = Observed(Children(secrets=[*secrets(0, BARE), *secrets(1), emptied]), api=hosting(kapi()))
+    plan = plan_of(kapi(), found, OF, keys=Keys({0: "key"}))
+    (ready,) = [each for each in status_of(plan)["conditions"] if each["type"] == READY]
+    assert (ready["reason"], "Secret kapi-1-config has no config.hujson" in ready["message"]) == (CREATING, True)
+    assert (written(plan, 0), written(plan, 1)) == (WITH_KEY, "")
+    login = proxy_login(proxy_of(kapi(), found, OF), found.children)
+    assert login.in_need == {0}
 
 
 def test_conditions_of_an_earlier_generation_do_not_make_a_group_ready() -> None:

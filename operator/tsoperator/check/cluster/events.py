@@ -1,0 +1,41 @@
+"""Reports the Warnings that the operator wrote as Events on objects whose conditions don't say that anything is wrong.
+
+So it says that an annotation or a class is misspelt, that a device has the name already, or that a proxy takes no
+routes. The API server keeps an Event for an hour, so what it says may have been repaired since.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final
+
+from tsoperator.api.names import COMPONENT
+from tsoperator.api.objects import Object, key_of
+from tsoperator.check.findings import Finding, failed
+from tsoperator.status.conditions import ours, wrong_one
+
+WARNINGS: Final = "type=Warning"
+"""The field selector of Warnings."""
+
+
+def check_warnings(events: Iterable[Object], objects: Iterable[Object]) -> Iterator[Finding]:
+    """Yield a finding for each Warning of the operator among *events* on one of *objects* that still exists as it was.
+
+    Of several Warnings with the same reason on one object, the last one counts.
+    """
+    silent = {_uid(each): each for each in objects if wrong_one(ours(each)) is None}
+    last: dict[tuple[str, str], Object] = {}
+    for event in sorted(events, key=_time):
+        uid = (event.get("involvedObject") or {}).get("uid", "")
+        if uid in silent and event.get("reportingComponent") == COMPONENT:
+            last[uid, event.get("reason", "")] = event
+    for (uid, reason), event in last.items():
+        obj = silent[uid]
+        words = f"{obj['kind']} {key_of(obj)}: {reason}: {event.get('message', '')}"
+        yield failed("warnings", f"{words} (Event of {_time(event)})", "")
+
+
+def _uid(obj: Mapping[str, Mapping[str, str]]) -> str:
+    return obj["metadata"].get("uid", "")
+
+
+def _time(event: Object) -> str:
+    return str(event.get("lastTimestamp") or event.get("eventTime") or "")

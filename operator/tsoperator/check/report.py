@@ -1,0 +1,92 @@
+"""The leader's report, as a client reads it: another version of the operator may say less, or more."""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic.alias_generators import to_camel
+from pydantic_core import from_json
+
+OK: Final = "ok"
+WAITING: Final = "waiting"
+"""The verdicts of the leader on what is served, and on what isn't yet. All others mean that somebody must act."""
+
+
+class BadReport(ValueError):
+    """An error: what a Pod answered is no report of this operator."""
+
+
+class _Part(BaseModel):
+    """The fields by which the leader judges one thing. An empty *cure* means that the *words* say what to do."""
+
+    model_config = ConfigDict(alias_generator=to_camel, extra="ignore", frozen=True)
+
+    name: str = ""
+    verdict: str = OK
+    reason: str = ""
+    words: str = ""
+    cure: str = ""
+    since: str = ""
+
+
+class ReportedObject(_Part):
+    """An object, how it is reached, and the leader's judgement of it."""
+
+    kind: str
+    namespace: str = ""
+    role: str = ""
+    tailnet: str = ""
+    names: Sequence[str] = ()
+    addresses: Sequence[str] = ()
+    in_cluster: str = ""
+    cluster_addresses: Sequence[str] = ()
+    ready: int = 0
+    wanted: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.namespace}/{self.name}" if self.namespace else f"{self.kind} {self.name}"
+
+
+class ReportedTailnet(_Part):
+    """A tailnet. The operator's own has no name."""
+
+    domain: str = ""
+
+
+class ReportedDNS(_Part):
+    """The nameserver, or the cluster's DNS."""
+
+
+class ReportedRefusal(BaseModel):
+    """What the control server refuses the operator: *what* is the name of a check of the preflight."""
+
+    what: str
+    tailnet: str = ""
+    words: str = ""
+    cure: str = ""
+
+
+class LeaderReport(BaseModel):
+    """The report of the leader. *raw* is the JSON object as it came."""
+
+    model_config = ConfigDict(alias_generator=to_camel, extra="ignore", frozen=True)
+
+    objects: Sequence[ReportedObject]
+    version: str = ""
+    namespace: str = ""
+    pod: str = ""
+    leading_since: str = ""
+    generated: str = ""
+    tailnets: Sequence[ReportedTailnet] = ()
+    dns: Sequence[ReportedDNS] = ()
+    refusals: Sequence[ReportedRefusal] = ()
+    raw: dict[str, Any]
+
+
+def read_report(body: bytes) -> LeaderReport:
+    """Return the report in the *body* of an answer. Raises BadReport."""
+    try:
+        found = from_json(body)
+        return LeaderReport.model_validate({**found, "raw": found})
+    except (ValidationError, ValueError, TypeError) as error:
+        raise BadReport(f"{body[:80]!r}") from error

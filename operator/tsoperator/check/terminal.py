@@ -1,0 +1,41 @@
+"""Colours for a terminal, and text that is safe to print there."""
+
+import os
+from collections.abc import Iterable, Mapping
+from enum import Enum
+from typing import Final, TextIO
+
+RESET: Final = "\x1b[0m"
+CLEAR: Final = "\x1b[H\x1b[2J\x1b[3J"
+"""The sequence that makes a terminal empty, and moves its cursor to the first line."""
+
+_CONTROLS: Final = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160))}
+
+
+class Colour(Enum):
+    """A colour, as the sequence that begins it."""
+
+    NONE = ""
+    GREEN = "\x1b[32m"
+    YELLOW = "\x1b[33m"
+    RED = "\x1b[31m"
+    BOLD = "\x1b[1m"
+
+    def paint(self, text: str) -> str:
+        """Return *text* in this colour."""
+        return f"{self.value}{text}{RESET}" if self.value else text
+
+
+def is_coloured(stream: TextIO, environ: Mapping[str, str] = os.environ) -> bool:
+    """Tell whether to write colours to *stream*: it is a terminal that has them, and the user doesn't object."""
+    return stream.isatty() and not environ.get("NO_COLOR") and environ.get("TERM") != "dumb"
+
+
+def printable(text: str) -> str:
+    """Return *text* without characters that control a terminal: users write what objects say."""
+    return text if text.isprintable() else text.translate(_CONTROLS)
+
+
+def redrawn(lines: Iterable[str]) -> str:
+    """Return the sequence that writes *lines* over what a terminal shows, without flicker."""
+    return "\x1b[H" + "".join(f"{line}\x1b[K\n" for line in lines) + "\x1b[J"

@@ -1,0 +1,112 @@
+"""Forwards a port of a Pod through the API server, and asks the HTTP server that listens there.
+
+The kubernetes package carries the bytes, in a thread of its own. It takes a method of its generated API classes. The
+operator's image has none of these, so we make a small one.
+"""
+
+import http.client
+from collections.abc import Mapping
+from types import SimpleNamespace, TracebackType
+from typing import Any, Final, NamedTuple, Self
+
+from kubernetes.aio.client import Configuration
+from kubernetes.client import Configuration as BlockingConfiguration
+from kubernetes.client.exceptions import ApiException
+from kubernetes.stream import portforward
+from kubernetes.stream.ws_client import V4_CHANNEL_PROTOCOL
+from pydantic_core import from_json
+
+from tsoperator.api.objects import POD, Key, Object
+from tsoperator.kube.config import tls_context
+from tsoperator.kube.errors import NotListening, Unreachable, error_of
+
+_SHARED: Final = ("verify_ssl", "ssl_ca_cert", "cert_file", "key_file", "assert_hostname", "tls_server_name", "proxy")
+"""The fields that both configurations of the kubernetes package have, and that a port-forward heeds."""
+
+
+class PodAnswer(NamedTuple):
+    """The status and the body of an answer by HTTP."""
+
+    status: int
+    body: bytes
+
+
+class ForwardedPort:
+    """A port of a Pod, forwarded through the API server. Use it as a context manager, or close() it.
+
+    Its methods raise KubeError: a StatusError if the API server refuses, NotListening if nothing in the Pod listens,
+    and Unreachable if no whole answer came within *timeout* seconds.
+    """
+
+    def __init__(self, configuration: Configuration, token: str, pod: Key, port: int, timeout: float = 10.0) -> None:
+        """*token* is the value of the header Authorization; empty if a certificate proves who we are."""
+        self._where = f"port {port} of Pod {pod}"
+        self._port = port
+        self._forward = _opened(configuration, token, pod, port)
+        self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=timeout)
+        self._connection.sock = self._forward.socket(port)
+        self._connection.sock.settimeout(timeout)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._connection.close()
+        self._forward.close()
+
+    def get(self, path: str) -> PodAnswer:
+        """Return the server's answer to a GET of *path*."""
+        try:
+            self._connection.request("GET", path)
+            response = self._connection.getresponse()
+            return PodAnswer(response.status, response.read())
+        except (OSError, http.client.HTTPException) as error:
+            if said := self._forward.error(self._port):
+                raise NotListening(f"{self._where}: {said.strip()}") from error
+            raise Unreachable(f"{self._where}: {str(error) or type(error).__name__}") from error
+
+
+def _opened(configuration: Configuration, token: str, pod: Key, port: int) -> Any:
+    """Return the port-forward as the kubernetes package makes it. Raises KubeError."""
+    tls_context(configuration)  # it says what is wrong with certificates
+    blocking = BlockingConfiguration(host=configuration.host)
+    for name in _SHARED:
+        setattr(blocking, name, getattr(configuration, name))
+    headers = {"authorization": token} if token else {}
+    where = POD.path(pod.namespace, pod.name, "portforward")
+    try:
+        return portforward(_PodMethod(blocking, f"{where}?ports={port}", headers).call)
+    except ApiException as error:
+        cause = error.__context__
+        if isinstance(cause, KeyboardInterrupt):
+            raise cause from None
+        status = getattr(cause, "status_code", 0)
+        if status:
+            raise error_of(status, _status_in(getattr(cause, "resp_body", None)), f"GET {where}") from cause
+        raise Unreachable(f"GET {where}: {error.reason}") from cause
+
+
+class _PodMethod:
+    """A method of the API in the form of the kubernetes package's generated ones."""
+
+    def __init__(self, configuration: BlockingConfiguration, path: str, headers: Mapping[str, str]) -> None:
+        self.api_client = SimpleNamespace(configuration=configuration, call_api=None)
+        self._url = f"{configuration.host}{path}"
+        self._headers = {**headers, "sec-websocket-protocol": V4_CHANNEL_PROTOCOL}
+
+    def call(self, **_options: object) -> Any:
+        """Make the request by the function that the kubernetes package puts in place of ``call_api``."""
+        return self.api_client.call_api("GET", self._url, header_params=self._headers).response
+
+
+def _status_in(body: bytes | None) -> Object:
+    """Return the Status in the *body* of a refusal; empty if there is none."""
+    try:
+        found = from_json(body or b"")
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}

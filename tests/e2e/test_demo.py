@@ -1,0 +1,98 @@
+"""The demo that stays up, used by a real kubectl on the simulated API server. These tests need no bed."""
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.product import TREE
+from tests.e2e.testbed.build import build_program
+from tests.e2e.testbed.paths import Paths
+from tests.e2e.testbed.progress import Progress
+from tests.loadtest.clustersim.test_demo import kept
+
+OWN = """\
+apiVersion: v1
+kind: Service
+metadata:
+  name: mine
+  annotations:
+    tailscale.com/tailnet-fqdn: db.tail1234.ts.net
+spec:
+  type: ExternalName
+  externalName: placeholder
+"""
+EXAMPLES = TREE / "docs" / "examples"
+
+
+class Kubectl:
+    """kubectl on the cluster of a demo, with its files in a folder of its own."""
+
+    def __init__(self, program: Path, demo: Path, home: Path) -> None:
+        self._words = [str(program), f"--kubeconfig={demo / 'kubeconfig'}", f"--cache-dir={home}"]
+
+    def __call__(self, *words: str, stdin: str = "") -> str:
+        """Return what kubectl prints, errors too."""
+        done = subprocess.run(
+            [*self._words, *words],
+            input=stdin,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        return done.stdout
+
+
+@pytest.fixture(scope="module")
+def kubectl(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kubectl]:
+    program = build_program("kubectl", Paths.from_environment(), Progress())
+    with kept(tmp_path_factory.mktemp("demo")) as (demo, _):
+        yield Kubectl(program, demo, tmp_path_factory.mktemp("cache"))
+
+
+def test_an_example_of_the_demo_is_unchanged_when_it_is_applied_again(kubectl: Kubectl) -> None:
+    said = kubectl("apply", "--filename", str(EXAMPLES / "connector.yaml"))
+    assert said.splitlines() == [f"connector.tailscale.com/{name} unchanged" for name in ("devnet", "exit", "apps")]
+
+
+def test_a_service_of_ones_own_is_made_changed_and_removed(kubectl: Kubectl) -> None:
+    assert kubectl("apply", "--filename=-", stdin=OWN) == "service/mine created\n"
+    ready = '--for=jsonpath={.status.conditions[?(@.type=="TailscaleProxyReady")].status}=True'
+    assert "condition met" in kubectl("wait", "service/mine", ready, "--timeout=30s")
+    assert kubectl("apply", "--filename=-", stdin=OWN.replace("db.", "directory.")) == "service/mine configured\n"
+    assert "directory.tail1234.ts.net" in kubectl("describe", "service", "mine")
+    assert kubectl("delete", "service", "mine", "--timeout=30s").startswith('service "mine" deleted')
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        ({"  type:": "  tpye:"}, 'unknown field "spec.tpye"'),
+        ({"  externalName: placeholder": "  ports: [{port: http}]"}, "must be of type integer"),
+    ],
+)
+def test_kubectl_apply_says_which_field_is_wrong(kubectl: Kubectl, wrong: dict[str, str], words: str) -> None:
+    ((old, new),) = wrong.items()
+    assert words in kubectl("apply", "--filename=-", stdin=OWN.replace(old, new))
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ("explain connector.spec.subnetRouter", "advertiseRoutes"),
+        ("explain service.spec.ports.targetPort", "Number or name of the port"),
+        ("get connectors", "SUBNETROUTES"),
+        ("get pods --namespace tailscale --output wide", "NODE"),
+        ("get services,ingresses", "EXTERNAL-IP"),
+        ("logs --namespace tailscale deployment/operator --tail 1", "INFO"),
+        ("logs --namespace tailscale egress-0", "no program runs in it"),
+        ("describe connector devnet", "ConnectorReady"),
+        ("describe pod --namespace tailscale egress-0", "tailscale"),
+        ("version", "Server Version"),
+    ],
+)
+def test_kubectl_shows(kubectl: Kubectl, command: str, words: str) -> None:
+    assert words in kubectl(*command.split())

@@ -1,0 +1,34 @@
+"""The findings that Warnings of the operator make, of an object that has no condition or none that is false."""
+
+from typing import Any
+
+import pytest
+from tsoperator.api.objects import Object
+from tsoperator.check.cluster.events import check_warnings
+
+SERVICE = {"kind": "Service", "metadata": {"namespace": "shop", "name": "db", "uid": "1"}}
+FALSE = {"type": "TailscaleProxyReady", "status": "False", "reason": "Invalid", "message": "no"}
+
+
+def event(message: str, at: str = "2026-01-01T00:00:00Z", uid: str = "1", **fields: Any) -> Object:
+    about = {"involvedObject": {"uid": uid}, "reason": "NameHeld", "message": message, "lastTimestamp": at}
+    return {**about, "reportingComponent": "tailscale-operator", **fields}
+
+
+@pytest.mark.parametrize(
+    ("events", "words"),
+    [
+        ([event("web is taken")], ["NameHeld: web is taken (Event of 2026-01-01T00:00:00Z)"]),
+        ([event("new", "2026-01-02T00:00:00Z"), event("old")], ["NameHeld: new (Event of 2026-01-02T00:00:00Z)"]),
+        ([event("a"), event("b", reason="Other")], ["NameHeld: a (Event of 2026-01-01T00:00:00Z)",
+                                                    "Other: b (Event of 2026-01-01T00:00:00Z)"]),
+        ([event("of another object with that name", uid="2")], []),
+        ([event("by another", reportingComponent="kubelet")], []),
+    ],
+)  # fmt: skip
+def test_the_last_warning_of_each_reason_is_a_finding(events: list[Object], words: list[str]) -> None:
+    assert [each.words for each in check_warnings(events, [SERVICE])] == [f"Service shop/db: {each}" for each in words]
+
+
+def test_a_condition_that_is_false_says_more_than_a_warning() -> None:
+    assert [*check_warnings([event("web is taken")], [{**SERVICE, "status": {"conditions": [FALSE]}}])] == []

@@ -1,0 +1,73 @@
+"""The findings that the leader's report makes, and those of looks at the cluster that stand beside them."""
+
+from typing import Any
+
+import pytest
+from pydantic_core import to_json
+from tsoperator.check.findings import Finding, Verdict, failed, ok, unseen
+from tsoperator.check.listing import Chosen
+from tsoperator.check.report import LeaderReport, read_report
+from tsoperator.check.reported import check_report, with_looks
+
+from tests.operator.check.leading import row
+
+
+def report(**fields: Any) -> LeaderReport:
+    return read_report(to_json({"objects": [], "namespace": "tailscale", "pod": "operator-0", **fields}))
+
+
+@pytest.mark.parametrize(
+    ("fields", "finding"),
+    [
+        (
+            {"objects": [row(verdict="failed", reason="NameHeld", words="web is taken", cure="rename it")]},
+            failed("objects", "Service shop/db: web is taken", "rename it"),
+        ),
+        (
+            {"objects": [row("Connector", "", "office", verdict="failed", reason="Invalid")]},
+            failed("objects", "Connector office: Invalid", ""),
+        ),
+        (
+            {"objects": [row(verdict="waiting", words="it starts")]},
+            Finding("objects", Verdict.WAITING, "Service shop/db: it starts"),
+        ),
+        ({"objects": [row(), row(name="b")]}, ok("objects", "objects that are served: 2", 2)),
+        (
+            {"tailnets": [{"name": "lab", "verdict": "failed", "words": "no answer", "cure": "look"}]},
+            failed("tailnet", "Tailnet lab: no answer", "look"),
+        ),
+        (
+            {"tailnets": [{"domain": "tail1234.ts.net", "verdict": "ok", "words": "set up"}]},
+            ok("tailnet", "the operator's tailnet tail1234.ts.net: set up"),
+        ),
+        (
+            {"dns": [{"name": "cluster DNS", "verdict": "failed", "words": "no stub domain", "cure": "add it"}]},
+            failed("cluster-dns", "the cluster DNS: no stub domain", "add it"),
+        ),
+        (
+            {"refusals": [{"what": "tags", "tailnet": "lab", "words": "may not give tags", "cure": "let it"}]},
+            failed("tailnet/tags", "Tailnet lab: may not give tags", "let it"),
+        ),
+    ],
+)
+def test_each_thing_in_the_report_makes_a_finding(fields: dict[str, Any], finding: Finding) -> None:
+    leader, found = check_report(report(**fields), Chosen(None))
+    assert (leader.verdict, found) == (Verdict.OK, finding)
+
+
+def test_only_chosen_objects_make_findings() -> None:
+    objects = [row(verdict="failed"), row(namespace="web", verdict="failed"), row("Connector", "", "office")]
+    found = [each.words for each in check_report(report(objects=objects), Chosen("web"))][1:]
+    assert found == ["Service web/db", "objects that are served: 1"]
+
+
+def test_looks_at_the_cluster_add_what_the_leader_does_not_tell() -> None:
+    told = [ok("leader", "operator-0 leads"), failed("tailnet/tags", "may not give tags", "let it")]
+    added = [ok("rights", "it has all"), failed("devices", "gone", "look")]
+    looked = [
+        ok("leader", "operator at operator-0 leads"),
+        failed("preflight/tags", "the same", "let it"),
+        unseen("webhooks", "you may not", "use another kubeconfig"),
+        *added,
+    ]
+    assert with_looks(told, looked) == told + added
