@@ -111,7 +111,7 @@ def _balanced(ask: Ask, name: str, ips: Sequence[str]) -> Shown:
     """Return load balancer entries with *name* and *ips*, and an Event with *name* until the status has that name."""
     entries = ({"hostname": name}, *({"ip": ip} for ip in ips))
     is_shown = any(entry.get("hostname") == name for entry in _entries(ask))
-    return Shown(_ready(_reached(name)), entries, () if is_shown else (Note("Normal", "ProxyCreated", _reached(name)),))
+    return Shown(_ready(), entries, () if is_shown else (Note("Normal", "ProxyCreated", _reached(name)),))
 
 
 def _reached(name: str) -> str:

@@ -333,7 +333,7 @@ def test_an_event_says_the_name_of_an_exposed_service_until_its_condition_or_sta
     assert planned(with_status(service, conditions=[condition_of(plan)]), logged_in()).notes == []
     balancer = egress_service({}, spec=LOAD_BALANCER)
     shown = planned(balancer, logged_in())
-    assert (condition_of(shown), shown.notes) == ({**READY, "message": REACHED.message}, [replace(REACHED, once=False)])
+    assert (condition_of(shown), shown.notes) == ({**READY, "message": "ProxyCreated"}, [replace(REACHED, once=False)])
     assert (status_of(shown)["loadBalancer"], [patch.resource for patch in patches_of(shown)]) == (SHOWN, [SECRET])
     assert planned(with_status(balancer, loadBalancer=SHOWN), logged_in()).notes == []
 
