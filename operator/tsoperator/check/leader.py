@@ -149,13 +149,11 @@ class LeaderReports:
         pod = Key(os.environ.get("OPERATOR_NAMESPACE", NAMESPACE), os.environ.get("POD_NAME", "here"))
         port = _LocalPort(os.environ.get("OPERATOR_STATUS_ADDR") or _ADDRESS)
         try:
-            found = _report(pod, port.get(_PATH))
+            return self._fetch_through(pod, port)
         except NotListening:
             return None
         except _Standby as standby:
             raise _stands_by(pod, standby.leader) from standby
-        self._pod, self._port = pod, port
-        return found
 
     def _fetch_by(self, way: _Way) -> LeaderReport:
         failure = NoReport("the operator has no Pod", _ABSENT_CURE)
@@ -175,6 +173,10 @@ class LeaderReports:
 
     def _fetch_from(self, way: _Way, pod: Key) -> LeaderReport:
         port = ForwardedPort(way.configuration, way.token, pod, int(_ADDRESS.rpartition(":")[2]), _ANSWER)
+        return self._fetch_through(pod, port)
+
+    def _fetch_through(self, pod: Key, port: StatusPort) -> LeaderReport:
+        """Return the report, and keep the connection if there is one. Raises KubeError, NoReport, _Standby."""
         try:
             found = _report(pod, port.get(_PATH))
         except BaseException:

@@ -1,9 +1,14 @@
-"""Serves the operator's report over HTTP: /status. Only the leader has one; a standby names the leader."""
+"""Serves the operator's report over HTTP: as JSON at /status, and as a page for a browser at /.
+
+Only the leader has a report; a standby names the leader. The page has no data of its own: its script reads /status, and
+writes all that it shows as text.
+"""
 
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from datetime import datetime
+from pathlib import Path
 from typing import Final
 
 from aiohttp import web
@@ -17,7 +22,19 @@ STATUS: Final = "/status"
 """The path of the report."""
 
 _HOSTS: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
-_HEADERS: Final = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
+_PAGE: Final = Path(__file__).parent / "page"
+_FILES: Final = {"page.html": "text/html", "page.css": "text/css", "page.js": "text/javascript"}
+"""The files of the page, and their types."""
+_HEADERS: Final = {
+    "Cache-Control": "no-store",
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src data:; connect-src 'self'; base-uri 'none'; "
+        "form-action 'none'; frame-ancestors 'none'"
+    ),
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+}
 
 
 class StatusServer(HttpServer):
@@ -41,6 +58,8 @@ class StatusServer(HttpServer):
         self._turn = asyncio.Lock()
         app = web.Application(middlewares=[_refuse_other_hosts])
         app.router.add_get(STATUS, self._status)
+        app.router.add_get("/", _file)
+        app.router.add_get("/{name}", _file)
         app.on_response_prepare.append(_add_headers)
         super().__init__(listen, app, "the status")
 
@@ -64,6 +83,8 @@ class StatusServer(HttpServer):
             self._leading_since = None
 
     async def _status(self, request: web.Request) -> web.Response:
+        if "text/html" in request.headers.get("Accept", ""):
+            return await _file(request)
         if self._leading_since is None:
             return self._standby()
         async with self._turn:  # several requests at once would only slow each other down
@@ -77,6 +98,14 @@ class StatusServer(HttpServer):
         leader = self._leader()
         words = f"this Pod does not lead; ask {leader or 'the leader'}"
         return web.json_response({"error": words, "leader": leader}, status=503)
+
+
+async def _file(request: web.Request) -> web.Response:
+    """Return a file of the page, which is the page itself unless the URL names another one."""
+    name = request.match_info.get("name", "page.html")
+    if name not in _FILES:
+        raise web.HTTPNotFound
+    return web.Response(body=(_PAGE / name).read_bytes(), content_type=_FILES[name], charset="utf-8")
 
 
 @web.middleware

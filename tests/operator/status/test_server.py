@@ -3,6 +3,7 @@
 import asyncio
 import json
 import logging
+import re
 from datetime import UTC, datetime
 from typing import Any
 
@@ -38,6 +39,41 @@ async def test_only_the_pod_that_leads_has_a_report_and_others_name_it() -> None
         leading.cancel()
         await asyncio.wait([leading])
         assert await ask(address) == standby
+
+
+async def test_a_report_that_is_known_already_is_not_sent_again() -> None:
+    async with (status := server()) as address:
+        leading = asyncio.create_task(status.lead())
+        await asyncio.sleep(0)
+        found = [(await ask(address, **{"If-None-Match": tag}))[0] for tag in ('"4f2a"', 'W/"4f2a"', '"0000"')]
+        leading.cancel()
+    assert found == [304, 304, 200]
+
+
+@pytest.mark.parametrize(
+    ("path", "type_", "begin"),
+    [
+        ("/", "text/html", "<!doctype html>"),
+        ("/status", "text/html", "<!doctype html>"),
+        ("/page.css", "text/css", ":root"),
+        ("/page.js", "text/javascript", "// Shows the report"),
+    ],
+)
+async def test_a_browser_gets_a_page_that_loads_nothing_from_elsewhere(path: str, type_: str, begin: str) -> None:
+    async with server() as address, aiohttp.ClientSession() as session:
+        headers = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
+        async with session.get(f"http://{address}{path}", headers=headers) as response:
+            text = await response.text()
+    assert (response.status, response.content_type) == (200, type_)
+    assert text.startswith(begin)
+    assert response.headers["Content-Security-Policy"].startswith("default-src 'none'; script-src 'self'; style-src ")
+    assert not re.findall(r"https?://|innerHTML|insertAdjacentHTML|document\.write|\bon\w+=| style=", text)
+
+
+@pytest.mark.parametrize("path", ["/view.py", "/page%2Fpage.js", "/..%2Fserver.py", "/page/page.js"])
+async def test_no_other_file_is_served(path: str) -> None:
+    async with server() as address:
+        assert (await ask(address, path))[0] == 404
 
 
 @pytest.mark.parametrize(
