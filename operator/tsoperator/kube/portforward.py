@@ -26,10 +26,18 @@ _SHARED: Final = ("verify_ssl", "ssl_ca_cert", "cert_file", "key_file", "assert_
 
 
 class PodAnswer(NamedTuple):
-    """The status and the body of an answer by HTTP."""
+    """The status, the body and the ETag of an answer by HTTP."""
 
     status: int
     body: bytes
+    etag: str
+
+    @classmethod
+    def read(cls, connection: http.client.HTTPConnection, path: str, etag: str) -> Self:
+        """Ask for *path* unless it still has this *etag*, and return the answer. Raises OSError, HTTPException."""
+        connection.request("GET", path, headers={"If-None-Match": etag} if etag else {})
+        response = connection.getresponse()
+        return cls(response.status, response.read(), response.headers.get("ETag") or "")
 
 
 class ForwardedPort:
@@ -59,12 +67,10 @@ class ForwardedPort:
         self._connection.close()
         self._forward.close()
 
-    def get(self, path: str) -> PodAnswer:
-        """Return the server's answer to a GET of *path*."""
+    def get(self, path: str, etag: str = "") -> PodAnswer:
+        """Return the server's answer to a GET of *path*; its status is 304 if the page still has the *etag*."""
         try:
-            self._connection.request("GET", path)
-            response = self._connection.getresponse()
-            return PodAnswer(response.status, response.read())
+            return PodAnswer.read(self._connection, path, etag)
         except (OSError, http.client.HTTPException) as error:
             if said := self._forward.error(self._port):
                 raise NotListening(f"{self._where}: {said.strip()}") from error

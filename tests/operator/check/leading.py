@@ -1,6 +1,7 @@
 """An API server that knows a Lease and forwards a port of Pods, and the server of the report in these Pods."""
 
 import asyncio
+import json
 import socket
 import struct
 from collections.abc import AsyncIterator, Callable
@@ -46,6 +47,7 @@ class Leading:
     answer: Callable[[], web.Response] | None = None
     loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
     reports: int = 0
+    unchanged: int = 0
     transports: list[asyncio.Transport] = field(default_factory=list)
     forwards: int = 0
 
@@ -63,8 +65,12 @@ class Leading:
             return self.answer()
         if pod != self.leader:
             return web.json_response({"error": "this Pod does not lead", "leader": self.leader}, status=503)
+        tag = f'"{hash(json.dumps([self.objects, self.report]))}"'
+        if request.headers.get("If-None-Match") == tag:
+            self.unchanged += 1
+            return web.Response(status=304)
         about = {"version": "0.1.0", "namespace": "tailscale", "pod": pod, "leadingSince": "2026-01-01T00:00:00Z"}
-        return web.json_response({**about, "objects": self.objects, **self.report})
+        return web.json_response({**about, "objects": self.objects, **self.report}, headers={"ETag": tag})
 
     async def api(self, request: web.Request) -> web.StreamResponse:
         """Answer as the API server."""
