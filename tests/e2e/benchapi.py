@@ -56,7 +56,7 @@ KEYS = 200
 SESSIONS = 100  # idle ones
 EXEC = f"/api/v1/namespaces/{SPACE}/pods/web/exec"
 TAG = "tag:recorder"
-RECORDER = recorder("bench", enableUI=False, tags=[TAG])
+RECORDER = recorder("bench", tags=[TAG])
 WATCHED = f"/api/v1/namespaces/{SPACE}/secrets?watch=1&timeoutSeconds=3600"
 """A watch of nothing: the API server sends no bookmark that nobody asked for."""
 

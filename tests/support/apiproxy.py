@@ -184,10 +184,19 @@ import asyncio, ctypes, dataclasses, gc, os, pathlib, resource, signal, sys
 from tsoperator.apiproxy.__main__ import serve
 from tsoperator.apiproxy.settings import read_proxy_settings
 
+class Allocations(ctypes.Structure):  # struct mallinfo2 of glibc
+    _names = "arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks fordblks keepcost"
+    _fields_ = [(name, ctypes.c_size_t) for name in _names.split()]
+
+libc = ctypes.CDLL(None)
+libc.mallinfo2.restype = Allocations
+
 def say_size(*_):
     gc.collect()
-    ctypes.CDLL(None).malloc_trim(0)
-    print("size:", len(asyncio.all_tasks()), sys.getallocatedblocks(), file=sys.stderr, flush=True)
+    libc.malloc_trim(0)
+    used = libc.mallinfo2()
+    sizes = len(asyncio.all_tasks()), sys.getallocatedblocks(), used.uordblks + used.hblkhd
+    print("size:", *sizes, file=sys.stderr, flush=True)
 
 signal.signal(signal.SIGUSR1, say_size)
 resource.setrlimit(resource.RLIMIT_NOFILE, (256, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
@@ -195,7 +204,8 @@ raise SystemExit(serve(dataclasses.replace(read_proxy_settings(os.environ), **{p
 """
 """The proxy as it runs in a Pod, but with files and ports of a test.
 
-At SIGUSR1 it gives memory back that it doesn't use, and says how many tasks and blocks of memory it has.
+At SIGUSR1 it gives memory back that it doesn't use. Then it says how many tasks and small blocks of memory it has, and
+how many bytes in larger blocks.
 """
 
 
