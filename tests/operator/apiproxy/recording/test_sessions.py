@@ -180,6 +180,16 @@ async def test_a_terminal_without_a_size_begins_after_a_while(sessions: Sessions
     assert sessions.recorder.lines()[1][0] >= SIZE_WAIT
 
 
+async def test_output_of_one_stream_that_comes_at_once_becomes_one_line(sessions: Sessions) -> None:
+    sessions.grant(enforced=True)
+    sessions.answer(OPENING, b"".join(data_frame(*each) for each in ((1, b"a"), (1, b"b"), (3, b"c"), (1, b"d"))))
+    async with sessions.session() as (caller, _):
+        caller.send(OPENING)
+        await caller.rest()
+    await until(lambda: bool(sessions.recorder.complete))
+    assert [text for _, _, text in sessions.recorder.lines()[1:]] == ["ab", "c", "d"]
+
+
 async def test_an_answer_that_is_no_upgrade_passes_and_is_not_recorded(sessions: Sessions) -> None:
     sessions.grant(enforced=True)
     sessions.ground.api.scripts[f"{POD}/exec"] = lambda peer, _: peer.answer(b"no such Pod", status="404 Not Found")
