@@ -37,7 +37,7 @@ from tsoperator.reconcilers.dnsrecords.reconciler import dnsrecords
 from tsoperator.reconcilers.egresspod.plan import HealthAnswer
 from tsoperator.reconcilers.egresspod.probes import GateProber, ask_by_http, health_session
 from tsoperator.reconcilers.egresspod.reconciler import egresspods
-from tsoperator.reconcilers.gauges import GroupGauges, ProxyGauges, RelayGauges, ServiceGauges
+from tsoperator.reconcilers.gauges import CertificateGauges, GroupGauges, ProxyGauges, RelayGauges, ServiceGauges
 from tsoperator.reconcilers.hosting import HostingView, HostingWorld
 from tsoperator.reconcilers.ingress.reconciler import ingresses
 from tsoperator.reconcilers.mounts.reconciler import TOUCH_DELAY, mounts
@@ -333,6 +333,7 @@ def _cache(settings: Settings, registry: CollectorRegistry) -> Cache:
     registry.register(ProxyGauges(cache))
     registry.register(GroupGauges(cache, settings.namespace))
     registry.register(RelayGauges(cache))
+    registry.register(CertificateGauges(cache))
     return cache
 
 

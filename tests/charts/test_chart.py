@@ -284,6 +284,13 @@ def test_the_alerts_are_in_a_prometheusrule_that_prometheus_finds_by_its_labels(
     assert rule["spec"] == yaml.safe_load((CHART / "files" / "alerts.yaml").read_text())
 
 
+def test_the_links_of_alerts_lead_to_the_address_of_the_docs(render: Render) -> None:
+    given = ("enabled=true", "docsURL=https://docs.example.org/tailnet/")
+    rule = the("PrometheusRule", render(*CREDENTIALS, *(f"metrics.prometheusRule.{each}" for each in given)))
+    links = [each["annotations"]["runbook_url"] for group in rule["spec"]["groups"] for each in group["rules"]]
+    assert all(each.startswith("https://docs.example.org/tailnet/alerts.md#tailscale") for each in links)
+
+
 def test_the_dashboard_is_in_a_configmap_that_grafanas_sidecar_finds(render: Render) -> None:
     configmap = the("ConfigMap", render(*CREDENTIALS, "metrics.dashboard.enabled=true"))
     assert configmap["metadata"]["namespace"] == "tailscale"

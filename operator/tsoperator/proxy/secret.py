@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from enum import StrEnum
 from functools import lru_cache
 
@@ -173,6 +174,17 @@ def login_url_of(secret: Object) -> str:
     """
     url: str = secret[_LOGIN_URL]
     return url.removesuffix("/")
+
+
+def expiries_of(secret: Object) -> dict[str, datetime]:
+    """Return when the certificates in a *slim* Secret expire, by their domains.
+
+    A proxy whose name has changed still has the certificate of its old name, which nobody renews. It is left out. In a
+    Secret that has one certificate, the name of the Secret is the domain.
+    """
+    found: Mapping[str, Validity | None] = secret.get(_CERTIFICATES) or {}
+    domains = {TLS: key_of(secret).name, (own := fqdn_of(secret)): own}
+    return {domains[name]: validity.ends for name, validity in found.items() if validity and name in domains}
 
 
 def serve_state_of(secret: Object | None) -> Sequence[str]:

@@ -1,4 +1,4 @@
-"""Gauges of proxies, ProxyGroups, PeerRelays, Tailnets, Recorders and Tailscale Services, computed for each scrape."""
+"""Gauges of proxies and their certificates, of custom resources and of Tailscale Services, computed for each scrape."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -30,6 +30,7 @@ from tsoperator.api.objects import (
 from tsoperator.group.grouptype import EGRESS, type_of
 from tsoperator.proxy.entries import entries_of
 from tsoperator.proxy.readiness import is_serving
+from tsoperator.proxy.secret import expiries_of
 from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.ownership import owner_of
 from tsoperator.tailnet.tailnet import Tailnets
@@ -124,6 +125,31 @@ class RelayGauges(Collector):
         for each in found:
             endpoints.add_metric([key_of(each).name], len((each.get("status") or {}).get("endpoints") or ()))
         yield from (relays, endpoints)
+
+
+class CertificateGauges(Collector):
+    """Shows when the certificates of proxies expire, from the Secrets in which the proxies keep them."""
+
+    def __init__(self, cache: Cache) -> None:
+        self._cache = cache
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the times; prometheus_client calls this for each scrape.
+
+        If several Secrets have a certificate of a domain, the one that lasts longest counts: a proxy renews its own.
+        """
+        family = GaugeMetricFamily(
+            "tsoperator_certificate_expiry_timestamp_seconds",
+            "When the certificate of a domain expires, in seconds since the epoch.",
+            labels=["domain"],
+        )
+        last: dict[str, float] = {}
+        for secret in self._cache.all(SECRET):
+            for domain, ends in expiries_of(secret).items():
+                last[domain] = max(ends.timestamp(), last.get(domain, 0.0))
+        for domain, seconds in last.items():
+            family.add_metric([domain], seconds)
+        yield family
 
 
 class ServiceGauges(Collector):

@@ -1,12 +1,16 @@
 """The gauges that count proxies, ProxyGroups, entries, PeerRelays and Tailnets in a cluster."""
 
+from base64 import b64encode
+from datetime import UTC, datetime, timedelta
+
 from clustersim.sim import ClusterSim
 from clustersim.tailnetservices import TailscaleService
+from clustersim.x509 import certificate, moment
 from prometheus_client import CollectorRegistry
 from tsoperator.api.objects import STATEFULSET, Key, Object
 from tsoperator.api.owners import joined
 from tsoperator.kube.client import KubeClient
-from tsoperator.reconcilers.gauges import GroupGauges, ProxyGauges, RelayGauges, ServiceGauges
+from tsoperator.reconcilers.gauges import CertificateGauges, GroupGauges, ProxyGauges, RelayGauges, ServiceGauges
 from tsoperator.reconcilers.operatordevice.ask import ask_of
 from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.ownership import Owner
@@ -42,6 +46,17 @@ def proxy(name: str, parent: str, replicas: int) -> Object:
     return obj(STATEFULSET, Key(OPERATOR_NAMESPACE, name), {"spec": spec}, labels=Owner(parent, Key("", name)).labels)
 
 
+def with_certificates(name: str, days: dict[str, tuple[int, int]]) -> Object:
+    """Return a Secret with certificates, which begin and end these days after the epoch."""
+    made = whole_secret(name, {}, Owner("ingress", Key("default", "shop")).labels)
+    data = {"device_fqdn": "shop.tail1234.ts.net."}
+    for domain, (starts, ends) in days.items():
+        times = (moment(EPOCH + timedelta(days=each)) for each in (starts, ends))
+        data |= {f"{domain}.crt": certificate(*times), f"{domain}.key": "key"}
+    return {**made, "data": {key: b64encode(text.encode()).decode() for key, text in data.items()}}
+
+
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 STATE: Object = {"_current-profile": "profile-1", "profile-1": {"Config": {"NodeID": "n1"}}}
 THERE = [
     *(group(f"good-{number}", "egress", "ProxyGroupReady") for number in range(2)),
@@ -62,8 +77,13 @@ THERE = [
     whole_secret("rec-0", STATE, Owner("recorder", Key("", "rec")).labels),
     told(manifests.recorder("rec"), "RecorderReady", "RecorderCreated"),
     whole_secret("own", STATE),
+    with_certificates("ts-shop-0", {"shop.tail1234.ts.net": (30, 60), "old.tail1234.ts.net": (0, 1)}),
+    with_certificates("ts-shop-1", {"shop.tail1234.ts.net": (30, 90)}),
+    with_certificates("portal.tail1234.ts.net", {"tls": (30, 50)}),
 ]
 GAUGES = [
+    ("tsoperator_certificate_expiry_timestamp_seconds", {"domain": "portal.tail1234.ts.net"}, 50 * 86400),
+    ("tsoperator_certificate_expiry_timestamp_seconds", {"domain": "shop.tail1234.ts.net"}, 90 * 86400),
     ("tsoperator_devices", {"parent": "operator"}, 1),
     ("tsoperator_devices", {"parent": "recorder"}, 1),
     ("tsoperator_egress_entries", {"group": "good-0"}, 3),
@@ -101,6 +121,7 @@ async def test_the_gauges_count_the_objects_in_the_cluster(sim: ClusterSim, clie
     registry.register(ProxyGauges(cache))
     registry.register(GroupGauges(cache, OPERATOR_NAMESPACE))
     registry.register(RelayGauges(cache))
+    registry.register(CertificateGauges(cache))
     async with running(cache.follow(client)):
         await cache.synced()
         samples = [sample for family in registry.collect() for sample in family.samples]

@@ -33,6 +33,8 @@ FRAME: Final = 16 << 10
 """The bytes that each recorder takes in one frame. Each frame costs CPU."""
 _READ: Final = 8 << 10
 """The bytes that are looked at at once. They may be a thousand frames, each of which becomes an object."""
+_PAUSE: Final = 0.005
+"""The seconds between two looks at answers. A recorder says for every 16 KiB that it has room, and a look costs CPU."""
 _MOST_ACK: Final = 4096
 """The longest object in an answer, in bytes."""
 _FRAME_HEADER: Final = 9
@@ -206,6 +208,7 @@ class Http2Recorder:
         """Wait for an acknowledgement, or for the end, and tell whether it was the end."""
         count = 0
         while not count:
+            await asyncio.sleep(_PAUSE)
             events, self._early = self._early or await self._receive(), []
             for event in events:
                 if isinstance(event, DataReceived) and event.stream_id == self._id:

@@ -37,7 +37,9 @@ class Upload:
         self._recorder = recorder
         self._address = address
         self._limits = limits
-        self._gathered = bytearray()
+        self._gathered: list[bytes] = []
+        self._size = 0
+        """The number of gathered bytes."""
         self._has_some = asyncio.Event()
         self._has_enough = asyncio.Event()
         self._has_room = asyncio.Event()
@@ -63,15 +65,16 @@ class Upload:
             self._has_room.set()
             self._recorder.close()
 
-    async def write(self, data: bytes | bytearray) -> None:
+    async def write(self, data: bytes) -> None:
         """Hand *data* on to the recorder. It waits if the recorder is slow. Raises RecordingFailed."""
         if self._failure:
             raise self._failure
-        self._gathered += data
+        self._gathered.append(data)
+        self._size += len(data)
         self._has_some.set()
-        if len(self._gathered) >= FRAME:
+        if self._size >= FRAME:
             self._has_enough.set()
-        if len(self._gathered) > _MOST_GATHERED:
+        if self._size > _MOST_GATHERED:
             self._has_room.clear()
             await self._has_room.wait()
             if self._failure:
@@ -106,16 +109,13 @@ class Upload:
         await self._recorder.end()
 
     def _taken(self) -> bytes:
-        """Return the next bytes to send: full pieces, or else all bytes that there are."""
-        size = len(self._gathered)
-        if size > FRAME and not self._is_ending:
-            size -= size % FRAME
-        data = bytes(self._gathered[:size])
-        del self._gathered[:size]
+        """Return the gathered bytes, and forget them."""
+        data = b"".join(self._gathered)
+        self._gathered.clear()
+        self._size = 0
         self._has_room.set()
         if not self._is_ending:
-            if not self._gathered:
-                self._has_some.clear()
+            self._has_some.clear()
             self._has_enough.clear()
         return data
 

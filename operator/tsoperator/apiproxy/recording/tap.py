@@ -3,6 +3,8 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
 from typing import Protocol
 
 from tsoperator.apiproxy.counts import RecordingCounts
@@ -143,7 +145,8 @@ class SessionRecording:
         """Record bytes of the API server, and return those that may be forwarded."""
         parsed = self._server.feed(piece)
         if parsed.outputs:
-            await self._wait_for_size()
+            if not self._has_header.is_set():
+                await self._wait_for_size()
             await self._write(self._lines(parsed.outputs))
         return parsed.forwarded
 
@@ -172,19 +175,18 @@ class SessionRecording:
             self._is_running = False
             self._counts.running -= 1
 
-    def _lines(self, outputs: Sequence[tuple[int, bytes]]) -> bytes | bytearray:
+    def _lines(self, outputs: Sequence[tuple[int, bytes]]) -> bytes:
+        """Return the lines for *outputs*. Those of one stream that follow each other become one line."""
         seconds = self._seconds()
         if len(outputs) == 1:
             return self._cast.output(seconds, *outputs[0])
-        lines = bytearray()
-        for stream, data in outputs:
-            lines += self._cast.output(seconds, stream, data)
-        return lines
+        return b"".join(
+            self._cast.output(seconds, stream, b"".join([data for _, data in group]))
+            for stream, group in groupby(outputs, itemgetter(0))
+        )
 
     async def _wait_for_size(self) -> None:
         """Wait until the header is written. If the client doesn't tell a size in time, write it with another one."""
-        if self._has_header.is_set():
-            return
         try:
             async with asyncio.timeout_at(self._start + self._search.limits.size):
                 await self._has_header.wait()
@@ -202,7 +204,7 @@ class SessionRecording:
         self._has_header.set()
         await self._write(self._cast.header(size))
 
-    async def _write(self, lines: bytes | bytearray) -> None:
+    async def _write(self, lines: bytes) -> None:
         if self._upload is None or self._failure or not lines:
             return
         try:

@@ -260,6 +260,7 @@ def _with_api(plan: Plan, ask: Ask, api: APIHosting, children: Children, setting
         requeue_after=earliest(
             plan.requeue_after,
             APPROVAL_PATIENCE - waited if waited is not None and waited < APPROVAL_PATIENCE else None,
+            api.pause,
         ),
         error=plan.error or api.view.pending or api.unread,
     )
