@@ -31,7 +31,7 @@ def check_report(report: LeaderReport, chosen: Chosen) -> Iterator[Finding]:
     since = f" since {report.leading_since}" if report.leading_since else ""
     yield ok("leader", f"operator {report.version} in Pod {report.namespace}/{report.pod} leads{since}")
     yield from map(_refused, report.refusals)
-    refused = {each.tailnet for each in report.refusals if each.by != API_SERVER}
+    refused = {each.tailnet for each in report.refusals}
     for tailnet in report.tailnets:
         if tailnet.name in refused and tailnet.reason == PREFLIGHT_FAILED:
             continue  # it repeats the refusals

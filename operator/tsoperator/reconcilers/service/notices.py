@@ -160,7 +160,7 @@ def with_notes(plan: Plan, ask: Ask, notes: Sequence[Note]) -> Plan:
     if not (notes or plan.notes):
         return plan
     type_ = _MAIN.get(ask.mode, CONDITION_PROXY_READY)
-    before = " ".join(each["message"] for each in ask.conditions)
+    before = " ".join(each.get("message", "") for each in ask.conditions)
     news = [note for note in (*plan.notes, *notes) if not (note.once and note.message in before)]
     status = _with_words(plan.status, type_, notes) if plan.status and notes else plan.status
     return replace(plan, status=status, notes=news)
