@@ -88,7 +88,7 @@ def test_a_gateway_behind_a_load_balancer_serves_a_domain_of_the_users_with_his_
         return [entry["ip"] for entry in entries if "ip" in entry]
 
     shown = eventually(addresses, "the addresses in the status")
-    asked = ("--cacert", pki.ca, "--resolve", f"shop.example.org:443:{shown[0]}", "https://shop.example.org/")
+    asked = ("--cacert", pki.ca, "--connect-to", f"::{shown[0]}:", "https://shop.example.org/")
     eventually(lambda: "Directory listing" in outside.curl(*asked), "the page of the gateway")
 
 
