@@ -64,6 +64,7 @@ def commands(kubeconfig: Path, dns_port: int, rows: Sequence[Row]) -> list[str]:
         "",
         f"  export KUBECONFIG={kubeconfig} PATH=$PWD/.venv/bin:$PATH",
         "",
+        "  tsoperator list",
         "  tsoperator check",
         "  kubectl get services,ingresses,connectors,proxygroups,dnsconfigs",
         "  kubectl get pods --namespace tailscale --output wide",

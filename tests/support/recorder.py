@@ -36,6 +36,8 @@ class Recorder:
     """The number of bytes of a recording after which it reports an error."""
     ends_after: int | None = None
     """The number of bytes of a recording after which it ends its answer as if that was the whole recording."""
+    breaks_off_after: int | None = None
+    """The number of bytes of a recording after which it resets the stream."""
     babbles: bool = False
     """Whether it acknowledges again and again, whatever it gets, and never ends its answer."""
     window: int = _WINDOW
@@ -170,6 +172,9 @@ class _Http2:
                 self._http.send_data(event.stream_id, json.dumps(each).encode() + b"\n", end_stream=is_error)
                 if is_error:
                     self._reset(event.stream_id)
+            size = len(recorder.recordings[-1])
+            if recorder.breaks_off_after is not None and size >= recorder.breaks_off_after:
+                self._http.reset_stream(event.stream_id)
             if recorder.ends_after is not None and len(recorder.recordings[-1]) >= recorder.ends_after:
                 self._http.end_stream(event.stream_id)
         elif isinstance(event, StreamEnded) and event.stream_id in self._recordings:

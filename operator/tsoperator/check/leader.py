@@ -81,8 +81,8 @@ class OperatorPlace:
 class StatusPort(Protocol):
     """A connection to the port of the report in one Pod."""
 
-    def get(self, path: str) -> PodAnswer:
-        """Return the answer to a GET of *path*. Raises KubeError."""
+    def get(self, path: str, etag: str = "") -> PodAnswer:
+        """Return the answer to a GET of *path*; its status is 304 if it still has the *etag*. Raises KubeError."""
         ...
 
     def close(self) -> None:
@@ -101,12 +101,10 @@ class _LocalPort:
         """Close the connection."""
         self._connection.close()
 
-    def get(self, path: str) -> PodAnswer:
-        """Return the answer to a GET of *path*."""
+    def get(self, path: str, etag: str = "") -> PodAnswer:
+        """Return the answer to a GET of *path*; its status is 304 if it still has the *etag*."""
         try:
-            self._connection.request("GET", path)
-            response = self._connection.getresponse()
-            return PodAnswer(response.status, response.read())
+            return PodAnswer.read(self._connection, path, etag)
         except (OSError, http.client.HTTPException) as error:
             raise NotListening(str(error) or type(error).__name__) from error
 
@@ -119,25 +117,34 @@ class _Way(NamedTuple):
     pods: Sequence[Key]
 
 
+class _Kept(NamedTuple):
+    """The connection to the Pod that led at the last look, and what the Pod said."""
+
+    pod: Key
+    port: StatusPort
+    etag: str
+    report: LeaderReport
+
+
 @dataclass(slots=True)
 class LeaderReports:
     """Fetches one report after another, by one connection as long as it lasts. Close it."""
 
     place: OperatorPlace
-    _pod: Key | None = None
-    _port: StatusPort | None = field(default=None, repr=False)
+    _kept: _Kept | None = field(default=None, repr=False)
 
     def close(self) -> None:
         """Close the connection."""
-        if self._port is not None:
-            self._port.close()
-        self._pod = self._port = None
+        if self._kept is not None:
+            self._kept.port.close()
+        self._kept = None
 
     def fetch(self) -> LeaderReport:
-        """Return the leader's present report. Raises NoReport."""
-        if self._port is not None and self._pod is not None:
+        """Return the leader's present report: the same object if nothing has changed. Raises NoReport."""
+        if (kept := self._kept) is not None:
             try:
-                return _report(self._pod, self._port.get(_PATH))
+                answer = kept.port.get(_PATH, kept.etag)
+                return kept.report if answer.status == 304 else self._keep(kept.pod, kept.port, answer)
             except (KubeError, _Standby, NoReport):  # there may be another leader
                 self.close()
         if self.place.is_inside and (found := self._fetch_here()) is not None:
@@ -149,13 +156,11 @@ class LeaderReports:
         pod = Key(os.environ.get("OPERATOR_NAMESPACE", NAMESPACE), os.environ.get("POD_NAME", "here"))
         port = _LocalPort(os.environ.get("OPERATOR_STATUS_ADDR") or _ADDRESS)
         try:
-            found = _report(pod, port.get(_PATH))
+            return self._fetch_through(pod, port)
         except NotListening:
             return None
         except _Standby as standby:
             raise _stands_by(pod, standby.leader) from standby
-        self._pod, self._port = pod, port
-        return found
 
     def _fetch_by(self, way: _Way) -> LeaderReport:
         failure = NoReport("the operator has no Pod", _ABSENT_CURE)
@@ -175,12 +180,19 @@ class LeaderReports:
 
     def _fetch_from(self, way: _Way, pod: Key) -> LeaderReport:
         port = ForwardedPort(way.configuration, way.token, pod, int(_ADDRESS.rpartition(":")[2]), _ANSWER)
+        return self._fetch_through(pod, port)
+
+    def _fetch_through(self, pod: Key, port: StatusPort) -> LeaderReport:
+        """Return the report, and keep the connection if there is one. Raises KubeError, NoReport, _Standby."""
         try:
-            found = _report(pod, port.get(_PATH))
+            return self._keep(pod, port, port.get(_PATH))
         except BaseException:
             port.close()
             raise
-        self._pod, self._port = pod, port
+
+    def _keep(self, pod: Key, port: StatusPort, answer: PodAnswer) -> LeaderReport:
+        found = _report(pod, answer)
+        self._kept = _Kept(pod, port, answer.etag, found)
         return found
 
 

@@ -12,6 +12,8 @@ from tsoperator.api.names import LABEL_OPERATOR, OPERATOR
 from tsoperator.check.findings import Finding, failed, ok, unseen
 from tsoperator.status.parts import NOT_LOOKED, SET_UP, UNSEEN_CURE, unseen_words
 
+WATCHES: Final = "watches"
+"""The name of the check whether the operator may see what it watches."""
 OUR_PODS: Final = f"{LABEL_OPERATOR}={OPERATOR}"
 """The label selector of the operator's Pods."""
 
@@ -170,7 +172,7 @@ def _watches(leader: OperatorPod) -> Iterator[Finding]:
         if each.value:
             resource, namespace = each.labels["resource"], each.labels["namespace"]
             yield failed(
-                "watches",
+                WATCHES,
                 unseen_words(resource, namespace),
                 UNSEEN_CURE,
             )

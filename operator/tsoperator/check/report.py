@@ -58,9 +58,14 @@ class ReportedDNS(_Part):
 
 
 class ReportedRefusal(BaseModel):
-    """What the control server refuses the operator: *what* is the name of a check of the preflight."""
+    """A refusal that the operator has met.
+
+    *what* is the name of a check of the preflight, or if *by* is the API server, the resource that the operator may not
+    see.
+    """
 
     what: str
+    by: str = ""
     tailnet: str = ""
     words: str = ""
     cure: str = ""

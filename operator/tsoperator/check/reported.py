@@ -5,8 +5,24 @@ from typing import Final
 
 from tsoperator.check.findings import Finding, Verdict, failed, ok, waiting
 from tsoperator.check.listing import Chosen
-from tsoperator.check.report import OK, WAITING, LeaderReport, ReportedDNS, ReportedObject, ReportedTailnet
+from tsoperator.check.replicas import LACKS, WATCHES
+from tsoperator.check.report import (
+    OK,
+    WAITING,
+    LeaderReport,
+    ReportedDNS,
+    ReportedObject,
+    ReportedRefusal,
+    ReportedTailnet,
+)
 
+API_SERVER: Final = "API server"
+"""The server that refuses, in a `ReportedRefusal`."""
+PREFLIGHT_FAILED: Final = "PreflightFailed"
+"""The reason of a tailnet whose refusals say what is wrong."""
+
+_REFUSED: Final = ("tailnet/", "preflight/", WATCHES)
+_TOLD_BETTER: Final = ("leader", "preflight")
 _CHECKS: Final = {"cluster DNS": "cluster-dns"}
 
 
@@ -14,15 +30,26 @@ def check_report(report: LeaderReport, chosen: Chosen) -> Iterator[Finding]:
     """Yield the findings of *report* about the *chosen* objects, and about what concerns all objects."""
     since = f" since {report.leading_since}" if report.leading_since else ""
     yield ok("leader", f"operator {report.version} in Pod {report.namespace}/{report.pod} leads{since}")
-    for refusal in report.refusals:
-        where = f"Tailnet {refusal.tailnet}: " if refusal.tailnet else ""
-        yield failed(f"tailnet/{refusal.what}", f"{where}{refusal.words}", refusal.cure)
+    yield from map(_refused, report.refusals)
+    refused = {each.tailnet for each in report.refusals}
     for tailnet in report.tailnets:
+        if tailnet.name in refused and tailnet.reason == PREFLIGHT_FAILED:
+            continue  # it repeats the refusals
         name = f"Tailnet {tailnet.name}" if tailnet.name else f"the operator's tailnet {tailnet.domain}".rstrip()
         yield from _judged("tailnet", name, tailnet)
     for dns in report.dns:
         yield from _judged(_CHECKS.get(dns.name, dns.name), f"the {dns.name}", dns)
     yield from _objects(chosen.of(report.objects))
+
+
+def _refused(refusal: ReportedRefusal) -> Finding:
+    if refusal.by == API_SERVER:
+        return failed(WATCHES, refusal.words, refusal.cure)
+    where = f"Tailnet {refusal.tailnet}: " if refusal.tailnet else ""
+    said = " ".join(filter(None, (refusal.words, refusal.cure)))
+    lacks = LACKS.get(refusal.what)  # says in a few words what the long ones of the refusal mean
+    words, cure = (lacks, said) if lacks else (refusal.words, refusal.cure)
+    return failed(f"tailnet/{refusal.what}", f"{where}{words}", cure)
 
 
 def with_looks(told: Iterable[Finding], looked: Iterable[Finding]) -> list[Finding]:
@@ -31,14 +58,14 @@ def with_looks(told: Iterable[Finding], looked: Iterable[Finding]) -> list[Findi
     What the leader tells of the tailnet counts, and it knows best that it leads. What we may not look at is left out.
     """
     found = [*told]
-    refused = {_name(each) for each in found if each.verdict is Verdict.FAILED and "/" in each.check}
+    refused = {_name(each) for each in found if each.verdict is Verdict.FAILED and each.check.startswith(_REFUSED)}
     return found + [each for each in looked if _adds(each, refused)]
 
 
 def _adds(looked: Finding, refused: Container[str]) -> bool:
-    if looked.verdict is Verdict.UNSEEN or _name(looked) in refused:
+    if looked.verdict is Verdict.UNSEEN or (looked.check.startswith(_REFUSED) and _name(looked) in refused):
         return False
-    return looked.verdict is not Verdict.OK or looked.check != "leader"
+    return looked.verdict is not Verdict.OK or looked.check not in _TOLD_BETTER
 
 
 def _name(finding: Finding) -> str:

@@ -1,6 +1,7 @@
 """The Tailscale Service as which a ProxyGroup of type kube-apiserver offers the Kubernetes API.
 
-Each proxy serves one Tailscale Service at a time. Its replica 0 gets the certificate, and the others read it.
+Each proxy serves one Tailscale Service at a time. Its replica 0 gets the certificate, and the others read it. So when
+the group gets another name, replica 0 moves to it first, and the others when devices have learnt how they reach it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,6 +17,18 @@ from tsoperator.runtime.plan import Refusal
 
 _ISSUER: Final = 0
 """The ordinal of the replica that gets the certificate."""
+
+DRAIN: Final = 20.0
+"""The seconds for which a proxy serves a name that it doesn't advertise any more, while other proxies advertise it.
+
+In that time, the control server leads the traffic to another proxy. The image waits as long before it ends.
+"""
+
+SETTLE: Final = 8.0
+"""The seconds for which replica 0 advertises a new name before the other proxies give up the old one.
+
+In that time, the devices of the tailnet learn how they reach the new name.
+"""
 
 
 class APIHost(NamedTuple):
@@ -46,6 +59,9 @@ class APIHosting:
     *waited* is the number of seconds for which the proxies have waited for a certificate; None if they don't. After a
     while, *candidates* are the devices that would host the Tailscale Service, and *unread* is the exception that a
     reconcile raises to wait for them.
+
+    A proxy has advertised the name for *advertised_for* seconds, None if none does. Replica 0 has been giving up
+    another name for *drained_for* seconds, None if it isn't.
     """
 
     claim: LabelClaim
@@ -61,6 +77,8 @@ class APIHosting:
     candidates: Sequence[ServiceHost] = ()
     unread: Exception | None = None
     is_prepared: bool = True
+    advertised_for: float | None = None
+    drained_for: float | None = None
 
     @property
     def awaits_certificate(self) -> bool:
@@ -79,6 +97,38 @@ class APIHosting:
     def advertising(self) -> int:
         """The number of proxies that advertise the Tailscale Service."""
         return sum(self.claim.name in host.advertises for host in self.hosts.values())
+
+    @property
+    def drains(self) -> bool:
+        """True if replica 0 serves another name without advertising it, because other proxies do."""
+        issuer = self.hosts.get(_ISSUER)
+        return issuer is not None and self._is_left_to_others(issuer) and issuer.served not in issuer.advertised
+
+    @property
+    def must_drain(self) -> bool:
+        """True if replica 0 serves another name that it may not give up yet."""
+        issuer = self.hosts.get(_ISSUER)
+        return issuer is not None and self._is_left_to_others(issuer) and (self.drained_for or 0.0) < DRAIN
+
+    @property
+    def is_settled(self) -> bool:
+        """True if devices have learnt how they reach the name."""
+        return self.advertised_for is not None and self.advertised_for >= SETTLE
+
+    @property
+    def pause(self) -> float | None:
+        """The seconds after which the next proxy may move to the name; None if none waits for a moment."""
+        if self.drains and self.must_drain:
+            return DRAIN - (self.drained_for or 0.0)
+        is_awaited = any(_serves_another(each, self.claim.name) for each in self.hosts.values())
+        if is_awaited and self.advertised_for is not None and not self.is_settled:
+            return SETTLE - self.advertised_for
+        return None
+
+    def _is_left_to_others(self, issuer: APIHost) -> bool:
+        """Tell whether replica 0 serves another name, which other proxies advertise."""
+        others = [each for ordinal, each in self.hosts.items() if ordinal != _ISSUER]
+        return issuer.served != self.claim.name and any(issuer.served in each.advertises for each in others)
 
     @property
     def url(self) -> str:
@@ -114,7 +164,9 @@ def _offer(ordinal: int, host: APIHost, hosting: APIHosting) -> APIOffer:
         return APIOffer() if host.served == name else now
     if not hosting.is_prepared:
         return now
-    if ordinal != _ISSUER and _serves_another(host, name) and not hosting.advertising:
+    if ordinal == _ISSUER and hosting.must_drain:
+        return APIOffer(host.served)
+    if ordinal != _ISSUER and _serves_another(host, name) and not hosting.is_settled:
         return now  # so the old name goes on until a proxy serves the new one
     return APIOffer(name, (name,) if hosting.has_certificate else ())
 

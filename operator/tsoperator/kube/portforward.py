@@ -5,7 +5,7 @@ operator's image has none of these, so we make a small one.
 """
 
 import http.client
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from types import SimpleNamespace, TracebackType
 from typing import Any, Final, NamedTuple, Self
 
@@ -15,6 +15,7 @@ from kubernetes.client.exceptions import ApiException
 from kubernetes.stream import portforward
 from kubernetes.stream.ws_client import V4_CHANNEL_PROTOCOL
 from pydantic_core import from_json
+from websocket import WebSocket, WebSocketConnectionClosedException, WebSocketException
 
 from tsoperator.api.objects import POD, Key, Object
 from tsoperator.kube.config import tls_context
@@ -25,10 +26,18 @@ _SHARED: Final = ("verify_ssl", "ssl_ca_cert", "cert_file", "key_file", "assert_
 
 
 class PodAnswer(NamedTuple):
-    """The status and the body of an answer by HTTP."""
+    """The status, the body and the ETag of an answer by HTTP."""
 
     status: int
     body: bytes
+    etag: str
+
+    @classmethod
+    def read(cls, connection: http.client.HTTPConnection, path: str, etag: str) -> Self:
+        """Ask for *path* unless it still has this *etag*, and return the answer. Raises OSError, HTTPException."""
+        connection.request("GET", path, headers={"If-None-Match": etag} if etag else {})
+        response = connection.getresponse()
+        return cls(response.status, response.read(), response.headers.get("ETag") or "")
 
 
 class ForwardedPort:
@@ -58,12 +67,10 @@ class ForwardedPort:
         self._connection.close()
         self._forward.close()
 
-    def get(self, path: str) -> PodAnswer:
-        """Return the server's answer to a GET of *path*."""
+    def get(self, path: str, etag: str = "") -> PodAnswer:
+        """Return the server's answer to a GET of *path*; its status is 304 if the page still has the *etag*."""
         try:
-            self._connection.request("GET", path)
-            response = self._connection.getresponse()
-            return PodAnswer(response.status, response.read())
+            return PodAnswer.read(self._connection, path, etag)
         except (OSError, http.client.HTTPException) as error:
             if said := self._forward.error(self._port):
                 raise NotListening(f"{self._where}: {said.strip()}") from error
@@ -79,7 +86,7 @@ def _opened(configuration: Configuration, token: str, pod: Key, port: int) -> An
     headers = {"authorization": token} if token else {}
     where = POD.path(pod.namespace, pod.name, "portforward")
     try:
-        return portforward(_PodMethod(blocking, f"{where}?ports={port}", headers).call)
+        forward = portforward(_PodMethod(blocking, f"{where}?ports={port}", headers).call)
     except ApiException as error:
         cause = error.__context__
         if isinstance(cause, KeyboardInterrupt):
@@ -88,6 +95,26 @@ def _opened(configuration: Configuration, token: str, pod: Key, port: int) -> An
         if status:
             raise error_of(status, _status_in(getattr(cause, "resp_body", None)), f"GET {where}") from cause
         raise Unreachable(f"GET {where}: {error.reason}") from cause
+    forward.websocket.recv_data_frame = _with_an_end(forward.websocket)
+    return forward
+
+
+def _with_an_end(opened: WebSocket) -> Callable[[bool], Any]:
+    """Return the function that reads from *opened*, with one error for all ways in which a connection breaks.
+
+    The thread of the kubernetes package then ends the forwarded connection, too. At any other error it would only print
+    a traceback, and we would wait for an answer in vain.
+    """
+    receive = opened.recv_data_frame
+
+    def receive_or_end(control_frame: bool) -> Any:
+        try:
+            return receive(control_frame)
+        except (OSError, WebSocketException) as error:
+            opened.shutdown()
+            raise WebSocketConnectionClosedException(str(error)) from error
+
+    return receive_or_end
 
 
 class _PodMethod:

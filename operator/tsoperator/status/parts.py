@@ -85,9 +85,10 @@ def refusal_parts(tailnets: Iterable[TailnetFacts], unseen: Iterable[tuple[str, 
     """
     for tailnet in tailnets:
         for check, words in tailnet.wrong.items():
-            yield _filled({"what": check, "tailnet": tailnet.name, "words": words})
+            yield _filled({"what": check, "by": "control server", "tailnet": tailnet.name, "words": words})
     for resource, namespace in sorted(unseen):
-        yield _filled({"what": resource, "words": unseen_words(resource, namespace), "cure": UNSEEN_CURE})
+        words = unseen_words(resource, namespace)
+        yield _filled({"what": resource, "by": "API server", "words": words, "cure": UNSEEN_CURE})
 
 
 UNSEEN_CURE: Final = (

@@ -1,6 +1,9 @@
 """An API server that knows a Lease and forwards a port of Pods, and the server of the report in these Pods."""
 
 import asyncio
+import json
+import socket
+import struct
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
@@ -15,6 +18,7 @@ from tests.support.cluster import serving
 PORT = 9003
 LEADER = "operator-0"
 LEASES = "/apis/coordination.k8s.io/v1/leases"
+RESET = struct.pack("ii", 1, 0)
 REFUSED = "error forwarding port 9003 to pod: connect: connection refused"
 
 
@@ -25,7 +29,7 @@ def row(kind: str = "Service", namespace: str = "shop", name: str = "db", **fiel
 
 @dataclass
 class Leading:
-    """The cluster of a test, which the test may change.
+    """The cluster of a test, which the test may change. No Deployment runs the operator.
 
     *leases* has the holders of the operators' Leases by namespace, and *pods* the Pods that run. Of these, *leader*
     leads and answers with *objects* and the other fields of *report*; a Pod in *deaf* listens nowhere. The user may not
@@ -41,8 +45,17 @@ class Leading:
     objects: list[dict[str, Any]] = field(default_factory=list)
     report: dict[str, Any] = field(default_factory=dict)
     answer: Callable[[], web.Response] | None = None
+    loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
     reports: int = 0
+    unchanged: int = 0
+    transports: list[asyncio.Transport] = field(default_factory=list)
     forwards: int = 0
+
+    def cut(self) -> None:
+        """Reset the connections of all port-forwards."""
+        for transport in self.transports:
+            transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, RESET)
+            self.loop.call_soon_threadsafe(transport.abort)
 
     async def status(self, pod: str, request: web.Request) -> web.Response:
         """Answer as the server of the report in *pod*."""
@@ -52,8 +65,12 @@ class Leading:
             return self.answer()
         if pod != self.leader:
             return web.json_response({"error": "this Pod does not lead", "leader": self.leader}, status=503)
+        tag = f'"{hash(json.dumps([self.objects, self.report]))}"'
+        if request.headers.get("If-None-Match") == tag:
+            self.unchanged += 1
+            return web.Response(status=304)
         about = {"version": "0.1.0", "namespace": "tailscale", "pod": pod, "leadingSince": "2026-01-01T00:00:00Z"}
-        return web.json_response({**about, "objects": self.objects, **self.report})
+        return web.json_response({**about, "objects": self.objects, **self.report}, headers={"ETag": tag})
 
     async def api(self, request: web.Request) -> web.StreamResponse:
         """Answer as the API server."""
@@ -67,6 +84,8 @@ class Leading:
             case ["apis", "coordination.k8s.io", "v1", "namespaces", namespace, "leases", "tailscale-operator"]:
                 if namespace in self.leases:
                     return web.json_response(_lease(namespace, self.leases[namespace]))
+            case ["apis", "apps", "v1", "namespaces", _, "deployments"]:
+                return _listed([])
             case ["api", "v1", "namespaces", "tailscale", "pods"]:
                 assert request.query["labelSelector"] == "tailscale.com/operator=tsoperator"
                 return _listed([_pod(each) for each in self.pods])
@@ -77,23 +96,25 @@ class Leading:
     async def _forward(self, request: web.Request, pod: str) -> web.StreamResponse:
         """Carry the bytes between the channels of a WebSocket and the server of the report in *pod*."""
         self.forwards += 1
-        socket = web.WebSocketResponse(protocols=("v4.channel.k8s.io",))
-        await socket.prepare(request)
+        assert isinstance(request.transport, asyncio.Transport)
+        self.transports.append(request.transport)
+        opened = web.WebSocketResponse(protocols=("v4.channel.k8s.io",))
+        await opened.prepare(request)
         opening = PORT.to_bytes(2, "little")
         for channel in (b"\0", b"\1"):
-            await socket.send_bytes(channel + opening)
+            await opened.send_bytes(channel + opening)
         if pod in self.deaf:
-            await socket.send_bytes(b"\1" + REFUSED.encode())
-            return socket
+            await opened.send_bytes(b"\1" + REFUSED.encode())
+            return opened
 
         async def handler(asked: web.Request) -> web.StreamResponse:
             return await self.status(pod, asked)
 
         async with serving(handler) as url:
             reader, writer = await asyncio.open_connection("127.0.0.1", int(url.rpartition(":")[2]))
-            answering = asyncio.create_task(_answer(reader, socket))
+            answering = asyncio.create_task(_answer(reader, opened))
             try:
-                async for message in socket:
+                async for message in opened:
                     assert message.data[:1] == b"\0"
                     writer.write(message.data[1:])
             finally:
@@ -101,12 +122,12 @@ class Leading:
                 writer.transport.abort()
                 with suppress(OSError):
                     await writer.wait_closed()
-        return socket
+        return opened
 
 
-async def _answer(reader: asyncio.StreamReader, socket: web.WebSocketResponse) -> None:
+async def _answer(reader: asyncio.StreamReader, opened: web.WebSocketResponse) -> None:
     while chunk := await reader.read(32 << 10):
-        await socket.send_bytes(b"\0" + chunk)
+        await opened.send_bytes(b"\0" + chunk)
 
 
 def _lease(namespace: str, holder: str) -> dict[str, Any]:

@@ -4,12 +4,14 @@ import asyncio
 import json
 import socket
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from pathlib import Path
 from typing import NoReturn
 
 import pytest
 from tsoperator.__main__ import main
+from tsoperator.check.cluster.look import Progress, Subject
+from tsoperator.check.findings import Finding
 
 from tests.operator.check.conftest import Operator
 from tests.operator.check.leading import LEADER, Leading, leading_cluster, row
@@ -99,26 +101,48 @@ async def led(tmp_path: Path) -> AsyncIterator[Leading]:
         yield cluster
 
 
+SERVED = "ok: objects that are served: 1"
+
+
 @pytest.mark.parametrize(
-    ("namespace", "code", "lines"),
+    ("namespace", "denied", "code", "lines"),
     [
-        ("shop", 0, ["ok: objects that are served: 1", "2 ok, 0 to mend"]),
-        (
-            "tailscale",  # the operator's own, which scripts of older versions give
-            1,
-            ["FAILED: Service web/db: web is taken", "ok: objects that are served: 1", "2 ok, 1 to mend"],
-        ),
+        ("shop", ["/deployments"], 0, [SERVED, "2 ok, 0 to mend"]),
+        # Scripts for older versions give the operator's own namespace, and mean all objects.
+        ("tailscale", [], 1, ["FAILED: Service web/db: web is taken", SERVED, "2 ok, 1 to mend"]),
     ],
+    ids=["of one namespace, by a user without rights", "of all objects"],
 )
-async def test_a_check_asks_the_leader_and_leaves_out_what_the_user_may_not_look_at(
-    led: Leading, run: Run, namespace: str, code: int, lines: list[str]
+async def test_a_check_asks_the_leader(
+    led: Leading, run: Run, namespace: str, denied: list[str], code: int, lines: list[str]
 ) -> None:
+    led.denied = denied
     found, printed = await run("-n", namespace, KUBECONFIG=str(led.kubeconfig))
     assert printed[0] == "ok: operator 0.1.0 in Pod tailscale/operator-0 leads since 2026-01-01T00:00:00Z"
     assert (found, printed[1:]) == (code, lines)
 
 
+@pytest.mark.parametrize(
+    ("dns", "looks"),
+    [([], True), ([{"name": "cluster DNS", "verdict": "ok"}], False)],
+    ids=["the leader doesn't tell", "the leader tells"],
+)
+async def test_a_check_looks_at_the_clusters_dns_unless_the_leader_tells(
+    led: Leading, run: Run, monkeypatch: pytest.MonkeyPatch, dns: list[dict[str, str]], looks: bool
+) -> None:
+    looked: list[str] = []
+
+    async def look(_subject: Subject, _progress: Progress, parts: Iterable[str] = ()) -> list[Finding]:
+        looked.extend(parts)
+        return []
+
+    monkeypatch.setattr("tsoperator.check.command.look", look)
+    led.report = {"dns": dns}
+    await run(KUBECONFIG=str(led.kubeconfig))
+    assert ("names" in looked, "conditions" in looked) == (looks, False)
+
+
 async def test_a_check_looks_itself_if_no_operator_answers(led: Leading, run: Run) -> None:
     led.deaf = {LEADER}
     code, lines = await run(KUBECONFIG=str(led.kubeconfig))
-    assert (code, lines[0].startswith("can't look: the cluster can't be looked at: GET /apis/apps/v1/")) == (2, True)
+    assert (code, lines[0]) == (1, "FAILED: no Deployment in namespace tailscale runs this operator")

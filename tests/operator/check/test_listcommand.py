@@ -2,17 +2,25 @@
 
 import asyncio
 import json
+import os
+import pty
+import signal
+import subprocess
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+import termios
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import aclosing
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 import yaml
 from aiohttp import web
-from tsoperator.__main__ import main
+from tsnameserver import __version__
+from tsoperator.__main__ import kubectl_plugin, main
 
-from tests.operator.check.leading import REFUSED, Leading, leading_cluster, row
+from tests.operator.check.leading import LEADER, PORT, REFUSED, Leading, leading_cluster, row
+from tests.support.cluster import serving, until
 
 
 class Printed(NamedTuple):
@@ -32,11 +40,11 @@ OBJECTS = [ROUTER, WEB, EGRESS]
 
 
 @pytest.fixture
-async def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Leading]:
-    async with leading_cluster(tmp_path) as cluster:
-        cluster.objects = OBJECTS
-        monkeypatch.setenv("KUBECONFIG", str(cluster.kubeconfig))
-        yield cluster
+async def led(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Leading]:
+    async with leading_cluster(tmp_path) as led:
+        led.objects = OBJECTS
+        monkeypatch.setenv("KUBECONFIG", str(led.kubeconfig))
+        yield led
 
 
 @pytest.fixture
@@ -64,12 +72,12 @@ def listed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) 
     ids=["the current namespace", "a namespace", "all", "an empty namespace"],
 )
 async def test_the_list_has_the_objects_of_a_namespace_and_those_without_one(
-    cluster: Leading, listed: List, options: list[str], names: str
+    led: Leading, listed: List, options: list[str], names: str
 ) -> None:
     assert await listed(*options, "-o", "name") == Printed(0, names.split(), [])
 
 
-async def test_the_table_has_a_row_an_object(cluster: Leading, listed: List) -> None:
+async def test_the_table_has_a_row_an_object(led: Leading, listed: List) -> None:
     assert (await listed("-A")).out == [
         "NAMESPACE   KIND        NAME     ROLE        TAILNET-NAME   IN-CLUSTER   READY   STATUS             SINCE",
         "-           Connector   office   connector   -              -            -       waiting            -",
@@ -83,21 +91,21 @@ async def test_the_table_has_a_row_an_object(cluster: Leading, listed: List) -> 
 
 @pytest.mark.parametrize(("form", "read"), [("json", json.loads), ("yaml", yaml.safe_load)])
 async def test_the_documents_have_all_that_the_leader_tells(
-    cluster: Leading, listed: List, form: str, read: Callable[[str], dict[str, object]]
+    led: Leading, listed: List, form: str, read: Callable[[str], dict[str, object]]
 ) -> None:
-    cluster.report = {"tailnets": [{"name": "", "later": 1}]}
+    led.report = {"tailnets": [{"name": "", "later": 1}]}
     found = read("\n".join((await listed("-o", form)).out))
     assert (found["objects"], found["tailnets"]) == ([ROUTER, EGRESS], [{"name": "", "later": 1}])
 
 
-async def test_an_empty_list_says_where_objects_are(cluster: Leading, listed: List) -> None:
-    cluster.objects = [WEB]
+async def test_an_empty_list_says_where_objects_are(led: Leading, listed: List) -> None:
+    led.objects = [WEB]
     words = "The operator serves nothing in namespace shop. In other namespaces: 1 (-A shows them)"
     assert await listed() == Printed(0, [], [words])
 
 
-async def test_text_that_users_write_cannot_control_the_terminal(cluster: Leading, listed: List) -> None:
-    cluster.objects = [row(words="\x1b[2Jgone")]
+async def test_text_that_users_write_cannot_control_the_terminal(led: Leading, listed: List) -> None:
+    led.objects = [row(words="\x1b[2Jgone")]
     assert "\\x1b[2Jgone" in (await listed("-o", "wide")).out[1]
 
 
@@ -115,7 +123,7 @@ FOUND = {
     "by its Lease": Found(LEASE, ["operator-0"]),
     "elsewhere, by the only Lease of the cluster": Found({"ops": "operator-0_1a"}, ["operator-0"]),
     "in the namespace that is named": Found({**LEASE, "ops": "b_1"}, ["operator-0"], [], ["--operator-namespace=ops"]),
-    "where --namespace says": Found({"ops": "operator-0_1a", "x": "c_1"}, ["operator-0"], [], ["--namespace=ops"]),
+    "where --namespace says": Found({"tailscale": "b_1", "ops": "operator-0_1a"}, ["operator-0"], [], ["-n", "ops"]),
     "by what a standby says": Found({"tailscale": "operator-1_1a"}, ["operator-0", "operator-1"]),
     "without a Lease": Found({}, ["operator-1", "operator-0"]),
     "beside a namespace that may not be read": Found(LEASE, ["operator-0"], ["/shop/"], ["--namespace=shop"]),
@@ -123,18 +131,18 @@ FOUND = {
 
 
 @pytest.mark.parametrize("case", FOUND.values(), ids=FOUND)
-async def test_the_leader_is_found(cluster: Leading, listed: List, case: Found) -> None:
-    cluster.leases, cluster.pods, cluster.denied = case.leases, case.pods, case.denied
+async def test_the_leader_is_found(led: Leading, listed: List, case: Found) -> None:
+    led.leases, led.pods, led.denied = case.leases, case.pods, case.denied
     if "--operator-namespace=ops" in case.options:
-        cluster.leases["ops"] = "operator-0_1a"
-        cluster.leases["tailscale"] = "another_1a"
+        led.leases["ops"] = "operator-0_1a"
+        led.leases["tailscale"] = "another_1a"
     assert (await listed("-o", "name", *case.options)).code == 0
 
 
 def changed(**fields: object) -> Callable[[Leading], None]:
-    def change(cluster: Leading) -> None:
+    def change(led: Leading) -> None:
         for name, value in fields.items():
-            setattr(cluster, name, value)
+            setattr(led, name, value)
 
     return change
 
@@ -164,34 +172,34 @@ FAILURES: dict[str, tuple[Callable[[Leading], None], str, str]] = {
 
 @pytest.mark.parametrize(("make", "words", "cure"), FAILURES.values(), ids=FAILURES)
 async def test_a_list_that_is_not_to_be_had_says_why_and_what_to_do(
-    cluster: Leading, listed: List, make: Callable[[Leading], None], words: str, cure: str
+    led: Leading, listed: List, make: Callable[[Leading], None], words: str, cure: str
 ) -> None:
-    make(cluster)
+    make(led)
     code, out, (said, to_do) = await listed()
     assert (code, out, words in said, cure in to_do) == (1, [], True, True), (said, to_do)
 
 
-async def test_a_context_that_leads_nowhere_says_so(cluster: Leading, listed: List) -> None:
+async def test_a_context_that_leads_nowhere_says_so(led: Leading, listed: List) -> None:
     code, _, err = await listed("--context", "void")
     assert code == 1
     assert err[0].startswith("tsoperator: the cluster can't be reached: ")
 
 
 async def test_a_watch_appends_what_has_changed_and_outlives_the_leader(
-    cluster: Leading, monkeypatch: pytest.MonkeyPatch, listed: List
+    led: Leading, monkeypatch: pytest.MonkeyPatch, listed: List
 ) -> None:
-    cluster.pods += ["operator-1"]
+    led.pods += ["operator-1"]
 
     def first() -> None:
-        cluster.objects = [ROUTER, {**EGRESS, "ready": 2}]
+        led.objects = [ROUTER, {**EGRESS, "ready": 2}]
 
     def then() -> None:
-        cluster.leases["tailscale"] = ""
-        cluster.leader = "operator-1"
+        led.leases["tailscale"] = ""
+        led.leader = "operator-1"
 
     def last() -> None:
-        cluster.leases["tailscale"] = "operator-1_2b"
-        cluster.objects = [{**EGRESS, "ready": 2}]
+        led.leases["tailscale"] = "operator-1_2b"
+        led.objects = [{**EGRESS, "ready": 2}]
 
     def stop() -> None:
         raise KeyboardInterrupt
@@ -207,7 +215,115 @@ async def test_a_watch_appends_what_has_changed_and_outlives_the_leader(
         "Connector office connector - - - gone -",
     ]
     assert (code, len(err)) == (0, 2)
-    assert cluster.forwards == 2
+    assert (led.forwards, led.unchanged) == (2, 1)
+
+
+async def test_a_watch_outlives_its_connection(led: Leading, monkeypatch: pytest.MonkeyPatch, listed: List) -> None:
+    def stop() -> None:
+        raise KeyboardInterrupt
+
+    steps = iter([led.cut, stop])
+    monkeypatch.setattr("tsoperator.check.listcommand.time.sleep", lambda _: next(steps)())
+    code, out, err = await listed("-o", "name", "-w")
+    assert (code, len(out), err, led.forwards) == (0, 2, [], 2)
+
+
+@pytest.fixture
+async def inside(led: Leading, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[None]:
+    """Let the program run in a Pod of the operator that leads, unless the test says otherwise."""
+
+    async def handler(request: web.Request) -> web.StreamResponse:
+        request = request.clone(headers={"Host": f"127.0.0.1:{PORT}"})
+        return await led.status(LEADER, request)
+
+    async with serving(handler) as url:
+        monkeypatch.setenv("KUBECONFIG", "")
+        monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
+        monkeypatch.setenv("OPERATOR_NAMESPACE", "tailscale")
+        monkeypatch.setenv("POD_NAME", LEADER)
+        monkeypatch.setenv("OPERATOR_STATUS_ADDR", url.removeprefix("http://"))
+        yield
+
+
+async def test_inside_the_leading_pod_all_objects_are_listed(led: Leading, inside: None, listed: List) -> None:
+    assert (len((await listed("-o", "name")).out), led.forwards) == (3, 0)
+
+
+async def test_inside_a_standby_the_command_for_the_leader_is_named(led: Leading, inside: None, listed: List) -> None:
+    led.leader = "operator-1"
+    code, _, (_, to_do) = await listed()
+    words = "To do: ask the Pod that leads: `kubectl -n tailscale exec operator-1 -- python3 -m tsoperator list`"
+    assert (code, to_do) == (1, words)
+
+
+async def run_at_terminal(*options: str, lines: int = 24, no_color: str = "") -> AsyncGenerator[str, None]:
+    """Run the program at a terminal, and yield what it writes there."""
+    ours, its = pty.openpty()
+    termios.tcsetwinsize(its, (lines, 100))
+    words = [sys.executable, "-m", "tsoperator", *options]
+    env = {**os.environ, "TERM": "xterm", "NO_COLOR": no_color}
+    env.pop("COLUMNS", None)
+    process = await asyncio.to_thread(subprocess.Popen, words, stdout=its, stderr=its, stdin=its, env=env)
+    os.close(its)
+    try:
+        while text := await asyncio.to_thread(_read, ours):
+            yield text
+    finally:
+        process.send_signal(signal.SIGINT)
+        code = await asyncio.to_thread(process.wait, 20)
+        os.close(ours)
+        assert code == 0
+
+
+def _read(terminal: int) -> str:
+    try:
+        return os.read(terminal, 65536).decode()
+    except OSError:  # the program has ended
+        return ""
+
+
+@pytest.mark.thorough
+async def test_a_watch_redraws_a_terminal_when_something_changes(led: Leading) -> None:
+    led.objects = [row(name=f"db-{number}") for number in range(9)]
+    screens = run_at_terminal("list", "-w", lines=8)
+    async with aclosing(screens):
+        first = await anext(screens)
+        assert first.startswith("\x1b[H\x1b[2J")
+        assert [line.split("\x1b")[0].split()[:2] for line in first.splitlines()[1:7]] == [
+            *(["Service", f"db-{number}"] for number in range(5)), ["...", "and"],
+        ]  # fmt: skip
+        await until(lambda: led.reports >= 2)
+        led.objects = [row(name="db", verdict="failed", reason="NameHeld")]
+        second = await anext(screens)
+    assert "\x1b[2J" not in second
+    assert "\x1b[31mService   db " in second
+
+
+@pytest.mark.parametrize(("no_color", "coloured"), [("", True), ("1", False)])
+async def test_only_a_terminal_with_colours_gets_them(led: Leading, no_color: str, coloured: bool) -> None:
+    text = "".join([each async for each in run_at_terminal("list", "-A", no_color=no_color)])
+    assert ("\x1b[31mweb" in text) is coloured
+    assert "failed: NameHeld" in text
+
+
+async def test_a_reader_that_has_gone_is_no_error(led: Leading) -> None:
+    command = f"{sys.executable} -m tsoperator list -o name | true"
+    process = await asyncio.create_subprocess_shell(command, stderr=asyncio.subprocess.PIPE)
+    assert (await process.communicate())[1] == b""
+
+
+async def test_kubectl_tailnet_has_the_same_commands(
+    led: Leading, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for words, code, text in (
+        (["list", "-o", "name"], 0, "service/db"),
+        (["--version"], 0, f"kubectl-tailnet {__version__}"),
+        ([], 2, "usage: kubectl tailnet"),
+    ):
+        monkeypatch.setattr(sys, "argv", ["kubectl-tailnet", *words])
+        with pytest.raises(SystemExit) as ended:
+            await asyncio.to_thread(kubectl_plugin)
+        assert (ended.value.code, text in "".join(capsys.readouterr())) == (code, True)
 
 
 async def test_help_and_completion_import_nothing_of_the_operator() -> None:

@@ -45,8 +45,23 @@ def report(**fields: Any) -> LeaderReport:
             failed("cluster-dns", "the cluster DNS: no stub domain", "add it"),
         ),
         (
-            {"refusals": [{"what": "tags", "tailnet": "lab", "words": "may not give tags", "cure": "let it"}]},
-            failed("tailnet/tags", "Tailnet lab: may not give tags", "let it"),
+            {"refusals": [{"what": "tags", "by": "control server", "tailnet": "lab", "words": "so", "cure": "let it"}]},
+            failed("tailnet/tags", "Tailnet lab: the OAuth client may not give tags to devices", "so let it"),
+        ),
+        (
+            {"refusals": [{"what": "newer", "by": "control server", "words": "it may not", "cure": "let it"}]},
+            failed("tailnet/newer", "it may not", "let it"),
+        ),
+        (
+            {"refusals": [{"what": "services", "by": "API server", "words": "may not see", "cure": "add roles"}]},
+            failed("watches", "may not see", "add roles"),
+        ),
+        (
+            {
+                "tailnets": [{"name": "lab", "verdict": "failed", "reason": "PreflightFailed", "words": "no"}],
+                "refusals": [{"what": "x", "by": "control server", "tailnet": "lab", "words": "no"}],
+            },
+            failed("tailnet/x", "Tailnet lab: no", ""),
         ),
     ],
 )
@@ -66,6 +81,7 @@ def test_looks_at_the_cluster_add_what_the_leader_does_not_tell() -> None:
     added = [ok("rights", "it has all"), failed("devices", "gone", "look")]
     looked = [
         ok("leader", "operator at operator-0 leads"),
+        ok("preflight", "the tailnet is set up"),
         failed("preflight/tags", "the same", "let it"),
         unseen("webhooks", "you may not", "use another kubeconfig"),
         *added,

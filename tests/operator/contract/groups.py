@@ -63,6 +63,13 @@ def certificate_child(obj: Object, _: Resource) -> str:
     return f"{obj['spec']['tls'][0]['hosts'][0]}.{DOMAIN}"
 
 
+def all_offer_the_api(group: Object) -> bool:
+    """Tell whether a ProxyGroup is ready, and all its proxies have its present name."""
+    conditions = (group.get("status") or {}).get("conditions") or ()
+    is_whole = any("2/2 proxy backends" in each["message"] for each in conditions)
+    return is_whole and has_reason("ProxyGroupReady", "ProxyGroupReady")(group)
+
+
 def _bad_ingress(patch: Object, words: str) -> Bad:
     return Bad(patch, "InvalidIngressConfiguration", words, "InvalidIngressConfiguration")
 
@@ -125,7 +132,7 @@ GROUPED: Sequence[Kind] = [
     ),
     Kind(
         proxy_group("kind-api", type="kube-apiserver", kubeAPIServer={"mode": "noauth"}),
-        has_reason("ProxyGroupReady", "ProxyGroupReady"),
+        all_offer_the_api,
         beside=[identity()],
         children={
             SERVICEACCOUNT: [{"metadata": {"ownerReferences": None}}],

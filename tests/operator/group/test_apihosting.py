@@ -50,6 +50,7 @@ NEW, OLD = "svc:kapi", "svc:old"
 FRESH = APIHost()
 SERVES = APIHost(NEW, (NEW,), (NEW,))
 SERVED_OLD = APIHost(OLD, (OLD,), (OLD,))
+DRAINING = APIHost(OLD)
 
 
 class Case(NamedTuple):
@@ -62,6 +63,7 @@ class Case(NamedTuple):
 
 
 NOTHING, WITHOUT_CERTIFICATE, WHOLE, STAYS = APIOffer(), APIOffer(NEW), APIOffer(NEW, (NEW,)), APIOffer(OLD, (OLD,))
+DRAINS = APIOffer(OLD)
 CERTIFIED: dict[str, Any] = {"has_certificate": True}
 CASES = {
     "no certificate yet": Case(FRESH, FRESH, (WITHOUT_CERTIFICATE, WITHOUT_CERTIFICATE)),
@@ -75,9 +77,13 @@ CASES = {
     "no identity": Case(SERVES, FRESH, (WHOLE, NOTHING), {"operator_id": ""}),
     "service of others": Case(SERVES, SERVED_OLD, (NOTHING, STAYS), {"view": shown(US)}),
     "label of another": Case(SERVES, SERVED_OLD, (NOTHING, STAYS), {"holder": ingress()}),
-    "renamed": Case(SERVED_OLD, SERVED_OLD, (WITHOUT_CERTIFICATE, STAYS)),
+    "renamed": Case(SERVED_OLD, SERVED_OLD, (DRAINS, STAYS)),
+    "renamed, drains": Case(DRAINING, SERVED_OLD, (DRAINS, STAYS), {"drained_for": 19.0}),
+    "renamed, drained": Case(DRAINING, SERVED_OLD, (WITHOUT_CERTIFICATE, STAYS), {"drained_for": 20.0}),
     "renamed, certificate": Case(APIHost(NEW), SERVED_OLD, (WHOLE, STAYS), CERTIFIED),
-    "renamed, served": Case(SERVES, SERVED_OLD, (WHOLE, WHOLE), CERTIFIED),
+    "renamed, advertised": Case(SERVES, SERVED_OLD, (WHOLE, STAYS), {**CERTIFIED, "advertised_for": 7.0}),
+    "renamed, served": Case(SERVES, SERVED_OLD, (WHOLE, WHOLE), {**CERTIFIED, "advertised_for": 8.0}),
+    "renamed, no other proxy advertises": Case(SERVED_OLD, FRESH, (WITHOUT_CERTIFICATE, WITHOUT_CERTIFICATE)),
     "renamed, old not advertised": Case(FRESH, APIHost(OLD), (WITHOUT_CERTIFICATE, WITHOUT_CERTIFICATE)),
 }
 
@@ -110,6 +116,20 @@ def test_an_obstacle_says_what_to_change(facts: dict[str, Any], reason: str, wor
     found = api_obstacle(replace(FACTS, **facts))
     assert (found.reason if found else "") == reason
     assert words in (found.message if found else "")
+
+
+@pytest.mark.parametrize(
+    ("facts", "pause"),
+    [
+        ({"hosts": {0: DRAINING, 1: SERVED_OLD}, "drained_for": 5.0}, 15.0),
+        ({"hosts": {0: DRAINING, 1: SERVED_OLD}, "drained_for": 20.0}, None),
+        ({"hosts": {0: SERVES, 1: SERVED_OLD}, "advertised_for": 5.0}, 3.0),
+        ({"hosts": {0: SERVES, 1: SERVED_OLD}, "advertised_for": 8.0}, None),
+        ({"hosts": {0: SERVES, 1: SERVES}, "advertised_for": 5.0}, None),
+    ],
+)
+def test_the_next_proxy_moves_to_a_new_name_after_a_pause(facts: dict[str, Any], pause: float | None) -> None:
+    assert replace(FACTS, **facts).pause == pause
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Reports the Warnings that the operator wrote as Events on objects whose conditions don't say that anything is wrong.
+"""Reports the Warnings that the operator wrote as Events, and for which there is no condition.
 
 So it says that an annotation or a class is misspelt, that a device has the name already, or that a proxy takes no
 routes. The API server keeps an Event for an hour, so what it says may have been repaired since.
@@ -10,7 +10,32 @@ from typing import Final
 from tsoperator.api.names import COMPONENT
 from tsoperator.api.objects import Object, key_of
 from tsoperator.check.findings import Finding, failed
-from tsoperator.status.conditions import ours, wrong_one
+from tsoperator.status.conditions import ours
+
+OF_CONDITIONS: Final = frozenset(
+    {
+        "AWSConfigInvalid",
+        "ConnectorCreationFailed",
+        "ConnectorInvalid",
+        "MultipleDNSConfigsPresent",
+        "NameserverCreationFailed",
+        "NameserverInvalid",
+        "PeerRelayCreationFailed",
+        "PeerRelayInvalid",
+        "ProxyClassInvalid",
+        "ProxyFailed",
+        "ProxyGroupCreationFailed",
+        "ProxyGroupInvalid",
+        "ProxyGroupTailnetUnavailable",
+        "RecorderCreationFailed",
+        "RecorderInvalid",
+        "RecorderTailnetUnavailable",
+        "TailnetUnavailable",
+        "TailnetValid",
+        "UnsupportedByControlServer",
+    }
+)
+"""The reasons of conditions that the operator also writes as Warnings. The condition shows whether it still holds."""
 
 WARNINGS: Final = "type=Warning"
 """The field selector of Warnings."""
@@ -21,16 +46,22 @@ def check_warnings(events: Iterable[Object], objects: Iterable[Object]) -> Itera
 
     Of several Warnings with the same reason on one object, the last one counts.
     """
-    silent = {_uid(each): each for each in objects if wrong_one(ours(each)) is None}
+    there = {_uid(each): each for each in objects}
     last: dict[tuple[str, str], Object] = {}
     for event in sorted(events, key=_time):
         uid = (event.get("involvedObject") or {}).get("uid", "")
-        if uid in silent and event.get("reportingComponent") == COMPONENT:
+        if uid in there and event.get("reportingComponent") == COMPONENT and not _is_in_condition(event, there[uid]):
             last[uid, event.get("reason", "")] = event
     for (uid, reason), event in last.items():
-        obj = silent[uid]
+        obj = there[uid]
         words = f"{obj['kind']} {key_of(obj)}: {reason}: {event.get('message', '')}"
         yield failed("warnings", f"{words} (Event of {_time(event)})", "")
+
+
+def _is_in_condition(event: Object, obj: Object) -> bool:
+    """Tell whether a condition of *obj* says what *event* says, or would say it."""
+    conditions, reason = ours(obj), event.get("reason", "")
+    return bool(conditions) and (reason in OF_CONDITIONS or reason in {each.get("reason") for each in conditions})
 
 
 def _uid(obj: Mapping[str, Mapping[str, str]]) -> str:

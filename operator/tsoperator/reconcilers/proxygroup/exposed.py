@@ -58,7 +58,8 @@ class ExposedView:
         self._cache = cache
         self._settings = settings
         self._hosting = hosting
-        self._uncertified = Memory[float](cache)  # since when a group waits for a certificate, by the loop's clock
+        # Since when a group waits for a certificate, advertises its name, and gives up another one, by the loop's clock
+        self._uncertified, self._advertising, self._draining = (Memory[float](cache) for _ in range(3))
 
     def look(self, group: Object, children: Children, configmap: Object | None) -> Exposing:
         """Return the facts about *group*, which has these *children* and this *configmap*."""
@@ -100,23 +101,17 @@ class ExposedView:
         )
         certificate = Key(self._settings.namespace, f"{claim.label}.{domain}")
         is_prepared = all(self._cache.get(kind, certificate) for kind in (ROLE, ROLEBINDING, SECRET))
-        found = replace(found, is_prepared=is_prepared)
-        waited = self._waited(group, is_waiting=found.awaits_certificate)
+        found = replace(
+            found,
+            is_prepared=is_prepared,
+            advertised_for=_seconds(self._advertising, group, lasts=found.advertising > 0),
+            drained_for=_seconds(self._draining, group, lasts=found.drains),
+        )
+        waited = _seconds(self._uncertified, group, lasts=found.awaits_certificate)
         if waited is None or waited < APPROVAL_PATIENCE:
             return replace(found, waited=waited)
         read = world.service(tailnet, claim.label, hosts=True)
         return replace(found, waited=waited, candidates=read.hosts, unread=read.pending)
-
-    def _waited(self, group: Object, *, is_waiting: bool) -> float | None:
-        """Return the seconds for which *group* has waited for a certificate; None if it isn't waiting."""
-        if not is_waiting:
-            self._uncertified.note(group, None)
-            return None
-        now = asyncio.get_running_loop().time()
-        since = self._uncertified.get(group)
-        if since is None:
-            self._uncertified.note(group, since := now)
-        return now - since
 
     def _is_awaited(self, tailnet: str, label: str) -> bool:
         """Tell whether an object that had *label* in a *tailnet* names a group that can't serve it now."""
@@ -144,6 +139,18 @@ class ExposedView:
     def _has_certificate(self, name: str) -> bool:
         secret = self._cache.get(SECRET, Key(self._settings.namespace, name))
         return secret is not None and certificate_of(secret, TLS).is_there
+
+
+def _seconds(since: Memory[float], group: Object, *, lasts: bool) -> float | None:
+    """Return for how many seconds a fact about *group* has been true, and remember it if it *lasts*; None if not."""
+    if not lasts:
+        since.note(group, None)
+        return None
+    now = asyncio.get_running_loop().time()
+    began = since.get(group)
+    if began is None:
+        since.note(group, began := now)
+    return now - began
 
 
 def _hosts(children: Children) -> Mapping[int, Host]:

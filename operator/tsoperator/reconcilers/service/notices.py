@@ -160,7 +160,7 @@ def with_notes(plan: Plan, ask: Ask, notes: Sequence[Note]) -> Plan:
     if not (notes or plan.notes):
         return plan
     type_ = _MAIN.get(ask.mode, CONDITION_PROXY_READY)
-    before = " ".join(each["message"] for each in ask.conditions)
+    before = " ".join(each.get("message", "") for each in ask.conditions)
     held = [*plan.notes, *notes]
     told = tuple(note for note in held if note.once and note.message in before)
     news = [note for note in held if note not in told]

@@ -101,6 +101,7 @@ def test_random_answers_end_in_a_refusal_at_most(
         (record, b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"),
         (record, b"HTTP/1.1 100 Continue\r\n\r\n"),
         (record, HTTP1.replace(b"200", b"500")),
+        (record, HTTP1),  # the answer comes before the end of the recording
         (tell, b"HTTP/1.1 200 OK\r\n\r\n"),
         (tell, b"x" * 100_000),
     ],

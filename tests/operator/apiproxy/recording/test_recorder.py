@@ -141,6 +141,7 @@ async def test_without_addresses_there_is_no_recorder(tailnet: Recordings) -> No
 ENDS = {
     "no acknowledgements": (Recorder(acknowledges=False), "acknowledged nothing for 0.3 s"),
     "an error": (Recorder(fails_after=4), "the disk is {full}"),
+    "a reset": (Recorder(breaks_off_after=4), "broken off the recording"),
     "too early an end": (Recorder(ends_after=4), "ended the recording"),
 }
 
@@ -190,6 +191,15 @@ async def test_acknowledgements_alone_are_not_enough(tailnet: Recordings, record
         async with asyncio.timeout(10):
             with pytest.raises(RecordingFailed, match=words):
                 await upload.finish()
+
+
+async def test_output_that_waits_for_a_recorder_is_not_let_through_when_that_fails(tailnet: Recordings) -> None:
+    recorder = await tailnet.have(Recorder())
+    async with tailnet.upload(limits=QUICK) as upload:
+        recorder.hangs = True
+        await upload.write(b"x" * (2 << 20))  # more than the window of HTTP/2 has room for
+        with pytest.raises(RecordingFailed):
+            await upload.write(b"x" * (5 * FRAME))
 
 
 async def fill(upload: Upload) -> None:

@@ -206,6 +206,27 @@ async def test_the_beginning_of_a_frame_is_forwarded_if_nothing_more_comes(sessi
         assert await caller.rest() == data_frame(1, b"last") + b"\0\0\0"
 
 
+async def test_the_beginning_of_a_frame_reaches_the_api_server_at_the_end_of_the_client(sessions: Sessions) -> None:
+    sessions.grant(enforced=True)
+    sessions.answer(OPENING + b"\0\0\0", data_frame(1, b"last"))
+    async with sessions.session() as (caller, _):
+        caller.send(OPENING + b"\0\0\0")
+        caller.writer.write_eof()
+        assert await caller.rest() == data_frame(1, b"last")
+    assert sessions.received == OPENING + b"\0\0\0"
+
+
+async def test_a_terminal_without_a_size_and_without_output_is_recorded_too(sessions: Sessions) -> None:
+    sessions.grant(enforced=True)
+    sessions.answer(OPENING, b"")
+    async with sessions.session(f"{POD}/exec?tty=true") as (caller, _):
+        caller.send(OPENING)
+        await caller.rest()
+    await until(lambda: bool(sessions.recorder.complete))
+    (header,) = sessions.recorder.lines()
+    assert (header["width"], header["height"]) == (80, 24)
+
+
 async def test_no_notice_gets_into_bytes_that_are_on_their_way(hurried: Sessions) -> None:
     hurried.grant(enforced=True)
     hurried.answer(OPENING, b"".join(data_frame(1, b"x" * 32000) for _ in range(100)))
@@ -440,6 +461,15 @@ async def test_the_bodies_of_one_device_leave_room_for_those_of_others(ground: G
             async with ground.connected(BOB) as other:
                 other.send(put + "x" * 100)
                 assert (await other.answer()).status == 200
+
+
+async def test_a_body_with_long_framing_is_not_kept_in_memory(sessions: Sessions) -> None:
+    sessions.grant(enforced=True, events=True)
+    chunk = b"1;" + b"x" * 240 + b"\r\na\r\n"
+    async with sessions.ground.connected() as caller:
+        caller.send(f"PUT {POD} HTTP/1.1\r\nHost: k8s\r\nTransfer-Encoding: chunked\r\n\r\n")
+        caller.send(chunk * ((5 << 20) // len(chunk)) + b"0\r\n\r\n")
+        assert (await caller.answer()).status == 413
 
 
 @pytest.mark.parametrize("status", [404, 500])

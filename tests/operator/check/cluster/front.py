@@ -44,8 +44,8 @@ class Front:
         self.progress: list[str] = []
         self.leader = ""
 
-    async def findings(self, namespace: str = NAMESPACE) -> list[Finding]:
-        return await look(Subject(str(self.kubeconfig), namespace), self.progress.append)
+    async def findings(self, namespace: str = NAMESPACE, of: str | None = None) -> list[Finding]:
+        return await look(Subject(str(self.kubeconfig), namespace, of=of), self.progress.append)
 
     async def answer(self, request: web.Request) -> web.StreamResponse:
         path = request.path

@@ -1,12 +1,15 @@
-"""The findings that Warnings of the operator make, of an object that has no condition or none that is false."""
+"""The findings that Warnings of the operator make, if no condition says the same."""
 
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 from tsoperator.api.objects import Object
-from tsoperator.check.cluster.events import check_warnings
+from tsoperator.check.cluster.events import OF_CONDITIONS, check_warnings
 
 SERVICE = {"kind": "Service", "metadata": {"namespace": "shop", "name": "db", "uid": "1"}}
+PAGE = (Path(__file__).parents[4] / "docs" / "conditions.md").read_text()
 FALSE = {"type": "TailscaleProxyReady", "status": "False", "reason": "Invalid", "message": "no"}
 
 
@@ -30,5 +33,15 @@ def test_the_last_warning_of_each_reason_is_a_finding(events: list[Object], word
     assert [each.words for each in check_warnings(events, [SERVICE])] == [f"Service shop/db: {each}" for each in words]
 
 
-def test_a_condition_that_is_false_says_more_than_a_warning() -> None:
-    assert [*check_warnings([event("web is taken")], [{**SERVICE, "status": {"conditions": [FALSE]}}])] == []
+@pytest.mark.parametrize(("reason", "is_told"), [("Invalid", False), ("ProxyFailed", False), ("NameHeld", True)])
+def test_a_warning_with_a_reason_of_conditions_is_no_finding(reason: str, is_told: bool) -> None:
+    service = {**SERVICE, "status": {"conditions": [FALSE]}}
+    assert bool([*check_warnings([event("no", reason=reason)], [service])]) is is_told
+    assert [*check_warnings([event("no", reason=reason)], [SERVICE])]
+
+
+def test_the_reasons_of_conditions_are_those_of_the_documentation() -> None:
+    (listed,) = re.findall(
+        r"also writes these reasons of conditions as Warning Events: (.*?), and all of", PAGE, re.DOTALL
+    )
+    assert {*re.findall(r"`(\w+)`", listed)} == OF_CONDITIONS

@@ -228,14 +228,38 @@ async def test_a_check_logs_in_by_workload_identity_with_a_token_of_the_operator
     assert wrong(await front.findings()) == []
 
 
-@pytest.mark.parametrize(("watched", "seen"), [("", True), ("default", True), ("team-a", False)])
-async def test_only_objects_in_watched_namespaces_are_found(front: Front, watched: str, seen: bool) -> None:
+@pytest.mark.parametrize(
+    ("watched", "of", "seen"),
+    [
+        ("", None, True),
+        ("default", None, True),
+        ("team-a", None, False),
+        ("", "default", True),
+        ("", "team-a", False),
+    ],
+)
+async def test_only_objects_in_watched_and_chosen_namespaces_are_found(
+    front: Front, watched: str, of: str | None, seen: bool
+) -> None:
     told = condition("TailscaleProxyReady", False, "TargetNotFound", "no such name")
     await front.world.apply(egress())
     live = await front.world.look(egress())
     await front.world.api.replace_status(SERVICE, {**live, "status": {"conditions": [told]}})
     await change_pod(front, {}, OPERATOR_WATCH_NAMESPACES=watched)
-    assert ("no such name" in str(wrong(await front.findings()))) is seen
+    assert ("no such name" in str(wrong(await front.findings(of=of)))) is seen
+
+
+async def test_a_check_reads_the_warnings_about_objects_whose_conditions_say_nothing(front: Front) -> None:
+    async with running_operator(front.world):
+        await front.world.apply(egress(hostnam="db"))
+        await front.world.eventually(lambda: warned(front.world))
+    found = [each for each in await front.findings() if each.check == "warnings"]
+    (words,) = [each.words for each in found]
+    assert words.startswith("Service default/db: IgnoredAnnotation: the operator doesn't know annotation")
+
+
+async def warned(world: World) -> bool:
+    return any(each["type"] == "Warning" for each in (await world.api.list(EVENT)).items)
 
 
 async def of_devices(front: Front) -> list[str]:
