@@ -121,7 +121,7 @@ def join_with_their_keys(world: World) -> list[str]:
 async def test_a_restarted_operator_writes_nothing(proxies: World, figures: Figures, tmp_path: Path) -> None:
     async with operator_process(proxies, tmp_path / "first") as operator:
         await operator.done(SIZE, PATIENCE)
-        figures["first start, two writes a proxy"] = operator.cost(operator.start)
+        figures["first start, three writes a proxy"] = operator.cost(operator.start)
     before = Counter(proxies.sim.writes)
     async with operator_process(proxies, tmp_path / "second") as operator:
         await operator.done(SIZE, PATIENCE)
