@@ -76,7 +76,7 @@ bench-operator: .venv/.dev ## Compare the operator with the Go one on a real API
 	TESTBED_WORK=$(WORK)-bench \
 	$(BIN)/python -m tests.e2e.benchground --repeat 2 --results loadtest/results $(ARGS)
 
-bench-apiserver: .venv/.dev ## Compare the API server proxy with the Go one on a real cluster and tailnet (root, Go; five minutes)
+bench-apiserver: .venv/.dev ## Compare the API server proxy with the Go one on a real cluster and tailnet (root, Go; ten minutes)
 	$(BIN)/python -m tests.e2e.testbed build
 	$(BIN)/python -m tests.e2e.benchapi
 

@@ -53,7 +53,7 @@ def admitting(spaced_bed: Bed) -> Bed:
 
 def watched_by(values: str) -> tuple[str, ...]:
     """Return the users' namespaces that the operator watches with *values*."""
-    return tuple(yaml.safe_load(values)["operatorConfig"].get("watchNamespaces", ()))
+    return tuple(yaml.safe_load(values).get("operatorConfig", {}).get("watchNamespaces", ()))
 
 
 def pod_of(rendered: str, folder: Path) -> tuple[dict[str, str], Path]:

@@ -31,6 +31,7 @@ _DNSLOAD = "tests/loadtest/dnsload/test_main.py::test_a_run_prints_a_report_each
 _CHECK = "tests/e2e/test_check.py::test_the_check_finds_nothing_in_a_healthy_cluster"
 _LIST = "tests/e2e/test_check.py::test_the_list_and_the_check_show_an_object_from_outside_of_the_cluster"
 _INSIDE = "tests/e2e/test_check.py::test_the_leading_pod_lists_the_objects_inside_of_the_cluster"
+_PAGE = "tests/e2e/test_check.py::test_the_documented_port_forward_leads_to_the_page_of_the_leading_pod"
 _PREFLIGHT = "tests/e2e/test_pages.py::test_the_documented_command_shows_the_missing_permissions_of_the_tailnet"
 _ONE_VALUE = (
     "tests/e2e/test_cluster_dns.py::test_one_value_makes_names_resolve_in_pods_and_taken_back_it_leaves_nothing"
@@ -132,6 +133,8 @@ RUN_BY: Final[Mapping[str, str]] = {
     "tsoperator check": _CHECK,
     "tsoperator list -A": _LIST,
     "kubectl -n tailscale exec deployment/operator -- python3 -m tsoperator list": _INSIDE,
+    "leader=$(kubectl -n tailscale get lease tailscale-operator -o jsonpath='{.spec.holderIdentity}')": _PAGE,
+    'kubectl -n tailscale port-forward "pod/${leader%_*}" 9003': _PAGE,
     "kubectl apply --server-side --force-conflicts --filename charts/tailscale-operator/files/crds": WALK,
     "kubectl -n tailscale get events --field-selector reason=PreflightFailed": _PREFLIGHT,
     "kubectl -n tailscale get pods -l tailscale.com/parent-resource=db": WALK,
