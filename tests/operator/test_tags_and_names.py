@@ -255,10 +255,10 @@ async def test_a_destination_that_no_proxy_of_a_group_finds_is_reported_until_it
     await world.eventually(lambda: says(world, f"{serving}; {lost}", service, kind))
     assert not await world.writes_when_left_alone()
     world.peer()
-    await world.becomes(lambda: world.condition(service, kind), ("True", "ReadyToRouteTraffic", serving))
+    await world.eventually(lambda: says(world, f"{serving}; Pods reach {FQDN} at ", service, kind))
 
 
-WELL = ("True", "ProxyCreated", "ProxyCreated")
+WELL = ("True", "ProxyCreated", f"Pods reach {FQDN} as db.default.svc.cluster.local")
 
 
 async def says(world: World, words: str, service: Object | None = None, kind: str = "TailscaleProxyReady") -> bool:

@@ -171,7 +171,8 @@ def _exhausted(ask: Ask, places: Places) -> Plan:
 def _reported(ask: Ask, wanted: Object, made: Plan, places: Places) -> Plan:
     """Return *made* with the conditions of a valid Service whose ClusterIP Service should be as *wanted*."""
     name, group, digest = ask.group, places.group(ask.group), config_digest(ask)
-    ready, notes = _readiness(ask, places), [*made.notes]
+    lost = _lost(ask, places)
+    ready, notes = _readiness(ask, places, is_lost=bool(lost)), [*made.notes]
     if group.obj is None or not is_available(group.obj):
         message = f"no proxy of ProxyGroup {name!r} is in the tailnet yet: the conditions of the ProxyGroup say why"
         shown = [_with_words(_valid("Unknown", "ProxyGroupNotReady", message), made.notes), ready]
@@ -192,7 +193,6 @@ def _reported(ask: Ask, wanted: Object, made: Plan, places: Places) -> Plan:
     if places.ages.get(FRESH, PATIENCE) < PATIENCE and ready["reason"] != "ReadyToRouteTraffic" and notes == []:
         return replace(made, requeue_after=earliest(made.requeue_after, PATIENCE - places.ages[FRESH]))
     notes = notes or _unready_notes(ask, ready)
-    lost = _lost(ask, places)
     if (live := places.at(ask.group)) and config["status"] == TRUE and not lost:
         notes += _success_notes(ask, live, ready)
     if lost:
@@ -234,10 +234,16 @@ def is_fresh(ask: Ask) -> bool:
     return all(each["type"] != CONDITION_EGRESS_READY for each in ask.conditions)
 
 
-def _readiness(ask: Ask, places: Places) -> Object:
+def _readiness(ask: Ask, places: Places, *, is_lost: bool = False) -> Object:
+    """Return the condition that says how many proxies route traffic, and where Pods reach the device.
+
+    It doesn't say where if the device *is_lost*.
+    """
     live = places.at(ask.group)
     shown = readiness(places.group(ask.group), endpoints_of(live, places) if live else {})
-    return _with_words(shown, _reached_notes(ask, live)) if live and shown["status"] == TRUE else shown
+    if live is None or is_lost or shown["status"] != TRUE:
+        return shown
+    return _with_words(shown, _reached_notes(ask, live))
 
 
 def _reached_notes(ask: Ask, live: Object) -> list[Note]:
