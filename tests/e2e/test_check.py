@@ -92,7 +92,7 @@ def test_the_documented_port_forward_leads_to_the_page_of_the_leading_pod(cluste
         finally:
             os.killpg(forwarding.pid, signal.SIGTERM)
     assert report["pod"] == lease(cluster.bed)["spec"]["holderIdentity"].partition("_")[0]
-    assert report["tailnets"][0]["domain"] == DOMAIN
+    assert report["namespace"] == NAMESPACE
 
 
 def test_the_leading_pod_lists_the_objects_inside_of_the_cluster(cluster: Cluster, namespace: str) -> None:
