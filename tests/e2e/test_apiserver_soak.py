@@ -37,7 +37,7 @@ RESTART = min(60.0, SECONDS / 5)  # seconds from one restart of the recorder to 
 AWAY = 1.0  # seconds for which it is away then
 STEPS = 10  # looks at the process
 LINGER = 2.5  # seconds until the proxy has forgotten all sessions
-GROWTH = 1.01  # of blocks and bytes after the first step: caches fill up
+GROWTH = 1.03  # of blocks and bytes after the first step: an object more for each session would be 10 %
 OUTCOMES = {
     *(f"{kind}: {outcome}" for kind in ("enforced", "open") for outcome in ("complete", "vanished")),
     "enforced: refused with 403",
