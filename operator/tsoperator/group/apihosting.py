@@ -30,6 +30,9 @@ SETTLE: Final = 8.0
 In that time, the devices of the tailnet learn how they reach the new name.
 """
 
+_SHORTEST: Final = 0.1
+"""The seconds of the shortest pause. A shorter one may be a rounding error, and wouldn't bring the end any closer."""
+
 
 class APIHost(NamedTuple):
     """A proxy of the group, by its Secrets.
@@ -119,10 +122,10 @@ class APIHosting:
     def pause(self) -> float | None:
         """The seconds after which the next proxy may move to the name; None if none waits for a moment."""
         if self.drains and self.must_drain:
-            return DRAIN - (self.drained_for or 0.0)
+            return max(DRAIN - (self.drained_for or 0.0), _SHORTEST)
         is_awaited = any(_serves_another(each, self.claim.name) for each in self.hosts.values())
         if is_awaited and self.advertised_for is not None and not self.is_settled:
-            return SETTLE - self.advertised_for
+            return max(SETTLE - self.advertised_for, _SHORTEST)
         return None
 
     def _is_left_to_others(self, issuer: APIHost) -> bool:

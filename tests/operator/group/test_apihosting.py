@@ -124,6 +124,8 @@ def test_an_obstacle_says_what_to_change(facts: dict[str, Any], reason: str, wor
         ({"hosts": {0: DRAINING, 1: SERVED_OLD}, "drained_for": 5.0}, 15.0),
         ({"hosts": {0: DRAINING, 1: SERVED_OLD}, "drained_for": 20.0}, None),
         ({"hosts": {0: SERVES, 1: SERVED_OLD}, "advertised_for": 5.0}, 3.0),
+        ({"hosts": {0: SERVES, 1: SERVED_OLD}, "advertised_for": 7.999999999999}, 0.1),
+        ({"hosts": {0: DRAINING, 1: SERVED_OLD}, "drained_for": 19.99999999999}, 0.1),
         ({"hosts": {0: SERVES, 1: SERVED_OLD}, "advertised_for": 8.0}, None),
         ({"hosts": {0: SERVES, 1: SERVES}, "advertised_for": 5.0}, None),
     ],
