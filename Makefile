@@ -3,7 +3,7 @@ PYTHON ?= $(firstword $(foreach p,python3.13 python3.12 python3.11 python3,$(if 
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check install
 
-.PHONY: help demo test test-all test-real test-oldest test-scale test-charts e2e e2e-full bench bench-operator bench-apiserver soak lint format crds manifests pictures clean
+.PHONY: help demo test test-all test-real test-oldest test-scale test-charts e2e e2e-full bench bench-operator bench-apiserver soak lint format crds manifests pictures recordings clean
 
 help: ## Show this list
 	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -76,7 +76,7 @@ bench-operator: .venv/.dev ## Compare the operator with the Go one on a real API
 	TESTBED_WORK=$(WORK)-bench \
 	$(BIN)/python -m tests.e2e.benchground --repeat 2 --results loadtest/results $(ARGS)
 
-bench-apiserver: .venv/.dev ## Compare the API server proxy with the Go one on a real cluster and tailnet (root, Go; five minutes)
+bench-apiserver: .venv/.dev ## Compare the API server proxy with the Go one on a real cluster and tailnet (root, Go; ten minutes)
 	$(BIN)/python -m tests.e2e.testbed build
 	$(BIN)/python -m tests.e2e.benchapi
 
@@ -115,6 +115,10 @@ manifests: .venv/.dev ## Write the static manifests from the chart, its schema, 
 
 pictures: .venv/.run ## Draw the pictures of docs/ from their texts
 	$(BIN)/python docs/pictures/draw.py
+
+recordings: .venv/.dev ## Record the demo and its dashboard for the documentation (root, Go the first time; two minutes)
+	$(BIN)/python -m tests.e2e.demorecording docs/recorded/demo.svg
+	$(BIN)/python -m tests.e2e.panels docs/recorded/dashboard.svg
 
 # Where `make images` pushes to: one variable, such as ghcr.io/example. A registry without TLS wants ARGS=--plain-http, and
 # PLATFORMS other than this machine's want qemu. ARCHIVE is a file instead, for clusters without a registry.

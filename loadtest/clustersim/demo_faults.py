@@ -74,11 +74,11 @@ async def _manage_dns(_: Stage, api: ApiClient) -> None:
 
 
 async def _switch_off(_: Stage, api: ApiClient) -> None:
-    await api.merge(NODE, "", "node1", _SWITCH)
+    await api.merge(NODE, "", "node2", _SWITCH)
 
 
 async def _switch_on(_: Stage, api: ApiClient) -> None:
-    await api.merge(NODE, "", "node1", {"metadata": {"annotations": {POWER: None}}})
+    await api.merge(NODE, "", "node2", {"metadata": {"annotations": {POWER: None}}})
 
 
 FAULTS: Final = {
@@ -116,7 +116,7 @@ FAULTS: Final = {
         examples=("dnsconfig.yaml", "egress-fqdn.yaml"),
     ),
     "node": Fault(
-        story="The machine of node1 has lost its power, and with it half of the proxies.",
+        story="The machine of node2 has lost its power, and with it half of the proxies.",
         meaning="A ProxyGroup has a proxy on another node, so its Services go on. A proxy that is alone is away.",
         sign="1/2 ProxyGroup pods running",
         looks=(
@@ -126,7 +126,7 @@ FAULTS: Final = {
             "kubectl describe proxygroup egress",
         ),
         advice="Bring the node back. In the demo, this is the switch:",
-        cure=f"kubectl annotate node node1 {POWER}-",
+        cure=f"kubectl annotate node node2 {POWER}-",
         mend=_switch_on,
         examples=("egress-group.yaml", "egress-fqdn.yaml"),
         options=("--node", "node1", "--node", "node2", "--monitor-grace", "2"),

@@ -64,6 +64,7 @@ def commands(kubeconfig: Path, dns_port: int, rows: Sequence[Row]) -> list[str]:
         "",
         f"  export KUBECONFIG={kubeconfig} PATH=$PWD/.venv/bin:$PATH",
         "",
+        "  tsoperator list",
         "  tsoperator check",
         "  kubectl get services,ingresses,connectors,proxygroups,dnsconfigs",
         "  kubectl get pods --namespace tailscale --output wide",
@@ -75,5 +76,6 @@ def commands(kubeconfig: Path, dns_port: int, rows: Sequence[Row]) -> list[str]:
         *([f"  dig @127.0.0.1 -p {dns_port} {name}"] if name else []),
         "",
         "The tailnet has the devices db, directory and printer (100.64.10.10). Write a Service of your own for one.",
+        "All examples work but docs/examples/tailnet.yaml, which needs a second tailnet.",
         "`make demo FAIL=policy KEEP=1` shows a fault, and what to do about it; so do credentials, dns and node.",
     ]

@@ -17,6 +17,7 @@ from tsoperator.api.names import FINALIZER, LEASE_NAME
 from tsoperator.api.objects import (
     DEVICE,
     IDENTITY,
+    OWN_KINDS,
     SERVICE,
     SUFFIXES,
     TAILNET,
@@ -69,6 +70,7 @@ from tsoperator.runtime.leader import LeaderElector
 from tsoperator.runtime.manager import EnqueueTimes, Manager, Reconciler
 from tsoperator.runtime.plan import Errand, FindNodePorts
 from tsoperator.runtime.start import START, StartFeed
+from tsoperator.runtime.unserved import UnservedKinds
 from tsoperator.runtime.workqueue import Backoff
 from tsoperator.settings import Settings
 from tsoperator.sources import sources
@@ -158,7 +160,8 @@ async def run(
         cache = _cache(settings, registry)
         events = EventRecorder(client, instance=settings.pod_name)
         own = TailnetClient(session, settings.control_url, _credentials(settings), observe=to_control_server)
-        preflight = Preflight(own, events, own_pod(client, settings))
+        pod = own_pod(client, settings)
+        preflight, unserved = Preflight(own, events, pod), UnservedKinds(cache, OWN_KINDS, events, pod)
         tailnets = _tailnets(KnownTailnet(own, client, cache, preflight), cache)
         suffixes = KnownSuffixes(cache, tailnets, lambda name: bool(cache.indexed(SERVICE, BY_DESTINATION, name)))
         identity = KnownIdentity(client, cache, settings.namespace, settings.operator_secret)
@@ -234,7 +237,15 @@ async def run(
                 client,
                 elector,
                 before=_end_of_predecessor(client, settings),
-                beside=[tailnets.run, identity.run, prober.run, dns_prober.run, addresses.run, status.lead],
+                beside=[
+                    tailnets.run,
+                    identity.run,
+                    unserved.run,
+                    prober.run,
+                    dns_prober.run,
+                    addresses.run,
+                    status.lead,
+                ],
             )
 
 

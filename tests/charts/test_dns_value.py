@@ -68,12 +68,14 @@ def test_taken_back_the_value_leaves_the_rights_until_the_operators_own_dnsconfi
     assert given(objects) == ALL - {MAKES}
     assert "do not resolve in Pods any more: the operator deletes DNSConfig ts-dns" in notes
     name = made["metadata"]["name"]
-    spaced_bed.kubectl("label", "dnsconfig", name, "tailscale.com/managed-")
+    spaced_bed.kubectl("label", "dnsconfigs.tailscale.com", name, "tailscale.com/managed-")
     assert given(rendered(spaced_bed, *words)[0]) == set()
     ready = {"type": "ClusterDNSReady", "status": "True", "reason": "a", "message": "b"}
     status = {"status": {"conditions": [{**ready, "lastTransitionTime": "2026-01-02T03:04:05Z"}]}}
     assert f"kubectl wait dnsconfig/{name} --for=condition=ClusterDNSReady" in rendered(spaced_bed, *words)[1]
-    spaced_bed.kubectl("patch", "dnsconfig", name, "--subresource=status", "--type=merge", "-p", yaml.safe_dump(status))
+    spaced_bed.kubectl(
+        "patch", "dnsconfigs.tailscale.com", name, "--subresource=status", "--type=merge", "-p", yaml.safe_dump(status)
+    )
     assert f"Names of the tailnet resolve in Pods, by DNSConfig {name}." in rendered(spaced_bed, *words)[1]
 
 

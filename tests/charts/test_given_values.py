@@ -24,7 +24,7 @@ UNKNOWN = {
     "operatorConfig.firewallMode": "proxyConfig.firewallMode",
     "proxyConfig.takeOverNames": "operatorConfig.takeOverNames",
     "installCRD": "installCRDs",
-    "networkPolicy.enable": "metrics.serviceMonitor.enabled or ",
+    "networkPolicy.enable": "dns.enabled or metrics.serviceMonitor.enabled or ",
     "metrics.serviceMonitor.intervall": "metrics.serviceMonitor.interval",
     "proxyConfig.image.tags": (
         "operatorConfig.image.tag or operatorConfig.nameserverImage.tag or proxyConfig.image.tag or "

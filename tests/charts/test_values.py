@@ -53,7 +53,7 @@ def admitting(spaced_bed: Bed) -> Bed:
 
 def watched_by(values: str) -> tuple[str, ...]:
     """Return the users' namespaces that the operator watches with *values*."""
-    return tuple(yaml.safe_load(values)["operatorConfig"].get("watchNamespaces", ()))
+    return tuple(yaml.safe_load(values).get("operatorConfig", {}).get("watchNamespaces", ()))
 
 
 def pod_of(rendered: str, folder: Path) -> tuple[dict[str, str], Path]:
@@ -93,7 +93,7 @@ def test_rendered_manifests_are_accepted_by_an_api_server(admitting: Bed, render
 def test_the_operator_accepts_the_environment_from_the_chart(render: Render, values: str, tmp_path: Path) -> None:
     settings = read_settings(*pod_of(render(values), tmp_path))
     given = yaml.safe_load(values)
-    config = {"nameserverImage": {"repository": "tsnameserver"}, "zones": []} | given["operatorConfig"]
+    config = {"nameserverImage": {"repository": "tsnameserver"}, "zones": []} | given.get("operatorConfig", {})
     assert settings.namespace == NAMESPACE
     assert settings.login_server == given.get("loginServer", "")
     assert settings.nameserver_image == f"{config['nameserverImage']['repository']}:{__version__}"

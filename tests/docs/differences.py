@@ -248,6 +248,10 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
         "operator/proxy/test_replica.py a_proxy_has_at_most_a_hundred_replicas",
         f"{_GROUP}/test_plan.py the_condition_says_why_a_group_cannot_be_made_and_its_proxies_stay",
     ],
+    "Messages of conditions that are True": [
+        "operator/runtime/test_success.py an_event_tells_that_an_object_is_reached_or_reached_elsewhere",
+        f"{_SERVICE}/test_plan.py a_service_is_pointed_at_its_proxy_and_is_ready_once_the_proxy_serves",
+    ],
     "A Tailnet is tried again": [
         "operator/reconcilers/tailnet/test_proofs.py good_credentials_are_proved_once_a_day",
     ],

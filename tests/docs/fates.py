@@ -13,6 +13,9 @@ BED: Final = "tests/e2e/test_pages.py::test_a_documented_command_works_on_a_real
 """The commands that a test on the bed takes from this table: they need Pods with logs, or an operator in a Pod."""
 _DEMO = "tests/loadtest/clustersim/test_demo.py::test_every_name_resolves_and_every_device_is_in_the_tailnet"
 _IMAGES = "tests/e2e/test_images.py::test_the_labels_of_an_image_name_its_program"
+_GATEWAY = (
+    "tests/e2e/test_exposed.py::test_a_gateway_behind_a_load_balancer_serves_a_domain_of_the_users_with_his_certificate"
+)
 _ARCHIVE = "tests/e2e/test_published.py::test_an_archive_has_the_images_under_the_names_that_the_chart_gives_them"
 _VALUES = "tests/e2e/test_documented_values.py::test_the_operator_works_with_the_documented_values"
 _HELM_TEST = "tests/e2e/test_install.py::test_helm_test_succeeds_if_every_replica_and_the_nameserver_are_healthy"
@@ -28,6 +31,7 @@ _DNSLOAD = "tests/loadtest/dnsload/test_main.py::test_a_run_prints_a_report_each
 _CHECK = "tests/e2e/test_check.py::test_the_check_finds_nothing_in_a_healthy_cluster"
 _LIST = "tests/e2e/test_check.py::test_the_list_and_the_check_show_an_object_from_outside_of_the_cluster"
 _INSIDE = "tests/e2e/test_check.py::test_the_leading_pod_lists_the_objects_inside_of_the_cluster"
+_PAGE = "tests/e2e/test_check.py::test_the_documented_port_forward_leads_to_the_page_of_the_leading_pod"
 _PREFLIGHT = "tests/e2e/test_pages.py::test_the_documented_command_shows_the_missing_permissions_of_the_tailnet"
 _ONE_VALUE = (
     "tests/e2e/test_cluster_dns.py::test_one_value_makes_names_resolve_in_pods_and_taken_back_it_leaves_nothing"
@@ -65,6 +69,7 @@ RUN_BY: Final[Mapping[str, str]] = {
     "kubectl get service db -o yaml --show-managed-fields": WALK,
     "docker build --target operator -t registry.example.org/tsoperator:0.1.0 .": _IMAGES,
     "docker build --target nameserver -t registry.example.org/tsnameserver:0.1.0 .": _IMAGES,
+    "kubectl -n gateway get service gateway -o jsonpath='{.status.loadBalancer.ingress}'": _GATEWAY,
     "make images ARCHIVE=dist/images.tar": _ARCHIVE,
     "helm upgrade --install tailscale-operator charts/tailscale-operator …": _VALUES,
     "kubectl -n tailscale rollout status deployment/operator": BED,
@@ -128,6 +133,8 @@ RUN_BY: Final[Mapping[str, str]] = {
     "tsoperator check": _CHECK,
     "tsoperator list -A": _LIST,
     "kubectl -n tailscale exec deployment/operator -- python3 -m tsoperator list": _INSIDE,
+    "leader=$(kubectl -n tailscale get lease tailscale-operator -o jsonpath='{.spec.holderIdentity}')": _PAGE,
+    'kubectl -n tailscale port-forward "pod/${leader%_*}" 9003': _PAGE,
     "kubectl apply --server-side --force-conflicts --filename charts/tailscale-operator/files/crds": WALK,
     "kubectl -n tailscale get events --field-selector reason=PreflightFailed": _PREFLIGHT,
     "kubectl -n tailscale get pods -l tailscale.com/parent-resource=db": WALK,
@@ -148,6 +155,10 @@ RUN_BY_NONE: Final[Mapping[str, str]] = {
     "make test": "it runs all tests, and so this one",
     "kubectl -n tailscale create configmap headscale-ca --from-file=ca.crt": (
         "it only puts a file of a user into an object"
+    ),
+    "jq 'del(.items[].metadata[…": "it is the other half of the command before it",
+    "kubectl -n tailscale get secrets -l 'tailscale.com/parent-resource-type in (svc,ingress,connector)' …": (
+        "it saves what tests/operator/test_tags_and_names.py restores in a simulated cluster"
     ),
     "kubectl config set-context --current --user=<your user>": "it edits the kubeconfig of a user",
     "kubectl -n tailscale logs deployment/operator-apiserver-proxy --all-containers --tail=-1": (

@@ -17,6 +17,15 @@ CHUNK = 1 << 20
 PATIENCE = 60.0  # seconds for one request
 SLOW = ("handshake", "head", "body", "reading")
 """The ways in which a connection is slow: in each, the client waits after the beginning."""
+UPGRADE = (
+    "Connection: Upgrade",
+    "Upgrade: websocket",
+    "Sec-WebSocket-Version: 13",
+    "Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==",
+    "Sec-WebSocket-Protocol: v5.channel.k8s.io",
+)
+KEY = b"k"
+BETWEEN_KEYS = 0.03  # seconds
 
 
 Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
@@ -101,6 +110,50 @@ async def watch(plan: Plan) -> None:
     raise SystemExit("the watches ended")
 
 
+async def hold(plan: Plan) -> None:
+    """Open as many sessions at the first target, with a terminal; then say so, and hold them until the end."""
+    (target, *_) = plan.targets
+    sessions = [await _session(target, plan.path) for _ in range(plan.times)]
+    say({"open": len(sessions)})
+    await asyncio.gather(*(_drain(reader) for reader, _ in sessions))
+    raise SystemExit("the sessions ended")
+
+
+async def keys(plan: Plan) -> None:
+    """Press a key so many *times* in a session at each target, and measure how long its echo takes."""
+    taken = {}
+    for target in plan.targets:
+        reader, writer = await _session(target, plan.path)
+        taken[target.name] = [await _echoed(reader, writer) for _ in range(plan.times)]
+        writer.close()
+    say({"seconds": taken})
+
+
+async def _echoed(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> float:
+    await asyncio.sleep(BETWEEN_KEYS)
+    began = time.monotonic()
+    writer.write(_message(0, KEY))
+    async with asyncio.timeout(PATIENCE):
+        await reader.readuntil(KEY)
+    return time.monotonic() - began
+
+
+async def _session(target: Target, path: str) -> Connection:
+    """Open a session whose program shows each key: `cat` on a terminal."""
+    reader, writer = await target.open()
+    writer.write(target.head("GET", f"{path}?command=cat&stdin=true&stdout=true&tty=true", *UPGRADE))
+    if b" 101 " not in (first := await reader.readuntil(b"\r\n\r\n")):
+        raise SystemExit(f"{path}: {first!r}")
+    writer.write(_message(4, b'{"Width":80,"Height":24}'))
+    await _echoed(reader, writer)
+    return reader, writer
+
+
+def _message(channel: int, data: bytes) -> bytes:
+    """Return a short message of a client by WebSocket, with a mask of zeros."""
+    return bytes([0x82, 0x80 | (len(data) + 1), 0, 0, 0, 0, channel]) + data
+
+
 async def _drain(reader: asyncio.StreamReader) -> None:
     while await reader.read(CHUNK):
         pass
@@ -154,6 +207,10 @@ def main() -> None:
             asyncio.run(watch(plan))
         case "slow":
             asyncio.run(slow(plan))
+        case "hold":
+            asyncio.run(hold(plan))
+        case "keys":
+            asyncio.run(keys(plan))
 
 
 if __name__ == "__main__":

@@ -117,29 +117,26 @@ def told(cluster: Cluster) -> list[str]:
     return [each["message"] for each in about if each["involvedObject"]["name"] == "operator"]
 
 
-def conduct(cluster: Cluster, since: datetime) -> tuple[Conduct, set[Permission]]:
-    """Return the requests of the proxy's account after the moment *since*, and the permissions that the account has."""
+def conduct(cluster: Cluster, since: datetime, account: str = NAME) -> tuple[Conduct, set[Permission]]:
+    """Return the requests of a proxy's *account* after the moment *since*, and the permissions that the account has."""
     logged = entries(cluster.bed.plane.audit_log)
-    account = f"system:serviceaccount:{NAMESPACE}:{NAME}"
-    theirs = [each for each in logged if each["user"]["username"] == account]
+    user = f"system:serviceaccount:{NAMESPACE}:{account}"
+    theirs = [each for each in logged if each["user"]["username"] == user]
     later = [each for each in theirs if datetime.fromisoformat(each["requestReceivedTimestamp"]) > since]
-    return Conduct.of(NAMESPACE, "", later), _granted(cluster)
+    return Conduct.of(NAMESPACE, "", later), _granted(cluster, account)
 
 
-def _granted(cluster: Cluster) -> set[Permission]:
+def _granted(cluster: Cluster, account: str) -> set[Permission]:
     bindings = json.loads(
         cluster.bed.kubectl("get", "rolebindings,clusterrolebindings", "--all-namespaces", "--output=json")
     )["items"]
-    roles = [each["roleRef"] for each in bindings if any(map(_is_ours, each.get("subjects") or ()))]
+    subject = {"kind": "ServiceAccount", "name": account, "namespace": NAMESPACE}
+    roles = [each["roleRef"] for each in bindings if subject in (each.get("subjects") or ())]
     return {
         permission
         for role in roles
         for permission in permissions(cluster.get(role["kind"], role["name"], _namespace(role)) or {})
     }
-
-
-def _is_ours(subject: Object) -> bool:
-    return (subject["kind"], subject["name"], subject.get("namespace")) == ("ServiceAccount", NAME, NAMESPACE)
 
 
 def _namespace(role: Object) -> str:

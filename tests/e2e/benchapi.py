@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -22,6 +23,7 @@ from tests.e2e.apiproxy import HOST
 from tests.e2e.apiusers import ApiUser
 from tests.e2e.cluster import Cluster, Object
 from tests.e2e.containers import process_in
+from tests.e2e.recorders import RecorderDevice
 from tests.e2e.testbed import network
 from tests.e2e.testbed.bed import Bed, brought_up
 from tests.e2e.testbed.control import DOMAIN, URL, acme_root
@@ -32,6 +34,7 @@ from tests.e2e.testbed.peer import Peer
 from tests.e2e.testbed.progress import Progress
 from tests.e2e.waiting import eventually
 from tests.e2e.workloads import web
+from tests.support.manifests import recorder
 
 OURS, GO, DIRECT = "ours", "Go", "direct"
 GO_HOST = "go-operator"
@@ -48,6 +51,12 @@ WATCHES = 500
 IDLE = 20.0  # seconds
 SLOW = 200
 LISTED = f"/api/v1/namespaces/{FULL}/configmaps"
+TEXT_MB = 200
+KEYS = 200
+SESSIONS = 100  # idle ones
+EXEC = f"/api/v1/namespaces/{SPACE}/pods/web/exec"
+TAG = "tag:recorder"
+RECORDER = recorder("bench", tags=[TAG])
 WATCHED = f"/api/v1/namespaces/{SPACE}/secrets?watch=1&timeoutSeconds=3600"
 """A watch of nothing: the API server sends no bookmark that nobody asked for."""
 
@@ -57,6 +66,17 @@ class Costs(NamedTuple):
 
     memory: Mapping[str, float]
     cpu: Mapping[str, float]
+
+
+class Sessions(NamedTuple):
+    """The costs of sessions, recorded or not: CPU seconds of `exec cat`, ms for a key, bytes for an idle session."""
+
+    cpu: float
+    program: float
+    """The CPU seconds of the container that forwards."""
+    key: float
+    memory: float
+    """The bytes of all containers."""
 
 
 class Seen(NamedTuple):
@@ -69,6 +89,8 @@ class Seen(NamedTuple):
     slow: float
     idle: Costs
     watching: Costs
+    plain: Sessions
+    recorded: Sessions
 
 
 GOALS: Sequence[Goal[Any]] = (
@@ -77,8 +99,30 @@ GOALS: Sequence[Goal[Any]] = (
     Goal(f"{EXEC_MB} MB by kubectl exec", "s", lambda seen: seen.exec, 2),
     Goal(f"a list of {LIST_MB} MB", "s", lambda seen: seen.list, 2),
     Goal(f"a request beside {SLOW} slow connections", "ms", lambda seen: seen.slow, 50, relative=False),
+    Goal(
+        f"CPU of a recorded exec of {TEXT_MB} MB, over an unrecorded one",
+        "times",
+        lambda seen: seen.recorded.cpu / seen.plain.cpu,
+        3,
+        relative=False,
+    ),
+    Goal(
+        "a key press if recorded, over one if not",
+        "ms",
+        lambda seen: seen.recorded.key - seen.plain.key,
+        5,
+        relative=False,
+    ),
+    Goal("memory of a recorded idle session", "KB", lambda seen: seen.recorded.memory / 1e3, 400, relative=False),
 )
 OWN_GOALS: Sequence[Goal[Any]] = (
+    Goal(
+        "the CPU of a recorded exec, apiproxy alone",
+        "times",
+        lambda seen: seen.recorded.program / seen.plain.program,
+        3,
+        relative=False,
+    ),
     Goal("memory of apiproxy", "MB", lambda seen: seen.idle.memory[PROGRAM], 50, relative=False),
     Goal("memory of tailscale", "MB", lambda seen: seen.idle.memory[DEVICE], 60, relative=False),
     Goal(f"memory of apiproxy for {WATCHES} watches", "MB", lambda seen: _more(seen, "memory"), 40, relative=False),
@@ -184,6 +228,7 @@ class Bench:
     direct: apiload.Target
     progress: Progress
     folder: Path
+    management: Management
 
     def run(self) -> dict[str, Seen]:
         """Measure everything."""
@@ -191,6 +236,9 @@ class Bench:
         version, execs, lists = self._version(), self._execs(), self._lists()
         watching = {proxy.target.name: self._watching(proxy) for proxy in self.proxies}
         slow = {proxy.target.name: self._slow(proxy) for proxy in self.proxies}
+        plain = self._sessions("unrecorded")
+        with self._recording():
+            recorded = self._sessions("recorded")
         return {
             name: Seen(
                 version[name],
@@ -200,6 +248,8 @@ class Bench:
                 slow[name],
                 idle[name],
                 watching[name],
+                plain[name],
+                recorded[name],
             )
             for name in idle
         }
@@ -244,6 +294,55 @@ class Bench:
         with self._running(plan, "watches") as log:
             eventually(lambda: '"open"' in log.read_text(), f"{WATCHES} watches", 120)
             return self._costs(proxy, f"{WATCHES} watches")
+
+    @contextmanager
+    def _recording(self) -> Iterator[None]:
+        """Have both proxies record all sessions during the block, by a recorder that then keeps none of them."""
+        bench = RecorderDevice(self.device, f"{RECORDER['metadata']['name']}-0.{DOMAIN}")
+        self.cluster.apply(RECORDER)
+        eventually(lambda: bench.files() == [], "the recorder", 120)
+        self.management.replace_grants(apiproxy.grant(USER, MASTERS, recorder=[TAG], enforceRecorder=True))
+
+        def records(proxy: Proxy) -> bool:
+            before = len(bench.files())
+            proxy.user.run("-n", SPACE, "exec", "web", "--", "true")
+            return len(bench.files()) > before
+
+        for proxy in self.proxies:
+            eventually(partial(records, proxy), f"a recording by {proxy.target.name}", 60)
+        with bench.faulty(drops=True):
+            yield
+
+    def _sessions(self, what: str) -> dict[str, Sessions]:
+        (found,) = self._load(apiload.Plan("keys", [proxy.target for proxy in self.proxies], EXEC, KEYS))
+        costs = {}
+        for proxy in self.proxies:
+            name = proxy.target.name
+            spent = [self._cat(proxy) for _ in range(PAIRS)]
+            program = next(iter(proxy.processes))
+            seconds = found["seconds"][name]
+            costs[name] = Sessions(
+                min(sum(each.values()) for each in spent),
+                min(each[program] for each in spent),
+                1e3 * statistics.median(seconds),
+                self._held(proxy),
+            )
+            quartiles = [round(1e3 * each, 2) for each in statistics.quantiles(seconds)]
+            self._say(f"{name}, {what}", f"{costs[name]}, quartiles of keys in ms: {quartiles}, CPU: {spent}")
+        return costs
+
+    def _cat(self, proxy: Proxy) -> dict[str, float]:
+        """Return the CPU seconds of each container for `kubectl exec cat` of much text."""
+        spent = proxy.cpu_seconds
+        proxy.user.drop("-n", SPACE, "exec", "web", "--", "cat", "/tmp/text", timeout=120)
+        return {name: seconds - spent[name] for name, seconds in proxy.cpu_seconds.items()}
+
+    def _held(self, proxy: Proxy) -> float:
+        """Return the bytes of memory that an idle session costs."""
+        before = sum(proxy.memory(self.cluster).values())
+        with self._running(apiload.Plan("hold", [proxy.target], EXEC, SESSIONS), "sessions") as log:
+            eventually(lambda: '"open"' in log.read_text(), f"{SESSIONS} sessions", 120)
+            return 1e6 * (sum(proxy.memory(self.cluster).values()) - before) / SESSIONS
 
     def _costs(self, proxy: Proxy, what: str) -> Costs:
         """Return what the proxy costs when nothing happens."""
@@ -309,6 +408,8 @@ def fill(cluster: Cluster) -> None:
     cluster.bed.kubectl("-n", SPACE, "wait", "pod/web", "--for=condition=Ready", "--timeout=60s", timeout=70)
     large = ["sh", "-c", f"head -c {EXEC_MB * 10**6} /dev/urandom > /tmp/large"]
     cluster.bed.kubectl("-n", SPACE, "exec", "web", "--", *large, timeout=60)
+    text = ["sh", "-c", f"base64 /dev/urandom | head -c {TEXT_MB * 10**6} > /tmp/text"]
+    cluster.bed.kubectl("-n", SPACE, "exec", "web", "--", *text, timeout=60)
     items = [
         {
             "apiVersion": "v1",
@@ -356,7 +457,7 @@ def prepared(bed: Bed, progress: Progress) -> Iterator[Bench]:
         ca.write_bytes(bed.plane.pki.ca.read_bytes())
         headers = {"Authorization": f"Bearer {bed.plane.token('admin')}"}
         direct = apiload.Target(DIRECT, network.NODE, bed.plane.ports.api, str(ca), headers)
-        yield Bench(cluster, device, proxies, direct, progress, folder)
+        yield Bench(cluster, device, proxies, direct, progress, folder, management)
 
 
 def _servers(pod: Object, programs: Mapping[str, str]) -> dict[str, Server]:

@@ -2,8 +2,8 @@
 
 A program of its own, for a Pod that has Python and nothing else; `load.Load` runs it. Its arguments are the number of
 connections that it makes a second, the words that a server has to answer with, and targets, `tcp://HOST:PORT` or the
-same with http, https or udp, which take turns. It doesn't check certificates. It ends at SIGTERM, when the last
-connection has ended.
+same with http, https or udp, which take turns. One with http or https may have a path. It doesn't check certificates.
+It ends at SIGTERM, when the last connection has ended.
 """
 
 import errno
@@ -54,7 +54,7 @@ def knock(target: SplitResult) -> bytes:
             return connection.recv(1024)
         if target.scheme == "tcp":
             return everything(connection)
-        question = f"GET / HTTP/1.0\r\nHost: {target.hostname}\r\n\r\n".encode()
+        question = f"GET {target.path or '/'} HTTP/1.0\r\nHost: {target.hostname}\r\n\r\n".encode()
         if target.scheme == "http":
             connection.sendall(question)
             return everything(connection)

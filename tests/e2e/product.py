@@ -28,7 +28,6 @@ OPERATOR_USER = f"system:serviceaccount:{NAMESPACE}:operator"
 """The operator's user, as the API server names it."""
 CREDENTIALS = {"oauth": {"clientId": CLIENT_ID, "clientSecret": CLIENT_SECRET}, "loginServer": control.URL}
 PROXY_IMAGE = f"tailscale/tailscale:v{TAILSCALE}"
-K8S_PROXY_IMAGE = f"tailscale/k8s-proxy:v{TAILSCALE}"
 RECORDER_IMAGE = f"tailscale/tsrecorder:v{TAILSCALE}"
 
 CHART = TREE / "charts" / "tailscale-operator"
@@ -51,9 +50,14 @@ def push_images(bed: Bed) -> ProductImages:
     operator, nameserver = (push_image(bed, target) for target in ("operator", "nameserver"))
     names = ("containerboot", "tailscaled", "tailscale")
     _push_tailscale(bed, PROXY_IMAGE, *(f"/usr/local/bin/{name}" for name in names))
-    _push_tailscale(bed, K8S_PROXY_IMAGE, "/usr/local/bin/k8s-proxy")
+    push_k8s_proxy(bed)
     _push_tailscale(bed, RECORDER_IMAGE, "/tsrecorder")
     return ProductImages(operator, nameserver)
+
+
+def push_k8s_proxy(bed: Bed, tag: str = f"v{TAILSCALE}") -> None:
+    """Push the image of ProxyGroups of type kube-apiserver with this *tag*."""
+    _push_tailscale(bed, f"tailscale/k8s-proxy:{tag}", "/usr/local/bin/k8s-proxy")
 
 
 def push_image(bed: Bed, target: str) -> str:

@@ -3,12 +3,18 @@
 `tsoperator list` shows the objects, from outside of the cluster by port-forward.
 """
 
+import json
+import os
+import signal
+import subprocess
+import urllib.request
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import NamedTuple
 
 import pytest
 
+from tests.docs.pages import DOCS, shell
 from tests.e2e import faults
 from tests.e2e.checking import check, is_well, listed, run
 from tests.e2e.cluster import Cluster, Object
@@ -64,6 +70,29 @@ def test_the_list_and_the_check_show_an_object_from_outside_of_the_cluster(clust
         return True
 
     eventually(is_well_here, "a check of one namespace without findings", 60)
+
+
+def test_the_documented_port_forward_leads_to_the_page_of_the_leading_pod(cluster: Cluster) -> None:
+    commands = [each for each in shell(DOCS / "list-and-check.md") if "leader" in each]
+    words = ["sh", "-euc", "\n".join(commands)]
+
+    def got(path: str, accept: str) -> str:
+        asked = urllib.request.Request(f"http://localhost:9003{path}", headers={"Accept": accept})
+        try:
+            with urllib.request.urlopen(asked, timeout=10) as answer:
+                text: str = answer.read().decode()
+        except OSError as error:
+            raise AssertionError(str(error)) from error
+        return text
+
+    with subprocess.Popen(words, env=cluster.bed.environment(), start_new_session=True) as forwarding:
+        try:
+            report = eventually(lambda: json.loads(got("/status", "application/json")), "the report", 30)
+            assert got("/status", "text/html").startswith("<!doctype html>")
+        finally:
+            os.killpg(forwarding.pid, signal.SIGTERM)
+    assert report["pod"] == lease(cluster.bed)["spec"]["holderIdentity"].partition("_")[0]
+    assert report["namespace"] == NAMESPACE
 
 
 def test_the_leading_pod_lists_the_objects_inside_of_the_cluster(cluster: Cluster, namespace: str) -> None:

@@ -1,10 +1,13 @@
 """The demo that stays up, used by a real kubectl on the simulated API server. These tests need no bed."""
 
+import os
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from clustersim.demo_faults import FAULTS
 
 from tests.e2e.product import TREE
 from tests.e2e.testbed.build import build_program
@@ -47,8 +50,13 @@ class Kubectl:
 
 
 @pytest.fixture(scope="module")
-def kubectl(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kubectl]:
-    program = build_program("kubectl", Paths.from_environment(), Progress())
+def program() -> Path:
+    """The kubectl of the bed."""
+    return build_program("kubectl", Paths.from_environment(), Progress())
+
+
+@pytest.fixture(scope="module")
+def kubectl(program: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kubectl]:
     with kept(tmp_path_factory.mktemp("demo")) as (demo, _):
         yield Kubectl(program, demo, tmp_path_factory.mktemp("cache"))
 
@@ -96,3 +104,18 @@ def test_kubectl_apply_says_which_field_is_wrong(kubectl: Kubectl, wrong: dict[s
 )
 def test_kubectl_shows(kubectl: Kubectl, command: str, words: str) -> None:
     assert words in kubectl(*command.split())
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_the_command_that_the_demo_of_a_fault_names_mends_it(program: Path, fault: str, tmp_path: Path) -> None:
+    with kept(tmp_path, "--fail", fault) as (demo, lines):
+        command = lines[lines.index("Mend it:\n") + 2].strip()
+        environment = {
+            **os.environ,
+            "KUBECONFIG": f"{demo}/kubeconfig",
+            "PATH": f"{program.parent}:{os.environ['PATH']}",
+        }
+        subprocess.run(["bash", "-c", command], cwd=TREE, env=environment, timeout=60, check=True)
+        check = [sys.executable, "-m", "tsoperator", "check", "--seconds", "90"]
+        done = subprocess.run(check, env=environment, capture_output=True, text=True, timeout=150, check=False)
+    assert done.returncode == 0, done.stdout

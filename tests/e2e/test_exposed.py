@@ -3,13 +3,16 @@
 Pods can use the same name, which leads them to the Service directly.
 """
 
+from pathlib import Path
+
 import pytest
 
 from tests.e2e.cluster import Answer, Cluster, Object, dig, shown_hostnames
 from tests.e2e.testbed import control
 from tests.e2e.testbed.peer import Peer
+from tests.e2e.testbed.pki import Pki
 from tests.e2e.waiting import eventually
-from tests.e2e.workloads import BALANCED, PAGE, TO_WEB, exposed_service, web
+from tests.e2e.workloads import BALANCED, PAGE, TO_WEB, exposed_service, pod, web
 
 
 @pytest.fixture(scope="module")
@@ -43,6 +46,50 @@ def test_a_device_reaches_a_service_with_the_annotation(cluster: Cluster, outsid
     service = exposed_service(pages, "plain", TO_WEB, expose="true")
     cluster.apply(service)
     assert reached(cluster, outside, service)
+
+
+_GATEWAY = """
+import http.server, ssl
+context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+context.load_cert_chain("/tls/tls.crt", "/tls/tls.key")
+server = http.server.HTTPServer(("", 8443), http.server.SimpleHTTPRequestHandler)
+server.socket = context.wrap_socket(server.socket, server_side=True)
+server.serve_forever()
+"""
+"""The program of a gateway, which ends TLS with the certificate of a Secret and shows a list of files."""
+
+
+def test_a_gateway_behind_a_load_balancer_serves_a_domain_of_the_users_with_his_certificate(
+    cluster: Cluster, outside: Peer, shared_namespace: str, tmp_path: Path
+) -> None:
+    """docs/own-domain.md: this Secret is as cert-manager makes it, and the address as external-dns reads it."""
+    pki = Pki(tmp_path)
+    pki.make_ca()
+    pki.issue("shop", "/CN=shop.example.org", ["DNS:shop.example.org"])
+    files = {"tls.crt": pki.certificate("shop").read_text(), "tls.key": pki.key("shop").read_text()}
+    place = {"namespace": shared_namespace, "name": "shop-tls"}
+    secret = {"apiVersion": "v1", "kind": "Secret", "metadata": place, "type": "kubernetes.io/tls", "stringData": files}
+    mount = {"name": "tls", "mountPath": "/tls", "readOnly": True}
+    probe = {"tcpSocket": {"port": 8443}, "periodSeconds": 1}
+    gateway = pod(
+        shared_namespace,
+        "gateway",
+        {"command": ["python3", "-c", _GATEWAY], "volumeMounts": [mount], "readinessProbe": probe},
+    )
+    gateway["spec"]["volumes"] = [{"name": "tls", "secret": {"secretName": "shop-tls"}}]
+    ports = [{"name": "https", "port": 443, "targetPort": 8443}]
+    spec = {"type": "LoadBalancer", "loadBalancerClass": "tailscale", "selector": {"app": "gateway"}, "ports": ports}
+    service = exposed_service(shared_namespace, "gateway", spec)
+    cluster.apply(secret, gateway, service)
+    cluster.device_proxy(service)
+
+    def addresses() -> list[str]:
+        entries = cluster.look(service)["status"].get("loadBalancer", {}).get("ingress", [])
+        return [entry["ip"] for entry in entries if "ip" in entry]
+
+    shown = eventually(addresses, "the addresses in the status")
+    asked = ("--cacert", pki.ca, "--connect-to", f"::{shown[0]}:", "https://shop.example.org/")
+    eventually(lambda: "Directory listing" in outside.curl(*asked), "the page of the gateway")
 
 
 @pytest.mark.parametrize(("name", "spec", "given"), [("lb", BALANCED, {}), ("plain", TO_WEB, {"expose": "true"})])

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import aiohttp
 import pytest
+from clustersim import objects as kinds
 from clustersim.control import Control
 from clustersim.faults import Failure
 from clustersim.processes import free_port
@@ -141,6 +142,21 @@ async def test_a_kind_whose_crd_is_missing_stops_nothing_else() -> None:
         await world.eventually(lambda: world.proxy(egress()))
         await world.eventually(lambda: world.proxy(ingress()))
         assert not await world.writes_when_left_alone()
+
+
+async def test_an_event_on_the_operators_pod_names_the_kinds_whose_crds_are_missing() -> None:
+    async with new_world(SimOptions(absent=frozenset({"connectors", "dnsconfigs"}))) as world:
+        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "operator-1", "namespace": NAMESPACE}}
+        world.store.create(kinds.POD, {**pod, "spec": {"containers": []}})
+        async with running_operator(world, pod_name="operator-1"):
+            await world.eventually(lambda: told(world, pod, "KindNotServed"))
+            words = (await world.events(pod))["KindNotServed"]
+            assert "does not serve connectors.tailscale.com, dnsconfigs.tailscale.com: " in words
+            assert not await world.writes_when_left_alone()
+
+
+async def told(world: World, obj: Object, reason: str) -> bool:
+    return reason in await world.events(obj)
 
 
 REQUESTS = "tsoperator_requests_total"

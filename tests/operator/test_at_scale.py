@@ -121,7 +121,7 @@ def join_with_their_keys(world: World) -> list[str]:
 async def test_a_restarted_operator_writes_nothing(proxies: World, figures: Figures, tmp_path: Path) -> None:
     async with operator_process(proxies, tmp_path / "first") as operator:
         await operator.done(SIZE, PATIENCE)
-        figures["first start, two writes a proxy"] = operator.cost(operator.start)
+        figures["first start, three writes a proxy"] = operator.cost(operator.start)
     before = Counter(proxies.sim.writes)
     async with operator_process(proxies, tmp_path / "second") as operator:
         await operator.done(SIZE, PATIENCE)
@@ -159,6 +159,7 @@ async def test_the_report_on_all_services_holds_the_event_loop_only_for_moments(
     address = f"127.0.0.1:{free_port()}"
     async with operator_process(proxies, tmp_path / "operator", OPERATOR_STATUS_ADDR=address) as operator:
         await operator.done(SIZE, PATIENCE)
+        await operator.quiet()  # the metrics that this read cost a step of their own
         for times in ("first", "second"):
             since = operator.now()
             report, seconds = await fetch(address)
@@ -166,7 +167,7 @@ async def test_the_report_on_all_services_holds_the_event_loop_only_for_moments(
             cost = operator.cost(since)._replace(seconds=seconds)
             figures[f"{times} report on {SIZE} Services"] = cost
             assert len(report["objects"]) == SIZE
-    assert cost.held_seconds <= _MOMENT
+            assert cost.held_seconds <= _MOMENT
 
 
 @pytest.mark.parametrize("names", [SIZE // 4, SIZE])

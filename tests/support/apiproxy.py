@@ -2,12 +2,16 @@
 
 import asyncio
 import contextlib
+import os
 import socket
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from ipaddress import ip_address
 from pathlib import Path
+from typing import IO
 
 from tsoperator.apiproxy.counts import ProxyCounts
 from tsoperator.apiproxy.greeting import RecentCallers
@@ -155,7 +159,7 @@ class Ground:
         with socket.create_server(("127.0.0.2", 0), backlog=512) as listener:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SMALL_BUFFER)  # its connections inherit it
             self.port = listener.getsockname()[1]
-            serving = asyncio.create_task(ProxyServer(shared, most).serve([listener]))
+            serving = asyncio.create_task(ProxyServer(shared, most).serve(listener))
             try:
                 yield
             finally:
@@ -173,6 +177,69 @@ async def grounded(folder: Path) -> AsyncIterator[Ground]:
     with ground.api.listening():
         async with ground.tailscaled.listening(ground.socket):
             yield ground
+
+
+_PROGRAM = """
+import asyncio, ctypes, dataclasses, gc, os, pathlib, resource, signal, sys
+from tsoperator.apiproxy.__main__ import serve
+from tsoperator.apiproxy.settings import read_proxy_settings
+
+class Allocations(ctypes.Structure):  # struct mallinfo2 of glibc
+    _names = "arena ordblks smblks hblks hblkhd usmblks fsmblks uordblks fordblks keepcost"
+    _fields_ = [(name, ctypes.c_size_t) for name in _names.split()]
+
+libc = ctypes.CDLL(None)
+libc.mallinfo2.restype = Allocations
+
+def say_size(*_):
+    gc.collect()
+    libc.malloc_trim(0)
+    used = libc.mallinfo2()
+    sizes = len(asyncio.all_tasks()), sys.getallocatedblocks(), used.uordblks + used.hblkhd
+    print("size:", *sizes, file=sys.stderr, flush=True)
+
+signal.signal(signal.SIGUSR1, say_size)
+resource.setrlimit(resource.RLIMIT_NOFILE, (256, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+raise SystemExit(serve(dataclasses.replace(read_proxy_settings(os.environ), **{places})))
+"""
+"""The proxy as it runs in a Pod, but with files and ports of a test.
+
+At SIGUSR1 it gives memory back that it doesn't use. Then it says how many tasks and small blocks of memory it has, and
+how many bytes in larger blocks.
+"""
+
+
+def _free_port() -> int:
+    with socket.create_server(("127.0.0.2", 0)) as listener:
+        return int(listener.getsockname()[1])
+
+
+@asynccontextmanager
+async def proxy_process(
+    ground: Ground, log: IO[bytes] | int = subprocess.PIPE, **environment: str
+) -> AsyncIterator[asyncio.subprocess.Process]:
+    """Run the proxy in a process that listens on free ports; kill it at the end if it still runs."""
+    ground.port, ground.http_port, ground.health_port = _free_port(), _free_port(), _free_port()
+    places = (
+        f"dict(tls_port={ground.port}, http_port={ground.http_port}, health_port={ground.health_port}, "
+        f"ca_file=pathlib.Path({str(ground.api.ca)!r}), token_file=pathlib.Path({str(ground.token)!r}))"
+    )
+    given = {
+        "APISERVER_PROXY": "true",
+        "POD_IP": "127.0.0.2",
+        "TS_SOCKET": str(ground.socket),
+        "KUBERNETES_SERVICE_HOST": "127.0.0.1",
+        "KUBERNETES_SERVICE_PORT": str(ground.api.port),
+    }
+    child = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", _PROGRAM.format(places=places), env={**os.environ, **given, **environment}, stderr=log
+    )
+    try:
+        yield child
+    finally:
+        if child.returncode is None:
+            child.kill()
+            await child.communicate()
 
 
 async def until(condition: Callable[[], bool]) -> None:

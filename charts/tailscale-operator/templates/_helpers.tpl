@@ -153,6 +153,7 @@ to set to null.
 - proxyConfig.defaultTags
 - proxyConfig.firewallMode
 - proxyConfig.defaultProxyClass
+- proxyConfig.caBundle
 - apiServerProxyConfig.*
 - imagePullSecrets.name
 {{- end -}}

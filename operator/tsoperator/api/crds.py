@@ -13,7 +13,9 @@ from typing import Any, Final
 import yaml
 
 from tsoperator.api.names import (
+    CONDITION_CLUSTER_DNS_READY,
     CONDITION_CONNECTOR_READY,
+    CONDITION_NAMESERVER_READY,
     CONDITION_PEERRELAY_READY,
     CONDITION_PROXYCLASS_READY,
     CONDITION_PROXYGROUP_READY,
@@ -50,6 +52,8 @@ class Column:
     name: str
     json_path: str
     type: str = "string"
+    priority: int = 0
+    """The column is shown only with ``-o wide`` if this is more than 0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +81,10 @@ def _reason_of(condition: str) -> Column:
     return Column("Status", f'.status.conditions[?(@.type == "{condition}")].reason')
 
 
+def _status_of(name: str, condition: str) -> Column:
+    return Column(name, f'.status.conditions[?(@.type == "{condition}")].status')
+
+
 DEFINITIONS: Final = (
     Definition(
         CONNECTOR,
@@ -86,6 +94,8 @@ DEFINITIONS: Final = (
             Column("IsExitNode", ".status.isExitNode"),
             Column("IsAppConnector", ".status.isAppConnector"),
             _reason_of(CONDITION_CONNECTOR_READY),
+            Column("Hostname", ".status.hostname"),
+            Column("Addresses", ".status.tailnetIPs", priority=1),
             AGE,
         ),
         short_names=("cn",),
@@ -93,7 +103,13 @@ DEFINITIONS: Final = (
     Definition(
         DNSCONFIG,
         DNSConfig,
-        columns=(Column("NameserverIP", ".status.nameserver.ip"), AGE),
+        columns=(
+            Column("NameserverIP", ".status.nameserver.ip"),
+            _status_of("Ready", CONDITION_NAMESERVER_READY),
+            _status_of("Cluster-DNS", CONDITION_CLUSTER_DNS_READY),
+            Column("Zones", ".status.clusterDNS.zones"),
+            AGE,
+        ),
         short_names=("dc",),
     ),
     Definition(
@@ -111,6 +127,8 @@ DEFINITIONS: Final = (
             _reason_of(CONDITION_PROXYGROUP_READY),
             Column("URL", ".status.url"),
             Column("Type", ".spec.type"),
+            Column("Ready", ".status.proxies"),
+            Column("Devices", ".status.devices", priority=1),
             AGE,
         ),
         short_names=("pg",),
@@ -186,7 +204,7 @@ def write(directory: Path) -> None:
 
 
 def _version(definition: Definition) -> Object:
-    columns = [{"name": each.name, "type": each.type, "jsonPath": each.json_path} for each in definition.columns]
+    columns = [_column(each) for each in definition.columns]
     return {
         "name": definition.resource.version,
         "served": True,
@@ -195,6 +213,11 @@ def _version(definition: Definition) -> Object:
         "schema": {"openAPIV3Schema": _root_schema(definition)},
         "subresources": {"status": {}},
     }
+
+
+def _column(column: Column) -> Object:
+    shown: Object = {"name": column.name, "type": column.type, "jsonPath": column.json_path}
+    return {**shown, "priority": column.priority} if column.priority else shown
 
 
 def _root_schema(definition: Definition) -> Object:

@@ -103,6 +103,16 @@ def apiserver_proxy_name(secret: str) -> str:
 
 def dns_label_error(value: str) -> str | None:
     """Say why *value* is no DNS label of 1 to 63 letters, digits and hyphens (RFC 1123, upper case allowed)."""
+    if error := _label_error(value):
+        host = _host_in(value) or value
+        first = host.partition(".")[0]
+        is_name = host != first or host != value
+        hint = f"; write only {_quoted(first)}, because the tailnet adds its domain" if is_name else ""
+        return f"{error}{hint if _DNS_LABEL.fullmatch(first) else ''}"
+    return None
+
+
+def _label_error(value: str) -> str | None:
     if _DNS_LABEL.fullmatch(value):
         return None
     return f"{_quoted(value)} is not a valid DNS label: {_label_fault(value)}"
@@ -122,7 +132,7 @@ def namespace_error(value: str) -> str | None:
     """Say why *value* can't be the name of a namespace, which is a DNS label in lower case."""
     if value != value.lower():
         return f"{_quoted(value)} is not a valid namespace: its letters must be lower case"
-    return dns_label_error(value)
+    return _label_error(value)
 
 
 def object_name_error(value: str) -> str | None:
@@ -143,6 +153,8 @@ def fqdn_error(value: str, zones: Iterable[str], *, anywhere: bool = False) -> s
     a dot.
     """
     known = [zone.strip(".") for zone in zones]
+    if host := _host_in(value):
+        return f"{_quoted(value)} is not a MagicDNS name: {_only(host)}"
     name = value.removesuffix(".")
     zone = next((zone for zone in known if name.lower().endswith(f".{zone.lower()}")), "")
     if not zone and not (anywhere and "." in name):
@@ -175,6 +187,8 @@ def target_ip_error(value: str) -> str | None:
     try:
         address = ipaddress.ip_address(value)
     except ValueError:
+        if (host := _host_in(value)) and not re.fullmatch(r"[^/]+/\d+", value):
+            return f"{_quoted(value)} is not an IP address: {_only(host)}"
         hint = "without a prefix length" if "/" in value else "such as 100.64.0.1"
         return f"{_quoted(value)} is not an IP address: give one IPv4 or IPv6 address, {hint}"
     address = getattr(address, "ipv4_mapped", None) or address
@@ -221,6 +235,20 @@ def split_tags(value: str) -> tuple[str, ...]:
 def is_true(value: str | None) -> bool:
     """Tell whether an annotation's *value* is exactly ``true``, the only value that turns something on."""
     return value == "true"
+
+
+def _host_in(value: str) -> str:
+    """Return the name or address in a URL, or before a port or a path; empty if *value* is none of these."""
+    try:
+        parts = urlsplit(value if "://" in value else f"//{value}")
+        has_more = bool(parts.scheme or parts.port is not None or parts.path)
+    except ValueError:
+        return ""
+    return parts.hostname or "" if has_more and not re.search(r"\s", value) else ""
+
+
+def _only(host: str) -> str:
+    return f"write only {host}. The ports are in spec.ports, and a client gives scheme, port and path itself"
 
 
 def _label_fault(value: str) -> str:

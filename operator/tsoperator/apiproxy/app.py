@@ -56,7 +56,7 @@ async def run(settings: ProxySettings) -> None:
 
     ports = (settings.tls_port, settings.http_port) if settings.http else (settings.tls_port,)
     with (
-        _listening([(_LISTEN, port) for port in ports]) as listeners,
+        _listening([(_LISTEN, port) for port in ports]) as (listener, *plain),
         _listening([(settings.pod_ip, settings.health_port)]) as (health,),
     ):
         where = " and ".join(f"{_LISTEN}:{port}" for port in ports)
@@ -64,7 +64,7 @@ async def run(settings: ProxySettings) -> None:
         async with asyncio.TaskGroup() as group:
             group.create_task(HealthPages(problem, counts.text).serve(health))
             group.create_task(Greeter(local_api, shared.callers).run())
-            group.create_task(ProxyServer(shared, ConnectionLimits(all=most)).serve(listeners))
+            group.create_task(ProxyServer(shared, ConnectionLimits(all=most)).serve(listener, plain))
 
 
 def allow_many_files() -> int:

@@ -140,8 +140,11 @@ def caller(raw: bytes | str) -> Caller:
     return replace(who, groups=tuple(groups), recorders=recorders)
 
 
-def decide(who: Caller, mode: AccessMode, head: RequestHead) -> Admission | Denial:
-    """Decide whether the request with *head* may go to the API server, and as whom."""
+def decide(who: Caller, mode: AccessMode, head: RequestHead, *, is_plain: bool = False) -> Admission | Denial:
+    """Decide whether the request with *head* may go to the API server, and as whom.
+
+    *is_plain* says that it has come without TLS.
+    """
     if not who.name:
         return Denial(403, "name", "the caller has no login name, or its device has no name")
     if not _is_name(who.name):
@@ -155,6 +158,9 @@ def decide(who: Caller, mode: AccessMode, head: RequestHead) -> Admission | Deni
         return Admission(None, recording)
     if _is_of_another_site(head):
         return Denial(403, "origin", "a page of another site sends this request, and it would act as the caller")
+    if is_plain and not _is_name_of_ours(head.host, who.device.name):
+        words = "without TLS, this proxy serves only its addresses and its name in the tailnet"
+        return Denial(403, "host", f"{words}: {head.host.decode('latin-1')[:60]!r} could be the name of another site")
     groups = who.groups or who.tags
     bad = next((group for group in groups if not _is_name(group)), None)
     if bad is not None:
@@ -291,6 +297,29 @@ def _is_of_another_site(head: RequestHead) -> bool:
     if (origin := headers.get(b"origin")) is None:
         return site is not None
     return origin.partition(b"://")[2] != head.host.lower() and not _OF_A_PROGRAM.fullmatch(origin)
+
+
+def _is_name_of_ours(host: bytes, device: str) -> bool:
+    """Tell whether a browser that asks for *host* can only mean this proxy. *device* is the caller's.
+
+    Somebody can point a name of his own at our address (DNS rebinding). Then a page of that name has the same origin as
+    we have, without TLS, and could act as the caller. Nobody else can do so with an address, a name without a dot, or
+    a name in the tailnet.
+    """
+    name = host.decode("latin-1").lower()
+    if name.startswith("["):
+        return True
+    name = name.partition(":")[0].removesuffix(".")
+    domain = device.lower().partition(".")[2]
+    return "." not in name or _is_address(name) or bool(domain and name.endswith(f".{domain}"))
+
+
+def _is_address(text: str) -> bool:
+    try:
+        ip_address(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _is_name(text: str) -> bool:

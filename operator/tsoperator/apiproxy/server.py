@@ -57,13 +57,17 @@ class ProxyServer:
         """The number of open connections of each caller's address."""
         self._turned_away = 0
 
-    async def serve(self, listeners: Sequence[socket.socket]) -> None:
-        """Serve until cancelled; raises OSError if no connection can be accepted any more."""
-        async with asyncio.TaskGroup() as group:
-            for listener in listeners:
-                group.create_task(self._accept(listener, group))
+    async def serve(self, listener: socket.socket, plain: Sequence[socket.socket] = ()) -> None:
+        """Serve until cancelled. The connections to *plain* have no TLS.
 
-    async def _accept(self, listener: socket.socket, group: asyncio.TaskGroup) -> None:
+        Raises OSError if no connection can be accepted any more.
+        """
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._accept(listener, group, is_plain=False))
+            for each in plain:
+                group.create_task(self._accept(each, group, is_plain=True))
+
+    async def _accept(self, listener: socket.socket, group: asyncio.TaskGroup, *, is_plain: bool) -> None:
         loop = asyncio.get_running_loop()
         listener.setblocking(False)
         while True:
@@ -86,14 +90,14 @@ class ProxyServer:
             else:
                 self._shared.counts.connections += 1
                 self._shared.counts.open_connections += 1
-                group.create_task(self._serve(accepted))
+                group.create_task(self._serve(accepted, is_plain=is_plain))
 
-    async def _serve(self, accepted: socket.socket) -> None:
+    async def _serve(self, accepted: socket.socket, *, is_plain: bool) -> None:
         """Serve a connection. Its end never ends the process."""
         stream = SocketStream(accepted)
         try:
             accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            await self._serve_session(Session(stream, self._shared))
+            await self._serve_session(Session(stream, self._shared, is_plain=is_plain))
         except Exception as error:  # noqa: BLE001 (whatever it is, it concerns this connection alone)
             log.error("a connection failed with %s", _without_messages(error))
         finally:

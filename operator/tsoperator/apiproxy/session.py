@@ -70,11 +70,12 @@ class Shared:
 
 
 class Session:
-    """Serves one connection of a client, which begins with a PROXY header."""
+    """Serves one connection of a client, which begins with a PROXY header. *is_plain* says that it has no TLS."""
 
-    def __init__(self, stream: SocketStream, shared: Shared) -> None:
+    def __init__(self, stream: SocketStream, shared: Shared, *, is_plain: bool = False) -> None:
         self._client = Client(stream, shared.counts.note_sent)
         self._shared = shared
+        self._is_plain = is_plain
         self._limits = shared.limits
         self._source = ""
         self._caller: tuple[Caller, float] | None = None
@@ -185,7 +186,7 @@ class Session:
             return Denial(500, f"whois-{error.reason}", f"the caller could not be authenticated: {error}")
         except BadWhoIs as error:
             return Denial(500, "whois-answer", f"the caller could not be authenticated: {error}")
-        return decide(self._caller[0], self._shared.mode, head)
+        return decide(self._caller[0], self._shared.mode, head, is_plain=self._is_plain)
 
     async def _record_event(self, head: RequestHead, order: RecordingOrder) -> Denial | None:
         """Record a request if grants want it; return a refusal if it must be recorded and can't."""

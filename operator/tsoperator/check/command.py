@@ -75,8 +75,7 @@ def _beside(report: LeaderReport, place: OperatorPlace, namespace: str) -> list[
     """Return the findings of *report*, and of our looks at what it doesn't tell, as far as the user may look."""
     home = report.namespace
     subject = _subject(place, home, namespace)
-    parts = BESIDE_REPORT if report.dns else (*BESIDE_REPORT, "names")
-    looked = asyncio.run(look(subject, _say, parts))
+    looked = asyncio.run(look(subject, _say, BESIDE_REPORT))
     looked = [each for each in looked if each != not_installed(home)]  # it may run outside of the cluster
     if unseen := [each for each in looked if each.verdict is Verdict.UNSEEN]:
         _note(f"not looked at beside the operator's report: {'; '.join(each.words for each in unseen)}")

@@ -23,6 +23,7 @@ PREFLIGHT_FAILED: Final = "PreflightFailed"
 
 _REFUSED: Final = ("tailnet/", "preflight/", WATCHES)
 _TOLD_BETTER: Final = ("leader", "preflight")
+_DNS: Final = ("nameserver", "cluster-dns")
 _CHECKS: Final = {"cluster DNS": "cluster-dns"}
 
 
@@ -31,15 +32,17 @@ def check_report(report: LeaderReport, chosen: Chosen) -> Iterator[Finding]:
     since = f" since {report.leading_since}" if report.leading_since else ""
     yield ok("leader", f"operator {report.version} in Pod {report.namespace}/{report.pod} leads{since}")
     yield from map(_refused, report.refusals)
-    refused = {each.tailnet for each in report.refusals if each.by != API_SERVER}
+    refused = {each.tailnet for each in report.refusals}
+    objects = chosen.of(report.objects)
+    said = {each.words for each in objects if each.words and each.verdict != OK}  # what the parts below may repeat
     for tailnet in report.tailnets:
-        if tailnet.name in refused and tailnet.reason == PREFLIGHT_FAILED:
-            continue  # it repeats the refusals
+        if tailnet.words in said or (tailnet.name in refused and tailnet.reason == PREFLIGHT_FAILED):
+            continue
         name = f"Tailnet {tailnet.name}" if tailnet.name else f"the operator's tailnet {tailnet.domain}".rstrip()
         yield from _judged("tailnet", name, tailnet)
-    for dns in report.dns:
+    for dns in (each for each in report.dns if each.words not in said):
         yield from _judged(_CHECKS.get(dns.name, dns.name), f"the {dns.name}", dns)
-    yield from _objects(chosen.of(report.objects))
+    yield from _objects(objects)
 
 
 def _refused(refusal: ReportedRefusal) -> Finding:
@@ -55,17 +58,22 @@ def _refused(refusal: ReportedRefusal) -> Finding:
 def with_looks(told: Iterable[Finding], looked: Iterable[Finding]) -> list[Finding]:
     """Return the findings that the leader has *told*, and those of our own looks that add to them.
 
-    What the leader tells of the tailnet counts, and it knows best that it leads. What we may not look at is left out.
+    What the leader tells of the tailnet counts, and it knows best that it leads. A fault of the cluster's DNS that we
+    have seen counts, because we know where it is. What we may not look at is left out.
     """
-    found = [*told]
+    ours = [each for each in looked if each.verdict is not Verdict.UNSEEN]
+    closer = {each.check for each in ours if each.verdict is Verdict.FAILED and each.check in _DNS}
+    found = [each for each in told if each.check not in closer]
     refused = {_name(each) for each in found if each.verdict is Verdict.FAILED and each.check.startswith(_REFUSED)}
-    return found + [each for each in looked if _adds(each, refused)]
+    known = {*_TOLD_BETTER, *(each.check for each in found if each.check in _DNS)}
+    return found + [each for each in ours if _adds(each, refused, known)]
 
 
-def _adds(looked: Finding, refused: Container[str]) -> bool:
-    if looked.verdict is Verdict.UNSEEN or (looked.check.startswith(_REFUSED) and _name(looked) in refused):
+def _adds(looked: Finding, refused: Container[str], known: Container[str]) -> bool:
+    """Tell whether we have *looked* at more than the leader tells: what is *refused*, and the *known* checks."""
+    if looked.check.startswith(_REFUSED) and _name(looked) in refused:
         return False
-    return looked.verdict is not Verdict.OK or looked.check not in _TOLD_BETTER
+    return looked.verdict is not Verdict.OK or looked.check not in known
 
 
 def _name(finding: Finding) -> str:

@@ -31,10 +31,15 @@ def slice_name(service: str, version: int) -> str:
     return f"{service}-ipv{version}"
 
 
+def cluster_ips(service: Object) -> list[str]:
+    """Return the addresses of a ClusterIP *service*; none while it has no addresses."""
+    found = service["spec"].get("clusterIPs") or [service["spec"].get("clusterIP", "")]
+    return [ip for ip in found if ip not in ("", "None")]
+
+
 def families(service: Object) -> list[int]:
     """Return the IP versions of the addresses of a ClusterIP *service*; none while it has no addresses."""
-    found = service["spec"].get("clusterIPs") or [service["spec"].get("clusterIP", "")]
-    return sorted({ip_address(ip).version for ip in found if ip not in ("", "None")})
+    return sorted({ip_address(ip).version for ip in cluster_ips(service)})
 
 
 def pod_address(pod: Object, version: int) -> str:

@@ -151,7 +151,7 @@ class Journal:
         known = self._known.get(parent)
         is_new = known is None
         if known is None:
-            if not (writes or plan.notes or plan.outline):
+            if not (writes or plan.notes or plan.told or plan.outline):
                 return
             known = self._begin(parent)
         is_made = any(write.verb == "made" and write.resource in _WORKLOADS for write in writes)
@@ -161,7 +161,7 @@ class Journal:
             known.outline = plan.outline
         if changes:
             self._tell(parent, logging.INFO, "; ".join(changes))
-        if plan.notes or known.notes:
+        if plan.notes or plan.told or known.notes:
             first: _First = "made" if is_made else "seen" if is_new else None
             self._tell_notes(parent, known, plan, first=first, whole=plan.whole and plan.error is None)
         if plan.error is not None:
@@ -219,7 +219,7 @@ class Journal:
 
     def _tell_notes(self, parent: Object, known: _Known, plan: Plan, *, first: _First, whole: bool) -> None:
         """Log the notes of *plan* that are new, and which warnings have ended."""
-        before, now = known.notes, frozenset(plan.notes)
+        before, now = known.notes, frozenset((*plan.notes, *plan.told))
         if now == before:
             return
         conditions = _conditions(parent.get("status") if plan.status is None else plan.status)

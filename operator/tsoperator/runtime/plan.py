@@ -233,7 +233,8 @@ class Plan:
     *notes*. Then the object gets *status*, its whole desired status with conditions that have no transition time yet;
     None leaves the status as it is. Last the finalizer *release* is taken off. *requeue_after* is in seconds.
 
-    A plan for a key that names no object has only steps, and *reports* on any number of objects.
+    A plan for a key that names no object has only steps, and *reports* on any number of objects. *told* are notes that
+    still hold, but need no Event any more, because a condition has their words.
 
     *error* is raised when all of this is done, so that the object is retried. *way_out* tells the user what to do if a
     control server refuses one of the steps for good. *outline* describes the proxy of the object, if the object should
@@ -252,6 +253,7 @@ class Plan:
     way_out: str = ""
     outline: Outline | None = None
     whole: bool = True
+    told: Sequence[Note] = ()
 
 
 @dataclass(frozen=True, slots=True)

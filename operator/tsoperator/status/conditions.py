@@ -72,7 +72,7 @@ class Judgement(NamedTuple):
 def ours(obj: Object) -> list[Object]:
     """Return the conditions of the operator in the status of *obj* that say whether it is served, the causes first."""
     conditions = (obj.get("status") or {}).get("conditions") or ()
-    found = [each for each in conditions if each["type"] in _RANK]
+    found = [each for each in conditions if each.get("type") in _RANK]
     return sorted(found, key=_rank) if len(found) > 1 else found
 
 
@@ -81,7 +81,7 @@ def is_wrong(condition: Object) -> bool:
 
     The status is Unknown for an egress Service whose ProxyGroup doesn't exist: it is neither valid nor invalid.
     """
-    status = condition["status"]
+    status = condition.get("status")
     return bool(status == FALSE or (status != TRUE and condition["type"] == names.CONDITION_EGRESS_VALID))
 
 
@@ -93,7 +93,7 @@ def wrong_one(conditions: Iterable[Object]) -> Object | None:
 def judge(condition: Object) -> Judgement:
     """Return the judgement that a *condition* of the operator says."""
     reason = condition.get("reason") or ""
-    if condition["status"] == TRUE:
+    if condition.get("status") == TRUE:
         grade = Grade.OK
     elif not is_wrong(condition) or reason.endswith(_PASSING) or reason in _ALSO_PASSING:
         grade = Grade.WAITING
@@ -108,7 +108,7 @@ def judge_conditions(obj: Object) -> Judgement | None:
     conditions = ours(obj)
     if not conditions:
         return None
-    unknown = (each for each in conditions if each["status"] != TRUE)
+    unknown = (each for each in conditions if each.get("status") != TRUE)
     return judge(wrong_one(conditions) or next(unknown, conditions[-1]))
 
 

@@ -46,12 +46,12 @@ from tsoperator.status.rows import API_SERVER_PROXY, EGRESS, Served, Surrounding
 from tsoperator.tailnet.tailnet import Tailnets
 
 _OWNER_TYPES: Final = {
-    CONNECTOR: PARENT_CONNECTOR,
-    INGRESS: PARENT_INGRESS,
-    PEERRELAY: PARENT_PEERRELAY,
-    PROXYGROUP: PARENT_PROXYGROUP,
-    RECORDER: PARENT_RECORDER,
-    SERVICE: PARENT_SERVICE,
+    CONNECTOR.kind: PARENT_CONNECTOR,
+    INGRESS.kind: PARENT_INGRESS,
+    PEERRELAY.kind: PARENT_PEERRELAY,
+    PROXYGROUP.kind: PARENT_PROXYGROUP,
+    RECORDER.kind: PARENT_RECORDER,
+    SERVICE.kind: PARENT_SERVICE,
 }
 """The kinds whose objects have proxies, and their names in the labels of the proxies."""
 
@@ -88,16 +88,16 @@ class Look:
     def around(self, resource: Resource, obj: Object) -> Surroundings | None:
         """Return the facts about *obj* that aren't in it; None if the operator has nothing to do with *obj*."""
         role = role_of(obj, self._settings)
-        if resource == DEPLOYMENT:
+        if resource is DEPLOYMENT:
             return self._around_deployment(obj)
         warnings = self._journal.warnings(obj)
         if not role:
             return Surroundings(warnings=warnings) if warnings or ours(obj) else None
-        if resource == DNSCONFIG:
+        if resource is DNSCONFIG:
             deployment = self._cache.get(DEPLOYMENT, Key(self._settings.namespace, NAMESERVER))
             return Surroundings(role, [deployment] if deployment else (), warnings=warnings)
         key = key_of(obj)
-        if resource not in (SERVICE, INGRESS):
+        if resource is not SERVICE and resource is not INGRESS:
             workloads = self._workloads(resource, key)
             return Surroundings(role, workloads, self._replicas(SECRET, workloads), warnings=warnings)
         if key.namespace == self._settings.namespace and is_child(obj, key.namespace):
@@ -126,7 +126,7 @@ class Look:
 
     def _workloads(self, resource: Resource, key: Key) -> Sequence[Object]:
         """Return the StatefulSets of the proxies of an object."""
-        type_ = _OWNER_TYPES.get(resource)
+        type_ = _OWNER_TYPES.get(resource.kind)
         return self._cache.indexed(STATEFULSET, BY_OWNER, f"{type_}:{key.namespace}/{key.name}") if type_ else ()
 
     def _replicas(self, resource: Resource, workloads: Iterable[Object]) -> Sequence[Object]:

@@ -1,6 +1,6 @@
 """Describes an object in a row: how the tailnet and the cluster reach it, its proxies, and whether it is served."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, NotRequired, TypedDict, cast
 
@@ -86,6 +86,13 @@ class Served:
     place: Object | None = None
     slices: Sequence[Object] = ()
 
+    @property
+    def objects(self) -> Iterator[Object]:
+        """All objects among the facts."""
+        yield from filter(None, (self.group, self.place))
+        yield from self.states
+        yield from self.slices
+
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
@@ -105,6 +112,18 @@ class Surroundings:
     addresses: Sequence[str] = ()
     names_ingresses: bool = False
     warnings: Sequence[LastingWarning] = ()
+
+    def digest(self, obj: Object) -> str:
+        """Return a text that changes whenever *obj* or a fact about it changes.
+
+        The texts of all objects are remembered, so they have to be small, and no work for the garbage collector.
+        """
+        objects = [obj, *self.workloads, *self.secrets, *self.pods]
+        if self.served is not None:
+            objects += self.served.objects
+        versions = [each["metadata"]["resourceVersion"] for each in objects]
+        told = [f"{each.reason} {each.message} {each.since}" for each in self.warnings]
+        return "\0".join([self.role, str(self.names_ingresses), *versions, *self.addresses, *told])
 
 
 def role_of(obj: Object, settings: Settings) -> str:

@@ -8,7 +8,7 @@ import asyncio
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
-from typing import Final, NamedTuple
+from typing import Final
 
 from pydantic_core import to_json
 from tsnameserver import __version__
@@ -28,12 +28,21 @@ REMEMBERED: Final = 60.0
 """Seconds for which rows are remembered after a report, for somebody who asks again and again."""
 
 
-class _Known(NamedTuple):
-    """A row, and the facts that it was built from."""
+class _Known:
+    """The rows of the last report, each with a digest of the facts from which it was built, by the UID of the object.
 
-    obj: Object
-    around: Surroundings
-    row: bytes | None
+    The row of an object without a row is empty. There is no object for each row, because the garbage collector would
+    look at it: with 10,000 rows, that would hold the event loop.
+    """
+
+    def __init__(self) -> None:
+        self.rows: dict[str, bytes] = {}
+        self.digests: dict[str, str] = {}
+
+    def clear(self) -> None:
+        """Forget all rows."""
+        self.rows.clear()
+        self.digests.clear()
 
 
 class StatusView:
@@ -42,7 +51,7 @@ class StatusView:
     def __init__(self, knowledge: Knowledge, now: Callable[[], datetime]) -> None:
         self._knowledge = knowledge
         self._now = now
-        self._known: dict[str, _Known] = {}  # by the UID of the object
+        self._known = _Known()
         self._forgetting: asyncio.TimerHandle | None = None
 
     async def report(self, since: datetime) -> StatusReport:
@@ -72,7 +81,7 @@ class StatusView:
 
     async def _rows(self) -> list[bytes]:
         """Return the rows of all objects as JSON, sorted by kind, namespace and name."""
-        time_slice, found, known = TimeSlice(), list[bytes](), dict[str, _Known]()
+        time_slice, found, known, last = TimeSlice(), list[bytes](), _Known(), self._known
         look = Look(self._knowledge)
         for resource in KINDS:
             rows: dict[str, bytes] = {}
@@ -81,18 +90,20 @@ class StatusView:
                 around = look.around(resource, obj)
                 if around is None:
                     continue
-                last = self._known.get(uid(obj))
-                if last is None or last.obj != obj or last.around != around:
-                    row = row_of(obj, around, self._knowledge.settings)
-                    last = _Known(obj, around, to_json(row) if row is not None else None)
-                known[uid(obj)] = last
-                if last.row is not None:
-                    rows["\0".join(key_of(obj))] = last.row
+                uid_, digest = uid(obj), around.digest(obj)
+                row = last.rows[uid_] if last.digests.get(uid_) == digest else self._row(obj, around)
+                known.rows[uid_], known.digests[uid_] = row, digest
+                if row:
+                    rows["\0".join(key_of(obj))] = row
             found += [rows[key] for key in sorted(rows)]
         self._remember(known)
         return found
 
-    def _remember(self, known: dict[str, _Known]) -> None:
+    def _row(self, obj: Object, around: Surroundings) -> bytes:
+        row = row_of(obj, around, self._knowledge.settings)
+        return to_json(row) if row is not None else b""
+
+    def _remember(self, known: _Known) -> None:
         if self._forgetting is not None:
             self._forgetting.cancel()
         self._known = known

@@ -8,6 +8,7 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
+from http import HTTPStatus
 from typing import Any, Final, TypeVar
 from urllib.parse import urlsplit
 from urllib.request import getproxies, proxy_bypass
@@ -39,6 +40,8 @@ log = logging.getLogger(__name__)
 USER_AGENT: Final = "tailscale-k8s-operator"
 _CONNECT_SECONDS: Final = 10
 _EXCERPT: Final = 120
+_PAGE_EXCERPT: Final = 60
+_AGAIN: Final = "the operator tries again by itself"
 _KEY_LIKE: Final = re.compile(r"\b(?:ts|hs)key-[\w-]+")
 
 _BLOCK: Final = 1 << 17  # bytes
@@ -147,7 +150,10 @@ class Answer:
         if self.status >= 400:
             raise self.refusal()
         if self.status >= 300:
-            raise UnexpectedAnswer(f"{self.where}: HTTP {self.status}, a redirect; give the control server's own URL")
+            raise UnexpectedAnswer(
+                f"{self.where}: HTTP {self.status}, a redirect; give the control server's own URL, or see whether a "
+                f"captive portal answers in its place; {_AGAIN}"
+            )
 
     def unexpected(self, path: Sequence[str | int], message: str) -> UnexpectedAnswer:
         """Return the error for JSON of another shape. *message* says what is wrong with the field at *path*."""
@@ -175,13 +181,16 @@ class Answer:
         return BadRequest(said, self.status, detail, self.call)
 
     def _not_json(self) -> UnexpectedAnswer:
-        return UnexpectedAnswer(f"{self.where}: not an answer of the API but {self._excerpt()}")
+        is_page = self.body.lstrip().startswith(b"<")
+        cure = "see whether a web proxy or a captive portal answers in its place" if is_page else "check its URL"
+        found = self._excerpt(_PAGE_EXCERPT if is_page else _EXCERPT)
+        return UnexpectedAnswer(f"{self.where}: not an answer of the API but {found}: {cure}; {_AGAIN}")
 
-    def _excerpt(self) -> str:
+    def _excerpt(self, length: int = _EXCERPT) -> str:
         if self.body.lstrip().startswith(b"{"):
             return "broken JSON"  # which may hold secrets that we don't know yet
         # The text is redacted before it is cut, because half a secret would not be recognised.
-        return repr(self._redact(" ".join(self.body.decode(errors="replace").split()))[:_EXCERPT])
+        return repr(self._redact(" ".join(self.body.decode(errors="replace").split()))[:length])
 
     def _redact(self, text: str) -> str:
         secret = self.secret.get_secret_value()
@@ -286,18 +295,19 @@ class Transport:
             for observe in self.observers:
                 observe(request.method, code)
             log.debug("%s: %s in %.1f ms", where, code, 1000 * (time.perf_counter() - began))
-        if answer.status == 429:
-            return _Failure(RateLimited(str(answer.refusal())), retry_after)
-        if answer.status >= 500:
-            return _Failure(Unavailable(str(answer.refusal())), retry_after)
-        return answer
+        if answer.status != HTTPStatus.TOO_MANY_REQUESTS and answer.status < HTTPStatus.INTERNAL_SERVER_ERROR:
+            return answer
+        rests = retry_after is not None and retry_after > self._retry.longest_pause  # then `send` says until when
+        said = f"{answer.refusal()}{'' if rests else f'; {_AGAIN}'}"
+        is_limit = answer.status == HTTPStatus.TOO_MANY_REQUESTS
+        return _Failure(RateLimited(said) if is_limit else Unavailable(said), retry_after)
 
     def _away(self, words: str) -> Unavailable:
         """Return the error of a call without an answer.
 
         The error names no call, because other objects report it, too.
         """
-        return Unavailable(f"the control server {self._base_url} {words}; the operator tries again by itself")
+        return Unavailable(f"the control server {self._base_url} {words}; {_AGAIN}")
 
 
 def environment_proxy(url: str) -> str | None:

@@ -78,3 +78,20 @@ async def test_a_device_can_be_renamed_but_not_to_a_name_in_use(
 )
 async def test_headscale_answers_an_unknown_path_with_404_in_plain_text(call: Call, method: str, path: str) -> None:
     assert await call(method, path) == (404, "404 page not found\n")
+
+
+@pytest.mark.parametrize(
+    ("owners", "status"),
+    [({"tag:k8s-operator": [], "tag:k8s": ["tag:k8s-operator"]}, 200), ({"tag:k8s": []}, 400), ({}, 400)],
+)
+async def test_a_policy_says_which_tags_the_client_may_give(owners: dict[str, list[str]], status: int) -> None:
+    async with calling(Control()) as call:
+        assert (await call("POST", "/api/v2/tailnet/-/acl", json={"tagOwners": owners}))[0] == 200
+        create = {"reusable": False, "ephemeral": False, "preauthorized": True, "tags": ["tag:k8s"]}
+        body = {"capabilities": {"devices": {"create": create}}}
+        assert (await call("POST", "/api/v2/tailnet/-/keys", json=body))[0] == status
+
+
+async def test_a_policy_without_owners_of_tags_is_refused() -> None:
+    async with calling(Control()) as call:
+        assert (await call("POST", "/api/v2/tailnet/-/acl", json={"acls": []}))[0] == 400

@@ -38,9 +38,9 @@ def start(folder: Path, *options: str, **environment: str) -> subprocess.Popen[s
 
 
 @contextmanager
-def kept(folder: Path) -> Iterator[tuple[Path, list[str]]]:
+def kept(folder: Path, *options: str) -> Iterator[tuple[Path, list[str]]]:
     """Run a demo that stays up; yield its folder and what it has printed, and end it by a signal."""
-    with start(folder, "--keep") as demo:
+    with start(folder, "--keep", *options) as demo:
         assert demo.stdout is not None
         lines = list(takewhile(lambda line: line != "Ctrl-C ends it.\n", demo.stdout))
         (place,) = folder.iterdir()
@@ -78,6 +78,9 @@ def test_in_the_demo_no_example_shows_a_warning_and_the_check_finds_nothing(tmp_
         check = [sys.executable, "-m", "tsoperator", "check", "--kubeconfig", f"{folder}/kubeconfig"]
         found = subprocess.run([*check, "--seconds", "30"], capture_output=True, text=True, check=False)
         assert (found.returncode, found.stderr) == (0, ""), found.stdout
+        listing = [sys.executable, "-m", "tsoperator", "list", "--kubeconfig", f"{folder}/kubeconfig"]
+        listed = subprocess.run(listing, capture_output=True, text=True, check=True).stdout
+        assert all(name in listed for name in (*NAMES, *TO_CLUSTER_IPS))
         assert " WARNING " not in (folder / "operator.log").read_text()
 
 
@@ -89,7 +92,7 @@ def test_in_the_demo_no_example_shows_a_warning_and_the_check_finds_nothing(tmp_
         ("policy", "FAILED: Service default/db: the control server does not let", "/api/v2/tailnet/-/acl --json"),
         ("credentials", "does not accept the OAuth client", "patch secret operator-oauth"),
         ("dns", "doesn't forward tail1234.ts.net", "kubectl apply --filename docs/examples/dnsconfig-managed.yaml"),
-        ("node", "1/2 ProxyGroup pods running", "kubectl annotate node node1 clustersim/power-"),
+        ("node", "1/2 ProxyGroup pods running", "kubectl annotate node node2 clustersim/power-"),
     ],
 )
 def test_the_demo_shows_a_fault_and_mends_it(tmp_path: Path, fault: str, words: str, cure: str) -> None:

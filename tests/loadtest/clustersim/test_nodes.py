@@ -5,6 +5,7 @@ from datetime import datetime
 from typing import Any
 
 import pytest
+from clustersim.nodes import POWER
 from clustersim.objects import ENDPOINTSLICE, NODE, POD, SECRET, SERVICE, STATEFULSET, Object
 from clustersim.pods import is_deleting, is_ready
 from clustersim.sim import ClusterSim
@@ -118,3 +119,11 @@ async def test_proxies_go_offline_with_their_node_and_come_back_with_it(sim: Clu
     sim.kubelet.revive_node("node1")
     assert sim.control.devices[device.node_id].connected
     assert sim.kubelet.ask(sim.store.get(POD, "tailscale", "ts-db-0")["status"]["podIP"], 9002)
+
+
+async def test_a_user_switches_a_node_off_and_on_by_an_annotation(spread: ClusterSim) -> None:
+    spread.kubelet.monitor_grace = 2
+    for value, is_well in (("off", False), (None, True)):
+        spread.store.merge(NODE, "", "node2", {"metadata": {"annotations": {POWER: value}}})
+        await asyncio.sleep(3)
+        assert (is_ready(spread.store.get(NODE, "", "node2")), is_ready(pod(spread))) == (is_well, is_well)

@@ -1,7 +1,9 @@
 import pytest
+from clustersim.objects import NODE
+from clustersim.sim import SimOptions, cluster_sim
 from clustersim.tailnet import AuthKeyError, Tailnet
 
-from tests.loadtest.clustersim.running import new_key
+from tests.loadtest.clustersim.running import new_key, until
 from tests.support.virtual_time import Clock
 
 
@@ -61,3 +63,12 @@ def test_a_route_that_a_device_advertises_stays_until_the_device_withdraws_it(ta
     devices = [tailnet.advertise(node_id, *offer) for offer in offers]
     assert [device.advertised_routes for device in devices] == [("10.40.0.0/14",), ("10.40.0.0/14",), (), ()]
     assert [device.app_connector for device in devices] == [True, True, True, False]
+
+
+async def test_a_cluster_begins_with_the_devices_and_the_nodes_that_it_is_told() -> None:
+    options = SimOptions(devices=("db.tail1234.ts.net", "printer.tail1234.ts.net=100.64.10.10"), nodes=("a", "b"))
+    async with cluster_sim(options) as sim:
+        await until(sim.store, lambda: len(sim.store.list(NODE)) == 2)
+        assert sim.control.addresses("printer.tail1234.ts.net")[0] == "100.64.10.10"
+        assert sim.control.addresses("db.tail1234.ts.net")
+        assert not sim.control.has_all_targets

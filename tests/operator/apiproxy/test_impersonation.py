@@ -348,6 +348,31 @@ def test_no_page_of_another_site_acts_as_the_user_of_a_browser(method: bytes, li
     assert isinstance(decide(caller(whois()), NOAUTH, head), Admission)
 
 
+@pytest.mark.parametrize(
+    ("host", "is_refused"),
+    [
+        ("k8s.tail1234.ts.net", False),
+        ("K8S.Tail1234.ts.net.:80", False),
+        ("k8s", False),
+        ("k8s:80", False),
+        ("100.64.0.1", False),
+        ("100.64.0.1:80", False),
+        ("[fd7a:115c:a1e0::1]:80", False),
+        ("evil.example.net", True),
+        ("k8s.tail1234.ts.net.evil.example.net", True),
+        ("eviltail1234.ts.net", True),
+        ("100.64.0.1.evil.example.net:80", True),
+        ("k8s.tail5678.ts.net", True),
+    ],
+)
+def test_without_tls_no_page_under_a_name_of_its_own_acts_as_the_user(host: str, is_refused: bool) -> None:
+    head = parse_request(f"GET / HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
+    decision = decide(caller(whois()), AUTH, head, is_plain=True)
+    assert (isinstance(decision, Denial) and decision.reason == "host") is is_refused
+    assert isinstance(decide(caller(whois()), AUTH, head), Admission)
+    assert isinstance(decide(caller(whois()), NOAUTH, head, is_plain=True), Admission)
+
+
 ALICE = admitted(whois([groups("g1", "grüße")]))
 OWN = admitted(whois(), NOAUTH)
 IDENTITY = "".join(

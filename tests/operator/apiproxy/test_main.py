@@ -2,14 +2,10 @@
 
 import asyncio
 import json
-import os
 import re
 import resource
 import signal
-import socket
 import sys
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 
 import pytest
 from tsnameserver import __version__
@@ -17,49 +13,8 @@ from tsoperator.apiproxy.__main__ import main
 from tsoperator.apiproxy.app import most_connections
 from tsoperator.apiproxy.settings import PROXY_VARIABLES
 
-from tests.support.apiproxy import TOKEN, Ground
+from tests.support.apiproxy import TOKEN, Ground, proxy_process
 from tests.support.echoserver import Peer
-
-PROGRAM = """
-import dataclasses, os, pathlib, resource
-from tsoperator.apiproxy.__main__ import serve
-from tsoperator.apiproxy.settings import read_proxy_settings
-places = {place}
-resource.setrlimit(resource.RLIMIT_NOFILE, (256, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
-settings = dataclasses.replace(read_proxy_settings(os.environ), **places)
-raise SystemExit(serve(settings))
-"""
-
-
-def free_port(host: str = "127.0.0.2") -> int:
-    with socket.create_server((host, 0)) as listener:
-        return int(listener.getsockname()[1])
-
-
-@asynccontextmanager
-async def process(ground: Ground, **environment: str) -> AsyncIterator[asyncio.subprocess.Process]:
-    """Run the proxy in a process that listens on free ports; kill it at the end if it still runs."""
-    ground.port, ground.http_port, ground.health_port = free_port(), free_port(), free_port()
-    place = (
-        f"dict(tls_port={ground.port}, http_port={ground.http_port}, health_port={ground.health_port}, "
-        f"ca_file=pathlib.Path({str(ground.api.ca)!r}), token_file=pathlib.Path({str(ground.token)!r}))"
-    )
-    given = {
-        "APISERVER_PROXY": "true",
-        "POD_IP": "127.0.0.2",
-        "TS_SOCKET": str(ground.socket),
-        "KUBERNETES_SERVICE_HOST": "127.0.0.1",
-        "KUBERNETES_SERVICE_PORT": str(ground.api.port),
-    }
-    child = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", PROGRAM.format(place=place), env={**os.environ, **given, **environment}, stderr=-1
-    )
-    try:
-        yield child
-    finally:
-        if child.returncode is None:
-            child.kill()
-            await child.communicate()
 
 
 async def line(child: asyncio.subprocess.Process) -> str:
@@ -76,7 +31,7 @@ async def test_the_process_serves_callers_and_probes_until_a_signal(ground: Grou
         peer.close()
 
     ground.api.scripts["/log"] = script
-    async with process(ground, APISERVER_PROXY_HTTP="true", OPERATOR_LOG_FORMAT="json") as child:
+    async with proxy_process(ground, APISERVER_PROXY_HTTP="true", OPERATOR_LOG_FORMAT="json") as child:
         started = json.loads(await line(child))
         where = f"127.0.0.2:{ground.port} and 127.0.0.2:{ground.http_port}"
         assert started["msg"] == f"serving callers in mode auth on {where}"
@@ -87,6 +42,10 @@ async def test_the_process_serves_callers_and_probes_until_a_signal(ground: Grou
             assert len((await caller.answer()).body) == size
             assert (await caller.ask("/version", "Authorization: Bearer mine")).status == 200
             ground.port = ground.http_port
+            async with ground.connected() as plain:
+                assert (await plain.ask("/version")).status == 200
+                plain.send("GET /version HTTP/1.1\r\nHost: evil.example.net\r\n\r\n")
+                assert (await plain.answer()).status == 403
             async with ground.connected("100.64.0.99:1") as unknown:
                 assert (await unknown.ask("/version?token=mine")).status == 500
             assert (await probe(ground, "/readyz"), await probe(ground, "/healthz")) == (b"200", b"200")
@@ -98,6 +57,7 @@ async def test_the_process_serves_callers_and_probes_until_a_signal(ground: Grou
     lines = [json.loads(each)["msg"] for each in log.decode().splitlines()]
     assert child.returncode == 0
     assert lines[-1] == "stopped"
+    assert "'evil.example.net' could be the name of another site" in lines.pop(0)
     assert re.fullmatch(r"100\.64\.0\.99:1: refused: the caller could not be authenticated: .*", lines[0])
     assert not re.search(f"mine|{TOKEN}|Bearer", log.decode())
 
@@ -117,7 +77,7 @@ def test_probes_have_files_left_however_many_connections_there_are(files: int, m
 
 async def test_without_impersonation_no_token_is_needed(ground: Ground) -> None:
     ground.token.unlink()
-    async with process(ground, APISERVER_PROXY="noauth") as child:
+    async with proxy_process(ground, APISERVER_PROXY="noauth") as child:
         assert "serving callers in mode noauth" in await line(child)
         assert await probe(ground, "/readyz") == b"200"
         with pytest.raises(ConnectionRefusedError):
@@ -127,8 +87,8 @@ async def test_without_impersonation_no_token_is_needed(ground: Ground) -> None:
         ground.socket.with_name("moved").rename(ground.socket)
 
 
-async def test_an_address_of_another_host_ends_the_process(ground: Ground) -> None:
-    async with process(ground, POD_IP="192.0.2.1") as child:
+async def test_an_address_of_another_host_ends_the_proxy_process(ground: Ground) -> None:
+    async with proxy_process(ground, POD_IP="192.0.2.1") as child:
         assert "cannot listen on 192.0.2.1" in await line(child)
         async with asyncio.timeout(10):
             assert await child.wait() == 1

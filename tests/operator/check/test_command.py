@@ -4,14 +4,12 @@ import asyncio
 import json
 import socket
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import NoReturn
 
 import pytest
 from tsoperator.__main__ import main
-from tsoperator.check.cluster.look import Progress, Subject
-from tsoperator.check.findings import Finding
 
 from tests.operator.check.conftest import Operator
 from tests.operator.check.leading import LEADER, Leading, leading_cluster, row
@@ -120,26 +118,6 @@ async def test_a_check_asks_the_leader(
     found, printed = await run("-n", namespace, KUBECONFIG=str(led.kubeconfig))
     assert printed[0] == "ok: operator 0.1.0 in Pod tailscale/operator-0 leads since 2026-01-01T00:00:00Z"
     assert (found, printed[1:]) == (code, lines)
-
-
-@pytest.mark.parametrize(
-    ("dns", "looks"),
-    [([], True), ([{"name": "cluster DNS", "verdict": "ok"}], False)],
-    ids=["the leader doesn't tell", "the leader tells"],
-)
-async def test_a_check_looks_at_the_clusters_dns_unless_the_leader_tells(
-    led: Leading, run: Run, monkeypatch: pytest.MonkeyPatch, dns: list[dict[str, str]], looks: bool
-) -> None:
-    looked: list[str] = []
-
-    async def look(_subject: Subject, _progress: Progress, parts: Iterable[str] = ()) -> list[Finding]:
-        looked.extend(parts)
-        return []
-
-    monkeypatch.setattr("tsoperator.check.command.look", look)
-    led.report = {"dns": dns}
-    await run(KUBECONFIG=str(led.kubeconfig))
-    assert ("names" in looked, "conditions" in looked) == (looks, False)
 
 
 async def test_a_check_looks_itself_if_no_operator_answers(led: Leading, run: Run) -> None:

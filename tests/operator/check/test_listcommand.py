@@ -16,7 +16,8 @@ from typing import NamedTuple
 import pytest
 import yaml
 from aiohttp import web
-from tsoperator.__main__ import main
+from tsnameserver import __version__
+from tsoperator.__main__ import kubectl_plugin, main
 
 from tests.operator.check.leading import LEADER, PORT, REFUSED, Leading, leading_cluster, row
 from tests.support.cluster import serving, until
@@ -309,6 +310,20 @@ async def test_a_reader_that_has_gone_is_no_error(led: Leading) -> None:
     command = f"{sys.executable} -m tsoperator list -o name | true"
     process = await asyncio.create_subprocess_shell(command, stderr=asyncio.subprocess.PIPE)
     assert (await process.communicate())[1] == b""
+
+
+async def test_kubectl_tailnet_has_the_same_commands(
+    led: Leading, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for words, code, text in (
+        (["list", "-o", "name"], 0, "service/db"),
+        (["--version"], 0, f"kubectl-tailnet {__version__}"),
+        ([], 2, "usage: kubectl tailnet"),
+    ):
+        monkeypatch.setattr(sys, "argv", ["kubectl-tailnet", *words])
+        with pytest.raises(SystemExit) as ended:
+            await asyncio.to_thread(kubectl_plugin)
+        assert (ended.value.code, text in "".join(capsys.readouterr())) == (code, True)
 
 
 async def test_help_and_completion_import_nothing_of_the_operator() -> None:

@@ -49,6 +49,14 @@ def report(**fields: Any) -> LeaderReport:
             failed("tailnet/tags", "Tailnet lab: the OAuth client may not give tags to devices", "so let it"),
         ),
         (
+            {
+                "objects": [row("DNSConfig", "", "ts-dns", verdict="failed", words="not asked")],
+                "dns": [{"name": "cluster DNS", "verdict": "failed", "words": "not asked"}],
+                "tailnets": [{"name": "lab", "verdict": "failed", "words": "not asked"}],
+            },
+            failed("objects", "DNSConfig ts-dns: not asked", ""),
+        ),
+        (
             {"refusals": [{"what": "newer", "by": "control server", "words": "it may not", "cure": "let it"}]},
             failed("tailnet/newer", "it may not", "let it"),
         ),
@@ -87,3 +95,25 @@ def test_looks_at_the_cluster_add_what_the_leader_does_not_tell() -> None:
         *added,
     ]
     assert with_looks(told, looked) == told + added
+
+
+WELL = ok("cluster-dns", "the cluster DNS: it asks the nameserver")
+BAD = failed("cluster-dns", "the cluster DNS: it doesn't forward", "add a stub domain")
+SEEN = failed("cluster-dns", "ConfigMap coredns has no stub domain", "write these lines there")
+UNSHOWN = ok("cluster-dns", "the cluster's DNS has a stub domain")
+
+
+@pytest.mark.parametrize(
+    ("told", "looked", "found"),
+    [
+        ([BAD], [SEEN], [SEEN]),
+        ([WELL], [SEEN], [SEEN]),
+        ([BAD], [UNSHOWN], [BAD]),
+        ([WELL], [UNSHOWN], [WELL]),
+        ([], [UNSHOWN], [UNSHOWN]),
+    ],
+)
+def test_a_fault_of_the_clusters_dns_is_told_once_by_whoever_sees_where_it_is(
+    told: list[Finding], looked: list[Finding], found: list[Finding]
+) -> None:
+    assert with_looks(told, looked) == found

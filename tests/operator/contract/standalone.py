@@ -117,7 +117,7 @@ STANDALONE: Sequence[Kind] = [
         },
         bad={
             **_BAD_SERVICE,
-            "zone": Bad(annotated(tailnet_fqdn="db"), "ProxyInvalid", "ts.net", "INVALIDSERVICE"),
+            "zone": Bad(annotated(tailnet_fqdn="db"), "ProxyInvalid", "not a MagicDNS name", "INVALIDSERVICE"),
             "two targets": Bad(annotated(tailnet_ip="100.64.0.9"), "ProxyInvalid", "only one of", "INVALIDSERVICE"),
         },
         making=MAKING

@@ -145,9 +145,10 @@ def test_the_status_of_a_recorded_load_balancer_is_not_written_again() -> None:
     assert exposed_plan(made).status == made["status"]
 
 
-def test_the_status_of_a_connector_equals_that_of_the_go_operator() -> None:
+def test_the_status_of_a_connector_equals_that_of_the_go_operator_but_for_the_message() -> None:
     device = {"hostname": "my-router.tail1234.ts.net", "tailnetIPs": ["100.64.0.14", "fd7a:115c:a1e0::e"]}
-    ready = {"type": "ConnectorReady", "status": "True", "reason": "ConnectorCreated", "message": "ConnectorCreated"}
+    words = "it is in the tailnet as my-router.tail1234.ts.net (100.64.0.14, fd7a:115c:a1e0::e)"
+    ready = {"type": "ConnectorReady", "status": "True", "reason": "ConnectorCreated", "message": words}
     assert connector_plan(recorded("connector")).status == {
         "conditions": [{**ready, "observedGeneration": 1, "lastTransitionTime": ""}],
         "devices": [device],

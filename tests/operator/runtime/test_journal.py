@@ -393,13 +393,13 @@ def test_a_warning_is_remembered_with_the_time_of_its_first_event_until_it_ends(
     journal = Journal(Shown(PARENT), partial(next, times))
     other = replace(INVALID, message="other words")
 
-    def told(*notes: Note, whole: bool = True) -> list[tuple[str, int]]:
-        journal.carried_out(PARENT, Plan(notes=notes, whole=whole), ())
+    def told(*notes: Note, whole: bool = True, told: Sequence[Note] = ()) -> list[tuple[str, int]]:
+        journal.carried_out(PARENT, Plan(notes=notes, whole=whole, told=told), ())
         return [(each.message, each.since.day) for each in journal.warnings(PARENT)]
 
     assert told(NEWS) == []
     assert told(INVALID, NEWS) == told(NEWS, whole=False) == [(INVALID.message, 1)]
-    assert told(other) == [("other words", 1)]
+    assert told(other) == told(told=[other]) == [("other words", 1)]
     assert told() == []
     assert told(INVALID)[0][1] > 1
 

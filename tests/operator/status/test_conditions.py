@@ -44,6 +44,13 @@ def test_the_condition_that_tells_most_decides(conditions: list[tuple[str, str, 
     assert (found.grade, found.reason) == (grade, reason)
 
 
+def test_a_condition_of_somebody_else_may_lack_fields() -> None:
+    assert judge_conditions({"status": {"conditions": [{"reason": "A"}]}}) is None
+    found = judge_conditions({"status": {"conditions": [{}, {"type": "TailscaleProxyReady"}]}})
+    assert found is not None
+    assert found.grade == "waiting"
+
+
 def test_an_object_waits_if_the_docs_say_that_the_user_need_only_wait() -> None:
     rows = [match.groups() for line in CONDITIONS.read_text().splitlines() if (match := _ROW.match(line))]
     waiting = {reason for reason, status, words in rows if status != "True" and words.lower().startswith("wait")}

@@ -83,6 +83,23 @@ def test_an_unusable_answer_is_a_short_error_without_secrets(status: int, body: 
     assert len(text) < 300
 
 
+@pytest.mark.parametrize(
+    ("status", "body", "words"),
+    [
+        (
+            200,
+            "<html><title>Log in to the network</title>",
+            "see whether a web proxy or a captive portal",
+        ),
+        (200, "it works", "check its URL"),
+        (302, "", "give the control server's own URL, or see whether a captive portal answers in its place"),
+    ],
+)
+def test_the_error_for_an_answer_of_something_else_says_what_to_look_at(status: int, body: str, words: str) -> None:
+    with pytest.raises(UnexpectedAnswer, match=f"{words}.*; the operator tries again by itself$"):
+        answer(status, body).read(Device)
+
+
 def test_the_error_for_an_answer_of_the_wrong_shape_names_the_field() -> None:
     with pytest.raises(UnexpectedAnswer, match=r"\(name: Field required\)"):
         answer(200, '{"id": "1"}').read(Device)
@@ -134,9 +151,12 @@ async def test_a_server_that_falls_silent_is_asked_again_and_then_unavailable(
     assert control.requests.total() == (2 if healed else 4)
 
 
-async def test_the_number_of_tries_is_limited(transport: Transport, control: Control) -> None:
-    control.fail(503, count=10)
-    with pytest.raises(Unavailable, match="HTTP 503: failing with 503"):
+@pytest.mark.parametrize(("status", "error"), [(503, Unavailable), (429, RateLimited)])
+async def test_the_number_of_tries_is_limited(
+    transport: Transport, control: Control, status: int, error: type[ControlError]
+) -> None:
+    control.fail(status, count=10)
+    with pytest.raises(error, match=f"HTTP {status}: failing with {status}; the operator tries again by itself$"):
         await transport.send(ASKED)
     assert control.requests.total() == 4
 

@@ -15,8 +15,14 @@ SUBNET_ID: Final = r"^subnet-[0-9a-f]+$"
 
 WORDS: Final[Mapping[str, str]] = {
     TAG: "must be one such as tag:k8s, with a letter first after the colon, and then only letters, digits and hyphens",
-    CONNECTOR_HOSTNAME: "must be 2 to 63 lower-case letters, digits and hyphens, and have no hyphen at its ends",
-    GROUP_HOSTNAME: "must be 1 to 63 lower-case letters, digits and hyphens, and have no hyphen at its ends",
+    CONNECTOR_HOSTNAME: (
+        "must be 2 to 63 lower-case letters, digits and hyphens, and have no hyphen at its ends: the first part "
+        "of a name, without the tailnet's domain"
+    ),
+    GROUP_HOSTNAME: (
+        "must be 1 to 63 lower-case letters, digits and hyphens, and have no hyphen at its ends: the first part "
+        "of a name, without the tailnet's domain"
+    ),
     HOSTNAME_PREFIX: "must be 1 to 62 lower-case letters, digits and hyphens, and not start with a hyphen",
     LABEL_VALUE: "must be empty, or letters, digits, '-', '_' and '.', with a letter or digit at both ends",
     VARIABLE_NAME: "must be letters, digits, '-', '_' and '.', and not start with a digit",

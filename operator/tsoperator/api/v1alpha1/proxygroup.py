@@ -70,6 +70,8 @@ class ProxyGroupStatus(WireModel):
     message says what is wrong."""
     devices: Annotated[Sequence[ProxyGroupDevice], Field(json_schema_extra=list_map_keywords("hostname"))] = ()
     """The devices of the Pods that run now."""
+    proxies: str | None = None
+    """The number of proxies that run now, and the number of those that should, such as 2/2."""
     url: str | None = None
     """The URL of the Kubernetes API in the tailnet, for the type kube-apiserver. Unset while no proxy serves it."""
 

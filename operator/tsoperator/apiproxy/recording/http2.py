@@ -145,15 +145,15 @@ class Http2Recorder:
 
     async def send(self, data: bytes) -> None:
         """Send *data*, as fast as the recorder takes it. Raises OSError and RecordingFailed."""
-        at, loop = 0, asyncio.get_running_loop()
+        loop = asyncio.get_running_loop()
         async with self._limited("it has taken nothing") as limit:
-            while at < len(data):
+            while data:
                 self._has_room.clear()
-                if taken := self._frame(data, at):
-                    at += taken
+                if taken := self._frame(data):
+                    data = data[taken:]  # h2 has a copy, so one of both is forgotten before we wait
                     limit.reschedule(loop.time() + self._patience)
                 await self._flush()
-                if at < len(data):
+                if data:
                     await self._has_room.wait()
 
     async def end(self) -> None:
@@ -190,19 +190,18 @@ class Http2Recorder:
         """Close the connection."""
         self._stream.close()
 
-    def _frame(self, data: bytes, at: int) -> int:
-        """Make frames of *data* from *at* on, as far as there is room, and return the number of their bytes."""
-        start = at
+    def _frame(self, data: bytes) -> int:
+        """Make frames of *data*, as far as there is room, and return the number of their bytes."""
+        at = 0
         try:
-            room = min(self._http.local_flow_control_window(self._id), len(data) - at)
-            while room > 0:
-                size = min(room, self._http.max_outbound_frame_size)
+            room = min(self._http.local_flow_control_window(self._id), len(data))
+            while at < room:
+                size = min(room - at, self._http.max_outbound_frame_size)
                 self._http.send_data(self._id, data[at : at + size])
                 at += size
-                room -= size
         except H2Error as error:
             raise RecordingFailed("it has ended the recording") from error
-        return at - start
+        return at
 
     async def _take(self, acknowledgements: Acknowledgements) -> bool:
         """Wait for an acknowledgement, or for the end, and tell whether it was the end."""

@@ -22,6 +22,9 @@ Send = Callable[[bytes], Awaitable[None]]
 class _Parser(Protocol):
     """The bytes of one direction."""
 
+    @property
+    def held(self) -> bytes: ...
+
     def feed(self, data: bytes) -> Parsed: ...
 
     def release(self) -> bytes: ...
@@ -135,20 +138,21 @@ class SessionRecording:
         if not data or self._failure:
             forwarded = self._server.release() + data
         else:
-            forwarded = b"".join([await self._recorded(piece) for piece in _pieces(data)])
+            whole = self._server.held + data
+            for piece in _pieces(data):
+                await self._record(piece)
+            forwarded = whole[: len(whole) - len(self._server.held)]
         self._is_sending = True
         await send(forwarded)
         self._is_sending = False
         self._notice = self._server.notice()
 
-    async def _recorded(self, piece: bytes) -> bytes:
-        """Record bytes of the API server, and return those that may be forwarded."""
-        parsed = self._server.feed(piece)
-        if parsed.outputs:
+    async def _record(self, piece: bytes) -> None:
+        """Record bytes of the API server. All but those that the parser holds may be forwarded then."""
+        if outputs := self._server.feed(piece).outputs:
             if not self._has_header.is_set():
                 await self._wait_for_size()
-            await self._write(self._lines(parsed.outputs))
-        return parsed.forwarded
+            await self._write(self._lines(outputs))
 
     def notice(self, text: str) -> bytes:
         """Return bytes that show *text* to the user; none if that is impossible."""

@@ -136,7 +136,7 @@ _PARTS: Final = {
 }
 """The parts of a check, by name: words for each part, and the function that looks at it."""
 
-BESIDE_REPORT: Final = ("operator", "crds", "rights", "webhooks", "pod-security", "proxies", "devices")
+BESIDE_REPORT: Final = ("operator", "crds", "rights", "webhooks", "pod-security", "names", "proxies", "devices")
 """The parts that the leader's report doesn't tell, or tells less closely."""
 
 

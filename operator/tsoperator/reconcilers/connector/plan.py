@@ -30,6 +30,7 @@ from tsoperator.proxy.workload import (
 from tsoperator.reconcilers.connector.ask import Ask
 from tsoperator.reconcilers.connector.routes import advertised_routes
 from tsoperator.runtime.plan import Plan, Refusal
+from tsoperator.runtime.success import device_words, with_success
 from tsoperator.settings import Settings
 
 CREATED = "ConnectorCreated"
@@ -44,6 +45,7 @@ VOCABULARY = no_annotations("Connector", "spec.hostname")
 """The annotations and labels of Connectors that the operator reads: none."""
 
 _REASONS = {"ProxyPending": CREATING, "ProxyFailed": FAILED}  # by the reason of a refusal of the ProxyClass
+_NOT_JOINED = "its proxy is made, and has not joined the tailnet yet"
 _NO_STATUS: Object = {"subnetRoutes": "", "isExitNode": False, "isAppConnector": False, "devices": []}
 
 
@@ -114,11 +116,14 @@ def _proxy_plan(ask: Ask, wanted: Proxy | Plan, observed: Observed, settings: Se
         return Plan(error=keys.pending)
     devices = proxy_devices(wanted, observed.children, observed.tailnet, settings)
     made = plan_proxy(wanted, observed.children, settings, keys, devices)
-    status = _status(ask, replica_devices(wanted, observed.children))
+    reported = replica_devices(wanted, observed.children)
+    status = _status(ask, reported)
     if problem := proxy_problem(wanted, observed.children, keys):
         status["conditions"] = _conditions(ask.obj, False, CREATING, problem)
     complete = replace(made, status=status)
-    return with_findings(complete, devices.findings, condition=CONDITION_CONNECTOR_READY, reasons=DEVICE_REASONS)
+    found = with_findings(complete, devices.findings, condition=CONDITION_CONNECTOR_READY, reasons=DEVICE_REASONS)
+    before = (ask.obj.get("status") or {}).get("conditions") or ()
+    return with_success(found, before, CONDITION_CONNECTOR_READY, _joined(reported))
 
 
 def plan_deletion(ask: Ask, observed: Observed) -> Plan:
@@ -148,13 +153,19 @@ def _status(ask: Ask, devices: Sequence[ReportedDevice]) -> Object:
     shown = [each.status(each.fqdn) for each in devices]
     first = {name: value for name, value in shown[0].items() if value} if shown else {}
     return {
-        "conditions": _conditions(ask.obj, True, CREATED, CREATED),
+        "conditions": _conditions(ask.obj, True, CREATED, _joined(devices) or _NOT_JOINED),
         "subnetRoutes": ",".join(ask.subnet_routes),
         "isExitNode": ask.is_exit_node,
         "isAppConnector": ask.is_app_connector,
         "devices": shown,
         **first,
     }
+
+
+def _joined(devices: Sequence[ReportedDevice]) -> str:
+    """Say under which names and addresses *devices* are in the tailnet; empty if none has joined it."""
+    words = device_words([(each.fqdn, each.ips) for each in devices if each.fqdn])
+    return f"it is in the tailnet as {words}" if words else ""
 
 
 def _refusal_plan(ask: Ask, refusal: Refusal) -> Plan:

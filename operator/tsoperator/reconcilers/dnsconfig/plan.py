@@ -38,6 +38,7 @@ from tsoperator.reconcilers.dnsconfig import clusterdns
 from tsoperator.reconcilers.dnsconfig.clusterdns import ClusterDNSPlan
 from tsoperator.runtime.plan import Child, Note, Plan, Refusal
 from tsoperator.runtime.reverts import Reverts
+from tsoperator.runtime.success import with_success
 from tsoperator.settings import Settings
 from tsoperator.tailnet.zones import NO_SUFFIXES, TS_NET, Suffixes, forwarded_zones, nameserver_zones
 
@@ -149,13 +150,16 @@ def plan(
     address = _address(observed)
     if not address:
         return Plan(hold=FINALIZER, steps=steps)
-    return Plan(
+    made = Plan(
         hold=FINALIZER,
         steps=[*steps, *dns.steps],
         notes=[*_notes(dns), *_kept(obj, settings)],
         status=_status(obj, _conditions(obj, image, observed, settings), dns) | {"nameserver": {"ip": address}},
         requeue_after=dns.again,
     )
+    for type_ in (CONDITION_NAMESERVER_READY, CONDITION_CLUSTER_DNS_READY):
+        made = with_success(made, (obj.get("status") or {}).get("conditions") or (), type_)
+    return made
 
 
 def refused_address(obj: Object, observed: Observed, refusal: Refusal, settings: Settings) -> str:
@@ -259,7 +263,8 @@ def _nameserver_ready(obj: Object, observed: Observed, settings: Settings) -> Ob
     conditions = (obj.get("status") or {}).get("conditions") or ()
     was_ready = any((each["type"], each["status"]) == (CONDITION_NAMESERVER_READY, TRUE) for each in conditions)
     if not problem or (was_ready and observed.nameserver is None and _has_ready_pod(observed)):
-        return condition(CONDITION_NAMESERVER_READY, True, "NameserverCreated", "NameserverCreated", _generation(obj))
+        words = f"the nameserver answers at {_address(observed)}"
+        return condition(CONDITION_NAMESERVER_READY, True, "NameserverCreated", words, _generation(obj))
     return condition(CONDITION_NAMESERVER_READY, False, clusterdns.PENDING, problem, _generation(obj))
 
 

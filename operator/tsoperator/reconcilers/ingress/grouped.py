@@ -21,7 +21,7 @@ from tsoperator.proxy.paths import hosted_paths
 from tsoperator.proxy.secret import ReportedDevice
 from tsoperator.reconcilers.ingress.ask import Ask
 from tsoperator.reconcilers.ingress.notices import ignored_notes
-from tsoperator.reconcilers.ingress.serve import renamed_notes, secret_notes
+from tsoperator.reconcilers.ingress.serve import reached_notes, renamed_notes, secret_notes
 from tsoperator.runtime.plan import Note, Plan, Refusal, earliest
 from tsoperator.settings import Settings
 
@@ -115,9 +115,11 @@ def plan(
         *(_path_notes(ask, hosting, services) if services is not None else ()),
         *told.notes,
     ]
+    status, service = _status(ask, at, hosting, certificate), hosting.view.service
+    notes += reached_notes(ask, status, service.addresses if service else ())
     return Plan(
         hold=HA_INGRESS_FINALIZER if _makes_claim(refusal) and not unread else "",
-        status=_status(ask, at, hosting, certificate),
+        status=status,
         notes=notes,
         requeue_after=told.requeue_after,
         error=unread or told.error,

@@ -90,6 +90,13 @@ def ignored_notes(ask: Ask) -> list[Note]:
     return notes
 
 
+def _given(ask: Ask) -> str:
+    """Return an annotation of ours on an Ingress that doesn't name a class otherwise; empty if it has none."""
+    found = annotations(ask.ingress)
+    ours = {*VOCABULARY.known, *HOSTED_VOCABULARY.known} - {ANNOTATION_CLUSTER_DNS}
+    return "" if ANNOTATION_INGRESS_CLASS in found else min(ours & found.keys(), default="")
+
+
 def class_notes(ask: Ask, ours: str, *, class_exists: bool) -> Sequence[Note]:
     """Return an Event if nobody serves an Ingress, but its class was probably meant to be *ours*, our IngressClass.
 
@@ -100,6 +107,11 @@ def class_notes(ask: Ask, ours: str, *, class_exists: bool) -> Sequence[Note]:
         words = (
             f"annotation {ANNOTATION_INGRESS_CLASS} has no effect on this operator, so it doesn't serve the Ingress: "
             f"write {ours} in spec.ingressClassName instead"
+        )
+    elif not name and (given := _given(ask)):
+        words = (
+            f"spec.ingressClassName is missing, so this operator doesn't serve the Ingress, although it has annotation "
+            f"{given}: write {ours} in spec.ingressClassName, or remove the annotation"
         )
     elif name and not class_exists and nearest(name, [ours]):
         words = (

@@ -35,7 +35,7 @@ from tsoperator.reconcilers.ingress.ask import Ask, Mode
 from tsoperator.reconcilers.ingress.grouped import NOWHERE, AtGroups, blocked_notes, can_take_over, ended
 from tsoperator.reconcilers.ingress.grouped import plan as grouped_plan
 from tsoperator.reconcilers.ingress.notices import class_notes, ignored_notes
-from tsoperator.reconcilers.ingress.serve import renamed_notes, serving
+from tsoperator.reconcilers.ingress.serve import reached_notes, renamed_notes, serving
 from tsoperator.runtime.ownership import first
 from tsoperator.runtime.plan import Note, Plan, Refusal, earliest
 from tsoperator.settings import Settings
@@ -197,10 +197,12 @@ def _proxied(ask: Ask, wanted: Proxy, observed: Observed, settings: Settings, ke
     device = proxy_device(observed.children)
     certificate = news(observed.certificate) if observed.certificate else News()
     policy = advice.funnel_notes(made, wanted.tags) if ask.funnels else []
+    status = _status(ask, device)
+    told = [*_device_notes(ask, device), *policy, *certificate.notes]
     complete = replace(
         made,
-        status=_status(ask, device),
-        notes=[*made.notes, *_device_notes(ask, device), *policy, *certificate.notes],
+        status=status,
+        notes=[*made.notes, *told, *reached_notes(ask, status, device.ips if device else ())],
         requeue_after=earliest(made.requeue_after, certificate.requeue_after),
     )
     return with_findings(complete, devices.findings)

@@ -1,13 +1,17 @@
 """Makes the serve config of the proxy that an Ingress has."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from tsoperator.api.objects import Object
 from tsoperator.proxy.paths import ingress_paths
 from tsoperator.proxy.serve import web_config
 from tsoperator.reconcilers.ingress.ask import Ask
 from tsoperator.runtime.plan import Note
+from tsoperator.runtime.success import device_words
+
+_HTTPS: Final = 443
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +53,19 @@ def _ignored_hosts(ask: Ask) -> Iterator[Note]:
             f"{cure}"
         )
         yield Note("Warning", "IgnoredTLSHosts", message)
+
+
+def reached_notes(ask: Ask, status: Object | None, addresses: Sequence[str]) -> list[Note]:
+    """Return the Event that says where the tailnet reaches an Ingress, until its status says so.
+
+    *status* is the desired status, None if the live one stays. The name in it has these *addresses* in the tailnet.
+    """
+    entries = ((status or {}).get("loadBalancer") or {}).get("ingress") or ()
+    if not entries or entries[0]["hostname"] == ask.shown_name:
+        return []
+    scheme = "https" if any(port["port"] == _HTTPS for port in entries[0]["ports"]) else "http"
+    words = device_words([(f"{scheme}://{entries[0]['hostname']}", addresses)])
+    return [Note("Normal", "IngressReachable", f"the tailnet reaches it at {words}", once=True)]
 
 
 def secret_notes(ask: Ask) -> list[Note]:

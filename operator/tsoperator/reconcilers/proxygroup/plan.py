@@ -64,9 +64,10 @@ from tsoperator.reconcilers.proxygroup.ask import Ask
 from tsoperator.reconcilers.proxygroup.children import rules
 from tsoperator.reconcilers.proxygroup.nodeports import with_static_endpoints
 from tsoperator.reconcilers.proxygroup.statefulset import group_statefulset, moves_health_port
-from tsoperator.reconcilers.proxygroup.status import CREATING, FAILED, FREED, INVALID, status
+from tsoperator.reconcilers.proxygroup.status import CREATING, FAILED, FREED, INVALID, reached, status
 from tsoperator.runtime.ownership import in_the_way, is_anothers
 from tsoperator.runtime.plan import Child, Deletion, Note, Plan, Refusal, Step, earliest
+from tsoperator.runtime.success import with_success
 from tsoperator.settings import Settings
 
 NO_TAILNET: Final = "ProxyGroupTailnetUnavailable"
@@ -217,7 +218,9 @@ def _planned(ask: Ask, wanted: Proxy | Plan, observed: Observed, settings: Setti
         notes=[*complete.notes, *told, *_room_notes(observed.offer)],
         error=complete.error or observed.offer.pending,
     )
-    return with_findings(complete, devices.findings, condition=CONDITION_PROXYGROUP_READY, reasons=DEVICE_REASONS)
+    found = with_findings(complete, devices.findings, condition=CONDITION_PROXYGROUP_READY, reasons=DEVICE_REASONS)
+    before = (ask.group.get("status") or {}).get("conditions") or ()
+    return with_success(found, before, CONDITION_PROXYGROUP_READY, reached(observed.children, observed.api))
 
 
 def _misnamed_problem(misnamed: Sequence[Object]) -> str:

@@ -17,8 +17,9 @@ from tsoperator.group.hosted import INVALID_SERVICE, LABEL_TAKEN
 from tsoperator.group.proxygroup import replica_count
 from tsoperator.proxy.pod import in_service
 from tsoperator.proxy.proxy import Children
-from tsoperator.proxy.secret import device_of, reporting_pod_of, static_endpoints_of
+from tsoperator.proxy.secret import ReportedDevice, device_of, reporting_pod_of, static_endpoints_of
 from tsoperator.runtime.plan import Refusal
+from tsoperator.runtime.success import device_words
 
 INVALID = "ProxyGroupInvalid"
 AVAILABLE = "ProxyGroupAvailable"
@@ -30,7 +31,23 @@ FREED = 60.0
 
 
 def running_devices(children: Children) -> list[Object]:
-    """Return the entries of the status for the devices of running proxies, by ordinal.
+    """Return the entries of the status for the devices of running proxies, by ordinal."""
+    return [device.status(device.fqdn.partition(".")[0]) | shown for device, shown in _running(children)]
+
+
+def reached(children: Children, api: APIHosting | None = None) -> str:
+    """Say under which names and addresses the running proxies are in the tailnet; empty without such proxies.
+
+    For a group that offers the Kubernetes API, say where that is reached.
+    """
+    if api and api.url:
+        return f"the tailnet reaches the Kubernetes API at {api.url}"
+    words = device_words([(device.fqdn, device.ips) for device, _ in _running(children)])
+    return f"its proxies are in the tailnet as {words}" if words else ""
+
+
+def _running(children: Children) -> list[tuple[ReportedDevice, Object]]:
+    """Return the devices of running proxies, by ordinal, each with the further fields of its entry in the status.
 
     A proxy runs if its Pod has reported a device with a MagicDNS name, and isn't down while another one runs: Services
     lead to the same Pods.
@@ -61,11 +78,11 @@ def status(group: Object, children: Children, problem: Refusal | None = None, ap
         problem = Refusal(obstacle.message if obstacle else "waiting for hostname advertisement", CREATING)
     conditions = [
         condition(CONDITION_PROXYGROUP_AVAILABLE, bool(devices), AVAILABLE if whole else CREATING, running),
-        _ready_condition(group, problem),
+        _ready_condition(group, problem, reached(children, api)),
     ]
-    ours = ("conditions", "devices", *(["url"] if api else ()))
+    ours = ("conditions", "devices", "proxies", *(["url"] if api else ()))
     others = {name: value for name, value in old.items() if name not in ours}
-    shown: Object = {"devices": [*devices]} if devices else {}
+    shown: Object = {"proxies": f"{len(devices)}/{replicas}"} | ({"devices": [*devices]} if devices else {})
     if api and api.url:
         shown["url"] = api.url
     return {**others, **shown, "conditions": set_condition(told, conditions, now="")}
@@ -110,14 +127,14 @@ def _generation(group: Object) -> int:
     return int(group["metadata"].get("generation", 0))
 
 
-def _ready_condition(group: Object, problem: Refusal | None) -> Object:
-    """Return the condition that says whether *group* is ready, and the *problem* if not."""
-    reason, message = (problem.reason or FAILED, problem.message) if problem else (READY, READY)
+def _ready_condition(group: Object, problem: Refusal | None, words: str) -> Object:
+    """Return the condition that says whether *group* is ready: the *problem* if not, and otherwise *words*."""
+    reason, message = (problem.reason or FAILED, problem.message) if problem else (READY, words or READY)
     return condition(CONDITION_PROXYGROUP_READY, problem is None, reason, message, _generation(group))
 
 
-def _reported_device(pod: Object, children: Children) -> Object | None:
-    """Return the entry of a ProxyGroup's status for the device that *pod* has reported.
+def _reported_device(pod: Object, children: Children) -> tuple[ReportedDevice, Object] | None:
+    """Return the device that *pod* has reported, and the further fields of its entry in a ProxyGroup's status.
 
     Return None if it has reported no MagicDNS name.
     """
@@ -128,7 +145,7 @@ def _reported_device(pod: Object, children: Children) -> Object | None:
         return None
     device, endpoints = device_of(state, None), static_endpoints_of(config)
     shown = {"staticEndpoints": [*endpoints]} if endpoints else {}
-    return device.status(device.fqdn.partition(".")[0]) | shown if "." in device.fqdn else None
+    return (device, shown) if "." in device.fqdn else None
 
 
 def _incomplete(devices: int, replicas: int, running: str) -> Refusal | None:

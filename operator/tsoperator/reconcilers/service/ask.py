@@ -133,6 +133,11 @@ class Ask:
         return self.magic_dns_name or self.target.ip
 
     @property
+    def cluster_name(self) -> str:
+        """The name of the Service in the cluster's DNS."""
+        return f"{self.key.name}.{self.key.namespace}{self.proxies_domain.removeprefix(f'.{self.namespace}')}"
+
+    @property
     def points_at_own_proxy(self) -> bool:
         """True if the Service still points at the egress proxy that it has, or once had."""
         return self.points_at.rpartition("-")[0] == child_base_name(self.key.name)

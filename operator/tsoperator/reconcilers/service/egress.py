@@ -1,6 +1,8 @@
 """Egress Services: the Pods of their proxies, and the step that points a Service at a place."""
 
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Final
 
 from tsoperator.api.conditions import condition
 from tsoperator.api.names import CONDITION_PROXY_READY, FINALIZER, PROXY_CLASS
@@ -10,6 +12,9 @@ from tsoperator.proxy.proxypod import ProxyPod, egress_to_ip, egress_to_name
 from tsoperator.reconcilers.service.ask import Ask
 from tsoperator.runtime.plan import Note, Patch, Plan, earliest
 from tsoperator.runtime.reverts import Reverts
+
+LED: Final = "Pods reach "
+"""The first of the words that say where Pods reach the target of an egress Service."""
 
 
 def pod(ask: Ask) -> ProxyPod:
@@ -62,6 +67,12 @@ def pointed(ask: Ask, place: str, made: Plan, reverts: Reverts) -> Plan:
     finalizers = [*(metadata.get("finalizers") or ()), FINALIZER]
     body["metadata"] = {"finalizers": finalizers, "resourceVersion": metadata["resourceVersion"]}
     return replace(made, hold="", steps=[Patch(SERVICE, ask.key, body), *made.steps])
+
+
+def reached(ask: Ask, addresses: Sequence[str] = ()) -> str:
+    """Say where Pods reach the target of an egress Service: at the *addresses* of the Service, if they last."""
+    at = f"at {', '.join(addresses)} and " if addresses else ""
+    return f"{LED}{ask.destination} {at}as {ask.cluster_name}"
 
 
 def starting(proxy: Key, place: str) -> Object:

@@ -26,7 +26,7 @@ from tsoperator.group.egress import entry_name, entry_of
 from tsoperator.group.places import Places, best_place, endpoints_of, move, upkeep
 from tsoperator.group.ports import PORT_COUNT
 from tsoperator.group.proxygroup import Group, is_available, replica_count
-from tsoperator.group.slices import Serving
+from tsoperator.group.slices import Serving, cluster_ips
 from tsoperator.reconcilers.service import egress
 from tsoperator.reconcilers.service.ask import Ask
 from tsoperator.reconcilers.service.violations import group_violations
@@ -171,7 +171,8 @@ def _exhausted(ask: Ask, places: Places) -> Plan:
 def _reported(ask: Ask, wanted: Object, made: Plan, places: Places) -> Plan:
     """Return *made* with the conditions of a valid Service whose ClusterIP Service should be as *wanted*."""
     name, group, digest = ask.group, places.group(ask.group), config_digest(ask)
-    ready, notes = _readiness(ask, places), [*made.notes]
+    lost = _lost(ask, places)
+    ready, notes = _readiness(ask, places, is_lost=bool(lost)), [*made.notes]
     if group.obj is None or not is_available(group.obj):
         message = f"no proxy of ProxyGroup {name!r} is in the tailnet yet: the conditions of the ProxyGroup say why"
         shown = [_with_words(_valid("Unknown", "ProxyGroupNotReady", message), made.notes), ready]
@@ -192,7 +193,9 @@ def _reported(ask: Ask, wanted: Object, made: Plan, places: Places) -> Plan:
     if places.ages.get(FRESH, PATIENCE) < PATIENCE and ready["reason"] != "ReadyToRouteTraffic" and notes == []:
         return replace(made, requeue_after=earliest(made.requeue_after, PATIENCE - places.ages[FRESH]))
     notes = notes or _unready_notes(ask, ready)
-    if lost := _lost(ask, places):
+    if (live := places.at(ask.group)) and config["status"] == TRUE and not lost:
+        notes += _success_notes(ask, live, ready)
+    if lost:
         notes.append(Note("Warning", "TargetNotFound", lost, once=True))
         ready = {**ready, "message": f"{ready['message']}; {lost}"}
     return replace(made, notes=notes, status=_status(ask, [_with_words(_SOUND, made.notes), config, ready], places))
@@ -231,9 +234,35 @@ def is_fresh(ask: Ask) -> bool:
     return all(each["type"] != CONDITION_EGRESS_READY for each in ask.conditions)
 
 
-def _readiness(ask: Ask, places: Places) -> Object:
+def _readiness(ask: Ask, places: Places, *, is_lost: bool = False) -> Object:
+    """Return the condition that says how many proxies route traffic, and where Pods reach the device.
+
+    It doesn't say where if the device *is_lost*.
+    """
     live = places.at(ask.group)
-    return readiness(places.group(ask.group), endpoints_of(live, places) if live else {})
+    shown = readiness(places.group(ask.group), endpoints_of(live, places) if live else {})
+    if live is None or is_lost or shown["status"] != TRUE:
+        return shown
+    return _with_words(shown, _reached_notes(ask, live))
+
+
+def _reached_notes(ask: Ask, live: Object) -> list[Note]:
+    """Return the Event that says where Pods reach the target of a Service: at its place *live*."""
+    words = egress.reached(ask, cluster_ips(live))
+    return [Note("Normal", "ReadyToRouteTraffic", words, once=True)]
+
+
+def _success_notes(ask: Ask, live: Object, ready: Object) -> list[Note]:
+    """Return the Event that says where Pods reach the target of a Service, if it is *ready* now and wasn't before.
+
+    There is an Event, too, if Pods reach it elsewhere than before. While a Pod is replaced, the readiness is unknown.
+    The end of that causes no Event.
+    """
+    before = next((each for each in ask.conditions if each["type"] == CONDITION_EGRESS_READY), None)
+    (note,) = _reached_notes(ask, live)
+    moved = before is not None and egress.LED in before["message"] and note.message not in before["message"]
+    is_news = before is None or before["status"] == FALSE or moved
+    return [note] if is_news and ready["status"] == TRUE else []
 
 
 def _status(ask: Ask, shown: Sequence[Object], places: Places) -> Object:

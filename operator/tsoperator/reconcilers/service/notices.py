@@ -155,15 +155,17 @@ def _left_to_the_group(ask: Ask) -> Iterator[str]:
 def with_notes(plan: Plan, ask: Ask, notes: Sequence[Note]) -> Plan:
     """Return *plan* with *notes* among its Events, and in the message of the main condition of its status.
 
-    A note that is to be written once is left out if a condition has its message already.
+    A note that is to be written once is no Event any more if a condition has its message already.
     """
     if not (notes or plan.notes):
         return plan
     type_ = _MAIN.get(ask.mode, CONDITION_PROXY_READY)
-    before = " ".join(each["message"] for each in ask.conditions)
-    news = [note for note in (*plan.notes, *notes) if not (note.once and note.message in before)]
+    before = " ".join(each.get("message", "") for each in ask.conditions)
+    held = [*plan.notes, *notes]
+    told = tuple(note for note in held if note.once and note.message in before)
+    news = [note for note in held if note not in told]
     status = _with_words(plan.status, type_, notes) if plan.status and notes else plan.status
-    return replace(plan, status=status, notes=news)
+    return replace(plan, status=status, notes=news, told=told)
 
 
 def _with_words(status: Object, type_: str, notes: Sequence[Note]) -> Object:

@@ -38,6 +38,7 @@ from tsoperator.reconcilers.service.notices import notices, with_notes
 from tsoperator.reconcilers.service.violations import violations
 from tsoperator.runtime.plan import Child, Note, Patch, Plan, Refusal, earliest
 from tsoperator.runtime.reverts import NO_REVERTS, Reverts
+from tsoperator.runtime.success import with_success
 from tsoperator.settings import Settings
 from tsoperator.tailnet.zones import NO_SUFFIXES, Suffixes
 
@@ -45,7 +46,6 @@ TERMINATING = "ProxyTerminating"
 DEVICE_REASONS = {Effect.PENDING: "ProxyPending", Effect.FAILED: "ProxyFailed"}
 """The reasons of a Service's condition, by the effect of a finding about the device."""
 
-_READY = condition(CONDITION_PROXY_READY, True, "ProxyCreated", "ProxyCreated")
 _STILL_THERE = 5.0  # s until another look at a deletion that should have ended by a watch event
 
 
@@ -153,14 +153,17 @@ def _proxied(ask: Ask, wanted: Proxy, observed: Observed, settings: Settings, ke
     made = plan_proxy(wanted, observed.children, settings, keys, devices)
     problem = proxy_problem(wanted, observed.children, keys)
     pending = condition(CONDITION_PROXY_READY, False, "ProxyPending", problem) if problem else None
+    reached = "" if ask.is_exposed or _routes(ask, wanted, observed) else egress.reached(ask)
     if ask.is_exposed:
         shown = _exposed(ask, made, pending, observed)
     else:
         name = best_place(ask.points_at, wanted.key.name, observed.places, is_own=True)
         starts = name != wanted.key.name and all(each.effect < Effect.PENDING for each in devices.findings)
-        ready = pending or (egress.starting(wanted.key, name) if starts else _READY)
+        works = condition(CONDITION_PROXY_READY, True, "ProxyCreated", reached or "ProxyCreated")
+        ready = pending or (egress.starting(wanted.key, name) if starts else works)
         shown = _pointed(ask, wanted, name, made, ready, observed)
-    return with_findings(shown, devices.findings, condition=CONDITION_PROXY_READY, reasons=DEVICE_REASONS)
+    found = with_findings(shown, devices.findings, condition=CONDITION_PROXY_READY, reasons=DEVICE_REASONS)
+    return with_success(found, ask.conditions, CONDITION_PROXY_READY, reached)
 
 
 def _pointed(ask: Ask, proxy: Proxy, place: str, made: Plan, ready: Object, observed: Observed) -> Plan:
@@ -177,10 +180,15 @@ def _pointed(ask: Ask, proxy: Proxy, place: str, made: Plan, ready: Object, obse
     moved = replace(
         made, steps=steps, requeue_after=again, status=_status(ask, ready, observed.places) | {"loadBalancer": {}}
     )
+    notes = [*_routes(ask, proxy, observed), *_taken(ask, observed)]
+    return with_notes(egress.pointed(ask, place, moved, reverts), ask, notes)
+
+
+def _routes(ask: Ask, proxy: Proxy, observed: Observed) -> list[Note]:
+    """Return an Event if the *proxy* of an egress Service may lack the route to an address of no device."""
     destination = observed.tailnet.destination
     is_device = destination is not None and destination.device is not None
-    routes = [] if is_device else egress.route_notes(ask, accepts_routes=proxy.config.accept_routes)
-    return with_notes(egress.pointed(ask, place, moved, reverts), ask, [*routes, *_taken(ask, observed)])
+    return [] if is_device else egress.route_notes(ask, accepts_routes=proxy.config.accept_routes)
 
 
 def _taken(ask: Ask, observed: Observed) -> list[Note]:

@@ -60,7 +60,7 @@ def refusal_of(probe: Probe, ours: Mapping[str, str]) -> Refusal | None:
     if not probe.refusals:
         reason, message = CHANGED, _other_tailnet([*ours.values()])
     elif all(each.is_passing for each in probe.refusals):
-        reason, message = UNREACHABLE, f"{message}\n{_AWAY}"
+        reason, message = UNREACHABLE, f"{message};\n{_AWAY}"
     return Refusal(message, reason, requeue_after=SOON)
 
 

@@ -15,7 +15,7 @@ let report = null, tag = "", verdict = "";
 function element(name, className, ...children) {
   const made = document.createElement(name);
   if (className) made.className = className;
-  made.append(...children.filter((child) => child !== "" && child !== null && child !== undefined));
+  made.append(...children.filter(Boolean));
   return made;
 }
 
@@ -51,7 +51,7 @@ function row(object) {
     cell("tailnet:", "", ...lines(object.names, object.addresses)),
     cell("cluster:", "", ...lines(object.inCluster ? [object.inCluster] : [], object.clusterAddresses)),
     cell("proxies:", "number", proxies),
-    cell("", "", ...said(object), object.reason ? element("small", "", object.reason) : ""),
+    cell("", "", ...said(object), object.reason !== object.words ? element("small", "", object.reason || "") : ""),
     cell("since", "since", moment(object.since)),
   );
 }
@@ -134,8 +134,23 @@ async function ask() {
   }
 }
 
+// The part of the URL after # is the filter, so that a link can lead to some objects.
+function filterByURL() {
+  try {
+    byId("text").value = decodeURIComponent(location.hash.slice(1));
+  } catch {
+    byId("text").value = location.hash.slice(1);
+  }
+  if (report) show();
+}
+
 byId("filter").addEventListener("submit", (event) => event.preventDefault());
-byId("text").addEventListener("input", () => report && show());
+byId("text").addEventListener("input", () => {
+  history.replaceState(null, "", `#${encodeURIComponent(byId("text").value)}`);
+  if (report) show();
+});
+addEventListener("hashchange", filterByURL);
+filterByURL();
 (async () => {
   for (;;) {
     await ask();

@@ -11,7 +11,10 @@ from tsoperator.api.v1alpha1.proxyclass import ProxyClass
 from tests.support.objects import live_connector, live_dnsconfig, live_proxy_class
 
 NOT_EMPTY = "must have at least 1 item, not []"
-CONNECTOR_HOSTNAME = "2 to 63 lower-case letters, digits and hyphens, and have no hyphen at its ends"
+CONNECTOR_HOSTNAME = (
+    "2 to 63 lower-case letters, digits and hyphens, and have no hyphen at its ends: the first part of a name, without "
+    "the tailnet's domain"
+)
 HOSTNAME_PREFIX = "1 to 62 lower-case letters, digits and hyphens, and not start with a hyphen"
 TAG = "one such as tag:k8s, with a letter first after the colon, and then only letters, digits and hyphens"
 

@@ -245,8 +245,9 @@ FULL, NO_POD = {"records": records("12"), "deployment": ROLLED_OUT}, "no Pod of 
 SET_OURS = (
     "set spec.nameserver.image to this operator's nameserver and annotation tailscale.com/nameserver to tsnameserver"
 )
+SAYS = "the nameserver answers at 192.0.2.53"
 TOLD = {
-    "ready": Told(READY, CREATED, CREATED),
+    "ready": Told(READY, CREATED, SAYS),
     "not ready": Told(
         READY, PENDING, f"{NO_POD}: if that lasts, see why with ", works=False, facts={"deployment": None}
     ),
@@ -258,7 +259,7 @@ TOLD = {
         READY, PENDING, "the operator hasn't asked the nameserver yet", works=False, facts={"nameserver": None},
         was="False",
     ),
-    "ready for an earlier leader": Told(READY, CREATED, CREATED, facts={"nameserver": None}, was="True"),
+    "ready for an earlier leader": Told(READY, CREATED, SAYS, facts={"nameserver": None}, was="True"),
     "names left out by the Go operator's image": Told(
         LEFT_OUT, "TooManyNames",
         "12 names don't resolve: tailscale/k8s-nameserver:stable reads one ConfigMap, and it is full: set ",

@@ -101,7 +101,9 @@ async def test_a_dnsconfig_reports_that_its_nameservers_address_is_taken_until_i
     assert "nameserver" not in (await world.look(asked))["status"]
     await world.delete(taker)
     assert (await running_nameserver(world, asked))["status"]["nameserver"] == {"ip": ADDRESS}
-    assert await world.condition(asked, NAMESERVER_READY) == Condition("True", "NameserverCreated", "NameserverCreated")
+    words = f"the nameserver answers at {ADDRESS}"
+    assert await world.condition(asked, NAMESERVER_READY) == Condition("True", "NameserverCreated", words)
+    assert (await world.events(asked))["NameserverCreated"] == words
     assert not await world.writes_when_left_alone()
 
 

@@ -230,9 +230,12 @@ NAMED = web(HA_INGRESS_FINALIZER, host="web.example.org")
 TLS = {"tls": [{"hosts": ["web"], "secretName": "tls"}]}
 SECRET = web(HA_INGRESS_FINALIZER, spec={"defaultBackend": to_service(), **TLS})
 FUNNEL = web(HA_INGRESS_FINALIZER, funnel="true")
+AWAY = ServiceView(refusal=Refusal("away", is_passing=True))
 TOLD: dict[str, Told] = {
-    "all is well": Told(HELD, seen(HELD, **SERVED), []),
-    "outage": Told(HELD, seen(HELD, view=ServiceView(refusal=Refusal("away", is_passing=True)), **SERVED), []),
+    "all is well": Told(HELD, seen(HELD, **SERVED), ["IngressReachable"]),
+    "outage": Told(
+        HELD, seen(HELD, view=ServiceView(refusal=Refusal("away", is_passing=True)), **SERVED), ["IngressReachable"]
+    ),
     "group starts": Told(HELD, seen(HELD, group=group(is_up=False)), ["ProxyGroupNotReady"]),
     "paths": Told(ODD, seen(ODD), ["PathUndefined", "InvalidIngressBackend"]),
     "no backend": Told(NOTHING, seen(NOTHING), ["InvalidIngressBackend", "NoValidBackends"]),

@@ -89,6 +89,25 @@ def test_one_event_names_an_ingress_class_that_looks_like_a_misspelling_of_ours(
     assert "write private in spec.ingressClassName" in told("privat", ours="private")
 
 
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        ({"tailscale.com/funnel": "true", "tailscale.com/tags": "tag:a"}, "tailscale.com/funnel"),
+        ({"tailscale.com/proxy-group": "web"}, "tailscale.com/proxy-group"),
+        ({"tailscale.com/cluster-dns": "false"}, ""),
+        ({"tailscale.com/funnel": "true", "kubernetes.io/ingress.class": "nginx"}, ""),
+        ({"tailscale.com/hostname": "web"}, ""),
+    ],
+)
+def test_an_event_says_that_an_ingress_with_our_annotations_names_no_class(given: dict[str, str], named: str) -> None:
+    found = live_ingress(given, spec={"ingressClassName": None})
+    notes = class_notes(parse(found, settings()), "tailscale", class_exists=False)
+    assert [(note.type, note.reason, note.once) for note in notes] == [("Warning", "IgnoredIngressClass", True)] * bool(
+        named
+    )
+    assert all(f"it has annotation {named}: write tailscale in spec.ingressClassName" in note.message for note in notes)
+
+
 def test_no_event_names_an_ingress_class_of_another_controller_or_a_class_that_exists() -> None:
     others = [told("nginx"), told(None), told(None, "nginx"), told("nginx", "tailscale")]
     assert [*others, told("tailscal", exists=True), told("tailscal", ours="private")] == [""] * 6

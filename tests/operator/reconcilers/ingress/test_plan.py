@@ -24,7 +24,7 @@ from tsoperator.reconcilers.ingress import plan as plans
 from tsoperator.reconcilers.ingress.ask import parse
 from tsoperator.reconcilers.ingress.plan import Observed
 from tsoperator.runtime.ownership import Owner
-from tsoperator.runtime.plan import Plan, Refusal, SetTags
+from tsoperator.runtime.plan import Note, Plan, Refusal, SetTags
 from tsoperator.settings import Settings
 
 from tests.support.objects import (
@@ -196,6 +196,7 @@ def test_a_new_ingress_gets_its_proxy_and_an_empty_status() -> None:
     assert (plan.hold, plan.status, list(plan.notes)) == (FINALIZER, {"loadBalancer": {}}, [])
 
 
+REACHED = "IngressReachable"
 NO_HTTPS = {**CURRENT, "https_endpoint": "no-https"}
 WEB_NAME, OTHER_NAME = "web.tail1234.ts.net", "web.example.org"
 
@@ -222,7 +223,7 @@ def test_the_status_and_the_magicdns_name_of_an_ingress_come_from_the_report_of_
     assert plan.status == {"loadBalancer": {"ingress": entries} if served else {}, "more": 1}
     assert proxy(live_ingress(), logged_in(data)).magic_dns_name == name
     assert proxy(live_ingress(OPT_OUT), logged_in(data)).magic_dns_name == ""
-    assert reasons_of(plan) == notes
+    assert reasons_of(plan) == [*notes, *([REACHED] if served else [])]
 
 
 def certified(missed_for: float) -> Observed:
@@ -237,8 +238,8 @@ TAGS_REFUSED = replace(NEW, tailnet=TailnetView(news=[REFUSED]))
 ANEW = logged_in({**DEVICE, "reissue_authkey": ""})
 DELAYED = Keys({0: ""}, requeue_after=20.0)
 REPORTED: dict[str, tuple[Object, Observed, Keys, list[str], float | None]] = {
-    "a new key": (live_ingress(), ANEW, KEY, ["AuthKeyReissued"], None),
-    "a key that is delayed": (live_ingress(), ANEW, DELAYED, ["AuthKeyDelayed"], 20),
+    "a new key": (live_ingress(), ANEW, KEY, ["AuthKeyReissued", REACHED], None),
+    "a key that is delayed": (live_ingress(), ANEW, DELAYED, ["AuthKeyDelayed", REACHED], 20),
     "a path and tags": (
         live_ingress(spec=PATHS_OF),
         TAGS_REFUSED,
@@ -246,11 +247,23 @@ REPORTED: dict[str, tuple[Object, Observed, Keys, list[str], float | None]] = {
         ["InvalidIngressBackend", "TagsRefused"],
         60,
     ),
-    "the name of the device": (live_ingress(host=WEB_NAME), logged_in(DEVICE), NO_KEYS, [], None),
-    "another name": (live_ingress(host=OTHER_NAME), logged_in(DEVICE), NO_KEYS, ["IgnoredTLSHosts"], None),
+    "the name of the device": (live_ingress(host=WEB_NAME), logged_in(DEVICE), NO_KEYS, [REACHED], None),
+    "another name": (
+        live_ingress(host=OTHER_NAME),
+        logged_in(DEVICE),
+        NO_KEYS,
+        ["IgnoredTLSHosts", REACHED],
+        None,
+    ),
     "another name so far": (live_ingress(host=OTHER_NAME), NEW, NO_KEYS, [], None),
-    "no certificate": (live_ingress(), certified(0), NO_KEYS, [], 600),
-    "no certificate for long": (live_ingress(), certified(601), NO_KEYS, ["CertificatePending"], None),
+    "no certificate": (live_ingress(), certified(0), NO_KEYS, [REACHED], 600),
+    "no certificate for long": (
+        live_ingress(),
+        certified(601),
+        NO_KEYS,
+        ["CertificatePending", REACHED],
+        None,
+    ),
     "an annotation without effect": (live_ingress(SHOP), NEW, NO_KEYS, ["IgnoredAnnotation"], None),
 }
 
@@ -263,6 +276,14 @@ def test_events_report_about_an_ingress_that_is_served(
     assert (reasons_of(plan), plan.requeue_after) == (events, again)
     assert {"Service", "StatefulSet"} <= {each["kind"] for each in children_of(plan)}
     assert [each["hostname"] for each in shown(plan)] == [WEB_NAME] * bool(observed.children.secrets)
+
+
+def test_an_event_says_where_the_tailnet_reaches_an_ingress_until_the_status_says_so() -> None:
+    seen = logged_in({**DEVICE, "device_ips": '["100.64.0.7","fd7a:115c:a1e0::7"]'})
+    plan = planned(live_ingress(), seen)
+    words = f"the tailnet reaches it at https://{WEB_NAME} (100.64.0.7, fd7a:115c:a1e0::7)"
+    assert [*plan.notes] == [Note("Normal", "IngressReachable", words, once=True)]
+    assert [*planned({**live_ingress(), "status": plan.status}, seen).notes] == []
 
 
 def test_the_status_of_an_ingress_with_a_redirect_shows_port_80_after_port_443() -> None:
@@ -294,7 +315,7 @@ def test_a_served_ingress_with_a_bad_hostname_or_tag_keeps_the_old_value_and_get
     made, plan = proxy(parent, observed), planned(parent, observed)
     assert (made.config.hostname, tuple(made.tags)) == (hostname, tags)
     reason = "InvalidTags" if words == KEEPS_TAGS else "InvalidHostname"
-    (note,) = plan.notes
+    note, _reachable = plan.notes
     assert (note.type, note.reason, note.message.endswith(words)) == ("Warning", reason, True)
     assert [step for step in plan.steps if isinstance(step, SetTags)] == []
     assert "StatefulSet" in [each["kind"] for each in children_of(plan)]

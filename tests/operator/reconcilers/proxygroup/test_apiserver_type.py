@@ -385,7 +385,7 @@ STEPS = {
         True,
         {"hosts": {0: SERVES}},
         UP,
-        ("True", READY, READY),
+        ("True", READY, "the tailnet reaches the Kubernetes API at https://kapi.tail1234.ts.net"),
         ("True", VALID, VALID),
         ("True", *ONE),
         "https://kapi.tail1234.ts.net",

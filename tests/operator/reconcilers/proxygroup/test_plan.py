@@ -295,7 +295,7 @@ MOVED = class_with(env=[{"name": "TS_LOCAL_ADDR_PORT", "value": "[::]:9003"}])
 
 def test_an_event_says_that_a_class_prevents_the_draining_of_proxies() -> None:
     made = plan_of(CLASSY, Observed(running(0, 1), proxy_class=MOVED))
-    assert reasons_of(made) == ["NoGracefulShutdown"]
+    assert reasons_of(made) == ["NoGracefulShutdown", "ProxyGroupReady"]
 
 
 @pytest.mark.parametrize(("group", "class_"), [(live_group(), None), (CLASSY, MOVED)])

@@ -45,6 +45,7 @@ def test_the_status_leaves_out_a_device_whose_pod_is_down_unless_all_pods_are_do
 
 
 CREATING, READY, AVAILABLE = "ProxyGroupCreating", "ProxyGroupReady", "ProxyGroupAvailable"
+JOINED = "its proxies are in the tailnet as foo-0.tail1234.ts.net (100.64.0.10) and foo-1.tail1234.ts.net (100.64.0.11)"
 Told = tuple[str, str, str]
 
 
@@ -57,7 +58,7 @@ def running(is_true: bool, count: str, reason: str = CREATING) -> Told:
     [
         (0, 2, running(False, "0/2"), running(False, "0/2")),
         (1, 2, running(True, "1/2"), running(False, "1/2")),
-        (2, 2, running(True, "2/2", AVAILABLE), ("True", READY, READY)),
+        (2, 2, running(True, "2/2", AVAILABLE), ("True", READY, JOINED)),
         (3, 1, running(True, "3/1"), ("False", CREATING, "waiting for 2 pods to shut down")),
         (0, 0, running(False, "0/0"), ("True", READY, READY)),
     ],
@@ -67,6 +68,7 @@ def test_the_conditions_of_a_group_count_its_devices(count: int, replicas: int, 
     found = [(each["status"], each["reason"], each["message"]) for each in made["conditions"]]
     assert found == [available, ready]
     assert [each.get("observedGeneration") for each in made["conditions"]] == [None, 7]
+    assert made["proxies"] == f"{count}/{replicas}"
     assert [each["hostname"] for each in made.get("devices", [])] == [f"foo-{number}" for number in range(count)]
 
 

@@ -16,7 +16,7 @@ from tsoperator.proxy.entries import Entry, Port
 from tsoperator.reconcilers.service import grouped
 from tsoperator.reconcilers.service.ask import Ask, parse
 from tsoperator.reconcilers.service.grouped import FRESH, config_digest, configured, not_configured, readiness
-from tsoperator.runtime.plan import Patch, Plan, Refusal
+from tsoperator.runtime.plan import Note, Patch, Plan, Refusal
 from tsoperator.runtime.reverts import NO_REVERTS, Reverts
 
 from tests.operator.group.places import (
@@ -105,7 +105,7 @@ FULL = configmap({}, **{ANNOTATION_EGRESS_LEFT_OUT: "1"})
 UNAVAILABLE = live_group(available=False)
 WITH_CLUSTER_IP = held(user_service(spec={"type": "ClusterIP"}))
 CASES = {
-    "served": Case(SOUND, DONE, ALL, [], at(place())),
+    "served": Case(SOUND, DONE, ALL, [ALL[1]], at(place())),
     "waiting for the entry": Case(SOUND, FAILED, NOBODY, AWAITED, seeing(configmap=configmap({}), reports={})),
     "without a ConfigMap": Case(SOUND, FAILED, ALL, [], seeing(configmap=None)),
     "another entry": Case(SOUND, FAILED, ALL, [], seeing(configmap=configmap(OTHER_ENTRY))),
@@ -125,6 +125,24 @@ def test_the_conditions_say_whether_the_service_is_valid_configured_and_ready(ca
     assert told(plan) == {name: value for name, value in wanted.items() if value}
     assert reasons_of(plan) == case.events
     assert all(note.once for note in plan.notes if note.reason == "ProxyGroupNotReady")  # this may last
+
+
+def test_a_service_that_becomes_ready_says_once_where_pods_reach_its_device() -> None:
+    words = "Pods reach db.tail1234.ts.net at 192.0.2.50 and as db.default.svc.k8s.example.org"
+    plan = planned(AT_PLACE, at(place()))
+    (shown,) = [each for each in status_of(plan)["conditions"] if each["type"] == "TailscaleEgressSvcReady"]
+    assert shown["message"] == f"2 out of 2 replicas are ready to route traffic; {words}"
+    assert [*plan.notes] == [Note("Normal", "ReadyToRouteTraffic", words, once=True)]
+    moved, old = shown["message"].replace("192.0.2.50", "192.0.2.7"), "2 out of 2 replicas are ready to route traffic"
+    for status, said, told in (
+        ("True", shown["message"], []),
+        ("True", moved, [words]),
+        ("True", old, []),
+        ("Unknown", old, []),
+        ("False", old, [words]),
+    ):
+        before = {**AT_PLACE, "status": {"conditions": [{**shown, "status": status, "message": said}]}}
+        assert [note.message for note in planned(before, at(place())).notes] == told
 
 
 def test_the_place_has_an_annotation_with_its_name_unless_the_user_wants_none() -> None:
@@ -288,7 +306,7 @@ def test_a_service_counts_as_new_until_its_status_shows_whether_it_is_ready() ->
 
 def test_a_warning_says_that_an_older_service_keeps_a_proxy_port() -> None:
     plan = planned(AT_PLACE, at(place(), contested={Wanted("TCP", 5432): Key("default", "web")}))
-    (note,) = plan.notes
+    _ready, note = plan.notes
     assert (note.type, note.reason) == ("Warning", "ProxyPortChanged")
     assert "for port 5432/TCP of this Service and for Service default/web, which is older" in note.message
     assert status_of(plan) == status_of(planned(AT_PLACE, at(place())))
@@ -297,7 +315,7 @@ def test_a_warning_says_that_an_older_service_keeps_a_proxy_port() -> None:
 def test_an_event_reports_reverts_and_the_next_write_waits() -> None:
     away = held(user_service())
     plan = planned(away, at(place()), Reverts(["spec.externalName"], "argocd", wait=3.0))
-    assert (patches_of(plan), reasons_of(plan), plan.requeue_after) == ([], ["ExternalNameOverwritten"], 3.0)
+    assert (patches_of(plan), reasons_of(plan), plan.requeue_after) == ([], ["ExternalNameOverwritten", ALL[1]], 3.0)
     assert len(patches_of(planned(away, at(place())))) == 1
 
 

@@ -37,7 +37,7 @@ PROBES: dict[str, tuple[Probe, Mapping[str, str], Refusal | None]] = {
     "all works": (Probe((), {"n1": HERE}), {}, None),
     "one is refused": (Probe([DENIED]), {}, refusal("403", "InvalidOAuth")),
     "all are refused": (Probe([DENIED, Refusal("404")]), {}, refusal("403\n404", "InvalidOAuth")),
-    "away": (Probe([AWAY, AWAY]), {}, refusal(f"503\n503\n{LOOK}", "ControlServerUnreachable")),
+    "away": (Probe([AWAY, AWAY]), {}, refusal(f"503\n503;\n{LOOK}", "ControlServerUnreachable")),
     "refused, then away": (Probe([DENIED, AWAY]), {}, refusal("403\n503", "InvalidOAuth")),
     "unsupported": (Probe([DENIED, UNSUPPORTED]), {}, refusal("403\nno", "Unsupported")),
     "refused, and elsewhere": (Probe([DENIED], {"n99": ELSEWHERE}), OURS, refusal("403", "InvalidOAuth")),

@@ -1,0 +1,35 @@
+"""The Event that says once where an object is reached, when it is ready or is reached elsewhere than before."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from tsoperator.api.conditions import TRUE
+from tsoperator.api.objects import Object
+from tsoperator.runtime.plan import Note, Plan
+
+
+def with_success(plan: Plan, before: Sequence[Object], type_: str, words: str | None = None) -> Plan:
+    """Return *plan* with an Event that has *words*, if the condition of this type becomes True, or if its words change.
+
+    Without *words*, the Event has the message of the condition. There is no Event if they are empty. *before* are the
+    conditions that the object has. If the condition was True and only repeated its reason, as in the Go operator, the
+    object was ready before, and there is no Event.
+    """
+    shown = _found((plan.status or {}).get("conditions") or (), type_)
+    if shown is None or shown["status"] != TRUE:
+        return plan
+    words = shown["message"] if words is None else words
+    live = _found(before, type_)
+    was_ready = live is not None and live["status"] == TRUE
+    if not words or (live and was_ready and (words in live["message"] or live["message"] == live["reason"])):
+        return plan
+    return replace(plan, notes=[*plan.notes, Note("Normal", shown["reason"], words, once=True)])
+
+
+def device_words(devices: Sequence[tuple[str, Sequence[str]]]) -> str:
+    """Return words for *devices*, each with its name and its addresses; empty without devices."""
+    return " and ".join(f"{name} ({', '.join(ips)})" if ips else name for name, ips in devices)
+
+
+def _found(conditions: Sequence[Object], type_: str) -> Object | None:
+    return next((each for each in conditions if each["type"] == type_), None)

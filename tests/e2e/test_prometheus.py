@@ -1,0 +1,135 @@
+"""Debian's Prometheus reads the metrics of the demo: the dashboard shows them, and the alerts fire when they should."""
+
+import subprocess
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import pytest
+import yaml
+
+from tests.e2e.panels import DASHBOARD, Scraped, expressions, scraped_demo, use
+from tests.e2e.product import TREE
+from tests.e2e.prometheus import prometheus_program
+from tests.e2e.waiting import eventually
+
+ALERTS: Final = TREE / "charts" / "tailscale-operator" / "files" / "alerts.yaml"
+PANELS: Final = [panel for panel in DASHBOARD["panels"] if panel["type"] != "row"]
+QUIET: Final = {
+    "Reconciles that did not succeed",
+    "Refused or unanswered by the API server",
+    "Refused or unanswered by the control server",
+}
+"""The panels that show nothing while all is well."""
+
+
+@pytest.fixture(scope="module")
+def scraped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scraped]:
+    with scraped_demo(tmp_path_factory.mktemp("scraped")) as found:
+        use(found, 12)
+        yield found
+
+
+@pytest.mark.parametrize("panel", PANELS, ids=lambda panel: panel["title"])
+def test_every_query_of_a_panel_returns_data(scraped: Scraped, panel: Any) -> None:
+    for expression, _ in expressions(panel):
+        if panel["title"] in QUIET:
+            scraped.prometheus.query(expression)
+        else:
+            eventually(partial(scraped.prometheus.query, expression), f"data of {expression}")
+
+
+class Case(NamedTuple):
+    """An alert, series with which it fires after some minutes, and series with which it doesn't."""
+
+    alert: str
+    fires: dict[str, str]
+    calm: dict[str, str]
+    minutes: int = 75
+
+
+def one(series: str, fires: str = "1x80", calm: str = "0x80") -> tuple[dict[str, str], dict[str, str]]:
+    """Return one series with the values of a case."""
+    return {series: fires}, {series: calm}
+
+
+LEADING = 'tsoperator_leading{pod="a"}'
+DEPTH = 'tsoperator_queue_depth{pod="a",controller="service"}'
+STARTED = 'process_start_time_seconds{namespace="tailscale",pod="a"}'
+BUILD = 'tsnameserver_build_info{namespace="tailscale",pod="a"}'
+DAY = 86_400
+CASES: Final = [
+    Case("TailscaleOperatorNotLeading", {LEADING: "0x80"}, {LEADING: "1x80", 'tsoperator_leading{pod="b"}': "0x80"}),
+    Case("TailscaleOperatorNotLeading", {}, {LEADING: "1x80"}),
+    Case("TailscaleOperatorNotLeading", {LEADING: "1x80", 'tsoperator_leading{pod="b"}': "1x80"}, {LEADING: "1x80"}),
+    Case("TailscaleTailnetNotSetUp", *one('tsoperator_preflight{check="api",tailnet=""}', "0x80", "1x80")),
+    Case("TailscaleWatchRefused", *one('tsoperator_watch_refused{resource="services",namespace=""}')),
+    Case("TailscaleProxiesNotReady", *one('tsoperator_proxies{parent="svc",ready="false"}')),
+    Case("TailscaleProxyGroupNotReady", *one('tsoperator_proxygroups{type="egress",reason="ProxyGroupCreating"}')),
+    Case("TailscalePeerRelayNotReady", *one('tsoperator_peerrelays{reason="EndpointsPending"}')),
+    Case("TailscaleRecorderNotReady", *one('tsoperator_recorders{reason="RecorderInvalid"}')),
+    Case("TailscaleTailnetInvalid", *one('tsoperator_tailnets{reason="InvalidOAuth"}')),
+    Case(
+        "TailscaleCertificateExpires",
+        *one('tsoperator_certificate_expiry_timestamp_seconds{domain="a"}', f"{6 * DAY}x80", f"{30 * DAY}x80"),
+    ),
+    Case(
+        "TailscaleReconcilesFail", *one('tsoperator_reconciles_total{controller="service",outcome="error"}', "0+1x80")
+    ),
+    Case("TailscaleQueueLong", {DEPTH: "101x80", LEADING: "1x80"}, {DEPTH: "101x80", LEADING: "0x80"}),
+    Case("TailscaleRequestsFail", *one('tsoperator_requests_total{api="control",method="GET",code="503"}', "0+1x80")),
+    Case("TailscaleAPIServerProxyFails", *one('tsoperator_apiproxy_requests_total{outcome="failed"}', "0+1x80")),
+    Case(
+        "TailscaleSessionNotRecorded",
+        *one('tsoperator_apiproxy_session_recordings_total{outcome="failed"}', "0+1x80"),
+    ),
+    Case(
+        "TailscaleNameserverWithoutRecords",
+        *one('tsnameserver_records_last_success_timestamp_seconds{pod="a"}', "0x80", "1x80"),
+    ),
+    Case("TailscaleClusterDNSNotReady", *one('tsoperator_cluster_dns_ready{zone="a",server="b"}', "0x80", "1x80")),
+    Case("TailscaleNameserverNotFollowing", *one('tsnameserver_api_followed{pod="a"}', "0x80", "1x80")),
+    Case("TailscaleNameserverRefusesRecords", *one('tsnameserver_reloads_total{pod="a",result="failure"}', "0+1x80")),
+    Case("TailscaleNameserverDropsPackets", *one('tsnameserver_udp_dropped_total{pod="a"}', "0+1x80")),
+    Case(
+        "TailscaleNameserverCannotSend",
+        {'tsnameserver_udp_unsent_total{pod="a",errno="EPERM"}': "0+1x80"},
+        {'tsnameserver_udp_unsent_total{pod="a",errno="EINVAL"}': "0+1x80"},
+    ),
+    Case("TailscaleNameserverFails", *one('tsnameserver_restarts_total{pod="a",part="tcp"}', "0+1x80")),
+    Case("TailscaleNameserverRestarts", {STARTED: "0+60x80", BUILD: "1x80"}, {STARTED: "1x80", BUILD: "1x80"}),
+]
+
+
+def test_every_alert_has_a_case() -> None:
+    rules = [rule["alert"] for group in yaml.safe_load(ALERTS.read_text())["groups"] for rule in group["rules"]]
+    assert rules == [*dict.fromkeys(case.alert for case in CASES)]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.alert)
+def test_an_alert_fires_when_it_should_and_only_then(case: Case, tmp_path: Path) -> None:
+    assert (_fires(case, case.fires, tmp_path), _fires(case, case.calm, tmp_path)) == (True, False)
+
+
+def _fires(case: Case, series: dict[str, str], folder: Path) -> bool:
+    """Tell whether the alert of *case* fires with *series*, by a test of promtool that expects that it doesn't."""
+    inputs = [{"series": name, "values": values} for name, values in series.items()]
+    test = {
+        "interval": "1m",
+        "input_series": inputs,
+        "alert_rule_test": [{"alertname": case.alert, "eval_time": f"{case.minutes}m", "exp_alerts": []}],
+    }
+    path = folder / "test.yaml"
+    path.write_text(yaml.safe_dump({"rule_files": [str(ALERTS)], "evaluation_interval": "1m", "tests": [test]}))
+    words = [str(prometheus_program("promtool")), "test", "rules", str(path)]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+    said = done.stdout + done.stderr
+    assert done.returncode == 0 or f"alertname: {case.alert}" in said, said
+    return done.returncode != 0
+
+
+def test_promtool_finds_nothing_wrong_with_the_alerts() -> None:
+    words = [str(prometheus_program("promtool")), "check", "rules", str(ALERTS)]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
