@@ -22,7 +22,7 @@ class Cast:
     @classmethod
     def of(cls, text: str) -> "Cast":
         """Read a recording."""
-        header, *events = map(json.loads, text.splitlines())
+        header, *events = map(json.loads, text.removesuffix("\n").split("\n"))
         return cls(header, [(seconds, kind, data) for seconds, kind, data in events])
 
     @property
@@ -82,7 +82,7 @@ class RecorderDevice:
         """Return the events in the order of time."""
         files = self.files(".json")
         said = self.outside.curl(*(self._url(f"recordings/{file}") for file in files)) if files else ""
-        return [json.loads(line) for line in said.splitlines()]
+        return [json.loads(line) for line in said.split("\n") if line]
 
     def forget(self) -> None:
         """Let the recorder remove its events, and the recordings that are complete."""

@@ -392,23 +392,24 @@ def test_a_caller_whose_grants_cannot_be_read_is_refused(ground: Ground, space: 
 
 
 @contextmanager
-def both_ticking(ground: Ground, space: str, where: RecorderDevice) -> Iterator[tuple[Running, Running]]:
+def both_ticking(
+    ground: Ground, space: str, where: RecorderDevice, environment: Environment
+) -> Iterator[tuple[Running, Running]]:
     """Run a session of Alice's and one of the machine's, whose recordings go to the same recorder."""
     ground.record(where)
     words = ["-n", space, "exec", "-it", "web", "--", "sh", "-c", TICKING]
-    with (
-        ground.alice.by(SPDY).running_on_terminal(f"enforced-{where.name}", *words) as enforced,
-        ground.machine.running_on_terminal(f"open-{where.name}", *words) as open_,
-    ):
-        eventually(lambda: all("tick 3" in each.output for each in (enforced, open_)), "both sessions", 20)
-        yield enforced, open_
+    users = (ground.alice, ground.machine)
+    enforced, open_ = (user.by(environment).running_on_terminal(f"at-{where.name}", *words) for user in users)
+    with enforced as first, open_ as second:
+        eventually(lambda: all("tick 3" in each.output for each in (first, second)), "both sessions", 20)
+        yield first, second
 
 
 def check_end(enforced: Running, words: str, began: float) -> float:
     """Check that a session ends with *words* on its terminal, in time. Return the seconds that it took."""
     left = began + PATIENCE - time.monotonic()
     eventually(lambda: not enforced.process.alive, "the end of the session", left)
-    said = enforced.output[-1000:]
+    said = enforced.output[-2000:]
     assert re.search(f"this session must be recorded, and that has failed: .*{words}", said), said
     return time.monotonic() - began
 
@@ -419,9 +420,13 @@ def check_ticks(open_: Running) -> None:
     eventually(lambda: open_.output.count("tick") > before + 3, "more of the session", 5)
 
 
-def test_a_session_ends_at_once_if_its_recorder_fails(ground: Ground, space: str) -> None:
+@STREAMS
+def test_a_session_ends_at_once_if_its_recorder_fails(ground: Ground, space: str, environment: Environment) -> None:
     first, _ = ground.recorders
-    with both_ticking(ground, space, first) as (enforced, open_), first.faulty(failure="the disk is full"):
+    with (
+        both_ticking(ground, space, first, environment) as (enforced, open_),
+        first.faulty(failure="the disk is full"),
+    ):
         check_end(enforced, "the disk is full", time.monotonic())
         check_ticks(open_)
 
@@ -431,8 +436,8 @@ def test_a_session_ends_soon_if_its_recorder_is_killed_or_silent(
 ) -> None:
     first, second = ground.recorders
     with (
-        both_ticking(ground, space, first) as (at_silent, open_at_silent),
-        both_ticking(ground, space, second) as (at_killed, open_at_killed),
+        both_ticking(ground, space, first, {}) as (at_silent, open_at_silent),
+        both_ticking(ground, space, second, SPDY) as (at_killed, open_at_killed),
         first.faulty(silent=True),
     ):
         began = time.monotonic()
