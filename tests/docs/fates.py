@@ -69,7 +69,7 @@ RUN_BY: Final[Mapping[str, str]] = {
     "kubectl get service db -o yaml --show-managed-fields": WALK,
     "docker build --target operator -t registry.example.org/tsoperator:0.1.0 .": _IMAGES,
     "docker build --target nameserver -t registry.example.org/tsnameserver:0.1.0 .": _IMAGES,
-    "kubectl -n gateway get service gateway -o jsonpath='{.status.loadBalancer.ingress}'": _GATEWAY,
+    "kubectl get service gateway -o jsonpath='{.status.loadBalancer.ingress}'": _GATEWAY,
     "make images ARCHIVE=dist/images.tar": _ARCHIVE,
     "helm upgrade --install tailscale-operator charts/tailscale-operator …": _VALUES,
     "kubectl -n tailscale rollout status deployment/operator": BED,

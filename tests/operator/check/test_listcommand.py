@@ -262,7 +262,8 @@ async def run_at_terminal(*options: str, lines: int = 24, no_color: str = "") ->
     termios.tcsetwinsize(its, (lines, 100))
     words = [sys.executable, "-m", "tsoperator", *options]
     env = {**os.environ, "TERM": "xterm", "NO_COLOR": no_color}
-    env.pop("COLUMNS", None)
+    for size in ("COLUMNS", "LINES"):  # these would come before the size of the terminal
+        env.pop(size, None)
     process = await asyncio.to_thread(subprocess.Popen, words, stdout=its, stderr=its, stdin=its, env=env)
     os.close(its)
     try:
