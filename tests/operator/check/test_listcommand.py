@@ -264,7 +264,11 @@ async def run_at_terminal(*options: str, lines: int = 24, no_color: str = "") ->
     env = {**os.environ, "TERM": "xterm", "NO_COLOR": no_color}
     for size in ("COLUMNS", "LINES"):  # these would come before the size of the terminal
         env.pop(size, None)
-    process = await asyncio.to_thread(subprocess.Popen, words, stdout=its, stderr=its, stdin=its, env=env)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a program in the background may ignore it
+    try:
+        process = await asyncio.to_thread(subprocess.Popen, words, stdout=its, stderr=its, stdin=its, env=env)
+    finally:
+        signal.signal(signal.SIGINT, before)
     os.close(its)
     try:
         while text := await asyncio.to_thread(_read, ours):
