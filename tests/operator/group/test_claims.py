@@ -90,10 +90,12 @@ def test_a_claim_says_how_the_tailscale_service_should_be(ask: Ask) -> None:
 
 
 @pytest.mark.parametrize("held", [True, False])
-def test_an_object_that_names_no_group_is_found_by_its_label_as_long_as_it_has_the_finalizer(held: bool) -> None:
-    for given, label in ((web("web", held=held), "web"), (api(held=held), "default-api")):
-        left = {**given, "metadata": {**given["metadata"], "annotations": {}}}
-        assert [*by_label(left)] == [label] * held
+def test_an_object_that_no_group_is_to_expose_is_found_by_its_label_as_long_as_it_has_the_finalizer(held: bool) -> None:
+    egress = {"type": "ExternalName", "externalName": "db.example.org"}
+    nameless = ((web("web", held=held), "web"), (api(held=held), "default-api"))
+    left = [({**given, "metadata": {**given["metadata"], "annotations": {}}}, label) for given, label in nameless]
+    for given, label in (*left, (api(held=held, spec=egress, tailnet_ip="100.64.10.10"), "default-api")):
+        assert [*by_label(given)] == [label] * held
 
 
 def test_an_ingress_that_asks_for_plain_http_and_for_a_redirect_gets_plain_http() -> None:
