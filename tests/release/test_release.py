@@ -29,7 +29,7 @@ def test_the_released_chart_names_both_images_by_their_full_names_in_the_registr
     assert about == {**ours, "annotations": {**ours["annotations"], "images": "example.org/a"}}
 
 
-def test_the_charts_icon_is_its_file() -> None:
+def test_the_icon_in_chart_yaml_is_the_file_icon_svg() -> None:
     kind, _, data = yaml.safe_load(ABOUT)["icon"].partition(",")
     assert (kind, base64.b64decode(data)) == ("data:image/svg+xml;base64", (CHART / "icon.svg").read_bytes().strip())
 
