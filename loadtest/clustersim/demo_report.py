@@ -10,7 +10,7 @@ GOAL_MS = 100
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """The result for one object: its name, its addresses, and the seconds until the object was reached by them.
+    """The result for one object: its name, its addresses, and the seconds until a connection to them worked.
 
     If the object has a device, *offers* says what the device provides.
     """

@@ -36,10 +36,10 @@ _FIRST_OF_PARTNER = 1001
 class SimOptions:
     """The settings of the cluster. Addresses to listen at are HOST:PORT; the port 0 takes a free one.
 
-    *absent* are the plurals of kinds that aren't served yet. *bookmark_interval* is in seconds. The *history* is
-    so many changes long; a watch can't resume from before it. *families* are the IP families of the Pods, in their
-    order, and *service_families* those of cluster IPs. Without *controllers*, the simulation makes no Pods and runs
-    none. Use this for more objects than the simulated controllers and kubelet can handle. *programs* play Pods.
+    *absent* are the plurals of kinds that aren't served yet. *bookmark_interval* is in seconds. *history* is the number
+    of changes that are remembered; a watch can't resume from an older one. *families* are the IP families of the Pods,
+    in their order, and *service_families* those of cluster IPs. Without *controllers*, the simulation makes no Pods and
+    runs none. Use this for more objects than the simulated controllers and kubelet can handle. *programs* play Pods.
     The cluster's DNS listens at *dns_listen* if that isn't empty; the program called nameserver has to be among the
     *programs*. *devices* are names of devices, or ``NAME=ADDRESS``; if there are any, proxies find no other names.
     *policy_tags* are the tags in the tailnet's policy, or None for all. If *partner_listen* isn't empty, the control

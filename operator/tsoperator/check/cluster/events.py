@@ -1,7 +1,7 @@
 """Reports the Warnings that the operator wrote as Events, and for which there is no condition.
 
-So it says that an annotation or a class is misspelt, that a device has the name already, or that a proxy takes no
-routes. The API server keeps an Event for an hour, so what it says may have been repaired since.
+Such Warnings say that an annotation or a class is misspelt, that a device has the name already, or that a proxy takes
+no routes. The API server keeps an Event for an hour, so the fault may have been repaired since.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -59,7 +59,7 @@ def check_warnings(events: Iterable[Object], objects: Iterable[Object]) -> Itera
 
 
 def _is_in_condition(event: Object, obj: Object) -> bool:
-    """Tell whether a condition of *obj* says what *event* says, or would say it."""
+    """Tell whether a condition of *obj* shows the fault in *event*, or would show it if there still were that fault."""
     conditions, reason = ours(obj), event.get("reason", "")
     return bool(conditions) and (reason in OF_CONDITIONS or reason in {each.get("reason") for each in conditions})
 

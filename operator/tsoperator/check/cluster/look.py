@@ -42,7 +42,7 @@ Progress = Callable[[str], None]
 class _Target:
     """The operator that a check looks at, the reader that gathers the facts about it, and the objects to look at.
 
-    These are all, or those that *concerns* the user who has given one namespace.
+    If the user has given a *namespace*, only the objects in it are looked at, and those in no namespace.
     """
 
     installed: Installed
@@ -137,14 +137,14 @@ _PARTS: Final = {
 """The parts of a check, by name: words for each part, and the function that looks at it."""
 
 BESIDE_REPORT: Final = ("operator", "crds", "rights", "webhooks", "pod-security", "names", "proxies", "devices")
-"""The parts that the leader's report doesn't tell, or tells less closely."""
+"""The parts of the cluster that the leader's report leaves out, or describes in less detail."""
 
 
 @dataclass(frozen=True, slots=True)
 class Subject:
     """The subject of a look: the operator in *namespace*, and users' objects.
 
-    These are all, or those in the namespace *of*. The cluster is that of *kubeconfig* and its *context*.
+    The objects are all, or those in the namespace *of*. *kubeconfig* and its *context* name the cluster.
     """
 
     kubeconfig: str
