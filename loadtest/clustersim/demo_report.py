@@ -76,6 +76,6 @@ def commands(kubeconfig: Path, dns_port: int, rows: Sequence[Row]) -> list[str]:
         *([f"  dig @127.0.0.1 -p {dns_port} {name}"] if name else []),
         "",
         "The tailnet has the devices db, directory and printer (100.64.10.10). Write a Service of your own for one.",
-        "All examples work but docs/examples/tailnet.yaml, which needs a second tailnet.",
+        "A Tailnet with the OAuth client in docs/examples/tailnet.yaml leads to another tailnet, tail5678.ts.net.",
         "`make demo FAIL=policy KEEP=1` shows a fault, and what to do about it; so do credentials, dns and node.",
     ]

@@ -14,7 +14,7 @@ from typing import Final
 
 from tsoperator.check.asking import Installation, ask, in_cluster
 from tsoperator.check.cluster.installed import not_installed
-from tsoperator.check.cluster.look import BESIDE_REPORT, Subject, look
+from tsoperator.check.cluster.look import Subject, look
 from tsoperator.check.endpoint import Endpoint
 from tsoperator.check.findings import HEALTHY, Finding, Verdict, as_json, as_text, exit_code
 from tsoperator.check.leader import NAMESPACE, LeaderReports, NoReport, OperatorPlace
@@ -75,7 +75,7 @@ def _beside(report: LeaderReport, place: OperatorPlace, namespace: str) -> list[
     """Return the findings of *report*, and those of our own looks at the parts that the report leaves out."""
     home = report.namespace
     subject = _subject(place, home, namespace)
-    looked = asyncio.run(look(subject, _say, BESIDE_REPORT))
+    looked = asyncio.run(look(subject, _say, at_objects=False))
     looked = [each for each in looked if each != not_installed(home)]  # it may run outside the cluster
     if unseen := [each for each in looked if each.verdict is Verdict.UNSEEN]:
         _note(f"not looked at beside the operator's report: {'; '.join(each.words for each in unseen)}")

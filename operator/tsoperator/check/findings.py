@@ -12,6 +12,9 @@ from tsoperator.check.terminal import Colour, printable
 HEALTHY, UNHEALTHY, UNSEEN = 0, 1, 2
 """The exit codes of ``tsoperator check``."""
 
+OBJECTS: Final = "objects"
+"""The name of the findings about users' objects, whether the leader's report tells them or we have looked ourselves."""
+
 
 class Verdict(StrEnum):
     """The result of a check of one thing: it is well, will soon be, something is wrong, or we could not look."""

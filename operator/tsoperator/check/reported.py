@@ -3,7 +3,7 @@
 from collections.abc import Container, Iterable, Iterator
 from typing import Final
 
-from tsoperator.check.findings import Finding, Verdict, failed, ok, waiting
+from tsoperator.check.findings import OBJECTS, Finding, Verdict, failed, ok, waiting
 from tsoperator.check.listing import Chosen
 from tsoperator.check.replicas import LACKS, WATCHES
 from tsoperator.check.report import (
@@ -93,9 +93,9 @@ def _objects(objects: Iterable[ReportedObject]) -> Iterator[Finding]:
         if each.verdict == OK:
             served += 1
         else:
-            yield from _judged("objects", str(each), each)
+            yield from _judged(OBJECTS, str(each), each)
     if served:
-        yield ok("objects", f"objects that are served: {served}", served)
+        yield ok(OBJECTS, f"objects that are served: {served}", served)
 
 
 def _judged(check: str, name: str, each: ReportedObject | ReportedTailnet | ReportedDNS) -> Iterator[Finding]:

@@ -9,7 +9,7 @@ from typing import Final
 
 from tsoperator.api.names import COMPONENT
 from tsoperator.api.objects import Object, key_of
-from tsoperator.check.findings import Finding, failed
+from tsoperator.check.findings import OBJECTS, Finding, failed
 from tsoperator.status.conditions import ours
 
 OF_CONDITIONS: Final = frozenset(
@@ -55,7 +55,7 @@ def check_warnings(events: Iterable[Object], objects: Iterable[Object]) -> Itera
     for (uid, reason), event in last.items():
         obj = there[uid]
         words = f"{obj['kind']} {key_of(obj)}: {reason}: {event.get('message', '')}"
-        yield failed("warnings", f"{words} (Event of {_time(event)})", "")
+        yield failed(OBJECTS, f"{words} (Event of {_time(event)})", "")
 
 
 def _is_in_condition(event: Object, obj: Object) -> bool:
