@@ -19,7 +19,7 @@ from aiohttp import web
 from tsnameserver import __version__
 from tsoperator.__main__ import kubectl_plugin, main
 
-from tests.operator.check.leading import LEADER, PORT, REFUSED, Leading, leading_cluster, row
+from tests.operator.check.leading import LEADER, REFUSED, Leading, leading_cluster, row
 from tests.support.cluster import serving, until
 
 
@@ -104,9 +104,12 @@ async def test_an_empty_list_says_where_objects_are(led: Leading, listed: List) 
     assert await listed() == Printed(0, [], [words])
 
 
-async def test_text_that_users_write_cannot_control_the_terminal(led: Leading, listed: List) -> None:
-    led.objects = [row(words="\x1b[2Jgone")]
-    assert "\\x1b[2Jgone" in (await listed("-o", "wide")).out[1]
+@pytest.mark.parametrize(("words", "shown"), [("\x1b[2Jgone", r"\x1b[2Jgone"), ("a\u202ebé\n", r"a\u202ebé\n")])
+async def test_text_that_users_write_cannot_control_the_terminal(
+    led: Leading, listed: List, words: str, shown: str
+) -> None:
+    led.objects = [row(words=words)]
+    assert shown in (await listed("-o", "wide")).out[1]
 
 
 class Found(NamedTuple):
@@ -163,6 +166,9 @@ FAILURES: dict[str, tuple[Callable[[Leading], None], str, str]] = {
     ),
     "an operator without a report": (changed(deaf={"operator-0"}), REFUSED, "upgrade the operator"),
     "a standby that knows no leader": (changed(leader=""), f"Pod {HERE} does not lead", "wait some seconds"),
+    "a Pod that leads soon": (
+        changed(answer=lambda: web.json_response({"leader": LEADER}, status=503)), "does not lead", "wait some seconds",
+    ),
     "a Pod that answers something else": (
         changed(answer=lambda: web.Response(text="hello")), "is no report of this operator", "use the version",
     ),
@@ -177,6 +183,15 @@ async def test_a_list_that_is_not_to_be_had_says_why_and_what_to_do(
     make(led)
     code, out, (said, to_do) = await listed()
     assert (code, out, words in said, cure in to_do) == (1, [], True, True), (said, to_do)
+
+
+async def test_an_api_server_that_opens_no_port_forward_is_waited_for_only_so_long(
+    led: Leading, monkeypatch: pytest.MonkeyPatch, listed: List
+) -> None:
+    monkeypatch.setattr("tsoperator.check.leader._ANSWER", 0.2)
+    led.mute = {LEADER}
+    code, _, (said, _) = await listed()
+    assert (code, said.endswith("/pods/operator-0/portforward: no answer within 0.2 s")) == (1, True), said
 
 
 async def test_a_context_that_leads_nowhere_says_so(led: Leading, listed: List) -> None:
@@ -228,12 +243,28 @@ async def test_a_watch_outlives_its_connection(led: Leading, monkeypatch: pytest
     assert (code, len(out), err, led.forwards) == (0, 2, [], 2)
 
 
+async def test_a_watch_does_not_ask_a_server_of_this_machine_when_the_pod_ends_the_connection(
+    led: Leading, monkeypatch: pytest.MonkeyPatch, listed: List
+) -> None:
+    def stop() -> None:
+        raise KeyboardInterrupt
+
+    def connect(_: object) -> None:
+        raise AssertionError
+
+    steps = iter([lambda: None, stop])
+    monkeypatch.setattr("tsoperator.check.listcommand.time.sleep", lambda _: next(steps)())
+    monkeypatch.setattr("tsoperator.kube.portforward.http.client.HTTPConnection.connect", connect)
+    led.headers = {"Connection": "close"}
+    assert (await listed("-o", "name", "-w")).code == 0
+    assert led.forwards == 2
+
+
 @pytest.fixture
 async def inside(led: Leading, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[None]:
     """Let the program run in a Pod of the operator that leads, unless the test says otherwise."""
 
     async def handler(request: web.Request) -> web.StreamResponse:
-        request = request.clone(headers={"Host": f"127.0.0.1:{PORT}"})
         return await led.status(LEADER, request)
 
     async with serving(handler) as url:

@@ -4,6 +4,7 @@ import asyncio
 import json
 import logging
 import re
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -15,11 +16,14 @@ from tsoperator.status.server import StatusServer
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
 
+Report = Callable[[datetime], Awaitable[StatusReport]]
+
+
 async def report(since: datetime) -> StatusReport:
     return StatusReport(json.dumps({"leadingSince": since.isoformat()}).encode(), "4f2a")
 
 
-def server(listen: str = "127.0.0.1:0") -> StatusServer:
+def server(listen: str = "127.0.0.1:0", report: Report = report) -> StatusServer:
     return StatusServer(listen, report, lambda: "operator-b", lambda: NOW)
 
 
@@ -39,6 +43,26 @@ async def test_only_the_pod_that_leads_has_a_report_and_others_name_it() -> None
         leading.cancel()
         await asyncio.wait([leading])
         assert await ask(address) == standby
+
+
+async def test_a_request_that_waits_for_its_turn_learns_that_the_pod_leads_no_more() -> None:
+    begun, goes_on = asyncio.Event(), asyncio.Event()
+
+    async def slow(since: datetime) -> StatusReport:
+        begun.set()
+        await goes_on.wait()
+        return await report(since)
+
+    async with (status := server(report=slow)) as address:
+        leading = asyncio.create_task(status.lead())
+        asking = [asyncio.create_task(ask(address)) for _ in range(2)]
+        await begun.wait()
+        while len(status._turn._waiters or ()) < 1:  # noqa: ASYNC110 (nothing tells that the other one waits)
+            await asyncio.sleep(0)
+        leading.cancel()
+        await asyncio.wait([leading])
+        goes_on.set()
+        assert sorted([(await each)[0] for each in asking]) == [200, 503]
 
 
 async def test_a_report_that_is_known_already_is_not_sent_again() -> None:

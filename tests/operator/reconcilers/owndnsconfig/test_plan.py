@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 import pytest
-from tsoperator.api.objects import DNSCONFIG, Object
+from tsoperator.api.objects import DNSCONFIG, Object, labels
 from tsoperator.kube.errors import Denied
 from tsoperator.reconcilers.owndnsconfig import plan as plans
 from tsoperator.reconcilers.owndnsconfig.plan import Observed, own_dnsconfig
@@ -30,6 +30,7 @@ CASES = {
     "ours": Case([OURS], if_unwanted=DELETED),
     "ours, which goes": Case([deleting(OURS)]),
     "another one": Case([live_dnsconfig("other")]),
+    "another one with our label": Case([live_dnsconfig("other", labels=labels(OURS))]),
     "another one of the same name": Case([THEIRS]),
     "another one, which goes": Case([deleting(THEIRS)]),
     "ours and another one": Case([OURS, live_dnsconfig("other")], if_unwanted=DELETED),
