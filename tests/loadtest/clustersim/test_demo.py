@@ -18,6 +18,7 @@ DEVICES = (
     "connector/devnet: device devnet-1.tail1234.ts.net, route 192.0.2.0/24: 100.64.",
     "connector/exit: device cluster-exit.tail1234.ts.net, exit node: 100.64.",
     "connector/apps: device apps-connector.tail1234.ts.net, app connector: 100.64.",
+    "connector/partner: device partner-net.tail5678.ts.net, route 198.51.100.0/24: 100.64.3.",
     "proxygroup/kapi: Tailscale Service kapi.tail1234.ts.net, the Kubernetes API by 2 proxies: 100.80.",
     "ingress/portal by proxygroup/ingress: Tailscale Service portal.tail1234.ts.net, HTTPS by 2 proxies: 100.80.",
     "service/queue by proxygroup/ingress: Tailscale Service queue.tail1234.ts.net, every port by 2 proxies: 100.80.",
@@ -73,7 +74,7 @@ def test_a_demo_with_keep_runs_until_a_signal_ends_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.thorough
-def test_in_the_demo_no_example_shows_a_warning_and_the_check_finds_nothing(tmp_path: Path) -> None:
+def test_no_example_in_the_demo_has_a_warning_and_the_check_finds_no_fault(tmp_path: Path) -> None:
     with kept(tmp_path) as (folder, _):
         check = [sys.executable, "-m", "tsoperator", "check", "--kubeconfig", f"{folder}/kubeconfig"]
         found = subprocess.run([*check, "--seconds", "30"], capture_output=True, text=True, check=False)

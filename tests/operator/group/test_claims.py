@@ -126,7 +126,7 @@ def test_an_ingress_with_two_entries_for_tls_is_invalid() -> None:
     assert not claim(twice).counts
 
 
-def test_the_oldest_claim_that_counts_wins() -> None:
+def test_the_oldest_claim_that_counts_wins_the_label() -> None:
     old, new = claim(web("web")), claim(web("web", name="new"))
     new.obj["metadata"]["creationTimestamp"] = "2026-01-02T00:00:00Z"
     unheld, gone = claim(web("web", held=False)), claim(deleting(web("web")))
@@ -135,7 +135,7 @@ def test_the_oldest_claim_that_counts_wins() -> None:
     assert [each.counts for each in (new, old, unheld, gone, claim(web("a", "b")))] == [True, True, False, False, False]
 
 
-def test_the_same_of_two_claims_of_equal_age_always_wins() -> None:
+def test_of_two_claims_of_equal_age_the_same_one_always_wins() -> None:
     one, other = claim(web("web", name="a")), claim(web("web", name="b"))
     assert winner([one, other]) is winner([other, one]) is one
 
@@ -172,7 +172,9 @@ def test_a_group_that_offers_the_kubernetes_api_claims_its_hostname(
         (deleting(group()), True, False),
     ],
 )
-def test_the_claim_of_a_group_counts_if_the_group_is_valid_and_held(given: Object, asks: bool, counts: bool) -> None:
+def test_the_claim_of_a_group_counts_if_the_group_is_valid_and_has_our_finalizer(
+    given: Object, asks: bool, counts: bool
+) -> None:
     found = claim_of(given, SETTINGS)
     assert (found is not None, found is not None and found.counts) == (asks, counts)
     assert any(by_label(given)) is asks
