@@ -30,7 +30,7 @@ def test_the_released_chart_names_the_images_in_the_registry_and_the_address_of_
     assert about == {**ours, "annotations": {**ours["annotations"], "images": "example.org/a"}}
 
 
-def test_the_charts_icon_is_its_file() -> None:
+def test_the_icon_in_chart_yaml_is_the_file_icon_svg() -> None:
     kind, _, data = yaml.safe_load(ABOUT)["icon"].partition(",")
     assert (kind, base64.b64decode(data)) == ("data:image/svg+xml;base64", (CHART / "icon.svg").read_bytes().strip())
 
