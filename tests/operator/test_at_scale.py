@@ -177,7 +177,7 @@ async def test_no_report_on_all_services_and_no_scrape_holds_the_event_loop(
     address = f"127.0.0.1:{free_port()}"
     async with operator_process(proxies, tmp_path / "operator", OPERATOR_STATUS_ADDR=address) as operator:
         await operator.done(SIZE, PATIENCE)
-        await operator.quiet()  # the metrics that this read cost a step of their own
+        await operator.quiet()  # `done` has read the metrics, which costs the operator a step
         steps: dict[str, Callable[[], Awaitable[object]]] = {
             f"first report on {SIZE} Services": lambda: fetch(address),
             f"second report on {SIZE} Services": lambda: fetch(address),
@@ -253,7 +253,10 @@ def users_slice(number: int) -> Object:
 
 
 def watches(world: World) -> int:
-    """Return how often somebody began to watch EndpointSlices, after a list of them."""
+    """Return how many watches of EndpointSlices have begun.
+
+    The operator watches them after it has listed all of them.
+    """
     return sum(count for (_, verb, plural), count in world.sim.requests.items() if (verb, plural) == WATCHED)
 
 

@@ -248,7 +248,7 @@ def _hosted(ask: Ask, observed: Observed, settings: Settings) -> Plan:
     """
     if holds_nothing(ask.service, observed.children):
         unapproved_for = observed.places.ages.get(hosted.UNAPPROVED)
-        made = hosted.plan(ask, observed.hosting, unapproved_for, settings)
+        made = hosted.plan(ask, observed.hosting, unapproved_for, settings.proxy_tags)
         return replace(made, steps=removal(observed.places))
     if refusal := hosted.refusal_of(ask, observed.hosting):
         return replace(hosted.refused(ask, refusal), steps=upkeep(observed.places))
