@@ -51,7 +51,7 @@ class ApiUser:
 
     @classmethod
     def at(cls, paths: Paths, device: Peer, root: Path, folder: Path) -> "ApiUser":
-        """Return a person at *device*, which finds MagicDNS names from now on."""
+        """Return a person at *device*. From now on, programs on this device find MagicDNS names."""
         device.ask_magic_dns()
         folder.mkdir(exist_ok=True)
         return cls(device, program(paths, "kubectl"), root, folder)
@@ -103,7 +103,7 @@ class ApiUser:
         return found
 
     def whoami(self, *words: Word) -> tuple[str, set[str]]:
-        """Return the name and the groups that the API server knows the person by."""
+        """Return the name and the groups of the person, according to the API server."""
         user = self.get("auth", "whoami", *words)["status"]["userInfo"]
         return user["username"], {*user["groups"]}
 

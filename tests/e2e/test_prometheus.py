@@ -41,7 +41,7 @@ def test_every_query_of_a_panel_returns_data(scraped: Scraped, panel: Any) -> No
 
 
 class Case(NamedTuple):
-    """An alert, series with which it fires after some minutes, and series with which it doesn't."""
+    """An alert, series with which it fires after some minutes, and series with which it doesn't fire."""
 
     alert: str
     fires: dict[str, str]
@@ -107,7 +107,7 @@ CASES: Final = [
 ]
 
 
-def test_every_alert_has_a_case() -> None:
+def test_every_alert_is_tested() -> None:
     rules = [rule["alert"] for group in yaml.safe_load(ALERTS.read_text())["groups"] for rule in group["rules"]]
     assert rules == [*dict.fromkeys(case.alert for case in CASES)]
 

@@ -99,7 +99,7 @@ class Leading:
         return _refusal(404, "NotFound", f"{path} not found")
 
     async def _forward(self, request: web.Request, pod: str) -> web.StreamResponse:
-        """Carry the bytes between the channels of a WebSocket and the server of the report in *pod*."""
+        """Move bytes between the channels of a WebSocket and the server of the report in *pod*."""
         self.forwards += 1
         if pod in self.mute:
             await asyncio.Event().wait()
