@@ -352,6 +352,14 @@ async def test_the_list_ends_without_an_error_if_nobody_reads_its_output_any_mor
     assert (await process.communicate())[1] == b""
 
 
+async def test_a_console_without_a_users_characters_shows_their_numbers(led: Leading) -> None:
+    led.objects = [row(words="é")]
+    words, env = ["-m", "tsoperator", "list", "-o", "wide"], {**os.environ, "PYTHONIOENCODING": "ascii"}
+    pipe = asyncio.subprocess.PIPE
+    process = await asyncio.create_subprocess_exec(sys.executable, *words, stdout=pipe, env=env)
+    assert (await process.communicate())[0].rstrip().endswith(rb"\xe9")
+
+
 async def test_kubectl_tailnet_has_the_commands_list_and_check(
     led: Leading, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
