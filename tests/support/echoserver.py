@@ -86,7 +86,7 @@ def last(raw: bytes) -> Script:
 
 
 def silent(peer: Peer, _: bytes) -> None:
-    """Read what comes until the end, and answer nothing."""
+    """Read all bytes until the end, and answer nothing."""
     while peer.read():
         pass
 

@@ -72,7 +72,7 @@ def with_looks(told: Iterable[Finding], looked: Iterable[Finding]) -> list[Findi
 def _adds(looked: Finding, refused: Container[str], known: Container[str]) -> bool:
     """Tell whether *looked* adds to the leader's findings.
 
-    The leader has found that the checks in *refused* fail, and has made the checks in *known*.
+    *refused* are the checks that the leader reports as failed. Of the checks in *known*, a good result adds nothing.
     """
     if looked.check.startswith(_REFUSED) and _name(looked) in refused:
         return False

@@ -78,7 +78,7 @@ def test_a_demo_with_keep_runs_until_a_signal_ends_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.thorough
-def test_in_the_demo_no_example_shows_a_warning_and_the_check_finds_nothing(tmp_path: Path) -> None:
+def test_no_example_in_the_demo_has_a_warning_and_the_check_finds_no_fault(tmp_path: Path) -> None:
     with kept(tmp_path) as (folder, _):
         check = [sys.executable, "-m", "tsoperator", "check", "--kubeconfig", f"{folder}/kubeconfig"]
         found = subprocess.run([*check, "--seconds", "30"], capture_output=True, text=True, check=False)

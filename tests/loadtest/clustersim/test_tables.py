@@ -50,7 +50,7 @@ async def test_the_columns_of_a_custom_kind_are_those_of_its_definition(api: Api
     assert [each["priority"] for each in table["columnDefinitions"]] == [0, 0, 1, 1]
 
 
-async def test_a_watch_of_tables_tells_the_columns_once(api: Api) -> None:
+async def test_a_watch_of_tables_sends_the_definitions_of_the_columns_once(api: Api) -> None:
     api.store.create(SERVICE, service("a"))
     api.store.create(SERVICE, service("b"))
     async with api.watch(SERVICES, Accept=TABLE) as events:
@@ -70,7 +70,7 @@ async def test_a_watch_of_tables_tells_the_columns_once(api: Api) -> None:
         ("", "<unknown>"),
     ],
 )
-def test_an_age_is_worded_as_kubectl_words_it(since: str, words: str) -> None:
+def test_an_age_in_a_table_has_the_form_that_kubectl_uses(since: str, words: str) -> None:
     assert age(since, NOW) == words
 
 
@@ -86,5 +86,5 @@ def test_an_age_is_worded_as_kubectl_words_it(since: str, words: str) -> None:
         (".status.nothing[0].more", []),
     ],
 )
-def test_a_path_leads_to_values(path: str, found: list[str]) -> None:
+def test_the_jsonpath_of_a_column_finds_the_values_in_an_object(path: str, found: list[str]) -> None:
     assert at_path(path, {"status": STATUS}) == found

@@ -1,4 +1,4 @@
-"""The report over HTTP: who gets it, and from whom."""
+"""The report over HTTP: the Pod that serves it, and the clients that may get it."""
 
 import asyncio
 import json
@@ -33,7 +33,7 @@ async def ask(address: str, path: str = "/status", **headers: str) -> tuple[int,
         return response.status, json.loads(text) if response.content_type == "application/json" else text
 
 
-async def test_only_the_pod_that_leads_has_a_report_and_others_name_it() -> None:
+async def test_only_the_leading_pod_has_a_report_and_a_standby_names_the_leading_pod() -> None:
     standby = 503, {"error": "this Pod does not lead; ask operator-b", "leader": "operator-b"}
     async with (status := server()) as address:
         assert await ask(address) == standby
@@ -95,7 +95,7 @@ async def test_a_browser_gets_a_page_that_loads_nothing_from_elsewhere(path: str
 
 
 @pytest.mark.parametrize("path", ["/view.py", "/page%2Fpage.js", "/..%2Fserver.py", "/page/page.js"])
-async def test_no_other_file_is_served(path: str) -> None:
+async def test_the_server_of_the_report_serves_no_file_but_those_of_the_page(path: str) -> None:
     async with server() as address:
         assert (await ask(address, path))[0] == 404
 
@@ -115,7 +115,7 @@ async def test_no_other_file_is_served(path: str) -> None:
         ("", 403),
     ],
 )
-async def test_a_request_under_another_name_is_refused(host: str, status: int) -> None:
+async def test_a_request_for_the_report_under_a_foreign_host_name_is_refused(host: str, status: int) -> None:
     async with server() as address:
         assert (await ask(address, Host=host))[0] == status
 
