@@ -196,7 +196,7 @@ def say(figures: Mapping[str, Any]) -> None:
 
 
 def main() -> None:
-    """Do what the plan says."""
+    """Read a `Plan` from the standard input, and carry it out."""
     read = json.loads(sys.argv[1])
     plan = Plan(**{**read, "targets": [Target(**each) for each in read["targets"]]})
     match plan.work:

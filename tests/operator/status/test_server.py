@@ -45,7 +45,7 @@ async def test_only_the_leading_pod_has_a_report_and_a_standby_names_the_leading
         assert await ask(address) == standby
 
 
-async def test_a_request_that_waits_for_its_turn_learns_that_the_pod_leads_no_more() -> None:
+async def test_a_waiting_request_is_refused_when_the_pod_stops_leading() -> None:
     begun, goes_on = asyncio.Event(), asyncio.Event()
 
     async def slow(since: datetime) -> StatusReport:

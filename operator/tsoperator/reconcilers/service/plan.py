@@ -74,7 +74,7 @@ class Observed:
 
 
 def plan_left(places: Places, proxy: Plan, *, is_seen: bool) -> Plan:
-    """Return the next step of removing what was made for a Service that vanished without waiting for our finalizer.
+    """Return the next step that removes the objects of a Service which vanished without waiting for our finalizer.
 
     *proxy* is the plan for the Service's own proxy. Its *places* are removed at once, because nothing is lost by
     that. But if the operator doesn't watch the namespace of the Service, the Service may still exist. Then

@@ -56,7 +56,7 @@ _CONFIG_SUFFIX: Final = "-ingress-config"
 
 
 def tailscaleservices(cache: Cache, settings: Settings, world: HostingWorld) -> Kind[Observed]:
-    """Return the `Kind` of Tailscale Services, which also makes what their certificates need.
+    """Return the `Kind` of Tailscale Services, which also makes the objects of their certificates.
 
     Each of its keys names a tailnet and a label.
     """

@@ -23,7 +23,7 @@ Outputs = dict[int, bytes]
 
 
 def read(parser: Parser, pieces: Sequence[bytes]) -> tuple[bytes, Outputs, list[Size]]:
-    """Return what *parser* forwards of *pieces*, the output of each stream in them, and the sizes."""
+    """Return the bytes of *pieces* that *parser* forwards, the output of each stream in them, and the sizes."""
     forwarded, outputs, sizes = b"", dict[int, bytes](), list[Size]()
     for piece in pieces:
         parsed = parser.feed(piece)

@@ -66,7 +66,7 @@ DEPLOYED: Object = {
 
 @pytest.fixture(autouse=True)
 async def _installed(cluster: World) -> None:
-    """Install what the chart installs for the proxy."""
+    """Install the objects that the chart has for the proxy."""
     await cluster.apply(DEPLOYED, POD_OF_OPERATOR, ACCOUNT)
 
 
