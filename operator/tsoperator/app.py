@@ -38,7 +38,7 @@ from tsoperator.reconcilers.dnsrecords.reconciler import dnsrecords
 from tsoperator.reconcilers.egresspod.plan import HealthAnswer
 from tsoperator.reconcilers.egresspod.probes import GateProber, ask_by_http, health_session
 from tsoperator.reconcilers.egresspod.reconciler import egresspods
-from tsoperator.reconcilers.gauges import CertificateGauges, GroupGauges, ProxyGauges, RelayGauges, ServiceGauges
+from tsoperator.reconcilers.gauges import GroupGauges, RelayGauges, ServiceGauges, certificate_expiries, count_proxies
 from tsoperator.reconcilers.hosting import HostingView, HostingWorld
 from tsoperator.reconcilers.ingress.reconciler import ingresses
 from tsoperator.reconcilers.mounts.reconciler import TOUCH_DELAY, mounts
@@ -63,7 +63,7 @@ from tsoperator.runtime.cache import Cache, CacheMetrics
 from tsoperator.runtime.controller import ControllerMetrics, Policy
 from tsoperator.runtime.events import EventRecorder
 from tsoperator.runtime.gathering import Gathering
-from tsoperator.runtime.health import HealthServer
+from tsoperator.runtime.health import Count, HealthServer
 from tsoperator.runtime.holder import Process
 from tsoperator.runtime.kind import Kind, KindReconciler
 from tsoperator.runtime.leader import LeaderElector
@@ -77,7 +77,7 @@ from tsoperator.sources import sources
 from tsoperator.status.look import Knowledge, ServedDevice
 from tsoperator.status.server import StatusServer
 from tsoperator.status.view import StatusView
-from tsoperator.tailnet.devices import DeviceGauges
+from tsoperator.tailnet.devices import count_devices
 from tsoperator.tailnet.factory import TailnetFactory
 from tsoperator.tailnet.identity import KnownIdentity
 from tsoperator.tailnet.known import KnownTailnet
@@ -230,7 +230,9 @@ async def run(
         )
         async with (
             status,
-            HealthServer(settings.health_address, registry, {"cache": lambda: _unsynced(cache)}) as address,
+            HealthServer(
+                settings.health_address, registry, {"cache": lambda: _unsynced(cache)}, counts=_counts(cache)
+            ) as address,
         ):
             _log_start(settings, address)
             await manager.run(
@@ -340,12 +342,14 @@ def _cache(settings: Settings, registry: CollectorRegistry) -> Cache:
     served = ask_of(settings) if settings.apiserver_proxy is not ProxyMode.OFF else None
     cache = Cache(sources(settings.namespace, settings.watch_namespaces, settings.cluster_dns_configmap, served))
     registry.register(CacheMetrics(cache))
-    registry.register(DeviceGauges(cache))
-    registry.register(ProxyGauges(cache))
     registry.register(GroupGauges(cache, settings.namespace))
     registry.register(RelayGauges(cache))
-    registry.register(CertificateGauges(cache))
     return cache
+
+
+def _counts(cache: Cache) -> list[Count]:
+    """Return the functions that count the many objects of proxies for a scrape."""
+    return [partial(each, cache) for each in (count_devices, count_proxies, certificate_expiries)]
 
 
 def _registry() -> CollectorRegistry:
