@@ -146,7 +146,7 @@ class FaultDemo:
         self._began = time.monotonic()
 
     async def run(self, mend: bool) -> list[str]:
-        """Make the fault, show it and say what to do; with *mend*, do that. Return the lines of what to do.
+        """Make the fault, show it, and with *mend*, mend it. Return commands for the user, to print at the end.
 
         Raises FaultError.
         """
@@ -234,5 +234,5 @@ def _show(*lines: str) -> None:
 
 
 def _wrong(text: str) -> list[str]:
-    """Return the lines of a check's *text* that report a fault."""
+    """Return the lines of a check's *text*, except those that say that something is well."""
     return [line for line in text.splitlines() if not line.startswith("ok")]

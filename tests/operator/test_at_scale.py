@@ -163,7 +163,7 @@ async def run_list(address: str) -> None:
 
 
 async def cost_of(operator: OperatorProcess, step: Callable[[], Awaitable[object]]) -> Cost:
-    """Return what *step* costs the operator, and the seconds that it takes."""
+    """Return the cost of *step* for the operator, and the seconds that *step* takes."""
     since, start = operator.now(), perf_counter()
     await step()
     seconds = perf_counter() - start
