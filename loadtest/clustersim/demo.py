@@ -45,7 +45,7 @@ class DemoError(Exception):
 
 
 def main(keep: bool, fail: str = "") -> int:
-    """Run the demo and return 0 if every name leads where it should; with *keep*, stay up until interrupted.
+    """Run the demo and return 0 if every name leads to the right place; with *keep*, stay up until interrupted.
 
     With *fail*, show the fault of that name instead, and return 0 if the operator reports it and, without *keep*, if
     all is well after the cure.
@@ -74,7 +74,8 @@ async def _demo(keep: bool, fail: str) -> int:
                     if fail:
                         lines = await FaultDemo(stage, processes, FAULTS[fail]).run(mend=not keep)
                     else:
-                        lines = commands(stage.kubeconfig, stage.dns_port, await Demo(stage, processes).run())
+                        rows = await Demo(stage, processes).run()
+                        lines = commands(stage.kubeconfig, stage.dns_port, stage.page, rows)
             except TimeoutError:
                 _explain("not done in time", processes)
                 return 1

@@ -25,7 +25,7 @@ from clustersim.programs import Program, Programs
 from clustersim.rbac import USER, Rights
 from clustersim.services import FAMILIES, SERVICE_FAMILIES
 from clustersim.store import HISTORY_WINDOW, Store
-from clustersim.tailnet import PARTNER_CLIENT, PARTNER_DOMAIN, Tailnets
+from clustersim.tailnet import PARTNER_CLIENT, PARTNER_DEVICE, PARTNER_DOMAIN, Tailnets
 from clustersim.traffic import Request, Traffic
 
 _FIRST_OF_PARTNER = 1001
@@ -145,9 +145,8 @@ async def cluster_sim(options: SimOptions | None = None) -> AsyncIterator[Cluste
     furnish(store, kinds, options.operator_namespace)
     control = _control(options)
     faults, traffic, rights = Faults(store), Traffic(), Rights()
-    server = ApiServer(
-        store, kinds, faults, traffic, rights, options.bookmark_interval, Programs(store, options.programs)
-    )
+    server = ApiServer(store, kinds, faults, traffic, rights, Programs(store, options.programs))
+    server.bookmark_interval = options.bookmark_interval
     tailnets = Tailnets(control)
     nodes, balancers = Kubelet(store, tailnets, options.families, nodes=options.nodes), LoadBalancers(store)
     nodes.monitor_grace = options.monitor_grace
@@ -203,6 +202,8 @@ async def _partner(store: Store, tailnets: Tailnets, options: SimOptions) -> Asy
         return
     partner = Control(PARTNER_DOMAIN, first=_FIRST_OF_PARTNER)
     partner.client_id, partner.client_secret = PARTNER_CLIENT
+    partner.add_user_device(PARTNER_DEVICE)
+    partner.has_all_targets = False
     async with partner.serve(*_address(options.partner_listen)) as url:
         tailnets.others[url] = partner
         store.login_url = url

@@ -89,6 +89,11 @@ BUILD = 'tsnameserver_build_info{namespace="tailscale",pod="a"}'
 DAY = 86_400
 CASES: Final = [
     Case("TailscaleOperatorNotLeading", {LEADING: "0x80"}, {LEADING: "1x80", 'tsoperator_leading{pod="b"}': "0x80"}),
+    Case(
+        "TailscaleOperatorNotLeading",
+        {'tsoperator_leading{namespace="a"}': "1x80", 'tsoperator_leading{namespace="b"}': "0x80"},
+        {'tsoperator_leading{namespace="a"}': "1x80", 'tsoperator_leading{namespace="b"}': "1x80"},
+    ),
     Case("TailscaleOperatorNotLeading", {}, {LEADING: "1x80"}),
     Case("TailscaleOperatorNotLeading", {LEADING: "1x80", 'tsoperator_leading{pod="b"}': "1x80"}, {LEADING: "1x80"}),
     Case("TailscaleTailnetNotSetUp", *one('tsoperator_preflight{check="api",tailnet=""}', "0x80", "1x80")),

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import takewhile
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 
@@ -40,7 +41,7 @@ def start(folder: Path, *options: str, **environment: str) -> subprocess.Popen[s
 
 @contextmanager
 def kept(folder: Path, *options: str) -> Iterator[tuple[Path, list[str]]]:
-    """Run a demo that stays up; yield its folder and what it has printed, and end it by a signal."""
+    """Run a demo that stays up; yield its folder and its output so far, and end it by a signal."""
     with start(folder, "--keep", *options) as demo:
         assert demo.stdout is not None
         lines = list(takewhile(lambda line: line != "Ctrl-C ends it.\n", demo.stdout))
@@ -70,6 +71,9 @@ def test_a_demo_with_keep_runs_until_a_signal_ends_it(tmp_path: Path) -> None:
     with kept(tmp_path) as (folder, lines):
         assert f"  export KUBECONFIG={folder}/kubeconfig PATH=$PWD/.venv/bin:$PATH\n" in lines
         assert any(line.startswith("  dig ") for line in lines)
+        (page,) = (line.split()[-1].rstrip(".") for line in lines if line.startswith("A browser"))
+        with urlopen(page) as answer:
+            assert b"<!doctype html>" in answer.read().lower()
     assert list(tmp_path.iterdir()) == []
 
 

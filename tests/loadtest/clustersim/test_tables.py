@@ -81,7 +81,7 @@ def test_an_age_in_a_table_has_the_form_that_kubectl_uses(since: str, words: str
         (".status.conditions[*].reason", ["No", "ConnectorCreated"]),
         (".status.conditions[?(@.type=='Other')].reason", ["No"]),
         (".status.conditions[?(@.type != 'Other')].reason", ["ConnectorCreated"]),
-        (".status.conditions[?(@.absent != '')].reason", []),
+        (".status.conditions[?(@.nothing != '')].reason", []),
         (".status['conditions'][0].reason", ["No"]),
         (".status.nothing[0].more", []),
     ],

@@ -91,9 +91,9 @@ class Leading:
                     return web.json_response(_lease(namespace, self.leases[namespace]))
             case ["apis", "apps", "v1", "namespaces", _, "deployments"]:
                 return _listed([])
-            case ["api", "v1", "namespaces", "tailscale", "pods"]:
+            case ["api", "v1", "namespaces", namespace, "pods"]:
                 assert request.query["labelSelector"] == "tailscale.com/operator=tsoperator"
-                return _listed([_pod(each) for each in self.pods])
+                return _listed([_pod(each) for each in self.pods if namespace == "tailscale"])
             case ["api", "v1", "namespaces", _, "pods", pod, "portforward"] if pod in self.pods:
                 return await self._forward(request, pod)
         return _refusal(404, "NotFound", f"{path} not found")
