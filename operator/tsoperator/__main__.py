@@ -81,7 +81,7 @@ def _parse(parser: argparse.ArgumentParser) -> argparse.Namespace:
 
 def _run_command(arguments: argparse.Namespace) -> NoReturn:
     logging.getLogger("tsoperator").addHandler(logging.NullHandler())  # a command prints its findings, and no log
-    if isinstance(sys.stdout, io.TextIOWrapper):  # a console need not have all characters that users write
+    if isinstance(sys.stdout, io.TextIOWrapper):  # a console may lack characters that users write
         sys.stdout.reconfigure(errors="backslashreplace")
     sys.exit(run_command(arguments))
 

@@ -52,7 +52,7 @@ def made(spaced_bed: Bed) -> Iterator[Object]:
 
 
 def rendered(bed: Bed, *words: str) -> tuple[list[Object], str]:
-    """Return what Helm renders while the chart may ask the cluster: the objects, and the notes in one line."""
+    """Return the output of Helm while the chart may ask the cluster: the objects, and the notes in one line."""
     text = bed.helm("install", RELEASE, CHART, "--namespace", NAMESPACE, "--dry-run=server", *words)
     manifests, _, notes = text.partition("\nNOTES:\n")
     return [obj for obj in yaml.load_all(manifests.partition("\nMANIFEST:\n")[2], yaml.CSafeLoader) if obj], " ".join(

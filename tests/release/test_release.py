@@ -52,7 +52,7 @@ def test_artifact_hub_lists_the_crds_of_the_chart() -> None:
         (VALUES.replace("docsURL:", "docs:"), ABOUT, "has to have one docsURL"),
     ],
 )
-def test_a_chart_that_names_images_or_docs_otherwise_is_not_released(values: str, about: str, words: str) -> None:
+def test_a_chart_whose_images_or_docs_have_other_keys_is_not_released(values: str, about: str, words: str) -> None:
     with pytest.raises(NotReleasable, match=words):
         chart.released(values, about, "example.org/a", "")
 

@@ -102,7 +102,7 @@ class EchoingServer:
         self.heads: list[bytes] = []
         self.connections = 0
         self.ended = threading.Semaphore(0)
-        """Is released for each connection that ends."""
+        """A semaphore that is released once for each connection that ends."""
 
     @contextmanager
     def listening(self) -> Iterator[None]:

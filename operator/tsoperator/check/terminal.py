@@ -38,7 +38,7 @@ def printable(text: str) -> str:
 
 
 def redrawn(lines: Iterable[str]) -> str:
-    """Return the sequence that writes *lines* over what a terminal shows, without flicker."""
+    """Return the sequence that replaces the contents of a terminal by *lines*, without flicker."""
     return "\x1b[H" + "".join(f"{line}\x1b[K\n" for line in lines) + "\x1b[J"
 
 

@@ -126,7 +126,7 @@ def _in_time(call: Callable[[], Any], seconds: float) -> Any:
 
 
 def _with_an_end(opened: WebSocket) -> Callable[[bool], Any]:
-    """Return the function that reads from *opened*, with one error for all ways in which a connection breaks.
+    """Return a function that reads from *opened*, and raises the same error however the connection breaks.
 
     The thread of the kubernetes package then ends the forwarded connection, too. At any other error it would only print
     a traceback, and we would wait for an answer in vain.

@@ -120,7 +120,9 @@ async def test_a_check_asks_the_leader_for_its_report(
     assert (found, printed[1:]) == (code, lines)
 
 
-async def test_a_check_of_ones_own_namespace_does_not_look_for_the_operator_only_there(led: Leading, run: Run) -> None:
+async def test_a_check_of_a_users_namespace_also_looks_for_the_operator_in_other_namespaces(
+    led: Leading, run: Run
+) -> None:
     led.denied = ["/tailscale/", "/v1/leases"]
     code, lines = await run("-n", "shop", KUBECONFIG=str(led.kubeconfig))
     assert (code, lines[0].split(": ")[:2]) == (2, ["can't look", "the cluster can't be looked at"])

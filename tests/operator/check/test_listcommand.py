@@ -49,7 +49,7 @@ async def led(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[
 
 @pytest.fixture
 def listed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> List:
-    """Run the program, and return what it prints."""
+    """Run the program, and return its output."""
 
     async def run(*options: str, command: str = "list") -> Printed:
         monkeypatch.setattr(sys, "argv", ["tsoperator", command, *options])
@@ -245,7 +245,7 @@ async def test_a_watch_goes_on_when_its_connection_breaks(
     assert (code, len(out), err, led.forwards) == (0, 2, [], 2)
 
 
-async def test_a_watch_does_not_ask_a_server_of_this_machine_when_the_pod_ends_the_connection(
+async def test_a_watch_asks_no_server_on_this_machine_when_the_pod_ends_the_connection(
     led: Leading, monkeypatch: pytest.MonkeyPatch, listed: List
 ) -> None:
     def stop() -> None:
@@ -292,7 +292,7 @@ async def test_the_error_inside_a_standby_has_the_command_for_the_leading_pod(
 
 
 async def run_at_terminal(*options: str, lines: int = 24, no_color: str = "") -> AsyncGenerator[str, None]:
-    """Run the program at a terminal, and yield what it writes there."""
+    """Run the program at a terminal, and yield its output there."""
     ours, its = pty.openpty()
     termios.tcsetwinsize(its, (lines, 100))
     words = [sys.executable, "-m", "tsoperator", *options]
@@ -352,7 +352,7 @@ async def test_the_list_ends_without_an_error_if_nobody_reads_its_output_any_mor
     assert (await process.communicate())[1] == b""
 
 
-async def test_a_console_without_a_users_characters_shows_their_numbers(led: Leading) -> None:
+async def test_a_console_that_lacks_a_character_shows_the_number_of_the_character(led: Leading) -> None:
     led.objects = [row(words="é")]
     words, env = ["-m", "tsoperator", "list", "-o", "wide"], {**os.environ, "PYTHONIOENCODING": "ascii"}
     pipe = asyncio.subprocess.PIPE

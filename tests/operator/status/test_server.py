@@ -45,7 +45,7 @@ async def test_only_the_leading_pod_has_a_report_and_a_standby_names_the_leading
         assert await ask(address) == standby
 
 
-async def test_a_request_that_waits_for_its_turn_learns_that_the_pod_leads_no_more() -> None:
+async def test_a_waiting_request_is_refused_when_the_pod_stops_leading() -> None:
     begun, goes_on = asyncio.Event(), asyncio.Event()
 
     async def slow(since: datetime) -> StatusReport:
@@ -118,6 +118,12 @@ async def test_the_server_of_the_report_serves_no_file_but_those_of_the_page(pat
 async def test_a_request_for_the_report_under_a_foreign_host_name_is_refused(host: str, status: int) -> None:
     async with server() as address:
         assert (await ask(address, Host=host))[0] == status
+
+
+async def test_a_host_that_nobody_can_have_is_only_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    async with server("a..b:9003") as address:
+        assert address == ""
+    assert "cannot serve the status on a..b:9003: " in caplog.text
 
 
 async def test_a_port_that_another_process_has_is_only_a_warning(caplog: pytest.LogCaptureFixture) -> None:

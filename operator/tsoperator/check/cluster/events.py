@@ -37,14 +37,14 @@ OF_CONDITIONS: Final = frozenset(
 )
 """The reasons of conditions that the operator also writes as Warnings. The condition shows whether it still holds."""
 
-WARNINGS: Final = "type=Warning"
-"""The field selector of Warnings."""
+WARNINGS: Final = f"type=Warning,reportingComponent={COMPONENT}"
+"""The field selector of the operator's Warnings. A cluster may have a great many others."""
 
 
 def check_warnings(events: Iterable[Object], objects: Iterable[Object]) -> Iterator[Finding]:
     """Yield a finding for each Warning of the operator among *events* on one of *objects* that still exists as it was.
 
-    Of several Warnings with the same reason on one object, the last one counts.
+    If an object has several Warnings with the same reason, only the last one makes a finding.
     """
     there = {_uid(each): each for each in objects}
     last: dict[tuple[str, str], Object] = {}

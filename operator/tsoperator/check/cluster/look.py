@@ -123,7 +123,7 @@ async def _warnings(target: _Target) -> Iterable[Finding]:
 
 
 class _Part(NamedTuple):
-    """A part of a look: the name of the *check* if it can't be made, *words* for the part, and the function."""
+    """A part of a look: a function, *words* about the part for the user, and the *check* of its error finding."""
 
     check: str
     words: str
@@ -160,7 +160,7 @@ class Subject:
 async def look(subject: Subject, progress: Progress, *, at_objects: bool = True) -> list[Finding]:
     """Look at an operator and its cluster, and return the findings.
 
-    With *at_objects* false, leave out what users' objects say, because the leader's report tells that better.
+    If *at_objects* is false, leave out users' objects, because the leader's report describes them better.
     """
     parts = [each for each in _PARTS if at_objects or each.check != OBJECTS]
     namespace = subject.namespace
