@@ -48,8 +48,8 @@ def run_list(arguments: argparse.Namespace) -> int:
         return _NOT_ASKED
     except BrokenPipeError:  # the reader has seen enough, such as `head`
         _let_go_of_stdout()
-    except KeyboardInterrupt:
-        pass
+    except KeyboardInterrupt:  # a user ends --watch by Ctrl-C
+        return _WELL
     finally:
         reports.close()
     return _WELL
