@@ -346,8 +346,9 @@ async def test_only_a_terminal_that_has_colours_gets_colours(led: Leading, no_co
     assert "failed: NameHeld" in text
 
 
-async def test_the_list_ends_without_an_error_if_nobody_reads_its_output_any_more(led: Leading) -> None:
-    command = f"{sys.executable} -m tsoperator list -o name | true"
+@pytest.mark.parametrize("words", ["list -o name", "check"])
+async def test_a_command_ends_without_an_error_if_nobody_reads_its_output_any_more(led: Leading, words: str) -> None:
+    command = f"{sys.executable} -m tsoperator {words} | true"
     process = await asyncio.create_subprocess_shell(command, stderr=asyncio.subprocess.PIPE)
     assert (await process.communicate())[1] == b""
 
