@@ -1,8 +1,9 @@
 """Turns the leader's report into findings. Pure."""
 
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Mapping
 from typing import Final
 
+from tsoperator.api.objects import DNSCONFIG
 from tsoperator.check.findings import OBJECTS, Finding, Verdict, failed, ok, waiting
 from tsoperator.check.listing import Chosen
 from tsoperator.check.replicas import LACKS, WATCHES
@@ -43,7 +44,7 @@ def check_report(report: LeaderReport, chosen: Chosen) -> Iterator[Finding]:
         yield from _judged("tailnet", name, tailnet)
     for dns in (each for each in report.dns if each.words not in said):
         yield from _judged(_CHECKS.get(dns.name, dns.name), f"the {dns.name}", dns)
-    yield from _objects(objects)
+    yield from _objects(objects, {each.words: _CHECKS.get(each.name, each.name) for each in report.dns if each.words})
 
 
 def _refused(refusal: ReportedRefusal) -> Finding:
@@ -88,13 +89,18 @@ def _name(finding: Finding) -> str:
     return finding.check.rpartition("/")[2]
 
 
-def _objects(objects: Iterable[ReportedObject]) -> Iterator[Finding]:
+def _objects(objects: Iterable[ReportedObject], of_dns: Mapping[str, str]) -> Iterator[Finding]:
+    """Yield the findings about *objects*.
+
+    A DNSConfig may say what a part of the DNS says. *of_dns* has the checks of these parts by their words.
+    """
     served = 0
     for each in objects:
         if each.verdict == OK:
             served += 1
         else:
-            yield from _judged(OBJECTS, str(each), each)
+            check = of_dns.get(each.words, OBJECTS) if each.kind == DNSCONFIG.kind else OBJECTS
+            yield from _judged(check, str(each), each)
     if served:
         yield ok(OBJECTS, f"objects that are served: {served}", served)
 

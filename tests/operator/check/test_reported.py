@@ -54,7 +54,7 @@ def report(**fields: Any) -> LeaderReport:
                 "dns": [{"name": "cluster DNS", "verdict": "failed", "words": "not asked"}],
                 "tailnets": [{"name": "lab", "verdict": "failed", "words": "not asked"}],
             },
-            failed("objects", "DNSConfig ts-dns: not asked", ""),
+            failed("cluster-dns", "DNSConfig ts-dns: not asked", ""),
         ),
         (
             {"refusals": [{"what": "newer", "by": "control server", "words": "it may not", "cure": "let it"}]},
