@@ -20,7 +20,7 @@ from tsoperator.api.names import (
 )
 from tsoperator.api.objects import annotations
 from tsoperator.group.claims import ENABLED
-from tsoperator.proxy.annotations import Vocabulary, ignored, nearest
+from tsoperator.proxy.annotations import TAILNET_OF_A_GROUP, Vocabulary, ignored, nearest
 from tsoperator.reconcilers.ingress.ask import Ask, Mode
 from tsoperator.runtime.plan import Note
 
@@ -29,8 +29,9 @@ _ELSEWHERE: Final = {
     ANNOTATION_EXPOSE: "remove it, because the class alone exposes the Ingress",
     ANNOTATION_TAILNET_FQDN: "move it to a Service, which can lead to a device of the tailnet",
     ANNOTATION_TAILNET_IP: "move it to a Service, which can lead to a device of the tailnet",
+    **TAILNET_OF_A_GROUP,
 }
-"""The annotations that have no effect on an Ingress because they are for Services, and what to do instead."""
+"""The annotations that have no effect on any Ingress, such as those for Services, and what to do instead."""
 
 VOCABULARY: Final = Vocabulary(
     "Ingress",
