@@ -114,7 +114,7 @@ class ApiServer:
             return web.json_response(reviews.review(await reading.object_body(request)), status=201)
         found = discovery.document(request.path, self._kinds)
         if found is None and request.path.startswith("/openapi/"):
-            await asyncio.to_thread(core_schemas)  # otherwise the first client would keep all others waiting
+            await asyncio.to_thread(core_schemas)  # this takes seconds, and the event loop has to serve other clients
             found = openapi.document(request.path, self._store, self._kinds)
         if found is None:
             raise _no_such_path()
@@ -171,7 +171,10 @@ class ApiServer:
         return self._metadata_encoder if reading.wants_metadata(request, verb) else self._encoder
 
     def _check_fields(self, request: web.Request, target: Target, obj: Object) -> None:
-        """Check the fields of *obj* if the client asks for it; the loop tests' clients don't. Raises ApiError."""
+        """Check the fields of *obj* if the client asks for that. Raises ApiError.
+
+        kubectl asks for it. The clients of the loop tests don't.
+        """
         if _is_strict(request):
             check_fields(target.resource, openapi.kind_schema(self._store, target.resource), obj)
 

@@ -31,6 +31,7 @@ from clustersim.demo_report import Row, commands, delays, device_table, table
 from clustersim.demo_stage import POLL_SECONDS, Stage, apply_examples
 from clustersim.objects import SERVICE
 from clustersim.processes import ProcessError, Processes
+from clustersim.tailnet import PARTNER_CLIENT
 
 LIMIT_SECONDS = 60
 FAULT_SECONDS = 240
@@ -119,13 +120,15 @@ class Looks:
     checks: Checks
     api: ApiClient
     control: aiohttp.ClientSession
+    partner: aiohttp.ClientSession
 
     async def at(self, target: Target) -> list[Reached]:
         """Return the name and the addresses by which *target* is reached; raises NotYet."""
         if isinstance(target, Hosted):
             return await services_of(target, self.api, self.control)
         if isinstance(target, Shown):
-            return await devices_of(target, self.api, await tailnet_devices(self.control))
+            devices = await tailnet_devices(self.control) | await tailnet_devices(self.partner)
+            return await devices_of(target, self.api, devices)
         return [Reached(*await self.checks.leads(target))]
 
 
@@ -144,13 +147,17 @@ class Demo:
         await stage.start_cluster(processes)
         self._say(f"API server {stage.api_url}, control server {stage.control_url}")
         await stage.start_nameserver(processes)
-        async with ApiClient(stage.api_url) as api, control_client(stage.control_url, *stage.credentials) as control:
+        async with (
+            ApiClient(stage.api_url) as api,
+            control_client(stage.control_url, *stage.credentials) as control,
+            control_client(stage.partner_url, *PARTNER_CLIENT) as partner,
+        ):
             await stage.start_operator(processes, await stage.install(api))
             self._say(f"the operator is ready; the nameserver listens on 127.0.0.1 port {stage.dns_port}")
             applied = time.monotonic()
             objects = await apply_examples(api)
             self._say(f"applied {len(objects)} objects from docs/examples")
-            looks = Looks(Checks(api, stage.dns_port), api, control)
+            looks = Looks(Checks(api, stage.dns_port), api, control, partner)
             names = exposed(objects)
             devices: list[Target] = [*shown(objects), *hosted(objects)]
             rows = await self._look(looks, [*names, *devices], applied)

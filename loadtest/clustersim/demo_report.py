@@ -10,7 +10,7 @@ GOAL_MS = 100
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """The result for one object: its name, its addresses, and the seconds until the object was reached by them.
+    """The result for one object: its name, its addresses, and the seconds until a connection to them worked.
 
     If the object has a device, *offers* says what the device provides.
     """
@@ -76,6 +76,6 @@ def commands(kubeconfig: Path, dns_port: int, rows: Sequence[Row]) -> list[str]:
         *([f"  dig @127.0.0.1 -p {dns_port} {name}"] if name else []),
         "",
         "The tailnet has the devices db, directory and printer (100.64.10.10). Write a Service of your own for one.",
-        "All examples work but docs/examples/tailnet.yaml, which needs a second tailnet.",
+        "A Tailnet with the OAuth client in docs/examples/tailnet.yaml leads to another tailnet, tail5678.ts.net.",
         "`make demo FAIL=policy KEEP=1` shows a fault, and what to do about it; so do credentials, dns and node.",
     ]

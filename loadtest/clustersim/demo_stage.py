@@ -24,8 +24,8 @@ _ROOT = Path(__file__).parents[2]
 EXAMPLES = _ROOT / "docs" / "examples"
 MANIFEST = _ROOT / "charts" / "manifests" / "operator.yaml"
 """The chart with its default values. The demo installs what the simulated cluster has kinds for."""
-ELSEWHERE = ("tailnet.yaml", "dnsconfig.yaml")
-"""The examples that need another tailnet than the simulated one, or are the same object as another example."""
+REPEATED = ("dnsconfig.yaml",)
+"""The examples whose object is the same as another example's."""
 DEVICES = ("db.tail1234.ts.net", "directory.tail1234.ts.net", "printer.tail1234.ts.net=100.64.10.10")
 """The devices of the tailnet to which the examples lead."""
 CREDENTIALS = "operator-oauth"
@@ -43,6 +43,7 @@ class Stage:
     folder: Path
     api_port: int
     control_port: int
+    partner_port: int
     dns_port: int
     health_port: int
     health_proxy_port: int
@@ -53,7 +54,7 @@ class Stage:
     @classmethod
     def on_free_ports(cls, folder: Path) -> "Stage":
         """Return a stage with free ports, and with its files in *folder*."""
-        return cls(folder, *(free_port() for _ in range(8)))
+        return cls(folder, *(free_port() for _ in range(9)))
 
     @property
     def api_url(self) -> str:
@@ -64,6 +65,11 @@ class Stage:
     def control_url(self) -> str:
         """The URL of the tailnet's control server."""
         return f"http://127.0.0.1:{self.control_port}"
+
+    @property
+    def partner_url(self) -> str:
+        """The URL of the second tailnet's control server."""
+        return f"http://127.0.0.1:{self.partner_port}"
 
     @property
     def credentials(self) -> tuple[str, str]:
@@ -91,6 +97,7 @@ class Stage:
         ports = {
             "": self.api_port,
             "control-": self.control_port,
+            "partner-": self.partner_port,
             "health-": self.health_proxy_port,
             "dns-": self.cluster_dns_port,
         }
@@ -200,12 +207,12 @@ async def _is_ready(session: aiohttp.ClientSession, url: str) -> bool:
 
 
 def example_objects(folder: Path = EXAMPLES, names: Collection[str] = ()) -> list[Object]:
-    """Return the objects in the files *names* of *folder*; by default in all files, except those of `ELSEWHERE`.
+    """Return the objects in the files *names* of *folder*; by default in all files, except those of `REPEATED`.
 
     Groups come first, because other objects name them. Raises FileNotFoundError if there are none.
     """
     paths = sorted(folder.glob("*.yaml"))
-    chosen = [path for path in paths if (path.name in names if names else path.name not in ELSEWHERE)]
+    chosen = [path for path in paths if (path.name in names if names else path.name not in REPEATED)]
     texts = [path.read_text() for path in chosen]
     if not texts:
         raise FileNotFoundError(f"there are no examples in {folder}: run this from a checkout")

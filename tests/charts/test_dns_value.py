@@ -94,4 +94,3 @@ def test_the_notes_of_a_first_installation_tell_whether_names_resolve_in_pods(
 ) -> None:
     (notes,) = (obj["notes"] for obj in render(*CREDENTIALS, *sets, chart=noted) if "notes" in obj)
     assert words in notes
-    assert "docs/dns.md" in notes

@@ -1,4 +1,7 @@
-"""An API server that echoes heads, by TLS and in threads. A test can give it scripts."""
+"""An API server that answers each request with the request's head, by TLS and in threads.
+
+A test can give it scripts.
+"""
 
 import contextlib
 import socket

@@ -186,7 +186,7 @@ def is_hosted(obj: Object, settings: Settings) -> bool:
 
 
 def winner(claims: Iterable[LabelClaim]) -> LabelClaim | None:
-    """Return the claim that has the label that all these *claims* are on; None if there is none."""
+    """Return the claim that gets the label, out of all *claims* on this label; None if no claim gets it."""
     return min(claims, key=lambda each: each.rank, default=None)
 
 

@@ -94,7 +94,7 @@ def is_owned(view: ServiceView, operator_id: str) -> bool:
 
 
 def obstacle(hosting: Hosting) -> Refusal | None:
-    """Return the first reason why the object can't be exposed by its group; None if there is none.
+    """Return the first reason why a group can't expose its object; None if there is none.
 
     The reason of the refusal is a constant of this module, or comes from a refusal by the control server.
     """

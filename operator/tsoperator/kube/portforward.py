@@ -1,7 +1,7 @@
 """Forwards a port of a Pod through the API server, and asks the HTTP server that listens there.
 
-The kubernetes package carries the bytes, in a thread of its own. It takes a method of its generated API classes. The
-operator's image has none of these, so we make a small one.
+The kubernetes package moves the bytes, in a thread of its own. It needs a method of one of its generated API classes.
+The operator's image doesn't have these classes, so this module has a small class with such a method.
 """
 
 import http.client
@@ -22,7 +22,8 @@ from tsoperator.kube.config import tls_context
 from tsoperator.kube.errors import NotListening, Unreachable, error_of
 
 _SHARED: Final = ("verify_ssl", "ssl_ca_cert", "cert_file", "key_file", "assert_hostname", "tls_server_name", "proxy")
-"""The fields that both configurations of the kubernetes package have, and that a port-forward heeds."""
+"""The fields of a configuration that matter for a port-forward. Both forms of it in the kubernetes package have
+them."""
 
 
 class PodAnswer(NamedTuple):
@@ -79,7 +80,7 @@ class ForwardedPort:
 
 def _opened(configuration: Configuration, token: str, pod: Key, port: int) -> Any:
     """Return the port-forward as the kubernetes package makes it. Raises KubeError."""
-    tls_context(configuration)  # it says what is wrong with certificates
+    tls_context(configuration)  # its error says what is wrong with the certificates
     blocking = BlockingConfiguration(host=configuration.host)
     for name in _SHARED:
         setattr(blocking, name, getattr(configuration, name))

@@ -365,7 +365,7 @@ def _secret(proxy: Proxy, replica: Replica, key: Key, type_: str) -> Object:
 
 
 def _corrected(live: Object, wanted: Object, patch: Patch | None = None) -> Iterable[Patch]:
-    """Yield *patch*, together with the parts of the metadata in *wanted* that *live* lacks, as one patch.
+    """Yield one patch for *live*: *patch*, and the parts of the metadata in *wanted* that *live* lacks.
 
     Yield nothing if both are empty.
     """

@@ -118,7 +118,7 @@ class HostingView:
         return known.claim
 
     def of(self, claim: LabelClaim, *, with_hosts: bool = True) -> Hosting:
-        """Return the facts about the object of *claim*."""
+        """Return the facts about the object that has this *claim*."""
         group, states = self.group(claim.group), self.states(claim.group)
         view, holder = NO_SERVICE, None
         if group is not None and not claim.wrong:

@@ -1,4 +1,4 @@
-"""Describes what all objects depend on: the tailnets, the nameserver and the cluster's DNS, and refusals of servers."""
+"""Describes the parts that all objects depend on: tailnets, the nameserver, the cluster's DNS, and refusals."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field

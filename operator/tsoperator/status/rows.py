@@ -42,7 +42,7 @@ _ROLES: Final = {
     "Recorder": "recorder",
     "Tailnet": "tailnet",
 }
-"""The roles of the objects that have the same role whatever they ask for, by kind."""
+"""The roles by kind, for the kinds whose objects all have the same role."""
 
 _TARGETS: Final = (ANNOTATION_TAILNET_FQDN, ANNOTATION_TAILNET_IP, ANNOTATION_TAILNET_TARGET_IP_DEPRECATED)
 _NO_ADDRESS: Final = ("", "None")
@@ -78,7 +78,9 @@ class Row(TypedDict):
 @dataclass(frozen=True, slots=True)
 class Served:
     """The facts about the ProxyGroup that an object names: the *group* itself, and the *slim* state Secrets of its
-    proxies. *place* is the Service at which an egress Service points, and *slices* are the endpoints of that.
+    proxies.
+
+    *place* is the Service to which an egress Service points, and *slices* are the EndpointSlices of the *place*.
     """
 
     group: Object | None = None
@@ -116,7 +118,7 @@ class Surroundings:
     def digest(self, obj: Object) -> str:
         """Return a text that changes whenever *obj* or a fact about it changes.
 
-        The texts of all objects are remembered, so they have to be small, and no work for the garbage collector.
+        The texts of all objects are remembered, so they have to be small, and mustn't cost the garbage collector time.
         """
         objects = [obj, *self.workloads, *self.secrets, *self.pods]
         if self.served is not None:

@@ -112,7 +112,7 @@ async def _file(request: web.Request) -> web.Response:
 async def _refuse_other_hosts(
     request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
 ) -> web.StreamResponse:
-    """Refuse a request that a page of another site makes a browser send, under a name that leads to 127.0.0.1."""
+    """Refuse a request with another host name: a site could give its name our address, and so read the report."""
     host = request.host if request.host.endswith("]") else request.host.rpartition(":")[0] or request.host
     if host.lower() not in _HOSTS:
         raise web.HTTPForbidden(text="the host of the URL must be localhost, 127.0.0.1 or [::1]\n")

@@ -18,6 +18,7 @@ DEVICES = (
     "connector/devnet: device devnet-1.tail1234.ts.net, route 192.0.2.0/24: 100.64.",
     "connector/exit: device cluster-exit.tail1234.ts.net, exit node: 100.64.",
     "connector/apps: device apps-connector.tail1234.ts.net, app connector: 100.64.",
+    "connector/partner: device partner-net.tail5678.ts.net, route 198.51.100.0/24: 100.64.3.",
     "proxygroup/kapi: Tailscale Service kapi.tail1234.ts.net, the Kubernetes API by 2 proxies: 100.80.",
     "ingress/portal by proxygroup/ingress: Tailscale Service portal.tail1234.ts.net, HTTPS by 2 proxies: 100.80.",
     "service/queue by proxygroup/ingress: Tailscale Service queue.tail1234.ts.net, every port by 2 proxies: 100.80.",

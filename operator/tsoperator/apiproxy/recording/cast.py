@@ -16,7 +16,10 @@ DEFAULT_SIZE: Final = Size(80, 24)
 
 
 class Cast:
-    """The lines of a recording. Each line is for *seconds* after the start. Characters that are cut stay whole."""
+    """The lines of a recording.
+
+    Each line is for *seconds* after the start. A character whose bytes come in two pieces stays whole.
+    """
 
     def __init__(self, device: SourceDevice, session: SessionRequest, timestamp: int) -> None:
         self._device = device
@@ -53,7 +56,7 @@ class Cast:
         )
 
     def output(self, seconds: float, stream: int, data: bytes) -> bytes:
-        """Return the line for output of a *stream*; empty if *data* ends no character. Other bytes become U+FFFD."""
+        """Return the line for output of a *stream*; empty if *data* completes no character. Bad bytes become U+FFFD."""
         decoder = self._decoders.get(stream)
         if decoder is None:
             decoder = self._decoders[stream] = codecs.getincrementaldecoder("utf-8")("replace")

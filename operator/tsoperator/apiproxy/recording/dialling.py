@@ -21,7 +21,7 @@ class RecorderLimits:
 
     dial: float = 5.0
     probe: float = 10.0
-    """The time for the question whether a recorder knows a request."""
+    """The time in which a recorder must answer whether it knows a sort of request."""
     search: float = 30.0
     """The time until some recorder must have begun a recording or taken an event."""
     patience: float = 30.0
@@ -46,12 +46,12 @@ async def dialled(dial: Dial, address: str, limits: RecorderLimits) -> tuple[Soc
 
 
 def words(error: BaseException) -> str:
-    """Return words for an error of a connection."""
+    """Describe an error of a connection."""
     if isinstance(error, OSError) and error.errno:
         return os.strerror(error.errno)
     return str(error) or type(error).__name__
 
 
 def one_line(text: str) -> str:
-    """Return the beginning of a text of others, as one line that can stand in a log."""
+    """Return the beginning of a *text* that somebody else wrote, as one line for the log."""
     return "".join(each if each.isprintable() else " " for each in text[:200]).strip()

@@ -22,4 +22,4 @@ class SourceDevice:
 
 
 UNKNOWN: Final = SourceDevice()
-"""The device of nobody."""
+"""The source of a request whose device isn't known."""

@@ -87,7 +87,7 @@ _NO_ACCOUNT: Final = (
     f"the ServiceAccount {AUTH_PROXY_SERVICE_ACCOUNT} doesn't exist, and its Pods need it to impersonate users: set "
     'apiServerProxyConfig.allowImpersonation of the chart to "true", or spec.kubeAPIServer.mode to noauth'
 )
-_LOOK_AGAIN: Final = 30.0  # s until another look at an end that should have been seen by a watch event
+_LOOK_AGAIN: Final = 30.0  # s until another look whether something has ended; a watch event should have told
 _END: Final = 30  # s that the Pods of a group have to end when the group is removed
 
 

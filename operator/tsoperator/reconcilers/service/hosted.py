@@ -34,7 +34,7 @@ from tsoperator.runtime.plan import Note, Plan, Refusal
 from tsoperator.settings import Settings
 
 UNAPPROVED: Final = "unapproved"
-"""The fact that proxies advertise a Service's Tailscale Service, and none is known to be approved as a host."""
+"""The name of a fact: proxies advertise a Service's Tailscale Service, and none is known to be approved as a host."""
 
 CONDITIONS: Final = (CONDITION_INGRESS_VALID, CONDITION_INGRESS_CONFIGURED)
 

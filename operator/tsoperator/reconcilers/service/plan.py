@@ -185,7 +185,7 @@ def _pointed(ask: Ask, proxy: Proxy, place: str, made: Plan, ready: Object, obse
 
 
 def _routes(ask: Ask, proxy: Proxy, observed: Observed) -> list[Note]:
-    """Return an Event if the *proxy* of an egress Service may lack the route to an address of no device."""
+    """Return an Event if the *proxy* of an egress Service may lack the route to a target that is no device."""
     destination = observed.tailnet.destination
     is_device = destination is not None and destination.device is not None
     return [] if is_device else egress.route_notes(ask, accepts_routes=proxy.config.accept_routes)
@@ -258,7 +258,7 @@ def _hosted(ask: Ask, observed: Observed, settings: Settings) -> Plan:
 
 
 def _unheld(ask: Ask, made: Plan, observed: Observed) -> Plan:
-    """Return *made* with the release of a Service that no ProxyGroup is to expose any more.
+    """Return *made*, which also releases the Service, because no ProxyGroup is to expose it any more.
 
     The Service stays held as long as something is *left* of its Tailscale Service.
     """

@@ -77,7 +77,7 @@ _OldAndNew = Callable[[Object | None, Object | None], Iterable[Key]]
 
 
 def _both(one: _OldAndNew, other: _OldAndNew) -> _OldAndNew:
-    """Return a mapper that returns the keys of the mapper *one* and those of the mapper *other*."""
+    """Return a mapper that yields the keys of both mappers, *one* and *other*."""
     return lambda old, new: [*one(old, new), *other(old, new)]
 
 

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from tsoperator.api.objects import Object
 from tsoperator.check.cluster.conditions import check_conditions, check_ingresses
+from tsoperator.check.findings import OBJECTS
 
 from tests.operator.check.cluster.samples import wrong
 
@@ -60,5 +61,5 @@ UNNAMED = "Ingress a/db: it has no name in its status, so nobody reaches it"
 )
 def test_an_ingress_of_the_operator_has_a_name(found: list[Object], words: list[str]) -> None:
     findings = [*check_ingresses(found, "tailscale")]
-    assert [each.words for each in findings] == words
+    assert [(each.check, each.words) for each in findings] == [(OBJECTS, each) for each in words]
     assert ["describe ingress db" in each.cure for each in findings] == [each.verdict == "FAILED" for each in findings]
