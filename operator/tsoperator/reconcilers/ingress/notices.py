@@ -103,11 +103,11 @@ def class_notes(ask: Ask, ours: str, *, class_exists: bool) -> Sequence[Note]:
 
     *class_exists* is True if the IngressClass that the Ingress names exists.
     """
-    name = ask.ingress_class
-    if not name and annotations(ask.ingress).get(ANNOTATION_INGRESS_CLASS) == ours:
+    name, old = ask.ingress_class, annotations(ask.ingress).get(ANNOTATION_INGRESS_CLASS, "")
+    if not name and old and (old == ours or nearest(old, [ours])):
         words = (
             f"annotation {ANNOTATION_INGRESS_CLASS} has no effect on this operator, so it doesn't serve the Ingress: "
-            f"write {ours} in spec.ingressClassName instead"
+            f"{'' if old == ours else 'if it is to, '}write {ours} in spec.ingressClassName instead"
         )
     elif not name and (given := _given(ask)):
         words = (

@@ -46,6 +46,10 @@ Other obstacles are in the tailnet, or at the control server.
 """
 _WITH_A_CLAIM: Final = (LABEL_TAKEN, NO_IDENTITY)
 """The reasons of obstacles to which a Service makes its claim all the same."""
+_UNBACKED: Final = (
+    "they advertise it once one of its endpoints is ready: if that stays, see that spec.selector chooses Pods, and "
+    "that these are ready"
+)
 _SOUND: Final = condition(CONDITION_INGRESS_VALID, True, "IngressSvcValid", "IngressSvcValid")
 
 
@@ -144,6 +148,8 @@ def _configured(ask: Ask, hosting: Hosting, refusal: Refusal | None) -> Object:
     said = [f"{count}/{hosting.replicas} proxy backends ready and advertising"]
     if refusal is None and awaits_group(hosting):
         said.append(f"no proxy of ProxyGroup {ask.group!r} is in the tailnet yet: its conditions say why")
+    elif refusal is None and not count:
+        said.append(_UNBACKED)
     if refusal is not None and refusal.reason not in _FAULTS:
         said.append(refusal.message)
     if count and not ask.is_balanced:
