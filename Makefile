@@ -18,7 +18,7 @@ WORKERS := 3
 # Each process of a run would compile all modules anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-test: .venv/.dev ## Run the tests: three minutes
+test: .venv/.dev ## Run the tests: four minutes
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --hypothesis-seed=$(SEED) $(or $(ARGS),--all-rights)
 
 test-all: test ## Run those too that take longer: permutations, processes, large numbers

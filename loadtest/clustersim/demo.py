@@ -74,7 +74,8 @@ async def _demo(keep: bool, fail: str) -> int:
                     if fail:
                         lines = await FaultDemo(stage, processes, FAULTS[fail]).run(mend=not keep)
                     else:
-                        lines = commands(stage.kubeconfig, stage.dns_port, await Demo(stage, processes).run())
+                        rows = await Demo(stage, processes).run()
+                        lines = commands(stage.kubeconfig, stage.dns_port, stage.page, rows)
             except TimeoutError:
                 _explain("not done in time", processes)
                 return 1

@@ -72,6 +72,11 @@ class Stage:
         return f"http://127.0.0.1:{self.partner_port}"
 
     @property
+    def page(self) -> str:
+        """The URL of the operator's page for a browser."""
+        return f"http://127.0.0.1:{self.status_port}/"
+
+    @property
     def credentials(self) -> tuple[str, str]:
         """The ID and the secret of the OAuth client of the simulated tailnet."""
         tailnet = Tailnet()

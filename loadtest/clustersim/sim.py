@@ -25,7 +25,7 @@ from clustersim.programs import Program, Programs
 from clustersim.rbac import USER, Rights
 from clustersim.services import FAMILIES, SERVICE_FAMILIES
 from clustersim.store import HISTORY_WINDOW, Store
-from clustersim.tailnet import PARTNER_CLIENT, PARTNER_DOMAIN, Tailnets
+from clustersim.tailnet import PARTNER_CLIENT, PARTNER_DEVICE, PARTNER_DOMAIN, Tailnets
 from clustersim.traffic import Request, Traffic
 
 _FIRST_OF_PARTNER = 1001
@@ -203,6 +203,8 @@ async def _partner(store: Store, tailnets: Tailnets, options: SimOptions) -> Asy
         return
     partner = Control(PARTNER_DOMAIN, first=_FIRST_OF_PARTNER)
     partner.client_id, partner.client_secret = PARTNER_CLIENT
+    partner.add_user_device(PARTNER_DEVICE)
+    partner.has_all_targets = False
     async with partner.serve(*_address(options.partner_listen)) as url:
         tailnets.others[url] = partner
         store.login_url = url

@@ -6,6 +6,7 @@ quick.
 """
 
 import argparse
+import io
 import logging
 import os
 import sys
@@ -80,6 +81,8 @@ def _parse(parser: argparse.ArgumentParser) -> argparse.Namespace:
 
 def _run_command(arguments: argparse.Namespace) -> NoReturn:
     logging.getLogger("tsoperator").addHandler(logging.NullHandler())  # a command prints its findings, and no log
+    if isinstance(sys.stdout, io.TextIOWrapper):  # a console may lack characters that users write
+        sys.stdout.reconfigure(errors="backslashreplace")
     sys.exit(run_command(arguments))
 
 

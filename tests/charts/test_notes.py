@@ -63,7 +63,9 @@ def test_the_notes_say_how_kubectl_reaches_the_api_server_proxy(
     ("sets", "words"),
     [((), "docs/troubleshooting.md helps"), (("docsURL=https://example.org/a/",), "https://example.org/a/dns.md\n")],
 )
-def test_the_notes_lead_to_the_docs(render: Render, noted: Path, sets: tuple[str, ...], words: str) -> None:
+def test_the_notes_of_the_chart_name_the_address_of_the_docs(
+    render: Render, noted: Path, sets: tuple[str, ...], words: str
+) -> None:
     given = (f"metrics.prometheusRule.{each}" for each in sets)
     (notes,) = (obj["notes"] for obj in render(*CLIENT, *given, chart=noted) if "notes" in obj)
     assert words in notes

@@ -28,7 +28,7 @@ _PORT: Final = re.compile(r"dig @127\.0\.0\.1 -p (\d+)")
 
 
 def main(path: Path) -> None:
-    """Run the demo, type commands, and draw all that into *path*."""
+    """Run the demo, type commands, and draw the commands and their output into the file *path*."""
     with tempfile.TemporaryDirectory() as name:
         scenes = [*_playing(Path(name)), _fault(Path(name))]
     path.write_text(draw_terminal(_TITLE, scenes, COLUMNS))

@@ -159,7 +159,7 @@ async def test_the_report_on_all_services_holds_the_event_loop_only_for_moments(
     address = f"127.0.0.1:{free_port()}"
     async with operator_process(proxies, tmp_path / "operator", OPERATOR_STATUS_ADDR=address) as operator:
         await operator.done(SIZE, PATIENCE)
-        await operator.quiet()  # the metrics that this read cost a step of their own
+        await operator.quiet()  # `done` has read the metrics, which costs the operator a step
         for times in ("first", "second"):
             since = operator.now()
             report, seconds = await fetch(address)
@@ -235,7 +235,10 @@ def users_slice(number: int) -> Object:
 
 
 def watches(world: World) -> int:
-    """Return how often somebody began to watch EndpointSlices, after a list of them."""
+    """Return how many watches of EndpointSlices have begun.
+
+    The operator watches them after it has listed all of them.
+    """
     return sum(count for (_, verb, plural), count in world.sim.requests.items() if (verb, plural) == WATCHED)
 
 

@@ -30,9 +30,18 @@ def test_the_released_chart_names_the_images_in_the_registry_and_the_address_of_
     assert about == {**ours, "annotations": {**ours["annotations"], "images": "example.org/a"}}
 
 
-def test_the_charts_icon_is_its_file() -> None:
+def test_the_icon_in_chart_yaml_is_the_file_icon_svg() -> None:
     kind, _, data = yaml.safe_load(ABOUT)["icon"].partition(",")
     assert (kind, base64.b64decode(data)) == ("data:image/svg+xml;base64", (CHART / "icon.svg").read_bytes().strip())
+
+
+def test_artifact_hub_lists_the_crds_of_the_chart() -> None:
+    crds = [yaml.safe_load(path.read_text()) for path in sorted((CHART / "files" / "crds").glob("*.yaml"))]
+    listed = yaml.safe_load(yaml.safe_load(ABOUT)["annotations"]["artifacthub.io/crds"])
+    assert all(each.keys() == {"kind", "version", "name", "displayName", "description"} for each in listed)
+    assert [(each["kind"], each["version"], each["name"]) for each in listed] == [
+        (crd["spec"]["names"]["kind"], crd["spec"]["versions"][0]["name"], crd["metadata"]["name"]) for crd in crds
+    ]
 
 
 @pytest.mark.parametrize(
@@ -43,7 +52,7 @@ def test_the_charts_icon_is_its_file() -> None:
         (VALUES.replace("docsURL:", "docs:"), ABOUT, "has to have one docsURL"),
     ],
 )
-def test_a_chart_that_names_images_or_docs_otherwise_is_not_released(values: str, about: str, words: str) -> None:
+def test_a_chart_whose_images_or_docs_have_other_keys_is_not_released(values: str, about: str, words: str) -> None:
     with pytest.raises(NotReleasable, match=words):
         chart.released(values, about, "example.org/a", "")
 

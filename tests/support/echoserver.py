@@ -86,7 +86,7 @@ def last(raw: bytes) -> Script:
 
 
 def silent(peer: Peer, _: bytes) -> None:
-    """Read what comes until the end, and answer nothing."""
+    """Read all bytes until the end, and answer nothing."""
     while peer.read():
         pass
 
@@ -102,7 +102,7 @@ class EchoingServer:
         self.heads: list[bytes] = []
         self.connections = 0
         self.ended = threading.Semaphore(0)
-        """Is released for each connection that ends."""
+        """A semaphore that is released once for each connection that ends."""
 
     @contextmanager
     def listening(self) -> Iterator[None]:

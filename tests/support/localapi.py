@@ -39,7 +39,7 @@ class LocalApiWithCallers:
         self.asked: list[str] = []
         """The `ip:port` of each WhoIs."""
         self.pinged: list[str] = []
-        """The address of each ping."""
+        """The addresses that were pinged, in order."""
         self.status: Who = {"BackendState": "Running"}
         self.statuses = 0
         """The number of questions about the status."""

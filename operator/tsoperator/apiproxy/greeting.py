@@ -21,7 +21,8 @@ MOST_GREETED: Final = 100
 _RECENT: Final = 600.0
 """The seconds for which a caller counts as recent."""
 _LONGEST_PAUSE: Final = 2.0
-"""The most seconds between two questions whether tailscaled is connected. A device without approval never is."""
+"""The most seconds between two questions whether tailscaled is connected. As long as a device isn't approved, it
+isn't."""
 _RUNNING: Final = "Running"
 
 

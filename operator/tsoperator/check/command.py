@@ -9,7 +9,7 @@ import asyncio
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from tsoperator.check.asking import Installation, ask, in_cluster
@@ -64,11 +64,20 @@ def _check(place: OperatorPlace, namespace: str) -> list[Finding]:
         report = reports.fetch()
     except NoReport as error:
         _note(f"the operator wasn't asked: {error}")
-        home = place.named or error.namespace or namespace or NAMESPACE
-        return asyncio.run(look(_subject(place, home, namespace), _say))
+        return _without_report(place, [error.namespace] if error.namespace else place.namespaces, namespace)
     finally:
         reports.close()
     return _beside(report, place, namespace)
+
+
+def _without_report(place: OperatorPlace, homes: Sequence[str], namespace: str) -> list[Finding]:
+    """Return the findings of our own looks at the operator, which is in one of the namespaces *homes*."""
+    found: list[Finding] = []
+    for home in homes:
+        found = asyncio.run(look(_subject(place, home, namespace), _say))
+        if found != [not_installed(home)]:
+            break
+    return found
 
 
 def _beside(report: LeaderReport, place: OperatorPlace, namespace: str) -> list[Finding]:

@@ -13,7 +13,7 @@ HEALTHY, UNHEALTHY, UNSEEN = 0, 1, 2
 """The exit codes of ``tsoperator check``."""
 
 OBJECTS: Final = "objects"
-"""The name of the findings about users' objects, whether the leader's report tells them or we have looked ourselves."""
+"""The name of the findings about users' objects, both those from the leader's report and those of our own look."""
 
 
 class Verdict(StrEnum):

@@ -14,7 +14,7 @@ act."""
 
 
 class BadReport(ValueError):
-    """An error: what a Pod answered is no report of this operator."""
+    """An error: the answer of a Pod is no report of this operator."""
 
 
 class _Part(BaseModel):

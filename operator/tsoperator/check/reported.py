@@ -19,7 +19,8 @@ from tsoperator.check.report import (
 API_SERVER: Final = "API server"
 """The server that refuses, in a `ReportedRefusal`."""
 PREFLIGHT_FAILED: Final = "PreflightFailed"
-"""The reason of a tailnet whose refusals say what is wrong."""
+"""The reason in the verdict on a tailnet if its preflight failed. The report also has the refusals, with their
+details."""
 
 _REFUSED: Final = ("tailnet/", "preflight/", WATCHES)
 _TOLD_BETTER: Final = ("leader", "preflight")
@@ -72,7 +73,7 @@ def with_looks(told: Iterable[Finding], looked: Iterable[Finding]) -> list[Findi
 def _adds(looked: Finding, refused: Container[str], known: Container[str]) -> bool:
     """Tell whether *looked* adds to the leader's findings.
 
-    The leader has found that the checks in *refused* fail, and has made the checks in *known*.
+    *refused* are the checks that the leader reports as failed. For a check in *known*, a good result adds nothing.
     """
     if looked.check.startswith(_REFUSED) and _name(looked) in refused:
         return False

@@ -100,7 +100,7 @@ class Offer:
 
 
 class _Draws(Enum):
-    """Which proxies should advertise a Tailscale Service, and so get its traffic."""
+    """The choice of the proxies that should advertise a Tailscale Service, and so get its traffic."""
 
     ALL = auto()
     NONE = auto()

@@ -192,7 +192,8 @@ def _judged_deployment(deployment: Object) -> Judgement:
 def _own_proxies(row: _Row, obj: Object, around: Surroundings, _settings: Settings) -> None:
     """Add the devices of an object's own proxies, and how many of its proxies are ready."""
     row["tailnet"] = spec_text(obj, "tailnet")
-    row["names"], row["addresses"] = _devices(around)
+    row["names"], addresses = _devices(around)
+    row["addresses"] = addresses or _shown_addresses(obj)
     _count_workloads(row, around)
 
 
@@ -237,8 +238,8 @@ def _ingress(row: _Row, ingress: Object, around: Surroundings, settings: Setting
 
 def _dns(row: _Row, dnsconfig: Object, around: Surroundings, _settings: Settings) -> None:
     nameserver = (dnsconfig.get("status") or {}).get("nameserver") or {}
-    row["clusterAddresses"] = [nameserver["ip"]] if nameserver.get("ip") else []
-    if around.workloads:
+    if nameserver.get("ip"):  # another DNSConfig than the one that counts has no nameserver
+        row["clusterAddresses"] = [nameserver["ip"]]
         _count_workloads(row, around)
 
 
@@ -279,6 +280,12 @@ def _count_workloads(row: _Row, around: Surroundings) -> None:
 def _devices(around: Surroundings) -> tuple[list[str], list[str]]:
     found = [device_of(each, None) for each in around.secrets]
     return [each.fqdn for each in found if each.fqdn], [ip for each in found for ip in each.ips]
+
+
+def _shown_addresses(obj: Object) -> list[str]:
+    """Return the addresses of the devices that the status of *obj* shows. The Secrets of a Recorder have none."""
+    devices = (obj.get("status") or {}).get("devices") or ()
+    return [ip for each in devices for ip in each.get("tailnetIPs") or ()]
 
 
 def _cluster_name(service: Object, settings: Settings) -> str:

@@ -85,9 +85,9 @@ class StatusServer(HttpServer):
     async def _status(self, request: web.Request) -> web.Response:
         if "text/html" in request.headers.get("Accept", ""):
             return await _file(request)
-        if self._leading_since is None:
-            return self._standby()
         async with self._turn:  # several requests at once would only slow each other down
+            if self._leading_since is None:
+                return self._standby()
             report = await self._report(self._leading_since)
         tag = {"ETag": f'"{report.digest}"'}
         if any(each.value == report.digest for each in request.if_none_match or ()):

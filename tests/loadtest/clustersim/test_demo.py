@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import takewhile
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 
@@ -70,11 +71,14 @@ def test_a_demo_with_keep_runs_until_a_signal_ends_it(tmp_path: Path) -> None:
     with kept(tmp_path) as (folder, lines):
         assert f"  export KUBECONFIG={folder}/kubeconfig PATH=$PWD/.venv/bin:$PATH\n" in lines
         assert any(line.startswith("  dig ") for line in lines)
+        (page,) = (line.split()[-1].rstrip(".") for line in lines if line.startswith("A browser"))
+        with urlopen(page) as answer:
+            assert b"<!doctype html>" in answer.read().lower()
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.thorough
-def test_in_the_demo_no_example_shows_a_warning_and_the_check_finds_nothing(tmp_path: Path) -> None:
+def test_no_example_in_the_demo_has_a_warning_and_the_check_finds_no_fault(tmp_path: Path) -> None:
     with kept(tmp_path) as (folder, _):
         check = [sys.executable, "-m", "tsoperator", "check", "--kubeconfig", f"{folder}/kubeconfig"]
         found = subprocess.run([*check, "--seconds", "30"], capture_output=True, text=True, check=False)

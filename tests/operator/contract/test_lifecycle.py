@@ -66,7 +66,7 @@ async def nothing(_: Scene) -> None:
 
 
 async def needs_first(scene: Scene) -> None:
-    """Delete what the object needs, but not the operator's identity: without it nobody knows what the operator owns."""
+    """Delete the objects that the object needs, except the operator's identity, which shows what the operator owns."""
     await scene.delete(*(obj for obj in scene.kind.beside if key_of(obj) != key_of(identity())))
 
 

@@ -43,7 +43,7 @@ async def test_the_probes_ready_and_alive_each_follow_their_own_checks(
             assert (await fetch(address, path))[:2] == (status, text)
 
 
-async def test_checks_run_at_each_request() -> None:
+async def test_a_health_check_runs_at_each_request() -> None:
     problems = ["not yet"]
     async with HealthServer("127.0.0.1:0", CollectorRegistry(), {"caches": lambda: "".join(problems)}) as address:
         before, _, _ = await fetch(address, "/readyz")

@@ -12,7 +12,7 @@ from tsoperator.apiproxy.recording.source import SourceDevice
 
 NO_TERMINAL: Final = Size(0, 0)
 DEFAULT_SIZE: Final = Size(80, 24)
-"""The size of a terminal if the client doesn't tell it."""
+"""The size in the recording if the client doesn't send the size of its terminal."""
 
 
 class Cast:

@@ -29,11 +29,11 @@ class RecorderLimits:
     size: float = 2.0
     """The time for which the output to a terminal waits until the client tells its size."""
     gather: float = 0.05
-    """The time for which small pieces wait for more."""
+    """The time for which small pieces of output wait for more output."""
     waiting: int = 64 << 20
-    """The bytes of all bodies that wait for their events."""
+    """The most bytes that may wait in all bodies until their events are sent."""
     waiting_of_one: int = 16 << 20
-    """The bytes among them that may come from one device, so that it can't keep others from being recorded."""
+    """The most bytes that may wait in bodies from one device, so that this device can't use up `waiting`."""
 
 
 async def dialled(dial: Dial, address: str, limits: RecorderLimits) -> tuple[SocketStream, bytes]:

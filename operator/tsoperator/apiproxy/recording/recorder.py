@@ -137,7 +137,10 @@ class RecorderSearch:
         await self._limited(self._reach_next())
 
     async def begin(self) -> Upload:
-        """Begin the recording at the recorder that was found, or else at a later one. Raises RecordingFailed."""
+        """Begin the recording at the recorder that was found; if it fails, at one of the next.
+
+        Raises RecordingFailed.
+        """
         return await self._limited(self._begin())
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""The source of a session or a request, as recordings and events tell it."""
+"""The source of a session or a request, as recordings and events describe it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

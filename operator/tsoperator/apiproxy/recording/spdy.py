@@ -125,7 +125,10 @@ class SpdyClient:
             self._message.clear()
 
     def _read_headers(self, kind: int, payload: bytes) -> None:
-        """Read a header block, also if only the next ones need it. Raises BadFrames."""
+        """Read a header block. Raises BadFrames.
+
+        A block that we don't need is read, too, because later blocks can't be decompressed without it.
+        """
         start = _BEFORE_HEADERS[kind]
         if kind == _SYN_REPLY and len(payload) == start:
             return  # its headers are optional

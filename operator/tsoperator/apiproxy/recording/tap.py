@@ -20,7 +20,7 @@ Send = Callable[[bytes], Awaitable[None]]
 
 
 class _Parser(Protocol):
-    """The bytes of one direction."""
+    """A parser of the bytes of one direction of a session."""
 
     @property
     def held(self) -> bytes: ...

@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Iterator
 
 from tsoperator.api.objects import Object, key_of
-from tsoperator.check.findings import OBJECTS, Finding, failed, ok
-from tsoperator.status.conditions import UNNAMED, ingress_name, judge, ours, wrong_one
+from tsoperator.check.findings import OBJECTS, Finding, failed, ok, waiting
+from tsoperator.status.conditions import UNNAMED, Grade, ingress_name, judge, ours, wrong_one
 
 
 def check_conditions(objects: Iterable[Object]) -> Iterator[Finding]:
@@ -17,7 +17,8 @@ def check_conditions(objects: Iterable[Object]) -> Iterator[Finding]:
         if said is not None:
             wrong += 1
             judged = judge(said)
-            yield failed(
+            finding = waiting if judged.grade is Grade.WAITING else failed
+            yield finding(
                 OBJECTS,
                 f"{obj['kind']} {key_of(obj)}: {said['type']} is {said['status']}: {judged.words}",
                 judged.cure,

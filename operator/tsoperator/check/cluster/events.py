@@ -44,7 +44,7 @@ WARNINGS: Final = "type=Warning"
 def check_warnings(events: Iterable[Object], objects: Iterable[Object]) -> Iterator[Finding]:
     """Yield a finding for each Warning of the operator among *events* on one of *objects* that still exists as it was.
 
-    Of several Warnings with the same reason on one object, the last one counts.
+    If an object has several Warnings with the same reason, only the last one makes a finding.
     """
     there = {_uid(each): each for each in objects}
     last: dict[tuple[str, str], Object] = {}

@@ -24,7 +24,7 @@ from tsoperator.check.cluster.kinds import check_kinds, check_webhooks
 from tsoperator.check.cluster.names import check_names
 from tsoperator.check.cluster.proxies import ProxyObjects, check_devices, check_proxies
 from tsoperator.check.cluster.rights import check_rights
-from tsoperator.check.findings import OBJECTS, Finding, failed, unseen
+from tsoperator.check.findings import OBJECTS, Finding, Verdict, failed, unseen
 from tsoperator.check.replicas import LACKS, check_replicas
 from tsoperator.kube.client import KubeClient
 from tsoperator.kube.config import load_configuration
@@ -123,7 +123,7 @@ async def _warnings(target: _Target) -> Iterable[Finding]:
 
 
 class _Part(NamedTuple):
-    """A part of a look: the name of the *check* if it can't be made, *words* for the part, and the function."""
+    """A part of a look: a function, *words* about the part for the user, and the *check* of its error finding."""
 
     check: str
     words: str
@@ -160,7 +160,7 @@ class Subject:
 async def look(subject: Subject, progress: Progress, *, at_objects: bool = True) -> list[Finding]:
     """Look at an operator and its cluster, and return the findings.
 
-    With *at_objects* false, leave out what users' objects say, because the leader's report tells that better.
+    If *at_objects* is false, leave out users' objects, because the leader's report describes them better.
     """
     parts = [each for each in _PARTS if at_objects or each.check != OBJECTS]
     namespace = subject.namespace
@@ -181,7 +181,10 @@ async def _look(target: _Target, progress: Progress, parts: Iterable[_Part]) -> 
     found: list[Finding] = []
     for part in parts:
         progress(part.words)
-        found += await _findings_in_time(target, part)
+        looked = await _findings_in_time(target, part)
+        if part.look is _proxies and all(each.verdict is not Verdict.UNSEEN for each in looked):
+            found = [each for each in found if each.check != part.check or each in looked]  # the operator only counts
+        found += looked
     return found
 
 

@@ -75,10 +75,14 @@ def pod_problem(pod: Object) -> str:
     scheduled = conditions.get("PodScheduled") or {}
     if scheduled.get("status") == "False":
         return f"it is on no node: {scheduled.get('message') or scheduled.get('reason')}"
-    for each in [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]:
+    containers = status.get("containerStatuses") or ()
+    for each in [*(status.get("initContainerStatuses") or ()), *containers]:
         if problem := _container_problem(each):
             return problem
     words = (conditions.get("Ready") or {}).get("message") or status.get("message")
+    if not words and containers and all(each.get("ready") for each in containers):
+        node = (pod.get("spec") or {}).get("nodeName", "")
+        return f"its containers are ready, but it isn't: is its node {node} down?"
     return f"it is not ready: {words or status.get('reason') or status.get('phase') or 'it has no status yet'}"
 
 

@@ -221,7 +221,7 @@ def _deletion_plan(obj: Object, dns: ClusterDNSPlan, observed: Observed) -> Plan
 
 
 def failed(obj: Object, observed: Observed, refusal: Refusal, settings: Settings, *, is_denied: bool) -> Plan:
-    """Return the plan that reports on the DNSConfig *obj* what the API server refused, and does nothing else.
+    """Return the plan that only reports a refusal of the API server on the DNSConfig *obj*.
 
     If it refused a write into the cluster's DNS, the nameserver doesn't count as failed.
     """

@@ -38,7 +38,8 @@ class _View:
         return (_KEY,)
 
     def look(self, _key: Key, _obj: Object) -> plans.Observed:
-        return plans.Observed(self._cache.all(DNSCONFIG), self._cache.sees(DNSCONFIG, ""))
+        sees_all = self._cache.serves(DNSCONFIG) and self._cache.sees(DNSCONFIG, "")
+        return plans.Observed(self._cache.all(DNSCONFIG), sees_all)
 
     def plan(self, _obj: Object, observed: plans.Observed) -> Plan:
         return plans.plan(observed, self._settings)

@@ -31,7 +31,6 @@ from tsoperator.group.hostnotes import APPROVAL_PATIENCE, host_notes
 from tsoperator.reconcilers.service import exposure
 from tsoperator.reconcilers.service.ask import Ask
 from tsoperator.runtime.plan import Note, Plan, Refusal
-from tsoperator.settings import Settings
 
 UNAPPROVED: Final = "unapproved"
 """The name of a fact: proxies advertise a Service's Tailscale Service, and none is known to be approved as a host."""
@@ -53,11 +52,11 @@ _UNBACKED: Final = (
 _SOUND: Final = condition(CONDITION_INGRESS_VALID, True, "IngressSvcValid", "IngressSvcValid")
 
 
-def plan(ask: Ask, hosting: Hosting | None, unapproved_for: float | None, settings: Settings) -> Plan:
+def plan(ask: Ask, hosting: Hosting | None, unapproved_for: float | None, proxy_tags: Sequence[str]) -> Plan:
     """Return the plan for a Service that has no proxy of its own; *hosting* is None if no group can expose it.
 
     *unapproved_for* is the number of seconds for which no proxy has been known to be approved as a host; None if
-    one is approved.
+    one is approved. *proxy_tags* are the tags of proxies for which nobody chose other tags.
     """
     refusal = refusal_of(ask, hosting)
     if hosting is None or (refusal is not None and refusal.reason == INVALID):
@@ -72,7 +71,7 @@ def plan(ask: Ask, hosting: Hosting | None, unapproved_for: float | None, settin
     status = ask.status_with(*shown, without={CONDITION_PROXY_READY})
     if ask.is_balanced and (is_gone or refusal is None):
         status["loadBalancer"] = exposure.load_balancer(ask, _entries(hosting))
-    notes = [*_notes(ask, hosting, refusal), *host_notes(hosting, unapproved_for, settings.proxy_tags)]
+    notes = [*_notes(ask, hosting, refusal), *host_notes(hosting, unapproved_for, proxy_tags)]
     again = None if unapproved_for is None else max(APPROVAL_PATIENCE - unapproved_for, 0) or None
     return Plan(hold=hold, status=status, notes=notes, requeue_after=again)
 

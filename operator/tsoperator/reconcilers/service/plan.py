@@ -74,7 +74,7 @@ class Observed:
 
 
 def plan_left(places: Places, proxy: Plan, *, is_seen: bool) -> Plan:
-    """Return the next step of removing what was made for a Service that vanished without waiting for our finalizer.
+    """Return the next step that removes the objects of a Service which vanished without waiting for our finalizer.
 
     *proxy* is the plan for the Service's own proxy. Its *places* are removed at once, because nothing is lost by
     that. But if the operator doesn't watch the namespace of the Service, the Service may still exist. Then
@@ -248,7 +248,7 @@ def _hosted(ask: Ask, observed: Observed, settings: Settings) -> Plan:
     """
     if holds_nothing(ask.service, observed.children):
         unapproved_for = observed.places.ages.get(hosted.UNAPPROVED)
-        made = hosted.plan(ask, observed.hosting, unapproved_for, settings)
+        made = hosted.plan(ask, observed.hosting, unapproved_for, settings.proxy_tags)
         return replace(made, steps=removal(observed.places))
     if refusal := hosted.refusal_of(ask, observed.hosting):
         return replace(hosted.refused(ask, refusal), steps=upkeep(observed.places))

@@ -56,7 +56,7 @@ _CONFIG_SUFFIX: Final = "-ingress-config"
 
 
 def tailscaleservices(cache: Cache, settings: Settings, world: HostingWorld) -> Kind[Observed]:
-    """Return the `Kind` of Tailscale Services, which also makes what their certificates need.
+    """Return the `Kind` of Tailscale Services, which also makes the objects of their certificates.
 
     Each of its keys names a tailnet and a label.
     """
@@ -241,7 +241,8 @@ class _Mappers:
 
     def of_user(self, old: Object | None, new: Object | None) -> Iterable[Key]:
         """Map an Ingress or a Service that names a ProxyGroup to its label, in the tailnet of that group."""
-        given = [each for each in (old, new) if each is not None and annotations(each).get(PROXY_GROUP)]
+        named = (each for each in (old, new) if each is not None and annotations(each).get(PROXY_GROUP))
+        given = [each for each in named if any(by_label(each))]
         if len(given) == 2 and _asked(given[0]) == _asked(given[1]):
             return ()
         return {key for each in given for key in self._keys_of(each)}

@@ -40,6 +40,13 @@ def test_two_conditions_with_the_same_message_cause_a_single_finding_with_that_m
     assert found.cure == ""
 
 
+@pytest.mark.parametrize(("reason", "verdict"), [("ProxyPending", "waiting"), ("ProxyFailed", "FAILED")])
+def test_a_false_condition_is_a_fault_unless_its_reason_passes_by_itself(reason: str, verdict: str) -> None:
+    told = {"type": "TailscaleProxyReady", "status": "False", "reason": reason, "message": "words"}
+    (found,) = check_conditions([{**service(), "status": {"conditions": [told]}}])
+    assert found.verdict == verdict
+
+
 def ingress(name: str, class_: str = "tailscale", **entry: Any) -> Object:
     status = {"loadBalancer": {"ingress": [entry]}} if entry else {}
     return {"metadata": {"namespace": "a", "name": name}, "spec": {"ingressClassName": class_}, "status": status}

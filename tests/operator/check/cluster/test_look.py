@@ -55,9 +55,9 @@ async def test_a_check_of_a_healthy_operator_finds_no_fault(front: Front) -> Non
         await front.world.joined(egress())
         found = await front.findings()
     assert (wrong(found), exit_code(found)) == ([], 0)
+    assert {each.words for each in found if each.check == "proxies"} == {"proxies that serve: 2 of 2"}
     assert {
         "Ingresses of class tailscale that have a name: 1 of 1",
-        "proxies that serve: 2 of 2",
         "devices of proxies that are in the tailnet and online: 2 of 2",
         "objects with a condition of the operator that are served: 1 of 1",
     } <= {each.words for each in found}
