@@ -96,7 +96,11 @@ def test_no_example_in_the_demo_has_a_warning_and_the_check_finds_no_fault(tmp_p
     [
         ("policy", "FAILED: Service default/db: the control server does not let", "/api/v2/tailnet/-/acl --json"),
         ("credentials", "does not accept the OAuth client", "patch secret operator-oauth"),
-        ("dns", "doesn't forward tail1234.ts.net", "kubectl apply --filename docs/examples/dnsconfig-managed.yaml"),
+        (
+            "dns",
+            "has no stub domain for tail1234.ts.net",
+            "kubectl apply --filename docs/examples/dnsconfig-managed.yaml",
+        ),
         ("node", "1/2 ProxyGroup pods running", "kubectl annotate node node2 clustersim/power-"),
     ],
 )

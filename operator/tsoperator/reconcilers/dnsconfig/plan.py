@@ -62,6 +62,7 @@ KEPT: Final = "DNSConfigKept"
 _PASSING: Final = {CONDITION_NAMESERVER_COMPLETE, CONDITION_RECORDS_COMPLETE, CONDITION_CLUSTER_DNS_CONFIGURED}
 """The types of the conditions that a DNSConfig has only while they have something to report."""
 
+_NO_REPLICAS: Final = "NoReplicas"
 _NO_NAMESERVER: Final = "the operator asks the cluster's DNS when the nameserver has an address"
 _UNASKED: Final = "the operator hasn't asked the nameserver yet"
 _SET_OURS: Final = "set spec.nameserver.image to this operator's nameserver"
@@ -283,7 +284,8 @@ def _nameserver_ready(obj: Object, observed: Observed, settings: Settings) -> Ob
     """
     problem = _problem(observed, settings)
     if problem and not _replicas(observed):
-        problem = "spec.nameserver.replicas is 0, so nothing answers: give it at least 1"
+        words = "spec.nameserver.replicas is 0, so no name resolves: give it at least 1"
+        return condition(CONDITION_NAMESERVER_READY, False, _NO_REPLICAS, words, _generation(obj))
     conditions = (obj.get("status") or {}).get("conditions") or ()
     was_ready = any((each["type"], each["status"]) == (CONDITION_NAMESERVER_READY, TRUE) for each in conditions)
     if not problem or (was_ready and observed.nameserver is None and _has_ready_pod(observed)):

@@ -255,7 +255,7 @@ TOLD = {
         READY, PENDING, NO_POD, works=False, facts={"deployment": None, "nameserver": None}, was="True"
     ),
     "no replicas": Told(
-        READY, PENDING, "spec.nameserver.replicas is 0, so nothing answers", works=False,
+        READY, "NoReplicas", "spec.nameserver.replicas is 0, so no name resolves", works=False,
         facts={"deployment": {**deployment(), "spec": {**deployment()["spec"], "replicas": 0}, "status": {}}},
     ),
     "silent": Told(READY, PENDING, "the nameserver is silent", works=False, facts={"nameserver": SILENT}, was="True"),
