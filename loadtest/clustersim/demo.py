@@ -45,7 +45,7 @@ class DemoError(Exception):
 
 
 def main(keep: bool, fail: str = "") -> int:
-    """Run the demo and return 0 if every name leads where it should; with *keep*, stay up until interrupted.
+    """Run the demo and return 0 if every name leads to the right place; with *keep*, stay up until interrupted.
 
     With *fail*, show the fault of that name instead, and return 0 if the operator reports it and, without *keep*, if
     all is well after the cure.

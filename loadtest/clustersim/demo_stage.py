@@ -23,7 +23,8 @@ OPERATOR_NAMESPACE = "tailscale"
 _ROOT = Path(__file__).parents[2]
 EXAMPLES = _ROOT / "docs" / "examples"
 MANIFEST = _ROOT / "charts" / "manifests" / "operator.yaml"
-"""The chart with its default values. The demo installs what the simulated cluster has kinds for."""
+"""The chart with its default values. The demo installs its objects, except those of kinds that the cluster doesn't
+have."""
 REPEATED = ("dnsconfig.yaml",)
 """The examples whose object is the same as another example's."""
 DEVICES = ("db.tail1234.ts.net", "directory.tail1234.ts.net", "printer.tail1234.ts.net=100.64.10.10")
@@ -130,7 +131,7 @@ class Stage:
 
     def chart(self) -> list[Object]:
         """Return the objects of the chart that the simulated cluster has kinds for; raises FileNotFoundError."""
-        loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the one in C is six times as fast
+        loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the loader in C is six times as fast
         found: list[Object] = [obj for obj in yaml.load_all(MANIFEST.read_text(), loader) if obj and _is_known(obj)]
         for obj in found:
             if obj["kind"] == DEPLOYMENT.kind:
@@ -174,7 +175,7 @@ class Stage:
                     self.write_credentials(secret)
 
     def write_credentials(self, secret: Object) -> None:
-        """Write what *secret* has into the operator's files."""
+        """Write the credentials in *secret* into the operator's files."""
         for name, value in secret["data"].items():
             (self.folder / name).write_bytes(base64.b64decode(value))
 
@@ -192,7 +193,7 @@ def _is_known(obj: Object) -> bool:
 
 
 async def _install(api: ApiClient, obj: Object) -> None:
-    """Create an object of the chart, or put it in the place of the one that the simulated cluster begins with."""
+    """Create an object of the chart, or replace the object of this name with which the simulated cluster begins."""
     resource, metadata = resource_of(obj), obj["metadata"]
     try:
         await api.create(resource, obj)
@@ -228,8 +229,8 @@ def example_objects(folder: Path = EXAMPLES, names: Collection[str] = ()) -> lis
 async def apply_examples(api: ApiClient, names: Collection[str] = ()) -> list[Object]:
     """Create the objects in the files *names* of docs/examples, by default in all files, and return them.
 
-    Wait for the operator's first look at a ProxyGroup before other objects name it, as a user does who types. Raises
-    FileNotFoundError outside a checkout.
+    Wait for the operator's first look at a ProxyGroup before other objects name it, because a user types more slowly,
+    too. Raises FileNotFoundError outside a checkout.
     """
     await api.create(SERVICEACCOUNT, ACCOUNT)
     created: list[Object] = []
@@ -242,7 +243,7 @@ async def apply_examples(api: ApiClient, names: Collection[str] = ()) -> list[Ob
 
 
 def _applied(obj: Object) -> Object:
-    """Return *obj* as `kubectl apply` creates it: with a note of the fields that it has set."""
+    """Return *obj* as `kubectl apply` creates it: with an annotation that has the fields set by the user."""
     metadata = {**obj["metadata"], "annotations": obj["metadata"].get("annotations") or {}}
     note = json.dumps({**obj, "metadata": metadata}, sort_keys=True, separators=(",", ":"))
     return {**obj, "metadata": {**metadata, "annotations": {**metadata["annotations"], LAST_APPLIED: f"{note}\n"}}}

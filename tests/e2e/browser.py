@@ -32,7 +32,7 @@ async def screenshot(url: str, path: Path, size: tuple[int, int], *, dark: bool 
 
 
 async def _chromium(*words: str) -> str:
-    """Run Chromium with a profile of its own, and return what it prints."""
+    """Run Chromium with a profile of its own, and return its output."""
     with TemporaryDirectory(prefix="chromium-", ignore_cleanup_errors=True) as profile:
         options = ("--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", f"--user-data-dir={profile}")
         time = f"--virtual-time-budget={_SCRIPTS}"

@@ -1,4 +1,4 @@
-"""Records the demo: `python -m tests.e2e.demorecording FILE` types commands, and draws what they print."""
+"""Records the demo: `python -m tests.e2e.demorecording FILE` types commands, and draws their output."""
 
 import os
 import re
@@ -62,7 +62,7 @@ def _playing(folder: Path) -> Iterator[Scene]:
 
 
 def _fault(folder: Path) -> Scene:
-    """Return the scene of a fault: its story, what the check says, and the command that mends it."""
+    """Return the scene of a fault: its story, the output of the check, and the command that mends it."""
     (folder / "fault").mkdir()
     words = [sys.executable, "-m", "clustersim", "demo", "--fail", "policy"]
     text = _said(words, TREE, {**os.environ, "TMPDIR": f"{folder / 'fault'}"})

@@ -36,7 +36,7 @@ class Kubectl:
         self._words = [str(program), f"--kubeconfig={demo / 'kubeconfig'}", f"--cache-dir={home}"]
 
     def __call__(self, *words: str, stdin: str = "") -> str:
-        """Return what kubectl prints, errors too."""
+        """Run kubectl, and return its output and its errors."""
         done = subprocess.run(
             [*self._words, *words],
             input=stdin,

@@ -61,7 +61,7 @@ Say = Callable[[object], None]
 class Ground:
     """The proxy with two recorders, and two of its callers.
 
-    The sessions of Alice must be recorded. Those of the machine, a device with a tag, go on without a recorder.
+    The sessions of Alice must be recorded. The sessions of the machine, a device with a tag, go on without a recorder.
     """
 
     cluster: Cluster

@@ -117,5 +117,5 @@ def _say(words: str) -> None:
 
 
 def _note(words: str) -> None:
-    """Print *words* on stderr, where a person reads what the findings leave out."""
+    """Print *words* about facts that the findings leave out, on stderr, for a person."""
     sys.stderr.write(f"{printable(words)}\n")

@@ -38,7 +38,7 @@ _COLOURS: Final = {Verdict.OK: Colour.GREEN, Verdict.FAILED: Colour.RED}
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The result of one check: its name, the observed fact in *words*, and in *cure* what to do about it.
+    """The result of one check: its name, the observed fact in *words*, and advice in *cure*.
 
     *things* is the number of things that it is about, such as the number of objects that are well. It is *about*
     a Tailnet, if that is not empty. A finding about an object of the user *explains* the fault that a check sees, or

@@ -12,12 +12,13 @@ from tsoperator.api.names import (
     ANNOTATION_TAILNET_TARGET_IP_DEPRECATED,
     LOAD_BALANCER_CLASS,
 )
-from tsoperator.api.objects import Object, annotations, is_deleting, key_of, spec_of, spec_text
+from tsoperator.api.objects import Object, annotations, is_deleting, key_of, spec_text
 from tsoperator.api.rules import is_true
 from tsoperator.api.tailscaleservice import service_name
 from tsoperator.group.claims import label_of
 from tsoperator.group.hosts import advertising, domain_of_group
 from tsoperator.group.proxygroup import replica_count
+from tsoperator.group.slices import cluster_ips
 from tsoperator.proxy.endpoints import ready_addresses
 from tsoperator.proxy.readiness import ready_replicas, wanted_replicas
 from tsoperator.proxy.secret import device_of
@@ -45,7 +46,6 @@ _ROLES: Final = {
 """The roles by kind, for the kinds whose objects all have the same role."""
 
 _TARGETS: Final = (ANNOTATION_TAILNET_FQDN, ANNOTATION_TAILNET_IP, ANNOTATION_TAILNET_TARGET_IP_DEPRECATED)
-_NO_ADDRESS: Final = ("", "None")
 
 _Row = dict[str, object]
 
@@ -206,7 +206,7 @@ def _egress(row: _Row, service: Object, around: Surroundings, settings: Settings
         row["clusterAddresses"] = [each["ip"] for pod in around.pods for each in pod["status"]["podIPs"]]
         _count_workloads(row, around)
         return
-    row["clusterAddresses"] = _cluster_ips(served.place)
+    row["clusterAddresses"] = cluster_ips(served.place) if served.place else []
     if served.group is not None:
         row["tailnet"] = spec_text(served.group, "tailnet")
         endpoints = (each for one in served.slices for each in one.get("endpoints") or ())
@@ -217,7 +217,7 @@ def _egress(row: _Row, service: Object, around: Surroundings, settings: Settings
 
 
 def _exposed(row: _Row, service: Object, around: Surroundings, settings: Settings) -> None:
-    row["inCluster"], row["clusterAddresses"] = _cluster_name(service, settings), _cluster_ips(service)
+    row["inCluster"], row["clusterAddresses"] = _cluster_name(service, settings), cluster_ips(service)
     if around.served is None:
         _own_proxies(row, service, around, settings)
     else:
@@ -291,12 +291,6 @@ def _shown_addresses(obj: Object) -> list[str]:
 def _cluster_name(service: Object, settings: Settings) -> str:
     namespace, name = key_of(service)
     return f"{name}.{namespace}.svc.{settings.cluster_domain}"
-
-
-def _cluster_ips(service: Object | None) -> list[str]:
-    spec = spec_of(service) if service else {}
-    found = spec.get("clusterIPs") or [spec.get("clusterIP")]
-    return [each for each in found if each and each not in _NO_ADDRESS]
 
 
 def _is_address(target: str) -> bool:

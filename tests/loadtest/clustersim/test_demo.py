@@ -41,7 +41,7 @@ def start(folder: Path, *options: str, **environment: str) -> subprocess.Popen[s
 
 @contextmanager
 def kept(folder: Path, *options: str) -> Iterator[tuple[Path, list[str]]]:
-    """Run a demo that stays up; yield its folder and what it has printed, and end it by a signal."""
+    """Run a demo that stays up; yield its folder and its output so far, and end it by a signal."""
     with start(folder, "--keep", *options) as demo:
         assert demo.stdout is not None
         lines = list(takewhile(lambda line: line != "Ctrl-C ends it.\n", demo.stdout))

@@ -49,7 +49,7 @@ async def led(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[
 
 @pytest.fixture
 def listed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> List:
-    """Run the program, and return what it prints."""
+    """Run the program, and return its output."""
 
     async def run(*options: str, command: str = "list") -> Printed:
         monkeypatch.setattr(sys, "argv", ["tsoperator", command, *options])
@@ -292,7 +292,7 @@ async def test_the_error_inside_a_standby_has_the_command_for_the_leading_pod(
 
 
 async def run_at_terminal(*options: str, lines: int = 24, no_color: str = "") -> AsyncGenerator[str, None]:
-    """Run the program at a terminal, and yield what it writes there."""
+    """Run the program at a terminal, and yield its output there."""
     ours, its = pty.openpty()
     termios.tcsetwinsize(its, (lines, 100))
     words = [sys.executable, "-m", "tsoperator", *options]

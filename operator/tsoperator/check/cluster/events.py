@@ -37,8 +37,8 @@ OF_CONDITIONS: Final = frozenset(
 )
 """The reasons of conditions that the operator also writes as Warnings. The condition shows whether it still holds."""
 
-WARNINGS: Final = "type=Warning"
-"""The field selector of Warnings."""
+WARNINGS: Final = f"type=Warning,reportingComponent={COMPONENT}"
+"""The field selector of the operator's Warnings. A cluster may have a great many others."""
 
 
 def check_warnings(events: Iterable[Object], objects: Iterable[Object]) -> Iterator[Finding]:

@@ -8,7 +8,7 @@ from tsoperator.api.device import Device
 from tsoperator.api.objects import Key, Object, is_deleting, key_of
 from tsoperator.check.findings import Finding, failed, ok
 from tsoperator.proxy.readiness import ready_replicas, secret_keys, wanted_replicas
-from tsoperator.proxy.secret import device_of
+from tsoperator.proxy.secret import device_of, reported_id_of
 from tsoperator.runtime.ownership import parent_title
 
 _STARTING: Final = ("PodInitializing", "ContainerCreating")
@@ -110,7 +110,7 @@ def _proxy(proxies: ProxyObjects, statefulset: Object) -> Iterator[Finding]:
             see = f"pod {key.name}" if pod else f"statefulset {name}"
             words = f"the proxy of {parent} isn't ready: Pod {key.name}: {problem}"
             yield failed("proxies", words, f"see `kubectl -n {namespace} describe {see}`")
-        elif secret is None or not device_of(secret, None).id:
+        elif secret is None or not reported_id_of(secret):
             words = f"the proxy of {parent} has not logged in to the tailnet: Pod {key.name} has reported no device"
             yield failed("proxies", words, f"see why with `kubectl -n {namespace} logs {key.name}`")
 
