@@ -182,15 +182,17 @@ def test_an_ingress_without_rules_and_a_default_backend_serves_nothing(spec: Obj
         (to("pending"), "Service 'pending' has no cluster IP yet"),
         (to("named", name="http"), "has no port named 'http', but 8443 (https), 443 (tls): correct one of the two"),
         (rules({**to_path("/a"), "pathType": "Exact"}), "because proxies don't know Exact: write pathType: Prefix"),
-        (rules(to_path("/*")), "path '/*' is served as it stands, because proxies know no patterns: write the beginn"),
-        (rules(to_path("/api/v1(/|$)(.*)")), "the beginning of the paths, such as /api/v1"),
+        (rules(to_path("/*")), "'/*' is served as it stands, because proxies know no patterns: write the beginning of"),
+        (rules(to_path("/*")), "of the paths, such as /$"),
+        (rules(to_path("/api/v1/*")), "of the paths, such as /api/v1$"),
+        (rules(to_path("/api/v1(/|$)(.*)")), "of the paths, such as /api/v1$"),
         (to("named", number=80), "'/' leads to no open port: Service 'named' has TCP port 8443, 443"),
         (to("udp", number=8080), "Service 'udp' has no TCP port: correct one of the two"),
     ],
 )
 def test_an_event_says_what_is_wrong_with_a_backend(spec: Object, words: str) -> None:
     (note,) = serving_of(spec).notes
-    assert words in note.message
+    assert words in f"{note.message}$"
 
 
 @pytest.mark.parametrize(
