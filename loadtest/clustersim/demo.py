@@ -83,19 +83,21 @@ async def _demo(keep: bool, fail: str) -> int:
                 _explain(str(error), processes)
                 return 1
             if keep:
-                await _stay(stage, lines)
+                await _stay(stage, processes, lines)
     return 0
 
 
-async def _stay(stage: Stage, lines: Sequence[str]) -> None:
+async def _stay(stage: Stage, processes: Processes, lines: Sequence[str]) -> None:
     """Print *lines* with commands that the user can try, and wait for the signal that ends the demo.
 
-    Meanwhile, give the operator the credentials that the Secret has.
+    Meanwhile, give the operator the credentials that the Secret has, and start it anew when another Pod replaces its
+    own.
     """
     print("", *lines, "", "Ctrl-C ends it.", sep="\n", flush=True)
     try:
-        async with ApiClient(stage.api_url) as api:
-            await stage.mount_credentials(api)
+        async with ApiClient(stage.api_url) as api, asyncio.TaskGroup() as tasks:
+            tasks.create_task(stage.mount_credentials(api))
+            tasks.create_task(stage.follow_operator(processes, api))
     except asyncio.CancelledError:  # the user has ended the demo
         print("stopping")
 

@@ -154,6 +154,7 @@ class Stage:
             "OPERATOR_STATUS_ADDR": f"127.0.0.1:{self.status_port}",
             "OPERATOR_CLUSTER_DNS": f"127.0.0.1:{self.cluster_dns_port}",
             "OPERATOR_MANAGE_CLUSTER_DNS": "true",
+            "OPERATOR_NAMESERVER_IMAGE": "tsnameserver:demo",  # the program that plays the nameserver's Pods
             "OPERATOR_LOGGING": "info",
             "CLIENT_ID_FILE": str(self.folder / "client_id"),
             "CLIENT_SECRET_FILE": str(self.folder / "client_secret"),
@@ -173,6 +174,17 @@ class Stage:
             async for secret in secrets:
                 if name_of(secret) == CREDENTIALS:
                     self.write_credentials(secret)
+
+    async def follow_operator(self, processes: Processes, api: ApiClient) -> None:
+        """Let the operator end and start anew when another Pod takes the place of the one that it plays."""
+        played = ""
+        async with aclosing(api.watch(POD, OPERATOR_NAMESPACE, {"app": "operator"})) as pods:
+            async for pod in pods:
+                if played and name_of(pod) != played and "deletionTimestamp" not in pod["metadata"]:
+                    await processes.stop("operator")
+                    await self.start_operator(processes, name_of(pod))
+                    played = name_of(pod)
+                played = played or name_of(pod)
 
     def write_credentials(self, secret: Object) -> None:
         """Write the credentials in *secret* into the operator's files."""

@@ -145,9 +145,8 @@ async def cluster_sim(options: SimOptions | None = None) -> AsyncIterator[Cluste
     furnish(store, kinds, options.operator_namespace)
     control = _control(options)
     faults, traffic, rights = Faults(store), Traffic(), Rights()
-    server = ApiServer(
-        store, kinds, faults, traffic, rights, options.bookmark_interval, Programs(store, options.programs)
-    )
+    server = ApiServer(store, kinds, faults, traffic, rights, Programs(store, options.programs))
+    server.bookmark_interval = options.bookmark_interval
     tailnets = Tailnets(control)
     nodes, balancers = Kubelet(store, tailnets, options.families, nodes=options.nodes), LoadBalancers(store)
     nodes.monitor_grace = options.monitor_grace

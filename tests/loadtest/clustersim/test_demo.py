@@ -1,14 +1,18 @@
+import asyncio
 import os
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import aclosing, contextmanager
 from itertools import takewhile
 from pathlib import Path
 from urllib.request import urlopen
 
 import pytest
+import yaml
+from clustersim.apiclient import ApiClient
+from clustersim.objects import LEASE, POD, name_of
 
 NAMES = ("db.tail1234.ts.net", "web.tail1234.ts.net", "shop.tail1234.ts.net")
 TO_CLUSTER_IPS = ("directory.tail1234.ts.net", "queue.tail1234.ts.net")
@@ -87,6 +91,41 @@ def test_no_example_in_the_demo_has_a_warning_and_the_check_finds_no_fault(tmp_p
         listed = subprocess.run(listing, capture_output=True, text=True, check=True).stdout
         assert all(name in listed for name in (*NAMES, *TO_CLUSTER_IPS))
         assert " WARNING " not in (folder / "operator.log").read_text()
+
+
+async def successor(folder: Path) -> tuple[str, str]:
+    """Delete the operator's Pod; return its name, and that of the Pod that leads afterwards."""
+    server = yaml.safe_load((folder / "kubeconfig").read_text())["clusters"][0]["cluster"]["server"]
+    async with (
+        ApiClient(server) as api,
+        asyncio.timeout(SECONDS),
+        aclosing(api.watch(LEASE, "tailscale", {})) as leases,
+    ):
+        (pod,) = await api.list(POD, "tailscale", {"app": "operator"})
+        await api.delete(POD, "tailscale", name_of(pod))
+        async for lease in leases:
+            leader = (lease["spec"].get("holderIdentity") or "").partition("_")[0]
+            if leader not in ("", name_of(pod)):
+                break
+        return name_of(pod), leader
+
+
+@pytest.mark.thorough
+def test_an_operator_whose_pod_is_deleted_leads_again_in_the_next_pod(tmp_path: Path) -> None:
+    with kept(tmp_path) as (folder, _):
+        old, new = asyncio.run(successor(folder))
+        listing = [
+            sys.executable,
+            "-m",
+            "tsoperator",
+            "list",
+            "--output",
+            "yaml",
+            "--kubeconfig",
+            f"{folder}/kubeconfig",
+        ]
+        report = subprocess.run(listing, capture_output=True, text=True, check=True).stdout
+    assert (f"pod: {new}\n" in report, old != new) == (True, True)
 
 
 @pytest.mark.thorough

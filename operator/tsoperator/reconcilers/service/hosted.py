@@ -45,10 +45,8 @@ Other obstacles are in the tailnet, or at the control server.
 """
 _WITH_A_CLAIM: Final = (LABEL_TAKEN, NO_IDENTITY)
 """The reasons of obstacles to which a Service makes its claim all the same."""
-_UNBACKED: Final = (
-    "they advertise it once one of its endpoints is ready: if that stays, see that spec.selector chooses Pods, and "
-    "that these are ready"
-)
+_IDLE: Final = "IngressSvcNoBackendsConfigured"
+_NO_PODS: Final = "none of its Pods is ready: the proxies advertise it as soon as one is"
 _SOUND: Final = condition(CONDITION_INGRESS_VALID, True, "IngressSvcValid", "IngressSvcValid")
 
 
@@ -99,7 +97,7 @@ def failed(ask: Ask, refusal: Refusal) -> Plan:
 def awaiting_end(ask: Ask) -> Plan:
     """Return the plan that reports that the Service waits until its own proxy has left the tailnet."""
     message = "its own proxy is leaving the tailnet; then the ProxyGroup gets the name"
-    shown = condition(CONDITION_INGRESS_CONFIGURED, False, "IngressSvcNoBackendsConfigured", message)
+    shown = condition(CONDITION_INGRESS_CONFIGURED, False, _IDLE, message)
     return Plan(status=ask.status_with(_SOUND, shown, without={CONDITION_PROXY_READY}))
 
 
@@ -147,13 +145,13 @@ def _configured(ask: Ask, hosting: Hosting, refusal: Refusal | None) -> Object:
     said = [f"{count}/{hosting.replicas} proxy backends ready and advertising"]
     if refusal is None and awaits_group(hosting):
         said.append(f"no proxy of ProxyGroup {ask.group!r} is in the tailnet yet: its conditions say why")
-    elif refusal is None and not count:
-        said.append(_UNBACKED)
+    elif refusal is None and _awaits_pods(hosting):
+        said.append(_NO_PODS)
     if refusal is not None and refusal.reason not in _FAULTS:
         said.append(refusal.message)
     if count and not ask.is_balanced:
         said.append(_reached(hosting))
-    reason = "IngressSvcConfigured" if count else "IngressSvcNoBackendsConfigured"
+    reason = "IngressSvcConfigured" if count else _IDLE
     return condition(CONDITION_INGRESS_CONFIGURED, count > 0, reason, "; ".join(said))
 
 
@@ -169,10 +167,17 @@ def _entries(hosting: Hosting) -> list[Object]:
 def _notes(ask: Ask, hosting: Hosting, refusal: Refusal | None) -> list[Note]:
     if refusal is not None:
         return [_event(refusal)]
+    if _awaits_pods(hosting) and not awaits_group(hosting):
+        return [Note("Normal", _IDLE, _NO_PODS, once=True)]
     is_shown = any(each["type"] == CONDITION_INGRESS_CONFIGURED and each["status"] == TRUE for each in ask.conditions)
     if not hosting.advertising or is_shown:
         return []
     return [Note("Normal", "IngressSvcConfigured", _reached(hosting))]
+
+
+def _awaits_pods(hosting: Hosting) -> bool:
+    """Tell whether the proxies don't advertise the Service because none of its Pods is ready."""
+    return not hosting.has_pods and not hosting.advertising
 
 
 def _reached(hosting: Hosting) -> str:

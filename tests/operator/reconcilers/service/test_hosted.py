@@ -205,11 +205,15 @@ def test_while_no_proxy_advertises_a_service_its_condition_says_so_and_its_load_
     live = service(status=status_of(planned(service())))
     made = planned(live, states=states(0))
     assert conditions(made)[CONFIGURED] == NO_BACKENDS
-    assert message(made).startswith("0/2 proxy backends ready and advertising; they advertise it once one of its end")
+    assert message(made).startswith("0/2 proxy backends")
     assert status_of(made)["loadBalancer"] == {}
     waits = planned(live, states=states(0), group=group(available=False))
-    assert "advertising; no proxy of ProxyGroup 'ing' is in the tailnet yet" in message(waits)
-    assert "endpoints" not in message(waits)
+    assert "no proxy of ProxyGroup 'ing' is in the tailnet yet" in message(waits)
+    idle = planned(live, states=states(0), has_pods=False)
+    assert (reasons_of(idle), "none of its Pods is ready" in message(idle)) == (
+        ["IngressSvcNoBackendsConfigured"],
+        True,
+    )
 
 
 @pytest.mark.asyncio
