@@ -123,6 +123,7 @@ def test_the_spec_of_a_connector_decides_about_its_proxies(spec: Object, observe
 
 DEVICES = [{"hostname": f"r-{n}.tail1234.ts.net", "tailnetIPs": [f"100.64.0.{n}"]} for n in (0, 2)]
 JOINED = "it is in the tailnet as r-0.tail1234.ts.net (100.64.0.0) and r-2.tail1234.ts.net (100.64.0.2)"
+IDLE = "spec.replicas is 0, so it connects nothing"
 GONE = {**ZEROS, "isExitNode": True, "devices": DEVICES, **DEVICES[0], "future": 1}
 SHOWN: dict[str, tuple[Object, Observed, Object]] = {
     "subnet router": (ROUTER, NOTHING, {"subnetRoutes": "192.168.0.0/24,10.40.0.0/14"}),
@@ -139,7 +140,8 @@ def test_the_status_shows_the_role_and_the_devices_in_order_without_former_devic
     spec: Object, observed: Observed, shown: Object
 ) -> None:
     made = plan(live_connector(spec, generation=7) | {"status": GONE}, observed)
-    words = JOINED if "hostname" in shown else "its proxy is made, and has not joined the tailnet yet"
+    none = "its proxy is made, and has not joined the tailnet yet" if spec.get("replicas", 1) else IDLE
+    words = JOINED if "hostname" in shown else none
     assert (made.hold, ready(made)) == (FINALIZER, ("True", "ConnectorCreated", words))
     (condition,) = status_of(made)["conditions"]
     told = [Note("Normal", "ConnectorCreated", JOINED, once=True)] * (words == JOINED)
