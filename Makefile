@@ -18,7 +18,7 @@ WORKERS := 3
 # Each process of a run would compile all modules anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-test: .venv/.dev ## Run the tests: three minutes
+test: .venv/.dev ## Run the tests: four minutes
 	$(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --hypothesis-seed=$(SEED) $(or $(ARGS),--all-rights)
 
 test-all: test ## Run those too that take longer: permutations, processes, large numbers
@@ -113,8 +113,9 @@ manifests: .venv/.dev ## Write the static manifests from the chart, its schema, 
 	$(BIN)/python -m tests.charts.permissions
 	$(BIN)/python -m tests.charts.golden
 
-pictures: .venv/.run ## Draw the pictures of docs/ from their texts
+pictures: .venv/.run ## Draw the pictures of docs/ from their texts, and from the results of the benchmarks
 	$(BIN)/python docs/pictures/draw.py
+	$(BIN)/python -m docs.pictures.figures
 
 recordings: .venv/.dev ## Record the demo and its dashboard for the documentation (root, Go the first time; two minutes)
 	$(BIN)/python -m tests.e2e.demorecording docs/recorded/demo.svg

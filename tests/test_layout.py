@@ -28,7 +28,8 @@ OPERATORS = {path.relative_to(OPERATOR).as_posix(): path.read_text() for path in
 """The source texts of the operator's modules, by their paths."""
 MOST_LINES = 450
 ONE_A_KIND = {"Ask", "Mode", "Observed"}
-"""The names that each reconciler may give classes of its own: its requests, its ways to serve, and its facts."""
+"""The class names that may occur in each reconciler: for the requests of its objects, its ways to serve, and its
+facts."""
 NAME_KINDS = {"app.py", "sources.py"}
 """The modules that may import from the folder of a reconciler."""
 

@@ -16,6 +16,7 @@ FOLDER: Final = "charts"
 """Where charts lie in the registry, apart from images."""
 
 _HOME: Final = '  images: ""\n'
+_DOCS: Final = '    docsURL: ""\n'
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,18 +36,20 @@ class NotReleasable(Exception):
     """The sources don't fit together. The message says how."""
 
 
-def released(values: str, about: str, registry: str) -> tuple[str, str]:
-    """Return a chart's values.yaml and Chart.yaml with the images of that registry.
+def released(values: str, about: str, registry: str, docs: str) -> tuple[str, str]:
+    """Return a chart's values.yaml and Chart.yaml with the images of that registry, and the address of the docs.
 
     Raises:
-        NotReleasable: they don't name images as they did.
+        NotReleasable: they don't name images or docs as they did.
     """
     named, count = re.subn(r"(?m)^( +repository: )(tsoperator|tsnameserver)$", rf"\g<1>{registry}/\2", values)
     if count != 2 or about.count(_HOME) != 1:
         raise NotReleasable(
             "values.yaml has to name the images tsoperator and tsnameserver, and Chart.yaml their place"
         )
-    return named, about.replace(_HOME, f'  images: "{registry}"\n')
+    if named.count(_DOCS) != 1:
+        raise NotReleasable("values.yaml has to have one docsURL, which is empty")
+    return named.replace(_DOCS, f'    docsURL: "{docs}"\n'), about.replace(_HOME, f'  images: "{registry}"\n')
 
 
 def release(chart: Chart, version: str, images: Mapping[str, str], place: Place, build: Build, work: Path) -> str:
@@ -61,7 +64,7 @@ def release(chart: Chart, version: str, images: Mapping[str, str], place: Place,
     versions = re.findall(r'(?m)^(?:appVersion|version): "?([^"\n]+)"?$', about.read_text())
     if versions != [version, version]:
         raise NotReleasable(f"version and appVersion of Chart.yaml are {versions}, those of the images {version}")
-    texts = released(values.read_text(), about.read_text(), place.registry)
+    texts = released(values.read_text(), about.read_text(), place.registry, build.docs)
     for file, text in zip((values, about), texts, strict=True):
         file.write_text(text)
     run([chart.helm, "package", copy, "--destination", work])

@@ -24,6 +24,11 @@ class Build:
     started: str
     finished: str = ""
 
+    @property
+    def docs(self) -> str:
+        """The address of the documentation of this commit; empty if the repository is unknown."""
+        return "" if self.source == _UNKNOWN else f"{self.source}/blob/{self.commit}/docs"
+
 
 def build_from(environment: Mapping[str, str], commit: str, clean: bool, started: str) -> Build:
     """Return the build that runs now. In GitHub's Actions, the *environment* says what ran it."""

@@ -166,11 +166,7 @@ def read(text: str) -> Picture:
 
 def render(picture: Picture) -> str:
     """Return *picture* as an SVG, which follows the reader's choice of light or dark."""
-    width, height = picture.size.width, picture.size.height
     lines = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" role="img">',
-        f"<title>{escape(picture.title)}</title>",
-        f"<style>{STYLE}</style>",
         '<marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="8" markerHeight="8" '
         'orient="auto-start-reverse" markerUnits="userSpaceOnUse"><path class="tip" d="M0 0 8 4 0 8z"/></marker>',
     ]
@@ -184,7 +180,13 @@ def render(picture: Picture) -> str:
         lines.append(f'<path class="line {arrow.kind}" d="M{path}"{start} marker-end="url(#tip)"/>')
         if arrow.place:
             lines += _label_text(arrow, arrow.place)
-    return "\n".join([*lines, "</svg>", ""])
+    return document(picture.size.width, picture.size.height, picture.title, lines)
+
+
+def document(width: float, height: float, title: str, shapes: Sequence[str]) -> str:
+    """Return an SVG with *shapes* in the house style. *title* is for readers who can't see it."""
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" role="img">'
+    return "\n".join([head, f"<title>{escape(title)}</title>", f"<style>{STYLE}</style>", *shapes, "</svg>", ""])
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -1,4 +1,4 @@
-"""Draws what a program showed: the panels of a dashboard, and the scenes of a terminal, as SVGs in the house style."""
+"""Draws recordings of programs as SVGs in the house style: the panels of a dashboard, and the scenes of a terminal."""
 
 from collections.abc import Iterator, Sequence
 from html import escape
@@ -46,7 +46,7 @@ class Panel(NamedTuple):
 
 
 def draw_panels(title: str, panels: Sequence[Panel]) -> str:
-    """Return an SVG of *panels*, in rows; *title* says what it shows, for readers who can't see it."""
+    """Return an SVG of *panels*, in rows. *title* describes the picture for readers who can't see it."""
     parts: list[str] = []
     y, column = float(_GAP), 0
     height, columns = 0.0, _COLUMNS
@@ -155,7 +155,7 @@ _ROW: Final = 18.0
 
 
 class Scene(NamedTuple):
-    """A command, what it printed, and for how many seconds a reader sees it. *words* say what the command is for."""
+    """A command, its output, and the seconds for which the picture shows both. *words* say what the command is for."""
 
     words: str
     command: str

@@ -25,6 +25,7 @@ def main() -> int:
         listen=arguments.listen,
         control_listen=arguments.control_listen,
         health_listen=arguments.health_listen,
+        partner_listen=arguments.partner_listen,
         dns_listen=arguments.dns_listen,
         programs=tuple(map(Program.parse, arguments.program)),
         devices=tuple(arguments.device),
@@ -44,6 +45,9 @@ def _parser() -> argparse.ArgumentParser:
     serve.add_argument("--control-listen", default="127.0.0.1:0", metavar="HOST:PORT", help="control server")
     serve.add_argument(
         "--health-listen", default="127.0.0.1:0", metavar="HOST:PORT", help="HTTP proxy to the Pods' health ports"
+    )
+    serve.add_argument(
+        "--partner-listen", default="", metavar="HOST:PORT", help="control server of a second tailnet (default: none)"
     )
     serve.add_argument("--dns-listen", default="", metavar="HOST:PORT", help="the cluster's DNS (default: none)")
     serve.add_argument(

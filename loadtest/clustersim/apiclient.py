@@ -62,7 +62,7 @@ class ApiClient:
     async def watch(
         self, resource: Resource, namespace: str, labels: Mapping[str, str]
     ) -> AsyncGenerator[Object, None]:
-        """Yield the objects that carry *labels*: first the present ones, then each object that is added or changes."""
+        """Yield the objects with these *labels*: first the present ones, then each object that is added or changes."""
         params = {**_selector(labels), "watch": "1"}
         forever = aiohttp.ClientTimeout(None)
         async with self._session.get(_path(resource, namespace), params=params, timeout=forever) as response:

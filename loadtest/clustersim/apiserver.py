@@ -34,7 +34,7 @@ _WATCH_SECONDS = 1800.0
 
 
 class ApiServer:
-    """Serves the objects of a store; *bookmark_interval* is in seconds.
+    """Serves the objects of a store, and sends a bookmark to a watch each *bookmark_interval* seconds.
 
     The *rights* limit the requests of `USER`. All other users may do everything.
     """
@@ -46,7 +46,6 @@ class ApiServer:
         faults: Faults,
         traffic: Traffic,
         rights: Rights,
-        bookmark_interval: float = 30.0,
         programs: Programs | None = None,
     ) -> None:
         self._store = store
@@ -54,8 +53,8 @@ class ApiServer:
         self._kinds = kinds
         self._faults = faults
         self._traffic = traffic
-        self._bookmark_interval = bookmark_interval
         self._rights = rights
+        self.bookmark_interval = 30.0
         self._encoder = Encoder()
         self._metadata_encoder = MetadataEncoder()
 
@@ -114,7 +113,7 @@ class ApiServer:
             return web.json_response(reviews.review(await reading.object_body(request)), status=201)
         found = discovery.document(request.path, self._kinds)
         if found is None and request.path.startswith("/openapi/"):
-            await asyncio.to_thread(core_schemas)  # otherwise the first client would keep all others waiting
+            await asyncio.to_thread(core_schemas)  # this takes seconds, and the event loop has to serve other clients
             found = openapi.document(request.path, self._store, self._kinds)
         if found is None:
             raise _no_such_path()
@@ -158,7 +157,7 @@ class ApiServer:
             reading.selector(request),
             revision=reading.number(request, "resourceVersion"),
             timeout=reading.number(request, "timeoutSeconds") or _WATCH_SECONDS,
-            bookmark_interval=self._bookmark_interval if reading.flag(request, "allowWatchBookmarks") else 0,
+            bookmark_interval=self.bookmark_interval if reading.flag(request, "allowWatchBookmarks") else 0,
             encoder=self._encoder_for(request, target, "watch"),
         )
         return await watching.stream(request, watch, self._store, self._faults)
@@ -171,7 +170,10 @@ class ApiServer:
         return self._metadata_encoder if reading.wants_metadata(request, verb) else self._encoder
 
     def _check_fields(self, request: web.Request, target: Target, obj: Object) -> None:
-        """Check the fields of *obj* if the client asks for it; the loop tests' clients don't. Raises ApiError."""
+        """Check the fields of *obj* if the client asks for that. Raises ApiError.
+
+        kubectl asks for it. The clients of the loop tests don't.
+        """
         if _is_strict(request):
             check_fields(target.resource, openapi.kind_schema(self._store, target.resource), obj)
 

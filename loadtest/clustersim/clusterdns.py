@@ -23,7 +23,7 @@ _BLOCK = re.compile(r"^(?P<zones>[^\s#{}][^{}\n]*)\{(?P<body>(?:[^{}]|\{[^{}]*\}
 _FORWARD = re.compile(r"^\s*forward\s+\.\s+\S+", re.MULTILINE)
 _SECONDS = 1.0
 _NO_ANSWER = (DNSError, EOFError, OSError, TimeoutError, asyncio_dgram.TransportClosed)
-"""Failures after which the client gets no answer, and asks again."""
+"""Errors after which we send no answer, so that the client asks again."""
 
 
 class ClusterDNS:

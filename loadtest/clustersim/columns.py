@@ -1,5 +1,6 @@
 """The columns that kubectl shows for each kind: Kubernetes' own, and those in CustomResourceDefinitions."""
 
+import json
 import re
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
@@ -27,7 +28,7 @@ from clustersim.objects import (
 )
 from clustersim.pods import is_ready
 
-_FILTER = re.compile(r'\?\(@\.(?P<field>\w+)\s*==\s*["\'](?P<value>[^"\']*)["\']\)')
+_FILTER = re.compile(r'\?\(@\.(?P<field>\w+)\s*(?P<sign>[=!]=)\s*["\'](?P<value>[^"\']*)["\']\)')
 _STEP = re.compile(r"\.(?P<field>[\w-]+|\*)|\[(?P<inner>[^\]]*)\]|\.?\['(?P<quoted>[^']*)'\]")
 _NONE = "<none>"
 
@@ -94,7 +95,8 @@ def _step(step: re.Match[str], value: Any) -> Iterable[Any]:
     if inner == "*":
         return value
     if match := _FILTER.fullmatch(inner):
-        return [each for each in value if str(each.get(match["field"])) == match["value"]]
+        known = [each for each in value if match["field"] in each]
+        return [each for each in known if (str(each[match["field"]]) == match["value"]) is (match["sign"] == "==")]
     number = int(inner)
     return value[number : number + 1] if number >= 0 else value[number:][:1]
 
@@ -108,16 +110,14 @@ def _custom(column: Object) -> Column:
             return age(values[0], now) if values else None
         if column["type"] in ("integer", "number", "boolean") and values:
             return values[0]
-        return ",".join(_text(value) for value in values) if values else None
+        return _text(values[0]) if values else None  # the API server, too, shows the first value alone
 
     kind = "string" if is_date else column["type"]
     return Column(column["name"], cell, kind, column.get("priority", 0) > 0, column.get("description", ""))
 
 
 def _text(value: Any) -> str:
-    if isinstance(value, bool):
-        return str(value).lower()
-    return "[" + ",".join(f'"{each}"' for each in value) + "]" if isinstance(value, list) else str(value)
+    return value if isinstance(value, str) else json.dumps(value, sort_keys=True, separators=(",", ":"))
 
 
 def _wide(name: str, cell: Callable[[Object], Any]) -> Column:

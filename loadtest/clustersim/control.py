@@ -29,9 +29,9 @@ class _Answer:
 
 @dataclass(slots=True)
 class _Fault:
-    """A fault that befalls the next *left* requests whose path template contains *path*, if they have the *method*.
+    """A fault of the next *left* requests whose path template contains *path*, if they have the *method*.
 
-    An empty method stands for all.
+    An empty *method* stands for all methods.
     """
 
     left: int

@@ -13,7 +13,7 @@ ANYTHING: Object = {"type": "object", "x-kubernetes-preserve-unknown-fields": Tr
 
 _NULL = {"type": "null"}
 _KEPT = ("type", "format", "description", "required", "enum")
-_FREE_FORM = ("JSONSchemaProps",)  # it contains itself, and JSON of any form
+_FREE_FORM = ("JSONSchemaProps",)  # it contains itself, and fields with JSON of any form
 _METADATA = "ObjectMeta"
 
 
@@ -21,7 +21,7 @@ _METADATA = "ObjectMeta"
 def core_schemas() -> Mapping[str, Object]:
     """Return the schemas by name, such as ``ServiceSpec``; those of kinds have the names of the kinds.
 
-    It takes two seconds the first time. References begin with `REF`.
+    The first call takes two seconds. References in the schemas begin with `REF`.
     """
     models = import_module("kubernetes.client.models")
     found: dict[str, Object] = {}

@@ -31,6 +31,7 @@ from clustersim.demo_report import Row, commands, delays, device_table, table
 from clustersim.demo_stage import POLL_SECONDS, Stage, apply_examples
 from clustersim.objects import SERVICE
 from clustersim.processes import ProcessError, Processes
+from clustersim.tailnet import PARTNER_CLIENT
 
 LIMIT_SECONDS = 60
 FAULT_SECONDS = 240
@@ -44,7 +45,7 @@ class DemoError(Exception):
 
 
 def main(keep: bool, fail: str = "") -> int:
-    """Run the demo and return 0 if every name leads where it should; with *keep*, stay up until interrupted.
+    """Run the demo and return 0 if every name leads to the right place; with *keep*, stay up until interrupted.
 
     With *fail*, show the fault of that name instead, and return 0 if the operator reports it and, without *keep*, if
     all is well after the cure.
@@ -73,7 +74,8 @@ async def _demo(keep: bool, fail: str) -> int:
                     if fail:
                         lines = await FaultDemo(stage, processes, FAULTS[fail]).run(mend=not keep)
                     else:
-                        lines = commands(stage.kubeconfig, stage.dns_port, await Demo(stage, processes).run())
+                        rows = await Demo(stage, processes).run()
+                        lines = commands(stage.kubeconfig, stage.dns_port, stage.page, rows)
             except TimeoutError:
                 _explain("not done in time", processes)
                 return 1
@@ -81,19 +83,21 @@ async def _demo(keep: bool, fail: str) -> int:
                 _explain(str(error), processes)
                 return 1
             if keep:
-                await _stay(stage, lines)
+                await _stay(stage, processes, lines)
     return 0
 
 
-async def _stay(stage: Stage, lines: Sequence[str]) -> None:
+async def _stay(stage: Stage, processes: Processes, lines: Sequence[str]) -> None:
     """Print *lines* with commands that the user can try, and wait for the signal that ends the demo.
 
-    Meanwhile, give the operator the credentials that the Secret has.
+    Meanwhile, give the operator the credentials that the Secret has, and start it anew when another Pod replaces its
+    own.
     """
     print("", *lines, "", "Ctrl-C ends it.", sep="\n", flush=True)
     try:
-        async with ApiClient(stage.api_url) as api:
-            await stage.mount_credentials(api)
+        async with ApiClient(stage.api_url) as api, asyncio.TaskGroup() as tasks:
+            tasks.create_task(stage.mount_credentials(api))
+            tasks.create_task(stage.follow_operator(processes, api))
     except asyncio.CancelledError:  # the user has ended the demo
         print("stopping")
 
@@ -119,13 +123,15 @@ class Looks:
     checks: Checks
     api: ApiClient
     control: aiohttp.ClientSession
+    partner: aiohttp.ClientSession
 
     async def at(self, target: Target) -> list[Reached]:
         """Return the name and the addresses by which *target* is reached; raises NotYet."""
         if isinstance(target, Hosted):
             return await services_of(target, self.api, self.control)
         if isinstance(target, Shown):
-            return await devices_of(target, self.api, await tailnet_devices(self.control))
+            devices = await tailnet_devices(self.control) | await tailnet_devices(self.partner)
+            return await devices_of(target, self.api, devices)
         return [Reached(*await self.checks.leads(target))]
 
 
@@ -144,13 +150,17 @@ class Demo:
         await stage.start_cluster(processes)
         self._say(f"API server {stage.api_url}, control server {stage.control_url}")
         await stage.start_nameserver(processes)
-        async with ApiClient(stage.api_url) as api, control_client(stage.control_url, *stage.credentials) as control:
+        async with (
+            ApiClient(stage.api_url) as api,
+            control_client(stage.control_url, *stage.credentials) as control,
+            control_client(stage.partner_url, *PARTNER_CLIENT) as partner,
+        ):
             await stage.start_operator(processes, await stage.install(api))
             self._say(f"the operator is ready; the nameserver listens on 127.0.0.1 port {stage.dns_port}")
             applied = time.monotonic()
             objects = await apply_examples(api)
             self._say(f"applied {len(objects)} objects from docs/examples")
-            looks = Looks(Checks(api, stage.dns_port), api, control)
+            looks = Looks(Checks(api, stage.dns_port), api, control, partner)
             names = exposed(objects)
             devices: list[Target] = [*shown(objects), *hosted(objects)]
             rows = await self._look(looks, [*names, *devices], applied)

@@ -1,4 +1,4 @@
-"""Faults that the demo shows: what has happened, what `tsoperator check` says of it, and the commands that mend it."""
+"""Shows faults in the demo: the story of each, its sign in `tsoperator check`, and the command that mends it."""
 
 import asyncio
 import base64
@@ -35,12 +35,13 @@ Act = Callable[[Stage, ApiClient], Awaitable[object]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """A fault: how to make it, what it looks like, and how it is mended.
+    """A fault: the steps that make it, its signs, and its cure.
 
-    *story* says what has happened, *meaning* what it means for users, and *advice* what to do. *looks* are the commands
-    by which a user finds the cause, and *cure* is the command that mends it; *mend* does the same. *sign* is a part of
-    what `tsoperator check` says. *options* are those of the simulated cluster, *secret* is a wrong secret for the
-    operator, *examples* are applied, and then *spoil* makes the fault once all is well.
+    *story* says what has happened, *meaning* describes the effect on users, and *advice* says what to do. *looks* are
+    the commands by which a user finds the cause, and *cure* is the command that mends it. The function *mend* does the
+    same. *sign* is a part of the output of `tsoperator check`. *options* are those of the simulated cluster, and
+    *secret* is a wrong secret for the operator. The *examples* are applied first. Once all is well, *spoil* makes the
+    fault.
     """
 
     story: str
@@ -145,7 +146,7 @@ class FaultDemo:
         self._began = time.monotonic()
 
     async def run(self, mend: bool) -> list[str]:
-        """Make the fault, show it and say what to do; with *mend*, do that. Return the lines of what to do.
+        """Make the fault, show it, and with *mend*, mend it. Return commands for the user, to print at the end.
 
         Raises FaultError.
         """
@@ -171,7 +172,7 @@ class FaultDemo:
         return self.commands()
 
     def advice(self) -> list[str]:
-        """Return the lines that say what to do."""
+        """Return the lines with the advice and the cure."""
         return ["What to do:", f"  {self._fault.advice}", "", f"  {self._cure()}"]
 
     def commands(self) -> list[str]:
@@ -199,9 +200,9 @@ class FaultDemo:
         )
 
     async def _checked(self, what: str, holds: Callable[[int, str], bool]) -> str:
-        """Run `tsoperator check` until its exit code and its text are as wanted, and return the text.
+        """Run `tsoperator check` until *holds* is true of its exit code and its text, and return the text.
 
-        Raises FaultError if they never are.
+        Raises FaultError, which names *what*, if this takes too long.
         """
         text, deadline = "", time.monotonic() + SEEN_SECONDS
         while time.monotonic() < deadline:
@@ -233,5 +234,5 @@ def _show(*lines: str) -> None:
 
 
 def _wrong(text: str) -> list[str]:
-    """Return the lines of a check's *text* that are not about what is well."""
+    """Return the lines of a check's *text*, except those that say that something is well."""
     return [line for line in text.splitlines() if not line.startswith("ok")]

@@ -5,12 +5,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from clustersim.tailnet import PARTNER_DEVICE, PARTNER_DOMAIN
+
 GOAL_MS = 100
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """The result for one object: its name, its addresses, and the seconds until the object was reached by them.
+    """The result for one object: its name, its addresses, and the seconds until a connection to them worked.
 
     If the object has a device, *offers* says what the device provides.
     """
@@ -56,8 +58,11 @@ def delays(seconds: Sequence[float]) -> str:
     )
 
 
-def commands(kubeconfig: Path, dns_port: int, rows: Sequence[Row]) -> list[str]:
-    """Return commands with which the user can look at the cluster, and change it."""
+def commands(kubeconfig: Path, dns_port: int, page: str, rows: Sequence[Row]) -> list[str]:
+    """Return commands with which the user can look at the cluster, and change it.
+
+    *page* is the URL of the operator's page.
+    """
     name = next((row.name for row in rows if not row.name.endswith(".local")), "")
     return [
         "Try, in another terminal:",
@@ -75,7 +80,10 @@ def commands(kubeconfig: Path, dns_port: int, rows: Sequence[Row]) -> list[str]:
         "  kubectl annotate service stock --overwrite tailscale.com/hostname=store",
         *([f"  dig @127.0.0.1 -p {dns_port} {name}"] if name else []),
         "",
+        f"A browser shows the list at {page}.",
         "The tailnet has the devices db, directory and printer (100.64.10.10). Write a Service of your own for one.",
-        "All examples work but docs/examples/tailnet.yaml, which needs a second tailnet.",
+        "A Tailnet with the OAuth client in docs/examples/tailnet.yaml leads to another tailnet, which has the device",
+        f"{PARTNER_DEVICE}.{PARTNER_DOMAIN}.",
+        "The API server is simulated, too: it doesn't know rules in CEL, so that a ProxyGroupPolicy has no effect.",
         "`make demo FAIL=policy KEEP=1` shows a fault, and what to do about it; so do credentials, dns and node.",
     ]

@@ -23,9 +23,10 @@ OPERATOR_NAMESPACE = "tailscale"
 _ROOT = Path(__file__).parents[2]
 EXAMPLES = _ROOT / "docs" / "examples"
 MANIFEST = _ROOT / "charts" / "manifests" / "operator.yaml"
-"""The chart with its default values. The demo installs what the simulated cluster has kinds for."""
-ELSEWHERE = ("tailnet.yaml", "dnsconfig.yaml")
-"""The examples that need another tailnet than the simulated one, or are the same object as another example."""
+"""The chart with its default values. The demo installs its objects, except those of kinds that the cluster doesn't
+have."""
+REPEATED = ("dnsconfig.yaml",)
+"""The examples whose object is the same as another example's."""
 DEVICES = ("db.tail1234.ts.net", "directory.tail1234.ts.net", "printer.tail1234.ts.net=100.64.10.10")
 """The devices of the tailnet to which the examples lead."""
 CREDENTIALS = "operator-oauth"
@@ -43,6 +44,7 @@ class Stage:
     folder: Path
     api_port: int
     control_port: int
+    partner_port: int
     dns_port: int
     health_port: int
     health_proxy_port: int
@@ -53,7 +55,7 @@ class Stage:
     @classmethod
     def on_free_ports(cls, folder: Path) -> "Stage":
         """Return a stage with free ports, and with its files in *folder*."""
-        return cls(folder, *(free_port() for _ in range(8)))
+        return cls(folder, *(free_port() for _ in range(9)))
 
     @property
     def api_url(self) -> str:
@@ -64,6 +66,16 @@ class Stage:
     def control_url(self) -> str:
         """The URL of the tailnet's control server."""
         return f"http://127.0.0.1:{self.control_port}"
+
+    @property
+    def partner_url(self) -> str:
+        """The URL of the second tailnet's control server."""
+        return f"http://127.0.0.1:{self.partner_port}"
+
+    @property
+    def page(self) -> str:
+        """The URL of the operator's page for a browser."""
+        return f"http://127.0.0.1:{self.status_port}/"
 
     @property
     def credentials(self) -> tuple[str, str]:
@@ -91,6 +103,7 @@ class Stage:
         ports = {
             "": self.api_port,
             "control-": self.control_port,
+            "partner-": self.partner_port,
             "health-": self.health_proxy_port,
             "dns-": self.cluster_dns_port,
         }
@@ -118,7 +131,7 @@ class Stage:
 
     def chart(self) -> list[Object]:
         """Return the objects of the chart that the simulated cluster has kinds for; raises FileNotFoundError."""
-        loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the one in C is six times as fast
+        loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # the loader in C is six times as fast
         found: list[Object] = [obj for obj in yaml.load_all(MANIFEST.read_text(), loader) if obj and _is_known(obj)]
         for obj in found:
             if obj["kind"] == DEPLOYMENT.kind:
@@ -141,6 +154,7 @@ class Stage:
             "OPERATOR_STATUS_ADDR": f"127.0.0.1:{self.status_port}",
             "OPERATOR_CLUSTER_DNS": f"127.0.0.1:{self.cluster_dns_port}",
             "OPERATOR_MANAGE_CLUSTER_DNS": "true",
+            "OPERATOR_NAMESERVER_IMAGE": "tsnameserver:demo",  # the program that plays the nameserver's Pods
             "OPERATOR_LOGGING": "info",
             "CLIENT_ID_FILE": str(self.folder / "client_id"),
             "CLIENT_SECRET_FILE": str(self.folder / "client_secret"),
@@ -161,8 +175,19 @@ class Stage:
                 if name_of(secret) == CREDENTIALS:
                     self.write_credentials(secret)
 
+    async def follow_operator(self, processes: Processes, api: ApiClient) -> None:
+        """Let the operator end and start anew when another Pod takes the place of the one that it plays."""
+        played = ""
+        async with aclosing(api.watch(POD, OPERATOR_NAMESPACE, {"app": "operator"})) as pods:
+            async for pod in pods:
+                if played and name_of(pod) != played and "deletionTimestamp" not in pod["metadata"]:
+                    await processes.stop("operator")
+                    await self.start_operator(processes, name_of(pod))
+                    played = name_of(pod)
+                played = played or name_of(pod)
+
     def write_credentials(self, secret: Object) -> None:
-        """Write what *secret* has into the operator's files."""
+        """Write the credentials in *secret* into the operator's files."""
         for name, value in secret["data"].items():
             (self.folder / name).write_bytes(base64.b64decode(value))
 
@@ -180,7 +205,7 @@ def _is_known(obj: Object) -> bool:
 
 
 async def _install(api: ApiClient, obj: Object) -> None:
-    """Create an object of the chart, or put it in the place of the one that the simulated cluster begins with."""
+    """Create an object of the chart, or replace the object of this name with which the simulated cluster begins."""
     resource, metadata = resource_of(obj), obj["metadata"]
     try:
         await api.create(resource, obj)
@@ -200,12 +225,12 @@ async def _is_ready(session: aiohttp.ClientSession, url: str) -> bool:
 
 
 def example_objects(folder: Path = EXAMPLES, names: Collection[str] = ()) -> list[Object]:
-    """Return the objects in the files *names* of *folder*; by default in all files, except those of `ELSEWHERE`.
+    """Return the objects in the files *names* of *folder*; by default in all files, except those of `REPEATED`.
 
     Groups come first, because other objects name them. Raises FileNotFoundError if there are none.
     """
     paths = sorted(folder.glob("*.yaml"))
-    chosen = [path for path in paths if (path.name in names if names else path.name not in ELSEWHERE)]
+    chosen = [path for path in paths if (path.name in names if names else path.name not in REPEATED)]
     texts = [path.read_text() for path in chosen]
     if not texts:
         raise FileNotFoundError(f"there are no examples in {folder}: run this from a checkout")
@@ -216,8 +241,8 @@ def example_objects(folder: Path = EXAMPLES, names: Collection[str] = ()) -> lis
 async def apply_examples(api: ApiClient, names: Collection[str] = ()) -> list[Object]:
     """Create the objects in the files *names* of docs/examples, by default in all files, and return them.
 
-    Wait for the operator's first look at a ProxyGroup before other objects name it, as a user does who types. Raises
-    FileNotFoundError outside a checkout.
+    Wait for the operator's first look at a ProxyGroup before other objects name it, because a user types more slowly,
+    too. Raises FileNotFoundError outside a checkout.
     """
     await api.create(SERVICEACCOUNT, ACCOUNT)
     created: list[Object] = []
@@ -230,7 +255,7 @@ async def apply_examples(api: ApiClient, names: Collection[str] = ()) -> list[Ob
 
 
 def _applied(obj: Object) -> Object:
-    """Return *obj* as `kubectl apply` creates it: with a note of the fields that it has set."""
+    """Return *obj* as `kubectl apply` creates it: with an annotation that has the fields set by the user."""
     metadata = {**obj["metadata"], "annotations": obj["metadata"].get("annotations") or {}}
     note = json.dumps({**obj, "metadata": metadata}, sort_keys=True, separators=(",", ":"))
     return {**obj, "metadata": {**metadata, "annotations": {**metadata["annotations"], LAST_APPLIED: f"{note}\n"}}}

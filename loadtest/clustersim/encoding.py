@@ -50,7 +50,7 @@ class Encoder:
         return encode({"kind": resource.kind, "apiVersion": resource.api_version, "metadata": metadata})
 
     def many(self, resource: Resource, metadata: Object, objects: Sequence[Object]) -> bytes:
-        """Return the JSON of a list of *objects*, which are in the store."""
+        """Return the JSON of a list of *objects*, which the store has."""
         head = {"kind": f"{resource.kind}List", "apiVersion": resource.api_version, "metadata": metadata}
         # A real API server leaves these two fields out of the items of a list.
         implied = {"apiVersion": resource.api_version, "kind": resource.kind} if resource in BUILTIN_RESOURCES else None
@@ -71,7 +71,7 @@ class MetadataEncoder(Encoder):
         return encode({**_PARTIAL, "metadata": {"resourceVersion": str(revision)}})
 
     def many(self, resource: Resource, metadata: Object, objects: Sequence[Object]) -> bytes:
-        """Return the JSON of a list with only the metadata of *objects*, which are in the store."""
+        """Return the JSON of a list with only the metadata of *objects*, which the store has."""
         head = {**_PARTIAL, "kind": f"{PARTIAL}List", "metadata": metadata}
         return b'%b,"items":[%b]}' % (encode(head)[:-1], b",".join(self(obj) for obj in objects))
 

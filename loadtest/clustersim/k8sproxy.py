@@ -101,7 +101,7 @@ class APIProxy:
         return [(SECRET, self._state), (SECRET, self._secret)]
 
     def is_outdated(self) -> bool:
-        """Tell whether the tailnet has changed so that the proxy has to take another `step`."""
+        """Tell whether a change of the tailnet requires another `step` of the proxy."""
         if self.device is not None:
             moved = self._login.tailnet.version != self._tailnet_version
             return moved or self._login.tailnet.devices.get(self.device.node_id) != self.device
@@ -153,7 +153,7 @@ class APIProxy:
                 raise ConfigError(f'secrets "{self._secret}" not found')
             return ContainerState(restarts=self._restarts)
         permitted = may(self._store, self._namespace, self._account, "get", self._secret)
-        if self._config is None and not permitted:  # a running proxy goes on with the watch that it has
+        if self._config is None and not permitted:  # a running proxy keeps its open watch
             raise ConfigError(f'secrets "{self._secret}" is forbidden')
         self._reload(texts(secret).get(FILE, ""))
         config = self._config

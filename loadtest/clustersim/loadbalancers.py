@@ -38,7 +38,7 @@ class LoadBalancers:
         await follow(self._store, (SERVICE,), _keys, self.reconcile)
 
     def show(self, shown: Shown) -> None:
-        """From now on, write *shown* into the empty status of each Service that has a load balancer."""
+        """From now on, write *shown* into the status of each Service that has a load balancer and an empty status."""
         self._shown = shown
         for service in self._store.list(SERVICE):
             self.reconcile(key_of(service))

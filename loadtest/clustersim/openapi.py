@@ -1,4 +1,4 @@
-"""The OpenAPI documents of the API server, by which kubectl explains fields and knows what the server can check."""
+"""The OpenAPI documents of the API server. They tell kubectl what fields mean, and which checks the server makes."""
 
 import hashlib
 from collections.abc import Iterable, Mapping
@@ -52,7 +52,7 @@ def _of(kinds: Kinds, api_version: str) -> list[Resource]:
 
 
 def _place(api_version: str, store: Store, kinds: Kinds) -> Object:
-    """Return where the document for *api_version* is. Clients keep a document until the hash in its URL changes."""
+    """Return the URL of the document for *api_version*. Clients keep a document until the hash in its URL changes."""
     names = sorted(f"{each.plural}.{each.group}" for each in _of(kinds, api_version))
     versions = [obj["metadata"]["resourceVersion"] for obj in store.list(CRD) if name_of(obj) in names]
     digest = hashlib.sha256(encode([names, versions])).hexdigest()[:32].upper()
@@ -85,7 +85,7 @@ def _group_version_kind(resource: Resource) -> Object:
 
 
 def _schema_name(resource: Resource) -> str:
-    """Return the name of the schema: for a kind of Kubernetes' own, that by which other schemas refer to it."""
+    """Return the name of the schema of a kind. Other schemas refer to a kind of Kubernetes' own by the same name."""
     if resource in BUILTIN_RESOURCES:
         return resource.kind
     return ".".join((*reversed(resource.group.split(".")), resource.version, resource.kind))
@@ -126,7 +126,7 @@ def _moved(value: Any) -> Any:
 
 
 def _paths(resource: Resource) -> dict[str, Object]:
-    """Return the paths of a kind, as far as clients read them: which kind it is, and which options a write takes."""
+    """Return the parts of a kind's paths that clients read: the name of the kind, and the options of a write."""
     root = f"/{_root(resource.api_version)}"
     all_of_them = (
         f"{root}/namespaces/{{namespace}}/{resource.plural}" if resource.namespaced else f"{root}/{resource.plural}"

@@ -62,6 +62,18 @@ class Processes:
                 start_new_session=True,
             )
 
+    async def stop(self, name: str) -> None:
+        """End one process."""
+        process = self._running.pop(name)
+        try:
+            async with asyncio.timeout(self._stop_seconds):
+                with contextlib.suppress(ProcessLookupError):  # it has ended
+                    os.kill(process.pid, SIGTERM)
+                await process.wait()
+        except TimeoutError:
+            process.kill()
+            await process.wait()
+
     def check(self) -> None:
         """Raise ProcessError if a process has ended."""
         for name, process in self._running.items():

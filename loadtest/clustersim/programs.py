@@ -1,6 +1,7 @@
-"""Programs outside the cluster that play Pods: their logs, and their ports by the Pods' proxy and by port-forward.
+"""Programs outside the cluster that play Pods: the API server leads to their logs and ports as to those of Pods.
 
-Only the API server leads to a simulated Pod. A Pod with the label ``app: NAME`` is played by the program of that name.
+Clients reach a port by the ``proxy`` of a Pod or by port-forward. The program called NAME plays the Pods with the label
+``app: NAME``.
 """
 
 import asyncio
@@ -80,7 +81,7 @@ def _port(program: Program | None, inside: int) -> int:
 
 
 async def _log(request: web.Request, program: Program | None) -> web.StreamResponse:
-    """Send the end of the log, and what comes later if the client follows it."""
+    """Send the end of the log. If the client follows the log, also send each line that comes later."""
     response = web.StreamResponse(headers={"Content-Type": "text/plain"})
     await response.prepare(request)
     if program is None or program.log is None:
@@ -136,7 +137,7 @@ async def _forward(request: web.Request, program: Program | None) -> web.StreamR
 
 
 async def _send(socket: web.WebSocketResponse, channel: int, reader: asyncio.StreamReader) -> None:
-    """Send what the program says on *channel*, and close the WebSocket when the program closes the connection."""
+    """Send the bytes of the program on *channel*, and close the WebSocket when the program closes the connection."""
     with suppress(ConnectionError):  # the client has gone
         while data := await reader.read(_CHUNK):
             await socket.send_bytes(bytes([channel]) + data)
@@ -150,5 +151,5 @@ async def _receive(socket: web.WebSocketResponse, writers: list[asyncio.StreamWr
         channel, data = message.data[0], message.data[1:]
         if channel % 2 == 0 and channel // 2 < len(writers):
             writers[channel // 2].write(data)
-            with suppress(ConnectionError):  # the program has closed the connection, which `_send` reports
+            with suppress(ConnectionError):  # the program has closed the connection, and `_send` closes the WebSocket
                 await writers[channel // 2].drain()

@@ -1,6 +1,7 @@
 """A simulation of Tailscale's tsrecorder image: it joins the tailnet, and keeps its login in its state Secret.
 
-The image isn't open source. It is simulated by what the Go operator gives it and reads from it.
+The image isn't open source. The simulation follows from the settings that the Go operator gives the image, and from the
+state that it reads.
 """
 
 from collections.abc import Mapping

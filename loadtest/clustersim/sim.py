@@ -25,27 +25,32 @@ from clustersim.programs import Program, Programs
 from clustersim.rbac import USER, Rights
 from clustersim.services import FAMILIES, SERVICE_FAMILIES
 from clustersim.store import HISTORY_WINDOW, Store
-from clustersim.tailnet import Tailnets
+from clustersim.tailnet import PARTNER_CLIENT, PARTNER_DEVICE, PARTNER_DOMAIN, Tailnets
 from clustersim.traffic import Request, Traffic
+
+_FIRST_OF_PARTNER = 1001
+"""The number of the second tailnet's first device. No device of the main tailnet has its ID or its addresses."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimOptions:
     """The settings of the cluster. Addresses to listen at are HOST:PORT; the port 0 takes a free one.
 
-    *absent* are the plurals of kinds that aren't served yet. *bookmark_interval* is in seconds. The *history* is
-    so many changes long; a watch can't resume from before it. *families* are the IP families of the Pods, in their
-    order, and *service_families* those of cluster IPs. Without *controllers*, the simulation makes no Pods and runs
-    none. Use this for more objects than the simulated controllers and kubelet can handle. *programs* play Pods.
+    *absent* are the plurals of kinds that aren't served yet. *bookmark_interval* is in seconds. *history* is the number
+    of changes that are remembered; a watch can't resume from an older one. *families* are the IP families of the Pods,
+    in their order, and *service_families* those of cluster IPs. Without *controllers*, the simulation makes no Pods and
+    runs none. Use this for more objects than the simulated controllers and kubelet can handle. *programs* play Pods.
     The cluster's DNS listens at *dns_listen* if that isn't empty; the program called nameserver has to be among the
     *programs*. *devices* are names of devices, or ``NAME=ADDRESS``; if there are any, proxies find no other names.
-    *policy_tags* are the tags in the tailnet's policy, or None for all. The control plane calls a node unreachable
-    after *monitor_grace* seconds of silence.
+    *policy_tags* are the tags in the tailnet's policy, or None for all. If *partner_listen* isn't empty, the control
+    server of a second tailnet listens there, for every Tailnet without spec.loginUrl. The control plane calls a node
+    unreachable after *monitor_grace* seconds of silence.
     """
 
     listen: str = "127.0.0.1:0"
     control_listen: str = "127.0.0.1:0"
     health_listen: str = "127.0.0.1:0"
+    partner_listen: str = ""
     headscale: bool = False
     tailnet_domain: str = "tail1234.ts.net"
     operator_namespace: str = "tailscale"
@@ -140,9 +145,8 @@ async def cluster_sim(options: SimOptions | None = None) -> AsyncIterator[Cluste
     furnish(store, kinds, options.operator_namespace)
     control = _control(options)
     faults, traffic, rights = Faults(store), Traffic(), Rights()
-    server = ApiServer(
-        store, kinds, faults, traffic, rights, options.bookmark_interval, Programs(store, options.programs)
-    )
+    server = ApiServer(store, kinds, faults, traffic, rights, Programs(store, options.programs))
+    server.bookmark_interval = options.bookmark_interval
     tailnets = Tailnets(control)
     nodes, balancers = Kubelet(store, tailnets, options.families, nodes=options.nodes), LoadBalancers(store)
     nodes.monitor_grace = options.monitor_grace
@@ -151,6 +155,7 @@ async def cluster_sim(options: SimOptions | None = None) -> AsyncIterator[Cluste
         HealthProxy(store, nodes.ask).serve(*_address(options.health_listen)) as health_proxy_url,
         control.serve(*_address(options.control_listen)) as control_url,
         server.serve(*_address(options.listen)) as api_url,
+        _partner(store, tailnets, options),
         asyncio.TaskGroup() as tasks,
     ):
         running = [tasks.create_task(crds.run(store, kinds))]
@@ -187,6 +192,22 @@ def _control(options: SimOptions) -> Control:
         control.add_user_device(name.partition(".")[0], address)
         control.has_all_targets = False
     return control
+
+
+@asynccontextmanager
+async def _partner(store: Store, tailnets: Tailnets, options: SimOptions) -> AsyncIterator[None]:
+    """Serve the second tailnet, if there is to be one, and send the Tailnets of the cluster to it."""
+    if not options.partner_listen:
+        yield
+        return
+    partner = Control(PARTNER_DOMAIN, first=_FIRST_OF_PARTNER)
+    partner.client_id, partner.client_secret = PARTNER_CLIENT
+    partner.add_user_device(PARTNER_DEVICE)
+    partner.has_all_targets = False
+    async with partner.serve(*_address(options.partner_listen)) as url:
+        tailnets.others[url] = partner
+        store.login_url = url
+        yield
 
 
 def _cluster_dns(store: Store, options: SimOptions) -> AbstractAsyncContextManager[None]:

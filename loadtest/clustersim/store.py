@@ -14,7 +14,18 @@ from clustersim import defaults, validation
 from clustersim.errors import ApiError, already_exists, bad_request, conflict, forbidden, not_found
 from clustersim.history import Change, History, Subscription
 from clustersim.merge import merge_patch
-from clustersim.objects import NAMESPACE, POD, SERVICE, Object, Resource, clone, labels_of, name_of, namespace_of
+from clustersim.objects import (
+    NAMESPACE,
+    POD,
+    SERVICE,
+    TAILNET,
+    Object,
+    Resource,
+    clone,
+    labels_of,
+    name_of,
+    namespace_of,
+)
 from clustersim.pods import grace_seconds
 from clustersim.services import FAMILIES, SERVICE_FAMILIES, Allocator, complete_status
 
@@ -48,6 +59,8 @@ class Store:
         self._clock = clock
         self.silent_nodes: set[str] = set()
         """The nodes whose kubelet doesn't run. Nothing there ends a deleted Pod."""
+        self.login_url = ""
+        """The control server of Tailnets without spec.loginUrl, as an admission policy can set it; if empty, none."""
         for namespace in namespaces:
             self.create(NAMESPACE, {"metadata": {"name": namespace}})
 
@@ -234,6 +247,8 @@ class Store:
         defaults.fill(resource, new, old)
         if resource == SERVICE:
             self._allocator.complete(new, old)
+        if resource == TAILNET and self.login_url:
+            new["spec"] = {"loginUrl": self.login_url, **(new.get("spec") or {})}
 
     def _check_namespace(self, resource: Resource, namespace: str, name: str) -> None:
         if not resource.namespaced:

@@ -31,7 +31,7 @@ _RETAIN = "$retainKeys"
 
 
 def strategic_merge(target: Any, patch: Object) -> Object:
-    """Return *target* with a strategic merge patch applied; the result shares the parts that the patch leaves alone."""
+    """Return *target* with a strategic merge patch applied. It shares the parts that the patch doesn't change."""
     if patch.get(_DIRECTIVE) == "replace":
         return {name: value for name, value in patch.items() if name != _DIRECTIVE}
     merged = dict(target) if isinstance(target, dict) else {}

@@ -13,6 +13,12 @@ from clustersim.tailnetservices import TailscaleServices
 
 _IPV4 = ipaddress.IPv4Address("100.64.0.0")
 _IPV6 = ipaddress.IPv6Address("fd7a:115c:a1e0::")
+PARTNER_DOMAIN = "tail5678.ts.net"
+"""The domain of the second tailnet."""
+PARTNER_DEVICE = "vault"
+"""The hostname of a device of the second tailnet."""
+PARTNER_CLIENT = ("example-id", "example-secret")
+"""The OAuth client of the second tailnet, as the Secret in docs/examples/tailnet.yaml has it."""
 _KEY_SECONDS = 90 * 24 * 3600
 
 

@@ -115,7 +115,7 @@ def _word(verdict: Verdict) -> str:
 
 
 def soaked(all_: Soaked) -> str:
-    """Return the table of a long run: what was sent, and how it was answered."""
+    """Return the table of a long run, with the numbers of queries and of each sort of answer."""
     seen = all_.seen.tally
     times = zip(PERCENTS, seen.latency.percentiles(PERCENTS), strict=True)
     lines = [

@@ -1,6 +1,6 @@
-"""The victims: clients that send queries to a server during an attack by another client.
+"""Measures the latency of victims: clients that send queries to a server while another client attacks it.
 
-The module measures their latency.
+Victims send one query after another.
 """
 
 import contextlib

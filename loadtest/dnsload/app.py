@@ -45,7 +45,7 @@ def run(settings: Settings) -> Report:
     settings = limited(settings, workload.questions)
     session = make_session(settings, workload)
     for target in settings.targets:
-        udp_socket(target, settings.source).close()  # report a target that can't be reached before anything else
+        udp_socket(target, settings.source).close()  # if the target can't be reached, report that first
     with contextlib.ExitStack() as stack:
         program, engine = choose_engine(settings, stack)
         if not settings.quiet:

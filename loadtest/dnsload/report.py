@@ -199,7 +199,7 @@ class Report(_Model):
 
     @property
     def latency_notes(self) -> Sequence[str]:
-        """Sentences on the start of a latency, on queries without an answer, and on the send lag."""
+        """Sentences about the start of a latency, about queries without an answer, and about queries sent too late."""
         if self.closed_loop:
             start = (
                 "A latency counts from when the query was sent."

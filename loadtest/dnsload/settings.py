@@ -190,7 +190,7 @@ def read_settings(arguments: Sequence[str]) -> Settings:
 
 
 def _check_passes(options: argparse.Namespace) -> None:
-    """Raise InputError if an option doesn't go with --passes, which asks each question in its turn."""
+    """Raise InputError if --passes, which asks the questions in their order, can't be combined with another option."""
     ramp = options.rate is not None and options.rate[0] != options.rate[1]
     conflicts = {
         "--steps": options.steps,

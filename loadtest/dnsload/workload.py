@@ -90,7 +90,8 @@ class Mix:
     Before a name is asked for again, a cache should have forgotten the negative answer.
     """
     in_order: bool = False
-    """True if each question is asked in its turn, as often as it is listed, instead of at random."""
+    """True if the questions are asked in their order, and not at random. A question that is listed twice is asked
+    twice."""
 
 
 class Workload:
@@ -115,7 +116,7 @@ class Workload:
 
     @property
     def is_in_order(self) -> bool:
-        """True if each question is asked in its turn."""
+        """True if the questions are asked in their order."""
         return self._mix.in_order
 
     @property

@@ -89,8 +89,8 @@ async def start_groups(
 ) -> None:
     """Create the groups, log their simulated proxies in, and wait until the groups are available.
 
-    *cluster* has to watch PROXYGROUPS and *secrets*; the Secrets of proxies are among *secrets*. *join* makes the
-    device of a proxy.
+    *cluster* has to watch PROXYGROUPS and *secrets*; the Secrets of proxies are among *secrets*. *join* is called with
+    each proxy, and makes its device.
     """
     for group in GROUPS:
         await cluster.client.create(PROXYGROUP, proxy_group(group, _REPLICAS, type_))

@@ -17,7 +17,7 @@ from operatorbench.manifests import ingress_class
 from operatorbench.measure import Hosting, Step
 from operatorbench.operators import Operator
 
-_LIMIT = 3 * LIMIT  # s that all objects may take; the Go operator takes long
+_LIMIT = 3 * LIMIT  # s until all objects must work; the Go operator takes long
 _FIRST = 5  # objects that are made and removed before the measurement
 
 

@@ -1,4 +1,4 @@
-"""ProxyGroups of type ingress in the benchmark's cluster: the module simulates their proxies, and users' objects."""
+"""Simulates the proxies of ProxyGroups of type ingress in the benchmark's cluster, and makes the objects of users."""
 
 import asyncio
 import json

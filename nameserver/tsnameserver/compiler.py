@@ -207,7 +207,7 @@ class _Draft:
                 return
 
     def _holds(self, wire: bytes) -> bool:
-        """Tell whether *wire*, which exists, has addresses in this draft so far, or in the records to compile."""
+        """Tell whether *wire*, an existing name, has addresses in this draft so far, or in the records to compile."""
         node = self._nodes[wire]
         return bool(node.a or node.aaaa) or self._said.addresses(_text(wire)) is not None
 

@@ -46,7 +46,7 @@ _T = TypeVar("_T")
 
 
 class Source(Enum):
-    """A source of documents, as the log names it."""
+    """A source of documents, by its name in the log."""
 
     API = "API server"
     SNAPSHOT = "snapshot"

@@ -1,10 +1,12 @@
 # PYTHON_ARGCOMPLETE_OK
 """The command line: runs the operator, or one of the commands for people.
 
-What runs is imported only then, so that ``--help`` and the completion of words in a shell are quick.
+The modules of a command are imported only when it runs, so that ``--help`` and the completion of words in a shell are
+quick.
 """
 
 import argparse
+import io
 import logging
 import os
 import sys
@@ -78,7 +80,9 @@ def _parse(parser: argparse.ArgumentParser) -> argparse.Namespace:
 
 
 def _run_command(arguments: argparse.Namespace) -> NoReturn:
-    logging.getLogger("tsoperator").addHandler(logging.NullHandler())  # a command prints what it finds, and no log
+    logging.getLogger("tsoperator").addHandler(logging.NullHandler())  # a command prints its findings, and no log
+    if isinstance(sys.stdout, io.TextIOWrapper):  # a console may lack characters that users write
+        sys.stdout.reconfigure(errors="backslashreplace")
     sys.exit(run_command(arguments))
 
 

@@ -3,7 +3,7 @@
 import logging
 import socket
 import uuid
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from datetime import datetime
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
@@ -38,11 +38,11 @@ from tsoperator.reconcilers.dnsrecords.reconciler import dnsrecords
 from tsoperator.reconcilers.egresspod.plan import HealthAnswer
 from tsoperator.reconcilers.egresspod.probes import GateProber, ask_by_http, health_session
 from tsoperator.reconcilers.egresspod.reconciler import egresspods
-from tsoperator.reconcilers.gauges import CertificateGauges, GroupGauges, ProxyGauges, RelayGauges, ServiceGauges
+from tsoperator.reconcilers.gauges import GroupGauges, RelayGauges, ServiceGauges, certificate_expiries, count_proxies
 from tsoperator.reconcilers.hosting import HostingView, HostingWorld
 from tsoperator.reconcilers.ingress.reconciler import ingresses
 from tsoperator.reconcilers.mounts.reconciler import TOUCH_DELAY, mounts
-from tsoperator.reconcilers.operatordevice.ask import ask_of
+from tsoperator.reconcilers.operatordevice.ask import Ask, ask_of
 from tsoperator.reconcilers.operatordevice.reconciler import operatordevices
 from tsoperator.reconcilers.owndnsconfig.reconciler import owndnsconfigs
 from tsoperator.reconcilers.peerrelay.addresses import ADDRESSES, HostAddresses, Resolve, resolve_ipv4
@@ -63,7 +63,7 @@ from tsoperator.runtime.cache import Cache, CacheMetrics
 from tsoperator.runtime.controller import ControllerMetrics, Policy
 from tsoperator.runtime.events import EventRecorder
 from tsoperator.runtime.gathering import Gathering
-from tsoperator.runtime.health import HealthServer
+from tsoperator.runtime.health import Count, HealthServer
 from tsoperator.runtime.holder import Process
 from tsoperator.runtime.kind import Kind, KindReconciler
 from tsoperator.runtime.leader import LeaderElector
@@ -77,8 +77,8 @@ from tsoperator.sources import sources
 from tsoperator.status.look import Knowledge, ServedDevice
 from tsoperator.status.server import StatusServer
 from tsoperator.status.view import StatusView
-from tsoperator.tailnet.devices import DeviceGauges
-from tsoperator.tailnet.factory import TailnetFactory
+from tsoperator.tailnet.devices import count_devices
+from tsoperator.tailnet.factory import Connect, TailnetFactory
 from tsoperator.tailnet.identity import KnownIdentity
 from tsoperator.tailnet.known import KnownTailnet
 from tsoperator.tailnet.preflight import Preflight, PreflightMetrics, own_pod
@@ -157,119 +157,164 @@ async def run(
         aiohttp.ClientSession() as session,
         health_session(in_cluster=is_in_cluster(settings.kubeconfig)) as to_proxies,
     ):
-        cache = _cache(settings, registry)
-        events = EventRecorder(client, instance=settings.pod_name)
-        own = TailnetClient(session, settings.control_url, _credentials(settings), observe=to_control_server)
-        pod = own_pod(client, settings)
-        preflight, unserved = Preflight(own, events, pod), UnservedKinds(cache, OWN_KINDS, events, pod)
-        tailnets = _tailnets(KnownTailnet(own, client, cache, preflight), cache)
-        suffixes = KnownSuffixes(cache, tailnets, lambda name: bool(cache.indexed(SERVICE, BY_DESTINATION, name)))
-        identity = KnownIdentity(client, cache, settings.namespace, settings.operator_secret)
-        registry.register(PreflightMetrics(tailnets.findings))
-
-        def connect(url: str, credentials: ClientCredentials, secret: str) -> TailnetClient:
-            return TailnetClient(session, url, credentials, observe=to_control_server, secret=secret)
-
-        factory = TailnetFactory(connect, client, cache, events, settings)
-        dns_prober = dns_prober or dnsprobes.DNSProber(ask)
-        registry.register(dns_prober)
-        prober = GateProber(partial(ask_by_http, to_proxies), _probe_observer(registry))
-        node_ports = NodePorts(client, settings.namespace)
-        addresses = HostAddresses(resolve)
-        applier = Applier(client, cache, events, _errands(tailnets, node_ports), refusal_of, now)
-        world = HostingWorld(
-            tailnets.service,
-            tailnets.names,
-            lambda: identity.current().node_id,
-            lambda: identity.current().problem,
-            lambda: identity.current().is_known,
-            lambda: map(key_of, tailnets.all(TAILSCALE_SERVICE)),
-            tailnets.service_settled,
-        )
-        hosting = HostingView(cache, settings, world)
-        tailnets.check_services_while(lambda name: bool(hosting.groups_of(name)))
-        registry.register(ServiceGauges(tailnets, world.operator_id))
-        parts = Parts(
+        links = Links(
             client,
-            cache,
-            applier,
-            settings,
-            tailnets,
-            suffixes,
-            factory,
-            prober,
-            node_ports,
-            dns_prober,
-            addresses,
-            hosting,
-            identity,
+            lambda url, credentials, secret: TailnetClient(
+                session, url, credentials, observe=to_control_server, secret=secret
+            ),
+            GateProber(partial(ask_by_http, to_proxies), _probe_observer(registry)),
+            dns_prober or dnsprobes.DNSProber(ask),
+            HostAddresses(resolve),
         )
-        manager = Manager(
-            cache,
-            reconcilers(parts),
-            ControllerMetrics(registry),
-            Policy(_WORKERS, expected=(KubeError, ControlError), patience=PATIENCE, has_told=applier.journal.has_told),
-            times=_GATHER,
-            feeds={
-                DEVICE: tailnets,
-                TAILSCALE_SERVICE: tailnets,
-                SUFFIXES: suffixes,
-                IDENTITY: identity,
-                dnsprobes.VERDICT: dns_prober,
-                ADDRESSES: addresses,
-                START: StartFeed(),
-            },
-        )
-        tailnets.listen_to_findings(manager.retry_refused)
+        parts = _parts(settings, links, now)
+        _register_gauges(registry, parts)
+        manager = _manager(parts, registry)
+        parts.tailnets.listen_to_findings(manager.retry_refused)
         elector = await _elector(client, settings) if settings.leader_election else None
-        status = StatusServer(
-            settings.status_address,
-            StatusView(Knowledge(cache, applier.journal, tailnets, settings, _served_device(settings)), now).report,
-            lambda: elector.leader if elector else "",
-            now,
-        )
-        async with (
-            status,
-            HealthServer(settings.health_address, registry, {"cache": lambda: _unsynced(cache)}) as address,
-        ):
+        status = _status_server(parts, lambda: elector.leader if elector else "")
+        async with status, _health_server(parts, registry) as address:
             _log_start(settings, address)
-            await manager.run(
-                client,
-                elector,
-                before=_end_of_predecessor(client, settings),
-                beside=[
-                    tailnets.run,
-                    identity.run,
-                    unserved.run,
-                    prober.run,
-                    dns_prober.run,
-                    addresses.run,
-                    status.lead,
-                ],
-            )
+            before = _end_of_predecessor(client, settings)
+            await manager.run(client, elector, before=before, beside=[*_tasks(parts), status.lead])
+
+
+class Links(NamedTuple):
+    """The ways by which the operator reaches others: servers, proxies, the cluster's DNS and load balancers.
+
+    *connect* returns a client of the control server at a URL.
+    """
+
+    client: KubeClient
+    connect: Connect
+    prober: GateProber
+    dns_prober: dnsprobes.DNSProber
+    addresses: HostAddresses
 
 
 class Parts(NamedTuple):
     """The clients, caches and other objects that the reconcilers share."""
 
-    client: KubeClient
+    links: Links
     cache: Cache
     applier: Applier
+    events: EventRecorder
     settings: Settings
     tailnets: Tailnets
     suffixes: KnownSuffixes
     factory: TailnetFactory
-    prober: GateProber
     node_ports: NodePorts
-    dns_prober: dnsprobes.DNSProber
-    addresses: HostAddresses
     hosting: HostingView
     identity: KnownIdentity
 
 
+def _parts(settings: Settings, links: Links, now: Callable[[], datetime]) -> Parts:
+    """Make the objects that the reconcilers share."""
+    client = links.client
+    cache = Cache(
+        sources(settings.namespace, settings.watch_namespaces, settings.cluster_dns_configmap, _served(settings))
+    )
+    events = EventRecorder(client, instance=settings.pod_name)
+    own = links.connect(settings.control_url, _credentials(settings), "")
+    preflight = Preflight(own, events, own_pod(client, settings))
+    tailnets = _tailnets(KnownTailnet(own, client, cache, preflight), cache)
+    identity = KnownIdentity(client, cache, settings.namespace, settings.operator_secret)
+    node_ports = NodePorts(client, settings.namespace)
+    return Parts(
+        links,
+        cache,
+        Applier(client, cache, events, _errands(tailnets, node_ports), refusal_of, now),
+        events,
+        settings,
+        tailnets,
+        KnownSuffixes(cache, tailnets, lambda name: bool(cache.indexed(SERVICE, BY_DESTINATION, name))),
+        TailnetFactory(links.connect, client, cache, events, settings),
+        node_ports,
+        _hosting(cache, settings, tailnets, identity),
+        identity,
+    )
+
+
+def _hosting(cache: Cache, settings: Settings, tailnets: Tailnets, identity: KnownIdentity) -> HostingView:
+    """Return the view of the Tailscale Services that ProxyGroups host."""
+    world = HostingWorld(
+        tailnets.service,
+        tailnets.names,
+        lambda: identity.current().node_id,
+        lambda: identity.current().problem,
+        lambda: identity.current().is_known,
+        lambda: map(key_of, tailnets.all(TAILSCALE_SERVICE)),
+        tailnets.service_settled,
+    )
+    hosting = HostingView(cache, settings, world)
+    tailnets.check_services_while(lambda name: bool(hosting.groups_of(name)))
+    return hosting
+
+
+def _manager(parts: Parts, registry: CollectorRegistry) -> Manager:
+    """Return the manager of all reconcilers, with the tables whose changes make keys due."""
+    return Manager(
+        parts.cache,
+        reconcilers(parts),
+        ControllerMetrics(registry),
+        Policy(
+            _WORKERS, expected=(KubeError, ControlError), patience=PATIENCE, has_told=parts.applier.journal.has_told
+        ),
+        times=_GATHER,
+        feeds={
+            DEVICE: parts.tailnets,
+            TAILSCALE_SERVICE: parts.tailnets,
+            SUFFIXES: parts.suffixes,
+            IDENTITY: parts.identity,
+            dnsprobes.VERDICT: parts.links.dns_prober,
+            ADDRESSES: parts.links.addresses,
+            START: StartFeed(),
+        },
+    )
+
+
+def _tasks(parts: Parts) -> list[Callable[[], Coroutine[None, None, None]]]:
+    """Return the work that goes on beside the reconcilers while this process leads."""
+    links, settings = parts.links, parts.settings
+    unserved = UnservedKinds(parts.cache, OWN_KINDS, parts.events, own_pod(links.client, settings))
+    return [
+        parts.tailnets.run,
+        parts.identity.run,
+        unserved.run,
+        links.prober.run,
+        links.dns_prober.run,
+        links.addresses.run,
+    ]
+
+
+def _status_server(parts: Parts, leader: Callable[[], str]) -> StatusServer:
+    """Return the server of the report. *leader* returns the name of the Pod that leads."""
+    applier, settings = parts.applier, parts.settings
+    knowledge = Knowledge(parts.cache, applier.journal, parts.tailnets, settings, _served_device(settings))
+    return StatusServer(settings.status_address, StatusView(knowledge, applier.now).report, leader, applier.now)
+
+
+def _health_server(parts: Parts, registry: CollectorRegistry) -> HealthServer:
+    """Return the server of probes and metrics."""
+    cache = parts.cache
+    counts: list[Count] = [partial(each, cache) for each in (count_devices, count_proxies, certificate_expiries)]
+    return HealthServer(parts.settings.health_address, registry, {"cache": lambda: _unsynced(cache)}, counts=counts)
+
+
+def _register_gauges(registry: CollectorRegistry, parts: Parts) -> None:
+    """Register the metrics that are read from the shared objects when somebody asks."""
+    cache = parts.cache
+    registry.register(CacheMetrics(cache))
+    registry.register(GroupGauges(cache, parts.settings.namespace))
+    registry.register(RelayGauges(cache))
+    registry.register(PreflightMetrics(parts.tailnets.findings))
+    registry.register(parts.links.dns_prober)
+    registry.register(ServiceGauges(parts.tailnets, parts.hosting.world.operator_id))
+
+
 def reconcilers(parts: Parts) -> list[Reconciler]:
     """Return every reconciler."""
-    client, cache, applier, settings, tailnets, suffixes = parts[:6]
+    links, cache, applier, settings = parts.links, parts.cache, parts.applier, parts.settings
+    client, tailnets, suffixes = links.client, parts.tailnets, parts.suffixes
     proxies = Proxies(cache, applier, tailnets, settings, suffixes=suffixes.current)
     kinds: list[Kind[Any]] = [
         services(proxies, client, parts.hosting),
@@ -278,13 +323,13 @@ def reconcilers(parts: Parts) -> list[Reconciler]:
         proxyclasses(cache, parts.node_ports),
         proxygroups(proxies, parts.hosting),
         recorders(proxies, client),
-        peerrelays(proxies, parts.addresses),
+        peerrelays(proxies, links.addresses),
         proxygrouppolicies(cache, settings),
         tailnet_kind(cache, tailnets, parts.factory, parts.hosting.world.operator_id),
-        dnsconfigs(cache, client, parts.dns_prober, settings, suffixes.current),
+        dnsconfigs(cache, client, links.dns_prober, settings, suffixes.current),
         owndnsconfigs(cache, settings),
         dnsrecords(cache, settings, parts.hosting, suffixes.current),
-        egresspods(cache, client, parts.prober, settings),
+        egresspods(cache, client, links.prober, settings),
         mounts(cache, applier.now),
         tailscaleservices(cache, settings, parts.hosting.world),
     ]
@@ -327,25 +372,15 @@ def _errands(tailnets: Tailnets, node_ports: NodePorts) -> Callable[[Errand], Aw
     return run_errand
 
 
+def _served(settings: Settings) -> Ask | None:
+    """Return the settings of the operator's own device, if it serves the API server."""
+    return ask_of(settings) if settings.apiserver_proxy is not ProxyMode.OFF else None
+
+
 def _served_device(settings: Settings) -> ServedDevice | None:
     """Return the keys of the objects of the operator's own device, if it serves the API server."""
-    if settings.apiserver_proxy is ProxyMode.OFF:
-        return None
-    ask = ask_of(settings)
-    return ServedDevice(ask.deployment, ask.key, ask.own)
-
-
-def _cache(settings: Settings, registry: CollectorRegistry) -> Cache:
-    """Return an empty cache, and register the metrics of the objects that it will hold."""
-    served = ask_of(settings) if settings.apiserver_proxy is not ProxyMode.OFF else None
-    cache = Cache(sources(settings.namespace, settings.watch_namespaces, settings.cluster_dns_configmap, served))
-    registry.register(CacheMetrics(cache))
-    registry.register(DeviceGauges(cache))
-    registry.register(ProxyGauges(cache))
-    registry.register(GroupGauges(cache, settings.namespace))
-    registry.register(RelayGauges(cache))
-    registry.register(CertificateGauges(cache))
-    return cache
+    served = _served(settings)
+    return ServedDevice(served.deployment, served.key, served.own) if served else None
 
 
 def _registry() -> CollectorRegistry:

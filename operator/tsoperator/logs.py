@@ -61,7 +61,7 @@ class JsonFormatter(logging.Formatter):
 def start_logging(level: str, log_format: Literal["text", "json"]) -> None:
     """Start to log, including Python's warnings and an exception that ends the process.
 
-    *level* is that of the operator's own lines. Libraries say no more than INFO, because what they say at DEBUG may
+    *level* is that of the operator's own lines. Libraries log at INFO and above only, because their DEBUG lines may
     have the contents of requests, which may be secret.
     """
     handler = logging.StreamHandler()

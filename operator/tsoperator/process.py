@@ -28,8 +28,8 @@ def run_operator() -> int:
     for warning in settings.warnings:
         logging.getLogger("tsoperator").warning("%s", warning)
     # uvloop spends a third less CPU than asyncio's own loop on watches, because its TLS is compiled. But it loses the
-    # end of a stream if the peer closes the connection while reading is paused. Only watches pause, and the next watch
-    # resumes after the last event of the one that was cut.
+    # end of a stream if the peer closes the connection while reading is paused. Only watches pause, and after a loss,
+    # the next watch goes on from the last event that came.
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(_until_stopped(settings))
 

@@ -21,7 +21,8 @@ _ACCOUNTS = {
     "operator-apiserver-proxy": "The operator's API server proxy, in the operator's namespace",
     "tailscale-auth-proxy": "API server proxies, in the whole cluster",
 }
-"""The headings of roles, by name; a role of the name of another has the heading of that one and its namespace."""
+"""The headings of roles, by name. Roles with the same name in several namespaces have the same heading, with the
+namespace."""
 _FILES = {
     "operator.yaml": "",
     "cluster-dns.yaml": (

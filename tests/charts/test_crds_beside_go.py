@@ -57,7 +57,7 @@ def schema(definition: Object) -> Object:
 MORE_COLUMNS = {
     "Connector": ["Hostname", "Addresses"],
     "DNSConfig": ["Ready", "Cluster-DNS", "Zones"],
-    "ProxyGroup": ["Ready", "Devices"],
+    "ProxyGroup": ["Ready", "Hostname", "Addresses"],
 }
 """The columns that our kinds have besides those of the Go operator's, which stay in their order."""
 

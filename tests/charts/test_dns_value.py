@@ -1,4 +1,4 @@
-"""The value dns.enabled, by which the operator makes a DNSConfig: the rights and variables, and what the notes say."""
+"""The value dns.enabled, by which the operator makes a DNSConfig: its rights and variables, and the chart's notes."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -35,7 +35,7 @@ ALL = {MAKES, MAY_WRITE, MAY_CREATE, "delete dnsconfigs", "patch configmaps"}
     ("sets", "wanted"),
     [((), set()), ((MANAGES,), {MAY_WRITE, "patch configmaps"}), ((ENABLED,), ALL), ((ENABLED, MANAGES), ALL)],
 )
-def test_the_value_gives_the_operator_the_rights_for_a_dnsconfig_and_the_clusters_dns(
+def test_dns_enabled_gives_the_operator_the_rights_for_a_dnsconfig_and_the_clusters_dns(
     render: Render, sets: tuple[str, ...], wanted: set[str]
 ) -> None:
     assert given(render(*CREDENTIALS, *sets)) == wanted
@@ -52,7 +52,7 @@ def made(spaced_bed: Bed) -> Iterator[Object]:
 
 
 def rendered(bed: Bed, *words: str) -> tuple[list[Object], str]:
-    """Return what Helm renders while the chart may ask the cluster: the objects, and the notes in one line."""
+    """Return the output of Helm while the chart may ask the cluster: the objects, and the notes in one line."""
     text = bed.helm("install", RELEASE, CHART, "--namespace", NAMESPACE, "--dry-run=server", *words)
     manifests, _, notes = text.partition("\nNOTES:\n")
     return [obj for obj in yaml.load_all(manifests.partition("\nMANIFEST:\n")[2], yaml.CSafeLoader) if obj], " ".join(
@@ -60,7 +60,7 @@ def rendered(bed: Bed, *words: str) -> tuple[list[Object], str]:
     )
 
 
-def test_taken_back_the_value_leaves_the_rights_until_the_operators_own_dnsconfig_is_gone(
+def test_the_operator_keeps_its_rights_after_dns_enabled_is_taken_back_until_its_dnsconfig_is_gone(
     spaced_bed: Bed, made: Object
 ) -> None:
     words = ("--set", "installCRDs=false")
@@ -94,4 +94,3 @@ def test_the_notes_of_a_first_installation_tell_whether_names_resolve_in_pods(
 ) -> None:
     (notes,) = (obj["notes"] for obj in render(*CREDENTIALS, *sets, chart=noted) if "notes" in obj)
     assert words in notes
-    assert "docs/dns.md" in notes

@@ -33,7 +33,8 @@ UNKNOWN = {
     "operatorConfig.podDisruptionBudget.minAvailible": "operatorConfig.podDisruptionBudget.minAvailable",
     "oauth.xyzzy": "",
 }
-"""Unknown names of values, each with the paths that the refusal suggests; empty without a similar known name."""
+"""Unknown names of values, each with the paths that the refusal suggests. There are none if no known name is
+similar."""
 
 
 @pytest.mark.parametrize(("path", "known"), UNKNOWN.items(), ids=UNKNOWN)

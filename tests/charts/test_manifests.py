@@ -58,7 +58,7 @@ def test_the_kustomize_base_is_the_static_manifests_with_their_namespace(kustomi
     assert objects(kustomize(MANIFESTS)) == given
 
 
-def test_the_page_on_permissions_is_of_the_static_manifests() -> None:
+def test_the_page_on_permissions_is_generated_from_the_static_manifests() -> None:
     assert permissions.PAGE.read_text() == permissions.page(), "run `make manifests`"
 
 

@@ -57,3 +57,15 @@ def test_the_notes_say_how_kubectl_reaches_the_api_server_proxy(
     (notes,) = (obj["notes"] for obj in render(*CLIENT, *given, chart=noted) if "notes" in obj)
     found = [line.strip() for line in notes.splitlines() if "configure kubeconfig" in line]
     assert found == ([command] if command else [])
+
+
+@pytest.mark.parametrize(
+    ("sets", "words"),
+    [((), "docs/troubleshooting.md helps"), (("docsURL=https://example.org/a/",), "https://example.org/a/dns.md\n")],
+)
+def test_the_notes_of_the_chart_name_the_address_of_the_docs(
+    render: Render, noted: Path, sets: tuple[str, ...], words: str
+) -> None:
+    given = (f"metrics.prometheusRule.{each}" for each in sets)
+    (notes,) = (obj["notes"] for obj in render(*CLIENT, *given, chart=noted) if "notes" in obj)
+    assert words in notes

@@ -1,4 +1,4 @@
-"""The number of replicas of the operator. It depends on whose Deployment the cluster has, for which the chart asks."""
+"""The number of replicas of the operator. The chart looks which operator's Deployment the cluster has already."""
 
 from pathlib import Path
 from typing import Any

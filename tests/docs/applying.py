@@ -63,7 +63,7 @@ def is_hosted(obj: Object) -> bool:
 
 
 def backends(objects: Sequence[Object]) -> list[Object]:
-    """Return the further objects that *objects* need: a Pod for each Service that a ProxyGroup exposes, and an account.
+    """Return further objects that *objects* need: Pods for Services that a ProxyGroup exposes, and a ServiceAccount.
 
     A Service gets none if a Deployment among *objects* makes Pods for it. The proxies draw traffic for a Service
     only while it has a ready Pod.

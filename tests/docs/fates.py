@@ -34,7 +34,7 @@ _INSIDE = "tests/e2e/test_check.py::test_the_leading_pod_lists_the_objects_insid
 _PAGE = "tests/e2e/test_check.py::test_the_documented_port_forward_leads_to_the_page_of_the_leading_pod"
 _PREFLIGHT = "tests/e2e/test_pages.py::test_the_documented_command_shows_the_missing_permissions_of_the_tailnet"
 _ONE_VALUE = (
-    "tests/e2e/test_cluster_dns.py::test_one_value_makes_names_resolve_in_pods_and_taken_back_it_leaves_nothing"
+    "tests/e2e/test_cluster_dns.py::test_dns_enabled_makes_names_resolve_in_pods_and_leaves_nothing_when_taken_back"
 )
 _STANZA = "tests/e2e/test_nameserver.py::test_coredns_gives_the_same_answer_as_the_nameserver"
 _USER = "tests/e2e/test_apiserver.py::test_a_user_has_the_login_name_and_the_granted_groups"

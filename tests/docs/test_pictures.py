@@ -6,6 +6,7 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
+from docs.pictures import figures
 from docs.pictures.draw import FOLDER, PictureError, main, read, render
 from tests.docs.pages import PAGES, links
 
@@ -20,16 +21,16 @@ def drawn(text: str, shape: str) -> list[ET.Element]:
 
 
 def test_every_picture_is_drawn_from_its_text_and_is_up_to_date() -> None:
-    assert {path.stem for path in FOLDER.glob("*.svg")} == {path.stem for path in SOURCES}
+    assert {path.stem for path in FOLDER.glob("*.svg")} == {path.stem for path in SOURCES} | {figures.TARGET.stem}
     assert main(["--check"]) == 0
 
 
 def test_every_picture_is_on_a_page() -> None:
     shown = {(page.parent / link).resolve() for page in PAGES for link in links(page.read_text())}
-    assert {path.with_suffix(".svg") for path in SOURCES} - shown == set()
+    assert {path.with_suffix(".svg") for path in (*SOURCES, figures.TARGET)} - shown == set()
 
 
-def test_drawing_needs_python_alone() -> None:
+def test_the_program_that_draws_pictures_needs_no_package() -> None:
     command = [sys.executable, "-S", str(FOLDER / "draw.py"), "--check"]
     assert subprocess.run(command, timeout=30, check=True, capture_output=True).stdout == b""
 
@@ -61,7 +62,7 @@ def test_an_arrow_runs_from_a_side_of_one_box_to_a_side_of_another(arrow: str, p
         ("a -> c left: to", ("54", "134.5", "end")),
     ],
 )
-def test_a_label_stands_beside_its_line(arrow: str, place: tuple[str, str, str]) -> None:
+def test_the_label_of_an_arrow_stands_beside_the_line_of_the_arrow(arrow: str, place: tuple[str, str, str]) -> None:
     texts = drawn(f"{TWO}box c 10 200 100 50: C\ndashed {arrow}\n", "text")
     (label,) = (text for text in texts if text.text == "to")
     assert (label.attrib["x"], label.attrib["y"], label.attrib["text-anchor"]) == place
@@ -95,7 +96,7 @@ def test_an_arrow_has_a_head_at_each_end_that_its_text_names(arrow: str, tips: l
     assert [name for name in line.attrib if name.startswith("marker")] == [f"marker-{tip}" for tip in tips]
 
 
-def test_texts_are_escaped() -> None:
+def test_texts_in_a_picture_are_escaped() -> None:
     picture = render(read(SIZE.replace("a title", "<a> & b") + "box a 10 10 100 50: <name>\n"))
     assert "<title>&lt;a&gt; &amp; b</title>" in picture
     assert "&lt;name&gt;" in picture

@@ -1,4 +1,4 @@
-"""The recordings of the demo and its dashboard: they are drawn in full, need nothing else, and are on pages."""
+"""The pictures of the demo and its dashboard: they are complete, load nothing from elsewhere, and are on pages."""
 
 import re
 import xml.etree.ElementTree as ET
@@ -23,7 +23,7 @@ def texts(svg: str) -> list[str]:
     return [each.text or "" for each in ET.fromstring(svg).iter("{http://www.w3.org/2000/svg}text")]
 
 
-def test_a_recording_is_on_a_page_and_needs_nothing_from_elsewhere() -> None:
+def test_a_recorded_picture_is_on_a_page_and_loads_nothing_from_elsewhere() -> None:
     assert [path.stem for path in RECORDED] == ["dashboard", "demo"]
     shown = {(page.parent / link).resolve() for page in PAGES for link in links(page.read_text())}
     assert {*RECORDED} <= shown
@@ -32,7 +32,7 @@ def test_a_recording_is_on_a_page_and_needs_nothing_from_elsewhere() -> None:
         assert ET.fromstring(path.read_text()).tag.endswith("svg")
 
 
-def test_each_scene_of_a_terminal_is_shown_for_its_time() -> None:
+def test_a_recorded_terminal_shows_each_scene_for_the_time_of_the_scene() -> None:
     svg = draw_terminal("a title", SCENES, 20)
     assert texts(svg) == ["# first", "$ a", "ok: <all>", "FAILED: it", "# second", "$ b", f"{'x' * 19}…"]
     assert "@keyframes scene0{0%,24.99%{opacity:1}25.00%,100%{opacity:0}}" in svg

@@ -80,7 +80,7 @@ NO_ANNOTATIONS = re.compile(r".*(finalizer|protection|reconciler)|tailscale\.com
 """The names of finalizers, of a controller, of a readiness gate, and of the tailnet's capabilities."""
 
 
-def test_every_annotation_and_label_has_a_row_and_every_row_is_one() -> None:
+def test_the_documentation_has_a_row_for_every_annotation_and_label_and_no_other_rows() -> None:
     constants = (node.value for node in nodes() if isinstance(node, ast.Constant) and isinstance(node.value, str))
     used = {name for name in filter(ANNOTATION.fullmatch, constants) if not NO_ANNOTATIONS.fullmatch(name)}
     shown = {name for body in sections("annotations.md").values() for name in rows(body)}

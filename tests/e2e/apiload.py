@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 CHUNK = 1 << 20
 PATIENCE = 60.0  # seconds for one request
 SLOW = ("handshake", "head", "body", "reading")
-"""The ways in which a connection is slow: in each, the client waits after the beginning."""
+"""The sorts of slow connections, each by the part in which the client stops to send or to read."""
 UPGRADE = (
     "Connection: Upgrade",
     "Upgrade: websocket",
@@ -95,7 +95,7 @@ def fetches(plan: Plan) -> Iterator[dict[str, Any]]:
 
 
 async def watch(plan: Plan) -> None:
-    """Open as many watches of *path* at the first target; then say so, and read what comes until the end."""
+    """Open the watches of *path* at the first target. Then write a line, and read all that comes until the end."""
     (target, *_) = plan.targets
     readers = []
     for _ in range(plan.times):
@@ -111,7 +111,7 @@ async def watch(plan: Plan) -> None:
 
 
 async def hold(plan: Plan) -> None:
-    """Open as many sessions at the first target, with a terminal; then say so, and hold them until the end."""
+    """Open the sessions at the first target, with a terminal. Then write a line, and keep them open until the end."""
     (target, *_) = plan.targets
     sessions = [await _session(target, plan.path) for _ in range(plan.times)]
     say({"open": len(sessions)})
@@ -196,7 +196,7 @@ def say(figures: Mapping[str, Any]) -> None:
 
 
 def main() -> None:
-    """Do what the plan says."""
+    """Read a `Plan` from the standard input, and carry it out."""
     read = json.loads(sys.argv[1])
     plan = Plan(**{**read, "targets": [Target(**each) for each in read["targets"]]})
     match plan.work:

@@ -56,7 +56,7 @@ def upgrade(cluster: Cluster, images: ProductImages, mode: str, http: str = "fal
 def switch(cluster: Cluster, images: ProductImages, mode: str, http: str = "false") -> None:
     """Upgrade the release to another *mode* of the API server proxy, and wait for a Pod that has this mode."""
     before = [each["metadata"]["uid"] for each in pods(cluster)]
-    # Helm takes the rights of the old mode away before the operator replaces the Pod.
+    # Helm removes the rights of the old mode before the operator replaces the Pod.
     with cluster.bed.plane.excused("the API server proxy changed its mode"):
         upgrade(cluster, images, mode, http)
         if mode == "false":

@@ -51,7 +51,7 @@ class ApiUser:
 
     @classmethod
     def at(cls, paths: Paths, device: Peer, root: Path, folder: Path) -> "ApiUser":
-        """Return a person at *device*, which finds MagicDNS names from now on."""
+        """Return a person at *device*. From now on, programs on this device find MagicDNS names."""
         device.ask_magic_dns()
         folder.mkdir(exist_ok=True)
         return cls(device, program(paths, "kubectl"), root, folder)
@@ -67,7 +67,7 @@ class ApiUser:
         return ApiUser(self.device, self.kubectl, self.root, folder, self.environment)
 
     def configure(self, *words: Word) -> str:
-        """Write a new kubeconfig by `tailscale configure kubeconfig` with more *words*, and return what that says."""
+        """Write a new kubeconfig by `tailscale configure kubeconfig` with more *words*, and return its output."""
         (self.folder / "kubeconfig").unlink(missing_ok=True)
         tailscale: list[Word] = [self.device.program, f"--socket={self.device.socket}", "configure", "kubeconfig"]
         return self.device.machine.run([*self._with_environment(), *tailscale, *words])
@@ -89,7 +89,10 @@ class ApiUser:
 
     @contextmanager
     def running_on_terminal(self, name: str, *words: Word) -> Iterator[Running]:
-        """Run kubectl on a terminal in the background during the block. A file called *name* has what it shows."""
+        """Run kubectl on a terminal in the background during the block.
+
+        A file called *name* gets the output of the terminal.
+        """
         with self._running(name, self._on_terminal(words)) as running:
             yield running
 
@@ -103,7 +106,7 @@ class ApiUser:
         return found
 
     def whoami(self, *words: Word) -> tuple[str, set[str]]:
-        """Return the name and the groups that the API server knows the person by."""
+        """Return the name and the groups of the person, according to the API server."""
         user = self.get("auth", "whoami", *words)["status"]["userInfo"]
         return user["username"], {*user["groups"]}
 

@@ -43,7 +43,7 @@ SPACE = "bench"
 FULL = "bench-full"
 USER = "bench@example.org"
 MASTERS = "system:masters"
-VERSIONS = 400  # requests for /version to each
+VERSIONS = 400  # requests for /version to each target
 PAIRS = 3
 EXEC_MB = 200
 LIST_MB = 100
@@ -58,7 +58,7 @@ EXEC = f"/api/v1/namespaces/{SPACE}/pods/web/exec"
 TAG = "tag:recorder"
 RECORDER = recorder("bench", tags=[TAG])
 WATCHED = f"/api/v1/namespaces/{SPACE}/secrets?watch=1&timeoutSeconds=3600"
-"""A watch of nothing: the API server sends no bookmark that nobody asked for."""
+"""A watch of no objects, in which nothing comes: the API server sends bookmarks only on request."""
 
 
 class Costs(NamedTuple):
@@ -132,12 +132,12 @@ OWN_GOALS: Sequence[Goal[Any]] = (
 
 
 def _more(seen: Seen, what: str) -> float:
-    """Return how much more of *what* the program costs with watches."""
+    """Return how much more of *what*, memory or CPU, the program needs when it has watches."""
     return float(getattr(seen.watching, what)[PROGRAM] - getattr(seen.idle, what)[PROGRAM])
 
 
 def go_pod() -> list[Object]:
-    """Return the Go operator with its API server proxy, beside the release: it has nothing else to do."""
+    """Return the Go operator with its API server proxy. It runs beside the release, and has no objects to reconcile."""
     space = {"namespace": GO_HOST, "name": "operator"}
     variables = {
         "OPERATOR_INITIAL_TAGS": apiproxy.TAG,
@@ -297,7 +297,7 @@ class Bench:
 
     @contextmanager
     def _recording(self) -> Iterator[None]:
-        """Have both proxies record all sessions during the block, by a recorder that then keeps none of them."""
+        """Let both proxies record all sessions during the block. The recorder deletes the recordings at the end."""
         bench = RecorderDevice(self.device, f"{RECORDER['metadata']['name']}-0.{DOMAIN}")
         self.cluster.apply(RECORDER)
         eventually(lambda: bench.files() == [], "the recorder", 120)
@@ -345,7 +345,7 @@ class Bench:
             return 1e6 * (sum(proxy.memory(self.cluster).values()) - before) / SESSIONS
 
     def _costs(self, proxy: Proxy, what: str) -> Costs:
-        """Return what the proxy costs when nothing happens."""
+        """Return the memory and the CPU that the proxy needs when nothing happens."""
         began, spent = time.monotonic(), proxy.cpu_seconds
         time.sleep(IDLE)
         took = time.monotonic() - began

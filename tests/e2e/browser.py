@@ -1,4 +1,4 @@
-"""Debian's Chromium, without a window: it shows how a page looks, and what its script has made of it."""
+"""Runs Debian's Chromium without a window: takes pictures of pages, and returns their HTML after their scripts."""
 
 import asyncio
 from pathlib import Path
@@ -19,7 +19,7 @@ def install_browser() -> None:
 
 
 async def document(url: str) -> str:
-    """Return the HTML that the page at *url* has become."""
+    """Return the HTML of the page at *url*, after its script has run."""
     return await _chromium("--dump-dom", url)
 
 
@@ -32,7 +32,7 @@ async def screenshot(url: str, path: Path, size: tuple[int, int], *, dark: bool 
 
 
 async def _chromium(*words: str) -> str:
-    """Run Chromium with a profile of its own, and return what it prints."""
+    """Run Chromium with a profile of its own, and return its output."""
     with TemporaryDirectory(prefix="chromium-", ignore_cleanup_errors=True) as profile:
         options = ("--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", f"--user-data-dir={profile}")
         time = f"--virtual-time-budget={_SCRIPTS}"

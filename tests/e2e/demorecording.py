@@ -1,4 +1,4 @@
-"""Records the demo: `python -m tests.e2e.demorecording FILE` types commands, and draws what they print."""
+"""Records the demo: `python -m tests.e2e.demorecording FILE` types commands, and draws their output."""
 
 import os
 import re
@@ -28,7 +28,7 @@ _PORT: Final = re.compile(r"dig @127\.0\.0\.1 -p (\d+)")
 
 
 def main(path: Path) -> None:
-    """Run the demo, type commands, and draw all that into *path*."""
+    """Run the demo, type commands, and draw the commands and their output into the file *path*."""
     with tempfile.TemporaryDirectory() as name:
         scenes = [*_playing(Path(name)), _fault(Path(name))]
     path.write_text(draw_terminal(_TITLE, scenes, COLUMNS))
@@ -62,7 +62,7 @@ def _playing(folder: Path) -> Iterator[Scene]:
 
 
 def _fault(folder: Path) -> Scene:
-    """Return the scene of a fault: its story, what the check says, and the command that mends it."""
+    """Return the scene of a fault: its story, the output of the check, and the command that mends it."""
     (folder / "fault").mkdir()
     words = [sys.executable, "-m", "clustersim", "demo", "--fail", "policy"]
     text = _said(words, TREE, {**os.environ, "TMPDIR": f"{folder / 'fault'}"})

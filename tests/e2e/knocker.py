@@ -1,4 +1,4 @@
-"""Makes new connections all the time, and prints for each when it began, how long it took and what went wrong.
+"""Makes new connections all the time, and prints for each one when it began, how long it took, and its error, if any.
 
 A program of its own, for a Pod that has Python and nothing else; `load.Load` runs it. Its arguments are the number of
 connections that it makes a second, the words that a server has to answer with, and targets, `tcp://HOST:PORT` or the
@@ -31,7 +31,7 @@ TRUSTING.verify_mode = ssl.CERT_NONE
 
 
 def knock(target: SplitResult) -> bytes:
-    """Return what the server at *target* says on a new connection; its name is looked up each time.
+    """Return the words of the server at *target* on a new connection. The name of the server is looked up each time.
 
     If nobody answers a connection, the node remembers for two minutes to which Pod it sent the packets. During this
     time, it sends a new connection from the same source port to the same Pod. So each connection has another source
@@ -76,7 +76,7 @@ def bind(connection: socket.socket) -> None:
 
 
 def everything(connection: socket.socket) -> bytes:
-    """Return all that comes on *connection* until the server ends it."""
+    """Return all bytes that come on *connection* until the server ends it."""
     return b"".join(iter(lambda: connection.recv(1024), b""))
 
 

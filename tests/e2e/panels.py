@@ -64,7 +64,7 @@ def scraped_demo(folder: Path) -> Iterator[Scraped]:
 
 
 def use(scraped: Scraped, seconds: float) -> None:
-    """Ask the nameserver for some *seconds*, and make the operator work meanwhile."""
+    """Send queries to the nameserver for some *seconds*, and give the operator work meanwhile."""
     ends, hosts = time.monotonic() + seconds, ("store", "stock")
     while time.monotonic() < ends:
         hosts = (hosts[1], hosts[0])

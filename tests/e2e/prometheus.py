@@ -94,7 +94,7 @@ def _wait_for(prometheus: Prometheus) -> None:
         try:
             if len(prometheus.query("up == 1")) == len(PORTS):
                 return
-        except urllib.error.URLError:  # it doesn't listen yet
+        except urllib.error.URLError:  # Prometheus doesn't listen yet
             pass
         time.sleep(0.2)
     raise TimeoutError("Prometheus doesn't scrape the operator and the nameserver")

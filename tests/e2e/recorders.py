@@ -1,4 +1,4 @@
-"""Recorders on the bed: their faults, and the recordings and events that they have got."""
+"""Recorders on the bed: sets their faults, and reads the recordings and events that they have got."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -9,7 +9,7 @@ from typing import Any
 from tests.e2e.testbed.peer import Peer
 
 INCOMPLETE = ".part"
-"""The end of the name of a recording that nobody has completed."""
+"""The end of the file name of an incomplete recording."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,7 @@ class RecorderDevice:
         return f"{self.outside.tailscale('ip', '-4', self.name).strip()}:80"
 
     def replace_faults(self, **faults: Any) -> None:
-        """Let the recorder have only these *faults*, as those of `faulty`. A restart takes them away."""
+        """Let the recorder have only these *faults* (see `faulty`). A restart of the recorder removes them."""
         self.outside.curl("--request", "PUT", "--json", json.dumps(faults), self._url("faults"))
 
     def files(self, end: str = ".cast") -> list[str]:

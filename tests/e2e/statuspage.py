@@ -1,4 +1,4 @@
-"""A simulated cluster whose operator has something to say, and the pictures of its status page for the documentation.
+"""Runs an operator whose status page shows faults, and draws pictures of this page for the documentation.
 
 ``python -m tests.e2e.statuspage`` draws the pictures anew.
 """

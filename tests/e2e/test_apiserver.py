@@ -42,7 +42,7 @@ TESTERS_MAY: Object = {
     "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": TESTERS}],
 }
 TTY_ONCE_SIZED = f'until [ "$(stty size)" = "{ROWS} {COLUMNS}" ]; do sleep 0.1; done; tty'
-"""A shell script that says its terminal, once that is as large as the person's."""
+"""A shell script that prints the size of its terminal, once that is as large as the person's terminal."""
 STREAMS = pytest.mark.parametrize("environment", [{}, SPDY], ids=["WebSocket", "SPDY"])
 
 Say = Callable[[object], None]
@@ -87,7 +87,7 @@ def alice(bed: Bed, home: Peer, acme_root: Path, tmp_path_factory: pytest.TempPa
 
 @pytest.fixture(scope="module")
 def original(alice: ApiUser, management: Management) -> Standing:
-    """The first standing of the proxy's device."""
+    """The identity of the proxy's device at the start of these tests: see `standing`."""
     return standing(alice, management)
 
 
@@ -131,18 +131,18 @@ def test_a_user_has_the_login_name_and_the_granted_groups(alice: ApiUser) -> Non
     assert alice.whoami() == (ALICE, {TESTERS, "system:authenticated"})
 
 
-def test_nobody_can_act_as_somebody_else(alice: ApiUser) -> None:
+def test_a_user_cannot_act_as_another_user(alice: ApiUser) -> None:
     assert alice.whoami("--as=system:admin", "--as-group=system:masters")[0] == ALICE
 
 
 @pytest.mark.usefixtures("watch", "original")
-def test_objects_are_applied_and_read(alice: ApiUser, space: str) -> None:
+def test_a_user_applies_an_object_and_reads_it(alice: ApiUser, space: str) -> None:
     made = {**configmap(space, "applied"), "data": {"key": "value"}}
     alice.apply(made)
     assert alice.get("-n", space, "get", "configmap", "applied")["data"] == made["data"]
 
 
-def test_logs_are_followed_to_their_end(alice: ApiUser, space: str) -> None:
+def test_a_user_follows_the_log_of_a_pod_to_its_end(alice: ApiUser, space: str) -> None:
     count = pod(space, "counter", {"command": ["sh", "-c", "for i in $(seq 20); do echo $i; sleep 0.1; done"]})
     count["spec"]["restartPolicy"] = "Never"
     alice.apply(count)
@@ -151,7 +151,9 @@ def test_logs_are_followed_to_their_end(alice: ApiUser, space: str) -> None:
 
 
 @STREAMS
-def test_a_file_is_copied_there_and_back(alice: ApiUser, space: str, environment: Environment, say: Say) -> None:
+def test_a_user_copies_a_file_into_a_pod_and_back(
+    alice: ApiUser, space: str, environment: Environment, say: Say
+) -> None:
     there, back = alice.folder / "there", alice.folder / "back"
     there.write_bytes(os.urandom(SIZE))
     user = alice.by(environment)
@@ -170,14 +172,14 @@ def digest(file: Path) -> str:
 
 
 @STREAMS
-def test_commands_get_input_and_a_terminal(alice: ApiUser, space: str, environment: Environment) -> None:
+def test_a_command_in_a_pod_gets_input_and_a_terminal(alice: ApiUser, space: str, environment: Environment) -> None:
     user = alice.by(environment)
     assert user.run("-n", space, "exec", "-i", "web", "--", "cat", stdin="some words") == "some words"
     assert "/dev/pts/" in user.run_on_terminal("-n", space, "exec", "-it", "web", "--", "sh", "-c", TTY_ONCE_SIZED)
 
 
 @STREAMS
-def test_a_program_is_attached_to(alice: ApiUser, space: str, environment: Environment) -> None:
+def test_a_user_attaches_to_a_program_in_a_pod(alice: ApiUser, space: str, environment: Environment) -> None:
     name = f"listener-{len(environment)}"
     made = pod(space, name, {"command": ["cat"], "stdin": True, "stdinOnce": True})
     made["spec"]["restartPolicy"] = "Never"
@@ -187,7 +189,7 @@ def test_a_program_is_attached_to(alice: ApiUser, space: str, environment: Envir
 
 
 @STREAMS
-def test_a_port_is_forwarded(alice: ApiUser, space: str, environment: Environment) -> None:
+def test_a_user_forwards_a_port_of_a_pod(alice: ApiUser, space: str, environment: Environment) -> None:
     forward = alice.by(environment).running("forward", "-n", space, "port-forward", "pod/web", ":8080")
     with forward as running:
         begun = eventually(lambda: re.search(r"127\.0\.0\.1:(\d+) -> 8080", running.output), "a local port", 20)
@@ -197,7 +199,7 @@ def test_a_port_is_forwarded(alice: ApiUser, space: str, environment: Environmen
 
 
 @STREAMS
-def test_a_pod_is_debugged(alice: ApiUser, space: str, environment: Environment) -> None:
+def test_a_user_debugs_a_pod(alice: ApiUser, space: str, environment: Environment) -> None:
     words = ["-n", space, "debug", "-it", "web", "--profile=general", f"--image={registry.BASE}"]
     assert "/dev/pts/" in alice.by(environment).run_on_terminal(*words, "--", "sh", "-c", TTY_ONCE_SIZED)
 
@@ -254,11 +256,12 @@ def test_a_watch_goes_on_for_a_minute_although_both_pods_of_the_operator_are_kil
     running.process.end(5)
 
 
-# Alice uses her device all the time. It keeps its session with the tailscaled that ended, until the next one greets it.
+# Alice uses her device all the time. It keeps its session with the ended tailscaled until the next tailscaled greets
+# it.
 
 
 def use(user: ApiUser) -> None:
-    """Let a user's device be one that is in use."""
+    """Send some requests from a user's device, so that it is one in use."""
     for _ in range(10):
         eventually(lambda: answers(user), "an answer", 30)
         time.sleep(0.2)
@@ -310,11 +313,11 @@ def is_back(cluster: Cluster, before: Object, container: str) -> bool:
     return restarted and apiproxy.serves(cluster)
 
 
-def test_a_tagged_device_has_its_name_and_its_tags(machine: ApiUser) -> None:
+def test_the_api_server_knows_a_tagged_device_by_its_name_and_its_tags(machine: ApiUser) -> None:
     assert machine.whoami() == (machine.device.fqdn, {"tag:peer", "system:authenticated"})
 
 
-def test_a_caller_without_a_grant_is_known_and_may_do_nothing(machine: ApiUser) -> None:
+def test_the_api_server_knows_a_caller_without_a_grant_and_permits_nothing(machine: ApiUser) -> None:
     with pytest.raises(BedError, match=f'Forbidden.*User "{machine.device.fqdn}" cannot list'):
         machine.run("get", "secrets", "-n", NAMESPACE)
 
@@ -333,7 +336,7 @@ UNUSED = {
 }
 
 
-def test_the_proxy_needs_each_of_its_permissions_in_auth_mode(cluster: Cluster, proxied: Mode) -> None:
+def test_the_proxy_has_exactly_the_permissions_that_it_needs_in_auth_mode(cluster: Cluster, proxied: Mode) -> None:
     check_rights(cluster, proxied)
 
 
@@ -364,7 +367,7 @@ def test_an_event_says_what_to_set_if_the_tailnet_has_no_certificates(
     assert any("apiServerProxyConfig.http" in each for each in words), words
 
 
-def test_the_proxy_needs_each_of_its_permissions_in_noauth_mode(cluster: Cluster, noauth: Mode) -> None:
+def test_the_proxy_has_exactly_the_permissions_that_it_needs_in_noauth_mode(cluster: Cluster, noauth: Mode) -> None:
     check_rights(cluster, noauth)
 
 

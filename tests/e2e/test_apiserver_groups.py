@@ -106,7 +106,7 @@ def test_in_noauth_mode_callers_need_a_token_of_the_cluster(cluster: Cluster, al
         user.run("get", "pods")
 
 
-def test_sessions_are_recorded(alice: ApiUser, client: Object, outside: Peer) -> None:
+def test_sessions_through_a_group_are_recorded(alice: ApiUser, client: Object, outside: Peer) -> None:
     tapes = RecorderDevice(outside, dns_name("tapes-0"))
     pod = client["metadata"]["name"]
     words = ["sh", "-c", "tty; seq 100"]
@@ -129,7 +129,7 @@ def test_no_new_connection_fails_while_a_group_is_restarted(cluster: Cluster, al
     outcome = requests.since(began)
     say(f"rollout restart of 2 in {took:.0f} s: {outcome}")
     assert not old & new
-    # A request that is open at the moment when another proxy takes over breaks. Each proxy ends once.
+    # A request breaks if it is open when another proxy takes over. Each proxy ends once.
     assert not [each for each in outcome.failed if "no connection" in each.error]
     assert len(outcome.failed) <= 2
 
@@ -149,7 +149,7 @@ def uid(pod: Object) -> str:
     return str(pod["metadata"]["uid"])
 
 
-def test_a_new_name_serves_before_the_old_one_goes(
+def test_a_group_serves_its_new_name_before_it_gives_up_the_old_name(
     cluster: Cluster, alice: ApiUser, management: Management, say: Say
 ) -> None:
     with Load.from_device(alice.device, "ok", [probe("kapi")], RATE) as before:
@@ -164,7 +164,7 @@ def test_a_new_name_serves_before_the_old_one_goes(
     served = next(each.at for each in after.seen() if not each.error)
     say(f"the new name serves after {served - began:.1f} s; the old one: {before.since(began)}")
     assert not after.since(served).failed
-    assert len(before.since(began, served).failed) <= 1  # one that is open when another proxy takes over
+    assert len(before.since(began, served).failed) <= 1  # the one that is open when another proxy takes over
 
 
 UNUSED = {
@@ -176,7 +176,9 @@ UNUSED = {
 }
 
 
-def test_the_proxies_need_each_of_their_permissions(cluster: Cluster, alice: ApiUser, made: datetime) -> None:
+def test_the_proxies_have_exactly_the_permissions_that_they_need(
+    cluster: Cluster, alice: ApiUser, made: datetime
+) -> None:
     seen, granted = apiproxy.conduct(cluster, made, AUTH_PROXY_SERVICE_ACCOUNT)
     assert not seen.denied
     assert granted - seen.used == {*UNUSED}

@@ -1,4 +1,4 @@
-"""Ten minutes of recorded sessions, watches and a recorder that restarts: the API server proxy doesn't grow.
+"""The memory of the API server proxy doesn't grow in ten minutes of recorded sessions, watches and recorder restarts.
 
 The program runs as a process, between a light client and doubles of tailscaled, the API server and the recorder. Twenty
 `kubectl exec` a second would be too much for two cores.
@@ -34,7 +34,7 @@ SECONDS = 60 * float(os.environ.get("SOAK_MINUTES", "10"))
 RATE = 20  # sessions opened a second
 WATCHES = 50
 RESTART = min(60.0, SECONDS / 5)  # seconds from one restart of the recorder to the next
-AWAY = 1.0  # seconds for which it is away then
+AWAY = 1.0  # seconds for which the recorder is away at a restart
 STEPS = 10  # looks at the process
 LINGER = 2.5  # seconds until the proxy has forgotten all sessions
 GROWTH = 1.03  # of blocks and bytes after the first step: an object more for each session would be 10 %
@@ -43,10 +43,10 @@ OUTCOMES = {
     "enforced: refused with 403",
     "recordings",
 }
-"""The outcomes that must be, and no others: a session that goes on without its recorder is complete."""
+"""The only outcomes that the test allows. A session that goes on without its recorder counts as complete."""
 RECORDER = "100.64.0.9:80"
 BOB = "100.64.0.8:50001"
-"""A caller whose sessions go on if they can't be recorded. Those of Alice end then."""
+"""A caller whose sessions go on if they can't be recorded. Alice's sessions end in this case."""
 POD = "/api/v1/namespaces/default/pods/web/exec"
 WATCH = "/api/v1/pods"
 TEXT = b"one line of a log\n" * 50
@@ -56,7 +56,7 @@ Say = Callable[[object], None]
 
 
 class Kind(NamedTuple):
-    """Sessions by one protocol: what the client sends, and what it gets."""
+    """Sessions by one protocol: the bytes that the client sends, and those that it gets."""
 
     upgrade: str
     opening: bytes
@@ -79,7 +79,7 @@ class Size(NamedTuple):
     allocated: int
     """The bytes in larger blocks."""
     memory: int
-    """The bytes of memory. The allocators can't give all back that isn't used."""
+    """The resident memory in bytes. Allocators can't give all unused memory back to the kernel."""
 
 
 @dataclass
@@ -160,7 +160,7 @@ class Soak:
 
 
 def serve_session(peer: Peer, head: bytes) -> None:
-    """Answer a session with its output, once the client has sent what it begins with."""
+    """Answer a session with its output, once the client has sent the first bytes of the session."""
     kind = next(kind for kind in KINDS if kind.upgrade.encode() in head)
     peer.send(f"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: {kind.upgrade}\r\n\r\n".encode())
     if peer.read_exactly(len(kind.opening)) == kind.opening:
@@ -197,7 +197,9 @@ async def soak(tmp_path: Path) -> AsyncIterator[Soak]:
 
 
 @pytest.mark.timeout(SECONDS + 120, func_only=True)
-async def test_nothing_grows_under_sessions_watches_and_restarts_of_the_recorder(soak: Soak, say: Say) -> None:
+async def test_the_proxy_does_not_grow_under_sessions_watches_and_restarts_of_the_recorder(
+    soak: Soak, say: Say
+) -> None:
     async with soak.watches():
         before, sizes = await soak.size(), []
         for _ in range(STEPS):

@@ -157,7 +157,7 @@ def by_value(cluster: Cluster, bed: Bed, images: ProductImages) -> Iterator[None
     product.deploy(bed, images)
     becomes(cluster, corefile, COREFILE)
     becomes(cluster, nameserver_ip, "")
-    product.deploy(bed, images)  # the rights go
+    product.deploy(bed, images)  # the upgrade removes the rights
     if before:
         service = {"clusterIP": before["status"]["nameserver"]["ip"]}
         cluster.apply({**DNSCONFIG, "spec": {"nameserver": {"service": service}}})
@@ -170,7 +170,7 @@ def nameserver_ip(cluster: Cluster) -> str:
     return str(status.get("nameserver", {}).get("ip", ""))
 
 
-def test_one_value_makes_names_resolve_in_pods_and_taken_back_it_leaves_nothing(
+def test_dns_enabled_makes_names_resolve_in_pods_and_leaves_nothing_when_taken_back(
     cluster: Cluster, by_value: None, client: Object, shared_namespace: str
 ) -> None:
     cluster.apply(egress_service(shared_namespace, "db", tailnet_fqdn=PEER_NAME))

@@ -157,7 +157,7 @@ class Case(NamedTuple):
     reason: str
     words: str
     first: str = ""
-    """The words that `tsoperator check` shows, if they aren't *words*. It shows only the first wrong condition."""
+    """The words that `tsoperator check` shows, if they differ from *words*: it shows only the first wrong condition."""
 
 
 CASES = [

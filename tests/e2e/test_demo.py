@@ -1,4 +1,4 @@
-"""The demo that stays up, used by a real kubectl on the simulated API server. These tests need no bed."""
+"""A real kubectl on the simulated API server of a demo that stays up. These tests need no bed."""
 
 import os
 import subprocess
@@ -36,7 +36,7 @@ class Kubectl:
         self._words = [str(program), f"--kubeconfig={demo / 'kubeconfig'}", f"--cache-dir={home}"]
 
     def __call__(self, *words: str, stdin: str = "") -> str:
-        """Return what kubectl prints, errors too."""
+        """Run kubectl, and return its output and its errors."""
         done = subprocess.run(
             [*self._words, *words],
             input=stdin,
@@ -66,7 +66,7 @@ def test_an_example_of_the_demo_is_unchanged_when_it_is_applied_again(kubectl: K
     assert said.splitlines() == [f"connector.tailscale.com/{name} unchanged" for name in ("devnet", "exit", "apps")]
 
 
-def test_a_service_of_ones_own_is_made_changed_and_removed(kubectl: Kubectl) -> None:
+def test_a_user_makes_changes_and_removes_a_service(kubectl: Kubectl) -> None:
     assert kubectl("apply", "--filename=-", stdin=OWN) == "service/mine created\n"
     ready = '--for=jsonpath={.status.conditions[?(@.type=="TailscaleProxyReady")].status}=True'
     assert "condition met" in kubectl("wait", "service/mine", ready, "--timeout=30s")
@@ -82,7 +82,7 @@ def test_a_service_of_ones_own_is_made_changed_and_removed(kubectl: Kubectl) -> 
         ({"  externalName: placeholder": "  ports: [{port: http}]"}, "must be of type integer"),
     ],
 )
-def test_kubectl_apply_says_which_field_is_wrong(kubectl: Kubectl, wrong: dict[str, str], words: str) -> None:
+def test_kubectl_apply_names_the_wrong_field(kubectl: Kubectl, wrong: dict[str, str], words: str) -> None:
     ((old, new),) = wrong.items()
     assert words in kubectl("apply", "--filename=-", stdin=OWN.replace(old, new))
 
@@ -102,12 +102,12 @@ def test_kubectl_apply_says_which_field_is_wrong(kubectl: Kubectl, wrong: dict[s
         ("version", "Server Version"),
     ],
 )
-def test_kubectl_shows(kubectl: Kubectl, command: str, words: str) -> None:
+def test_kubectl_works_with_the_simulated_api_server(kubectl: Kubectl, command: str, words: str) -> None:
     assert words in kubectl(*command.split())
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_the_command_that_the_demo_of_a_fault_names_mends_it(program: Path, fault: str, tmp_path: Path) -> None:
+def test_the_command_that_the_demo_shows_for_a_fault_mends_the_fault(program: Path, fault: str, tmp_path: Path) -> None:
     with kept(tmp_path, "--fail", fault) as (demo, lines):
         command = lines[lines.index("Mend it:\n") + 2].strip()
         environment = {

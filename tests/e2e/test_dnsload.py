@@ -16,7 +16,7 @@ JOB = Path(__file__).parents[2] / "loadtest" / "dnsload" / "job.yaml"
 
 
 _LIMITED = 3
-"""The exit code of dnsload when nothing was wrong, but the machine was too busy for it."""
+"""The exit code of dnsload when the machine was too busy for it, and nothing else was wrong."""
 
 
 @pytest.mark.full

@@ -62,7 +62,7 @@ server.serve_forever()
 def test_a_gateway_behind_a_load_balancer_serves_a_domain_of_the_users_with_his_certificate(
     cluster: Cluster, outside: Peer, shared_namespace: str, tmp_path: Path
 ) -> None:
-    """docs/own-domain.md: this Secret is as cert-manager makes it, and the address as external-dns reads it."""
+    """docs/own-domain.md: the Secret is like one of cert-manager, and the address is where external-dns reads it."""
     pki = Pki(tmp_path)
     pki.make_ca()
     pki.issue("shop", "/CN=shop.example.org", ["DNS:shop.example.org"])

@@ -41,7 +41,7 @@ def test_every_query_of_a_panel_returns_data(scraped: Scraped, panel: Any) -> No
 
 
 class Case(NamedTuple):
-    """An alert, series with which it fires after some minutes, and series with which it doesn't."""
+    """An alert, series with which it fires after some minutes, and series with which it doesn't fire."""
 
     alert: str
     fires: dict[str, str]
@@ -61,6 +61,11 @@ BUILD = 'tsnameserver_build_info{namespace="tailscale",pod="a"}'
 DAY = 86_400
 CASES: Final = [
     Case("TailscaleOperatorNotLeading", {LEADING: "0x80"}, {LEADING: "1x80", 'tsoperator_leading{pod="b"}': "0x80"}),
+    Case(
+        "TailscaleOperatorNotLeading",
+        {'tsoperator_leading{namespace="a"}': "1x80", 'tsoperator_leading{namespace="b"}': "0x80"},
+        {'tsoperator_leading{namespace="a"}': "1x80", 'tsoperator_leading{namespace="b"}': "1x80"},
+    ),
     Case("TailscaleOperatorNotLeading", {}, {LEADING: "1x80"}),
     Case("TailscaleOperatorNotLeading", {LEADING: "1x80", 'tsoperator_leading{pod="b"}': "1x80"}, {LEADING: "1x80"}),
     Case("TailscaleTailnetNotSetUp", *one('tsoperator_preflight{check="api",tailnet=""}', "0x80", "1x80")),
@@ -102,7 +107,7 @@ CASES: Final = [
 ]
 
 
-def test_every_alert_has_a_case() -> None:
+def test_every_alert_is_tested() -> None:
     rules = [rule["alert"] for group in yaml.safe_load(ALERTS.read_text())["groups"] for rule in group["rules"]]
     assert rules == [*dict.fromkeys(case.alert for case in CASES)]
 

@@ -46,7 +46,7 @@ RACES = {
         "when the API server proxy is turned off, Kubernetes deletes its Deployment, too, and may be the first"
     ),
 }
-"""The permissions that are used in some sessions and not in others, and the reasons for that."""
+"""The permissions that only some runs of the tests use, each with the reason."""
 REFUSED = ("proxies", "create", "secrets")
 """The user, verb and resource of a request that the API server has to deny while a proxy lacks its Secret.
 

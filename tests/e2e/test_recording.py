@@ -1,4 +1,4 @@
-"""Sessions and requests through the API server proxy are recorded. Where that is enforced, none goes on unrecorded."""
+"""Recordings of sessions and requests through the API server proxy. If enforced, none goes on unrecorded."""
 
 import base64
 import re
@@ -50,7 +50,7 @@ COLOURS = (
     f'until [ "$(stty size)" = "{ROWS + 1} {COLUMNS + 1}" ]; do sleep 0.1; done; '
     "tty; for i in $(seq 300); do printf '\\033[3%dm%d\\n' $((i % 8)) $i; done"
 )
-"""A shell script that fills its terminal, once that is as large as the person's."""
+"""A shell script that fills its terminal, once that is as large as the person's terminal."""
 TICKING = "for i in $(seq 1000); do echo tick $i; sleep 0.2; done"
 
 Environment = dict[str, str]
@@ -61,7 +61,7 @@ Say = Callable[[object], None]
 class Ground:
     """The proxy with two recorders, and two of its callers.
 
-    The sessions of Alice must be recorded. Those of the machine, a device with a tag, go on without a recorder.
+    The sessions of Alice must be recorded. The sessions of the machine, a device with a tag, go on without a recorder.
     """
 
     cluster: Cluster
@@ -71,7 +71,10 @@ class Ground:
     machine: ApiUser
 
     def record(self, *recorders: RecorderDevice, **rule: Any) -> None:
-        """Have the sessions recorded by these *recorders*, or else by all, with more fields of the *rule* of grants."""
+        """Let these *recorders*, by default all, record the sessions.
+
+        *rule* are more fields for the rules of grants.
+        """
         where = {"recorderAddrs": [each.address for each in recorders]} if recorders else {"recorder": [TAG]}
         self.replace_rules(alice={**where, "enforceRecorder": True, **rule}, machine={**where, **rule})
 
@@ -167,7 +170,7 @@ def request(user: ApiUser, method: str, path: str, *words: str) -> str:
 
 
 def source(device: Peer) -> Object:
-    """Return what a recording tells about the device that a session comes from."""
+    """Return the fields of a recording that describe the device of the session."""
     node = device.status()["Self"]
     return {"srcNode": device.fqdn, "srcNodeID": node["ID"]}
 
@@ -246,7 +249,7 @@ UPGRADE = (
 
 
 @pytest.mark.parametrize("end", ["exec/", "exe%63"])
-def test_other_paths_to_a_session_are_recorded(ground: Ground, space: str, end: str) -> None:
+def test_a_session_is_recorded_even_if_its_path_is_spelled_in_another_way(ground: Ground, space: str, end: str) -> None:
     ground.record()
     path = f"/api/v1/namespaces/{space}/pods/web/{end}?command=echo&command=hello&stdout=true"
     with ground.recorded() as found:
@@ -285,7 +288,7 @@ KEYS = {
     "APIGroup": "apiGroup",
     "APIVersion": "apiVersion",
 }
-"""The names in an event, and those of the same things in the audit log."""
+"""The names of fields in an event, and the names of the same fields in the audit log."""
 
 
 def seen_by_api_server(cluster: Cluster, path: str) -> Object:
@@ -313,7 +316,7 @@ def events(ground: Ground, space: str) -> list[Object]:
     return first.events()
 
 
-def test_an_event_says_what_the_api_server_has_seen(
+def test_an_event_describes_a_request_as_the_audit_log_of_the_api_server_does(
     ground: Ground, cluster: Cluster, space: str, events: list[Object]
 ) -> None:
     paths = [shape.path.replace("SPACE", space) for shape in SHAPES]
@@ -353,7 +356,7 @@ def test_requests_that_must_be_recorded_are_refused_without_a_recorder(ground: G
         ("POST", f"/api/v1/nodes/{FIRST_NODE.name}/proxy/portForward/SPACE/web", "port-forward"),
     ],
 )
-def test_sessions_that_no_recorder_takes_are_refused(
+def test_sessions_of_unrecordable_sorts_are_refused_if_they_must_be_recorded(
     ground: Ground, space: str, method: str, path: str, words: str
 ) -> None:
     ground.record()
@@ -415,7 +418,7 @@ def check_end(enforced: Running, words: str, began: float) -> float:
 
 
 def check_ticks(open_: Running) -> None:
-    """Check that a session goes on."""
+    """Check that the output of a session goes on."""
     before = open_.output.count("tick")
     eventually(lambda: open_.output.count("tick") > before + 3, "more of the session", 5)
 

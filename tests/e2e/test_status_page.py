@@ -54,7 +54,7 @@ async def page_of(objects: int) -> AsyncIterator[str]:
         leading.cancel()
 
 
-async def test_the_page_shows_each_object_and_first_those_that_somebody_has_to_mend() -> None:
+async def test_the_page_shows_all_objects_and_those_that_need_a_repair_first() -> None:
     async with status_page() as url:
         found = rows(await document(url))
         (one,) = rows(await document(f"{url}#ldap%20egress"))
@@ -89,7 +89,7 @@ def brightness(path: Path) -> float:
     return float(matplotlib.image.imread(path)[..., :3].mean())
 
 
-async def test_the_page_is_light_or_dark_as_the_user_wants() -> None:
+async def test_the_page_is_light_or_dark_as_the_browser_prefers() -> None:
     light, dark = await draw(SHOWN)
     assert (brightness(light) > 0.85, brightness(dark) < 0.25) == (True, True)
 

@@ -1,4 +1,4 @@
-"""The testbed's tailnets work like real ones: keys let devices in, grants give capabilities, deletions cut off."""
+"""The testbed's tailnets work like real ones: keys let devices in, grants give capabilities, deletions end devices."""
 
 from collections.abc import Callable, Iterator
 
@@ -65,7 +65,7 @@ def test_a_deleted_device_loses_its_connections(join: Join, management: Manageme
     assert (node.get("Expired"), node.get("Addresses")) == (True, None)
 
 
-def test_a_grant_gives_the_devices_of_a_user_capabilities_at_its_destinations_alone(
+def test_a_grant_gives_the_devices_of_a_user_capabilities_only_at_the_destinations_of_the_grant(
     join: Join, management: Management, outside: Peer
 ) -> None:
     guest = join(management.create_user_key(USER))

@@ -27,7 +27,7 @@ def serve(host: Peer, service: str, *flags: str) -> None:
 
 
 def lead(host: Peer, addresses: Sequence[str], action: str) -> None:
-    """Lead the addresses of a Service to those of *host*, by rules as containerboot makes them.
+    """Let *host* lead packets for a Service to its own addresses, by rules such as containerboot makes.
 
     *action* adds or deletes the rules.
     """
@@ -94,7 +94,7 @@ def test_a_host_gets_the_certificate_of_a_service(outside: Peer, acme_root: Path
     eventually(lambda: outside.curl("--cacert", acme_root, url), f"a greeting at {url}")
 
 
-def test_another_host_serves_if_the_primary_host_is_killed(
+def test_another_host_gets_the_traffic_of_a_service_if_the_primary_host_is_killed(
     bed: Bed, hosts: tuple[Peer, Peer], outside: Peer, say: Callable[[object], None]
 ) -> None:
     eventually(lambda: visit(outside, LED), "a greeting")

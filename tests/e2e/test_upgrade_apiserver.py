@@ -29,7 +29,7 @@ KNOWN = (ALICE, {MASTERS, "system:authenticated"})
 
 
 class Standing(NamedTuple):
-    """The things that a move must leave unchanged: the proxy's device, its certificate, and another proxy's Pod."""
+    """Things that a move must leave unchanged: the proxy's device and certificate, and the Pod of another proxy."""
 
     device: object
     certificate: str
@@ -65,7 +65,7 @@ class Mover:
         self._space = service["metadata"]["namespace"]
 
     def move(self, name: str, step: Callable[[], None]) -> Stage:
-        """Do *step*, which moves the proxy to the chart called *name*, and return what was seen meanwhile."""
+        """Do *step*, which moves the proxy to the chart called *name*, and return the observations made meanwhile."""
         before, pods = self.standing(), self.folder / f"{name}.json"
         with watched_pods(self.cluster.bed, pods), self._watching(name) as sessions:
             step()
@@ -102,7 +102,7 @@ class Mover:
 
 
 def broken_in(output: str) -> int:
-    """Return how many sessions have shown an object and have broken then."""
+    """Return how many sessions broke after they had shown an object."""
     sessions = output.split(f"{BROKEN}\n")[:-1]
     return sum("configmap/" in each for each in sessions)
 
@@ -193,11 +193,11 @@ def back(mover: Mover, ours: Stage) -> Stage:
     return mover.move("go", upgrade)
 
 
-def test_the_go_operator_takes_the_proxy_back(back: Stage) -> None:
+def test_the_go_operator_takes_over_the_proxy_of_our_operator(back: Stage) -> None:
     check(back)
 
 
-def test_nothing_of_our_proxy_is_left_after_the_way_back(cluster: Cluster, back: Stage) -> None:
+def test_nothing_of_our_proxy_is_left_after_the_go_operator_has_taken_over(cluster: Cluster, back: Stage) -> None:
     kinds = ("deployment", "serviceaccount", "role", "rolebinding")
     names = [(kind, apiproxy.NAME) for kind in kinds]
     names.append(("secret", f"{apiproxy.SECRET}{CONFIG_SUFFIX}"))

@@ -27,7 +27,9 @@ pytestmark = [pytest.mark.full, pytest.mark.timeout(600, func_only=True)]
 VALUES = {
     **product.CREDENTIALS,
     "apiServerProxyConfig": {"allowImpersonation": "true"},
-    "proxyConfig": {"k8sProxyImage": {"tag": "latest"}},  # as docs/migration.md says: the Go operator's Pods have it
+    "proxyConfig": {
+        "k8sProxyImage": {"tag": "latest"}
+    },  # docs/migration.md: set the tag that the Go operator's Pods have
 }
 RATE = 5.0  # requests a second
 ALICE = "alice@example.org"
@@ -69,7 +71,7 @@ class Admin:
         self._management = management
 
     def change(self, step: Callable[[], None], *groups: Object) -> Stage:
-        """Do *step*, which changes the operator, and return what was seen of *groups* meanwhile."""
+        """Do *step*, which changes the operator, and return the observations of *groups* meanwhile."""
         before = self.inventory(*groups)
         with Load.from_device(self.alice.device, "ok", [f"https://{dns_name('kapi')}:443/readyz"], RATE) as requests:
             step()
@@ -145,7 +147,7 @@ def is_adopted(cluster: Cluster) -> bool:
     return ANNOTATION_DIGEST in statefulset["metadata"].get("annotations", {})
 
 
-def test_an_upgrade_from_the_go_operator_to_ours_changes_nothing(ours: Stage) -> None:
+def test_an_upgrade_from_the_go_operator_to_ours_changes_no_group(ours: Stage) -> None:
     assert ours.after == ours.before
     assert [*ours.after.services] == ["svc:kapi"]
     assert len(ours.after.devices) == len(ours.after.pods) == 2
@@ -154,21 +156,24 @@ def test_an_upgrade_from_the_go_operator_to_ours_changes_nothing(ours: Stage) ->
 
 @pytest.fixture(scope="module")
 def back(ours: Stage, admin: Admin) -> Stage:
-    """The way back to the Go operator by `helm rollback`, with the group that ours has made, too."""
+    """A rollback to the Go operator by `helm rollback`.
+
+    The Go operator also gets the group that our operator has made.
+    """
     bed = admin.cluster.bed
 
     def rollback() -> None:
         with bed.plane.excused("the release went back to the Go operator's roles"):
             bed.helm("rollback", product.RELEASE, "1", "--namespace", NAMESPACE)
             product.wait_ready(bed, 90)
-        for group in (KAPI, LATER):  # the Go operator has seen them once it has reconciled this
+        for group in (KAPI, LATER):  # once the Go operator has reconciled this change, it has seen the groups
             admin.cluster.patch(group, {"spec": {"tags": ["tag:k8s"]}})
             await_group(admin.cluster, group, group["spec"]["replicas"])
 
     return admin.change(rollback, KAPI, LATER)
 
 
-def test_a_rollback_to_the_go_operator_changes_nothing(back: Stage) -> None:
+def test_a_rollback_to_the_go_operator_changes_no_group(back: Stage) -> None:
     assert back.after == back.before
     assert [*back.after.urls] == ["kapi", "later"]
     assert not back.requests.failed

@@ -63,17 +63,17 @@ class HostingUsers:
 
     @contextmanager
     def at_work(self, maker: str) -> Iterator[list[Outcome]]:
-        """Open new connections all the time to what *maker* made, and yield a list that gets the outcome."""
+        """Open new connections to the objects of *maker* during the block, and yield a list that gets the outcome."""
         outcomes: list[Outcome] = []
         name = dns_name(f"{maker}-shop")
         targets = [f"http://{address_of(self._management, f'{maker}-lb')}:80", f"https://{name}:443"]
         with Load.from_device(self._device, f"{PAGE}\n", targets, RATE * len(targets)) as load:
-            began = time.time()  # the very first packets may be lost: the WireGuard path is made then
+            began = time.time()  # the first packets may be lost while the WireGuard path is made
             yield outcomes
         outcomes.append(load.since(began))
 
     def inventory(self, *makers: str) -> Inventory:
-        """Return the present inventory, with what *makers* have made."""
+        """Return the present inventory, with the objects that *makers* have made."""
 
         def chosen(found: Mapping[str, Object]) -> dict[str, Object]:
             return {name: each for name, each in found.items() if name.removeprefix("svc:").startswith(makers)}
@@ -163,7 +163,10 @@ def test_no_connection_fails_while_our_operator_takes_over_from_the_go_operator(
 
 @pytest.fixture(scope="module")
 def back(ours: Stage, users: HostingUsers) -> Stage:
-    """The way back to the Go operator by `helm rollback`, with what ours has made, too."""
+    """A rollback to the Go operator by `helm rollback`.
+
+    The Go operator also gets the objects that our operator has made.
+    """
     bed = users.cluster.bed
     before = users.inventory("go", "ours")
     with users.at_work("ours") as outcomes:

@@ -101,7 +101,7 @@ async def subjects(world: World) -> list[str]:
     return [each["subjects"][0]["name"] for each in found if each]
 
 
-async def test_the_pods_and_the_rights_follow_the_mode(served: World) -> None:
+async def test_the_account_of_the_pods_and_its_rights_follow_the_mode_of_the_group(served: World) -> None:
     assert await subjects(served) == ["kapi", "kapi"]
     before = await ready_group(served, KAPI)
     await served.change(KAPI, {"spec": {"kubeAPIServer": {"mode": "auth"}}})
@@ -127,7 +127,7 @@ async def test_a_group_of_mode_auth_waits_until_the_account_of_the_chart_exists(
     await world.becomes(lambda: url(world), f"https://kapi.{DOMAIN}")
 
 
-async def test_a_new_hostname_is_served_before_the_old_one_goes(served: World) -> None:
+async def test_a_group_serves_its_new_hostname_before_it_gives_up_the_old_one(served: World) -> None:
     services, seen = served.control.services, []
 
     async def moved() -> bool:
@@ -173,7 +173,7 @@ async def test_a_secret_without_data_and_one_with_a_strange_name_stay_as_they_ar
     assert (await replicas(served, KAPI))[0].k8s_proxy["AdvertiseServices"] == ["svc:kapi"]
 
 
-async def test_a_group_as_the_go_operator_leaves_it_keeps_its_pods_its_devices_and_its_name(cluster: World) -> None:
+async def test_a_group_that_the_go_operator_has_written_keeps_its_pods_its_devices_and_its_name(cluster: World) -> None:
     async with running_operator(cluster):
         before = await serve(cluster)
         await cluster.settled()
@@ -234,12 +234,12 @@ async def primary(world: World, name: str) -> bool:
     return bool(world.control.services.primary(name))
 
 
-async def test_a_group_leaves_the_name_of_an_ingress_alone_even_when_it_is_deleted(
+async def test_a_group_never_takes_the_name_of_an_ingress_even_when_the_group_is_deleted(
     contested: World,
 ) -> None:
     assert "Ingress default/web has the name web" in await told(contested, VALID)
     before = contested.control.services.present["svc:web"]
-    assert await primary(contested, "svc:api")  # the last good name goes on
+    assert await primary(contested, "svc:api")  # the proxies go on serving the last good name
     await contested.delete(KAPI)
     await contested.eventually(lambda: contested.gone(KAPI))
     assert dict(contested.control.services.present) == {"svc:web": before}
@@ -247,16 +247,16 @@ async def test_a_group_leaves_the_name_of_an_ingress_alone_even_when_it_is_delet
     assert await traces(contested) == of("web")
 
 
-async def test_a_group_gets_the_name_of_an_ingress_that_goes(contested: World) -> None:
+async def test_a_group_gets_the_name_of_an_ingress_that_is_deleted(contested: World) -> None:
     await contested.delete(ingress("web", "web"))
     await contested.becomes(lambda: url(contested), f"https://web.{DOMAIN}")
     await contested.becomes(lambda: traces(contested), of("web"))
     await end(contested)
 
 
-async def test_a_group_that_is_made_anew_gets_back_its_name(served: World) -> None:
+async def test_a_group_that_is_deleted_and_made_again_gets_its_name_back(served: World) -> None:
     await served.settled()
-    await served.change(KAPI, {"metadata": {"finalizers": None}})  # as impatient users do by hand
+    await served.change(KAPI, {"metadata": {"finalizers": None}})  # impatient users remove the finalizers by hand
     await served.delete(KAPI)
     await served.eventually(lambda: served.gone(KAPI))
     await serve(served)
@@ -319,7 +319,7 @@ async def event(world: World, reason: str) -> str:
     return (await world.events(KAPI)).get(reason, "")
 
 
-async def test_a_replica_that_never_gets_ready_is_counted(world: World) -> None:
+async def test_the_status_of_a_group_counts_a_replica_that_never_gets_ready(world: World) -> None:
     world.control.silent.add("kapi-1")
     await world.apply(KAPI)
     await world.becomes(lambda: told(world, READY), "1/2 ProxyGroup pods running")
@@ -339,7 +339,7 @@ async def test_a_status_says_once_that_headscale_has_no_tailscale_services() -> 
         await end(world)
 
 
-async def test_a_pod_that_is_replaced_serves_again_with_the_same_device(served: World) -> None:
+async def test_the_replacement_of_a_pod_serves_with_the_same_device(served: World) -> None:
     before = await ready_group(served, KAPI)
     pods = [key_of(each).name for each in (await served.api.list(POD, NAMESPACE)).items]
     assert pods == ["kapi-0", "kapi-1"]

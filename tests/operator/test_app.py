@@ -135,13 +135,14 @@ async def test_names_of_a_headscale_domain_work() -> None:
         assert await world.device_names() == ["db.tail.example.org"]
 
 
-async def test_a_kind_whose_crd_is_missing_stops_nothing_else() -> None:
+async def test_a_kind_whose_crd_is_missing_stops_nothing_else(caplog: pytest.LogCaptureFixture) -> None:
     options = SimOptions(absent=frozenset({"connectors", "dnsconfigs", "proxyclasses"}))
-    async with new_world(options) as world, running_operator(world):
+    async with new_world(options) as world, running_operator(world, makes_dnsconfig=True):
         await world.apply(egress(), backend(), ingress())
         await world.eventually(lambda: world.proxy(egress()))
         await world.eventually(lambda: world.proxy(ingress()))
         assert not await world.writes_when_left_alone()
+    assert "owndnsconfig" not in caplog.text
 
 
 async def test_an_event_on_the_operators_pod_names_the_kinds_whose_crds_are_missing() -> None:

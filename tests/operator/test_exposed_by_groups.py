@@ -82,10 +82,16 @@ async def test_a_service_is_reached_by_its_name_and_its_addresses_and_leaves_not
         name = f"default-api.{DOMAIN}"
         await cluster.becomes(lambda: record(cluster, name), {await cluster_ip(cluster)})
         assert not await cluster.writes_when_left_alone()
+        await cluster.change(endpoints("api"), {"endpoints": endpoints("api", ready=False)["endpoints"]})
+        await cluster.eventually(lambda: lacks_pods(cluster, API))
         await cluster.delete(API)
         await cluster.eventually(lambda: cluster.gone(API))
         await cluster.becomes(lambda: traces(cluster), [])
         await cluster.becomes(lambda: record(cluster, name), set())
+
+
+async def lacks_pods(world: World, of: Object) -> bool:
+    return "NoReadyPod" in await world.events(of)
 
 
 async def record(world: World, name: str) -> set[str]:

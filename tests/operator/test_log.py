@@ -34,7 +34,7 @@ async def annotated(world: World, reason: str, **annotations: str | None) -> Non
 async def test_each_change_in_the_life_of_a_proxy_is_one_line(cluster: World, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     about = "Service default/db"
-    cluster.peer()  # else a line may say that it isn't there
+    cluster.peer()  # otherwise a line may say that the device isn't there
     async with running_operator(cluster):
         await cluster.apply(egress(), connector())
         await cluster.joined(connector())

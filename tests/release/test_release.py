@@ -19,28 +19,42 @@ WORKFLOW = (ROOT / ".github" / "workflows" / "release.yml").read_text()
 MAKEFILE = (ROOT / "Makefile").read_text()
 
 
-def test_the_released_chart_names_both_images_by_their_full_names_in_the_registry() -> None:
-    values, about = map(yaml.safe_load, chart.released(VALUES, ABOUT, "example.org/a"))
+def test_the_released_chart_names_the_images_in_the_registry_and_the_address_of_the_docs() -> None:
+    values, about = map(yaml.safe_load, chart.released(VALUES, ABOUT, "example.org/a", "https://example.org/docs"))
     config = values["operatorConfig"]
     assert config["image"]["repository"] == "example.org/a/tsoperator"
     assert config["nameserverImage"]["repository"] == "example.org/a/tsnameserver"
+    assert values["metrics"]["prometheusRule"]["docsURL"] == "https://example.org/docs"
     assert values["proxyConfig"] == yaml.safe_load(VALUES)["proxyConfig"]
     ours = yaml.safe_load(ABOUT)
     assert about == {**ours, "annotations": {**ours["annotations"], "images": "example.org/a"}}
 
 
-def test_the_charts_icon_is_its_file() -> None:
+def test_the_icon_in_chart_yaml_is_the_file_icon_svg() -> None:
     kind, _, data = yaml.safe_load(ABOUT)["icon"].partition(",")
     assert (kind, base64.b64decode(data)) == ("data:image/svg+xml;base64", (CHART / "icon.svg").read_bytes().strip())
 
 
+def test_artifact_hub_lists_the_crds_of_the_chart() -> None:
+    crds = [yaml.safe_load(path.read_text()) for path in sorted((CHART / "files" / "crds").glob("*.yaml"))]
+    listed = yaml.safe_load(yaml.safe_load(ABOUT)["annotations"]["artifacthub.io/crds"])
+    assert all(each.keys() == {"kind", "version", "name", "displayName", "description"} for each in listed)
+    assert [(each["kind"], each["version"], each["name"]) for each in listed] == [
+        (crd["spec"]["names"]["kind"], crd["spec"]["versions"][0]["name"], crd["metadata"]["name"]) for crd in crds
+    ]
+
+
 @pytest.mark.parametrize(
-    ("values", "about"),
-    [(VALUES.replace(" tsoperator", " mine"), ABOUT), (VALUES, ABOUT.replace("images:", "pictures:"))],
+    ("values", "about", "words"),
+    [
+        (VALUES.replace(" tsoperator", " mine"), ABOUT, "has to name the images"),
+        (VALUES, ABOUT.replace("images:", "pictures:"), "has to name the images"),
+        (VALUES.replace("docsURL:", "docs:"), ABOUT, "has to have one docsURL"),
+    ],
 )
-def test_a_chart_that_names_other_images_is_not_released(values: str, about: str) -> None:
-    with pytest.raises(NotReleasable, match="has to name the images"):
-        chart.released(values, about, "example.org/a")
+def test_a_chart_whose_images_or_docs_have_other_keys_is_not_released(values: str, about: str, words: str) -> None:
+    with pytest.raises(NotReleasable, match=words):
+        chart.released(values, about, "example.org/a", "")
 
 
 def test_a_chart_of_another_version_is_not_released(tmp_path: Path) -> None:
@@ -88,11 +102,13 @@ def test_provenance_names_the_workflow_and_its_run_in_github_actions() -> None:
         invocation="https://github.com/example/tailnet/actions/runs/7/attempts/1",
         started="then",
     )
+    assert found.docs == "https://github.com/example/tailnet/blob/c0ffee/docs"
 
 
 def test_provenance_names_this_machine_as_the_builder_outside_github_actions() -> None:
     found = build_from({}, "c0ffee", True, "then")
     assert (found.source, found.builder, found.invocation) == ("https://localhost", "https://localhost/make-images", "")
+    assert found.docs == ""
 
 
 def test_provenance_names_the_commit_the_base_and_the_parameters() -> None:

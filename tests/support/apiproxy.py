@@ -1,4 +1,4 @@
-"""The API server proxy between callers and an API server that echoes heads."""
+"""Runs the API server proxy between callers and an API server, which answers each request with the request's head."""
 
 import asyncio
 import contextlib
@@ -30,7 +30,7 @@ from tests.support.localapi import LocalApiWithCallers, user
 ALICE = "100.64.0.7:50001"
 TOKEN = "token-of-the-proxy"
 SMALL_BUFFER = 1 << 16
-"""The bytes that the kernel keeps for a slow reader, so that the program soon has to wait."""
+"""The size of the kernel's send buffer in bytes: so small that the program soon has to wait for a slow reader."""
 
 
 def proxy_header(source: str, extra: bytes = b"") -> bytes:
@@ -59,7 +59,7 @@ class Connection:
     writer: asyncio.StreamWriter
 
     def send(self, data: bytes | str) -> None:
-        """Send *data* some time soon."""
+        """Give *data* to the transport, which sends it soon."""
         self.writer.write(data.encode() if isinstance(data, str) else data)
 
     async def ask(self, target: str = "/version", *headers: str, method: str = "GET", body: bytes = b"") -> Answer:
@@ -157,7 +157,7 @@ class Ground:
         limits = limits or SessionLimits()
         shared = Shared(mode, local_api, api_server, self.counts, limits, Notes(), recordings, self.callers)
         with socket.create_server(("127.0.0.2", 0), backlog=512) as listener:
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SMALL_BUFFER)  # its connections inherit it
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SMALL_BUFFER)  # inherited by its connections
             self.port = listener.getsockname()[1]
             serving = asyncio.create_task(ProxyServer(shared, most).serve(listener))
             try:
@@ -243,7 +243,7 @@ async def proxy_process(
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Wait until *condition* holds, a bit of real time after each look."""
+    """Wait until *condition* is true. Sleep for a moment of real time between two looks."""
     async with asyncio.timeout(20):
         while not condition():  # noqa: ASYNC110 (there is no event for what threads and sockets do)
             await asyncio.sleep(0.005)

@@ -1,4 +1,7 @@
-"""An API server that echoes heads, by TLS and in threads. A test can give it scripts."""
+"""An API server that answers each request with the request's head, by TLS and in threads.
+
+A test can give it scripts.
+"""
 
 import contextlib
 import socket
@@ -83,7 +86,7 @@ def last(raw: bytes) -> Script:
 
 
 def silent(peer: Peer, _: bytes) -> None:
-    """Read what comes until the end, and answer nothing."""
+    """Read all bytes until the end, and answer nothing."""
     while peer.read():
         pass
 
@@ -99,7 +102,7 @@ class EchoingServer:
         self.heads: list[bytes] = []
         self.connections = 0
         self.ended = threading.Semaphore(0)
-        """Is released for each connection that ends."""
+        """A semaphore that is released once for each connection that ends."""
 
     @contextmanager
     def listening(self) -> Iterator[None]:

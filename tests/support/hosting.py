@@ -1,4 +1,4 @@
-"""Stand-ins for feeds and views that the reconcilers of exposed objects need, in a world without Tailscale Services."""
+"""Stand-ins for the feeds and views of reconcilers that expose objects, in a world without Tailscale Services."""
 
 from collections.abc import Mapping
 from typing import Final

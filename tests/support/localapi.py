@@ -39,7 +39,7 @@ class LocalApiWithCallers:
         self.asked: list[str] = []
         """The `ip:port` of each WhoIs."""
         self.pinged: list[str] = []
-        """The address of each ping."""
+        """The addresses that were pinged, in order."""
         self.status: Who = {"BackendState": "Running"}
         self.statuses = 0
         """The number of questions about the status."""
@@ -47,17 +47,17 @@ class LocalApiWithCallers:
         self.hosts: set[str] = set()
         """The values of the header Host."""
         self.answers = asyncio.Event()
-        """Clear it, and requests hang."""
+        """While it is cleared, requests get no answer."""
         self.answers.set()
         self.devices: dict[str, int] = {}
-        """The local ports that stand for an `ip:port` in the tailnet."""
+        """The local port for each `ip:port` in the tailnet."""
         self.outside: set[str] = set()
-        """Each `ip:port` that isn't in the tailnet."""
+        """The addresses, each an `ip:port`, that aren't in the tailnet."""
         self.dialled: list[str] = []
         self._far: set[asyncio.StreamWriter] = set()
         """The connections to devices."""
         self.raw = b""
-        """Bytes that take the place of each answer, if there are any."""
+        """The bytes of each answer; if empty, the usual answer."""
 
     def cut(self) -> None:
         """Break all connections to devices."""

@@ -41,7 +41,7 @@ class WatchedLoop(uvloop.Loop):
 
 
 def _what(callback: Callable[..., object]) -> str:
-    """Return the name of the task that *callback* resumes, or else the name of the callback."""
+    """Return the name of the task that *callback* resumes; if it resumes none, the name of the callback."""
     owner = getattr(callback, "__self__", None)
     return owner.get_name() if isinstance(owner, asyncio.Task) else repr(callback)
 

@@ -16,7 +16,7 @@ _ANYWHERE = ("--listen", "127.0.0.1:0", "--health", "127.0.0.1:0", "--metrics", 
 
 
 class NameserverProcess:
-    """A running nameserver; what it has logged so far is in *log*."""
+    """A running nameserver; *log* has the lines that it has logged so far."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self.process = process

@@ -72,9 +72,9 @@ class Conduct:
     def of(cls, namespace: str, operator: str, requests: Iterable[Entry]) -> "Conduct":
         """Return the conduct of the ServiceAccounts of *namespace*.
 
-        Requests of the ServiceAccount *operator* are included only if our program made them, since another operator
-        may use the same ServiceAccount. Requests in the name of users of the tailnet only show that impersonation is
-        allowed: what else they need is not for the ServiceAccount.
+        Requests of the ServiceAccount *operator* are included only if our program made them, since another operator may
+        use the same ServiceAccount. Requests in the name of users of the tailnet only show that impersonation is
+        allowed: the ServiceAccount needs no other right for them.
         """
         conduct = cls()
         prefix = f"system:serviceaccount:{namespace}:"

@@ -16,34 +16,35 @@ from h2.events import DataReceived, RequestReceived, StreamEnded
 from h2.settings import SettingCodes, Settings
 
 _WINDOW = 1 << 20
-"""The bytes that may come before the server has read them, as with Go's server."""
+"""The number of bytes that a client may send before the server has read them; the same as at Go's server."""
 _PREFACE = b"PRI * HTTP/2.0\r\n"
 
 
 @dataclass
 class Recorder:
-    """Keeps what it gets. Its faults can be set at any time."""
+    """A recorder that keeps all bytes that it gets. A test can set its faults at any time."""
 
     has_second_version: bool = True
     events_status: int = 200
-    """The status of the answers to events; 404 if it knows none."""
+    """The status of the answers to events; 404 if the recorder takes no events."""
     status: int = 200
     """The status of the answer to a recording."""
     acknowledges: bool = True
     hangs: bool = False
-    """Whether it reads nothing and answers nothing any more."""
+    """Whether the recorder has stopped reading and answering."""
     fails_after: int | None = None
-    """The number of bytes of a recording after which it reports an error."""
+    """The number of bytes of a recording after which the recorder reports an error."""
     ends_after: int | None = None
-    """The number of bytes of a recording after which it ends its answer as if that was the whole recording."""
+    """The number of bytes of a recording after which the recorder ends its answer, as if it had got the whole
+    recording."""
     breaks_off_after: int | None = None
-    """The number of bytes of a recording after which it resets the stream."""
+    """The number of bytes of a recording after which the recorder resets the stream."""
     babbles: bool = False
-    """Whether it acknowledges again and again, whatever it gets, and never ends its answer."""
+    """Whether the recorder acknowledges again and again, even if no bytes come, and never ends its answer."""
     window: int = _WINDOW
-    """The bytes that may come on a stream before it has read them."""
+    """The number of bytes that a client may send on a stream before the recorder has read them."""
     largest_frame: int = 1 << 20
-    """The bytes that it takes in one frame of HTTP/2, as Go's server does."""
+    """The most bytes in one frame of HTTP/2 that the recorder takes, the same as Go's server."""
     port: int = 0
     requests: list[str] = field(default_factory=list)
     """The method and the path of each request."""

@@ -20,6 +20,11 @@ operator
 {{- printf "%s-%s" (include "operator.fullname" (first .) | trunc (sub 62 (len $part) | int) | trimSuffix "-") $part -}}
 {{- end -}}
 
+{{/* The address of the pages, without a slash at its end: that of the values, or else the folder of the repository. */}}
+{{- define "operator.docs" -}}
+{{- (include "operator.values" . | fromYaml).metrics.prometheusRule.docsURL | default "docs" | trimSuffix "/" -}}
+{{- end -}}
+
 {{/* The name of what is cluster-scoped. */}}
 {{- define "operator.clusterName" -}}
 {{- if or .Values.fullnameOverride .Values.nameOverride -}}

@@ -1,6 +1,6 @@
 """Conditions of an object's status: one set of functions for every kind.
 
-The conditions in a Plan have no time. Only `set_condition` sets ``lastTransitionTime``, when the status is written. A
+The conditions in a Plan have no times. Only `set_condition` sets ``lastTransitionTime``, when the status is written. A
 condition keeps its old time while its status stays the same.
 """
 

@@ -128,7 +128,8 @@ DEFINITIONS: Final = (
             Column("URL", ".status.url"),
             Column("Type", ".spec.type"),
             Column("Ready", ".status.proxies"),
-            Column("Devices", ".status.devices", priority=1),
+            Column("Hostname", ".status.devices[0].hostname", priority=1),
+            Column("Addresses", ".status.devices[0].tailnetIPs", priority=1),
             AGE,
         ),
         short_names=("pg",),
@@ -244,7 +245,8 @@ def _structural(node: Object, definitions: Mapping[str, Object]) -> Object:
 def _resolved(node: Object, definitions: Mapping[str, Object]) -> Object:
     """Return the schema *node* with its reference replaced by the definition, and its one type taken out of ``anyOf``.
 
-    A choice between one type and ``null`` becomes that type. Keywords of *node* itself win.
+    A choice between one type and ``null`` becomes that type. Keywords of *node* itself take precedence over those of
+    the definition.
     """
     choices = [choice for choice in node.get("anyOf", ()) if choice != {"type": "null"}]
     if "$ref" in node:

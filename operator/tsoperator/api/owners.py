@@ -116,7 +116,7 @@ def _references(annotations: Mapping[str, str]) -> Sequence[Mapping[str, Any]] |
     return _parsed(annotations.get(ANNOTATION_OWNERS, ""))
 
 
-@lru_cache(maxsize=4096)  # each look at a group asks for all its Services, which mostly have the same owners
+@lru_cache(maxsize=4096)  # each look at a group reads the owners of all its Services, which are mostly the same
 def _parsed(text: str) -> Sequence[Mapping[str, Any]] | None:
     """Return the owners in the *text* of an annotation, which nobody may change; None if they can't be read."""
     if not text:
@@ -132,7 +132,7 @@ def _parsed(text: str) -> Sequence[Mapping[str, Any]] | None:
 
 
 def _is_of(reference: Mapping[str, Any], operator_id: str) -> bool:
-    """Tell whether *reference* says that this operator owns the Service, and not one object of its cluster."""
+    """Tell whether *reference* names this operator itself as an owner, and not one object of its cluster."""
     return bool(_field(reference, _OPERATOR) == operator_id) and not _field(reference, _RESOURCE)
 
 

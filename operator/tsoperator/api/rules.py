@@ -95,7 +95,8 @@ def child_name(parent_name: str, parent_uid: str) -> str:
 def apiserver_proxy_name(secret: str) -> str:
     """Return the name of the objects of the API server proxy whose device is in *secret*, as the chart forms it.
 
-    Only the name of the Secret is cut: otherwise the objects could have the same name as the operator's own.
+    If the whole is too long, only the name of the Secret is cut: otherwise the objects could have the same name as the
+    operator's own.
     """
     part = "-apiserver-proxy"
     return secret[: DNS_LABEL_MAX - len(part)].removesuffix("-") + part

@@ -68,16 +68,17 @@ async def run(settings: ProxySettings) -> None:
 
 
 def allow_many_files() -> int:
-    """Raise the limit on open files as far as we may, as programs in Go do, and return it."""
+    """Raise the limit on open files as far as the system allows, as programs in Go do. Return the new limit."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     return most
 
 
 def most_connections(files: int) -> int:
-    """Return the greatest number of connections if *files* may be open: each needs up to three. Probes need some, too.
+    """Return the greatest number of connections of a process that may have *files* files open.
 
-    Without files the probes fail, and Kubernetes ends the process.
+    A connection needs up to three files. The probes need some, too: without files they fail, and Kubernetes ends the
+    process.
     """
     most = ConnectionLimits().all
     return most if files == resource.RLIM_INFINITY else max(1, min(most, (files - 100) // 3))

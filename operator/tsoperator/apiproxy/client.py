@@ -1,4 +1,4 @@
-"""The connection of a client: its bytes that nobody has used yet, and the answers to it."""
+"""The connection of a client: keeps the bytes that nobody has used yet, and sends answers of our own."""
 
 import asyncio
 import contextlib
@@ -9,7 +9,7 @@ from tsoperator.apiproxy.errors import ClientGone
 from tsoperator.apiproxy.stream import SocketStream
 
 MOST_AHEAD: Final = 32 << 10
-"""The bytes that are read from a client at once, and the most bytes that are read ahead of their use."""
+"""The most bytes that are read from a client at once, and that may wait to be used."""
 _REASONS: Final = {
     400: "Bad Request", 403: "Forbidden", 413: "Content Too Large", 431: "Request Header Fields Too Large",
     500: "Internal Server Error", 501: "Not Implemented", 502: "Bad Gateway", 503: "Service Unavailable",
@@ -26,7 +26,7 @@ class Client:
         self._stream = stream
         self._sent = sent
         self.received = bytearray()
-        """The bytes that nobody has used yet."""
+        """The bytes that have come from the client, and that nobody has used yet."""
         self.has_ended = False
         """Whether the client has said that it sends nothing more."""
 
@@ -49,7 +49,7 @@ class Client:
         self._sent(len(data))
 
     async def send_error(self, status: int, message: str, *, closes: bool, with_body: bool = True) -> None:
-        """Send an answer of our own, which may say that it *closes* the connection. Raises ClientGone."""
+        """Send an answer of our own; if it *closes* the connection, it says so. Raises ClientGone."""
         await self.send(error_answer(status, message, closes=closes, with_body=with_body))
 
     def end(self) -> None:

@@ -31,13 +31,13 @@ class ProxyCounts:
     open_connections: int = 0
     connections: int = 0
     refused_connections: Counter[str] = field(default_factory=lambda: Counter({"all": 0, "caller": 0}))
-    """The connections that were too many, by the limit."""
+    """The connections that were refused because there were too many, by the limit that they exceeded."""
     sent: Counter[str] = field(default_factory=lambda: Counter({"to_api_server": 0, "to_client": 0}))
     """The bytes by direction."""
     recordings: RecordingCounts = field(default_factory=RecordingCounts)
 
     def note_sent(self, size: int) -> None:
-        """Count bytes that a client has got."""
+        """Count the bytes that were sent to a client."""
         self.sent["to_client"] += size
 
     def text(self) -> str:

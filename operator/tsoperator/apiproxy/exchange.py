@@ -44,7 +44,7 @@ class GoesOn:
 class Exchange:
     """The exchange of one request for its answer.
 
-    After one side has ended, *patience* seconds may pass without a byte.
+    After one side has ended, the exchange ends, too, if no byte comes for *patience* seconds.
     """
 
     def __init__(
@@ -68,11 +68,11 @@ class Exchange:
         self._is_half_closed = False
         self._limit = asyncio.timeout(None)
         self._fault: ApiProxyError = ClientGone()
-        """The error if the time is over."""
+        """The error with which the exchange ends when its time is over."""
         self._from_server = bytearray()
-        """The bytes of the API server that come before an answer's body."""
+        """The bytes that have come from the API server, up to the head of its answer."""
         self._watching: asyncio.Task[None] | None = None
-        """Waits for the failure of the recording."""
+        """The task that waits until the recording fails."""
         self.has_begun = False
         """Whether the client has got the beginning of the answer."""
 
@@ -132,7 +132,7 @@ class Exchange:
         """Forward interim answers and the answer. Raises ApiServerUnreachable, BadMessage and ClientGone."""
         while (answer := await self._answer_head()).is_interim:
             await self._client.send(answered(answer, closes=False))
-            await asyncio.sleep(0)  # many of them that come at once mustn't keep others from their turn
+            await asyncio.sleep(0)  # many interim answers at once mustn't keep other tasks waiting
         if answer.is_upgrade:
             pump.cancel()
             await asyncio.wait([pump])
@@ -155,7 +155,7 @@ class Exchange:
         return parse_answer(raw, self._request.method, self._request.upgrade)
 
     async def _forward_answer_body(self, answer: AnswerHead, *, closes: bool) -> bool:
-        """Forward the head and the body of the answer, and tell whether no byte of the API server is left over."""
+        """Forward the head and the body of the answer, and tell whether the API server sent nothing after it."""
         body = AnswerBody(answer.body)
         data, self._from_server = bytes(self._from_server), bytearray()
         used = body.feed(data[:_PIECE])
@@ -204,7 +204,7 @@ class Exchange:
         except (BadFrames, ClientGone, RecordingFailed) as error:
             self._stop(error)
         except ApiServerUnreachable:
-            return  # what the API server sent before is still forwarded
+            return  # the API server is gone; bytes that it sent before are still forwarded
 
     async def _begin_recording(self, group: asyncio.TaskGroup) -> None:
         """Begin the recording of a session. Raises RecordingFailed."""
@@ -219,14 +219,20 @@ class Exchange:
             self._stop(error)
 
     async def _to_client(self, data: bytes) -> None:
-        """Forward bytes of an upgraded connection; none stand for its end. Raises as run does."""
+        """Forward bytes of an upgraded connection.
+
+        Empty *data* stands for its end. Raises the errors that run raises.
+        """
         if self._recording is not None:
             await self._recording.from_server(data, self._client.send)
         else:
             await self._client.send(data)
 
     async def _upgraded_to_server(self, data: bytes) -> None:
-        """Forward bytes of an upgraded connection; none stand for its end. Raises as run does."""
+        """Forward bytes of an upgraded connection.
+
+        Empty *data* stands for its end. Raises the errors that run raises.
+        """
         if self._recording is not None:
             await self._recording.from_client(data, self._to_server)
         else:
@@ -253,7 +259,7 @@ class Exchange:
         self._note_bytes()
 
     def _note_bytes(self) -> None:
-        """If one side has ended, start the time anew that may pass without a byte."""
+        """Restart the timer that ends the exchange when one side has ended and the other one is silent."""
         if self._is_half_closed and not self._limit.expired():
             self._limit.reschedule(asyncio.get_running_loop().time() + self._patience)
 

@@ -143,7 +143,7 @@ _TRAILER: Final = _Line(
 
 
 class _Chunks:
-    """The bytes of a chunked body. *status* is that of an error. If it *is_plain*, only its data is collected."""
+    """The bytes of a chunked body. An error has this *status*. If the body *is_plain*, only its data is collected."""
 
     def __init__(self, status: int, *, is_plain: bool) -> None:
         self._is_plain = is_plain

@@ -21,12 +21,13 @@ MOST_GREETED: Final = 100
 _RECENT: Final = 600.0
 """The seconds for which a caller counts as recent."""
 _LONGEST_PAUSE: Final = 2.0
-"""The most seconds between two questions. A device that isn't approved never gets to the state that we wait for."""
+"""The most seconds between two questions whether tailscaled is connected. As long as a device isn't approved, it
+isn't."""
 _RUNNING: Final = "Running"
 
 
 class RecentCallers:
-    """The addresses that have called of late, the last ones first; no more than are greeted."""
+    """The addresses of recent callers, the latest one first; no more than the number of devices that are greeted."""
 
     def __init__(self) -> None:
         self._called: OrderedDict[str, float] = OrderedDict()
@@ -66,7 +67,7 @@ def is_running(status: bytes) -> bool:
 
 
 class Greeter:
-    """Greets devices each time when tailscaled has started. Nothing depends on it.
+    """Greets devices each time when tailscaled has started. The proxy also works without greetings.
 
     It holds a connection to tailscaled, whose end shows that tailscaled has ended. *pause* is the time between the
     first two questions whether tailscaled is back, in seconds; it grows.

@@ -21,7 +21,7 @@ Header = tuple[bytes, bytes]
 MOST_BYTES: Final = 16 * 1024
 """The longest head of a request."""
 MOST_HEADERS: Final = 200
-"""The most headers of a request. Thousands fit in a head, and to read them would keep others from their turn."""
+"""The most headers of a request. Thousands fit in a head, and reading them would keep other requests waiting."""
 MOST_ANSWER_BYTES: Final = 64 * 1024
 """The longest head of an answer."""
 
@@ -35,11 +35,11 @@ _LINES: Final = rb"(?:" + _TOKEN + rb":" + _TEXT + rb"\r\n)*\r\n"
 _REQUEST: Final = re.compile(_TOKEN + rb" " + _TARGET + rb" HTTP/1\.1\r\n" + _LINES)
 _ANSWER: Final = re.compile(rb"HTTP/1\.1 [1-5][0-9]{2}(?: " + _TEXT + rb")?\r\n" + _LINES)
 _HEADER: Final = re.compile(rb"\n(" + _TOKEN + rb"):(" + _TEXT + rb")")
-"""A header in a head that has been checked: there, each LF begins a line."""
+"""The pattern of a header. In a head that has been checked, each line but the first one follows an LF."""
 _ODD: Final = re.compile(rb"[^\t\r\n\x20-\x7e\x80-\xff]|(?<!\r)\n|\r(?!\n|\Z)")
 """A control character, or a CR or LF alone. A CR at the end may be the first half of a CRLF."""
 _LOOKALIKE: Final = re.compile(rb"\n(?:content[^0-9a-z\-:]length|transfer[^0-9a-z\-:]encoding):", re.IGNORECASE)
-"""A name that some readers take for that of a header that says how long the body is."""
+"""The name of a header that some programs take for Content-Length or Transfer-Encoding."""
 _IS_TOKEN: Final = re.compile(_TOKEN)
 _HOST: Final = re.compile(rb"[A-Za-z0-9\-._~!$&'()*+,;=:\[\]%]*")
 _LENGTH: Final = re.compile(rb"[0-9]{1,18}")
@@ -122,8 +122,9 @@ class AnswerHead:
 def head_length(buffer: bytes | bytearray, seen: int = 0) -> int:
     """Return the number of bytes of a request's head at the beginning of *buffer*; 0 if it is incomplete.
 
-    An earlier call has got the first *seen* bytes. Raises BadHead if the head is too long. Before the head is complete,
-    raises BadHead also if it doesn't begin with a method, or has a control character, or a CR or LF alone.
+    An earlier call has looked at the first *seen* bytes already. Raises BadHead if the head is too long. Before the
+    head is complete, raises BadHead also if it doesn't begin with a method, or has a control character, or a CR or LF
+    alone.
     """
     end = buffer.find(b"\r\n\r\n", max(0, seen - 3), MOST_BYTES)
     if end >= 0:
@@ -140,7 +141,7 @@ def head_length(buffer: bytes | bytearray, seen: int = 0) -> int:
 def answer_length(buffer: bytes | bytearray, seen: int = 0) -> int:
     """Return the number of bytes of an answer's head at the beginning of *buffer*; 0 if it is incomplete.
 
-    An earlier call has got the first *seen* bytes. Raises BadHead if the head is too long.
+    An earlier call has looked at the first *seen* bytes already. Raises BadHead if the head is too long.
     """
     end = buffer.find(b"\r\n\r\n", max(0, seen - 3), MOST_ANSWER_BYTES)
     if end < 0 and len(buffer) >= MOST_ANSWER_BYTES:
@@ -205,7 +206,7 @@ def parse_answer(raw: bytes | bytearray, method: str, upgrade: str = "") -> Answ
 
 
 def forwarded(head: RequestHead, added: Iterable[Header], dropped: Set[bytes] = frozenset()) -> bytes:
-    """Return the head for the API server: *head* with the headers *added*, and without those *dropped* (in lower case).
+    """Return the head for the API server: *head* with *added* headers, and without *dropped* ones (in lower case).
 
     The headers are added last, so nothing that the client says about its connection can remove them.
     """
@@ -229,7 +230,7 @@ def answered(head: AnswerHead, closes: bool = False) -> bytes:
     """
     skipped = (_HOP_BY_HOP | head.options) - {b"trailer"} | {b"content-length"}
     if head.body.framing is Framing.NONE and head.status >= 200 and head.status != 204:
-        skipped -= {b"content-length"}  # an answer to HEAD, or a 304: it tells the length of another answer
+        skipped -= {b"content-length"}  # in an answer to HEAD, or in a 304, this is the length of another answer
     lines = [b"HTTP/1.1 %d %b\r\n" % (head.status, head.reason)]
     lines += [b"%b: %b\r\n" % (name, value) for name, value in head.headers if name.lower() not in skipped]
     lines.append(_framing(head.body))
@@ -242,7 +243,7 @@ def answered(head: AnswerHead, closes: bool = False) -> bytes:
 
 
 class _Found:
-    """The headers of a *raw* head, as far as we read them ourselves. *status* is that of an error.
+    """The headers of a *raw* head, as far as we read them ourselves. A bad head is refused with *status*.
 
     h11 doesn't tell apart one header Content-Length and two equal ones.
     """
@@ -301,7 +302,7 @@ class _Found:
 
 @lru_cache(maxsize=64)
 def _asked(method: str, upgrade: str) -> h11.Request:
-    """Return a request for h11, which needs to know it to read the answer."""
+    """Return the request in h11's form: h11 needs it to read the answer."""
     headers = [("Host", ""), ("Upgrade", upgrade)] if upgrade else [("Host", "")]
     return h11.Request(method=method, target="/", headers=headers)
 
@@ -335,7 +336,7 @@ def _odd_characters() -> BadHead:
 
 
 def _refused_request(raw: bytes) -> BadHead:
-    """Return the error for a head that isn't as we want it."""
+    """Return the error for the head of a request that we refuse."""
     first, _, rest = raw.partition(b"\r\n")
     words = first.split(b" ")
     if _ODD.search(raw):

@@ -19,7 +19,7 @@ LEGACY_CAPABILITY: Final = "https://tailscale.com/cap/kubernetes"
 
 _TOKEN: Final = re.compile(r"[\x21-\x7e]+")
 _IDENTITY: Final = re.compile(rb"authorization\Z|impersonate[^0-9a-z]", re.IGNORECASE)
-"""The names of headers that say who sends a request. Some readers take an underscore for a hyphen, for example."""
+"""The pattern of headers that say who sends a request. Some programs take an underscore for a hyphen, for example."""
 _OF_A_PROGRAM: Final = re.compile(rb"file://|https?://(?:localhost|127\.0\.0\.1|\[::1\])(?::[0-9]+)?")
 """The origin of a page that a program on the caller's own device shows, such as a dashboard. No site can have it."""
 
@@ -79,7 +79,7 @@ class Impersonation:
 class RecordingOrder:
     """The recording of a request that grants want.
 
-    *session* is a session that can be recorded, *unrecordable* words for one that can't, and goes on all the same.
+    *session* is the session to record. *unrecordable* describes a session that goes on although it can't be recorded.
     """
 
     recorders: Recorders
@@ -216,7 +216,7 @@ def _device(node: Mapping[str, Any], profile: Mapping[str, Any], tags: Sequence[
 
 
 def _text(value: object) -> str:
-    """Return a text that can be encoded."""
+    """Return *value* if it is a text, without characters that UTF-8 can't encode; else an empty text."""
     return value.encode(errors="replace").decode() if isinstance(value, str) else ""
 
 
@@ -237,7 +237,7 @@ def _rules(capabilities: Mapping[str, Any], capability: str) -> Sequence[_Rule]:
 
 def _rule(fields: Mapping[str, Any]) -> _Rule:
     """Return the rule with these *fields*. Raises ValueError."""
-    _texts(fields.get("recorder"))  # the control server has made addresses of these tags
+    _texts(fields.get("recorder"))  # the control server has put the addresses of these tags into recorderAddrs
     return _Rule(
         _texts(_fields(fields.get("impersonate")).get("groups")),
         tuple(map(_address, _texts(fields.get("recorderaddrs")))),
@@ -285,9 +285,9 @@ def _address(text: str) -> str:
 def _is_of_another_site(head: RequestHead) -> bool:
     """Tell whether a page of another site makes a browser send the request (Origin, Fetch Metadata).
 
-    We know a caller by the address alone, which a browser has for each page that it shows. A page can send requests
-    and open WebSockets to any host without asking. It can't read the answers to other requests than WebSockets, so
-    those that change nothing pass.
+    We recognise a caller by the address alone, and a browser sends the requests of all its pages from that address. A
+    page can send requests and open WebSockets to any host without asking. It can't read the answers to other requests
+    than WebSockets, so those that change nothing pass.
     """
     if head.is_safe:
         return False
@@ -300,11 +300,11 @@ def _is_of_another_site(head: RequestHead) -> bool:
 
 
 def _is_name_of_ours(host: bytes, device: str) -> bool:
-    """Tell whether a browser that asks for *host* can only mean this proxy. *device* is the caller's.
+    """Tell whether *host* can only be a name or an address of this proxy. *device* is the name of the caller's device.
 
-    Somebody can point a name of his own at our address (DNS rebinding). Then a page of that name has the same origin as
-    we have, without TLS, and could act as the caller. Nobody else can do so with an address, a name without a dot, or
-    a name in the tailnet.
+    An attacker can point a name of his own at our address (DNS rebinding). Without TLS, a browser then takes our
+    answers for those of his site, so his page could act as the caller. He can't do so with an address, a name without a
+    dot, or a name in the tailnet.
     """
     name = host.decode("latin-1").lower()
     if name.startswith("["):
@@ -323,7 +323,7 @@ def _is_address(text: str) -> bool:
 
 
 def _is_name(text: str) -> bool:
-    """Whether *text* can stand in a header, and means the same to its reader. An empty user would be the proxy."""
+    """Whether *text* can be the value of a header without being changed. An empty user would be the proxy itself."""
     return bool(text) and text == text.strip() and text.isprintable()
 
 

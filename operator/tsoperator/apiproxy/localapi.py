@@ -1,4 +1,4 @@
-"""Questions to tailscaled through its socket, by HTTP, and through it packets and connections to devices."""
+"""Asks tailscaled by HTTP through its socket, and reaches devices through tailscaled."""
 
 import asyncio
 import contextlib

@@ -35,14 +35,12 @@ class ConnectionLimits:
     caller: int = 1000
     """The greatest number of connections of one address. A program may watch each of some hundred kinds of objects.
 
-    An address that has as many connections as are left for all gets no more either. So a few devices can't take them
-    all.
-    """
+    An address also gets no more connections once it has as many as are still free for all addresses. So a few devices
+    can't take all of them."""
     turned_away: int = 100
     """The greatest number of refused connections of such addresses that stay open until the client has got its answer.
 
-    They count among all, so with no limit one device could keep out all others.
-    """
+    Refused connections count among all connections, so without this limit one device could keep out all others."""
     accept_pause: float = 0.1
     """The seconds for which nothing is accepted after a lack of resources."""
 
@@ -93,7 +91,7 @@ class ProxyServer:
                 group.create_task(self._serve(accepted, is_plain=is_plain))
 
     async def _serve(self, accepted: socket.socket, *, is_plain: bool) -> None:
-        """Serve a connection. Its end never ends the process."""
+        """Serve a connection. No error in it ends the process."""
         stream = SocketStream(accepted)
         try:
             accepted.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

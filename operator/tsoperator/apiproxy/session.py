@@ -57,7 +57,7 @@ class SessionLimits:
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """The things that all connections share."""
+    """The parts of the proxy that all connections share."""
 
     mode: AccessMode
     local_api: LocalApi
@@ -79,7 +79,7 @@ class Session:
         self._limits = shared.limits
         self._source = ""
         self._caller: tuple[Caller, float] | None = None
-        """The caller, and until when this counts."""
+        """The caller, and the time until which we don't ask tailscaled again who it is."""
         self._server: TlsStream | None = None
         self._recording: SessionRecording | None = None
         """The recording of the session that the current request opens."""
@@ -109,7 +109,7 @@ class Session:
         try:
             while (length := await self._next_head(seconds)) and await self._answer(length):
                 seconds = self._limits.idle
-                await asyncio.sleep(0)  # many requests that come at once mustn't keep others from their turn
+                await asyncio.sleep(0)  # many requests at once mustn't keep other connections waiting
             await self._client.linger(self._limits.linger)
         except BadMessage as error:
             self._shared.counts.requests["failed" if error.status == 502 else "refused"] += 1

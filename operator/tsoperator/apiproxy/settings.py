@@ -42,7 +42,9 @@ class ProxySettings:
     """True if the proxy also serves callers without TLS."""
     socket: Path = _SOCKET
     tls_port: int = 8443
-    """The port for callers whose TLS tailscaled has ended. No variable sets these three ports."""
+    """The port to which tailscaled forwards connections of callers after it has decrypted their TLS.
+
+    No variable sets this port and the two below."""
     http_port: int = 8080
     health_port: int = 9002
     ca_file: Path = _ACCOUNT / "ca.crt"

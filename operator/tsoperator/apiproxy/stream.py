@@ -1,8 +1,8 @@
 """A stream of bytes over a socket that reads nothing ahead.
 
 If the peer has closed the connection, a write fails, and then a transport of asyncio drops what it hasn't read yet.
-Here all bytes that came before can still be read. Nothing is read that nobody asks for, so a slow reader slows down
-those who send to it.
+Here all bytes that came before can still be read. Bytes are read only on request, so a slow reader slows down the peer
+that sends them.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ class SocketStream:
 
     async def read(self, limit: int = READ_SIZE) -> bytes:
         """Return some bytes, or none at the end. Raises OSError. A read that is cancelled loses no bytes."""
-        await asyncio.sleep(0)  # a peer that always has bytes mustn't keep others from their turn
+        await asyncio.sleep(0)  # a peer that always has bytes mustn't keep other tasks waiting
         while (data := self.read_now(limit)) is None:
             await self._wait(self._loop.add_reader, self._loop.remove_reader)
         return data

@@ -17,7 +17,7 @@ from tsoperator.apiproxy.errors import ApiServerUnreachable
 from tsoperator.apiproxy.stream import SocketStream
 
 _RECORD: Final = 16 << 10
-"""The bytes that the TLS library gets at once: a buffer of it never shrinks again."""
+"""The most bytes that the TLS library gets at once, because its buffers never shrink again."""
 _KEEPALIVE: Final = {socket.TCP_KEEPIDLE: 30, socket.TCP_KEEPINTVL: 10, socket.TCP_KEEPCNT: 3}
 """After how many seconds of silence the kernel asks whether the API server is still there, and how often."""
 
@@ -76,7 +76,7 @@ class TlsStream:
         self._stream.close(self._outgoing.read())
 
     def is_idle(self) -> bool:
-        """Tell whether the connection is open, and nothing has come that nobody asked for."""
+        """Tell whether the connection is open, and no bytes have come without a request."""
         try:
             came = self._stream.read_now()
             surplus = came is not None and bool(self._decrypted(came))
@@ -227,7 +227,7 @@ def _set_options(connecting: socket.socket) -> None:
 
 
 def _words(error: Exception) -> str:
-    """Return words for *error* without a token: no part of a file's text."""
+    """Describe *error* without any part of a file's text, which may be a token."""
     match error:
         case ssl.SSLCertVerificationError():
             return f"its certificate is not accepted: {error.verify_message}"

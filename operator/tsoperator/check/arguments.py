@@ -21,6 +21,7 @@ it doesn't answer, this looks at the status of your objects itself. As far as yo
 proxy and its device, the operator's Pods, kinds and rights, webhooks and Pod security. It changes nothing.
 """
 _CHECK_EPILOG: Final = "exit status: 0 all is well, 1 something isn't, 2 something could not be looked at"
+_AS_IS: Final = argparse.RawDescriptionHelpFormatter
 
 
 def add_commands(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
@@ -41,13 +42,8 @@ def run_command(arguments: argparse.Namespace) -> int:
 
 
 def _add_list(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
-    parser = commands.add_parser(
-        "list",
-        help="show the objects that the operator serves, and how they are reached",
-        description=_LIST,
-        epilog=_LIST_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    summary = "show the objects that the operator serves, and how they are reached"
+    parser = commands.add_parser("list", help=summary, description=_LIST, epilog=_LIST_EPILOG, formatter_class=_AS_IS)
     which = parser.add_mutually_exclusive_group()
     which.add_argument("-n", "--namespace", default="", help="show the objects in this namespace")
     which.add_argument("-A", "--all-namespaces", action="store_true", help="show the objects in all namespaces")
@@ -63,12 +59,9 @@ def _add_list(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -
 
 
 def _add_check(commands: "argparse._SubParsersAction[argparse.ArgumentParser]") -> None:
+    summary = "see whether an installed operator works, and what to do if it doesn't"
     parser = commands.add_parser(
-        "check",
-        help="see whether an installed operator works, and what to do if it doesn't",
-        description=_CHECK,
-        epilog=_CHECK_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        "check", help=summary, description=_CHECK, epilog=_CHECK_EPILOG, formatter_class=_AS_IS
     )
     parser.add_argument(
         "-n",

@@ -9,12 +9,12 @@ import asyncio
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from tsoperator.check.asking import Installation, ask, in_cluster
 from tsoperator.check.cluster.installed import not_installed
-from tsoperator.check.cluster.look import BESIDE_REPORT, Subject, look
+from tsoperator.check.cluster.look import Subject, look
 from tsoperator.check.endpoint import Endpoint
 from tsoperator.check.findings import HEALTHY, Finding, Verdict, as_json, as_text, exit_code
 from tsoperator.check.leader import NAMESPACE, LeaderReports, NoReport, OperatorPlace
@@ -57,26 +57,35 @@ def repeat(look: Callable[[], list[Finding]], seconds: float) -> list[Finding]:
 
 
 def _check(place: OperatorPlace, namespace: str) -> list[Finding]:
-    """Return the findings of the leader's report and of our looks beside it, or those of our looks alone."""
+    """Return the findings of the leader's report and of our own looks; without a report, those of our looks alone."""
     reports = LeaderReports(place)
     try:
         _say("the operator's report")
         report = reports.fetch()
     except NoReport as error:
         _note(f"the operator wasn't asked: {error}")
-        home = place.named or error.namespace or namespace or NAMESPACE
-        return asyncio.run(look(_subject(place, home, namespace), _say))
+        return _without_report(place, [error.namespace] if error.namespace else place.namespaces, namespace)
     finally:
         reports.close()
     return _beside(report, place, namespace)
 
 
+def _without_report(place: OperatorPlace, homes: Sequence[str], namespace: str) -> list[Finding]:
+    """Return the findings of our own looks at the operator, which is in one of the namespaces *homes*."""
+    found: list[Finding] = []
+    for home in homes:
+        found = asyncio.run(look(_subject(place, home, namespace), _say))
+        if found != [not_installed(home)]:
+            break
+    return found
+
+
 def _beside(report: LeaderReport, place: OperatorPlace, namespace: str) -> list[Finding]:
-    """Return the findings of *report*, and of our looks at what it doesn't tell, as far as the user may look."""
+    """Return the findings of *report*, and those of our own looks at the parts that the report leaves out."""
     home = report.namespace
     subject = _subject(place, home, namespace)
-    looked = asyncio.run(look(subject, _say, BESIDE_REPORT))
-    looked = [each for each in looked if each != not_installed(home)]  # it may run outside of the cluster
+    looked = asyncio.run(look(subject, _say, at_objects=False))
+    looked = [each for each in looked if each != not_installed(home)]  # it may run outside the cluster
     if unseen := [each for each in looked if each.verdict is Verdict.UNSEEN]:
         _note(f"not looked at beside the operator's report: {'; '.join(each.words for each in unseen)}")
     return with_looks(check_report(report, Chosen(subject.of)), looked)
@@ -85,7 +94,8 @@ def _beside(report: LeaderReport, place: OperatorPlace, namespace: str) -> list[
 def _subject(place: OperatorPlace, home: str, namespace: str) -> Subject:
     """Return the subject of a look at the operator in the namespace *home*.
 
-    ``--namespace`` was once the operator's namespace. So this one stands for all.
+    In earlier versions, ``--namespace`` named the operator's namespace. So if *namespace* is *home*, the look is at all
+    objects.
     """
     return Subject(place.kubeconfig, home, place.context, namespace if namespace and namespace != home else None)
 
@@ -107,5 +117,5 @@ def _say(words: str) -> None:
 
 
 def _note(words: str) -> None:
-    """Tell a person what the findings leave out."""
+    """Print *words* about facts that the findings leave out, on stderr, for a person."""
     sys.stderr.write(f"{printable(words)}\n")

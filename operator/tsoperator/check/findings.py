@@ -12,6 +12,9 @@ from tsoperator.check.terminal import Colour, printable
 HEALTHY, UNHEALTHY, UNSEEN = 0, 1, 2
 """The exit codes of ``tsoperator check``."""
 
+OBJECTS: Final = "objects"
+"""The name of the findings about users' objects, both those from the leader's report and those of our own look."""
+
 
 class Verdict(StrEnum):
     """The result of a check of one thing: it is well, will soon be, something is wrong, or we could not look."""
@@ -35,9 +38,9 @@ _COLOURS: Final = {Verdict.OK: Colour.GREEN, Verdict.FAILED: Colour.RED}
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The result of one check: its name, the observed fact in *words*, and in *cure* what to do about it.
+    """The result of one check: its name, the observed fact in *words*, and advice in *cure*.
 
-    It is about *things* things, such as so many objects that are well.
+    *things* is the number of things that it is about, such as the number of objects that are well.
     """
 
     check: str
@@ -57,7 +60,7 @@ class Finding:
 
 
 def ok(check: str, words: str, things: int = 1) -> Finding:
-    """Return the finding that all is well with so many *things*."""
+    """Return the finding that something is well. *things* is the number of things that it is about."""
     return Finding(check, Verdict.OK, words, things=things)
 
 

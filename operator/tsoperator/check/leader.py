@@ -35,7 +35,7 @@ _ABSENT_CURE: Final = f"{_NAME_IT}, or install it (docs/install.md); Tailscale's
 
 
 class NoReport(Exception):
-    """An error: there is no report to be had. *cure* says what to do.
+    """An error: we can't get a report. *cure* says what to do.
 
     *namespace* is that of the operator, if there is one.
     """
@@ -62,7 +62,8 @@ class OperatorPlace:
     def of(cls, arguments: argparse.Namespace) -> Self:
         """Return the way to the operator that the options of a command describe.
 
-        The option ``--namespace`` of a check was once the operator's namespace, so we look there, too.
+        In earlier versions, the option ``--namespace`` of a check named the operator's namespace. So we look there,
+        too.
         """
         kubeconfig = arguments.kubeconfig or os.environ.get("KUBECONFIG", "")
         return cls(kubeconfig, arguments.context, arguments.operator_namespace, arguments.namespace)
@@ -118,7 +119,7 @@ class _Way(NamedTuple):
 
 
 class _Kept(NamedTuple):
-    """The connection to the Pod that led at the last look, and what the Pod said."""
+    """The connection to the Pod that led at the last look, and its report."""
 
     pod: Key
     port: StatusPort
@@ -299,7 +300,8 @@ def _absent(where: str) -> NoReport:
 
 def _stands_by(pod: Key, leader: str) -> NoReport:
     command = f"kubectl -n {pod.namespace} exec {leader} -- python3 -m tsoperator list"
-    cure = f"ask the Pod that leads: `{command}`" if leader else "wait some seconds until a Pod leads"
+    is_other = leader and leader != pod.name  # a Pod may hold the Lease, and wait for Tailscale's operator to end
+    cure = f"ask the Pod that leads: `{command}`" if is_other else "wait some seconds until a Pod leads"
     return NoReport(f"Pod {pod} does not lead", cure, pod.namespace)
 
 

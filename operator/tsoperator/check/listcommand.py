@@ -48,8 +48,8 @@ def run_list(arguments: argparse.Namespace) -> int:
         return _NOT_ASKED
     except BrokenPipeError:  # the reader has seen enough, such as `head`
         _let_go_of_stdout()
-    except KeyboardInterrupt:
-        pass
+    except KeyboardInterrupt:  # a user ends --watch by Ctrl-C
+        return _WELL
     finally:
         reports.close()
     return _WELL
@@ -57,14 +57,14 @@ def run_list(arguments: argparse.Namespace) -> int:
 
 @dataclass(frozen=True, slots=True)
 class ListView:
-    """How the list is printed: its form, the objects that are in it, and whether in colours."""
+    """The way in which the list is printed: its form, the objects in it, and whether it has colours."""
 
     form: Form
     chosen: Chosen
     coloured: bool
 
     def whole(self, report: LeaderReport) -> str:
-        """Return the whole list."""
+        """Return the text of the whole list."""
         if self.form in (Form.JSON, Form.YAML):
             return f"{as_document(self.form, self.chosen.raw(report))}\n"
         objects = self.chosen.of(report.objects)
@@ -73,7 +73,7 @@ class ListView:
         return "".join(f"{line}\n" for line in self.table().lines(objects)) if objects else ""
 
     def table(self, width: int = 0) -> ListTable:
-        """Return the table of this moment, whose lines are at most *width* characters long; 0 is no limit."""
+        """Return the table at this moment. Its lines have at most *width* characters, or any number if *width* is 0."""
         shown = columns(self.form, datetime.now(UTC), with_namespace=self.chosen.namespace is None)
         return ListTable(shown, self.coloured, width)
 
@@ -158,7 +158,7 @@ def _append(shown: ListView) -> Callable[[LeaderReport], None]:
 
 
 def _entry(form: Form, each: Raw) -> str:
-    """Return one object of a stream of changes."""
+    """Return the text of one object in a stream of changes."""
     match form:
         case Form.JSON:
             return f"{json.dumps(each)}\n"
@@ -179,7 +179,7 @@ def _complaint(error: NoReport) -> str:
 
 
 def _let_go_of_stdout() -> None:
-    """Keep the interpreter from writing to the closed pipe once more as it ends."""
+    """Keep the interpreter from writing to the closed pipe again at its end."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

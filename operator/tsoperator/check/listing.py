@@ -22,7 +22,7 @@ GONE: Final = "gone"
 """The verdict that ``--watch`` prints for an object that is no longer there."""
 
 Raw = dict[str, Any]
-"""An object, or a report, as its JSON says it."""
+"""An object, or a whole report, with the names and values of its JSON."""
 
 
 class Form(StrEnum):
@@ -105,7 +105,7 @@ class ListTable:
 
 
 def colour_of(verdict: str, *, plain: bool = False) -> Colour:
-    """Return the colour of a *verdict*. What is well has none if it is *plain*."""
+    """Return the colour of a *verdict*. With *plain*, the verdict `ok` has none."""
     if verdict == OK:
         return Colour.NONE if plain else Colour.GREEN
     return Colour.YELLOW if verdict == WAITING else Colour.RED

@@ -13,7 +13,7 @@ from tsoperator.check.findings import Finding, failed, ok, unseen
 from tsoperator.status.parts import NOT_LOOKED, SET_UP, UNSEEN_CURE, unseen_words
 
 WATCHES: Final = "watches"
-"""The name of the check whether the operator may see what it watches."""
+"""The name of the check whether the operator may see the objects that it watches."""
 OUR_PODS: Final = f"{LABEL_OPERATOR}={OPERATOR}"
 """The label selector of the operator's Pods."""
 

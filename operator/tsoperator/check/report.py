@@ -1,4 +1,4 @@
-"""The leader's report, as a client reads it: another version of the operator may say less, or more."""
+"""The leader's report, as a client reads it. An operator of another version may leave fields out, or have more."""
 
 from collections.abc import Sequence
 from typing import Any, Final
@@ -9,11 +9,12 @@ from pydantic_core import from_json
 
 OK: Final = "ok"
 WAITING: Final = "waiting"
-"""The verdicts of the leader on what is served, and on what isn't yet. All others mean that somebody must act."""
+"""The leader's verdicts on a thing that works, and on one that doesn't work yet. All others mean that somebody must
+act."""
 
 
 class BadReport(ValueError):
-    """An error: what a Pod answered is no report of this operator."""
+    """An error: the answer of a Pod is no report of this operator."""
 
 
 class _Part(BaseModel):

@@ -9,8 +9,6 @@ RESET: Final = "\x1b[0m"
 CLEAR: Final = "\x1b[H\x1b[2J\x1b[3J"
 """The sequence that makes a terminal empty, and moves its cursor to the first line."""
 
-_CONTROLS: Final = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160))}
-
 
 class Colour(Enum):
     """A colour, as the sequence that begins it."""
@@ -32,10 +30,17 @@ def is_coloured(stream: TextIO, environ: Mapping[str, str] = os.environ) -> bool
 
 
 def printable(text: str) -> str:
-    """Return *text* without characters that control a terminal: users write what objects say."""
-    return text if text.isprintable() else text.translate(_CONTROLS)
+    """Return *text* with escapes for characters that control a terminal, or the order in which it shows text.
+
+    Users write what objects say.
+    """
+    return text if text.isprintable() else "".join(map(_escaped, text))
 
 
 def redrawn(lines: Iterable[str]) -> str:
-    """Return the sequence that writes *lines* over what a terminal shows, without flicker."""
+    """Return the sequence that replaces the contents of a terminal by *lines*, without flicker."""
     return "\x1b[H" + "".join(f"{line}\x1b[K\n" for line in lines) + "\x1b[J"
+
+
+def _escaped(character: str) -> str:
+    return character if character.isprintable() else character.encode("unicode_escape").decode()

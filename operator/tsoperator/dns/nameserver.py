@@ -61,8 +61,8 @@ def elected(dnsconfigs: Sequence[Object]) -> Object | None:
 
 
 def is_operators(dnsconfig: Object) -> bool:
-    """Tell whether the operator has made *dnsconfig* by itself. Without the label, it is the user's."""
-    return labels(dnsconfig).get(LABEL_MANAGED) == MANAGED
+    """Tell whether the operator has made *dnsconfig* by itself. Without the name or the label, it is the user's."""
+    return dnsconfig["metadata"]["name"] == OWN_NAME and labels(dnsconfig).get(LABEL_MANAGED) == MANAGED
 
 
 def before(dnsconfigs: Iterable[Object], old: Object | None, new: Object | None) -> Sequence[Object]:

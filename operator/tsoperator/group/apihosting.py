@@ -21,7 +21,7 @@ _ISSUER: Final = 0
 DRAIN: Final = 20.0
 """The seconds for which a proxy serves a name that it doesn't advertise any more, while other proxies advertise it.
 
-In that time, the control server leads the traffic to another proxy. The image waits as long before it ends.
+In that time, the control server leads the traffic to another proxy. The image waits for the same time before it ends.
 """
 
 SETTLE: Final = 8.0
@@ -31,7 +31,8 @@ In that time, the devices of the tailnet learn how they reach the new name.
 """
 
 _SHORTEST: Final = 0.1
-"""The seconds of the shortest pause. A shorter one may be a rounding error, and wouldn't bring the end any closer."""
+"""The shortest pause, in seconds. The clock might not have advanced after a shorter one, which may be a rounding
+error."""
 
 
 class APIHost(NamedTuple):
@@ -170,12 +171,12 @@ def _offer(ordinal: int, host: APIHost, hosting: APIHosting) -> APIOffer:
     if ordinal == _ISSUER and hosting.must_drain:
         return APIOffer(host.served)
     if ordinal != _ISSUER and _serves_another(host, name) and not hosting.is_settled:
-        return now  # so the old name goes on until a proxy serves the new one
+        return now  # so the proxies serve the old name until one serves the new name
     return APIOffer(name, (name,) if hosting.has_certificate else ())
 
 
 def _serves_another(host: APIHost, name: str) -> bool:
-    """Tell whether a proxy advertises another Tailscale Service than *name*, and serves it."""
+    """Tell whether the proxy *host* serves and advertises another Tailscale Service than *name*."""
     return host.served not in ("", name) and host.served in host.advertised
 
 

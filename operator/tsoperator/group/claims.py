@@ -45,8 +45,8 @@ from tsoperator.settings import Settings
 BY_LABEL: Final = "label"
 """The index of Ingresses, Services and ProxyGroups by the label that they claim, or claimed.
 
-It has the Ingresses and Services that name a ProxyGroup, the ProxyGroups of type kube-apiserver, and the objects that
-still have the finalizer for a Tailscale Service.
+It has the Ingresses that name a ProxyGroup, and the Services that do and aren't of type ExternalName. It has the
+ProxyGroups of type kube-apiserver, and the objects that still have the finalizer for a Tailscale Service.
 """
 
 KUBE_APISERVER: Final = "kube-apiserver"
@@ -186,7 +186,7 @@ def is_hosted(obj: Object, settings: Settings) -> bool:
 
 
 def winner(claims: Iterable[LabelClaim]) -> LabelClaim | None:
-    """Return the claim that has the label that all these *claims* are on; None if there is none."""
+    """Return the claim that gets the label, out of all *claims* on this label; None if no claim gets it."""
     return min(claims, key=lambda each: each.rank, default=None)
 
 
@@ -195,9 +195,15 @@ def by_label(obj: Object) -> Iterable[str]:
 
     Not all of them have a claim.
     """
-    asks = spec_text(obj, "type") == KUBE_APISERVER if _is_group(obj) else annotations(obj).get(PROXY_GROUP)
-    is_concerned = asks or has_finalizer(obj, finalizer_of(obj))
-    return (label_of(obj),) if is_concerned else ()
+    return (label_of(obj),) if _may_claim(obj) or has_finalizer(obj, finalizer_of(obj)) else ()
+
+
+def _may_claim(obj: Object) -> bool:
+    """Tell whether *obj* may claim a label. A Service that leads Pods to a device by a ProxyGroup claims none."""
+    type_ = spec_text(obj, "type")
+    if _is_group(obj):
+        return type_ == KUBE_APISERVER
+    return bool(annotations(obj).get(PROXY_GROUP)) and type_ != "ExternalName"
 
 
 def label_of(obj: Object) -> str:

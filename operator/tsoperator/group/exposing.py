@@ -100,7 +100,7 @@ class Offer:
 
 
 class _Draws(Enum):
-    """The proxies that should advertise a Tailscale Service, and so draw its traffic."""
+    """The choice of the proxies that should advertise a Tailscale Service, and so get its traffic."""
 
     ALL = auto()
     NONE = auto()
@@ -164,7 +164,7 @@ def served_label(claim: LabelClaim, there: Hosted) -> str:
 
 
 def _holders_last(each: Exposed) -> bool:
-    """Tell whether the claim of an object is the holder of its label.
+    """Tell whether the claim of *each*, an object, is the holder of its label.
 
     Objects are sorted by this, so that the decision about the holder comes last and replaces the others.
     """
@@ -189,7 +189,7 @@ def _decision(each: Exposed, exposing: Exposing) -> _Decision:
         return _NOTHING
     relation = ownership(service, exposing.operator_id)
     if not relation.is_owner:
-        return kept  # somebody has changed the owners, or the operator has a new ID; nothing new is served
+        return kept  # the operator isn't an owner any more, or has a new ID: nothing new is served
     if claim.is_web:
         if is_holder and not exposing.domain:
             return kept
@@ -276,7 +276,7 @@ def _left_out(exposing: Exposing, decided: Mapping[str, _Decision]) -> list[Expo
 
 
 def _size(name: str, decision: _Decision) -> int:
-    """Return the number of bytes that an entry adds to the documents, or a few more."""
+    """Return the number of bytes that an entry adds to the documents; it may be a few too high."""
     if decision.served is not None:
         return len(serve_document({name: decision.served}))
     return len(rules_document({name: decision.rule})) if decision.rule else 0

@@ -20,7 +20,8 @@ from tsoperator.settings import Settings
 class Work:
     """The work of a ProxyGroup: the objects that it serves.
 
-    *services* are the ClusterIP Services of egress Services. *offer* is what an ingress group serves and advertises.
+    *services* are the ClusterIP Services of egress Services. *offer* has the Tailscale Services that an ingress group
+    serves and advertises.
     """
 
     services: Sequence[Object] = ()

@@ -34,6 +34,8 @@ class Hosting:
     long as it isn't known. *holder* is the claim that has the label, None if no claim counts. *states* are the
     *slim* state Secrets of the group, by ordinal.
 
+    The proxies advertise a Service only while it *has_pods*, that is, while one of its Pods is ready.
+
     The Tailscale Service *is_kept* if that group can't serve it, and proxies of another group advertise it.
 
     The operator has the ID *operator_id*, by which it owns Tailscale Services. If the operator has no ID,
@@ -49,6 +51,7 @@ class Hosting:
     operator_id: str = ""
     no_identity: str = ""
     is_kept: bool = False
+    has_pods: bool = True
 
     @property
     def dns_name(self) -> str:
@@ -94,7 +97,7 @@ def is_owned(view: ServiceView, operator_id: str) -> bool:
 
 
 def obstacle(hosting: Hosting) -> Refusal | None:
-    """Return the first reason why the object can't be exposed by its group; None if there is none.
+    """Return the first reason why a group can't expose its object; None if there is none.
 
     The reason of the refusal is a constant of this module, or comes from a refusal by the control server.
     """

@@ -8,7 +8,7 @@ from tsoperator.api.owners import Ownership, ownership
 from tsoperator.api.policy import CONSOLE, policy_place, service_approvers
 from tsoperator.api.tailscaleservice import ServiceHost
 from tsoperator.group.hosted import Hosting
-from tsoperator.proxy.secret import device_of
+from tsoperator.proxy.secret import reported_id_of
 from tsoperator.runtime.plan import Note
 
 APPROVAL_PATIENCE: Final = 30.0
@@ -21,13 +21,16 @@ def awaits_approval(hosting: Hosting) -> bool:
 
 
 def lacks_approval(hosting: Hosting) -> bool:
-    """Tell whether no proxy of the group is known to be approved as a host; this is so, too, while hosts are read."""
+    """Tell whether no proxy of the group is known to be approved as a host.
+
+    This is true as long as hosts are being read.
+    """
     return not any(host.is_approved for host in _hosts(hosting))
 
 
 def _hosts(hosting: Hosting) -> list[ServiceHost]:
-    """Return the proxies of the group that would host the Tailscale Service, as far as the control server has said."""
-    ids = {device_of(state, None).id for state in hosting.states}
+    """Return the proxies of the group that the control server lists as hosts of the Tailscale Service."""
+    ids = {reported_id_of(state) for state in hosting.states}
     return [host for host in hosting.view.hosts if host.node_id in ids]
 
 

@@ -53,7 +53,7 @@ async def load_configuration(kubeconfig: str = "", context: str = "") -> Configu
 
 
 def current_namespace(kubeconfig: str = "", context: str = "") -> str:
-    """Return the namespace that kubectl takes where the user names none: that of the *context*, or ``default``."""
+    """Return the namespace that kubectl uses if the user names none: that of the *context*, or ``default``."""
     contexts, current = _contexts(kubeconfig)
     chosen = next((each for each in contexts if each["name"] == context), current) or {}
     return str((chosen.get("context") or {}).get("namespace") or _DEFAULT_NAMESPACE)

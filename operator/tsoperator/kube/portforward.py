@@ -1,11 +1,13 @@
 """Forwards a port of a Pod through the API server, and asks the HTTP server that listens there.
 
-The kubernetes package carries the bytes, in a thread of its own. It takes a method of its generated API classes. The
-operator's image has none of these, so we make a small one.
+The kubernetes package moves the bytes, in a thread of its own. It needs a method of one of its generated API classes.
+The operator's image doesn't have these classes, so this module has a small class with such a method.
 """
 
 import http.client
 from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from threading import Thread
 from types import SimpleNamespace, TracebackType
 from typing import Any, Final, NamedTuple, Self
 
@@ -22,7 +24,8 @@ from tsoperator.kube.config import tls_context
 from tsoperator.kube.errors import NotListening, Unreachable, error_of
 
 _SHARED: Final = ("verify_ssl", "ssl_ca_cert", "cert_file", "key_file", "assert_hostname", "tls_server_name", "proxy")
-"""The fields that both configurations of the kubernetes package have, and that a port-forward heeds."""
+"""The fields of a configuration that matter for a port-forward. Both forms of it in the kubernetes package have
+them."""
 
 
 class PodAnswer(NamedTuple):
@@ -34,8 +37,12 @@ class PodAnswer(NamedTuple):
 
     @classmethod
     def read(cls, connection: http.client.HTTPConnection, path: str, etag: str) -> Self:
-        """Ask for *path* unless it still has this *etag*, and return the answer. Raises OSError, HTTPException."""
-        connection.request("GET", path, headers={"If-None-Match": etag} if etag else {})
+        """Ask for *path* unless it still has this *etag*, and return the answer. Raises OSError, HTTPException.
+
+        The server of the report answers requests for localhost only, whatever its address.
+        """
+        headers = {"Host": "localhost"} | ({"If-None-Match": etag} if etag else {})
+        connection.request("GET", path, headers=headers)
         response = connection.getresponse()
         return cls(response.status, response.read(), response.headers.get("ETag") or "")
 
@@ -51,8 +58,9 @@ class ForwardedPort:
         """*token* is the value of the header Authorization; empty if a certificate proves who we are."""
         self._where = f"port {port} of Pod {pod}"
         self._port = port
-        self._forward = _opened(configuration, token, pod, port)
+        self._forward = _opened(configuration, token, pod, port, timeout)
         self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=timeout)
+        self._connection.auto_open = 0  # when the Pod has closed the connection, do not ask a server on this machine
         self._connection.sock = self._forward.socket(port)
         self._connection.sock.settimeout(timeout)
 
@@ -77,20 +85,21 @@ class ForwardedPort:
             raise Unreachable(f"{self._where}: {str(error) or type(error).__name__}") from error
 
 
-def _opened(configuration: Configuration, token: str, pod: Key, port: int) -> Any:
-    """Return the port-forward as the kubernetes package makes it. Raises KubeError."""
-    tls_context(configuration)  # it says what is wrong with certificates
+def _opened(configuration: Configuration, token: str, pod: Key, port: int, timeout: float) -> Any:
+    """Return the port-forward as the kubernetes package makes it, within *timeout* seconds. Raises KubeError."""
+    tls_context(configuration)  # its error says what is wrong with the certificates
     blocking = BlockingConfiguration(host=configuration.host)
     for name in _SHARED:
         setattr(blocking, name, getattr(configuration, name))
     headers = {"authorization": token} if token else {}
     where = POD.path(pod.namespace, pod.name, "portforward")
+    method = _PodMethod(blocking, f"{where}?ports={port}", headers)
     try:
-        forward = portforward(_PodMethod(blocking, f"{where}?ports={port}", headers).call)
+        forward = _in_time(lambda: portforward(method.call), timeout)
+    except TimeoutError:
+        raise Unreachable(f"GET {where}: no answer within {timeout:g} s") from None
     except ApiException as error:
         cause = error.__context__
-        if isinstance(cause, KeyboardInterrupt):
-            raise cause from None
         status = getattr(cause, "status_code", 0)
         if status:
             raise error_of(status, _status_in(getattr(cause, "resp_body", None)), f"GET {where}") from cause
@@ -99,8 +108,25 @@ def _opened(configuration: Configuration, token: str, pod: Key, port: int) -> An
     return forward
 
 
+def _in_time(call: Callable[[], Any], seconds: float) -> Any:
+    """Return the result of *call*, which runs in a thread. Raises what *call* raises, and TimeoutError.
+
+    The kubernetes package sets no limit on a handshake. If there is no answer, the thread ends with the process.
+    """
+    done = Future[Any]()
+
+    def run() -> None:
+        try:
+            done.set_result(call())
+        except BaseException as error:  # noqa: BLE001 (it is raised where the result is awaited)
+            done.set_exception(error)
+
+    Thread(target=run, daemon=True).start()
+    return done.result(seconds)
+
+
 def _with_an_end(opened: WebSocket) -> Callable[[bool], Any]:
-    """Return the function that reads from *opened*, with one error for all ways in which a connection breaks.
+    """Return a function that reads from *opened*, and raises the same error however the connection breaks.
 
     The thread of the kubernetes package then ends the forwarded connection, too. At any other error it would only print
     a traceback, and we would wait for an answer in vain.

@@ -64,7 +64,7 @@ def _pods_have_ipv6(pods: Sequence[Object], statefulset: Object | None, service:
 
 
 def _hosts(statefulset: Object) -> Iterable[str]:
-    """Yield the text before the last colon in each environment variable of the containers.
+    """Yield the text before the last colon of each environment variable of the containers.
 
     In a variable with a host and a port, this text is the host.
     """

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from tsoperator.api.objects import Key, Object, key_of
-from tsoperator.proxy.secret import device_of
+from tsoperator.proxy.secret import reported_id_of
 
 
 def wanted_replicas(statefulset: Object) -> int:
@@ -40,4 +40,4 @@ def is_serving(statefulset: Object, secret: Callable[[Key], Object | None]) -> b
     if ready_replicas(statefulset) < wanted_replicas(statefulset):
         return False
     states = [secret(key) for key in secret_keys(statefulset)]
-    return all(state is not None and device_of(state, None).id for state in states)
+    return all(state is not None and reported_id_of(state) for state in states)

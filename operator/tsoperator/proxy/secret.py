@@ -183,6 +183,8 @@ def expiries_of(secret: Object) -> dict[str, datetime]:
     Secret that has one certificate, the name of the Secret is the domain.
     """
     found: Mapping[str, Validity | None] = secret.get(_CERTIFICATES) or {}
+    if not found:
+        return {}
     domains = {TLS: key_of(secret).name, (own := fqdn_of(secret)): own}
     return {domains[name]: validity.ends for name, validity in found.items() if validity and name in domains}
 
@@ -252,18 +254,25 @@ def reissue_of(secrets: ReplicaSecrets) -> Reissue:
 
 def device_id_of(secrets: ReplicaSecrets) -> str:
     """Return the ID of the device that a replica has; empty if it has no device, as far as is known."""
-    return device_of(secrets.state, None).id if secrets.state is not None else ""
+    return reported_id_of(secrets.state) if secrets.state is not None else ""
+
+
+def reported_id_of(secret: Object) -> str:
+    """Return the ID of the device that a *slim* Secret reports; empty if it reports none.
+
+    If a proxy was stopped between its login and its first report, only the state of its tailscaled has the ID.
+    """
+    return text(secret["data"], SECRET_DEVICE_ID) or str(secret[_STATE_DEVICE])
 
 
 def device_of(secret: Object, pod: Object | None) -> ReportedDevice:
     """Return the device that a *slim* Secret reports.
 
     The capability version in the Secret counts only if *pod* wrote it. An old image doesn't report an HTTPS
-    endpoint, so the MagicDNS name is used instead. If a proxy was stopped between its login and its first report,
-    only the state of its tailscaled has the ID of the device.
+    endpoint, so the MagicDNS name is used instead.
     """
     data = secret["data"]
-    id_, fqdn = text(data, SECRET_DEVICE_ID) or secret[_STATE_DEVICE], fqdn_of(secret)
+    id_, fqdn = reported_id_of(secret), fqdn_of(secret)
     ips = list_of_texts(text(data, SECRET_DEVICE_IPS))
     version = capability_version_of(secret)
     reported = reporting_pod_of(secret)
@@ -360,7 +369,7 @@ def accepts_routes_of(config: Object) -> bool:
 
 def by_device(secret: Object) -> Iterable[str]:
     """Index *slim* Secrets by device."""
-    device = device_of(secret, None).id
+    device = reported_id_of(secret)
     return (device,) if device else ()
 
 

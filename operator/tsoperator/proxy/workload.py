@@ -50,6 +50,7 @@ from tsoperator.proxy.secret import (
     must_keep_auth_key,
     needs_auth_key,
     reissue_of,
+    reported_id_of,
     shown_device,
 )
 from tsoperator.proxy.service import headless_service
@@ -147,7 +148,7 @@ def awaits_keys(keys: Keys, children: Children) -> bool:
 def proxy_devices(proxy: Proxy, children: Children, view: TailnetView, settings: Settings) -> DevicePlan:
     """Return the plan for the devices of *proxy* in the tailnet of *view*."""
     states = {each.ordinal: children.secrets_of(each).state for each in proxy.replicas}
-    reported = {ordinal: device_of(state, None).id for ordinal, state in states.items() if state is not None}
+    reported = {ordinal: reported_id_of(state) for ordinal, state in states.items() if state is not None}
     made = plan_devices(proxy, reported, view, take_over_names=settings.take_over_names)
     first_device = proxy_device(children)
     missed = first_device is not None and misses_destination(children.pods, first_device.id, first_device.fqdn, view)
@@ -298,7 +299,7 @@ def _left_behind(pod: Object) -> str:
 
 def _way_out(secrets: Iterable[Object]) -> str:
     """Return what the user can do while the devices that *secrets* report can't be deleted."""
-    names = " and ".join(str(key_of(secret)) for secret in secrets if device_of(secret, None).id)
+    names = " and ".join(str(key_of(secret)) for secret in secrets if reported_id_of(secret))
     if not names:
         return ""
     return (
@@ -365,7 +366,7 @@ def _secret(proxy: Proxy, replica: Replica, key: Key, type_: str) -> Object:
 
 
 def _corrected(live: Object, wanted: Object, patch: Patch | None = None) -> Iterable[Patch]:
-    """Yield *patch*, together with the parts of the metadata in *wanted* that *live* lacks, as one patch.
+    """Yield one patch for *live*: *patch*, and the parts of the metadata in *wanted* that *live* lacks.
 
     Yield nothing if both are empty.
     """

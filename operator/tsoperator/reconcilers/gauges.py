@@ -34,35 +34,50 @@ from tsoperator.proxy.secret import expiries_of
 from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.ownership import owner_of
 from tsoperator.tailnet.tailnet import Tailnets
+from tsoperator.tsclient.timeslice import TimeSlice
 
 _COUNTED: Final = {TAILNET: CONDITION_TAILNET_READY, RECORDER: CONDITION_RECORDER_READY}
 """The kinds whose objects are counted by the reason of a condition, each with the type of that condition."""
 
 
-class ProxyGauges(Collector):
-    """Counts the proxies that serve, and those that don't."""
+async def count_proxies(cache: Cache) -> Metric:
+    """Count the proxies that serve, and those that don't."""
+    family = GaugeMetricFamily(
+        "tsoperator_proxies",
+        "Proxies by the kind of object that asked for them, and by whether they serve.",
+        labels=["parent", "ready"],
+    )
+    parents, ready, time_slice = Counter[str](), Counter[str](), TimeSlice()
+    for each in cache.all(STATEFULSET):
+        await time_slice.pause()
+        owner = owner_of(each)
+        parent = owner.type if owner else ""
+        parents[parent] += 1
+        ready[parent] += is_serving(each, lambda key: cache.get(SECRET, key))
+    for parent, count in parents.items():
+        family.add_metric([parent, "true"], ready[parent])
+        family.add_metric([parent, "false"], count - ready[parent])
+    return family
 
-    def __init__(self, cache: Cache) -> None:
-        self._cache = cache
 
-    def collect(self) -> Iterator[Metric]:
-        """Yield the counts; prometheus_client calls this for each scrape."""
-        family = GaugeMetricFamily(
-            "tsoperator_proxies",
-            "Proxies by the kind of object that asked for them, and by whether they serve.",
-            labels=["parent", "ready"],
-        )
-        parents = Counter[str]()
-        ready = Counter[str]()
-        for each in self._cache.all(STATEFULSET):
-            owner = owner_of(each)
-            parent = owner.type if owner else ""
-            parents[parent] += 1
-            ready[parent] += is_serving(each, lambda key: self._cache.get(SECRET, key))
-        for parent, count in parents.items():
-            family.add_metric([parent, "true"], ready[parent])
-            family.add_metric([parent, "false"], count - ready[parent])
-        yield family
+async def certificate_expiries(cache: Cache) -> Metric:
+    """Return when the certificates of proxies expire, from the Secrets in which the proxies keep them.
+
+    If several Secrets have a certificate of a domain, the one that lasts longest counts: a proxy renews its own.
+    """
+    family = GaugeMetricFamily(
+        "tsoperator_certificate_expiry_timestamp_seconds",
+        "When the certificate of a domain expires, in seconds since the epoch.",
+        labels=["domain"],
+    )
+    last, time_slice = dict[str, float](), TimeSlice()
+    for secret in cache.all(SECRET):
+        await time_slice.pause()
+        for domain, ends in expiries_of(secret).items():
+            last[domain] = max(ends.timestamp(), last.get(domain, 0.0))
+    for domain, seconds in last.items():
+        family.add_metric([domain], seconds)
+    return family
 
 
 class GroupGauges(Collector):
@@ -125,31 +140,6 @@ class RelayGauges(Collector):
         for each in found:
             endpoints.add_metric([key_of(each).name], len((each.get("status") or {}).get("endpoints") or ()))
         yield from (relays, endpoints)
-
-
-class CertificateGauges(Collector):
-    """Shows when the certificates of proxies expire, from the Secrets in which the proxies keep them."""
-
-    def __init__(self, cache: Cache) -> None:
-        self._cache = cache
-
-    def collect(self) -> Iterator[Metric]:
-        """Yield the times; prometheus_client calls this for each scrape.
-
-        If several Secrets have a certificate of a domain, the one that lasts longest counts: a proxy renews its own.
-        """
-        family = GaugeMetricFamily(
-            "tsoperator_certificate_expiry_timestamp_seconds",
-            "When the certificate of a domain expires, in seconds since the epoch.",
-            labels=["domain"],
-        )
-        last: dict[str, float] = {}
-        for secret in self._cache.all(SECRET):
-            for domain, ends in expiries_of(secret).items():
-                last[domain] = max(ends.timestamp(), last.get(domain, 0.0))
-        for domain, seconds in last.items():
-            family.add_metric([domain], seconds)
-        yield family
 
 
 class ServiceGauges(Collector):

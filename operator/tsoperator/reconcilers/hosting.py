@@ -41,6 +41,7 @@ from tsoperator.group.exposing import served_label
 from tsoperator.group.hosted import TYPE, Hosting, is_host, is_host_in, is_owned
 from tsoperator.group.hosts import BY_CERTIFICATE, NO_SERVICE, ServiceView, advertising, by_certificate, domain_of_group
 from tsoperator.group.proxygroup import BY_GROUP, group_owner, in_order, is_available, replica_count
+from tsoperator.proxy.endpoints import has_ready_endpoint, service_of
 from tsoperator.proxy.hosting import hosted
 from tsoperator.proxy.secret import advertised_services, fqdn_of, served_service_of
 from tsoperator.runtime.cache import Cache
@@ -118,7 +119,7 @@ class HostingView:
         return known.claim
 
     def of(self, claim: LabelClaim, *, with_hosts: bool = True) -> Hosting:
-        """Return the facts about the object of *claim*."""
+        """Return the facts about the object that has this *claim*."""
         group, states = self.group(claim.group), self.states(claim.group)
         view, holder = NO_SERVICE, None
         if group is not None and not claim.wrong:
@@ -394,6 +395,17 @@ class HostingChanges:
         """Return the objects whose entries came into an ingress ConfigMap or left it."""
         before, after = (hosted(each).names for each in (old, new))
         return self._labelled(name.removeprefix(PREFIX) for name in before ^ after)
+
+    def of_slice(self, old: Object | None, new: Object | None) -> list[Key]:
+        """Return the object that is the Service of an EndpointSlice if the Service may have got or lost its last Pod.
+
+        An EndpointSlice of a Service that asks for no ProxyGroup concerns nobody.
+        """
+        was, now = (each is not None and has_ready_endpoint([each]) for each in (old, new))
+        there = new or old
+        key = service_of(there) if there and was is not now else None
+        found = self._cache.get(self._resource, key) if key else None
+        return [key_of(found)] if found and any(by_label(found)) else []
 
     def of_identity(self, _identity: Object) -> list[Key]:
         """Return all objects that name a ProxyGroup."""

@@ -44,7 +44,7 @@ from tsoperator.proxy.devices import TailnetView
 from tsoperator.proxy.login import NO_KEYS, Keys
 from tsoperator.proxy.orphan import ORPHANED_FOR, Orphan, plan_orphan
 from tsoperator.proxy.proxy import Children, Proxy
-from tsoperator.proxy.secret import BY_DEVICE, device_of
+from tsoperator.proxy.secret import BY_DEVICE, device_of, reported_id_of
 from tsoperator.proxy.workload import is_removed, login_url, proxy_login
 from tsoperator.runtime.apply import Applier
 from tsoperator.runtime.cache import Cache
@@ -190,7 +190,7 @@ class Proxies:
         *destination* is the device to which the proxies lead, if they lead to one. If the tailnet accepts no
         new proxies, an owner that has proxies already may still use it.
         """
-        ids = [device for secret in children.secrets if (device := device_of(secret, None).id)]
+        ids = [device for secret in children.secrets if (device := reported_id_of(secret))]
         try:
             view = self._tailnets.at(name).view(owner, ids, destination)
         except Pending as pending:

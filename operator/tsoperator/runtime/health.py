@@ -1,22 +1,28 @@
 """Probes and metrics over HTTP: /healthz, /readyz, /metrics."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
 from aiohttp import web
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
+from prometheus_client.metrics_core import Metric
+from prometheus_client.registry import Collector
 
 from tsoperator.runtime.serving import HttpServer
 
 Check = Callable[[], str]
 """A function that returns words for what is wrong, or an empty string if nothing is."""
 
+Count = Callable[[], Awaitable[Metric]]
+"""A function that counts many objects for a scrape, and lets other tasks run meanwhile."""
+
 
 class HealthServer(HttpServer):
     """Serves probes and metrics on *listen* while the context is open. An empty *listen* turns it off.
 
     ``/readyz`` passes when all of *checks* pass, and names those that fail. ``/healthz`` does the same for *alive*;
-    without *alive* it only shows that the event loop runs. A check that raises has failed.
+    without *alive* it only shows that the event loop runs. A check that raises has failed. ``/metrics`` shows the
+    metrics of *registry* and of *counts*.
     """
 
     def __init__(
@@ -25,10 +31,12 @@ class HealthServer(HttpServer):
         registry: CollectorRegistry,
         checks: Mapping[str, Check],
         alive: Mapping[str, Check] | None = None,
+        counts: Sequence[Count] = (),
     ) -> None:
         self._registry = registry
         self._checks = checks
         self._alive = alive or {}
+        self._counts = counts
         app = web.Application()
         app.router.add_get("/healthz", self._healthz)
         app.router.add_get("/readyz", self._readyz)
@@ -43,7 +51,21 @@ class HealthServer(HttpServer):
 
     async def _metrics(self, request: web.Request) -> web.Response:
         encode, content_type = choose_encoder(request.headers.get("Accept", ""))
-        return web.Response(body=encode(self._registry), headers={"Content-Type": content_type})
+        page = CollectorRegistry()
+        page.register(_Counted([await count() for count in self._counts]))
+        page.register(self._registry)
+        return web.Response(body=encode(page), headers={"Content-Type": content_type})
+
+
+class _Counted(Collector):
+    """Metrics that have been counted already."""
+
+    def __init__(self, metrics: Sequence[Metric]) -> None:
+        self._metrics = metrics
+
+    def collect(self) -> Iterable[Metric]:
+        """Return the metrics; prometheus_client calls this."""
+        return self._metrics
 
 
 def _report(checks: Mapping[str, Check]) -> web.Response:

@@ -67,7 +67,7 @@ _MOST_FIELDS: Final = 4
 
 
 class Write(NamedTuple):
-    """A write of an object: *before* is its old state, *after* is what was sent, and *about* describes the change.
+    """A write of an object: *before* is its old state, *after* the state that was sent, *about* describes the change.
 
     The operator *takes over* an object if the Go operator made it, and it is right as it is.
     """

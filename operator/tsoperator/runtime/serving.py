@@ -34,9 +34,10 @@ class HttpServer:
         await self._runner.setup()
         try:
             await web.TCPSite(self._runner, host or None, port).start()
-        except OSError as error:
+        except (OSError, UnicodeError) as error:  # a UnicodeError is about a label of the host
             await self._close()
-            words = os.strerror(error.errno) if error.errno and error.errno > 0 else str(error)
+            errno = getattr(error, "errno", None) or 0
+            words = os.strerror(errno) if errno > 0 else str(error)
             raise ListenError(f"cannot serve {self._purpose} on {self._listen}: {words}") from error
         bound_host, bound_port = self._runner.addresses[0][:2]
         return f"[{bound_host}]:{bound_port}" if ":" in bound_host else f"{bound_host}:{bound_port}"

@@ -1,4 +1,4 @@
-"""Judges an object by the conditions that the operator wrote into its status. An Ingress is judged by its name."""
+"""Judges an object by the conditions that the operator wrote into its status; an Ingress by the name in its status."""
 
 from collections.abc import Iterable
 from enum import StrEnum
@@ -36,7 +36,7 @@ true, the last of them says the most.
 
 _RANK: Final = {type_: rank for rank, type_ in enumerate(OURS)}
 _PASSING: Final = ("Creating", "Pending", "Terminating")
-"""The ends of the reasons of conditions that turn true without anybody's help."""
+"""The endings of reasons: a condition whose reason ends so turns true without anybody's help."""
 _ALSO_PASSING: Final = (
     "ClusterResourcesNotReady",
     "IngressSvcNoBackendsConfigured",
@@ -91,7 +91,7 @@ def wrong_one(conditions: Iterable[Object]) -> Object | None:
 
 
 def judge(condition: Object) -> Judgement:
-    """Return the judgement that a *condition* of the operator says."""
+    """Return the judgement of an object by one *condition* of the operator."""
     reason = condition.get("reason") or ""
     if condition.get("status") == TRUE:
         grade = Grade.OK
@@ -104,7 +104,7 @@ def judge(condition: Object) -> Judgement:
 
 
 def judge_conditions(obj: Object) -> Judgement | None:
-    """Return the judgement that the conditions of *obj* say together; None if the operator has written none."""
+    """Return the judgement of *obj* by all its conditions of the operator; None if it has none."""
     conditions = ours(obj)
     if not conditions:
         return None

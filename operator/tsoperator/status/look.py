@@ -53,13 +53,14 @@ _OWNER_TYPES: Final = {
     RECORDER.kind: PARENT_RECORDER,
     SERVICE.kind: PARENT_SERVICE,
 }
-"""The kinds whose objects have proxies, and their names in the labels of the proxies."""
+"""The kinds whose objects have proxies. Each has its name in the labels of the proxies."""
 
 
 class ServedDevice(NamedTuple):
-    """The keys of the objects of the operator's own device if it serves the API server.
+    """The keys of the objects of the operator's own device, if this device serves the API server.
 
-    They are the *deployment*, the *secret* of the device, and the operator's *own* Deployment, on which the Events are.
+    *deployment* is the Deployment of the API server proxy, and *secret* the Secret of the device. *own* is the
+    operator's own Deployment: the Events about the proxy are on this one.
     """
 
     deployment: Key
@@ -86,7 +87,7 @@ class Look:
         self._groups: dict[str, Served] = {}
 
     def around(self, resource: Resource, obj: Object) -> Surroundings | None:
-        """Return the facts about *obj* that aren't in it; None if the operator has nothing to do with *obj*."""
+        """Return the facts about *obj* from other objects; None if the operator has nothing to do with *obj*."""
         role = role_of(obj, self._settings)
         if resource is DEPLOYMENT:
             return self._around_deployment(obj)
@@ -101,7 +102,7 @@ class Look:
             workloads = self._workloads(resource, key)
             return Surroundings(role, workloads, self._replicas(SECRET, workloads), warnings=warnings)
         if key.namespace == self._settings.namespace and is_child(obj, key.namespace):
-            return None  # a Service in front of proxies may have the annotations of the user's Service
+            return None  # it stands in front of proxies, and may have the annotations of a user's Service
         served = self._served(obj, role)
         workloads = () if served else self._workloads(resource, key)
         return Surroundings(

@@ -1,4 +1,4 @@
-"""Describes what all objects depend on: the tailnets, the nameserver and the cluster's DNS, and refusals of servers."""
+"""Describes the parts that all objects depend on: tailnets, the nameserver, the cluster's DNS, and refusals."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -79,7 +79,7 @@ def dns_parts(dnsconfig: Object | None) -> Iterator[Part]:
 
 
 def refusal_parts(tailnets: Iterable[TailnetFacts], unseen: Iterable[tuple[str, str]]) -> Iterator[Part]:
-    """Describe what the control servers refuse, by the checks of the *tailnets*, and what the API server refuses.
+    """Describe the refusals of the control servers, from the checks of the *tailnets*, and those of the API server.
 
     *unseen* are the resources that the operator may not see, each with a namespace, which is empty if that is all.
     """

@@ -12,12 +12,13 @@ from tsoperator.api.names import (
     ANNOTATION_TAILNET_TARGET_IP_DEPRECATED,
     LOAD_BALANCER_CLASS,
 )
-from tsoperator.api.objects import Object, annotations, is_deleting, key_of, spec_of, spec_text
+from tsoperator.api.objects import Object, annotations, is_deleting, key_of, spec_text
 from tsoperator.api.rules import is_true
 from tsoperator.api.tailscaleservice import service_name
 from tsoperator.group.claims import label_of
 from tsoperator.group.hosts import advertising, domain_of_group
 from tsoperator.group.proxygroup import replica_count
+from tsoperator.group.slices import cluster_ips
 from tsoperator.proxy.endpoints import ready_addresses
 from tsoperator.proxy.readiness import ready_replicas, wanted_replicas
 from tsoperator.proxy.secret import device_of
@@ -42,10 +43,9 @@ _ROLES: Final = {
     "Recorder": "recorder",
     "Tailnet": "tailnet",
 }
-"""The roles of the objects that have the same role whatever they ask for, by kind."""
+"""The roles by kind, for the kinds whose objects all have the same role."""
 
 _TARGETS: Final = (ANNOTATION_TAILNET_FQDN, ANNOTATION_TAILNET_IP, ANNOTATION_TAILNET_TARGET_IP_DEPRECATED)
-_NO_ADDRESS: Final = ("", "None")
 
 _Row = dict[str, object]
 
@@ -78,7 +78,9 @@ class Row(TypedDict):
 @dataclass(frozen=True, slots=True)
 class Served:
     """The facts about the ProxyGroup that an object names: the *group* itself, and the *slim* state Secrets of its
-    proxies. *place* is the Service at which an egress Service points, and *slices* are the endpoints of that.
+    proxies.
+
+    *place* is the Service to which an egress Service points, and *slices* are the EndpointSlices of the *place*.
     """
 
     group: Object | None = None
@@ -116,7 +118,7 @@ class Surroundings:
     def digest(self, obj: Object) -> str:
         """Return a text that changes whenever *obj* or a fact about it changes.
 
-        The texts of all objects are remembered, so they have to be small, and no work for the garbage collector.
+        The texts of all objects are remembered, so they have to be small, and mustn't cost the garbage collector time.
         """
         objects = [obj, *self.workloads, *self.secrets, *self.pods]
         if self.served is not None:
@@ -190,7 +192,8 @@ def _judged_deployment(deployment: Object) -> Judgement:
 def _own_proxies(row: _Row, obj: Object, around: Surroundings, _settings: Settings) -> None:
     """Add the devices of an object's own proxies, and how many of its proxies are ready."""
     row["tailnet"] = spec_text(obj, "tailnet")
-    row["names"], row["addresses"] = _devices(around)
+    row["names"], addresses = _devices(around)
+    row["addresses"] = addresses or _shown_addresses(obj)
     _count_workloads(row, around)
 
 
@@ -203,7 +206,7 @@ def _egress(row: _Row, service: Object, around: Surroundings, settings: Settings
         row["clusterAddresses"] = [each["ip"] for pod in around.pods for each in pod["status"]["podIPs"]]
         _count_workloads(row, around)
         return
-    row["clusterAddresses"] = _cluster_ips(served.place)
+    row["clusterAddresses"] = cluster_ips(served.place) if served.place else []
     if served.group is not None:
         row["tailnet"] = spec_text(served.group, "tailnet")
         endpoints = (each for one in served.slices for each in one.get("endpoints") or ())
@@ -214,7 +217,7 @@ def _egress(row: _Row, service: Object, around: Surroundings, settings: Settings
 
 
 def _exposed(row: _Row, service: Object, around: Surroundings, settings: Settings) -> None:
-    row["inCluster"], row["clusterAddresses"] = _cluster_name(service, settings), _cluster_ips(service)
+    row["inCluster"], row["clusterAddresses"] = _cluster_name(service, settings), cluster_ips(service)
     if around.served is None:
         _own_proxies(row, service, around, settings)
     else:
@@ -235,8 +238,8 @@ def _ingress(row: _Row, ingress: Object, around: Surroundings, settings: Setting
 
 def _dns(row: _Row, dnsconfig: Object, around: Surroundings, _settings: Settings) -> None:
     nameserver = (dnsconfig.get("status") or {}).get("nameserver") or {}
-    row["clusterAddresses"] = [nameserver["ip"]] if nameserver.get("ip") else []
-    if around.workloads:
+    if nameserver.get("ip"):  # another DNSConfig than the one that counts has no nameserver
+        row["clusterAddresses"] = [nameserver["ip"]]
         _count_workloads(row, around)
 
 
@@ -279,15 +282,15 @@ def _devices(around: Surroundings) -> tuple[list[str], list[str]]:
     return [each.fqdn for each in found if each.fqdn], [ip for each in found for ip in each.ips]
 
 
+def _shown_addresses(obj: Object) -> list[str]:
+    """Return the addresses of the devices that the status of *obj* shows. The Secrets of a Recorder have none."""
+    devices = (obj.get("status") or {}).get("devices") or ()
+    return [ip for each in devices for ip in each.get("tailnetIPs") or ()]
+
+
 def _cluster_name(service: Object, settings: Settings) -> str:
     namespace, name = key_of(service)
     return f"{name}.{namespace}.svc.{settings.cluster_domain}"
-
-
-def _cluster_ips(service: Object | None) -> list[str]:
-    spec = spec_of(service) if service else {}
-    found = spec.get("clusterIPs") or [spec.get("clusterIP")]
-    return [each for each in found if each and each not in _NO_ADDRESS]
 
 
 def _is_address(target: str) -> bool:

@@ -85,9 +85,9 @@ class StatusServer(HttpServer):
     async def _status(self, request: web.Request) -> web.Response:
         if "text/html" in request.headers.get("Accept", ""):
             return await _file(request)
-        if self._leading_since is None:
-            return self._standby()
         async with self._turn:  # several requests at once would only slow each other down
+            if self._leading_since is None:
+                return self._standby()
             report = await self._report(self._leading_since)
         tag = {"ETag": f'"{report.digest}"'}
         if any(each.value == report.digest for each in request.if_none_match or ()):
@@ -112,7 +112,7 @@ async def _file(request: web.Request) -> web.Response:
 async def _refuse_other_hosts(
     request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
 ) -> web.StreamResponse:
-    """Refuse a request that a page of another site makes a browser send, under a name that leads to 127.0.0.1."""
+    """Refuse a request with another host name: a site could give its name our address, and so read the report."""
     host = request.host if request.host.endswith("]") else request.host.rpartition(":")[0] or request.host
     if host.lower() not in _HOSTS:
         raise web.HTTPForbidden(text="the host of the URL must be localhost, 127.0.0.1 or [::1]\n")

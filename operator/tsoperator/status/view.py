@@ -31,8 +31,8 @@ REMEMBERED: Final = 60.0
 class _Known:
     """The rows of the last report, each with a digest of the facts from which it was built, by the UID of the object.
 
-    The row of an object without a row is empty. There is no object for each row, because the garbage collector would
-    look at it: with 10,000 rows, that would hold the event loop.
+    The row of an object without a row is empty. A row is no Python object of its own, because the garbage collector
+    would look at each of them. With 10,000 rows, this would stop the event loop for a while.
     """
 
     def __init__(self) -> None:

@@ -3,19 +3,18 @@
 import asyncio
 import logging
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
-from prometheus_client.registry import Collector
 
 from tsoperator.api.device import Device, domain_of, lookup_name, lookup_names
 from tsoperator.api.names import PARENT_OPERATOR
 from tsoperator.api.objects import SECRET
-from tsoperator.proxy.secret import device_of
+from tsoperator.proxy.secret import reported_id_of
 from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.ownership import owner_of
 from tsoperator.runtime.workqueue import nine_to_ten_tenths
@@ -61,22 +60,20 @@ class DeviceNames(NamedTuple):
     shared: frozenset[str]
 
 
-class DeviceGauges(Collector):
-    """Counts the devices of proxies that have written their device's ID to their Secret."""
-
-    def __init__(self, cache: Cache) -> None:
-        self._cache = cache
-
-    def collect(self) -> Iterator[Metric]:
-        """Yield the counts; prometheus_client calls this for each scrape."""
-        family = GaugeMetricFamily(
-            "tsoperator_devices", "Devices of proxies, by the kind of object that asked for them.", labels=["parent"]
-        )
-        owners = (owner_of(each) for each in self._cache.all(SECRET) if device_of(each, None).id)
-        # Only the Secret of the operator's own device has no owner.
-        for parent, count in Counter(owner.type if owner else PARENT_OPERATOR for owner in owners).items():
-            family.add_metric([parent], count)
-        yield family
+async def count_devices(cache: Cache) -> Metric:
+    """Count the devices of proxies that have written their device's ID to their Secret."""
+    family = GaugeMetricFamily(
+        "tsoperator_devices", "Devices of proxies, by the kind of object that asked for them.", labels=["parent"]
+    )
+    parents, time_slice = Counter[str](), TimeSlice()
+    for each in cache.all(SECRET):
+        await time_slice.pause()
+        if reported_id_of(each):
+            owner = owner_of(each)  # only the Secret of the operator's own device has none
+            parents[owner.type if owner else PARENT_OPERATOR] += 1
+    for parent, count in parents.items():
+        family.add_metric([parent], count)
+    return family
 
 
 class Devices:

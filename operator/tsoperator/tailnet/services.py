@@ -1,7 +1,7 @@
 """The Tailscale Services of one tailnet: as the control server last showed them, and the writes of them.
 
-One list has all Services, but not always their owners. So a Service is read alone when somebody looks at it and its
-owners aren't known. All reads happen in the background, so that a look never waits.
+One list has all Services, but not always their owners. So if the owners of a Service aren't known when somebody looks
+at it, that Service is read by a request of its own. All reads happen in the background, so that a look never waits.
 
 The API has no versions. A write that relied on an old state could take back what another operator has just written. So
 a Service is read right before it is written, and looked at again some seconds later.
@@ -43,10 +43,10 @@ Write = PutService | DeleteService
 class ServicePace:
     """The numbers of seconds between reads.
 
-    *interval* lies between two lists, and *check* between a write and the next look at the result. What could not be
-    read is read again after *away*, or after *denied* if the control server refused to show it. Facts about an owner
-    are read again when somebody looks and they are older than *interval*. So are hosts older than *approved*, or older
-    than *unapproved* as long as none of them is approved.
+    *interval* lies between two lists, and *check* between a write and the next look at the result. A read that failed
+    is repeated after *away*, or after *denied* if the control server refused it. Facts about an owner are read again
+    when somebody looks and they are older than *interval*. So are hosts older than *approved*, or older than
+    *unapproved* as long as none of them is approved.
     """
 
     interval: float = 300.0
@@ -85,10 +85,10 @@ class Services:
         self._is_listed = False
         self._failure: ControlError | None = None  # the error of the last list, if it failed
         self._listed: asyncio.Future[None] | None = None  # done when the first try to read the list has ended
-        self._waiting: set[str] = set()  # labels that somebody looked at in vain
+        self._waiting: set[str] = set()  # labels of Services that somebody looked at before they were read
         self._due = 0.0  # when the list is read next, by the event loop's clock
         self._wanted = asyncio.Event()
-        self._moved = asyncio.Event()  # the list is due earlier than before
+        self._moved = asyncio.Event()  # is set when the list is due earlier than before
         self._written: set[str] | None = None  # labels that were put or dropped while the list is being read
         self._unchecked: dict[str, float] = {}  # the labels of our writes, and when to look at the results
         self._versions: dict[str, int] = {}  # the number of the last change of each Service that is there
@@ -148,7 +148,7 @@ class Services:
             self._tell([label])
 
     def retry(self) -> None:
-        """Read again what could not be read, because somebody may have fixed the cause."""
+        """Repeat the reads that failed, because somebody may have fixed the cause."""
         if self._failure is not None:
             self._read_list_at(self._now())
         labels = {question.label for question in self._unread}
@@ -170,7 +170,7 @@ class Services:
                 tasks.create_task(self._answer_questions())
 
     async def carry_out(self, step: Write) -> None:
-        """Write a Service, if it hasn't changed since the decision. Raises ControlError, Pending.
+        """Write the Service of *step*, if it hasn't changed since the decision. Raises ControlError, Pending.
 
         Raises NotAsked if the Service has changed: the object has to be reconciled again. A write is identified
         by its step and by the version of the Service, so that the result of an earlier write isn't taken for
@@ -245,7 +245,7 @@ class Services:
             log.info("the tailnet's Tailscale Services can be listed again")
         self._failure, self._is_listed = None, True
         for label in [*(self._known.keys() - listed.keys()), *listed]:
-            if label not in written:  # the list may be older than what was written
+            if label not in written:  # the list may be older than the last write
                 self._compare(label, listed.get(label))
         checked = {label for label, due in self._unchecked.items() if due <= began}
         for label in checked:
@@ -301,7 +301,7 @@ class Services:
                 await (self._read_hosts if question.hosts else self._read)(question.label)
             except ControlError as error:
                 self._note_unread(question, error)
-                if not isinstance(error, Refused):  # the others would get no answer either
+                if not isinstance(error, Refused):  # other questions would get no answer either
                     while not self._questions.empty():
                         self._note_unread(self._questions.get_nowait(), error)
             finally:
@@ -324,14 +324,14 @@ class Services:
             return
         del self._unread[question]
         known = self._known.get(question.label)
-        if question.hosts or (known is not None and known.annotations is None):  # else nobody waits
+        if question.hosts or (known is not None and known.annotations is None):  # or nobody waits for it
             self._tell([question.label])
 
     async def _read(self, label: str) -> None:
         version = self._versions.get(label)
         known = self._known.get(label)
         found = await self._tailnet.service(known.name if known else service_name(label))
-        if version == self._versions.get(label):  # else it was written since
+        if version == self._versions.get(label):  # otherwise the Service was written in the meantime
             self._put(label, found)
 
     async def _read_hosts(self, label: str) -> None:
@@ -340,7 +340,7 @@ class Services:
         self._hosts[label] = _Hosts(found, self._now())
 
     async def _write(self, step: Write) -> None:
-        """Make *step*, if the Service is as it was. Raises ControlError, NotAsked."""
+        """Carry out *step*, if the Service hasn't changed since the decision. Raises ControlError, NotAsked."""
         subject = _subject(step)
         live = await self._tailnet.service(subject.name)
         if live is None and isinstance(step, DeleteService):
@@ -362,7 +362,7 @@ class Services:
         except BadRequest as error:
             raise self._in_use(subject.label, error) or error from None
         except ControlError:
-            self._doubt(subject.label)  # it may have taken effect
+            self._doubt(subject.label)  # the write may have taken effect
             raise
         self._put(subject.label, stored)
         self._unchecked[subject.label] = self._now() + self._pace.check
@@ -433,7 +433,7 @@ def _facts(service: TailscaleService) -> tuple[object, ...]:
 
 
 def _hint(service: TailscaleService) -> str | None:
-    """Return the text about the owners of *service*; None if there is none, or if it isn't known."""
+    """Return the annotation with the owners of *service*; None if it has none, or if that isn't known."""
     return (service.annotations or {}).get(ANNOTATION_OWNERS)
 
 

@@ -332,7 +332,7 @@ class Tailnets:
             each.preflight.listen(listener)
 
     def all(self, resource: Resource) -> list[Object]:
-        """Return the Tailscale Services, as some of them may have no object of the cluster any more.
+        """Return the Tailscale Services: for some of them, there may be no object in the cluster any more.
 
         Return no devices, because a resync enqueues the objects that devices concern already.
         """

@@ -88,7 +88,7 @@ def _beds(paths: Paths, arguments: argparse.Namespace) -> list[Bed]:
 
 
 def status(paths: Paths, arguments: argparse.Namespace) -> int:
-    """Print what runs."""
+    """Print which programs of the bed run."""
     beds = _beds(paths, arguments)
     for bed in beds:
         print(f"{bed.folder.name}: KUBECONFIG={bed.kubeconfig}")

@@ -61,7 +61,7 @@ DEFAULT_NAME = "controlplane.tailscale.com"
 
 The relays of the Go operator always use it.
 """
-SERVERS = "servers"  # the name of the certificate of the ACME server and of the control server with the default name
+SERVERS = "servers"  # the name of the one certificate of the ACME server and of the default control server
 ACME_ROOT_URL = f"https://{ADDRESS}:15000/roots/0"
 
 _TREE = Path(__file__).parents[3]

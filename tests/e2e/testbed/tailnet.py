@@ -107,7 +107,7 @@ class RealDevices:
         return web.json_response({})
 
     async def _show(self, _request: web.Request) -> web.Response:
-        """Answer with the devices and Tailscale Services, as the real control server is to have them."""
+        """Answer with the devices and Tailscale Services that the real control server should have."""
         routes = self._routes()
         devices = [_shown(device, routes[device.node_id]) for device in self._tailnet.devices.values()]
         services = [self._shown_service(name) for name in self._tailnet.services.present]

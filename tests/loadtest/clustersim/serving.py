@@ -63,7 +63,8 @@ async def serving(bookmark_interval: float = 30.0) -> AsyncIterator[Api]:
     store = Store()
     faults = Faults(store)
     rights = Rights()
-    server = ApiServer(store, Kinds(RESOURCES), faults, Traffic(), rights, bookmark_interval)
+    server = ApiServer(store, Kinds(RESOURCES), faults, Traffic(), rights)
+    server.bookmark_interval = bookmark_interval
     timeout = aiohttp.ClientTimeout(total=10)
     async with (
         server.serve("127.0.0.1", 0) as url,

@@ -140,13 +140,13 @@ async def test_a_resource_version_that_is_reused_after_a_restore_shows_the_new_o
 
 
 @pytest.mark.parametrize("kind", ["SubjectAccessReview", "SelfSubjectAccessReview"])
-async def test_everybody_has_every_right_that_is_asked_about(api: Api, kind: str) -> None:
+async def test_the_simulated_api_server_answers_that_everybody_has_every_right(api: Api, kind: str) -> None:
     asked = {"kind": kind, "spec": {"resourceAttributes": {"verb": "get", "resource": "pods"}}}
     status, answer = await api.call("POST", f"/apis/authorization.k8s.io/v1/{kind.lower()}s", asked)
     assert (status, answer["spec"], answer["status"]["allowed"]) == (201, asked["spec"], True)
 
 
-async def test_the_discovery_says_which_version_runs_and_what_kubectl_get_all_lists(api: Api) -> None:
+async def test_clients_discover_the_version_and_the_kinds_that_kubectl_get_all_lists(api: Api) -> None:
     assert (await api.call("GET", "/version"))[1]["major"] == "1"
     _, core = await api.call("GET", "/api/v1")
     assert {each["name"] for each in core["resources"] if each["categories"] == ["all"]} == {"pods", "services"}

@@ -84,7 +84,9 @@ async def test_headscale_answers_an_unknown_path_with_404_in_plain_text(call: Ca
     ("owners", "status"),
     [({"tag:k8s-operator": [], "tag:k8s": ["tag:k8s-operator"]}, 200), ({"tag:k8s": []}, 400), ({}, 400)],
 )
-async def test_a_policy_says_which_tags_the_client_may_give(owners: dict[str, list[str]], status: int) -> None:
+async def test_the_policy_of_a_tailnet_decides_which_tags_the_client_may_give(
+    owners: dict[str, list[str]], status: int
+) -> None:
     async with calling(Control()) as call:
         assert (await call("POST", "/api/v2/tailnet/-/acl", json={"tagOwners": owners}))[0] == 200
         create = {"reusable": False, "ephemeral": False, "preauthorized": True, "tags": ["tag:k8s"]}

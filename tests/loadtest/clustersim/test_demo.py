@@ -1,13 +1,18 @@
+import asyncio
 import os
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import aclosing, contextmanager
 from itertools import takewhile
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
+import yaml
+from clustersim.apiclient import ApiClient
+from clustersim.objects import LEASE, POD, name_of
 
 NAMES = ("db.tail1234.ts.net", "web.tail1234.ts.net", "shop.tail1234.ts.net")
 TO_CLUSTER_IPS = ("directory.tail1234.ts.net", "queue.tail1234.ts.net")
@@ -18,6 +23,7 @@ DEVICES = (
     "connector/devnet: device devnet-1.tail1234.ts.net, route 192.0.2.0/24: 100.64.",
     "connector/exit: device cluster-exit.tail1234.ts.net, exit node: 100.64.",
     "connector/apps: device apps-connector.tail1234.ts.net, app connector: 100.64.",
+    "connector/partner: device partner-net.tail5678.ts.net, route 198.51.100.0/24: 100.64.3.",
     "proxygroup/kapi: Tailscale Service kapi.tail1234.ts.net, the Kubernetes API by 2 proxies: 100.80.",
     "ingress/portal by proxygroup/ingress: Tailscale Service portal.tail1234.ts.net, HTTPS by 2 proxies: 100.80.",
     "service/queue by proxygroup/ingress: Tailscale Service queue.tail1234.ts.net, every port by 2 proxies: 100.80.",
@@ -39,7 +45,7 @@ def start(folder: Path, *options: str, **environment: str) -> subprocess.Popen[s
 
 @contextmanager
 def kept(folder: Path, *options: str) -> Iterator[tuple[Path, list[str]]]:
-    """Run a demo that stays up; yield its folder and what it has printed, and end it by a signal."""
+    """Run a demo that stays up; yield its folder and its output so far, and end it by a signal."""
     with start(folder, "--keep", *options) as demo:
         assert demo.stdout is not None
         lines = list(takewhile(lambda line: line != "Ctrl-C ends it.\n", demo.stdout))
@@ -69,11 +75,14 @@ def test_a_demo_with_keep_runs_until_a_signal_ends_it(tmp_path: Path) -> None:
     with kept(tmp_path) as (folder, lines):
         assert f"  export KUBECONFIG={folder}/kubeconfig PATH=$PWD/.venv/bin:$PATH\n" in lines
         assert any(line.startswith("  dig ") for line in lines)
+        (page,) = (line.split()[-1].rstrip(".") for line in lines if line.startswith("A browser"))
+        with urlopen(page) as answer:
+            assert b"<!doctype html>" in answer.read().lower()
     assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.thorough
-def test_in_the_demo_no_example_shows_a_warning_and_the_check_finds_nothing(tmp_path: Path) -> None:
+def test_no_example_in_the_demo_has_a_warning_and_the_check_finds_no_fault(tmp_path: Path) -> None:
     with kept(tmp_path) as (folder, _):
         check = [sys.executable, "-m", "tsoperator", "check", "--kubeconfig", f"{folder}/kubeconfig"]
         found = subprocess.run([*check, "--seconds", "30"], capture_output=True, text=True, check=False)
@@ -82,6 +91,41 @@ def test_in_the_demo_no_example_shows_a_warning_and_the_check_finds_nothing(tmp_
         listed = subprocess.run(listing, capture_output=True, text=True, check=True).stdout
         assert all(name in listed for name in (*NAMES, *TO_CLUSTER_IPS))
         assert " WARNING " not in (folder / "operator.log").read_text()
+
+
+async def successor(folder: Path) -> tuple[str, str]:
+    """Delete the operator's Pod; return its name, and that of the Pod that leads afterwards."""
+    server = yaml.safe_load((folder / "kubeconfig").read_text())["clusters"][0]["cluster"]["server"]
+    async with (
+        ApiClient(server) as api,
+        asyncio.timeout(SECONDS),
+        aclosing(api.watch(LEASE, "tailscale", {})) as leases,
+    ):
+        (pod,) = await api.list(POD, "tailscale", {"app": "operator"})
+        await api.delete(POD, "tailscale", name_of(pod))
+        async for lease in leases:
+            leader = (lease["spec"].get("holderIdentity") or "").partition("_")[0]
+            if leader not in ("", name_of(pod)):
+                break
+        return name_of(pod), leader
+
+
+@pytest.mark.thorough
+def test_an_operator_whose_pod_is_deleted_leads_again_in_the_next_pod(tmp_path: Path) -> None:
+    with kept(tmp_path) as (folder, _):
+        old, new = asyncio.run(successor(folder))
+        listing = [
+            sys.executable,
+            "-m",
+            "tsoperator",
+            "list",
+            "--output",
+            "yaml",
+            "--kubeconfig",
+            f"{folder}/kubeconfig",
+        ]
+        report = subprocess.run(listing, capture_output=True, text=True, check=True).stdout
+    assert (f"pod: {new}\n" in report, old != new) == (True, True)
 
 
 @pytest.mark.thorough

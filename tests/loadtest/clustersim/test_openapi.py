@@ -8,7 +8,7 @@ TAILSCALE = "apis/tailscale.com/v1alpha1"
 CONNECTOR = "com.tailscale.v1alpha1.Connector"
 
 
-async def test_the_document_of_a_group_has_its_schemas_and_all_that_they_refer_to(api: Api) -> None:
+async def test_the_openapi_document_of_an_api_group_has_all_schemas_to_which_it_refers(api: Api) -> None:
     _, root = await api.call("GET", "/openapi/v3")
     _, core = await api.call("GET", root["paths"]["api/v1"]["serverRelativeURL"])
     schemas = core["components"]["schemas"]
@@ -18,7 +18,7 @@ async def test_the_document_of_a_group_has_its_schemas_and_all_that_they_refer_t
     assert [each["name"] for each in patch["parameters"]] == ["fieldValidation"]
 
 
-async def test_the_url_of_a_document_changes_with_the_definition_of_a_kind(api: Api) -> None:
+async def test_the_url_of_an_openapi_document_changes_with_the_definition_of_a_kind(api: Api) -> None:
     _, before = await api.call("GET", "/openapi/v3")
     api.store.create(CRD, DEFINITION)
     _, after = await api.call("GET", "/openapi/v3")
@@ -27,7 +27,7 @@ async def test_the_url_of_a_document_changes_with_the_definition_of_a_kind(api: 
     assert document["components"]["schemas"][CONNECTOR]["properties"]["spec"] == SCHEMA["properties"]["spec"]
 
 
-async def test_version_2_has_all_groups_in_one_document(api: Api) -> None:
+async def test_version_2_of_openapi_has_all_api_groups_in_one_document(api: Api) -> None:
     api.store.create(CRD, DEFINITION)
     _, document = await api.call("GET", "/openapi/v2")
     definitions = document["definitions"]

@@ -21,7 +21,7 @@ async def hello(request: web.Request) -> web.StreamResponse:
 
 @asynccontextmanager
 async def playing(program: Program) -> AsyncIterator[aiohttp.ClientSession]:
-    """Run a cluster with a Pod that *program* plays, and yield a client of its API server."""
+    """Run a cluster with a Pod that *program* plays. Yield a client of the API server."""
     async with cluster_sim(SimOptions(programs=(program,))) as sim, aiohttp.ClientSession(sim.api_url) as session:
         make_pod(sim, program.name)
         yield session
@@ -40,7 +40,7 @@ async def test_the_log_of_a_pod_is_that_of_the_program_that_plays_it(tmp_path: P
         assert (response.content_type, await response.text()) == ("text/plain", text)
 
 
-async def test_a_log_is_followed(tmp_path: Path) -> None:
+async def test_a_client_follows_the_log_of_a_pod(tmp_path: Path) -> None:
     log = tmp_path / "operator.log"
     log.write_text("one\n")
     follow = f"{POD_PATH}/log?follow=true&tailLines=0"
@@ -58,7 +58,7 @@ async def test_a_pod_that_no_program_plays_has_a_log_that_says_so() -> None:
             assert "no program runs in it" in await response.text()
 
 
-async def test_the_port_of_a_pod_is_reached_by_its_proxy() -> None:
+async def test_a_client_reaches_the_port_of_a_pod_by_the_proxy_of_the_pod() -> None:
     async with serving(hello) as url:
         outside = int(url.rpartition(":")[2])
         async with playing(Program("operator", ports={9002: outside})) as session:
@@ -68,7 +68,7 @@ async def test_the_port_of_a_pod_is_reached_by_its_proxy() -> None:
                 assert (response.status, (await response.json())["reason"]) == (503, "ServiceUnavailable")
 
 
-async def test_the_port_of_a_pod_is_forwarded_by_websocket() -> None:
+async def test_a_client_forwards_the_port_of_a_pod_by_websocket() -> None:
     async with serving(hello) as url:
         outside = int(url.rpartition(":")[2])
         async with playing(Program("operator", ports={9003: outside})) as session:
@@ -81,6 +81,6 @@ async def test_the_port_of_a_pod_is_forwarded_by_websocket() -> None:
     assert (answer[:1], answer.endswith(b"/status on localhost")) == (b"\0", True)
 
 
-def test_a_program_is_told_on_the_command_line_as_json(tmp_path: Path) -> None:
+def test_a_program_that_plays_pods_can_be_written_as_json_and_read_back(tmp_path: Path) -> None:
     program = Program("operator", tmp_path / "a.log", {9002: 1234})
     assert Program.parse(program.to_json()) == program

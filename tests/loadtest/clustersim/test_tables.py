@@ -15,6 +15,7 @@ STATUS = {"conditions": [{"type": "Other", "reason": "No"}, {"type": "ConnectorR
 COLUMNS = [
     {"name": "Status", "type": "string", "jsonPath": '.status.conditions[?(@.type == "ConnectorReady")].reason'},
     {"name": "Hosts", "type": "string", "jsonPath": ".status.devices[*].hostname", "priority": 1},
+    {"name": "Devices", "type": "string", "jsonPath": ".status.devices", "priority": 1},
 ]
 DEFINITION: Any = {
     "metadata": {"name": "connectors.tailscale.com"},
@@ -43,11 +44,13 @@ async def test_the_columns_of_a_custom_kind_are_those_of_its_definition(api: Api
     devices = [{"hostname": "exit-0"}, {"hostname": "exit-1"}]
     api.store.merge(CONNECTOR, "", "exit", {"status": {**STATUS, "devices": devices}}, "status")
     _, table = await api.call("GET", "/apis/tailscale.com/v1alpha1/connectors/exit", Accept=TABLE)
-    assert [row["cells"] for row in table["rows"]] == [["exit", "ConnectorCreated", "exit-0,exit-1"]]
-    assert [each["priority"] for each in table["columnDefinitions"]] == [0, 0, 1]
+    assert [row["cells"] for row in table["rows"]] == [
+        ["exit", "ConnectorCreated", "exit-0", '[{"hostname":"exit-0"},{"hostname":"exit-1"}]']
+    ]
+    assert [each["priority"] for each in table["columnDefinitions"]] == [0, 0, 1, 1]
 
 
-async def test_a_watch_of_tables_tells_the_columns_once(api: Api) -> None:
+async def test_a_watch_of_tables_sends_the_definitions_of_the_columns_once(api: Api) -> None:
     api.store.create(SERVICE, service("a"))
     api.store.create(SERVICE, service("b"))
     async with api.watch(SERVICES, Accept=TABLE) as events:
@@ -67,7 +70,7 @@ async def test_a_watch_of_tables_tells_the_columns_once(api: Api) -> None:
         ("", "<unknown>"),
     ],
 )
-def test_an_age_is_worded_as_kubectl_words_it(since: str, words: str) -> None:
+def test_an_age_in_a_table_has_the_form_that_kubectl_uses(since: str, words: str) -> None:
     assert age(since, NOW) == words
 
 
@@ -77,9 +80,11 @@ def test_an_age_is_worded_as_kubectl_words_it(since: str, words: str) -> None:
         (".status.conditions[1].type", ["ConnectorReady"]),
         (".status.conditions[*].reason", ["No", "ConnectorCreated"]),
         (".status.conditions[?(@.type=='Other')].reason", ["No"]),
+        (".status.conditions[?(@.type != 'Other')].reason", ["ConnectorCreated"]),
+        (".status.conditions[?(@.nothing != '')].reason", []),
         (".status['conditions'][0].reason", ["No"]),
         (".status.nothing[0].more", []),
     ],
 )
-def test_a_path_leads_to_values(path: str, found: list[str]) -> None:
+def test_the_jsonpath_of_a_column_finds_the_values_in_an_object(path: str, found: list[str]) -> None:
     assert at_path(path, {"status": STATUS}) == found

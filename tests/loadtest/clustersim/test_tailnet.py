@@ -65,7 +65,7 @@ def test_a_route_that_a_device_advertises_stays_until_the_device_withdraws_it(ta
     assert [device.app_connector for device in devices] == [True, True, True, False]
 
 
-async def test_a_cluster_begins_with_the_devices_and_the_nodes_that_it_is_told() -> None:
+async def test_a_simulated_cluster_begins_with_the_devices_and_the_nodes_in_its_options() -> None:
     options = SimOptions(devices=("db.tail1234.ts.net", "printer.tail1234.ts.net=100.64.10.10"), nodes=("a", "b"))
     async with cluster_sim(options) as sim:
         await until(sim.store, lambda: len(sim.store.list(NODE)) == 2)

@@ -36,7 +36,7 @@ def test_the_client_counts_every_answer_as_right(
     for times in (1, 10, 100):
         seen = client.run(written(tmp_path, mix), ours.port, replace(load, seconds=times * load.seconds))
         tally = seen.tally
-        if tally.sent > 100:  # else the machine was too busy
+        if tally.sent > 100:  # otherwise the machine was too busy
             break
     assert 100 < tally.sent == tally.right == tally.latency.count
     assert (tally.connections_failed, tally.unexpected, seen.examples) == (0, 0, [])

@@ -22,7 +22,7 @@ from tests.loadtest.dnsload.responder import ADDRESS
 _RUNS = 4
 _PATIENCE = ("--timeout", "20")  # s that a responder of a busy machine may need, unless the test is about that
 LIMITED = 3
-"""The exit code of a run in which nothing was wrong, but the machine was too busy for the client."""
+"""The exit code of a run in which the machine was too busy for the client, and nothing else was wrong."""
 NAMES = [f"n{number}.tail1234.ts.net" for number in range(5)]
 
 

@@ -187,7 +187,7 @@ async def test_the_client_sends_queries_at_the_rate_of_each_step_and_ramp(progra
     async with udp_responder() as target:
         for _ in range(5):
             reports = await asked(program, target, load, RIGHT)
-            if 18 <= reports[0].tally.sent <= 22:  # else the machine was too busy
+            if 18 <= reports[0].tally.sent <= 22:  # otherwise the machine was too busy
                 break
     assert sum(seen.tally.sent for seen in reports) == 20 + 100
     assert reports[0].tally.sent == pytest.approx(20, abs=2)

@@ -63,7 +63,7 @@ def test_the_nameserver_answers_every_query_of_dnsload_right(server: Server, how
     arguments = [*server.arguments, *EVERYTHING.split(), *how.split()]
     for seconds in ("0.2", "2", "10"):
         report = run(small(read_settings([*arguments, "--duration", seconds])))
-        if report.totals.sent > 50:  # else the machine was too busy
+        if report.totals.sent > 50:  # otherwise the machine was too busy
             break
     assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == handlers
     assert (report.failures, report.wrong_examples, report.interrupted) == ([], [], False)

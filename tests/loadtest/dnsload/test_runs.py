@@ -87,7 +87,7 @@ async def test_a_closed_port_counts_as_loss_and_the_report_says_so(engine: str, 
 
 
 @pytest.mark.parametrize("pace", [("--rate", "300"), ("--concurrency", "4"), ("--concurrency", "4", "--tcp")])
-async def test_each_question_is_asked_in_its_turn_in_all_passes_from_the_source_address(
+async def test_the_questions_are_asked_in_order_in_each_pass_from_the_source_address(
     engine: str, tmp_path: Path, pace: tuple[str, ...]
 ) -> None:
     asked: list[str] = []

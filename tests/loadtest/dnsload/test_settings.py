@@ -59,7 +59,7 @@ def test_the_do_flag_implies_edns_and_a_resolver_implies_rd() -> None:
         ("--client-subnet 2001:db8::/32 --nsid", 1232, [(8, "0002200020010db8"), (3, "")]),
     ],
 )
-def test_an_edns_option_implies_edns(arguments: str, size: int, options: list[tuple[int, str]]) -> None:
+def test_any_option_about_edns_turns_edns_on(arguments: str, size: int, options: list[tuple[int, str]]) -> None:
     form = read(*arguments.split()).form
     assert form.edns == size
     assert [(int(each.otype), (each.to_wire() or b"").hex()) for each in form.options] == options

@@ -28,7 +28,7 @@ def test_failures_and_the_limits_of_the_client_are_the_last_lines() -> None:
     assert table(report_on(unsent=5)).splitlines()[-1].startswith("dnsload was the limit")
 
 
-def test_the_footnote_says_from_when_a_latency_counts() -> None:
+def test_the_footnote_of_a_report_says_at_which_moment_a_latency_begins() -> None:
     assert "from when the query was meant to be sent" in table(report_on())
     closed = table(report_on("--concurrency", "5"))
     assert "from when the query was sent. A stall shows only in the queries that were outstanding" in closed

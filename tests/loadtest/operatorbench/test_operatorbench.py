@@ -187,7 +187,9 @@ def test_a_goal_of_groups_is_met_up_to_its_limit(text: str, met: dict[str, Any],
         ("control-server calls when idle", {"idle_calls": {"GET /x": 2}}, {"idle_calls": {"GET /x": 2, "GET /y": 1}}),
     ],
 )
-def test_a_goal_of_hosting_is_met_up_to_its_limit(text: str, met: dict[str, Any], missed: dict[str, Any]) -> None:
+def test_a_goal_of_the_fourth_scenario_is_met_by_a_figure_up_to_its_limit(
+    text: str, met: dict[str, Any], missed: dict[str, Any]
+) -> None:
     theirs = hosted(Kind.GO, 2, made=step(10))
     found = [judged([hosted(**changes), theirs], HOSTING_GOALS) for changes in (met, missed)]
     assert [each.missed for all_ in found for each in all_ if each.goal.text == f"hosting: {text}"] == [False, True]
@@ -244,7 +246,7 @@ def test_the_table_of_groups_shows_the_spread_of_times() -> None:
     assert ["slice has a proxy, s after its report", "0.20 to 0.30", "0.20 to 0.30"] in lines
 
 
-def test_the_table_of_hosting_shows_the_calls_of_the_control_server() -> None:
+def test_the_table_of_the_fourth_scenario_shows_the_calls_of_the_control_server() -> None:
     text = hosting([hosted(), hosted(Kind.GO, calls={"GET /x": 90})])
     assert "### 6 Ingresses and 4 Services of two ProxyGroups" in text
     lines = cells(text)

@@ -1,4 +1,4 @@
-"""Where bodies end, and what the API server gets of the body of a request."""
+"""The ends of bodies, and the form in which the API server gets the body of a request."""
 
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
@@ -82,7 +82,7 @@ def pieces(raw: bytes, cuts: Iterable[int]) -> Sequence[bytes]:
 
 
 def fed(body: RequestBody, data: Sequence[bytes]) -> tuple[bytes, int]:
-    """Return all that a *body* forwards, and how many bytes belong to it."""
+    """Return all bytes that *body* forwards, and how many bytes of *data* belong to it."""
     results = [body.feed(piece) for piece in data]
     return b"".join(forwarded for forwarded, _ in results), sum(used for _, used in results)
 
@@ -124,7 +124,7 @@ def test_a_malformed_chunk_or_trailer_is_refused_however_it_is_cut(raw: bytes, c
     assert refusal.value.status == 400
 
 
-def test_a_malformed_answer_is_the_fault_of_the_server() -> None:
+def test_the_error_for_a_malformed_chunk_of_an_answer_has_status_502() -> None:
     with pytest.raises(BadBody) as refusal:
         AnswerBody(CHUNKED).feed(b"x")
     assert refusal.value.status == 502

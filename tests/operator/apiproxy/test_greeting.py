@@ -1,4 +1,4 @@
-"""Callers are greeted once tailscaled has started again."""
+"""The greetings to callers after tailscaled has started again."""
 
 import asyncio
 import json
@@ -57,7 +57,7 @@ async def test_a_new_pod_greets_the_peers_that_are_online(ground: Ground) -> Non
 
 
 @pytest.mark.parametrize("raw", [b"SSH-2.0\r\n\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi"])
-async def test_an_odd_answer_ends_nothing(ground: Ground, raw: bytes) -> None:
+async def test_an_odd_answer_of_tailscaled_does_not_end_the_greeter(ground: Ground, raw: bytes) -> None:
     tailscaled = ground.tailscaled
     tailscaled.raw = raw
     async with greeting(ground, RecentCallers()):
@@ -67,7 +67,7 @@ async def test_an_odd_answer_ends_nothing(ground: Ground, raw: bytes) -> None:
         await until(lambda: tailscaled.pinged == ["100.64.0.1"])
 
 
-async def test_the_proxy_remembers_who_calls(ground: Ground) -> None:
+async def test_the_proxy_remembers_the_address_of_a_caller(ground: Ground) -> None:
     async with ground.serving(), ground.connected() as caller:
         await caller.ask()
         assert [*ground.callers.since(asyncio.get_running_loop().time())] == ["100.64.0.7"]
@@ -93,11 +93,11 @@ TABLE: Mapping[str, tuple[dict[str, Any], list[str]]] = {
 
 
 @pytest.mark.parametrize(("peers", "addresses"), TABLE.values(), ids=TABLE)
-def test_the_peers_that_are_online_are_read_from_the_status(peers: dict[str, Any], addresses: list[str]) -> None:
+def test_the_status_of_tailscaled_tells_which_peers_are_online(peers: dict[str, Any], addresses: list[str]) -> None:
     assert online_peers(json.dumps({"Peer": peers}).encode()) == addresses
 
 
 @pytest.mark.parametrize("raw", ODD)
-def test_a_status_that_cannot_be_read_is_an_error(raw: bytes) -> None:
+def test_a_status_of_tailscaled_that_cannot_be_read_is_an_error(raw: bytes) -> None:
     with pytest.raises(ValueError, match="can't be read"):
         online_peers(raw)

@@ -1,4 +1,4 @@
-"""Which heads are refused, and what the other side gets of those that are not."""
+"""The heads that are refused, and the forms in which the other side gets all other heads."""
 
 from typing import NamedTuple
 
@@ -321,7 +321,7 @@ BAD_ANSWERS = {
 
 
 def request(raw: bytes) -> RequestHead | tuple[int, str]:
-    """Return what *raw* says, or the status and the reason of its refusal."""
+    """Return the parsed head of a request, or the status and the reason of its refusal."""
     try:
         size = head_length(raw)
         assert size == len(raw)
@@ -337,26 +337,26 @@ def accepted(raw: bytes) -> RequestHead:
 
 
 @pytest.mark.parametrize("case", FORWARDED.values(), ids=FORWARDED)
-def test_the_api_server_gets_the_head_of_a_request(case: Forwarded) -> None:
+def test_the_head_of_a_request_is_rewritten_for_the_api_server(case: Forwarded) -> None:
     assert forwarded(accepted(case.raw), ()) == case.wanted
 
 
 @pytest.mark.parametrize("case", FORWARDED.values(), ids=FORWARDED)
-def test_a_forwarded_head_needs_no_change(case: Forwarded) -> None:
+def test_a_head_that_was_rewritten_once_stays_the_same_when_it_is_rewritten_again(case: Forwarded) -> None:
     assert forwarded(accepted(case.wanted), ()) == case.wanted
 
 
 @pytest.mark.parametrize("case", REFUSED.values(), ids=REFUSED)
-def test_the_head_of_a_request_is_refused_for_a_reason(case: Refused) -> None:
+def test_a_bad_head_of_a_request_is_refused_with_a_status_and_a_reason(case: Refused) -> None:
     assert request(case.raw) == (case.status, case.reason)
 
 
 @pytest.mark.parametrize(("target", "wanted"), TARGETS.items())
-def test_a_target_is_forwarded_without_unparsable_parameters(target: str, wanted: str) -> None:
+def test_the_target_of_a_request_is_forwarded_without_unparsable_parameters(target: str, wanted: str) -> None:
     assert accepted(head(b"GET %b HTTP/1.1" % target.encode(), HOST)).target == wanted
 
 
-def test_added_headers_are_there_whatever_the_head_says_about_its_connection() -> None:
+def test_the_header_connection_of_a_request_cannot_remove_headers_that_the_proxy_adds() -> None:
     found = accepted(head(GET, HOST, b"Connection: A, B", b"a: 1", b"B: 2", b"C: 3", b"c: 4"))
     assert forwarded(found, [(b"A", b"5")], frozenset({b"c"})) == head(GET, HOST, b"A: 5")
 
@@ -365,7 +365,7 @@ def test_added_headers_are_there_whatever_the_head_says_about_its_connection() -
     ("lines", "wanted"),
     [((), False), ((b"Connection: Keep-Alive, CLOSE",), True), ((b"Proxy-Connection: close",), False)],
 )
-def test_a_client_may_say_that_its_connection_ends(lines: tuple[bytes, ...], wanted: bool) -> None:
+def test_a_request_may_say_that_its_connection_ends(lines: tuple[bytes, ...], wanted: bool) -> None:
     assert accepted(head(GET, HOST, *lines)).closes is wanted
 
 
@@ -374,25 +374,25 @@ def test_the_path_for_logs_has_no_query() -> None:
 
 
 @pytest.mark.parametrize("case", ANSWERS.values(), ids=ANSWERS)
-def test_the_client_gets_the_head_of_an_answer(case: Answer) -> None:
+def test_the_head_of_an_answer_is_rewritten_for_the_client(case: Answer) -> None:
     found = parse_answer(case.raw, case.method, case.upgrade)
     assert (answered(found), found.body) == (case.wanted, case.body)
     assert (found.is_upgrade, found.closes) == (bool(found.upgrade), CLOSE in case.raw or case.body is UNTIL_CLOSE)
 
 
 @pytest.mark.parametrize("raw", BAD_ANSWERS.values(), ids=BAD_ANSWERS)
-def test_a_malformed_answer_is_the_fault_of_the_server(raw: bytes) -> None:
+def test_the_error_for_a_malformed_head_of_an_answer_has_status_502(raw: bytes) -> None:
     with pytest.raises(BadHead) as refusal:
         parse_answer(raw, "GET", "websocket")
     assert refusal.value.status == 502
 
 
-def test_a_protocol_is_refused_if_the_request_asked_for_none() -> None:
+def test_an_answer_that_changes_the_protocol_is_refused_if_the_request_asked_for_no_upgrade() -> None:
     with pytest.raises(BadHead):
         parse_answer(head(SWITCH, UPGRADE, b"Upgrade: websocket"), "GET")
 
 
-def test_the_client_reads_in_the_last_answer_that_its_connection_ends() -> None:
+def test_the_last_answer_on_a_connection_says_that_the_connection_ends() -> None:
     last = answered(parse_answer(head(OK, b"Content-Length: 5"), "GET"), closes=True)
     interim = answered(parse_answer(head(b"HTTP/1.1 100 Continue"), "GET"), closes=True)
     assert (last, interim) == (head(OK, b"Content-Length: 5", CLOSE), head(b"HTTP/1.1 100 Continue"))
@@ -433,7 +433,7 @@ def read(raw: bytes, cuts: list[int]) -> tuple[int, str] | int:
 
 @pytest.mark.parametrize("case", FORWARDED.values(), ids=FORWARDED)
 @given(cuts)
-def test_a_head_ends_at_the_same_byte_however_it_is_cut(case: Forwarded, cuts: list[int]) -> None:
+def test_the_end_of_a_head_is_found_however_the_head_is_cut(case: Forwarded, cuts: list[int]) -> None:
     assert read(case.raw + b"\n\0\r\n\r\n", cuts) == len(case.raw)
 
 
@@ -450,7 +450,7 @@ def test_a_head_ends_at_the_same_byte_however_it_is_cut(case: Forwarded, cuts: l
     ],
 )
 @given(st.integers(0, 20))
-def test_a_head_is_refused_before_it_is_complete(raw: bytes, cut: int) -> None:
+def test_a_bad_head_is_refused_even_before_it_is_complete(raw: bytes, cut: int) -> None:
     assert read(raw.removesuffix(b"\r\n\r\n"), [cut]) in {(400, "characters"), (400, "head")}
 
 
@@ -473,7 +473,7 @@ lines = st.lists(
 
 
 @given(st.sampled_from([GET, POST, b"GET / HTTP/1.0", b"GET * HTTP/1.1", b"HEAD /?a;b HTTP/1.1"]), lines)
-def test_a_forwarded_head_means_the_same_to_another_reader(first: bytes, lines: list[bytes]) -> None:
+def test_h11_reads_a_forwarded_head_as_the_proxy_meant_it(first: bytes, lines: list[bytes]) -> None:
     found = request(head(first, HOST, *lines).partition(b"\r\n\r\n")[0] + b"\r\n\r\n")
     if not isinstance(found, RequestHead):
         return
@@ -490,7 +490,9 @@ def test_a_forwarded_head_means_the_same_to_another_reader(first: bytes, lines: 
 
 
 @given(st.binary(max_size=200), st.sampled_from([b"", GET + b"\r\n", b"GET "]), st.sampled_from([b"", b"\r\n\r\n"]))
-def test_random_bytes_are_incomplete_or_refused_or_a_head(random: bytes, start: bytes, end: bytes) -> None:
+def test_random_bytes_of_a_client_are_an_incomplete_head_a_refused_head_or_a_head(
+    random: bytes, start: bytes, end: bytes
+) -> None:
     size = read(start + random + end, [5, 50])
     if isinstance(size, int) and size:
         found = request((start + random + end)[:size])

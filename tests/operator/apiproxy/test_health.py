@@ -14,7 +14,7 @@ from tests.support.apiproxy import Ground, until
 
 
 class Probed:
-    """A server for probes, and what is wrong according to it."""
+    """A server for probes, and the problem that it shows."""
 
     def __init__(self) -> None:
         self.wrong = ""
@@ -44,7 +44,7 @@ class Probed:
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
-async def test_a_probe_tells_what_is_wrong(host: str) -> None:
+async def test_the_readiness_probe_shows_the_problem_and_the_liveness_probe_does_not(host: str) -> None:
     probed = Probed()
     async with probed.serving(host):
         assert await probed.ask("GET /readyz HTTP/1.1\r\nHost: a\r\n\r\n") == ("HTTP/1.1 200 OK", "ok\n")
@@ -55,7 +55,9 @@ async def test_a_probe_tells_what_is_wrong(host: str) -> None:
 
 
 @pytest.mark.parametrize("raw", ["", "GET /healthz", "\r\n\r\n", "x" * 100_000])
-async def test_an_odd_request_for_a_page_harms_nobody(raw: str, caplog: pytest.LogCaptureFixture) -> None:
+async def test_the_server_for_probes_still_answers_after_an_odd_request(
+    raw: str, caplog: pytest.LogCaptureFixture
+) -> None:
     probed = Probed()
     async with probed.serving("127.0.0.1", patience=0.5):
         assert (await probed.ask(raw))[0] in {"", "HTTP/1.1 404 Not Found"}

@@ -1,4 +1,4 @@
-"""As whom a request goes to the API server, and which callers are refused."""
+"""The users and groups that requests are impersonated as, and the callers that are refused."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -200,7 +200,7 @@ def test_a_request_goes_to_the_api_server_as_its_caller(case: Case) -> None:
 
 
 @pytest.mark.parametrize("case", REFUSED.values(), ids=REFUSED)
-def test_a_caller_is_refused_for_a_reason(case: Refusal) -> None:
+def test_the_refusal_of_a_caller_has_a_reason(case: Refusal) -> None:
     refusal = denied(case.whois, case.mode)
     assert (refusal.status, refusal.reason) == (403, case.reason)
 
@@ -270,7 +270,9 @@ def test_a_session_is_recorded(
         (head("GET", f"{POD}/proxy/", "websocket"), "upgraded connection"),
     ],
 )
-def test_what_cannot_be_recorded_is_refused_if_it_must_be(request_head: RequestHead, words: str) -> None:
+def test_a_session_that_no_recorder_can_record_is_refused_if_it_must_be_recorded(
+    request_head: RequestHead, words: str
+) -> None:
     order = admitted(whois(OPEN), AUTH, request_head).recording
     assert order is not None
     assert (order.session, order.unrecordable) == (None, words)
@@ -280,7 +282,7 @@ def test_what_cannot_be_recorded_is_refused_if_it_must_be(request_head: RequestH
     assert admitted(whois(), AUTH, request_head).recording is None
 
 
-def test_without_a_recorder_nothing_is_recorded() -> None:
+def test_nothing_is_recorded_if_the_grants_name_no_recorder() -> None:
     who = whois([{"enableEvents": True}])
     assert [admitted(who, mode, head("GET", f"{POD}/exec", "websocket")).recording for mode in AccessMode] == [None] * 2
 
@@ -293,7 +295,7 @@ def test_without_a_recorder_nothing_is_recorded() -> None:
         (whois(Name="\ud800", StableID=1, User="x"), SourceDevice("?", "", (), 0, 2, LOGIN)),
     ],
 )
-def test_recordings_know_the_device_of_the_caller(who: str, device: SourceDevice) -> None:
+def test_the_device_of_a_caller_is_read_from_the_answer_of_tailscaled(who: str, device: SourceDevice) -> None:
     assert caller(who).device == device
 
 
@@ -365,7 +367,7 @@ def test_no_page_of_another_site_acts_as_the_user_of_a_browser(method: bytes, li
         ("k8s.tail5678.ts.net", True),
     ],
 )
-def test_without_tls_no_page_under_a_name_of_its_own_acts_as_the_user(host: str, is_refused: bool) -> None:
+def test_without_tls_no_page_acts_as_the_user_by_a_name_that_leads_to_the_proxy(host: str, is_refused: bool) -> None:
     head = parse_request(f"GET / HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
     decision = decide(caller(whois()), AUTH, head, is_plain=True)
     assert (isinstance(decision, Denial) and decision.reason == "host") is is_refused
@@ -401,7 +403,7 @@ IDENTITIES = [
     b"Impersonate-Extra-Scopes: a", b"IMPERSONATE-EXTRA-a%2fb: c", b"Impersonate-Extra-:", b"Impersonate-Other: a",
     b"Impersonate_User: bob", b"Impersonate.User: bob", b"impersonate_extra_scopes: a", b"Impersonate-: a",
 ]  # fmt: skip
-"""Headers that say who sends a request, or that some reader might take for such a header."""
+"""Headers that say who sends a request, or that some program might take for such a header."""
 OTHERS = [
     b"Cookie: a=b", b"X-Remote-User: bob", b"X-Authorization: a", b"Authorization-Info: a", b"Impersonated: a",
     b"Sec-WebSocket-Protocol: base64url.bearer.authorization.k8s.io.YQ",
@@ -409,7 +411,7 @@ OTHERS = [
 
 
 @pytest.mark.parametrize("line", IDENTITIES)
-def test_the_client_cannot_say_who_it_is(line: bytes) -> None:
+def test_headers_of_a_client_cannot_change_the_identity_that_the_proxy_sends(line: bytes) -> None:
     name = line.partition(b":")[0]
     assert sent(ALICE, line) == IDENTITY
     assert sent(ALICE, line, b"A: b", line, line.swapcase()) == b"A: b\r\n" + IDENTITY
@@ -417,19 +419,19 @@ def test_the_client_cannot_say_who_it_is(line: bytes) -> None:
 
 
 @pytest.mark.parametrize("line", [*IDENTITIES, *OTHERS])
-def test_without_impersonation_credentials_are_forwarded_as_they_are(line: bytes) -> None:
+def test_in_noauth_mode_the_credentials_of_a_caller_are_forwarded_unchanged(line: bytes) -> None:
     assert sent(OWN, line, line).replace(b": ", b":") == (line.replace(b": ", b":") + b"\r\n") * 2
 
 
 @pytest.mark.parametrize("line", OTHERS)
-def test_other_headers_stay_in_spite_of_impersonation(line: bytes) -> None:
+def test_impersonation_leaves_the_other_headers_of_a_request_unchanged(line: bytes) -> None:
     assert sent(ALICE, line) == line + b"\r\n" + IDENTITY
 
 
 @pytest.mark.parametrize(
     "name", [b"Impersonate-User", b"impersonate-group", b"Authorization", b"Impersonate-User, Host"]
 )
-def test_a_client_cannot_take_away_who_it_is(name: bytes) -> None:
+def test_the_header_connection_cannot_remove_the_identity_that_the_proxy_sends(name: bytes) -> None:
     assert sent(ALICE, b"Connection: close, " + name) == IDENTITY
 
 
@@ -445,7 +447,7 @@ def test_nobody_is_impersonated_without_a_name(user: str) -> None:
         Admission(Impersonation(user, ["g1"])).head(GET, TOKEN)
 
 
-def test_without_impersonation_no_token_of_ours_is_sent() -> None:
+def test_in_noauth_mode_the_token_of_the_proxy_is_not_sent() -> None:
     assert TOKEN.encode() not in OWN.head(GET, TOKEN)
 
 
@@ -494,7 +496,9 @@ json_values = st.recursive(
 
 
 @given(json_values, json_values, json_values)
-def test_whatever_tailscaled_answers_is_decided(rules: object, tags: object, login: object) -> None:
+def test_a_random_answer_of_tailscaled_is_an_error_a_refusal_or_an_identity(
+    rules: object, tags: object, login: object
+) -> None:
     for raw in (whois(rules, tags=tags), whois(rules, login=login), json.dumps(rules)):
         try:
             decision = decide(caller(raw), AUTH, GET)

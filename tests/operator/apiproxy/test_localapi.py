@@ -1,4 +1,4 @@
-"""How callers fare while tailscaled is away, hangs, or answers something odd."""
+"""The answers that callers get while tailscaled is away, hangs, or gives odd answers."""
 
 import pytest
 from tsoperator.apiproxy.localapi import LocalApi
@@ -32,7 +32,7 @@ async def test_callers_are_refused_while_tailscaled_hangs_and_then_served_again(
         assert (await caller.ask()).status == 200
 
 
-async def test_an_unknown_caller_is_refused(ground: Ground) -> None:
+async def test_a_caller_that_tailscaled_does_not_know_is_refused(ground: Ground) -> None:
     async with ground.serving(), ground.connected("100.64.0.99:1") as caller:
         assert (await caller.ask()).status == 500
     assert (ground.counts.refusals, ground.api.heads) == ({"whois-unknown": 1}, [])
@@ -49,14 +49,14 @@ ODD = {
 
 
 @pytest.mark.parametrize(("raw", "reason"), ODD.values(), ids=ODD)
-async def test_an_odd_answer_of_tailscaled_is_a_refusal(ground: Ground, raw: bytes, reason: str) -> None:
+async def test_a_caller_is_refused_if_tailscaled_gives_an_odd_answer(ground: Ground, raw: bytes, reason: str) -> None:
     ground.tailscaled.raw = raw
     async with ground.serving(), ground.connected() as caller:
         assert (await caller.ask()).status == 500
     assert (ground.counts.refusals, ground.api.heads) == ({reason: 1}, [])
 
 
-async def test_the_problem_of_tailscaled_is_told(ground: Ground) -> None:
+async def test_the_readiness_probe_names_the_problem_of_tailscaled(ground: Ground) -> None:
     local_api = LocalApi(ground.socket)
     assert await local_api.problem() == ""
     ground.tailscaled.raw = b"HTTP/1.1 500 Oops\r\nContent-Length: 0\r\n\r\n"

@@ -71,11 +71,11 @@ async def probe(ground: Ground, path: str) -> bytes:
 
 
 @pytest.mark.parametrize(("files", "most"), [(resource.RLIM_INFINITY, 4000), (1_048_576, 4000), (4096, 1332), (64, 1)])
-def test_probes_have_files_left_however_many_connections_there_are(files: int, most: int) -> None:
+def test_the_limit_on_connections_leaves_open_files_for_probes(files: int, most: int) -> None:
     assert most_connections(files) == most
 
 
-async def test_without_impersonation_no_token_is_needed(ground: Ground) -> None:
+async def test_the_proxy_needs_no_token_in_noauth_mode(ground: Ground) -> None:
     ground.token.unlink()
     async with proxy_process(ground, APISERVER_PROXY="noauth") as child:
         assert "serving callers in mode noauth" in await line(child)
@@ -108,7 +108,7 @@ def test_a_wrong_setting_ends_the_process_with_a_line_that_names_it(
 
 
 @pytest.mark.parametrize(("flag", "words"), [("--help", [*PROXY_VARIABLES]), ("--version", [__version__])])
-def test_the_command_line_tells_about_itself(
+def test_the_command_line_shows_its_help_and_its_version(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], flag: str, words: list[str]
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["apiproxy", flag])

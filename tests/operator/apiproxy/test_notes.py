@@ -4,7 +4,7 @@ import pytest
 from tsoperator.apiproxy.notes import Notes
 
 
-def test_many_lines_about_callers_are_counted_instead_of_logged(caplog: pytest.LogCaptureFixture) -> None:
+def test_surplus_log_lines_about_callers_are_only_counted(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
     now = [0.0]
     notes = Notes(most=2, seconds=10, clock=lambda: now[0])
@@ -20,7 +20,7 @@ def test_many_lines_about_callers_are_counted_instead_of_logged(caplog: pytest.L
     ]
 
 
-def test_a_line_that_is_wanted_once_is_logged_once_for_each_caller(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_line_that_is_to_be_logged_once_is_logged_once_for_each_caller(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
     notes = Notes()
     for who in ("100.64.0.7", "100.64.0.8", "100.64.0.7"):

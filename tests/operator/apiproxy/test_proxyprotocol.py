@@ -1,4 +1,4 @@
-"""Which PROXY headers are accepted, and who has connected according to them."""
+"""The PROXY headers that are accepted, and the addresses of callers in them."""
 
 from ipaddress import ip_address
 from typing import NamedTuple
@@ -59,18 +59,18 @@ def parsed(buffer: bytes) -> ProxyHeader | str | None:
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_a_header_is_read_or_refused_for_a_reason(case: Case) -> None:
+def test_a_proxy_header_is_read_or_refused_with_a_reason(case: Case) -> None:
     assert parsed(case.raw + b"GET / HTTP/1.1\r\n") == case.wanted
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_a_part_of_a_header_is_incomplete_or_refused_as_the_whole_is(case: Case) -> None:
+def test_the_beginning_of_a_proxy_header_is_incomplete_or_refused_like_the_whole_header(case: Case) -> None:
     size = case.wanted.length if isinstance(case.wanted, ProxyHeader) else len(case.raw)
     refused = {case.wanted} - {case.wanted if isinstance(case.wanted, ProxyHeader) else None}
     assert {parsed(case.raw[:end]) for end in range(size)} <= {None, *refused}
 
 
-def test_a_wrong_byte_is_refused_before_the_header_is_complete() -> None:
+def test_a_proxy_header_is_refused_at_its_first_wrong_byte() -> None:
     assert [parsed(raw) for raw in (b"G", SIGNATURE + b"\x20", SIGNATURE + b"\x21\x12")] == [
         "signature",
         "command",
@@ -80,6 +80,6 @@ def test_a_wrong_byte_is_refused_before_the_header_is_complete() -> None:
 
 @given(st.binary(max_size=600), st.integers(0, 16))
 @example(b"", 16)
-def test_random_bytes_are_incomplete_or_a_header_or_refused(random: bytes, kept: int) -> None:
+def test_random_bytes_are_an_incomplete_proxy_header_a_refused_one_or_a_good_one(random: bytes, kept: int) -> None:
     found = parsed(IPV4[:kept] + random)
     assert found is None or isinstance(found, ProxyHeader | str)

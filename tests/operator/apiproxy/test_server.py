@@ -1,4 +1,4 @@
-"""Who may connect, and how many; and that no connection hurts another one."""
+"""The limits on connections, and the protection of each connection from the others."""
 
 import asyncio
 import errno
@@ -59,7 +59,9 @@ async def test_a_caller_that_is_too_slow_loses_its_connection(ground: Ground, so
 
 
 @pytest.mark.parametrize("pieces", [(REQUEST, "GET /"), (REQUEST + "GET /", "")], ids=["late", "early"])
-async def test_a_later_head_has_no_more_time_than_the_first(ground: Ground, pieces: tuple[str, str]) -> None:
+async def test_the_time_limit_for_a_head_is_the_same_for_later_requests(
+    ground: Ground, pieces: tuple[str, str]
+) -> None:
     async with ground.serving(limits=SessionLimits(head=0.3)), ground.connected() as caller:
         for piece in pieces:
             caller.send(piece)
@@ -69,7 +71,7 @@ async def test_a_later_head_has_no_more_time_than_the_first(ground: Ground, piec
 
 
 def endless(peer: Peer, _: bytes) -> None:
-    """Send an answer that doesn't end; the kernel keeps little of it."""
+    """Send an answer that doesn't end, with a small buffer in the kernel."""
     peer.connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SMALL_BUFFER)
     peer.send(b"HTTP/1.1 200 OK\r\n\r\n")
     while True:
@@ -97,14 +99,14 @@ async def hanging(ground: Ground, number: int) -> AsyncIterator[None]:
         yield
 
 
-async def test_others_are_answered_while_200_connections_hang(ground: Ground) -> None:
+async def test_other_callers_get_answers_while_200_connections_hang(ground: Ground) -> None:
     async with ground.serving(), hanging(ground, 50):
         async with ground.connected() as caller:
             assert (await caller.ask()).status == 200
         assert ground.counts.open_connections >= 200
 
 
-async def test_a_caller_may_have_only_so_many_connections(ground: Ground) -> None:
+async def test_the_number_of_connections_of_one_caller_is_limited(ground: Ground) -> None:
     async with ground.serving(most=ConnectionLimits(caller=1)), ground.connected() as first:
         assert (await first.ask()).status == 200
         async with ground.connected("100.64.0.7:50002") as second:
@@ -120,7 +122,7 @@ async def test_a_caller_may_have_only_so_many_connections(ground: Ground) -> Non
     assert ground.counts.refused_connections == {"all": 0, "caller": 1}
 
 
-async def test_callers_whom_we_turn_away_take_no_place_of_others(ground: Ground) -> None:
+async def test_refused_connections_of_a_caller_leave_room_for_other_callers(ground: Ground) -> None:
     most = ConnectionLimits(all=4, caller=1, turned_away=1)
     async with ground.serving(most=most), ground.connected() as first, AsyncExitStack() as stack:
         assert (await first.ask()).status == 200
@@ -133,7 +135,7 @@ async def test_callers_whom_we_turn_away_take_no_place_of_others(ground: Ground)
     assert ground.counts.refused_connections == {"all": 0, "caller": 8}
 
 
-async def test_a_caller_gets_no_more_connections_than_are_left_for_others(ground: Ground) -> None:
+async def test_a_caller_gets_no_more_connections_than_are_left_for_other_callers(ground: Ground) -> None:
     async with ground.serving(most=ConnectionLimits(all=4)), AsyncExitStack() as stack:
         callers = [await stack.enter_async_context(ground.connected()) for _ in range(3)]
         answers = [(await caller.ask()).status for caller in callers]
@@ -142,7 +144,7 @@ async def test_a_caller_gets_no_more_connections_than_are_left_for_others(ground
     assert answers == [200, 200, 503]
 
 
-async def test_all_callers_together_may_have_only_so_many_connections(ground: Ground) -> None:
+async def test_the_number_of_connections_of_all_callers_is_limited(ground: Ground) -> None:
     async with ground.serving(most=ConnectionLimits(all=1)):
         async with ground.connected(""), ground.connected("") as second:
             answer = await second.answer()
@@ -154,7 +156,9 @@ async def test_all_callers_together_may_have_only_so_many_connections(ground: Gr
     assert ground.counts.refused_connections == {"all": 1, "caller": 0}
 
 
-async def test_a_lack_of_descriptors_is_waited_out(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_server_accepts_connections_again_after_a_lack_of_file_descriptors(
+    ground: Ground, monkeypatch: pytest.MonkeyPatch
+) -> None:
     accept, lacks = socket.socket.accept, [2]
 
     def lacking(listener: socket.socket) -> tuple[socket.socket, object]:
@@ -189,7 +193,7 @@ async def test_an_unforeseen_error_ends_one_connection_alone_and_its_log_line_ha
     assert message not in caplog.text
 
 
-async def test_the_end_of_the_server_ends_its_connections(ground: Ground) -> None:
+async def test_connections_end_when_the_server_ends(ground: Ground) -> None:
     async with AsyncExitStack() as stack:
         async with ground.serving():
             callers: list[Connection] = [await stack.enter_async_context(ground.connected()) for _ in range(3)]

@@ -37,7 +37,7 @@ async def test_without_impersonation_a_request_keeps_its_own_credentials(ground:
     assert TOKEN.encode() not in answer.body
 
 
-async def test_a_caller_by_ipv6_is_asked_for_with_its_address_in_brackets(ground: Ground) -> None:
+async def test_tailscaled_gets_the_ipv6_address_of_a_caller_in_brackets(ground: Ground) -> None:
     source = "[fd7a:115c:a1e0::7]:50001"
     ground.tailscaled.callers[source] = tagged("ci.tail1234.ts.net", ["tag:ci"])
     async with ground.serving(), ground.connected(source) as caller:
@@ -56,7 +56,7 @@ SMUGGLED = {
 
 
 @pytest.mark.parametrize("lines", SMUGGLED.values(), ids=SMUGGLED)
-async def test_no_identity_of_a_callers_choice_reaches_the_api_server(ground: Ground, lines: str) -> None:
+async def test_an_identity_that_a_caller_chooses_does_not_reach_the_api_server(ground: Ground, lines: str) -> None:
     async with ground.serving(), ground.connected() as caller:
         caller.send(f"GET / HTTP/1.1\r\nHost: k8s\r\n{lines}\r\n")
         head = (await caller.answer()).body.decode()
@@ -64,7 +64,7 @@ async def test_no_identity_of_a_callers_choice_reaches_the_api_server(ground: Gr
     assert [line for line in head.split("\r\n") if "mpersonate" in line] == IDENTITY
 
 
-async def test_chunk_extensions_and_trailers_of_a_request_reach_nobody(ground: Ground) -> None:
+async def test_chunk_extensions_and_trailers_of_a_request_do_not_reach_the_api_server(ground: Ground) -> None:
     body = b"3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n"
     ground.api.scripts["/pods"] = lambda peer, _: peer.answer(peer.read_exactly(len(body)))
     head = "POST /pods HTTP/1.1\r\nHost: k8s\r\nTransfer-Encoding: chunked\r\nTrailer: Impersonate-User\r\n\r\n"
@@ -86,7 +86,7 @@ async def test_pipelined_requests_are_answered_one_after_another(ground: Ground)
     assert ground.api.connections == 1
 
 
-async def test_interim_answers_pass(ground: Ground) -> None:
+async def test_interim_answers_are_forwarded(ground: Ground) -> None:
     def script(peer: Peer, head: bytes) -> None:
         assert b"\r\nExpect: 100-continue\r\n" in head
         peer.send(b"HTTP/1.1 100 Continue\r\n\r\n")
@@ -100,7 +100,7 @@ async def test_interim_answers_pass(ground: Ground) -> None:
         assert (await caller.answer()).body == b"hello"
 
 
-async def test_an_answer_that_comes_before_the_end_of_the_request_is_whole(ground: Ground) -> None:
+async def test_a_client_gets_the_whole_answer_even_if_it_comes_before_the_end_of_the_request(ground: Ground) -> None:
     ground.api.scripts["/pods"] = last(b"HTTP/1.1 413 Too Large\r\nContent-Length: 1000\r\n\r\n" + b"x" * 1000)
     async with ground.serving(), ground.connected() as caller:
         caller.send(b"POST /pods HTTP/1.1\r\nHost: k8s\r\nContent-Length: 1000000\r\n\r\n" + b"y" * 900_000)
@@ -128,14 +128,14 @@ async def test_a_watch_gets_each_event_when_it_comes_and_ends_with_its_client(gr
         await until(lambda: ground.counts.requests["forwarded"] == 1)
 
 
-# What is lost and what isn't
+# Bytes and requests that may be lost, and those that may not
 
 TEN_MB = 10_000_000
 CLOSE = "Connection: close\r\n"
 
 
 class Ending(NamedTuple):
-    """How an answer of 10 MB is framed."""
+    """The framing of an answer of 10 MB."""
 
     head: bytes
     before: bytes = b""
@@ -205,7 +205,9 @@ UNUSABLE = {
 
 
 @pytest.mark.parametrize("raw", UNUSABLE.values(), ids=UNUSABLE)
-async def test_no_request_follows_an_answer_with(ground: Ground, raw: bytes) -> None:
+async def test_a_connection_to_the_api_server_is_not_used_again_after_an_answer_with(
+    ground: Ground, raw: bytes
+) -> None:
     ground.api.scripts["/pods"] = lambda peer, _: peer.send(raw)
     async with ground.serving(), ground.connected() as caller:
         assert (await caller.ask("/pods")).body == b"ok"
@@ -213,7 +215,7 @@ async def test_no_request_follows_an_answer_with(ground: Ground, raw: bytes) -> 
     assert ground.api.connections == 2
 
 
-async def test_a_client_that_sends_much_during_a_watch_has_to_wait(ground: Ground) -> None:
+async def test_the_proxy_reads_only_a_little_from_a_client_that_sends_much_during_a_watch(ground: Ground) -> None:
     ground.api.scripts["/pods"] = silent
     async with ground.serving(), ground.connected() as caller:
         caller.send("GET /pods HTTP/1.1\r\nHost: k8s\r\n\r\n")
@@ -223,7 +225,7 @@ async def test_a_client_that_sends_much_during_a_watch_has_to_wait(ground: Groun
                 await caller.writer.drain()
 
 
-async def test_after_its_end_a_client_gets_answers_until_none_comes_for_a_while(ground: Ground) -> None:
+async def test_a_client_that_sends_no_more_gets_answers_until_none_comes_for_a_while(ground: Ground) -> None:
     pieces, pause = 6, threading.Event()
 
     def script(peer: Peer, _: bytes) -> None:
@@ -241,11 +243,11 @@ async def test_after_its_end_a_client_gets_answers_until_none_comes_for_a_while(
         assert await caller.rest() == b"5\r\nhello\r\n" * pieces
 
 
-# The turn of others
+# Turns of other tasks
 
 
 class Burst(NamedTuple):
-    """What comes at once, and the count that it makes grow: by *step* at most before others get their turn."""
+    """Bytes that come at once. They increase a count by at most *step* before other tasks get their turn."""
 
     request: str
     answer: bytes
@@ -274,7 +276,7 @@ BURSTS = {
 
 
 @pytest.mark.parametrize("burst", BURSTS.values(), ids=BURSTS)
-async def test_others_get_their_turn_while_much_comes_at_once(ground: Ground, burst: Burst) -> None:
+async def test_other_tasks_get_their_turn_while_many_bytes_come_at_once(ground: Ground, burst: Burst) -> None:
     def script(peer: Peer, _: bytes) -> None:
         peer.read_exactly(len(CHUNKS) * burst.request.count(CHUNKS))
         last(burst.answer + b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")(peer, b"")
@@ -304,7 +306,7 @@ async def test_others_get_their_turn_while_much_comes_at_once(ground: Ground, bu
 
 
 @pytest.mark.parametrize("protocol", ["websocket", "SPDY/3.1"])
-async def test_an_upgraded_connection_is_a_pipe_that_each_side_ends_on_its_own(ground: Ground, protocol: str) -> None:
+async def test_each_side_of_an_upgraded_connection_can_end_alone(ground: Ground, protocol: str) -> None:
     last_words, reads = [], threading.Event()
 
     def script(peer: Peer, head: bytes) -> None:
@@ -312,7 +314,7 @@ async def test_an_upgraded_connection_is_a_pipe_that_each_side_ends_on_its_own(g
         lines = ["HTTP/1.1 101 Switching Protocols", "Connection: Upgrade", f"Upgrade: {protocol}", "", "early"]
         peer.send("\r\n".join(lines).encode())
         peer.send(peer.read_exactly(5))
-        peer.say_goodbye()  # this drops what comes meanwhile
+        peer.say_goodbye()  # this drops the bytes that come meanwhile
         reads.set()
         while data := peer.read():
             last_words.append(data)
@@ -345,7 +347,9 @@ async def test_an_upgraded_connection_is_a_pipe_that_each_side_ends_on_its_own(g
 
 
 @pytest.mark.parametrize("ends", ["client", "server"])
-async def test_half_an_upgraded_connection_ends_when_nothing_comes_for_a_while(ground: Ground, ends: str) -> None:
+async def test_an_upgraded_connection_ends_if_one_side_has_ended_and_the_other_is_silent(
+    ground: Ground, ends: str
+) -> None:
     def script(peer: Peer, _: bytes) -> None:
         peer.send(b"HTTP/1.1 101 OK\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
         if ends == "server":
@@ -369,7 +373,9 @@ async def test_half_an_upgraded_connection_ends_when_nothing_comes_for_a_while(g
 UPGRADED = b"HTTP/1.1 101 OK\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
 
 
-async def test_an_upgraded_connection_that_breaks_ends_for_its_client(ground: Ground) -> None:
+async def test_the_connection_of_a_client_ends_if_its_upgraded_connection_breaks_at_the_api_server(
+    ground: Ground,
+) -> None:
     def script(peer: Peer, _: bytes) -> None:
         peer.send(UPGRADED)
         assert peer.read() == b"x"
@@ -383,7 +389,7 @@ async def test_an_upgraded_connection_that_breaks_ends_for_its_client(ground: Gr
         assert await caller.rest() == b""
 
 
-async def test_a_server_that_takes_nothing_more_can_still_send(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_api_server_that_reads_no_more_can_still_send(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
     write, failed = TlsStream.write, threading.Event()
 
     async def failing(stream: TlsStream, data: bytes) -> None:
@@ -414,10 +420,10 @@ async def test_a_refused_upgrade_leaves_the_connection_usable(ground: Ground) ->
         assert (answer.status, answer.body, (await caller.ask()).status) == (403, b"no", 200)
 
 
-# The API server comes and goes
+# Outages of the API server
 
 
-async def test_an_api_server_that_is_away_is_a_bad_gateway_until_it_is_back(ground: Ground) -> None:
+async def test_requests_get_status_502_while_the_api_server_is_away(ground: Ground) -> None:
     async with ground.serving(), ground.connected() as caller:
         with ground.api.away():
             answer = await caller.ask()
@@ -429,7 +435,7 @@ async def test_an_api_server_that_is_away_is_a_bad_gateway_until_it_is_back(grou
         await until(lambda: ground.counts.requests == {"forwarded": 1, "refused": 0, "failed": 2})
 
 
-async def test_an_api_server_that_doesnt_answer_the_handshake_is_a_bad_gateway(ground: Ground) -> None:
+async def test_a_request_gets_status_502_if_the_api_server_does_not_answer_the_handshake(ground: Ground) -> None:
     with ground.api.away(silent=True):
         async with ground.serving(patience=0.1), ground.connected() as caller:
             assert (await caller.ask()).body == b"the API server can't be reached: no connection within 0.1 s\n"
@@ -461,7 +467,7 @@ async def test_an_idle_connection_that_the_api_server_has_closed_is_replaced(
     assert ground.api.connections == 2
 
 
-async def test_only_a_request_that_is_safe_is_sent_again_if_an_idle_connection_breaks(ground: Ground) -> None:
+async def test_only_a_safe_request_is_sent_again_if_the_idle_connection_for_it_breaks(ground: Ground) -> None:
     def broken(peer: Peer, _: bytes) -> None:
         if ground.api.connections == 1:
             peer.close()
@@ -480,7 +486,7 @@ async def test_only_a_request_that_is_safe_is_sent_again_if_an_idle_connection_b
                 assert (await caller.ask("/broken", *headers, method=method)).status == 502
 
 
-async def test_a_token_that_has_been_replaced_is_used_for_the_next_request(ground: Ground) -> None:
+async def test_the_next_request_has_the_token_that_has_been_replaced(ground: Ground) -> None:
     async with ground.serving(), ground.connected() as caller:
         await caller.ask()
         (ground.folder / "next").write_text("new-token")
@@ -491,7 +497,7 @@ async def test_a_token_that_has_been_replaced_is_used_for_the_next_request(groun
         assert (answer.status, b"the file with the token holds no token" in answer.body) == (502, True)
 
 
-async def test_a_ca_that_has_been_replaced_counts_for_the_next_connection(ground: Ground) -> None:
+async def test_the_next_connection_trusts_a_ca_that_has_been_replaced(ground: Ground) -> None:
     right = ground.api.ca.read_text()
     async with ground.serving():
         (ground.folder / "other").mkdir()
@@ -505,7 +511,7 @@ async def test_a_ca_that_has_been_replaced_counts_for_the_next_connection(ground
             assert (await caller.ask()).status == 200
 
 
-async def test_a_certificate_for_another_name_isnt_accepted(ground: Ground) -> None:
+async def test_a_certificate_of_the_api_server_for_another_name_is_not_accepted(ground: Ground) -> None:
     with pytest.raises(ApiServerUnreachable, match="its certificate is not accepted: Hostname mismatch"):
         await ApiServer("localhost", ground.api.port, ground.api.ca, None).connect()
 
@@ -537,7 +543,7 @@ async def test_the_body_of_a_denied_request_is_dropped_and_doesnt_reset_the_conn
     assert ground.api.heads == []
 
 
-async def test_a_callers_identity_counts_for_a_moment_on_its_connection(ground: Ground) -> None:
+async def test_tailscaled_is_asked_again_who_the_caller_is_only_after_a_moment(ground: Ground) -> None:
     async with ground.serving(limits=SessionLimits(whois=3600)):
         async with ground.connected() as caller:
             assert [(await caller.ask()).status for _ in range(3)] == [200] * 3
@@ -555,7 +561,7 @@ BAD = {
 
 
 @pytest.mark.parametrize(("raw", "status"), BAD.values(), ids=BAD)
-async def test_a_message_that_is_refused_ends_its_connection(ground: Ground, raw: str, status: int) -> None:
+async def test_a_refused_message_of_a_client_ends_its_connection(ground: Ground, raw: str, status: int) -> None:
     ground.api.scripts["/"] = silent
     async with ground.serving(), ground.connected() as caller:
         caller.send(raw + "GET /next HTTP/1.1\r\nHost: a\r\n\r\n")
@@ -565,13 +571,15 @@ async def test_a_message_that_is_refused_ends_its_connection(ground: Ground, raw
     assert ground.counts.requests["refused"] == 1
 
 
-async def test_an_answer_that_isnt_http_is_a_bad_gateway(ground: Ground) -> None:
+async def test_a_request_gets_status_502_if_the_answer_is_not_http(ground: Ground) -> None:
     ground.api.scripts["/odd"] = last(b"HTTP/1.1 OK\r\n\r\n")
     async with ground.serving(), ground.connected() as caller:
         assert (await caller.ask("/odd")).status == 502
 
 
-async def test_no_log_line_and_no_answer_of_ours_has_a_secret(ground: Ground, caplog: pytest.LogCaptureFixture) -> None:
+async def test_neither_the_log_nor_an_answer_of_the_proxy_shows_a_secret(
+    ground: Ground, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.DEBUG)
     secret = "SECRET"
     ground.api.scripts["/odd"] = last(b"SECRET\r\n\r\n")

@@ -11,7 +11,7 @@ GIVEN = {"APISERVER_PROXY": "true", "POD_IP": "10.0.0.7", "KUBERNETES_SERVICE_HO
 LEAST = ProxySettings(AccessMode.AUTH, "10.0.0.7", "10.96.0.1")
 
 
-def test_what_isnt_set_has_a_default() -> None:
+def test_settings_without_a_variable_have_defaults() -> None:
     assert read_proxy_settings(GIVEN) == LEAST
     assert read_proxy_settings({**GIVEN, "APISERVER_PROXY_HTTP": "", "OPERATOR_LOGGING": " "}) == LEAST
 
@@ -37,12 +37,12 @@ def test_a_variable_sets_a_setting(name: str, value: str, changed: dict[str, obj
     assert read_proxy_settings({**GIVEN, name: value}) == dataclasses.replace(LEAST, **changed)  # type: ignore[arg-type]
 
 
-def test_the_go_operators_word_dev_is_debug_in_text() -> None:
+def test_the_level_dev_of_the_go_operator_means_debug_in_text_format() -> None:
     settings = read_proxy_settings({**GIVEN, "OPERATOR_LOGGING": "dev", "OPERATOR_LOG_FORMAT": "json"})
     assert (settings.log_level, settings.log_format) == ("DEBUG", "text")
 
 
-def test_each_variable_has_a_row_and_a_description() -> None:
+def test_each_variable_that_has_a_description_is_tested() -> None:
     assert PROXY_VARIABLES.keys() == SET.keys()
 
 
@@ -62,7 +62,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("name", "value", "words"), WRONG)
-def test_a_wrong_value_is_refused_in_a_line_that_names_the_variable(name: str, value: str, words: str) -> None:
+def test_the_error_for_a_wrong_value_names_the_variable(name: str, value: str, words: str) -> None:
     with pytest.raises(InvalidProxySetting) as caught:
         read_proxy_settings({**GIVEN, name: value})
     assert str(caught.value) == f"{name}: {words}"

@@ -32,8 +32,9 @@ class Leading:
     """The cluster of a test, which the test may change. No Deployment runs the operator.
 
     *leases* has the holders of the operators' Leases by namespace, and *pods* the Pods that run. Of these, *leader*
-    leads and answers with *objects* and the other fields of *report*; a Pod in *deaf* listens nowhere. The user may not
-    request a path that has one of *denied* in it.
+    leads and answers with *objects* and the other fields of *report*, under *headers*; a Pod in *deaf* listens nowhere,
+    and the API server opens no port-forward to one in *mute*. The user may not request a path that has one of *denied*
+    in it.
     """
 
     kubeconfig: Path
@@ -41,6 +42,8 @@ class Leading:
     pods: list[str] = field(default_factory=lambda: [LEADER])
     leader: str = LEADER
     deaf: set[str] = field(default_factory=set)
+    mute: set[str] = field(default_factory=set)
+    headers: dict[str, str] = field(default_factory=dict)
     denied: list[str] = field(default_factory=list)
     objects: list[dict[str, Any]] = field(default_factory=list)
     report: dict[str, Any] = field(default_factory=dict)
@@ -59,7 +62,7 @@ class Leading:
 
     async def status(self, pod: str, request: web.Request) -> web.Response:
         """Answer as the server of the report in *pod*."""
-        assert (request.path, request.headers["Host"]) == ("/status", f"127.0.0.1:{PORT}")
+        assert (request.path, request.headers["Host"]) == ("/status", "localhost")
         self.reports += 1
         if self.answer is not None:
             return self.answer()
@@ -70,7 +73,9 @@ class Leading:
             self.unchanged += 1
             return web.Response(status=304)
         about = {"version": "0.1.0", "namespace": "tailscale", "pod": pod, "leadingSince": "2026-01-01T00:00:00Z"}
-        return web.json_response({**about, "objects": self.objects, **self.report}, headers={"ETag": tag})
+        return web.json_response(
+            {**about, "objects": self.objects, **self.report}, headers={"ETag": tag, **self.headers}
+        )
 
     async def api(self, request: web.Request) -> web.StreamResponse:
         """Answer as the API server."""
@@ -86,16 +91,18 @@ class Leading:
                     return web.json_response(_lease(namespace, self.leases[namespace]))
             case ["apis", "apps", "v1", "namespaces", _, "deployments"]:
                 return _listed([])
-            case ["api", "v1", "namespaces", "tailscale", "pods"]:
+            case ["api", "v1", "namespaces", namespace, "pods"]:
                 assert request.query["labelSelector"] == "tailscale.com/operator=tsoperator"
-                return _listed([_pod(each) for each in self.pods])
+                return _listed([_pod(each) for each in self.pods if namespace == "tailscale"])
             case ["api", "v1", "namespaces", _, "pods", pod, "portforward"] if pod in self.pods:
                 return await self._forward(request, pod)
         return _refusal(404, "NotFound", f"{path} not found")
 
     async def _forward(self, request: web.Request, pod: str) -> web.StreamResponse:
-        """Carry the bytes between the channels of a WebSocket and the server of the report in *pod*."""
+        """Move bytes between the channels of a WebSocket and the server of the report in *pod*."""
         self.forwards += 1
+        if pod in self.mute:
+            await asyncio.Event().wait()
         assert isinstance(request.transport, asyncio.Transport)
         self.transports.append(request.transport)
         opened = web.WebSocketResponse(protocols=("v4.channel.k8s.io",))

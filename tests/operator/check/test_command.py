@@ -106,12 +106,12 @@ SERVED = "ok: objects that are served: 1"
     ("namespace", "denied", "code", "lines"),
     [
         ("shop", ["/deployments"], 0, [SERVED, "2 ok, 0 to mend"]),
-        # Scripts for older versions give the operator's own namespace, and mean all objects.
+        # Scripts for older versions give the operator's namespace with --namespace, and expect a check of all objects.
         ("tailscale", [], 1, ["FAILED: Service web/db: web is taken", SERVED, "2 ok, 1 to mend"]),
     ],
     ids=["of one namespace, by a user without rights", "of all objects"],
 )
-async def test_a_check_asks_the_leader(
+async def test_a_check_asks_the_leader_for_its_report(
     led: Leading, run: Run, namespace: str, denied: list[str], code: int, lines: list[str]
 ) -> None:
     led.denied = denied
@@ -120,7 +120,15 @@ async def test_a_check_asks_the_leader(
     assert (found, printed[1:]) == (code, lines)
 
 
-async def test_a_check_looks_itself_if_no_operator_answers(led: Leading, run: Run) -> None:
+async def test_a_check_of_a_users_namespace_also_looks_for_the_operator_in_other_namespaces(
+    led: Leading, run: Run
+) -> None:
+    led.denied = ["/tailscale/", "/v1/leases"]
+    code, lines = await run("-n", "shop", KUBECONFIG=str(led.kubeconfig))
+    assert (code, lines[0].split(": ")[:2]) == (2, ["can't look", "the cluster can't be looked at"])
+
+
+async def test_a_check_looks_at_the_cluster_itself_if_no_operator_answers(led: Leading, run: Run) -> None:
     led.deaf = {LEADER}
     code, lines = await run(KUBECONFIG=str(led.kubeconfig))
     assert (code, lines[0]) == (1, "FAILED: no Deployment in namespace tailscale runs this operator")

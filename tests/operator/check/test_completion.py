@@ -1,4 +1,4 @@
-"""The words that kubectl and shells offer as a command line is typed."""
+"""The words that kubectl and shells offer while a user types a command line."""
 
 import sys
 from pathlib import Path
@@ -26,7 +26,7 @@ current-context: home
         (["list", "--kubeconfig", ""], ":0"),
     ],
 )
-def test_kubectl_is_told_the_words_that_may_come_next(
+def test_kubectl_gets_the_words_that_may_come_next_in_a_command_line(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     tmp_path: Path,

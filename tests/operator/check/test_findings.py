@@ -32,7 +32,7 @@ def test_the_text_for_people_has_the_cure_below_the_words() -> None:
     assert as_text([ok("objects", "they work", 8), WELL, LATE]).splitlines()[-1] == "9 ok, 0 to mend, 1 waiting"
 
 
-def test_a_terminal_gets_colours_and_no_control_characters_of_others() -> None:
+def test_a_terminal_gets_our_colours_and_no_control_characters_from_texts_of_users() -> None:
     lines = as_text([WELL, failed("objects", "\x1b[2Jgone", "")], coloured=True).splitlines()
     assert lines[:2] == ["\x1b[32mok\x1b[0m: it leads", "\x1b[31mFAILED\x1b[0m: \\x1b[2Jgone"]
 

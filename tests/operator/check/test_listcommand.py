@@ -1,4 +1,4 @@
-"""The command `tsoperator list`: how it finds the leader, what it prints, and what it says where that fails."""
+"""The command `tsoperator list`: its search for the leader, its output, and its errors."""
 
 import asyncio
 import json
@@ -19,7 +19,7 @@ from aiohttp import web
 from tsnameserver import __version__
 from tsoperator.__main__ import kubectl_plugin, main
 
-from tests.operator.check.leading import LEADER, PORT, REFUSED, Leading, leading_cluster, row
+from tests.operator.check.leading import LEADER, REFUSED, Leading, leading_cluster, row
 from tests.support.cluster import serving, until
 
 
@@ -49,7 +49,7 @@ async def led(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[
 
 @pytest.fixture
 def listed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> List:
-    """Run the program, and return what it prints."""
+    """Run the program, and return its output."""
 
     async def run(*options: str, command: str = "list") -> Printed:
         monkeypatch.setattr(sys, "argv", ["tsoperator", command, *options])
@@ -71,13 +71,13 @@ def listed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) 
     ],
     ids=["the current namespace", "a namespace", "all", "an empty namespace"],
 )
-async def test_the_list_has_the_objects_of_a_namespace_and_those_without_one(
+async def test_the_list_has_the_objects_of_a_namespace_and_those_without_a_namespace(
     led: Leading, listed: List, options: list[str], names: str
 ) -> None:
     assert await listed(*options, "-o", "name") == Printed(0, names.split(), [])
 
 
-async def test_the_table_has_a_row_an_object(led: Leading, listed: List) -> None:
+async def test_the_table_has_a_row_for_each_object(led: Leading, listed: List) -> None:
     assert (await listed("-A")).out == [
         "NAMESPACE   KIND        NAME     ROLE        TAILNET-NAME   IN-CLUSTER   READY   STATUS             SINCE",
         "-           Connector   office   connector   -              -            -       waiting            -",
@@ -90,7 +90,7 @@ async def test_the_table_has_a_row_an_object(led: Leading, listed: List) -> None
 
 
 @pytest.mark.parametrize(("form", "read"), [("json", json.loads), ("yaml", yaml.safe_load)])
-async def test_the_documents_have_all_that_the_leader_tells(
+async def test_json_and_yaml_have_all_fields_of_the_leaders_report(
     led: Leading, listed: List, form: str, read: Callable[[str], dict[str, object]]
 ) -> None:
     led.report = {"tailnets": [{"name": "", "later": 1}]}
@@ -104,9 +104,12 @@ async def test_an_empty_list_says_where_objects_are(led: Leading, listed: List) 
     assert await listed() == Printed(0, [], [words])
 
 
-async def test_text_that_users_write_cannot_control_the_terminal(led: Leading, listed: List) -> None:
-    led.objects = [row(words="\x1b[2Jgone")]
-    assert "\\x1b[2Jgone" in (await listed("-o", "wide")).out[1]
+@pytest.mark.parametrize(("words", "shown"), [("\x1b[2Jgone", r"\x1b[2Jgone"), ("a\u202ebé\n", r"a\u202ebé\n")])
+async def test_text_that_users_write_cannot_control_the_terminal(
+    led: Leading, listed: List, words: str, shown: str
+) -> None:
+    led.objects = [row(words=words)]
+    assert shown in (await listed("-o", "wide")).out[1]
 
 
 class Found(NamedTuple):
@@ -131,7 +134,7 @@ FOUND = {
 
 
 @pytest.mark.parametrize("case", FOUND.values(), ids=FOUND)
-async def test_the_leader_is_found(led: Leading, listed: List, case: Found) -> None:
+async def test_the_list_finds_the_leader_by_leases_and_pods(led: Leading, listed: List, case: Found) -> None:
     led.leases, led.pods, led.denied = case.leases, case.pods, case.denied
     if "--operator-namespace=ops" in case.options:
         led.leases["ops"] = "operator-0_1a"
@@ -163,6 +166,9 @@ FAILURES: dict[str, tuple[Callable[[Leading], None], str, str]] = {
     ),
     "an operator without a report": (changed(deaf={"operator-0"}), REFUSED, "upgrade the operator"),
     "a standby that knows no leader": (changed(leader=""), f"Pod {HERE} does not lead", "wait some seconds"),
+    "a Pod that leads soon": (
+        changed(answer=lambda: web.json_response({"leader": LEADER}, status=503)), "does not lead", "wait some seconds",
+    ),
     "a Pod that answers something else": (
         changed(answer=lambda: web.Response(text="hello")), "is no report of this operator", "use the version",
     ),
@@ -171,7 +177,7 @@ FAILURES: dict[str, tuple[Callable[[Leading], None], str, str]] = {
 
 
 @pytest.mark.parametrize(("make", "words", "cure"), FAILURES.values(), ids=FAILURES)
-async def test_a_list_that_is_not_to_be_had_says_why_and_what_to_do(
+async def test_an_error_says_why_there_is_no_list_and_what_to_do(
     led: Leading, listed: List, make: Callable[[Leading], None], words: str, cure: str
 ) -> None:
     make(led)
@@ -179,13 +185,22 @@ async def test_a_list_that_is_not_to_be_had_says_why_and_what_to_do(
     assert (code, out, words in said, cure in to_do) == (1, [], True, True), (said, to_do)
 
 
-async def test_a_context_that_leads_nowhere_says_so(led: Leading, listed: List) -> None:
+async def test_the_list_waits_only_for_a_limited_time_for_a_port_forward(
+    led: Leading, monkeypatch: pytest.MonkeyPatch, listed: List
+) -> None:
+    monkeypatch.setattr("tsoperator.check.leader._ANSWER", 0.2)
+    led.mute = {LEADER}
+    code, _, (said, _) = await listed()
+    assert (code, said.endswith("/pods/operator-0/portforward: no answer within 0.2 s")) == (1, True), said
+
+
+async def test_an_error_says_that_the_cluster_of_a_context_cannot_be_reached(led: Leading, listed: List) -> None:
     code, _, err = await listed("--context", "void")
     assert code == 1
     assert err[0].startswith("tsoperator: the cluster can't be reached: ")
 
 
-async def test_a_watch_appends_what_has_changed_and_outlives_the_leader(
+async def test_a_watch_prints_changed_objects_and_goes_on_when_another_pod_leads(
     led: Leading, monkeypatch: pytest.MonkeyPatch, listed: List
 ) -> None:
     led.pods += ["operator-1"]
@@ -218,7 +233,9 @@ async def test_a_watch_appends_what_has_changed_and_outlives_the_leader(
     assert (led.forwards, led.unchanged) == (2, 1)
 
 
-async def test_a_watch_outlives_its_connection(led: Leading, monkeypatch: pytest.MonkeyPatch, listed: List) -> None:
+async def test_a_watch_goes_on_when_its_connection_breaks(
+    led: Leading, monkeypatch: pytest.MonkeyPatch, listed: List
+) -> None:
     def stop() -> None:
         raise KeyboardInterrupt
 
@@ -228,12 +245,28 @@ async def test_a_watch_outlives_its_connection(led: Leading, monkeypatch: pytest
     assert (code, len(out), err, led.forwards) == (0, 2, [], 2)
 
 
+async def test_a_watch_asks_no_server_on_this_machine_when_the_pod_ends_the_connection(
+    led: Leading, monkeypatch: pytest.MonkeyPatch, listed: List
+) -> None:
+    def stop() -> None:
+        raise KeyboardInterrupt
+
+    def connect(_: object) -> None:
+        raise AssertionError
+
+    steps = iter([lambda: None, stop])
+    monkeypatch.setattr("tsoperator.check.listcommand.time.sleep", lambda _: next(steps)())
+    monkeypatch.setattr("tsoperator.kube.portforward.http.client.HTTPConnection.connect", connect)
+    led.headers = {"Connection": "close"}
+    assert (await listed("-o", "name", "-w")).code == 0
+    assert led.forwards == 2
+
+
 @pytest.fixture
 async def inside(led: Leading, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[None]:
     """Let the program run in a Pod of the operator that leads, unless the test says otherwise."""
 
     async def handler(request: web.Request) -> web.StreamResponse:
-        request = request.clone(headers={"Host": f"127.0.0.1:{PORT}"})
         return await led.status(LEADER, request)
 
     async with serving(handler) as url:
@@ -249,7 +282,9 @@ async def test_inside_the_leading_pod_all_objects_are_listed(led: Leading, insid
     assert (len((await listed("-o", "name")).out), led.forwards) == (3, 0)
 
 
-async def test_inside_a_standby_the_command_for_the_leader_is_named(led: Leading, inside: None, listed: List) -> None:
+async def test_the_error_inside_a_standby_has_the_command_for_the_leading_pod(
+    led: Leading, inside: None, listed: List
+) -> None:
     led.leader = "operator-1"
     code, _, (_, to_do) = await listed()
     words = "To do: ask the Pod that leads: `kubectl -n tailscale exec operator-1 -- python3 -m tsoperator list`"
@@ -257,12 +292,12 @@ async def test_inside_a_standby_the_command_for_the_leader_is_named(led: Leading
 
 
 async def run_at_terminal(*options: str, lines: int = 24, no_color: str = "") -> AsyncGenerator[str, None]:
-    """Run the program at a terminal, and yield what it writes there."""
+    """Run the program at a terminal, and yield its output there."""
     ours, its = pty.openpty()
     termios.tcsetwinsize(its, (lines, 100))
     words = [sys.executable, "-m", "tsoperator", *options]
     env = {**os.environ, "TERM": "xterm", "NO_COLOR": no_color}
-    for size in ("COLUMNS", "LINES"):  # these would come before the size of the terminal
+    for size in ("COLUMNS", "LINES"):  # these would take precedence over the size of the terminal
         env.pop(size, None)
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a program in the background may ignore it
     try:
@@ -305,19 +340,27 @@ async def test_a_watch_redraws_a_terminal_when_something_changes(led: Leading) -
 
 
 @pytest.mark.parametrize(("no_color", "coloured"), [("", True), ("1", False)])
-async def test_only_a_terminal_with_colours_gets_them(led: Leading, no_color: str, coloured: bool) -> None:
+async def test_only_a_terminal_that_has_colours_gets_colours(led: Leading, no_color: str, coloured: bool) -> None:
     text = "".join([each async for each in run_at_terminal("list", "-A", no_color=no_color)])
     assert ("\x1b[31mweb" in text) is coloured
     assert "failed: NameHeld" in text
 
 
-async def test_a_reader_that_has_gone_is_no_error(led: Leading) -> None:
+async def test_the_list_ends_without_an_error_if_nobody_reads_its_output_any_more(led: Leading) -> None:
     command = f"{sys.executable} -m tsoperator list -o name | true"
     process = await asyncio.create_subprocess_shell(command, stderr=asyncio.subprocess.PIPE)
     assert (await process.communicate())[1] == b""
 
 
-async def test_kubectl_tailnet_has_the_same_commands(
+async def test_a_console_that_lacks_a_character_shows_the_number_of_the_character(led: Leading) -> None:
+    led.objects = [row(words="é")]
+    words, env = ["-m", "tsoperator", "list", "-o", "wide"], {**os.environ, "PYTHONIOENCODING": "ascii"}
+    pipe = asyncio.subprocess.PIPE
+    process = await asyncio.create_subprocess_exec(sys.executable, *words, stdout=pipe, env=env)
+    assert (await process.communicate())[0].rstrip().endswith(rb"\xe9")
+
+
+async def test_kubectl_tailnet_has_the_commands_list_and_check(
     led: Leading, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for words, code, text in (

@@ -1,4 +1,4 @@
-"""The findings that the leader's report makes, and those of looks at the cluster that stand beside them."""
+"""The findings from the leader's report, together with those of the check's own looks at the cluster."""
 
 from typing import Any
 
@@ -73,18 +73,20 @@ def report(**fields: Any) -> LeaderReport:
         ),
     ],
 )
-def test_each_thing_in_the_report_makes_a_finding(fields: dict[str, Any], finding: Finding) -> None:
+def test_the_findings_cover_objects_tailnets_dns_and_refusals_in_the_report(
+    fields: dict[str, Any], finding: Finding
+) -> None:
     leader, found = check_report(report(**fields), Chosen(None))
     assert (leader.verdict, found) == (Verdict.OK, finding)
 
 
-def test_only_chosen_objects_make_findings() -> None:
+def test_findings_are_only_about_chosen_objects() -> None:
     objects = [row(verdict="failed"), row(namespace="web", verdict="failed"), row("Connector", "", "office")]
     found = [each.words for each in check_report(report(objects=objects), Chosen("web"))][1:]
     assert found == ["Service web/db", "objects that are served: 1"]
 
 
-def test_looks_at_the_cluster_add_what_the_leader_does_not_tell() -> None:
+def test_a_look_at_the_cluster_adds_only_findings_that_the_leader_lacks() -> None:
     told = [ok("leader", "operator-0 leads"), failed("tailnet/tags", "may not give tags", "let it")]
     added = [ok("rights", "it has all"), failed("devices", "gone", "look")]
     looked = [
@@ -113,7 +115,7 @@ UNSHOWN = ok("cluster-dns", "the cluster's DNS has a stub domain")
         ([], [UNSHOWN], [UNSHOWN]),
     ],
 )
-def test_a_fault_of_the_clusters_dns_is_told_once_by_whoever_sees_where_it_is(
+def test_a_fault_of_the_clusters_dns_is_reported_once_by_the_look_if_it_has_seen_the_fault(
     told: list[Finding], looked: list[Finding], found: list[Finding]
 ) -> None:
     assert with_looks(told, looked) == found

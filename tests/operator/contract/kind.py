@@ -56,7 +56,7 @@ class Kind:
     filler: Key | None = None
     """The Pod that writes the certificate into the child Secret at its start, and then checks the Secret daily."""
     shared: Sequence[tuple[Resource, Key]] = ()
-    """The objects of others that the operator writes into, and leaves as they were when the object goes."""
+    """The objects of others into which the operator writes, and which are as before when the object is gone."""
     devices: int = 0
     """The number of devices that the object has in the tailnet."""
     edits: Mapping[str, Edit] = field(default_factory=dict)

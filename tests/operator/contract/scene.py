@@ -81,7 +81,7 @@ class Scene:
 
     @property
     def services(self) -> list[TailscaleService]:
-        """The Tailscale Services of the object, without earlier ones."""
+        """The Tailscale Services of the object, without those that were there before the object."""
         present = self.world.control.services.present
         return [service for name, service in present.items() if name not in self.others_services]
 
@@ -283,7 +283,10 @@ class Scene:
         return sorted(uid(pod) for pod in self._everything(POD) if "nameserver" not in key_of(pod).name)
 
     def _drawn(self, *besides: Object) -> str:
-        """Return a portrait: a line for each child, device, Tailscale Service, shared object, and each of *besides*."""
+        """Return a portrait.
+
+        It has a line for each child, device, Tailscale Service, shared object, and each of *besides*.
+        """
         lines = [json.dumps(_without_own(_opened(obj)), sort_keys=True) for obj in [*besides, *self._made()]]
         devices = [
             f"device {each.name} {each.tags} {each.advertised_routes} {each.app_connector}" for each in self.devices

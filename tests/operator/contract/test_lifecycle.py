@@ -66,7 +66,10 @@ async def nothing(_: Scene) -> None:
 
 
 async def needs_first(scene: Scene) -> None:
-    """Delete what the object needs, but not the operator's identity: without it nobody knows what the operator owns."""
+    """Delete the objects that the object of *scene* needs, but not the Secret with the operator's identity.
+
+    Without this Secret, the operator doesn't know which Tailscale Services it owns.
+    """
     await scene.delete(*(obj for obj in scene.kind.beside if key_of(obj) != key_of(identity())))
 
 

@@ -54,7 +54,7 @@ DRAINING = APIHost(OLD)
 
 
 class Case(NamedTuple):
-    """What two proxies have, further facts, and what the proxies should serve and advertise."""
+    """The states of two proxies, further facts, and the Services that the proxies should serve and advertise."""
 
     first: APIHost
     second: APIHost
@@ -112,7 +112,9 @@ OBSTACLES: dict[str, tuple[dict[str, Any], str, str]] = {
 
 
 @pytest.mark.parametrize(("facts", "reason", "words"), OBSTACLES.values(), ids=OBSTACLES)
-def test_an_obstacle_says_what_to_change(facts: dict[str, Any], reason: str, words: str) -> None:
+def test_the_obstacle_to_offering_the_kubernetes_api_says_what_to_change(
+    facts: dict[str, Any], reason: str, words: str
+) -> None:
     found = api_obstacle(replace(FACTS, **facts))
     assert (found.reason if found else "") == reason
     assert words in (found.message if found else "")
@@ -142,7 +144,7 @@ def test_the_next_proxy_moves_to_a_new_name_after_a_pause(facts: dict[str, Any],
         ({"hosts": {0: SERVES}, "domain": ""}, ""),
     ],
 )
-def test_the_url_is_shown_while_a_proxy_advertises_the_name(facts: dict[str, Any], url: str) -> None:
+def test_a_group_has_a_url_while_a_proxy_advertises_its_name(facts: dict[str, Any], url: str) -> None:
     assert replace(FACTS, **facts).url == url
 
 

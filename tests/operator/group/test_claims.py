@@ -90,10 +90,12 @@ def test_a_claim_says_how_the_tailscale_service_should_be(ask: Ask) -> None:
 
 
 @pytest.mark.parametrize("held", [True, False])
-def test_an_object_that_names_no_group_is_found_by_its_label_as_long_as_it_has_the_finalizer(held: bool) -> None:
-    for given, label in ((web("web", held=held), "web"), (api(held=held), "default-api")):
-        left = {**given, "metadata": {**given["metadata"], "annotations": {}}}
-        assert [*by_label(left)] == [label] * held
+def test_an_object_that_no_group_is_to_expose_is_found_by_its_label_as_long_as_it_has_the_finalizer(held: bool) -> None:
+    egress = {"type": "ExternalName", "externalName": "db.example.org"}
+    nameless = ((web("web", held=held), "web"), (api(held=held), "default-api"))
+    left = [({**given, "metadata": {**given["metadata"], "annotations": {}}}, label) for given, label in nameless]
+    for given, label in (*left, (api(held=held, spec=egress, tailnet_ip="100.64.10.10"), "default-api")):
+        assert [*by_label(given)] == [label] * held
 
 
 def test_an_ingress_that_asks_for_plain_http_and_for_a_redirect_gets_plain_http() -> None:
@@ -124,7 +126,7 @@ def test_an_ingress_with_two_entries_for_tls_is_invalid() -> None:
     assert not claim(twice).counts
 
 
-def test_the_oldest_claim_that_counts_wins() -> None:
+def test_the_oldest_claim_that_counts_wins_the_label() -> None:
     old, new = claim(web("web")), claim(web("web", name="new"))
     new.obj["metadata"]["creationTimestamp"] = "2026-01-02T00:00:00Z"
     unheld, gone = claim(web("web", held=False)), claim(deleting(web("web")))
@@ -133,7 +135,7 @@ def test_the_oldest_claim_that_counts_wins() -> None:
     assert [each.counts for each in (new, old, unheld, gone, claim(web("a", "b")))] == [True, True, False, False, False]
 
 
-def test_the_same_of_two_claims_of_equal_age_always_wins() -> None:
+def test_of_two_claims_of_equal_age_the_same_one_always_wins() -> None:
     one, other = claim(web("web", name="a")), claim(web("web", name="b"))
     assert winner([one, other]) is winner([other, one]) is one
 
@@ -170,7 +172,9 @@ def test_a_group_that_offers_the_kubernetes_api_claims_its_hostname(
         (deleting(group()), True, False),
     ],
 )
-def test_the_claim_of_a_group_counts_if_the_group_is_valid_and_held(given: Object, asks: bool, counts: bool) -> None:
+def test_the_claim_of_a_group_counts_if_the_group_is_valid_and_has_our_finalizer(
+    given: Object, asks: bool, counts: bool
+) -> None:
     found = claim_of(given, SETTINGS)
     assert (found is not None, found is not None and found.counts) == (asks, counts)
     assert any(by_label(given)) is asks

@@ -1,4 +1,4 @@
-"""The Tailscale Services that the proxies of an ingress group serve and advertise, by the facts about the objects."""
+"""The Tailscale Services that the proxies of an ingress group serve and advertise for given objects."""
 
 import json
 from collections.abc import Mapping

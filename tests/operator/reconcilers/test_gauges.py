@@ -10,12 +10,12 @@ from prometheus_client import CollectorRegistry
 from tsoperator.api.objects import STATEFULSET, Key, Object
 from tsoperator.api.owners import joined
 from tsoperator.kube.client import KubeClient
-from tsoperator.reconcilers.gauges import CertificateGauges, GroupGauges, ProxyGauges, RelayGauges, ServiceGauges
+from tsoperator.reconcilers.gauges import GroupGauges, RelayGauges, ServiceGauges, certificate_expiries, count_proxies
 from tsoperator.reconcilers.operatordevice.ask import ask_of
 from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.ownership import Owner
 from tsoperator.sources import sources
-from tsoperator.tailnet.devices import DeviceGauges
+from tsoperator.tailnet.devices import count_devices
 
 from tests.support import manifests
 from tests.support.cluster import put, running, until
@@ -117,14 +117,12 @@ async def test_the_gauges_count_the_objects_in_the_cluster(sim: ClusterSim, clie
     await put(client, *THERE)
     served = ask_of(settings(operator_secret="own"))
     cache, registry = Cache(sources(OPERATOR_NAMESPACE, served=served)), CollectorRegistry()
-    registry.register(DeviceGauges(cache))
-    registry.register(ProxyGauges(cache))
     registry.register(GroupGauges(cache, OPERATOR_NAMESPACE))
     registry.register(RelayGauges(cache))
-    registry.register(CertificateGauges(cache))
     async with running(cache.follow(client)):
         await cache.synced()
-        samples = [sample for family in registry.collect() for sample in family.samples]
+        counted = [await count(cache) for count in (count_devices, count_proxies, certificate_expiries)]
+        samples = [sample for family in (*registry.collect(), *counted) for sample in family.samples]
     found = [(each.name, each.labels, each.value) for each in samples]
     assert sorted(found, key=lambda each: (each[0], sorted(each[1].items()))) == GAUGES
 

@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 import pytest
 from clustersim.sim import SimOptions, cluster_sim
 from tsoperator.api.names import HA_INGRESS_FINALIZER, KUBE_APISERVER_FINALIZER
-from tsoperator.api.objects import PROXYGROUP, SECRET, Key, Object
+from tsoperator.api.objects import ENDPOINTSLICE, PROXYGROUP, SECRET, SERVICE, Key, Object
 from tsoperator.api.owners import ANNOTATION_OWNERS
 from tsoperator.api.tailscaleservice import TailscaleService
 from tsoperator.group.hosts import NO_SERVICE, ServiceView
 from tsoperator.group.proxygroup import group_owner
-from tsoperator.reconcilers.hosting import HostingView, HostingWorld
+from tsoperator.reconcilers.hosting import HostingChanges, HostingView, HostingWorld
 from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.plan import Refusal
 from tsoperator.sources import sources
@@ -21,7 +21,8 @@ from tsoperator.tsclient.errors import Forbidden
 
 from tests.operator.reconcilers.tailscaleservice.test_look import certificate, pg, web
 from tests.support.cluster import kube_client, put, running
-from tests.support.objects import OPERATOR_NAMESPACE, deleting, live_ingress, obj, settings
+from tests.support.manifests import backend, load_balancer
+from tests.support.objects import OPERATOR_NAMESPACE, deleting, endpoint, live_ingress, obj, settings
 
 OURS = ServiceView(
     TailscaleService("svc:web", annotations={ANNOTATION_OWNERS: json.dumps({"ownerRefs": [{"operatorID": "nOP"}]})})
@@ -173,6 +174,27 @@ async def test_a_tailscale_service_is_in_use_while_the_config_of_a_proxy_names_i
     secret = obj(SECRET, Key(OPERATOR_NAMESPACE, "kapi-0-config"), labels=labels)
     async with seen(kapi(), {**secret, "stringData": {"config.hujson": json.dumps(config)}}, view=NO_SERVICE) as view:
         assert view.uses("", "svc:web") is uses
+
+
+def slice_of(service: str, *, ready: bool) -> Object:
+    labels = {"kubernetes.io/service-name": service}
+    return obj(ENDPOINTSLICE, Key("default", "s"), {"endpoints": [endpoint("10.9.0.1", ready=ready)]}, labels=labels)
+
+
+@pytest.mark.parametrize(("service", "is_exposed"), [("lb", True), ("web", False), ("gone", False)])
+async def test_an_endpointslice_concerns_an_exposed_service_only_when_its_readiness_changes(
+    service: str, is_exposed: bool
+) -> None:
+    async with cluster_sim(SimOptions(controllers=False)) as sim, kube_client(sim.api_url) as client:
+        await put(client, load_balancer("lb", proxy_group="ing"), backend("web"))
+        cache = Cache(sources(OPERATOR_NAMESPACE))
+        async with running(cache.follow(client)):
+            await cache.synced()
+            changes = HostingChanges(cache, SERVICE)
+            idle, busy = (slice_of(service, ready=ready) for ready in (False, True))
+            told = [Key("default", service)] if is_exposed else []
+            assert [changes.of_slice(idle, busy), changes.of_slice(busy, None)] == [told, told]
+            assert [changes.of_slice(busy, busy), changes.of_slice(None, idle)] == [[], []]
 
 
 @asynccontextmanager

@@ -88,7 +88,7 @@ class Ground:
         return self.sim.store.get(kinds.DNSCONFIG, "", "parent")
 
     async def caught_up(self) -> None:
-        """Wait until the cache holds what the API server does."""
+        """Wait until the cache has the same objects as the API server."""
         await until(lambda: all(self._same(resource) for resource in (CONFIGMAP, SECRET)))
 
     def _same(self, resource: Resource) -> bool:

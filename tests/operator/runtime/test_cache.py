@@ -159,7 +159,7 @@ def replace_with(sim: ClusterSim, obj: Object) -> None:
     create(sim, obj)
 
 
-async def test_the_newest_state_of_an_object_is_never_that_of_its_successor(sim: ClusterSim) -> None:
+async def test_the_newest_state_of_a_deleted_object_is_not_that_of_a_new_object_with_its_name(sim: ClusterSim) -> None:
     create(sim, configmap("a", "x"))
     old = sim.store.get(kinds.CONFIGMAP, *A)
     join(sim, "a", "y")

@@ -3,6 +3,8 @@ import asyncio
 import aiohttp
 import pytest
 from prometheus_client import CollectorRegistry, Gauge
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.metrics_core import Metric
 from tsoperator.runtime.health import Check, HealthServer
 from tsoperator.runtime.serving import ListenError, parse_listen
 
@@ -43,7 +45,7 @@ async def test_the_probes_ready_and_alive_each_follow_their_own_checks(
             assert (await fetch(address, path))[:2] == (status, text)
 
 
-async def test_checks_run_at_each_request() -> None:
+async def test_a_health_check_runs_at_each_request() -> None:
     problems = ["not yet"]
     async with HealthServer("127.0.0.1:0", CollectorRegistry(), {"caches": lambda: "".join(problems)}) as address:
         before, _, _ = await fetch(address, "/readyz")
@@ -61,13 +63,18 @@ async def test_a_port_in_use_is_an_error_and_the_port_is_free_after_the_end() ->
             assert given == wanted
 
 
+async def count_proxies() -> Metric:
+    return GaugeMetricFamily("tsoperator_proxies", "Proxies.", 7)
+
+
 @pytest.mark.parametrize("kind", ["text/plain", "application/openmetrics-text"])
-async def test_the_metrics_page_shows_the_metrics_of_the_given_registry(kind: str) -> None:
+async def test_the_metrics_page_shows_the_metrics_of_the_given_registry_and_counts(kind: str) -> None:
     registry = CollectorRegistry()
     Gauge("tsoperator_leader", "Whether it leads.", registry=registry).set(1)
-    async with HealthServer("127.0.0.1:0", registry, {}) as address:
+    async with HealthServer("127.0.0.1:0", registry, {}, counts=[count_proxies]) as address:
         _, text, content_type = await fetch(address, "/metrics", accept=kind)
     assert "\ntsoperator_leader 1.0\n" in text
+    assert "\ntsoperator_proxies 7.0\n" in text
     assert content_type.startswith(kind)
 
 

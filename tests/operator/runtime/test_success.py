@@ -1,4 +1,4 @@
-"""The Event that says once where an object is reached."""
+"""The Event that says once at which names and addresses an object can be reached."""
 
 from typing import NamedTuple
 
@@ -35,18 +35,18 @@ def shown(found: tuple[bool | str, str] | None) -> list[Object]:
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_an_event_tells_that_an_object_is_reached_or_reached_elsewhere(case: Case) -> None:
+def test_an_event_reports_that_an_object_can_be_reached_or_has_another_name(case: Case) -> None:
     plan = with_success(Plan(status={"conditions": shown(case.after)}), shown(case.before), "Ready", WORDS)
     assert [*plan.notes] == [Note("Normal", "Made", WORDS, once=True)] * case.tells
 
 
-def test_without_words_the_event_has_the_message_of_the_condition() -> None:
+def test_the_event_has_the_message_of_the_condition_if_there_are_no_other_words() -> None:
     plan = Plan(status={"conditions": shown((True, "all is well"))})
     assert [note.message for note in with_success(plan, [], "Ready").notes] == ["all is well"]
     assert with_success(plan, [], "Ready", "") == with_success(plan, [], "Other") == plan
 
 
-def test_devices_are_named_with_their_addresses() -> None:
+def test_an_event_names_devices_with_their_addresses() -> None:
     assert device_words([("a.ts.net", ["100.64.0.1", "fd7a::1"]), ("b.ts.net", ())]) == (
         "a.ts.net (100.64.0.1, fd7a::1) and b.ts.net"
     )

@@ -38,7 +38,9 @@ def test_every_condition_of_the_operator_is_judged_except_proxygroup_available()
         ([("Progressing", "False", "Other"), ("ConnectorReady", "True", "B")], "ok", "B"),
     ],
 )
-def test_the_condition_that_tells_most_decides(conditions: list[tuple[str, str, str]], grade: str, reason: str) -> None:
+def test_the_first_false_condition_decides_or_else_the_last_true_condition(
+    conditions: list[tuple[str, str, str]], grade: str, reason: str
+) -> None:
     found = judge_conditions({"status": {"conditions": [told(*each) for each in conditions]}})
     assert found is not None
     assert (found.grade, found.reason) == (grade, reason)

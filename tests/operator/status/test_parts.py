@@ -42,7 +42,7 @@ def tailnet(*, is_valid: bool) -> Object:
         ),
     ],
 )
-def test_a_tailnet_is_judged_by_its_tailnet_and_then_by_the_last_check(
+def test_a_tailnet_is_judged_by_the_condition_of_its_tailnet_object_and_then_by_the_last_check(
     facts: TailnetFacts, verdict: str, words: str
 ) -> None:
     part = tailnet_part(facts)
@@ -82,7 +82,7 @@ def test_a_tailnet_has_the_url_of_its_control_server_and_the_domains_of_its_devi
         ),
     ],
 )
-def test_the_dnsconfig_tells_whether_names_resolve(
+def test_the_nameserver_and_the_clusters_dns_are_judged_by_the_conditions_of_the_dnsconfig(
     dnsconfig: Object | None, wanted: list[tuple[str, str, str]]
 ) -> None:
     assert [(each["name"], each["verdict"], each["words"]) for each in dns_parts(dnsconfig)] == wanted

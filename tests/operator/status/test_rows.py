@@ -23,6 +23,7 @@ from tests.support.manifests import (
     load_balancer,
     proxy_class,
     proxy_group,
+    recorder,
 )
 from tests.support.objects import endpoint, endpoint_slice, settings, slim_secret
 
@@ -127,6 +128,14 @@ CASES = {
         {**dnsconfig(), "status": {"nameserver": {"ip": "10.96.0.53"}}},
         around(dnsconfig(), workloads=[STARTED]),
         {"role": "DNS", "clusterAddresses": ["10.96.0.53"], "ready": 1, "wanted": 2},
+    ),
+    "a DNSConfig without a nameserver": Case(
+        dnsconfig("second"), around(dnsconfig("second"), workloads=[STARTED]), {"role": "DNS"}
+    ),
+    "Recorder": Case(
+        {**recorder(), "status": {"devices": [{"url": "https://rec-0.tail1234.ts.net", "tailnetIPs": IPS}]}},
+        around(recorder(), workloads=[STARTED]),
+        {"role": "recorder", "addresses": IPS, "ready": 1, "wanted": 2},
     ),
     "ProxyClass": Case(proxy_class(), around(proxy_class()), {"role": "class"}),
 }  # fmt: skip

@@ -1,9 +1,10 @@
-"""The report over HTTP: who gets it, and from whom."""
+"""The report over HTTP: the Pod that serves it, and the clients that may get it."""
 
 import asyncio
 import json
 import logging
 import re
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from typing import Any
 
@@ -15,11 +16,14 @@ from tsoperator.status.server import StatusServer
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
 
+Report = Callable[[datetime], Awaitable[StatusReport]]
+
+
 async def report(since: datetime) -> StatusReport:
     return StatusReport(json.dumps({"leadingSince": since.isoformat()}).encode(), "4f2a")
 
 
-def server(listen: str = "127.0.0.1:0") -> StatusServer:
+def server(listen: str = "127.0.0.1:0", report: Report = report) -> StatusServer:
     return StatusServer(listen, report, lambda: "operator-b", lambda: NOW)
 
 
@@ -29,7 +33,7 @@ async def ask(address: str, path: str = "/status", **headers: str) -> tuple[int,
         return response.status, json.loads(text) if response.content_type == "application/json" else text
 
 
-async def test_only_the_pod_that_leads_has_a_report_and_others_name_it() -> None:
+async def test_only_the_leading_pod_has_a_report_and_a_standby_names_the_leading_pod() -> None:
     standby = 503, {"error": "this Pod does not lead; ask operator-b", "leader": "operator-b"}
     async with (status := server()) as address:
         assert await ask(address) == standby
@@ -39,6 +43,26 @@ async def test_only_the_pod_that_leads_has_a_report_and_others_name_it() -> None
         leading.cancel()
         await asyncio.wait([leading])
         assert await ask(address) == standby
+
+
+async def test_a_waiting_request_is_refused_when_the_pod_stops_leading() -> None:
+    begun, goes_on = asyncio.Event(), asyncio.Event()
+
+    async def slow(since: datetime) -> StatusReport:
+        begun.set()
+        await goes_on.wait()
+        return await report(since)
+
+    async with (status := server(report=slow)) as address:
+        leading = asyncio.create_task(status.lead())
+        asking = [asyncio.create_task(ask(address)) for _ in range(2)]
+        await begun.wait()
+        while len(status._turn._waiters or ()) < 1:  # noqa: ASYNC110 (nothing tells that the other one waits)
+            await asyncio.sleep(0)
+        leading.cancel()
+        await asyncio.wait([leading])
+        goes_on.set()
+        assert sorted([(await each)[0] for each in asking]) == [200, 503]
 
 
 async def test_a_report_that_is_known_already_is_not_sent_again() -> None:
@@ -71,7 +95,7 @@ async def test_a_browser_gets_a_page_that_loads_nothing_from_elsewhere(path: str
 
 
 @pytest.mark.parametrize("path", ["/view.py", "/page%2Fpage.js", "/..%2Fserver.py", "/page/page.js"])
-async def test_no_other_file_is_served(path: str) -> None:
+async def test_the_server_of_the_report_serves_no_file_but_those_of_the_page(path: str) -> None:
     async with server() as address:
         assert (await ask(address, path))[0] == 404
 
@@ -91,9 +115,15 @@ async def test_no_other_file_is_served(path: str) -> None:
         ("", 403),
     ],
 )
-async def test_a_request_under_another_name_is_refused(host: str, status: int) -> None:
+async def test_a_request_for_the_report_under_a_foreign_host_name_is_refused(host: str, status: int) -> None:
     async with server() as address:
         assert (await ask(address, Host=host))[0] == status
+
+
+async def test_a_host_that_nobody_can_have_is_only_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    async with server("a..b:9003") as address:
+        assert address == ""
+    assert "cannot serve the status on a..b:9003: " in caplog.text
 
 
 async def test_a_port_that_another_process_has_is_only_a_warning(caplog: pytest.LogCaptureFixture) -> None:

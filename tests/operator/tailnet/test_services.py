@@ -227,7 +227,7 @@ async def test_known_services_stay_when_the_list_can_no_longer_be_read(ground: G
     await asyncio.sleep(900)
     assert ground.reads()[0] > 1
     assert (await ground.view(), ground.told) == (view, [])
-    await asyncio.sleep(301)  # what the look has asked for was refused, too
+    await asyncio.sleep(301)  # the read that the look requested was refused, too
     assert (await ground.view(), ground.told) == (view, [])
 
 
@@ -507,7 +507,7 @@ async def test_writes_are_followed_by_a_list_every_five_seconds_and_by_a_read_on
     assert singles == (100 if lists_annotations else 200)
 
 
-async def test_the_old_result_of_a_write_that_nobody_took_is_not_the_result_of_an_equal_later_write(
+async def test_the_unused_result_of_a_write_is_not_taken_for_the_result_of_a_later_equal_write(
     ground: Ground,
 ) -> None:
     ground.control.services.put(owned("svc:web", US))

@@ -34,9 +34,7 @@ class TailnetStatus(WireModel):
 
 
 class Tailnet(CustomResource):
-    """Tailnet is another tailnet than the operator's own. Connectors and ProxyGroups that name it in spec.tailnet join
-    that one.
-    """
+    """Tailnet is another tailnet than the operator's own. Proxies of objects that name it in spec.tailnet join it."""
 
     spec: TailnetSpec
     """The control server of the tailnet, and the credentials for it."""

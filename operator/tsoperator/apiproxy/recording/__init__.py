@@ -1,1 +1,1 @@
-"""Recording of sessions and requests: recorders in the tailnet get the output of sessions, and an event a request."""
+"""Recording of sessions and requests: sends the output of sessions, and an event for each request, to recorders."""

@@ -12,11 +12,14 @@ from tsoperator.apiproxy.recording.source import SourceDevice
 
 NO_TERMINAL: Final = Size(0, 0)
 DEFAULT_SIZE: Final = Size(80, 24)
-"""The size of a terminal if the client doesn't tell it."""
+"""The size in the recording if the client doesn't send the size of its terminal."""
 
 
 class Cast:
-    """The lines of a recording. Each line is for *seconds* after the start. Characters that are cut stay whole."""
+    """The lines of a recording.
+
+    Each line is for *seconds* after the start. A character whose bytes come in two pieces stays whole.
+    """
 
     def __init__(self, device: SourceDevice, session: SessionRequest, timestamp: int) -> None:
         self._device = device
@@ -53,7 +56,7 @@ class Cast:
         )
 
     def output(self, seconds: float, stream: int, data: bytes) -> bytes:
-        """Return the line for output of a *stream*; empty if *data* ends no character. Other bytes become U+FFFD."""
+        """Return the line for output of a *stream*; empty if *data* completes no character. Bad bytes become U+FFFD."""
         decoder = self._decoders.get(stream)
         if decoder is None:
             decoder = self._decoders[stream] = codecs.getincrementaldecoder("utf-8")("replace")

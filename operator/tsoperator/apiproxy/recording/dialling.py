@@ -21,7 +21,7 @@ class RecorderLimits:
 
     dial: float = 5.0
     probe: float = 10.0
-    """The time for the question whether a recorder knows a request."""
+    """The time in which a recorder must answer whether it knows a sort of request."""
     search: float = 30.0
     """The time until some recorder must have begun a recording or taken an event."""
     patience: float = 30.0
@@ -29,11 +29,11 @@ class RecorderLimits:
     size: float = 2.0
     """The time for which the output to a terminal waits until the client tells its size."""
     gather: float = 0.05
-    """The time for which small pieces wait for more."""
+    """The time for which small pieces of output wait for more output."""
     waiting: int = 64 << 20
-    """The bytes of all bodies that wait for their events."""
+    """The most bytes that may wait in all bodies until their events are sent."""
     waiting_of_one: int = 16 << 20
-    """The bytes among them that may come from one device, so that it can't keep others from being recorded."""
+    """The most bytes that may wait in bodies from one device, so that this device can't use up `waiting`."""
 
 
 async def dialled(dial: Dial, address: str, limits: RecorderLimits) -> tuple[SocketStream, bytes]:
@@ -46,12 +46,12 @@ async def dialled(dial: Dial, address: str, limits: RecorderLimits) -> tuple[Soc
 
 
 def words(error: BaseException) -> str:
-    """Return words for an error of a connection."""
+    """Describe an error of a connection."""
     if isinstance(error, OSError) and error.errno:
         return os.strerror(error.errno)
     return str(error) or type(error).__name__
 
 
 def one_line(text: str) -> str:
-    """Return the beginning of a text of others, as one line that can stand in a log."""
+    """Return the beginning of a *text* that somebody else wrote, as one line for the log."""
     return "".join(each if each.isprintable() else " " for each in text[:200]).strip()

@@ -12,7 +12,7 @@ PIECE: Final = 16 << 10
 MOST_SIZE: Final = 4096
 """The longest message about the size of a terminal, in bytes."""
 MOST_FILLED: Final = 64 << 10
-"""The most bytes by which a message of ours fills up a frame that has begun."""
+"""The most bytes that may be missing of the current frame if a message of ours is to fill it up."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,7 +33,7 @@ class Http1Connection:
             data = self._http.send(event)
         except h11.ProtocolError as error:
             raise RecordingFailed("it has ended the request") from error
-        with contextlib.suppress(OSError):  # the receiver finds the answer that came before the end, or no answer
+        with contextlib.suppress(OSError):  # a task that receives finds an earlier answer, or that there is none
             await self._stream.write(data or b"")
 
     async def receive(self) -> h11.InformationalResponse | h11.Response | h11.Data | h11.EndOfMessage:

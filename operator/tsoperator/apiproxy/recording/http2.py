@@ -34,7 +34,7 @@ FRAME: Final = 16 << 10
 _READ: Final = 8 << 10
 """The bytes that are looked at at once. They may be a thousand frames, each of which becomes an object."""
 _PAUSE: Final = 0.005
-"""The seconds between two looks at answers. A recorder says for every 16 KiB that it has room, and a look costs CPU."""
+"""The seconds between two reads of a recorder's frames. It sends one for every 16 KiB, and each read costs CPU."""
 _MOST_ACK: Final = 4096
 """The longest object in an answer, in bytes."""
 _FRAME_HEADER: Final = 9
@@ -45,7 +45,8 @@ _MOST_OTHER: Final = 2 << 10
 _MOST_SETTINGS: Final = 600
 """The most bytes of all settings of a recorder, of six bytes each. h2 remembers each of them in 800 bytes."""
 _LAST_PATIENCE: Final = 10
-"""How many times as long as for an acknowledgement we wait for the answer to end after the recording has ended."""
+"""We wait for the end of the answer, after the end of the recording, this many times as long as for an
+acknowledgement."""
 
 
 class Acknowledgements:
@@ -150,7 +151,7 @@ class Http2Recorder:
             while data:
                 self._has_room.clear()
                 if taken := self._frame(data):
-                    data = data[taken:]  # h2 has a copy, so one of both is forgotten before we wait
+                    data = data[taken:]  # h2 has a copy of these bytes, so we forget ours before we wait
                     limit.reschedule(loop.time() + self._patience)
                 await self._flush()
                 if data:
@@ -179,7 +180,10 @@ class Http2Recorder:
 
     @asynccontextmanager
     async def _limited(self, problem: str) -> AsyncIterator[asyncio.Timeout]:
-        """Limit the time of a block of code, which may ask for more. Raises RecordingFailed with the *problem*."""
+        """Limit the time of a block of code, which may extend it.
+
+        Raises RecordingFailed with the *problem* after that time.
+        """
         try:
             async with asyncio.timeout(self._patience) as limit:
                 yield limit

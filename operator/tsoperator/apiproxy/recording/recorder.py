@@ -1,4 +1,4 @@
-"""Recordings on their way to a recorder in the tailnet: which one takes them, and how their bytes get there."""
+"""Finds a recorder in the tailnet for a recording, and sends the recording there."""
 
 import asyncio
 import contextlib
@@ -13,7 +13,7 @@ from tsoperator.apiproxy.stream import SocketStream
 
 _T = TypeVar("_T")
 _MOST_GATHERED: Final = 4 * FRAME
-"""The bytes that wait for their turn, after which output waits, too."""
+"""The most bytes that wait to be sent. As long as there are so many, the output of the session waits, too."""
 
 
 class _Recorder(Protocol):
@@ -137,7 +137,10 @@ class RecorderSearch:
         await self._limited(self._reach_next())
 
     async def begin(self) -> Upload:
-        """Begin the recording at the recorder that was found, or else at a later one. Raises RecordingFailed."""
+        """Begin the recording at the recorder that was found; if it fails, at one of the next.
+
+        Raises RecordingFailed.
+        """
         return await self._limited(self._begin())
 
     def close(self) -> None:

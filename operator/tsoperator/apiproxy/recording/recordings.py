@@ -26,7 +26,7 @@ _MOST_FRAMED: Final = MOST_BODY + (1 << 20)
 
 @dataclass(slots=True)
 class _Waiting:
-    """The bytes of all bodies that wait for their events, and of those by device."""
+    """The numbers of bytes in bodies that wait for their events: in all of them, and by device."""
 
     limits: RecorderLimits
     size: int = 0
@@ -53,7 +53,7 @@ class _Unreadable(Exception):
 
 
 class _Body:
-    """The body of a request that *client* is about to send. What has come of it stays there."""
+    """The body of a request that *client* is about to send. The bytes that have come stay in *client*."""
 
     def __init__(self, client: Client, head: RequestHead, device: str, waiting: _Waiting) -> None:
         self._client = client
@@ -110,7 +110,9 @@ class Recordings:
         self._waiting = _Waiting(self._limits)
 
     async def record_event(self, client: Client, head: RequestHead, order: RecordingOrder, note: Note) -> Denial | None:
-        """Record a request whose body *client* is about to send. The body stays there. Return a refusal, or None.
+        """Record a request whose body *client* is about to send. Return a refusal, or None.
+
+        The bytes of the body stay in *client*.
 
         Raises ClientGone and BadMessage.
         """

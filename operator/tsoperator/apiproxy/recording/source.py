@@ -1,4 +1,4 @@
-"""The source of a session or a request, as recordings and events tell it."""
+"""The source of a session or a request, as recordings and events describe it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,4 +22,4 @@ class SourceDevice:
 
 
 UNKNOWN: Final = SourceDevice()
-"""The device of nobody."""
+"""The source of a request whose device isn't known."""

@@ -92,7 +92,10 @@ class SpdyClient:
         return Parsed(forwarded, sizes=sizes)
 
     def _begin(self, buffer: bytes, at: int) -> Frame | None:
-        """Begin a frame. One with a header block counts as a header as a whole, so it is forwarded after it is read."""
+        """Begin a frame.
+
+        All of a frame with a header block counts as its header, so it is read before it is forwarded.
+        """
         found = _header(buffer, at)
         if found is None:
             return None
@@ -122,7 +125,10 @@ class SpdyClient:
             self._message.clear()
 
     def _read_headers(self, kind: int, payload: bytes) -> None:
-        """Read a header block, also if only the next ones need it. Raises BadFrames."""
+        """Read a header block. Raises BadFrames.
+
+        A block that we don't need is read, too, because later blocks can't be decompressed without it.
+        """
         start = _BEFORE_HEADERS[kind]
         if kind == _SYN_REPLY and len(payload) == start:
             return  # its headers are optional
@@ -191,7 +197,10 @@ class SpdyServer:
 
 
 def _shown(streams: SpdyStreams, left: int, is_output: bool, text: bytes) -> bytes:
-    """Return frames that show *text*. *left* bytes of a frame are missing, which *is_output* or not."""
+    """Return frames that show *text*.
+
+    *left* bytes of the current frame are missing; *is_output* says if it has output.
+    """
     ids = streams.stderr or streams.stdout
     if not ids or left > MOST_FILLED or (left and not is_output):
         return b""

@@ -1,4 +1,4 @@
-"""The recording of one session, as its bytes pass: they are recorded before they are forwarded."""
+"""The recording of one session: records its bytes before they are forwarded."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -20,7 +20,7 @@ Send = Callable[[bytes], Awaitable[None]]
 
 
 class _Parser(Protocol):
-    """The bytes of one direction."""
+    """A parser of the bytes of one direction of a session."""
 
     @property
     def held(self) -> bytes: ...
@@ -58,7 +58,7 @@ def session_parsers(protocol: str, has_terminal: bool) -> SessionParsers:
 class SessionRecording:
     """The recording of one session. Unless it *is_enforced*, the session goes on if the recording fails.
 
-    *note* is told why a recording fails.
+    *note* is called with the reason why a recording fails.
     """
 
     def __init__(
@@ -180,7 +180,7 @@ class SessionRecording:
             self._counts.running -= 1
 
     def _lines(self, outputs: Sequence[tuple[int, bytes]]) -> bytes:
-        """Return the lines for *outputs*. Those of one stream that follow each other become one line."""
+        """Return the lines of the recording for *outputs*. Successive outputs of one stream become one line."""
         seconds = self._seconds()
         if len(outputs) == 1:
             return self._cast.output(seconds, *outputs[0])
@@ -190,7 +190,7 @@ class SessionRecording:
         )
 
     async def _wait_for_size(self) -> None:
-        """Wait until the header is written. If the client doesn't tell a size in time, write it with another one."""
+        """Wait until the header is written. If the client doesn't tell its size in time, write it with a usual size."""
         try:
             async with asyncio.timeout_at(self._start + self._search.limits.size):
                 await self._has_header.wait()

@@ -163,7 +163,10 @@ def _nothing(_: bytes) -> bytes:
 
 
 def _shown(left: int, goes_on: bool, channel: int, text: bytes) -> bytes:
-    """Return frames that show *text*. *left* bytes of a frame are missing, after which the message *goes_on* or not."""
+    """Return frames that show *text*.
+
+    *left* bytes of the current frame are missing; then its message *goes_on* or not.
+    """
     filled, rest = text[:left].ljust(left), text[left:]
     if goes_on:
         return filled + _server_frame(_FINAL | _CONTINUATION, rest)

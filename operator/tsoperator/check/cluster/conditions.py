@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Iterator
 
 from tsoperator.api.objects import Object, key_of
-from tsoperator.check.findings import Finding, failed, ok
-from tsoperator.status.conditions import UNNAMED, ingress_name, judge, ours, wrong_one
+from tsoperator.check.findings import OBJECTS, Finding, failed, ok, waiting
+from tsoperator.status.conditions import UNNAMED, Grade, ingress_name, judge, ours, wrong_one
 
 
 def check_conditions(objects: Iterable[Object]) -> Iterator[Finding]:
@@ -17,13 +17,14 @@ def check_conditions(objects: Iterable[Object]) -> Iterator[Finding]:
         if said is not None:
             wrong += 1
             judged = judge(said)
-            yield failed(
-                "conditions",
+            finding = waiting if judged.grade is Grade.WAITING else failed
+            yield finding(
+                OBJECTS,
                 f"{obj['kind']} {key_of(obj)}: {said['type']} is {said['status']}: {judged.words}",
                 judged.cure,
             )
     if not wrong:
-        yield ok("conditions", f"objects with a condition of the operator that are served: {told} of {told}")
+        yield ok(OBJECTS, f"objects with a condition of the operator that are served: {told} of {told}")
 
 
 def check_ingresses(ingresses: Iterable[Object], ingress_class: str) -> Iterator[Finding]:
@@ -35,11 +36,11 @@ def check_ingresses(ingresses: Iterable[Object], ingress_class: str) -> Iterator
     wrong = [key_of(each) for each in of_class if not ingress_name(each)]
     for key in wrong:
         yield failed(
-            "ingresses",
+            OBJECTS,
             f"Ingress {key}: {UNNAMED}",
             f"`kubectl -n {key.namespace} describe ingress {key.name}` shows Events that say why; a new Ingress needs "
             "a minute",
         )
     if of_class and not wrong:
         count = len(of_class)
-        yield ok("ingresses", f"Ingresses of class {ingress_class} that have a name: {count} of {count}")
+        yield ok(OBJECTS, f"Ingresses of class {ingress_class} that have a name: {count} of {count}")

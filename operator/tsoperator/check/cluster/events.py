@@ -1,7 +1,7 @@
 """Reports the Warnings that the operator wrote as Events, and for which there is no condition.
 
-So it says that an annotation or a class is misspelt, that a device has the name already, or that a proxy takes no
-routes. The API server keeps an Event for an hour, so what it says may have been repaired since.
+Such Warnings say that an annotation or a class is misspelt, that a device has the name already, or that a proxy takes
+no routes. The API server keeps an Event for an hour, so the fault may have been repaired since.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -9,7 +9,7 @@ from typing import Final
 
 from tsoperator.api.names import COMPONENT
 from tsoperator.api.objects import Object, key_of
-from tsoperator.check.findings import Finding, failed
+from tsoperator.check.findings import OBJECTS, Finding, failed
 from tsoperator.status.conditions import ours
 
 OF_CONDITIONS: Final = frozenset(
@@ -37,14 +37,14 @@ OF_CONDITIONS: Final = frozenset(
 )
 """The reasons of conditions that the operator also writes as Warnings. The condition shows whether it still holds."""
 
-WARNINGS: Final = "type=Warning"
-"""The field selector of Warnings."""
+WARNINGS: Final = f"type=Warning,reportingComponent={COMPONENT}"
+"""The field selector of the operator's Warnings. A cluster may have a great many others."""
 
 
 def check_warnings(events: Iterable[Object], objects: Iterable[Object]) -> Iterator[Finding]:
     """Yield a finding for each Warning of the operator among *events* on one of *objects* that still exists as it was.
 
-    Of several Warnings with the same reason on one object, the last one counts.
+    If an object has several Warnings with the same reason, only the last one makes a finding.
     """
     there = {_uid(each): each for each in objects}
     last: dict[tuple[str, str], Object] = {}
@@ -55,11 +55,11 @@ def check_warnings(events: Iterable[Object], objects: Iterable[Object]) -> Itera
     for (uid, reason), event in last.items():
         obj = there[uid]
         words = f"{obj['kind']} {key_of(obj)}: {reason}: {event.get('message', '')}"
-        yield failed("warnings", f"{words} (Event of {_time(event)})", "")
+        yield failed(OBJECTS, f"{words} (Event of {_time(event)})", "")
 
 
 def _is_in_condition(event: Object, obj: Object) -> bool:
-    """Tell whether a condition of *obj* says what *event* says, or would say it."""
+    """Tell whether a condition of *obj* shows the fault in *event*, or would show it if there still were that fault."""
     conditions, reason = ours(obj), event.get("reason", "")
     return bool(conditions) and (reason in OF_CONDITIONS or reason in {each.get("reason") for each in conditions})
 

@@ -315,7 +315,7 @@ async def _nobody() -> None:
 
 
 async def _together(calls: Iterable[Awaitable[Value]]) -> list[Value]:
-    """Return the results of *calls* in the order of the calls, of which a few run at a time. Raises the first error."""
+    """Run *calls*, a few at a time. Return their results, in the order of the calls. Raises the first error."""
     gate = asyncio.Semaphore(_AT_ONCE)
 
     async def one(call: Awaitable[Value]) -> Value:

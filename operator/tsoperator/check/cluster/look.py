@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, NamedTuple
 
 import aiohttp
 
@@ -24,7 +24,7 @@ from tsoperator.check.cluster.kinds import check_kinds, check_webhooks
 from tsoperator.check.cluster.names import check_names
 from tsoperator.check.cluster.proxies import ProxyObjects, check_devices, check_proxies
 from tsoperator.check.cluster.rights import check_rights
-from tsoperator.check.findings import Finding, failed, unseen
+from tsoperator.check.findings import OBJECTS, Finding, Verdict, failed, unseen
 from tsoperator.check.replicas import LACKS, check_replicas
 from tsoperator.kube.client import KubeClient
 from tsoperator.kube.config import load_configuration
@@ -32,7 +32,7 @@ from tsoperator.kube.errors import KubeError
 from tsoperator.runtime.ownership import owner_of
 
 _REQUEST: Final = 10.0  # s that an answer of the API server may take
-_PART: Final = 30.0  # s that one part may take
+_PART_SECONDS: Final = 30.0  # s that one part may take
 
 Progress = Callable[[str], None]
 """A function that shows the user which part the check looks at now."""
@@ -42,7 +42,7 @@ Progress = Callable[[str], None]
 class _Target:
     """The operator that a check looks at, the reader that gathers the facts about it, and the objects to look at.
 
-    These are all, or those that *concerns* the user who has given one namespace.
+    If the user has given a *namespace*, only the objects in it are looked at, and those in no namespace.
     """
 
     installed: Installed
@@ -122,29 +122,33 @@ async def _warnings(target: _Target) -> Iterable[Finding]:
     return check_warnings(await target.gather.warnings(), target.concerned([*objects, *ingresses]))
 
 
-_PARTS: Final = {
-    "operator": ("the operator's Pods", _operator),
-    "crds": ("custom resource definitions", _kinds),
-    "rights": ("the operator's rights (about a hundred questions)", _rights),
-    "webhooks": ("webhooks", _webhooks),
-    "pod-security": ("Pod security", _pod_security),
-    "names": ("the nameserver and the cluster's DNS", _names),
-    "proxies": ("proxies", _proxies),
-    "devices": ("the control server and the proxies' devices", _devices),
-    "conditions": ("what Services, Ingresses and other objects say", _conditions),
-    "warnings": ("Warnings about objects", _warnings),
-}
-"""The parts of a check, by name: words for each part, and the function that looks at it."""
+class _Part(NamedTuple):
+    """A part of a look: a function, *words* about the part for the user, and the *check* of its error finding."""
 
-BESIDE_REPORT: Final = ("operator", "crds", "rights", "webhooks", "pod-security", "names", "proxies", "devices")
-"""The parts that the leader's report doesn't tell, or tells less closely."""
+    check: str
+    words: str
+    look: Callable[[_Target], Awaitable[Iterable[Finding]]]
+
+
+_PARTS: Final = (
+    _Part("operator", "the operator's Pods", _operator),
+    _Part("crds", "custom resource definitions", _kinds),
+    _Part("rights", "the operator's rights (about a hundred questions)", _rights),
+    _Part("webhooks", "webhooks", _webhooks),
+    _Part("pod-security", "Pod security", _pod_security),
+    _Part("names", "the nameserver and the cluster's DNS", _names),
+    _Part("proxies", "proxies", _proxies),
+    _Part("devices", "the control server and the proxies' devices", _devices),
+    _Part(OBJECTS, "what Services, Ingresses and other objects say", _conditions),
+    _Part(OBJECTS, "Warnings about objects", _warnings),
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Subject:
     """The subject of a look: the operator in *namespace*, and users' objects.
 
-    These are all, or those in the namespace *of*. The cluster is that of *kubeconfig* and its *context*.
+    The objects are all, or those in the namespace *of*. *kubeconfig* and its *context* name the cluster.
     """
 
     kubeconfig: str
@@ -153,8 +157,12 @@ class Subject:
     of: str | None = None
 
 
-async def look(subject: Subject, progress: Progress, parts: Iterable[str] = tuple(_PARTS)) -> list[Finding]:
-    """Look at these *parts* of an operator and its cluster, and return the findings."""
+async def look(subject: Subject, progress: Progress, *, at_objects: bool = True) -> list[Finding]:
+    """Look at an operator and its cluster, and return the findings.
+
+    If *at_objects* is false, leave out users' objects, because the leader's report describes them better.
+    """
+    parts = [each for each in _PARTS if at_objects or each.check != OBJECTS]
     namespace = subject.namespace
     try:
         async with _client(subject) as client, aiohttp.ClientSession() as session:
@@ -169,26 +177,29 @@ async def look(subject: Subject, progress: Progress, parts: Iterable[str] = tupl
         return [unseen("cluster", f"the cluster can't be looked at: {error}", cure)]
 
 
-async def _look(target: _Target, progress: Progress, parts: Iterable[str]) -> list[Finding]:
+async def _look(target: _Target, progress: Progress, parts: Iterable[_Part]) -> list[Finding]:
     found: list[Finding] = []
-    for check in parts:
-        words, part = _PARTS[check]
-        progress(words)
-        found += await _findings_in_time(check, words, part(target))
+    for part in parts:
+        progress(part.words)
+        looked = await _findings_in_time(target, part)
+        if part.look is _proxies and all(each.verdict is not Verdict.UNSEEN for each in looked):
+            found = [each for each in found if each.check != part.check or each in looked]  # the operator only counts
+        found += looked
     return found
 
 
-async def _findings_in_time(check: str, words: str, part: Awaitable[Iterable[Finding]]) -> list[Finding]:
+async def _findings_in_time(target: _Target, part: _Part) -> list[Finding]:
     """Return the findings of *part*, or the finding that it could not be looked at."""
+    check, words = part.check, part.words
     try:
-        async with asyncio.timeout(_PART):
-            return [*await part]
+        async with asyncio.timeout(_PART_SECONDS):
+            return [*await part.look(target)]
     except BadCredentials as error:
         return [failed("tailnet/credentials", str(error), error.cure)]
     except CannotLook as error:
         return [unseen(check, str(error), error.cure)]
     except TimeoutError:
-        return [unseen(check, f"{words}: there was no answer within {_PART:g} s", "try again")]
+        return [unseen(check, f"{words}: there was no answer within {_PART_SECONDS:g} s", "try again")]
     except KubeError as error:
         return [unseen(check, f"{words}: {error}", "use a kubeconfig that may read this, such as an administrator's")]
 

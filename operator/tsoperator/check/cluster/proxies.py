@@ -8,7 +8,7 @@ from tsoperator.api.device import Device
 from tsoperator.api.objects import Key, Object, is_deleting, key_of
 from tsoperator.check.findings import Finding, failed, ok
 from tsoperator.proxy.readiness import ready_replicas, secret_keys, wanted_replicas
-from tsoperator.proxy.secret import device_of
+from tsoperator.proxy.secret import device_of, reported_id_of
 from tsoperator.runtime.ownership import parent_title
 
 _STARTING: Final = ("PodInitializing", "ContainerCreating")
@@ -75,10 +75,14 @@ def pod_problem(pod: Object) -> str:
     scheduled = conditions.get("PodScheduled") or {}
     if scheduled.get("status") == "False":
         return f"it is on no node: {scheduled.get('message') or scheduled.get('reason')}"
-    for each in [*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())]:
+    containers = status.get("containerStatuses") or ()
+    for each in [*(status.get("initContainerStatuses") or ()), *containers]:
         if problem := _container_problem(each):
             return problem
     words = (conditions.get("Ready") or {}).get("message") or status.get("message")
+    if not words and containers and all(each.get("ready") for each in containers):
+        node = (pod.get("spec") or {}).get("nodeName", "")
+        return f"its containers are ready, but it isn't: is its node {node} down?"
     return f"it is not ready: {words or status.get('reason') or status.get('phase') or 'it has no status yet'}"
 
 
@@ -106,7 +110,7 @@ def _proxy(proxies: ProxyObjects, statefulset: Object) -> Iterator[Finding]:
             see = f"pod {key.name}" if pod else f"statefulset {name}"
             words = f"the proxy of {parent} isn't ready: Pod {key.name}: {problem}"
             yield failed("proxies", words, f"see `kubectl -n {namespace} describe {see}`")
-        elif secret is None or not device_of(secret, None).id:
+        elif secret is None or not reported_id_of(secret):
             words = f"the proxy of {parent} has not logged in to the tailnet: Pod {key.name} has reported no device"
             yield failed("proxies", words, f"see why with `kubectl -n {namespace} logs {key.name}`")
 

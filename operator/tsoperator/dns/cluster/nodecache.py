@@ -1,4 +1,4 @@
-"""Tells whether Pods that ask NodeLocal DNSCache, which has a Corefile of its own, get to the stub domain.
+"""Tells whether the stub domain also works for Pods that ask NodeLocal DNSCache, which has a Corefile of its own.
 
 The operator only reads the configuration of the cache, and says what to write there. The configuration belongs to the
 cache's installer, and no object shows which ConfigMap the caches on the nodes read. A node whose cache can't read its

@@ -33,7 +33,7 @@ OPENSHIFT_NAME: Final = "default"
 
 COREFILE: Final = "Corefile"
 CUSTOM_KEY: Final = "tailnet.server"
-"""The key of ConfigMap coredns-custom that is ours alone."""
+"""The key of ConfigMap coredns-custom that only the operator writes."""
 OVERRIDES: Final = (".override", ".include")
 """The suffixes of the keys of ConfigMap coredns-custom that clusters import into the server block for all names."""
 STUB_DOMAINS: Final = "stubDomains"

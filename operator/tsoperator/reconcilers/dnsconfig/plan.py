@@ -54,7 +54,7 @@ CONDITION_RECORDS_COMPLETE: Final = "RecordsComplete"
 """The type of the condition of a DNSConfig whose nameserver doesn't know all names. It is False or absent."""
 
 KEPT: Final = "DNSConfigKept"
-"""The reason of the Event on a DNSConfig that stays in place of the one that the operator would make."""
+"""The reason of the Event on a user's DNSConfig that stands in for the one that the operator would make."""
 
 _PASSING: Final = {CONDITION_NAMESERVER_COMPLETE, CONDITION_RECORDS_COMPLETE, CONDITION_CLUSTER_DNS_CONFIGURED}
 """The types of the conditions that a DNSConfig has only while they have something to report."""
@@ -199,7 +199,7 @@ def _deletion_plan(obj: Object, dns: ClusterDNSPlan, observed: Observed) -> Plan
 
 
 def failed(obj: Object, observed: Observed, refusal: Refusal, settings: Settings, *, is_denied: bool) -> Plan:
-    """Return the plan that reports on the DNSConfig *obj* what the API server refused, and does nothing else.
+    """Return the plan that only reports a refusal of the API server on the DNSConfig *obj*.
 
     If it refused a write into the cluster's DNS, the nameserver doesn't count as failed.
     """
@@ -324,7 +324,7 @@ def _notes(dns: ClusterDNSPlan) -> list[Note]:
 
 
 def _kept(obj: Object, settings: Settings) -> list[Note]:
-    """Return the Event that tells why the operator makes no DNSConfig of its own, if it should make one."""
+    """Return the Event that says why the operator makes no DNSConfig although its settings ask for one."""
     if not settings.makes_dnsconfig or is_operators(obj):
         return []
     words = (

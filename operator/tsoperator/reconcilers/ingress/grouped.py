@@ -25,7 +25,7 @@ from tsoperator.reconcilers.ingress.serve import reached_notes, renamed_notes, s
 from tsoperator.runtime.plan import Note, Plan, Refusal, earliest
 from tsoperator.settings import Settings
 
-_STILL_THERE: Final = 30.0  # s until another look at an end that should have been seen by a watch event
+_STILL_THERE: Final = 30.0  # s until another look whether something has ended; a watch event should have told
 _WITH_A_CLAIM: Final = (LABEL_TAKEN, NO_IDENTITY)  # obstacles to which an Ingress makes its claim all the same
 
 
@@ -128,7 +128,7 @@ def plan(
 
 
 def ended(ask: Ask, at: AtGroups, made: Plan) -> Plan:
-    """Return *made*, the plan for an Ingress that asks for no ProxyGroup, with the end of its Tailscale Service.
+    """Return *made*, the plan for an Ingress that asks for no ProxyGroup, with the steps to end its Tailscale Service.
 
     Once nothing is left of that Service, the plan takes the finalizer for groups off the Ingress. A plan that takes
     another finalizer off does so alone.

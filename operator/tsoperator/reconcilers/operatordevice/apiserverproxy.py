@@ -31,7 +31,7 @@ from tsoperator.settings import Settings
 MANIFEST: Final = "charts/manifests/apiserver-proxy.yaml"
 """The file with the ServiceAccount of the API server proxy and its rights, for installations without Helm."""
 
-_ENDING: Final = 5.0  # s until another look at Pods that must end before, if no watch tells of their end
+_ENDING: Final = 5.0  # s until another look whether other Pods have ended, if no watch event tells
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +132,7 @@ def _registering(ask: Ask, observed: ObservedProxy) -> Sequence[Object]:
 
 
 def _waiting(told: Told, requeue_after: float | None) -> Plan:
-    """Return the plan that leaves the proxy as it is, with the Events that were *told*."""
+    """Return the plan that leaves the proxy as it is. Its notes are the Events in *told*."""
     return Plan(notes=told.notes, requeue_after=earliest(told.requeue_after, requeue_after))
 
 

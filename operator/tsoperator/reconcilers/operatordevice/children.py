@@ -18,8 +18,9 @@ def secret_steps(
 ) -> Iterator[Step]:
     """Yield the steps that make the Secrets of the device, or bring its config up to date.
 
-    *has_state* tells that the Secret with the state exists. It gets none of our labels, as the Go operator makes it,
-    because it outlives what is removed. If a ServiceAccount *account* is given, the config goes with it.
+    *has_state* tells that the Secret with the state exists. This Secret gets none of our labels, and neither does the
+    Go operator's, because it stays when the other objects are removed. If a ServiceAccount *account* is given, the
+    config is removed with it.
     """
     if not has_state:
         yield Creation(_secret(ask.key))
@@ -43,7 +44,7 @@ def secret_steps(
 
 
 def reference_to(account: Object) -> Object:
-    """Return the reference to the ServiceAccount *account*, with which our objects go: Helm removes it."""
+    """Return the owner reference to *account*. When Helm removes this ServiceAccount, our objects go, too."""
     return {
         "apiVersion": SERVICEACCOUNT.api_version,
         "kind": SERVICEACCOUNT.kind,

@@ -36,7 +36,7 @@ _TO_API: Final = "kube-api-access"
 _ACCOUNT: Final = "/var/run/secrets/kubernetes.io/serviceaccount"
 _CA: Final[Object] = {"configMap": {"name": "kube-root-ca.crt", "items": [{"key": "ca.crt", "path": "ca.crt"}]}}
 _NAMESPACE: Final[Object] = {"path": "namespace", "fieldRef": {"apiVersion": "v1", "fieldPath": "metadata.namespace"}}
-_TOKEN_SECONDS: Final = 3607  # as Kubernetes' own projection asks for
+_TOKEN_SECONDS: Final = 3607  # the lifetime that Kubernetes itself asks for
 _LEVELS: Final = {"WARNING": "warn"}
 _PLACED: Final = ("nodeSelector", "affinity", "priorityClassName", "imagePullSecrets")
 _LOST_AFTER: Final = 10
@@ -63,7 +63,7 @@ def device_pod(secret: str, settings: Settings) -> ProxyPod:
 
 
 def placement(pod: Object) -> Object:
-    """Return the parts of the spec of a *pod* by which another Pod is placed and pulled like it.
+    """Return the parts of the spec of a *pod* that say on which nodes it runs, and how its images are pulled.
 
     The API server adds tolerations of lost nodes to Pods. The proxy has its own, so they are left out.
     """
@@ -124,7 +124,7 @@ def _pod(proxy: Proxy, replica: Replica, like: Object, settings: Settings) -> Ob
 def _program(like: Object, settings: Settings) -> Object:
     """Return the container that forwards to the API server, without its volumes.
 
-    Its image is pulled as in the Pod that this one is *like*.
+    Its image is pulled in the same way as that of the Pod with the placement *like*.
     """
     same = (each for each in like.get("containers") or () if each["image"] == settings.operator_image)
     policy = next((each["imagePullPolicy"] for each in same), "IfNotPresent")

@@ -53,7 +53,7 @@ def notices(
 
 
 def reported_device(state: Object | None, pods: Sequence[Object]) -> ReportedDevice | None:
-    """Return the device that the slim Secret *state* reports; one of *pods* may have reported it."""
+    """Return the device that the slim Secret *state* reports, if one of *pods* may have reported it."""
     if state is None:
         return None
     return device_of(state, _reporter(state, pods))

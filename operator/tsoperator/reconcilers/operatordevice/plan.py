@@ -57,7 +57,7 @@ class Observed:
 class Decided(NamedTuple):
     """A plan, and the problem that keeps the operator from getting a device; empty if there is none.
 
-    *unsaid* are the messages of Events for which there is no object.
+    *unsaid* are the messages of Events that can't be written, because their object doesn't exist.
     """
 
     plan: Plan
@@ -101,7 +101,7 @@ def plan(ask: Ask, observed: Observed, settings: Settings, keys: Keys | Refusal 
 
 
 def _serves(ask: Ask, observed: Observed) -> bool:
-    """Tell whether an API server proxy of an earlier process is still there, so that its device can't be registered."""
+    """Tell whether an earlier process has left an API server proxy: as long as it is there, it runs the device."""
     return bool(observed.pods) or (observed.deployment is not None and not is_anothers(observed.deployment, ask.owner))
 
 

@@ -262,7 +262,7 @@ class _ProxyView:
         self._like: Object | None = None
         self._missing: MissingCertificate | None = None
         self._problem = ""  # of the plan that is being carried out
-        self._unsaid: Sequence[str] = ()  # the messages of that plan for which there is no object
+        self._unsaid: Sequence[str] = ()  # the messages of that plan that no Event can have
         self._logged: Sequence[str] = ()
         self.watches: Mapping[Resource, Mapper] = {
             SECRET: lambda secret: world.keys(key_of(secret) in (ask.key, ask.config)),
@@ -303,7 +303,10 @@ class _ProxyView:
         return Question(partial(self._world.auth_keys, login), then)
 
     def acted(self, _obj: Object, observed: ObservedProxy, _plan: Plan) -> None:
-        """Record the problem that keeps the operator from getting a device, and log once what no Event can say."""
+        """Record the problem that keeps the operator from getting a device.
+
+        Log once the messages that no Event can have.
+        """
         self._hindered(observed, self._problem)
         self._log(self._unsaid)
 
@@ -331,7 +334,10 @@ class _ProxyView:
         self._logged = messages
 
     def _hindered(self, observed: ObservedProxy, problem: str) -> None:
-        """Remember why there is no device, for the objects that need its ID; an Event or the log has said it."""
+        """Remember why there is no device, for the objects that need its ID.
+
+        An Event or the log reports the reason itself.
+        """
         self._world.identity.hindered("" if observed.device else problem, is_told=True)
 
     async def _placement(self) -> Object | None:

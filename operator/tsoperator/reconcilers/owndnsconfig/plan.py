@@ -1,4 +1,4 @@
-"""Decides whether the operator makes a DNSConfig of its own, or removes the one that it has made."""
+"""Decides whether the operator makes a DNSConfig by itself, or removes the one that it has made."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ NOT_REMOVED: Final = "DNSConfigNotRemoved"
 """The reason of the Event on a DNSConfig that the operator has made and may not delete."""
 
 _UNSEEN_AGAIN: Final = 10.0
-"""The seconds after which the operator looks again whether it may see DNSConfigs. No event tells when it may."""
+"""The seconds after which the operator looks again whether it may see DNSConfigs. No watch event tells when it may."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +28,8 @@ class Observed:
 def plan(observed: Observed, settings: Settings) -> Plan:
     """Return the plan that makes our DNSConfig where the cluster has none, or removes it if nobody wants it any more.
 
-    A DNSConfig of somebody else wins. The operator only creates its own DNSConfig and doesn't write it again, so users
-    may edit it.
+    If there is a DNSConfig of somebody else, the operator makes none. The operator only creates its own DNSConfig and
+    doesn't write it again, so users may edit it.
     """
     if not observed.sees_all:
         return Plan(requeue_after=_UNSEEN_AGAIN)

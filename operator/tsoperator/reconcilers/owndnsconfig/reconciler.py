@@ -27,18 +27,19 @@ def owndnsconfigs(cache: Cache, settings: Settings) -> Kind[plans.Observed]:
 
 
 class _View:
-    """Looks at the DNSConfigs, and logs once whose DNSConfig the operator leaves as it is."""
+    """Gathers the DNSConfigs, and logs once which one the operator leaves as it is."""
 
     def __init__(self, cache: Cache, settings: Settings) -> None:
         self._cache = cache
         self._settings = settings
-        self._left = ""  # the name of the DNSConfig of somebody else that the log has named last
+        self._left = ""  # the name of another DNSConfig, which the last log line was about
 
     def keys(self, _obj: Object) -> Iterable[Key]:
         return (_KEY,)
 
     def look(self, _key: Key, _obj: Object) -> plans.Observed:
-        return plans.Observed(self._cache.all(DNSCONFIG), self._cache.sees(DNSCONFIG, ""))
+        sees_all = self._cache.serves(DNSCONFIG) and self._cache.sees(DNSCONFIG, "")
+        return plans.Observed(self._cache.all(DNSCONFIG), sees_all)
 
     def plan(self, _obj: Object, observed: plans.Observed) -> Plan:
         return plans.plan(observed, self._settings)
@@ -51,7 +52,7 @@ class _View:
         return plans.failed(refusal)
 
     def acted(self, _obj: Object, observed: plans.Observed, plan: Plan) -> None:
-        """Log what the plan has done, and which DNSConfig of somebody else stays in place of ours."""
+        """Log which DNSConfig the plan has made or removed, and which one of somebody else makes ours unnecessary."""
         for step in plan.steps:
             log.info("%s DNSConfig %s", "made" if isinstance(step, Creation) else "deleted", OWN_NAME)
         first = elected(observed.dnsconfigs)

@@ -58,7 +58,8 @@ class ExposedView:
         self._cache = cache
         self._settings = settings
         self._hosting = hosting
-        # Since when a group waits for a certificate, advertises its name, and gives up another one, by the loop's clock
+        # The times since which a group waits for a certificate, advertises its name, and gives up another one, by the
+        # loop's clock
         self._uncertified, self._advertising, self._draining = (Memory[float](cache) for _ in range(3))
 
     def look(self, group: Object, children: Children, configmap: Object | None) -> Exposing:

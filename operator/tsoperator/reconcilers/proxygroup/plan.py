@@ -87,7 +87,7 @@ _NO_ACCOUNT: Final = (
     f"the ServiceAccount {AUTH_PROXY_SERVICE_ACCOUNT} doesn't exist, and its Pods need it to impersonate users: set "
     'apiServerProxyConfig.allowImpersonation of the chart to "true", or spec.kubeAPIServer.mode to noauth'
 )
-_LOOK_AGAIN: Final = 30.0  # s until another look at an end that should have been seen by a watch event
+_LOOK_AGAIN: Final = 30.0  # s until another look whether something has ended; a watch event should have told
 _END: Final = 30  # s that the Pods of a group have to end when the group is removed
 
 
@@ -224,7 +224,7 @@ def _planned(ask: Ask, wanted: Proxy | Plan, observed: Observed, settings: Setti
 
 
 def _misnamed_problem(misnamed: Sequence[Object]) -> str:
-    """Name a Secret that somebody has given the labels of a replica, and say what to do; empty without one."""
+    """Describe the problem of a Secret with the labels of a replica, but another name; empty if there is none."""
     if not misnamed:
         return ""
     return (
@@ -240,7 +240,7 @@ def _emptied(ask: Ask, children: Children) -> list[str]:
 
 
 def _emptied_problem(emptied: Sequence[str]) -> str:
-    """Name a Secret whose config somebody has taken away, and say what to do; empty without one."""
+    """Describe the problem of a Secret whose config somebody has removed; empty if there is no such Secret."""
     why = f"has no {K8S_PROXY_CONFIG_KEY}, so it is left alone: delete it, and it is made anew"
     return f"Secret {emptied[0]} {why}" if emptied else ""
 

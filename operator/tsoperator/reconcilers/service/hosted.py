@@ -31,10 +31,9 @@ from tsoperator.group.hostnotes import APPROVAL_PATIENCE, host_notes
 from tsoperator.reconcilers.service import exposure
 from tsoperator.reconcilers.service.ask import Ask
 from tsoperator.runtime.plan import Note, Plan, Refusal
-from tsoperator.settings import Settings
 
 UNAPPROVED: Final = "unapproved"
-"""The fact that proxies advertise a Service's Tailscale Service, and none is known to be approved as a host."""
+"""The name of a fact: proxies advertise a Service's Tailscale Service, and none is known to be approved as a host."""
 
 CONDITIONS: Final = (CONDITION_INGRESS_VALID, CONDITION_INGRESS_CONFIGURED)
 
@@ -46,14 +45,15 @@ Other obstacles are in the tailnet, or at the control server.
 """
 _WITH_A_CLAIM: Final = (LABEL_TAKEN, NO_IDENTITY)
 """The reasons of obstacles to which a Service makes its claim all the same."""
+_NO_PODS: Final = "none of its Pods is ready: the proxies advertise it as soon as one is"
 _SOUND: Final = condition(CONDITION_INGRESS_VALID, True, "IngressSvcValid", "IngressSvcValid")
 
 
-def plan(ask: Ask, hosting: Hosting | None, unapproved_for: float | None, settings: Settings) -> Plan:
+def plan(ask: Ask, hosting: Hosting | None, unapproved_for: float | None, proxy_tags: Sequence[str]) -> Plan:
     """Return the plan for a Service that has no proxy of its own; *hosting* is None if no group can expose it.
 
     *unapproved_for* is the number of seconds for which no proxy has been known to be approved as a host; None if
-    one is approved.
+    one is approved. *proxy_tags* are the tags of proxies for which nobody chose other tags.
     """
     refusal = refusal_of(ask, hosting)
     if hosting is None or (refusal is not None and refusal.reason == INVALID):
@@ -68,7 +68,7 @@ def plan(ask: Ask, hosting: Hosting | None, unapproved_for: float | None, settin
     status = ask.status_with(*shown, without={CONDITION_PROXY_READY})
     if ask.is_balanced and (is_gone or refusal is None):
         status["loadBalancer"] = exposure.load_balancer(ask, _entries(hosting))
-    notes = [*_notes(ask, hosting, refusal), *host_notes(hosting, unapproved_for, settings.proxy_tags)]
+    notes = [*_notes(ask, hosting, refusal), *host_notes(hosting, unapproved_for, proxy_tags)]
     again = None if unapproved_for is None else max(APPROVAL_PATIENCE - unapproved_for, 0) or None
     return Plan(hold=hold, status=status, notes=notes, requeue_after=again)
 
@@ -144,6 +144,8 @@ def _configured(ask: Ask, hosting: Hosting, refusal: Refusal | None) -> Object:
     said = [f"{count}/{hosting.replicas} proxy backends ready and advertising"]
     if refusal is None and awaits_group(hosting):
         said.append(f"no proxy of ProxyGroup {ask.group!r} is in the tailnet yet: its conditions say why")
+    elif refusal is None and _awaits_pods(hosting):
+        said.append(_NO_PODS)
     if refusal is not None and refusal.reason not in _FAULTS:
         said.append(refusal.message)
     if count and not ask.is_balanced:
@@ -164,10 +166,17 @@ def _entries(hosting: Hosting) -> list[Object]:
 def _notes(ask: Ask, hosting: Hosting, refusal: Refusal | None) -> list[Note]:
     if refusal is not None:
         return [_event(refusal)]
+    if _awaits_pods(hosting) and not awaits_group(hosting):
+        return [Note("Normal", "NoReadyPod", _NO_PODS, once=True)]
     is_shown = any(each["type"] == CONDITION_INGRESS_CONFIGURED and each["status"] == TRUE for each in ask.conditions)
     if not hosting.advertising or is_shown:
         return []
     return [Note("Normal", "IngressSvcConfigured", _reached(hosting))]
+
+
+def _awaits_pods(hosting: Hosting) -> bool:
+    """Tell whether the proxies don't advertise the Service because none of its Pods is ready."""
+    return not hosting.has_pods and not hosting.advertising
 
 
 def _reached(hosting: Hosting) -> str:

@@ -74,7 +74,7 @@ class Observed:
 
 
 def plan_left(places: Places, proxy: Plan, *, is_seen: bool) -> Plan:
-    """Return the next step of removing what was made for a Service that vanished without waiting for our finalizer.
+    """Return the next step that removes the objects of a Service which vanished without waiting for our finalizer.
 
     *proxy* is the plan for the Service's own proxy. Its *places* are removed at once, because nothing is lost by
     that. But if the operator doesn't watch the namespace of the Service, the Service may still exist. Then
@@ -185,7 +185,7 @@ def _pointed(ask: Ask, proxy: Proxy, place: str, made: Plan, ready: Object, obse
 
 
 def _routes(ask: Ask, proxy: Proxy, observed: Observed) -> list[Note]:
-    """Return an Event if the *proxy* of an egress Service may lack the route to an address of no device."""
+    """Return an Event if the *proxy* of an egress Service may lack the route to a target that is no device."""
     destination = observed.tailnet.destination
     is_device = destination is not None and destination.device is not None
     return [] if is_device else egress.route_notes(ask, accepts_routes=proxy.config.accept_routes)
@@ -248,7 +248,7 @@ def _hosted(ask: Ask, observed: Observed, settings: Settings) -> Plan:
     """
     if holds_nothing(ask.service, observed.children):
         unapproved_for = observed.places.ages.get(hosted.UNAPPROVED)
-        made = hosted.plan(ask, observed.hosting, unapproved_for, settings)
+        made = hosted.plan(ask, observed.hosting, unapproved_for, settings.proxy_tags)
         return replace(made, steps=removal(observed.places))
     if refusal := hosted.refusal_of(ask, observed.hosting):
         return replace(hosted.refused(ask, refusal), steps=upkeep(observed.places))
@@ -258,7 +258,7 @@ def _hosted(ask: Ask, observed: Observed, settings: Settings) -> Plan:
 
 
 def _unheld(ask: Ask, made: Plan, observed: Observed) -> Plan:
-    """Return *made* with the release of a Service that no ProxyGroup is to expose any more.
+    """Return *made*, which also releases the Service, because no ProxyGroup is to expose it any more.
 
     The Service stays held as long as something is *left* of its Tailscale Service.
     """

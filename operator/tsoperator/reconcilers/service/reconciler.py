@@ -43,6 +43,7 @@ from tsoperator.group.places import Places, best_place, unused
 from tsoperator.group.proxygroup import by_group
 from tsoperator.kube.client import KubeClient
 from tsoperator.proxy.classref import class_name
+from tsoperator.proxy.endpoints import BY_SERVICE, has_ready_endpoint
 from tsoperator.proxy.orphan import plan_orphan
 from tsoperator.proxy.proxy import Children
 from tsoperator.reconcilers.hosting import HostingChanges, HostingView
@@ -77,7 +78,7 @@ _OldAndNew = Callable[[Object | None, Object | None], Iterable[Key]]
 
 
 def _both(one: _OldAndNew, other: _OldAndNew) -> _OldAndNew:
-    """Return a mapper that returns the keys of the mapper *one* and those of the mapper *other*."""
+    """Return a mapper that yields the keys of both mappers, *one* and *other*."""
     return lambda old, new: [*one(old, new), *other(old, new)]
 
 
@@ -104,7 +105,7 @@ class _View:
             **dict.fromkeys((STATEFULSET, SERVICEMONITOR), self._parent_keys),
             SECRET: self._with_parents(_both(self._changes.of_secret, self._hosted.of_secret)),
             POD: self._with_parents(self._changes.of_pod),
-            ENDPOINTSLICE: self._keys_of_slice,
+            ENDPOINTSLICE: Comparison(self._keys_of_slices),
             PROXYGROUP: Comparison(_both(self._changes.of_group, self._hosted.of_group)),
             CONFIGMAP: Comparison(_both(self._changes.of_configmap, self._hosted.of_configmap)),
             INGRESS: self._hosted.of_claimant,
@@ -131,6 +132,9 @@ class _View:
         own_name = plans.own_key(ask, children, self._settings).name
         suffixes = self._proxies.suffixes() if ask.fqdn else NO_SUFFIXES
         hosting = self._hosting.look(ask.service) if ask.mode is Mode.HOSTED else None
+        if hosting is not None:
+            slices = self._cache.indexed(ENDPOINTSLICE, BY_SERVICE, str(ask.key))
+            hosting = replace(hosting, has_pods=has_ready_endpoint(slices))
         observed = plans.Observed(
             children,
             self._proxies.proxy_class(ask.class_name),
@@ -234,6 +238,11 @@ class _View:
             if is_made and self._cache.get(SERVICE, key_of(service)) is None:
                 keys |= {*self._view.starved(group)}
         return keys
+
+    def _keys_of_slices(self, old: Object | None, new: Object | None) -> Iterable[Key]:
+        """Map an EndpointSlice to the Service that has the place, and to the Service that a ProxyGroup exposes."""
+        of_places = (key for each in (old, new) if each for key in self._keys_of_slice(each))
+        return [*of_places, *self._hosted.of_slice(old, new)]
 
     def _keys_of_slice(self, endpoint_slice: Object) -> Iterable[Key]:
         """Map an EndpointSlice of a place to the Service that has the place, if the Service depends on it.

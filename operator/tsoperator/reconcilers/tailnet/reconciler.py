@@ -50,7 +50,7 @@ from tsoperator.tsclient.oauth import ClientCredentials, Credentials
 USERS: Final = (CONNECTOR, PROXYGROUP, RECORDER, PEERRELAY)
 """The kinds that can name a Tailnet."""
 
-_UNREAD: Final = 5.0  # s until another look whether Tailscale Services have been read
+_UNREAD: Final = 5.0  # s until the operator looks again whether Tailscale Services have been read
 
 _OWNERS: Final = {
     CONNECTOR.kind: PARENT_CONNECTOR,

@@ -22,7 +22,7 @@ COMMENT: Final = "This Tailscale Service is managed by the Tailscale Kubernetes 
 FAILED: Final = "TailscaleServiceFailed"
 NAME_TAKEN: Final = "CertificateNameTaken"
 
-_SHARED: Final = range(5, 10)  # minutes until a Service is looked at again that other operators own, too
+_SHARED: Final = range(5, 10)  # minutes until the next look at a Service that other operators own, too
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,7 @@ def refused(observed: Observed, refusal: Refusal) -> Plan:
 
 
 def has_settled(observed: Observed, made: Plan) -> bool:
-    """Tell whether a write was refused that the plan *made* doesn't need any more."""
+    """Tell whether the control server refused a write that the plan *made* doesn't need any more."""
     was_refused = observed.view.refusal is not None and observed.view.refusal.step is not None
     return was_refused and not any(isinstance(step, PutService | DeleteService) for step in made.steps)
 

@@ -56,7 +56,7 @@ _CONFIG_SUFFIX: Final = "-ingress-config"
 
 
 def tailscaleservices(cache: Cache, settings: Settings, world: HostingWorld) -> Kind[Observed]:
-    """Return the `Kind` of Tailscale Services, which also makes what their certificates need.
+    """Return the `Kind` of Tailscale Services, which also makes the objects of their certificates.
 
     Each of its keys names a tailnet and a label.
     """
@@ -96,8 +96,8 @@ class _Look:
         self._settings = settings
         self._world = world
         self._view = HostingView(cache, settings, world)
-        self._again: dict[Key, float] = {}  # the times at which to look again, by the event loop's clock
-        self._withdrawn: dict[Key, float] = {}  # when to wait no longer for proxies that should stop to advertise
+        self._again: dict[Key, float] = {}  # the times of the next looks at labels, by the event loop's clock
+        self._withdrawn: dict[Key, float] = {}  # when to give up waiting for proxies that still advertise a label
 
     def note(self, observed: Observed, seconds: float | None) -> None:
         """Remember to look at the label again after so many *seconds*; with None, do nothing."""
@@ -181,7 +181,7 @@ class _Look:
         return bool(addresses) and any(other is not None and other.addresses == addresses for other in others)
 
     def _as_it_runs(self, holder: LabelClaim | None) -> LabelClaim | None:
-        """Return *holder* with the ServiceAccount under which its proxies run now.
+        """Return the claim *holder* with the ServiceAccount under which its proxies run now.
 
         The Pods of a ProxyGroup may have to wait before they run under another ServiceAccount.
         """
@@ -241,7 +241,8 @@ class _Mappers:
 
     def of_user(self, old: Object | None, new: Object | None) -> Iterable[Key]:
         """Map an Ingress or a Service that names a ProxyGroup to its label, in the tailnet of that group."""
-        given = [each for each in (old, new) if each is not None and annotations(each).get(PROXY_GROUP)]
+        named = (each for each in (old, new) if each is not None and annotations(each).get(PROXY_GROUP))
+        given = [each for each in named if any(by_label(each))]
         if len(given) == 2 and _asked(given[0]) == _asked(given[1]):
             return ()
         return {key for each in given for key in self._keys_of(each)}
@@ -258,7 +259,7 @@ class _Mappers:
         tailnets = {*map(tailnet_of, there), *self._world.tailnets()}
         labels = {label for each in there for label in self._labels_of(each)}
         found = {Key(tailnet, label) for label in labels for tailnet in tailnets}
-        return found | {Key(tailnet_of(each), "") for each in there}  # a look at any label reads the list of Services
+        return found | {Key(tailnet_of(each), "") for each in there}  # a look at any label requests the list
 
     def of_configmap(self, old: Object | None, new: Object | None) -> Iterable[Key]:
         """Map the ConfigMap of an ingress group to the labels whose entries came or went."""
@@ -337,7 +338,7 @@ class _Mappers:
         return {Key(tailnet, label) for label in found for tailnet in tailnets}
 
     def _labels_of(self, group: Object) -> set[str]:
-        """Return the labels that objects claim for a group, that it claims itself, and that its proxies have."""
+        """Return the labels of a group: those that its objects or itself claim, and those that its proxies have."""
         name = key_of(group).name
         configmap = self._cache.get(CONFIGMAP, Key(self._settings.namespace, f"{name}{_CONFIG_SUFFIX}"))
         advertised = (each for config in self._view.configs(name) for each in _told(config))
@@ -346,13 +347,13 @@ class _Mappers:
 
 
 def _asked(obj: Object) -> object:
-    """Return the part of an Ingress or a Service that a claim comes from."""
+    """Return the fields of an Ingress or a Service that decide about its claim."""
     metadata = obj["metadata"]
     return annotations(obj), spec_of(obj), metadata.get("finalizers"), is_deleting(obj)
 
 
 def _asked_of_group(group: Object) -> object:
-    """Return the tailnet of a ProxyGroup, and the part that its own claim comes from, if it has one."""
+    """Return the tailnet of a ProxyGroup, and the fields that decide about its own claim, if it has one."""
     return tailnet_of(group), _asked(group) if any(by_label(group)) else None
 
 

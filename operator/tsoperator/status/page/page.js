@@ -3,11 +3,11 @@
 // Names and messages come from users and from servers. So they are only ever written as text, never as HTML.
 "use strict";
 
-const PAUSE = 10000; // ms between two questions
+const PAUSE = 10000; // ms between two requests for the report
 const MOST = 1000; // rows that are shown at once
 const VERDICTS = [["", "all"], ["failed", "to mend"], ["waiting", "waiting"], ["ok", "ok"]];
 const WORDS = Object.fromEntries(VERDICTS);
-const RANK = { failed: 0, waiting: 1, ok: 2 }; // what somebody has to mend comes first
+const RANK = { failed: 0, waiting: 1, ok: 2 }; // objects that somebody has to mend come first
 
 const byId = (id) => document.getElementById(id);
 let report = null, tag = "", verdict = "";

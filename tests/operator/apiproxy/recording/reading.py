@@ -1,4 +1,4 @@
-"""The bytes that a parser of sessions forwards and the output that it finds, however the bytes come."""
+"""Feeds a parser of sessions bytes in pieces, and returns the bytes that it forwards and the output that it finds."""
 
 from collections.abc import Callable, Sequence
 from itertools import pairwise
@@ -9,7 +9,7 @@ from tsoperator.apiproxy.errors import BadFrames
 from tsoperator.apiproxy.recording.frames import Parsed, Size
 
 MOST_HELD = 32 << 10
-"""The most bytes that a parser may keep to itself."""
+"""The most bytes that a parser may hold back."""
 
 
 class Parser(Protocol):
@@ -23,7 +23,7 @@ Outputs = dict[int, bytes]
 
 
 def read(parser: Parser, pieces: Sequence[bytes]) -> tuple[bytes, Outputs, list[Size]]:
-    """Return what *parser* forwards of *pieces*, the output of each stream in them, and the sizes."""
+    """Return the bytes of *pieces* that *parser* forwards, the output of each stream in them, and the sizes."""
     forwarded, outputs, sizes = b"", dict[int, bytes](), list[Size]()
     for piece in pieces:
         parsed = parser.feed(piece)
@@ -45,7 +45,7 @@ def splits(data: bytes) -> "st.SearchStrategy[list[bytes]]":
 
 
 def survives(make: Callable[[], Parser], pieces: Sequence[bytes]) -> None:
-    """Fail unless *pieces* are forwarded as they are until the parser refuses one, and little of them is kept."""
+    """Fail unless the parser forwards *pieces* unchanged until it refuses one, and holds back only few bytes."""
     parser, forwarded, came = make(), b"", b""
     for piece in pieces:
         came += piece

@@ -1,4 +1,4 @@
-"""Malformed answers of recorders and of tailscaled end in a refusal."""
+"""Malformed answers of recorders and of tailscaled make a recording fail."""
 
 import asyncio
 import contextlib
@@ -22,7 +22,7 @@ LIMITS = RecorderLimits(dial=5, probe=5, search=5, patience=5)
 
 
 def by_http2() -> bytes:
-    """Return what a recorder sends that takes a recording by HTTP/2."""
+    """Return the bytes of a recorder that takes a recording by HTTP/2."""
     http = H2Connection(H2Configuration(client_side=False))
     client = H2Connection(H2Configuration(client_side=True))
     client.initiate_connection()
@@ -42,7 +42,7 @@ EVENT = b"HTTP/1.1 200 OK\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
 
 
 def answering(raw: bytes) -> Dial:
-    """Return a function that opens a connection on which *raw* has come, and nothing more comes."""
+    """Return a function that opens a connection. On this connection *raw* has come, and nothing more comes."""
 
     async def dial(_: str) -> tuple[SocketStream, bytes]:
         ours, theirs = socket.socketpair()
@@ -79,7 +79,7 @@ async def tell(dial: Dial) -> None:
     st.integers(0, 20),
     st.binary(max_size=40),
 )
-def test_random_answers_end_in_a_refusal_at_most(
+def test_a_random_answer_of_a_recorder_makes_at_most_the_recording_fail(
     case: tuple[Callable[[Dial], Awaitable[None]], bytes], at: int, removed: int, added: bytes
 ) -> None:
     use, raw = case
@@ -106,12 +106,14 @@ def test_random_answers_end_in_a_refusal_at_most(
         (tell, b"x" * 100_000),
     ],
 )
-async def test_answers_that_are_cut_or_wrong_are_refused(use: Callable[[Dial], Awaitable[None]], raw: bytes) -> None:
+async def test_a_cut_or_wrong_answer_of_a_recorder_makes_the_recording_fail(
+    use: Callable[[Dial], Awaitable[None]], raw: bytes
+) -> None:
     with pytest.raises(RecordingFailed):
         await use(answering(raw))
 
 
-async def test_the_answer_of_a_recorder_that_has_closed_the_connection_is_told() -> None:
+async def test_the_error_names_the_answer_of_a_recorder_that_has_closed_the_connection() -> None:
     answers = EVENT.replace(b"200 OK\r\nContent-Length: 0\r\n\r\n", b"507 Full\r\n\r\nno space left")
     with pytest.raises(RecordingFailed, match="status 507: no space left"):
         await tell(answering(answers))

@@ -35,7 +35,7 @@ TEXT = "naïve 🐚 é\0<&>\x1b[0m".encode() + b"\xff\xc3" + "é".encode()
         ),
     ],
 )
-def test_the_header_says_who_and_where(
+def test_the_header_of_a_recording_names_the_device_and_the_pod(
     device: SourceDevice, session: SessionRequest, differs: dict[str, object]
 ) -> None:
     line = Cast(device, session, START).header(DEFAULT_SIZE)
@@ -56,13 +56,13 @@ def test_the_header_says_who_and_where(
     }
 
 
-def test_the_header_keeps_the_order_of_its_keys() -> None:
+def test_the_keys_in_the_header_of_a_recording_have_a_fixed_order() -> None:
     keys = "version width height timestamp command srcNode srcNodeID srcNodeUserID srcNodeUser env sshUser localUser"
     header = json.loads(Cast(USERS, SHELL, START).header(NO_TERMINAL))
     assert [*header] == [*keys.split(), "connectionID", "kubernetes"]
 
 
-def test_output_and_sizes_are_lines() -> None:
+def test_each_output_and_each_new_size_becomes_a_line_of_a_recording() -> None:
     cast = Cast(USERS, SHELL, START)
     assert cast.output(0.5, 1, b"\7<a>") == b'[0.5,"o","\\u0007<a>"]\n'
     assert cast.output(0.5, 1, b"") == b""
@@ -70,14 +70,14 @@ def test_output_and_sizes_are_lines() -> None:
     assert cast.end(2.0) == b""
 
 
-def test_a_character_that_never_ends_is_replaced_at_the_end() -> None:
+def test_an_incomplete_character_is_replaced_at_the_end_of_a_recording() -> None:
     cast = Cast(USERS, SHELL, START)
     assert cast.output(0.5, 1, b"\xf0\x9f") == b""
     assert json.loads(cast.end(2.5)) == [2.5, "o", "\ufffd"]
 
 
 @given(splits(TEXT))
-def test_characters_stay_whole_in_whatever_pieces_they_come(pieces: Sequence[bytes]) -> None:
+def test_characters_stay_whole_although_their_bytes_come_in_several_pieces(pieces: Sequence[bytes]) -> None:
     cast, lines = Cast(USERS, SHELL, START), b""
     for piece in pieces:
         lines += cast.output(0.5, 1, piece) + cast.output(0.5, 2, b"\xc3")  # another stream has characters of its own

@@ -35,7 +35,9 @@ def event(target: str = "/api/v1/pods", body: bytes = b"", device: SourceDevice 
         (CI, {"node": CI.name, "nodeID": "nOther", "nodeTags": ["tag:ci"]}),
     ],
 )
-def test_an_event_has_the_request_and_its_source(device: SourceDevice, source: dict[str, object]) -> None:
+def test_an_event_describes_the_request_and_the_device_that_sent_it(
+    device: SourceDevice, source: dict[str, object]
+) -> None:
     found = b"".join(event("/api/v1/pods?dryRun=All&a=1&a=%202", b'{"foo":"bar"}', device).pieces())
     assert found.endswith(b"}\n")
     assert [*json.loads(found).items()] == [
@@ -59,7 +61,7 @@ def test_an_event_has_the_request_and_its_source(device: SourceDevice, source: d
 
 
 @pytest.mark.parametrize("size", [0, 1, 48 << 10, (48 << 10) + 1, 100_000])
-def test_an_event_has_the_length_that_it_says(size: int) -> None:
+def test_the_content_length_of_an_event_is_its_length(size: int) -> None:
     made = event(body=bytes(range(256)) * (size // 256) + b"x" * (size % 256))
     assert sum(map(len, made.pieces())) == len(made)
 
@@ -87,7 +89,7 @@ async def tailnet(tmp_path: Path) -> AsyncIterator[Deliveries]:
         yield deliveries
 
 
-async def test_the_first_recorder_takes_the_event(tailnet: Deliveries) -> None:
+async def test_an_event_goes_to_the_first_recorder_alone(tailnet: Deliveries) -> None:
     body = b"x" * 300_000
     await tailnet.send(body)
     first, second = tailnet.recorders
@@ -104,7 +106,7 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS)
-async def test_the_next_recorder_takes_the_event(tailnet: Deliveries, fault: Recorder) -> None:
+async def test_an_event_goes_to_the_next_recorder_if_the_first_one_fails(tailnet: Deliveries, fault: Recorder) -> None:
     tailnet.recorders[0].events_status, tailnet.recorders[0].hangs = fault.events_status, fault.hangs
     await tailnet.send()
     assert len(tailnet.recorders[1].events) == 1
@@ -118,7 +120,7 @@ async def test_the_next_recorder_takes_the_event(tailnet: Deliveries, fault: Rec
         ((500, 404), RecordingFailed, "it answers with status 500: the disk is full"),
     ],
 )
-async def test_all_reasons_are_told(
+async def test_the_error_names_the_reasons_of_all_recorders_that_took_no_event(
     tailnet: Deliveries, statuses: tuple[int, int], error: type[RecordingFailed], words: str
 ) -> None:
     for recorder, status in zip(tailnet.recorders, statuses, strict=True):
@@ -128,7 +130,7 @@ async def test_all_reasons_are_told(
     assert (caught.type, words in str(caught.value)) == (error, True)
 
 
-async def test_without_recorders_nothing_is_sent(tailnet: Deliveries) -> None:
+async def test_an_event_cannot_be_sent_without_a_recorder_that_answers(tailnet: Deliveries) -> None:
     with pytest.raises(RecordingFailed, match="no recorder"):
         await tailnet.send(addresses=[])
     tailnet.recorders[0].hangs = tailnet.recorders[1].hangs = True

@@ -1,4 +1,4 @@
-"""The memory that hostile bytes cost."""
+"""The memory that parsers use for hostile bytes."""
 
 import contextlib
 import tracemalloc
@@ -19,7 +19,7 @@ MOST = 256 << 10
 
 
 def opened(data: bytes) -> Callable[[], object]:
-    """Return what feeds *data* to the parser of a client that has opened its streams."""
+    """Return a function that feeds *data* to the parser of a client that has opened its streams."""
     parser = spdy.client()
     parser.feed(spdy.OPENING)
     return lambda: parser.feed(data)
@@ -48,7 +48,7 @@ HOSTILE: dict[str, Callable[[], object]] = {
 
 
 @pytest.mark.parametrize("use", HOSTILE.values(), ids=HOSTILE)
-def test_hostile_bytes_cost_little_memory(use: Callable[[], object]) -> None:
+def test_a_parser_uses_little_memory_for_hostile_bytes(use: Callable[[], object]) -> None:
     tracemalloc.start()
     try:
         with contextlib.suppress(BadFrames, RecordingFailed):

@@ -1,4 +1,4 @@
-"""Recordings on their way to recorders: which one takes them, and what a test sees of faults."""
+"""The search for a recorder that takes a recording, the upload of the recording, and faults of recorders."""
 
 import asyncio
 import hashlib
@@ -69,7 +69,9 @@ async def tailnet(tmp_path: Path) -> AsyncIterator[Recordings]:
     ],
     ids=["v2", "v1"],
 )
-async def test_a_recording_arrives_whole(tailnet: Recordings, recorder: Recorder, requests: list[str]) -> None:
+async def test_a_recorder_gets_the_whole_recording(
+    tailnet: Recordings, recorder: Recorder, requests: list[str]
+) -> None:
     await tailnet.have(recorder)
     data = b"".join(hashlib.sha256(str(number).encode()).digest() for number in range(1 << 15))
     async with tailnet.upload() as upload:
@@ -80,7 +82,7 @@ async def test_a_recording_arrives_whole(tailnet: Recordings, recorder: Recorder
     assert recorder.requests == requests
 
 
-async def test_small_pieces_become_one_frame(tailnet: Recordings) -> None:
+async def test_small_pieces_of_a_recording_are_sent_in_one_frame(tailnet: Recordings) -> None:
     recorder = await tailnet.have(Recorder(largest_frame=FRAME))
     async with tailnet.upload(limits=RecorderLimits(gather=1)) as upload:
         for _ in range(50):
@@ -93,7 +95,7 @@ async def test_small_pieces_become_one_frame(tailnet: Recordings) -> None:
     assert recorder.frames == [50, FRAME, FRAME, FRAME]
 
 
-async def test_a_key_press_is_sent_soon(tailnet: Recordings) -> None:
+async def test_a_recorder_gets_the_output_for_a_key_press_soon(tailnet: Recordings) -> None:
     recorder = await tailnet.have(Recorder())
     async with tailnet.upload() as upload:
         start = time.monotonic()
@@ -112,7 +114,9 @@ FAULTS = {
 
 
 @pytest.mark.parametrize(("first", "words"), FAULTS.values(), ids=FAULTS)
-async def test_the_next_recorder_takes_the_recording(tailnet: Recordings, first: Recorder | None, words: str) -> None:
+async def test_the_next_recorder_gets_the_recording_if_the_first_one_fails(
+    tailnet: Recordings, first: Recorder | None, words: str
+) -> None:
     if first:
         await tailnet.have(first)
     with pytest.raises(RecordingFailed, match=words):
@@ -125,7 +129,7 @@ async def test_the_next_recorder_takes_the_recording(tailnet: Recordings, first:
     assert second.complete == [b"data"]
 
 
-async def test_all_reasons_are_told(tailnet: Recordings) -> None:
+async def test_the_error_names_the_reasons_of_all_recorders_that_cannot_be_reached(tailnet: Recordings) -> None:
     tailnet.tailscaled.outside.add(SECOND)
     with pytest.raises(RecordingFailed) as caught:
         await tailnet.search(ADDRESS, SECOND).reach()
@@ -133,7 +137,7 @@ async def test_all_reasons_are_told(tailnet: Recordings) -> None:
     assert str(caught.value) == f"{refused}; {SECOND}: it isn't in the tailnet"
 
 
-async def test_without_addresses_there_is_no_recorder(tailnet: Recordings) -> None:
+async def test_a_search_without_addresses_finds_no_recorder(tailnet: Recordings) -> None:
     with pytest.raises(RecordingFailed, match="no recorder"):
         await RecorderSearch(LocalApi(Path("/")).dial, [], QUICK).reach()
 
@@ -147,7 +151,9 @@ ENDS = {
 
 
 @pytest.mark.parametrize(("recorder", "words"), ENDS.values(), ids=ENDS)
-async def test_a_failure_is_told_without_a_write(tailnet: Recordings, recorder: Recorder, words: str) -> None:
+async def test_an_upload_notices_that_its_recorder_fails_even_if_nothing_is_written(
+    tailnet: Recordings, recorder: Recorder, words: str
+) -> None:
     await tailnet.have(recorder)
     async with tailnet.upload(limits=QUICK) as upload:
         await upload.write(b"data")
@@ -160,7 +166,7 @@ async def test_a_failure_is_told_without_a_write(tailnet: Recordings, recorder: 
 
 
 @pytest.mark.parametrize("has_second_version", [True, False])
-async def test_a_recorder_that_hangs_or_goes_away_ends_the_recording(
+async def test_an_upload_fails_if_its_recorder_hangs_or_goes_away(
     tailnet: Recordings, has_second_version: bool
 ) -> None:
     recorder = await tailnet.have(Recorder(has_second_version=has_second_version))
@@ -184,7 +190,9 @@ async def test_a_recorder_that_hangs_or_goes_away_ends_the_recording(
     [(Recorder(babbles=True, window=0), "taken nothing"), (Recorder(babbles=True), "doesn't end")],
     ids=["takes nothing", "never ends"],
 )
-async def test_acknowledgements_alone_are_not_enough(tailnet: Recordings, recorder: Recorder, words: str) -> None:
+async def test_an_upload_fails_if_its_recorder_only_sends_acknowledgements(
+    tailnet: Recordings, recorder: Recorder, words: str
+) -> None:
     await tailnet.have(recorder)
     async with tailnet.upload(limits=QUICK) as upload:
         await upload.write(b"data")
@@ -193,7 +201,7 @@ async def test_acknowledgements_alone_are_not_enough(tailnet: Recordings, record
                 await upload.finish()
 
 
-async def test_output_that_waits_for_a_recorder_is_not_let_through_when_that_fails(tailnet: Recordings) -> None:
+async def test_a_write_that_waits_for_a_recorder_fails_with_the_recorder(tailnet: Recordings) -> None:
     recorder = await tailnet.have(Recorder())
     async with tailnet.upload(limits=QUICK) as upload:
         recorder.hangs = True
@@ -203,12 +211,12 @@ async def test_output_that_waits_for_a_recorder_is_not_let_through_when_that_fai
 
 
 async def fill(upload: Upload) -> None:
-    """Write until that fails."""
+    """Write to *upload* again and again, until a write fails."""
     while True:
         await upload.write(b"x" * FRAME)
 
 
-async def test_a_slow_recorder_slows_the_session_down(tailnet: Recordings) -> None:
+async def test_a_slow_recorder_makes_the_writer_of_a_recording_wait(tailnet: Recordings) -> None:
     recorder = await tailnet.have(Recorder())
     async with tailnet.upload() as upload:
         recorder.hangs = True
@@ -218,7 +226,7 @@ async def test_a_slow_recorder_slows_the_session_down(tailnet: Recordings) -> No
         filling.cancel()
 
 
-async def test_each_acknowledgement_gives_more_time(tailnet: Recordings) -> None:
+async def test_an_upload_lasts_longer_than_its_time_limit_if_acknowledgements_come(tailnet: Recordings) -> None:
     recorder = await tailnet.have(Recorder())
     start = time.monotonic()
     async with tailnet.upload(limits=RecorderLimits(patience=1)) as upload:
@@ -230,7 +238,7 @@ async def test_each_acknowledgement_gives_more_time(tailnet: Recordings) -> None
 
 
 @given(st.lists(st.binary(max_size=200), max_size=6))
-def test_random_acknowledgements_are_refused_at_most(pieces: list[bytes]) -> None:
+def test_random_acknowledgements_raise_no_other_error_than_that_of_a_failed_recording(pieces: list[bytes]) -> None:
     parser = Acknowledgements()
     for piece in (b'{"ack":1}\n', *pieces):
         try:
@@ -240,12 +248,12 @@ def test_random_acknowledgements_are_refused_at_most(pieces: list[bytes]) -> Non
 
 
 @pytest.mark.parametrize("text", [b"[]", b"1", b'{"a":' * 2000, b"{" + b" " * 5000, b"\xff", b'{"error":"full"}', b"x"])
-def test_malformed_acknowledgements_are_refused(text: bytes) -> None:
+def test_malformed_acknowledgements_make_the_recording_fail(text: bytes) -> None:
     with pytest.raises(RecordingFailed):
         Acknowledgements().feed(text)
 
 
-def test_acknowledgements_may_come_in_pieces() -> None:
+def test_acknowledgements_that_come_in_pieces_are_counted_once() -> None:
     parser = Acknowledgements()
     assert [parser.feed(piece) for piece in (b'{"ack":1}\n{"a', b"c", b'k":2} {}', b"\n")] == [1, 0, 2, 0]
 
@@ -267,7 +275,7 @@ ACK = frame(0, b'{"ack":1}', 1) + frame(6, bytes(8))
     ],
     ids=["settings", "settings in two frames", "a head", "the rest of a head"],
 )
-def test_frames_that_cost_much_memory_are_refused(frames: list[bytes]) -> None:
+def test_frames_of_a_recorder_that_would_cost_much_memory_are_refused(frames: list[bytes]) -> None:
     limits = FrameLimits()
     for each in frames[:-1]:
         for at in range(len(each)):

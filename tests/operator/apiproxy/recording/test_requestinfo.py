@@ -1,4 +1,4 @@
-"""What requests ask of Kubernetes, and which of them open sessions."""
+"""The parts of requests to the API server, and the requests that open sessions."""
 
 from typing import Any, NamedTuple
 
@@ -17,7 +17,7 @@ POD = "/api/v1/namespaces/default/pods/web"
 
 
 def info(verb: str, resource: str, **more: Any) -> RequestInfo:
-    """Return what a request for a *resource* of the core group asks for; its path is filled in later."""
+    """Return the parts of a request for a *resource* of the core group. The path is filled in later."""
     given = {"api_prefix": "api", "parts": (resource,), **more}
     return RequestInfo(True, "", verb, api_version="v1", resource=resource, **given)
 
@@ -100,18 +100,18 @@ CASES = [
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.method} {case.target}")
-def test_a_request_has_the_parts_that_the_api_server_sees(case: Case) -> None:
+def test_a_request_is_read_as_the_api_server_reads_it(case: Case) -> None:
     found = request_info(case.method, case.target)
     path = case.target.partition("?")[0]
     assert found.as_event() == {**case.info.as_event(), "Path": path}
 
 
-def test_the_names_in_an_event_are_those_of_go() -> None:
+def test_the_parts_of_a_request_have_gos_names_in_an_event() -> None:
     names = "IsResourceRequest Path Verb APIPrefix APIGroup APIVersion Namespace Resource Subresource Name Parts"
     assert [*request_info("GET", "/").as_event()] == [*names.split(), "FieldSelector", "LabelSelector"]
 
 
-def test_parameters_keep_all_their_values() -> None:
+def test_a_parameter_of_a_query_keeps_all_its_values() -> None:
     assert query_parameters("/?a=1&b&a=%202+&") == {"a": ["1", " 2 "], "b": [""]}
     assert query_parameters("/") == {}
 
@@ -154,7 +154,7 @@ SHELL = SessionRequest("exec", "default", "web", "main", "ls -l", True)
         ("/exec", None),
     ],
 )
-def test_a_session_is_known_by_its_path(target: str, session: SessionRequest | None) -> None:
+def test_a_request_that_opens_a_session_is_recognised_by_its_path(target: str, session: SessionRequest | None) -> None:
     assert session_request("POST", target) == session
 
 
@@ -188,6 +188,6 @@ def test_ephemeral_containers_can_be_read_without_a_session() -> None:
 
 
 @given(st.text("/api1v.%2Fexcns?&=", max_size=40))
-def test_no_target_is_too_odd(target: str) -> None:
+def test_no_target_of_a_request_causes_an_unforeseen_error(target: str) -> None:
     assert request_info("GET", f"/{target}").path.startswith("/")
     session_request("GET", f"/api/v1/{target}")

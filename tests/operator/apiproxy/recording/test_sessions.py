@@ -31,7 +31,7 @@ SIZE_WAIT = 0.1
 
 @dataclass
 class Sessions:
-    """The proxy with a recorder, and an API server whose Pod says what a test wants."""
+    """The proxy with a recorder, and an API server whose Pod sends the output that a test wants."""
 
     ground: Ground
     recorder: Recorder = field(default_factory=Recorder)
@@ -55,7 +55,7 @@ class Sessions:
         self.ground.tailscaled.callers[ALICE] = who
 
     def answer(self, opening: bytes, *outputs: bytes, path: str = f"{POD}/exec") -> None:
-        """Make the API server send *outputs* after it has got *opening*, and each but the first after `go_on`."""
+        """Let the API server send the first of *outputs* after it got *opening*, and each other one after `go_on`."""
 
         def script(peer: Peer, head: bytes) -> None:
             upgrade = next(line for line in head.split(b"\r\n") if line.startswith(b"Upgrade:"))
@@ -75,7 +75,7 @@ class Sessions:
     async def session(
         self, target: str = f"{POD}/exec", upgrade: str = "SPDY/3.1"
     ) -> AsyncIterator[tuple[Connection, int]]:
-        """Open a session; give the connection and the status."""
+        """Open a session; yield the connection and the status."""
         async with self.ground.connected() as caller:
             caller.send(f"POST {target} HTTP/1.1\r\nHost: k8s\r\nConnection: Upgrade\r\nUpgrade: {upgrade}\r\n\r\n")
             status, headers = await caller.head()
@@ -102,7 +102,7 @@ async def sessions(ground: Ground) -> AsyncIterator[Sessions]:
 
 @pytest.fixture
 async def hurried(ground: Ground) -> AsyncIterator[Sessions]:
-    """Sessions whose recorder has little time."""
+    """A proxy that gives its recorder little time."""
     async with recorded(ground, RecorderLimits(dial=0.5, probe=0.5, search=2.0, patience=0.5)) as sessions:
         yield sessions
 
@@ -152,7 +152,9 @@ async def test_a_session_is_recorded_and_forwarded_byte_for_byte(
 
 
 @pytest.mark.parametrize("case", PROTOCOLS.values(), ids=PROTOCOLS)
-async def test_a_terminal_begins_with_the_size_that_the_client_tells(sessions: Sessions, case: Protocol) -> None:
+async def test_the_recording_of_a_terminal_begins_with_the_size_that_the_client_sends(
+    sessions: Sessions, case: Protocol
+) -> None:
     sessions.grant(enforced=True)
     sessions.answer(case.opening + case.resize * 2, *case.outputs[:1])
     async with sessions.session(f"{POD}/exec?tty=true", case.upgrade) as (caller, _):
@@ -166,7 +168,9 @@ async def test_a_terminal_begins_with_the_size_that_the_client_tells(sessions: S
 
 
 @pytest.mark.parametrize("case", PROTOCOLS.values(), ids=PROTOCOLS)
-async def test_a_terminal_without_a_size_begins_after_a_while(sessions: Sessions, case: Protocol) -> None:
+async def test_the_recording_of_a_terminal_begins_after_a_while_if_the_client_sends_no_size(
+    sessions: Sessions, case: Protocol
+) -> None:
     sessions.grant(enforced=True)
     sessions.answer(case.opening, *case.outputs[:1])
     async with sessions.session(f"{POD}/attach?tty=true", case.upgrade) as (_, status):
@@ -180,7 +184,7 @@ async def test_a_terminal_without_a_size_begins_after_a_while(sessions: Sessions
     assert sessions.recorder.lines()[1][0] >= SIZE_WAIT
 
 
-async def test_output_of_one_stream_that_comes_at_once_becomes_one_line(sessions: Sessions) -> None:
+async def test_pieces_of_output_that_come_together_become_one_line_of_the_recording(sessions: Sessions) -> None:
     sessions.grant(enforced=True)
     sessions.answer(OPENING, b"".join(data_frame(*each) for each in ((1, b"a"), (1, b"b"), (3, b"c"), (1, b"d"))))
     async with sessions.session() as (caller, _):
@@ -190,7 +194,7 @@ async def test_output_of_one_stream_that_comes_at_once_becomes_one_line(sessions
     assert [text for _, _, text in sessions.recorder.lines()[1:]] == ["ab", "c", "d"]
 
 
-async def test_an_answer_that_is_no_upgrade_passes_and_is_not_recorded(sessions: Sessions) -> None:
+async def test_an_answer_without_an_upgrade_is_forwarded_and_not_recorded(sessions: Sessions) -> None:
     sessions.grant(enforced=True)
     sessions.ground.api.scripts[f"{POD}/exec"] = lambda peer, _: peer.answer(b"no such Pod", status="404 Not Found")
     async with sessions.session() as (_, status):
@@ -198,7 +202,7 @@ async def test_an_answer_that_is_no_upgrade_passes_and_is_not_recorded(sessions:
     assert sessions.recorder.requests == ["HEAD /v2/record"]
 
 
-async def test_the_beginning_of_a_frame_is_forwarded_if_nothing_more_comes(sessions: Sessions) -> None:
+async def test_an_incomplete_frame_of_the_api_server_is_forwarded_at_its_end(sessions: Sessions) -> None:
     sessions.grant(enforced=True)
     sessions.answer(OPENING, data_frame(1, b"last") + b"\0\0\0")
     async with sessions.session() as (caller, _):
@@ -206,7 +210,7 @@ async def test_the_beginning_of_a_frame_is_forwarded_if_nothing_more_comes(sessi
         assert await caller.rest() == data_frame(1, b"last") + b"\0\0\0"
 
 
-async def test_the_beginning_of_a_frame_reaches_the_api_server_at_the_end_of_the_client(sessions: Sessions) -> None:
+async def test_an_incomplete_frame_of_the_client_is_forwarded_at_its_end(sessions: Sessions) -> None:
     sessions.grant(enforced=True)
     sessions.answer(OPENING + b"\0\0\0", data_frame(1, b"last"))
     async with sessions.session() as (caller, _):
@@ -216,7 +220,7 @@ async def test_the_beginning_of_a_frame_reaches_the_api_server_at_the_end_of_the
     assert sessions.received == OPENING + b"\0\0\0"
 
 
-async def test_a_terminal_without_a_size_and_without_output_is_recorded_too(sessions: Sessions) -> None:
+async def test_a_session_is_recorded_even_if_its_terminal_has_no_size_and_no_output(sessions: Sessions) -> None:
     sessions.grant(enforced=True)
     sessions.answer(OPENING, b"")
     async with sessions.session(f"{POD}/exec?tty=true") as (caller, _):
@@ -227,7 +231,7 @@ async def test_a_terminal_without_a_size_and_without_output_is_recorded_too(sess
     assert (header["width"], header["height"]) == (80, 24)
 
 
-async def test_no_notice_gets_into_bytes_that_are_on_their_way(hurried: Sessions) -> None:
+async def test_no_notice_is_sent_in_the_middle_of_bytes_that_are_being_forwarded(hurried: Sessions) -> None:
     hurried.grant(enforced=True)
     hurried.answer(OPENING, b"".join(data_frame(1, b"x" * 32000) for _ in range(100)))
     async with hurried.session() as (caller, _):
@@ -249,7 +253,7 @@ def take_away(sessions: Sessions, fault: str) -> None:
 
 
 @pytest.mark.parametrize("fault", AWAY)
-async def test_without_a_recorder_an_enforced_session_is_refused(hurried: Sessions, fault: str) -> None:
+async def test_a_session_that_must_be_recorded_is_refused_without_a_recorder(hurried: Sessions, fault: str) -> None:
     take_away(hurried, fault)
     hurried.grant(enforced=True)
     hurried.answer(OPENING)
@@ -262,7 +266,7 @@ async def test_without_a_recorder_an_enforced_session_is_refused(hurried: Sessio
 
 
 @pytest.mark.parametrize("fault", AWAY)
-async def test_without_a_recorder_an_open_session_goes_on(
+async def test_a_session_that_may_go_unrecorded_goes_on_without_a_recorder(
     hurried: Sessions, fault: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     take_away(hurried, fault)
@@ -289,7 +293,9 @@ def lose(sessions: Sessions, fault: str) -> None:
 
 @pytest.mark.parametrize("case", PROTOCOLS.values(), ids=PROTOCOLS)
 @pytest.mark.parametrize("fault", LOSSES)
-async def test_an_enforced_session_ends_with_its_recording(hurried: Sessions, case: Protocol, fault: str) -> None:
+async def test_a_session_that_must_be_recorded_ends_when_its_recording_fails(
+    hurried: Sessions, case: Protocol, fault: str
+) -> None:
     hurried.grant(enforced=True)
     hurried.answer(case.opening, *case.outputs)
     async with hurried.session(upgrade=case.upgrade) as (caller, _):
@@ -309,7 +315,7 @@ async def test_an_enforced_session_ends_with_its_recording(hurried: Sessions, ca
 
 
 @pytest.mark.parametrize("fault", LOSSES)
-async def test_an_open_session_outlives_its_recording(hurried: Sessions, fault: str) -> None:
+async def test_a_session_that_may_go_unrecorded_goes_on_when_its_recording_fails(hurried: Sessions, fault: str) -> None:
     hurried.grant(enforced=False)
     case = PROTOCOLS["SPDY"]
     more = data_frame(1, b"more")
@@ -343,7 +349,7 @@ async def test_malformed_frames_end_the_session_and_nothing_else(sessions: Sessi
     assert sessions.ground.counts.refusals["frames-frame"] == 2
 
 
-async def test_10_mb_are_recorded_and_reach_a_slow_reader(sessions: Sessions) -> None:
+async def test_a_slow_client_gets_10_mb_of_output_that_are_all_recorded(sessions: Sessions) -> None:
     text = "".join(f"{number:09}\n" for number in range(1_000_000))
     frames = b"".join(data_frame(1, text[at : at + 32000].encode()) for at in range(0, len(text), 32000))
     sessions.grant(enforced=True)
@@ -362,7 +368,7 @@ async def test_10_mb_are_recorded_and_reach_a_slow_reader(sessions: Sessions) ->
 UNRECORDABLE = f"{POD}/portforward"
 
 
-async def test_a_session_that_cannot_be_recorded_goes_on_only_if_it_may(
+async def test_a_session_of_an_unrecordable_sort_is_refused_if_it_must_be_recorded(
     sessions: Sessions, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -418,7 +424,7 @@ async def test_a_recorded_body_reaches_the_api_server_whole(sessions: Sessions) 
     assert answer.body.endswith(b"\r\n\r\n" + b"x" * 100_000)
 
 
-async def test_a_client_that_waits_to_be_asked_for_its_body_is_asked(sessions: Sessions) -> None:
+async def test_the_proxy_asks_a_client_that_expects_it_to_send_the_body(sessions: Sessions) -> None:
     sessions.grant(enforced=True, events=True)
     async with sessions.ground.connected() as caller:
         caller.send("POST /pods HTTP/1.1\r\nHost: k8s\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n")
@@ -448,7 +454,7 @@ async def test_a_body_that_is_too_long_is_not_recorded(sessions: Sessions, lengt
     assert json.loads(event)["request"]["body"] == ""
 
 
-async def test_the_bodies_of_one_device_leave_room_for_those_of_others(ground: Ground) -> None:
+async def test_the_bodies_that_one_device_sends_leave_room_for_those_of_other_devices(ground: Ground) -> None:
     put = f"PUT {POD} HTTP/1.1\r\nHost: k8s\r\nContent-Length: 700\r\n\r\n" + "x" * 600
     async with recorded(ground, RecorderLimits(waiting=2000, waiting_of_one=1000)) as sessions:
         sessions.grant(enforced=True, events=True)
@@ -463,7 +469,7 @@ async def test_the_bodies_of_one_device_leave_room_for_those_of_others(ground: G
                 assert (await other.answer()).status == 200
 
 
-async def test_a_body_with_long_framing_is_not_kept_in_memory(sessions: Sessions) -> None:
+async def test_a_body_whose_framing_is_too_long_is_refused(sessions: Sessions) -> None:
     sessions.grant(enforced=True, events=True)
     chunk = b"1;" + b"x" * 240 + b"\r\na\r\n"
     async with sessions.ground.connected() as caller:
@@ -473,7 +479,9 @@ async def test_a_body_with_long_framing_is_not_kept_in_memory(sessions: Sessions
 
 
 @pytest.mark.parametrize("status", [404, 500])
-async def test_a_request_that_cannot_be_recorded_is_refused_if_it_must_be(sessions: Sessions, status: int) -> None:
+async def test_a_request_that_must_be_recorded_is_refused_if_no_recorder_takes_its_event(
+    sessions: Sessions, status: int
+) -> None:
     sessions.recorder.events_status = status
     sessions.grant(enforced=True, events=True)
     async with sessions.ground.connected() as caller:
@@ -487,7 +495,7 @@ async def test_a_request_that_cannot_be_recorded_is_refused_if_it_must_be(sessio
     assert sessions.counts.events == {"attempted": 2, "recorded": 0, "failed": 2}
 
 
-async def test_without_impersonation_sessions_are_recorded_too(ground: Ground) -> None:
+async def test_sessions_are_recorded_in_noauth_mode_too(ground: Ground) -> None:
     sessions = Sessions(ground)
     async with sessions.recorder.listening(), ground.serving(AccessMode.NOAUTH):
         ground.tailscaled.devices[ADDRESS] = sessions.recorder.port

@@ -1,4 +1,4 @@
-"""SPDY sessions: what is forwarded and recorded, and which frames are refused."""
+"""SPDY sessions: the bytes that are forwarded, the output that is recorded, and the frames that are refused."""
 
 import zlib
 from collections.abc import Sequence
@@ -77,14 +77,14 @@ class Opener:
 TYPE = b"streamtype"
 
 
-def test_the_dictionary_is_that_of_the_draft() -> None:
+def test_the_dictionary_for_compressed_headers_is_that_of_the_draft_of_spdy() -> None:
     digest = "51d27341373f923f3cd88e1eb7162aeaa3723d7585ff2399201dc06498407f02"
     assert (len(DICTIONARY), zlib.adler32(DICTIONARY)) == (1423, 0xE3C6A7C2)
     assert sha256(DICTIONARY).hexdigest() == digest
 
 
 @pytest.mark.parametrize("case", OUTPUTS, ids=lambda case: case.writes)
-def test_output_is_recorded_and_all_is_forwarded(case: Output) -> None:
+def test_all_bytes_of_a_session_are_forwarded_and_its_output_is_recorded(case: Output) -> None:
     sent, kept, parser = pieces(case.writes), bytes.fromhex(case.kept), server()
     assert read(parser, sent) == (b"".join(sent).removesuffix(kept), case.outputs, [])
     assert parser.held == kept
@@ -92,13 +92,13 @@ def test_output_is_recorded_and_all_is_forwarded(case: Output) -> None:
 
 @pytest.mark.parametrize("case", OUTPUTS, ids=lambda case: case.writes)
 @given(data=st.data())
-def test_output_is_the_same_in_whatever_pieces_it_comes(case: Output, data: st.DataObject) -> None:
+def test_the_same_output_is_found_however_the_bytes_are_cut(case: Output, data: st.DataObject) -> None:
     whole = b"".join(pieces(case.writes))
     assert read(server(), data.draw(splits(whole))) == read(server(), [whole])
 
 
 @given(splits(OPENING + data_frame(5, SIZE) * 2 + b"\x80\x03"))
-def test_the_client_opens_streams_and_tells_sizes_in_whatever_pieces_it_comes(came: Sequence[bytes]) -> None:
+def test_the_same_streams_and_sizes_are_found_however_the_bytes_of_a_client_are_cut(came: Sequence[bytes]) -> None:
     streams = SpdyStreams()
     parser = SpdyClient(streams, has_terminal=True)
     forwarded, _, sizes = read(parser, came)
@@ -116,13 +116,13 @@ def test_other_control_frames_of_a_client_are_forwarded() -> None:
     assert read(client(), [sent[at : at + 1] for at in range(len(sent))]) == (sent, {}, [])
 
 
-def test_headers_are_unreadable_without_those_before_them() -> None:
+def test_headers_can_be_read_only_after_those_of_earlier_frames() -> None:
     with pytest.raises(BadFrames, match="decompressed"):
         client().feed(bytes.fromhex(STDERR))
 
 
 @pytest.mark.parametrize("kind", [2, 8])
-def test_all_frames_with_headers_belong_to_the_zlib_stream(kind: int) -> None:
+def test_the_headers_of_all_sorts_of_frames_are_one_zlib_stream(kind: int) -> None:
     streams, opener = SpdyStreams(), Opener()
     parser = SpdyClient(streams, has_terminal=False)
     parser.feed(opener.frame((TYPE, b"stdout"), kind=kind))
@@ -130,13 +130,13 @@ def test_all_frames_with_headers_belong_to_the_zlib_stream(kind: int) -> None:
     assert streams.stdout == {9}
 
 
-def test_the_first_value_of_a_header_counts() -> None:
+def test_the_first_of_several_values_gives_a_stream_its_type() -> None:
     streams = SpdyStreams()
     SpdyClient(streams, has_terminal=True).feed(Opener().frame((b"StreamType", b"stdout\0stdin"), stream=0x81000001))
     assert streams.stdout == {0x01000001}
 
 
-def test_a_session_without_a_terminal_has_no_sizes_and_may_have_input() -> None:
+def test_the_input_of_a_session_without_a_terminal_is_not_read_as_a_size() -> None:
     sent = OPENING + data_frame(5, b"no JSON") + data_frame(7, b"input")
     assert read(client(has_terminal=False), [sent]) == (sent, {}, [])
 
@@ -178,19 +178,19 @@ def test_malformed_frames_of_a_client_are_refused(frame: str) -> None:
 @pytest.mark.parametrize(
     ("headers", "rest"),
     [
-        ([(TYPE, b"stdin"), (b"Streamtype", b"stdout")], b""),  # which one counts?
+        ([(TYPE, b"stdin"), (b"Streamtype", b"stdout")], b""),  # receivers may look at either
         ([(TYPE, b"stdin")], b"\0"),
         ([(b"\0\0\0\1", b"")], b"\0\0"),
         ([(b"x", b"a" * 8179)], b"b" * 1000),  # a few bytes that become more than 8 KiB
     ],
     ids=["twice", "more", "cut", "bomb"],
 )
-def test_headers_that_can_be_read_in_two_ways_are_refused(headers: list[tuple[bytes, bytes]], rest: bytes) -> None:
+def test_ambiguous_incomplete_or_long_headers_are_refused(headers: list[tuple[bytes, bytes]], rest: bytes) -> None:
     with pytest.raises(BadFrames):
         client().feed(Opener().frame(*headers, rest=rest))
 
 
-def test_a_client_can_open_only_so_many_streams() -> None:
+def test_the_number_of_streams_that_a_client_may_open_is_limited() -> None:
     parser, opener = client(), Opener()
     for stream in range(1, 65):
         parser.feed(opener.frame((TYPE, b"stdout"), stream=stream))
@@ -198,7 +198,7 @@ def test_a_client_can_open_only_so_many_streams() -> None:
         parser.feed(opener.frame((TYPE, b"stderr"), stream=65))
 
 
-def test_a_size_may_lack_numbers_and_a_message_may_have_two() -> None:
+def test_a_size_with_a_missing_number_and_two_sizes_in_one_message_are_read() -> None:
     parser = client()
     parser.feed(OPENING)
     sent = data_frame(5, b'{"WIDTH":3,"height":null} {"Width":1,"Height":2}') + data_frame(5, b"")
@@ -209,7 +209,7 @@ FRAME_STARTS = st.sampled_from([b"", OPENING, OPENING + data_frame(5, SIZE), b"\
 
 
 @given(FRAME_STARTS, st.lists(st.binary(max_size=300), max_size=8))
-def test_random_bytes_end_in_a_refusal_at_most(start: bytes, came: list[bytes]) -> None:
+def test_random_bytes_are_forwarded_or_refused(start: bytes, came: list[bytes]) -> None:
     survives(client, [start, *came])
     survives(server, [start, *came])
 
@@ -225,7 +225,7 @@ def test_random_bytes_end_in_a_refusal_at_most(start: bytes, came: list[bytes]) 
         ("80030001 00000008 6162", b""),
     ],
 )
-def test_a_notice_begins_a_frame_or_ends_one(before: str, expected: bytes) -> None:
+def test_a_notice_to_the_user_fills_up_the_current_frame_or_is_a_new_frame(before: str, expected: bytes) -> None:
     parser = server()
     parser.feed(bytes.fromhex(before))
     assert parser.notice()(b"\r\nend") == expected

@@ -1,4 +1,4 @@
-"""WebSocket sessions: what is forwarded and recorded, and which frames are refused."""
+"""WebSocket sessions: the bytes that are forwarded, the output that is recorded, and the frames that are refused."""
 
 from base64 import b64encode
 from itertools import combinations
@@ -50,7 +50,7 @@ OUTPUTS = [
     Output("82 03 03 07 08"),
     Output("82 01 01"),
     Output("88 00"),
-    Output("02 03 01 07 08 | 80 06 01 01 02 03 04 05", BOTH),  # the channel comes once a message
+    Output("02 03 01 07 08 | 80 06 01 01 02 03 04 05", BOTH),  # only the first frame of a message has the channel
     Output("02 03 01 07 08 | 80 06 01 01 02 03 | 04 05", BOTH),
     Output("02 03 01 07 08 | 80 00", {1: b"\7\x08"}),
     Output("02 03 01 07 08 80 00", {1: b"\7\x08"}),
@@ -70,14 +70,14 @@ def pieces(text: str) -> list[bytes]:
 
 
 @pytest.mark.parametrize("case", OUTPUTS, ids=lambda case: case.writes)
-def test_output_is_recorded_and_all_is_forwarded(case: Output) -> None:
+def test_all_bytes_of_a_session_are_forwarded_and_its_output_is_recorded(case: Output) -> None:
     sent = pieces(case.writes)
     assert read(server(), sent) == (b"".join(sent), case.outputs, [])
 
 
 @pytest.mark.parametrize("case", OUTPUTS, ids=lambda case: case.writes)
 @given(data=st.data())
-def test_output_is_the_same_in_whatever_pieces_it_comes(case: Output, data: st.DataObject) -> None:
+def test_the_same_output_is_found_however_the_bytes_are_cut(case: Output, data: st.DataObject) -> None:
     whole = b"".join(pieces(case.writes))
     parser = server()
     forwarded, outputs, _ = read(parser, data.draw(splits(whole)))
@@ -101,7 +101,7 @@ SIZES = [
 
 @pytest.mark.parametrize(("sent", "number"), SIZES)
 @given(data=st.data())
-def test_sizes_are_the_same_in_whatever_pieces_they_come(sent: bytes, number: int, data: st.DataObject) -> None:
+def test_the_same_sizes_are_found_however_the_bytes_are_cut(sent: bytes, number: int, data: st.DataObject) -> None:
     parser = client()
     forwarded, _, sizes = read(parser, data.draw(splits(sent)))
     assert (forwarded + parser.held, sizes) == (sent, [Size(10, 20)] * number)
@@ -109,7 +109,7 @@ def test_sizes_are_the_same_in_whatever_pieces_they_come(sent: bytes, number: in
 
 @pytest.mark.parametrize("size", [100, 300, 70000])
 @pytest.mark.parametrize(("mask", "first"), [(MASK, 18), (b"", 14)])
-def test_all_is_forwarded_however_the_header_is_cut(size: int, mask: bytes, first: int) -> None:
+def test_a_frame_is_forwarded_however_its_header_is_cut(size: int, mask: bytes, first: int) -> None:
     sent = frame(0x82, bytes(size), mask) + frame(0x88, b"")
     for places in (*combinations(range(1, first), 1), *combinations(range(1, first), 2)):
         parser = WebSocketFrames(is_client=bool(mask), has_terminal=False)
@@ -132,7 +132,7 @@ def test_a_long_input_is_forwarded_in_random_segments() -> None:
     [
         "82 00",
         "02 00",
-        "80 01 01",  # continues nothing
+        "80 01 01",  # continues no message
         "02 02 01 61 82 02 01 61",  # a message within a message
         "83 01 00",
         "8b 00",
@@ -158,7 +158,7 @@ STARTS = st.sampled_from([b"", frame(0x82, SIZE, MASK), b"\x82\xfe\0", b"\x02\5\
 
 
 @given(STARTS, st.lists(st.binary(max_size=300), max_size=8))
-def test_random_bytes_end_in_a_refusal_at_most(start: bytes, came: list[bytes]) -> None:
+def test_random_bytes_are_forwarded_or_refused(start: bytes, came: list[bytes]) -> None:
     survives(client, [start, *came])
     survives(server, [start, *came])
 
@@ -177,12 +177,12 @@ def test_random_bytes_end_in_a_refusal_at_most(start: bytes, came: list[bytes]) 
         ("89 04 61", b""),
     ],
 )
-def test_a_notice_is_a_message_or_ends_one(before: str, expected: bytes) -> None:
+def test_a_notice_to_the_user_fills_up_the_current_frame_or_is_a_new_one(before: str, expected: bytes) -> None:
     parser = server()
     parser.feed(bytes.fromhex(before))
     assert parser.notice()(b"end") == expected
 
 
-def test_a_notice_goes_to_the_terminal_if_there_is_one() -> None:
+def test_a_notice_to_the_user_is_sent_as_output_of_a_terminal_or_else_as_an_error() -> None:
     assert server(has_terminal=True).notice()(b"end") == frame(0x82, b"\1end")
     assert server().notice()(b"x" * 200) == frame(0x82, b"\2" + b"x" * 200)

@@ -27,7 +27,7 @@ class Front:
     resource``. *webhooks* are the configurations of validating webhooks. The user may not read a path whose end is
     in *secret*. The operator's Pods answer probes with the status *pods*, and requests for metrics with the status
     *metrics*. The Pod called *leader* leads; if *leader* is empty, the first Pod leads. If *refusal* isn't empty,
-    the API server can't reach the Pods.
+    the API server can't reach the Pods. *selectors* are those of the Events that the user has asked for.
     """
 
     def __init__(self, world: World, kubeconfig: Path) -> None:
@@ -43,6 +43,7 @@ class Front:
         self.asked = 0
         self.progress: list[str] = []
         self.leader = ""
+        self.selectors: set[str] = set()
 
     async def findings(self, namespace: str = NAMESPACE, of: str | None = None) -> list[Finding]:
         return await look(Subject(str(self.kubeconfig), namespace, of=of), self.progress.append)
@@ -58,6 +59,8 @@ class Front:
         if "admissionregistration" in path:
             items = self.webhooks if "validating" in path else []
             return web.json_response({"metadata": {"resourceVersion": "1"}, "items": items})
+        if path.endswith("/events"):
+            self.selectors.add(request.query.get("fieldSelector", ""))
         if "/proxy/" in path:
             return self._pod(path)
         return await self._pass_on(request)

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 from tsoperator.api.objects import Object
 from tsoperator.check.cluster.conditions import check_conditions, check_ingresses
+from tsoperator.check.findings import OBJECTS
 
 from tests.operator.check.cluster.samples import wrong
 
@@ -39,6 +40,13 @@ def test_two_conditions_with_the_same_message_cause_a_single_finding_with_that_m
     assert found.cure == ""
 
 
+@pytest.mark.parametrize(("reason", "verdict"), [("ProxyPending", "waiting"), ("ProxyFailed", "FAILED")])
+def test_a_false_condition_is_a_fault_unless_its_reason_passes_by_itself(reason: str, verdict: str) -> None:
+    told = {"type": "TailscaleProxyReady", "status": "False", "reason": reason, "message": "words"}
+    (found,) = check_conditions([{**service(), "status": {"conditions": [told]}}])
+    assert found.verdict == verdict
+
+
 def ingress(name: str, class_: str = "tailscale", **entry: Any) -> Object:
     status = {"loadBalancer": {"ingress": [entry]}} if entry else {}
     return {"metadata": {"namespace": "a", "name": name}, "spec": {"ingressClassName": class_}, "status": status}
@@ -60,5 +68,5 @@ UNNAMED = "Ingress a/db: it has no name in its status, so nobody reaches it"
 )
 def test_an_ingress_of_the_operator_has_a_name(found: list[Object], words: list[str]) -> None:
     findings = [*check_ingresses(found, "tailscale")]
-    assert [each.words for each in findings] == words
+    assert [(each.check, each.words) for each in findings] == [(OBJECTS, each) for each in words]
     assert ["describe ingress db" in each.cure for each in findings] == [each.verdict == "FAILED" for each in findings]

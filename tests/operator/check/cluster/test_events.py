@@ -1,4 +1,4 @@
-"""The findings that Warnings of the operator make, if no condition says the same."""
+"""The findings of a check about Warnings of the operator that no condition repeats."""
 
 import re
 from pathlib import Path
@@ -29,12 +29,12 @@ def event(message: str, at: str = "2026-01-01T00:00:00Z", uid: str = "1", **fiel
         ([event("by another", reportingComponent="kubelet")], []),
     ],
 )  # fmt: skip
-def test_the_last_warning_of_each_reason_is_a_finding(events: list[Object], words: list[str]) -> None:
+def test_a_check_reports_the_last_warning_of_each_reason(events: list[Object], words: list[str]) -> None:
     assert [each.words for each in check_warnings(events, [SERVICE])] == [f"Service shop/db: {each}" for each in words]
 
 
 @pytest.mark.parametrize(("reason", "is_told"), [("Invalid", False), ("ProxyFailed", False), ("NameHeld", True)])
-def test_a_warning_with_a_reason_of_conditions_is_no_finding(reason: str, is_told: bool) -> None:
+def test_a_check_reports_no_warning_whose_reason_belongs_to_a_condition(reason: str, is_told: bool) -> None:
     service = {**SERVICE, "status": {"conditions": [FALSE]}}
     assert bool([*check_warnings([event("no", reason=reason)], [service])]) is is_told
     assert [*check_warnings([event("no", reason=reason)], [SERVICE])]

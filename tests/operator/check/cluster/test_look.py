@@ -20,7 +20,7 @@ from tsoperator.api.objects import (
     is_deleting,
     key_of,
 )
-from tsoperator.check.findings import exit_code
+from tsoperator.check.findings import OBJECTS, exit_code
 from tsoperator.runtime.ownership import Owner
 
 from tests.operator.check.cluster.front import Front, running_front
@@ -55,9 +55,9 @@ async def test_a_check_of_a_healthy_operator_finds_no_fault(front: Front) -> Non
         await front.world.joined(egress())
         found = await front.findings()
     assert (wrong(found), exit_code(found)) == ([], 0)
+    assert {each.words for each in found if each.check == "proxies"} == {"proxies that serve: 2 of 2"}
     assert {
         "Ingresses of class tailscale that have a name: 1 of 1",
-        "proxies that serve: 2 of 2",
         "devices of proxies that are in the tailnet and online: 2 of 2",
         "objects with a condition of the operator that are served: 1 of 1",
     } <= {each.words for each in found}
@@ -246,16 +246,18 @@ async def test_only_objects_in_watched_and_chosen_namespaces_are_found(
     live = await front.world.look(egress())
     await front.world.api.replace_status(SERVICE, {**live, "status": {"conditions": [told]}})
     await change_pod(front, {}, OPERATOR_WATCH_NAMESPACES=watched)
-    assert ("no such name" in str(wrong(await front.findings(of=of)))) is seen
+    found = [each.check for each in await front.findings(of=of) if "no such name" in each.words]
+    assert found == [OBJECTS] * seen
 
 
 async def test_a_check_reads_the_warnings_about_objects_whose_conditions_say_nothing(front: Front) -> None:
     async with running_operator(front.world):
         await front.world.apply(egress(hostnam="db"))
         await front.world.eventually(lambda: warned(front.world))
-    found = [each for each in await front.findings() if each.check == "warnings"]
-    (words,) = [each.words for each in found]
-    assert words.startswith("Service default/db: IgnoredAnnotation: the operator doesn't know annotation")
+    found = [each for each in await front.findings() if "IgnoredAnnotation" in each.words]
+    assert [each.check for each in found] == [OBJECTS]
+    assert found[0].words.startswith("Service default/db: IgnoredAnnotation: the operator doesn't know annotation")
+    assert "type=Warning,reportingComponent=tailscale-operator" in front.selectors  # all others may be too many
 
 
 async def warned(world: World) -> bool:

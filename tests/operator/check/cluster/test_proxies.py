@@ -33,7 +33,7 @@ def statefulset(ready: int, owner: Owner = OWNER) -> Object:
 
 
 def a_pod(status: Object) -> Object:
-    return {**pod(POD, "uid"), "status": status}
+    return {**pod(POD, "uid"), "spec": {"nodeName": "node1"}, "status": status}
 
 
 def proxies(ready: int = 1, device: str = "n1", status: Object = READY, **others: Any) -> ProxyObjects:
@@ -109,6 +109,10 @@ STATES = {
     "a gate": (
         {**with_condition("Ready", "False", message="a gate is closed"), "phase": "Running"},
         "it is not ready: a gate is closed",
+    ),
+    "a silent node": (
+        {**RUNNING, "containerStatuses": [{"name": "tailscale", "ready": True, "state": {"running": {}}}]},
+        "its containers are ready, but it isn't: is its node node1 down?",
     ),
     "evicted": ({"reason": "Evicted", "phase": "Failed"}, "it is not ready: Evicted"),
 }

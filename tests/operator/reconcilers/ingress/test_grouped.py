@@ -256,7 +256,7 @@ TOLD: dict[str, Told] = {
 
 
 @pytest.mark.parametrize("case", TOLD.values(), ids=TOLD)
-def test_events_report_about_an_ingress_of_a_group(case: Told) -> None:
+def test_events_report_on_the_certificate_and_the_hosts_of_an_ingress_of_a_group(case: Told) -> None:
     plan = planned(case.ingress, case.observed)
     assert (reasons_of(plan), plan.requeue_after, plan.error) == ([*case.reasons], case.again, case.error)
     assert (plan.hold, plan.release) == (HA_INGRESS_FINALIZER, "")

@@ -61,7 +61,7 @@ NEW = ObservedProxy(account=ACCOUNT, own=OWN, like=placement(OWN_POD))
 NAME = "tailscale-operator.tail1234.ts.net"
 DEVICE = Device("nABC", NAME, "tailscale-operator", ("100.64.0.1",), ("tag:k8s-operator",))
 REPORTED = {"device_id": "nABC", "device_fqdn": f"{NAME}.", "pod_uid": "pod-uid", "tailscale_capver": "142"}
-"""What the proxy image reports of its device."""
+"""The data about its device that the proxy image reports."""
 
 POD_OF_PROXY = obj(
     POD,

@@ -136,7 +136,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_the_proxy_is_made_and_brought_up_to_date_unless_something_is_in_the_way(case: Case) -> None:
+def test_the_plan_makes_or_updates_the_api_server_proxy_unless_there_is_a_problem(case: Case) -> None:
     found = plan(ask_of(case.settings), case.observed, case.settings, case.keys)
     assert in_words(found.plan) == list(case.steps)
     assert case.problem in found.problem
@@ -150,7 +150,7 @@ def test_an_auth_key_is_minted_only_for_a_proxy_that_can_be_made(name: str) -> N
     assert can_serve(ASK, case.observed, SETTINGS) is (name in ("it runs", "tags refused"))
 
 
-async def test_until_an_auth_key_comes_the_secrets_stay_as_they_are() -> None:
+async def test_the_secrets_of_the_proxy_stay_unchanged_until_its_auth_key_comes() -> None:
     late = Pending(asyncio.get_running_loop().create_future())
     waiting = plan(ASK, NEW, SETTINGS, Keys(awaited=frozenset([0]), pending=late)).plan
     assert (in_words(waiting), waiting.error) == ([], late)
@@ -160,7 +160,7 @@ async def test_until_an_auth_key_comes_the_secrets_stay_as_they_are() -> None:
     assert (in_words(running), running.error) == ([MAKE], late)
 
 
-def test_a_refused_auth_key_is_asked_for_again() -> None:
+def test_the_plan_asks_again_for_an_auth_key_that_was_refused() -> None:
     assert plan(ASK, NEW, SETTINGS, Refusal("no", error=ERROR, requeue_after=7.0)).plan.error is ERROR
 
 
@@ -176,7 +176,7 @@ IN_NEED = {
 
 
 @pytest.mark.parametrize(("observed", "in_need"), IN_NEED.values(), ids=IN_NEED)
-def test_the_device_gets_an_auth_key_unless_it_can_log_in(observed: ObservedProxy, in_need: bool) -> None:
+def test_the_device_of_the_proxy_gets_an_auth_key_unless_it_can_log_in(observed: ObservedProxy, in_need: bool) -> None:
     found = login(ASK, observed, SETTINGS)
     assert bool(found.in_need) is in_need
     assert [each.tags for each in found.replicas] == [("tag:k8s-operator",)]
@@ -255,7 +255,7 @@ EVENTS: dict[str, tuple[ObservedProxy, Settings, list[tuple[str, str]]]] = {
 
 
 @pytest.mark.parametrize(("observed", "given", "told"), EVENTS.values(), ids=EVENTS)
-def test_events_on_the_operators_own_deployment_say_once_what_is_wrong(
+def test_an_event_on_the_operators_own_deployment_reports_each_fault_once(
     observed: ObservedProxy, given: Settings, told: list[tuple[str, str]]
 ) -> None:
     made = plan(ask_of(given), observed, given, Keys({0: "tskey-2"})).plan
@@ -267,12 +267,12 @@ def test_events_on_the_operators_own_deployment_say_once_what_is_wrong(
     assert all(note.once for note in report.notes)
 
 
-def test_without_a_deployment_for_the_events_their_messages_are_for_the_log() -> None:
+def test_the_messages_of_events_go_to_the_log_if_the_operator_has_no_deployment() -> None:
     made, problem, unsaid = plan(ASK, replace(NEW, own=None, account=None), SETTINGS)
     assert (made.notes, made.reports, unsaid) == ((), (), [problem])
 
 
-def test_a_refused_step_is_reported_with_its_reason() -> None:
+def test_an_event_reports_a_refused_step_of_the_plan_with_its_reason() -> None:
     theirs: Object = deployment()
     refusal = Refusal("no", "TagsRefused")
     assert failed(RUNNING, refusal).plan.reports == [

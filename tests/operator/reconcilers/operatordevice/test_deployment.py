@@ -57,7 +57,7 @@ def sources(made: Object, container: Object) -> dict[str, list[str]]:
     }
 
 
-def test_there_is_one_pod_with_the_labels_of_the_device_which_goes_with_the_service_account() -> None:
+def test_the_deployment_has_one_pod_and_is_deleted_with_its_service_account() -> None:
     made = deployment()
     assert key_of(made) == Key("tailscale", "operator-apiserver-proxy")
     assert made["metadata"]["labels"] == made["spec"]["template"]["metadata"]["labels"] == ASK.owner.labels
@@ -74,7 +74,7 @@ def test_there_is_one_pod_with_the_labels_of_the_device_which_goes_with_the_serv
     assert pod_spec(made)["serviceAccountName"] == key_of(ACCOUNT).name
 
 
-def test_the_config_secret_has_the_bytes_that_the_image_reads() -> None:
+def test_the_config_secret_has_a_config_for_each_version_of_the_image_and_the_serve_config() -> None:
     (_, config, _) = plan(ASK, NEW, SETTINGS).plan.steps
     assert isinstance(config, Creation)
     head = (
@@ -89,11 +89,11 @@ def test_the_config_secret_has_the_bytes_that_the_image_reads() -> None:
 
 
 @pytest.mark.parametrize(("http", "text"), [(False, f"{SERVED}}}}}"), (True, f"{SERVED}{HTTP_SERVED}}}}}")])
-def test_the_device_forwards_https_and_if_asked_also_plain_http(http: bool, text: str) -> None:
+def test_the_device_forwards_https_and_also_plain_http_if_the_settings_ask_for_it(http: bool, text: str) -> None:
     assert json.dumps(serve_config(http=http), separators=(",", ":")) == text
 
 
-def test_the_device_keeps_its_state_in_the_secret_of_the_operator_and_reads_its_config_beside() -> None:
+def test_the_device_keeps_its_state_in_the_operators_secret_and_reads_another_secret_for_its_config() -> None:
     device, _ = containers(deployment(serving()))
     found = env(device)
     assert {name: found.get(name) for name in DEVICE_ENV} == DEVICE_ENV
@@ -125,7 +125,7 @@ MODES = {
 
 
 @pytest.mark.parametrize(("given", "wanted"), MODES.values(), ids=MODES)
-def test_the_program_gets_its_mode_and_the_socket_of_tailscaled(given: Any, wanted: dict[str, str]) -> None:
+def test_the_proxy_program_gets_its_mode_and_the_socket_of_tailscaled(given: Any, wanted: dict[str, str]) -> None:
     _, program = containers(deployment(given))
     found = env(program)
     assert {name: found.get(name) for name in wanted} == wanted
@@ -138,7 +138,7 @@ def test_the_program_gets_its_mode_and_the_socket_of_tailscaled(given: Any, want
     ("mode", "kinds"),
     {ProxyMode.AUTH: ["serviceAccountToken", "configMap", "downwardAPI"], ProxyMode.NOAUTH: ["configMap"]}.items(),
 )
-def test_the_program_has_a_token_only_in_auth_mode(mode: ProxyMode, kinds: list[str]) -> None:
+def test_the_container_of_the_proxy_program_has_a_token_only_in_auth_mode(mode: ProxyMode, kinds: list[str]) -> None:
     made = deployment(serving(mode))
     device, program = containers(made)
     assert sources(made, program) == {TOKEN: kinds}
@@ -146,7 +146,7 @@ def test_the_program_has_a_token_only_in_auth_mode(mode: ProxyMode, kinds: list[
     assert pod_spec(made)["automountServiceAccountToken"] is False
 
 
-def test_the_pod_meets_the_restricted_standard_and_the_program_is_another_user_than_tailscaled() -> None:
+def test_the_pod_meets_the_restricted_standard_and_its_containers_run_as_different_users() -> None:
     made = deployment()
     assert pod_spec(made)["securityContext"] == {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
     for each in containers(made):
@@ -161,7 +161,7 @@ def test_the_pod_meets_the_restricted_standard_and_the_program_is_another_user_t
 LOST = [f"node.kubernetes.io/{taint}" for taint in ("not-ready", "unreachable")]
 
 
-def test_the_pod_runs_where_the_operators_own_pods_run_and_leaves_a_lost_node_soon() -> None:
+def test_the_pod_has_the_placement_of_the_operators_pod_and_soon_leaves_a_lost_node() -> None:
     spec = pod_spec(deployment())
     assert PLACED.items() <= {**spec, "tolerations": PLACED["tolerations"]}.items()
     assert "nodeName" not in spec
@@ -171,14 +171,14 @@ def test_the_pod_runs_where_the_operators_own_pods_run_and_leaves_a_lost_node_so
     assert containers(deployment())[1]["imagePullPolicy"] == "Always"
 
 
-def test_if_the_operators_own_pod_is_not_known_the_pod_stays_where_it_is() -> None:
+def test_the_pod_keeps_its_placement_if_the_operators_own_pod_is_not_known() -> None:
     assert deployment(observed=replace(RUNNING, like=None)) == deployment()
     unplaced = deployment(observed=replace(NEW, like=None))
     assert not PLACED.keys() & pod_spec(unplaced).keys() - {"tolerations"}
     assert containers(unplaced)[1]["imagePullPolicy"] == "IfNotPresent"
 
 
-def test_another_image_than_the_operators_is_pulled_if_it_is_not_there() -> None:
+def test_an_image_other_than_the_operators_is_pulled_only_if_the_node_lacks_it() -> None:
     assert containers(deployment(serving(operator_image="example.org/o:v2")))[1]["imagePullPolicy"] == "IfNotPresent"
 
 

@@ -66,7 +66,7 @@ DEPLOYED: Object = {
 
 @pytest.fixture(autouse=True)
 async def _installed(cluster: World) -> None:
-    """Install what the chart installs for the proxy."""
+    """Install the objects that the chart has for the proxy."""
     await cluster.apply(DEPLOYED, POD_OF_OPERATOR, ACCOUNT)
 
 
@@ -122,7 +122,7 @@ async def counts(world: World) -> dict[str, int]:
 
 
 async def says(world: World, words: str) -> bool:
-    """Tell whether an Event on the operator's own Deployment has these *words*."""
+    """Tell whether an Event on the operator's own Deployment contains these *words*."""
     return any(words in each["message"] for each in await told(world))
 
 
@@ -170,7 +170,7 @@ async def test_the_device_of_a_go_operator_is_adopted_with_its_name_addresses_an
 
 
 async def served(world: World) -> list[str]:
-    """Return the keys of the state in which tailscaled stored what it serves, and would serve in a Go operator, too."""
+    """Return the keys under which tailscaled stores its serve config. tailscaled would use it in a Go operator, too."""
     return [name for name in await state(world) if name.startswith("_serve_")]
 
 
@@ -208,7 +208,7 @@ DRIFT: dict[str, tuple[Resource, str, Object]] = {
 
 
 @pytest.mark.parametrize(("resource", "name", "patch"), DRIFT.values(), ids=DRIFT)
-async def test_what_somebody_else_changes_is_set_right(
+async def test_the_operator_repairs_objects_of_the_proxy_that_somebody_else_has_changed(
     cluster: World, resource: Resource, name: str, patch: Object
 ) -> None:
     async with serving(cluster):
@@ -230,7 +230,9 @@ def right_of(obj: Object) -> Object:
 
 
 @pytest.mark.parametrize(("resource", "name"), [(DEPLOYMENT, PROXY), (SECRET, CONFIG)], ids=["Deployment", "config"])
-async def test_what_somebody_else_deletes_comes_back(cluster: World, resource: Resource, name: str) -> None:
+async def test_the_operator_restores_objects_of_the_proxy_that_somebody_else_has_deleted(
+    cluster: World, resource: Resource, name: str
+) -> None:
     async with serving(cluster):
         device = await joined(cluster)
         before = await cluster.find(resource, name)
@@ -245,7 +247,7 @@ async def another(world: World, obj: Object) -> bool:
     return found is not None and uid(found) != uid(obj)
 
 
-async def test_another_hostname_renames_the_device_and_restarts_nothing(cluster: World) -> None:
+async def test_another_hostname_renames_the_device_and_restarts_no_pod(cluster: World) -> None:
     async with serving(cluster):
         device, before = await joined(cluster), await pod(cluster)
     async with serving(cluster, operator_hostname="gate"):
@@ -263,7 +265,7 @@ async def test_another_mode_replaces_the_pod_and_keeps_the_device(cluster: World
         assert '"80"' in (await config(cluster))["serve-config"]
 
 
-async def test_without_the_proxy_only_the_device_and_its_state_stay(cluster: World) -> None:
+async def test_only_the_device_and_its_state_stay_when_the_proxy_is_turned_off(cluster: World) -> None:
     async with serving(cluster):
         device = await joined(cluster)
     await cluster.api.delete(SECRET, Key(NAMESPACE, CONFIG))
@@ -316,7 +318,7 @@ async def test_a_device_whose_secret_was_lost_comes_back_under_its_name(cluster:
 
 @pytest.mark.parametrize("status", [500, LOST])
 @pytest.mark.parametrize("write", ["create secrets", "create deployments", "patch secrets", "delete statefulsets"])
-async def test_the_proxy_comes_even_if_a_write_fails(cluster: World, write: str, status: int) -> None:
+async def test_the_operator_makes_the_proxy_even_if_a_write_fails(cluster: World, write: str, status: int) -> None:
     verb, plural = write.split()
     cluster.control.silent.add(HOSTNAME)
     async with serving(cluster, ProxyMode.OFF):
@@ -334,7 +336,7 @@ async def test_the_proxy_comes_even_if_a_write_fails(cluster: World, write: str,
 
 @pytest.mark.parametrize("status", [500, LOST])
 @pytest.mark.parametrize("write", ["delete deployments", "delete secrets"])
-async def test_the_proxy_goes_even_if_a_write_fails(cluster: World, write: str, status: int) -> None:
+async def test_the_operator_removes_the_proxy_even_if_a_write_fails(cluster: World, write: str, status: int) -> None:
     verb, plural = write.split()
     async with serving(cluster):
         await joined(cluster)
@@ -354,7 +356,7 @@ async def test_without_its_service_account_the_proxy_waits_and_an_event_says_wha
         assert await joined(cluster)
 
 
-async def test_the_proxy_goes_with_its_service_account_and_comes_back_with_it(cluster: World) -> None:
+async def test_the_proxy_is_deleted_with_its_service_account_and_made_again_with_it(cluster: World) -> None:
     async with serving(cluster):
         device = await joined(cluster)
         await cluster.delete(ACCOUNT)
@@ -382,7 +384,7 @@ async def test_a_foreign_object_with_the_name_of_a_child_stays_and_an_event_name
         assert await joined(cluster)
 
 
-async def test_without_its_image_the_proxy_is_not_made_and_events_say_so(
+async def test_the_proxy_is_not_made_without_its_image_and_an_event_says_so(
     cluster: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     claim = ingress(proxy_group="pg")
@@ -395,7 +397,7 @@ async def test_without_its_image_the_proxy_is_not_made_and_events_say_so(
             return (await cluster.events(claim)).get("NoOperatorDevice", "")
 
         assert "OPERATOR_IMAGE is not set" in await cluster.eventually(reason)
-        assert "can't be registered" not in caplog.text  # the line about the Event says it already
+        assert "can't be registered" not in caplog.text  # the log line about the Event says it already
 
 
 async def test_refused_tags_are_reported_until_the_policy_allows_them(cluster: World) -> None:
@@ -448,7 +450,7 @@ async def test_headscale_has_no_certificates_so_an_event_says_how_to_serve_plain
             assert not await world.writes_when_left_alone()
 
 
-async def test_an_operator_outside_of_a_deployment_logs_what_is_wrong_once(
+async def test_an_operator_outside_of_a_deployment_logs_each_fault_once(
     cluster: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     await cluster.delete(DEPLOYED, POD_OF_OPERATOR)

@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 import pytest
-from tsoperator.api.objects import DNSCONFIG, Object
+from tsoperator.api.objects import DNSCONFIG, Object, labels
 from tsoperator.kube.errors import Denied
 from tsoperator.reconcilers.owndnsconfig import plan as plans
 from tsoperator.reconcilers.owndnsconfig.plan import Observed, own_dnsconfig
@@ -18,7 +18,7 @@ DELETED = (Deletion(DNSCONFIG, OURS),)
 
 
 class Case(NamedTuple):
-    """The DNSConfigs that are there, and the steps while the operator should make one, and while it should not."""
+    """The existing DNSConfigs, the steps if the operator should make one, and the steps if it should make none."""
 
     there: list[Object]
     if_wanted: tuple[Step, ...] = ()
@@ -30,6 +30,7 @@ CASES = {
     "ours": Case([OURS], if_unwanted=DELETED),
     "ours, which goes": Case([deleting(OURS)]),
     "another one": Case([live_dnsconfig("other")]),
+    "another one with our label": Case([live_dnsconfig("other", labels=labels(OURS))]),
     "another one of the same name": Case([THEIRS]),
     "another one, which goes": Case([deleting(THEIRS)]),
     "ours and another one": Case([OURS, live_dnsconfig("other")], if_unwanted=DELETED),
@@ -44,7 +45,7 @@ def test_the_operator_makes_a_dnsconfig_if_there_is_none_and_removes_only_its_ow
 
 
 @pytest.mark.parametrize("wanted", [True, False])
-def test_while_dnsconfigs_can_not_be_seen_the_operator_only_looks_again(wanted: bool) -> None:
+def test_the_operator_only_looks_again_while_it_may_not_see_dnsconfigs(wanted: bool) -> None:
     assert plans.plan(Observed([], sees_all=False), settings(makes_dnsconfig=wanted)) == Plan(requeue_after=10.0)
 
 

@@ -30,7 +30,9 @@ async def configured(world: World, obj: Object = OURS) -> None:
     await world.eventually(is_written)
 
 
-async def test_the_value_makes_a_dnsconfig_and_taken_back_it_takes_all_away(cluster: World) -> None:
+async def test_the_setting_makes_a_dnsconfig_and_without_it_the_dnsconfig_and_the_stub_domain_go(
+    cluster: World,
+) -> None:
     async with running_operator(cluster, makes_dnsconfig=True):
         await configured(cluster)
         assert await corefile(cluster) != COREFILE
@@ -42,7 +44,7 @@ async def test_the_value_makes_a_dnsconfig_and_taken_back_it_takes_all_away(clus
         assert not await cluster.writes_when_left_alone()
 
 
-async def test_edits_of_the_dnsconfig_stay_and_it_comes_back_when_it_is_deleted(cluster: World) -> None:
+async def test_the_operator_keeps_edits_of_its_dnsconfig_and_restores_a_deleted_dnsconfig(cluster: World) -> None:
     async with running_operator(cluster, makes_dnsconfig=True):
         await configured(cluster)
         await cluster.change(OURS, {"spec": {"nameserver": {"replicas": 1}}})
@@ -57,7 +59,9 @@ async def test_edits_of_the_dnsconfig_stay_and_it_comes_back_when_it_is_deleted(
         await configured(cluster)
 
 
-async def test_a_dnsconfig_of_a_user_wins_and_stays(cluster: World, caplog: pytest.LogCaptureFixture) -> None:
+async def test_the_operator_makes_no_dnsconfig_beside_that_of_a_user(
+    cluster: World, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.INFO, "tsoperator")
     theirs = dnsconfig("theirs")
     await cluster.apply(theirs)
@@ -72,7 +76,7 @@ async def test_a_dnsconfig_of_a_user_wins_and_stays(cluster: World, caplog: pyte
         assert not await cluster.gone(theirs)
 
 
-async def test_without_its_label_the_dnsconfig_is_the_users(cluster: World) -> None:
+async def test_a_dnsconfig_without_the_operators_label_belongs_to_the_user_and_stays(cluster: World) -> None:
     async with running_operator(cluster, makes_dnsconfig=True):
         await configured(cluster)
         await cluster.change(OURS, {"metadata": {"labels": {LABEL_MANAGED: None}}})
@@ -83,7 +87,9 @@ async def test_without_its_label_the_dnsconfig_is_the_users(cluster: World) -> N
 
 
 @pytest.mark.simulated
-async def test_a_denied_dnsconfig_is_in_the_log_with_the_cure(cluster: World, caplog: pytest.LogCaptureFixture) -> None:
+async def test_the_log_names_the_value_that_lets_the_operator_make_a_dnsconfig(
+    cluster: World, caplog: pytest.LogCaptureFixture
+) -> None:
     cluster.sim.faults.fail(Failure(403, 2, "create", "dnsconfigs"))
     async with running_operator(cluster, makes_dnsconfig=True):
         await configured(cluster)
