@@ -43,7 +43,7 @@ NO_EXIT = {"exitNode": False}
 APP: Object = {"appConnector": {}}
 CLASS = {**EXIT, "proxyClass": "prod"}
 OTHER = {**EXIT, "tailnet": "other"}
-OWNER, NAME = Owner("connector", Key("", "router")), "ts-router-x7k2p"
+OWNER = Owner("connector", Key("", "router"))
 ZEROS = {"subnetRoutes": "", "isExitNode": False, "isAppConnector": False, "devices": []}
 
 
@@ -67,7 +67,7 @@ def ready(made: Plan) -> tuple[str, str, str]:
 
 
 def secret(ordinal: int, **data: str) -> Object:
-    return whole_secret(f"{NAME}-{ordinal}", data, OWNER.labels)
+    return whole_secret(f"ts-router-x7k2p-{ordinal}", data, OWNER.labels)
 
 
 def joined(n: int) -> Object:

@@ -334,7 +334,8 @@ class Shown(NamedTuple):
 
     @property
     def row(self) -> Row:
-        relay, apart = live_relay({"replicas": self.replicas}, generation=7), "it has DNS" * bool(self.resolved)
+        relay = live_relay({"replicas": self.replicas}, generation=7)
+        apart = "no DNS server knows the hostname there" if self.resolved else ""
         return Row(relay, self.check, states=states_of(self.children), apart=apart)
 
     def check(self, said: Said) -> None:

@@ -5,29 +5,39 @@ import itertools
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import AsyncExitStack, suppress
+from typing import Any, cast
 
 import pytest
 from clustersim.loadbalancers import Shown
 from clustersim.tailnet import NewKey
 from tsoperator.api.objects import (
     POD,
+    PROXYCLASS,
     SECRET,
     SERVICE,
     STATEFULSET,
+    TAILNET,
     Key,
     Object,
     key_of,
     uid,
 )
 from tsoperator.kube.errors import NotFound
+from tsoperator.reconcilers.peerrelay.addresses import ADDRESSES, HostAddresses
+from tsoperator.reconcilers.peerrelay.reconciler import peerrelays
+from tsoperator.reconcilers.proxies import Proxies
+from tsoperator.runtime.cache import Cache
+from tsoperator.sources import sources
 
+from tests.support.cluster import running
 from tests.support.manifests import DOMAIN, peer_relay
-from tests.support.objects import obj, texts
+from tests.support.objects import obj, settings, texts
 from tests.support.operator import NAMESPACE, World, running_operator
 from tests.support.othertailnet import NAME, other_tailnet
 
 READY = "PeerRelayReady"
 IMAGE = "tailscale/tailscale:stable"
+NAMES = ("edge", "gate")
 LABELS = {
     "tailscale.com/managed": "true",
     "tailscale.com/parent-resource-type": "peerrelay",
@@ -241,6 +251,22 @@ async def test_an_address_that_another_load_balancer_has_becomes_an_endpoint_whe
     await world.delete(first)
     await ready(world, second)
     assert await endpoints(world, second) == [(0, address)]
+
+
+async def test_changes_of_the_class_the_tailnet_and_the_children_concern_a_peerrelay(cluster: World) -> None:
+    cache = Cache(sources(NAMESPACE))
+    proxies = Proxies(cache, cast("Any", None), cast("Any", None), settings())
+    watches = peerrelays(proxies, HostAddresses()).watches
+    await cluster.apply(*(peer_relay(name, tailnet=f"{name}-net", proxyClass=f"{name}-class") for name in NAMES))
+    async with running(cache.follow(cluster.api)):
+        await cache.synced()
+    edge = [Key("", "edge")]
+    for resource, named in ((TAILNET, "edge-net"), (PROXYCLASS, "edge-class"), (ADDRESSES, "edge")):
+        assert list(watches[resource](obj(resource, Key("", named)))) == edge
+    labelled = LABELS | {"tailscale.com/parent-resource": "edge"}
+    for resource in (POD, SECRET, STATEFULSET, SERVICE):
+        child = obj(resource, Key(NAMESPACE, "peerrelay-edge-0"), {"spec": {}}, labels=labelled)
+        assert list(watches[resource](child)) == edge
 
 
 async def test_a_relay_joins_its_tailnet_and_the_tailnet_stays_as_long_as_the_relay(world: World) -> None:
