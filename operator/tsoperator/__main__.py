@@ -10,7 +10,7 @@ import io
 import logging
 import os
 import sys
-from typing import NoReturn
+from typing import Final, NoReturn
 
 from tsnameserver import __version__
 
@@ -26,6 +26,9 @@ the cluster, for the health checks of ProxyGroups. The TLS library trusts the ce
 
 exit status: 0 stopped by SIGTERM or SIGINT, 1 cannot go on, 2 a setting is wrong
 """
+
+_INTERRUPTED: Final = 130
+"""The exit code of a program that SIGINT ends, as shells have it."""
 
 
 def main() -> NoReturn:
@@ -83,7 +86,10 @@ def _run_command(arguments: argparse.Namespace) -> NoReturn:
     logging.getLogger("tsoperator").addHandler(logging.NullHandler())  # a command prints its findings, and no log
     if isinstance(sys.stdout, io.TextIOWrapper):  # a console may lack characters that users write
         sys.stdout.reconfigure(errors="backslashreplace")
-    sys.exit(run_command(arguments))
+    try:
+        sys.exit(run_command(arguments))
+    except KeyboardInterrupt:
+        sys.exit(_INTERRUPTED)
 
 
 if __name__ == "__main__":

@@ -67,7 +67,7 @@ class ApiUser:
         return ApiUser(self.device, self.kubectl, self.root, folder, self.environment)
 
     def configure(self, *words: Word) -> str:
-        """Write a new kubeconfig by `tailscale configure kubeconfig` with more *words*, and return its output."""
+        """Write a new kubeconfig by `tailscale configure kubeconfig` and *words*. Return the output of the command."""
         (self.folder / "kubeconfig").unlink(missing_ok=True)
         tailscale: list[Word] = [self.device.program, f"--socket={self.device.socket}", "configure", "kubeconfig"]
         return self.device.machine.run([*self._with_environment(), *tailscale, *words])

@@ -12,7 +12,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-import yaml
 from clustersim.dnsclient import ask_tcp, ask_udp
 
 from docs.recorded.draw import Line, Panel, draw_panels
@@ -28,13 +27,15 @@ WINDOW: Final = 40
 _VARIABLES: Final = {"$namespace": "tailscale", "$job": ".+", "$__rate_interval": "10s"}
 _TITLE: Final = "The panels of the dashboard, while the demo makes Services and asks the nameserver"
 _ASKED: Final = ("db.tail1234.ts.net", "queue.tail1234.ts.net", "nothing.tail1234.ts.net")
+_SERVERS: Final = re.compile(r"API server (?P<api>\S+), control server (?P<control>\S+)")
 _DIG: Final = re.compile(r"dig @127\.0\.0\.1 -p (\d+)")
 
 
 class Scraped(NamedTuple):
-    """A demo and the Prometheus that scrapes it."""
+    """A demo, with the URLs of its servers, and the Prometheus that scrapes it."""
 
-    demo: Path
+    api: str
+    control: str
     dns_port: int
     prometheus: Prometheus
 
@@ -55,12 +56,12 @@ def scraped_demo(folder: Path) -> Iterator[Scraped]:
     """Run the demo and a Prometheus that scrapes it, with their files in *folder*."""
     for name in ("demo", "prometheus"):
         (folder / name).mkdir()
-    with kept(folder / "demo") as (demo, lines):
-        server = yaml.safe_load((demo / "kubeconfig").read_text())["clusters"][0]["cluster"]["server"]
-        match = _DIG.search("".join(lines))
-        assert match is not None
-        with scraping(server, folder / "prometheus") as prometheus:
-            yield Scraped(demo, int(match[1]), prometheus)
+    with kept(folder / "demo") as (_, lines):
+        servers, dig = _SERVERS.search("".join(lines)), _DIG.search("".join(lines))
+        assert servers is not None
+        assert dig is not None
+        with scraping(servers["api"], folder / "prometheus") as prometheus:
+            yield Scraped(servers["api"], servers["control"], int(dig[1]), prometheus)
 
 
 def use(scraped: Scraped, seconds: float) -> None:
@@ -68,17 +69,20 @@ def use(scraped: Scraped, seconds: float) -> None:
     ends, hosts = time.monotonic() + seconds, ("store", "stock")
     while time.monotonic() < ends:
         hosts = (hosts[1], hosts[0])
-        _kubectl_annotate(scraped.demo, hosts[0])
+        annotate(scraped, "api/v1/namespaces/default/services/stock", "tailscale.com/hostname", hosts[0])
         asyncio.run(_ask(scraped.dns_port))
 
 
-def _kubectl_annotate(demo: Path, hostname: str) -> None:
-    """Give the Service stock another hostname, as `kubectl annotate` does."""
-    url = yaml.safe_load((demo / "kubeconfig").read_text())["clusters"][0]["cluster"]["server"]
-    patch = json.dumps({"metadata": {"annotations": {"tailscale.com/hostname": hostname}}})
-    words = ["-H", "Content-Type: application/merge-patch+json", "-X", "PATCH", "-d", patch]
-    path = f"{url}/api/v1/namespaces/default/services/stock"
-    subprocess.run(["curl", "--silent", "--fail", "--output", "/dev/null", *words, path], timeout=30, check=True)
+def annotate(scraped: Scraped, path: str, name: str, value: str) -> None:
+    """Give an annotation to the object at *path*, as `kubectl annotate` does."""
+    send("PATCH", f"{scraped.api}/{path}", {"metadata": {"annotations": {name: value}}})
+
+
+def send(method: str, url: str, body: Json) -> None:
+    """Send a request that a server of the demo accepts."""
+    kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
+    words = ["-H", f"Content-Type: {kind}", "-X", method, "-d", json.dumps(body), url]
+    subprocess.run(["curl", "--silent", "--fail", "--output", "/dev/null", *words], timeout=30, check=True)
 
 
 async def _ask(port: int) -> None:

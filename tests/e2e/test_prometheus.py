@@ -1,6 +1,7 @@
 """Debian's Prometheus reads the metrics of the demo: the dashboard shows them, and the alerts fire when they should."""
 
 import subprocess
+import time
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -9,7 +10,7 @@ from typing import Any, Final, NamedTuple
 import pytest
 import yaml
 
-from tests.e2e.panels import DASHBOARD, Scraped, expressions, scraped_demo, use
+from tests.e2e.panels import DASHBOARD, Scraped, annotate, expressions, scraped_demo, send, use
 from tests.e2e.product import TREE
 from tests.e2e.prometheus import prometheus_program
 from tests.e2e.waiting import eventually
@@ -22,6 +23,8 @@ QUIET: Final = {
     "Refused or unanswered by the control server",
 }
 """The panels that show nothing while all is well."""
+GROUPS: Final = "apis/tailscale.com/v1alpha1/proxygroups"
+SERVICES: Final = "api/v1/namespaces/default/services"
 
 
 @pytest.fixture(scope="module")
@@ -31,13 +34,38 @@ def scraped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scraped]:
         yield found
 
 
-@pytest.mark.parametrize("panel", PANELS, ids=lambda panel: panel["title"])
+@pytest.mark.parametrize(
+    "panel", [each for each in PANELS if each["title"] not in QUIET], ids=lambda panel: panel["title"]
+)
 def test_every_query_of_a_panel_returns_data(scraped: Scraped, panel: Any) -> None:
     for expression, _ in expressions(panel):
-        if panel["title"] in QUIET:
-            scraped.prometheus.query(expression)
-        else:
-            eventually(partial(scraped.prometheus.query, expression), f"data of {expression}")
+        eventually(partial(scraped.prometheus.query, expression), f"data of {expression}")
+
+
+@pytest.fixture(scope="module")
+def refused(scraped: Scraped) -> Scraped:
+    """The demo, whose API server refuses the Role of a ProxyGroup, and whose control server the tag of a Service."""
+    role = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": {"name": "taken"}, "rules": []}
+    group = {"apiVersion": "tailscale.com/v1alpha1", "kind": "ProxyGroup", "spec": {"type": "egress"}}
+    given = {"tailscale.com/tailnet-fqdn": "db.tail1234.ts.net", "tailscale.com/tags": "tag:nobodys"}
+    service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "taken", "annotations": given}}
+    owners = {"tag:k8s-operator": [], "tag:k8s": ["tag:k8s-operator"]}
+    send("POST", f"{scraped.control}/api/v2/tailnet/-/acl", {"tagOwners": owners})
+    send("POST", f"{scraped.api}/apis/rbac.authorization.k8s.io/v1/namespaces/tailscale/roles", role)
+    send("POST", f"{scraped.api}/{GROUPS}", {**group, "metadata": {"name": "taken"}})
+    send("POST", f"{scraped.api}/{SERVICES}", {**service, "spec": {"type": "ExternalName", "externalName": "unused"}})
+    return scraped
+
+
+@pytest.mark.parametrize("panel", [each for each in PANELS if each["title"] in QUIET], ids=lambda panel: panel["title"])
+def test_a_panel_about_failures_shows_requests_that_a_server_refuses(refused: Scraped, panel: Any) -> None:
+    def shown(expression: str) -> list[Any]:
+        for path in (f"{GROUPS}/taken", f"{SERVICES}/taken"):  # the operator tries again at a change of the object
+            annotate(refused, path, "example.org/at", str(time.monotonic()))
+        return refused.prometheus.query(expression)
+
+    for expression, _ in expressions(panel):
+        eventually(partial(shown, expression), f"data of {expression}")
 
 
 class Case(NamedTuple):

@@ -1,4 +1,4 @@
-"""The API server enforces a ProxyGroupPolicy, and lets the operator's own ServiceAccount write on older objects."""
+"""The API server enforces a ProxyGroupPolicy, and the operator may still change objects that are older than it."""
 
 import json
 

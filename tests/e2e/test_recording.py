@@ -398,7 +398,7 @@ def test_a_caller_whose_grants_cannot_be_read_is_refused(ground: Ground, space: 
 def both_ticking(
     ground: Ground, space: str, where: RecorderDevice, environment: Environment
 ) -> Iterator[tuple[Running, Running]]:
-    """Run a session of Alice's and one of the machine's, whose recordings go to the same recorder."""
+    """Run two commands that go on printing, one as Alice, one as a device. One recorder records both sessions."""
     ground.record(where)
     words = ["-n", space, "exec", "-it", "web", "--", "sh", "-c", TICKING]
     users = (ground.alice, ground.machine)

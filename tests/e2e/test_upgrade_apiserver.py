@@ -108,7 +108,7 @@ def broken_in(output: str) -> int:
 
 
 def runs_of(events: str) -> list[Run]:
-    """Return from watch events when each container that had the proxy's device ran, rounded down to seconds."""
+    """Return the times at which each container with the proxy's device ran, by watch events, in whole seconds."""
     runs: dict[str, Run] = {}
     for pod in seen_pods(events):
         for status in pod["status"].get("containerStatuses") or ():

@@ -72,7 +72,10 @@ SERVED = {
     "a snapshot that comes later": "api5: api5, lost: api5, snapshot9: api5",
     "a snapshot and a file": "snapshot5: snapshot5, file4: snapshot5, file5: snapshot5, file: snapshot5, file6: file6",
 }
-"""Steps: the source that offers records with a serial, or "lost" for the API server, and the records served then."""
+"""The steps of each case, as "the event: the records that are served after it".
+
+The event "file9" is a file that comes with the serial 9; "lost" is the loss of the API server.
+"""
 
 
 @pytest.mark.parametrize("steps", SERVED.values(), ids=SERVED)

@@ -91,7 +91,7 @@ async def test_a_service_is_reached_by_its_name_and_its_addresses_and_leaves_not
 
 
 async def lacks_pods(world: World, of: Object) -> bool:
-    return "NoReadyPod" in await world.events(of)
+    return "IngressSvcNoBackendsConfigured" in await world.events(of)
 
 
 async def record(world: World, name: str) -> set[str]:

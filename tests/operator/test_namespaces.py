@@ -188,7 +188,7 @@ async def test_a_namespace_in_which_the_operator_has_no_rights_does_not_delay_ot
 
 @pytest.mark.simulated
 @pytest.mark.parametrize("place", cases({"all namespaces": "", "one": "default"}, "one"))
-async def test_an_ingress_whose_services_rbac_hides_changes_only_if_the_operator_has_read_the_services_before(
+async def test_an_ingress_is_changed_without_the_right_to_its_services_only_if_the_operator_read_them_before(
     cluster: World, place: str
 ) -> None:
     await cluster.apply(backend(), ingress())

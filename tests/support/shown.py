@@ -19,13 +19,13 @@ class Shown(Cache):
         self._told.append((resource, listener))
 
     def show(self, obj: Object) -> None:
-        """Show *obj* in place of the object with its name."""
+        """Put *obj* among the objects that are there, in place of the one with its name, and tell the listeners."""
         old = self._there.get((resource_of(obj), key_of(obj)))
         self._there[resource_of(obj), key_of(obj)] = obj
         self._tell(resource_of(obj), old, obj)
 
     def drop(self, obj: Object) -> None:
-        """Show the object with the name of *obj* no more."""
+        """Remove the object with the name of *obj*, and tell the listeners."""
         self._tell(resource_of(obj), self._there.pop((resource_of(obj), key_of(obj))), None)
 
     def _tell(self, resource: Resource, old: Object | None, new: Object | None) -> None:

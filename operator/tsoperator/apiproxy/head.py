@@ -245,7 +245,7 @@ def answered(head: AnswerHead, closes: bool = False) -> bytes:
 class _Found:
     """The headers of a *raw* head, as far as we read them ourselves. A bad head is refused with *status*.
 
-    h11 doesn't tell apart one header Content-Length and two equal ones.
+    We read them ourselves because h11 takes two equal headers Content-Length for one.
     """
 
     def __init__(self, raw: bytes | bytearray, status: int) -> None:

@@ -21,7 +21,7 @@ from tsoperator.check.leader import NAMESPACE, LeaderReports, NoReport, Operator
 from tsoperator.check.listing import Chosen
 from tsoperator.check.report import LeaderReport
 from tsoperator.check.reported import check_report, with_looks
-from tsoperator.check.terminal import is_coloured, printable
+from tsoperator.check.terminal import is_coloured, let_go_of_stdout, printable
 from tsoperator.settings import resolv_conf
 
 _PAUSE: Final = 1.0  # s between two rounds of checks
@@ -36,10 +36,12 @@ def run_check(arguments: argparse.Namespace) -> int:
     else:
         place = OperatorPlace.of(arguments)
         findings = repeat(lambda: _check(place, arguments.namespace), arguments.seconds or 0)
-    if arguments.output == "json":
-        sys.stdout.write(f"{as_json(findings)}\n")
-    else:
-        sys.stdout.write(f"{as_text(findings, coloured=is_coloured(sys.stdout))}\n")
+    text = as_json(findings) if arguments.output == "json" else as_text(findings, coloured=is_coloured(sys.stdout))
+    try:
+        sys.stdout.write(f"{text}\n")
+        sys.stdout.flush()
+    except BrokenPipeError:  # the reader has seen enough, such as `head`
+        let_go_of_stdout()
     return exit_code(findings)
 
 

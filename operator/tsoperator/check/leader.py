@@ -300,7 +300,7 @@ def _absent(where: str) -> NoReport:
 
 def _stands_by(pod: Key, leader: str) -> NoReport:
     command = f"kubectl -n {pod.namespace} exec {leader} -- python3 -m tsoperator list"
-    is_other = leader and leader != pod.name  # a Pod may hold the Lease, and wait for Tailscale's operator to end
+    is_other = leader and leader != pod.name  # a Pod that has just got the Lease leads soon
     cure = f"ask the Pod that leads: `{command}`" if is_other else "wait some seconds until a Pod leads"
     return NoReport(f"Pod {pod} does not lead", cure, pod.namespace)
 

@@ -2,7 +2,6 @@
 
 import argparse
 import json
-import os
 import shutil
 import sys
 import time
@@ -23,7 +22,7 @@ from tsoperator.check.listing import (
     full_name,
 )
 from tsoperator.check.report import LeaderReport, ReportedObject
-from tsoperator.check.terminal import CLEAR, is_coloured, printable, redrawn
+from tsoperator.check.terminal import CLEAR, is_coloured, let_go_of_stdout, printable, redrawn
 from tsoperator.kube.config import current_namespace
 
 _PAUSE: Final = 2.0  # s between two looks of --watch
@@ -47,7 +46,7 @@ def run_list(arguments: argparse.Namespace) -> int:
         sys.stderr.write(_complaint(error))
         return _NOT_ASKED
     except BrokenPipeError:  # the reader has seen enough, such as `head`
-        _let_go_of_stdout()
+        let_go_of_stdout()
     except KeyboardInterrupt:  # a user ends --watch by Ctrl-C
         return _WELL
     finally:
@@ -176,11 +175,6 @@ def _print(text: str) -> None:
 
 def _complaint(error: NoReport) -> str:
     return f"tsoperator: {printable(str(error))}\nTo do: {printable(error.cure)}\n"
-
-
-def _let_go_of_stdout() -> None:
-    """Keep the interpreter from writing to the closed pipe again at its end."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _chosen(arguments: argparse.Namespace, place: OperatorPlace) -> Chosen:

@@ -1,6 +1,7 @@
 """Colours for a terminal, and text that is safe to print there."""
 
 import os
+import sys
 from collections.abc import Iterable, Mapping
 from enum import Enum
 from typing import Final, TextIO
@@ -40,6 +41,11 @@ def printable(text: str) -> str:
 def redrawn(lines: Iterable[str]) -> str:
     """Return the sequence that replaces the contents of a terminal by *lines*, without flicker."""
     return "\x1b[H" + "".join(f"{line}\x1b[K\n" for line in lines) + "\x1b[J"
+
+
+def let_go_of_stdout() -> None:
+    """Keep the interpreter from writing to a closed pipe again at its end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _escaped(character: str) -> str:

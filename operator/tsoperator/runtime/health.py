@@ -1,6 +1,9 @@
 """Probes and metrics over HTTP: /healthz, /readyz, /metrics."""
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from copy import copy
+from typing import Final
 
 from aiohttp import web
 from prometheus_client import CollectorRegistry
@@ -15,6 +18,12 @@ Check = Callable[[], str]
 
 Count = Callable[[], Awaitable[Metric]]
 """A function that counts many objects for a scrape, and lets other tasks run meanwhile."""
+
+Encode = Callable[[CollectorRegistry], bytes]
+"""A function that writes the metrics of a registry in one of Prometheus' formats."""
+
+_SAMPLES: Final = 500
+"""The number of samples that are written at once. This takes some milliseconds."""
 
 
 class HealthServer(HttpServer):
@@ -51,21 +60,54 @@ class HealthServer(HttpServer):
 
     async def _metrics(self, request: web.Request) -> web.Response:
         encode, content_type = choose_encoder(request.headers.get("Accept", ""))
-        page = CollectorRegistry()
-        page.register(_Counted([await count() for count in self._counts]))
-        page.register(self._registry)
-        return web.Response(body=encode(page), headers={"Content-Type": content_type})
+        counted = [await count() for count in self._counts]
+        body = await encoded(encode, [*self._registry.collect(), *counted])
+        return web.Response(body=body, headers={"Content-Type": content_type})
 
 
-class _Counted(Collector):
-    """Metrics that have been counted already."""
+async def encoded(encode: Encode, metrics: Iterable[Metric]) -> bytes:
+    """Return *metrics* as *encode* writes them. Let other tasks run meanwhile."""
+    end = encode(CollectorRegistry())  # OpenMetrics marks the end
+    blocks = list[bytes]()
+    for metric in metrics:
+        for number, part in enumerate(_parts(metric)):
+            page = CollectorRegistry()
+            page.register(_Given(part))
+            text = encode(page).removesuffix(end)
+            blocks.append(_without_head(text) if number else text)
+            await asyncio.sleep(0)
+    return b"".join([*blocks, end])
 
-    def __init__(self, metrics: Sequence[Metric]) -> None:
-        self._metrics = metrics
+
+def _without_head(text: bytes) -> bytes:
+    """Return *text* without the lines before the first sample, which say what the metric is."""
+    while text.startswith(b"#"):
+        _, _, text = text.partition(b"\n")
+    return text
+
+
+def _parts(metric: Metric) -> Iterator[Metric]:
+    """Yield *metric* with a limited number of its samples at a time.
+
+    It is yielded whole unless it is a gauge, because the samples of other metrics belong together.
+    """
+    count = max(len(metric.samples), 1)
+    size = _SAMPLES if metric.type == "gauge" else count
+    for first in range(0, count, size):
+        part = copy(metric)
+        part.samples = metric.samples[first : first + size]
+        yield part
+
+
+class _Given(Collector):
+    """One metric that is there already."""
+
+    def __init__(self, metric: Metric) -> None:
+        self._metric = metric
 
     def collect(self) -> Iterable[Metric]:
-        """Return the metrics; prometheus_client calls this."""
-        return self._metrics
+        """Return the metric; prometheus_client calls this."""
+        return [self._metric]
 
 
 def _report(checks: Mapping[str, Check]) -> web.Response:

@@ -185,7 +185,7 @@ class Services:
             raise
 
     def _unlisted(self, label: str) -> ServiceView:
-        """Return the view of a Service while there is no list of the Services. Request the list."""
+        """Return the view of a Tailscale Service as long as nobody has listed the Services. Request the list."""
         self._waiting.add(label)
         self._wanted.set()
         if self._failure is not None:

@@ -152,7 +152,7 @@ class TokenSource:
 
     @property
     def granted(self) -> Granted:
-        """The rights of the present token; `UNTOLD` if there is none."""
+        """The rights of the present token; `UNTOLD` if there is no token."""
         return self._token.granted if self._token else UNTOLD
 
     async def token(self, *, anew: bool = False) -> SecretStr:

@@ -17,6 +17,7 @@ import pytest_asyncio
 from dnsload.__main__ import main
 from dnsload.app import run
 from dnsload.settings import read_settings
+from tsnameserver import __version__
 from tsnameserver.records import Records, render
 
 from tests.loadtest.compiling import NEEDS_CC
@@ -171,6 +172,12 @@ def test_bad_input_is_an_error_of_one_line_and_exit_code_2(
     printed = capsys.readouterr()
     assert (printed.out, printed.err.count("\n")) == ("", 1)
     assert printed.err.startswith(f"dnsload: {words}")
+
+
+def test_the_option_version_prints_the_version(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["--version"])
+    assert (ended.value.code, capsys.readouterr().out) == (0, f"dnsload {__version__}\n")
 
 
 def test_the_process_ends_with_the_exit_code_of_the_run() -> None:

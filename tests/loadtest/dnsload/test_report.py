@@ -3,6 +3,7 @@
 import pytest
 from dnsload.report import Report
 
+from tests.loadtest.dnsload.conducting import LIMITED
 from tests.loadtest.dnsload.samples import report_on
 
 
@@ -40,10 +41,14 @@ def test_a_run_fails_by_wrong_answers_by_too_much_loss_and_without_any_query(
         ({}, []),
     ],
 )
-def test_the_report_says_when_the_client_was_the_bottleneck(counts: dict[str, int], words: list[str]) -> None:
-    limits = report_on(**counts).client_limits
-    assert len(limits) == len(words)
-    assert all(word in limit for word, limit in zip(words, limits, strict=True))
+def test_the_report_and_the_exit_code_say_when_the_client_was_the_bottleneck(
+    counts: dict[str, int], words: list[str]
+) -> None:
+    report = report_on(**counts)
+    assert len(report.client_limits) == len(words)
+    assert all(word in limit for word, limit in zip(words, report.client_limits, strict=True))
+    assert report.exit_code == (LIMITED if words else 0)
+    assert report_on(**counts, wrong=1).exit_code == 1
 
 
 def test_the_report_on_a_soak_compares_its_beginning_and_its_end() -> None:

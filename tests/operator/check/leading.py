@@ -23,7 +23,7 @@ REFUSED = "error forwarding port 9003 to pod: connect: connection refused"
 
 
 def row(kind: str = "Service", namespace: str = "shop", name: str = "db", **fields: Any) -> dict[str, Any]:
-    """Return an object of a report."""
+    """Return an entry about an object, as it stands in the leader's report."""
     return {"kind": kind, "namespace": namespace, "name": name, "verdict": "ok", **fields}
 
 

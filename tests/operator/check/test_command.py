@@ -75,6 +75,15 @@ async def test_a_check_waits_for_an_operator_that_becomes_ready(operator: Operat
     assert (await run(f"--operator={operator.at}"))[0] == 1
 
 
+async def test_a_user_may_interrupt_a_check(operator: Operator, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(_: float) -> NoReturn:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("tsoperator.check.command.time.sleep", interrupt)
+    operator.until_ready = 2
+    assert await run(f"--operator={operator.at}", "--seconds=15") == (130, [])
+
+
 async def test_the_output_for_machines_is_one_json_object(operator: Operator, run: Run) -> None:
     operator.until_ready = 1
     code, lines = await run(f"--operator={operator.at}", "--json")

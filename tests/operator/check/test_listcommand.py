@@ -291,8 +291,10 @@ async def test_the_error_inside_a_standby_has_the_command_for_the_leading_pod(
     assert (code, to_do) == (1, words)
 
 
-async def run_at_terminal(*options: str, lines: int = 24, no_color: str = "") -> AsyncGenerator[str, None]:
-    """Run the program at a terminal, and yield its output there."""
+async def run_at_terminal(
+    *options: str, lines: int = 24, no_color: str = "", code: int = 0
+) -> AsyncGenerator[str, None]:
+    """Run the program at a terminal, and yield its output there. It has to end with this *code*."""
     ours, its = pty.openpty()
     termios.tcsetwinsize(its, (lines, 100))
     words = [sys.executable, "-m", "tsoperator", *options]
@@ -310,9 +312,9 @@ async def run_at_terminal(*options: str, lines: int = 24, no_color: str = "") ->
             yield text
     finally:
         process.send_signal(signal.SIGINT)
-        code = await asyncio.to_thread(process.wait, 20)
+        ended = await asyncio.to_thread(process.wait, 20)
         os.close(ours)
-        assert code == 0
+        assert ended == code
 
 
 def _read(terminal: int) -> str:
@@ -340,14 +342,20 @@ async def test_a_watch_redraws_a_terminal_when_something_changes(led: Leading) -
 
 
 @pytest.mark.parametrize(("no_color", "coloured"), [("", True), ("1", False)])
-async def test_only_a_terminal_that_has_colours_gets_colours(led: Leading, no_color: str, coloured: bool) -> None:
-    text = "".join([each async for each in run_at_terminal("list", "-A", no_color=no_color)])
-    assert ("\x1b[31mweb" in text) is coloured
-    assert "failed: NameHeld" in text
+@pytest.mark.parametrize(
+    ("options", "code", "painted"), [(("list", "-A"), 0, "web "), (("check",), 1, "FAILED")], ids=["list", "check"]
+)
+async def test_only_a_terminal_that_has_colours_gets_colours(
+    led: Leading, options: tuple[str, ...], code: int, painted: str, no_color: str, coloured: bool
+) -> None:
+    text = "".join([each async for each in run_at_terminal(*options, no_color=no_color, code=code)])
+    assert (f"\x1b[31m{painted}" in text) is coloured
+    assert painted in text
 
 
-async def test_the_list_ends_without_an_error_if_nobody_reads_its_output_any_more(led: Leading) -> None:
-    command = f"{sys.executable} -m tsoperator list -o name | true"
+@pytest.mark.parametrize("words", ["list -o name", "check"])
+async def test_a_command_ends_without_an_error_if_nobody_reads_its_output_any_more(led: Leading, words: str) -> None:
+    command = f"{sys.executable} -m tsoperator {words} | true"
     process = await asyncio.create_subprocess_shell(command, stderr=asyncio.subprocess.PIPE)
     assert (await process.communicate())[1] == b""
 

@@ -80,6 +80,20 @@ def test_the_findings_cover_objects_tailnets_dns_and_refusals_in_the_report(
     assert (leader.verdict, found) == (Verdict.OK, finding)
 
 
+def test_a_tailnet_is_left_out_only_if_something_else_says_what_is_wrong_with_it() -> None:
+    tailnets = [
+        {"name": "a", "words": "set up"},
+        {"name": "b", "verdict": "failed", "reason": "PreflightFailed", "words": "no list"},
+        {"name": "c", "verdict": "failed", "reason": "SecretMissing", "words": "no Secret"},
+        {"name": "d", "verdict": "waiting"},
+    ]
+    objects = [row(words="set up"), row(verdict="failed")]
+    refusals = [{"what": "x", "by": "control server", "tailnet": "c", "words": "no"}]
+    found = check_report(report(tailnets=tailnets, objects=objects, refusals=refusals), Chosen(None))
+    told = ["Tailnet a: set up", "Tailnet b: no list", "Tailnet c: no Secret", "Tailnet d"]
+    assert [each.words for each in found if each.check == "tailnet"] == told
+
+
 def test_findings_are_only_about_chosen_objects() -> None:
     objects = [row(verdict="failed"), row(namespace="web", verdict="failed"), row("Connector", "", "office")]
     found = [each.words for each in check_report(report(objects=objects), Chosen("web"))][1:]

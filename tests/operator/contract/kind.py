@@ -39,7 +39,7 @@ class Bad(NamedTuple):
 class Kind:
     """A kind of object, an example of it, and the children and writes that the operator makes for it.
 
-    Each manifest has a name that occurs nowhere else, so that a test finds the leftovers by that name.
+    Each example has a name that occurs nowhere else, so that a test finds the leftovers by that name.
     """
 
     manifest: Object

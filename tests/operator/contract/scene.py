@@ -276,7 +276,7 @@ class Scene:
         return _SERIAL.sub("", _ADDRESS.sub("ADDRESS", _UID.sub("ANOTHER", text)))
 
     def running(self) -> str:
-        """Return the portrait of the children and devices without the object itself, and the uids of the Pods."""
+        """Return the portrait of the children and devices, with the uids of the Pods, and without the object itself."""
         return "\n".join([self._drawn(), *self._pods()])
 
     def _pods(self) -> list[str]:

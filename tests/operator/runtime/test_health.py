@@ -1,11 +1,14 @@
 import asyncio
+from collections import Counter
 
 import aiohttp
 import pytest
 from prometheus_client import CollectorRegistry, Gauge
-from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.exposition import choose_encoder
 from prometheus_client.metrics_core import Metric
-from tsoperator.runtime.health import Check, HealthServer
+from prometheus_client.registry import Collector
+from tsoperator.runtime.health import Check, HealthServer, encoded
 from tsoperator.runtime.serving import ListenError, parse_listen
 
 
@@ -61,6 +64,32 @@ async def test_a_port_in_use_is_an_error_and_the_port_is_free_after_the_end() ->
     for wanted in (address, ""):
         async with HealthServer(wanted, CollectorRegistry(), {}) as given:
             assert given == wanted
+
+
+class Samples(Collector):
+    def collect(self) -> list[Metric]:
+        """Return a gauge with many samples, and other metrics around it."""
+        many = GaugeMetricFamily("tsoperator_expiry", "When.", labels=["domain"])
+        for number in range(2000):
+            many.add_metric([f"# {number}.example.org"], number)
+        return [CounterMetricFamily("tsoperator_reconciles", "How many.", 7), many, GaugeMetricFamily("none", "None.")]
+
+
+@pytest.mark.parametrize("kind", ["text/plain", "application/openmetrics-text"])
+async def test_other_tasks_run_while_the_metrics_page_is_written_and_the_page_stays_the_same(kind: str) -> None:
+    registry, turns = CollectorRegistry(), Counter[str]()
+    registry.register(Samples())
+    encode, _ = choose_encoder(kind)
+
+    async def turn() -> None:
+        while True:
+            turns["others"] += 1
+            await asyncio.sleep(0)
+
+    others = asyncio.create_task(turn())
+    assert await encoded(encode, registry.collect()) == encode(registry)
+    others.cancel()
+    assert turns["others"] >= 6
 
 
 async def count_proxies() -> Metric:

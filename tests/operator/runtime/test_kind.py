@@ -129,7 +129,7 @@ MANY = Key("labs", "")
 
 
 def reports(sim: ClusterSim) -> list[Report]:
-    """Create a second Tailnet, and return reports on the first and the second one."""
+    """Create a second Tailnet. Return a `Report` for each of the two: a condition and an Event to write."""
     sim.store.create(kinds.TAILNET, {**LAB, "metadata": {"name": "sea"}})
     return [Report(each, READY, [Note("Normal", "Seen", "both")]) for each in sim.store.list(kinds.TAILNET)]
 

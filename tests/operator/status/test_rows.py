@@ -182,6 +182,11 @@ def test_an_object_that_asks_for_nothing_has_a_row_only_if_something_is_wrong_wi
     assert (row["verdict"], "role" in row) == ("failed", False)
 
 
+def test_an_ingress_of_another_class_has_no_role() -> None:
+    spec = {**ingress()["spec"], "ingressClassName": "nginx"}
+    assert [role_of({**ingress(), "spec": each}, settings()) for each in (ingress()["spec"], spec)] == ["ingress", ""]
+
+
 SERVICES = (
     egress(),
     group_egress(),

@@ -261,7 +261,7 @@ class Http2Recorder:
         return events
 
     def _check(self, event: Event) -> None:
-        """Raise RecordingFailed if *event* ends the recording. The answer that says why may come before it."""
+        """Raise RecordingFailed if *event* ends the recording. Its answer, which says why, may come before it."""
         if isinstance(event, StreamReset) and event.stream_id == self._id:
             raise RecordingFailed(f"it has broken off the recording (error {_name(event.error_code)})")
         if isinstance(event, ConnectionTerminated):

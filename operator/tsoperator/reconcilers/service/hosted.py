@@ -45,6 +45,7 @@ Other obstacles are in the tailnet, or at the control server.
 """
 _WITH_A_CLAIM: Final = (LABEL_TAKEN, NO_IDENTITY)
 """The reasons of obstacles to which a Service makes its claim all the same."""
+_IDLE: Final = "IngressSvcNoBackendsConfigured"
 _NO_PODS: Final = "none of its Pods is ready: the proxies advertise it as soon as one is"
 _SOUND: Final = condition(CONDITION_INGRESS_VALID, True, "IngressSvcValid", "IngressSvcValid")
 
@@ -96,7 +97,7 @@ def failed(ask: Ask, refusal: Refusal) -> Plan:
 def awaiting_end(ask: Ask) -> Plan:
     """Return the plan that reports that the Service waits until its own proxy has left the tailnet."""
     message = "its own proxy is leaving the tailnet; then the ProxyGroup gets the name"
-    shown = condition(CONDITION_INGRESS_CONFIGURED, False, "IngressSvcNoBackendsConfigured", message)
+    shown = condition(CONDITION_INGRESS_CONFIGURED, False, _IDLE, message)
     return Plan(status=ask.status_with(_SOUND, shown, without={CONDITION_PROXY_READY}))
 
 
@@ -150,7 +151,7 @@ def _configured(ask: Ask, hosting: Hosting, refusal: Refusal | None) -> Object:
         said.append(refusal.message)
     if count and not ask.is_balanced:
         said.append(_reached(hosting))
-    reason = "IngressSvcConfigured" if count else "IngressSvcNoBackendsConfigured"
+    reason = "IngressSvcConfigured" if count else _IDLE
     return condition(CONDITION_INGRESS_CONFIGURED, count > 0, reason, "; ".join(said))
 
 
@@ -167,7 +168,7 @@ def _notes(ask: Ask, hosting: Hosting, refusal: Refusal | None) -> list[Note]:
     if refusal is not None:
         return [_event(refusal)]
     if _awaits_pods(hosting) and not awaits_group(hosting):
-        return [Note("Normal", "NoReadyPod", _NO_PODS, once=True)]
+        return [Note("Normal", _IDLE, _NO_PODS, once=True)]
     is_shown = any(each["type"] == CONDITION_INGRESS_CONFIGURED and each["status"] == TRUE for each in ask.conditions)
     if not hosting.advertising or is_shown:
         return []

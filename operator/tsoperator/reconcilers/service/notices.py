@@ -155,7 +155,7 @@ def _left_to_the_group(ask: Ask) -> Iterator[str]:
 def with_notes(plan: Plan, ask: Ask, notes: Sequence[Note]) -> Plan:
     """Return *plan* with *notes* among its Events, and in the message of the main condition of its status.
 
-    A note that is to be written once is no Event any more if a condition has its message already.
+    A note that is to be written once becomes no Event if a condition has its message already.
     """
     if not (notes or plan.notes):
         return plan

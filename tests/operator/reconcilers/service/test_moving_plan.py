@@ -160,7 +160,9 @@ KEYS: dict[str, Keys | Refusal] = {
 
 
 @pytest.mark.parametrize("keys", KEYS.values(), ids=KEYS)
-def test_the_slices_of_a_group_are_updated_even_while_the_services_own_proxy_gets_no_key(keys: Keys | Refusal) -> None:
+def test_the_slices_of_a_group_are_updated_even_while_the_proxy_of_the_service_gets_no_auth_key(
+    keys: Keys | Refusal,
+) -> None:
     plan = planned(pointed_at("ts-db-old", EGRESS), moving([OLD_PLACE], [], {}), Children(), keys)
     assert names(children_of(plan)) == ["ts-db-old-ipv4"]
     assert plan.error == (keys.pending if isinstance(keys, Keys) else keys.error)
