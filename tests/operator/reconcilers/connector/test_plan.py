@@ -125,6 +125,7 @@ def test_the_spec_of_a_connector_decides_about_its_proxies(spec: Object, observe
 
 DEVICES = [{"hostname": f"r-{n}.tail1234.ts.net", "tailnetIPs": [f"100.64.0.{n}"]} for n in (0, 2)]
 JOINED = "it is in the tailnet as r-0.tail1234.ts.net (100.64.0.0) and r-2.tail1234.ts.net (100.64.0.2)"
+IDLE = "spec.replicas is 0, so it connects nothing"
 GONE = {**ZEROS, "isExitNode": True, "devices": DEVICES, **DEVICES[0], "future": 1}
 SHOWN: dict[str, tuple[Object, list[Object], Object]] = {
     "subnet router": (ROUTER, [], {"subnetRoutes": "192.168.0.0/24,10.40.0.0/14"}),
@@ -139,7 +140,8 @@ SHOWN: dict[str, tuple[Object, list[Object], Object]] = {
 def shows(spec: Object, shown: Object) -> Callable[[Said], None]:
     """Return the check that the status shows the role of a Connector with *spec*, and *shown* besides."""
     has_joined, role = "hostname" in shown, {"isAppConnector": "appConnector" in spec}
-    words = JOINED if has_joined else "its proxy is made, and has not joined the tailnet yet"
+    none = "its proxy is made, and has not joined the tailnet yet" if spec.get("replicas", 1) else IDLE
+    words = JOINED if has_joined else none
 
     def check(said: Said) -> None:
         assert said.ready() == ("True", "ConnectorCreated", words)

@@ -96,6 +96,13 @@ CASES = {
     "bad note": Case(in_set(annotations={"?": "x"}), '.spec.statefulSet.annotations: Invalid value: "?": a key is'),
     "bad Pod label": Case(in_pod(labels={"-": "x"}), '.spec.statefulSet.pod.labels: Invalid value: "-": a key is'),
     "bad Pod note": Case(in_pod(annotations={"-": "x"}), '.statefulSet.pod.annotations: Invalid value: "-": a key is'),
+    "bad node": Case(in_pod(nodeSelector={"os": "a b"}), '.statefulSet.pod.nodeSelector: Invalid value: "a b"'),
+    "tolerations": Case(in_pod(tolerations=[{"operator": "Exists", "effect": "NoSchedule"}, {"key": "a"}])),
+    "bad operator": Case(
+        in_pod(tolerations=[{}, {"operator": "Exist"}]),
+        '.spec.statefulSet.pod.tolerations[1].operator: Invalid value: "Exist": write Equal, Exists, Gt or Lt',
+    ),
+    "bad effect": Case(in_pod(tolerations=[{"effect": "noSchedule"}]), "write NoSchedule, PreferNoSchedule or NoExec"),
     "bad image": Case(proxy(image="FOO bar"), 'pod.tailscaleContainer.image: Invalid value: "FOO bar": only the regis'),
     "bad init image": Case(init(image="FOO bar"), "pod.tailscaleInitContainer.image: Invalid value"),
     "debugs init": Case(

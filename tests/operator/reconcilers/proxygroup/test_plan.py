@@ -119,6 +119,17 @@ def test_an_event_names_an_annotation_or_label_that_has_no_effect(given: str, ke
     assert not plan_of(deleting(live_group(**marked)), NOTHING).notes
 
 
+@pytest.mark.parametrize(("type_", "told"), [("egress", True), ("ingress", True), ("kube-apiserver", False)])
+def test_an_event_says_that_settings_for_the_kubernetes_api_have_no_effect_on_other_groups(
+    type_: str, told: bool
+) -> None:
+    group = live_group({"type": type_, "kubeAPIServer": {"mode": "auth"}})
+    words = [note.message for note in plan_of(group, NOTHING).notes if note.reason == "IgnoredField"]
+    begin = f"spec.kubeAPIServer has no effect on a ProxyGroup of type {type_}: remove it"
+    assert [each.startswith(begin) for each in words] == [True] * told
+    assert not plan_of(deleting(group), NOTHING).notes
+
+
 def recorded_group() -> tuple[dict[str, Object], Observed]:
     """Return the Go operator's objects for a group of one replica, and the same objects as the cache has them."""
     made, found = recorded("group"), []

@@ -329,6 +329,12 @@ STORAGE = {
     "all is set": Storage(S3["storage"]["s3"], False, "True", "RecorderCreated"),
     "the Secret isn't there": Storage(S3["storage"]["s3"], True, "False", "Secret s3-keys isn't there, from which"),
     "no credentials": Storage({"endpoint": "e", "bucket": "b"}, False, "True", "spec.storage.s3.credentials is not"),
+    "a URL": Storage(
+        {**S3["storage"]["s3"], "endpoint": "https://s3.example.org/b"},
+        False,
+        "True",
+        'spec.storage.s3.endpoint is "https://s3.example.org/b", and must be only a host: write s3.example.org',
+    ),
     "nothing": Storage({}, False, "True", "endpoint and spec.storage.s3.bucket and spec.storage.s3.credentials are"),
 }
 
