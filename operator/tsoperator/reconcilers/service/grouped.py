@@ -301,7 +301,8 @@ def readiness(group: Group, serving: Mapping[int, Serving]) -> Object:
     """
     if not serving or group.obj is None or not is_available(group.obj):
         message = (
-            f"ProxyGroup {group.name!r} doesn't serve it yet: look at the conditions of the ProxyGroup if that stays"
+            f"ProxyGroup {group.name!r} doesn't serve it yet: if that stays, look at {CONDITION_EGRESS_VALID}, and at "
+            "the conditions of the ProxyGroup"
         )
         return _ready(False, "ClusterResourcesNotReady", message)
     replicas = replica_count(group.obj)

@@ -346,7 +346,7 @@ def test_a_failed_write_is_in_the_condition_unless_the_proxies_have_the_current_
 
 SERVED = group()
 FIRST, SECOND, THIRD = pod(0, "10.0.0.1"), pod(1, "10.0.0.2"), pod(2, "10.0.0.3")
-NOT_SERVED = "ProxyGroup 'egress' doesn't serve it yet: look at the conditions of the ProxyGroup"
+NOT_SERVED = "ProxyGroup 'egress' doesn't serve it yet: if that stays, look at TailscaleEgressSvcValid, and at"
 
 
 class Readiness(NamedTuple):
