@@ -109,7 +109,7 @@ FAULTS: Final = {
     "dns": Fault(
         story="There is a DNSConfig, but the cluster's DNS doesn't forward names of the tailnet to its nameserver.",
         meaning="The proxy runs, and the nameserver knows its name, but Pods can't resolve it.",
-        sign="doesn't forward",
+        sign="has no stub domain",
         looks=("tsoperator check", "kubectl describe dnsconfig ts-dns"),
         advice="Let the operator configure the cluster's DNS, or do it by hand (docs/dns.md):",
         cure="kubectl apply --filename docs/examples/dnsconfig-managed.yaml",

@@ -262,7 +262,8 @@ def _misspelt(environ: Iterable[str]) -> Iterable[str]:
     """Yield a warning for each variable that looks like a misspelt setting."""
     for name in sorted({*environ} - VARIABLES.keys()):
         if _OWN_NAME.fullmatch(name) and not _OF_A_SERVICE.fullmatch(name):
-            for alike in get_close_matches(name, VARIABLES, n=1, cutoff=_ALIKE):
+            longer = [each for each in VARIABLES if name.endswith(f"_{each}")]  # such as OPERATOR_PROXY_TAGS
+            for alike in longer or get_close_matches(name, VARIABLES, n=1, cutoff=_ALIKE):
                 yield f"{name} is no setting and is not read: do you mean {alike}?"
 
 

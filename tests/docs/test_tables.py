@@ -24,9 +24,9 @@ NAMED_AS_CONDITIONS = {
 """Reasons with the same name as their condition."""
 OTHERS = """
     AlreadyExists ClusterFirst ClusterFirstWithHostNet ClusterIP ConfigMap ContainersReady CustomResourceDefinition
-    DaemonSet EndpointSlice ExternalIP ExternalName IfNotPresent IngressClass LoadBalancer NoExecute NodePort
-    PartialObjectMetadata PreferDualStack ReadinessGatesNotReady RoleBinding RollingUpdate RuntimeDefault ServiceAccount
-    ServiceMonitor StatefulSet ValidatingAdmissionPolicy ValidatingAdmissionPolicyBinding
+    DaemonSet EndpointSlice ExternalIP ExternalName IfNotPresent IngressClass LoadBalancer NoExecute NoSchedule NodePort
+    PartialObjectMetadata PreferDualStack PreferNoSchedule ReadinessGatesNotReady RoleBinding RollingUpdate
+    RuntimeDefault ServiceAccount ServiceMonitor StatefulSet ValidatingAdmissionPolicy ValidatingAdmissionPolicyBinding
 
     CoreDNS CoreDNSCustom KubeDNS OpenShift
 

@@ -225,6 +225,7 @@ WARNED = [
     ("OPERATOR_INITIAL_TAGS", "tag:a,", "OPERATOR_INITIAL_TAGS: 'tag:a,' has a comma too many: write tag:a"),
     ("OPERATOR_LOGIN_SEVER", "x", "OPERATOR_LOGIN_SEVER is no setting and is not read: do you mean OPERATOR_LO"),
     ("PROXY_TAG", "", "do you mean PROXY_TAGS?"),
+    ("OPERATOR_PROXY_TAGS", "tag:a", "OPERATOR_PROXY_TAGS is no setting and is not read: do you mean PROXY_TAGS?"),
 ]
 
 

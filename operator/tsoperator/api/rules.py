@@ -37,6 +37,7 @@ _NOT_IN_CONTROL_URL = re.compile(r"[\s?#]")
 _DNS_LABEL = re.compile(r"[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?")
 _OBJECT_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
 _NOT_IN_DNS_LABEL = re.compile(r"[^A-Za-z0-9-]")
+_TAGS_BETWEEN = re.compile(r"[;|\s]+")
 _TAG = re.compile(r"tag:[A-Za-z][A-Za-z0-9-]*")
 
 
@@ -107,9 +108,11 @@ def dns_label_error(value: str) -> str | None:
     if error := _label_error(value):
         host = _host_in(value) or value
         first = host.partition(".")[0]
-        is_name = host != first or host != value
-        hint = f"; write only {_quoted(first)}, because the tailnet adds its domain" if is_name else ""
-        return f"{error}{hint if _DNS_LABEL.fullmatch(first) else ''}"
+        alike = _NOT_IN_DNS_LABEL.sub("-", first.strip())
+        hint = f", as in {_quoted(alike)}" if alike != value else ""
+        if host != first or host != value:
+            hint = f"; write only {_quoted(first)}, because the tailnet adds its domain" if alike == first else ""
+        return f"{error}{hint if _DNS_LABEL.fullmatch(alike) else ''}"
     return None
 
 
@@ -154,6 +157,10 @@ def fqdn_error(value: str, zones: Iterable[str], *, anywhere: bool = False) -> s
     a dot.
     """
     known = [zone.strip(".") for zone in zones]
+    if value != (bare := value.strip()):
+        return f"{_quoted(value)} is not a MagicDNS name: write {bare} without blanks and line breaks around it"
+    if "*" in value:
+        return f"{_quoted(value)} is not a MagicDNS name: write the full name of one device, as in db.tail1234.ts.net"
     if host := _host_in(value):
         return f"{_quoted(value)} is not a MagicDNS name: {_only(host)}"
     name = value.removesuffix(".")
@@ -190,6 +197,8 @@ def target_ip_error(value: str) -> str | None:
     except ValueError:
         if (host := _host_in(value)) and not re.fullmatch(r"[^/]+/\d+", value):
             return f"{_quoted(value)} is not an IP address: {_only(host)}"
+        if _is_address(bare := value.strip().strip("[]")):
+            return f"{_quoted(value)} is not an IP address: write {bare} without brackets and blanks around it"
         hint = "without a prefix length" if "/" in value else "such as 100.64.0.1"
         return f"{_quoted(value)} is not an IP address: give one IPv4 or IPv6 address, {hint}"
     address = getattr(address, "ipv4_mapped", None) or address
@@ -219,6 +228,8 @@ def tag_error(tag: str) -> str | None:
         return None
     if not tag:
         return "a tag is empty: remove the comma too many, or write a tag such as tag:k8s"
+    if len(found := _TAGS_BETWEEN.split(tag)) > 1 and all(map(_TAG.fullmatch, found)):
+        return f"{_quoted(tag)} is not a valid tag: write a comma between two tags, as in {','.join(found)}"
     return (
         f"{_quoted(tag)} is not a valid tag: write one such as tag:k8s, with a letter first after the colon, "
         "and then only letters, digits and hyphens"
@@ -246,6 +257,14 @@ def _host_in(value: str) -> str:
     except ValueError:
         return ""
     return parts.hostname or "" if has_more and not re.search(r"\s", value) else ""
+
+
+def _is_address(value: str) -> bool:
+    try:
+        ipaddress.ip_address(value)
+    except ValueError:
+        return False
+    return True
 
 
 def _only(host: str) -> str:

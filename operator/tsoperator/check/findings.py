@@ -40,7 +40,9 @@ _COLOURS: Final = {Verdict.OK: Colour.GREEN, Verdict.FAILED: Colour.RED}
 class Finding:
     """The result of one check: its name, the observed fact in *words*, and advice in *cure*.
 
-    *things* is the number of things that it is about, such as the number of objects that are well.
+    *things* is the number of things that it is about, such as the number of objects that are well. It is *about*
+    a Tailnet, if that is not empty. A finding about an object of the user *explains* the fault that a check sees, or
+    the faults about a Tailnet, so that these need not be told, too.
     """
 
     check: str
@@ -48,6 +50,8 @@ class Finding:
     words: str
     cure: str = ""
     things: int = 1
+    about: str = ""
+    explains: str = ""
 
     def __str__(self) -> str:
         return self.text()

@@ -2,13 +2,14 @@
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
 from tsoperator.api.names import LABEL_OPERATOR, OPERATOR
+from tsoperator.api.objects import TAILNET
 from tsoperator.check.findings import Finding, failed, ok, unseen
 from tsoperator.status.parts import NOT_LOOKED, SET_UP, UNSEEN_CURE, unseen_words
 
@@ -152,9 +153,10 @@ def _preflight(namespace: str, leader: OperatorPod) -> Iterator[Finding]:
     for each in looks:
         check, tailnet = each.labels["check"], each.labels["tailnet"]
         if not each.value:
-            where = f"Tailnet {tailnet}: " if tailnet else ""
+            about = f"{TAILNET.kind} {tailnet}" if tailnet else ""
             what = LACKS.get(check, f"the check {check!r} of the tailnet failed")
-            yield failed(f"preflight/{check}", f"{where}{what}", _preflight_cure(namespace, check, tailnet))
+            words = ": ".join(filter(None, (about, what)))
+            yield replace(failed(f"preflight/{check}", words, _preflight_cure(namespace, check, tailnet)), about=about)
     if looks and all(each.value for each in looks):
         yield ok("preflight", SET_UP)
 

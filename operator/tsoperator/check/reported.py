@@ -1,8 +1,10 @@
 """Turns the leader's report into findings. Pure."""
 
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Final
 
+from tsoperator.api.objects import DNSCONFIG, TAILNET
 from tsoperator.check.findings import OBJECTS, Finding, Verdict, failed, ok, waiting
 from tsoperator.check.listing import Chosen
 from tsoperator.check.replicas import LACKS, WATCHES
@@ -15,6 +17,7 @@ from tsoperator.check.report import (
     ReportedRefusal,
     ReportedTailnet,
 )
+from tsoperator.dns.probe.answers import Fault
 
 API_SERVER: Final = "API server"
 """The server that refuses, in a `ReportedRefusal`."""
@@ -26,24 +29,36 @@ _REFUSED: Final = ("tailnet/", "preflight/", WATCHES)
 _TOLD_BETTER: Final = ("leader", "preflight")
 _DNS: Final = ("nameserver", "cluster-dns")
 _CHECKS: Final = {"cluster DNS": "cluster-dns"}
+_ANSWERS: Final = frozenset(Fault)
+"""The reasons of a DNSConfig that tell a wrong answer of the cluster's DNS, and not why it is wrong."""
 
 
 def check_report(report: LeaderReport, chosen: Chosen) -> Iterator[Finding]:
     """Yield the findings of *report* about the *chosen* objects, and about the parts that all objects depend on."""
     since = f" since {report.leading_since}" if report.leading_since else ""
     yield ok("leader", f"operator {report.version} in Pod {report.namespace}/{report.pod} leads{since}")
-    yield from map(_refused, report.refusals)
-    refused = {each.tailnet for each in report.refusals}
     objects = chosen.of(report.objects)
+    unready = {each.name for each in objects if each.kind == TAILNET.kind and each.verdict != OK}  # it says the same
+    yield from (_refused(each) for each in report.refusals if each.tailnet not in unready)
+    refused = {each.tailnet for each in report.refusals}
     said = {each.words for each in objects if each.words and each.verdict != OK}  # others may say the same
     for tailnet in report.tailnets:
         if tailnet.words in said or (tailnet.name in refused and tailnet.reason == PREFLIGHT_FAILED):
             continue
         name = f"Tailnet {tailnet.name}" if tailnet.name else f"the operator's tailnet {tailnet.domain}".rstrip()
         yield from _judged("tailnet", name, tailnet)
-    for dns in (each for each in report.dns if each.words not in said):
-        yield from _judged(_CHECKS.get(dns.name, dns.name), f"the {dns.name}", dns)
-    yield from _objects(objects)
+    for dns in (each for each in report.dns if each.words not in said and not _follows(each, report.dns)):
+        yield from _judged(_check_of(dns), f"the {dns.name}", dns)
+    yield from _objects(objects, {each.words: _check_of(each) for each in report.dns if each.words})
+
+
+def _check_of(dns: ReportedDNS) -> str:
+    return _CHECKS.get(dns.name, dns.name)
+
+
+def _follows(dns: ReportedDNS, parts: Iterable[ReportedDNS]) -> bool:
+    """Tell whether a part of name resolution only waits for another of the *parts*, which has failed."""
+    return dns.verdict == WAITING and any(each.verdict not in (OK, WAITING) for each in parts)
 
 
 def _refused(refusal: ReportedRefusal) -> Finding:
@@ -60,11 +75,15 @@ def with_looks(told: Iterable[Finding], looked: Iterable[Finding]) -> list[Findi
     """Return the findings that the leader has *told*, and those of our own looks that add to them.
 
     About the tailnet and the election, the leader's findings count. A fault of the cluster's DNS that we have seen
-    ourselves counts, because we know where it is. Things that we may not look at are left out.
+    ourselves counts, because we know where it is, unless a DNSConfig says why. Things that we may not look at are left
+    out.
     """
     ours = [each for each in looked if each.verdict is not Verdict.UNSEEN]
+    told = [*told]
+    explained = {each.explains for each in told if each.verdict is Verdict.FAILED} - {""}
+    ours = [each for each in ours if explained.isdisjoint((each.check, each.about))]
     closer = {each.check for each in ours if each.verdict is Verdict.FAILED and each.check in _DNS}
-    found = [each for each in told if each.check not in closer]
+    found = [each for each in told if each.check not in closer and each.explains not in closer]
     refused = {_name(each) for each in found if each.verdict is Verdict.FAILED and each.check.startswith(_REFUSED)}
     known = {*_TOLD_BETTER, *(each.check for each in found if each.check in _DNS)}
     return found + [each for each in ours if _adds(each, refused, known)]
@@ -88,15 +107,29 @@ def _name(finding: Finding) -> str:
     return finding.check.rpartition("/")[2]
 
 
-def _objects(objects: Iterable[ReportedObject]) -> Iterator[Finding]:
+def _objects(objects: Iterable[ReportedObject], dns: Mapping[str, str]) -> Iterator[Finding]:
+    """Yield the findings about *objects*; *dns* has the checks of name resolution, by the words of the report."""
     served = 0
     for each in objects:
         if each.verdict == OK:
             served += 1
         else:
-            yield from _judged(OBJECTS, str(each), each)
+            yield from (_explaining(finding, each, dns) for finding in _judged(OBJECTS, str(each), each))
     if served:
         yield ok(OBJECTS, f"objects that are served: {served}", served)
+
+
+def _explaining(finding: Finding, each: ReportedObject, dns: Mapping[str, str]) -> Finding:
+    """Return the *finding* about an object, with what it explains.
+
+    A finding about a wrong answer of the cluster's DNS belongs to the check that looks where the answer comes from.
+    """
+    if each.kind == TAILNET.kind:
+        return replace(finding, explains=str(each))
+    check = dns.get(each.words, "") if each.kind == DNSCONFIG.kind else ""
+    if check and each.reason in _ANSWERS:
+        return replace(finding, check=check)
+    return replace(finding, explains=check)
 
 
 def _judged(check: str, name: str, each: ReportedObject | ReportedTailnet | ReportedDNS) -> Iterator[Finding]:

@@ -6,13 +6,25 @@ from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from typing import Final
 
-from tsoperator.api.names import ANNOTATION_DIGEST, ANNOTATION_HOSTNAME, ANNOTATION_TAGS, GROUP, PROXY_CLASS
+from tsoperator.api.names import (
+    ANNOTATION_DIGEST,
+    ANNOTATION_HOSTNAME,
+    ANNOTATION_TAGS,
+    GROUP,
+    PROXY_CLASS,
+    PROXY_GROUP,
+)
 from tsoperator.api.objects import Object, annotations, is_deleting, labels
 from tsoperator.runtime.ownership import is_marked
 from tsoperator.runtime.plan import Note, Plan
 
 _PREFIX: Final = f"{GROUP}/"
 _SHOWN: Final = 40  # characters of a value that are quoted
+
+TAILNET_OF_A_GROUP: Final = {
+    f"{GROUP}/tailnet": f"name a ProxyGroup in {PROXY_GROUP} whose spec.tailnet is that Tailnet"
+}
+"""The advice for users who choose a tailnet by an annotation. Only a ProxyGroup or a Connector chooses one."""
 
 
 @dataclass(frozen=True, slots=True)

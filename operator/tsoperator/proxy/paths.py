@@ -1,5 +1,6 @@
 """Reads the rules of an Ingress: which paths go to which Service, and which parts of them have no effect."""
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -10,6 +11,9 @@ from tsoperator.runtime.plan import Note
 
 BY_BACKEND: Final = "backend"
 """The index of Ingresses by the Services to which they lead. Its values are `str(Key)`."""
+
+_PATTERN: Final = re.compile(r"[*()\[\]^|\\]")
+"""The characters of patterns, as other Ingress controllers read them. Few real paths have one of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,9 +98,18 @@ def _add(
 
 
 def _mount_point(path: Object, notes: list[Note]) -> str:
+    where = path.get("path") or "/"
     if path.get("pathType") == "Exact":
-        where = path.get("path") or "/"
-        notes.append(Note("Warning", "UnsupportedPathTypeExact", f"path {where!r}: Exact is served as Prefix"))
+        words = (
+            f"path {where!r} is served as Prefix, because proxies don't know Exact: write pathType: Prefix to say so"
+        )
+        notes.append(Note("Warning", "UnsupportedPathTypeExact", words))
+    if pattern := _PATTERN.search(where):
+        words = (
+            f"path {where!r} is served as it stands, because proxies know no patterns: write the beginning of the "
+            f"paths, such as {where[: pattern.start()].rstrip('/') or '/'}"
+        )
+        notes.append(Note("Warning", "UnsupportedPathPattern", words))
     if not path.get("path"):
         notes.append(Note("Normal", "PathUndefined", "a rule has no path: it serves /"))
         return "/"
@@ -109,10 +122,10 @@ def _backend(wanted: Object, services: Mapping[str, Object]) -> Backend:
     Raises Unusable.
     """
     if not (reference := wanted.get("service")):
-        raise Unusable("its backend is not a Service")
+        raise Unusable("its backend is not a Service: name one")
     name, port = reference.get("name", ""), reference.get("port") or {}
     if (service := services.get(name)) is None:
-        raise Unusable(f"Service {name!r} does not exist in the Ingress's namespace")
+        raise Unusable(f"Service {name!r} does not exist in the Ingress's namespace: create it, or name another")
     return Backend(service, port.get("name") or "", int(port.get("number") or 0))
 
 

@@ -40,15 +40,17 @@ class Backend(NamedTuple):
         return f"Service {key_of(self.service).name!r} {has}: correct one of the two"
 
     def _port(self) -> int:
-        name = key_of(self.service).name
+        name, ports = key_of(self.service).name, self.service["spec"].get("ports") or ()
         if self.port_name:
-            for port in self.service["spec"].get("ports") or ():
+            for port in ports:
                 if port.get("name") == self.port_name:
                     return int(port["port"])
-            raise Unusable(f"Service {name!r} has no port named {self.port_name!r}")
+            there = ", ".join(f"{each['port']} ({each.get('name') or 'without a name'})" for each in ports)
+            words = f"Service {name!r} has no port named {self.port_name!r}, but {there or 'none at all'}"
+            raise Unusable(f"{words}: correct one of the two")
         if self.number:
             return self.number
-        raise Unusable(f"the backend {name!r} has no port")
+        raise Unusable(f"the backend {name!r} has no port: give its number or its name")
 
 
 def web_config(origins: Mapping[str, str], *, redirects: bool, funnels: bool) -> Object:

@@ -70,11 +70,12 @@ def dns_parts(dnsconfig: Object | None) -> Iterator[Part]:
         return
     found = {each["type"]: each for each in (dnsconfig.get("status") or {}).get("conditions") or ()}
     for name, types in (
-        ("nameserver", (CONDITION_NAMESERVER_READY, _RECORDS)),
+        ("nameserver", (_RECORDS, CONDITION_NAMESERVER_READY)),
         ("cluster DNS", (CONDITION_CLUSTER_DNS_READY, CONDITION_CLUSTER_DNS_CONFIGURED)),
-    ):
+    ):  # of two faults, the second is the cause
         told = [judge(found[each]) for each in types if each in found]
-        worst = next((each for each in told if each.grade is Grade.FAILED), told[0] if told else None)
+        wrong = [each for each in told if each.grade is Grade.FAILED]
+        worst = wrong[-1] if wrong else next(iter(told), None)
         yield _part(worst or Judgement(Grade.WAITING, words="the operator has not looked at it yet"), name=name)
 
 

@@ -135,7 +135,11 @@ def test_an_operator_whose_pod_is_deleted_leads_again_in_the_next_pod(tmp_path: 
     [
         ("policy", "FAILED: Service default/db: the control server does not let", "/api/v2/tailnet/-/acl --json"),
         ("credentials", "does not accept the OAuth client", "patch secret operator-oauth"),
-        ("dns", "doesn't forward tail1234.ts.net", "kubectl apply --filename docs/examples/dnsconfig-managed.yaml"),
+        (
+            "dns",
+            "has no stub domain for tail1234.ts.net",
+            "kubectl apply --filename docs/examples/dnsconfig-managed.yaml",
+        ),
         ("node", "1/2 ProxyGroup pods running", "kubectl annotate node node2 clustersim/power-"),
     ],
 )

@@ -95,6 +95,7 @@ BAD: list[tuple[Check, str, list[str]]] = [
     (dns_label_error, "must end with a letter or number", ["bad-", "bad_", "a\n"]),
     (dns_label_error, "may only contain letters, numbers and hyphens", ["a.b", "a_b"]),
     (dns_label_error, '; write only "db", because the tailnet adds its domain', ["db.tail1234.ts.net", "https://db/x"]),
+    (dns_label_error, ', as in "my-db"', ["my_db", " my db "]),
     (object_name_error, "at most 253 characters", ["a" * 254]),
     (object_name_error, "may have lower case letters", ["Prod"]),
     (object_name_error, '"a..b" is not a valid name of an object', ["a..b"]),
@@ -117,7 +118,9 @@ BAD: list[tuple[Check, str, list[str]]] = [
     (target_error, 'label "" must not be empty', ["db..ts.net", ".vpn.example.org"]),
     (target_error, f"{NO_ZONE} ts.net or VPN.example.org", ["db_bad..name"]),
     (target_error, NO_ZONE, ["ts.net", "db.evilts.net", "db.example.org"]),
-    (target_error, NO_ZONE, ["db.tail1234.ts.net..", "db.tail1234.ts.net\n"]),
+    (target_error, NO_ZONE, ["db.tail1234.ts.net.."]),
+    (target_error, "write db.tail1234.ts.net without blanks", ["db.tail1234.ts.net\n", " db.tail1234.ts.net"]),
+    (target_error, "write the full name of one device", ["*.tail1234.ts.net"]),
     (target_error, "longer than 253 characters", ["a." * 130 + "ts.net"]),
     (name_error, f"{NO_ZONE} ts.net", ["db"]),
     (name_error, 'label "exa_mple" may only contain', ["db.exa_mple.org"]),
@@ -129,6 +132,7 @@ BAD: list[tuple[Check, str, list[str]]] = [
     (target_error, "write only 100.64.0.1. ", ["http://100.64.0.1"]),
     (target_ip_error, "write only 100.64.0.1. The ports are in spec.ports", ["100.64.0.1:5432", "http://100.64.0.1/"]),
     (target_ip_error, "write only fd7a:115c:a1e0::1. ", ["[fd7a:115c:a1e0::1]:53"]),
+    (target_ip_error, "write fd7a:115c:a1e0::1 without brackets", ["[fd7a:115c:a1e0::1]", "fd7a:115c:a1e0::1\n"]),
     (target_ip_error, "write only db.tail1234.ts.net. ", ["https://db.tail1234.ts.net"]),
     (target_ip_error, '"not-an-ip" is not an IP address', ["not-an-ip"]),
     (target_ip_error, "without a prefix length", ["100.64.0.0/24"]),
@@ -140,6 +144,7 @@ BAD: list[tuple[Check, str, list[str]]] = [
     (target_ip_error, "is an unspecified address", ["0.0.0.0", "::"]),
     (tag_error, "a tag is empty: remove the comma too many", [""]),
     (tag_error, "write one such as tag:k8s", ["k8s", "tag:", "tag:1a", "tag:a_b", "tag:a\n"]),
+    (tag_error, "write a comma between two tags, as in tag:a,tag:b", ["tag:a;tag:b", "tag:a tag:b"]),
 ]
 
 

@@ -73,6 +73,7 @@ def test_the_finding_for_each_fault_has_its_cure(lines: list[str], check: str, w
     assert (found.verdict, found.check) == ("FAILED", check)
     assert words in found.words
     assert cure in found.cure
+    assert found.about == ("Tailnet b" if "Tailnet b" in words else "")
 
 
 def test_a_watch_that_failed_and_works_again_is_no_fault() -> None:

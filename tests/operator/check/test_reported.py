@@ -1,10 +1,11 @@
 """The findings from the leader's report, together with those of the check's own looks at the cluster."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from pydantic_core import to_json
-from tsoperator.check.findings import Finding, Verdict, failed, ok, unseen
+from tsoperator.check.findings import Finding, Verdict, failed, ok, unseen, waiting
 from tsoperator.check.listing import Chosen
 from tsoperator.check.report import LeaderReport, read_report
 from tsoperator.check.reported import check_report, with_looks
@@ -54,7 +55,31 @@ def report(**fields: Any) -> LeaderReport:
                 "dns": [{"name": "cluster DNS", "verdict": "failed", "words": "not asked"}],
                 "tailnets": [{"name": "lab", "verdict": "failed", "words": "not asked"}],
             },
-            failed("objects", "DNSConfig ts-dns: not asked", ""),
+            replace(failed("objects", "DNSConfig ts-dns: not asked", ""), explains="cluster-dns"),
+        ),
+        (
+            {
+                "objects": [row("DNSConfig", "", "ts-dns", verdict="failed", reason="NoAnswer", words="no answer")],
+                "dns": [{"name": "cluster DNS", "verdict": "failed", "reason": "NoAnswer", "words": "no answer"}],
+            },
+            failed("cluster-dns", "DNSConfig ts-dns: no answer", ""),
+        ),
+        (
+            {
+                "objects": [row("DNSConfig", "", "ts-dns", verdict="failed", words="bad image")],
+                "dns": [
+                    {"name": "nameserver", "verdict": "failed", "words": "bad image"},
+                    {"name": "cluster DNS", "verdict": "waiting", "words": "the nameserver comes first"},
+                ],
+            },
+            replace(failed("objects", "DNSConfig ts-dns: bad image", ""), explains="nameserver"),
+        ),
+        (
+            {
+                "objects": [row("Tailnet", "", "lab", verdict="failed", words="no answer; see spec.loginUrl")],
+                "refusals": [{"what": "api", "by": "control server", "tailnet": "lab", "words": "no answer"}],
+            },
+            replace(failed("objects", "Tailnet lab: no answer; see spec.loginUrl", ""), explains="Tailnet lab"),
         ),
         (
             {"refusals": [{"what": "newer", "by": "control server", "words": "it may not", "cure": "let it"}]},
@@ -116,6 +141,11 @@ def test_a_look_at_the_cluster_adds_only_findings_that_the_leader_lacks() -> Non
 WELL = ok("cluster-dns", "the cluster DNS: it asks the nameserver")
 BAD = failed("cluster-dns", "the cluster DNS: it doesn't forward", "add a stub domain")
 SEEN = failed("cluster-dns", "ConfigMap coredns has no stub domain", "write these lines there")
+TOLD = replace(failed("objects", "DNSConfig dns: the platform is missing", ""), explains="cluster-dns")
+LAB = replace(failed("objects", "Tailnet lab: no answer", "see spec.loginUrl"), explains="Tailnet lab")
+OF_LAB = replace(failed("preflight/api", "Tailnet lab: the control server does not answer", ""), about="Tailnet lab")
+OF_OURS = failed("preflight/api", "the control server does not answer", "")
+STARTS = replace(waiting("objects", "DNSConfig dns: no Pod is ready"), explains="cluster-dns")
 UNSHOWN = ok("cluster-dns", "the cluster's DNS has a stub domain")
 
 
@@ -123,6 +153,10 @@ UNSHOWN = ok("cluster-dns", "the cluster's DNS has a stub domain")
     ("told", "looked", "found"),
     [
         ([BAD], [SEEN], [SEEN]),
+        ([TOLD], [SEEN], [TOLD]),
+        ([LAB], [OF_LAB, OF_OURS], [LAB, OF_OURS]),
+        ([STARTS], [SEEN], [SEEN]),
+        ([STARTS], [UNSHOWN], [STARTS, UNSHOWN]),
         ([WELL], [SEEN], [SEEN]),
         ([BAD], [UNSHOWN], [BAD]),
         ([WELL], [UNSHOWN], [WELL]),

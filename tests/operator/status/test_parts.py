@@ -68,6 +68,13 @@ def test_a_tailnet_has_the_url_of_its_control_server_and_the_domains_of_its_devi
             ],
         ),
         (
+            told(("NameserverReady", False, "ProxyFailed"), ("RecordsComplete", False, "TooManyNames")),
+            [
+                ("nameserver", "failed", "ProxyFailed"),
+                ("cluster DNS", "waiting", "the operator has not looked at it yet"),
+            ],
+        ),
+        (
             told(("NameserverReady", True, "NameserverCreated"), ("ClusterDNSReady", False, "NotForwarded")),
             [("nameserver", "ok", "NameserverCreated"), ("cluster DNS", "failed", "NotForwarded")],
         ),
@@ -75,7 +82,7 @@ def test_a_tailnet_has_the_url_of_its_control_server_and_the_domains_of_its_devi
             told(
                 ("NameserverReady", True, "NameserverCreated"),
                 ("RecordsComplete", False, "TooManyNames"),
-                ("ClusterDNSReady", True, "NamesResolve"),
+                ("ClusterDNSReady", False, "NotForwarded"),
                 ("ClusterDNSConfigured", False, "NotPermitted"),
             ),
             [("nameserver", "failed", "TooManyNames"), ("cluster DNS", "failed", "NotPermitted")],

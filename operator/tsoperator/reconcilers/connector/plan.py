@@ -45,6 +45,7 @@ VOCABULARY = no_annotations("Connector", "spec.hostname")
 """The annotations and labels of Connectors that the operator reads: none."""
 
 _REASONS = {"ProxyPending": CREATING, "ProxyFailed": FAILED}  # by the reason of a refusal of the ProxyClass
+_NONE = "spec.replicas is 0, so it connects nothing"
 _NOT_JOINED = "its proxy is made, and has not joined the tailnet yet"
 _NO_STATUS: Object = {"subnetRoutes": "", "isExitNode": False, "isAppConnector": False, "devices": []}
 
@@ -153,7 +154,7 @@ def _status(ask: Ask, devices: Sequence[ReportedDevice]) -> Object:
     shown = [each.status(each.fqdn) for each in devices]
     first = {name: value for name, value in shown[0].items() if value} if shown else {}
     return {
-        "conditions": _conditions(ask.obj, True, CREATED, _joined(devices) or _NOT_JOINED),
+        "conditions": _conditions(ask.obj, True, CREATED, _joined(devices) or (_NOT_JOINED if ask.replicas else _NONE)),
         "subnetRoutes": ",".join(ask.subnet_routes),
         "isExitNode": ask.is_exit_node,
         "isAppConnector": ask.is_app_connector,

@@ -2,11 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from ipaddress import ip_address
 from typing import Final
 
 from tsnameserver.records import MAX_SHARDS
 
 from tsoperator.api.conditions import TRUE, condition, set_condition
+from tsoperator.api.images import image_error
 from tsoperator.api.names import (
     ANNOTATION_NAMESERVER,
     CONDITION_CLUSTER_DNS_CONFIGURED,
@@ -18,6 +20,7 @@ from tsoperator.api.names import (
     NAMESERVER,
 )
 from tsoperator.api.objects import SERVICE, Key, Object, annotations, is_deleting, labels, uid
+from tsoperator.api.v1alpha1.dnsconfig import DNSConfig
 from tsoperator.api.v1alpha1.invalid import Invalid
 from tsoperator.dns import children
 from tsoperator.dns.cluster.address import NO_ADDRESSES, Addresses, address_of
@@ -59,6 +62,7 @@ KEPT: Final = "DNSConfigKept"
 _PASSING: Final = {CONDITION_NAMESERVER_COMPLETE, CONDITION_RECORDS_COMPLETE, CONDITION_CLUSTER_DNS_CONFIGURED}
 """The types of the conditions that a DNSConfig has only while they have something to report."""
 
+_NO_REPLICAS: Final = "NoReplicas"
 _NO_NAMESERVER: Final = "the operator asks the cluster's DNS when the nameserver has an address"
 _UNASKED: Final = "the operator hasn't asked the nameserver yet"
 _SET_OURS: Final = "set spec.nameserver.image to this operator's nameserver"
@@ -135,6 +139,9 @@ def plan(
         message = f"a cluster has one nameserver, and DNSConfig {name!r} is older: delete one of the two"
         return _refusal_plan(obj, "MultipleDNSConfigsPresent", message)
     image, service = nameserver_image(obj, dnsconfig, settings), observed.service
+    if wrong := _image_error(image) or (_address_error(dnsconfig) if service is None else ""):
+        asked = _answer_conditions(obj, observed, settings)
+        return _refusal_plan(obj, "NameserverInvalid", f"this DNSConfig is invalid: {wrong}", asked)
     new_address = "" if service else _new_address(obj, observed, settings)
     steps = [
         # The Service comes first, so that it gets its address even if the API server refuses another child.
@@ -160,6 +167,22 @@ def plan(
     for type_ in (CONDITION_NAMESERVER_READY, CONDITION_CLUSTER_DNS_READY):
         made = with_success(made, (obj.get("status") or {}).get("conditions") or (), type_)
     return made
+
+
+def _image_error(image: NameserverImage) -> str:
+    error = image_error(image.reference)
+    return f"spec.nameserver.image: {error}" if error else ""
+
+
+def _address_error(dnsconfig: DNSConfig) -> str:
+    """Return what is wrong with the address that a DNSConfig gives for a new Service; empty if nothing is."""
+    address = dnsconfig.spec.nameserver.service.cluster_ip
+    try:
+        ip_address(address or "192.0.2.1")
+    except ValueError:
+        where = "spec.nameserver.service.clusterIP"
+        return f"{where} is {address}: give a free address in the cluster's Service range, or leave it out"
+    return ""
 
 
 def refused_address(obj: Object, observed: Observed, refusal: Refusal, settings: Settings) -> str:
@@ -260,6 +283,9 @@ def _nameserver_ready(obj: Object, observed: Observed, settings: Settings) -> Ob
     A new leader hasn't asked the nameserver yet. Until it has, the condition stays True if it was True.
     """
     problem = _problem(observed, settings)
+    if problem and not _replicas(observed):
+        words = "spec.nameserver.replicas is 0, so no name resolves: give it at least 1"
+        return condition(CONDITION_NAMESERVER_READY, False, _NO_REPLICAS, words, _generation(obj))
     conditions = (obj.get("status") or {}).get("conditions") or ()
     was_ready = any((each["type"], each["status"]) == (CONDITION_NAMESERVER_READY, TRUE) for each in conditions)
     if not problem or (was_ready and observed.nameserver is None and _has_ready_pod(observed)):
@@ -276,6 +302,10 @@ def _problem(observed: Observed, settings: Settings) -> str:
             f"kubectl -n {settings.namespace} describe pods -l {LABEL_APP}={NAMESERVER}"
         )
     return _UNASKED if observed.nameserver is None else observed.nameserver.message
+
+
+def _replicas(observed: Observed) -> int:
+    return int(observed.deployment["spec"].get("replicas", 1)) if observed.deployment else 1
 
 
 def _has_ready_pod(observed: Observed) -> bool:

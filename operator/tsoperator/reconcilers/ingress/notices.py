@@ -20,7 +20,7 @@ from tsoperator.api.names import (
 )
 from tsoperator.api.objects import annotations
 from tsoperator.group.claims import ENABLED
-from tsoperator.proxy.annotations import Vocabulary, ignored, nearest
+from tsoperator.proxy.annotations import TAILNET_OF_A_GROUP, Vocabulary, ignored, nearest
 from tsoperator.reconcilers.ingress.ask import Ask, Mode
 from tsoperator.runtime.plan import Note
 
@@ -29,8 +29,9 @@ _ELSEWHERE: Final = {
     ANNOTATION_EXPOSE: "remove it, because the class alone exposes the Ingress",
     ANNOTATION_TAILNET_FQDN: "move it to a Service, which can lead to a device of the tailnet",
     ANNOTATION_TAILNET_IP: "move it to a Service, which can lead to a device of the tailnet",
+    **TAILNET_OF_A_GROUP,
 }
-"""The annotations that have no effect on an Ingress because they are for Services, and what to do instead."""
+"""The annotations that have no effect on any Ingress, such as those for Services, and what to do instead."""
 
 VOCABULARY: Final = Vocabulary(
     "Ingress",
@@ -102,11 +103,11 @@ def class_notes(ask: Ask, ours: str, *, class_exists: bool) -> Sequence[Note]:
 
     *class_exists* is True if the IngressClass that the Ingress names exists.
     """
-    name = ask.ingress_class
-    if not name and annotations(ask.ingress).get(ANNOTATION_INGRESS_CLASS) == ours:
+    name, old = ask.ingress_class, annotations(ask.ingress).get(ANNOTATION_INGRESS_CLASS, "")
+    if not name and old and (old == ours or nearest(old, [ours])):
         words = (
             f"annotation {ANNOTATION_INGRESS_CLASS} has no effect on this operator, so it doesn't serve the Ingress: "
-            f"write {ours} in spec.ingressClassName instead"
+            f"{'' if old == ours else 'if it is to, '}write {ours} in spec.ingressClassName instead"
         )
     elif not name and (given := _given(ask)):
         words = (

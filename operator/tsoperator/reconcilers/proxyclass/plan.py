@@ -39,6 +39,13 @@ The image refuses them together with the config file that every proxy has.
 """
 
 
+_TOLERATION: Final = {
+    "operator": ("Equal", "Exists", "Gt", "Lt"),
+    "effect": ("NoSchedule", "PreferNoSchedule", "NoExecute"),
+}
+"""The values that the API server allows in fields of a toleration."""
+
+
 @dataclass(frozen=True, slots=True)
 class Observed:
     """The facts on which a ProxyClass's plan depends, besides the ProxyClass itself.
@@ -169,6 +176,13 @@ def _pod_violations(pod: Pod) -> Iterable[str]:
         yield _invalid(f".{_POD}.labels", error)
     for error in annotation_errors(pod.annotations):
         yield _invalid(f".{_POD}.annotations", error)
+    for error in label_errors(pod.node_selector):
+        yield _invalid(f".{_POD}.nodeSelector", error)
+    for number, toleration in enumerate(pod.tolerations):
+        for field, values in _TOLERATION.items():
+            if (given := toleration.get(field)) and given not in values:
+                words = f"write {', '.join(values[:-1])} or {values[-1]}"
+                yield _violation(f".{_POD}.tolerations[{number}].{field}", json.dumps(given), words)
     yield from _image_violations(f"{_POD}.tailscaleContainer", pod.tailscale_container)
     yield from _image_violations(f"{_POD}.tailscaleInitContainer", pod.tailscale_init_container)
     if pod.tailscale_init_container is not None and pod.tailscale_init_container.debug is not None:

@@ -38,7 +38,6 @@ from tsoperator.group.grouptype import GroupType, Work
 from tsoperator.group.hosted import Hosting
 from tsoperator.group.hostnotes import APPROVAL_PATIENCE, host_notes
 from tsoperator.proxy.account import account
-from tsoperator.proxy.annotations import with_ignored
 from tsoperator.proxy.classref import accepts_routes, class_called
 from tsoperator.proxy.devices import OWN_TAILNET, TailnetView, untried_message
 from tsoperator.proxy.findings import Effect, with_findings
@@ -63,6 +62,7 @@ from tsoperator.reconcilers.proxygroup.accounts import account_reports, account_
 from tsoperator.reconcilers.proxygroup.ask import Ask
 from tsoperator.reconcilers.proxygroup.children import rules
 from tsoperator.reconcilers.proxygroup.nodeports import with_static_endpoints
+from tsoperator.reconcilers.proxygroup.notices import with_notices
 from tsoperator.reconcilers.proxygroup.statefulset import group_statefulset, moves_health_port
 from tsoperator.reconcilers.proxygroup.status import CREATING, FAILED, FREED, INVALID, reached, status
 from tsoperator.runtime.ownership import in_the_way, is_anothers
@@ -190,7 +190,7 @@ def plan(
 
     *wanted* is the result of the function `wanted`, and *keys* are the auth keys of the replicas.
     """
-    return with_ignored(_planned(ask, wanted, observed, settings, keys), ask.group, ask.type.vocabulary)
+    return with_notices(_planned(ask, wanted, observed, settings, keys), ask)
 
 
 def _planned(ask: Ask, wanted: Proxy | Plan, observed: Observed, settings: Settings, keys: Keys | Refusal) -> Plan:

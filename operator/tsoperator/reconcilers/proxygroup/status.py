@@ -26,6 +26,7 @@ AVAILABLE = "ProxyGroupAvailable"
 READY = "ProxyGroupReady"
 CREATING = "ProxyGroupCreating"
 FAILED = "ProxyGroupCreationFailed"
+_NONE = "spec.replicas is 0, so it serves nothing"
 FREED = 60.0
 """The seconds after which the operator looks again whether a name or a node port is free that another object has."""
 
@@ -78,7 +79,7 @@ def status(group: Object, children: Children, problem: Refusal | None = None, ap
         problem = Refusal(obstacle.message if obstacle else "waiting for hostname advertisement", CREATING)
     conditions = [
         condition(CONDITION_PROXYGROUP_AVAILABLE, bool(devices), AVAILABLE if whole else CREATING, running),
-        _ready_condition(group, problem, reached(children, api)),
+        _ready_condition(group, problem, reached(children, api) if replicas else _NONE),
     ]
     ours = ("conditions", "devices", "proxies", *(["url"] if api else ()))
     others = {name: value for name, value in old.items() if name not in ours}

@@ -1,7 +1,7 @@
 """Decides which admission policies a namespace needs, and what its ProxyGroupPolicies report."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from tsoperator.api.conditions import condition, set_condition
@@ -21,6 +21,7 @@ INVALID: Final = "ProxyGroupPolicyInvalid"
 NO_GROUP: Final = "ProxyGroupNotFound"
 UNSUPPORTED: Final = "AdmissionPoliciesUnsupported"
 
+_NO_PATTERNS: Final = ". A name stands for one ProxyGroup: there are no patterns"
 _LOOK_AGAIN: Final = 60.0  # s: no change of an object tells that the API server serves a kind now, or lets us see it
 _TOO_OLD: Final = (
     "nothing is enforced, because this API server has no ValidatingAdmissionPolicies: update the cluster to Kubernetes "
@@ -39,7 +40,8 @@ class Observed:
     *policies* are its ProxyGroupPolicies; *sees_policies* tells whether these are surely all of them. *admission*
     are the existing admission policies and bindings with the names that the operator gives to those of the
     namespace. *serves_admission* tells whether the API server has such kinds, and *sees_admission* whether the
-    operator may see them. *groups* are the existing ProxyGroups that the policies name.
+    operator may see them. *groups* are the existing ProxyGroups that the policies name, each with
+    its type.
     """
 
     namespace: str
@@ -48,7 +50,7 @@ class Observed:
     admission: Sequence[Object] = ()
     serves_admission: bool = True
     sees_admission: bool = True
-    groups: frozenset[str] = frozenset()
+    groups: Mapping[str, str] = field(default_factory=dict)
 
 
 def plan(observed: Observed, settings: Settings) -> Plan:
@@ -96,12 +98,25 @@ def _enforced_report(obj: Object, policy: ProxyGroupPolicy, observed: Observed) 
     enforced = f"enforced by the ValidatingAdmissionPolicies {names}"
     missing = [name for name in named_groups(policy) if name not in observed.groups]
     if not missing:
-        return _report(obj, ready=True, reason=ENFORCED, message=enforced)
+        wrong = [*_of_another_type(policy, observed.groups)]
+        report = _report(obj, ready=True, reason=ENFORCED, message="; ".join([enforced, *wrong]))
+        return replace(report, notes=[Note("Warning", "IgnoredField", words, once=True) for words in wrong])
     message = (
         f"{enforced}, but these ProxyGroups are missing: {', '.join(missing)}. Create them, or remove their names from "
-        "this ProxyGroupPolicy"
+        f"this ProxyGroupPolicy{_NO_PATTERNS if '*' in ''.join(missing) else ''}"
     )
     return _report(obj, ready=False, reason=NO_GROUP, message=message)
+
+
+def _of_another_type(policy: ProxyGroupPolicy, types: Mapping[str, str]) -> Iterator[str]:
+    """Yield a message for each ProxyGroup that a policy names in the field for groups of another type."""
+    for type_, names in (("egress", policy.spec.egress), ("ingress", policy.spec.ingress)):
+        for name in dict.fromkeys(names):
+            if types[name] != type_:
+                yield (
+                    f"ProxyGroup {name} in spec.{type_} is of type {types[name]}, so it is of no use there: name one "
+                    f"of type {type_}, or remove it"
+                )
 
 
 def _invalid_reports(observed: Observed, invalid: Mapping[str, Invalid]) -> Iterator[Report]:

@@ -3,7 +3,16 @@
 from collections.abc import Iterable
 
 from tsoperator.api.names import ADMISSION_EGRESS, ADMISSION_INGRESS
-from tsoperator.api.objects import ADMISSIONBINDING, ADMISSIONPOLICY, PROXYGROUP, PROXYGROUPPOLICY, Key, Object, key_of
+from tsoperator.api.objects import (
+    ADMISSIONBINDING,
+    ADMISSIONPOLICY,
+    PROXYGROUP,
+    PROXYGROUPPOLICY,
+    Key,
+    Object,
+    key_of,
+    spec_text,
+)
 from tsoperator.reconcilers.proxygrouppolicy import plan as decisions
 from tsoperator.reconcilers.proxygrouppolicy.ask import BY_GROUP, BY_NAMESPACE, by_group
 from tsoperator.runtime.cache import Cache
@@ -34,7 +43,9 @@ def proxygrouppolicies(cache: Cache, settings: Settings) -> Kind[decisions.Obser
             admission=[obj for obj in admission if obj],
             serves_admission=cache.serves(ADMISSIONPOLICY),
             sees_admission=all(cache.sees(resource, "") for resource in (ADMISSIONPOLICY, ADMISSIONBINDING)),
-            groups=frozenset(name for name in names if cache.get(PROXYGROUP, Key("", name))),
+            groups={
+                name: spec_text(group, "type") for name in names if (group := cache.get(PROXYGROUP, Key("", name)))
+            },
         )
 
     def plan(_obj: Object | None, observed: decisions.Observed) -> Plan:

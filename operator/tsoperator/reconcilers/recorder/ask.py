@@ -124,6 +124,13 @@ def _metadata_errors(recorder: Recorder) -> Iterator[str]:
         yield from (f".spec.statefulSet.{field}: {error}" for error in errors)
 
 
+def host_in(endpoint: str) -> str:
+    """Return the host, with its port, in an *endpoint* of a storage that is a URL or has a path; empty if it isn't."""
+    _, separator, rest = endpoint.rpartition("://")
+    host, slash, _ = rest.partition("/")
+    return host if separator or slash else ""
+
+
 def missing_of_s3(recorder: Recorder) -> list[str]:
     """Return the fields that the storage of *recorder* probably needs and that are empty.
 

@@ -1,5 +1,6 @@
 """Makes the plan for a Recorder: decides which children, status and Events it should have."""
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -32,7 +33,7 @@ from tsoperator.proxy.workload import (
     removal_message,
     unwanted,
 )
-from tsoperator.reconcilers.recorder.ask import DEFAULT_TAGS, Ask, account_of, missing_of_s3
+from tsoperator.reconcilers.recorder.ask import DEFAULT_TAGS, Ask, account_of, host_in, missing_of_s3, s3_of
 from tsoperator.reconcilers.recorder.statefulset import recorder_statefulset, selector
 from tsoperator.runtime.ownership import in_the_way, is_anothers
 from tsoperator.runtime.plan import Child, Plan, Refusal
@@ -239,6 +240,13 @@ def _storage_findings(ask: Ask, observed: Observed) -> list[DeviceFinding]:
             "otherwise, or no recording can be kept"
         )
         found.append(DeviceFinding(Effect.NOTICE, "StorageIncomplete", words))
+    s3 = s3_of(ask.recorder)
+    if s3 and s3.endpoint and (host := host_in(s3.endpoint)):
+        words = (
+            f"spec.storage.s3.endpoint is {json.dumps(s3.endpoint)}, and must be only a host: write {host}, or no "
+            "recording can be kept"
+        )
+        found.append(DeviceFinding(Effect.NOTICE, "StorageEndpointInvalid", words))
     return found
 
 

@@ -123,6 +123,13 @@ class Ask:
         return bool(self.fqdn) and self.ip_annotation == ANNOTATION_TAILNET_TARGET_IP_DEPRECATED
 
     @property
+    def exposes_tailnet(self) -> bool:
+        """True if the Service exposes a name that only devices of a tailnet have. Pods can't look such a name up."""
+        spec = self.service["spec"]
+        is_named = self.is_exposed and spec.get("type") == "ExternalName"
+        return is_named and fqdn_error(spec["externalName"], [TS_NET, *self.zones]) is None
+
+    @property
     def magic_dns_name(self) -> str:
         """The MagicDNS name of the device; empty if the Service leads to an address."""
         return self.target.fqdn.removesuffix(".")

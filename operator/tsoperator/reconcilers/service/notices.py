@@ -25,7 +25,7 @@ from tsoperator.api.names import (
     PROXY_GROUP,
 )
 from tsoperator.api.objects import Object, annotations, is_deleting, labels
-from tsoperator.proxy.annotations import Vocabulary, ignored, nearest
+from tsoperator.proxy.annotations import TAILNET_OF_A_GROUP, Vocabulary, ignored, nearest
 from tsoperator.reconcilers.service.ask import Ask, Mode
 from tsoperator.runtime.plan import Note, Plan
 
@@ -46,10 +46,13 @@ VOCABULARY: Final = Vocabulary(
     switches=(ANNOTATION_EXPOSE, ANNOTATION_FUNNEL),
     opt_outs=(ANNOTATION_CLUSTER_DNS,),
     deprecated=(ANNOTATION_TAILNET_TARGET_IP_DEPRECATED,),
-    elsewhere=dict.fromkeys(
-        (ANNOTATION_FORWARD_CLUSTER_TRAFFIC, ANNOTATION_HTTP_ENDPOINT, ANNOTATION_HTTP_REDIRECT),
-        "move it to an Ingress that leads to this Service, or remove it",
-    ),
+    elsewhere={
+        **dict.fromkeys(
+            (ANNOTATION_FORWARD_CLUSTER_TRAFFIC, ANNOTATION_HTTP_ENDPOINT, ANNOTATION_HTTP_REDIRECT),
+            "move it to an Ingress that leads to this Service, or remove it",
+        ),
+        **TAILNET_OF_A_GROUP,
+    },
 )
 """The annotations of Services that the operator reads."""
 
@@ -93,6 +96,14 @@ def _without_effect(ask: Ask) -> Iterator[tuple[str, str]]:
             )
         if words := _idle(ask):
             yield "IgnoredAnnotation", words
+    if ask.exposes_tailnet:
+        name = ask.service["spec"]["externalName"]
+        yield (
+            "ExposesTailnetDevice",
+            f"spec.externalName {name} is the name of a device, which the tailnet reaches without a proxy: if Pods are "
+            f"to reach it by this Service, write annotation {ANNOTATION_TAILNET_FQDN}: {name}, and remove "
+            f"{ANNOTATION_EXPOSE}",
+        )
     if ask.wants_funnel and ask.mode is Mode.HOSTED:
         yield (
             "FunnelIgnored",
@@ -110,9 +121,12 @@ def _without_effect(ask: Ask) -> Iterator[tuple[str, str]]:
 
 def _idle(ask: Ask) -> str:
     """Return a message if a Service configures a proxy but asks for none; empty if not."""
-    given = sorted(_OF_A_PROXY & annotations(ask.service).keys())
-    if not given or ANNOTATION_EXPOSE in annotations(ask.service):
+    there = annotations(ask.service)
+    given = sorted(_OF_A_PROXY & there.keys())
+    if not given or ANNOTATION_EXPOSE in there:
         return ""
+    if empty := next((name for name in _OF_A_DEVICE if name in there), ""):
+        return f"annotation {empty} is empty, so the Service leads nowhere: name a device of the tailnet, or remove it"
     subject = f"annotation {given[0]} has" if len(given) == 1 else f"annotations {' and '.join(given)} have"
     return (
         f"{subject} no effect, because the Service asks for no proxy: to expose it to the tailnet, write annotation "

@@ -72,8 +72,8 @@ def group_violations(ask: Ask, places: Places, suffixes: Suffixes = NO_SUFFIXES)
     group = places.group(ask.group).obj
     if group and type_of(group) is not EGRESS:
         found.append(
-            f"ProxyGroup {ask.group!r} is of type {spec_of(group).get('type')}, which this version of the operator "
-            f"doesn't run for Services yet: name one of type egress in annotation {PROXY_GROUP}"
+            f"ProxyGroup {ask.group!r} is of type {spec_of(group).get('type')}, which can't lead to devices of the "
+            f"tailnet: name one of type egress in annotation {PROXY_GROUP}"
         )
     if places.rival:
         found.append(

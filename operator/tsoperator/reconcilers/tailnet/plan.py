@@ -55,12 +55,12 @@ def refusal_of(probe: Probe, ours: Mapping[str, str]) -> Refusal | None:
     """
     if not probe.refusals and _is_theirs(probe.devices, ours):
         return None
-    message = "\n".join(each.message for each in probe.refusals)
+    message = "; ".join(each.message for each in probe.refusals)
     reason = next((each.reason for each in probe.refusals if each.reason), INVALID_OAUTH)
     if not probe.refusals:
         reason, message = CHANGED, _other_tailnet([*ours.values()])
     elif all(each.is_passing for each in probe.refusals):
-        reason, message = UNREACHABLE, f"{message};\n{_AWAY}"
+        reason, message = UNREACHABLE, f"{message}; {_AWAY}"
     return Refusal(message, reason, requeue_after=SOON)
 
 

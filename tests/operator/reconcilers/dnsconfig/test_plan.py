@@ -254,6 +254,10 @@ TOLD = {
     "not ready any more": Told(
         READY, PENDING, NO_POD, works=False, facts={"deployment": None, "nameserver": None}, was="True"
     ),
+    "no replicas": Told(
+        READY, "NoReplicas", "spec.nameserver.replicas is 0, so no name resolves", works=False,
+        facts={"deployment": {**deployment(), "spec": {**deployment()["spec"], "replicas": 0}, "status": {}}},
+    ),
     "silent": Told(READY, PENDING, "the nameserver is silent", works=False, facts={"nameserver": SILENT}, was="True"),
     "not asked": Told(
         READY, PENDING, "the operator hasn't asked the nameserver yet", works=False, facts={"nameserver": None},
@@ -354,6 +358,8 @@ OLD, NEW = (
     for day, name in enumerate(("old", "new"), 1)
 )
 FAULTY, MINE = live_dnsconfig(nameserver={"replicas": -1}), live_dnsconfig(annotations={NAMESERVER: "mine"})
+HALF = live_dnsconfig(nameserver={"image": {"repo": "https://mirror.org/ns", "tag": "v1"}})
+HEADLESS = live_dnsconfig(nameserver={"service": {"clusterIP": "None"}})
 SILENCE = ("False", "NoAnswer", "silence")
 UNASKED = ("Unknown", "NotAsked", "the operator asks the cluster's DNS when the nameserver has an address")
 
@@ -378,6 +384,12 @@ REFUSED = {
     "the younger of two": Refused(NEW, MULTIPLE, "'old' is older: delete one of the two", None, (OLD,)),
     "an invalid one": Refused(FAULTY, INVALID, "spec.nameserver.replicas must be at least 0"),
     "with a wrong annotation": Refused(MINE, INVALID, 'annotation tailscale.com/nameserver is "mine": write '),
+    "with a wrong image": Refused(
+        HALF, INVALID, 'spec.nameserver.image: "https://mirror.org/ns:v1": this is not the n'
+    ),
+    "headless": Refused(
+        HEADLESS, INVALID, "spec.nameserver.service.clusterIP is None: give a free", UNASKED, service=None
+    ),
     "an invalid one without a nameserver": Refused(FAULTY, INVALID, "must be at least 0", UNASKED, service=None),
     "a write": Refused(OLD, FAILED, "no", refusal=Refusal("no")),
     "a write, with a reason": Refused(OLD, "Other", "no", refusal=Refusal("no", "Other")),

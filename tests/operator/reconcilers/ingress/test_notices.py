@@ -21,6 +21,7 @@ MOVE = "move it to a Service, which can lead to a device of the tailnet"
         ("http-redirects", "if you mean tailscale.com/http-redirect, write that"),
         ("ts-tailnet-target-ip", f"if you mean tailscale.com/tailnet-ip, {MOVE}"),
         ("funel", "if you mean tailscale.com/funnel, write that"),
+        ("tailnet", "name a ProxyGroup in tailscale.com/proxy-group whose spec.tailnet is that Tailnet"),
     ],
 )
 def test_an_event_names_an_annotation_of_an_ingress_that_is_meant_for_other_kinds(name: str, cure: str) -> None:
@@ -86,6 +87,7 @@ def test_one_event_names_an_ingress_class_that_looks_like_a_misspelling_of_ours(
     assert "write tailscale in spec.ingressClassName" in told("tailscale-internal")
     assert "has no effect on this operator" in told(None, "tailscale")
     assert "write tailscale in spec.ingressClassName instead" in told("", "tailscale")
+    assert "Ingress: if it is to, write tailscale in spec.ingressClassName instead" in told(None, "tailscal")
     assert "write private in spec.ingressClassName" in told("privat", ours="private")
 
 

@@ -132,9 +132,8 @@ def test_each_path_is_served_or_an_event_says_why_it_is_left_out(
 def test_a_path_that_is_left_out_does_not_affect_the_other_paths() -> None:
     result = serving_of(rules(to_path("/bad", to_service("missing")), to_path("/good")))
     assert proxied(result) == {"/good": "http://192.0.2.4:8080/good"}
-    assert result.notes[0].message == (
-        "path '/bad' is left out: Service 'missing' does not exist in the Ingress's namespace"
-    )
+    missing = "Service 'missing' does not exist in the Ingress's namespace: create it, or name another"
+    assert result.notes[0].message == f"path '/bad' is left out: {missing}"
 
 
 def test_the_last_of_several_entries_for_a_path_takes_effect() -> None:
@@ -173,19 +172,27 @@ def test_an_ingress_without_rules_and_a_default_backend_serves_nothing(spec: Obj
 @pytest.mark.parametrize(
     ("spec", "words"),
     [
-        (rules(to_path(backend={"resource": {"kind": "Bucket", "name": "b"}})), "its backend is not a Service"),
-        (to("missing"), "Service 'missing' does not exist in the Ingress's namespace"),
+        (
+            rules(to_path(backend={"resource": {"kind": "Bucket", "name": "b"}})),
+            "its backend is not a Service: name one",
+        ),
+        (to("missing"), "'missing' does not exist in the Ingress's namespace: create it, or"),
         (to("headless"), "'headless' is headless and has no cluster IP to send requests to: name a Service"),
         (to("external"), "'external' is of type ExternalName and has no cluster IP to send requests to: name"),
         (to("pending"), "Service 'pending' has no cluster IP yet"),
-        (to("named", name="http"), "Service 'named' has no port named 'http'"),
+        (to("named", name="http"), "has no port named 'http', but 8443 (https), 443 (tls): correct one of the two"),
+        (rules({**to_path("/a"), "pathType": "Exact"}), "because proxies don't know Exact: write pathType: Prefix"),
+        (rules(to_path("/*")), "'/*' is served as it stands, because proxies know no patterns: write the beginning of"),
+        (rules(to_path("/*")), "of the paths, such as /$"),
+        (rules(to_path("/api/v1/*")), "of the paths, such as /api/v1$"),
+        (rules(to_path("/api/v1(/|$)(.*)")), "of the paths, such as /api/v1$"),
         (to("named", number=80), "'/' leads to no open port: Service 'named' has TCP port 8443, 443"),
         (to("udp", number=8080), "Service 'udp' has no TCP port: correct one of the two"),
     ],
 )
 def test_an_event_says_what_is_wrong_with_a_backend(spec: Object, words: str) -> None:
     (note,) = serving_of(spec).notes
-    assert words in note.message
+    assert words in f"{note.message}$"
 
 
 @pytest.mark.parametrize(

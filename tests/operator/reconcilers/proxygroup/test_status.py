@@ -60,7 +60,7 @@ def running(is_true: bool, count: str, reason: str = CREATING) -> Told:
         (1, 2, running(True, "1/2"), running(False, "1/2")),
         (2, 2, running(True, "2/2", AVAILABLE), ("True", READY, JOINED)),
         (3, 1, running(True, "3/1"), ("False", CREATING, "waiting for 2 pods to shut down")),
-        (0, 0, running(False, "0/0"), ("True", READY, READY)),
+        (0, 0, running(False, "0/0"), ("True", READY, "spec.replicas is 0, so it serves nothing")),
     ],
 )
 def test_the_conditions_of_a_group_count_its_devices(count: int, replicas: int, available: Told, ready: Told) -> None:

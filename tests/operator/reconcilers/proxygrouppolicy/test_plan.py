@@ -1,5 +1,6 @@
 """The plan for a namespace: its admission policies, and the conditions of its ProxyGroupPolicies."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 import pytest
@@ -12,14 +13,14 @@ from tsoperator.runtime.plan import Child, Deletion, Plan, Refusal
 
 from tests.support.objects import obj, settings, stored
 
-GROUPS = frozenset("abc")
+GROUPS = {"a": "ingress", "b": "ingress", "c": "egress"}
 
 
 def policy(name: str = "mine", **spec: object) -> Object:
     return obj(PROXYGROUPPOLICY, Key("team", name), {"spec": spec}, generation=3)
 
 
-def plan(*policies: Object, groups: frozenset[str] = GROUPS) -> Plan:
+def plan(*policies: Object, groups: Mapping[str, str] = GROUPS) -> Plan:
     return decisions.plan(Observed("team", policies, groups=groups), settings())
 
 
@@ -67,7 +68,17 @@ def test_a_policy_that_names_missing_groups_is_enforced_and_says_so() -> None:
     assert (status, reason) == ("False", "ProxyGroupNotFound")
     assert "enforced" in message
     assert "missing: other, third. Create them" in message
+    assert "there are no patterns" in told(plan(policy(egress=["*"])))["mine"][2]
+    assert "there are no patterns" not in message
     assert told(made)["y"][0] == "True"
+
+
+def test_a_policy_warns_of_groups_that_can_not_do_what_it_allows() -> None:
+    (report,) = plan(policy(ingress=["a", "c"], egress=["c"])).reports
+    told_of = "ProxyGroup c in spec.ingress is of type egress, so it is of no use there: name one of type ingress"
+    assert [(note.reason, told_of in note.message) for note in report.notes] == [("IgnoredField", True)]
+    assert told(Plan(reports=[report]))["mine"][:2] == ("True", "ProxyGroupPolicyEnforced")
+    assert told_of in told(Plan(reports=[report]))["mine"][2]
 
 
 LEFT = [stored(each) for each in admission_policies("team", Allowed(), settings())]

@@ -56,7 +56,7 @@ CASES = {
         "the port name tailscale-health-check is taken",
     ),
     "ClusterIP": Case(user_service(spec={"type": "ClusterIP"}), "spec.type must be ExternalName"),
-    "ingress": Case(user_service(), "ProxyGroup 'egress' is of type ingress", to("ingress")),
+    "ingress": Case(user_service(), "is of type ingress, which can't lead to devices", to("ingress")),
     "kube-apiserver": Case(user_service(), "is of type kube-apiserver", to("kube-apiserver")),
     "the same entry": Case(
         user_service(),
