@@ -267,14 +267,6 @@ def _is_address(value: str) -> bool:
     return True
 
 
-def _is_address(host: str) -> bool:
-    try:
-        ipaddress.ip_address(host)
-    except ValueError:
-        return False
-    return True
-
-
 def _only(host: str) -> str:
     return f"write only {host}. The ports are in spec.ports, and a client gives scheme, port and path itself"
 
