@@ -33,7 +33,7 @@ from tsoperator.kube.config import is_in_cluster, load_configuration
 from tsoperator.kube.errors import KubeError
 from tsoperator.reconcilers.connector.reconciler import connectors
 from tsoperator.reconcilers.dnsconfig.reconciler import dnsconfigs
-from tsoperator.reconcilers.dnsrecords.reconciler import NAME as DNSRECORDS
+from tsoperator.reconcilers.dnsrecords.plan import NAME as DNSRECORDS
 from tsoperator.reconcilers.dnsrecords.reconciler import dnsrecords
 from tsoperator.reconcilers.egresspod.plan import HealthAnswer
 from tsoperator.reconcilers.egresspod.probes import GateProber, ask_by_http, health_session

@@ -129,10 +129,10 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
         "charts/test_given_values.py the_image_of_the_api_servers_proxies_has_the_version_of_the_other_proxies"
     ],
     "A new hostname of a ProxyGroup of type `kube-apiserver`": [
-        "operator/test_apiserver_groups.py a_new_hostname_is_served_before_the_old_one_goes"
+        "operator/test_apiserver_groups.py a_group_serves_its_new_hostname_before_it_gives_up_the_old_one"
     ],
     "A ProxyGroup of type `kube-apiserver` that is deleted": [
-        "operator/test_apiserver_groups.py a_group_leaves_the_name_of_an_ingress_alone_even_when_it_is_deleted"
+        "operator/test_apiserver_groups.py a_group_never_takes_the_name_of_an_ingress_even_when_the_group_is_deleted"
     ],
     "The credentials are read again": [
         "operator/tsclient/test_oauth.py rotated_and_other_credentials_are_used_at_once"
@@ -141,7 +141,7 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
         f"{_SERVICE}/test_plan.py each_violation_names_the_annotation_and_the_values_that_it_takes",
     ],
     "The proxy is a Pod of its own": [
-        f"{_PROXY_PLAN} the_proxy_is_made_and_brought_up_to_date_unless_something_is_in_the_way",
+        f"{_PROXY_PLAN} the_plan_makes_or_updates_the_api_server_proxy_unless_there_is_a_problem",
         "e2e/test_apiserver.py a_watch_goes_on_for_a_minute_although_both_pods_of_the_operator_are_killed",
     ],
     "Without HTTPS on the tailnet": [
@@ -150,13 +150,23 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
     "The ServiceAccount of the operator may not impersonate": [
         f"{_CHART} our_chart_renders_all_that_the_go_operators_chart_renders_from_the_same_values",
     ],
-    "The proxy refuses callers": ["operator/apiproxy/test_impersonation.py a_caller_is_refused_for_a_reason"],
-    "The proxy refuses unusual HTTP": ["operator/apiproxy/test_head.py the_head_of_a_request_is_refused_for_a_reason"],
-    "If a grant enforces recording,": [
-        "operator/apiproxy/test_impersonation.py what_cannot_be_recorded_is_refused_if_it_must_be",
-        "operator/apiproxy/recording/test_sessions.py a_request_that_cannot_be_recorded_is_refused_if_it_must_be",
+    "The proxy refuses callers": ["operator/apiproxy/test_impersonation.py the_refusal_of_a_caller_has_a_reason"],
+    "The proxy refuses unusual HTTP": [
+        "operator/apiproxy/test_head.py a_bad_head_of_a_request_is_refused_with_a_status_and_a_reason"
     ],
-    "A change of a terminal's size": ["operator/apiproxy/recording/test_cast.py output_and_sizes_are_lines"],
+    "If a grant enforces recording,": [
+        (
+            "operator/apiproxy/test_impersonation.py "
+            "a_session_that_no_recorder_can_record_is_refused_if_it_must_be_recorded"
+        ),
+        (
+            "operator/apiproxy/recording/test_sessions.py "
+            "a_request_that_must_be_recorded_is_refused_if_no_recorder_takes_its_event"
+        ),
+    ],
+    "A change of a terminal's size": [
+        "operator/apiproxy/recording/test_cast.py each_output_and_each_new_size_becomes_a_line_of_a_recording"
+    ],
     "`APISERVER_PROXY` and `AUTH_PROXY`": [
         "operator/test_settings.py "
         "the_mode_of_the_api_server_proxy_comes_from_one_of_two_variables_which_may_not_differ",
@@ -249,7 +259,7 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
         f"{_GROUP}/test_plan.py the_condition_says_why_a_group_cannot_be_made_and_its_proxies_stay",
     ],
     "Messages of conditions that are True": [
-        "operator/runtime/test_success.py an_event_tells_that_an_object_is_reached_or_reached_elsewhere",
+        "operator/runtime/test_success.py an_event_reports_that_an_object_can_be_reached_or_has_another_name",
         f"{_SERVICE}/test_plan.py a_service_is_pointed_at_its_proxy_and_is_ready_once_the_proxy_serves",
     ],
     "A Tailnet is tried again": [

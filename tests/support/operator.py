@@ -369,8 +369,12 @@ class World:
         async with running_operator(self):
             await self.settled()
 
-    async def settled(self) -> None:
-        """Wait until the operator has nothing left to do: it makes no request, and nothing changes in the cluster."""
+    async def settled(self, after: float = 0.0) -> None:
+        """Wait until the operator has nothing left to do: it makes no request, and nothing changes in the cluster.
+
+        Look at that first *after* some seconds.
+        """
+        await asyncio.sleep(after)
         async with asyncio.timeout(self.patience):
             with self.store.subscribe() as changes:
                 quiet = 0

@@ -6,7 +6,7 @@ has a value out of a Secret: a line about a change has only the names of the cha
 
 import logging
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Final, Literal, NamedTuple
 
@@ -105,13 +105,13 @@ class Write(NamedTuple):
 class _Known:
     """The facts that the journal remembers about an object.
 
-    *outline* is its proxy as last seen, *notes* are those of its last plan, and *lost* are the types of conditions
-    that have become false. *unsaid* are the notes of reports that the API server refuses. *warned* are
+    *outline* is its proxy as last seen, *notes* are those of the last plan by each reconciler, and *lost* are the types
+    of conditions that have become false. *unsaid* are the notes of reports that the API server refuses. *warned* are
     the warnings among *notes*, each since the first one for its reason.
     """
 
     outline: Outline | None = None
-    notes: frozenset[Note] = frozenset()
+    notes: dict[str, frozenset[Note]] = field(default_factory=dict)
     unsaid: frozenset[Note] = frozenset()
     lost: frozenset[str] = frozenset()
     warned: Sequence[LastingWarning] = ()
@@ -161,7 +161,7 @@ class Journal:
             known.outline = plan.outline
         if changes:
             self._tell(parent, logging.INFO, "; ".join(changes))
-        if plan.notes or plan.told or known.notes:
+        if plan.notes or plan.told or known.notes.get(plan.by):
             first: _First = "made" if is_made else "seen" if is_new else None
             self._tell_notes(parent, known, plan, first=first, whole=plan.whole and plan.error is None)
         if plan.error is not None:
@@ -219,7 +219,7 @@ class Journal:
 
     def _tell_notes(self, parent: Object, known: _Known, plan: Plan, *, first: _First, whole: bool) -> None:
         """Log the notes of *plan* that are new, and which warnings have ended."""
-        before, now = known.notes, frozenset((*plan.notes, *plan.told))
+        before, now = known.notes.get(plan.by, frozenset()), frozenset((*plan.notes, *plan.told))
         if now == before:
             return
         conditions = _conditions(parent.get("status") if plan.status is None else plan.status)
@@ -232,11 +232,11 @@ class Journal:
         ended = {each.reason for each in before - kept if each.type == "Warning" and each.reason not in still}
         if ended and not is_deleting(parent):
             self._tell(parent, logging.INFO, f"no longer {' and '.join(sorted(ended))}")
-        known.notes = now | kept
+        known.notes[plan.by] = now | kept
         since = {each.reason: each.since for each in known.warned}
         known.warned = sorted(
             LastingWarning(each.reason, each.message, since.get(each.reason) or self._now())
-            for each in known.notes
+            for each in {note for notes in known.notes.values() for note in notes}
             if each.type == "Warning"
         )
 

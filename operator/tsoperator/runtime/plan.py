@@ -218,11 +218,15 @@ class Outline:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """A report on *obj*: an Event for each of *notes*, and then the desired *status*, as in a Plan."""
+    """A report on *obj*: an Event for each of *notes*, and then the desired *status*, as in a Plan.
+
+    *by* is the name of the reconciler if the object has another one, too. Neither ends the warnings of the other.
+    """
 
     obj: Object
     status: Object | None = None
     notes: Sequence[Note] = ()
+    by: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,8 +242,8 @@ class Plan:
 
     *error* is raised when all of this is done, so that the object is retried. *way_out* tells the user what to do if a
     control server refuses one of the steps for good. *outline* describes the proxy of the object, if the object should
-    have one. A plan that isn't *whole* doesn't name all faults of the object, because it waits for something, or
-    reports only one refusal.
+    have one. *by* is as in a Report. A plan that isn't *whole* doesn't name all faults of the object, because it waits
+    for something, or reports only one refusal.
     """
 
     hold: str = ""
@@ -254,6 +258,7 @@ class Plan:
     outline: Outline | None = None
     whole: bool = True
     told: Sequence[Note] = ()
+    by: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -278,7 +283,7 @@ def reports_of(parent: Object, plan: Plan) -> Iterator[tuple[Object, Plan]]:
     if parent:
         yield parent, plan
     for each in plan.reports:
-        yield each.obj, Plan(notes=each.notes, status=each.status, error=plan.error, whole=plan.whole)
+        yield each.obj, Plan(notes=each.notes, status=each.status, error=plan.error, whole=plan.whole, by=each.by)
 
 
 def earliest(*seconds: float | None) -> float | None:

@@ -156,6 +156,8 @@ def row_of(obj: Object, around: Surroundings, settings: Settings) -> Row | None:
     row: _Row = {"kind": obj["kind"], "namespace": namespace, "name": name, "role": role}
     if role:
         _PARTS.get(role, _own_proxies)(row, obj, around, settings)
+    if judged.grade is Grade.OK and row.get("wanted") and not row.get("ready"):
+        judged = _unready(around)
     row |= {
         "verdict": judged.grade.value,
         "reason": judged.reason,
@@ -187,6 +189,16 @@ def _judged_deployment(deployment: Object) -> Judgement:
     if ready_replicas(deployment):
         return Judgement(Grade.OK, words="the tailnet reaches the Kubernetes API", since=since)
     return Judgement(Grade.WAITING, words="its Pod is not ready yet", since=since)
+
+
+def _unready(around: Surroundings) -> Judgement:
+    """Return the judgement of an object whose condition is true, although none of its proxies is ready.
+
+    Some conditions become true when the proxy is made, and say nothing about its Pod.
+    """
+    names = ", ".join(f"{each['kind']} {key_of(each)}" for each in around.workloads)
+    words = f"none of its Pods is ready: see {names}" if names else "no proxy of its ProxyGroup serves it"
+    return Judgement(Grade.WAITING, words=words)
 
 
 def _own_proxies(row: _Row, obj: Object, around: Surroundings, _settings: Settings) -> None:

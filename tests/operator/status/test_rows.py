@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 
 import pytest
 from tsoperator.api.conditions import condition
-from tsoperator.api.objects import Object
+from tsoperator.api.objects import STATEFULSET, Key, Object
 from tsoperator.reconcilers.service.ask import parse
 from tsoperator.runtime.plan import LastingWarning
 from tsoperator.settings import Settings
@@ -25,11 +25,12 @@ from tests.support.manifests import (
     proxy_group,
     recorder,
 )
-from tests.support.objects import endpoint, endpoint_slice, settings, slim_secret
+from tests.support.objects import endpoint, endpoint_slice, obj, settings, slim_secret
 
 IPS = ["100.64.0.5", "fd7a:115c:a1e0::5"]
 DEVICE = slim_secret("ts-x-0", {"device_id": "nX", "device_fqdn": "x.tail1234.ts.net.", "device_ips": '["100.64.0.5"]'})
 STARTED: Object = {"metadata": {"name": "ts-x"}, "spec": {"replicas": 2}, "status": {"readyReplicas": 1}}
+DOWN = obj(STATEFULSET, Key("tailscale", "ts-x"), {"spec": {"replicas": 1}})
 POD: Object = {"status": {"podIPs": [{"ip": "10.244.0.7"}]}}
 GROUP = proxy_group(replicas=3, tailnet="other")
 PLACE: Object = {"metadata": {"name": "ts-db-x7k2p"}, "spec": {"clusterIPs": ["10.96.0.9"]}}
@@ -174,6 +175,25 @@ def test_a_warning_that_holds_counts_unless_a_condition_is_false(
     service = {**egress(), "status": {"conditions": conditions}}
     row: Any = row_of(service, Surroundings("egress", warnings=warnings), settings())
     assert tuple(row.get(key) for key in ("verdict", "reason", "words", "since")) == wanted
+
+
+@pytest.mark.parametrize(
+    ("facts", "conditions", "wanted"),
+    [
+        ({"workloads": [STARTED]}, [READY], ("ok", "Pods reach it")),
+        ({"workloads": [DOWN]}, [READY], ("waiting", "none of its Pods is ready: see StatefulSet tailscale/ts-x")),
+        ({"workloads": [DOWN]}, [PENDING], ("waiting", "wait")),
+        ({"workloads": [DOWN]}, [FAILED], ("failed", "refused; another device")),
+        ({"served": Served(GROUP)}, [READY], ("waiting", "no proxy of its ProxyGroup serves it")),
+        ({"served": Served()}, [READY], ("ok", "Pods reach it")),
+    ],
+)
+def test_an_object_is_not_ok_as_long_as_none_of_its_proxies_is_ready(
+    facts: dict[str, Any], conditions: list[Object], wanted: tuple[str, str]
+) -> None:
+    service = {**egress(), "status": {"conditions": conditions}}
+    row: Any = row_of(service, Surroundings("egress", **facts), settings())
+    assert (row["verdict"], row["words"]) == wanted
 
 
 def test_an_object_that_asks_for_nothing_has_a_row_only_if_something_is_wrong_with_it() -> None:

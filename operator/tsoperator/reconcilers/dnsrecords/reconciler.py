@@ -55,10 +55,6 @@ _NAME_ALONE: Final = 1.0
 _PARENTS: Final = {PARENT_SERVICE: SERVICE, PARENT_INGRESS: INGRESS}
 
 
-NAME: Final = "DNSRecords"
-"""The name of the `Kind` of records in metrics and in the log."""
-
-
 def dnsrecords(
     cache: Cache,
     settings: Settings,
@@ -78,7 +74,7 @@ def dnsrecords(
     def refused(observed: plans.Observed, _obj: Object, refusal: Refusal) -> Plan:
         return plans.failed(observed.dnsconfig or {}, refusal)
 
-    return Kind(None, view.watches, view.look, plan, refused, view.written, name=NAME)
+    return Kind(None, view.watches, view.look, plan, refused, view.written, name=plans.NAME)
 
 
 class _View:

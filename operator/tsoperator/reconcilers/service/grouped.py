@@ -237,13 +237,19 @@ def is_fresh(ask: Ask) -> bool:
 def _readiness(ask: Ask, places: Places, *, is_lost: bool = False) -> Object:
     """Return the condition that says how many proxies route traffic, and where Pods reach the device.
 
-    It doesn't say where if the device *is_lost*.
+    It doesn't say where if the device *is_lost*. While a Pod is replaced, the readiness is unknown, and the condition
+    goes on saying where if it has said so before.
     """
     live = places.at(ask.group)
     shown = readiness(places.group(ask.group), endpoints_of(live, places) if live else {})
-    if live is None or is_lost or shown["status"] != TRUE:
+    if live is None or is_lost or shown["status"] == FALSE or (shown["status"] != TRUE and not _was_reached(ask)):
         return shown
     return _with_words(shown, _reached_notes(ask, live))
+
+
+def _was_reached(ask: Ask) -> bool:
+    """Tell whether the condition says where Pods reach the device."""
+    return any(each["type"] == CONDITION_EGRESS_READY and egress.LED in each["message"] for each in ask.conditions)
 
 
 def _reached_notes(ask: Ask, live: Object) -> list[Note]:
@@ -255,14 +261,13 @@ def _reached_notes(ask: Ask, live: Object) -> list[Note]:
 def _success_notes(ask: Ask, live: Object, ready: Object) -> list[Note]:
     """Return the Event that says where Pods reach the target of a Service, if it is *ready* now and wasn't before.
 
-    There is an Event, too, if Pods reach it elsewhere than before. While a Pod is replaced, the readiness is unknown.
-    The end of that causes no Event.
+    There is an Event, too, if Pods reach it elsewhere than before. The end of a Pod's replacement causes no Event.
     """
     before = next((each for each in ask.conditions if each["type"] == CONDITION_EGRESS_READY), None)
     (note,) = _reached_notes(ask, live)
-    moved = before is not None and egress.LED in before["message"] and note.message not in before["message"]
-    is_news = before is None or before["status"] == FALSE or moved
-    return [note] if is_news and ready["status"] == TRUE else []
+    said, was = (before["message"], before["status"]) if before else ("", FALSE)
+    is_told = note.message in said if egress.LED in said else was == TRUE
+    return [note] if ready["status"] == TRUE and not is_told else []
 
 
 def _status(ask: Ask, shown: Sequence[Object], places: Places) -> Object:

@@ -1,6 +1,6 @@
 """The plan for a Connector: its children, its status and its Events."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import pytest
@@ -13,6 +13,7 @@ from tsoperator.proxy.findings import DeviceFinding, Effect
 from tsoperator.proxy.login import NO_KEYS, Keys
 from tsoperator.proxy.proxy import Children, Proxy
 from tsoperator.proxy.proxypod import connected_networks
+from tsoperator.proxy.secret import slim
 from tsoperator.reconcilers.connector import plan as plans
 from tsoperator.reconcilers.connector.ask import parse
 from tsoperator.reconcilers.connector.plan import Observed
@@ -29,10 +30,11 @@ from tests.support.objects import (
     live_proxy_class,
     reasons_of,
     settings,
-    slim_secret,
     status_of,
     stored,
+    whole_secret,
 )
+from tests.support.rows import Row, Said, play, said_by
 
 SETTINGS = settings(proxy_class="default")  # a Connector has no default class
 ROUTER = {"subnetRouter": {"advertiseRoutes": ["192.168.0.0/24", "10.40.0.0/14"]}}
@@ -47,7 +49,7 @@ ZEROS = {"subnetRoutes": "", "isExitNode": False, "isAppConnector": False, "devi
 
 def seen(*secrets: Object, proxy_class: Object | None = None, tailnet: TailnetView = OWN_TAILNET) -> Observed:
     """Return the facts about a Connector with *secrets*."""
-    return Observed(Children(secrets=secrets), proxy_class, tailnet)
+    return Observed(Children(secrets=[*map(slim, secrets)]), proxy_class, tailnet)
 
 
 NOTHING = seen()
@@ -65,7 +67,7 @@ def ready(made: Plan) -> tuple[str, str, str]:
 
 
 def secret(ordinal: int, **data: str) -> Object:
-    return slim_secret(f"ts-router-x7k2p-{ordinal}", data, OWNER.labels)
+    return whole_secret(f"ts-router-x7k2p-{ordinal}", data, OWNER.labels)
 
 
 def joined(n: int) -> Object:
@@ -125,31 +127,40 @@ DEVICES = [{"hostname": f"r-{n}.tail1234.ts.net", "tailnetIPs": [f"100.64.0.{n}"
 JOINED = "it is in the tailnet as r-0.tail1234.ts.net (100.64.0.0) and r-2.tail1234.ts.net (100.64.0.2)"
 IDLE = "spec.replicas is 0, so it connects nothing"
 GONE = {**ZEROS, "isExitNode": True, "devices": DEVICES, **DEVICES[0], "future": 1}
-SHOWN: dict[str, tuple[Object, Observed, Object]] = {
-    "subnet router": (ROUTER, NOTHING, {"subnetRoutes": "192.168.0.0/24,10.40.0.0/14"}),
-    "both": (ROUTER | EXIT, NOTHING, {"subnetRoutes": "192.168.0.0/24,10.40.0.0/14", "isExitNode": True}),
-    "app connector": (APP | NO_EXIT, NOTHING, {"isAppConnector": True}),
-    "devices": ({**APP, "replicas": 3}, seen(joined(2), joined(0)), {"devices": DEVICES, **DEVICES[0]}),
-    "a device without a name": (APP, seen(secret(0, device_id="n0")), {"devices": [{"hostname": ""}]}),
-    "a surplus device": ({**APP, "replicas": 0}, seen(joined(0)), {}),
+SHOWN: dict[str, tuple[Object, list[Object], Object]] = {
+    "subnet router": (ROUTER, [], {"subnetRoutes": "192.168.0.0/24,10.40.0.0/14"}),
+    "both": (ROUTER | EXIT, [], {"subnetRoutes": "192.168.0.0/24,10.40.0.0/14", "isExitNode": True}),
+    "app connector": (APP | NO_EXIT, [], {"isAppConnector": True}),
+    "devices": ({**APP, "replicas": 3}, [joined(2), joined(0)], {"devices": DEVICES, **DEVICES[0]}),
+    "a device without a name": (APP, [secret(0, device_id="n0")], {"devices": [{"hostname": ""}]}),
+    "a surplus device": ({**APP, "replicas": 0}, [joined(0)], {}),
 }
 
 
-@pytest.mark.parametrize(("spec", "observed", "shown"), SHOWN.values(), ids=SHOWN)
-def test_the_status_shows_the_role_and_the_devices_in_order_without_former_devices(
-    spec: Object, observed: Observed, shown: Object
-) -> None:
-    made = plan(live_connector(spec, generation=7) | {"status": GONE}, observed)
+def shows(spec: Object, shown: Object) -> Callable[[Said], None]:
+    """Return the check that the status shows the role of a Connector with *spec*, and *shown* besides."""
+    has_joined, role = "hostname" in shown, {"isAppConnector": "appConnector" in spec}
     none = "its proxy is made, and has not joined the tailnet yet" if spec.get("replicas", 1) else IDLE
-    words = JOINED if "hostname" in shown else none
-    assert (made.hold, ready(made)) == (FINALIZER, ("True", "ConnectorCreated", words))
-    (condition,) = status_of(made)["conditions"]
-    told = [Note("Normal", "ConnectorCreated", JOINED, once=True)] * (words == JOINED)
-    assert [*made.notes] == told
+    words = JOINED if has_joined else none
+
+    def check(said: Said) -> None:
+        assert said.ready() == ("True", "ConnectorCreated", words)
+        assert said.status == {**ZEROS, **role, **shown, "conditions": said.status["conditions"]}
+        assert said.reasons == ["ConnectorCreated"] * has_joined
+
+    return check
+
+
+@pytest.mark.parametrize(("spec", "secrets", "shown"), SHOWN.values(), ids=SHOWN)
+def test_the_status_shows_the_role_and_the_devices_in_order_without_former_devices(
+    spec: Object, secrets: list[Object], shown: Object
+) -> None:
+    observed = seen(*secrets)
+    made = plan(live_connector(spec, generation=7) | {"status": GONE}, observed)
+    shows(spec, shown)(said_by(made))
+    assert (made.hold, condition_of(made)["observedGeneration"]) == (FINALIZER, 7)
+    assert [*made.notes] in ([], [Note("Normal", "ConnectorCreated", JOINED, once=True)])
     assert plan(live_connector(spec) | {"status": made.status}, observed).notes == []
-    assert condition["observedGeneration"] == 7
-    app = {"isAppConnector": "appConnector" in spec}
-    assert status_of(made) == {**ZEROS, **app, **shown, "conditions": [condition]}
 
 
 @pytest.mark.parametrize(("key", "words"), [("new-authkey", "A new auth key has been given"), ("", "within 30 s")])
@@ -168,8 +179,8 @@ def test_a_connector_reports_findings_about_its_devices_in_its_condition_and_by_
     assert (reasons_of(made), made.requeue_after) == (["TagsRefused"], 60)
 
 
-EMPTY = "Tailnet 'other' can't be used: Secret \"other\" is empty"
-UNUSABLE = TailnetView("other", refusal=Refusal(EMPTY))
+GONE_TAILNET = "there is no Tailnet 'other': create it, with credentials for the tailnet"
+UNUSABLE = TailnetView("other", refusal=Refusal(GONE_TAILNET))
 UNTRIED = TailnetView("other", pending=ValueError("waiting"))
 
 
@@ -181,6 +192,11 @@ class Bad(NamedTuple):
     reason: str = "ConnectorInvalid"
     observed: Observed = NOTHING
     name: str = "router"
+
+    def check(self, said: Said) -> None:
+        status, reason, message = said.ready()
+        assert (status, reason, self.words in message) == ("False", self.reason, True), message
+        assert (said.reasons, said.makes) == ([reason], False)
 
 
 def long(length: int, words: str, **spec: object) -> Bad:
@@ -206,7 +222,7 @@ BAD = {
     "long prefix": long(9, f"its last hostname {'p' * 61}-10 must have at", hostnamePrefix="p" * 61, replicas=11),
     "long prefix of none": long(9, "not 64: shorten spec.hostnamePrefix", hostnamePrefix="p" * 62, replicas=0),
     "no class": Bad(CLASS, "ProxyClass 'prod' does not exist", "ConnectorCreationFailed"),
-    "no Tailnet": Bad(OTHER, EMPTY, "ConnectorCreationFailed", seen(tailnet=UNUSABLE)),
+    "no Tailnet": Bad(OTHER, GONE_TAILNET, "ConnectorCreationFailed", seen(tailnet=UNUSABLE)),
 }
 
 
@@ -214,10 +230,17 @@ BAD = {
 @pytest.mark.parametrize("before", [None, {**ZEROS, "isExitNode": True, "devices": [{"hostname": "a"}]}])
 def test_a_connector_that_cannot_be_served_says_why_and_keeps_its_proxy(bad: Bad, before: Object | None) -> None:
     made = plan(live_connector(bad.spec, name=bad.name) | ({"status": before} if before else {}), bad.observed)
-    status, reason, message = ready(made)
-    assert (status, reason, bad.words in message) == ("False", bad.reason, True)
-    assert made == Plan(status=made.status, notes=[Note("Warning", reason, message)])
+    bad.check(said_by(made))
+    assert made == Plan(status=made.status, notes=[Note("Warning", *ready(made)[1:])])
     assert status_of(made) == {**(before or ZEROS), "conditions": status_of(made)["conditions"]}
+
+
+@pytest.mark.virtual_time
+async def test_a_connector_says_on_a_cluster_what_its_plan_says() -> None:
+    shown = {
+        name: Row(live_connector(spec), shows(spec, rest), secrets) for name, (spec, secrets, rest) in SHOWN.items()
+    }
+    await play(shown | {name: Row(live_connector(bad.spec, name=bad.name), bad.check) for name, bad in BAD.items()})
 
 
 @pytest.mark.parametrize(

@@ -46,6 +46,7 @@ from tests.support.objects import (
     to_path,
     to_service,
 )
+from tests.support.rows import Row, Said, play
 
 SETTINGS = settings()
 WEB = {"web": backend_service()}
@@ -101,7 +102,10 @@ def shown(plan: Plan) -> list[Object]:
 
 
 class Case(NamedTuple):
-    """An Ingress that isn't served now, the Events about it, words of the first Event, and the rest of its plan."""
+    """An Ingress that isn't served now, the Events about it, words of the first Event, and the rest of its plan.
+
+    If only the plan can show the case, *apart* says why.
+    """
 
     parent: Object
     events: Sequence[str] = ()
@@ -109,6 +113,16 @@ class Case(NamedTuple):
     observed: Observed = NEW
     plan: Plan = Plan()
     keys: Keys = NO_KEYS
+    apart: str = ""
+
+    @property
+    def row(self) -> Row:
+        classes = [obj(INGRESSCLASS, Key("", "tailscael"), {"spec": {}})] * self.observed.class_exists
+        given = [*WEB.values(), *classes, *filter(None, [self.observed.proxy_class])]
+        return Row(self.parent, self.check, given, apart=self.apart)
+
+    def check(self, said: Said) -> None:
+        assert (said.reasons, said.makes) == (sorted({*self.events}), False)
 
 
 def with_class(class_: Object | None) -> Observed:
@@ -121,6 +135,7 @@ AWAITED = Keys(awaited=frozenset({0}), pending=ValueError("waiting"))
 BAD_TAGS = {"tailscale.com/tags": "db,x"}
 CHANGING = live_proxy_class("prod", ready=True, generation=2)
 WAITS, AGAIN = Plan(requeue_after=2.0), Plan(whole=False)
+MOMENT = "it is so for a moment"
 LONG = "its name must have at most 63 characters, not 64: make it anew"
 OF_SERVICES = "write the hostname in spec.tls[0].hosts[0] instead"
 UNSERVED = {
@@ -130,16 +145,18 @@ UNSERVED = {
     "bad tags": Case(live_ingress(BAD_TAGS), ["InvalidTags"] * 2, '"db"'),
     "long name": Case(named(live_ingress(), "a" * 64), ["InvalidName"], LONG),
     "no class": Case(live_ingress(CLASS), ["ProxyFailed"], "'prod' does not exist", plan=AGAIN),
-    "new class": Case(live_ingress(CLASS), ["ProxyPending"], "", with_class(live_proxy_class("prod")), AGAIN),
-    "class in check": Case(live_ingress(CLASS), [], "", with_class(CHANGING), AGAIN),
+    "new class": Case(
+        live_ingress(CLASS), ["ProxyPending"], "", with_class(live_proxy_class("prod")), AGAIN, apart=MOMENT
+    ),
+    "class in check": Case(live_ingress(CLASS), [], "", with_class(CHANGING), AGAIN, apart=MOMENT),
     "no backend": Case(live_ingress(spec=MISSING), NO_BACKEND, "", CURRENTLY),
-    "new": Case(live_ingress(spec=MISSING), [], "", replace(NEW, age=0), WAITS),
-    "rather new": Case(live_ingress(spec=MISSING), [], "", replace(NEW, age=1.9), WAITS),
+    "new": Case(live_ingress(spec=MISSING), [], "", replace(NEW, age=0), WAITS, apart=MOMENT),
+    "rather new": Case(live_ingress(spec=MISSING), [], "", replace(NEW, age=1.9), WAITS, apart=MOMENT),
     "two seconds old": Case(live_ingress(spec=MISSING), NO_BACKEND, "", replace(NEW, age=2)),
     "of the future": Case(live_ingress(spec=MISSING), NO_BACKEND, "", replace(NEW, age=-1)),
     "new, with a proxy": Case(live_ingress(spec=MISSING), NO_BACKEND, "", replace(CURRENTLY, age=0)),
-    "no auth key": Case(live_ingress(), keys=AWAITED, plan=Plan(error=AWAITED.pending)),
-    "unread Services": Case(live_ingress(), [], "", UNSEEN, Plan(requeue_after=60, whole=False)),
+    "no auth key": Case(live_ingress(), keys=AWAITED, plan=Plan(error=AWAITED.pending), apart=MOMENT),
+    "unread Services": Case(live_ingress(), [], "", UNSEEN, Plan(requeue_after=60, whole=False), apart=MOMENT),
     "misspelt": Case(MISSPELT, ["IgnoredIngressClass"]),
     "of a like class": Case(MISSPELT, observed=replace(NEW, class_exists=True)),
     "hostname, bad host": Case(live_ingress(SHOP, host="-web"), ["InvalidHostname", "IgnoredAnnotation"]),
@@ -156,6 +173,11 @@ def test_events_say_why_an_ingress_is_not_served_and_nothing_changes(case: Case)
     assert (reasons_of(plan), plan) == ([*case.events], replace(case.plan, notes=plan.notes))
     assert all(note.type == "Warning" and note.once == note.reason.startswith("Ignored") for note in plan.notes)
     assert not case.words or case.words in plan.notes[0].message
+
+
+@pytest.mark.virtual_time
+async def test_an_ingress_that_is_not_served_has_on_a_cluster_the_events_of_its_plan() -> None:
+    await play({name: case.row for name, case in UNSERVED.items()})
 
 
 TAG = {"tailscale.com/tags": "tag:web"}

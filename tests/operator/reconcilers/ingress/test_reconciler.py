@@ -40,22 +40,6 @@ def ingress_class(name: str, controller: str) -> Object:
     return {**kind, "metadata": {"name": name}, "spec": {"controller": controller}}
 
 
-@pytest.mark.parametrize("exists", [False, True])
-async def test_an_event_names_a_class_of_an_ingress_that_looks_misspelt_unless_the_class_exists(
-    world: World, exists: bool
-) -> None:
-    obj = ingress()
-    obj["spec"]["ingressClassName"] = "tailscael"
-    classes = [ingress_class("tailscael", "example.org/other")] * exists
-    await world.apply(*classes)
-    await world.settled()
-    await world.apply(obj)
-    assert not await world.writes_when_left_alone()
-    assert ("IgnoredIngressClass" in await world.events(obj)) is not exists
-    assert await world.leftovers(obj) == []
-    await world.delete(*classes)
-
-
 async def test_a_dnsconfig_with_ingress_names_lets_pods_reach_all_ingresses_that_do_not_decline_by_annotation(
     world: World,
 ) -> None:

@@ -87,6 +87,22 @@ async def test_a_dnsconfig_without_the_operators_label_belongs_to_the_user_and_s
 
 
 @pytest.mark.simulated
+async def test_a_dnsconfig_that_stays_is_warned_of_until_it_is_the_users(
+    cluster: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "tsoperator")
+    cluster.sim.faults.fail(Failure(403, 1000, "delete", "dnsconfigs"))
+    await cluster.apply(OURS)
+    async with running_operator(cluster):
+        await configured(cluster)
+        assert caplog.text.count("DNSConfigNotRemoved: ") == 1
+        assert "no longer" not in caplog.text
+        await cluster.change(OURS, {"metadata": {"labels": {LABEL_MANAGED: None}}})
+        await cluster.settled()
+    assert "no longer DNSConfigNotRemoved" in caplog.text
+
+
+@pytest.mark.simulated
 async def test_the_log_names_the_value_that_lets_the_operator_make_a_dnsconfig(
     cluster: World, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -1,11 +1,13 @@
 """Builders of PeerRelays and of their children, as the cache has them, for the tests of plans."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from tsoperator.api.objects import PEERRELAY, SERVICE, STATEFULSET, Key, Object
 from tsoperator.proxy.login import NO_KEYS, Keys
 from tsoperator.proxy.proxy import Children
+from tsoperator.proxy.secret import slim
 from tsoperator.proxy.tailscaled import ProxyConfig, config_files
 from tsoperator.reconcilers.peerrelay import plan as plans
 from tsoperator.reconcilers.peerrelay.ask import owner, parse
@@ -13,7 +15,7 @@ from tsoperator.reconcilers.peerrelay.endpoints import Balancers
 from tsoperator.reconcilers.peerrelay.plan import Observed
 from tsoperator.runtime.plan import Plan, Refusal
 
-from tests.support.objects import OPERATOR_NAMESPACE, obj, pod, settings, slim_secret
+from tests.support.objects import OPERATOR_NAMESPACE, obj, pod, settings, whole_secret
 
 SETTINGS = settings()
 OWNER = owner(Key("", "edge"))
@@ -49,8 +51,8 @@ def secrets(ordinal: int, *endpoints: str, auth_key: str = "", **state: str) -> 
     labels = {**OWNER.labels, OF_REPLICA: str(ordinal)}
     name = f"peerrelay-edge-{ordinal}"
     return [
-        slim_secret(name, state, {**labels, "tailscale.com/secret-type": "state"}),
-        slim_secret(
+        whole_secret(name, state, {**labels, "tailscale.com/secret-type": "state"}),
+        whole_secret(
             f"{name}-config", config_files(config, auth_key), {**labels, "tailscale.com/secret-type": "config"}
         ),
     ]
@@ -64,6 +66,11 @@ def joined(ordinal: int, *endpoints: str) -> list[Object]:
         device_fqdn=f"edge-{ordinal}.tail1234.ts.net.",
         tailscale_capver="142",
     )
+
+
+def relay_pod(ordinal: int, **status: Any) -> Object:
+    found = pod(f"peerrelay-edge-{ordinal}", f"p{ordinal}")
+    return {**found, "metadata": {**found["metadata"], "labels": OWNER.labels}, "status": status}
 
 
 def statefulset(replicas: int, ready: int) -> Object:
@@ -85,13 +92,14 @@ def running(*services: Object, ready: int | None = None, secret_list: Sequence[O
         services=services,
         statefulsets=[statefulset(count, count if ready is None else ready)],
         secrets=found,
-        pods=[pod(f"peerrelay-edge-{ordinal}", f"p{ordinal}") for ordinal in range(count)],
+        pods=[relay_pod(ordinal) for ordinal in range(count)],
     )
 
 
 def plan_of(relay: Object, children: Children | None = None, keys: Keys | Refusal = NO_KEYS, **observed: Any) -> Plan:
     """Return the plan for *relay*, which has *children*. Other facts may be *observed*, such as ``balancers``."""
-    seen = Observed(children or Children(), **observed)
+    children = children or Children()
+    seen = Observed(replace(children, secrets=[*map(slim, children.secrets)]), **observed)
     ask = parse(relay, SETTINGS)
     return plans.plan(ask, plans.wanted(ask, seen, SETTINGS), seen, SETTINGS, keys)
 

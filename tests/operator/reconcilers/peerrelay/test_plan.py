@@ -29,6 +29,7 @@ from tests.operator.reconcilers.peerrelay.relays import (
     joined,
     live_relay,
     plan_of,
+    relay_pod,
     resolving,
     running,
     secrets,
@@ -43,13 +44,13 @@ from tests.support.objects import (
     live_proxy_class,
     obj,
     patches_of,
-    pod,
     reasons_of,
-    slim_secret,
     status_of,
     stored,
     texts,
+    whole_secret,
 )
+from tests.support.rows import Row, Said, play, said_by, states_of
 
 AWS = "service.beta.kubernetes.io/aws-load-balancer-"
 A, B = "203.0.113.4", "203.0.113.10"
@@ -85,8 +86,13 @@ def ready(made: Plan) -> tuple[str, str, str]:
 
 def listed(made: Plan) -> list[tuple[int, str]]:
     """Return the endpoints that the plan *made* writes into the status: the replica and the address of each."""
-    assert all(each["port"] == 41641 for each in status_of(made)["endpoints"])
-    return [(each["replica"], each["address"]) for each in status_of(made)["endpoints"]]
+    return listed_in(status_of(made))
+
+
+def listed_in(status: Object) -> list[tuple[int, str]]:
+    """Return the endpoints in *status*: the replica and the address of each."""
+    assert all(each["port"] == 41641 for each in status["endpoints"])
+    return [(each["replica"], each["address"]) for each in status["endpoints"]]
 
 
 def elastic(*numbers: int) -> Object:
@@ -286,7 +292,7 @@ def test_the_config_lists_the_endpoints_as_soon_as_the_load_balancer_has_an_addr
 
 def test_a_config_of_another_operator_for_newer_images_is_removed() -> None:
     state, live = joined(0)
-    newer = slim_secret("peerrelay-edge-0-config", {"cap-145.hujson": "{}"}, labels(live))
+    newer = whole_secret("peerrelay-edge-0-config", {"cap-145.hujson": "{}"}, labels(live))
     made = plan_of(live_relay(), running(balancer(0, ip(A)), secret_list=[state, newer]))
     (patch,) = [each for each in patches_of(made) if each.key.name.endswith("-config")]
     assert (patch.body["data"]["cap-145.hujson"], "cap-142.hujson" in patch.body["data"]) == (None, True)
@@ -314,7 +320,10 @@ def test_the_operator_puts_the_lost_label_of_a_replica_back_on_its_secret(number
 
 
 class Shown(NamedTuple):
-    """The children of a PeerRelay with *replicas*, and the expected status: the reason, words, and the endpoints."""
+    """The children of a PeerRelay with *replicas*, and the expected status: the reason, words, and the endpoints.
+
+    *resolved* are the answers to questions for hostnames, which only the plan gets.
+    """
 
     replicas: int
     children: Children
@@ -323,12 +332,23 @@ class Shown(NamedTuple):
     endpoints: Sequence[tuple[int, str]] = ()
     resolved: Mapping[str, Resolved] = MappingProxyType({})
 
+    @property
+    def row(self) -> Row:
+        relay = live_relay({"replicas": self.replicas}, generation=7)
+        apart = "no DNS server knows the hostname there" if self.resolved else ""
+        return Row(relay, self.check, states=states_of(self.children), apart=apart)
+
+    def check(self, said: Said) -> None:
+        status, reason, message = said.ready()
+        assert (status, reason, self.words in message) == (str(reason == "PeerRelayReady"), self.reason, True), message
+        assert listed_in(said.status) == list(self.endpoints)
+
 
 NO_LOGIN = [each for ordinal in range(2) for each in (joined(0) if ordinal == 0 else secrets(1))]
 OLD_IMAGE = [*secrets(0, tailscale_capver="141"), *joined(1)]
 CRASHED = replace(
     running(balancer(0, ip(A)), ready=0),
-    pods=[{**pod("peerrelay-edge-0", "p"), "status": {"containerStatuses": [{"restartCount": 3}]}}],
+    pods=[relay_pod(0, containerStatuses=[{"restartCount": 3}])],
 )
 STATUSES = {
     "nothing yet": Shown(1, Children(), "EndpointsPending", "0 of 1 replicas have a public IP: waiting for the load"),
@@ -400,12 +420,8 @@ STATUSES = {
 
 @pytest.mark.parametrize("case", STATUSES.values(), ids=STATUSES)
 def test_the_status_of_a_peerrelay_shows_its_endpoints_and_says_what_is_missing(case: Shown) -> None:
-    relay = live_relay({"replicas": case.replicas}, generation=7)
-    made = plan_of(relay, case.children, balancers=replace(resolving(), resolved=case.resolved))
-    status, reason, message = ready(made)
-    assert (status, reason) == (str(case.reason == "PeerRelayReady"), case.reason)
-    assert case.words in message
-    assert listed(made) == list(case.endpoints)
+    made = plan_of(case.row.obj, case.children, balancers=replace(resolving(), resolved=case.resolved))
+    case.check(said_by(made))
     assert condition_of(made)["observedGeneration"] == 7
 
 
@@ -430,6 +446,16 @@ class Bad(NamedTuple):
     name: str = "edge"
     is_told: bool = True
 
+    @property
+    def row(self) -> Row:
+        given = [*self.observed.get("named", ()), *filter(None, [self.observed.get("proxy_class")])]
+        return Row(live_relay(self.spec, self.name), self.check, given)
+
+    def check(self, said: Said) -> None:
+        status, reason, message = said.ready()
+        assert (status, reason, self.words in message) == ("False", self.reason, True), message
+        assert (said.reasons, said.makes) == ([self.reason] * self.is_told, False)
+
 
 def with_env(**env: str) -> Object:
     container = {"env": [{"name": name, "value": value} for name, value in env.items()]}
@@ -437,7 +463,7 @@ def with_env(**env: str) -> Object:
 
 
 STRANGER = obj(
-    SERVICE, Key("tailscale", "peerrelay-edge-0"), labels={**OWNER.labels, "tailscale.com/parent-resource": "b"}
+    SERVICE, Key("tailscale", "peerrelay-edge-1"), labels={**OWNER.labels, "tailscale.com/parent-resource": "b"}
 )
 CLASS = {"proxyClass": "prod"}
 BAD = {
@@ -459,7 +485,7 @@ BAD = {
         CLASS,
         "PodsPending",
         "see the ProxyClassReady condition",
-        {"proxy_class": live_proxy_class(ready=False)},
+        {"proxy_class": live_proxy_class(spec={"statefulSet": {"labels": {"a b": "x"}}}, ready=False)},
         is_told=False,
     ),
     "a class with the port of relays": Bad(
@@ -478,7 +504,10 @@ BAD = {
         {"tailnet": TailnetView("nonesuch", refusal=Refusal("create it"))},
     ),
     "a name that another object has": Bad(
-        {}, "PeerRelayCreationFailed", "Service tailscale/peerrelay-edge-0 is in the way", {"named": [STRANGER]}
+        {"replicas": 2},
+        "PeerRelayCreationFailed",
+        "Service tailscale/peerrelay-edge-1 is in the way",
+        {"named": [STRANGER]},
     ),
 }
 
@@ -486,13 +515,14 @@ BAD = {
 @pytest.mark.parametrize("case", BAD.values(), ids=BAD)
 def test_the_condition_of_an_invalid_peerrelay_has_the_cure_and_nothing_that_runs_changes(case: Bad) -> None:
     before = {"endpoints": [{"replica": 0, "address": A, "port": 41641}]}
-    relay = {**live_relay(case.spec, case.name), "status": before}
-    made = plan_of(relay, running(balancer(0, ip(A))), **case.observed)
-    assert ready(made)[:2] == ("False", case.reason)
-    assert case.words in ready(made)[2]
-    assert not made.steps
+    made = plan_of(case.row.obj | {"status": before}, running(balancer(0, ip(A))), **case.observed)
+    case.check(said_by(made))
     assert status_of(made)["endpoints"] == before["endpoints"]
-    assert reasons_of(made) == ([case.reason] if case.is_told else [])
+
+
+@pytest.mark.virtual_time
+async def test_a_peerrelay_says_on_a_cluster_what_its_plan_says() -> None:
+    await play({name: case.row for name, case in (STATUSES | BAD).items()})
 
 
 def test_a_peerrelay_reports_that_an_auth_key_is_refused() -> None:

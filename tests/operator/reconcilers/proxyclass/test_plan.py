@@ -14,6 +14,7 @@ from tsoperator.reconcilers.proxyclass.ports import Range
 from tsoperator.runtime.plan import FindNodePorts, Note, Plan, Refusal
 
 from tests.support.objects import condition_of, deleting, held, live_proxy_class
+from tests.support.rows import Row, Said, play
 
 READY = condition("ProxyClassReady", True, "ProxyClassValid", "ProxyClassValid", 1)
 MONITORED = {"metrics": {"enable": True, "serviceMonitor": {"enable": True}}}
@@ -55,7 +56,8 @@ def ports(*given: Object) -> Object:
 class Case(NamedTuple):
     """A ProxyClass, words of the message about its fault, and the earlier Events about its fault.
 
-    Each Event is a reason and words of the message. Without a fault there are no words.
+    Each Event is a reason and words of the message. Without a fault there are no words. If only the plan can show the
+    case, *apart* says why.
     """
 
     spec: Object
@@ -63,6 +65,14 @@ class Case(NamedTuple):
     events: Sequence[tuple[str, str]] = ()
     observed: Observed = Observed()
     hold: str = FINALIZER
+    apart: str = ""
+
+    def check(self, said: Said) -> None:
+        status, _, message = said.ready()
+        assert (status, self.fault in message) == (str(not self.fault), True), message
+        assert said.reasons == sorted(
+            {reason for reason, _ in self.events} | ({"ProxyClassInvalid"} if self.fault else set())
+        )
 
 
 READ, INIT, CLAIMS = "CustomTSEnvVar", "IgnoredVariable", "ResourceClaimsIgnored"
@@ -79,8 +89,8 @@ CASES = {
         in_pod(tailscaleContainer={"debug": {"enable": True}}, tailscaleInitContainer={"image": ""})
     ),
     "labels of a monitor": Case(monitor(False, {"a": "b", "b": ""})),
-    "ports": Case(ports({"port": 3001}, {"port": 3005})),
-    "monitor": Case(MONITORED, observed=Observed(serves_monitors=True)),
+    "ports": Case(ports({"port": 30001}, {"port": 30005})),
+    "monitor": Case(MONITORED, observed=Observed(serves_monitors=True), apart="the cluster has no CRD of Prometheus"),
     "bad label": Case(in_set(labels={"a b": "x"}), '.spec.statefulSet.labels: Invalid value: "a b": a key is'),
     "bad value": Case(in_set(labels={"team": "?!someVal"}), "labels.team must be empty, or letters, digits", hold=""),
     "bad note": Case(in_set(annotations={"?": "x"}), '.spec.statefulSet.annotations: Invalid value: "?": a key is'),
@@ -113,7 +123,8 @@ CASES = {
     "bad monitor value": Case(monitor(False, {"a": "bar!"}), "serviceMonitor.labels.a must be empty, or l", hold=""),
     "monitor alone": Case(monitor(True, {}), "set metrics.enable to true"),
     "bad range": Case(
-        ports({"port": 3001, "endPort": 3000}), 'ports: Invalid value: "3001-3000": 3001-3000 is no range of ports'
+        ports({"port": 30001, "endPort": 30000}),
+        'ports: Invalid value: "30001-30000": 30001-30000 is no range of ports',
     ),
     "outside": Case(ports({"port": 3001}), 'ports: Invalid value: "3001": 3001 is not among the cluster', (), OUTSIDE),
     "not parsed": Case({"metrics": {}}, "metrics.enable", hold=""),
@@ -155,6 +166,13 @@ def test_the_condition_and_events_say_what_is_wrong_with_a_class_and_the_class_g
     else:
         assert (told, made.notes[len(warnings) :]) == ({**READY, "message": message}, [])
     assert made.hold == case.hold
+
+
+@pytest.mark.virtual_time
+async def test_a_class_says_on_a_cluster_what_its_plan_says() -> None:
+    await play(
+        {name: Row(live_proxy_class(spec=case.spec), case.check, apart=case.apart) for name, case in CASES.items()}
+    )
 
 
 def test_the_message_about_several_errors_of_a_class_lists_each_error_once() -> None:

@@ -4,10 +4,10 @@ from collections import Counter
 
 import pytest
 from clustersim.faults import Failure
-from tsoperator.api.objects import SERVICE, Object
+from tsoperator.api.objects import Object
 
 from tests.support.manifests import proxy_class
-from tests.support.operator import NAMESPACE, World, running_operator
+from tests.support.operator import World, running_operator
 
 READY = "ProxyClassReady"
 MONITORED: Object = {"metrics": {"enable": True, "serviceMonitor": {"enable": True}}}
@@ -38,16 +38,6 @@ async def test_service_monitors_go_as_soon_as_their_definition_is_being_deleted(
     await world.delete(monitoring)
     await becomes(world, "prod", "ProxyClassInvalid")
     await world.change(monitoring, {"metadata": {"finalizers": None}})
-
-
-async def test_a_class_with_ports_outside_of_the_clusters_range_is_refused(world: World) -> None:
-    await world.apply(proxy_class(staticEndpoints={"nodePort": {"ports": [{"port": 3001}]}}))
-    await becomes(world, "prod", "ProxyClassInvalid")
-    condition = await world.condition(proxy_class(), READY)
-    assert condition is not None
-    assert "choose from 30000-32767" in condition.message
-    assert (await world.api.list(SERVICE, NAMESPACE)).items == []
-    assert not await world.writes_when_left_alone()
 
 
 async def test_of_several_new_classes_with_the_same_node_ports_only_one_is_ready_until_that_class_is_deleted(

@@ -49,6 +49,7 @@ from tests.support.objects import (
     status_of,
     stored,
 )
+from tests.support.rows import Row, Said, play, said_by
 
 NOTHING = Observed(Children())
 
@@ -184,6 +185,16 @@ class Bad(NamedTuple):
     event: bool = True
     of: Settings = SETTINGS
 
+    @property
+    def row(self) -> Row:
+        apart = "the operator has other settings" if self.of != SETTINGS else ""
+        return Row(self.group, self.check, [*filter(None, [self.class_])], apart=apart)
+
+    def check(self, said: Said) -> None:
+        status, reason, message = said.ready("ProxyGroupReady")
+        assert (status, reason, self.words in message) == ("False", self.reason, True), message
+        assert (said.reasons, said.makes) == ([self.reason] * self.event, False)
+
 
 def class_with(**container: object) -> Object:
     return live_proxy_class(spec={"statefulSet": {"pod": {"tailscaleContainer": container}}}, ready=True)
@@ -207,16 +218,19 @@ BAD = {
     "no default class": Bad(
         CREATING, f"{NO_CLASS}unset the operator's PROXY_DEFAULT_CLASS", event=False, of=settings(proxy_class="prod")
     ),
-    "tailnet": Bad("ProxyGroupTailnetUnavailable", "gone", tailnet=TailnetView("x", refusal=Refusal("gone"))),
+    "tailnet": Bad(
+        "ProxyGroupTailnetUnavailable",
+        "create it",
+        live_group({"tailnet": "x"}),
+        tailnet=TailnetView("x", refusal=Refusal("create it")),
+    ),
 }
 
 
 @pytest.mark.parametrize("bad", BAD.values(), ids=BAD)
 def test_the_condition_says_why_a_group_cannot_be_made_and_its_proxies_stay(bad: Bad) -> None:
     made = plan_of(bad.group, Observed(running(0), proxy_class=bad.class_, tailnet=bad.tailnet), bad.of)
-    status, reason, message = ready(made)
-    assert (status, reason, bad.words in message) == ("False", bad.reason, True), message
-    assert reasons_of(made) == ([bad.reason] if bad.event else [])
+    bad.check(said_by(made))
     assert (made.steps, made.hold, made.error) == ([], "", None)
 
 
@@ -272,15 +286,25 @@ STRANGERS = [
 ]
 
 
+def in_the_way(stranger: Object) -> Bad:
+    """Return what a group says if it needs the name of *stranger*."""
+    words = f"{stranger['kind']} tailscale/{stranger['metadata']['name']} is in the way: "
+    return Bad("ProxyGroupCreationFailed", words)
+
+
 @pytest.mark.parametrize("stranger", STRANGERS, ids=lambda found: found["kind"])
 def test_a_group_says_that_another_parents_child_has_a_name_that_the_group_needs_and_tries_again(
     stranger: Object,
 ) -> None:
     made = plan_of(live_group(), Observed(running(0), [stranger]))
-    status, reason, message = ready(made)
-    assert (status, reason) == ("False", "ProxyGroupCreationFailed")
-    assert message.startswith(f"{stranger['kind']} tailscale/{stranger['metadata']['name']} is in the way: ")
-    assert (made.steps, made.requeue_after) == ([], 60)
+    in_the_way(stranger).check(said_by(made))
+    assert made.requeue_after == 60
+
+
+@pytest.mark.virtual_time
+async def test_a_group_says_on_a_cluster_what_its_plan_says() -> None:
+    strangers = {each["kind"]: Row(live_group(), in_the_way(each).check, [each]) for each in STRANGERS}
+    await play(strangers | {name: bad.row for name, bad in BAD.items()})
 
 
 def test_a_refused_write_is_reported_and_tried_again() -> None:

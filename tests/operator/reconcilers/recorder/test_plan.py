@@ -1,5 +1,6 @@
 """The plan for a Recorder: its children, its status and its Events."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -49,7 +50,9 @@ from tests.support.objects import (
     status_of,
     stored,
     texts,
+    whole_secret,
 )
+from tests.support.rows import Row, Said, play, said_by
 
 
 def ready(made: Plan) -> tuple[str, str, str]:
@@ -66,12 +69,21 @@ def pod_with(**account: object) -> Object:
     return {"statefulSet": {"pod": {"serviceAccount": account}}}
 
 
+S3_KEYS = whole_secret("s3-keys", {"AWS_ACCESS_KEY_ID": "x"})
 BAD_KEY: Object = pod_with(annotations={"invalid spaces characters": "x"})
 
 
 class Wrong(NamedTuple):
+    """An invalid Recorder, or one whose child has a name that an object in *given* has, and words of its condition."""
+
     spec: Object
     words: str
+    given: Sequence[Object] = ()
+
+    def check(self, said: Said) -> None:
+        status, reason, message = said.ready()
+        assert (status, reason, self.words in message) == ("False", "RecorderInvalid", True), message
+        assert (said.reasons, said.makes) == (["RecorderInvalid"], False)
 
 
 WRONG = {
@@ -88,8 +100,8 @@ WRONG = {
 def test_an_invalid_recorder_says_why_in_its_condition_and_keeps_its_pods(case: Wrong) -> None:
     devices = {"devices": [{"hostname": "rec-0"}]}
     refusal = plan_of(live_recorder(case.spec) | {"status": devices}, joined(0))
-    status, reason, message = ready(refusal)
-    assert (status, reason, case.words in message) == ("False", "RecorderInvalid", True), message
+    case.check(said_by(refusal))
+    _, reason, message = ready(refusal)
     assert message.startswith("this Recorder is invalid: ")
     assert refusal == Plan(status=refusal.status, notes=[Note("Warning", reason, message)])
     assert status_of(refusal)["devices"] == devices["devices"]
@@ -178,22 +190,44 @@ OTHERS = {"ownerReferences": [owner_reference(RECORDER, "other", "other-uid")]}
 GROUPS = {"ownerReferences": [owner_reference(PROXYGROUP, "rec", "rec-uid")]}
 
 
-@pytest.mark.parametrize(
-    ("stranger", "words"),
-    [
-        (named(STATEFULSET, "rec", **GROUPS), "StatefulSet tailscale/rec is in the way"),
-        (named(STATEFULSET, "rec", labels=Owner("proxygroup", Key("", "rec")).labels), "StatefulSet tailscale/rec is"),
-        (named(SERVICEACCOUNT, "test-sa", **OTHERS), "ServiceAccount tailscale/test-sa is in the way"),
-    ],
-    ids=["a ProxyGroup's", "a ProxyGroup's by its labels", "another Recorder's"],
+NAMING = {**UI, **pod_with(name="test-sa")}
+OF_GROUP, OF_OTHER = (
+    owner.labels for owner in (Owner("proxygroup", Key("", "rec")), Owner("recorder", Key("", "other")))
 )
-def test_a_recorder_names_the_foreign_object_that_has_the_name_of_a_child(stranger: Object, words: str) -> None:
-    given = live_recorder({**UI, **pod_with(name="test-sa")})
-    refusal = plan_of(given, replace(NOTHING, named=[stranger]))
-    status, reason, message = ready(refusal)
-    assert (status, reason, message.startswith(words)) == ("False", "RecorderInvalid", True), message
-    assert "spec.statefulSet.pod.serviceAccount.name" in message
+STRANGERS = {
+    "a ProxyGroup's": Wrong(
+        NAMING, "StatefulSet tailscale/rec is in the way", [named(STATEFULSET, "rec", labels=OF_GROUP, **GROUPS)]
+    ),
+    "a ProxyGroup's by its labels": Wrong(
+        NAMING, "StatefulSet tailscale/rec is in the way", [named(STATEFULSET, "rec", labels=OF_GROUP)]
+    ),
+    "another Recorder's": Wrong(
+        NAMING,
+        "ServiceAccount tailscale/test-sa is in the way",
+        [named(SERVICEACCOUNT, "test-sa", labels=OF_OTHER, **OTHERS)],
+    ),
+    "a Secret of the last replica": Wrong(
+        {"replicas": 2, **S3}, "Secret tailscale/rec-1 is in the way", [whole_secret("rec-1", {}, OF_OTHER)]
+    ),
+}
+
+
+@pytest.mark.parametrize("case", STRANGERS.values(), ids=STRANGERS)
+def test_a_recorder_names_the_foreign_object_that_has_the_name_of_a_child(case: Wrong) -> None:
+    refusal = plan_of(live_recorder(case.spec), replace(NOTHING, named=case.given))
+    case.check(said_by(refusal))
+    assert ("spec.statefulSet.pod.serviceAccount.name" in ready(refusal)[2]) == (case.spec is NAMING)
     assert (refusal.steps, refusal.hold, refusal.requeue_after) == ((), "", plans.FREED)
+
+
+@pytest.mark.virtual_time
+async def test_a_recorder_says_on_a_cluster_what_its_plan_says() -> None:
+    wrong = {name: Row(live_recorder(case.spec), case.check, case.given) for name, case in (WRONG | STRANGERS).items()}
+    storage = {
+        name: Row(live_recorder({"storage": {"s3": case.s3}}), case.check, [] if case.lacks else [S3_KEYS])
+        for name, case in STORAGE.items()
+    }
+    await play(wrong | storage)
 
 
 def test_a_recorder_is_refused_the_name_of_an_object_that_no_operator_made() -> None:
@@ -286,6 +320,10 @@ class Storage(NamedTuple):
     status: str
     words: str
 
+    def check(self, said: Said) -> None:
+        status, _, message = said.ready()
+        assert (status, self.words in message, said.makes) == (self.status, True, True), message
+
 
 STORAGE = {
     "all is set": Storage(S3["storage"]["s3"], False, "True", "RecorderCreated"),
@@ -304,8 +342,7 @@ STORAGE = {
 @pytest.mark.parametrize("case", STORAGE.values(), ids=STORAGE)
 def test_a_recorder_names_the_missing_part_of_its_storage(case: Storage) -> None:
     planned = plan_of(live_recorder({"storage": {"s3": case.s3}}), replace(NOTHING, lacks_credentials=case.lacks))
-    status, _, message = ready(planned)
-    assert (status, case.words in message) == (case.status, True), message
+    case.check(said_by(planned))
     assert len(planned.steps) == 6
 
 

@@ -1,7 +1,6 @@
 """Recorders on a cluster with a running operator: the tests check the state of the cluster and of the tailnet."""
 
 from functools import partial
-from typing import NamedTuple
 
 import pytest
 from clustersim import objects
@@ -200,43 +199,23 @@ async def account_annotations(world: World) -> set[str]:
     return {*annotations(found)}
 
 
-class Stranger(NamedTuple):
-    """An object of somebody else with the name of a child, and the words with which the Recorder names it."""
-
-    obj: Object
-    words: str
-
-
 def bare(resource: Resource, name: str, **content: object) -> Object:
     metadata = {"namespace": NAMESPACE, "name": name}
     return {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": metadata, **content}
 
 
-STRANGERS = {
-    "ServiceAccount": Stranger(bare(SERVICEACCOUNT, "pre-existing-sa"), "ServiceAccount tailscale/pre-existing-sa is"),
-    "Secret": Stranger(bare(SECRET, "rec-0", data={"a": "Yg=="}), "Secret tailscale/rec-0 is in the way"),
-    "ProxyGroup": Stranger(proxy_group("rec"), "tailscale/rec is in the way"),
-}
-
-
-@pytest.mark.parametrize("stranger", STRANGERS.values(), ids=STRANGERS)
-async def test_a_foreign_object_with_the_name_of_a_child_stays_and_is_in_the_condition(
-    world: World, stranger: Stranger
-) -> None:
-    await world.apply(S3_KEYS, stranger.obj)
+async def test_a_recorder_leaves_the_children_and_devices_of_a_group_of_its_name_alone(world: World) -> None:
+    group, rec = proxy_group("rec"), recorder(**S3)
+    await world.apply(S3_KEYS, group)
     await world.settled()
-    before, devices = await world.look(stranger.obj), {*world.control.devices}
-    rec = recorder(**S3, statefulSet={"pod": {"serviceAccount": {"name": "pre-existing-sa"}}})
+    before, devices = await world.children(STATEFULSET, group), {*world.control.devices}
     rec["metadata"]["finalizers"] = [FINALIZER]  # the Go operator puts it there first
     await world.apply(rec)
     await world.becomes(lambda: world.reason(rec, READY), "RecorderInvalid")
-    assert stranger.words in await message(world)
-    await world.settled()
-    assert meant(await world.look(stranger.obj)) == meant(before)
     await world.delete(rec)
     await world.eventually(lambda: world.gone(rec))
     await world.settled()
-    assert not await world.gone(stranger.obj)
+    assert [*map(meant, await world.children(STATEFULSET, group))] == [*map(meant, before)]
     assert {*world.control.devices} == devices
 
 

@@ -138,11 +138,14 @@ def test_a_service_that_becomes_ready_says_once_where_pods_reach_its_device() ->
         ("True", shown["message"], []),
         ("True", moved, [words]),
         ("True", old, []),
-        ("Unknown", old, []),
+        ("Unknown", old, [words]),
+        ("Unknown", f"a Pod is not there; {words}", []),
         ("False", old, [words]),
     ):
         before = {**AT_PLACE, "status": {"conditions": [{**shown, "status": status, "message": said}]}}
         assert [note.message for note in planned(before, at(place())).notes] == told
+        of_missing_pod = status_of(planned(before, seeing(pods=[])))["conditions"]
+        assert any(words in each["message"] for each in of_missing_pod) is ("Pods reach" in said)
 
 
 def test_the_place_has_an_annotation_with_its_name_unless_the_user_wants_none() -> None:
