@@ -107,7 +107,7 @@ def dns_label_error(value: str) -> str | None:
     """Say why *value* is no DNS label of 1 to 63 letters, digits and hyphens (RFC 1123, upper case allowed)."""
     if error := _label_error(value):
         host = _host_in(value) or value
-        first = host.partition(".")[0]
+        first = "" if _is_address(host) else host.partition(".")[0]
         alike = _NOT_IN_DNS_LABEL.sub("-", first.strip())
         hint = f", as in {_quoted(alike)}" if alike != value else ""
         if host != first or host != value:

@@ -148,6 +148,11 @@ BAD: list[tuple[Check, str, list[str]]] = [
 ]
 
 
+@pytest.mark.parametrize("address", ["100.64.0.1", "100.64.0.1:80", "[2001:db8::1]:80"])
+def test_no_part_of_an_address_is_recommended_as_a_dns_label(address: str) -> None:
+    assert "write only" not in (dns_label_error(address) or "write only")
+
+
 @pytest.mark.parametrize(("check", "values"), GOOD.items())
 def test_a_valid_name_target_address_or_tag_has_no_error(check: Check, values: list[str]) -> None:
     assert [error for value in values if (error := check(value))] == []
