@@ -12,6 +12,8 @@ from release.chart import Chart, NotReleasable
 from release.images import Place, pinned
 from release.statements import Build, build_from, provenance, statement
 
+from tests.e2e.testbed import parts
+
 ROOT = Path(__file__).parents[2]
 CHART = ROOT / "charts" / "tailscale-operator"
 VALUES, ABOUT = ((CHART / name).read_text() for name in ("values.yaml", "Chart.yaml"))
@@ -33,6 +35,13 @@ def test_the_released_chart_names_the_images_in_the_registry_and_the_address_of_
 def test_the_icon_in_chart_yaml_is_the_file_icon_svg() -> None:
     kind, _, data = yaml.safe_load(ABOUT)["icon"].partition(",")
     assert (kind, base64.b64decode(data)) == ("data:image/svg+xml;base64", (CHART / "icon.svg").read_bytes().strip())
+
+
+def test_the_chart_and_the_pages_promise_the_versions_of_kubernetes_on_which_tests_run() -> None:
+    oldest, newest = (version[1:].rpartition(".")[0] for version in (parts.OLDEST_KUBERNETES, parts.KUBERNETES))
+    assert yaml.safe_load(ABOUT)["kubeVersion"] == f">={oldest}.0-0"
+    assert f"{oldest} and newer. The tests run on {oldest} and {newest} |" in (ROOT / "docs/limitations.md").read_text()
+    assert f"| Kubernetes | {oldest} or newer |" in (ROOT / "docs/install.md").read_text()
 
 
 def test_artifact_hub_lists_the_crds_of_the_chart() -> None:
