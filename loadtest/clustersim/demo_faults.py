@@ -114,7 +114,7 @@ FAULTS: Final = {
         advice="Let the operator configure the cluster's DNS, or do it by hand (docs/dns.md):",
         cure="kubectl apply --filename docs/examples/dnsconfig-managed.yaml",
         mend=_manage_dns,
-        examples=("dnsconfig.yaml", "egress-fqdn.yaml"),
+        examples=("dnsconfig-by-hand.yaml", "egress-fqdn.yaml"),
     ),
     "node": Fault(
         story="The machine of node2 has lost its power, and with it half of the proxies.",

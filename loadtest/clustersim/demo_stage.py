@@ -25,7 +25,7 @@ EXAMPLES = _ROOT / "docs" / "examples"
 MANIFEST = _ROOT / "charts" / "manifests" / "operator.yaml"
 """The chart with its default values. The demo installs its objects, except those of kinds that the cluster doesn't
 have."""
-REPEATED = ("dnsconfig.yaml",)
+REPEATED = ("dnsconfig-by-hand.yaml",)
 """The examples whose object is the same as another example's."""
 DEVICES = ("db.tail1234.ts.net", "directory.tail1234.ts.net", "printer.tail1234.ts.net=100.64.10.10")
 """The devices of the tailnet to which the examples lead."""

@@ -44,6 +44,11 @@ def test_every_documented_object_of_our_kinds_fits_its_model(path: Path) -> None
     assert [each.message for each in parsed if isinstance(each, Invalid)] == []
 
 
+def test_applied_all_at_once_the_examples_let_the_operator_configure_the_clusters_dns() -> None:
+    found = [obj for path in sorted(EXAMPLES) for obj in applied(path) if obj["kind"] == "DNSConfig"]
+    assert found[-1]["spec"]["clusterDNS"] == {"mode": "Managed"}
+
+
 @pytest.mark.parametrize("path", cases({name_of(path): path for path in SOURCES}, *FIRST))
 async def test_the_documented_objects_work_once_applied_and_leave_nothing_once_deleted(
     cluster: World, path: Path

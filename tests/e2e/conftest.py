@@ -35,7 +35,7 @@ from tests.e2e.workloads import client as client_pod
 TIMEOUT = 300.0  # seconds that a test may take; its fixtures have limits of their own
 _FAILURES = TREE / "build" / "e2e" / "failures"
 _STANZA = TREE / "coredns" / "stub-domain.conf"
-_DNSCONFIG = TREE / "docs" / "examples" / "dnsconfig.yaml"
+_DNSCONFIG = TREE / "docs" / "examples" / "dnsconfig-by-hand.yaml"
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:

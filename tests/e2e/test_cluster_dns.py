@@ -26,7 +26,7 @@ from tests.e2e.waiting import eventually
 from tests.e2e.workloads import PEER_NAME, egress_service
 from tests.e2e.workloads import client as client_pod
 
-DNSCONFIG = yaml.safe_load((TREE / "docs" / "examples" / "dnsconfig.yaml").read_text())
+DNSCONFIG = yaml.safe_load((TREE / "docs" / "examples" / "dnsconfig-by-hand.yaml").read_text())
 NAME = DNSCONFIG["metadata"]["name"]
 COREDNS = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "coredns", "namespace": "kube-system"}}
 PUBLIC = "somebody.else.ts.net"

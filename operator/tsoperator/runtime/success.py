@@ -20,8 +20,9 @@ def with_success(plan: Plan, before: Sequence[Object], type_: str, words: str | 
         return plan
     words = shown["message"] if words is None else words
     live = _found(before, type_)
-    was_ready = live is not None and live["status"] == TRUE
-    if not words or (live and was_ready and (words in live["message"] or live["message"] == live["reason"])):
+    if not words:
+        return plan
+    if live and live["status"] == TRUE and (words in live["message"] or live["message"] == live["reason"]):
         return plan
     return replace(plan, notes=[*plan.notes, Note("Normal", shown["reason"], words, once=True)])
 

@@ -22,6 +22,7 @@ class Case(NamedTuple):
 CASES = {
     "new": Case(None, (True, WORDS), True),
     "wasn't ready": Case((False, "wait"), (True, WORDS), True),
+    "wasn't ready at the same place": Case((False, WORDS), (True, WORDS), True),
     "wasn't known": Case(("Unknown", "wait"), (True, WORDS), True),
     "is not ready": Case((False, "wait"), (False, WORDS), False),
     "says so already": Case((True, f"{WORDS}; and more"), (True, f"{WORDS}; and other things"), False),

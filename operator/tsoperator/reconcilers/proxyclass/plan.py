@@ -10,6 +10,7 @@ from tsoperator.api.images import image_error
 from tsoperator.api.labels import annotation_errors, label_errors
 from tsoperator.api.names import CONDITION_PROXYCLASS_READY, FINALIZER, PROXY_CONTAINER, SYSCTL_CONTAINER
 from tsoperator.api.objects import SERVICEMONITOR, Object, is_deleting
+from tsoperator.api.quantities import amount
 from tsoperator.api.v1alpha1.invalid import Invalid
 from tsoperator.api.v1alpha1.proxyclass import MONITOR_NEEDS_METRICS, Container, Metrics, Pod, ProxyClass, StatefulSet
 from tsoperator.reconcilers.proxyclass import ports
@@ -183,17 +184,25 @@ def _pod_violations(pod: Pod) -> Iterable[str]:
             if (given := toleration.get(field)) and given not in values:
                 words = f"write {', '.join(values[:-1])} or {values[-1]}"
                 yield _violation(f".{_POD}.tolerations[{number}].{field}", json.dumps(given), words)
-    yield from _image_violations(f"{_POD}.tailscaleContainer", pod.tailscale_container)
-    yield from _image_violations(f"{_POD}.tailscaleInitContainer", pod.tailscale_init_container)
+    containers = {"tailscaleContainer": pod.tailscale_container, "tailscaleInitContainer": pod.tailscale_init_container}
+    for name, container in containers.items():
+        if container is not None:
+            yield from _container_violations(f"{_POD}.{name}", container)
     if pod.tailscale_init_container is not None and pod.tailscale_init_container.debug is not None:
         path, debug = f"{_POD}.tailscaleInitContainer.debug", pod.tailscale_init_container.debug
         words = "tailscaled doesn't run in the init container: set it for tailscaleContainer instead"
         yield _violation(path, json.dumps({"enable": debug.enable}), words)
 
 
-def _image_violations(path: str, container: Container | None) -> Iterable[str]:
-    if container is not None and container.image and (error := image_error(container.image)):
+def _container_violations(path: str, container: Container) -> Iterable[str]:
+    if container.image and (error := image_error(container.image)):
         yield _invalid(f"{path}.image", error)
+    resources = container.resources or {}
+    limits = resources.get("limits") or {}
+    for name, request in (resources.get("requests") or {}).items():
+        if name in limits and amount(request) > amount(limits[name]):
+            words = f"the limit is {limits[name]}, and a request can't be more: raise the limit, or lower the request"
+            yield _violation(f"{path}.resources.requests.{name}", json.dumps(request), words)
 
 
 def _metrics_violations(metrics: Metrics, observed: Observed) -> Iterable[str]:

@@ -46,7 +46,10 @@ Other obstacles are in the tailnet, or at the control server.
 _WITH_A_CLAIM: Final = (LABEL_TAKEN, NO_IDENTITY)
 """The reasons of obstacles to which a Service makes its claim all the same."""
 _IDLE: Final = "IngressSvcNoBackendsConfigured"
-_NO_PODS: Final = "none of its Pods is ready: the proxies advertise it as soon as one is"
+_NO_PODS: Final = (
+    "none of its Pods is ready: the proxies advertise it as soon as one is. If that stays, see that spec.selector "
+    "chooses Pods"
+)
 _SOUND: Final = condition(CONDITION_INGRESS_VALID, True, "IngressSvcValid", "IngressSvcValid")
 
 

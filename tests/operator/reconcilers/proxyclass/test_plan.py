@@ -105,6 +105,11 @@ CASES = {
     "bad effect": Case(in_pod(tolerations=[{"effect": "noSchedule"}]), "write NoSchedule, PreferNoSchedule or NoExec"),
     "bad image": Case(proxy(image="FOO bar"), 'pod.tailscaleContainer.image: Invalid value: "FOO bar": only the regis'),
     "bad init image": Case(init(image="FOO bar"), "pod.tailscaleInitContainer.image: Invalid value"),
+    "request": Case(proxy(resources={"requests": {"cpu": "100m", "memory": "1Gi"}, "limits": {"cpu": 1}})),
+    "large request": Case(
+        init(resources={"requests": {"memory": "1Gi", "cpu": 1}, "limits": {"memory": "1G", "cpu": "1000m"}}),
+        '.pod.tailscaleInitContainer.resources.requests.memory: Invalid value: "1Gi": the limit is 1G, and a request',
+    ),
     "debugs init": Case(
         init(debug={}),
         'spec.statefulSet.pod.tailscaleInitContainer.debug: Invalid value: {"enable": false}: tailscaled doesn',

@@ -210,7 +210,7 @@ def test_while_no_proxy_advertises_a_service_its_condition_says_so_and_its_load_
     waits = planned(live, states=states(0), group=group(available=False))
     assert "no proxy of ProxyGroup 'ing' is in the tailnet yet" in message(waits)
     idle = planned(live, states=states(0), has_pods=False)
-    assert (reasons_of(idle), "none of its Pods is ready" in message(idle)) == (
+    assert (reasons_of(idle), "see that spec.selector chooses Pods" in message(idle)) == (
         ["IngressSvcNoBackendsConfigured"],
         True,
     )
