@@ -20,10 +20,10 @@ _RULE = Path("/usr/lib/binfmt.d") / f"{_DEBIANS}.conf"
 _HOLDER = """
 rules=/proc/sys/fs/binfmt_misc
 mount -t binfmt_misc binfmt_misc $rules
-test -e $rules/$1 || test -e $rules/$2 || printf %s "$3" > $rules/register
+if test -e $rules/$1 || test -e $rules/$2; then ours=; else ours=$2; printf %s "$3" > $rules/register; fi
 echo ready
 read -r _ || true
-test ! -e $rules/$2 || echo -1 > $rules/$2
+test -z "$ours" || echo -1 > $rules/$ours
 """
 
 
