@@ -100,6 +100,8 @@ def deployment(dnsconfig: DNSConfig, image: NameserverImage, settings: Settings)
         volume = {"name": _SNAPSHOT, "emptyDir": {}}
         strategy = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1}}
         container |= _our_container(settings)
+        if image.reference.endswith(":latest"):  # as Kubernetes would choose; the Go operator's image never gets this
+            container["imagePullPolicy"] = "Always"
         pace = {"minReadySeconds": _SETTLE}
         pod_labels |= nameserver_labels(dnsconfig.metadata.name, settings.namespace)
     pod: Object = {

@@ -94,6 +94,22 @@ def test_our_image_is_probed_has_no_privileges_and_is_replaced_without_a_gap() -
     assert container["securityContext"]["runAsNonRoot"] is True
 
 
+@pytest.mark.parametrize(
+    ("image", "policy"),
+    [
+        ("example.org/tsnameserver:v1", "IfNotPresent"),
+        ("example.org/tsnameserver:latest", "Always"),
+        (f"example.org/tsnameserver:latest@sha256:{'1f' * 32}", "IfNotPresent"),
+        ("tailscale/k8s-nameserver:latest", "IfNotPresent"),
+    ],
+)
+def test_a_node_pulls_the_nameservers_image_each_time_only_if_it_is_ours_and_its_tag_is_latest(
+    image: str, policy: str
+) -> None:
+    (container,) = pod_of(deployment_spec(of=settings(nameserver_image=image)))["containers"]
+    assert (container["image"], container["imagePullPolicy"]) == (image, policy)
+
+
 SNAPSHOT = ({"name": "snapshot", "emptyDir": {}}, "/snapshot")
 MOUNTED = ({"name": "dnsrecords", "configMap": {"name": "dnsrecords"}}, "/config")
 
