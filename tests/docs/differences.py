@@ -232,7 +232,8 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
         f"{_RECORDER}/test_plan.py a_recorder_reports_a_failed_step_of_its_plan_and_tries_the_step_again",
     ],
     "An object with a name that the Recorder needs": [
-        f"{_RECORDER}/test_reconciler.py a_foreign_object_with_the_name_of_a_child_stays_and_is_in_the_condition",
+        f"{_RECORDER}/test_plan.py a_recorder_names_the_foreign_object_that_has_the_name_of_a_child",
+        f"{_RECORDER}/test_reconciler.py a_recorder_leaves_the_children_and_devices_of_a_group_of_its_name_alone",
     ],
     "A Recorder has at most": [
         f"{_RECORDER}/test_plan.py a_recorder_whose_pods_kubernetes_would_refuse_for_their_names_is_refused",

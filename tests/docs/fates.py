@@ -20,6 +20,7 @@ _ARCHIVE = "tests/e2e/test_published.py::test_an_archive_has_the_images_under_th
 _VALUES = "tests/e2e/test_documented_values.py::test_the_operator_works_with_the_documented_values"
 _HELM_TEST = "tests/e2e/test_install.py::test_helm_test_succeeds_if_every_replica_and_the_nameserver_are_healthy"
 _UNINSTALL = "tests/e2e/test_uninstall.py::test_objects_stay_and_proxies_keep_running_after_the_operator_is_uninstalled"
+_IMPORTED = "tests/e2e/test_without_registry.py::test_the_operator_runs_the_image_of_the_file"
 _LET_GO = "tests/e2e/test_uninstall.py::test_a_namespace_can_be_deleted_once_our_finalizers_are_removed_as_documented"
 _OVERLAY = (
     "tests/charts/test_manifests.py::test_the_documented_overlay_makes_the_deployment_that_the_documented_values_make"
@@ -75,6 +76,7 @@ RUN_BY: Final[Mapping[str, str]] = {
     "kubectl -n tailscale rollout status deployment/operator": BED,
     "helm test tailscale-operator --namespace tailscale --logs": _HELM_TEST,
     "kubectl apply -k .": _OVERLAY,
+    "helm install tailscale-operator oci://registry.example.org/tailnet/charts/tailscale-operator …": _IMPORTED,
     "helm uninstall tailscale-operator --namespace tailscale": _UNINSTALL,
     "kubectl --namespace tailscale get statefulsets --selector tailscale.com/managed=true …": WALK,
     "kubectl delete tailnets.tailscale.com,dnsconfigs.tailscale.com,proxyclasses.tailscale.com --all": WALK,

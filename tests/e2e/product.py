@@ -151,6 +151,18 @@ def context(paths: Paths) -> Path:
     return folder
 
 
+def add_wheels(folder: Path, architecture: str, paths: Paths) -> None:
+    """Add the wheels for another architecture to a build context in *folder*."""
+    packed = wheels(paths.cache / "product" / "wheels", platforms=platform_tags(architecture))
+    shutil.copytree(packed, folder / "wheels", dirs_exist_ok=True)
+
+
+def platform_tags(architecture: str) -> tuple[str, ...]:
+    """Return the platforms for which wheels run in images for *architecture*, as the names of wheels say it."""
+    machine = {"amd64": "x86_64", "arm64": "aarch64"}[architecture]
+    return tuple(f"{each}_{machine}" for each in ("manylinux2014", "manylinux_2_17", "manylinux_2_28"))
+
+
 def _sources() -> list[Path]:
     files = [
         file for name in _BUILT_FROM for file in ((TREE / name).rglob("*") if (TREE / name).is_dir() else [TREE / name])

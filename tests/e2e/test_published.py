@@ -4,9 +4,6 @@ These tests need no bed.
 """
 
 import json
-import shutil
-import socket
-import subprocess
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,28 +13,22 @@ from typing import Any
 
 import pytest
 import yaml
-from release import oci as release_oci
-from release.images import Place
 from tsnameserver import __version__
 
 from tests.charts.rendered import container, with_values_of
-from tests.e2e import go_operator, product
+from tests.e2e import go_operator, product, releasing
+from tests.e2e.releasing import CHART, IMAGES, NAMES, WHERE, Workshop
 from tests.e2e.testbed import oci, rootfs
-from tests.e2e.testbed.build import build
 from tests.e2e.testbed.commands import Word, run
 from tests.e2e.testbed.errors import BedError
-from tests.e2e.testbed.parts import named, program
+from tests.e2e.testbed.parts import program
 from tests.e2e.testbed.paths import Paths
-from tests.e2e.testbed.progress import Progress
-from tests.e2e.waiting import eventually
-from tests.release import layouts
 
 Object = dict[str, Any]
 
 pytestmark = pytest.mark.full(share=2)
 
-WHERE = {"PYTHONPATH": ".ci"}  # the release program isn't installed
-NAMES = ("tsoperator", "tsnameserver", "charts/tailscale-operator")
+PLATFORM = f"linux/{oci.architecture()}"
 SPDX, SLSA = "https://spdx.dev/Document", "https://slsa.dev/provenance/v1"
 
 
@@ -78,63 +69,25 @@ class Released:
 @pytest.fixture(scope="module")
 def registry(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """An empty registry on this machine."""
-    paths, folder = Paths.from_environment(), tmp_path_factory.mktemp("registry")
-    build(paths, Progress(), [named("crane"), named("helm")])
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        address = f"127.0.0.1:{free.getsockname()[1]}"
-    words: list[Word] = [program(paths, "crane"), "registry", "serve", f"--address={address}", f"--disk={folder}"]
-    serving = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        eventually(lambda: run([program(paths, "crane"), "catalog", address]) is not None, "the registry serves", 20)
+    with releasing.served(Paths.from_environment(), tmp_path_factory.mktemp("registry")) as address:
         yield address
-    finally:
-        serving.kill()
-        serving.wait()
-        shutil.rmtree(folder)
-
-
-@dataclass(frozen=True, slots=True)
-class Workshop:
-    """A folder in which releases are built on the testbed's base image."""
-
-    folder: Path
-    base: str
-
-    def build(self, *words: Word) -> None:
-        """Run the release program with *words*."""
-        command: list[Word] = [sys.executable, "-m", "release", "--plain-http", "--base", self.base]
-        self.run(*command, "--context", self.folder / "context", "--tag", f"v{__version__}", *words)
-
-    def run(self, *words: Word) -> str:
-        """Run a program that has buildah's images in this folder."""
-        storage = self.folder / "storage.conf"
-        environment = {"CONTAINERS_STORAGE_CONF": str(storage), "BUILDAH_ISOLATION": "chroot", **WHERE}
-        apart = ["unshare", "--mount", "--propagation", "private"]
-        return run([*apart, *words], timeout=600, env=environment, cwd=product.TREE)
 
 
 @pytest.fixture(scope="module")
 def workshop(registry: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workshop]:
-    """A workshop whose base image is in the registry."""
-    paths, folder = Paths.from_environment(), tmp_path_factory.mktemp("release")
-    base = f"{registry}/base:1"
-    run([program(paths, "crane"), "push", rootfs.layout(paths), base], timeout=120)
-    shutil.copytree(product.context(paths), folder / "context")
-    storage = f'[storage]\ndriver = "overlay"\ngraphroot = "{folder}/images"\nrunroot = "{folder}/run"\n'
-    (folder / "storage.conf").write_text(storage)
-    yield Workshop(folder, base)
-    shutil.rmtree(folder)  # the folder has buildah's images, which are large
+    """A workshop with the base image of the bed."""
+    paths = Paths.from_environment()
+    base = {PLATFORM: rootfs.layout(paths)}
+    with releasing.workshop(paths, registry, tmp_path_factory.mktemp("release"), base) as found:
+        yield found
 
 
 @pytest.fixture(scope="module")
 def released(registry: str, workshop: Workshop) -> Released:
     """The artifacts that `make images` pushes."""
-    paths, digests = Paths.from_environment(), workshop.folder / "digests.json"
-    crane, helm = program(paths, "crane"), program(paths, "helm")
-    words: list[Word] = ["--registry", f"{registry}/tailnet", "--platforms", f"linux/{oci.architecture()}"]
-    workshop.build(*words, "--crane", crane, "--helm", helm, "--digests", digests)
-    found = json.loads(digests.read_text())
+    found = json.loads(workshop.push(f"{registry}/tailnet", PLATFORM).read_text())
     assert found["registry"] == f"{registry}/tailnet"
+    crane, helm = (program(workshop.paths, name) for name in ("crane", "helm"))
     return Released(found["registry"], workshop.base, found["digests"], crane, helm)
 
 
@@ -144,7 +97,7 @@ def test_the_version_tag_of_each_artifact_points_to_the_reported_digest(released
         assert run([released.crane, "digest", f"{released.registry}/{name}:{__version__}"]).strip() == digest
 
 
-@pytest.mark.parametrize("name", NAMES[:2])
+@pytest.mark.parametrize("name", IMAGES)
 def test_an_image_is_for_this_machines_architecture_and_has_the_version(released: Released, name: str) -> None:
     image = released.image(name)
     assert image["platform"] == {"os": "linux", "architecture": oci.architecture()}
@@ -172,21 +125,21 @@ def test_provenance_names_the_commit_and_an_images_base(released: Released, name
     commit = run(["git", "rev-parse", "HEAD"], cwd=product.TREE).strip()
     assert sources["digest"] == {"gitCommit": commit}
     base = run([released.crane, "digest", released.base]).strip().removeprefix("sha256:")
-    assert [each["digest"]["sha256"] for each in bases] == ([] if name == NAMES[2] else [base])
+    assert [each["digest"]["sha256"] for each in bases] == ([] if name == CHART else [base])
 
 
 def test_the_chart_lists_the_images_that_it_runs(released: Released) -> None:
-    name = NAMES[2]
+    name = CHART
     document = released.said(name, released.digests[name])[SPDX]
     versions = {each["name"]: each["versionInfo"] for each in document["packages"][1:]}
-    assert versions == {image: released.digests[image] for image in NAMES[:2]}
+    assert versions == {image: released.digests[image] for image in IMAGES}
 
 
 @pytest.fixture(scope="module")
 def pulled(released: Released, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The released chart, pulled from the registry in the way in which users do it."""
     folder = tmp_path_factory.mktemp("pulled")
-    words: list[Word] = ["pull", f"oci://{released.registry}/{NAMES[2]}", "--version", __version__, "--plain-http"]
+    words: list[Word] = ["pull", f"oci://{released.registry}/{CHART}", "--version", __version__, "--plain-http"]
     run([released.helm, *words, "--untar", "--destination", folder])
     return folder / "tailscale-operator"
 
@@ -203,7 +156,7 @@ def test_the_chart_runs_the_published_images(released: Released, pulled: Path, t
     operator = container([obj for obj in yaml.safe_load_all(rendered) if obj])
     variables = {each["name"]: each.get("value") for each in operator["env"]}
     found = (operator["image"], variables["OPERATOR_NAMESERVER_IMAGE"])
-    assert found == tuple(f"{released.registry}/{name}:{__version__}" for name in NAMES[:2])
+    assert found == tuple(f"{released.registry}/{name}:{__version__}" for name in IMAGES)
 
 
 def test_an_archive_has_the_images_under_the_names_that_the_chart_gives_them(workshop: Workshop) -> None:
@@ -213,7 +166,7 @@ def test_an_archive_has_the_images_under_the_names_that_the_chart_gives_them(wor
     chart = run([program(paths, "helm"), "template", "operator", product.CHART, "--set", "installCRDs=false"])
     operator = container([obj for obj in yaml.safe_load_all(chart) if obj])
     assert "imagePullPolicy" not in operator
-    for name in NAMES[:2]:
+    for name in IMAGES:
         assert f"{name}:{__version__}" in {operator["image"], *(each.get("value") for each in operator["env"])}
         image = workshop.run("buildah", "pull", "--quiet", f"docker-archive:{archive}:{name}:{__version__}").strip()
         config = json.loads(workshop.run("buildah", "inspect", "--type=image", image))["OCIv1"]["config"]
@@ -230,14 +183,3 @@ def test_a_tag_that_is_not_the_version_is_refused_before_the_build(released: Rel
     words: list[Word] = [sys.executable, "-m", "release", "--registry", "127.0.0.1:1/a", "--tag", "v9.9.9", *programs]
     with pytest.raises(BedError, match=f"the tag is v9.9.9, but the sources are of version {__version__}"):
         run(words, cwd=product.TREE, env=WHERE)
-
-
-def test_an_image_for_two_platforms_is_pushed_completely(registry: str, tmp_path: Path) -> None:
-    crane = program(Paths.from_environment(), "crane")
-    images = {name: layouts.write(tmp_path / name, [{"a": name}]) for name in ("linux/amd64", "linux/arm64")}
-    described = release_oci.write_index(tmp_path / "index", images)
-    Place(f"{registry}/both", crane, plain_http=True).push(tmp_path / "index", "image:1", index=True)
-    assert run([crane, "digest", f"{registry}/both/image:1"]).strip() == described["digest"]
-    for name in images:
-        exported = run([crane, "export", f"--platform={name}", f"{registry}/both/image:1", "-"])
-        assert name in exported

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 
 from tests.e2e.testbed import packages, parts, preflight, rootfs
 from tests.e2e.testbed.bed import Bed
-from tests.e2e.testbed.build import build, build_program
+from tests.e2e.testbed.build import build, build_foreign_base, build_program
 from tests.e2e.testbed.errors import BedError
 from tests.e2e.testbed.lock import locked
 from tests.e2e.testbed.paths import Paths
@@ -49,7 +49,8 @@ def parser() -> argparse.ArgumentParser:
     commands.choices["up"].add_argument(
         "--oldest", action="store_true", help=f"with an API server of Kubernetes {parts.OLDEST_KUBERNETES}"
     )
-    commands.choices["build"].add_argument("part", nargs="*", help=f"default: all of {', '.join(_names())}, base")
+    words = f"default: all of {', '.join(_names())}, base. There is also {rootfs.FOREIGN.name}"
+    commands.choices["build"].add_argument("part", nargs="*", help=words)
     commands.choices["program"].add_argument("name", help="such as helm or kubectl")
     commands.choices["shell"].add_argument("words", nargs=argparse.REMAINDER, help="a command to run instead")
     return top
@@ -98,7 +99,8 @@ def status(paths: Paths, arguments: argparse.Namespace) -> int:
             print(f"  {daemon.name:<36} {_state(daemon.process.alive)} pid {daemon.process.pid}  {daemon.log}")
     for part in parts.ALL:
         print(f"part {part.name:<33} {'built' if part.output(paths).exists() else 'not built'}")
-    print(f"part {'base':<33} {'built' if rootfs.layout(paths).exists() else 'not built'}")
+    for base in (rootfs.OWN, rootfs.FOREIGN):
+        print(f"part {base.name:<33} {'built' if rootfs.layout(paths, base).exists() else 'not built'}")
     return 0 if any(bed.runs for bed in beds) else 1
 
 
@@ -108,10 +110,13 @@ def _state(alive: bool) -> str:
 
 def build_parts(paths: Paths, arguments: argparse.Namespace) -> int:
     """Build parts."""
-    chosen = [parts.named(name) for name in arguments.part] if arguments.part else parts.ALL
+    names = [name for name in arguments.part if name != rootfs.FOREIGN.name]
+    chosen = [parts.named(name) for name in names] if arguments.part else parts.ALL
     if not arguments.part and not Bed(paths).runs:
         preflight.check_cluster(paths.work)
     build(paths, Progress(), chosen, whole=not arguments.part)
+    if rootfs.FOREIGN.name in arguments.part:
+        build_foreign_base(paths, Progress())
     return 0
 
 

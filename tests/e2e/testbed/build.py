@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from tests.e2e.testbed import packages, preflight, rootfs
+from tests.e2e.testbed import emulation, packages, preflight, rootfs
 from tests.e2e.testbed.commands import run
 from tests.e2e.testbed.errors import BedError
 from tests.e2e.testbed.lock import locked
@@ -38,6 +38,19 @@ def build(paths: Paths, progress: Progress, parts: Iterable[Part] = ALL, whole: 
             build_part(part, paths, progress)
         if whole:
             rootfs.build(paths, progress)
+
+
+def build_foreign_base(paths: Paths, progress: Progress) -> Path:
+    """Build the base image of the other architecture if it doesn't exist, and return its folder.
+
+    Raises: BedError: it can't be built, or this machine can't run programs of that architecture.
+    """
+    layout = rootfs.layout(paths, rootfs.FOREIGN)
+    if not layout.exists():
+        with locked(paths.cache, "build"), emulation.emulated(progress):
+            packages.install(progress)
+            rootfs.build(paths, progress, rootfs.FOREIGN)
+    return layout
 
 
 def build_part(part: Part, paths: Paths, progress: Progress) -> None:

@@ -72,13 +72,19 @@ class Images:
         mark.write_text(layout.name)
 
     @property
+    def storage(self) -> tuple[Path, Path]:
+        """The folder of buildah's images and layers, which stays, and the folder of the state of that storage."""
+        return self._storage / "storage", self.folder / "buildah"
+
+    @property
     def _storage(self) -> Path:
         return self.paths.cache / "buildah"
 
     def _buildah(self, *words: str, timeout: float, before: Sequence[str] = ()) -> str:
         """Run buildah in a mount namespace of its own, so that all its mounts end with it."""
         self._storage.mkdir(parents=True, exist_ok=True)
-        folders = [f"--root={self._storage / 'storage'}", f"--runroot={self.folder / 'buildah'}"]
+        graph, state = self.storage
+        folders = [f"--root={graph}", f"--runroot={state}"]
         environment = {"STORAGE_DRIVER": "overlay", "BUILDAH_ISOLATION": "chroot"}
         apart = ["unshare", "--mount", "--propagation", "private"]
         return run([*before, *apart, "buildah", *folders, *words], timeout=timeout, env=environment)

@@ -34,6 +34,11 @@ def architecture() -> str:
     return {"x86_64": "amd64", "aarch64": "arm64"}.get(machine, machine)
 
 
+def other_architecture() -> str:
+    """Return the other one of the architectures that a release has images for."""
+    return "amd64" if architecture() == "arm64" else "arm64"
+
+
 def digest_of(file: Path) -> str:
     """Return a file's SHA-256 as hexadecimal digits."""
     with file.open("rb") as content:
@@ -51,8 +56,11 @@ def write_layer(target: Path, files: Mapping[str, Path]) -> None:
                 tar.addfile(entry, content)
 
 
-def write_layout(folder: Path, layers: Sequence[Path], start: Start) -> None:
-    """Write an OCI layout with one image; layers of the same file system are hard links, not copies."""
+def write_layout(folder: Path, layers: Sequence[Path], start: Start, of: str = "") -> None:
+    """Write an OCI layout with one image; layers of the same file system are hard links, not copies.
+
+    *of* is the image's architecture, by default this machine's.
+    """
     blobs = folder / "blobs" / "sha256"
     blobs.mkdir(parents=True)
     digests = []
@@ -60,7 +68,7 @@ def write_layout(folder: Path, layers: Sequence[Path], start: Start) -> None:
         digests.append(digest_of(layer))
         _link(layer, blobs / digests[-1])
     config = {
-        "architecture": architecture(),
+        "architecture": of or architecture(),
         "os": "linux",
         "config": {
             "Entrypoint": list(start.entrypoint),

@@ -26,6 +26,9 @@ PACKAGES = {
 # The nameservers that `make bench` compares ours with; it starts them itself.
 PEERS = {"knot": "knotd", "nsd": "nsd"}
 
+# The emulator of other architectures.
+EMULATOR = {"qemu-user-static": "qemu-aarch64-static"}
+
 
 def missing(packages: Mapping[str, str]) -> list[str]:
     """Return those of *packages* that aren't installed."""

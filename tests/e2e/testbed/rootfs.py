@@ -1,7 +1,11 @@
-"""The base image: a small Debian with the tools that proxies and test Pods use, made by debootstrap and cached."""
+"""Base images, made by debootstrap and cached: Debian with the tools of proxies and test Pods, and a smaller one.
+
+The smaller one is for the other architecture. Only a test that builds images for both needs it.
+"""
 
 import hashlib
 import shutil
+from dataclasses import dataclass
 from pathlib import Path
 
 from tests.e2e.testbed import oci
@@ -10,7 +14,18 @@ from tests.e2e.testbed.paths import Paths
 from tests.e2e.testbed.progress import Progress
 
 SUITE = "bookworm"
-PACKAGES = (
+
+
+@dataclass(frozen=True, slots=True)
+class Base:
+    """A base image: its name in the cache, its architecture, and its packages beside Debian's smallest set."""
+
+    name: str
+    architecture: str
+    packages: tuple[str, ...]
+
+
+_TOOLS = (
     "bind9-dnsutils",
     "ca-certificates",
     "curl",
@@ -22,6 +37,12 @@ PACKAGES = (
     "python3-pip",
     "python3-venv",
 )
+OWN = Base("base", oci.architecture(), _TOOLS)
+FOREIGN = Base(
+    f"base-{oci.other_architecture()}", oci.other_architecture(), ("ca-certificates", "python3", "python3-pip")
+)
+"""The base image of the other architecture. Its packages are those that the Dockerfile needs."""
+
 # What a container doesn't read: half of the size.
 UNNEEDED = (
     "./dev/*",
@@ -35,30 +56,28 @@ UNNEEDED = (
 )
 
 
-def layout(paths: Paths) -> Path:
-    """Return the folder of the base image, which is an OCI layout."""
-    seen = hashlib.sha256(repr((SUITE, PACKAGES, UNNEEDED)).encode()).hexdigest()[:16]
-    return paths.cache / f"base-{seen}"
+def layout(paths: Paths, base: Base = OWN) -> Path:
+    """Return the folder of a base image, which is an OCI layout."""
+    seen = hashlib.sha256(repr((SUITE, base.packages, UNNEEDED)).encode()).hexdigest()[:16]
+    return paths.cache / f"{base.name}-{seen}"
 
 
-def build(paths: Paths, progress: Progress) -> None:
-    """Build the base image if it doesn't exist."""
-    target = layout(paths)
+def build(paths: Paths, progress: Progress, base: Base = OWN) -> None:
+    """Build a base image if it doesn't exist. For another architecture, an emulator must run its programs."""
+    target = layout(paths, base)
     if target.exists():
         return
     unfinished = target.with_name(f"{target.name}.unfinished")
     shutil.rmtree(unfinished, ignore_errors=True)
     unfinished.mkdir(parents=True)
     root, layer = unfinished / "root", unfinished / "layer.tar"
-    with progress.step(f"making the base image by debootstrap: {SUITE} with {', '.join(PACKAGES)}"):
+    with progress.step(f"making {base.name} by debootstrap: {SUITE} with {', '.join(base.packages)}"):
         # In a mount namespace of its own: what debootstrap mounts can't stay behind.
         apart = ["unshare", "--mount", "--propagation", "private"]
-        run(
-            [*apart, "debootstrap", "--variant=minbase", f"--include={','.join(PACKAGES)}", SUITE, root],
-            timeout=1800,
-        )
+        what = [f"--arch={base.architecture}", "--variant=minbase", f"--include={','.join(base.packages)}"]
+        run([*apart, "debootstrap", *what, SUITE, root], timeout=1800)
         excluded = [f"--exclude={pattern}" for pattern in UNNEEDED]
         run(["tar", "--sort=name", "--numeric-owner", *excluded, "-C", root, "-cf", layer, "."], timeout=300)
-        oci.write_layout(unfinished / "image", [layer], oci.Start(command=["/bin/bash"]))
+        oci.write_layout(unfinished / "image", [layer], oci.Start(command=["/bin/bash"]), base.architecture)
     (unfinished / "image").rename(target)
     shutil.rmtree(unfinished)

@@ -1,0 +1,54 @@
+"""Runs programs of the other architecture on this machine, by Debian's QEMU and the kernel's binfmt_misc."""
+
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from subprocess import PIPE, STDOUT
+
+from tests.e2e.testbed import oci, packages
+from tests.e2e.testbed.errors import BedError
+from tests.e2e.testbed.progress import Progress
+
+_DEBIANS = "qemu-" + {"arm64": "aarch64", "amd64": "x86_64"}[oci.other_architecture()]
+"""The name of the kernel's rule for QEMU, if Debian or somebody else has registered it."""
+
+_OURS = f"testbed-{_DEBIANS}"
+_RULE = Path("/usr/lib/binfmt.d") / f"{_DEBIANS}.conf"
+
+# Since Linux 6.7 the rules go with the last mount. So this process keeps a mount of its own, until its input ends.
+_HOLDER = """
+rules=/proc/sys/fs/binfmt_misc
+mount -t binfmt_misc binfmt_misc $rules
+test -e $rules/$1 || test -e $rules/$2 || printf %s "$3" > $rules/register
+echo ready
+read -r _ || true
+test ! -e $rules/$2 || echo -1 > $rules/$2
+"""
+
+
+class NotEmulatedError(BedError):
+    """This machine's kernel can't run programs of another architecture."""
+
+
+@contextmanager
+def emulated(progress: Progress) -> Iterator[None]:
+    """Run programs of the other architecture by QEMU during the block, in containers and other roots, too.
+
+    Raises:
+        NotEmulatedError: the kernel refuses.
+        BedError: QEMU can't be installed.
+    """
+    packages.install(progress, packages.EMULATOR)
+    rule = _RULE.read_text().strip().replace(_DEBIANS, _OURS, 1)
+    apart = ["unshare", "--mount", "--propagation", "private"]
+    words = [*apart, "sh", "-euc", _HOLDER, "sh", _DEBIANS, _OURS, rule]
+    with subprocess.Popen(words, stdin=PIPE, stdout=PIPE, stderr=STDOUT, text=True) as holder:
+        assert holder.stdout
+        said = holder.stdout.readline().strip()
+        if said != "ready":
+            raise NotEmulatedError(
+                f"no program for {oci.other_architecture()} can run here, because the kernel takes no rule for QEMU. "
+                f"It needs binfmt_misc (modprobe binfmt_misc), and root of the whole machine: {said}"
+            )
+        yield
