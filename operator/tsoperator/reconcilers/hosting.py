@@ -409,10 +409,7 @@ class HostingChanges:
         return self._labelled(name.removeprefix(PREFIX) for name in before ^ after)
 
     def of_slice(self, old: Object | None, new: Object | None) -> list[Key]:
-        """Return the object that is the Service of an EndpointSlice if the Service may have got or lost its last Pod.
-
-        An EndpointSlice of a Service that asks for no ProxyGroup concerns nobody.
-        """
+        """Return the Service of an EndpointSlice if it names a ProxyGroup and may have got or lost its last Pod."""
         was, now = (each is not None and has_ready_endpoint([each]) for each in (old, new))
         there = new or old
         key = service_of(there) if there and was is not now else None
