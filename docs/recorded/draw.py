@@ -133,6 +133,8 @@ def _number(value: float, unit: str) -> str:
         return f"{100 * value:.3g} %"
     if unit == "bytes":
         return f"{value / 2**20:.3g} MB"
+    if unit == "s" and value >= 2 * 86400:
+        return f"{value / 86400:.3g} days"
     if unit == "s":
         return f"{value:.3g} s" if value >= 1 or value == 0 else f"{1000 * value:.3g} ms"
     return f"{value:.3g}"

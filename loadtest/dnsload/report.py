@@ -207,9 +207,11 @@ class Report(_Model):
             )
         else:
             start = "A latency counts from when the query was meant to be sent: a stall shows in all that it delayed."
+        unsent = ["The queries that were due and never sent are not in these figures."] if self.totals.unsent else []
         return (
             start,
             f"A query without an answer counts with the time-out, {self.settings['time-out']}.",
+            *unsent,
             "The send lag is the client's own part of it.",
         )
 

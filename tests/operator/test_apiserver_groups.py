@@ -195,6 +195,7 @@ async def test_a_group_that_the_go_operator_has_written_keeps_its_pods_its_devic
         assert not await cluster.writes_when_left_alone()
 
 
+@pytest.mark.simulated
 @pytest.mark.thorough  # the operator looks again after minutes
 async def test_a_tailscale_service_of_others_stays_and_the_group_serves_once_the_name_is_free(world: World) -> None:
     foreign = TailscaleService("svc:kapi", ("tcp:1",), ("tag:k8s",))

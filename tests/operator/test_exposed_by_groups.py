@@ -25,6 +25,7 @@ from tests.support.othertailnet import other_tailnet
 pytestmark = pytest.mark.simulated
 
 GROUP, OTHER = (proxy_group(name, type="ingress", replicas=2) for name in ("ing", "other"))
+RECORDS = obj(CONFIGMAP, Key(NAMESPACE, "dnsrecords"))
 API, WEB = load_balancer("api", proxy_group="ing"), ingress("web", proxy_group="ing", http_endpoint="enabled")
 
 
@@ -88,6 +89,18 @@ async def test_a_service_is_reached_by_its_name_and_its_addresses_and_leaves_not
         await cluster.eventually(lambda: cluster.gone(API))
         await cluster.becomes(lambda: traces(cluster), [])
         await cluster.becomes(lambda: record(cluster, name), set())
+
+
+async def test_a_name_stays_in_the_clusters_dns_while_a_new_operator_finds_no_control_server(cluster: World) -> None:
+    name = f"default-api.{DOMAIN}"
+    async with exposing(cluster):
+        await cluster.apply(dnsconfig(), API)
+        await cluster.becomes(lambda: record(cluster, name), {await cluster_ip(cluster)})
+        await cluster.settled()
+    before = await cluster.look(RECORDS)
+    cluster.control.fail(503, count=10_000)
+    await cluster.restart()
+    assert await cluster.look(RECORDS) == before
 
 
 async def lacks_pods(world: World, of: Object) -> bool:

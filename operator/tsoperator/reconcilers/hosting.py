@@ -203,10 +203,22 @@ class HostingView:
 
     def _is_kept(self, claim: LabelClaim) -> bool:
         """Tell whether the object of *claim* is invalid now, and is served under its label."""
-        if not claim.may_be_kept:
-            return False
+        return claim.may_be_kept and self._is_served(claim)
+
+    def _is_served(self, claim: LabelClaim) -> bool:
+        """Tell whether the configuration of its group has the object of *claim* under its label."""
         configmap = self._cache.get(CONFIGMAP, Key(self._settings.namespace, f"{claim.group}-ingress-config"))
         return served_label(claim, hosted(configmap)) == claim.label
+
+    def is_reached(self, hosting: Hosting) -> bool:
+        """Tell whether devices reach an object by its MagicDNS name, as far as the operator knows.
+
+        Its Tailscale Service must be the operator's. As long as nobody can tell that, the configuration of the group
+        does: it has only such objects. So an operator that starts takes no name away while it asks the control server.
+        """
+        if hosting.operator_id and hosting.view.tells_owner:
+            return hosting.has_label and hosting.is_owned
+        return hosting.has_label and self._is_served(hosting.claim)
 
     def tailnet(self, claim: LabelClaim) -> str | None:
         """Return the name of the tailnet of *claim*; None if it names no ProxyGroup of type ingress."""
@@ -397,10 +409,7 @@ class HostingChanges:
         return self._labelled(name.removeprefix(PREFIX) for name in before ^ after)
 
     def of_slice(self, old: Object | None, new: Object | None) -> list[Key]:
-        """Return the object that is the Service of an EndpointSlice if the Service may have got or lost its last Pod.
-
-        An EndpointSlice of a Service that asks for no ProxyGroup concerns nobody.
-        """
+        """Return the Service of an EndpointSlice if it names a ProxyGroup and may have got or lost its last Pod."""
         was, now = (each is not None and has_ready_endpoint([each]) for each in (old, new))
         there = new or old
         key = service_of(there) if there and was is not now else None

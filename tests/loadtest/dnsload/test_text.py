@@ -33,6 +33,7 @@ def test_the_footnote_of_a_report_says_at_which_moment_a_latency_begins() -> Non
     closed = table(report_on("--concurrency", "5"))
     assert "from when the query was sent. A stall shows only in the queries that were outstanding" in closed
     assert "A query without an answer counts with the time-out, 2 s." in closed
+    assert [table(report_on(unsent=count)).count("never sent are not in these figures") for count in (0, 1)] == [0, 1]
 
 
 def test_the_output_has_a_table_for_steps_for_targets_and_for_a_soak() -> None:

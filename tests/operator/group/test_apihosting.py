@@ -69,6 +69,7 @@ CASES = {
     "no certificate yet": Case(FRESH, FRESH, (WITHOUT_CERTIFICATE, WITHOUT_CERTIFICATE)),
     "certificate not prepared": Case(FRESH, SERVED_OLD, (NOTHING, STAYS), {"is_prepared": False}),
     "certificate": Case(FRESH, FRESH, (WHOLE, WHOLE), CERTIFIED),
+    "served": Case(SERVES, SERVES, (WHOLE, WHOLE), CERTIFIED),
     "certificate gone": Case(SERVES, SERVES, (WITHOUT_CERTIFICATE, WITHOUT_CERTIFICATE)),
     "new replica": Case(SERVES, APIHost(has_joined=False), (WHOLE, NOTHING), CERTIFIED),
     "no service yet": Case(FRESH, SERVED_OLD, (NOTHING, STAYS), {"view": ServiceView()}),

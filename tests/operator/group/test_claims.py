@@ -58,6 +58,23 @@ def test_an_object_claims_a_label_if_a_group_is_to_expose_it(given: Object, *, a
     assert (claim_of(given, SETTINGS) is not None) is asks
 
 
+@pytest.mark.parametrize(
+    ("given", "counts", "may_be_kept"),
+    [
+        (web("web"), True, False),
+        (web("web", held=False), False, False),
+        (deleting(web("web")), False, False),
+        (web("we_b"), False, True),
+        (web("we_b", held=False), False, False),
+        (deleting(web("we_b")), False, False),
+    ],
+)
+def test_an_object_gets_its_label_if_it_is_valid_and_may_keep_it_if_it_is_not(
+    given: Object, *, counts: bool, may_be_kept: bool
+) -> None:
+    assert (claim(given).counts, claim(given).may_be_kept) == (counts, may_be_kept)
+
+
 class Ask(NamedTuple):
     given: Object
     label: str

@@ -161,7 +161,7 @@ class _View:
         """Return the record of a user's Service that a ProxyGroup exposes; None if there is none."""
         service = self._cache.get(SERVICE, key)
         hosting = self._hosting.look(service) if service else None
-        if service is None or hosting is None or not (hosting.has_label and hosting.is_owned and hosting.dns_name):
+        if service is None or hosting is None or not (hosting.dns_name and self._hosting.is_reached(hosting)):
             return None
         return hosted_record(service, hosting.dns_name.lower())
 
