@@ -4,9 +4,10 @@ import logging
 import socket
 import uuid
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from functools import lru_cache, partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import aiohttp
 from prometheus_client import CollectorRegistry, Counter, GCCollector, PlatformCollector, ProcessCollector
@@ -178,7 +179,8 @@ async def run(
             await manager.run(client, elector, before=before, beside=[*_tasks(parts), status.lead])
 
 
-class Links(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Links:
     """The ways by which the operator reaches others: servers, proxies, the cluster's DNS and load balancers.
 
     *connect* returns a client of the control server at a URL.
@@ -191,7 +193,8 @@ class Links(NamedTuple):
     addresses: HostAddresses
 
 
-class Parts(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Parts:
     """The clients, caches and other objects that the reconcilers share."""
 
     links: Links
