@@ -31,7 +31,7 @@ pytestmark = pytest.mark.full(share=5)
 PLATFORMS = {"linux/amd64": 0x3E, "linux/arm64": 0xB7}
 """The platforms, each with the number that ELF files have for it."""
 RECORDS = {"version": "v1alpha1", "ip4": {"db.tail1234.ts.net": ["192.0.2.7"]}}
-LIMIT = 3000  # seconds; on an idle machine it takes about five minutes
+LIMIT = 3000  # seconds; on an idle machine it takes three minutes
 
 
 class Unpacked(NamedTuple):
