@@ -5,7 +5,7 @@ import base64
 import json
 from collections.abc import Collection
 from contextlib import aclosing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from http import HTTPStatus
 from pathlib import Path
 
@@ -37,9 +37,9 @@ LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 POLL_SECONDS = 0.02
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Stage:
-    """The ports and the files of all parts of the demo."""
+    """The ports and the files of all parts of the demo. The operator plays *operator_pod*, once it has been started."""
 
     folder: Path
     api_port: int
@@ -51,6 +51,7 @@ class Stage:
     status_port: int
     cluster_dns_port: int
     metrics_port: int
+    operator_pod: str = field(default="", init=False)
 
     @classmethod
     def on_free_ports(cls, folder: Path) -> "Stage":
@@ -144,6 +145,7 @@ class Stage:
 
     async def start_operator(self, processes: Processes, pod: str) -> None:
         """Start the operator, which plays *pod*, with the credentials in the Secret; wait until it is ready."""
+        self.operator_pod = pod
         environment = {
             "KUBECONFIG": str(self.kubeconfig),
             "POD_NAME": pod,
@@ -177,14 +179,11 @@ class Stage:
 
     async def follow_operator(self, processes: Processes, api: ApiClient) -> None:
         """Let the operator end and start anew when another Pod takes the place of the one that it plays."""
-        played = ""
         async with aclosing(api.watch(POD, OPERATOR_NAMESPACE, {"app": "operator"})) as pods:
             async for pod in pods:
-                if played and name_of(pod) != played and "deletionTimestamp" not in pod["metadata"]:
+                if name_of(pod) != self.operator_pod and "deletionTimestamp" not in pod["metadata"]:
                     await processes.stop("operator")
                     await self.start_operator(processes, name_of(pod))
-                    played = name_of(pod)
-                played = played or name_of(pod)
 
     def write_credentials(self, secret: Object) -> None:
         """Write the credentials in *secret* into the operator's files."""

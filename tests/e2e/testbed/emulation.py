@@ -27,17 +27,12 @@ test -z "$ours" || echo -1 > $rules/$ours
 """
 
 
-class NotEmulatedError(BedError):
-    """This machine's kernel can't run programs of another architecture."""
-
-
 @contextmanager
 def emulated(progress: Progress) -> Iterator[None]:
     """Run programs of the other architecture by QEMU during the block, in containers and other roots, too.
 
     Raises:
-        NotEmulatedError: the kernel refuses.
-        BedError: QEMU can't be installed.
+        BedError: QEMU can't be installed, or the kernel refuses.
     """
     packages.install(progress, packages.EMULATOR)
     rule = _RULE.read_text().strip().replace(_DEBIANS, _OURS, 1)
@@ -47,7 +42,7 @@ def emulated(progress: Progress) -> Iterator[None]:
         assert holder.stdout
         said = holder.stdout.readline().strip()
         if said != "ready":
-            raise NotEmulatedError(
+            raise BedError(
                 f"no program for {oci.other_architecture()} can run here, because the kernel takes no rule for QEMU. "
                 f"It needs binfmt_misc (modprobe binfmt_misc), and root of the whole machine: {said}"
             )
