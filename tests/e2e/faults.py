@@ -1,6 +1,7 @@
 """Faults of an installation that tests cause on purpose. Each is a context manager that undoes it at the end."""
 
 import base64
+import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -15,7 +16,6 @@ from tests.e2e.waiting import eventually
 from tests.e2e.workloads import BALANCED, NOWHERE, exposed_service
 
 STANZA = TREE / "coredns" / "stub-domain.conf"
-_CRDS = TREE / "charts" / "tailscale-operator" / "files" / "crds"
 _ENFORCE = "pod-security.kubernetes.io/enforce"
 _OPERATOR = {"app": "operator"}
 _SECRET_FILE = "/oauth/client_secret"
@@ -69,11 +69,12 @@ def client_without_tags(cluster: Cluster, _namespace: str) -> Iterator[None]:
 def missing_crd(cluster: Cluster, _namespace: str) -> Iterator[None]:
     """Delete the CRD of one of the operator's kinds."""
     name = "recorders.tailscale.com"
+    kept = _written(cluster, "crd", name)  # with Helm's labels, without which no other release can take it over
     cluster.bed.kubectl("delete", "crd", name, "--timeout=30s")
     try:
         yield
     finally:
-        cluster.bed.kubectl("apply", "--server-side", "-f", _CRDS / "tailscale.com_recorders.yaml")
+        cluster.bed.kubectl("apply", "--server-side", "-f", "-", stdin=json.dumps(kept))
         cluster.bed.kubectl("wait", f"crd/{name}", "--for=condition=Established", "--timeout=30s")
 
 
@@ -206,7 +207,7 @@ def changed(cluster: Cluster, resource: str, name: str, namespace: str = "") -> 
         cluster.apply(kept)
 
 
-def _written(cluster: Cluster, resource: str, name: str, namespace: str) -> Object:
+def _written(cluster: Cluster, resource: str, name: str, namespace: str = "") -> Object:
     """Return an object without the fields that the API server fills in."""
     found = cluster.get(resource, name, namespace)
     assert found
