@@ -4,6 +4,8 @@ QEMU runs the programs of the other architecture. These tests need no bed.
 """
 
 import json
+import os
+import signal
 import socket
 import subprocess
 import tarfile
@@ -41,8 +43,8 @@ class Unpacked(NamedTuple):
     config: dict[str, Any]
 
     def command(self, *words: str) -> list[str]:
-        """Return the command that runs the image's program as a container does. All its processes end with it."""
-        apart = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--propagation", "private"]
+        """Return the command that runs the image's program as a container does, as its user and with its files."""
+        apart = ["unshare", "--mount", "--pid", "--fork", "--propagation", "private"]
         inside = ["chroot", f"--userspec={self.config['User']}", str(self.root), "env", "-i", *self.config["Env"]]
         return [*apart, *inside, *self.config["Entrypoint"], *words]
 
@@ -104,8 +106,9 @@ def serving(nameserver: Unpacked) -> Iterator[Callable[[str], Answer]]:
         port = free.getsockname()[1]
     words = ["--records=/records.json", f"--listen=127.0.0.1:{port}", "--health=", "--metrics="]
     asks = ["dig", "+time=2", "+tries=1", "+noall", "+comments", "+answer", "@127.0.0.1", "-p", str(port)]
-    with subprocess.Popen(nameserver.command(*words), stderr=subprocess.DEVNULL) as running:
+    command = nameserver.command(*words)
+    with subprocess.Popen(command, stderr=subprocess.DEVNULL, start_new_session=True) as running:
         try:
             yield lambda name: parse_dig(run([*asks, name, "A"]))
         finally:
-            running.kill()
+            os.killpg(running.pid, signal.SIGKILL)  # chroot changes the user, so the program would outlive unshare
