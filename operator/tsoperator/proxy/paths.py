@@ -30,18 +30,19 @@ def ingress_paths(ingress: Object, services: Mapping[str, Object], not_served: C
     *not_served* says why a rule for a host is left out; it returns an empty text for a host that is served.
     """
     notes: list[Note] = []
-    origins: dict[str, str] = {}
+    by_default: dict[str, str] = {}
+    by_rules: dict[str, str] = {}
     spec = ingress["spec"]
     if default := spec.get("defaultBackend"):
-        _add(origins, notes, "/", default, services)
+        _add(by_default, notes, "/", default, services)
     for rule in spec.get("rules") or ():
         host = rule.get("host", "")
         if host and (why := not_served(host)):
             notes.append(_invalid(f"rule for host {host!r} is left out{why}"))
             continue
         for path in (rule.get("http") or {}).get("paths") or ():
-            _add(origins, notes, _mount_point(path, notes), path.get("backend"), services)
-    return Paths(origins, tuple(notes))
+            _add(by_rules, notes, _mount_point(path, notes), path.get("backend"), services)
+    return Paths({**by_default, **by_rules}, tuple(notes))
 
 
 def hosted_paths(ingress: Object, services: Mapping[str, Object], name: str) -> Paths:
@@ -89,10 +90,13 @@ def _add(
         return
     try:
         backend = _backend(wanted, services)
-        origins[path] = backend.origin()
+        origin = backend.origin()
     except Unusable as reason:
         notes.append(_invalid(f"path {path!r} is left out: {reason}"))
         return
+    if origins.get(path, origin) != origin:
+        notes.append(_invalid(f"path {path!r} stands in several rules: only the last one counts, so remove the others"))
+    origins[path] = origin
     if doubt := backend.doubt():
         notes.append(_invalid(f"path {path!r} leads to no open port: {doubt}"))
 

@@ -104,6 +104,7 @@ def to(name: str = "web", /, **port: Any) -> Object:
         (rules(to_path(None, path_type="ImplementationSpecific")), ROOT, [UNDEFINED]),
         (rules(to_path("", path_type="Exact")), ROOT, [EXACT, UNDEFINED]),
         (rules(to_path(""), to_path("/")), ROOT, [UNDEFINED]),
+        (rules(to_path("/", to_service("six", number=2283)), to_path("/")), ROOT, [INVALID]),
         (rules({"path": "/", "backend": None}), {}, []),
         (rules({"backend": None}), {}, [UNDEFINED]),
         (rules(to_path(backend={"resource": {"kind": "Bucket", "name": "b"}})), {}, [INVALID]),
@@ -136,9 +137,10 @@ def test_a_path_that_is_left_out_does_not_affect_the_other_paths() -> None:
     assert result.notes[0].message == f"path '/bad' is left out: {missing}"
 
 
-def test_the_last_of_several_entries_for_a_path_takes_effect() -> None:
-    spec = {"defaultBackend": to_service(), **rules(to_path("/", to_service("six", number=1)))}
-    assert proxied(serving_of(spec)) == {"/": "http://[2001:db8::25]:1/"}
+def test_a_rule_for_the_root_replaces_the_default_backend() -> None:
+    spec = {"defaultBackend": to_service(), **rules(to_path("/", to_service("six", number=2283)))}
+    assert serving_of(spec).notes == ()
+    assert proxied(serving_of(spec)) == {"/": "http://[2001:db8::25]:2283/"}
 
 
 def test_a_rule_must_have_exactly_the_host_of_the_tls_entry() -> None:
@@ -188,6 +190,10 @@ def test_an_ingress_without_rules_and_a_default_backend_serves_nothing(spec: Obj
         (rules(to_path("/api/v1(/|$)(.*)")), "of the paths, such as /api/v1$"),
         (to("named", number=80), "'/' leads to no open port: Service 'named' has TCP port 8443, 443"),
         (to("udp", number=8080), "Service 'udp' has no TCP port: correct one of the two"),
+        (
+            rules(to_path("/", to_service("six", number=2283)), to_path("/")),
+            "path '/' stands in several rules: only the last one counts, so remove the others",
+        ),
     ],
 )
 def test_an_event_says_what_is_wrong_with_a_backend(spec: Object, words: str) -> None:
