@@ -56,6 +56,16 @@ def has_ready_endpoint(slices: Iterable[Object]) -> bool:
     return any(each[_HAS_READY] if _HAS_READY in each else any(ready_addresses([each])) for each in slices)
 
 
+def changed_service(old: Object | None, new: Object | None) -> Key | None:
+    """Return the Service of an EndpointSlice that has got its first ready endpoint, or lost its last one, else None.
+
+    The EndpointSlice comes, goes or changes from *old* to *new*.
+    """
+    was, now = (each is not None and has_ready_endpoint([each]) for each in (old, new))
+    there = new or old
+    return service_of(there) if there and was is not now else None
+
+
 def ready_addresses(slices: Iterable[Object]) -> Iterator[str]:
     """Yield the addresses of the ready endpoints in *slices*, which are whole."""
     for endpoint_slice in slices:

@@ -41,7 +41,7 @@ from tsoperator.group.exposing import served_label
 from tsoperator.group.hosted import TYPE, Hosting, is_host, is_host_in, is_owned
 from tsoperator.group.hosts import BY_CERTIFICATE, NO_SERVICE, ServiceView, advertising, by_certificate, domain_of_group
 from tsoperator.group.proxygroup import BY_GROUP, group_owner, in_order, is_available, replica_count
-from tsoperator.proxy.endpoints import has_ready_endpoint, service_of
+from tsoperator.proxy.endpoints import changed_service
 from tsoperator.proxy.hosting import hosted
 from tsoperator.proxy.secret import advertised_services, fqdn_of, served_service_of
 from tsoperator.runtime.cache import Cache
@@ -410,9 +410,7 @@ class HostingChanges:
 
     def of_slice(self, old: Object | None, new: Object | None) -> list[Key]:
         """Return the Service of an EndpointSlice if it names a ProxyGroup and may have got or lost its last Pod."""
-        was, now = (each is not None and has_ready_endpoint([each]) for each in (old, new))
-        there = new or old
-        key = service_of(there) if there and was is not now else None
+        key = changed_service(old, new)
         found = self._cache.get(self._resource, key) if key else None
         return [key_of(found)] if found and any(by_label(found)) else []
 

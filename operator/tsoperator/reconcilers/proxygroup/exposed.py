@@ -32,7 +32,7 @@ from tsoperator.group.grouptype import type_of
 from tsoperator.group.hosted import is_host
 from tsoperator.group.hostnotes import APPROVAL_PATIENCE
 from tsoperator.group.hosts import NO_SERVICE, by_certificate, domain_of_group
-from tsoperator.proxy.endpoints import BY_SERVICE, has_ready_endpoint, service_of
+from tsoperator.proxy.endpoints import BY_SERVICE, changed_service, has_ready_endpoint
 from tsoperator.proxy.hosting import Hosted, hosted
 from tsoperator.proxy.paths import BY_BACKEND, backend_names
 from tsoperator.proxy.proxy import Children
@@ -227,9 +227,7 @@ class ExposedChanges:
 
     def of_slice(self, old: Object | None, new: Object | None) -> set[Key]:
         """Return the groups that expose a Service, or an Ingress which leads to it, if its readiness may change."""
-        was, now = (each is not None and has_ready_endpoint([each]) for each in (old, new))
-        there = next((each for each in (new, old) if each is not None), None)
-        service = service_of(there) if there is not None and was is not now else None
+        service = changed_service(old, new)
         if service is None:
             return set()
         found = self._cache.get(SERVICE, service)
