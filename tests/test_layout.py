@@ -27,11 +27,8 @@ OPERATOR = ROOT / "operator" / "tsoperator"
 OPERATORS = {path.relative_to(OPERATOR).as_posix(): path.read_text() for path in MODULES if OPERATOR in path.parents}
 """The source texts of the operator's modules, by their paths."""
 MOST_LINES = 450
-ONE_A_KIND = {"Ask", "Mode", "Observed"}
-"""The class names that may occur in each reconciler: for the requests of its objects, its ways to serve, and its
-facts."""
-NAME_KINDS = {"app.py", "sources.py"}
-"""The modules that may import from the folder of a reconciler."""
+ONE_A_KIND = {"Ask", "Observed"}
+"""The class names that may occur in each reconciler: for the requests of its objects, and for its facts."""
 
 
 @pytest.mark.parametrize("paths", [[], [ROOT, *(ROOT / root for root in SOURCE_ROOTS)]], ids=["plain", "sources first"])
@@ -86,7 +83,7 @@ def test_the_api_server_proxy_may_import_nothing_of_the_operator_but_types_and_l
 
 def test_only_the_app_imports_from_the_folder_of_a_reconciler() -> None:
     kinds = {f"tsoperator.reconcilers.{each.parent.name}." for each in OPERATOR.glob("reconcilers/*/__init__.py")}
-    imported = {path: [*imports(text)] for path, text in OPERATORS.items() if path not in NAME_KINDS}
+    imported = {path: [*imports(text)] for path, text in OPERATORS.items() if path != "app.py"}
     for kind in kinds:
         users = {path for path, names in imported.items() if any(f"{name}.".startswith(kind) for name in names)}
         assert not [path for path in users if not f"tsoperator/{path}".replace("/", ".").startswith(kind)]

@@ -34,7 +34,6 @@ from tsoperator.kube.config import is_in_cluster, load_configuration
 from tsoperator.kube.errors import KubeError
 from tsoperator.reconcilers.connector.reconciler import connectors
 from tsoperator.reconcilers.dnsconfig.reconciler import dnsconfigs
-from tsoperator.reconcilers.dnsrecords.plan import NAME as DNSRECORDS
 from tsoperator.reconcilers.dnsrecords.reconciler import dnsrecords
 from tsoperator.reconcilers.egresspod.plan import HealthAnswer
 from tsoperator.reconcilers.egresspod.probes import GateProber, ask_by_http, health_session
@@ -42,8 +41,8 @@ from tsoperator.reconcilers.egresspod.reconciler import egresspods
 from tsoperator.reconcilers.gauges import GroupGauges, RelayGauges, ServiceGauges, certificate_expiries, count_proxies
 from tsoperator.reconcilers.hosting import HostingView, HostingWorld
 from tsoperator.reconcilers.ingress.reconciler import ingresses
-from tsoperator.reconcilers.mounts.reconciler import TOUCH_DELAY, mounts
-from tsoperator.reconcilers.operatordevice.ask import Ask, ask_of
+from tsoperator.reconcilers.mounts.reconciler import mounts
+from tsoperator.reconcilers.operatordevice.ask import ask_of
 from tsoperator.reconcilers.operatordevice.reconciler import operatordevices
 from tsoperator.reconcilers.owndnsconfig.reconciler import owndnsconfigs
 from tsoperator.reconcilers.peerrelay.addresses import ADDRESSES, HostAddresses, Resolve, resolve_ipv4
@@ -63,12 +62,11 @@ from tsoperator.runtime.apply import Applier, utc_now
 from tsoperator.runtime.cache import Cache, CacheMetrics
 from tsoperator.runtime.controller import ControllerMetrics, Policy
 from tsoperator.runtime.events import EventRecorder
-from tsoperator.runtime.gathering import Gathering
 from tsoperator.runtime.health import Count, HealthServer
 from tsoperator.runtime.holder import Process
 from tsoperator.runtime.kind import Kind, KindReconciler
 from tsoperator.runtime.leader import LeaderElector
-from tsoperator.runtime.manager import EnqueueTimes, Manager, Reconciler
+from tsoperator.runtime.manager import Manager, Reconciler
 from tsoperator.runtime.plan import Errand, FindNodePorts
 from tsoperator.runtime.start import START, StartFeed
 from tsoperator.runtime.unserved import UnservedKinds
@@ -121,19 +119,6 @@ answer came from a web proxy in front of a server that was still starting.
 """
 
 _WORKERS = 16  # how many keys of one kind are reconciled at once; many of them wait for an answer of a server
-_GATHER = EnqueueTimes(
-    {
-        DNSRECORDS.lower(): Gathering(0.02),
-        "egresspod": Gathering(0.1),
-        "proxygroup": Gathering(0.05, 0.5),
-        "mounts": Gathering(TOUCH_DELAY),
-    }
-)
-"""The seconds for which each of these reconcilers gathers changes, so that it reconciles a burst of changes once.
-
-In a long burst, a ProxyGroup is still reconciled every half a second at least. Each time its ConfigMap is written as a
-whole.
-"""
 
 
 async def run(
@@ -213,9 +198,7 @@ class Parts:
 def _parts(settings: Settings, links: Links, now: Callable[[], datetime]) -> Parts:
     """Make the objects that the reconcilers share."""
     client = links.client
-    cache = Cache(
-        sources(settings.namespace, settings.watch_namespaces, settings.cluster_dns_configmap, _served(settings))
-    )
+    cache = Cache(sources(settings.namespace, settings.watch_namespaces, settings.cluster_dns_configmap))
     events = EventRecorder(client, instance=settings.pod_name)
     own = links.connect(settings.control_url, _credentials(settings), "")
     preflight = Preflight(own, events, own_pod(client, settings))
@@ -262,7 +245,6 @@ def _manager(parts: Parts, registry: CollectorRegistry) -> Manager:
         Policy(
             _WORKERS, expected=(KubeError, ControlError), patience=PATIENCE, has_told=parts.applier.journal.has_told
         ),
-        times=_GATHER,
         feeds={
             DEVICE: parts.tailnets,
             TAILSCALE_SERVICE: parts.tailnets,
@@ -375,15 +357,12 @@ def _errands(tailnets: Tailnets, node_ports: NodePorts) -> Callable[[Errand], Aw
     return run_errand
 
 
-def _served(settings: Settings) -> Ask | None:
-    """Return the settings of the operator's own device, if it serves the API server."""
-    return ask_of(settings) if settings.apiserver_proxy is not ProxyMode.OFF else None
-
-
 def _served_device(settings: Settings) -> ServedDevice | None:
     """Return the keys of the objects of the operator's own device, if it serves the API server."""
-    served = _served(settings)
-    return ServedDevice(served.deployment, served.key, served.own) if served else None
+    if settings.apiserver_proxy is ProxyMode.OFF:
+        return None
+    served = ask_of(settings)
+    return ServedDevice(served.deployment, served.key, served.own)
 
 
 def _registry() -> CollectorRegistry:

@@ -1,4 +1,7 @@
-"""The watches of the operator, and the parts and indexes of the watched objects that the cache stores."""
+"""The watches that several kinds share, and the parts and indexes of the watched objects that the cache stores.
+
+The `Kind` has those that it alone needs.
+"""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
@@ -20,11 +23,9 @@ from tsoperator.api.objects import (
     ENDPOINTSLICE,
     INGRESS,
     INGRESSCLASS,
-    NODE,
     OWN_KINDS,
     POD,
     PROXYGROUP,
-    PROXYGROUPPOLICY,
     ROLE,
     ROLEBINDING,
     SECRET,
@@ -47,12 +48,7 @@ from tsoperator.kube.watch import Selection
 from tsoperator.proxy import entries, hosting, pod, secret
 from tsoperator.proxy.endpoints import BY_SERVICE, by_service, slim_slice
 from tsoperator.proxy.paths import BY_BACKEND, by_backend
-from tsoperator.reconcilers.operatordevice.ask import Ask
-from tsoperator.reconcilers.peerrelay.endpoints import BY_RELAY_ADDRESS, by_relay_address
-from tsoperator.reconcilers.proxygroup.nodeports import BY_NODE_PORT, by_node_port, slim_node
-from tsoperator.reconcilers.proxygrouppolicy.ask import BY_GROUP, BY_NAMESPACE, by_group, by_namespace
-from tsoperator.reconcilers.service import ask
-from tsoperator.runtime.cache import Index, Source, without_managed_fields
+from tsoperator.runtime.cache import Index, Source, only_identity, without_managed_fields
 from tsoperator.runtime.ownership import (
     BY_GROUPED_OWNER,
     BY_METRICS_OWNER,
@@ -68,12 +64,12 @@ _SLIM: Final = {POD: pod.slim, SECRET: secret.slim}
 """The functions that make those children slim of which the operator reads only a little."""
 
 
-def sources(namespace: str, watched: Sequence[str] = (), corefile: str = "", served: Ask | None = None) -> list[Source]:
-    """Return the Sources of the operator's cache.
+def sources(namespace: str, watched: Sequence[str] = (), corefile: str = "") -> list[Source]:
+    """Return the Sources of the operator's cache that several kinds share.
 
     We watch our own objects in the operator's *namespace*. We watch users' objects in that namespace and in the
     *watched* ones, or in all namespaces if *watched* is empty. *corefile* is the user's own name for the ConfigMap of
-    CoreDNS. *served* is the operator's own device if that serves the API server.
+    CoreDNS.
     """
     places = [*dict.fromkeys((namespace, *watched))] if watched else [""]
     managed = f"{LABEL_MANAGED}={MANAGED}"
@@ -83,14 +79,9 @@ def sources(namespace: str, watched: Sequence[str] = (), corefile: str = "", ser
         BY_GROUPED_OWNER: within(namespace, by_grouped_owner),
         egressgroup.BY_SERVING_GROUP: within(namespace, egressgroup.by_serving_group),
     }
-    allocated = {ports.BY_PROXY_PORT: within(namespace, ports.by_proxy_port), BY_NODE_PORT: by_node_port}
-    relayed = {BY_RELAY_ADDRESS: by_relay_address}
+    allocated = {ports.BY_PROXY_PORT: within(namespace, ports.by_proxy_port)}
     named = {nameclaims.BY_DEVICE_NAME: within(namespace, nameclaims.by_device_name)}
-    leading = {
-        ask.BY_DESTINATION: ask.by_destination,
-        proxygroup.BY_GROUP: proxygroup.by_group,
-        egressgroup.BY_ENTRY: egressgroup.by_entry,
-    }
+    leading = {proxygroup.BY_GROUP: proxygroup.by_group, egressgroup.BY_ENTRY: egressgroup.by_entry}
     certified = {hosts.BY_CERTIFICATE: within(namespace, hosts.by_certificate)}
     hosted = {claims.BY_LABEL: claims.by_label, proxygroup.BY_GROUP: proxygroup.by_group}
 
@@ -104,21 +95,19 @@ def sources(namespace: str, watched: Sequence[str] = (), corefile: str = "", ser
             yield Source(Selection(resource, place), indexes or {}, slim, optional=place not in ("", namespace))
 
     return [
-        *users(SERVICE, {**owned, **measured, **grouped, **allocated, **relayed, **named, **leading, **hosted}),
+        *users(SERVICE, {**owned, **measured, **grouped, **allocated, **named, **leading, **hosted}),
         *users(INGRESS, {BY_BACKEND: by_backend, **hosted}),
         *users(ENDPOINTSLICE, {**grouped, BY_SERVICE: by_service}, slim_slice(namespace)),
-        *users(PROXYGROUPPOLICY, {BY_NAMESPACE: by_namespace, BY_GROUP: by_group}),
         *(
             source
             for resource in (INGRESSCLASS, *OWN_KINDS)
-            if resource != PROXYGROUPPOLICY
             for source in users(resource, {claims.BY_LABEL: claims.by_label} if resource == PROXYGROUP else {})
         ),
         # An API server older than Kubernetes 1.30 has none, and an older installation may lack the rights.
         *(Source(Selection(kind), slim=_admission, optional=True) for kind in (ADMISSIONPOLICY, ADMISSIONBINDING)),
-        Source(Selection(CRD, field_selector=f"metadata.name={SERVICEMONITOR}"), slim=_identity),
+        Source(Selection(CRD, field_selector=f"metadata.name={SERVICEMONITOR}"), slim=only_identity),
         Source(Selection(SERVICEMONITOR, namespace, managed), measured),
-        Source(Selection(SECRET_METADATA, namespace, f"!{LABEL_MANAGED}"), slim=_identity),
+        Source(Selection(SECRET_METADATA, namespace, f"!{LABEL_MANAGED}"), slim=only_identity),
         Source(
             Selection(SECRET, namespace, managed),
             {**owned, secret.BY_DEVICE: secret.by_device, **certified},
@@ -126,10 +115,8 @@ def sources(namespace: str, watched: Sequence[str] = (), corefile: str = "", ser
         ),
         Source(Selection(STATEFULSET, namespace, managed), owned),
         Source(Selection(POD, namespace, managed), owned, pod.slim),
-        Source(Selection(NODE), slim=slim_node, optional=True),
         Source(Selection(CONFIGMAP, namespace, managed), slim=_configmap),
         *_cluster_dns(corefile),
-        *(_apiserver_proxy(served) if served else ()),
         *(Source(Selection(resource, namespace, managed)) for resource in (DEPLOYMENT, SERVICEACCOUNT)),
         Source(Selection(SERVICEACCOUNT, namespace, field_selector=f"metadata.name={AUTH_PROXY_SERVICE_ACCOUNT}")),
         *(Source(Selection(resource, namespace, managed), certified) for resource in (ROLE, ROLEBINDING)),
@@ -152,41 +139,15 @@ def _cluster_dns(corefile: str) -> Iterator[Source]:
         yield Source(selection, optional=True, without=True)
 
 
-def _apiserver_proxy(ask: Ask) -> Iterator[Source]:
-    """Yield Sources of those objects of the API server proxy that don't have the labels of our objects."""
-    for resource, key, slim in (
-        (SECRET, ask.key, _device_secret),
-        (SERVICEACCOUNT, ask.deployment, _identity),
-        (DEPLOYMENT, ask.own, _identity),
-    ):
-        yield Source(Selection(resource, key.namespace, field_selector=f"metadata.name={key.name}"), slim=slim)
-
-
 def _admission(obj: Object) -> Object:
     """Return the part of an admission policy or a binding that the cache stores.
 
     This is the whole object if its name is one that we give to such objects.
     """
     is_ours = key_of(obj).name.startswith((ADMISSION_INGRESS, ADMISSION_EGRESS))
-    return without_managed_fields(obj) if is_ours else _identity(obj)
+    return without_managed_fields(obj) if is_ours else only_identity(obj)
 
 
 def _configmap(obj: Object) -> Object:
     """Return the slim form of a ConfigMap of ours, in which the contents for the proxies of a group are parsed."""
     return hosting.slim_hosting(entries.slim_configmap(obj))
-
-
-def _device_secret(obj: Object) -> Object:
-    """Return the slim form of the Secret of the operator's own device.
-
-    An annotation of kubectl may hold a copy of the data, with the keys of the device.
-    """
-    metadata = {name: value for name, value in obj["metadata"].items() if name != "annotations"}
-    return secret.slim({**obj, "metadata": metadata})
-
-
-def _identity(obj: Object) -> Object:
-    """Return the part that the cache stores of an object if only its existence matters: identity, version, deletion."""
-    kept = ("namespace", "name", "uid", "resourceVersion", "deletionTimestamp")
-    metadata = {name: obj["metadata"][name] for name in kept if name in obj["metadata"]}
-    return {"apiVersion": obj["apiVersion"], "kind": obj["kind"], "metadata": metadata}

@@ -14,7 +14,7 @@ from tsoperator.api.objects import Key
 from tsoperator.dns.canary import CANARY_PREFIX
 from tsoperator.kube.errors import NotFound
 
-from tests.operator.contract.kind import Kind, has_reason
+from tests.operator.contract.kind import KindExample, has_reason
 from tests.operator.contract.scene import Scene
 from tests.operator.groupsteps import GRACE
 from tests.support import patient
@@ -33,11 +33,11 @@ MADE = (
     objects.ROLEBINDING,
 )
 SERVICE_OF_GROUP = group_egress("kind-served", "kind-group", "target.tail5678.ts.net")
-SERVED = Kind(
+SERVED = KindExample(
     SERVICE_OF_GROUP, has_reason("TailscaleEgressSvcReady", "ReadyToRouteTraffic"), children=dict.fromkeys(MADE, ())
 )
-GROUP = Kind(proxy_group("kind-group", tailnet="other"), has_reason("ProxyGroupReady", "ProxyGroupReady"))
-OTHER = Kind(tailnet(), has_reason("TailnetReady", "TailnetValid"))
+GROUP = KindExample(proxy_group("kind-group", tailnet="other"), has_reason("ProxyGroupReady", "ProxyGroupReady"))
+OTHER = KindExample(tailnet(), has_reason("TailnetReady", "TailnetValid"))
 KINDS = (SERVED, GROUP, OTHER)
 
 

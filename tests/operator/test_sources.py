@@ -15,6 +15,7 @@ from tsoperator.api.objects import (
     Object,
     Resource,
 )
+from tsoperator.reconcilers.proxygroup.reconciler import NODES
 from tsoperator.sources import sources
 
 from tests.support.objects import OPERATOR_NAMESPACE, obj
@@ -37,7 +38,7 @@ def test_the_cache_keeps_only_parts_of_an_object_that_may_be_large(resource: Res
     metadata = {**whole["metadata"], **rest.get("metadata", {}), "managedFields": [BULK]}
     kept = [
         source.slim({**whole, **rest, "metadata": metadata})
-        for source in sources(OPERATOR_NAMESPACE)
+        for source in (*sources(OPERATOR_NAMESPACE), NODES)
         if source.selection.resource == resource and source.selection.namespace in ("", OPERATOR_NAMESPACE)
     ]
     assert {each["metadata"]["name"] for each in kept} == {"a"}

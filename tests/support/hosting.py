@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Final
 
-from tsoperator.api.objects import IDENTITY, TAILSCALE_SERVICE, Resource
+from tsoperator.api.objects import IDENTITY, TAILSCALE_SERVICE, Signal
 from tsoperator.group.hosts import NO_SERVICE, ServiceView
 from tsoperator.reconcilers.hosting import HostingView, HostingWorld
 from tsoperator.runtime.cache import Cache
@@ -11,7 +11,7 @@ from tsoperator.runtime.manager import Feed
 from tsoperator.settings import Settings
 from tsoperator.tailnet.tailnet import Tailnets
 
-QUIET: Final[Mapping[Resource, Feed]] = dict.fromkeys((TAILSCALE_SERVICE, IDENTITY), Tailnets([]))
+QUIET: Final[Mapping[Signal, Feed]] = dict.fromkeys((TAILSCALE_SERVICE, IDENTITY), Tailnets([]))
 """Feeds that announce nothing."""
 
 

@@ -58,6 +58,19 @@ class Resource:
         return f"{self.plural}.{self.group}" if self.group else self.plural
 
 
+@dataclass(frozen=True, slots=True)
+class Signal:
+    """A *kind* of things that are no objects of the cluster, but on which the operator's decisions depend.
+
+    A feed shows them in the form of objects. It announces their changes as a watch announces those of real objects.
+    """
+
+    kind: str
+
+    def __str__(self) -> str:
+        return self.kind
+
+
 CONFIGMAP = Resource("", "v1", "configmaps", "ConfigMap")
 EVENT = Resource("", "v1", "events", "Event")
 NODE = Resource("", "v1", "nodes", "Node", namespaced=False)
@@ -108,29 +121,24 @@ PROXYGROUPPOLICY = Resource("tailscale.com", "v1alpha1", "proxygrouppolicies", "
 RECORDER = Resource("tailscale.com", "v1alpha1", "recorders", "Recorder", namespaced=False, patchable=False)
 TAILNET = Resource("tailscale.com", "v1alpha1", "tailnets", "Tailnet", namespaced=False, patchable=False)
 
-DEVICE = Resource("", "", "devices", "Device")
-"""The resource of devices of tailnets.
+DEVICE = Signal("Device")
+"""The devices of tailnets.
 
-They are no objects of the cluster, but a change of one is a watch event like any other. The namespace of such an object
-is the name of its Tailnet, and its name is the ID of the device. ``aliases`` has the names and addresses by which the
-device is found.
+The namespace of such an object is the name of its Tailnet, and its name is the ID of the device. ``aliases`` has the
+names and addresses by which the device is found.
 """
 
-TAILSCALE_SERVICE = Resource("", "", "tailscaleservices", "TailscaleService")
-"""The resource of Tailscale Services.
+TAILSCALE_SERVICE = Signal("TailscaleService")
+"""The Tailscale Services.
 
-They are no objects of the cluster, but a change of one is a watch event like any other. The namespace of such an object
-is the name of its Tailnet, and its name is the label of the Service.
+The namespace of such an object is the name of its Tailnet, and its name is the label of the Service.
 """
 
-SUFFIXES = Resource("", "", "suffixes", "Suffixes")
-"""The resource of the known suffixes of MagicDNS names.
+SUFFIXES = Signal("Suffixes")
+"""The known suffixes of MagicDNS names, all of them as one object."""
 
-The suffixes are no objects of the cluster. A feed has all of them as one object.
-"""
-
-IDENTITY = Resource("", "", "identities", "Identity")
-"""The resource of the operator's own identity in the tailnet. The identity is no object of the cluster."""
+IDENTITY = Signal("Identity")
+"""The operator's own identity in the tailnet."""
 
 RESOURCES = {
     (resource.api_version, resource.kind): resource

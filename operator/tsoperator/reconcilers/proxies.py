@@ -3,7 +3,7 @@
 import logging
 import math
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
@@ -49,7 +49,7 @@ from tsoperator.proxy.workload import is_removed, login_url, proxy_login
 from tsoperator.runtime.apply import Applier
 from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.kind import Kind
-from tsoperator.runtime.manager import Mapper
+from tsoperator.runtime.manager import Watches
 from tsoperator.runtime.ownership import BY_METRICS_OWNER, BY_OWNER, Owner, is_named_after, owned_keys
 from tsoperator.runtime.plan import Decision, Plan, Question, Refusal
 from tsoperator.runtime.result import Pending
@@ -254,7 +254,7 @@ class Proxies:
     def kind(
         self,
         resource: Resource,
-        watches: Mapping[Resource, Mapper],
+        watches: Watches,
         parse: Callable[[Object, Settings], Ask],
         look: Callable[[Ask], Observed | Awaitable[Observed]],
         decides: Decides[Ask, Observed],

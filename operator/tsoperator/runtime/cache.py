@@ -34,6 +34,13 @@ Index = Callable[[Object], Iterable[str]]
 """A function that returns the values under which an index finds an object."""
 
 
+def only_identity(obj: Object) -> Object:
+    """Return the part that the cache stores of an object if only its existence matters: identity, version, deletion."""
+    kept = ("namespace", "name", "uid", "resourceVersion", "deletionTimestamp")
+    metadata = {name: obj["metadata"][name] for name in kept if name in obj["metadata"]}
+    return {"apiVersion": obj["apiVersion"], "kind": obj["kind"], "metadata": metadata}
+
+
 def without_managed_fields(obj: Object) -> Object:
     """Return *obj* without ``managedFields``, which are often its larger half."""
     if "managedFields" not in obj["metadata"]:
@@ -68,7 +75,15 @@ class Cache:
     def __init__(self, sources: Iterable[Source]) -> None:
         self._kinds: dict[Resource, _Kind] = {}
         for source in sources:
-            self._kinds.setdefault(source.selection.resource, _Kind()).add(source)
+            self.add(source)
+
+    def add(self, source: Source) -> None:
+        """Hold the objects of *source*, too. Nobody may add one once `follow` has begun."""
+        self._kinds.setdefault(source.selection.resource, _Kind()).add(source)
+
+    def index(self, resource: Resource, indexes: Mapping[str, Index]) -> None:
+        """Let *indexes* find the objects of *resource*, too. Nobody may add one once `follow` has begun."""
+        self._kinds[resource].index(indexes)
 
     def get(self, resource: Resource, key: Key) -> Object | None:
         """Return the object of *resource* with this *key*, or None."""
@@ -190,8 +205,12 @@ class _Kind:
     def add(self, source: Source) -> None:
         """Hold the objects that *source* selects, too."""
         self.parts.append(_Part(self, source))
-        self._indexes.update(source.indexes)
-        for index in source.indexes:
+        self.index(source.indexes)
+
+    def index(self, indexes: Mapping[str, Index]) -> None:
+        """Let *indexes* find the objects, too."""
+        self._indexes.update(indexes)
+        for index in indexes:
             self.found.setdefault(index, defaultdict(set))
 
     def reaching(self, namespace: str) -> list["_Part"]:

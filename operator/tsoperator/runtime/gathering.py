@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf
+from typing import Final
 
 from tsoperator.api.objects import Key
 
@@ -18,6 +19,10 @@ class Gathering:
 
     first: float
     longest: float = 0.0
+
+
+AT_ONCE: Final = Gathering(0.0)
+"""Each change leads to a reconcile at once."""
 
 
 class Gatherer:

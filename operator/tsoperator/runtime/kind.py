@@ -1,16 +1,17 @@
 """The value that describes one kind of objects, and the function by which objects of all kinds are reconciled."""
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from inspect import isawaitable
 from typing import Any, Generic, TypeVar
 
 from tsoperator.api.objects import Key, Object, Resource
 from tsoperator.runtime.apply import Applier
-from tsoperator.runtime.cache import Cache
-from tsoperator.runtime.manager import Mapper
+from tsoperator.runtime.cache import Cache, Index, Source
+from tsoperator.runtime.gathering import AT_ONCE, Gathering
+from tsoperator.runtime.manager import Watches
 from tsoperator.runtime.plan import Decision, Plan, Question, Refusal
 from tsoperator.runtime.result import Pending, Result
 
@@ -27,40 +28,54 @@ def _nothing(_obj: Object, _observed: Any, _plan: Plan) -> None:
 class Kind(Generic[Observed]):
     """The way to reconcile the objects of one kind.
 
-    *watches* has a mapper for each kind to watch. A mapper returns the keys that a change concerns. *look* gathers
-    the facts for a key, mostly from the cache. *plan* decides; it is pure. *refused* returns the plan that reports
-    a refusal. *acted* is called after the steps of a plan. *reported* is called after the report, also if the
-    object has to wait.
+    *watches* has a mapper for each resource and each signal to watch. A mapper returns the keys that a change
+    concerns. *look* gathers the facts for a key, mostly from the cache. *plan* decides; it is pure. *refused* returns
+    the plan that reports a refusal. *acted* is called after the steps of a plan. *reported* is called after the
+    report, also if the object has to wait.
 
     Each function gets the object of *resource* that the key names. The object is empty if it is gone; then *plan*
     removes what it left behind. It is also empty if the key names something else, such as a namespace. Then
     *resource* may be None, *look* finds the objects of the key, and the plan has a report on each of them.
 
     *name* is the name of the kind in metrics and in the log, if that isn't the name of *resource*.
+
+    *sources* select objects that the cache stores for this kind alone, and *indexes* find objects for it alone.
+    *gathering* says for how long the changes that concern a key are gathered into one reconcile.
     """
 
     resource: Resource | None
-    watches: Mapping[Resource, Mapper]
+    watches: Watches
     look: Callable[[Key, Object], Observed | Awaitable[Observed]]
     plan: Callable[[Object, Observed], Decision]
     refused: Callable[[Observed, Object, Refusal], Plan]
     acted: Callable[[Object, Observed, Plan], None] = _nothing
     reported: Callable[[Object, Observed, Plan], None] = _nothing
     name: str = ""
+    sources: Sequence[Source] = ()
+    indexes: Mapping[Resource, Mapping[str, Index]] = field(default_factory=dict)
+    gathering: Gathering = AT_ONCE
 
     def __str__(self) -> str:
         return self.name or (self.resource.kind if self.resource else "")
 
 
 class KindReconciler(Generic[Observed]):
-    """Reconciles the keys of a `Kind`, one at a time: it looks, decides, acts and reports."""
+    """Reconciles the keys of a `Kind`, one at a time: it looks, decides, acts and reports.
+
+    It also lets the cache store and find the objects that only this `Kind` needs.
+    """
 
     def __init__(self, kind: Kind[Observed], cache: Cache, applier: Applier) -> None:
         self.name = str(kind).lower()
         self.watches = kind.watches
+        self.gathering = kind.gathering
         self._kind = kind
         self._cache = cache
         self._applier = applier
+        for source in kind.sources:
+            cache.add(source)
+        for resource, indexes in kind.indexes.items():
+            cache.index(resource, indexes)
 
     async def reconcile(self, key: Key) -> Result:
         """Make the cluster match the object that *key* names.

@@ -5,12 +5,13 @@ import gc
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from time import perf_counter
+from types import MappingProxyType
 from typing import Final, Protocol
 
-from tsoperator.api.objects import Key, Object, Resource
+from tsoperator.api.objects import Key, Object, Resource, Signal
 from tsoperator.kube.client import KubeClient
 from tsoperator.kube.watch import WatchPace
 from tsoperator.runtime.cache import Cache, Listener
@@ -32,8 +33,6 @@ LEADER_REST: Final = 0.02
 A change brings several events, many of them echoes of our writes, and to read them together costs less than to read
 each one. A standby is in no hurry.
 """
-
-_AT_ONCE: Final = Gathering(0.0)
 
 SLICE: Final = 0.01
 """Seconds for which a task that enqueues all keys may hold the event loop, before other tasks get their turn."""
@@ -58,19 +57,22 @@ class Comparison:
         return self.keys(None, obj) if self.at_start else ()
 
 
+Watches = Mapping[Resource | Signal, Mapper]
+"""The resources and signals that a reconciler watches, each with the mapper that finds the keys of a change."""
+
 Program = Callable[[], Coroutine[None, None, None]]
 """An async function that runs as long as this process leads."""
 
 
 class Feed(Protocol):
-    """Holds things outside of the cluster as objects, and announces their changes, as the cache does."""
+    """Shows things that are no objects of the cluster as objects, and announces their changes, as the cache does."""
 
-    def listen(self, resource: Resource, listener: Listener) -> None:
-        """Call *listener* at every change of an object of *resource* from now on."""
+    def listen(self, signal: Signal, listener: Listener) -> None:
+        """Call *listener* at every change of an object of *signal* from now on."""
         ...
 
-    def all(self, resource: Resource) -> list[Object]:
-        """Return all objects of *resource*."""
+    def all(self, signal: Signal) -> list[Object]:
+        """Return all objects of *signal*."""
         ...
 
 
@@ -80,8 +82,13 @@ class Reconciler(Protocol):
     name: str
 
     @property
-    def watches(self) -> Mapping[Resource, Mapper]:
-        """The kinds to watch, each with the mapper that finds the keys which a change concerns."""
+    def watches(self) -> Watches:
+        """The resources and signals that the reconciler watches."""
+        ...
+
+    @property
+    def gathering(self) -> Gathering:
+        """The time for which the changes that concern a key are gathered into one reconcile."""
         ...
 
     async def reconcile(self, key: Key) -> Result:
@@ -90,24 +97,24 @@ class Reconciler(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class EnqueueTimes:
-    """The times at which keys are enqueued, in seconds.
+class ResyncTimes:
+    """The times of a resync, which enqueues all keys again.
 
-    *coalesce* gives, by name of a reconciler, how long changes are gathered into one reconcile. All keys are
-    enqueued again after *resync*; this holds the event loop for *time_slice* at a time.
+    It comes every *resync* seconds, and holds the event loop for *time_slice* seconds at a time.
     """
 
-    coalesce: Mapping[str, Gathering] = field(default_factory=dict)
     resync: float = RESYNC
     time_slice: float = SLICE
 
 
 @dataclass(frozen=True, slots=True)
 class _Watch:
-    """A kind that a reconciler watches. The *gatherer* says how long a change waits before its keys are enqueued."""
+    """A resource or a signal that a reconciler watches, and a function that returns *all* objects of it.
 
-    resource: Resource
-    feed: Feed
+    The *gatherer* says how long a change waits before its keys are enqueued.
+    """
+
+    all: Callable[[], Iterable[Object]]
     mapper: Mapper
     queue: WorkQueue
     gatherer: Gatherer
@@ -141,15 +148,15 @@ class Manager:
         reconcilers: Sequence[Reconciler],
         metrics: ControllerMetrics,
         policy: Policy | None = None,
-        feeds: Mapping[Resource, Feed] | None = None,
-        times: EnqueueTimes | None = None,
+        feeds: Mapping[Signal, Feed] = MappingProxyType({}),
+        times: ResyncTimes | None = None,
     ) -> None:
-        """Listen to the feed of a kind if *feeds* has one, and to the *cache* for any other kind."""
+        """Listen to the *cache* for changes of objects, and to *feeds* for those of all signals that are watched."""
         self._cache = cache
         self._reconcilers = reconcilers
         self._metrics = metrics
         self._policy = policy
-        self._times = times or EnqueueTimes()
+        self._times = times or ResyncTimes()
         self._queues: dict[str, WorkQueue] = {}
         self._watches: list[_Watch] = []
         self._controllers: list[Controller] = []
@@ -159,11 +166,16 @@ class Manager:
             queue = WorkQueue(observe_wait=metrics.wait_observer(reconciler.name))
             self._queues[reconciler.name] = queue
             metrics.follow(reconciler.name, queue)
-            gatherer = Gatherer(self._times.coalesce.get(reconciler.name, _AT_ONCE))
-            for resource, mapper in reconciler.watches.items():
-                watch = _Watch(resource, (feeds or {}).get(resource, cache), mapper, queue, gatherer)
+            gatherer = Gatherer(reconciler.gathering)
+            for kind, mapper in reconciler.watches.items():
+                if isinstance(kind, Signal):
+                    feed = feeds[kind]
+                    everything, listen = partial(feed.all, kind), partial(feed.listen, kind)
+                else:
+                    everything, listen = partial(cache.all, kind), partial(cache.listen, kind)
+                watch = _Watch(everything, mapper, queue, gatherer)
                 self._watches.append(watch)
-                watch.feed.listen(resource, partial(self._changed, watch))
+                listen(partial(self._changed, watch))
 
     def retry_refused(self) -> None:
         """Reconcile now all keys whose last error a retry could not fix, because somebody may have fixed its cause."""
@@ -251,7 +263,7 @@ class Manager:
         """Enqueue the keys that each object concerns, in slices between which other tasks get their turn."""
         start = perf_counter()
         for watch in self._watches:
-            for obj in watch.feed.all(watch.resource):
+            for obj in watch.all():
                 watch.enqueue(obj)
                 if perf_counter() - start >= self._times.time_slice:
                     await asyncio.sleep(0)

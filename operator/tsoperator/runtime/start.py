@@ -2,19 +2,19 @@
 
 from typing import Final
 
-from tsoperator.api.objects import Object, Resource
+from tsoperator.api.objects import Object, Signal
 from tsoperator.runtime.cache import Listener
 
-START: Final = Resource("", "", "starts", "Start")
-"""The resource to watch for a reconciler whose key has to be enqueued while the cluster has no object for it."""
+START: Final = Signal("Start")
+"""The signal to watch for a reconciler whose key has to be enqueued while the cluster has no object for it."""
 
 
 class StartFeed:
     """Holds one object of `START`, which never changes."""
 
-    def listen(self, resource: Resource, listener: Listener) -> None:
+    def listen(self, signal: Signal, listener: Listener) -> None:
         """Do nothing, because the object never changes."""
 
-    def all(self, resource: Resource) -> list[Object]:
-        """Return the object, if *resource* is `START`."""
-        return [{"kind": START.kind, "metadata": {"name": "start"}}] if resource == START else []
+    def all(self, signal: Signal) -> list[Object]:
+        """Return the object, if *signal* is `START`."""
+        return [{"kind": START.kind, "metadata": {"name": "start"}}] if signal == START else []

@@ -8,7 +8,7 @@ import asyncio
 import logging
 from typing import Final
 
-from tsoperator.api.objects import IDENTITY, SECRET, SECRET_METADATA, Key, Object, Resource, key_of
+from tsoperator.api.objects import IDENTITY, SECRET, SECRET_METADATA, Key, Object, Signal, key_of
 from tsoperator.kube.client import KubeClient
 from tsoperator.kube.errors import KubeError, NotFound
 from tsoperator.proxy.replica import ReplicaSecrets
@@ -71,14 +71,14 @@ class KnownIdentity:
             log.warning("the operator's own device can't be registered: %s", obstacle)
         self._take(self._read, self._state, obstacle)
 
-    def listen(self, resource: Resource, listener: Listener) -> None:
+    def listen(self, signal: Signal, listener: Listener) -> None:
         """Call *listener* when the identity has changed, or when the device asks for another auth key."""
-        if resource == IDENTITY:
+        if signal == IDENTITY:
             self._listeners.append(listener)
 
-    def all(self, resource: Resource) -> list[Object]:
+    def all(self, signal: Signal) -> list[Object]:
         """Return nothing, because a resync enqueues the objects that the identity concerns already."""
-        del resource
+        del signal
         return []
 
     async def run(self) -> None:

@@ -11,7 +11,7 @@ from typing import Final
 
 from tsoperator.api.device import domain_of, lookup_name
 from tsoperator.api.names import ANNOTATION_TAILNET_FQDN
-from tsoperator.api.objects import SECRET, SERVICE, SUFFIXES, TAILNET, Object, Resource, annotations, key_of
+from tsoperator.api.objects import SECRET, SERVICE, SUFFIXES, TAILNET, Object, Signal, annotations, key_of
 from tsoperator.proxy.secret import fqdn_of, login_url_of
 from tsoperator.runtime.cache import Cache, Listener
 from tsoperator.tailnet.tailnet import OWN, Tailnets
@@ -62,14 +62,14 @@ class KnownSuffixes:
             self._told = known  # so that the listeners are called when this ends
         return known
 
-    def listen(self, resource: Resource, listener: Listener) -> None:
+    def listen(self, signal: Signal, listener: Listener) -> None:
         """Call *listener* when the known suffixes have changed."""
-        if resource == SUFFIXES:
+        if signal == SUFFIXES:
             self._listeners.append(listener)
 
-    def all(self, resource: Resource) -> list[Object]:
+    def all(self, signal: Signal) -> list[Object]:
         """Return nothing, because a resync enqueues the objects that suffixes concern already."""
-        del resource
+        del signal
         return []
 
     def _known(self) -> Suffixes:

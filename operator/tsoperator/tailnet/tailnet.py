@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, Final
 
 from tsoperator.api.device import Device, lookup_name, lookup_names
-from tsoperator.api.objects import DEVICE, TAILSCALE_SERVICE, Object, Resource
+from tsoperator.api.objects import DEVICE, TAILSCALE_SERVICE, Object, Signal
 from tsoperator.proxy.serviceview import ServiceView
 from tsoperator.runtime.cache import Listener
 from tsoperator.runtime.ownership import Owner
@@ -295,17 +295,17 @@ class Tailnets:
         for each in self._tailnets.values():
             each.forget(owner)
 
-    def listen(self, resource: Resource, listener: Listener) -> None:
+    def listen(self, signal: Signal, listener: Listener) -> None:
         """Call *listener* at every change of a device or a Tailscale Service.
 
         Its arguments are the old and the new state of a device, as objects of `DEVICE`. At a change of a Service, both
         are the same object of `TAILSCALE_SERVICE`.
         """
-        if resource == DEVICE:
+        if signal == DEVICE:
             self._listeners.append(listener)
             for each in self._tailnets.values():
                 each.devices.listen(_object_listener(each.name, listener))
-        elif resource == TAILSCALE_SERVICE:
+        elif signal == TAILSCALE_SERVICE:
             self._service_listeners.append(listener)
             for each in self._tailnets.values():
                 each.services.listen(_label_listener(each.name, listener))
@@ -331,12 +331,12 @@ class Tailnets:
         for each in self._tailnets.values():
             each.preflight.listen(listener)
 
-    def all(self, resource: Resource) -> list[Object]:
+    def all(self, signal: Signal) -> list[Object]:
         """Return the Tailscale Services: for some of them, there may be no object in the cluster any more.
 
         Return no devices, because a resync enqueues the objects that devices concern already.
         """
-        if resource != TAILSCALE_SERVICE:
+        if signal != TAILSCALE_SERVICE:
             return []
         return [
             service_object(each.name, label) for each in self._tailnets.values() for label in each.services.labels()

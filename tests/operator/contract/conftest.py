@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from tests.operator.contract.kind import Kind
+from tests.operator.contract.kind import KindExample
 from tests.operator.contract.scene import Scene
 from tests.support.operator import World, new_world, running_operator
 
@@ -12,7 +12,7 @@ _PORTRAITS: dict[str, str] = {}  # what `afresh` returns, by the name of the kin
 
 
 @pytest.fixture
-async def scene(world: World, kind: Kind) -> Scene:
+async def scene(world: World, kind: KindExample) -> Scene:
     """A world with an operator, and with the other objects that the kind needs."""
     prepared = Scene(world, kind)
     await prepared.prepare()
@@ -20,7 +20,7 @@ async def scene(world: World, kind: Kind) -> Scene:
 
 
 @pytest.fixture
-def afresh(kind: Kind) -> Callable[[], Awaitable[str]]:
+def afresh(kind: KindExample) -> Callable[[], Awaitable[str]]:
     """Return a function that returns the portrait of a new world with a fully edited object of *kind*."""
 
     async def portrait() -> str:

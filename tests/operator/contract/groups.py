@@ -27,7 +27,7 @@ from tests.operator.contract.kind import (
     TOUCH,
     Bad,
     Edit,
-    Kind,
+    KindExample,
     annotated,
     crd,
     has_reason,
@@ -76,8 +76,8 @@ def _bad_ingress(patch: Object, words: str) -> Bad:
 
 _HOSTED = load_balancer("kind-hosted", proxy_group="several-ingress")
 
-GROUPED: Sequence[Kind] = [
-    Kind(
+GROUPED: Sequence[KindExample] = [
+    KindExample(
         proxy_group("kind-egress-group", proxyClass="metered"),
         has_reason("ProxyGroupReady", "ProxyGroupReady"),
         beside=[METERED],
@@ -105,7 +105,7 @@ GROUPED: Sequence[Kind] = [
         | {"create services", "patch secrets", "update pods", "update proxygroups"},
         ending=ENDING | {"delete pods", "update proxygroups"},
     ),
-    Kind(
+    KindExample(
         group_egress("kind-shared", "several", f"kind-shared-target.{DOMAIN}"),
         has_reason("TailscaleEgressSvcReady", "ReadyToRouteTraffic"),
         beside=[proxy_group("several")],
@@ -130,7 +130,7 @@ GROUPED: Sequence[Kind] = [
         | TOUCH,
         ending=frozenset({"delete services", "delete endpointslices", "patch services", "patch configmaps"}),
     ),
-    Kind(
+    KindExample(
         proxy_group("kind-api", type="kube-apiserver", kubeAPIServer={"mode": "noauth"}),
         all_offer_the_api,
         beside=[identity()],
@@ -168,7 +168,7 @@ GROUPED: Sequence[Kind] = [
         | writes("delete", "pods", "roles", "rolebindings")
         | {"update proxygroups"},
     ),
-    Kind(
+    KindExample(
         proxy_group("kind-ingress-group", type="ingress"),
         has_reason("ProxyGroupReady", "ProxyGroupReady"),
         children={
@@ -200,7 +200,7 @@ GROUPED: Sequence[Kind] = [
         | {"patch secrets", "update proxygroups"},
         ending=ENDING - {"delete services"} | {"delete pods", "update proxygroups"},
     ),
-    Kind(
+    KindExample(
         {**_HOSTED, "spec": {**_HOSTED["spec"], "selector": {"app": "backend"}}},
         is_balanced,
         beside=[identity(), proxy_group("several-ingress", type="ingress"), user_pod("backend")],
@@ -217,7 +217,7 @@ GROUPED: Sequence[Kind] = [
         making=writes("patch", "services", "configmaps", "secrets") | {"update services"} | TOUCH,
         ending=writes("patch", "services", "configmaps", "secrets"),
     ),
-    Kind(
+    KindExample(
         ingress("kind-site", "kind-site", proxy_group="several-ingress"),
         is_balanced,
         beside=[backend(), identity(), proxy_group("several-ingress", type="ingress")],

@@ -36,7 +36,7 @@ class Bad(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class KindExample:
     """A kind of object, an example of it, and the children and writes that the operator makes for it.
 
     Each example has a name that occurs nowhere else, so that a test finds the leftovers by that name.

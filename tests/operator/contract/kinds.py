@@ -1,6 +1,6 @@
 """The kinds that the operator reconciles, as parameters for the tests of the contract.
 
-To run all tests of the contract on a new kind, add one `Kind` to one of the lists that `KINDS` has.
+To run all tests of the contract on a new kind, add one `KindExample` to one of the lists that `KINDS` has.
 """
 
 from collections.abc import Iterable, Sequence
@@ -8,18 +8,18 @@ from collections.abc import Iterable, Sequence
 import pytest
 
 from tests.operator.contract.groups import GROUPED
-from tests.operator.contract.kind import Kind
+from tests.operator.contract.kind import KindExample
 from tests.operator.contract.settings import SETTINGS
 from tests.operator.contract.standalone import STANDALONE
 from tests.support import real
 
-KINDS: Sequence[Kind] = [*STANDALONE, *GROUPED, *SETTINGS]
+KINDS: Sequence[KindExample] = [*STANDALONE, *GROUPED, *SETTINGS]
 """The kinds on which the tests of the contract run."""
 
 _FOLLOWED = {resource.kind for resource in real.KINDS}
 
 
-def marks(kind: Kind) -> list[pytest.MarkDecorator]:
+def marks(kind: KindExample) -> list[pytest.MarkDecorator]:
     """Return pytest's marks for *kind*: `simulated` if its tests can't run on a real API server.
 
     A world there doesn't watch all kinds, and has no virtual time.
@@ -28,7 +28,7 @@ def marks(kind: Kind) -> list[pytest.MarkDecorator]:
     return [] if is_real else [pytest.mark.simulated]
 
 
-def each(kinds: Iterable[Kind]) -> pytest.MarkDecorator:
+def each(kinds: Iterable[KindExample]) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("kind", [pytest.param(kind, id=kind.name, marks=marks(kind)) for kind in kinds])
 
 

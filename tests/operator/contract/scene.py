@@ -24,7 +24,7 @@ from tsoperator.api.names import (
 )
 from tsoperator.api.objects import EVENT, POD, PROXYGROUP, SECRET, Key, Object, Resource, key_of, labels, uid
 
-from tests.operator.contract.kind import Edit, Kind
+from tests.operator.contract.kind import Edit, KindExample
 from tests.support.objects import obj as manifest
 from tests.support.operator import NAMESPACE, Proxy, World
 
@@ -45,7 +45,7 @@ class Scene:
     """A world with an operator, and in it the object of one kind with its children and devices."""
 
     world: World
-    kind: Kind
+    kind: KindExample
     furniture: set[tuple[str, Key]] = field(init=False)
     neighbours: set[str] = field(init=False)
     others_services: set[str] = field(init=False)

@@ -17,7 +17,7 @@ from tsoperator.api.objects import (
     key_of,
 )
 
-from tests.operator.contract.kind import Bad, Edit, Kind, crd, has_reason, spec, writes
+from tests.operator.contract.kind import Bad, Edit, KindExample, crd, has_reason, spec, writes
 from tests.support.manifests import dnsconfig, group_policy, proxy_class
 
 
@@ -32,8 +32,8 @@ def nameserver_child(_: Object, resource: Resource) -> str:
 _ALLOWS_ALL = {"expression": "true"}
 _BAD_IMAGE = spec(statefulSet={"pod": {"tailscaleContainer": {"image": "FOO bar"}}})
 
-SETTINGS: Sequence[Kind] = [
-    Kind(
+SETTINGS: Sequence[KindExample] = [
+    KindExample(
         {**dnsconfig("kind-dns"), "spec": {"nameserver": {}, "clusterDNS": {"mode": "Managed"}}},
         has_reason("NameserverReady", "NameserverCreated"),
         children={
@@ -55,7 +55,7 @@ SETTINGS: Sequence[Kind] = [
         | {"patch configmaps"},
         ending=frozenset({"update dnsconfigs", "patch configmaps"}),
     ),
-    Kind(
+    KindExample(
         proxy_class("kind-class", statefulSet={"labels": {"team": "web"}}),
         has_reason("ProxyClassReady", "ProxyClassValid"),
         bad={
@@ -65,7 +65,7 @@ SETTINGS: Sequence[Kind] = [
         making=frozenset({"update proxyclasses"}),
         ending=frozenset({"update proxyclasses"}),
     ),
-    Kind(
+    KindExample(
         group_policy("kind-policy", ingress=["kind-policy-web"], egress=["kind-policy-out"]),
         has_reason("ProxyGroupPolicyReady", "ProxyGroupNotFound"),
         children={

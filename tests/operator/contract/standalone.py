@@ -25,7 +25,7 @@ from tests.operator.contract.kind import (
     TOUCH,
     Bad,
     Edit,
-    Kind,
+    KindExample,
     annotated,
     crd,
     has_reason,
@@ -92,7 +92,7 @@ _BAD_SERVICE = {
 _SUFFIX = "update dnsconfigs"  # the first device shows the suffix: the zone that the cluster's DNS has to forward
 
 
-def _service(manifest: Object, **fields: Any) -> Kind:
+def _service(manifest: Object, **fields: Any) -> KindExample:
     of_services = {"patch services", "update services"}
     given: Mapping[str, Any] = {
         "children": _PROXY,
@@ -103,10 +103,10 @@ def _service(manifest: Object, **fields: Any) -> Kind:
         "making": MAKING | of_services | TOUCH,
         "ending": ENDING | {"patch services"},
     }
-    return Kind(manifest, _SERVED, **{**given, **fields})
+    return KindExample(manifest, _SERVED, **{**given, **fields})
 
 
-STANDALONE: Sequence[Kind] = [
+STANDALONE: Sequence[KindExample] = [
     _service(
         egress("kind-egress", f"kind-egress-target.{DOMAIN}"),
         beside=[dnsconfig()],
@@ -152,7 +152,7 @@ STANDALONE: Sequence[Kind] = [
         edits={"port": Edit(spec(ports=[{"name": "port-8443", "port": 8443}]), ":8443")},
         bad=_BAD_SERVICE,
     ),
-    Kind(
+    KindExample(
         ingress("kind-ingress", "kind-ingress"),
         is_balanced,
         beside=[dnsconfig(), backend()],
@@ -172,7 +172,7 @@ STANDALONE: Sequence[Kind] = [
         making=MAKING | TOUCH | {"patch ingresses", "update ingresses", "patch configmaps", "update services", _SUFFIX},
         ending=ENDING | {"patch ingresses", "patch configmaps", "patch services"},
     ),
-    Kind(
+    KindExample(
         connector("kind-connector", exitNode=True, replicas=2, hostnamePrefix="kind-connector-a", proxyClass="metered"),
         _CREATED,
         beside=[METERED],
@@ -192,7 +192,7 @@ STANDALONE: Sequence[Kind] = [
         making=MAKING | TOUCH | {"update connectors"},
         ending=ENDING | {"update connectors"},
     ),
-    Kind(
+    KindExample(
         recorder("kind-recorder", replicas=2, storage={"s3": _BUCKET}, statefulSet={"pod": {"container": _KEYS}}),
         is_recorded,
         children={
@@ -224,7 +224,7 @@ STANDALONE: Sequence[Kind] = [
         | {"update statefulsets", "update recorders"},
         ending=writes("delete", "secrets", "statefulsets") | {"update recorders"},
     ),
-    Kind(
+    KindExample(
         peer_relay("kind-relay", replicas=2),
         has_reason("PeerRelayReady", "PeerRelayReady"),
         children={

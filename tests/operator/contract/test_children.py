@@ -7,7 +7,7 @@ import pytest
 from tsoperator.api import objects
 from tsoperator.api.objects import Object, Resource, key_of, labels, uid
 
-from tests.operator.contract.kind import Kind
+from tests.operator.contract.kind import KindExample
 from tests.operator.contract.kinds import KINDS, each_joining, each_labelling, each_parent, marks
 from tests.operator.contract.scene import Scene
 from tests.support.operator import NAMESPACE, World, meant, running_operator
@@ -35,7 +35,7 @@ _STRANGERS: dict[Resource, Object] = {
 
 
 @each_parent
-async def test_a_child_that_is_deleted_comes_back_under_its_name(scene: Scene, kind: Kind) -> None:
+async def test_a_child_that_is_deleted_comes_back_under_its_name(scene: Scene, kind: KindExample) -> None:
     before = await scene.make()
     for resource in kind.children:
         child = scene.child(resource)
@@ -45,7 +45,7 @@ async def test_a_child_that_is_deleted_comes_back_under_its_name(scene: Scene, k
 
 
 @each_joining
-async def test_every_proxy_trusts_the_ca_bundle_of_the_settings(cluster: World, kind: Kind) -> None:
+async def test_every_proxy_trusts_the_ca_bundle_of_the_settings(cluster: World, kind: KindExample) -> None:
     async with running_operator(cluster, proxy_ca_bundle="own-ca"):
         scene = Scene(cluster, kind)
         bundle = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "own-ca", "namespace": NAMESPACE}}
@@ -62,7 +62,7 @@ async def test_every_proxy_trusts_the_ca_bundle_of_the_settings(cluster: World, 
 
 
 @each_parent
-async def test_the_operator_undoes_an_edit_of_a_child(scene: Scene, kind: Kind) -> None:
+async def test_the_operator_undoes_an_edit_of_a_child(scene: Scene, kind: KindExample) -> None:
     before = await scene.make()
     for resource, patch in ((resource, patch) for resource, edits in kind.children.items() for patch in edits):
         child = scene.child(resource)
@@ -97,7 +97,7 @@ def relabelled() -> Iterator[object]:
 
 @pytest.mark.parametrize(("kind", "change"), list(relabelled()))
 async def test_a_child_with_changed_labels_gets_its_labels_back_and_is_not_replaced(
-    scene: Scene, kind: Kind, change: dict[str, str | None] | None
+    scene: Scene, kind: KindExample, change: dict[str, str | None] | None
 ) -> None:
     before = await scene.make()
     for resource in kind.children:
@@ -108,7 +108,9 @@ async def test_a_child_with_changed_labels_gets_its_labels_back_and_is_not_repla
 
 
 @each_labelling
-async def test_a_label_of_others_stays_on_a_child_when_our_lost_labels_come_back(scene: Scene, kind: Kind) -> None:
+async def test_a_label_of_others_stays_on_a_child_when_our_lost_labels_come_back(
+    scene: Scene, kind: KindExample
+) -> None:
     await scene.make()
     resource = next(iter(kind.children))
     child = scene.child(resource)
@@ -122,7 +124,7 @@ async def test_a_label_of_others_stays_on_a_child_when_our_lost_labels_come_back
 
 @each_labelling
 async def test_a_foreign_object_with_the_name_of_a_child_stays_and_the_parent_reports_it(
-    cluster: World, kind: Kind
+    cluster: World, kind: KindExample
 ) -> None:
     scene = Scene(cluster, kind)
     await scene.apply(*kind.beside)
@@ -149,7 +151,9 @@ async def stranger(scene: Scene, resource: Resource) -> Object:
 
 
 @each_labelling
-async def test_a_secret_with_the_labels_of_a_child_but_another_name_is_not_deleted(scene: Scene, kind: Kind) -> None:
+async def test_a_secret_with_the_labels_of_a_child_but_another_name_is_not_deleted(
+    scene: Scene, kind: KindExample
+) -> None:
     """Show that labels alone don't make a Secret a child: no child can have this name."""
     await scene.make()
     child = scene.child(next(iter(kind.children)))

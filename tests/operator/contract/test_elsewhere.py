@@ -9,7 +9,7 @@ from clustersim.traffic import Request
 from tsoperator.api.names import LABEL_PARENT_NAME, LABEL_PARENT_NAMESPACE
 from tsoperator.api.objects import EVENT, SERVICE, Object, annotations, key_of, labels
 
-from tests.operator.contract.kind import Kind
+from tests.operator.contract.kind import KindExample
 from tests.operator.contract.kinds import each_labelling
 from tests.operator.contract.scene import Scene
 from tests.support.manifests import DOMAIN, egress
@@ -23,7 +23,9 @@ BYSTANDER = egress("bystander", f"bystander.{DOMAIN}")
 
 
 @each_labelling
-async def test_copies_of_an_objects_children_in_another_namespace_change_nothing(cluster: World, kind: Kind) -> None:
+async def test_copies_of_an_objects_children_in_another_namespace_change_nothing(
+    cluster: World, kind: KindExample
+) -> None:
     async with running_operator(cluster):
         await cluster.apply(BYSTANDER)
         await cluster.joined(BYSTANDER)

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Iterator
 import pytest
 from tsoperator.api.objects import POD, PROXYGROUP, SECRET, STATEFULSET, key_of
 
-from tests.operator.contract.kind import Kind
+from tests.operator.contract.kind import KindExample
 from tests.operator.contract.kinds import (
     KINDS,
     each_edited,
@@ -36,7 +36,7 @@ def orders() -> Iterator[object]:
             yield pytest.param(kind, order, id=f"{kind}-{'-'.join(map(str, order))}", marks=lane)
 
 
-def _registers(kind: Kind, order: tuple[object, ...]) -> bool:
+def _registers(kind: KindExample, order: tuple[object, ...]) -> bool:
     """Tell whether the operator makes the Secret of its own device before the test does, since a group needs it."""
     objects = dict(enumerate([kind.manifest, *kind.beside]))
     secret, groups = key_of(identity()), [number for number, obj in objects.items() if obj["kind"] == PROXYGROUP.kind]
@@ -46,7 +46,7 @@ def _registers(kind: Kind, order: tuple[object, ...]) -> bool:
 
 @pytest.mark.parametrize(("kind", "order"), list(orders()))
 async def test_objects_and_the_operator_may_appear_in_any_order(
-    cluster: World, kind: Kind, order: tuple[object, ...], afresh: Callable[[], Awaitable[str]]
+    cluster: World, kind: KindExample, order: tuple[object, ...], afresh: Callable[[], Awaitable[str]]
 ) -> None:
     scene = Scene(cluster, kind)
     objects = dict(enumerate([kind.manifest, *kind.beside]))
@@ -96,7 +96,7 @@ STEPS = {step.__name__: step for step in (nothing, needs_first, devices_first, c
 @each_kind
 @pytest.mark.parametrize("step", cases(STEPS, "nothing"))
 async def test_an_object_that_is_deleted_while_no_operator_runs_goes_when_an_operator_starts(
-    cluster: World, kind: Kind, step: Callable[[Scene], Awaitable[None]]
+    cluster: World, kind: KindExample, step: Callable[[Scene], Awaitable[None]]
 ) -> None:
     scene = Scene(cluster, kind)
     async with running_operator(cluster):
@@ -109,7 +109,9 @@ async def test_an_object_that_is_deleted_while_no_operator_runs_goes_when_an_ope
 
 
 @each_edited
-async def test_an_edit_while_no_operator_runs_takes_effect_when_an_operator_starts(cluster: World, kind: Kind) -> None:
+async def test_an_edit_while_no_operator_runs_takes_effect_when_an_operator_starts(
+    cluster: World, kind: KindExample
+) -> None:
     scene = Scene(cluster, kind)
     async with running_operator(cluster):
         await scene.prepare()
@@ -123,7 +125,9 @@ async def test_an_edit_while_no_operator_runs_takes_effect_when_an_operator_star
 
 
 @each_kind
-async def test_an_object_that_is_deleted_before_its_children_are_made_leaves_nothing(scene: Scene, kind: Kind) -> None:
+async def test_an_object_that_is_deleted_before_its_children_are_made_leaves_nothing(
+    scene: Scene, kind: KindExample
+) -> None:
     await scene.apply(kind.manifest)
     await scene.end()
     await scene.world.settled()
@@ -132,7 +136,7 @@ async def test_an_object_that_is_deleted_before_its_children_are_made_leaves_not
 
 @each_lasting
 async def test_an_object_that_is_recreated_while_no_operator_runs_keeps_its_children_and_devices(
-    cluster: World, kind: Kind
+    cluster: World, kind: KindExample
 ) -> None:
     scene = Scene(cluster, kind)
     async with running_operator(cluster):
@@ -147,7 +151,7 @@ async def test_an_object_that_is_recreated_while_no_operator_runs_keeps_its_chil
 
 
 @each_joining
-async def test_a_pod_that_is_deleted_keeps_its_device(scene: Scene, kind: Kind) -> None:
+async def test_a_pod_that_is_deleted_keeps_its_device(scene: Scene, kind: KindExample) -> None:
     before, devices = await scene.make(), set(scene.node_ids)
     pods = await scene.world.children(POD, kind.manifest)
     await scene.world.delete(*pods)
@@ -158,7 +162,7 @@ async def test_a_pod_that_is_deleted_keeps_its_device(scene: Scene, kind: Kind) 
 
 @each_rejoining
 async def test_an_object_that_is_recreated_while_its_old_pod_ends_gets_its_children_and_devices(
-    scene: Scene, kind: Kind
+    scene: Scene, kind: KindExample
 ) -> None:
     before = await scene.make()
     pod = (await scene.world.api.list(POD, NAMESPACE)).items[-1]

@@ -6,7 +6,7 @@ from functools import partial
 import pytest
 from tsoperator.api.objects import Object
 
-from tests.operator.contract.kind import Kind
+from tests.operator.contract.kind import KindExample
 from tests.operator.contract.kinds import each_held, each_kind
 from tests.operator.contract.scene import Scene, conditions
 from tests.support.cluster import until
@@ -29,7 +29,7 @@ SEEN = {
 
 @each_kind
 async def test_labels_conditions_and_finalizers_of_others_stay_while_an_object_is_made_edited_and_deleted(
-    scene: Scene, kind: Kind
+    scene: Scene, kind: KindExample
 ) -> None:
     await scene.make()
     await put_marks(scene)
@@ -74,7 +74,7 @@ async def finalizers(scene: Scene) -> list[str]:
 
 @each_kind
 async def test_the_operator_adds_its_finalizer_again_if_somebody_else_removes_the_finalizer(
-    scene: Scene, kind: Kind
+    scene: Scene, kind: KindExample
 ) -> None:
     before = await scene.make()
     await scene.change(kind.manifest, {"metadata": {"finalizers": None}})
@@ -83,7 +83,7 @@ async def test_the_operator_adds_its_finalizer_again_if_somebody_else_removes_th
 
 @each_held
 async def test_a_deleted_object_leaves_nothing_even_if_somebody_puts_another_finalizer_in_place_of_ours(
-    scene: Scene, kind: Kind
+    scene: Scene, kind: KindExample
 ) -> None:
     await scene.make()
     await scene.change(kind.manifest, {"metadata": {"finalizers": THEIRS["finalizers"]}})
@@ -101,7 +101,7 @@ async def test_a_deleted_object_leaves_nothing_even_if_somebody_puts_another_fin
 @pytest.mark.simulated
 @each_held
 async def test_a_finalizer_that_somebody_else_adds_while_the_operator_adds_its_own_stays(
-    scene: Scene, kind: Kind
+    scene: Scene, kind: KindExample
 ) -> None:
     sim = scene.world.sim
     sim.faults.latency = 0.1  # seconds between the counting of a write and its execution

@@ -5,7 +5,7 @@ from clustersim.faults import Failure
 from clustersim.merge import merge_patch
 from tsoperator.api.objects import Object
 
-from tests.operator.contract.kind import Bad, Kind
+from tests.operator.contract.kind import Bad, KindExample
 from tests.operator.contract.kinds import KINDS, each_joining, each_parent
 from tests.operator.contract.scene import Scene
 
@@ -23,7 +23,7 @@ each_bad = pytest.mark.parametrize(
 
 @each_bad
 async def test_an_object_that_was_always_invalid_has_no_children_until_its_user_repairs_it(
-    scene: Scene, kind: Kind, bad: Bad
+    scene: Scene, kind: KindExample, bad: Bad
 ) -> None:
     before = children(scene)
     await scene.apply(merge_patch(kind.manifest, bad.patch))
@@ -44,7 +44,7 @@ def children(scene: Scene) -> list[Object]:
 
 @each_bad
 async def test_an_object_that_becomes_invalid_keeps_its_pods_children_and_devices(
-    scene: Scene, kind: Kind, bad: Bad
+    scene: Scene, kind: KindExample, bad: Bad
 ) -> None:
     before = await scene.make()
     running = scene.running()
@@ -61,7 +61,7 @@ async def test_an_object_that_becomes_invalid_keeps_its_pods_children_and_device
 @pytest.mark.simulated
 @each_parent
 async def test_an_object_reports_a_refused_write_until_the_api_server_allows_the_write(
-    scene: Scene, kind: Kind
+    scene: Scene, kind: KindExample
 ) -> None:
     plural = [resource.plural for resource in kind.children if resource != kind.early][-1]
     scene.world.sim.faults.fail(Failure(403, times=10**6, verb="create", plural=plural))
@@ -73,7 +73,9 @@ async def test_an_object_reports_a_refused_write_until_the_api_server_allows_the
 
 
 @each_joining
-async def test_an_object_reports_that_an_auth_key_is_refused_until_the_key_is_allowed(scene: Scene, kind: Kind) -> None:
+async def test_an_object_reports_that_an_auth_key_is_refused_until_the_key_is_allowed(
+    scene: Scene, kind: KindExample
+) -> None:
     scene.world.control.client_tags = {"tag:other"}
     await scene.apply(kind.manifest)
     await scene.told("tag:k8s", kind.failed)
@@ -83,7 +85,7 @@ async def test_an_object_reports_that_an_auth_key_is_refused_until_the_key_is_al
 
 @each_joining
 async def test_a_deleted_object_stays_while_the_control_server_refuses_to_delete_its_device(
-    scene: Scene, kind: Kind
+    scene: Scene, kind: KindExample
 ) -> None:
     await scene.make()
     scene.world.control.fail(403, count=10**6, path="/api/v2/device/")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.operator.contract.kind import Kind
+from tests.operator.contract.kind import KindExample
 from tests.operator.contract.kinds import each_kind
 from tests.operator.contract.scene import Scene
 from tests.support.cluster import until
@@ -14,7 +14,9 @@ each_end = pytest.mark.parametrize("end", ["expire_history", pytest.param("drop_
 
 @each_kind
 @each_end
-async def test_no_change_is_overlooked_if_the_watches_end_after_each_change(scene: Scene, kind: Kind, end: str) -> None:
+async def test_no_change_is_overlooked_if_the_watches_end_after_each_change(
+    scene: Scene, kind: KindExample, end: str
+) -> None:
     end_watches = getattr(scene.world.sim.faults, end)
     await scene.apply(kind.manifest)
     end_watches()
@@ -31,7 +33,7 @@ async def test_no_change_is_overlooked_if_the_watches_end_after_each_change(scen
 
 @each_kind
 async def test_the_operator_finds_changes_that_it_missed_while_the_api_server_was_away(
-    scene: Scene, kind: Kind
+    scene: Scene, kind: KindExample
 ) -> None:
     before = await scene.make()
     await away(scene)

@@ -6,7 +6,7 @@ import pytest
 from clustersim.faults import LOST, Failure
 from tsoperator.kube.client import USER_AGENT
 
-from tests.operator.contract.kind import Kind
+from tests.operator.contract.kind import KindExample
 from tests.operator.contract.kinds import each_kind
 from tests.operator.contract.scene import Scene
 from tests.support.lanes import cases
@@ -26,7 +26,7 @@ def fail(world: World, status: int, writes: frozenset[str]) -> None:
 @each_kind
 @pytest.mark.parametrize("status", cases(FAULTS, "refused", "conflict", "answer lost"))
 async def test_each_write_may_fail_once_without_an_effect_on_the_result(
-    scene: Scene, kind: Kind, status: int, afresh: Callable[[], Awaitable[str]]
+    scene: Scene, kind: KindExample, status: int, afresh: Callable[[], Awaitable[str]]
 ) -> None:
     world = scene.world
     fail(world, status, kind.making)
@@ -43,7 +43,7 @@ async def test_each_write_may_fail_once_without_an_effect_on_the_result(
 @each_kind
 @pytest.mark.parametrize("status", [409, LOST, 500])
 async def test_six_writes_in_a_row_may_fail_without_an_effect_on_the_result(
-    scene: Scene, kind: Kind, status: int, afresh: Callable[[], Awaitable[str]]
+    scene: Scene, kind: KindExample, status: int, afresh: Callable[[], Awaitable[str]]
 ) -> None:
     scene.world.sim.faults.fail(Failure(status, times=6))
     await scene.make()
@@ -56,7 +56,7 @@ async def test_six_writes_in_a_row_may_fail_without_an_effect_on_the_result(
 
 @each_kind
 async def test_the_control_servers_answers_may_get_lost_without_an_effect_on_the_result(
-    scene: Scene, kind: Kind
+    scene: Scene, kind: KindExample
 ) -> None:
     scene.world.control.lose_answers(count=2)
     before = await scene.make()
@@ -73,7 +73,7 @@ def writes(world: World) -> set[str]:
 
 
 @each_kind
-async def test_the_listed_writes_of_a_kind_are_all_that_the_operator_makes(scene: Scene, kind: Kind) -> None:
+async def test_the_listed_writes_of_a_kind_are_all_that_the_operator_makes(scene: Scene, kind: KindExample) -> None:
     scene.world.sim.writes.clear()
     await scene.make()
     await scene.edit_all()

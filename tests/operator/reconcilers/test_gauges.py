@@ -12,6 +12,7 @@ from tsoperator.api.owners import joined
 from tsoperator.kube.client import KubeClient
 from tsoperator.reconcilers.gauges import GroupGauges, RelayGauges, ServiceGauges, certificate_expiries, count_proxies
 from tsoperator.reconcilers.operatordevice.ask import ask_of
+from tsoperator.reconcilers.operatordevice.reconciler import proxy_sources
 from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.ownership import Owner
 from tsoperator.sources import sources
@@ -116,7 +117,8 @@ OWNED = ("tsoperator_tailscale_services", {"tailnet": ""})
 async def test_the_gauges_count_the_objects_in_the_cluster(sim: ClusterSim, client: KubeClient) -> None:
     await put(client, *THERE)
     served = ask_of(settings(operator_secret="own"))
-    cache, registry = Cache(sources(OPERATOR_NAMESPACE, served=served)), CollectorRegistry()
+    cache = Cache([*sources(OPERATOR_NAMESPACE), *proxy_sources(served)])
+    registry = CollectorRegistry()
     registry.register(GroupGauges(cache, OPERATOR_NAMESPACE))
     registry.register(RelayGauges(cache))
     async with running(cache.follow(client)):

@@ -1,5 +1,5 @@
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Any
 
@@ -8,21 +8,21 @@ from aiohttp import web
 from clustersim import objects as kinds
 from clustersim.sim import ClusterSim
 from prometheus_client import CollectorRegistry
-from tsoperator.api.objects import CONFIGMAP, SERVICE, Key, Object, Resource, key_of, labels
+from tsoperator.api.objects import CONFIGMAP, SERVICE, Key, Object, Resource, Signal, key_of, labels
 from tsoperator.kube.client import KubeClient
 from tsoperator.kube.watch import Selection
 from tsoperator.runtime.cache import Cache, Listener, Source
 from tsoperator.runtime.controller import ControllerMetrics, Policy
-from tsoperator.runtime.gathering import Gathering
+from tsoperator.runtime.gathering import AT_ONCE, Gathering
 from tsoperator.runtime.holder import Process
 from tsoperator.runtime.leader import LeaderElector, LeadershipLost, Timing
-from tsoperator.runtime.manager import Comparison, EnqueueTimes, Manager, Mapper
+from tsoperator.runtime.manager import Comparison, Manager, Mapper, ResyncTimes, Watches
 from tsoperator.runtime.result import DONE, Result
 
 from tests.support.cluster import kube_client, running, serving, until
 
 LEASE = Key("tailscale", "operator")
-DEVICE = Resource("", "", "devices", "Device")  # a kind that no API server has
+DEVICE = Signal("Device")
 TIMING = Timing(duration=1.0, renew_deadline=0.6, retry_period=0.05, gone=1)
 
 
@@ -48,12 +48,14 @@ class Noting:
     def __init__(
         self,
         mapper: Mapper = by_name,
-        resources: Sequence[Resource] = (CONFIGMAP,),
+        watched: Sequence[Resource | Signal] = (CONFIGMAP,),
         look: Callable[[], None] = lambda: None,
+        gathering: Gathering = AT_ONCE,
     ) -> None:
-        self.name = str(resources[0])
+        self.name = str(watched[0])
+        self.gathering = gathering
         self.keys: list[Key] = []
-        self.watches: Mapping[Resource, Mapper] = dict.fromkeys(resources, mapper)
+        self.watches: Watches = dict.fromkeys(watched, mapper)
         self._look = look
 
     async def reconcile(self, key: Key) -> Result:
@@ -84,12 +86,12 @@ class Table:
         for listener in self._listeners:
             listener(None, {"metadata": {"name": name}})
 
-    def listen(self, resource: Resource, listener: Listener) -> None:
-        assert resource == DEVICE
+    def listen(self, signal: Signal, listener: Listener) -> None:
+        assert signal == DEVICE
         self._listeners.append(listener)
 
-    def all(self, resource: Resource) -> list[Object]:
-        assert resource == DEVICE
+    def all(self, signal: Signal) -> list[Object]:
+        assert signal == DEVICE
         return [{"metadata": {"name": name}} for name in self.names]
 
 
@@ -98,10 +100,10 @@ def new_manager(
     cache: Cache | None = None,
     registry: CollectorRegistry | None = None,
     table: Table | None = None,
-    times: EnqueueTimes | None = None,
+    times: ResyncTimes | None = None,
 ) -> Manager:
     metrics = ControllerMetrics(registry or CollectorRegistry())
-    feeds = {DEVICE: table} if table else None
+    feeds = {DEVICE: table} if table else {}
     return Manager(cache or new_cache(), reconcilers, metrics, Policy(workers=1), feeds, times)
 
 
@@ -154,7 +156,7 @@ async def test_existing_new_and_deleted_objects_are_reconciled_by_the_reconciler
     sim: ClusterSim, client: KubeClient
 ) -> None:
     create(sim, "a")
-    reconciler, services = Noting(), Noting(resources=[SERVICE])
+    reconciler, services = Noting(), Noting(watched=[SERVICE])
     async with managing(client, reconciler, services):
         await until(lambda: reconciler.keys == [Key("default", "a")])
         create(sim, "b")
@@ -194,8 +196,8 @@ async def test_reconciles_wait_until_every_kind_is_known() -> None:
 
 
 async def test_several_changes_in_a_burst_can_cause_a_single_reconcile(sim: ClusterSim, client: KubeClient) -> None:
-    cache, reconciler = new_cache(), Noting(by_team)
-    async with managing(client, reconciler, cache=cache, times=EnqueueTimes({reconciler.name: Gathering(0.5)})):
+    cache, reconciler = new_cache(), Noting(by_team, gathering=Gathering(0.5))
+    async with managing(client, reconciler, cache=cache):
         for name in "abcdefgh":
             create(sim, name)
             await until(lambda name=name: name in key_names(cache))  # type: ignore[misc]
@@ -210,9 +212,9 @@ def key_names(cache: Cache) -> set[str]:
 async def test_every_kind_is_enqueued_again_after_a_while(sim: ClusterSim, client: KubeClient) -> None:
     create(sim, "a")
     create(sim, "b")
-    reconciler = Noting(resources=[CONFIGMAP, SERVICE, DEVICE])
+    reconciler = Noting(watched=[CONFIGMAP, SERVICE, DEVICE])
     names = ("a", "b", "kubernetes", "d")
-    async with managing(client, reconciler, table=Table("d"), times=EnqueueTimes(resync=0.05)):
+    async with managing(client, reconciler, table=Table("d"), times=ResyncTimes(resync=0.05)):
         await until(lambda: min([key.name for key in reconciler.keys].count(name) for name in names) >= 3)
 
 
@@ -243,7 +245,7 @@ async def test_the_keys_of_all_objects_are_enqueued_before_the_first_reconcile(c
     mapped: list[Key] = []
     seen: list[int] = []
     reconciler = Noting(noting(mapped), [DEVICE], look=lambda: seen.append(len(mapped)))
-    async with managing(client, reconciler, table=Table(*map(str, range(100))), times=EnqueueTimes(time_slice=0)):
+    async with managing(client, reconciler, table=Table(*map(str, range(100))), times=ResyncTimes(time_slice=0)):
         await until(lambda: seen)
     assert seen[0] == 100
 
@@ -263,12 +265,12 @@ async def test_a_change_while_the_keys_of_all_objects_are_enqueued_is_not_lost(c
         return noting(mapped)(obj)
 
     reconciler = Noting(mapper, [DEVICE])
-    async with managing(client, reconciler, table=table, times=EnqueueTimes(time_slice=0)), running(change()):
+    async with managing(client, reconciler, table=table, times=ResyncTimes(time_slice=0)), running(change()):
         await until(lambda: len(table.names) == 110 and reconciler.names == table.names)
 
 
 async def test_a_process_that_no_longer_leads_queues_nothing(client: KubeClient) -> None:
-    registry, table, reconciler = CollectorRegistry(), Table("a", "b"), Hanging(resources=[DEVICE])
+    registry, table, reconciler = CollectorRegistry(), Table("a", "b"), Hanging(watched=[DEVICE])
 
     def depth() -> float | None:
         return registry.get_sample_value("tsoperator_queue_depth", {"controller": reconciler.name})

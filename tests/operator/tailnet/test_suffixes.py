@@ -11,7 +11,7 @@ from clustersim.control import Control
 from clustersim.sim import ClusterSim
 from tsoperator.api.objects import DEVICE, SERVICE, SUFFIXES, Object, key_of
 from tsoperator.kube.client import KubeClient
-from tsoperator.reconcilers.service.ask import BY_DESTINATION
+from tsoperator.reconcilers.service.ask import BY_DESTINATION, by_destination
 from tsoperator.runtime.cache import Cache
 from tsoperator.sources import sources
 from tsoperator.tailnet.devices import ListPace
@@ -62,6 +62,7 @@ class Scene:
 @pytest.fixture
 async def scene(sim: ClusterSim, client: KubeClient) -> AsyncIterator[Scene]:
     cache = Cache(sources(OPERATOR_NAMESPACE))
+    cache.index(SERVICE, {BY_DESTINATION: by_destination})
     async with (
         tailnet_client(sim.control, sim.control_url) as opened,
         running_tailnets(opened, client, cache, settings(), QUICK) as tailnets,

@@ -12,7 +12,7 @@ from clustersim.sim import ClusterSim
 from clustersim.tailnet import Device
 from clustersim.tailnetservices import TailscaleService as Present
 from tsoperator.api.device import Device as Known
-from tsoperator.api.objects import DEVICE, SECRET, TAILSCALE_SERVICE, Key, Object, key_of
+from tsoperator.api.objects import DEVICE, SUFFIXES, TAILSCALE_SERVICE, Key, Object, key_of
 from tsoperator.api.owners import joined as joined_by
 from tsoperator.api.tailscaleservice import TailscaleService
 from tsoperator.kube.client import KubeClient
@@ -164,7 +164,7 @@ async def test_a_change_of_a_device_is_announced_as_the_change_of_an_object(
 ) -> None:
     changes: list[tuple[Object | None, Object | None]] = []
     tailnets.listen(DEVICE, lambda old, new: changes.append((old, new)))
-    tailnets.listen(SECRET, lambda old, new: pytest.fail(f"no device: {old} {new}"))
+    tailnets.listen(SUFFIXES, lambda old, new: pytest.fail(f"no device: {old} {new}"))
     device = await joined(sim, tailnets)
     known = view(tailnets, device.node_id).devices[device.node_id]
     sim.control.delete_device(device)

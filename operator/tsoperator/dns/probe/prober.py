@@ -12,7 +12,7 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from tsoperator.api.objects import Object, Resource
+from tsoperator.api.objects import Object, Signal
 from tsoperator.dns.probe.answers import (
     Reply,
     ServerVerdict,
@@ -28,7 +28,7 @@ from tsoperator.dns.probe.question import Canary, CanaryQuestion
 from tsoperator.runtime.cache import Listener
 from tsoperator.runtime.workqueue import Backoff
 
-VERDICT: Final = Resource("", "", "verdicts", "Verdict")
+VERDICT: Final = Signal("Verdict")
 """The resource whose events announce changes of the findings about the nameserver and the cluster's DNS.
 
 The findings are no objects of the API server.
@@ -111,14 +111,14 @@ class DNSProber(Collector):
             self._changed.set()
         return self._shown
 
-    def listen(self, resource: Resource, listener: Listener) -> None:
-        """Call *listener* at every change of the verdicts, if *resource* is `VERDICT`; ignore any other resource."""
-        if resource == VERDICT:
+    def listen(self, signal: Signal, listener: Listener) -> None:
+        """Call *listener* at every change of the verdicts, if *signal* is `VERDICT`; ignore any other signal."""
+        if signal == VERDICT:
             self._listeners.append(listener)
 
-    def all(self, resource: Resource) -> list[Object]:
+    def all(self, signal: Signal) -> list[Object]:
         """Return nothing, because a resync enqueues all DNSConfigs already."""
-        del resource
+        del signal
         return []
 
     async def run(self) -> None:

@@ -21,6 +21,7 @@ from tsoperator.reconcilers.connector import plan as plans
 from tsoperator.reconcilers.connector.ask import Ask, parse
 from tsoperator.reconcilers.proxies import Proxies, Seen
 from tsoperator.runtime.kind import Kind
+from tsoperator.runtime.manager import Watches
 from tsoperator.runtime.ownership import owned_keys
 from tsoperator.runtime.plan import Plan
 
@@ -37,7 +38,7 @@ def connectors(proxies: Proxies) -> Kind[Seen[Ask, plans.Observed] | Plan]:
     def parent_keys(child: Object) -> Iterable[Key]:
         return owned_keys(child, PARENT_CONNECTOR, proxies.settings.namespace)
 
-    watches = {
+    watches: Watches = {
         CONNECTOR: lambda connector: (key_of(connector),),
         **dict.fromkeys((SERVICE, SERVICEMONITOR, STATEFULSET, SECRET, POD), parent_keys),
         PROXYCLASS: proxies.naming(CONNECTOR, "proxyClass"),

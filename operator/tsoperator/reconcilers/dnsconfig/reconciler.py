@@ -22,7 +22,6 @@ from tsoperator.api.objects import (
     SUFFIXES,
     Key,
     Object,
-    Resource,
     annotations,
     key_of,
 )
@@ -40,7 +39,7 @@ from tsoperator.reconcilers.dnsconfig import plan as plans
 from tsoperator.reconcilers.dnsconfig.clusterdns import ClusterDNSPlan
 from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.kind import Kind
-from tsoperator.runtime.manager import Mapper
+from tsoperator.runtime.manager import Watches
 from tsoperator.runtime.ownership import BY_OWNER, Owner, owned_keys
 from tsoperator.runtime.plan import Plan, Question, Refusal
 from tsoperator.runtime.reverts import Reverts, last_writer
@@ -94,7 +93,7 @@ class _View:
         self._addresses = NO_ADDRESSES
         self._configmaps = configmap_names(settings.cluster_dns_configmap)
         children = (SERVICE, SERVICEACCOUNT, ROLE, ROLEBINDING)
-        self.watches: Mapping[Resource, Mapper] = {
+        self.watches: Watches = {
             DNSCONFIG: self._all_keys,
             **dict.fromkeys(children, self._parent_keys),
             **dict.fromkeys((DEPLOYMENT, DAEMONSET), self._keys_for_workload),

@@ -23,7 +23,6 @@ from tsoperator.api.objects import (
     TAILSCALE_SERVICE,
     Key,
     Object,
-    Resource,
     is_deleting,
     key_of,
     labels,
@@ -39,8 +38,9 @@ from tsoperator.proxy.endpoints import BY_SERVICE
 from tsoperator.reconcilers.dnsrecords import plan as plans
 from tsoperator.reconcilers.hosting import HostingChanges, HostingView
 from tsoperator.runtime.cache import Cache
+from tsoperator.runtime.gathering import Gathering
 from tsoperator.runtime.kind import Kind
-from tsoperator.runtime.manager import Comparison, Mapper
+from tsoperator.runtime.manager import Comparison, Watches
 from tsoperator.runtime.ownership import BY_GROUPED_OWNER, BY_OWNER, Owner, grouped_owner_of, owner_of
 from tsoperator.runtime.plan import Plan, Refusal
 from tsoperator.settings import Settings
@@ -74,7 +74,8 @@ def dnsrecords(
     def refused(observed: plans.Observed, _obj: Object, refusal: Refusal) -> Plan:
         return plans.failed(observed.dnsconfig or {}, refusal)
 
-    return Kind(None, view.watches, view.look, plan, refused, view.written, name=plans.NAME)
+    gathering = Gathering(0.02)
+    return Kind(None, view.watches, view.look, plan, refused, view.written, name=plans.NAME, gathering=gathering)
 
 
 class _View:
@@ -100,7 +101,7 @@ class _View:
         self._due = inf  # when to write records that may wait, by the loop's clock
         self._writer: asyncio.Task[object] | None = None  # the task that carries out the plans
         changes = HostingChanges(cache, SERVICE)
-        self.watches: Mapping[Resource, Mapper] = {
+        self.watches: Watches = {
             SERVICE: self._of_service,
             ENDPOINTSLICE: self._of_slice,
             INGRESS: self._of_ingress,

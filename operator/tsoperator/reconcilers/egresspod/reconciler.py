@@ -1,6 +1,6 @@
 """Gathers the facts about egress Pods that `plan` needs."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from tsoperator.api.objects import (
     CONFIGMAP,
@@ -10,7 +10,6 @@ from tsoperator.api.objects import (
     SERVICE,
     Key,
     Object,
-    Resource,
     is_deleting,
     key_of,
     uid,
@@ -24,8 +23,9 @@ from tsoperator.proxy.entries import entries_of
 from tsoperator.reconcilers.egresspod import plan as plans
 from tsoperator.reconcilers.egresspod.probes import GateProber
 from tsoperator.runtime.cache import Cache
+from tsoperator.runtime.gathering import Gathering
 from tsoperator.runtime.kind import Kind
-from tsoperator.runtime.manager import Mapper
+from tsoperator.runtime.manager import Watches
 from tsoperator.runtime.ownership import BY_OWNER
 from tsoperator.runtime.result import Pending
 from tsoperator.settings import Settings
@@ -39,13 +39,13 @@ def egresspods(cache: Cache, client: KubeClient, prober: GateProber, settings: S
     change of another object queues only Pods whose gate is closed.
     """
     view = _View(cache, client, prober, settings)
-    watches: Mapping[Resource, Mapper] = {
+    watches: Watches = {
         POD: lambda pod: (key_of(pod),) if plans.group_of(pod) else (),
         PROXYGROUP: lambda group: view.waiting_pods(key_of(group).name),
         CONFIGMAP: lambda config: view.waiting_pods(plans.group_of(config)),
         **dict.fromkeys((SERVICE, ENDPOINTSLICE), view.pods_waiting_behind),
     }
-    return Kind(POD, watches, view.look, plans.plan, plans.failed, name="egresspod")
+    return Kind(POD, watches, view.look, plans.plan, plans.failed, name="egresspod", gathering=Gathering(0.1))
 
 
 class _View:

@@ -22,7 +22,7 @@ from tsoperator.runtime.ownership import Owner
 from tsoperator.settings import Settings
 
 
-class Mode(Enum):
+class IngressMode(Enum):
     """The way to serve an Ingress."""
 
     NOTHING = auto()
@@ -48,7 +48,7 @@ class Ask:
 
     ingress: Object
     key: Key
-    mode: Mode
+    mode: IngressMode
     ingress_class: str
     class_name: str
     host: str
@@ -92,9 +92,9 @@ def parse(ingress: Object, settings: Settings) -> Ask:
     given, key, host = annotations(ingress), key_of(ingress), _tls_host(ingress)
     tags, forwards = given.get(ANNOTATION_TAGS), given.get(ANNOTATION_FORWARD_CLUSTER_TRAFFIC)
     if is_deleting(ingress) or not is_ours(ingress, settings):
-        mode = Mode.NOTHING
+        mode = IngressMode.NOTHING
     else:
-        mode = Mode.GROUP if given.get(PROXY_GROUP) else Mode.PROXY
+        mode = IngressMode.GROUP if given.get(PROXY_GROUP) else IngressMode.PROXY
     return Ask(
         ingress,
         key,

@@ -21,7 +21,7 @@ from tsoperator.api.names import (
 from tsoperator.api.objects import annotations
 from tsoperator.group.claims import ENABLED
 from tsoperator.proxy.annotations import TAILNET_OF_A_GROUP, Vocabulary, ignored, nearest
-from tsoperator.reconcilers.ingress.ask import Ask, Mode
+from tsoperator.reconcilers.ingress.ask import Ask, IngressMode
 from tsoperator.runtime.plan import Note
 
 _ELSEWHERE: Final = {
@@ -74,7 +74,7 @@ HOSTED_VOCABULARY: Final = Vocabulary(
 
 def ignored_notes(ask: Ask) -> list[Note]:
     """Return an Event for each annotation and label of an Ingress that has no effect."""
-    if ask.mode is not Mode.GROUP:
+    if ask.mode is not IngressMode.GROUP:
         return ignored(ask.ingress, VOCABULARY)
     given = annotations(ask.ingress)
     endpoint, redirect = given.get(ANNOTATION_HTTP_ENDPOINT, ENABLED), given.get(ANNOTATION_HTTP_REDIRECT)

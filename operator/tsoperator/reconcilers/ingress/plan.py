@@ -31,7 +31,7 @@ from tsoperator.proxy.workload import (
     proxy_devices,
     proxy_key,
 )
-from tsoperator.reconcilers.ingress.ask import Ask, Mode
+from tsoperator.reconcilers.ingress.ask import Ask, IngressMode
 from tsoperator.reconcilers.ingress.grouped import NOWHERE, AtGroups, blocked_notes, can_take_over, ended
 from tsoperator.reconcilers.ingress.grouped import plan as grouped_plan
 from tsoperator.reconcilers.ingress.notices import class_notes, ignored_notes
@@ -114,7 +114,7 @@ def wanted(ask: Ask, observed: Observed, settings: Settings) -> Proxy | Plan:
     """
     if is_deleting(ask.ingress):
         return plan_deletion(ask, observed)
-    if ask.mode is Mode.NOTHING:
+    if ask.mode is IngressMode.NOTHING:
         found = class_notes(ask, settings.ingress_class, class_exists=observed.class_exists)
         return plan_deletion(ask, observed, found)
     if not observed.knows_services:
@@ -165,7 +165,7 @@ def plan(
     *wanted* is the result of the function `wanted`, and *keys* are the auth keys of the replicas.
     """
     made = wanted if isinstance(wanted, Plan) else _proxied(ask, wanted, observed, settings, keys)
-    return made if ask.mode is Mode.GROUP else ended(ask, observed.at_groups, made)
+    return made if ask.mode is IngressMode.GROUP else ended(ask, observed.at_groups, made)
 
 
 def _grouped(ask: Ask, hosting: Hosting, observed: Observed, settings: Settings, *, is_early: bool) -> Plan:

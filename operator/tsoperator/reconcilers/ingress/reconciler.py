@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from datetime import datetime
 
@@ -24,7 +24,6 @@ from tsoperator.api.objects import (
     TAILSCALE_SERVICE,
     Key,
     Object,
-    Resource,
     key_of,
 )
 from tsoperator.api.tailscaleservice import service_name
@@ -40,12 +39,12 @@ from tsoperator.proxy.secret import TLS, Certificate, certificate_of, device_of
 from tsoperator.proxy.workload import proxy_device
 from tsoperator.reconcilers.hosting import HostingChanges, HostingView
 from tsoperator.reconcilers.ingress import plan as plans
-from tsoperator.reconcilers.ingress.ask import Ask, Mode, is_ours, parse
+from tsoperator.reconcilers.ingress.ask import Ask, IngressMode, is_ours, parse
 from tsoperator.reconcilers.ingress.grouped import NOWHERE, Approval, AtGroups, may_lack_approval
 from tsoperator.reconcilers.proxies import Proxies, Seen
 from tsoperator.runtime.apply import utc_now
 from tsoperator.runtime.kind import Kind
-from tsoperator.runtime.manager import Comparison, Mapper
+from tsoperator.runtime.manager import Comparison, Watches
 from tsoperator.runtime.memory import Memory
 from tsoperator.runtime.ownership import first, is_child, owned_keys
 from tsoperator.runtime.plan import Plan
@@ -84,7 +83,7 @@ class _View:
         self._unserved = Memory[datetime](self._cache)  # since when an Ingress may lack approved hosts
         self._changes = changes = HostingChanges(self._cache, INGRESS)
         self._class_warning = ""
-        self.watches: Mapping[Resource, Mapper] = {
+        self.watches: Watches = {
             INGRESS: lambda ingress: {key_of(ingress), *changes.of_claimant(ingress)},
             **dict.fromkeys((STATEFULSET, POD, SERVICEMONITOR), self._parent_keys),
             SECRET: Comparison(self._keys_of_secret),
@@ -132,7 +131,7 @@ class _View:
 
     def _at_groups(self, ask: Ask) -> AtGroups:
         """Return the facts about an Ingress at ProxyGroups."""
-        hosting = self._hosting.look(ask.ingress, with_hosts=False) if ask.mode is Mode.GROUP else None
+        hosting = self._hosting.look(ask.ingress, with_hosts=False) if ask.mode is IngressMode.GROUP else None
         if hosting is None:
             return AtGroups(left=self._hosting.remainder(ask.ingress)) if ask.is_held else NOWHERE
         pods = ((state, self._cache.get(POD, key_of(state))) for state in hosting.states)

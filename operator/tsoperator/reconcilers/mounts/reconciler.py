@@ -1,21 +1,22 @@
 """Gathers the facts about Pods of proxies for `plan`, and finds the Pods that read a changed Secret or ConfigMap."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import Final
 
-from tsoperator.api.objects import CONFIGMAP, POD, SECRET, Key, Object, Resource, key_of, uid
+from tsoperator.api.objects import CONFIGMAP, POD, SECRET, Key, Object, key_of, uid
 from tsoperator.reconcilers.mounts import plan as plans
 from tsoperator.runtime.apply import utc_now
 from tsoperator.runtime.cache import Cache
+from tsoperator.runtime.gathering import Gathering
 from tsoperator.runtime.kind import Kind
-from tsoperator.runtime.manager import Comparison, Mapper
+from tsoperator.runtime.manager import Comparison, Watches
 from tsoperator.runtime.memory import Memory
 from tsoperator.runtime.ownership import BY_OWNER, owner_of
 from tsoperator.runtime.plan import Plan
 
-TOUCH_DELAY: Final = 0.1
+_TOUCH_DELAY: Final = 0.1
 """Seconds from a change of a Secret or ConfigMap to the touch of the Pods that read it.
 
 More changes may come in this time, and the kubelet's own watch has to see the changed object first.
@@ -35,8 +36,17 @@ def mounts(cache: Cache, now: Callable[[], datetime] = utc_now) -> Kind[plans.Ob
     """
     view = _View(cache, now)
     readers, new_pods = (Comparison(each, at_start=False) for each in (view.readers, view.new_pods))
-    watches: Mapping[Resource, Mapper] = {SECRET: readers, CONFIGMAP: readers, POD: new_pods}
-    return Kind(POD, watches, view.look, plans.plan, lambda *_: Plan(), view.touched, name="mounts")
+    watches: Watches = {SECRET: readers, CONFIGMAP: readers, POD: new_pods}
+    return Kind(
+        POD,
+        watches,
+        view.look,
+        plans.plan,
+        lambda *_: Plan(),
+        view.touched,
+        name="mounts",
+        gathering=Gathering(_TOUCH_DELAY),
+    )
 
 
 class _View:

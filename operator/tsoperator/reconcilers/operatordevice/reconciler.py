@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 from functools import partial
 
@@ -22,7 +22,6 @@ from tsoperator.api.objects import (
     TAILSCALE_SERVICE,
     Key,
     Object,
-    Resource,
     key_of,
 )
 from tsoperator.group.claims import by_label
@@ -30,23 +29,24 @@ from tsoperator.group.hosted import is_host
 from tsoperator.group.proxygroup import BY_GROUP
 from tsoperator.kube.client import KubeClient
 from tsoperator.kube.errors import Denied, NotFound
+from tsoperator.kube.watch import Selection
 from tsoperator.proxy.certificate import MissingCertificate, ObservedCertificate, missing
 from tsoperator.proxy.login import Keys, Login
 from tsoperator.proxy.replica import ReplicaSecrets
-from tsoperator.proxy.secret import certificate_of, device_id_of
+from tsoperator.proxy.secret import certificate_of, device_id_of, slim
 from tsoperator.reconcilers.hosting import tailnet_of
 from tsoperator.reconcilers.operatordevice import apiserverproxy
 from tsoperator.reconcilers.operatordevice import plan as plans
 from tsoperator.reconcilers.operatordevice.apiserverproxy import ObservedProxy
-from tsoperator.reconcilers.operatordevice.ask import ask_of, claim_in_need
+from tsoperator.reconcilers.operatordevice.ask import Ask, ask_of, claim_in_need
 from tsoperator.reconcilers.operatordevice.children import in_the_way
 from tsoperator.reconcilers.operatordevice.deployment import placement
 from tsoperator.reconcilers.operatordevice.notices import reported_device
 from tsoperator.runtime import predecessor
 from tsoperator.runtime.apply import utc_now
-from tsoperator.runtime.cache import Cache
+from tsoperator.runtime.cache import Cache, Source, only_identity
 from tsoperator.runtime.kind import Kind
-from tsoperator.runtime.manager import Mapper
+from tsoperator.runtime.manager import Watches
 from tsoperator.runtime.ownership import BY_OWNER, owner_of
 from tsoperator.runtime.plan import Child, Creation, Decision, Plan, Question, Refusal
 from tsoperator.runtime.result import Pending
@@ -77,10 +77,37 @@ def operatordevices(
     if settings.apiserver_proxy is not ProxyMode.OFF:
         proxy = _ProxyView(world)
         return Kind(
-            None, proxy.watches, proxy.look, proxy.decide, proxy.refused, proxy.acted, proxy.reported, name=name
+            None,
+            proxy.watches,
+            proxy.look,
+            proxy.decide,
+            proxy.refused,
+            proxy.acted,
+            proxy.reported,
+            name=name,
+            sources=[*proxy_sources(world.ask)],
         )
     view = _View(world)
     return Kind(None, view.watches, view.look, view.decide, view.refused, view.acted, name=name)
+
+
+def proxy_sources(ask: Ask) -> Iterator[Source]:
+    """Yield Sources of those objects of the API server proxy that don't have the labels of our objects."""
+    for resource, key, stored in (
+        (SECRET, ask.key, _slim_secret),
+        (SERVICEACCOUNT, ask.deployment, only_identity),
+        (DEPLOYMENT, ask.own, only_identity),
+    ):
+        yield Source(Selection(resource, key.namespace, field_selector=f"metadata.name={key.name}"), slim=stored)
+
+
+def _slim_secret(obj: Object) -> Object:
+    """Return the slim form of the Secret of the operator's own device.
+
+    An annotation of kubectl may hold a copy of the data, with the keys of the device.
+    """
+    metadata = {name: value for name, value in obj["metadata"].items() if name != "annotations"}
+    return slim({**obj, "metadata": metadata})
 
 
 class _World:
@@ -157,7 +184,7 @@ class _View:
         self._identity = world.identity
         self._ask = ask = world.ask
         self._problem = ""  # of the plan that is being carried out
-        self.watches: Mapping[Resource, Mapper] = {
+        self.watches: Watches = {
             **dict.fromkeys((INGRESS, SERVICE), self._of_object),
             PROXYGROUP: lambda group: world.keys(is_host(group)),
             SECRET: lambda secret: world.keys(key_of(secret) == ask.config),
@@ -264,7 +291,7 @@ class _ProxyView:
         self._problem = ""  # of the plan that is being carried out
         self._unsaid: Sequence[str] = ()  # the messages of that plan that no Event can have
         self._logged: Sequence[str] = ()
-        self.watches: Mapping[Resource, Mapper] = {
+        self.watches: Watches = {
             SECRET: lambda secret: world.keys(key_of(secret) in (ask.key, ask.config)),
             DEPLOYMENT: lambda deployment: world.keys(key_of(deployment) in (ask.deployment, ask.own)),
             SERVICEACCOUNT: lambda account: world.keys(key_of(account) == ask.deployment),

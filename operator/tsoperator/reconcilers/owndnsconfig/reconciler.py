@@ -10,6 +10,7 @@ from tsoperator.kube.errors import Denied
 from tsoperator.reconcilers.owndnsconfig import plan as plans
 from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.kind import Kind
+from tsoperator.runtime.manager import Watches
 from tsoperator.runtime.plan import Creation, Plan, Refusal
 from tsoperator.runtime.start import START
 from tsoperator.settings import Settings
@@ -22,7 +23,7 @@ _KEY: Final = Key("", OWN_NAME)
 def owndnsconfigs(cache: Cache, settings: Settings) -> Kind[plans.Observed]:
     """Return the `Kind` of the DNSConfig that the operator makes by itself. It has a single key."""
     view = _View(cache, settings)
-    watches = {START: view.keys, DNSCONFIG: view.keys}
+    watches: Watches = {START: view.keys, DNSCONFIG: view.keys}
     return Kind(None, watches, view.look, view.plan, view.refused, view.acted, name=plans.NAME)
 
 

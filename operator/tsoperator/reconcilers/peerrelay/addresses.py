@@ -5,12 +5,12 @@ import socket
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Final
 
-from tsoperator.api.objects import Key, Object, Resource
+from tsoperator.api.objects import Key, Object, Signal
 from tsoperator.reconcilers.peerrelay.endpoints import Resolved
 from tsoperator.runtime.cache import Listener
 from tsoperator.runtime.workqueue import Backoff
 
-ADDRESSES: Final = Resource("", "", "addresses", "Addresses")
+ADDRESSES: Final = Signal("Addresses")
 """The resource whose events announce changes of the addresses of load balancers.
 
 The API server has no such resource. Each event has the name of the PeerRelay whose load balancer has other addresses
@@ -62,17 +62,17 @@ class HostAddresses:
             self._changed.set()
         return {host: self._known[host] for host in hosts if host in self._known}
 
-    def listen(self, resource: Resource, listener: Listener) -> None:
-        """Call *listener* for each PeerRelay whose addresses change, if *resource* is `ADDRESSES`.
+    def listen(self, signal: Signal, listener: Listener) -> None:
+        """Call *listener* for each PeerRelay whose addresses change, if *signal* is `ADDRESSES`.
 
-        Ignore any other resource.
+        Ignore any other signal.
         """
-        if resource == ADDRESSES:
+        if signal == ADDRESSES:
             self._listeners.append(listener)
 
-    def all(self, resource: Resource) -> list[Object]:
+    def all(self, signal: Signal) -> list[Object]:
         """Return nothing, because a resync enqueues all PeerRelays already."""
-        del resource
+        del signal
         return []
 
     async def run(self) -> None:

@@ -1,6 +1,7 @@
 """Gathers the facts about PeerRelays that `plan` needs."""
 
 from collections.abc import Iterable
+from dataclasses import replace
 
 from tsoperator.api.names import PARENT_PEERRELAY
 from tsoperator.api.objects import (
@@ -24,6 +25,7 @@ from tsoperator.reconcilers.peerrelay.children import named_children
 from tsoperator.reconcilers.peerrelay.endpoints import BY_RELAY_ADDRESS, Balancers, by_relay_address, hostnames
 from tsoperator.reconcilers.proxies import Proxies, Seen
 from tsoperator.runtime.kind import Kind
+from tsoperator.runtime.manager import Watches
 from tsoperator.runtime.ownership import Owner, owned_keys
 from tsoperator.runtime.plan import Plan
 
@@ -34,7 +36,7 @@ def peerrelays(proxies: Proxies, addresses: HostAddresses) -> Kind[Seen[Ask, pla
     *addresses* looks up the hostnames of their load balancers.
     """
     view = _View(proxies, addresses)
-    watches = {
+    watches: Watches = {
         PEERRELAY: lambda relay: (key_of(relay),),
         **dict.fromkeys((POD, SECRET, STATEFULSET), view.parent_keys),
         SERVICE: view.keys_of_service,
@@ -43,7 +45,8 @@ def peerrelays(proxies: Proxies, addresses: HostAddresses) -> Kind[Seen[Ask, pla
         DEVICE: lambda device: proxies.parents_of_device(device, PARENT_PEERRELAY),
         ADDRESSES: lambda change: (Key("", key_of(change).name),),
     }
-    return proxies.kind(PEERRELAY, watches, parse, view.look, plans, left=view.left)
+    kind = proxies.kind(PEERRELAY, watches, parse, view.look, plans, left=view.left)
+    return replace(kind, indexes={SERVICE: {BY_RELAY_ADDRESS: by_relay_address}})
 
 
 class _View:

@@ -9,6 +9,7 @@ from tsoperator.reconcilers.proxyclass import ports
 from tsoperator.reconcilers.proxyclass.cluster import NodePorts
 from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.kind import Kind
+from tsoperator.runtime.manager import Watches
 from tsoperator.runtime.plan import Plan, Refusal
 
 
@@ -42,5 +43,5 @@ def proxyclasses(cache: Cache, node_ports: NodePorts) -> Kind[plans.Observed]:
     def keys_with_monitors(_crd: Object) -> Iterable[Key]:
         return [key_of(obj) for obj in cache.all(PROXYCLASS) if plans.asks_for_monitors(obj)]
 
-    watches = {PROXYCLASS: keys_of_class, CRD: keys_with_monitors}
+    watches: Watches = {PROXYCLASS: keys_of_class, CRD: keys_with_monitors}
     return Kind(PROXYCLASS, watches, look, plan, refused)

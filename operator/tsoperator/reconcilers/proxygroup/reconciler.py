@@ -1,6 +1,8 @@
 """Gathers the facts about ProxyGroups that `plan` needs."""
 
 from collections.abc import Iterable
+from dataclasses import replace
+from typing import Final
 
 from tsoperator.api.names import (
     AUTH_PROXY_SERVICE_ACCOUNT,
@@ -39,6 +41,7 @@ from tsoperator.api.objects import (
 from tsoperator.group.egress import BY_SERVING_GROUP, by_serving_group
 from tsoperator.group.exposing import Offer, offer
 from tsoperator.group.proxygroup import group_owner, in_order, replica_count
+from tsoperator.kube.watch import Selection
 from tsoperator.proxy.proxy import Children
 from tsoperator.reconcilers.hosting import HostingView
 from tsoperator.reconcilers.proxies import Proxies, Seen
@@ -46,11 +49,23 @@ from tsoperator.reconcilers.proxygroup import plan as plans
 from tsoperator.reconcilers.proxygroup.accounts import account_key
 from tsoperator.reconcilers.proxygroup.ask import Ask, class_name, parse
 from tsoperator.reconcilers.proxygroup.exposed import ExposedChanges, ExposedView
-from tsoperator.reconcilers.proxygroup.nodeports import ANY, BY_NODE_PORT, SUFFIX, has_static_endpoints
+from tsoperator.reconcilers.proxygroup.nodeports import (
+    ANY,
+    BY_NODE_PORT,
+    SUFFIX,
+    by_node_port,
+    has_static_endpoints,
+    slim_node,
+)
+from tsoperator.runtime.cache import Source
+from tsoperator.runtime.gathering import Gathering
 from tsoperator.runtime.kind import Kind
-from tsoperator.runtime.manager import Comparison, Mapper
+from tsoperator.runtime.manager import Comparison, Watches
 from tsoperator.runtime.ownership import BY_METRICS_OWNER, BY_OWNER, is_anothers, owned_keys
 from tsoperator.runtime.plan import Plan
+
+NODES: Final = Source(Selection(NODE), slim=slim_node, optional=True)
+"""The nodes of the cluster, without those parts that this kind doesn't read."""
 
 
 def proxygroups(proxies: Proxies, hosting: HostingView) -> Kind[Seen[Ask, plans.Observed] | Plan]:
@@ -62,7 +77,7 @@ def proxygroups(proxies: Proxies, hosting: HostingView) -> Kind[Seen[Ask, plans.
         return {*children, *changes.of_claimant(old, new), *changes.of_backend(old, new)}
 
     owned = (CONFIGMAP, POD, ROLE, ROLEBINDING, SECRET, SERVICEACCOUNT, SERVICEMONITOR, STATEFULSET)
-    watches: dict[Resource, Mapper] = {
+    watches: Watches = {
         PROXYGROUP: Comparison(changes.of_group),
         **dict.fromkeys(owned, view.parent_keys),
         SERVICEACCOUNT: view.keys_of_account,
@@ -77,7 +92,13 @@ def proxygroups(proxies: Proxies, hosting: HostingView) -> Kind[Seen[Ask, plans.
         NODE: view.keys_of_node,
         DEVICE: lambda device: proxies.parents_of_device(device, PARENT_PROXYGROUP),
     }
-    return proxies.kind(PROXYGROUP, watches, parse, view.look, plans, left=proxies.collected)
+    kind = proxies.kind(PROXYGROUP, watches, parse, view.look, plans, left=proxies.collected)
+    return replace(
+        kind,
+        sources=[NODES],
+        indexes={SERVICE: {BY_NODE_PORT: by_node_port}},
+        gathering=Gathering(0.05, 0.5),  # each reconcile writes the group's ConfigMap as a whole
+    )
 
 
 class _View:

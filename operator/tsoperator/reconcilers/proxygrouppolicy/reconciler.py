@@ -14,9 +14,10 @@ from tsoperator.api.objects import (
     spec_text,
 )
 from tsoperator.reconcilers.proxygrouppolicy import plan as decisions
-from tsoperator.reconcilers.proxygrouppolicy.ask import BY_GROUP, BY_NAMESPACE, by_group
+from tsoperator.reconcilers.proxygrouppolicy.ask import BY_GROUP, BY_NAMESPACE, by_group, by_namespace
 from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.kind import Kind
+from tsoperator.runtime.manager import Watches
 from tsoperator.runtime.plan import Plan, Refusal
 from tsoperator.settings import Settings
 
@@ -57,12 +58,13 @@ def proxygrouppolicies(cache: Cache, settings: Settings) -> Kind[decisions.Obser
     def keys_of_group(group: Object) -> Iterable[Key]:
         return {namespace_key(each) for each in cache.indexed(PROXYGROUPPOLICY, BY_GROUP, key_of(group).name)}
 
-    watches = {
+    watches: Watches = {
         PROXYGROUPPOLICY: lambda policy: (namespace_key(policy),),
         PROXYGROUP: keys_of_group,
         **dict.fromkeys((ADMISSIONPOLICY, ADMISSIONBINDING), namespace_keys),
     }
-    return Kind(None, watches, look, plan, refused, name=PROXYGROUPPOLICY.kind)
+    indexes = {PROXYGROUPPOLICY: {BY_NAMESPACE: by_namespace, BY_GROUP: by_group}}
+    return Kind(None, watches, look, plan, refused, name=PROXYGROUPPOLICY.kind, indexes=indexes)
 
 
 def namespace_key(policy: Object) -> Key:

@@ -26,6 +26,7 @@ from tsoperator.reconcilers.proxies import Proxies, Seen
 from tsoperator.reconcilers.recorder import plan as plans
 from tsoperator.reconcilers.recorder.ask import Ask, credentials_name, ordinal_in, parse
 from tsoperator.runtime.kind import Kind
+from tsoperator.runtime.manager import Watches
 from tsoperator.runtime.ownership import BY_OWNER, Owner, is_anothers, owned_keys
 from tsoperator.runtime.plan import Plan
 
@@ -33,7 +34,7 @@ from tsoperator.runtime.plan import Plan
 def recorders(proxies: Proxies, client: KubeClient) -> Kind[Seen[Ask, plans.Observed] | Plan]:
     """Return the `Kind` of Recorders, which makes their replicas."""
     view = _View(proxies, client)
-    watches = {
+    watches: Watches = {
         RECORDER: lambda recorder: (key_of(recorder),),
         **dict.fromkeys((POD, ROLE, ROLEBINDING, SECRET, SERVICEACCOUNT, STATEFULSET), view.parent_keys),
         SECRET_METADATA: view.keys_of_credentials,

@@ -38,7 +38,7 @@ FUNNEL_PORTS: Final = (443, 8443, 10000)
 """The ports at which Funnel can listen."""
 
 
-class Mode(Enum):
+class ServiceMode(Enum):
     """The mode in which a Service asks to be served. Its annotations and its class decide."""
 
     NOTHING = auto()
@@ -71,7 +71,7 @@ class Ask:
 
     service: Object
     key: Key
-    mode: Mode
+    mode: ServiceMode
     is_exposed: bool
     is_balanced: bool
     wants_funnel: bool
@@ -181,11 +181,11 @@ def parse(service: Object, settings: Settings) -> Ask:
     wants_funnel, tags = is_true(given.get(ANNOTATION_FUNNEL)), given.get(ANNOTATION_TAGS)
     group, target, ip_annotation = given.get(PROXY_GROUP, ""), _target(given), _ip_annotation(given)
     if is_deleting(service) or not (is_exposed or any(target)):
-        mode = Mode.NOTHING
+        mode = ServiceMode.NOTHING
     elif not group:
-        mode = Mode.PROXY
+        mode = ServiceMode.PROXY
     else:
-        mode = Mode.HOSTED if is_exposed else Mode.GROUP
+        mode = ServiceMode.HOSTED if is_exposed else ServiceMode.GROUP
     domain = f".{settings.namespace}.svc.{settings.cluster_domain}"
     return Ask(
         service,

@@ -21,7 +21,7 @@ from tsoperator.dns.nameclaims import (
     noted_name,
 )
 from tsoperator.reconcilers.service import grouped
-from tsoperator.reconcilers.service.ask import BY_DESTINATION, Mode, parse
+from tsoperator.reconcilers.service.ask import BY_DESTINATION, ServiceMode, parse
 from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.ownership import BY_GROUPED_OWNER, BY_OWNER, Owner, grouped_owner_of, owner_of
 from tsoperator.settings import Settings
@@ -102,7 +102,7 @@ class NamesView:
     def _asked(self, service: Object) -> str:
         """Return the name that a valid *service* asks for; empty if it is invalid, or asks for no name."""
         ask = parse(service, self._settings)
-        is_valid = ask.mode in (Mode.PROXY, Mode.GROUP) and not ask.is_exposed and ask.target.fqdn
+        is_valid = ask.mode in (ServiceMode.PROXY, ServiceMode.GROUP) and not ask.is_exposed and ask.target.fqdn
         return asked_name(service) if is_valid else ""
 
     def _claim(self, service: Object, name: str) -> Claim:

@@ -26,7 +26,7 @@ from tsoperator.api.names import (
 )
 from tsoperator.api.objects import Object, annotations, is_deleting, labels
 from tsoperator.proxy.annotations import TAILNET_OF_A_GROUP, Vocabulary, ignored, nearest
-from tsoperator.reconcilers.service.ask import Ask, Mode
+from tsoperator.reconcilers.service.ask import Ask, ServiceMode
 from tsoperator.runtime.plan import Note, Plan
 
 VOCABULARY: Final = Vocabulary(
@@ -68,7 +68,7 @@ _OF_A_GROUP: Final = {
 """The annotations that configure a proxy of a Service, and the fields that configure the proxies of a ProxyGroup."""
 
 
-_MAIN: Final = {Mode.GROUP: CONDITION_EGRESS_VALID, Mode.HOSTED: CONDITION_INGRESS_VALID}
+_MAIN: Final = {ServiceMode.GROUP: CONDITION_EGRESS_VALID, ServiceMode.HOSTED: CONDITION_INGRESS_VALID}
 """The type of the condition whose message repeats the notices, by the mode of the Service."""
 
 
@@ -86,7 +86,7 @@ def _without_effect(ask: Ask) -> Iterator[tuple[str, str]]:
     """Yield the reasons and messages of Events about settings that would have an effect only in another Service."""
     for words in _outranked(ask):
         yield "IgnoredAnnotation", words
-    if ask.mode is Mode.NOTHING:
+    if ask.mode is ServiceMode.NOTHING:
         name, shown = ask.service["spec"].get("loadBalancerClass", ""), ask.status.get("loadBalancer") or {}
         if name and not shown.get("ingress") and nearest(name, [LOAD_BALANCER_CLASS]):
             yield (
@@ -104,7 +104,7 @@ def _without_effect(ask: Ask) -> Iterator[tuple[str, str]]:
             f"to reach it by this Service, write annotation {ANNOTATION_TAILNET_FQDN}: {name}, and remove "
             f"{ANNOTATION_EXPOSE}",
         )
-    if ask.wants_funnel and ask.mode is Mode.HOSTED:
+    if ask.wants_funnel and ask.mode is ServiceMode.HOSTED:
         yield (
             "FunnelIgnored",
             f"annotation {ANNOTATION_FUNNEL} has no effect on a Service that a ProxyGroup exposes: remove it, or "
@@ -148,13 +148,13 @@ def _outranked(ask: Ask) -> Iterator[str]:
                 )
     elif ask.outranks_name:
         old, fqdn = ANNOTATION_TAILNET_TARGET_IP_DEPRECATED, ANNOTATION_TAILNET_FQDN
-        weaker, stronger = (old, fqdn) if ask.mode is Mode.GROUP else (fqdn, old)
+        weaker, stronger = (old, fqdn) if ask.mode is ServiceMode.GROUP else (fqdn, old)
         yield f"annotation {weaker} has no effect beside {stronger}: remove one of them"
 
 
 def _left_to_the_group(ask: Ask) -> Iterator[str]:
     """Yield messages about annotations, and a label, that have no effect on a Service of a ProxyGroup."""
-    own = (ANNOTATION_HOSTNAME, ANNOTATION_TAGS) if ask.mode is Mode.HOSTED else ()
+    own = (ANNOTATION_HOSTNAME, ANNOTATION_TAGS) if ask.mode is ServiceMode.HOSTED else ()
     for name, field in _OF_A_GROUP.items():
         if name in own:
             continue

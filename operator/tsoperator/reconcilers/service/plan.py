@@ -33,7 +33,7 @@ from tsoperator.proxy.workload import (
     removal_message,
 )
 from tsoperator.reconcilers.service import egress, exposure, grouped, hosted
-from tsoperator.reconcilers.service.ask import Ask, Mode
+from tsoperator.reconcilers.service.ask import Ask, ServiceMode
 from tsoperator.reconcilers.service.notices import notices, with_notes
 from tsoperator.reconcilers.service.violations import violations
 from tsoperator.runtime.plan import Child, Note, Patch, Plan, Refusal, earliest
@@ -92,11 +92,11 @@ def own_key(ask: Ask, children: Children, settings: Settings) -> Key:
 
 def wanted(ask: Ask, observed: Observed, settings: Settings) -> Proxy | Plan:
     """Return the proxy that a Service should have, or the plan for a Service that needs no proxy or can't have one."""
-    if ask.mode is Mode.NOTHING:
+    if ask.mode is ServiceMode.NOTHING:
         return _unheld(ask, plan_deletion(ask, observed), observed)
-    if ask.mode is Mode.GROUP:
+    if ask.mode is ServiceMode.GROUP:
         return _unheld(ask, _grouped(ask, observed), observed)
-    if ask.mode is Mode.HOSTED:
+    if ask.mode is ServiceMode.HOSTED:
         return _hosted(ask, observed, settings)
     kept = upkeep(observed.places)
     if hosted.is_held(ask):
@@ -219,7 +219,7 @@ def current_place(ask: Ask, own_name: str, places: Places) -> str:
 
     *own_name* is the name of its own proxy.
     """
-    return grouped.place_name(ask, places) if ask.mode is Mode.GROUP else own_name
+    return grouped.place_name(ask, places) if ask.mode is ServiceMode.GROUP else own_name
 
 
 def _grouped(ask: Ask, observed: Observed) -> Plan:
@@ -328,7 +328,7 @@ def failed(ask: Ask, _observed: Observed, refusal: Refusal) -> Plan:
 
     The Service is reconciled again later.
     """
-    if ask.mode is Mode.HOSTED:
+    if ask.mode is ServiceMode.HOSTED:
         return hosted.failed(ask, refusal)
     if ask.group and ask.is_egress:
         return grouped.failed(ask, refusal)

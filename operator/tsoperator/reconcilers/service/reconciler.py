@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from tsoperator.api.names import (
@@ -31,7 +31,6 @@ from tsoperator.api.objects import (
     TAILSCALE_SERVICE,
     Key,
     Object,
-    Resource,
     key_of,
     labels,
 )
@@ -50,12 +49,12 @@ from tsoperator.reconcilers.hosting import HostingChanges, HostingView
 from tsoperator.reconcilers.proxies import Proxies, Seen
 from tsoperator.reconcilers.service import egress, exposure, grouped, hosted
 from tsoperator.reconcilers.service import plan as plans
-from tsoperator.reconcilers.service.ask import BY_DESTINATION, Ask, Mode, needs_suffix, parse
+from tsoperator.reconcilers.service.ask import BY_DESTINATION, Ask, ServiceMode, by_destination, needs_suffix, parse
 from tsoperator.reconcilers.service.changes import GroupChanges
 from tsoperator.reconcilers.service.names import NamesView
 from tsoperator.reconcilers.service.view import PlacesView, Timers
 from tsoperator.runtime.kind import Kind
-from tsoperator.runtime.manager import Comparison, Mapper
+from tsoperator.runtime.manager import Comparison, Watches
 from tsoperator.runtime.memory import Memory
 from tsoperator.runtime.ownership import BY_GROUPED_OWNER, Owner, grouped_owner_of, is_child, owned_keys, owner_of
 from tsoperator.runtime.plan import Plan
@@ -71,7 +70,7 @@ def services(
     """Return the `Kind` of Services, which makes the proxies and the places of egress Services and exposed Services."""
     view = _View(proxies, client, hosting, clock)
     kind = proxies.kind(SERVICE, view.watches, parse, view.look, plans, left=view.left)
-    return replace(kind, acted=view.rewritten)
+    return replace(kind, acted=view.rewritten, indexes={SERVICE: {BY_DESTINATION: by_destination}})
 
 
 _OldAndNew = Callable[[Object | None, Object | None], Iterable[Key]]
@@ -100,7 +99,7 @@ class _View:
         self._names = NamesView(self._cache, self._settings)
         self._reads_places = asyncio.Lock()
         self._has_read_places = False
-        self.watches: Mapping[Resource, Mapper] = {
+        self.watches: Watches = {
             SERVICE: self._keys_of_service,
             **dict.fromkeys((STATEFULSET, SERVICEMONITOR), self._parent_keys),
             SECRET: self._with_parents(_both(self._changes.of_secret, self._hosted.of_secret)),
@@ -126,25 +125,26 @@ class _View:
 
     async def look(self, ask: Ask) -> plans.Observed:
         """Gather the facts about a Service."""
-        if ask.mode is Mode.GROUP:
+        if ask.mode is ServiceMode.GROUP:
             await self._read_places()
         children = self._proxies.children(ask.owner)
         own_name = plans.own_key(ask, children, self._settings).name
         suffixes = self._proxies.suffixes() if ask.fqdn else NO_SUFFIXES
-        hosting = self._hosting.look(ask.service) if ask.mode is Mode.HOSTED else None
+        is_hosted = ask.mode is ServiceMode.HOSTED
+        hosting = self._hosting.look(ask.service) if is_hosted else None
         if hosting is not None:
             slices = self._cache.indexed(ENDPOINTSLICE, BY_SERVICE, str(ask.key))
             hosting = replace(hosting, has_pods=has_ready_endpoint(slices))
         observed = plans.Observed(
             children,
             self._proxies.proxy_class(ask.class_name),
-            self._proxies.tailnet(OWN, ask.owner, children, ask.destination if ask.mode is Mode.PROXY else ""),
+            self._proxies.tailnet(OWN, ask.owner, children, ask.destination if ask.mode is ServiceMode.PROXY else ""),
             places=self._places(ask, children, own_name, suffixes, hosting),
             suffixes=suffixes,
             has_dnsconfig=elected(self._cache.all(DNSCONFIG)) is not None,
             holder=self._names.holder(ask.service),
             hosting=hosting,
-            left=self._hosting.remainder(ask.service) if hosted.is_held(ask) and ask.mode is not Mode.HOSTED else None,
+            left=self._hosting.remainder(ask.service) if hosted.is_held(ask) and not is_hosted else None,
         )
         return replace(observed, reverts=await self._reverts(ask, own_name, observed.places))
 
@@ -173,12 +173,12 @@ class _View:
         *hosting*: no proxy is known to be approved as a host.
         """
         found = self._view.of(ask, suffixes)
-        if ask.mode is not Mode.NOTHING or found.services:
+        if ask.mode is not ServiceMode.NOTHING or found.services:
             found = replace(found, own=self._view.own_place(children, own_name))
-        if ask.mode is Mode.GROUP and found.own is None:
+        if ask.mode is ServiceMode.GROUP and found.own is None:
             self._proxies.forget(ask.owner)
-        facts = {grouped.FRESH} if ask.mode is Mode.GROUP and grouped.is_fresh(ask) else set()
-        if ask.mode in (Mode.GROUP, Mode.PROXY):
+        facts = {grouped.FRESH} if ask.mode is ServiceMode.GROUP and grouped.is_fresh(ask) else set()
+        if ask.mode in (ServiceMode.GROUP, ServiceMode.PROXY):
             facts |= {*unused(ask.points_at, plans.current_place(ask, own_name, found), found)}
         if hosting is not None and hosting.advertising and lacks_approval(hosting):
             facts.add(hosted.UNAPPROVED)
@@ -189,12 +189,12 @@ class _View:
 
         The name of that writer comes from a read of the live Service, which is rare.
         """
-        if ask.mode is Mode.NOTHING or ask.is_exposed:
+        if ask.mode is ServiceMode.NOTHING or ask.is_exposed:
             self._rewrites.note(ask.service, None)
             return NO_REVERTS
         if (rewrites := self._rewrites.get(ask.service)) is None:
             return NO_REVERTS
-        current, is_own = plans.current_place(ask, own_name, places), ask.mode is not Mode.GROUP
+        current, is_own = plans.current_place(ask, own_name, places), ask.mode is not ServiceMode.GROUP
         name = best_place(ask.points_at, current, places, is_own=is_own)
         version, goal = ask.service["metadata"]["resourceVersion"], f"{name}{ask.proxies_domain}"
         reverts = rewrites.look(version, egress.strays(ask, name), goal)
@@ -215,7 +215,7 @@ class _View:
         name = key_of(proxy_class).name
         default = self._settings.proxy_class
         found = (each for each in self._cache.all(SERVICE) if class_name(each, default) == name)
-        return [ask.key for ask in map(self._parse, found) if ask.mode is not Mode.NOTHING]
+        return [ask.key for ask in map(self._parse, found) if ask.mode is not ServiceMode.NOTHING]
 
     def _keys_of_service(self, service: Object) -> Iterable[Key]:
         """Map a Service that a proxy has to its parent, and any other Service to itself and to those that it concerns.

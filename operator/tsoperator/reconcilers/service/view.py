@@ -32,7 +32,7 @@ from tsoperator.proxy.entries import entries_of
 from tsoperator.proxy.proxy import Children
 from tsoperator.proxy.secret import egress_report_of
 from tsoperator.proxy.workload import proxy_device
-from tsoperator.reconcilers.service.ask import Ask, Mode, parse
+from tsoperator.reconcilers.service.ask import Ask, ServiceMode, parse
 from tsoperator.reconcilers.service.violations import group_violations
 from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.memory import Memory
@@ -106,8 +106,8 @@ class PlacesView:
         """
         self._claims.note(ask.service, None)  # it is given ports anew, or needs none any more
         made = self.made_for(ask.owner)
-        if ask.mode is not Mode.GROUP:
-            is_leaving = ask.mode is Mode.NOTHING and has_finalizer(ask.service, FINALIZER)
+        if ask.mode is not ServiceMode.GROUP:
+            is_leaving = ask.mode is ServiceMode.NOTHING and has_finalizer(ask.service, FINALIZER)
             return replace(made, with_entry=self._with_entry(ask) if is_leaving else ())
         groups = made.groups if ask.group in made.groups else {**made.groups, ask.group: self._group(ask.group)}
         found = replace(made, groups=groups, rival=self._rival(ask, ask.group))
@@ -186,7 +186,7 @@ class PlacesView:
         if ask.key in placed:
             return None
         users = (each for each in found if not self._is_place(each))
-        asking = (each for each in users if parse(each, self._settings).mode is Mode.GROUP)
+        asking = (each for each in users if parse(each, self._settings).mode is ServiceMode.GROUP)
         oldest = min(asking, key=_age, default=ask.service)
         return key_of(oldest) if _age(oldest) < _age(ask.service) else None
 

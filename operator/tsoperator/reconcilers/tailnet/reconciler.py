@@ -38,6 +38,7 @@ from tsoperator.reconcilers.tailnet.plan import Observed
 from tsoperator.reconcilers.tailnet.probe import probe
 from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.kind import Kind
+from tsoperator.runtime.manager import Watches
 from tsoperator.runtime.memory import Memory
 from tsoperator.runtime.ownership import BY_OWNER, Owner
 from tsoperator.runtime.plan import Plan, Refusal
@@ -114,7 +115,7 @@ def tailnet_kind(
     """
     view = _View(cache, tailnets, factory, operator_id, clock)
 
-    watches = {
+    watches: Watches = {
         TAILNET: lambda tailnet: (key_of(tailnet),),
         SECRET_METADATA: view.keys_of_secret,
         **dict.fromkeys(USERS, view.keys_of_user),

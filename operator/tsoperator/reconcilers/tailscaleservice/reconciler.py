@@ -22,7 +22,6 @@ from tsoperator.api.objects import (
     TAILSCALE_SERVICE,
     Key,
     Object,
-    Resource,
     annotations,
     is_deleting,
     key_of,
@@ -42,7 +41,7 @@ from tsoperator.reconcilers.tailscaleservice import plan as plans
 from tsoperator.reconcilers.tailscaleservice.plan import Observed
 from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.kind import Kind
-from tsoperator.runtime.manager import Comparison, Mapper
+from tsoperator.runtime.manager import Comparison, Watches
 from tsoperator.runtime.ownership import owner_of
 from tsoperator.runtime.plan import Plan, Refusal
 from tsoperator.settings import Settings
@@ -73,7 +72,7 @@ def tailscaleservices(cache: Cache, settings: Settings, world: HostingWorld) -> 
         if plans.has_settled(observed, made):
             world.settled(observed.tailnet, observed.label)
 
-    watches: Mapping[Resource, Mapper] = {
+    watches: Watches = {
         **dict.fromkeys((INGRESS, SERVICE), Comparison(mappers.of_user)),
         PROXYGROUP: Comparison(mappers.of_group),
         CONFIGMAP: Comparison(mappers.of_configmap),

@@ -183,7 +183,7 @@ async def test_a_service_whose_name_is_in_an_unknown_zone_is_refused_until_the_z
     async with running_services(outside, SOON):
         await outside.apply(FOREIGN)
         await outside.becomes(lambda: outside.reason(FOREIGN), "ProxyInvalid")
-        assert await outside.zones() == ["ts.net"]
+        await outside.becomes(outside.zones, ["ts.net"])
         outside.control.heal()
         await outside.becomes(lambda: outside.reason(FOREIGN), "ProxyCreated")
         await outside.becomes(outside.zones, BOTH_ZONES)

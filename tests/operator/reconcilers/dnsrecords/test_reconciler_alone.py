@@ -20,7 +20,7 @@ from tsoperator.api.objects import (
     SUFFIXES,
     Key,
     Object,
-    Resource,
+    Signal,
     key_of,
 )
 from tsoperator.dns.nameserver import nameserver_labels
@@ -31,9 +31,8 @@ from tsoperator.proxy.service import headless_service
 from tsoperator.reconcilers.dnsrecords.reconciler import dnsrecords
 from tsoperator.runtime.cache import Cache, Listener
 from tsoperator.runtime.controller import ControllerMetrics
-from tsoperator.runtime.gathering import Gathering
 from tsoperator.runtime.kind import KindReconciler
-from tsoperator.runtime.manager import EnqueueTimes, Manager
+from tsoperator.runtime.manager import Manager
 from tsoperator.runtime.ownership import Owner
 from tsoperator.sources import sources
 from tsoperator.tailnet.tailnet import Tailnets
@@ -60,10 +59,10 @@ class Known:
     def __call__(self) -> Suffixes:
         return self.suffixes
 
-    def listen(self, _: Resource, listener: Listener) -> None:
+    def listen(self, _: Signal, listener: Listener) -> None:
         self.listeners.append(listener)
 
-    def all(self, _: Resource) -> list[Object]:
+    def all(self, _: Signal) -> list[Object]:
         return []
 
     def tell(self, suffix: str) -> None:
@@ -78,9 +77,8 @@ async def following_records(world: World, cache: Cache | None = None) -> AsyncIt
     cache, known = cache or Cache(sources(NAMESPACE)), Known()
     acting = applier(world.api, cache, Tailnets([]))
     reconciler = KindReconciler(dnsrecords(cache, SHARDED, no_hosting(cache, SHARDED), known, SMALL), cache, acting)
-    times = EnqueueTimes({reconciler.name: Gathering(0.02)})
     metrics = ControllerMetrics(CollectorRegistry())
-    manager = Manager(cache, [reconciler], metrics, feeds={SUFFIXES: known, **QUIET}, times=times)
+    manager = Manager(cache, [reconciler], metrics, feeds={SUFFIXES: known, **QUIET})
     async with running(manager.run(world.api, None)):
         yield known
 

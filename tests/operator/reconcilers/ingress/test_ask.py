@@ -2,7 +2,7 @@
 
 import pytest
 from tsoperator.api.objects import Object
-from tsoperator.reconcilers.ingress.ask import Ask, Mode, parse
+from tsoperator.reconcilers.ingress.ask import Ask, IngressMode, parse
 
 from tests.support.objects import deleting, live_ingress, settings, to_path, to_service
 
@@ -16,20 +16,20 @@ def ask(ingress: Object) -> Ask:
 @pytest.mark.parametrize(
     ("annotations", "class_", "mode"),
     [
-        ({}, "tailscale", Mode.PROXY),
-        ({}, "nginx", Mode.NOTHING),
-        ({}, None, Mode.NOTHING),
-        ({"kubernetes.io/ingress.class": "tailscale"}, None, Mode.NOTHING),
-        (GROUP, "tailscale", Mode.GROUP),
-        (GROUP, "nginx", Mode.NOTHING),
-        ({"tailscale.com/proxy-group": ""}, "tailscale", Mode.PROXY),
+        ({}, "tailscale", IngressMode.PROXY),
+        ({}, "nginx", IngressMode.NOTHING),
+        ({}, None, IngressMode.NOTHING),
+        ({"kubernetes.io/ingress.class": "tailscale"}, None, IngressMode.NOTHING),
+        (GROUP, "tailscale", IngressMode.GROUP),
+        (GROUP, "nginx", IngressMode.NOTHING),
+        ({"tailscale.com/proxy-group": ""}, "tailscale", IngressMode.PROXY),
     ],
 )
 def test_an_ingress_is_served_if_its_spec_names_our_ingress_class(
-    annotations: Object, class_: str | None, mode: Mode
+    annotations: Object, class_: str | None, mode: IngressMode
 ) -> None:
     found = live_ingress(annotations, spec={"ingressClassName": class_})
-    assert (ask(found).mode, ask(deleting(found)).mode) == (mode, Mode.NOTHING)
+    assert (ask(found).mode, ask(deleting(found)).mode) == (mode, IngressMode.NOTHING)
 
 
 def test_the_hostname_of_an_ingress_is_the_first_label_of_its_tls_host() -> None:

@@ -261,8 +261,9 @@ async def test_changes_of_the_class_the_tailnet_and_the_children_concern_a_peerr
     async with running(cache.follow(cluster.api)):
         await cache.synced()
     edge = [Key("", "edge")]
-    for resource, named in ((TAILNET, "edge-net"), (PROXYCLASS, "edge-class"), (ADDRESSES, "edge")):
-        assert list(watches[resource](obj(resource, Key("", named)))) == edge
+    for resource, name in ((TAILNET, "edge-net"), (PROXYCLASS, "edge-class")):
+        assert list(watches[resource](obj(resource, Key("", name)))) == edge
+    assert list(watches[ADDRESSES]({"metadata": {"name": "edge"}})) == edge
     labelled = LABELS | {"tailscale.com/parent-resource": "edge"}
     for resource in (POD, SECRET, STATEFULSET, SERVICE):
         child = obj(resource, Key(NAMESPACE, "peerrelay-edge-0"), {"spec": {}}, labels=labelled)

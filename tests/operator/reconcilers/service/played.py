@@ -22,6 +22,7 @@ from tsoperator.api.objects import (
     Key,
     Object,
     Resource,
+    Signal,
     key_of,
 )
 from tsoperator.group.egress import entry_name, entry_of, served_service
@@ -91,7 +92,7 @@ async def running_services(world: World, pace: ListPace | None = None, **changes
         ]
         metrics = ControllerMetrics(CollectorRegistry())
         policy = Policy(expected=(KubeError, ControlError))
-        feeds: dict[Resource, Feed] = {DEVICE: tailnets, SUFFIXES: suffixes, **QUIET}
+        feeds: dict[Signal, Feed] = {DEVICE: tailnets, SUFFIXES: suffixes, **QUIET}
         manager = Manager(cache, reconcilers, metrics, policy, feeds=feeds)
         async with running(manager.run(client, None)):
             yield

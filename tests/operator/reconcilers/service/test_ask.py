@@ -4,7 +4,7 @@ import pytest
 from tsoperator.api.objects import Object
 from tsoperator.group.clusterip import Target
 from tsoperator.group.ports import Wanted
-from tsoperator.reconcilers.service.ask import Mode, parse
+from tsoperator.reconcilers.service.ask import ServiceMode, parse
 
 from tests.operator.reconcilers.service.specs import (
     BY_NAME,
@@ -24,26 +24,26 @@ from tests.support.objects import FQDN, deleting, egress_service, settings
 @pytest.mark.parametrize(
     ("annotations", "spec", "mode"),
     [
-        ({}, BY_NAME, Mode.NOTHING),
-        (GROUP, BY_NAME, Mode.NOTHING),
-        (EGRESS, BY_NAME, Mode.PROXY),
-        (EGRESS | GROUP, BY_NAME, Mode.GROUP),
-        (EGRESS | GROUP, CLUSTER_IP, Mode.GROUP),
-        (EGRESS | NO_GROUP, BY_NAME, Mode.PROXY),
-        (EGRESS | EXPOSE | GROUP, BY_NAME, Mode.HOSTED),
-        (EXPOSE, CLUSTER_IP, Mode.PROXY),
-        (EXPOSE | GROUP, CLUSTER_IP, Mode.HOSTED),
-        ({}, LOAD_BALANCER, Mode.PROXY),
-        (GROUP, LOAD_BALANCER, Mode.HOSTED),
-        (NO_GROUP, LOAD_BALANCER, Mode.PROXY),
-        (NO_GROUP, CLUSTER_IP, Mode.NOTHING),
+        ({}, BY_NAME, ServiceMode.NOTHING),
+        (GROUP, BY_NAME, ServiceMode.NOTHING),
+        (EGRESS, BY_NAME, ServiceMode.PROXY),
+        (EGRESS | GROUP, BY_NAME, ServiceMode.GROUP),
+        (EGRESS | GROUP, CLUSTER_IP, ServiceMode.GROUP),
+        (EGRESS | NO_GROUP, BY_NAME, ServiceMode.PROXY),
+        (EGRESS | EXPOSE | GROUP, BY_NAME, ServiceMode.HOSTED),
+        (EXPOSE, CLUSTER_IP, ServiceMode.PROXY),
+        (EXPOSE | GROUP, CLUSTER_IP, ServiceMode.HOSTED),
+        ({}, LOAD_BALANCER, ServiceMode.PROXY),
+        (GROUP, LOAD_BALANCER, ServiceMode.HOSTED),
+        (NO_GROUP, LOAD_BALANCER, ServiceMode.PROXY),
+        (NO_GROUP, CLUSTER_IP, ServiceMode.NOTHING),
     ],
 )
 def test_the_annotations_and_the_spec_of_a_service_decide_how_it_is_served(
-    annotations: Object, spec: Object, mode: Mode
+    annotations: Object, spec: Object, mode: ServiceMode
 ) -> None:
     service = egress_service(annotations, spec=spec)
-    assert tuple(parse(each, settings()).mode for each in (service, deleting(service))) == (mode, Mode.NOTHING)
+    assert tuple(parse(each, settings()).mode for each in (service, deleting(service))) == (mode, ServiceMode.NOTHING)
 
 
 def test_the_target_of_a_service_has_the_name_or_address_exactly_as_in_the_annotation() -> None:

@@ -12,6 +12,7 @@ from tsoperator.api.names import (
     PROXY_GROUP,
 )
 from tsoperator.api.objects import SERVICE, Object, is_deleting, key_of
+from tsoperator.reconcilers.service.ask import BY_DESTINATION, by_destination
 from tsoperator.reconcilers.service.names import NamesView
 from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.ownership import Owner
@@ -207,6 +208,13 @@ OLD, YOUNG = "2016-01-01T00:00:00Z", "2036-01-01T00:00:00Z"
 REFUSED = {"conditions": [{"type": CONFIGURED, "status": "False", "reason": "", "message": ""}]}
 
 
+def new_cache() -> Cache:
+    """Return a cache with the index that a `NamesView` needs."""
+    cache = Cache(sources(NAMESPACE))
+    cache.index(SERVICE, {BY_DESTINATION: by_destination})
+    return cache
+
+
 def asking(created: str) -> Object:
     """Return a Service that asks for the name, has no place, and so doesn't have the name yet."""
     spec = {"ports": [{"port": 5432}]}
@@ -230,7 +238,7 @@ def asking(created: str) -> Object:
 async def test_the_oldest_of_several_new_services_has_the_name_if_the_service_can_use_the_name(
     cluster: World, created: str, other: Object, holds: bool
 ) -> None:
-    cache = Cache(sources(NAMESPACE))
+    cache = new_cache()
     await cluster.apply(other)
     if status := other.get("status"):
         await cluster.api.replace_status(SERVICE, {**await cluster.look(other), "status": status})
@@ -255,7 +263,7 @@ def in_front(parent: Object, namespace: str = NAMESPACE) -> Object:
 async def test_a_name_is_free_as_soon_as_its_holder_is_being_deleted(
     cluster: World, parent: Object, leaving: Object
 ) -> None:
-    cache = Cache(sources(NAMESPACE))
+    cache = new_cache()
     await cluster.apply(parent, in_front(parent))
     await cluster.change(leaving, HOLD)
     async with running(cache.follow(cluster.api)):
@@ -270,7 +278,7 @@ async def test_a_name_is_free_as_soon_as_its_holder_is_being_deleted(
 
 
 async def test_a_copy_of_a_proxys_service_in_another_namespace_has_no_name(cluster: World) -> None:
-    cache, theirs = Cache(sources(NAMESPACE)), exposed("shop")
+    cache, theirs = new_cache(), exposed("shop")
     await cluster.apply(theirs, in_front(theirs, "default"))
     async with running(cache.follow(cluster.api)):
         await cache.synced()

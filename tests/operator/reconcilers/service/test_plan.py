@@ -15,7 +15,7 @@ from tsoperator.proxy.findings import DeviceFinding, Effect
 from tsoperator.proxy.login import NO_KEYS, Keys
 from tsoperator.proxy.proxy import Children, Proxy
 from tsoperator.reconcilers.service import plan as plans
-from tsoperator.reconcilers.service.ask import Mode, parse
+from tsoperator.reconcilers.service.ask import ServiceMode, parse
 from tsoperator.reconcilers.service.plan import Observed
 from tsoperator.reconcilers.service.violations import violations
 from tsoperator.runtime.plan import Note, Patch, Plan, Refusal
@@ -398,7 +398,7 @@ def test_the_condition_has_the_warning_about_an_unknown_annotation_beside_any_ot
     plan = planned(service, keys=keys)
     (told,) = [note for note in plan.notes if note.reason == "IgnoredAnnotation"]
     assert plan.status is None or condition_of(plan)["message"].endswith(f"; {told.message}")
-    assert (plan.status is None) is (parse(service, SETTINGS).mode is Mode.NOTHING)
+    assert (plan.status is None) is (parse(service, SETTINGS).mode is ServiceMode.NOTHING)
 
 
 def test_a_service_that_asks_for_nothing_loses_its_condition_with_the_finalizer() -> None:
@@ -425,10 +425,10 @@ ANNOTATIONS = st.dictionaries(st.sampled_from(KEYS), st.text(max_size=70) | st.s
 def test_a_service_with_any_annotations_and_spec_has_a_plan(annotations: Object, spec: Object) -> None:
     service = held(egress_service(annotations, spec=spec))
     plan, made, mode = planned(service), wanted(service), parse(service, SETTINGS).mode
-    if mode is Mode.NOTHING:
+    if mode is ServiceMode.NOTHING:
         assert plan.release
     elif isinstance(made, Plan):
-        grouped = mode is Mode.GROUP  # nothing runs at a group, and so the finalizer goes
+        grouped = mode is ServiceMode.GROUP  # nothing runs at a group, and so the finalizer goes
         assert ([*plan.steps], bool(plan.release), made.hold) == ([], grouped, "")
     else:
         assert len(children_of(plan)) == 3

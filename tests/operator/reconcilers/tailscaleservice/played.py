@@ -29,6 +29,7 @@ from tsoperator.api.objects import (
     Key,
     Object,
     Resource,
+    Signal,
     has_finalizer,
     is_deleting,
     key_of,
@@ -48,7 +49,7 @@ from tsoperator.reconcilers.tailscaleservice.reconciler import tailscaleservices
 from tsoperator.runtime.cache import Cache, Listener
 from tsoperator.runtime.controller import ControllerMetrics, Policy
 from tsoperator.runtime.kind import Kind, KindReconciler
-from tsoperator.runtime.manager import Manager, Mapper
+from tsoperator.runtime.manager import Manager, Watches
 from tsoperator.runtime.plan import Child, Plan, Refusal
 from tsoperator.sources import sources
 from tsoperator.tsclient.errors import ControlError
@@ -102,11 +103,11 @@ class Identity:
         for listener in self.listeners:
             listener(None, {"kind": "Identity", "metadata": {"name": ""}})
 
-    def listen(self, _resource: Resource, listener: Listener) -> None:
+    def listen(self, _signal: Signal, listener: Listener) -> None:
         """Call *listener* when the operator's ID changes."""
         self.listeners.append(listener)
 
-    def all(self, _resource: Resource) -> list[Object]:
+    def all(self, _signal: Signal) -> list[Object]:
         """Return no objects, as the operator's real identity does."""
         return []
 
@@ -246,7 +247,7 @@ def _users(resource: Resource, cache: Cache, view: HostingView) -> Kind[Any]:
         return map(key_of, cache.all(resource))
 
     resources = (PROXYGROUP, CONFIGMAP, SECRET, ROLE, ROLEBINDING, TAILSCALE_SERVICE)
-    watches: dict[Resource, Mapper] = {resource: lambda each: (key_of(each),), **dict.fromkeys(resources, all_of)}
+    watches: Watches = {resource: lambda each: (key_of(each),), **dict.fromkeys(resources, all_of)}
     return Kind(resource, watches, lambda key, each: None, plan, _refused)
 
 
@@ -259,7 +260,7 @@ def _groups(cache: Cache, view: HostingView) -> Kind[Any]:
     def all_of(_obj: Object) -> Iterable[Key]:
         return map(key_of, cache.all(PROXYGROUP))
 
-    watches: dict[Resource, Mapper] = dict.fromkeys((PROXYGROUP, INGRESS, SERVICE, TAILSCALE_SERVICE), all_of)
+    watches: Watches = dict.fromkeys((PROXYGROUP, INGRESS, SERVICE, TAILSCALE_SERVICE), all_of)
     return Kind(PROXYGROUP, watches, lambda key, each: None, plan, _refused)
 
 
