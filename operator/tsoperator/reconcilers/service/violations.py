@@ -13,7 +13,7 @@ from tsoperator.api.names import (
     PROXY_GROUP,
 )
 from tsoperator.api.objects import annotations, spec_of
-from tsoperator.api.rules import dns_label_error, fqdn_error, split_tags, tag_error, target_ip_error
+from tsoperator.api.rules import dns_label_error, fqdn_error, is_address, split_tags, tag_error, target_ip_error
 from tsoperator.group.egress import entry_name
 from tsoperator.group.grouptype import EGRESS, type_of
 from tsoperator.group.places import Places
@@ -99,7 +99,7 @@ def _device_violations(ask: Ask, suffixes: Suffixes) -> Iterable[str]:
     fqdn, ip = ask.fqdn, ask.ip
     if fqdn and ip and not ask.outranks_name:
         yield f"only one of {ask.ip_annotation} and {ANNOTATION_TAILNET_FQDN} may be set: remove one of them"
-    if fqdn and target_ip_error(fqdn) is None:
+    if fqdn and is_address(fqdn) and target_ip_error(fqdn) is None:
         yield f"annotation {ANNOTATION_TAILNET_FQDN} has the address {fqdn}: write it in {ANNOTATION_TAILNET_IP}"
     elif fqdn and (error := name_error(fqdn, ask.zones, suffixes)):
         yield f"annotation {ANNOTATION_TAILNET_FQDN}: {error}"
