@@ -25,6 +25,7 @@ from tsoperator.api.names import (
 from tsoperator.api.objects import (
     INGRESS,
     PROXYGROUP,
+    SERVICE,
     Key,
     Object,
     annotations,
@@ -56,6 +57,12 @@ HTTPS: Final = "tcp:443"
 HTTP: Final = "tcp:80"
 ENABLED: Final = "enabled"
 """The value of the annotation by which an Ingress also asks for plain HTTP."""
+
+_FINALIZERS: Final = {
+    INGRESS.kind: HA_INGRESS_FINALIZER,
+    PROXYGROUP.kind: KUBE_APISERVER_FINALIZER,
+    SERVICE.kind: HA_SERVICE_FINALIZER,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,15 +202,14 @@ def by_label(obj: Object) -> Iterable[str]:
 
     Not all of them have a claim.
     """
-    return (label_of(obj),) if _may_claim(obj) or has_finalizer(obj, finalizer_of(obj)) else ()
+    return (label_of(obj),) if _may_claim(obj) or has_finalizer(obj, _FINALIZERS[obj["kind"]]) else ()
 
 
 def _may_claim(obj: Object) -> bool:
     """Tell whether *obj* may claim a label. A Service that leads Pods to a device by a ProxyGroup claims none."""
-    type_ = spec_text(obj, "type")
-    if _is_group(obj):
-        return type_ == KUBE_APISERVER
-    return bool(annotations(obj).get(PROXY_GROUP)) and type_ != "ExternalName"
+    if obj["kind"] == PROXYGROUP.kind:
+        return spec_text(obj, "type") == KUBE_APISERVER
+    return bool(annotations(obj).get(PROXY_GROUP)) and obj["spec"].get("type") != "ExternalName"
 
 
 def label_of(obj: Object) -> str:
@@ -222,9 +228,8 @@ def label_of(obj: Object) -> str:
 
 def finalizer_of(obj: Object) -> str:
     """Return the finalizer that holds an Ingress, a Service or a ProxyGroup until its Tailscale Service is gone."""
-    if _is_group(obj):
-        return KUBE_APISERVER_FINALIZER
-    return HA_INGRESS_FINALIZER if _is_ingress(obj) else HA_SERVICE_FINALIZER
+    finalizer: str = _FINALIZERS[obj["kind"]]
+    return finalizer
 
 
 def _is_ingress(obj: Object) -> bool:

@@ -240,8 +240,11 @@ class _Mappers:
 
     def of_user(self, old: Object | None, new: Object | None) -> Iterable[Key]:
         """Map an Ingress or a Service that names a ProxyGroup to its label, in the tailnet of that group."""
-        named = (each for each in (old, new) if each is not None and annotations(each).get(PROXY_GROUP))
-        given = [each for each in named if any(by_label(each))]
+        given = [
+            each
+            for each in (old, new)
+            if each is not None and annotations(each).get(PROXY_GROUP) and any(by_label(each))
+        ]
         if len(given) == 2 and _asked(given[0]) == _asked(given[1]):
             return ()
         return {key for each in given for key in self._keys_of(each)}
