@@ -127,8 +127,10 @@ class _Watch:
         """Enqueue the keys that the change from *old* to *new* concerns."""
         if isinstance(self.mapper, Comparison):
             self._add(self.mapper.keys(old, new))
-        else:
-            self._add(key for obj in (old, new) if obj is not None for key in self.mapper(obj))
+            return
+        for obj in (old, new):
+            if obj is not None:
+                self._add(self.mapper(obj))
 
     def _add(self, keys: Iterable[Key]) -> None:
         for key in keys:
