@@ -207,9 +207,10 @@ class _View:
 
     def _owner(self, service: Object) -> Owner | None:
         """Return the owner of the proxy behind *service*; None if this is no proxy that can have a name."""
+        if key_of(service).namespace != self._settings.namespace:
+            return None
         owner = owner_of(service) or grouped_owner_of(service)
-        here = key_of(service).namespace == self._settings.namespace
-        return owner if here and owner and owner.type in _PARENTS else None
+        return owner if owner and owner.type in _PARENTS else None
 
     def _configmaps(self) -> Mapping[int, Object]:
         """Return the ConfigMaps of records by shard."""
@@ -217,12 +218,13 @@ class _View:
         return {shard: configmap for shard, configmap in shards if shard is not None}
 
     def _of_service(self, service: Object) -> Iterable[Key]:
-        if key_of(service) == Key(self._settings.namespace, NAMESERVER):
+        key = key_of(service)
+        if key == Key(self._settings.namespace, NAMESERVER):
             return self._of_anything_else(service)
         if self._owner(service):
-            return self._noting([key_of(service)])
-        exposed = [key_of(service)] if any(by_label(service)) or key_of(service) in self._table else []
-        parents = self._services_of(Owner(PARENT_SERVICE, key_of(service)))
+            return self._noting([key])
+        exposed = [key] if key in self._table or any(by_label(service)) else []
+        parents = self._services_of(Owner(PARENT_SERVICE, key))
         return self._noting([*map(key_of, parents), *exposed])
 
     def _of_ingress(self, ingress: Object) -> Iterable[Key]:

@@ -57,11 +57,12 @@ class NamesView:
         that state, these are all other Services that lead to the same device.
         """
         name = destination_name(service)
-        others = [key for each in self._leading(name) if (key := key_of(each)) != key_of(service)] if name else []
+        own = key_of(service)
+        others = [key for each in self._leading(name) if (key := key_of(each)) != own] if name else []
         if not others or not self._asked(service):
             return ()
         mine = egress_claim(service, Standing.HOLDS)  # the note of it may be gone already
-        return () if any(each.rank < mine.rank for each in self._asking(name, key_of(service))) else others
+        return () if any(each.rank < mine.rank for each in self._asking(name, own)) else others
 
     def concerned_by_child(self, child: Object) -> Iterable[Key]:
         """Return the Services that may get or lose their name because the name noted on *child* changes."""

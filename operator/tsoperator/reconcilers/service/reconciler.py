@@ -225,17 +225,17 @@ class _View:
         share a port of the proxies with it. If it is gone, its ports may be free for Services that found no
         free port.
         """
-        is_made = is_child(service, self._settings.namespace)
+        key, is_made = key_of(service), is_child(service, self._settings.namespace)
         if is_made:
             shared = (*self._changes.sharing(service), *self._names.concerned_by_child(service))
             keys = {*self._parent_keys(service), *shared}
         else:
-            keys = {key_of(service), *self._names.concerned(service), *self._hosted.of_claimant(service)}
+            keys = {key, *self._names.concerned(service), *self._hosted.of_claimant(service)}
         groups = by_serving_group(service) if is_made else by_group(service)
         for group in groups:
-            name = entry_name(served_service(service) if is_made else key_of(service))
+            name = entry_name(served_service(service) if is_made else key)
             keys |= self._changes.having(group, [name])
-            if is_made and self._cache.get(SERVICE, key_of(service)) is None:
+            if is_made and self._cache.get(SERVICE, key) is None:
                 keys |= {*self._view.starved(group)}
         return keys
 
