@@ -60,7 +60,7 @@ def problem(ask: Ask, places: Places, suffixes: Suffixes = NO_SUFFIXES) -> tuple
         message = f"ProxyGroup {ask.group!r} {what}, or name another one in annotation {PROXY_GROUP}"
         note = Note("Warning", "ProxyGroupNotReady", message, once=True)
         return _valid("Unknown", "ProxyGroupNotReady", message), [note]
-    if wrong := group_violations(ask, places, suffixes):
+    if places.ports is None and (wrong := group_violations(ask, places, suffixes)):  # only a valid Service has ports
         message = f"invalid egress Service: {'; '.join(wrong)}"
         return _valid(False, "EgressSvcInvalid", message), [Note("Warning", "INVALIDSERVICE", message)]
     return None

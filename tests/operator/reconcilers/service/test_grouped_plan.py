@@ -113,7 +113,7 @@ CASES = {
     "group missing": Case(NOT_READY, None, NO_RESOURCES, GROUP_NOT_READY, seeing(obj=None)),
     "group leaving": Case(NOT_READY, None, ALL, GROUP_NOT_READY, seeing(obj=deleting(live_group()))),
     "group not available": Case(NOT_READY, None, NO_RESOURCES, GROUP_NOT_READY, seeing(obj=UNAVAILABLE)),
-    "invalid": Case(INVALID, None, ALL, ["INVALIDSERVICE"], at(place()), WITH_CLUSTER_IP),
+    "invalid": Case(INVALID, None, ALL, ["INVALIDSERVICE"], at(place(), ports=None), WITH_CLUSTER_IP),
     "no ports left": Case(SOUND, FAILED, ALL, ["ProxyGroupFull"], at(place(), ports=None)),
 }
 
@@ -236,7 +236,7 @@ def test_the_finalizer_goes_while_the_group_is_missing_and_nothing_runs() -> Non
 
 
 def test_a_place_without_annotations_has_the_endpoints_of_the_entry_in_the_configmap() -> None:
-    plan = planned(CASES["invalid"].service, at(place(annotations={})))
+    plan = planned(CASES["invalid"].service, at(place(annotations={}), ports=None))
     assert [len(each["endpoints"]) for each in children_of(plan)] == [2]
 
 
