@@ -260,6 +260,8 @@ def is_true(value: str | None) -> bool:
 
 def _host_in(value: str) -> str:
     """Return the name or address in a URL, or before a port or a path; empty if *value* is none of these."""
+    if ":" not in value and "/" not in value:
+        return ""
     try:
         parts = urlsplit(value if "://" in value else f"//{value}")
         has_more = bool(parts.scheme or parts.port is not None or parts.path)
