@@ -77,9 +77,7 @@ def entry_of(service: Object, cluster_domain: str) -> Entry | None:
     somebody gave it a port without a numeric target port.
     """
     given = annotations(service)
-    fqdn, ip = (
-        given.get(name, "") for name in (ANNOTATION_LAST_TAILNET_TARGET_FQDN, ANNOTATION_LAST_TAILNET_TARGET_IP)
-    )
+    fqdn, ip = given.get(ANNOTATION_LAST_TAILNET_TARGET_FQDN, ""), given.get(ANNOTATION_LAST_TAILNET_TARGET_IP, "")
     ports = [each for each in service["spec"].get("ports") or () if each.get("name") != HEALTH_PORT_NAME]
     if not (fqdn or ip) or not all(isinstance(each.get("targetPort"), int) for each in ports):
         return None

@@ -151,7 +151,7 @@ class Applier:
         too.
         """
         waiting: Pending | None = None
-        self.journal.planned(next((obj for obj, _ in reports_of(parent, plan)), parent), plan)
+        self.journal.planned(parent or next((each.obj for each in plan.reports), parent), plan)
         writes: list[Write | None] = []
         if plan.hold and not has_finalizer(parent, plan.hold):
             parent = await self._set_finalizers(parent, [*(parent["metadata"].get("finalizers") or ()), plan.hold])
