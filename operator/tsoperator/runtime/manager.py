@@ -127,13 +127,11 @@ class _Watch:
         """Enqueue the keys that the change from *old* to *new* concerns."""
         if isinstance(self.mapper, Comparison):
             self._add(self.mapper.keys(old, new))
-            return
-        for obj in (old, new):
-            if obj is not None:
-                self._add(self.mapper(obj))
+        else:
+            self._add([*(self.mapper(old) if old else ()), *(self.mapper(new) if new else ())])
 
     def _add(self, keys: Iterable[Key]) -> None:
-        for key in keys:
+        for key in dict.fromkeys(keys):
             self.queue.add_after(key, self.gatherer.delay(key))
 
 
