@@ -84,8 +84,8 @@ class _View:
 
     def _sharing(self, service: Object) -> list[Object]:
         """Return the Services that have the port of a relay, and an address in common with *service*."""
-        found = (self._cache.indexed(SERVICE, BY_RELAY_ADDRESS, each) for each in by_relay_address(service))
-        return [each for services in found for each in services]
+        addresses = by_relay_address(service)
+        return [each for address in addresses for each in self._cache.indexed(SERVICE, BY_RELAY_ADDRESS, address)]
 
     def left(self, owner: Owner) -> Plan:
         """Return the plan that removes the proxy of a PeerRelay that is gone.
