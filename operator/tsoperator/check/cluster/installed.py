@@ -21,8 +21,7 @@ class SecretKey(NamedTuple):
 
 
 class WorkloadIdentity(NamedTuple):
-    """The ID of an OAuth client that trusts this cluster, and the audience of the tokens that prove the operator's
-    identity."""
+    """The ID of an OAuth client that trusts this cluster, and the audience of the tokens with which we log in."""
 
     client_id: str
     audience: str
