@@ -149,7 +149,9 @@ BAD: list[tuple[Check, str, list[str]]] = [
 
 
 @pytest.mark.parametrize("address", ["100.64.0.1", "100.64.0.1:80", "[2001:db8::1]:80"])
-def test_the_error_for_an_ip_address_in_place_of_a_dns_label_does_not_suggest_a_part_of_the_address(address: str) -> None:
+def test_the_error_for_an_ip_address_in_place_of_a_dns_label_does_not_suggest_a_part_of_the_address(
+    address: str,
+) -> None:
     assert "write only" not in (dns_label_error(address) or "write only")
 
 

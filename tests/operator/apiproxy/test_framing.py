@@ -92,7 +92,9 @@ cuts = st.lists(st.integers(0, 300), max_size=20)
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 @given(cuts)
-def test_a_request_body_is_forwarded_in_the_framing_of_the_proxy_however_its_bytes_are_cut(case: Case, cuts: list[int]) -> None:
+def test_a_request_body_is_forwarded_in_the_framing_of_the_proxy_however_its_bytes_are_cut(
+    case: Case, cuts: list[int]
+) -> None:
     body = RequestBody(case.kind)
     assert fed(body, pieces(case.raw + NEXT, cuts)) == (case.forwarded, len(case.raw))
     assert body.is_complete
@@ -153,7 +155,9 @@ parts = st.sampled_from(
 
 
 @given(st.binary(max_size=600) | st.lists(parts, max_size=12).map(b"".join), cuts)
-def test_a_body_of_random_bytes_is_refused_or_forwarded_in_the_framing_of_the_proxy(random: bytes, cuts: list[int]) -> None:
+def test_a_body_of_random_bytes_is_refused_or_forwarded_in_the_framing_of_the_proxy(
+    random: bytes, cuts: list[int]
+) -> None:
     body = RequestBody(CHUNKED)
     try:
         forwarded, used = fed(body, pieces(random, cuts))

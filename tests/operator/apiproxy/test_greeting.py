@@ -93,7 +93,9 @@ TABLE: Mapping[str, tuple[dict[str, Any], list[str]]] = {
 
 
 @pytest.mark.parametrize(("peers", "addresses"), TABLE.values(), ids=TABLE)
-def test_the_devices_that_are_online_are_read_from_the_status_of_tailscaled(peers: dict[str, Any], addresses: list[str]) -> None:
+def test_the_devices_that_are_online_are_read_from_the_status_of_tailscaled(
+    peers: dict[str, Any], addresses: list[str]
+) -> None:
     assert online_peers(json.dumps({"Peer": peers}).encode()) == addresses
 
 

@@ -365,7 +365,9 @@ def test_the_header_connection_of_a_request_cannot_remove_headers_that_the_proxy
     ("lines", "wanted"),
     [((), False), ((b"Connection: Keep-Alive, CLOSE",), True), ((b"Proxy-Connection: close",), False)],
 )
-def test_a_request_with_connection_close_is_the_last_one_on_its_connection(lines: tuple[bytes, ...], wanted: bool) -> None:
+def test_a_request_with_connection_close_is_the_last_one_on_its_connection(
+    lines: tuple[bytes, ...], wanted: bool
+) -> None:
     assert accepted(head(GET, HOST, *lines)).closes is wanted
 
 

@@ -217,7 +217,9 @@ def test_the_refusal_of_a_caller_without_a_name_says_so() -> None:
 
 
 @pytest.mark.parametrize(("rules", "wanted"), RECORDING.values(), ids=RECORDING)
-def test_the_recorders_of_a_callers_requests_are_read_from_the_grants(rules: Sequence[object], wanted: Recorders) -> None:
+def test_the_recorders_of_a_callers_requests_are_read_from_the_grants(
+    rules: Sequence[object], wanted: Recorders
+) -> None:
     found = caller(whois(rules)).recorders
     assert (list(found.addresses), found.is_enforced, found.has_events) == (
         list(wanted.addresses),
@@ -343,7 +345,9 @@ EVIL = b"Origin: https://evil.example.net\r\n"
         (b"POST", b"", False),
     ],
 )
-def test_requests_of_a_browser_from_a_page_of_another_site_are_denied(method: bytes, lines: bytes, is_refused: bool) -> None:
+def test_requests_of_a_browser_from_a_page_of_another_site_are_denied(
+    method: bytes, lines: bytes, is_refused: bool
+) -> None:
     head = parse_request(method + b" / HTTP/1.1\r\nHost: a.example.org\r\n" + lines + b"\r\n")
     decision = decide(caller(whois()), AUTH, head)
     assert (isinstance(decision, Denial) and decision.reason == "origin") is is_refused
@@ -367,7 +371,9 @@ def test_requests_of_a_browser_from_a_page_of_another_site_are_denied(method: by
         ("k8s.tail5678.ts.net", True),
     ],
 )
-def test_without_tls_a_request_whose_host_is_not_a_name_or_address_of_the_proxy_is_denied(host: str, is_refused: bool) -> None:
+def test_without_tls_a_request_whose_host_is_not_a_name_or_address_of_the_proxy_is_denied(
+    host: str, is_refused: bool
+) -> None:
     head = parse_request(f"GET / HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
     decision = decide(caller(whois()), AUTH, head, is_plain=True)
     assert (isinstance(decision, Denial) and decision.reason == "host") is is_refused

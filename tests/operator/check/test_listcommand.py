@@ -113,7 +113,7 @@ async def test_text_that_users_write_cannot_control_the_terminal(
 
 
 class Found(NamedTuple):
-    """A cluster in which `list` finds the leader: its Leases, its Pods, the denied paths, and the options with which `list` is called."""
+    """A cluster in which `list` finds the leader: its Leases, its Pods, the denied paths, and the options of `list`."""
 
     leases: dict[str, str]
     pods: list[str]

@@ -203,7 +203,9 @@ NUMBERED_NAMES = [("db-1", "db", "db"), ("db-12", "db", "db"), ("DB-1", "Db", "d
 
 
 @pytest.mark.parametrize(("name", "wanted", "hostname"), NUMBERED_NAMES + OTHER_NAMES)
-def test_only_the_hostname_with_a_number_after_it_is_recognized_as_a_numbered_name(name: str, wanted: str, hostname: str) -> None:
+def test_only_the_hostname_with_a_number_after_it_is_recognized_as_a_numbered_name(
+    name: str, wanted: str, hostname: str
+) -> None:
     found = [is_numbered(Device("n1", each, hostname), wanted) for each in (name, f"{name}.tail1234.ts.net")]
     assert found == [(name, wanted, hostname) in NUMBERED_NAMES] * 2
 

@@ -178,7 +178,9 @@ async def test_a_report_uses_the_patched_parent_but_not_another_patched_object_o
     assert await ground.applier.act(parent, Plan(steps=[patch]), failed) == parent
 
 
-async def test_the_deletion_of_an_object_that_is_gone_succeeds_and_a_new_object_of_its_name_stays(ground: Ground) -> None:
+async def test_the_deletion_of_an_object_that_is_gone_succeeds_and_a_new_object_of_its_name_stays(
+    ground: Ground,
+) -> None:
     old = ground.put(child("old"))
     ground.sim.store.delete(kinds.CONFIGMAP, *key_of(old))
     await ground.act(Deletion(CONFIGMAP, old), Deletion(CONFIGMAP, old, release=OTHERS))
@@ -188,7 +190,9 @@ async def test_the_deletion_of_an_object_that_is_gone_succeeds_and_a_new_object_
     assert ground.live(CONFIGMAP, key_of(old))
 
 
-async def test_an_object_that_has_changed_is_deleted_unless_the_deletion_is_only_for_the_unchanged_object(ground: Ground) -> None:
+async def test_an_object_that_has_changed_is_deleted_unless_the_deletion_is_only_for_the_unchanged_object(
+    ground: Ground,
+) -> None:
     old = ground.put(child("old"))
     ground.sim.store.merge(kinds.CONFIGMAP, *key_of(old), {"data": {"k": "v"}})
     with pytest.raises(Conflict):

@@ -195,7 +195,9 @@ async def test_no_reconcile_begins_before_the_objects_of_every_kind_have_been_li
     assert unsynced[0] == []
 
 
-async def test_several_changes_in_a_burst_cause_a_single_reconcile_of_a_kind_that_gathers(sim: ClusterSim, client: KubeClient) -> None:
+async def test_several_changes_in_a_burst_cause_a_single_reconcile_of_a_kind_that_gathers(
+    sim: ClusterSim, client: KubeClient
+) -> None:
     cache, reconciler = new_cache(), Noting(by_team, gathering=Gathering(0.5))
     async with managing(client, reconciler, cache=cache):
         for name in "abcdefgh":

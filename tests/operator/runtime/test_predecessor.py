@@ -11,7 +11,10 @@ from tests.support.cluster import until
 
 NAMESPACE = "tailscale"
 OURS = {"app": "operator", "tailscale.com/operator": "tsoperator"}
-GO = {"app": "operator", "app.kubernetes.io/name": "tailscale-operator"}  # the second label follows from the values of its chart
+GO = {
+    "app": "operator",
+    "app.kubernetes.io/name": "tailscale-operator",
+}  # the second label follows from the values of its chart
 
 
 def pod(sim: ClusterSim, name: str, labels: dict[str, str]) -> None:

@@ -177,7 +177,9 @@ def test_a_request_that_opens_a_session_is_recognised_by_its_path(target: str, s
         ("/version", True),
     ],
 )
-def test_any_upgraded_connection_is_a_session_except_for_a_watch_or_the_log_of_a_pod(target: str, is_session: bool) -> None:
+def test_any_upgraded_connection_is_a_session_except_for_a_watch_or_the_log_of_a_pod(
+    target: str, is_session: bool
+) -> None:
     found = session_request("GET", target, upgrades=True)
     assert (found and found.kind) == ("upgraded connection" if is_session else None)
     assert session_request("GET", target) is None

@@ -55,7 +55,7 @@ class Sessions:
         self.ground.tailscaled.callers[ALICE] = who
 
     def answer(self, opening: bytes, *outputs: bytes, path: str = f"{POD}/exec") -> None:
-        """Let the API server send the first of *outputs* after it has got *opening*, and the rest when `go_on` is set."""
+        """Let the API server send the first of *outputs* after it has got *opening*, the rest once `go_on` is set."""
 
         def script(peer: Peer, head: bytes) -> None:
             upgrade = next(line for line in head.split(b"\r\n") if line.startswith(b"Upgrade:"))
@@ -336,7 +336,9 @@ async def test_a_session_that_may_go_unrecorded_goes_on_when_its_recording_fails
 
 
 @pytest.mark.parametrize("enforced", [True, False])
-async def test_malformed_frames_end_their_own_session_and_no_other_connection(sessions: Sessions, enforced: bool) -> None:
+async def test_malformed_frames_end_their_own_session_and_no_other_connection(
+    sessions: Sessions, enforced: bool
+) -> None:
     sessions.grant(enforced=enforced)
     sessions.answer(OPENING, bytes(8) + b"secret")
     async with sessions.session() as (caller, _), sessions.ground.connected() as other:

@@ -98,7 +98,9 @@ def test_the_parser_finds_the_same_output_however_the_bytes_are_cut(case: Output
 
 
 @given(splits(OPENING + data_frame(5, SIZE) * 2 + b"\x80\x03"))
-def test_the_parser_finds_the_same_streams_and_terminal_sizes_however_the_bytes_of_a_client_are_cut(came: Sequence[bytes]) -> None:
+def test_the_parser_finds_the_same_streams_and_terminal_sizes_however_the_bytes_of_a_client_are_cut(
+    came: Sequence[bytes],
+) -> None:
     streams = SpdyStreams()
     parser = SpdyClient(streams, has_terminal=True)
     forwarded, _, sizes = read(parser, came)
@@ -185,7 +187,9 @@ def test_malformed_frames_of_a_client_are_refused(frame: str) -> None:
     ],
     ids=["twice", "more", "cut", "bomb"],
 )
-def test_frames_with_ambiguous_incomplete_or_long_headers_are_refused(headers: list[tuple[bytes, bytes]], rest: bytes) -> None:
+def test_frames_with_ambiguous_incomplete_or_long_headers_are_refused(
+    headers: list[tuple[bytes, bytes]], rest: bytes
+) -> None:
     with pytest.raises(BadFrames):
         client().feed(Opener().frame(*headers, rest=rest))
 

@@ -101,7 +101,9 @@ SIZES = [
 
 @pytest.mark.parametrize(("sent", "number"), SIZES)
 @given(data=st.data())
-def test_the_parser_finds_the_same_terminal_sizes_however_the_bytes_are_cut(sent: bytes, number: int, data: st.DataObject) -> None:
+def test_the_parser_finds_the_same_terminal_sizes_however_the_bytes_are_cut(
+    sent: bytes, number: int, data: st.DataObject
+) -> None:
     parser = client()
     forwarded, _, sizes = read(parser, data.draw(splits(sent)))
     assert (forwarded + parser.held, sizes) == (sent, [Size(10, 20)] * number)

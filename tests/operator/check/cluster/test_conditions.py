@@ -66,7 +66,9 @@ UNNAMED = "Ingress a/db: it has no name in its status, so nobody reaches it"
         ([ingress("db", ip="192.0.2.4")], [UNNAMED]),
     ],
 )
-def test_a_check_reports_an_ingress_of_the_operator_that_has_no_name_in_its_status(found: list[Object], words: list[str]) -> None:
+def test_a_check_reports_an_ingress_of_the_operator_that_has_no_name_in_its_status(
+    found: list[Object], words: list[str]
+) -> None:
     findings = [*check_ingresses(found, "tailscale")]
     assert [(each.check, each.words) for each in findings] == [(OBJECTS, each) for each in words]
     assert ["describe ingress db" in each.cure for each in findings] == [each.verdict == "FAILED" for each in findings]

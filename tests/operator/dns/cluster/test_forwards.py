@@ -62,6 +62,8 @@ def test_the_first_matching_forward_plugin_decides_to_which_servers_a_zone_is_fo
         ("[" * 99999, None),
     ],
 )
-def test_the_servers_for_a_zone_are_read_from_the_json_with_the_stub_domains_of_kube_dns(text: str, servers: list[str] | None) -> None:
+def test_the_servers_for_a_zone_are_read_from_the_json_with_the_stub_domains_of_kube_dns(
+    text: str, servers: list[str] | None
+) -> None:
     found = nearest(stub_forwards("ts.net", text))
     assert (found.to if found else None) == servers

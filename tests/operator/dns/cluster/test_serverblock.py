@@ -199,7 +199,9 @@ TAKEN = {
 
 
 @pytest.mark.parametrize(("text", "expected", "at"), TAKEN.values(), ids=TAKEN)
-def test_a_server_block_of_somebody_else_for_our_zone_is_refused_if_it_may_listen_at_our_port(text: str, expected: bool, at: Listening) -> None:
+def test_a_server_block_of_somebody_else_for_our_zone_is_refused_if_it_may_listen_at_our_port(
+    text: str, expected: bool, at: Listening
+) -> None:
     refusal = corefile_refusal(text, "here", StubDomain(("x.ts.net", *STUB.zones), ("10.0.0.1",)), at, OWNER)
     assert (refusal is not None) is expected
 

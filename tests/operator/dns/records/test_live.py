@@ -194,7 +194,9 @@ UNKNOWN: dict[str, bool | None] = dict.fromkeys(("ready", "serving", "terminatin
         ({"ready": True, "terminating": True}, False),
     ],
 )
-def test_an_endpoint_without_conditions_gives_the_record_its_address_like_a_ready_endpoint(conditions: dict[str, bool | None], ready: bool) -> None:
+def test_an_endpoint_without_conditions_gives_the_record_its_address_like_a_ready_endpoint(
+    conditions: dict[str, bool | None], ready: bool
+) -> None:
     found = endpoint_slice("ts-db", endpoint("192.0.2.1", **conditions))
     assert both(proxy(found))[0] == {FQDN: ["192.0.2.1"] if ready else []}
 
