@@ -33,8 +33,8 @@ In that time, the devices of the tailnet learn how they reach the new name.
 """
 
 _SHORTEST: Final = 0.1
-"""The shortest pause, in seconds. A calculated pause may be a tiny rounding error, and after such a pause the clock might
-show the same time."""
+"""The shortest pause, in seconds. A calculated pause may be a tiny rounding error, and after such a pause the clock
+might show the same time."""
 
 
 class APIHost(NamedTuple):
