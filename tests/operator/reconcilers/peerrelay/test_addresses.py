@@ -87,7 +87,9 @@ FAILURES = {
 
 @pytest.mark.parametrize(("answer", "words"), FAILURES.values(), ids=FAILURES)
 @in_virtual_time
-async def test_a_failed_look_up_is_reported_and_soon_repeated(answer: Sequence[str] | Exception, words: str) -> None:
+async def test_a_failed_look_up_of_a_hostname_is_reported_and_soon_repeated(
+    answer: Sequence[str] | Exception, words: str
+) -> None:
     dns = DNS()
     dns.answer = answer
     async with dns.following(LB) as kept:
@@ -148,7 +150,7 @@ def test_a_resync_enqueues_no_hostname() -> None:
     assert HostAddresses().all(ADDRESSES) == []
 
 
-async def test_the_resolver_of_the_platform_is_asked_for_ipv4_only() -> None:
+async def test_the_resolver_of_the_platform_is_asked_only_for_ipv4_addresses() -> None:
     assert {*await resolve_ipv4("localhost")} == {"127.0.0.1"}
     with pytest.raises(OSError, match=r".+"):
         await resolve_ipv4("::1")
