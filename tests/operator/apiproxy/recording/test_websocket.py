@@ -81,7 +81,7 @@ def test_the_same_output_is_found_however_the_bytes_are_cut(case: Output, data: 
     whole = b"".join(pieces(case.writes))
     parser = server()
     forwarded, outputs, _ = read(parser, data.draw(splits(whole)))
-    assert (forwarded + parser.held, outputs) == (whole, case.outputs)
+    assert (forwarded + parser.cutter.held, outputs) == (whole, case.outputs)
 
 
 SIZES = [
@@ -104,7 +104,7 @@ SIZES = [
 def test_the_same_sizes_are_found_however_the_bytes_are_cut(sent: bytes, number: int, data: st.DataObject) -> None:
     parser = client()
     forwarded, _, sizes = read(parser, data.draw(splits(sent)))
-    assert (forwarded + parser.held, sizes) == (sent, [Size(10, 20)] * number)
+    assert (forwarded + parser.cutter.held, sizes) == (sent, [Size(10, 20)] * number)
 
 
 @pytest.mark.parametrize("size", [100, 300, 70000])
