@@ -1,4 +1,4 @@
-"""Rules for names: the names of children, and the faults of values that a user wrote.
+"""Rules for names: how the names of children are formed, and what is wrong with values that a user wrote.
 
 A rule on user input returns ``None`` if the input is valid. Otherwise it returns one line for a condition, which says
 what is wrong and how to fix it.
@@ -185,7 +185,10 @@ def fqdn_error(value: str, zones: Iterable[str], *, anywhere: bool = False) -> s
 
 
 def takes_from_cluster(zone: str, cluster_domain: str) -> bool:
-    """Tell whether *zone* and *cluster_domain*, the cluster's own domain, have names in common."""
+    """Tell whether *zone* and *cluster_domain*, the cluster's own domain, have names in common.
+
+    A nameserver for such a zone would have to answer for names of the cluster's own Services.
+    """
     zone, own = f".{zone}", f".{cluster_domain.strip('.').lower()}"
     return zone.endswith(own) or own.endswith(zone)
 

@@ -12,10 +12,10 @@ class RecordingCounts:
     """The counts of recordings since the start of the process."""
 
     sessions: Counter[str] = field(default_factory=lambda: Counter({"attempted": 0, "uploaded": 0, "failed": 0}))
-    """The sessions to be recorded, and those whose recordings are complete or have failed."""
+    """The numbers of the sessions to be recorded, and of those whose recordings are complete or have failed."""
     events: Counter[str] = field(default_factory=lambda: Counter({"attempted": 0, "recorded": 0, "failed": 0}))
     running: int = 0
-    """The recordings of sessions that are open."""
+    """The number of recordings in progress."""
 
 
 @dataclass(slots=True)

@@ -15,17 +15,19 @@ from tsoperator.apiproxy.recording.source import UNKNOWN, SourceDevice
 
 CAPABILITY: Final = "tailscale.com/cap/kubernetes"
 LEGACY_CAPABILITY: Final = "https://tailscale.com/cap/kubernetes"
-"""The old name of the capability, which counts only if there are no rules under the new one."""
+"""The old name of the capability. We read its rules only if there are no rules under the new name."""
 
 _TOKEN: Final = re.compile(r"[\x21-\x7e]+")
 _IDENTITY: Final = re.compile(rb"authorization\Z|impersonate[^0-9a-z]", re.IGNORECASE)
-"""The pattern of headers that say who sends a request. Some programs take an underscore for a hyphen, for example."""
+"""The pattern of headers that say who sends a request. It allows other characters in place of the hyphen, because some
+programs take an underscore, for example, for a hyphen."""
 _OF_A_PROGRAM: Final = re.compile(rb"file://|https?://(?:localhost|127\.0\.0\.1|\[::1\])(?::[0-9]+)?")
-"""The origin of a page that a program on the caller's own device shows, such as a dashboard. No site can have it."""
+"""The pattern of the origin of a page that a program on the caller's own device shows, such as a dashboard. No web site
+on another machine can have such an origin."""
 
 
 class AccessMode(Enum):
-    """How a caller proves to the API server who it is."""
+    """The way in which a caller proves to the API server who it is."""
 
     AUTH = "true"
     """The proxy impersonates the caller."""
@@ -35,7 +37,7 @@ class AccessMode(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Recorders:
-    """The rules of a caller's grants about recording."""
+    """The rules about recording in the grants of a caller."""
 
     addresses: Sequence[str] = ()
     is_enforced: bool = False
@@ -90,7 +92,7 @@ class RecordingOrder:
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """A request that may go to the API server; *identity* is None if it goes with the caller's own credentials.
+    """The decision that a request may go to the API server. *identity* is None if it goes with its own credentials.
 
     *recording* is None if no grant wants the request recorded.
     """
@@ -237,7 +239,8 @@ def _rules(capabilities: Mapping[str, Any], capability: str) -> Sequence[_Rule]:
 
 def _rule(fields: Mapping[str, Any]) -> _Rule:
     """Return the rule with these *fields*. Raises ValueError."""
-    _texts(fields.get("recorder"))  # the control server has put the addresses of these tags into recorderAddrs
+    # We only check that the tags of recorders are texts: the control server has put their addresses into recorderAddrs.
+    _texts(fields.get("recorder"))
     return _Rule(
         _texts(_fields(fields.get("impersonate")).get("groups")),
         tuple(map(_address, _texts(fields.get("recorderaddrs")))),
@@ -247,7 +250,10 @@ def _rule(fields: Mapping[str, Any]) -> _Rule:
 
 
 def _fields(value: object) -> Mapping[str, Any]:
-    """Return the fields of an object by their names in lower case, which Go doesn't tell apart. Raises ValueError."""
+    """Return the fields of an object by their names in lower case, since Go takes names in any case.
+
+    Raises ValueError.
+    """
     if value is None:
         return {}
     if not isinstance(value, dict):
@@ -323,7 +329,10 @@ def _is_address(text: str) -> bool:
 
 
 def _is_name(text: str) -> bool:
-    """Whether *text* can be the value of a header without being changed. An empty user would be the proxy itself."""
+    """Tell whether *text* can be the value of an impersonation header without being changed.
+
+    An empty text can't: the API server would take the request for one of the proxy's own user.
+    """
     return bool(text) and text == text.strip() and text.isprintable()
 
 

@@ -57,7 +57,7 @@ class LocalApi:
         await self._ask(f"/localapi/v0/ping?ip={quote(address, safe='')}&type=TSMP", "POST", seconds)
 
     async def until_it_ends(self) -> None:
-        """Wait until tailscaled ends. Return at once if it isn't there."""
+        """Wait until tailscaled ends. Return at once if it isn't running."""
         with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connecting:
             stream = SocketStream(connecting)
             await asyncio.get_running_loop().sock_connect(connecting, str(self._path))

@@ -27,8 +27,8 @@ _WHY: Final = {
 class Installation:
     """The servers that a check asks.
 
-    *operator* resolves to all Pods of the operator, and has the port of their probes and metrics. *zone* is a zone
-    that *nameserver* must serve.
+    The host of *operator* resolves to all Pods of the operator, and its port is that of their probes and metrics.
+    *zone* is a zone that *nameserver* must serve.
     """
 
     namespace: str

@@ -9,8 +9,8 @@ from pydantic_core import from_json
 
 OK: Final = "ok"
 WAITING: Final = "waiting"
-"""The leader's verdicts on a thing that works, and on one that doesn't work yet. All others mean that somebody must
-act."""
+"""The leader's verdicts on a thing that works, and on a thing that doesn't work yet. Any other verdict means that
+somebody must act."""
 
 
 class BadReport(ValueError):
@@ -31,7 +31,7 @@ class _Part(BaseModel):
 
 
 class ReportedObject(_Part):
-    """An object, how it is reached, and the leader's judgement of it."""
+    """An object, its names and addresses, and the leader's judgement of it."""
 
     kind: str
     namespace: str = ""
@@ -61,8 +61,8 @@ class ReportedDNS(_Part):
 class ReportedRefusal(BaseModel):
     """A refusal that the operator has met.
 
-    *what* is the name of a check of the preflight, or if *by* is the API server, the resource that the operator may not
-    see.
+    *by* is the server that refused. If that is the API server, *what* is the resource that the operator may not see;
+    otherwise *what* is the name of a check of the preflight.
     """
 
     what: str
@@ -73,7 +73,7 @@ class ReportedRefusal(BaseModel):
 
 
 class LeaderReport(BaseModel):
-    """The report of the leader. *raw* is the JSON object as it came."""
+    """The report of the leader. *raw* is the same report as the leader sent it, in JSON."""
 
     model_config = ConfigDict(alias_generator=to_camel, extra="ignore", frozen=True)
 

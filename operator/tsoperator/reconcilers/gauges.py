@@ -38,7 +38,7 @@ from tsoperator.tailnet.tailnet import Tailnets
 from tsoperator.tsclient.timeslice import TimeSlice
 
 _COUNTED: Final = {TAILNET: CONDITION_TAILNET_READY, RECORDER: CONDITION_RECORDER_READY}
-"""The kinds whose objects are counted by the reason of a condition, each with the type of that condition."""
+"""The kinds whose objects the gauges count by the reason of a condition, each with the type of that condition."""
 
 
 async def count_proxies(cache: Cache) -> Metric:
@@ -64,7 +64,8 @@ async def count_proxies(cache: Cache) -> Metric:
 async def certificate_expiries(cache: Cache) -> Metric:
     """Return when the certificates of proxies expire, from the Secrets in which the proxies keep them.
 
-    If several Secrets have a certificate of a domain, the one that lasts longest counts: a proxy renews its own.
+    Several Secrets may have a certificate of one domain. The gauge shows the latest expiry among them, because a proxy
+    whose certificate expires earlier renews its own.
     """
     family = GaugeMetricFamily(
         "tsoperator_certificate_expiry_timestamp_seconds",
@@ -86,7 +87,7 @@ class GroupGauges(Collector):
     """Counts the ProxyGroups, the entries of egress groups, and the objects of the kinds in `_COUNTED`."""
 
     def __init__(self, cache: Cache, namespace: str) -> None:
-        """*namespace* is the operator's, which has the ConfigMaps of ProxyGroups."""
+        """*namespace* is the operator's namespace, where the ConfigMaps of ProxyGroups are."""
         self._cache = cache
         self._namespace = namespace
 
@@ -155,7 +156,8 @@ class ServiceGauges(Collector):
     def collect(self) -> Iterator[Metric]:
         """Yield the counts; prometheus_client calls this for each scrape.
 
-        The ID is asked for only if a tailnet has Tailscale Services, because the first such question reads a Secret.
+        The operator's ID is read only if a tailnet has Tailscale Services, because the first read of the ID reads a
+        Secret.
         """
         family = GaugeMetricFamily(
             "tsoperator_tailscale_services", "Tailscale Services that this operator owns.", labels=["tailnet"]

@@ -126,8 +126,8 @@ class Decides(Protocol[Ask_contra, Observed_contra]):
 class _Vanished:
     """A parent that is gone, but whose proxy is still there.
 
-    *since* is when we first missed the parent; it is -inf if the proxy can be removed at once. *name* is the
-    parent's name in the log once the proxy is being removed.
+    *since* is the time at which the operator noticed that the parent is gone; it is -inf if the proxy can be removed at
+    once. *name* is the parent's name in the log; it is empty until the removal of the proxy begins.
     """
 
     since: float
@@ -153,7 +153,7 @@ class Proxies:
         self._applier = applier
         self._tailnets = tailnets
         self._clock = clock
-        self._vanished: dict[Owner, _Vanished] = {}  # parents that left a proxy behind, and so have no UID any more
+        self._vanished: dict[Owner, _Vanished] = {}  # not a Memory, because these parents are gone
         self._unseen: set[str] = set()  # namespaces that aren't watched, but have proxies
         for resource, owner_type in _PARENTS.items():
             cache.listen_for_deletions(resource, partial(self._note_deletion, owner_type))
@@ -332,7 +332,8 @@ class Proxies:
     def orphan(self, resource: Resource, owner: Owner) -> Orphan:
         """Return the proxy that *owner*, an object of *resource*, left behind without waiting for our finalizer.
 
-        The proxy stays for `ORPHANED_FOR` seconds, and as long as the parent may exist where we can't see it.
+        The proxy stays for `ORPHANED_FOR` seconds. It stays longer if the operator doesn't watch the parent's
+        namespace, because the parent may exist there.
         """
         # Namespaced objects have no spec.tailnet: their proxies are in the operator's own.
         found = Orphan(owner, self.children(owner), tailnet=OWN if resource.namespaced else None)
@@ -346,7 +347,7 @@ class Proxies:
         now = self._clock()
         vanished = self._vanished.setdefault(owner, _Vanished(now))
         left = vanished.since + ORPHANED_FOR - now
-        if left <= 0 and not vanished.name:  # the removal takes several steps
+        if left <= 0 and not vanished.name:  # warn once: the removal takes several reconciles
             vanished.name = f"{resource.kind} {owner.key}"
             why = "deleted before our finalizer held it" if left == -math.inf else "gone for long"
             log.warning("%s: %s, and its proxy was left behind: removing it", vanished.name, why)
@@ -365,7 +366,7 @@ class Proxies:
         return keys
 
     def parents_of_device(self, device: Object, owner_type: str) -> Iterable[Key]:
-        """Return the parents of *owner_type* whose proxies have this device of a tailnet."""
+        """Return the keys of the parents of *owner_type* to whose proxies *device* belongs."""
         for secret in self.cache.indexed(SECRET, BY_DEVICE, key_of(device).name):
             yield from owned_keys(secret, owner_type, self.settings.namespace)
 

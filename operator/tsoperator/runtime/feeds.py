@@ -21,7 +21,7 @@ class StartFeed:
 
 
 class Announcer:
-    """Announces changes of *signal*, and shows no objects: a resync enqueues all that the signal concerns already."""
+    """Announces changes of *signal*, and shows no objects: a resync enqueues all that the signal concerns anyway."""
 
     def __init__(self, signal: Signal) -> None:
         self._signal = signal

@@ -66,7 +66,8 @@ class KnownIdentity:
     def hindered(self, obstacle: str, *, is_told: bool = False) -> None:
         """Remember the *obstacle* that keeps the operator from registering a device; empty if there is none.
 
-        If *is_told* is true, an Event or the log has said it already.
+        If *is_told* is true, an Event or the log has told the user of the obstacle already, so it isn't logged
+        again.
         """
         if obstacle and obstacle != self._obstacle and not is_told:
             log.warning("the operator's own device can't be registered: %s", obstacle)

@@ -31,7 +31,7 @@ class KnownSuffixes:
         leads_to: Callable[[str], bool] = lambda name: False,
         patience: float = 5.0,
     ) -> None:
-        """*leads_to* tells whether a Service leads to the device with a name.
+        """*leads_to* tells whether a Service leads to the device that has the name which is its argument.
 
         For *patience* seconds after the first call of `current`, the suffixes may be pending: more suffixes may
         be known in a moment.
@@ -58,7 +58,7 @@ class KnownSuffixes:
             self._due = self._now() + self._patience
         known = self._known()
         if known.pending:
-            self._told = known  # so that the listeners are called when this ends
+            self._told = known  # so that the listeners are called when the suffixes are no longer pending
         return known
 
     def _known(self) -> Suffixes:
@@ -75,7 +75,10 @@ class KnownSuffixes:
         return TailnetNames(tailnet.client.url, *names) if names else TailnetNames(tailnet.client.url, pending=pending)
 
     def _look_for_shared(self, old: Object | None, new: Object | None) -> None:
-        """Announce changes of the suffixes if the Service led or leads to a device that another tailnet shares."""
+        """Announce changes of the suffixes if a device that another tailnet shares is the target of the Service.
+
+        *old* and *new* are the Service before and after its change. One of them leads to the device.
+        """
         led_to = {lookup_name(annotations(each).get(ANNOTATION_TAILNET_FQDN, "")) for each in (old, new) if each}
         known = (each.devices.names() for each in self._tailnets.all_registered())
         if any(names.shared & led_to for names in known if names):

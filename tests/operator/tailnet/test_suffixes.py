@@ -92,7 +92,7 @@ async def test_the_suffix_is_that_of_the_devices_and_is_announced_once(scene: Sc
         scene.sim.control.update(replace(device, name=f"{device.node_id}.{OTHER}"))
     await scene.knows(OTHER)
     assert scene.told == 2
-    scene.twin()  # whose suffix is unknown until its devices are listed
+    scene.twin()  # the suffix of the new object is unknown until its devices are listed
     assert scene.told == 3
     await scene.knows(OTHER)
     assert scene.told == 4
@@ -126,7 +126,7 @@ async def test_the_list_of_devices_is_read_only_when_somebody_asks_for_the_suffi
     assert scene.told == 2
 
 
-async def test_a_tailnet_that_was_empty_is_looked_at_again(scene: Scene) -> None:
+async def test_the_list_of_devices_of_an_empty_tailnet_is_read_again_until_the_suffix_is_known(scene: Scene) -> None:
     slow = scene.twin(ListPace(first=0.01))
     await until(lambda: not scene.suffixes.current().known and slow.devices.names())
     join(scene.sim.control)

@@ -23,12 +23,12 @@ _UNRECORDABLE: Final = {"portforward": "port-forward", "ephemeralcontainers": "e
 _KUBELET: Final = {"run": "run", "portForward": "port-forward", "cri": "kubelet session"}
 """The names of sessions that no recorder can record, by the first part of the path of a kubelet."""
 _UPGRADED: Final = "upgraded connection"
-"""The name of another session that no recorder can record."""
+"""The name of all other sessions that no recorder can record."""
 
 
 @dataclass(frozen=True, slots=True)
 class RequestInfo:
-    """The parts of a request. Their names in events are the names here, in Go's spelling."""
+    """The parts of a request. In events, a part has the same name as here, but in Go's spelling."""
 
     is_resource_request: bool
     path: str
@@ -51,7 +51,7 @@ class RequestInfo:
 
 @dataclass(frozen=True, slots=True)
 class SessionRequest:
-    """A request that opens a session. *kind* is `exec`, `attach`, or the name of one that *is_recordable* excludes."""
+    """A request that opens a session. *kind* is `exec` or `attach`, or the name of a session that can't be recorded."""
 
     kind: str
     namespace: str = ""
@@ -79,11 +79,11 @@ def request_info(method: str, target: str) -> RequestInfo:
 
 
 def session_request(method: str, target: str, *, upgrades: bool = False) -> SessionRequest | None:
-    """Return the session that a request opens, if it opens one. The request *upgrades* its connection, or doesn't.
+    """Return the session that a request opens; None if it opens none. *upgrades* says if it upgrades its connection.
 
-    A path with empty parts or dots counts as the session that it would open for a server which removes them, too.
-    Any upgraded connection is a session, unless it carries a watch or a log: it may lead to a shell in a virtual
-    machine, to a kubelet or to the API server itself, by the proxy of a Pod, a Service or a node.
+    A path with empty parts or dots also opens the session that it opens at a server which removes them. Any upgraded
+    connection is a session, unless it carries a watch or a log: it may lead to a shell in a virtual machine. By the
+    proxy of a Pod, a Service or a node it may also lead to a kubelet or to the API server itself.
     """
     path, query = unquote(target.partition("?")[0]), query_parameters(target)
     literal = _split(path)
@@ -141,7 +141,7 @@ def _info(method: str, path: str, parts: Sequence[str], query: Mapping[str, Sequ
 
 
 def _session(method: str, info: RequestInfo, query: Mapping[str, Sequence[str]]) -> SessionRequest | None:
-    """Return the session that a request opens: the table of all ways to one."""
+    """Return the session that a request opens; None if it opens none. All paths that open sessions stand here."""
     parts = info.parts or ()
     if info.subresource in {EXEC, ATTACH}:
         return SessionRequest(
@@ -173,7 +173,7 @@ def _is_reading(info: RequestInfo) -> bool:
 def _kubelet_session(parts: Sequence[str], query: Mapping[str, Sequence[str]]) -> SessionRequest | None:
     """Return the session that a request to a kubelet opens, by a path such as `exec/<namespace>/<pod>/<container>`.
 
-    The API server resolves dots in that path. They lead no further up than to the kubelet.
+    The API server resolves dots in that path. No dots lead up beyond the kubelet.
     """
     match _cleaned(parts):
         case ["exec" | "attach" as kind, namespace, pod, *_, container]:
@@ -207,7 +207,7 @@ def _first(query: Mapping[str, Sequence[str]], name: str) -> str:
 
 
 def _is_true(values: Sequence[str] | None) -> bool:
-    """Whether a parameter counts as true: it is there, and its first value says neither false nor 0."""
+    """Tell whether a parameter is true: it is there, and its first value is neither false nor 0."""
     return values is not None and values[0].lower() not in {"false", "0"}
 
 

@@ -1,4 +1,4 @@
-"""The source of a session or a request, as recordings and events describe it."""
+"""The device and the user that a session or a request comes from, as recordings and events describe them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -33,7 +33,7 @@ _TAIL: Final = (
 DICTIONARY: Final = b"".join(
     len(word).to_bytes(4) + word.replace("_", " ").encode() for word in _WORDS.split()
 ) + _TAIL.encode()  # fmt: skip
-"""The text that compressed headers refer to (the draft of SPDY/3, section 2.6.10.1)."""
+"""The dictionary with which headers are compressed (draft of SPDY/3, section 2.6.10.1)."""
 
 _HEADER: Final = 8
 _SYN_STREAM: Final = 1
@@ -45,19 +45,19 @@ _GOAWAY: Final = 7
 _HEADERS: Final = 8
 _WINDOW_UPDATE: Final = 9
 _BEFORE_HEADERS: Final = {_SYN_STREAM: 10, _SYN_REPLY: 4, _HEADERS: 4}
-"""The bytes before the header block of a control frame, by type."""
+"""The number of bytes before the header block of a control frame, by type."""
 _LENGTHS: Final = {_RESET: 8, _PING: 4, _GOAWAY: 8, _WINDOW_UPDATE: 8}
-"""The lengths of control frames, by type. Readers in Go don't look at some of them: they take surplus bytes for the
-next frame, which may open a stream."""
+"""The right lengths of control frames, by type. We refuse other lengths: programs in Go ignore some lengths and take
+surplus bytes for the next frame, which may open a stream."""
 _MOST_BLOCK: Final = 8 << 10
-"""The longest header block, compressed or not."""
+"""The most bytes of a header block, compressed or not."""
 _MOST_STREAMS: Final = 64
 """The most streams that a client may open in a session."""
 
 
 @dataclass(slots=True)
 class SpdyStreams:
-    """The streams that a client has opened, by their type."""
+    """The numbers of the streams that a client has opened, by type."""
 
     stdout: set[int] = field(default_factory=set)
     stderr: set[int] = field(default_factory=set)
@@ -85,7 +85,8 @@ class SpdyClient:
     def _begin(self, buffer: bytes, at: int) -> Frame | None:
         """Begin a frame.
 
-        All of a frame with a header block counts as its header, so it is read before it is forwarded.
+        If a frame has a header block, all its bytes count as the frame's header. So we read the block before we forward
+        it.
         """
         found = _header(buffer, at)
         if found is None:
@@ -122,7 +123,7 @@ class SpdyClient:
         """
         start = _BEFORE_HEADERS[kind]
         if kind == _SYN_REPLY and len(payload) == start:
-            return  # its headers are optional
+            return  # the frame has no headers: they are optional
         types = _stream_types(self._decompressed(payload[start:]))
         if kind != _SYN_STREAM:
             return
@@ -151,7 +152,7 @@ class SpdyServer:
         self._streams = streams
         self.cutter = Cutter(self._begin, self._payload)
         self._stream = 0
-        """The stream of the current data frame if it carries output."""
+        """The number of the stream of the current data frame; 0 if it carries no output."""
         self._outputs: list[tuple[int, bytes]] = []
 
     def feed(self, data: bytes) -> Parsed:
@@ -161,7 +162,7 @@ class SpdyServer:
         return Parsed(forwarded, outputs)
 
     def notice(self) -> Notice:
-        """Return the bytes that show a text to the user. They are right only until more bytes are forwarded."""
+        """Return the function that makes a notice to the user. It is valid only until more bytes are forwarded."""
         return partial(_shown, self._streams, self.cutter.left, bool(self._stream))
 
     def _begin(self, buffer: bytes, at: int) -> Frame | None:
@@ -179,9 +180,9 @@ class SpdyServer:
 
 
 def _shown(streams: SpdyStreams, left: int, is_output: bool, text: bytes) -> bytes:
-    """Return frames that show *text*.
+    """Return frames that show *text*; empty if that is impossible.
 
-    *left* bytes of the current frame are missing; *is_output* says if it has output.
+    *left* bytes of the current frame are still to come; *is_output* says if that frame carries output.
     """
     ids = streams.stderr or streams.stdout
     if not ids or left > MOST_FILLED or (left and not is_output):

@@ -35,7 +35,7 @@ class _Message:
         self._coded = b""
 
     def decoded(self, piece: bytes) -> bytes:
-        """Return the bytes in a *piece* of the message. The last ones may come with the next piece.
+        """Return the bytes in a *piece* of the message. The last bytes of a piece may be returned with the next piece.
 
         Raises BadFrames.
         """
@@ -59,7 +59,7 @@ class _Message:
 
 
 class WebSocketFrames:
-    """The bytes of a client, which tell the size of its terminal, or of the API server, which carry the output."""
+    """Parses the bytes of a client, with the size of its terminal, or those of the API server, with the output."""
 
     def __init__(self, *, is_client: bool, has_terminal: bool) -> None:
         self._has_terminal = has_terminal
@@ -81,7 +81,7 @@ class WebSocketFrames:
         return Parsed(forwarded, outputs, sizes)
 
     def notice(self) -> Notice:
-        """Return the bytes that show a text to the user. They are right only until more bytes are forwarded."""
+        """Return the function that makes a notice to the user. It is valid only until more bytes are forwarded."""
         left, message = self.cutter.left, self._message
         if message and (message.is_text or message.channel not in self._channels):
             return _nothing
@@ -155,7 +155,7 @@ def _nothing(_: bytes) -> bytes:
 def _shown(left: int, goes_on: bool, channel: int, text: bytes) -> bytes:
     """Return frames that show *text*.
 
-    *left* bytes of the current frame are missing; then its message *goes_on* or not.
+    *left* bytes of the current frame are still to come. *goes_on* says if more frames of its message follow then.
     """
     filled, rest = text[:left].ljust(left), text[left:]
     if goes_on:

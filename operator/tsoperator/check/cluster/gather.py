@@ -68,7 +68,7 @@ _WEBHOOKS: Final = tuple(
 _MANAGED: Final = (f"{LABEL_MANAGED}={MANAGED}", OF_RECORDERS)
 """The label selectors of the objects that the operator makes. The objects of Recorders have labels of their own."""
 _DNS_NAMESPACE: Final = "kube-system"
-_AT_ONCE: Final = 16  # requests
+_AT_ONCE: Final = 16  # the most requests at a time
 _CALL: Final = 10.0  # s that a call of the control server may take
 
 Value = TypeVar("Value")
@@ -88,7 +88,7 @@ def _slim(obj: Object) -> Object:
 
 
 class CannotLook(Exception):
-    """A part of the cluster or of the tailnet can't be looked at. *cure* says what to do."""
+    """An error: the check can't look at a part of the cluster or of the tailnet. *cure* says what to do."""
 
     def __init__(self, words: str, cure: str) -> None:
         super().__init__(words)
@@ -96,14 +96,14 @@ class CannotLook(Exception):
 
 
 class BadCredentials(CannotLook):
-    """The credentials can't be read, so the operator can't use them either."""
+    """An error: the operator's credentials can't be read, so the operator can't use them either."""
 
 
 @dataclass(frozen=True, slots=True)
 class Control:
     """The control server's answers about the operator's own tailnet.
 
-    They say whether the tailnet is set up, and list its devices if that is allowed.
+    *findings* say whether the tailnet is set up. *devices* are those of the tailnet; None if we may not list them.
     """
 
     findings: Findings
@@ -311,11 +311,11 @@ async def deployments(client: KubeClient, namespace: str) -> list[Object]:
 
 
 async def _nobody() -> None:
-    """Return None, because there is no object to write Events on: a check prints the findings of the preflight."""
+    """Return None: there is no object for Events of the preflight, because a check prints the findings instead."""
 
 
 async def _together(calls: Iterable[Awaitable[Value]]) -> list[Value]:
-    """Run *calls*, a few at a time. Return their results, in the order of the calls. Raises the first error."""
+    """Run *calls*, a few at a time, and return their results in the same order. Raises the first error."""
     gate = asyncio.Semaphore(_AT_ONCE)
 
     async def one(call: Awaitable[Value]) -> Value:

@@ -22,7 +22,7 @@ class SecretKey(NamedTuple):
 
 
 class WorkloadIdentity(NamedTuple):
-    """The ID of a client that trusts this cluster, and the audience of the tokens that prove who the operator is."""
+    """The ID of an OAuth client that trusts this cluster, and the audience of the tokens with which we log in."""
 
     client_id: str
     audience: str
@@ -48,7 +48,7 @@ class Installed:
 
     @property
     def is_being_updated(self) -> bool:
-        """True if Kubernetes is making new Pods of the Deployment available, and has not given up yet."""
+        """True if an update of the Deployment has begun, and has neither ended nor failed yet."""
         status, generation = self.deployment.get("status") or {}, self.deployment["metadata"].get("generation", 0)
         progress = next((each for each in status.get("conditions") or () if each["type"] == "Progressing"), None)
         seen: int = status.get("observedGeneration", 0)

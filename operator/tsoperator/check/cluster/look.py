@@ -123,7 +123,7 @@ async def _warnings(target: _Target) -> Iterable[Finding]:
 
 
 class _Part(NamedTuple):
-    """A part of a look: a function, *words* about the part for the user, and the *check* of its error finding."""
+    """A part of a look: a function, *words* for the user, and the *check* to name if the part can't be looked at."""
 
     check: str
     words: str
@@ -183,7 +183,8 @@ async def _look(target: _Target, progress: Progress, parts: Iterable[_Part]) -> 
         progress(part.words)
         looked = await _findings_in_time(target, part)
         if part.look is _proxies and all(each.verdict is not Verdict.UNSEEN for each in looked):
-            found = [each for each in found if each.check != part.check or each in looked]  # the operator only counts
+            # The operator's metrics tell only how many proxies serve. Findings about each proxy replace that number.
+            found = [each for each in found if each.check != part.check or each in looked]
         found += looked
     return found
 

@@ -17,10 +17,10 @@ _STARTING: Final = ("PodInitializing", "ContainerCreating")
 
 @dataclass(frozen=True, slots=True)
 class ProxyObjects:
-    """The StatefulSets of the proxies, their Pods and *slim* Secrets by key, and why Pods were refused, by StatefulSet.
+    """The StatefulSets of the proxies, and their Pods and *slim* Secrets by key.
 
-    *elsewhere* has the Tailnets of the Connectors, PeerRelays and ProxyGroups whose proxies are not in the operator's
-    own tailnet.
+    *refusals* has the reasons why Kubernetes refused to create Pods, by the name of the StatefulSet. *elsewhere* has
+    the names of the Tailnets, by parent, of the proxies that are not in the operator's own tailnet.
     """
 
     statefulsets: Sequence[Object]

@@ -46,15 +46,16 @@ from tsoperator.settings import Settings
 from tsoperator.tailnet.zones import NO_SUFFIXES, TS_NET, Suffixes, forwarded_zones, nameserver_zones
 
 CONDITION_NAMESERVER_COMPLETE: Final = "NameserverComplete"
-"""The type of the condition that says what a nameserver which isn't ours lacks. It is False or absent."""
+"""The type of the condition that says what a nameserver which isn't ours lacks. The condition is False or absent."""
 _ZONES_SOON: Final = 1.0
 """The seconds after which the operator looks again for zones, while it knows none.
 
-No event tells that it has waited too long for the first list of devices.
+It must look by itself: no watch event tells that it has waited long enough for the first list of devices.
 """
 
 CONDITION_RECORDS_COMPLETE: Final = "RecordsComplete"
-"""The type of the condition of a DNSConfig whose nameserver doesn't know all names. It is False or absent."""
+"""The type of the condition of a DNSConfig whose nameserver doesn't know all names. The condition is False or absent.
+"""
 
 KEPT: Final = "DNSConfigKept"
 """The reason of the Event on a user's DNSConfig that stands in for the one that the operator would make."""
@@ -184,7 +185,10 @@ def _address_error(dnsconfig: DNSConfig) -> str:
 
 
 def refused_address(obj: Object, observed: Observed, refusal: Refusal, settings: Settings) -> str:
-    """Return the address that the operator chose for a new Service, if the API server has refused this Service."""
+    """Return the address that the operator chose for a new Service, if the API server has refused this Service.
+
+    Return an empty text if it has refused something else, or if the operator chose no address.
+    """
     step = refusal.step
     if observed.service is not None or not isinstance(step, Child) or step.obj["kind"] != SERVICE.kind:
         return ""
@@ -222,7 +226,8 @@ def _deletion_plan(obj: Object, dns: ClusterDNSPlan, observed: Observed) -> Plan
 def failed(obj: Object, observed: Observed, refusal: Refusal, settings: Settings, *, is_denied: bool) -> Plan:
     """Return the plan that only reports a refusal of the API server on the DNSConfig *obj*.
 
-    If it refused a write into the cluster's DNS, the nameserver doesn't count as failed.
+    A refusal of a write into the cluster's DNS changes only the condition about the cluster's DNS. The condition about
+    the nameserver goes on to say whether the nameserver works.
     """
     if not obj:
         return Plan()

@@ -58,7 +58,10 @@ def _owners(account: Object | None) -> Object:
 
 
 def stranger_among(ask: Ask, *objects: Object | None) -> Object | None:
-    """Return the first of *objects*, which have names of children, that belongs to another owner; None if none does."""
+    """Return the first of *objects* that belongs to another owner; None if none does.
+
+    The objects have names that our children need.
+    """
     return next((each for each in objects if each and is_anothers(each, ask.owner)), None)
 
 

@@ -104,7 +104,8 @@ def proxy_sources(ask: Ask) -> Iterator[Source]:
 def _slim_secret(obj: Object) -> Object:
     """Return the slim form of the Secret of the operator's own device.
 
-    An annotation of kubectl may hold a copy of the data, with the keys of the device.
+    The annotations are left out, because an annotation of kubectl may hold a copy of the data, with the keys of the
+    device.
     """
     metadata = {name: value for name, value in obj["metadata"].items() if name != "annotations"}
     return slim({**obj, "metadata": metadata})
@@ -196,7 +197,7 @@ class _View:
 
     async def look(self, _key: Key, _obj: Object) -> plans.Observed:
         """Gather the facts about the device."""
-        ask, claims = self._ask, self._claims()  # not all of them: there may be hundreds
+        ask, claims = self._ask, self._claims()  # an iterator: often only the first is read
         statefulset = self._cache.get(STATEFULSET, ask.statefulset)
         stored = self._identity.stored()
         lacks = stored.is_known and not stored.node_id
@@ -370,7 +371,8 @@ class _ProxyView:
     async def _placement(self) -> Object | None:
         """Return the placement of the operator's own Pod, which never changes.
 
-        The operator's Deployment isn't asked: in an update it is newer than this process.
+        It doesn't come from the operator's Deployment: during an update, the Deployment is already newer than this
+        process.
         """
         if self._like is None and (pod := await self._world.own_pod()):
             self._like = placement(pod)
@@ -383,7 +385,7 @@ class _ProxyView:
         return device_id_of(self._secrets())
 
     def _certificate(self, state: Object | None, pods: Sequence[Object]) -> ObservedCertificate | None:
-        """Return the state of the certificate of the device; None if it needs none, or hasn't said yet."""
+        """Return the state of the device's certificate; None if it needs none, or hasn't reported its HTTPS name."""
         device = reported_device(state, pods)
         if state is None or device is None or not device.https_name:
             return None

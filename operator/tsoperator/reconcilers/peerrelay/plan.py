@@ -49,8 +49,8 @@ DEVICE_REASONS: Final = {Effect.PENDING: PODS_PENDING, Effect.FAILED: FAILED}
 
 _PASSING: Final = frozenset({ENDPOINTS_PENDING, PODS_PENDING})  # the reasons that need no Event
 _CLASS_REASONS: Final = {"ProxyPending": PODS_PENDING, "ProxyFailed": FAILED}
-_FREED: Final = 60.0  # s until another look at a name that another object has
-_SHOWN: Final = 3  # problems of load balancers that the condition tells in full
+_FREED: Final = 60.0  # s until the operator looks again whether another object still has the name of a child
+_SHOWN: Final = 3  # the number of problems of load balancers that the condition tells in full
 _OLDEST: Final = "Tailscale 1.102.5"  # the oldest version that can be a relay
 
 

@@ -67,7 +67,7 @@ def plan(obj: Object, proxy_class: ProxyClass | Invalid, observed: Observed) -> 
     if is_deleting(obj):
         return Plan(release=FINALIZER)  # objects that name the class report that it is gone; their proxies go on
     if isinstance(proxy_class, Invalid):
-        return replace(_refusal_plan(obj, [proxy_class.message], []), hold="")  # it can't be written as it is
+        return replace(_refusal_plan(obj, [proxy_class.message], []), hold="")  # an invalid object can't be written
     if ports.ranges(proxy_class) and not observed.asked_for_ports:
         return Plan(hold=FINALIZER, steps=[FindNodePorts()], requeue_after=0.0)
     warnings = [Note("Warning", _CUSTOM_VARIABLE, words) for words in custom_variables(proxy_class)]
@@ -222,7 +222,7 @@ def _metrics_violations(metrics: Metrics, observed: Observed) -> Iterable[str]:
 
 
 def _invalid(path: str, error: str) -> str:
-    """Return the message that *error*, which begins with the value, is wrong with the field at *path*."""
+    """Return the message about an *error* in the field at *path*. The error begins with the value of the field."""
     return f"{path}: Invalid value: {error}"
 
 

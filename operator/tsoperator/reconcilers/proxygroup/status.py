@@ -28,7 +28,8 @@ CREATING = "ProxyGroupCreating"
 FAILED = "ProxyGroupCreationFailed"
 _NONE = "spec.replicas is 0, so it serves nothing"
 FREED = 60.0
-"""The seconds after which the operator looks again whether a name or a node port is free that another object has."""
+"""The seconds after which the operator looks again whether another object still has a name or a node port that we need.
+"""
 
 
 def running_devices(children: Children) -> list[Object]:
@@ -39,7 +40,7 @@ def running_devices(children: Children) -> list[Object]:
 def reached(children: Children, api: APIHosting | None = None) -> str:
     """Say under which names and addresses the running proxies are in the tailnet; empty without such proxies.
 
-    For a group that offers the Kubernetes API, say where that is reached.
+    If a group offers the Kubernetes API at a URL, say this URL instead.
     """
     if api and api.url:
         return f"the tailnet reaches the Kubernetes API at {api.url}"
@@ -50,8 +51,8 @@ def reached(children: Children, api: APIHosting | None = None) -> str:
 def _running(children: Children) -> list[tuple[ReportedDevice, Object]]:
     """Return the devices of running proxies, by ordinal, each with the further fields of its entry in the status.
 
-    A proxy runs if its Pod has reported a device with a MagicDNS name, and isn't down while another one runs: Services
-    lead to the same Pods.
+    A proxy runs if its Pod has reported a device with a MagicDNS name, and isn't down. If all these Pods are down, all
+    their proxies are returned, because nobody can tell which of them still serve.
     """
     found = [(pod, device) for pod in children.pods if (device := _reported_device(pod, children))]
     running = in_service([pod for pod, _ in found])
@@ -125,7 +126,10 @@ def _holds(conditions: Sequence[Object], type_: str, group: Object) -> bool:
 
 
 def _ready_condition(group: Object, problem: Refusal | None, words: str) -> Object:
-    """Return the condition that says whether *group* is ready: the *problem* if not, and otherwise *words*."""
+    """Return the condition that says whether *group* is ready.
+
+    Its message is *words* if the group is ready, and otherwise the *problem*.
+    """
     reason, message = (problem.reason or FAILED, problem.message) if problem else (READY, words or READY)
     return condition(CONDITION_PROXYGROUP_READY, problem is None, reason, message, generation_of(group))
 

@@ -51,7 +51,7 @@ VOCABULARY: Final = no_annotations("Recorder", "metadata.name", "spec.statefulSe
 """The annotations and labels of Recorders that the operator reads: none."""
 
 FREED: Final = 60.0
-"""The seconds after which the operator looks again whether a name is free that another object has."""
+"""The seconds after which the operator looks again whether another object still has the name of a child."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,7 +210,10 @@ def _devices(obj: Object, proxy: Proxy, observed: Observed) -> list[Object]:
 
 
 def _entry(device: Device) -> Object:
-    """Return the entry of the status for *device*; some control servers don't tell the hostname that it asked for."""
+    """Return the entry of the status for *device*.
+
+    Some control servers don't tell the hostname that the device asked for. Then the entry has its short name instead.
+    """
     addresses = {"tailnetIPs": [*device.addresses]} if device.addresses else {}
     hostname = device.hostname or device.short_name
     return {"hostname": hostname, **addresses, "url": f"https://{device.name.removesuffix('.')}"}

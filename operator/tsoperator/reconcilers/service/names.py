@@ -47,7 +47,7 @@ class NamesView:
         ports = forwarded_ports(service)
         devices = [*self._devices(name)]
         if not devices and all(forwarded_ports(each) == ports for each in self._leading(name)):
-            return None  # whoever has the name, all share it
+            return None  # all can share the name, whoever has it
         first = holding([self._claim(service, name), *devices, *self._asking(name, key_of(service))])
         return None if first.ports == ports else first
 
@@ -61,7 +61,7 @@ class NamesView:
         others = [key for each in self._leading(name) if (key := key_of(each)) != key_of(service)] if name else []
         if not others or not self._asked(service):
             return ()
-        mine = egress_claim(service, Standing.HOLDS)  # the note of it may be gone already
+        mine = egress_claim(service, Standing.HOLDS)  # its child, with the note of its claim, may be gone already
         return () if any(each.rank < mine.rank for each in self._asking(name, key_of(service))) else others
 
     def concerned_by_child(self, child: Object) -> Iterable[Key]:

@@ -43,7 +43,7 @@ from tsoperator.tailnet.zones import NO_SUFFIXES, Suffixes
 _CATCHING_UP: Final = 60.0
 """Seconds after which the cache surely shows a change.
 
-A place that the cache doesn't show by then has been deleted, so its ports are free.
+A place that the cache still doesn't show after this time has been deleted, so its ports are free.
 """
 
 
@@ -80,9 +80,9 @@ class PlacesView:
         """*clock* is monotonic."""
         self._cache = cache
         self._clock = clock
-        self._first_seen = Memory[float](cache)  # of each Pod
+        self._first_seen = Memory[float](cache)  # when each Pod was first seen
         self._settings = settings
-        self._claims = Memory[_Claim](cache)  # of Services, of which several are reconciled at once
+        self._claims = Memory[_Claim](cache)  # by Service: several Services are reconciled at once
         self._ahead: list[Object] = []  # live ClusterIP Services that the cache doesn't show, or not as they are now
         self._ahead_until = 0.0
 
@@ -104,7 +104,7 @@ class PlacesView:
 
         *suffixes* are the known suffixes of MagicDNS names.
         """
-        self._claims.note(ask.service, None)  # it is given ports anew, or needs none any more
+        self._claims.note(ask.service, None)  # the Service gets its ports anew, or needs none any more
         made = self.made_for(ask.owner)
         if ask.mode is not ServiceMode.GROUP:
             is_leaving = ask.mode is ServiceMode.NOTHING and has_finalizer(ask.service, FINALIZER)
@@ -112,7 +112,7 @@ class PlacesView:
         groups = made.groups if ask.group in made.groups else {**made.groups, ask.group: self._group(ask.group)}
         found = replace(made, groups=groups, rival=self._rival(ask, ask.group))
         if group_violations(ask, found, suffixes):
-            return found  # it must not keep ports from others
+            return found  # without ports, so that other Services can get them
         live = made.at(ask.group)
         contested = self._contested(ask, live)
         return replace(found, ports=self._ports(ask, live, contested), contested=contested)

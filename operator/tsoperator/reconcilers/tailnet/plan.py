@@ -19,7 +19,7 @@ IN_USE: Final = "TailnetInUse"
 DAY: Final = 24 * 3600.0
 """The seconds after which good credentials are tried again."""
 
-_SHOWN: Final = 20  # objects that a message names
+_SHOWN: Final = 20  # the most objects that a message names
 _AWAY: Final = "check that spec.loginUrl is right, and that the operator's Pod can reach it"
 
 
@@ -27,7 +27,8 @@ _AWAY: Final = "check that spec.loginUrl is right, and that the operator's Pod c
 class Probe:
     """The result of trying credentials: the refusals of the calls, and the devices, if they could be listed.
 
-    The devices are given by ID, with their MagicDNS names. Devices that other tailnets share have an empty name.
+    The devices are given by ID, with their MagicDNS names. A device of another tailnet that is shared with this one has
+    an empty name.
     """
 
     refusals: Sequence[Refusal] = ()
@@ -67,7 +68,7 @@ def refusal_of(probe: Probe, ours: Mapping[str, str]) -> Refusal | None:
 def _is_theirs(listed: Mapping[str, str], ours: Mapping[str, str]) -> bool:
     """Tell whether the *listed* devices are in the tailnet of the devices *ours*.
 
-    They are if the two share a device or a domain.
+    They are if the two lists have a device or a domain in common.
     """
     domains = {_domain(name) for name in listed.values()} - {""}
     return not ours or not listed.keys().isdisjoint(ours) or not domains.isdisjoint(map(_domain, ours.values()))

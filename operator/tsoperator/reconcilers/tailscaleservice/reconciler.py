@@ -137,10 +137,12 @@ class _Look:
         )
 
     def _is_fading(self, key: Key, *, may_fade: bool) -> bool:
-        """Tell whether a label, if it *may_fade*, is still advertised: the kubelet mounts the configs a moment late.
+        """Tell whether the removal of a label has to wait, because proxies still advertise it.
 
-        The proxy that writes certificates has to see that the label is gone. Otherwise it looks at the Secret only a
-        day later if a new Ingress gets the same label. A proxy that doesn't run sees nothing, so the wait ends.
+        *may_fade* says whether nobody needs the label any more, and objects of its certificate are left. A proxy ceases
+        to advertise the label only a moment later, when the kubelet has mounted its config. The proxy that writes
+        certificates has to see that the label is gone. Otherwise it looks at the Secret only a day later if a new
+        Ingress gets the same label. A proxy that doesn't run sees nothing, so the wait ends.
         """
         states = (
             state for group in self._view.groups_of(key.namespace) for state in self._view.states(key_of(group).name)
@@ -258,10 +260,10 @@ class _Mappers:
         tailnets = {*map(tailnet_of, there), *self._world.tailnets()}
         labels = {label for each in there for label in self._labels_of(each)}
         found = {Key(tailnet, label) for label in labels for tailnet in tailnets}
-        return found | {Key(tailnet_of(each), "") for each in there}  # a look at any label requests the list
+        return found | {Key(tailnet_of(each), "") for each in there}  # for the list of its Services
 
     def of_configmap(self, old: Object | None, new: Object | None) -> Iterable[Key]:
-        """Map the ConfigMap of an ingress group to the labels whose entries came or went."""
+        """Map the ConfigMap of an ingress group to the labels whose entries were added or removed."""
         obj = new or old or {}
         key = key_of(obj)
         if key.namespace != self._settings.namespace or not key.name.endswith(_CONFIG_SUFFIX):
@@ -292,7 +294,7 @@ class _Mappers:
         return self._in_group(owner.key.name, map(_label, _told(old) ^ _told(new)))
 
     def of_statefulset(self, old: Object | None, new: Object | None) -> Iterable[Key]:
-        """Map a StatefulSet of a ProxyGroup to the label that the group claims, if its Pods get another account."""
+        """Map a StatefulSet of a ProxyGroup to the label that the group claims, if its ServiceAccount changes."""
         owner = owner_of(new or old or {})
         if owner is None or owner.type != PARENT_PROXYGROUP or _account(old) == _account(new):
             return ()
@@ -331,7 +333,7 @@ class _Mappers:
         yield from self._in_group(annotations(obj)[PROXY_GROUP], (label_of(obj),))
 
     def _in_group(self, name: str, found: Iterable[str]) -> set[Key]:
-        """Return the keys of the labels *found* in the tailnet of a group; in all tailnets if that isn't known."""
+        """Return the keys of the labels *found* in a group's tailnet; in all tailnets if the group's isn't known."""
         group = self._view.group(name)
         tailnets = [tailnet_of(group)] if group is not None and is_host(group) else [*self._world.tailnets()]
         return {Key(tailnet, label) for label in found for tailnet in tailnets}

@@ -1,4 +1,4 @@
-"""Feeds a parser of sessions bytes in pieces, and returns the bytes that it forwards and the output that it finds."""
+"""Functions that feed a session's bytes to a parser in pieces, and compare what the parser forwards and finds."""
 
 from collections.abc import Callable, Sequence
 from itertools import pairwise
@@ -22,7 +22,7 @@ Outputs = dict[int, bytes]
 
 
 def read(parser: Parser, pieces: Sequence[bytes]) -> tuple[bytes, Outputs, list[Size]]:
-    """Return the bytes of *pieces* that *parser* forwards, the output of each stream in them, and the sizes."""
+    """Return the bytes of *pieces* that *parser* forwards, the output of each stream, and the terminal sizes."""
     forwarded, outputs, sizes = b"", dict[int, bytes](), list[Size]()
     for piece in pieces:
         parsed = parser.feed(piece)
