@@ -220,9 +220,8 @@ def _planned(ask: Ask, wanted: Proxy | Plan, observed: Observed, settings: Setti
         error=complete.error or observed.offer.pending,
     )
     found = with_findings(complete, devices.findings, condition=CONDITION_PROXYGROUP_READY, reasons=DEVICE_REASONS)
-    return with_success(
-        found, conditions_of(ask.group), CONDITION_PROXYGROUP_READY, reached(observed.children, observed.api)
-    )
+    words = reached(observed.children, observed.api)
+    return with_success(found, conditions_of(ask.group), CONDITION_PROXYGROUP_READY, words)
 
 
 def _misnamed_problem(misnamed: Sequence[Object]) -> str:
