@@ -97,7 +97,7 @@ def rules(schema: Object) -> list[tuple[str, Object]]:
     return [(path, rule) for path, node in nodes(schema) for rule in node.get("x-kubernetes-validations", ())]
 
 
-def test_the_kinds_have_the_names_versions_and_columns_of_the_go_operators(
+def test_our_crds_have_the_names_and_versions_of_the_go_operators_crds_and_all_their_columns(
     ours: Definitions, theirs: Definitions
 ) -> None:
     frames, wanted = ({kind: frame(each) for kind, each in those.items()} for those in (ours, theirs))
@@ -111,7 +111,9 @@ def test_the_kinds_have_the_names_versions_and_columns_of_the_go_operators(
     assert more == MORE_COLUMNS
 
 
-def test_the_schemas_differ_only_where_the_table_has_a_reason(ours: Definitions, theirs: Definitions) -> None:
+def test_our_schemas_differ_from_the_go_operators_only_where_a_table_names_the_reason(
+    ours: Definitions, theirs: Definitions
+) -> None:
     found = {
         f"{kind} {place.removeprefix('.')}"
         for kind in ours
@@ -120,7 +122,7 @@ def test_the_schemas_differ_only_where_the_table_has_a_reason(ours: Definitions,
     assert found == DIFFERENT.keys()
 
 
-def test_every_rule_is_the_go_operators_or_in_the_table_of_rules_with_the_same_meaning(
+def test_each_cel_rule_of_our_crds_is_a_rule_of_the_go_operators_or_has_the_same_meaning(
     ours: Definitions, theirs: Definitions
 ) -> None:
     used = set()

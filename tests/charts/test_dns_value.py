@@ -35,7 +35,7 @@ ALL = {MAKES, MAY_WRITE, MAY_CREATE, "delete dnsconfigs", "patch configmaps"}
     ("sets", "wanted"),
     [((), set()), ((MANAGES,), {MAY_WRITE, "patch configmaps"}), ((ENABLED,), ALL), ((ENABLED, MANAGES), ALL)],
 )
-def test_dns_enabled_gives_the_operator_the_rights_for_a_dnsconfig_and_the_clusters_dns(
+def test_the_value_dns_enabled_gives_the_operator_rights_on_the_dnsconfig_and_the_clusters_dns(
     render: Render, sets: tuple[str, ...], wanted: set[str]
 ) -> None:
     assert given(render(*CREDENTIALS, *sets)) == wanted
@@ -60,7 +60,7 @@ def rendered(bed: Bed, *words: str) -> tuple[list[Object], str]:
     )
 
 
-def test_the_operator_keeps_its_rights_after_dns_enabled_is_taken_back_until_its_dnsconfig_is_gone(
+def test_after_dns_enabled_is_set_to_false_the_operator_keeps_its_rights_until_its_dnsconfig_is_gone(
     spaced_bed: Bed, made: Object
 ) -> None:
     words = ("--set", "installCRDs=false")

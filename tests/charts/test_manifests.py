@@ -69,7 +69,7 @@ def test_the_documented_overlay_changes_images_and_adds_the_credentials(kustomiz
     assert [key for key, obj in made.items() if obj != base[key]] == [("Deployment", "operator")]
 
 
-def test_an_overlay_can_name_another_namespace(kustomize: Kustomize, overlay: Path) -> None:
+def test_a_kustomize_overlay_can_move_all_objects_to_another_namespace(kustomize: Kustomize, overlay: Path) -> None:
     file = overlay / "kustomization.yaml"
     file.write_text(file.read_text().replace("namespace: tailscale\nresources", "namespace: net\nresources"))
     made = objects(kustomize(overlay))

@@ -22,7 +22,7 @@ def rendered(bed: Bed, chart: Path, *words: Word) -> dict[str, Object]:
 
 
 @pytest.mark.parametrize(("is_go", "name", "replicas"), [(True, "tailscale-operator", 1), (False, "mine", 2)])
-def test_the_chart_keeps_one_replica_only_for_a_deployment_of_the_go_operator(
+def test_an_upgrade_keeps_one_replica_only_if_the_deployment_in_the_cluster_is_the_go_operators(
     spaced_bed: Bed, go_chart: Path, is_go: bool, name: str, replicas: int
 ) -> None:
     there = rendered(spaced_bed, go_chart if is_go else CHART, "--set", f"{NAME}={name}")["Deployment"]

@@ -19,7 +19,9 @@ _RELAY = "operator/reconcilers/peerrelay"
 _POLICY = "operator/reconcilers/proxygrouppolicy"
 _REWRITES = "operator/runtime/test_rewrites.py"
 _CHART = "charts/test_chart.py"
-_EVERY_VARIABLE = "charts/test_values.py every_variable_of_the_chart_is_a_setting_or_has_a_reason_not_to_be_one"
+_EVERY_VARIABLE = (
+    "charts/test_values.py each_environment_variable_in_the_chart_is_a_setting_of_the_operator_or_a_listed_exception"
+)
 _COMBINATIONS = f"{_CHART} the_main_combinations_of_values_render_the_golden_files"
 
 _DEVICE = "operator/reconcilers/operatordevice/test_reconciler.py"
@@ -95,10 +97,12 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
         f"{_CONNECTOR}/test_plan.py a_connector_that_cannot_be_served_says_why_and_keeps_its_proxy",
         "operator/reconcilers/tailnet/test_proofs.py credentials_that_were_good_stay_in_use_for_proxies_that_run",
     ],
-    "There are more Events": ["docs/test_tables.py every_reason_has_a_row_and_every_row_is_a_reason"],
+    "There are more Events": [
+        "docs/test_tables.py every_reason_of_a_condition_has_a_row_in_the_docs_and_every_row_is_a_reason"
+    ],
     "Metrics are on port 9002": [
         "docs/test_metrics.py every_metric_has_a_row_in_the_documentation_and_every_row_is_for_a_metric",
-        f"{_CHART} a_servicemonitor_selects_the_metrics_of_both_programs",
+        f"{_CHART} the_servicemonitor_selects_the_metrics_of_the_operator_and_of_the_nameserver",
     ],
     "The log has other messages": [
         "operator/test_logs.py a_json_line_has_the_fields_ts_level_logger_and_msg_of_the_go_operators_log",
@@ -120,8 +124,8 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
         "operator/test_settings.py the_error_for_a_wrong_setting_names_the_variable_and_the_values_that_it_takes",
     ],
     "The chart refuses wrong values": [
-        "charts/test_given_values.py wrong_values_are_refused_with_words_that_say_what_to_do",
-        "charts/test_given_values.py an_unknown_name_is_refused_and_the_known_names_that_look_like_it_are_suggested",
+        "charts/test_given_values.py the_chart_refuses_wrong_values_with_words_that_say_what_to_do",
+        "charts/test_given_values.py the_chart_refuses_a_value_with_an_unknown_name_and_suggests_similar_names",
     ],
     "`operatorConfig.annotations` has an effect": [_COMBINATIONS],
     "`TS_PORT` has an effect only": [_EVERY_VARIABLE],
@@ -142,13 +146,13 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
     ],
     "The proxy is a Pod of its own": [
         f"{_PROXY_PLAN} the_plan_makes_or_updates_the_api_server_proxy_unless_there_is_a_problem",
-        "e2e/test_apiserver.py a_watch_goes_on_for_a_minute_although_both_pods_of_the_operator_are_killed",
+        "e2e/test_apiserver.py a_watch_through_the_api_server_proxy_continues_if_both_pods_of_the_operator_are_killed",
     ],
     "Without HTTPS on the tailnet": [
-        "e2e/test_apiserver.py a_user_without_certificates_uses_plain_http",
+        "e2e/test_apiserver.py in_a_tailnet_without_certificates_users_reach_the_api_server_proxy_by_plain_http",
     ],
     "The ServiceAccount of the operator may not impersonate": [
-        f"{_CHART} our_chart_renders_all_that_the_go_operators_chart_renders_from_the_same_values",
+        f"{_CHART} our_chart_renders_every_object_that_the_go_operators_chart_renders_from_the_same_values",
     ],
     "The proxy refuses callers": ["operator/apiproxy/test_impersonation.py the_refusal_of_a_caller_has_a_reason"],
     "The proxy refuses unusual HTTP": [
@@ -249,7 +253,7 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
         f"{_RECORDER}/test_reconciler.py the_earlier_service_account_of_a_recorder_goes_when_no_pod_needs_it",
     ],
     "MagicDNS names of Services in a group": [
-        "e2e/test_proxygroup.py the_record_of_a_name_is_the_address_of_its_cluster_ip_service",
+        "e2e/test_proxygroup.py the_name_of_a_device_behind_an_egress_group_resolves_to_the_clusterip_service",
     ],
     "A Tailnet stays while": [
         f"{_TAILNET}/test_proofs.py a_tailnet_stays_while_an_object_of_any_kind_names_it",

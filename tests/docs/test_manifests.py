@@ -38,13 +38,13 @@ async def staying(world: World, objects: Sequence[Object]) -> list[str]:
 
 
 @every_source
-def test_every_documented_object_of_our_kinds_fits_its_model(path: Path) -> None:
+def test_every_documented_object_of_our_crds_is_valid(path: Path) -> None:
     ours = [(OURS[obj["kind"]], obj) for obj in applied(path) if obj["kind"] in OURS]
     parsed = [model.parse({**obj, "metadata": {"uid": "u", **obj["metadata"]}}) for model, obj in ours]
     assert [each.message for each in parsed if isinstance(each, Invalid)] == []
 
 
-def test_applied_all_at_once_the_examples_let_the_operator_configure_the_clusters_dns() -> None:
+def test_if_all_examples_are_applied_at_once_the_operator_configures_the_clusters_dns() -> None:
     found = [obj for path in sorted(EXAMPLES) for obj in applied(path) if obj["kind"] == "DNSConfig"]
     assert found[-1]["spec"]["clusterDNS"] == {"mode": "Managed"}
 
@@ -89,12 +89,12 @@ def is_of_another_tool(block: str) -> bool:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_a_test_uses_all_yaml_on_a_page_except_for_other_tools(page: Path) -> None:
+def test_a_test_uses_all_yaml_on_the_pages_of_the_docs_except_yaml_for_other_tools(page: Path) -> None:
     untested = [block for block in blocks(page) if not is_tested(block)]
     assert [block for block in untested if not is_of_another_tool(block)] == []
     assert not untested or name_of(page) in {"docs/gitops.md", "docs/own-domain.md"}
 
 
-def test_every_file_of_yaml_is_an_example() -> None:
+def test_every_yaml_file_of_the_docs_is_in_the_list_of_examples_or_is_a_values_file() -> None:
     found = {*DOCS.rglob("*.yaml"), *(ROOT / "coredns").rglob("*.yaml")}
     assert {path for path in found if name_of(path) not in values()} == {*EXAMPLES}

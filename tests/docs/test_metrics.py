@@ -132,7 +132,7 @@ def queries() -> Iterator[tuple[str, str]]:
         yield from ((target["expr"], target["legendFormat"]) for target in panel["targets"])
 
 
-def test_every_query_of_the_dashboard_uses_existing_series_and_labels_of_the_chosen_jobs(
+def test_every_query_of_the_dashboard_uses_existing_series_and_labels_and_selects_the_chosen_jobs(
     series: dict[str, set[str]],
 ) -> None:
     for expression, legend in queries():
@@ -146,13 +146,13 @@ def test_every_query_of_the_dashboard_uses_existing_series_and_labels_of_the_cho
         assert {*re.findall(r"\{\{(\w+)\}\}", legend)} <= (grouped or {"pod"}), expression
 
 
-def test_every_panel_and_query_uses_the_data_source_that_the_user_chooses() -> None:
+def test_each_panel_and_query_of_the_dashboard_uses_the_data_source_that_the_user_chooses() -> None:
     chosen = {"type": "prometheus", "uid": "${datasource}"}
     assert [variable["name"] for variable in DASHBOARD["templating"]["list"]] == ["datasource", "namespace", "job"]
     assert all(each["datasource"] == chosen for panel in PANELS for each in (panel, *panel["targets"]))
 
 
-def test_panels_have_distinct_ids_and_do_not_overlap() -> None:
+def test_the_panels_of_the_dashboard_have_distinct_ids_and_do_not_overlap() -> None:
     grid = [panel["gridPos"] for panel in DASHBOARD["panels"]]
     places = Counter(
         (at["x"] + right, at["y"] + down) for at in grid for right in range(at["w"]) for down in range(at["h"])

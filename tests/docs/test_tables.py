@@ -66,12 +66,12 @@ def conditions() -> set[str]:
     }
 
 
-def test_every_reason_has_a_row_and_every_row_is_a_reason() -> None:
+def test_every_reason_of_a_condition_has_a_row_in_the_docs_and_every_row_is_a_reason() -> None:
     shown = {reason for body in sections("conditions.md").values() for reason in rows(body)}
     assert shown == words() - conditions() | NAMED_AS_CONDITIONS
 
 
-def test_every_condition_has_a_heading_and_every_heading_of_that_form_is_a_condition() -> None:
+def test_every_condition_has_a_heading_in_the_docs_and_every_heading_in_code_font_is_a_condition() -> None:
     assert {type_ for heading in sections("conditions.md") for type_ in codes(heading)} == conditions()
 
 
@@ -90,7 +90,7 @@ def test_the_documentation_has_a_row_for_every_annotation_and_label_and_no_other
 VARIABLE = re.compile(r"[A-Z][A-Z0-9]*(_[A-Z]+)+|KUBECONFIG")
 
 
-def test_every_variable_of_the_operator_has_a_row_and_every_row_is_about_a_variable() -> None:
+def test_each_environment_variable_of_the_operator_has_a_row_in_the_docs_and_no_row_is_about_anything_else() -> None:
     nodes = ast.walk(ast.parse(Path(tsoperator.settings.__file__).read_text()))
     constants = {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}
     read = {text for text in constants if VARIABLE.fullmatch(text)}
@@ -98,7 +98,7 @@ def test_every_variable_of_the_operator_has_a_row_and_every_row_is_about_a_varia
     assert {*rows(sections("settings.md")["The operator"])} == read
 
 
-def test_every_variable_of_the_nameserver_has_a_row_and_every_row_is_about_a_variable(
+def test_each_environment_variable_of_the_nameserver_has_a_row_in_the_docs_and_no_row_is_about_anything_else(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     with pytest.raises(SystemExit):

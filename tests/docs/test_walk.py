@@ -130,7 +130,7 @@ def checkout(tmp_path: Path) -> Path:
 
 @pytest.mark.real
 @pytest.mark.parametrize("page", [page for page in PAGES if walked(page)], ids=name_of)
-async def test_the_commands_of_a_page_work_on_a_cluster(
+async def test_the_commands_on_a_page_of_the_docs_work_on_a_cluster(
     cluster: World, real_api: Path, checkout: Path, page: Path
 ) -> None:
     objects = [in_world(obj, cluster) for obj in (*BEFORE.get(name_of(page), ()), *applied(page))]

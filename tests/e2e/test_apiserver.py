@@ -127,16 +127,16 @@ def configmap(namespace: str, name: str) -> Object:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"namespace": namespace, "name": name}}
 
 
-def test_a_user_has_the_login_name_and_the_granted_groups(alice: ApiUser) -> None:
+def test_the_api_server_knows_a_user_by_the_login_name_and_the_granted_groups(alice: ApiUser) -> None:
     assert alice.whoami() == (ALICE, {TESTERS, "system:authenticated"})
 
 
-def test_a_user_cannot_act_as_another_user(alice: ApiUser) -> None:
+def test_a_user_of_the_api_server_proxy_cannot_impersonate_another_user(alice: ApiUser) -> None:
     assert alice.whoami("--as=system:admin", "--as-group=system:masters")[0] == ALICE
 
 
 @pytest.mark.usefixtures("watch", "original")
-def test_a_user_applies_an_object_and_reads_it(alice: ApiUser, space: str) -> None:
+def test_a_user_applies_an_object_through_the_api_server_proxy_and_reads_it(alice: ApiUser, space: str) -> None:
     made = {**configmap(space, "applied"), "data": {"key": "value"}}
     alice.apply(made)
     assert alice.get("-n", space, "get", "configmap", "applied")["data"] == made["data"]
@@ -204,7 +204,9 @@ def test_a_user_debugs_a_pod(alice: ApiUser, space: str, environment: Environmen
     assert "/dev/pts/" in alice.by(environment).run_on_terminal(*words, "--", "sh", "-c", TTY_ONCE_SIZED)
 
 
-def test_a_user_without_certificates_uses_plain_http(alice: ApiUser, management: Management) -> None:
+def test_in_a_tailnet_without_certificates_users_reach_the_api_server_proxy_by_plain_http(
+    alice: ApiUser, management: Management
+) -> None:
     plain = alice.elsewhere("plain")
     assert f"http://{FQDN}" in plain.configure("--http", HOST)
     management.set_https(False)
@@ -224,7 +226,7 @@ def answers(user: ApiUser, seconds: float = 3) -> bool:
         return False
 
 
-def test_a_forged_proxy_header_gets_no_answer(
+def test_the_api_server_proxy_does_not_answer_a_request_with_a_forged_proxy_protocol_header(
     cluster: Cluster, alice: ApiUser, outside: Peer, management: Management
 ) -> None:
     (address, *_) = apiproxy.device(management)["addresses"]
@@ -237,7 +239,7 @@ def test_a_forged_proxy_header_gets_no_answer(
     assert not any(b"gitVersion" in answer for answer in answered.values())
 
 
-def test_a_watch_goes_on_for_a_minute_although_both_pods_of_the_operator_are_killed(
+def test_a_watch_through_the_api_server_proxy_continues_if_both_pods_of_the_operator_are_killed(
     cluster: Cluster, alice: ApiUser, space: str, watch: tuple[Running, float]
 ) -> None:
     running, began = watch
@@ -267,7 +269,7 @@ def use(user: ApiUser) -> None:
         time.sleep(0.2)
 
 
-def test_kubectl_works_again_soon_after_the_pod_was_deleted(
+def test_kubectl_works_again_soon_after_the_pod_of_the_api_server_proxy_was_deleted(
     cluster: Cluster, original: Standing, alice: ApiUser, management: Management, say: Say
 ) -> None:
     old = apiproxy.ready_pod(cluster)
@@ -286,7 +288,7 @@ def test_kubectl_works_again_soon_after_the_pod_was_deleted(
 
 
 @pytest.mark.parametrize(("container", "program"), [("tailscale", "tailscaled"), ("apiproxy", "tsoperator.apiproxy")])
-def test_kubectl_works_again_soon_after_a_container_was_killed(
+def test_kubectl_works_again_soon_after_a_container_of_the_api_server_proxy_was_killed(
     cluster: Cluster,
     original: Standing,
     alice: ApiUser,
@@ -317,7 +319,7 @@ def test_the_api_server_knows_a_tagged_device_by_its_name_and_its_tags(machine: 
     assert machine.whoami() == (machine.device.fqdn, {"tag:peer", "system:authenticated"})
 
 
-def test_the_api_server_knows_a_caller_without_a_grant_and_permits_nothing(machine: ApiUser) -> None:
+def test_a_caller_without_a_grant_is_known_to_the_api_server_by_name_and_permitted_nothing(machine: ApiUser) -> None:
     with pytest.raises(BedError, match=f'Forbidden.*User "{machine.device.fqdn}" cannot list'):
         machine.run("get", "secrets", "-n", NAMESPACE)
 
@@ -336,7 +338,9 @@ UNUSED = {
 }
 
 
-def test_the_proxy_has_exactly_the_permissions_that_it_needs_in_auth_mode(cluster: Cluster, proxied: Mode) -> None:
+def test_in_auth_mode_the_api_server_proxy_has_exactly_the_permissions_that_it_needs(
+    cluster: Cluster, proxied: Mode
+) -> None:
     check_rights(cluster, proxied)
 
 
@@ -346,7 +350,7 @@ def noauth(cluster: Cluster, images: ProductImages, proxied: Mode, alice: ApiUse
     return Mode(cluster, images, "noauth")
 
 
-def test_in_noauth_mode_callers_need_a_token_of_the_cluster(
+def test_in_noauth_mode_callers_of_the_api_server_proxy_need_a_token_of_the_cluster(
     cluster: Cluster, noauth: Mode, alice: ApiUser, space: str
 ) -> None:
     token = cluster.bed.kubectl("-n", space, "create", "token", "default").strip()
@@ -356,7 +360,7 @@ def test_in_noauth_mode_callers_need_a_token_of_the_cluster(
         alice.run("get", "pods")
 
 
-def test_an_event_says_what_to_set_if_the_tailnet_has_no_certificates(
+def test_if_the_tailnet_has_no_certificates_an_event_says_which_value_of_the_chart_to_set(
     cluster: Cluster, noauth: Mode, management: Management
 ) -> None:
     management.set_https(False)
@@ -367,12 +371,14 @@ def test_an_event_says_what_to_set_if_the_tailnet_has_no_certificates(
     assert any("apiServerProxyConfig.http" in each for each in words), words
 
 
-def test_the_proxy_has_exactly_the_permissions_that_it_needs_in_noauth_mode(cluster: Cluster, noauth: Mode) -> None:
+def test_in_noauth_mode_the_api_server_proxy_has_exactly_the_permissions_that_it_needs(
+    cluster: Cluster, noauth: Mode
+) -> None:
     check_rights(cluster, noauth)
 
 
 @pytest.mark.full
-def test_another_hostname_renames_the_device_without_a_restart(
+def test_another_hostname_in_the_values_renames_the_device_of_the_api_server_proxy_without_a_restart(
     cluster: Cluster, images: ProductImages, noauth: Mode, alice: ApiUser, management: Management, say: Say
 ) -> None:
     before, (node_id, _) = apiproxy.ready_pod(cluster), apiproxy.identity(management)

@@ -87,7 +87,9 @@ def alice(bed: Bed, home: Peer, acme_root: Path, tmp_path_factory: pytest.TempPa
     return user
 
 
-def test_users_have_their_login_names_at_the_url_in_the_status(cluster: Cluster, alice: ApiUser) -> None:
+def test_the_api_server_knows_users_by_their_login_names_at_the_url_in_the_status_of_the_group(
+    cluster: Cluster, alice: ApiUser
+) -> None:
     status = cluster.look(KAPI)["status"]
     assert status["url"] == f"https://{dns_name('kapi')}"
     assert status["url"] in alice.configure("kapi")
@@ -96,7 +98,7 @@ def test_users_have_their_login_names_at_the_url_in_the_status(cluster: Cluster,
     assert message == "2/2 proxy backends ready and advertising"
 
 
-def test_in_noauth_mode_callers_need_a_token_of_the_cluster(cluster: Cluster, alice: ApiUser) -> None:
+def test_callers_of_a_group_in_noauth_mode_need_a_token_of_the_cluster(cluster: Cluster, alice: ApiUser) -> None:
     user = alice.elsewhere("plain")
     user.configure("plain")
     token = cluster.bed.kubectl("-n", "default", "create", "token", "default").strip()
@@ -106,7 +108,9 @@ def test_in_noauth_mode_callers_need_a_token_of_the_cluster(cluster: Cluster, al
         user.run("get", "pods")
 
 
-def test_sessions_through_a_group_are_recorded(alice: ApiUser, client: Object, outside: Peer) -> None:
+def test_sessions_through_a_group_of_api_server_proxies_are_recorded(
+    alice: ApiUser, client: Object, outside: Peer
+) -> None:
     tapes = RecorderDevice(outside, dns_name("tapes-0"))
     pod = client["metadata"]["name"]
     words = ["sh", "-c", "tty; seq 100"]
@@ -118,7 +122,9 @@ def test_sessions_through_a_group_are_recorded(alice: ApiUser, client: Object, o
     assert (cast.header["srcNodeUser"], cast.header["kubernetes"]["PodName"]) == (ALICE, pod)
 
 
-def test_no_new_connection_fails_while_a_group_is_restarted(cluster: Cluster, alice: ApiUser, say: Say) -> None:
+def test_no_new_connection_fails_while_a_group_of_api_server_proxies_is_restarted(
+    cluster: Cluster, alice: ApiUser, say: Say
+) -> None:
     old = {uid(pod) for pod in cluster.children(KAPI, "pods")}
     with Load.from_device(alice.device, "ok", [probe("kapi")], RATE) as requests:
         began = time.time()
@@ -149,7 +155,7 @@ def uid(pod: Object) -> str:
     return str(pod["metadata"]["uid"])
 
 
-def test_a_group_serves_its_new_name_before_it_gives_up_the_old_name(
+def test_a_renamed_group_of_api_server_proxies_serves_its_new_name_before_it_gives_up_the_old_name(
     cluster: Cluster, alice: ApiUser, management: Management, say: Say
 ) -> None:
     with Load.from_device(alice.device, "ok", [probe("kapi")], RATE) as before:
@@ -176,7 +182,7 @@ UNUSED = {
 }
 
 
-def test_the_proxies_have_exactly_the_permissions_that_they_need(
+def test_the_api_server_proxies_of_a_group_have_exactly_the_permissions_that_they_need(
     cluster: Cluster, alice: ApiUser, made: datetime
 ) -> None:
     seen, granted = apiproxy.conduct(cluster, made, AUTH_PROXY_SERVICE_ACCOUNT)
@@ -184,7 +190,7 @@ def test_the_proxies_have_exactly_the_permissions_that_they_need(
     assert granted - seen.used == {*UNUSED}
 
 
-def test_a_deleted_group_leaves_nothing_in_the_tailnet(
+def test_a_deleted_group_of_api_server_proxies_leaves_nothing_in_the_tailnet(
     cluster: Cluster, made: datetime, management: Management
 ) -> None:
     delete(cluster, KAPI, PLAIN)

@@ -197,7 +197,7 @@ async def soak(tmp_path: Path) -> AsyncIterator[Soak]:
 
 
 @pytest.mark.timeout(SECONDS + 120, func_only=True)
-async def test_the_proxy_does_not_grow_under_sessions_watches_and_restarts_of_the_recorder(
+async def test_the_memory_of_the_api_server_proxy_does_not_grow_under_sessions_watches_and_recorder_restarts(
     soak: Soak, say: Say
 ) -> None:
     async with soak.watches():

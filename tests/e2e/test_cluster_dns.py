@@ -170,7 +170,7 @@ def nameserver_ip(cluster: Cluster) -> str:
     return str(status.get("nameserver", {}).get("ip", ""))
 
 
-def test_dns_enabled_makes_names_resolve_in_pods_and_leaves_nothing_when_taken_back(
+def test_the_value_dns_enabled_makes_names_resolve_in_pods_and_false_leaves_nothing(
     cluster: Cluster, by_value: None, client: Object, shared_namespace: str
 ) -> None:
     cluster.apply(egress_service(shared_namespace, "db", tailnet_fqdn=PEER_NAME))
@@ -198,7 +198,7 @@ def test_a_pod_with_the_tailnets_domain_in_its_search_list_can_use_short_names(
     eventually(lambda: cluster.curl(pod, url) == GREETING, "the page of the device by its short name")
 
 
-def test_the_upstream_server_answers_for_a_public_name_beside_the_stub_domain(
+def test_with_the_stub_domain_in_place_the_upstream_dns_server_still_answers_for_a_public_name(
     cluster: Cluster, bed: Bed, managed: str, shared_namespace: str
 ) -> None:
     cluster.apply(egress_service(shared_namespace, "db", tailnet_fqdn=PEER_NAME))
@@ -213,7 +213,7 @@ def test_the_upstream_server_answers_for_a_public_name_beside_the_stub_domain(
     eventually(both_resolve, "a name of the tailnet beside a public one")
 
 
-def test_a_name_resolves_soon_after_it_exists_even_if_a_client_asked_for_it_before(
+def test_a_new_name_resolves_soon_even_if_a_client_asked_for_it_before_it_existed(
     cluster: Cluster, managed: str, namespace: str, shared_namespace: str, tmp_path: Path
 ) -> None:
     cluster.remove(egress_service(shared_namespace, "db", tailnet_fqdn=PEER_NAME))
@@ -239,7 +239,9 @@ def test_the_operator_restores_its_stub_domain_and_keeps_the_edits_of_others(clu
     becomes(cluster, corefile, THEIRS + COREFILE + ours)
 
 
-def test_the_operator_keeps_an_edit_that_somebody_makes_at_the_same_time(cluster: Cluster, managed: str) -> None:
+def test_the_operator_keeps_an_edit_of_the_corefile_that_somebody_makes_at_the_same_time(
+    cluster: Cluster, managed: str
+) -> None:
     for number in range(20):
         theirs = THEIRS.replace("example", f"example{number}")
         ask_for(cluster, mode="Manual")
@@ -250,7 +252,7 @@ def test_the_operator_keeps_an_edit_that_somebody_makes_at_the_same_time(cluster
         assert corefile(cluster).startswith(theirs)
 
 
-def test_the_operator_does_not_change_the_clusters_dns_while_the_nameserver_does_not_start(
+def test_the_operator_does_not_change_the_clusters_dns_as_long_as_the_nameserver_cannot_start(
     cluster: Cluster, bed: Bed, unable: None
 ) -> None:
     becomes(cluster, reason, "NameserverPending")
@@ -312,7 +314,7 @@ def test_the_stub_domain_is_in_the_configuration_of_openshifts_dns_operator(clus
     cluster.delete("crd", str(OPENSHIFT_DNS))
 
 
-def test_the_status_names_another_writer_as_long_as_the_writer_removes_the_stub_domain(
+def test_the_status_names_a_writer_of_the_corefile_as_long_as_it_removes_the_stub_domain(
     cluster: Cluster, managed: str, say: Callable[[object], None]
 ) -> None:
     def is_told() -> bool:

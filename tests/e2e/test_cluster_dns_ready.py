@@ -178,7 +178,9 @@ CASES = [
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.fault.__name__)
-def test_a_fault_of_the_clusters_dns_is_reported_until_it_is_repaired(cluster: Cluster, zone: Zone, case: Case) -> None:
+def test_the_status_and_the_command_check_report_a_fault_of_the_clusters_dns_until_it_is_repaired(
+    cluster: Cluster, zone: Zone, case: Case
+) -> None:
     with case.fault(cluster, zone):
         eventually(lambda: said(cluster) == case.reason, case.reason, 130)
         told = condition(cluster.look(DNSCONFIG), "ClusterDNSReady")

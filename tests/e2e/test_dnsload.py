@@ -20,7 +20,9 @@ _LIMITED = 3
 
 
 @pytest.mark.full
-def test_the_job_finds_no_wrong_answer_of_the_clusters_dns(cluster: Cluster, nameserver: str, namespace: str) -> None:
+def test_the_documented_job_with_dnsload_finds_no_wrong_answer_of_the_clusters_dns(
+    cluster: Cluster, nameserver: str, namespace: str
+) -> None:
     service = egress_service(namespace, "db", tailnet_fqdn=PEER_NAME)
     cluster.apply(service)
     cluster.proxy(service)

@@ -34,7 +34,9 @@ def device_name(service: Object) -> str:
     return f"{metadata['namespace']}-{metadata['name']}.{control.DOMAIN}"
 
 
-def test_a_device_reaches_a_load_balancer_whose_status_names_it(cluster: Cluster, outside: Peer, pages: str) -> None:
+def test_a_device_reaches_a_service_of_type_loadbalancer_by_the_name_in_its_status(
+    cluster: Cluster, outside: Peer, pages: str
+) -> None:
     service = exposed_service(pages, "lb", BALANCED)
     cluster.apply(service)
     assert reached(cluster, outside, service)
@@ -42,7 +44,7 @@ def test_a_device_reaches_a_load_balancer_whose_status_names_it(cluster: Cluster
     eventually(lambda: shown_hostnames(cluster.look(service)) == [name], f"{name} in the status")
 
 
-def test_a_device_reaches_a_service_with_the_annotation(cluster: Cluster, outside: Peer, pages: str) -> None:
+def test_a_device_reaches_a_service_that_has_the_annotation_expose(cluster: Cluster, outside: Peer, pages: str) -> None:
     service = exposed_service(pages, "plain", TO_WEB, expose="true")
     cluster.apply(service)
     assert reached(cluster, outside, service)

@@ -50,7 +50,7 @@ def load(moving: Object, outside: Peer) -> Iterator[Load]:
         yield load
 
 
-def test_an_object_that_moved_leaves_nothing_at_its_old_place(
+def test_an_object_that_moves_between_a_group_and_its_own_proxy_leaves_nothing_at_its_old_place(
     cluster: Cluster, group: str, moving: Object, load: Load, management: Management, say: Callable[[object], None]
 ) -> None:
     seconds = []

@@ -50,7 +50,7 @@ def shop(
     go_operator.forget(cluster, management)
 
 
-def test_the_go_operator_has_the_device_that_ours_registered(
+def test_the_go_operator_takes_over_the_device_that_our_operator_registered(
     cluster: Cluster, shop: Object, management: Management
 ) -> None:
     device, service = management.device("tailscale-operator"), management.service("svc:heirloom")
@@ -61,7 +61,7 @@ def test_the_go_operator_has_the_device_that_ours_registered(
     assert devices(management, "tailscale-operator") == ["tailscale-operator"]
 
 
-def test_the_go_operator_deletes_the_tailscale_service_of_an_ingress_that_ours_exposed(
+def test_the_go_operator_deletes_the_tailscale_service_of_an_ingress_that_our_operator_exposed(
     cluster: Cluster, shop: Object, management: Management
 ) -> None:
     cluster.delete("ingress", shop["metadata"]["name"], shop["metadata"]["namespace"])

@@ -57,14 +57,14 @@ def _entries(layer: Path) -> list[tarfile.TarInfo]:
         return files.getmembers()
 
 
-def test_an_image_is_small(image: Image, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_image_adds_few_megabytes_to_its_base(image: Image, capsys: pytest.CaptureFixture[str]) -> None:
     size = sum(entry.size for entry in image.added) / MEGABYTE
     with capsys.disabled():
         sys.stdout.write(f"\n{image.target}: {size:.1f} MB above its base\n")
     assert 0 < size <= LIMITS[image.target]
 
 
-def test_an_image_adds_only_its_program_to_the_base(image: Image) -> None:
+def test_an_image_adds_only_its_own_program_to_its_base(image: Image) -> None:
     """Build tools, such as the compiler, must stay in the earlier stages of the Dockerfile."""
     assert [entry.name for entry in image.added if entry.name.partition("/")[0] not in ("", ".", "app")] == []
 

@@ -47,7 +47,7 @@ def moving(cluster: Cluster, nameserver: str, groups: None, namespace: str) -> O
 
 
 @pytest.mark.timeout(600, func_only=True)
-def test_a_service_that_moved_leaves_nothing_at_its_old_places(
+def test_an_egress_service_that_moves_between_groups_and_its_own_proxy_leaves_nothing_behind(
     cluster: Cluster,
     moving: Object,
     management: Management,

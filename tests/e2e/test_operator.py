@@ -121,7 +121,9 @@ def devices(api: Management, namespace: str) -> list[str]:
     return sorted(name for name in names if name.startswith(namespace))
 
 
-def test_the_next_leader_increases_the_count_of_an_event_of_the_last_leader(cluster: Cluster, namespace: str) -> None:
+def test_the_next_leader_goes_on_counting_in_an_event_that_the_last_leader_wrote(
+    cluster: Cluster, namespace: str
+) -> None:
     cluster.apply(egress_service(namespace, "db", tailnet_fqdn="no.device.example.org"))
     eventually(lambda: event_counts(cluster, namespace) == [1], "an Event that says what is wrong")
     cluster.delete("pod", leading_pod(cluster)["metadata"]["name"], NAMESPACE)

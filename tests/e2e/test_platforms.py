@@ -83,13 +83,15 @@ def machine_of(module: Path) -> int:
 
 
 @pytest.mark.parametrize("platform", PLATFORMS)
-def test_the_operators_image_starts(registry: str, platform: str, tmp_path: Path) -> None:
+def test_the_operators_image_for_each_platform_starts(registry: str, platform: str, tmp_path: Path) -> None:
     operator = unpacked(registry, "tsoperator", platform, tmp_path)
     assert run(operator.command("--version")).strip() == f"tsoperator {__version__}"
 
 
 @pytest.mark.parametrize("platform", PLATFORMS)
-def test_the_nameservers_image_has_the_compiled_loop_and_answers(registry: str, platform: str, tmp_path: Path) -> None:
+def test_the_nameservers_image_for_each_platform_has_the_compiled_loop_and_answers(
+    registry: str, platform: str, tmp_path: Path
+) -> None:
     nameserver = unpacked(registry, "tsnameserver", platform, tmp_path)
     assert run(nameserver.command("--version")).strip() == f"tsnameserver {__version__} (compiled UDP loop)"
     (nameserver.root / "records.json").write_text(json.dumps(RECORDS))

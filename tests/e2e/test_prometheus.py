@@ -37,7 +37,7 @@ def scraped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scraped]:
 @pytest.mark.parametrize(
     "panel", [each for each in PANELS if each["title"] not in QUIET], ids=lambda panel: panel["title"]
 )
-def test_every_query_of_a_panel_returns_data(scraped: Scraped, panel: Any) -> None:
+def test_every_query_of_a_panel_of_the_dashboard_returns_data(scraped: Scraped, panel: Any) -> None:
     for expression, _ in expressions(panel):
         eventually(partial(scraped.prometheus.query, expression), f"data of {expression}")
 
@@ -58,7 +58,9 @@ def refused(scraped: Scraped) -> Scraped:
 
 
 @pytest.mark.parametrize("panel", [each for each in PANELS if each["title"] in QUIET], ids=lambda panel: panel["title"])
-def test_a_panel_about_failures_shows_requests_that_a_server_refuses(refused: Scraped, panel: Any) -> None:
+def test_the_panels_of_the_dashboard_about_failures_show_requests_that_a_server_refuses(
+    refused: Scraped, panel: Any
+) -> None:
     def shown(expression: str) -> list[Any]:
         for path in (f"{GROUPS}/taken", f"{SERVICES}/taken"):  # the operator tries again at a change of the object
             annotate(refused, path, "example.org/at", str(time.monotonic()))

@@ -23,7 +23,7 @@ def given_class(cluster: Cluster) -> Iterator[str]:
     cluster.delete("proxyclass", CLASS)
 
 
-def test_a_proxy_follows_its_class_and_returns_to_its_old_form_without_the_class(
+def test_a_proxy_changes_with_its_proxyclass_and_returns_to_its_old_form_without_the_proxyclass(
     cluster: Cluster, client: Object, namespace: str, given_class: str
 ) -> None:
     service = exposed_service(namespace, "lb", BALANCED)

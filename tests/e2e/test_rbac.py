@@ -71,7 +71,9 @@ def granted(cluster: Cluster) -> set[Permission]:
     return {permission for role in bound(NAMESPACE, found) for permission in permissions(role)}
 
 
-def test_no_request_was_denied(cluster: Cluster, conduct: Conduct, capsys: pytest.CaptureFixture[str]) -> None:
+def test_during_all_tests_the_api_server_denied_no_request_of_the_programs(
+    cluster: Cluster, conduct: Conduct, capsys: pytest.CaptureFixture[str]
+) -> None:
     denied = {denial for denial in conduct.denied if denial.when > STARTED}
     for why, began, end in cluster.bed.plane.excuses:
         allowed_else = {denial for denial in denied if denial.request in conduct.allowed}
@@ -86,7 +88,9 @@ def test_no_request_was_denied(cluster: Cluster, conduct: Conduct, capsys: pytes
 
 
 @pytest.mark.whole
-def test_no_permission_is_unused(conduct: Conduct, granted: set[Permission]) -> None:
+def test_the_programs_used_each_permission_that_they_have_during_all_tests(
+    conduct: Conduct, granted: set[Permission]
+) -> None:
     unused = granted - conduct.used
     assert not (without_reason := unused - UNUSED.keys() - RACES.keys()), lines(without_reason)
     assert not (not_needed := UNUSED.keys() - unused), f"used, or not granted any more: {lines(not_needed)}"

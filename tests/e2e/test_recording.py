@@ -176,7 +176,9 @@ def source(device: Peer) -> Object:
 
 
 @STREAMS
-def test_a_recording_shows_what_the_user_saw(ground: Ground, space: str, environment: Environment) -> None:
+def test_the_recording_of_a_kubectl_exec_session_has_the_output_that_the_user_saw(
+    ground: Ground, space: str, environment: Environment
+) -> None:
     ground.record()
     with ground.recorded() as found:
         words = ["-n", space, "exec", "-i", "web", "--", "sh", "-c", SNOWING]
@@ -197,7 +199,9 @@ def test_a_recording_shows_what_the_user_saw(ground: Ground, space: str, environ
 
 
 @STREAMS
-def test_a_recording_shows_what_the_terminal_showed(ground: Ground, space: str, environment: Environment) -> None:
+def test_the_recording_of_a_session_with_a_terminal_has_its_output_and_its_sizes(
+    ground: Ground, space: str, environment: Environment
+) -> None:
     ground.record()
     with ground.recorded() as found:
         user = ground.machine.by(environment)
@@ -210,7 +214,9 @@ def test_a_recording_shows_what_the_terminal_showed(ground: Ground, space: str, 
 
 
 @STREAMS
-def test_a_session_with_a_running_program_is_recorded(ground: Ground, space: str, environment: Environment) -> None:
+def test_a_session_that_attaches_to_a_running_program_is_recorded(
+    ground: Ground, space: str, environment: Environment
+) -> None:
     ground.record()
     name = f"listener-{len(environment)}"
     made = pod(space, name, {"command": ["cat"], "stdin": True, "stdinOnce": True})
@@ -222,7 +228,7 @@ def test_a_session_with_a_running_program_is_recorded(ground: Ground, space: str
     assert [(cast.output, cast.header["kubernetes"]["SessionType"]) for cast in found] == [(said, "attach")]
 
 
-def test_a_recorder_of_the_first_version_takes_sessions(ground: Ground, space: str) -> None:
+def test_a_recorder_with_the_first_version_of_the_protocol_stores_sessions(ground: Ground, space: str) -> None:
     first, _ = ground.recorders
     ground.record(first)
     with first.faulty(first=True), ground.recorded() as found:
@@ -316,7 +322,7 @@ def events(ground: Ground, space: str) -> list[Object]:
     return first.events()
 
 
-def test_an_event_describes_a_request_as_the_audit_log_of_the_api_server_does(
+def test_the_recorder_gets_a_description_of_each_request_like_that_in_the_audit_log_of_the_api_server(
     ground: Ground, cluster: Cluster, space: str, events: list[Object]
 ) -> None:
     paths = [shape.path.replace("SPACE", space) for shape in SHAPES]
@@ -337,7 +343,9 @@ def test_an_event_describes_a_request_as_the_audit_log_of_the_api_server_does(
 
 
 @pytest.mark.parametrize("fault", [{"noEvents": True}, {"failure": "the disk is full"}], ids=["old", "failing"])
-def test_requests_that_must_be_recorded_are_refused_without_a_recorder(ground: Ground, fault: Object) -> None:
+def test_requests_that_must_be_recorded_are_refused_if_the_recorder_cannot_store_events(
+    ground: Ground, fault: Object
+) -> None:
     first, _ = ground.recorders
     ground.record(first, enableEvents=True)
     with first.faulty(**fault):
@@ -356,7 +364,7 @@ def test_requests_that_must_be_recorded_are_refused_without_a_recorder(ground: G
         ("POST", f"/api/v1/nodes/{FIRST_NODE.name}/proxy/portForward/SPACE/web", "port-forward"),
     ],
 )
-def test_sessions_of_unrecordable_sorts_are_refused_if_they_must_be_recorded(
+def test_if_recording_is_enforced_sessions_that_the_proxy_cannot_record_are_refused(
     ground: Ground, space: str, method: str, path: str, words: str
 ) -> None:
     ground.record()

@@ -81,11 +81,13 @@ def upgrade(cluster: Cluster, images: ProductImages) -> None:
     eventually(lambda: len(cluster.listed("pods", labels={"app": "operator"})) == 2, "the next operator alone")
 
 
-def test_names_resolve_while_the_nameserver_is_replaced(rollout: Rollout) -> None:
+def test_names_resolve_while_an_upgrade_replaces_the_pods_of_the_nameserver(rollout: Rollout) -> None:
     rollout.seen.check_names()
 
 
-def test_new_services_get_their_proxies_in_time(rollout: Rollout, cluster: Cluster, shared_namespace: str) -> None:
+def test_services_that_are_made_during_an_upgrade_get_their_proxies_in_time(
+    rollout: Rollout, cluster: Cluster, shared_namespace: str
+) -> None:
     asked = {each["metadata"]["name"]: created(each) for each in cluster.listed("services", shared_namespace)}
     made = {
         each["metadata"]["labels"][LABEL_PARENT_NAME]: created(each) for each in statefulsets(cluster, shared_namespace)

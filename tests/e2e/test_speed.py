@@ -52,7 +52,7 @@ def added(cluster: Cluster, client: Object, service: Object) -> float:
     return time.monotonic() - began
 
 
-def test_a_service_that_is_added_to_a_group_works_at_once(
+def test_an_egress_service_that_is_added_to_a_group_works_within_seconds(
     cluster: Cluster, client: Object, namespace: str, group: Object, outside: Peer, say: Say
 ) -> None:
     name = group["metadata"]["name"]
@@ -64,7 +64,7 @@ def test_a_service_that_is_added_to_a_group_works_at_once(
     assert p90(seconds) <= LIMIT
 
 
-def test_a_device_gets_an_edited_hostname_at_once(
+def test_a_device_gets_an_edited_hostname_within_seconds(
     cluster: Cluster, namespace: str, management: Management, outside: Peer, say: Say
 ) -> None:
     service = egress_service(namespace, "db", tailnet_ip=outside.address)

@@ -76,7 +76,7 @@ def name_of(service: str) -> str:
 
 
 @pytest.mark.parametrize("service", [SERVED, LED])
-def test_a_device_reaches_a_service_by_its_name_and_its_address(
+def test_a_device_reaches_a_tailscale_service_by_its_name_and_its_address(
     hosts: tuple[Peer, Peer], management: Management, outside: Peer, service: str
 ) -> None:
     greetings = [host.greeting for host in hosts]
@@ -89,12 +89,12 @@ def test_a_device_reaches_a_service_by_its_name_and_its_address(
 
 
 @pytest.mark.usefixtures("hosts")
-def test_a_host_gets_the_certificate_of_a_service(outside: Peer, acme_root: Path) -> None:
+def test_a_host_gets_the_certificate_of_a_tailscale_service(outside: Peer, acme_root: Path) -> None:
     url = f"https://{name_of(SERVED)}/"
     eventually(lambda: outside.curl("--cacert", acme_root, url), f"a greeting at {url}")
 
 
-def test_another_host_gets_the_traffic_of_a_service_if_the_primary_host_is_killed(
+def test_another_host_gets_the_traffic_of_a_tailscale_service_if_the_primary_host_is_killed(
     bed: Bed, hosts: tuple[Peer, Peer], outside: Peer, say: Callable[[object], None]
 ) -> None:
     eventually(lambda: visit(outside, LED), "a greeting")
@@ -113,7 +113,9 @@ def test_another_host_gets_the_traffic_of_a_service_if_the_primary_host_is_kille
         eventually(lambda: primary.status()["BackendState"] == "Running", f"{primary.name} after its restart", WITHIN)
 
 
-def test_a_host_serves_once_it_is_approved(management: Management, neighbour: Peer, outside: Peer) -> None:
+def test_a_tailscale_service_is_reachable_at_a_host_only_once_the_host_is_approved(
+    management: Management, neighbour: Peer, outside: Peer
+) -> None:
     management.hold_hosts({})
     try:
         management.put_service(HELD, ["tcp:80"])

@@ -93,7 +93,7 @@ def test_objects_stay_and_proxies_keep_running_after_the_operator_is_uninstalled
     assert identity(cluster.proxy(left.service)) == identity(left.pod)
 
 
-def test_a_proxy_pod_that_is_replaced_meanwhile_comes_back_as_the_same_device(
+def test_a_proxy_pod_that_is_replaced_while_no_operator_runs_comes_back_as_the_same_device(
     left: Left, cluster: Cluster, client: Object, management: Management
 ) -> None:
     cluster.delete("pod", left.pod["metadata"]["name"], NAMESPACE)
@@ -147,7 +147,7 @@ def time_of(words: str, log: str) -> datetime:
     return datetime.fromisoformat(line.partition(" ")[0])
 
 
-def test_an_operator_that_is_installed_again_continues_with_the_old_objects(
+def test_an_operator_that_is_installed_again_manages_the_objects_that_remained(
     again: Object, left: Left, cluster: Cluster, nameserver: str, management: Management
 ) -> None:
     eventually(lambda: is_held(cluster, left.service), "our finalizer again")

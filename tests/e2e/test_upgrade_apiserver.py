@@ -177,7 +177,7 @@ def check(stage: Stage) -> None:
     assert before.ended <= after.began < after.ended
 
 
-def test_our_operator_takes_over_the_proxy_of_the_go_operator(ours: Stage) -> None:
+def test_our_operator_takes_over_the_api_server_proxy_of_the_go_operator(ours: Stage) -> None:
     check(ours)
 
 
@@ -193,11 +193,13 @@ def back(mover: Mover, ours: Stage) -> Stage:
     return mover.move("go", upgrade)
 
 
-def test_the_go_operator_takes_over_the_proxy_of_our_operator(back: Stage) -> None:
+def test_the_go_operator_takes_over_the_api_server_proxy_of_our_operator(back: Stage) -> None:
     check(back)
 
 
-def test_nothing_of_our_proxy_is_left_after_the_go_operator_has_taken_over(cluster: Cluster, back: Stage) -> None:
+def test_nothing_of_our_api_server_proxy_remains_after_the_go_operator_has_taken_over(
+    cluster: Cluster, back: Stage
+) -> None:
     kinds = ("deployment", "serviceaccount", "role", "rolebinding")
     names = [(kind, apiproxy.NAME) for kind in kinds]
     names.append(("secret", f"{apiproxy.SECRET}{CONFIG_SUFFIX}"))

@@ -147,7 +147,7 @@ def is_adopted(cluster: Cluster) -> bool:
     return ANNOTATION_DIGEST in statefulset["metadata"].get("annotations", {})
 
 
-def test_an_upgrade_from_the_go_operator_to_ours_changes_no_group(ours: Stage) -> None:
+def test_an_upgrade_from_the_go_operator_to_ours_changes_no_group_of_api_server_proxies(ours: Stage) -> None:
     assert ours.after == ours.before
     assert [*ours.after.services] == ["svc:kapi"]
     assert len(ours.after.devices) == len(ours.after.pods) == 2
@@ -173,7 +173,7 @@ def back(ours: Stage, admin: Admin) -> Stage:
     return admin.change(rollback, KAPI, LATER)
 
 
-def test_a_rollback_to_the_go_operator_changes_no_group(back: Stage) -> None:
+def test_a_rollback_to_the_go_operator_changes_no_group_of_api_server_proxies(back: Stage) -> None:
     assert back.after == back.before
     assert [*back.after.urls] == ["kapi", "later"]
     assert not back.requests.failed

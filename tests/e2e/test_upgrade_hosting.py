@@ -152,12 +152,12 @@ def check(outcomes: list[Outcome]) -> None:
     assert all(outcome.attempts and not outcome.failed for outcome in outcomes), "\n".join(map(str, outcomes))
 
 
-def test_an_upgrade_from_the_go_operator_to_ours_changes_nothing(ours: Stage) -> None:
+def test_an_upgrade_from_the_go_operator_to_ours_changes_nothing_that_an_ingress_group_serves(ours: Stage) -> None:
     assert ours.after == ours.before
     assert [*ours.after.services] == ["svc:go-lb", "svc:go-shop"]
 
 
-def test_no_connection_fails_while_our_operator_takes_over_from_the_go_operator(ours: Stage) -> None:
+def test_no_connection_to_an_ingress_group_fails_while_our_operator_replaces_the_go_operator(ours: Stage) -> None:
     check(ours.outcomes)
 
 
@@ -177,10 +177,10 @@ def back(ours: Stage, users: HostingUsers) -> Stage:
     return Stage(before, users.inventory("go", "ours"), outcomes)
 
 
-def test_a_rollback_to_the_go_operator_changes_nothing(back: Stage) -> None:
+def test_a_rollback_to_the_go_operator_changes_nothing_that_an_ingress_group_serves(back: Stage) -> None:
     assert back.after == back.before
     assert [*back.after.statuses] == ["go-lb", "go-shop", "ours-lb", "ours-shop"]
 
 
-def test_no_connection_fails_during_a_rollback_to_the_go_operator(back: Stage) -> None:
+def test_no_connection_to_an_ingress_group_fails_during_a_rollback_to_the_go_operator(back: Stage) -> None:
     check(back.outcomes)

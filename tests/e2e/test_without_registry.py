@@ -73,14 +73,16 @@ def install(bed: Bed, place: str) -> None:
     run(["sh", "-euc", f"{command.strip()} --plain-http --wait --timeout=90s"], timeout=120, env=bed.environment())
 
 
-def test_the_operator_runs_the_image_of_the_file(installed: None, cluster: Cluster) -> None:
+def test_the_operator_runs_the_image_that_was_loaded_from_an_archive(installed: None, cluster: Cluster) -> None:
     pods = cluster.listed("pods", labels={"app": "operator"})
     assert [is_ready(pod) for pod in pods] == [True, True]
     assert {pod["spec"]["containers"][0]["image"] for pod in pods} == {OPERATOR}
     assert_nothing_pulled(cluster, "operator", OPERATOR)
 
 
-def test_the_nameserver_runs_the_image_of_the_file(installed: None, cluster: Cluster, nameserver: str) -> None:
+def test_the_nameserver_runs_the_image_that_was_loaded_from_an_archive(
+    installed: None, cluster: Cluster, nameserver: str
+) -> None:
     eventually(lambda: nameserver_runs(cluster, NAMESERVER), "our nameserver alone")
     assert dig(cluster.bed, nameserver, "ts.net", "SOA").rcode == "NOERROR"
     assert_nothing_pulled(cluster, "nameserver", NAMESERVER)
