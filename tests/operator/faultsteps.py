@@ -45,7 +45,7 @@ PACES = (0.0, 0.05, 2.0, 70.0, 400.0)
 """The possible pauses in seconds: shorter than a reconcile, or until a dead node's Pods are unready, or deleted."""
 NEVER = 10.0**6
 """Seconds after which a control server that hangs would answer."""
-_MARK = "# BEGIN tailnet stub domain"  # before what the operator writes
+_MARK = "# BEGIN tailnet stub domain"  # the first line of the operator's part of the Corefile
 _DOMAIN = f"{NAMESPACE}.svc.cluster.local"
 
 
@@ -165,7 +165,7 @@ def steps() -> st.SearchStrategy[Step]:
 
 
 def wishes() -> st.SearchStrategy[frozenset[str]]:
-    """Return the objects that the user wants in the end. A Service is among them only if its group is."""
+    """Return a strategy for the objects that a user wants in the end. A Service is among them only if its group is."""
 
     def possible(chosen: set[str]) -> frozenset[str]:
         orphans = {name for name, service in GROUPED.items() if annotations(service)[PROXY_GROUP] not in chosen}

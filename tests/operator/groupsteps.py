@@ -62,8 +62,9 @@ class Step(NamedTuple):
 
 
 class Wish(NamedTuple):
-    """The objects that the user wants in the end: the replicas by group, and the group of each Service, empty for an
-    own proxy. All others have to be gone.
+    """The objects that the user wants in the end: the number of replicas by group, and the group of each Service.
+
+    The name of the group is empty if the Service is to have a proxy of its own. All other objects have to be gone.
     """
 
     replicas: dict[str, int]
@@ -150,7 +151,7 @@ class Stage:
     async def forget(self, _: Step) -> None:
         """Remove the device that joined last.
 
-        Only the first call does so: later, a proxy waits 30 s for another auth key.
+        Only the first call does so: after each later removal, the proxy would wait 30 s for another auth key.
         """
         devices = [*self.world.control.devices.values()]
         if devices and not self.forgot:
@@ -316,7 +317,7 @@ async def end(world: World, *others: Object) -> None:
 
 
 async def soon_empty(look: Callable[[], Awaitable[Collection[str]]], pause: float = _PAUSE) -> None:
-    """Wait until *look* returns nothing.
+    """Wait until *look* returns an empty collection.
 
     In virtual time a wait costs less than a call, so the pause between two calls is long: *pause* seconds.
     """

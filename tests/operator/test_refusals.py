@@ -163,7 +163,7 @@ async def test_a_parent_that_is_refused_can_be_deleted(world: World) -> None:
     assert await world.leftovers(parent.obj) == []
 
 
-async def test_egress_exposed_services_and_connectors_work_on_headscale() -> None:
+async def test_egress_services_exposed_services_and_connectors_get_proxies_on_headscale() -> None:
     async with new_world(SimOptions(headscale=True)) as world, running_operator(world):
         for parent in (PARENTS[name] for name in ("egress", "exposed", "connector")):
             await world.apply(parent.obj)

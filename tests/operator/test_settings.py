@@ -20,7 +20,7 @@ def environ(tmp_path: Path) -> dict[str, str]:
     }
 
 
-def test_the_defaults_are_the_go_operators(environ: dict[str, str], tmp_path: Path) -> None:
+def test_the_defaults_of_the_settings_are_those_of_the_go_operator(environ: dict[str, str], tmp_path: Path) -> None:
     found = read_settings(environ)
     assert found == Settings("tailscale", tmp_path / "id", tmp_path / "secret", cluster_domain=found.cluster_domain)
     assert (found.proxy_image, found.proxy_tags) == (PROXY_IMAGE, ("tag:k8s",))

@@ -1,4 +1,4 @@
-"""The devices of proxies in the tailnet: their tags and names follow the parents; also approval and destinations."""
+"""The tags, names and approval of proxies' devices, which change with the parents, and missing destinations."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -118,7 +118,7 @@ async def is_true(world: World, obj: Object, kind: str = "TailscaleProxyReady") 
 
 
 @pytest.mark.parametrize("status", [403, 503])
-async def test_without_the_list_of_devices_all_other_work_is_done(world: World, status: int) -> None:
+async def test_an_operator_that_cannot_list_the_devices_does_all_its_other_work(world: World, status: int) -> None:
     world.control.fail(status, count=10_000, path="/devices")
     await world.apply(egress())
     await all_joined(world, egress())
@@ -229,7 +229,9 @@ async def test_a_destination_that_goes_away_and_comes_back_is_reported(world: Wo
     await world.apply(egress())
     await all_joined(world, egress())
     world.control.delete_device(target)
-    await world.apply(connector("first", exitNode=True))  # for the list of devices, which is read when a proxy joins
+    await world.apply(
+        connector("first", exitNode=True)
+    )  # makes the operator read the list of devices, because a proxy joins
     await world.eventually(lambda: says(world, f"device {FQDN}, to which this leads, is not in the tailnet"))
     assert FQDN in await world.eventually(lambda: event(world, egress(), "TargetGone"))
     assert (await world.reason(egress()), await is_true(world, egress())) == ("TargetGone", False)

@@ -92,7 +92,7 @@ def silent(peer: Peer, _: bytes) -> None:
 
 
 class EchoingServer:
-    """Answers each request by the script for its path, or else with its head."""
+    """A server that answers each request by the script for its path or, without a script, with the request's head."""
 
     def __init__(self, folder: Path) -> None:
         self.tls = certified(folder)

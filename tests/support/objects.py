@@ -43,7 +43,7 @@ LET_GO: Object = {"metadata": {"finalizers": None}}
 
 
 def settings(**changes: Any) -> Settings:
-    """Return the operator's settings, all others at their defaults."""
+    """Return the operator's settings with the given values; all other settings have their defaults."""
     return Settings(OPERATOR_NAMESPACE, Path("client-id"), Path("client-secret"), **changes)
 
 

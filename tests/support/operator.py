@@ -1,4 +1,4 @@
-"""Runs the operator in the test's process on a cluster, and the World in which a test acts and looks as a user does.
+"""The World, in which a test acts and looks as a user does, and the operator in the test's process.
 
 The cluster is a simulated one or a real API server. Some things only a simulated cluster has, such as faults and a
 count of requests. Tests reach them by `World.sim`, and such tests are marked ``simulated``.
@@ -64,20 +64,20 @@ NAMESPACE = "tailscale"
 """The operator's namespace."""
 
 QUIET = 0.5
-"""Seconds. After two such periods without a request, the operator counts as settled. Most of the time is virtual."""
+"""A number of seconds, mostly virtual. After two such periods without a request, the operator counts as settled."""
 
 PATIENCE = 30.0
 """Seconds that a condition may take to come true."""
 
-_COMPONENT = "tailscale-operator"  # whose Events are the operator's
-_LOOKS = 3  # for the operator's own writes: a real controller may try again a second later, and be answered
+_COMPONENT = "tailscale-operator"  # the component in the source of the operator's Events
+_LOOKS = 3  # tries of a real cluster: its controllers may change something late, to which the operator reacts
 _PACE = ProbePace(rest=0.01)  # less than `QUIET`, so that the nameserver's answers count as the operator's work
-_TOGETHER = 0.01  # s for which changes are looked at together: each look has its price
+_TOGETHER = 0.01  # s in which several changes cause only one look, because each look costs time
 _LOOK_AGAIN = 0.05  # s until a condition that no change of the cluster announces is looked at again
 
 _NAMESERVER = ((objects.DEPLOYMENT, "nameserver"), (objects.SERVICE, "nameserver"))
-_OTHERS = (objects.NODE, objects.POD, objects.REPLICASET, objects.ENDPOINTSLICE)  # what the operator never writes
-_CONTROLLED = (objects.STATEFULSET, objects.DEPLOYMENT, objects.ADMISSIONPOLICY)  # they get no status
+_OTHERS = (objects.NODE, objects.POD, objects.REPLICASET, objects.ENDPOINTSLICE)  # never written by the operator
+_CONTROLLED = (objects.STATEFULSET, objects.DEPLOYMENT, objects.ADMISSIONPOLICY)  # their status: by controllers only
 _MEANT = ("namespace", "name", "uid", "labels", "finalizers", "ownerReferences", "deletionTimestamp")
 _CONTROLLERS_NOTES = "deployment.kubernetes.io/"
 
@@ -378,11 +378,11 @@ class World:
         async with asyncio.timeout(self.patience):
             with self.store.subscribe() as changes:
                 quiet = 0
-                while quiet < 2:  # once may be a machine that was busy elsewhere
+                while quiet < 2:  # a single quiet period may come from a busy machine
                     quiet = 0 if await self._is_busy(changes) else quiet + 1
 
     async def writes_when_left_alone(self) -> Counter[Request]:
-        """Let the operator settle, and return its writes after that. It should make none, since nothing happens."""
+        """Let the operator settle, and return its writes after that. It should make none: nobody changes anything."""
         for _ in range(1 if self.simulation else _LOOKS):
             await self.settled()
             with self.store.subscribe() as changes:

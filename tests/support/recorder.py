@@ -16,7 +16,7 @@ from h2.events import DataReceived, RequestReceived, StreamEnded
 from h2.settings import SettingCodes, Settings
 
 _WINDOW = 1 << 20
-"""The number of bytes that a client may send before the server has read them; the same as at Go's server."""
+"""The number of bytes that a client may send before the recorder has read them, as with Go's HTTP/2 server."""
 _PREFACE = b"PRI * HTTP/2.0\r\n"
 
 
@@ -99,15 +99,15 @@ class Recorder:
             await asyncio.get_running_loop().create_future()
 
     def begin(self, method: str, path: str) -> None:
-        """Note a request."""
+        """Record the method and the path of a request."""
         self.requests.append(f"{method} {path}")
         if method == "POST" and path.endswith("record"):
             self.recordings.append(bytearray())
 
     def add(self, data: bytes) -> Iterator[object]:
-        """Note a piece of a recording, and return the objects of the answer."""
+        """Store a piece of a recording, and return the JSON objects that the recorder answers."""
         if not data:
-            return  # the frame that ends a recording
+            return  # the empty frame that ends a recording
         self.recordings[-1] += data
         self.frames.append(len(data))
         size = len(self.recordings[-1])

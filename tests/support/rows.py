@@ -1,4 +1,4 @@
-"""Plays rows of the tables of a plan's tests on a simulated API server, on which the whole operator runs."""
+"""The player of rows: it applies the rows of a plan's tests to a simulated API server with the whole operator."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -57,7 +57,7 @@ def states_of(children: Children) -> list[Object]:
 async def play(rows: Mapping[str, Row], **settings: Any) -> None:
     """Play *rows*, one after another, on one API server and for one operator with *settings*.
 
-    Nothing happens there but what a row and the operator do. All wrong rows are in the message of the failure.
+    Only a row and the operator change something there. The message of a failure has all wrong rows.
     """
     wrong = []
     async with new_world(SimOptions(controllers=False)) as world, running_operator(world, **settings):

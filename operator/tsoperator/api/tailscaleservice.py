@@ -41,7 +41,7 @@ class TailscaleService:
 
 @dataclass(frozen=True, slots=True)
 class ServiceHost:
-    """A device that hosts a Tailscale Service, by the ID of the device, and how it came to be approved."""
+    """A device that hosts a Tailscale Service, by its ID, and whether and how the control server approved it."""
 
     node_id: str
     approval: str

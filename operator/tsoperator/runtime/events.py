@@ -67,7 +67,7 @@ class _Seen:
 
 
 class _Identity(NamedTuple):
-    """The fields that make an event: two events that have them in common count as the same event."""
+    """The fields that identify an event: two events with the same fields count as the same event."""
 
     uid: str
     type: str
@@ -82,9 +82,10 @@ def _utc_now() -> datetime:
 class EventRecorder:
     """Writes core/v1 Events on objects.
 
-    An event that repeats an earlier one (same object, type, reason and message) is only counted. Once the quiet time is
-    over, the next repetition updates the count and the time of the written event. The name of an event is made from its
-    content, so this also works across restarts and replicas.
+    An event that repeats an earlier one (same object, type, reason and message) is only counted in memory. After
+    the pause that `Quiet` sets, the next repetition updates the count and the time of the written event. The name
+    of an event is made from its content, so a repetition also finds the event that an earlier process or another
+    replica wrote.
     """
 
     def __init__(
@@ -128,7 +129,7 @@ class EventRecorder:
     def _note(self, identity: _Identity) -> _Seen | None:
         """Count an event with this *identity*.
 
-        Return how often and when it was seen, if it has to be written now; None if not.
+        Return the count and the pause of this event if it has to be written now; None if not.
         """
         now = self._clock()
         seen = self._seen.get(identity)

@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 
 _LATE: Final = 1.0
 """Seconds between two looks at the Lease while a renewal is late."""
-_ROUNDING: Final = 0.01  # s to add to a wait for a moment, so that the next look isn't just before it
+_ROUNDING: Final = 0.01  # s to add to a wait until a moment, so that the next look comes after that moment
 _LONGEST_PAUSE: Final = 60.0  # s between two tries to find out where we run
 
 
@@ -131,10 +131,10 @@ class LeaderElector:
         self._wall = wall
         self._abort = abort
         self._lease: Object | None = None  # as last read or written; None if it has to be read again
-        self._note: LeaderPlace | None = None  # of where we run, once we lead and know it
+        self._note: LeaderPlace | None = None  # where this process runs, once it leads and knows its place
         self._seen: _Silence | None = None
         self._pause = self._timing.retry_period  # until the next look at another's record
-        self._claimed = False  # the record may bear our name
+        self._claimed = False  # the Lease may name this process as its holder
         self._renewed = -math.inf  # when the last good write was sent
         self._last_resort: asyncio.TimerHandle | None = None
         self._complaint = ""
@@ -381,7 +381,7 @@ class LeaderElector:
         self._claimed = False
 
     def _arm(self, when: float) -> None:
-        """Let the process end at *when*, in place of an earlier time, if its work hasn't stopped by then."""
+        """Call *abort* at *when* if the work hasn't stopped by then. *when* replaces the time of an earlier call."""
         self._disarm()
         self._last_resort = asyncio.get_running_loop().call_at(when, self._overrun)
 

@@ -109,9 +109,9 @@ class TakeName:
 
 @dataclass(frozen=True, slots=True)
 class ForgetFailure:
-    """The removal of a record: the control server refused *what* the operator asked for a *device*.
+    """An order to forget a failed change: the control server refused to change *what* of a *device*.
 
-    The device doesn't need that any more.
+    The device doesn't need the change any more.
     """
 
     tailnet: str
@@ -220,7 +220,8 @@ class Outline:
 class Report:
     """A report on *obj*: an Event for each of *notes*, and then the desired *status*, as in a Plan.
 
-    *by* is the name of the reconciler if the object has another one, too. Neither ends the warnings of the other.
+    *by* is the name of the reconciler, if two reconcilers report on the object. Then neither of them ends the
+    warnings of the other one.
     """
 
     obj: Object

@@ -18,7 +18,7 @@ LAG = 5.0
 
 @dataclass(slots=True)
 class _Rewritten:
-    """The rewrites of an object for a *goal*.
+    """The rewrites of an object for the same *goal*, a text that says what the object is to become.
 
     *version* is the resourceVersion that was last rewritten, at the time *at*. The other fields are about the
     reverts so far.

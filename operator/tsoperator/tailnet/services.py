@@ -1,10 +1,10 @@
-"""The Tailscale Services of one tailnet: as the control server last showed them, and the writes of them.
+"""The Tailscale Services of one tailnet, as the control server last showed them, and how the operator writes them.
 
 One list has all Services, but not always their owners. So if the owners of a Service aren't known when somebody looks
 at it, that Service is read by a request of its own. All reads happen in the background, so that a look never waits.
 
-The API has no versions. A write that relied on an old state could take back what another operator has just written. So
-a Service is read right before it is written, and looked at again some seconds later.
+The API has no versions. A write that relied on an old state could undo what another operator has just written. So a
+Service is read right before it is written, and looked at again some seconds later.
 """
 
 import asyncio
@@ -43,10 +43,10 @@ Write = PutService | DeleteService
 class ServicePace:
     """The numbers of seconds between reads.
 
-    *interval* lies between two lists, and *check* between a write and the next look at the result. A read that failed
-    is repeated after *away*, or after *denied* if the control server refused it. Facts about an owner are read again
-    when somebody looks and they are older than *interval*. So are hosts older than *approved*, or older than
-    *unapproved* as long as none of them is approved.
+    *interval* lies between two lists, and *check* between a write and the next look at its result. A read that
+    failed is repeated after *away*, or after *denied* if the control server refused it. When somebody looks at a
+    Service, its owners are read again if they are older than *interval*. Its hosts are read again if they are older
+    than *approved*, or older than *unapproved* as long as none of them is approved.
     """
 
     interval: float = 300.0
@@ -59,7 +59,7 @@ class ServicePace:
 
 
 class _Question(NamedTuple):
-    """A request to read one Service, or else its hosts."""
+    """A request to read one Service or, if *hosts* is true, the hosts of the Service."""
 
     label: str
     hosts: bool = False
@@ -71,7 +71,7 @@ class _Hosts(NamedTuple):
 
 
 class Services:
-    """A table of the tailnet's Services by label. The list is read for the first time when somebody looks."""
+    """A table of the tailnet's Services by label. It is empty until somebody first looks at a Service."""
 
     def __init__(self, tailnet: TailnetClient, calls: Calls, devices: Devices, pace: ServicePace | None = None) -> None:
         """*calls* makes the writes. *devices* tells which device has the name of a Service."""
@@ -104,15 +104,15 @@ class Services:
         self._listeners.append(listener)
 
     def labels(self) -> list[str]:
-        """Return the labels of the Services that are known."""
+        """Return the labels of the Services that are in the table."""
         return [*self._known]
 
     def known(self, label: str) -> TailscaleService | None:
-        """Return the Service with this *label*, as far as it is known, and ask nobody about it."""
+        """Return the Service with this *label* as the table has it, without a request to the control server."""
         return self._known.get(label)
 
     def owned(self, operator_id: str) -> frozenset[str]:
-        """Return the labels of the Services that the operator with this ID owns, as far as the owners are known."""
+        """Return the labels of the Services that the operator with this ID owns, if their owners are known."""
         return frozenset(
             label
             for label, service in self._known.items()
@@ -120,7 +120,7 @@ class Services:
         )
 
     def view(self, label: str, *, hosts: bool = False) -> ServiceView:
-        """Return the Service with this *label*, and its *hosts* if they are asked for."""
+        """Return the Service with this *label*, and its hosts if *hosts* is true. Request a read of missing facts."""
         refused = self._refused.get(label)
         if not self._is_listed:
             return self._unlisted(label)
@@ -135,7 +135,7 @@ class Services:
         return self._with_hosts(view, label) if hosts else view
 
     def device_changed(self, old: Device | None, new: Device | None) -> None:
-        """Announce the Service that could not be made because *old*, which has another name now, had its name."""
+        """Announce the Service that could not be made because the device *old* had its name, unless *new* has it."""
         label = old.short_name.lower() if old else ""
         refused = self._refused.get(label)
         is_gone = new is None or new.short_name.lower() != label
@@ -170,11 +170,11 @@ class Services:
                 tasks.create_task(self._answer_questions())
 
     async def carry_out(self, step: Write) -> None:
-        """Write the Service of *step*, if it hasn't changed since the decision. Raises ControlError, Pending.
+        """Write the Service of *step*. Raises ControlError, Pending, NotAsked.
 
-        Raises NotAsked if the Service has changed: the object has to be reconciled again. A write is identified
-        by its step and by the version of the Service, so that the result of an earlier write isn't taken for
-        that of this one.
+        Raises NotAsked if the Service has changed since the reconcile decided on *step*, so that the object is
+        reconciled again. A write is identified by its step and by the version of the Service, so that no write gets
+        the result of an earlier one.
         """
         label = _subject(step).label
         wanted = (step, self._versions.get(label))
@@ -185,7 +185,7 @@ class Services:
             raise
 
     def _unlisted(self, label: str) -> ServiceView:
-        """Return the view of a Tailscale Service as long as nobody has listed the Services. Request the list."""
+        """Return the view of a Tailscale Service while no list of the Services has been read. Request the list."""
         self._waiting.add(label)
         self._wanted.set()
         if self._failure is not None:
@@ -195,9 +195,9 @@ class Services:
         return ServiceView(pending=Pending(self._listed))
 
     def _answer(self, question: _Question) -> ServiceView:
-        """Request the answer to *question*, and return the view of the Service without it.
+        """Request the read that *question* stands for, and return a view of the Service that waits for this read.
 
-        Do not ask again while the request runs, or soon after an error.
+        If that read failed a short time ago, don't request it, and return a view with the refusal.
         """
         if (error := self._unread.get(question)) is not None:
             return ServiceView(refusal=_refusal(error))
@@ -271,11 +271,11 @@ class Services:
             self._read_at[label] = self._now()
 
     def _is_confirmed(self, label: str, listed: TailscaleService | None) -> bool:
-        """Tell whether the list shows the owners that are known."""
+        """Tell whether *listed*, which is the Service in the list, has the owners that the table has."""
         return listed is not None and _hint(listed) is not None and _hint(listed) == _hint(self._known[label])
 
     def _note_failure(self, error: ControlError) -> None:
-        """Remember the *error* of the list, and log it if it differs from the error before."""
+        """Remember the *error* of the last try to list the Services, and log it if it differs from the error before."""
         is_news = str(error) != str(self._failure)
         if is_news:
             log.warning("the tailnet's Tailscale Services can't be listed: %s", error)
@@ -287,7 +287,7 @@ class Services:
     def _end_waiting(self) -> None:
         """Announce the Services that somebody looked at before there was a list.
 
-        The list has been read now, or there is another reason why there is none.
+        The list has been read now, or a read of the list has failed for a new reason.
         """
         if self._listed is not None:
             _wake(self._listed)
@@ -340,7 +340,7 @@ class Services:
         self._hosts[label] = _Hosts(found, self._now())
 
     async def _write(self, step: Write) -> None:
-        """Carry out *step*, if the Service hasn't changed since the decision. Raises ControlError, NotAsked."""
+        """Carry out *step*, if the Service is still as the reconcile saw it. Raises ControlError, NotAsked."""
         subject = _subject(step)
         live = await self._tailnet.service(subject.name)
         if live is None and isinstance(step, DeleteService):
@@ -369,14 +369,14 @@ class Services:
         self._read_list_at(self._unchecked[subject.label])
 
     def _in_use(self, label: str, error: BadRequest) -> NameInUse | None:
-        """Return the error to raise if the control server refused the Service because a device has its name."""
+        """Return the error to raise if a device has the name of the Service; None if *error* has another reason."""
         said = error.detail.lower()
         if "tag" in said or not ("device" in said or "in use" in said or self._devices.at(label)):
             return None
         return NameInUse(str(error), error.status, error.detail, error.call)
 
     def _put(self, label: str, service: TailscaleService | None) -> None:
-        """Put a Service that was just read or written into the table; None if there is none. Announce a change."""
+        """Put *service*, which was just read or written, into the table; remove it if it is None. Announce a change."""
         old = self._known.pop(label, None)
         if self._written is not None:
             self._written.add(label)
@@ -428,12 +428,12 @@ def _refusal(error: ControlError) -> Refusal:
 
 
 def _facts(service: TailscaleService) -> tuple[object, ...]:
-    """Return the fields of *service* that a list shows, and that matter."""
+    """Return the fields of *service* that a list shows, and in which two states of it are compared."""
     return service.name, frozenset(service.ports), frozenset(service.tags), frozenset(service.addresses)
 
 
 def _hint(service: TailscaleService) -> str | None:
-    """Return the annotation with the owners of *service*; None if it has none, or if that isn't known."""
+    """Return the annotation with the owners of *service*; None if it has no such annotation, or none is known."""
     return (service.annotations or {}).get(ANNOTATION_OWNERS)
 
 

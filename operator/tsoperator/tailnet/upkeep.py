@@ -1,6 +1,6 @@
-"""The upkeep of the devices of proxies: makes the changes that Plans ask for, and remembers failures.
+"""The upkeep of the devices of proxies: has the control server make the changes that Plans ask for.
 
-The control server makes the changes.
+It remembers failed changes, so that the parents of the proxies can report them.
 """
 
 import asyncio
@@ -33,10 +33,10 @@ DEAD_FOR: Final = timedelta(minutes=5)
 
 @dataclass(frozen=True, slots=True)
 class RetryPauses:
-    """Seconds after which the control server is asked again.
+    """Seconds after a failed change until the control server is asked for the change again.
 
-    *soon* applies if it gave no answer. *later* applies after a refusal, because an admin may have changed the
-    policy by then.
+    *soon* applies if the control server gave no answer. *later* applies after a refusal, because an admin may have
+    changed the policy by then.
     """
 
     soon: float = 30.0
@@ -130,7 +130,7 @@ class DeviceUpkeep:
     async def carry_out(self, step: ControlStep) -> None:
         """Make the change that *step* asks for, or begin to make it.
 
-        Raises ControlError for the deletion of a device, and Pending.
+        Raises Pending, and ControlError if a device can't be deleted.
         """
         match step:
             case ForgetFailure(_, owner, device, what):

@@ -72,8 +72,8 @@ def known_suffixes(
 ) -> Suffixes:
     """Return the known suffixes of *tailnets*, which must be all tailnets.
 
-    *reported* are the domains that proxies report. *leads_to* tells whether a Service leads to the device with a
-    name.
+    *reported* are the domains that proxies report. *leads_to* tells whether a Service leads to the device that has
+    the name which is its argument.
     """
     shared: set[str] = set()
     found, urls = {each.domain for each in reported}, {each.url for each in reported}
@@ -152,7 +152,7 @@ def tailnet_zones(dnsconfig: Object) -> Sequence[str]:
 
 
 def name_error(name: str, given: Sequence[str], suffixes: Suffixes) -> str | None:
-    """Say why *name* can't be the MagicDNS name of a device. *given* are the zones that the user gives."""
+    """Say why *name* can't be a device's MagicDNS name; None if it can. *given* are the zones that the user gives."""
     anywhere = suffixes.anywhere and not given
     return fqdn_error(name, nameserver_zones(given, suffixes), anywhere=anywhere)
 

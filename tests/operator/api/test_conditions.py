@@ -15,7 +15,9 @@ def ready(status: bool | str, reason: str = "Because", generation: int | None = 
 
 
 @pytest.mark.parametrize(("status", "word"), [(True, "True"), (False, "False"), ("Unknown", "Unknown")])
-def test_a_new_condition_has_its_status_as_a_word_and_no_transition_time(status: bool | str, word: str) -> None:
+def test_a_new_condition_has_true_false_or_unknown_as_its_status_and_no_transition_time(
+    status: bool | str, word: str
+) -> None:
     bare = {"type": "Ready", "status": word, "reason": "Because", "message": "words"}
     assert ready(status, generation=None) == bare
     assert ready(status) == {**bare, "observedGeneration": 3}

@@ -135,7 +135,7 @@ async def test_refused_connections_of_a_caller_leave_room_for_other_callers(grou
     assert ground.counts.refused_connections == {"all": 0, "caller": 8}
 
 
-async def test_a_caller_gets_no_more_connections_than_are_left_for_other_callers(ground: Ground) -> None:
+async def test_a_single_caller_cannot_take_all_connections_of_the_proxy(ground: Ground) -> None:
     async with ground.serving(most=ConnectionLimits(all=4)), AsyncExitStack() as stack:
         callers = [await stack.enter_async_context(ground.connected()) for _ in range(3)]
         answers = [(await caller.ask()).status for caller in callers]

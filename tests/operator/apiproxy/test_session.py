@@ -86,7 +86,7 @@ async def test_pipelined_requests_are_answered_one_after_another(ground: Ground)
     assert ground.api.connections == 1
 
 
-async def test_interim_answers_are_forwarded(ground: Ground) -> None:
+async def test_interim_answers_such_as_100_continue_are_forwarded(ground: Ground) -> None:
     def script(peer: Peer, head: bytes) -> None:
         assert b"\r\nExpect: 100-continue\r\n" in head
         peer.send(b"HTTP/1.1 100 Continue\r\n\r\n")
@@ -205,7 +205,7 @@ UNUSABLE = {
 
 
 @pytest.mark.parametrize("raw", UNUSABLE.values(), ids=UNUSABLE)
-async def test_a_connection_to_the_api_server_is_not_used_again_after_an_answer_with(
+async def test_an_answer_with_connection_close_or_surplus_bytes_ends_the_connection_to_the_api_server(
     ground: Ground, raw: bytes
 ) -> None:
     ground.api.scripts["/pods"] = lambda peer, _: peer.send(raw)
@@ -225,7 +225,7 @@ async def test_the_proxy_reads_only_a_little_from_a_client_that_sends_much_durin
                 await caller.writer.drain()
 
 
-async def test_a_client_that_sends_no_more_gets_answers_until_none_comes_for_a_while(ground: Ground) -> None:
+async def test_a_client_that_has_closed_its_sending_side_gets_the_answer_while_more_of_it_comes(ground: Ground) -> None:
     pieces, pause = 6, threading.Event()
 
     def script(peer: Peer, _: bytes) -> None:
@@ -247,7 +247,7 @@ async def test_a_client_that_sends_no_more_gets_answers_until_none_comes_for_a_w
 
 
 class Burst(NamedTuple):
-    """Bytes that come at once. They increase a count by at most *step* before other tasks get their turn."""
+    """Bytes that come at once. The *count* of the proxy grows by at most *step* before other tasks get their turn."""
 
     request: str
     answer: bytes
@@ -519,7 +519,7 @@ async def test_a_certificate_of_the_api_server_for_another_name_is_not_accepted(
 # Refusals
 
 
-async def test_a_denied_request_gets_an_answer_and_the_next_one_is_decided_anew(ground: Ground) -> None:
+async def test_a_denied_request_gets_an_answer_and_the_next_request_is_decided_anew(ground: Ground) -> None:
     ground.tailscaled.callers[ALICE] = user("")
     async with ground.serving(limits=SessionLimits(whois=0)), ground.connected() as caller:
         answer = await caller.ask()

@@ -98,7 +98,7 @@ async def test_json_and_yaml_have_all_fields_of_the_leaders_report(
     assert (found["objects"], found["tailnets"]) == ([ROUTER, EGRESS], [{"name": "", "later": 1}])
 
 
-async def test_an_empty_list_says_where_objects_are(led: Leading, listed: List) -> None:
+async def test_an_empty_list_of_a_namespace_names_the_namespaces_that_have_objects(led: Leading, listed: List) -> None:
     led.objects = [WEB]
     words = "The operator serves nothing in namespace shop. In other namespaces: 1 (-A shows them)"
     assert await listed() == Printed(0, [], [words])
@@ -113,7 +113,7 @@ async def test_text_that_users_write_cannot_control_the_terminal(
 
 
 class Found(NamedTuple):
-    """A cluster in which `list` finds the leader: its Leases, its Pods, denied paths, and the options it takes."""
+    """A cluster in which `list` finds the leader: its Leases, its Pods, the denied paths, and the options of `list`."""
 
     leases: dict[str, str]
     pods: list[str]

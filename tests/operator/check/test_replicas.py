@@ -111,6 +111,6 @@ def test_a_pod_whose_metrics_can_not_be_read_may_lead(replicas: list[OperatorPod
     assert [each.verdict.value for each in wrong(*replicas)] == verdicts
 
 
-def test_a_pod_without_metrics_is_one_finding() -> None:
+def test_a_pod_whose_metrics_cannot_be_read_causes_a_single_finding() -> None:
     (found,) = wrong(OperatorPod("a", "no answer", "look at it"))
     assert (found.words, found.cure) == ("operator at a: no answer", "look at it")

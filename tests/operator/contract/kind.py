@@ -62,7 +62,8 @@ class KindExample:
     edits: Mapping[str, Edit] = field(default_factory=dict)
     bad: Mapping[str, Bad] = field(default_factory=dict)
     is_collected: bool = False
-    """True if Kubernetes deletes the Secrets with the object. Without our finalizer its devices are then unknown."""
+    """True if Kubernetes deletes the Secrets with the object. If the object goes without waiting for our finalizer,
+    the operator can't find its devices any more."""
     keeps_others_labels: bool = False
     """True if a child with the labels of another object's child keeps them.
 

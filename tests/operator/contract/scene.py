@@ -232,7 +232,7 @@ class Scene:
         await self.world.becomes(self.is_current, True)
 
     async def is_current(self) -> bool:
-        """Tell whether our conditions have the object's current generation. Those of Kubernetes' own kinds have none.
+        """Tell whether our conditions are for the object's current generation, which Kubernetes' own kinds lack.
 
         The condition ClusterDNSReady isn't compared: it has the last generation that was good.
         """

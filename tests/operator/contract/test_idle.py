@@ -42,7 +42,7 @@ def test_an_idle_operator_writes_nothing_for_a_resync_period_and_notices_a_chang
 
 
 async def idle_for(seconds: float) -> None:
-    """Watch the operator and its cluster do nothing for so many *seconds*."""
+    """Fail if the operator writes within *seconds* in which nobody changes anything, or misses a later change."""
     async with new_world(SimOptions(bookmark_interval=2 * RESYNC)) as world, running_operator(world):
         scenes = await populate(world)
         rest_kubelets()

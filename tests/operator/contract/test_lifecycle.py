@@ -37,7 +37,7 @@ def orders() -> Iterator[object]:
 
 
 def _registers(kind: KindExample, order: tuple[object, ...]) -> bool:
-    """Tell whether the operator makes the Secret of its own device before the test does, since a group needs it."""
+    """Tell whether the operator makes the Secret of its own device before the test does, because of a ProxyGroup."""
     objects = dict(enumerate([kind.manifest, *kind.beside]))
     secret, groups = key_of(identity()), [number for number, obj in objects.items() if obj["kind"] == PROXYGROUP.kind]
     numbers = [number for number, obj in objects.items() if obj["kind"] == SECRET.kind and key_of(obj) == secret]

@@ -42,7 +42,7 @@ async def test_an_object_that_is_gone_is_forgotten(cluster: World, kind: KindExa
 
 
 async def vanish(scene: Scene) -> None:
-    """Delete the object without its finalizer, its children and its devices, so that the operator has no part in it."""
+    """Remove the object's finalizer, and delete the object, its children and its devices in place of the operator."""
     await scene.world.settled()
     await scene.change(scene.obj, {"metadata": {"finalizers": None}})
     await scene.delete(scene.obj)

@@ -84,7 +84,9 @@ def patch_for(secrets: ReplicaSecrets, config: ProxyConfig, auth_key: str = "") 
         ({"tls.crt": "", "tls.key": "key"}, False),
     ],
 )
-def test_a_certificate_is_there_once_both_of_its_keys_are_filled(data: dict[str, str], is_there: bool) -> None:
+def test_a_secret_has_a_certificate_once_both_of_its_keys_for_the_certificate_are_filled(
+    data: dict[str, str], is_there: bool
+) -> None:
     assert certificate_of(slim_secret("web.tail1234.ts.net", data), TLS).is_there is is_there
 
 

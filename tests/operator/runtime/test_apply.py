@@ -100,7 +100,7 @@ async def test_our_finalizer_is_added_and_removed_with_the_writes_that_rbac_gran
     ground.sim.store.delete(kinds.DNSCONFIG, "", "parent")
     caplog.set_level("INFO", "tsoperator")
     await ground.applier.report(old, Plan(release=FINALIZER), failed)
-    assert caplog.messages == []  # the reconciler that released it has reported that
+    assert caplog.messages == []  # the log has no line: the reconciler that released the object reports its end
 
 
 async def test_a_write_with_an_outdated_cache_is_a_conflict(ground: Ground) -> None:
@@ -178,7 +178,9 @@ async def test_a_report_uses_the_patched_parent_but_not_another_patched_object_o
     assert await ground.applier.act(parent, Plan(steps=[patch]), failed) == parent
 
 
-async def test_an_object_that_is_gone_counts_as_deleted_and_a_new_object_of_its_name_stays(ground: Ground) -> None:
+async def test_the_deletion_of_an_object_that_is_gone_succeeds_and_a_new_object_of_its_name_stays(
+    ground: Ground,
+) -> None:
     old = ground.put(child("old"))
     ground.sim.store.delete(kinds.CONFIGMAP, *key_of(old))
     await ground.act(Deletion(CONFIGMAP, old), Deletion(CONFIGMAP, old, release=OTHERS))
@@ -188,7 +190,9 @@ async def test_an_object_that_is_gone_counts_as_deleted_and_a_new_object_of_its_
     assert ground.live(CONFIGMAP, key_of(old))
 
 
-async def test_an_object_that_changed_is_deleted_unless_it_must_be_unchanged(ground: Ground) -> None:
+async def test_an_object_that_has_changed_is_deleted_unless_the_deletion_is_only_for_the_unchanged_object(
+    ground: Ground,
+) -> None:
     old = ground.put(child("old"))
     ground.sim.store.merge(kinds.CONFIGMAP, *key_of(old), {"data": {"k": "v"}})
     with pytest.raises(Conflict):

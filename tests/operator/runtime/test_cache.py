@@ -172,7 +172,7 @@ async def test_the_newest_state_of_a_deleted_object_is_not_that_of_a_new_object_
         assert cache.newest(CONFIGMAP, old) == old
 
 
-def test_managed_fields_are_left_out_and_nothing_else() -> None:
+def test_the_cache_leaves_out_the_managed_fields_of_an_object_and_no_other_field() -> None:
     obj = {"metadata": {"name": "a", "managedFields": [{"manager": "kubectl"}]}, "data": {}}
     assert without_managed_fields(obj) == {"metadata": {"name": "a"}, "data": {}}
     assert "managedFields" in obj["metadata"]
@@ -210,7 +210,7 @@ async def test_a_write_is_announced_and_slimmed_once_and_no_older_state_follows_
     assert notes.changes == [(None, "slim y"), (None, "slim z")]
 
 
-async def test_the_end_of_a_deleted_object_does_not_remove_its_successor(sim: ClusterSim) -> None:
+async def test_the_late_event_of_a_deletion_does_not_remove_a_new_object_of_the_same_name(sim: ClusterSim) -> None:
     create(sim, configmap("a", "x"))
     async with noted(sim.api_url) as (cache, notes):
         replace_with(sim, configmap("a", "y"))

@@ -137,7 +137,7 @@ async def test_an_event_that_returns_after_hours_is_written_as_rarely_as_an_even
     ],
 )
 @in_virtual_time
-async def test_an_event_that_differs_in_a_field_is_written(field: str, value: Any) -> None:
+async def test_an_event_that_differs_from_earlier_events_in_a_field_is_written(field: str, value: Any) -> None:
     server = EventServer()
     await server.tell()
     await server.tell(**{field: value})
@@ -170,7 +170,7 @@ async def test_an_event_to_be_written_once_is_never_updated() -> None:
 
 
 @in_virtual_time
-async def test_the_same_event_reported_twice_at_a_time_is_written_once() -> None:
+async def test_the_same_event_that_is_reported_twice_at_the_same_time_is_written_once() -> None:
     server = EventServer()
     async with asyncio.TaskGroup() as group:
         for _ in range(3):

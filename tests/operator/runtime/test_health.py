@@ -39,7 +39,7 @@ async def fetch(address: str, path: str, accept: str = "*/*") -> tuple[int, str,
         ({"caches": breaks}, 503, "[-] caches: the check failed: ValueError('bug')\nfailed\n"),
     ],
 )
-async def test_the_probes_ready_and_alive_each_follow_their_own_checks(
+async def test_the_readiness_probe_and_the_liveness_probe_each_run_their_own_checks(
     checks: dict[str, Check], status: int, text: str
 ) -> None:
     others: dict[str, Check] = {"others": fails}

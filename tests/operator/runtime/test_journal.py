@@ -334,7 +334,7 @@ def test_the_end_of_an_object_is_logged_and_its_state_is_forgotten_also_if_it_wa
         assert book.carried_out(Plan(notes=[INVALID]), parent=parent(uid)) == ["Invalid: no such tag"]
 
 
-def test_a_line_names_the_object_and_its_device_for_machines(book: Book) -> None:
+def test_a_log_line_has_the_kind_and_the_names_of_its_object_and_device_as_fields(book: Book) -> None:
     book.carried_out(Plan(outline=READY))
     book.journal.released(PARENT)
     book.journal.released({**PARENT, "metadata": {"name": "cluster-wide", "uid": "2"}})
@@ -363,7 +363,7 @@ SECRET_OBJECT: Object = {"apiVersion": "v1", "kind": "Secret", "metadata": {"nam
         (Plan(notes=[INVALID], status=status(False, "Bad")), "Event Invalid; Ready=False (Bad)"),
     ],
 )
-def test_a_plan_is_one_line_at_debug_level(plan: Plan, words: str, book: Book) -> None:
+def test_the_log_has_one_line_for_each_plan_at_debug_level(plan: Plan, words: str, book: Book) -> None:
     book.journal.planned(PARENT, plan)
     assert book.told() == []
     book.log.set_level(logging.DEBUG, "tsoperator")

@@ -1,4 +1,4 @@
-"""Facts about objects: they end with their objects."""
+"""Facts about objects that are only in memory: they are forgotten when their objects are gone."""
 
 from collections.abc import Callable, Sequence
 

@@ -105,13 +105,13 @@ def test_the_slowness_of_the_other_writer_in_an_earlier_fight_is_forgotten() -> 
     assert begun.set_back(0.5).settles == 4
 
 
-def test_the_same_revert_counts_once() -> None:
+def test_a_revert_that_is_seen_twice_is_counted_once() -> None:
     begun = fight()
     begun.lose(AT_ONCE - 1)
     assert [begun.set_back(0).wait for _ in range(10)] == [0] * 10
 
 
-def test_two_reverts_count_twice_if_the_object_was_right_in_between() -> None:
+def test_two_reverts_are_counted_as_two_if_the_object_was_right_in_between() -> None:
     begun = fight()
     for _ in range(AT_ONCE + 2):
         reverts = begun.set_back(0.1)

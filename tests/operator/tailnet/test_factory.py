@@ -1,4 +1,4 @@
-"""The parts from which a Tailnet's tailnet is made: tokens of our ServiceAccount, and preflight with reports."""
+"""The tokens of our ServiceAccount, with which the operator logs in to the tailnet that a Tailnet describes."""
 
 import pytest
 from aiohttp import web

@@ -111,7 +111,9 @@ async def ground() -> AsyncIterator[Ground]:
         yield made
 
 
-async def test_the_first_look_reads_the_list_of_services_and_then_the_single_service(ground: Ground) -> None:
+async def test_the_first_query_for_a_service_reads_the_list_of_services_and_then_the_single_service(
+    ground: Ground,
+) -> None:
     ground.control.services.put(owned("svc:Web", US))
     ground.control.services.put(owned("svc:other", THEM))
     await asyncio.sleep(1000)
@@ -128,7 +130,7 @@ async def test_the_first_look_reads_the_list_of_services_and_then_the_single_ser
 
 
 @pytest.mark.parametrize("lists_annotations", [True, False])
-async def test_a_start_reads_each_service_once_and_five_idle_minutes_cost_at_most_two_lists(
+async def test_the_table_reads_each_service_once_at_its_start_and_at_most_two_lists_in_five_idle_minutes(
     ground: Ground, lists_annotations: bool
 ) -> None:
     ground.control.services.lists_annotations = lists_annotations
@@ -143,7 +145,7 @@ async def test_a_start_reads_each_service_once_and_five_idle_minutes_cost_at_mos
 
 
 @pytest.mark.parametrize("lists_annotations", [True, False])
-async def test_a_look_after_some_minutes_reads_the_owners_of_a_service_unless_the_list_shows_owners(
+async def test_a_query_after_some_minutes_reads_the_owners_of_a_service_unless_the_list_shows_owners(
     ground: Ground, lists_annotations: bool
 ) -> None:
     ground.control.services.lists_annotations = lists_annotations
@@ -180,7 +182,7 @@ FAULTS: dict[str, tuple[Callable[[Control], object], type[ControlError], float]]
     "hangs": (hang, Unavailable, 25),
     "away": (drop, Unavailable, 10),
 }
-"""A fault of the control server, the error that a look shows, and the seconds from one read to the next."""
+"""A fault of the control server, the error that the table shows, and the seconds from one read to the next."""
 
 
 @pytest.mark.parametrize("is_retried", [True, False])
@@ -203,7 +205,7 @@ async def test_a_list_of_services_that_cannot_be_read_is_a_refusal_until_a_read_
     ground.told.clear()
     if is_retried:
         ground.services.retry()
-    await asyncio.sleep(30 if is_retried else 301)  # a read may hang for some of these seconds
+    await asyncio.sleep(30 if is_retried else 301)  # one read may hang for a part of this time
     assert ground.told == ["web"]
     assert await ground.view() == NO_SERVICE
 
@@ -265,7 +267,9 @@ async def test_a_service_that_cannot_be_read_is_a_refusal_until_it_can_be_read(
         assert view.service is not None
         assert view.service.addresses
     before = ground.reads()[1]
-    assert before <= (20 + 8 if error is Forbidden else 2 * 8)  # after silence, the others aren't tried either
+    assert before <= (
+        20 + 8 if error is Forbidden else 2 * 8
+    )  # if the server doesn't answer, the other Services aren't tried
     for _ in range(20):
         assert not ground.services.view("web0").is_shown
         await asyncio.sleep(10)
@@ -419,7 +423,9 @@ async def test_the_refusal_of_a_write_without_an_answer_ends_when_the_table_sees
     assert ground.writes() == written
 
 
-async def test_every_look_shows_a_refused_write_which_is_announced_once(ground: Ground) -> None:
+async def test_every_query_for_a_service_shows_a_refused_write_and_the_refusal_is_announced_once(
+    ground: Ground,
+) -> None:
     await ground.view()
     ground.told.clear()
     ground.control.policy_tags = {"tag:k8s"}
@@ -517,7 +523,7 @@ async def test_the_unused_result_of_a_write_is_not_taken_for_the_result_of_a_lat
     with pytest.raises(Pending) as pending:
         await ground.services.carry_out(PutService("", OWNER, wanted, before))
     await pending.value.until
-    assert await ground.known() == wanted  # so nobody asks for the write again
+    assert await ground.known() == wanted  # the key isn't reconciled again, so the result of the write stays unused
     ground.control.services.put(owned("svc:web", US))
     await asyncio.sleep(10)
     assert await ground.known() == before
@@ -532,7 +538,7 @@ async def test_the_answer_to_a_read_that_began_before_a_write_does_not_undo_the_
     before = await ground.known()
     await asyncio.sleep(301)
     ground.control.latency = 2
-    ground.services.view("web")  # reads it again
+    ground.services.view("web")  # begins a read
     await asyncio.sleep(1)
     ground.control.latency = 0
     await ground.put(replace(before, ports=("tcp:80",)), before)
@@ -592,7 +598,7 @@ async def test_hosts_that_cannot_be_read_are_a_refusal_and_not_an_empty_list(gro
     assert ((await ground.view(hosts=True)).refusal, ground.control.requests[HOSTS]) == (
         view.refusal,
         2,
-    )  # one of them with the old token
+    )  # the first of the two requests had the old access token
     await asyncio.sleep(2)
     assert ground.told == ["web"]
 

@@ -208,7 +208,7 @@ async def lab(sim: ClusterSim, client: KubeClient) -> AsyncIterator[Lab]:
         yield Lab(tailnets, control, tailnet_of(other, client, cache, settings(), LAB, QUICK), existing)
 
 
-async def test_a_tailnet_is_followed_from_its_registration_to_its_end(lab: Lab) -> None:
+async def test_the_devices_of_a_tailnet_are_followed_from_the_registration_of_the_tailnet_to_its_end(lab: Lab) -> None:
     changes: list[Object | None] = []
     lab.tailnets.listen(DEVICE, lambda _, new: changes.append(new))
     lab.tailnets.register(lab.other)
@@ -269,7 +269,7 @@ async def test_a_failure_of_the_operators_own_tailnet_is_raised(sim: ClusterSim,
             await Tailnets([own]).run()
 
 
-async def test_a_tailnet_that_fails_is_followed_again_and_the_others_go_on(
+async def test_the_devices_of_a_tailnet_that_fails_are_followed_again_and_the_other_tailnets_go_on(
     sim: ClusterSim, lab: Lab, caplog: pytest.LogCaptureFixture
 ) -> None:
     failing: list[str] = [LAB]
@@ -302,13 +302,13 @@ async def test_a_parent_of_an_unchecked_tailnet_waits_until_the_tailnet_is_check
     assert not any(each.done() for each in waiting)
     lab.tailnets.unregister(LAB)
     assert all(each.done() for each in waiting)
-    waiting = [verdict(lab), verdict(lab)]  # it was made anew
+    waiting = [verdict(lab), verdict(lab)]  # the Tailnet was created anew
     assert not any(each.done() for each in waiting)
     lab.tailnets.refuse(LAB, "no")
     assert all(each.done() for each in waiting)
 
 
-async def test_the_operator_may_own_something_in_a_tailnet_until_the_tailnet_is_refused(lab: Lab) -> None:
+async def test_a_tailnet_is_listed_as_one_with_possible_devices_of_the_operator_until_it_is_refused(lab: Lab) -> None:
     assert lab.tailnets.names() == ["", LAB]
     lab.tailnets.refuse(LAB, "no")
     assert lab.tailnets.names() == [""]
@@ -426,7 +426,7 @@ async def test_a_device_is_deleted_in_the_tailnet_in_which_it_is(sim: ClusterSim
     step = deletion(sim, together(sim, lab), named)
     others = await joined(sim, lab.tailnets)
     await delete(lab.tailnets, step)
-    await delete(lab.tailnets, step)  # the deletion of its Secret failed
+    await delete(lab.tailnets, step)  # as after a failed deletion of the device's Secret
     assert (len(lab.control.devices), [*sim.control.devices]) == (0, [others.node_id])
 
 
@@ -469,7 +469,9 @@ async def test_a_device_that_no_tailnet_has_counts_as_gone_only_if_some_known_ta
         await delete(lab.tailnets, step)
 
 
-async def test_no_other_tailnet_is_asked_for_a_device_that_is_gone_from_its_own(sim: ClusterSim, lab: Lab) -> None:
+async def test_a_device_that_is_gone_from_its_own_tailnet_is_looked_for_in_no_other_tailnet(
+    sim: ClusterSim, lab: Lab
+) -> None:
     device = together(sim, lab)
     join(lab.control, "other")
     lab.control.delete_device(device)
@@ -478,7 +480,7 @@ async def test_no_other_tailnet_is_asked_for_a_device_that_is_gone_from_its_own(
 
 
 @pytest.mark.parametrize(("name", "left"), [("gate.tail5678.ts.net", 0), ("other.tail5678.ts.net", 1), ("", 1)])
-async def test_at_another_url_a_device_is_known_by_its_id_and_its_name(
+async def test_a_device_whose_control_server_has_another_url_now_is_known_by_its_id_and_its_name(
     sim: ClusterSim, lab: Lab, name: str, left: int
 ) -> None:
     lab.tailnets.register(lab.other)
@@ -489,13 +491,17 @@ async def test_at_another_url_a_device_is_known_by_its_id_and_its_name(
     assert len(lab.control.devices) == left
 
 
-async def test_headscale_has_one_tailnet_so_a_device_that_it_does_not_have_is_gone(sim: ClusterSim, lab: Lab) -> None:
+async def test_a_device_that_headscale_does_not_have_is_gone_because_headscale_has_only_one_tailnet(
+    sim: ClusterSim, lab: Lab
+) -> None:
     lab.tailnets.register(lab.other)
     await delete(lab.tailnets, DeleteDevice(None, GATE, "7", "gate.tail.example.org", lab.other.client.url))
     assert sim.control.requests["DELETE", "/api/v2/device/{id}"] == 0
 
 
-async def test_each_change_of_a_service_of_a_tailnet_is_an_event(sim: ClusterSim, tailnets: Tailnets) -> None:
+async def test_each_change_of_a_service_of_a_tailnet_is_announced_as_the_change_of_an_object(
+    sim: ClusterSim, tailnets: Tailnets
+) -> None:
     changes: list[Object | None] = []
     tailnets.listen(TAILSCALE_SERVICE, lambda _, new: changes.append(new))
     sim.control.services.put(Present("svc:web", ("tcp:443",), ("tag:k8s",), joined_by({}, "nUS")))
@@ -515,7 +521,7 @@ async def test_each_change_of_a_service_of_a_tailnet_is_an_event(sim: ClusterSim
     assert not sim.control.services.present
 
 
-async def test_a_look_at_a_service_of_an_unknown_tailnet_says_why_it_is_not_shown(lab: Lab) -> None:
+async def test_the_view_of_a_service_in_an_unknown_tailnet_says_why_the_service_is_not_shown(lab: Lab) -> None:
     pending = lab.tailnets.service(LAB, "web").pending
     assert isinstance(pending, Pending)
     lab.tailnets.refuse(LAB, "bad credentials")

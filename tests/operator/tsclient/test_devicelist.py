@@ -93,7 +93,7 @@ CHANGES = {
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
 @pytest.mark.parametrize("block", [1, 50, 1 << 17])
-async def test_only_devices_that_changed_are_decoded(change: Change, block: int) -> None:
+async def test_only_devices_that_have_changed_since_the_last_list_are_decoded(change: Change, block: int) -> None:
     reader = DeviceListReader()
     before = await reader.read(answer(change.before, block))
     after = await reader.read(answer(change.after, block))
@@ -103,7 +103,7 @@ async def test_only_devices_that_changed_are_decoded(change: Change, block: int)
     assert sum(id(each) not in kept for each in after.values()) == change.decoded
 
 
-async def test_a_device_that_is_gone_is_not_remembered() -> None:
+async def test_the_reader_of_device_lists_forgets_a_device_that_the_last_list_lacks() -> None:
     reader = DeviceListReader()
     before, _, after = [await reader.read(answer(compact(*devices))) for devices in ([ONE, TWO], [TWO], [ONE, TWO])]
     assert after == before

@@ -1,4 +1,4 @@
-"""The explanations in words for the patterns of the CRDs."""
+"""The explanations in words for the regular expressions (`pattern`) in the CRDs."""
 
 import re
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Events about requests: their contents, and which recorder takes them."""
+"""Events that report requests to a recorder: their contents, and the recorder that gets them."""
 
 import base64
 import json
@@ -61,13 +61,13 @@ def test_an_event_describes_the_request_and_the_device_that_sent_it(
 
 
 @pytest.mark.parametrize("size", [0, 1, 48 << 10, (48 << 10) + 1, 100_000])
-def test_the_content_length_of_an_event_is_its_length(size: int) -> None:
+def test_the_content_length_of_an_event_is_the_number_of_bytes_that_are_sent(size: int) -> None:
     made = event(body=bytes(range(256)) * (size // 256) + b"x" * (size % 256))
     assert sum(map(len, made.pieces())) == len(made)
 
 
 class Deliveries:
-    """Two recorders in the tailnet."""
+    """Two recorders in the tailnet, and the sending of events to them."""
 
     def __init__(self, tailscaled: LocalApiWithCallers, socket: Path) -> None:
         self.tailscaled = tailscaled

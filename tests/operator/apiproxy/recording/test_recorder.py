@@ -201,7 +201,7 @@ async def test_an_upload_fails_if_its_recorder_only_sends_acknowledgements(
                 await upload.finish()
 
 
-async def test_a_write_that_waits_for_a_recorder_fails_with_the_recorder(tailnet: Recordings) -> None:
+async def test_a_write_that_waits_for_a_recorder_fails_when_the_recorder_fails(tailnet: Recordings) -> None:
     recorder = await tailnet.have(Recorder())
     async with tailnet.upload(limits=QUICK) as upload:
         recorder.hangs = True

@@ -1,4 +1,4 @@
-"""Sessions and requests that grants want recorded, from a caller through the proxy to an API server and a recorder."""
+"""Sessions and requests that have to be recorded because of grants, from a caller to an API server and a recorder."""
 
 import asyncio
 import base64
@@ -38,7 +38,7 @@ class Sessions:
     received: bytearray = field(default_factory=bytearray)
     """The bytes that the API server got in the session."""
     stays: bool = False
-    """Whether the API server waits for the client's end before it ends the session."""
+    """Whether the API server ends the session only after the client has closed its side of the connection."""
     go_on: threading.Event = field(default_factory=threading.Event)
     refusal: str = ""
 
@@ -55,7 +55,7 @@ class Sessions:
         self.ground.tailscaled.callers[ALICE] = who
 
     def answer(self, opening: bytes, *outputs: bytes, path: str = f"{POD}/exec") -> None:
-        """Let the API server send the first of *outputs* after it got *opening*, and each other one after `go_on`."""
+        """Let the API server send the first of *outputs* after it has got *opening*, the rest once `go_on` is set."""
 
         def script(peer: Peer, head: bytes) -> None:
             upgrade = next(line for line in head.split(b"\r\n") if line.startswith(b"Upgrade:"))
@@ -231,7 +231,7 @@ async def test_a_session_is_recorded_even_if_its_terminal_has_no_size_and_no_out
     assert (header["width"], header["height"]) == (80, 24)
 
 
-async def test_no_notice_is_sent_in_the_middle_of_bytes_that_are_being_forwarded(hurried: Sessions) -> None:
+async def test_no_notice_to_the_user_is_sent_in_the_middle_of_bytes_that_are_being_forwarded(hurried: Sessions) -> None:
     hurried.grant(enforced=True)
     hurried.answer(OPENING, b"".join(data_frame(1, b"x" * 32000) for _ in range(100)))
     async with hurried.session() as (caller, _):
@@ -336,7 +336,9 @@ async def test_a_session_that_may_go_unrecorded_goes_on_when_its_recording_fails
 
 
 @pytest.mark.parametrize("enforced", [True, False])
-async def test_malformed_frames_end_the_session_and_nothing_else(sessions: Sessions, enforced: bool) -> None:
+async def test_malformed_frames_end_their_own_session_and_no_other_connection(
+    sessions: Sessions, enforced: bool
+) -> None:
     sessions.grant(enforced=enforced)
     sessions.answer(OPENING, bytes(8) + b"secret")
     async with sessions.session() as (caller, _), sessions.ground.connected() as other:
@@ -368,7 +370,7 @@ async def test_a_slow_client_gets_10_mb_of_output_that_are_all_recorded(sessions
 UNRECORDABLE = f"{POD}/portforward"
 
 
-async def test_a_session_of_an_unrecordable_sort_is_refused_if_it_must_be_recorded(
+async def test_a_session_of_a_protocol_that_cannot_be_recorded_is_refused_if_it_must_be_recorded(
     sessions: Sessions, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)

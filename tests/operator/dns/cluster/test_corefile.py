@@ -67,7 +67,7 @@ def test_a_parsed_block_has_its_position_in_the_file() -> None:
     assert [(text[each.start : each.end], each.line) for each in found.comments] == [("# a", 1)]
 
 
-def test_a_plugin_is_found_in_any_block() -> None:
+def test_a_plugin_is_found_in_any_server_block() -> None:
     found = parse("(s) {\n reload 10s\n}\na {\n errors\n}\nb {\n import s\n}\n")
     assert (found.has("reload"), found.has("loop")) == (True, False)
 
@@ -122,7 +122,7 @@ def chain(length: int, start: int = 0) -> str:
     return f"(s0) {{\n log\n}}\n{snippets}. {{\n import s{length - 1}\n}}\n"
 
 
-def test_imported_snippets_have_a_limit_of_size() -> None:
+def test_a_corefile_that_imports_too_many_snippets_is_an_error() -> None:
     assert parse(chain(50)).has("log")
     with pytest.raises(CorefileError, match="too many imports"):
         parse(chain(51))

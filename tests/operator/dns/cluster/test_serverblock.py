@@ -34,7 +34,7 @@ def test_the_operators_server_block_has_everything_that_coredns_needs() -> None:
         "    bind lo 10.0.0.1",
         "    errors",
         "    cache 30 {",
-        "        denial 9984 1",  # seconds that a name may be missing after it is made; 5 if nothing is said
+        "        denial 9984 1",  # for this number of seconds, CoreDNS may deny a new name; the default is 5 seconds
         "    }",
         "    forward . 10.96.0.53 fd00::53",
         "}",
@@ -199,7 +199,9 @@ TAKEN = {
 
 
 @pytest.mark.parametrize(("text", "expected", "at"), TAKEN.values(), ids=TAKEN)
-def test_only_the_server_block_of_another_owner_can_serve_the_zone(text: str, expected: bool, at: Listening) -> None:
+def test_a_server_block_of_somebody_else_for_our_zone_is_refused_if_it_may_listen_at_our_port(
+    text: str, expected: bool, at: Listening
+) -> None:
     refusal = corefile_refusal(text, "here", StubDomain(("x.ts.net", *STUB.zones), ("10.0.0.1",)), at, OWNER)
     assert (refusal is not None) is expected
 

@@ -154,11 +154,11 @@ WEIGHT = 38
 
 
 @pytest.mark.parametrize(("room", "fit"), [(3 * WEIGHT, 3), (4 * WEIGHT - 1, 3), (9 * WEIGHT, 9), (0, 0)])
-def test_names_without_room_are_left_out_from_the_end_of_the_order(room: int, fit: int) -> None:
+def test_names_for_which_a_document_has_no_room_are_left_out_beginning_with_the_last_name(room: int, fit: int) -> None:
     assert fitted(room) == numbered_names(fit)
 
 
-def test_a_served_name_keeps_its_room_when_new_names_come() -> None:
+def test_a_name_that_is_served_stays_in_the_documents_when_new_names_come() -> None:
     assert fitted(3 * WEIGHT, served=numbered_names(9)[6:]) == numbered_names(9)[6:]
 
 
