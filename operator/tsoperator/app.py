@@ -62,13 +62,13 @@ from tsoperator.runtime.apply import Applier, utc_now
 from tsoperator.runtime.cache import Cache, CacheMetrics
 from tsoperator.runtime.controller import ControllerMetrics, Policy
 from tsoperator.runtime.events import EventRecorder
+from tsoperator.runtime.feeds import START, StartFeed
 from tsoperator.runtime.health import Count, HealthServer
 from tsoperator.runtime.holder import Process
 from tsoperator.runtime.kind import Kind, KindReconciler
 from tsoperator.runtime.leader import LeaderElector
 from tsoperator.runtime.manager import Manager, Reconciler
 from tsoperator.runtime.plan import Errand, FindNodePorts
-from tsoperator.runtime.start import START, StartFeed
 from tsoperator.runtime.unserved import UnservedKinds
 from tsoperator.runtime.workqueue import Backoff
 from tsoperator.settings import Settings
@@ -248,10 +248,10 @@ def _manager(parts: Parts, registry: CollectorRegistry) -> Manager:
         feeds={
             DEVICE: parts.tailnets,
             TAILSCALE_SERVICE: parts.tailnets,
-            SUFFIXES: parts.suffixes,
-            IDENTITY: parts.identity,
-            dnsprobes.VERDICT: parts.links.dns_prober,
-            ADDRESSES: parts.links.addresses,
+            SUFFIXES: parts.suffixes.feed,
+            IDENTITY: parts.identity.feed,
+            dnsprobes.VERDICT: parts.links.dns_prober.feed,
+            ADDRESSES: parts.links.addresses.feed,
             START: StartFeed(),
         },
     )

@@ -191,6 +191,11 @@ def uid(obj: Object) -> str:
     return value
 
 
+def generation_of(obj: Object) -> int:
+    """Return the generation of the spec of *obj*."""
+    return int(obj["metadata"].get("generation", 0))
+
+
 def is_deleting(obj: Object) -> bool:
     """Tell whether *obj* is being deleted."""
     return "deletionTimestamp" in obj["metadata"]

@@ -15,10 +15,6 @@ class Result:
     requeue_after: float | None = None
 
 
-DONE = Result()
-"""The result of a reconcile that needs no requeue."""
-
-
 class TerminalError(Exception):
     """An error that a retry cannot fix. The key is reconciled again when something changes."""
 

@@ -20,7 +20,6 @@ from tsoperator.api.objects import (
     SUFFIXES,
     Key,
     Object,
-    Signal,
     key_of,
 )
 from tsoperator.dns.nameserver import nameserver_labels
@@ -29,8 +28,9 @@ from tsoperator.dns.records.shards import Limits
 from tsoperator.kube.client import USER_AGENT
 from tsoperator.proxy.service import headless_service
 from tsoperator.reconcilers.dnsrecords.reconciler import dnsrecords
-from tsoperator.runtime.cache import Cache, Listener
+from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.controller import ControllerMetrics
+from tsoperator.runtime.feeds import Announcer
 from tsoperator.runtime.kind import KindReconciler
 from tsoperator.runtime.manager import Manager
 from tsoperator.runtime.ownership import Owner
@@ -54,22 +54,15 @@ class Known:
 
     def __init__(self) -> None:
         self.suffixes = Suffixes()
-        self.listeners: list[Listener] = []
+        self.feed = Announcer(SUFFIXES)
 
     def __call__(self) -> Suffixes:
         return self.suffixes
 
-    def listen(self, _: Signal, listener: Listener) -> None:
-        self.listeners.append(listener)
-
-    def all(self, _: Signal) -> list[Object]:
-        return []
-
     def tell(self, suffix: str) -> None:
         """Tell the reconciler of the tailnet's *suffix*."""
         self.suffixes = Suffixes((suffix,))
-        for listener in self.listeners:
-            listener(None, {"metadata": {"name": ""}})
+        self.feed.announce()
 
 
 @asynccontextmanager
@@ -78,7 +71,7 @@ async def following_records(world: World, cache: Cache | None = None) -> AsyncIt
     acting = applier(world.api, cache, Tailnets([]))
     reconciler = KindReconciler(dnsrecords(cache, SHARDED, no_hosting(cache, SHARDED), known, SMALL), cache, acting)
     metrics = ControllerMetrics(CollectorRegistry())
-    manager = Manager(cache, [reconciler], metrics, feeds={SUFFIXES: known, **QUIET})
+    manager = Manager(cache, [reconciler], metrics, feeds={SUFFIXES: known.feed, **QUIET})
     async with running(manager.run(world.api, None)):
         yield known
 

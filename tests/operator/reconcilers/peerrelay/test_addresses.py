@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 import pytest
-from tsoperator.api.objects import DEVICE, Key, key_of
+from tsoperator.api.objects import Key, key_of
 from tsoperator.reconcilers.peerrelay.addresses import ADDRESSES, HostAddresses, resolve_ipv4
 from tsoperator.reconcilers.peerrelay.endpoints import Resolved
 from tsoperator.runtime.workqueue import Backoff
@@ -29,8 +29,7 @@ class DNS:
         self.told: list[tuple[str, float]] = []
         self.busy = self.most = 0
         self.kept = HostAddresses(self.resolve, Backoff(first=2.0, cap=60.0, jitter=lambda: 1.0))
-        self.kept.listen(ADDRESSES, lambda old, new: self.told.append((key_of(new or {}).name, now())))
-        self.kept.listen(DEVICE, lambda old, new: self.told.append(("a device", now())))
+        self.kept.feed.listen(ADDRESSES, lambda old, new: self.told.append((key_of(new or {}).name, now())))
 
     async def resolve(self, host: str) -> Sequence[str]:
         self.asked.append((host, now()))
@@ -142,10 +141,6 @@ async def test_an_operator_that_leads_again_looks_up_all_hostnames_again() -> No
     dns.answer = [B]
     async with dns.following(LB) as kept:
         assert kept.follow(EDGE, [LB]) == {LB: Resolved((B,))}
-
-
-def test_a_resync_enqueues_no_hostname() -> None:
-    assert HostAddresses().all(ADDRESSES) == []
 
 
 async def test_the_resolver_of_the_platform_is_asked_for_ipv4_only() -> None:

@@ -92,7 +92,7 @@ async def running_services(world: World, pace: ListPace | None = None, **changes
         ]
         metrics = ControllerMetrics(CollectorRegistry())
         policy = Policy(expected=(KubeError, ControlError))
-        feeds: dict[Signal, Feed] = {DEVICE: tailnets, SUFFIXES: suffixes, **QUIET}
+        feeds: dict[Signal, Feed] = {DEVICE: tailnets, SUFFIXES: suffixes.feed, **QUIET}
         manager = Manager(cache, reconcilers, metrics, policy, feeds=feeds)
         async with running(manager.run(client, None)):
             yield
