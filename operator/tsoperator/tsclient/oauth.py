@@ -56,7 +56,7 @@ class Identity(NamedTuple):
 ClientCredentials = Callable[[], Credentials | Identity | Awaitable[Credentials | Identity]]
 """A function that returns the credentials of an OAuth client, or an awaitable of them.
 
-It raises CredentialsUnreadable. It is called before every use of a token, so that a rotation is noticed at once.
+It raises CredentialsUnreadable. It is called before every use of a token, so that new credentials are used at once.
 """
 
 
