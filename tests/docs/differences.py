@@ -31,7 +31,7 @@ _HOSTED = "operator/reconcilers/tailscaleservice/test_reconciler.py"
 SHOWN_BY: Final[Mapping[str, list[str]]] = {
     "Tags follow the object": [
         "operator/test_tags_and_names.py an_edit_of_tags_reaches_running_devices",
-        "operator/tailnet/test_upkeep.py tags_are_set_and_reported_once",
+        "operator/tailnet/test_upkeep.py the_tags_of_a_device_are_set_and_reported_once",
         f"{_INGRESS}/test_plan.py events_report_about_an_ingress_that_is_served",
     ],
     "A proxy whose object is gone": [
@@ -57,7 +57,7 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
     ],
     "A proxy that can't log in": ["operator/test_reissue.py a_lost_device_comes_back_under_its_name"],
     "If you set `operatorConfig.takeOverNames`": [
-        "operator/tailnet/test_upkeep.py a_name_is_taken_from_a_dead_device",
+        "operator/tailnet/test_upkeep.py a_proxy_takes_its_name_over_from_a_dead_device",
         "operator/test_tags_and_names.py a_rebuilt_cluster_takes_over_the_names_of_its_dead_devices",
     ],
     "If a tool keeps resetting an egress Service": [
@@ -139,7 +139,7 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
         "operator/test_apiserver_groups.py a_group_never_takes_the_name_of_an_ingress_even_when_the_group_is_deleted"
     ],
     "The credentials are read again": [
-        "operator/tsclient/test_oauth.py rotated_and_other_credentials_are_used_at_once"
+        "operator/tsclient/test_oauth.py credentials_that_are_rotated_or_replaced_are_used_at_once"
     ],
     "A MagicDNS name outside of `ts.net`": [
         f"{_SERVICE}/test_plan.py each_violation_of_a_service_names_the_annotation_and_the_values_that_it_takes",
@@ -169,7 +169,7 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
         ),
     ],
     "A change of a terminal's size": [
-        "operator/apiproxy/recording/test_cast.py each_output_and_each_new_size_becomes_a_line_of_a_recording"
+        "operator/apiproxy/recording/test_cast.py each_output_and_each_new_terminal_size_becomes_a_line_of_a_recording"
     ],
     "`APISERVER_PROXY` and `AUTH_PROXY`": [
         "operator/test_settings.py "
