@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
-from tsoperator.api.conditions import FALSE
+from tsoperator.api.conditions import FALSE, conditions_of
 from tsoperator.api.device import lookup_name
 from tsoperator.api.names import (
     ANNOTATION_CLUSTER_DNS,
@@ -160,7 +160,7 @@ def taken_notes(service: Object, holder: Claim | None) -> list[Note]:
 def _is_invalid(service: Object) -> bool:
     """Tell whether *service* is invalid, according to its condition. Its mode decides which condition that is."""
     grouped = bool(annotations(service).get(PROXY_GROUP))
-    for each in (service.get("status") or {}).get("conditions") or ():
+    for each in conditions_of(service):
         if grouped and each["type"] == CONDITION_EGRESS_VALID:
             return bool(each["status"] == FALSE)
         if not grouped and each["type"] == CONDITION_PROXY_READY:

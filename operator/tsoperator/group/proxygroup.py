@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from tsoperator.api.conditions import TRUE
+from tsoperator.api.conditions import is_true
 from tsoperator.api.names import CONDITION_PROXYGROUP_AVAILABLE, CONFIG_SUFFIX, PARENT_PROXYGROUP, PROXY_GROUP
 from tsoperator.api.objects import Key, Object, annotations, key_of, spec_of
 from tsoperator.proxy.entries import Entry, ProxyReport, entries_of
@@ -53,8 +53,7 @@ def is_available(group: Object) -> bool:
 
     The condition is used even if it is about an earlier generation of the group.
     """
-    conditions = (group.get("status") or {}).get("conditions") or ()
-    return any(each["type"] == CONDITION_PROXYGROUP_AVAILABLE and each["status"] == TRUE for each in conditions)
+    return is_true(group, CONDITION_PROXYGROUP_AVAILABLE)
 
 
 def in_order(named: Iterable[Object], group: str) -> list[Object]:

@@ -2,9 +2,9 @@
 
 from typing import Final
 
-from tsoperator.api.conditions import TRUE
+from tsoperator.api.conditions import TRUE, conditions_of
 from tsoperator.api.names import CONDITION_PROXYCLASS_READY, PROXY_CLASS
-from tsoperator.api.objects import Object, annotations, labels
+from tsoperator.api.objects import Object, annotations, generation_of, labels
 from tsoperator.api.v1alpha1.invalid import Invalid
 from tsoperator.api.v1alpha1.proxyclass import ProxyClass, ProxyClassSpec
 from tsoperator.runtime.plan import Refusal
@@ -59,7 +59,7 @@ def class_called(name: str, proxy_class: Object | None, other: str) -> ProxyClas
 
 def is_ready(proxy_class: Object | None) -> bool:
     """Tell whether the ProxyClass reconciler has found the current generation of the class valid."""
-    return proxy_class is not None and _found_valid(proxy_class) == _generation(proxy_class)
+    return proxy_class is not None and _found_valid(proxy_class) == generation_of(proxy_class)
 
 
 def accepts_routes(spec: ProxyClassSpec | None) -> bool:
@@ -69,16 +69,12 @@ def accepts_routes(spec: ProxyClassSpec | None) -> bool:
 
 def _is_changing(proxy_class: Object) -> bool:
     """Tell whether an earlier generation of the class was found valid, and the current one hasn't been checked yet."""
-    return _found_valid(proxy_class) not in (None, _generation(proxy_class))
+    return _found_valid(proxy_class) not in (None, generation_of(proxy_class))
 
 
 def _found_valid(proxy_class: Object) -> int | None:
     """Return the generation of the class that its condition calls valid; None if the condition doesn't say that."""
-    for condition in (proxy_class.get("status") or {}).get("conditions") or ():
+    for condition in conditions_of(proxy_class):
         if condition["type"] == CONDITION_PROXYCLASS_READY and condition["status"] == TRUE:
             return int(condition.get("observedGeneration", 0))
     return None
-
-
-def _generation(proxy_class: Object) -> int:
-    return int(proxy_class["metadata"].get("generation", 0))

@@ -113,11 +113,6 @@ def hosted(configmap: Object | None) -> Hosted:
     return Hosted(configmap.get(_RULES) or {}, configmap.get(_SERVED) or {}) if configmap else Hosted()
 
 
-def read_rules(document: str) -> dict[str, Rule]:
-    """Return the rules in a document by the name of the Tailscale Service; those that can't be read are left out."""
-    return _rules(json_or_empty(document))
-
-
 def read_host_report(document: str) -> HostReport | None:
     """Return the report of a proxy from its *document* in the state Secret; None if it can't be read."""
     found = json_or_empty(document)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, Final
 
-from tsoperator.api.conditions import FALSE, TRUE
+from tsoperator.api.conditions import FALSE, is_true
 from tsoperator.api.names import EGRESS_GATE, LABEL_PARENT_TYPE, PARENT_PROXYGROUP
 from tsoperator.api.objects import Object, labels
 
@@ -91,8 +91,7 @@ def is_down(pod: Object) -> bool:
 
 def is_open(pod: Object) -> bool:
     """Tell whether our readiness gate of *pod*, slim or whole, has opened."""
-    conditions = (pod.get("status") or {}).get("conditions") or ()
-    return any(each["type"] == EGRESS_GATE and each["status"] == TRUE for each in conditions)
+    return is_true(pod, EGRESS_GATE)
 
 
 def in_service(pods: Sequence[Object]) -> Sequence[Object]:

@@ -1,7 +1,7 @@
 """The plan for the children of any proxy, standalone or of a ProxyGroup, and the plan that removes the children."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from tsoperator.api.names import (
@@ -32,6 +32,7 @@ from tsoperator.proxy.devices import (
     destination_findings,
     misses_destination,
     plan_devices,
+    untried_message,
 )
 from tsoperator.proxy.login import NO_KEYS, Keys, Login, login_notes, login_problem
 from tsoperator.proxy.metrics import metrics_objects
@@ -59,7 +60,19 @@ from tsoperator.proxy.stored import encoded
 from tsoperator.proxy.tailscaled import ProxyConfig, config_files
 from tsoperator.runtime.diff import metadata_patch
 from tsoperator.runtime.ownership import Owner, first
-from tsoperator.runtime.plan import Child, Creation, DeleteDevice, Deletion, Note, Outline, Patch, Plan, Step, earliest
+from tsoperator.runtime.plan import (
+    Child,
+    Creation,
+    DeleteDevice,
+    Deletion,
+    Note,
+    Outline,
+    Patch,
+    Plan,
+    Refusal,
+    Step,
+    earliest,
+)
 from tsoperator.settings import Settings
 
 POD_NOT_WAITED_FOR = "PodNotWaitedFor"
@@ -85,18 +98,6 @@ class Workload:
     first: Sequence[Step]
     statefulset: Object | None
     surplus: Sequence[Step] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class _Leftovers:
-    """The Secrets of surplus replicas of a proxy.
-
-    The Secrets in *gone* can be deleted, with their devices, because no Pod mounts them any more. If Pods still mount
-    other Secrets of surplus replicas, the proxy is reconciled again in *requeue_after* seconds.
-    """
-
-    gone: Sequence[Object]
-    requeue_after: float | None = None
 
 
 def proxy_key(owner: Owner, parent_uid: str, children: Children, settings: Settings) -> Key:
@@ -157,11 +158,7 @@ def proxy_devices(proxy: Proxy, children: Children, view: TailnetView, settings:
 
 
 def plan_proxy(
-    proxy: Proxy,
-    children: Children,
-    settings: Settings,
-    keys: Keys = NO_KEYS,
-    devices: DevicePlan = NO_DEVICES,
+    proxy: Proxy, children: Children, settings: Settings, keys: Keys = NO_KEYS, devices: DevicePlan = NO_DEVICES
 ) -> Plan:
     """Return the plan that brings the *children* of a standalone *proxy*, and its devices, up to date.
 
@@ -172,8 +169,9 @@ def plan_proxy(
         return plan_renewal(live)  # the parent was recreated
     leaving = [Deletion(SERVICE, service, release=DNS_FINALIZER)] if service and is_deleting(service) else []
     made = with_class(standalone_statefulset(proxy, settings, live), proxy, children.pods, live, service)
-    workload = Workload([Child(_headless_service(proxy)), *leaving], made)
-    return plan_workload(proxy, workload, children, keys, devices)
+    cluster_ip = proxy.pod.annotations.get(ANNOTATION_LAST_CLUSTER_IP, "")
+    headless = headless_service(proxy.key, proxy.owner, proxy.parent_uid, proxy.magic_dns_name, cluster_ip)
+    return plan_workload(proxy, Workload([Child(headless), *leaving], made), children, keys, devices)
 
 
 def plan_renewal(statefulset: Object) -> Plan:
@@ -181,7 +179,8 @@ def plan_renewal(statefulset: Object) -> Plan:
 
     The selector of an existing StatefulSet can't be changed.
     """
-    return Plan(hold=FINALIZER, steps=_in_foreground(statefulset), requeue_after=_STILL_THERE)
+    steps = [] if is_deleting(statefulset) else [Deletion(STATEFULSET, statefulset, "Foreground")]
+    return Plan(hold=FINALIZER, steps=steps, requeue_after=_STILL_THERE)
 
 
 def plan_workload(proxy: Proxy, workload: Workload, children: Children, keys: Keys, devices: DevicePlan) -> Plan:
@@ -191,7 +190,7 @@ def plan_workload(proxy: Proxy, workload: Workload, children: Children, keys: Ke
     need the control server come after other steps that don't depend on them, because the control server may fail.
     *devices* is the plan for the devices.
     """
-    left = _leftovers(proxy, children)
+    gone, look_again = _leftovers(proxy, children)
     measured = metrics_objects(proxy, children.metrics)
     running = workload.statefulset if _all_secrets_come(proxy, children, keys) else None
     mounted = mounted_secrets(workload.statefulset or children.statefulset(proxy.key))
@@ -205,14 +204,14 @@ def plan_workload(proxy: Proxy, workload: Workload, children: Children, keys: Ke
             *secret_steps(proxy, children, keys),
             *([Child(running)] if running else ()),
             *devices.after,
-            *_device_deletions(proxy.owner, left.gone, proxy.tailnet),
-            *(workload.surplus if left.requeue_after is None else ()),
-            *(Deletion(SECRET, each, unchanged=True) for each in left.gone if key_of(each).name not in mounted),
+            *_device_deletions(proxy.owner, gone, proxy.tailnet),
+            *(workload.surplus if look_again is None else ()),
+            *(Deletion(SECRET, each, unchanged=True) for each in gone if key_of(each).name not in mounted),
         ],
         notes=[*login_notes(_asking(proxy, children), keys.by_ordinal), *proxy.notes],
-        requeue_after=earliest(left.requeue_after, keys.requeue_after),
+        requeue_after=earliest(look_again, keys.requeue_after),
         error=keys.pending,
-        way_out=_way_out(left.gone),
+        way_out=_way_out(gone),
         outline=_outline(proxy, children),
     )
 
@@ -261,6 +260,23 @@ def plan_removal(owner: Owner, children: Children, tailnet: str | None = "") -> 
         release=FINALIZER,
         way_out=_way_out(children.secrets),
     )
+
+
+def plan_reported_removal(
+    owner: Owner, children: Children, view: TailnetView, report: Callable[[Refusal], Plan], reasons: tuple[str, str]
+) -> Plan:
+    """Return the plan with the next step of removing a proxy, which says on its parent why it can't go on yet.
+
+    *report* returns the plan that reports a refusal on the parent. *reasons* are those of two refusals: the devices
+    can't be deleted yet, and Pods have yet to end.
+    """
+    step = plan_removal(owner, children, view.name)
+    if untried := untried_message(step, view):
+        told = report(Refusal(untried, reasons[0]))
+        return replace(step, status=told.status, notes=[*step.notes, *told.notes])
+    if step.release:
+        return step
+    return replace(step, status=report(Refusal(removal_message(awaited_pods(children)), reasons[1])).status)
 
 
 def awaited_pods(children: Children) -> list[Object]:
@@ -322,11 +338,6 @@ def replica_devices(proxy: Proxy, children: Children) -> list[ReportedDevice]:
     states = (children.secrets_of(each).state for each in proxy.replicas)
     devices = [device_of(state, None) for state in states if state]
     return [device for device in devices if device.id]
-
-
-def _headless_service(proxy: Proxy) -> Object:
-    cluster_ip = proxy.pod.annotations.get(ANNOTATION_LAST_CLUSTER_IP, "")
-    return headless_service(proxy.key, proxy.owner, proxy.parent_uid, proxy.magic_dns_name, cluster_ip)
 
 
 def secret_steps(proxy: Proxy, children: Children, keys: Keys) -> Iterable[Step]:
@@ -391,14 +402,17 @@ def _asking(proxy: Proxy, children: Children) -> dict[int, Reissue]:
     return {each.ordinal: reissue_of(children.secrets_of(each)) for each in proxy.replicas}
 
 
-def _leftovers(proxy: Proxy, children: Children) -> _Leftovers:
-    """Return the Secrets of the replicas that *proxy* should not have any more."""
+def _leftovers(proxy: Proxy, children: Children) -> tuple[list[Object], float | None]:
+    """Return the Secrets of surplus replicas that can be deleted, because no Pod mounts them any more.
+
+    If Pods still mount the Secrets of others, also return the seconds after which the proxy is reconciled again.
+    """
     numbered = [(proxy.ordinal_of(secret), secret) for secret in children.secrets]
     surplus = [
         (ordinal, secret) for ordinal, secret in numbered if ordinal is not None and ordinal >= proxy.replica_count
     ]
     gone = [secret for ordinal, secret in surplus if _is_released(ordinal, proxy, children)]
-    return _Leftovers(gone, None if len(gone) == len(surplus) else _STILL_THERE)
+    return gone, None if len(gone) == len(surplus) else _STILL_THERE
 
 
 def _is_released(ordinal: int, proxy: Proxy, children: Children) -> bool:
@@ -434,7 +448,3 @@ def unwanted(there: Sequence[Object], wanted: Sequence[Object] = ()) -> list[Del
 
 def _is_managed(pod: Object) -> bool:
     return any(owner["kind"] == STATEFULSET.kind for owner in pod["metadata"].get("ownerReferences") or ())
-
-
-def _in_foreground(statefulset: Object) -> list[Deletion]:
-    return [] if is_deleting(statefulset) else [Deletion(STATEFULSET, statefulset, "Foreground")]

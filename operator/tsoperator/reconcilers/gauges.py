@@ -8,6 +8,7 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
+from tsoperator.api.conditions import conditions_of
 from tsoperator.api.names import (
     CONDITION_PEERRELAY_READY,
     CONDITION_PROXYGROUP_READY,
@@ -173,5 +174,4 @@ def _type(group: Object) -> str:
 
 def _reason(obj: Object, type_: str) -> str:
     """Return the reason of the condition *type_*; empty while there is none."""
-    conditions = (obj.get("status") or {}).get("conditions") or ()
-    return next((str(each["reason"]) for each in conditions if each["type"] == type_), "")
+    return next((str(each["reason"]) for each in conditions_of(obj) if each["type"] == type_), "")

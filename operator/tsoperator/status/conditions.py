@@ -5,7 +5,7 @@ from enum import StrEnum
 from typing import Final, NamedTuple
 
 from tsoperator.api import names
-from tsoperator.api.conditions import FALSE, TRUE
+from tsoperator.api.conditions import FALSE, TRUE, conditions_of
 from tsoperator.api.objects import Object
 
 OURS: Final = (
@@ -71,8 +71,7 @@ class Judgement(NamedTuple):
 
 def ours(obj: Object) -> list[Object]:
     """Return the conditions of *obj* by which the operator says whether *obj* is served, causes before effects."""
-    conditions = (obj.get("status") or {}).get("conditions") or ()
-    found = [each for each in conditions if each.get("type") in _RANK]
+    found = [each for each in conditions_of(obj) if each.get("type") in _RANK]
     return sorted(found, key=_rank) if len(found) > 1 else found
 
 

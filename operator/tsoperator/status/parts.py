@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+from tsoperator.api.conditions import conditions_of
 from tsoperator.api.names import (
     CONDITION_CLUSTER_DNS_CONFIGURED,
     CONDITION_CLUSTER_DNS_READY,
@@ -68,7 +69,7 @@ def dns_parts(dnsconfig: Object | None) -> Iterator[Part]:
     if dnsconfig is None:
         yield _part(Judgement(Grade.OK, words=NO_DNSCONFIG), name="nameserver")
         return
-    found = {each["type"]: each for each in (dnsconfig.get("status") or {}).get("conditions") or ()}
+    found = {each["type"]: each for each in conditions_of(dnsconfig)}
     for name, types in (
         ("nameserver", (_RECORDS, CONDITION_NAMESERVER_READY)),
         ("cluster DNS", (CONDITION_CLUSTER_DNS_READY, CONDITION_CLUSTER_DNS_CONFIGURED)),

@@ -7,17 +7,15 @@ of the proxies are in the cluster, so they are known even while a control server
 import asyncio
 from collections import Counter
 from collections.abc import Callable
-from typing import Final
 
 from tsoperator.api.device import domain_of, lookup_name
 from tsoperator.api.names import ANNOTATION_TAILNET_FQDN
-from tsoperator.api.objects import SECRET, SERVICE, SUFFIXES, TAILNET, Object, Signal, annotations, key_of
+from tsoperator.api.objects import SECRET, SERVICE, SUFFIXES, TAILNET, Object, annotations, key_of
 from tsoperator.proxy.secret import fqdn_of, login_url_of
-from tsoperator.runtime.cache import Cache, Listener
+from tsoperator.runtime.cache import Cache
+from tsoperator.runtime.feeds import Announcer
 from tsoperator.tailnet.tailnet import OWN, Tailnets
 from tsoperator.tailnet.zones import Reported, Suffixes, TailnetNames, known_suffixes
-
-_EVENT: Final[Object] = {"kind": SUFFIXES.kind, "metadata": {"name": ""}}
 
 
 class KnownSuffixes:
@@ -33,7 +31,7 @@ class KnownSuffixes:
         leads_to: Callable[[str], bool] = lambda name: False,
         patience: float = 5.0,
     ) -> None:
-        """*leads_to* tells whether a Service leads to the device that has the name which is its argument.
+        """*leads_to* tells for a name whether a Service leads to the device with this name.
 
         For *patience* seconds after the first call of `current`, the suffixes may be pending: more suffixes may
         be known in a moment.
@@ -44,7 +42,8 @@ class KnownSuffixes:
         self._cache = cache
         self._tailnets = tailnets
         self._reported: Counter[Reported] = Counter()
-        self._listeners: list[Listener] = []
+        self.feed = Announcer(SUFFIXES)
+        """Announces changes of the known suffixes."""
         self._told = Suffixes()
         cache.listen(SECRET, self._count)
         cache.listen(TAILNET, lambda *_: self._tell())
@@ -61,16 +60,6 @@ class KnownSuffixes:
         if known.pending:
             self._told = known  # so that the listeners are called when the suffixes are no longer pending
         return known
-
-    def listen(self, signal: Signal, listener: Listener) -> None:
-        """Call *listener* when the known suffixes have changed."""
-        if signal == SUFFIXES:
-            self._listeners.append(listener)
-
-    def all(self, signal: Signal) -> list[Object]:
-        """Return nothing, because a resync enqueues the objects that suffixes concern anyway."""
-        del signal
-        return []
 
     def _known(self) -> Suffixes:
         names = [OWN, *(key_of(each).name for each in self._cache.all(TAILNET))]
@@ -113,5 +102,4 @@ class KnownSuffixes:
         known = self._known()
         if known != self._told:
             self._told = known
-            for listener in self._listeners:
-                listener(None, _EVENT)
+            self.feed.announce()

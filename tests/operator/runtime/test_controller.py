@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry
 from tsoperator.api.objects import Key
 from tsoperator.kube.errors import AlreadyExists, Conflict, StatusError, Unreachable
 from tsoperator.runtime.controller import Controller, ControllerMetrics, Policy
-from tsoperator.runtime.result import DONE, Pending, Result, TerminalError
+from tsoperator.runtime.result import Pending, Result, TerminalError
 from tsoperator.runtime.workqueue import Backoff, WorkQueue
 
 from tests.support.virtual_time import in_virtual_time, now, run
@@ -92,6 +92,7 @@ def levels(caplog: pytest.LogCaptureFixture) -> list[tuple[str, bool]]:
     return [(record.levelname, bool(record.exc_info)) for record in told]
 
 
+DONE = Result()
 X = OSError("x")
 BUSY = StatusError(429, "TooManyRequests", "x", retry_after=8)
 TERMINAL = TerminalError("no such zone")

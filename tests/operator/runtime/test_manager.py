@@ -17,7 +17,7 @@ from tsoperator.runtime.gathering import AT_ONCE, Gathering
 from tsoperator.runtime.holder import Process
 from tsoperator.runtime.leader import LeaderElector, LeadershipLost, Timing
 from tsoperator.runtime.manager import Comparison, Manager, Mapper, ResyncTimes, Watches
-from tsoperator.runtime.result import DONE, Result
+from tsoperator.runtime.result import Result
 
 from tests.support.cluster import kube_client, running, serving, until
 
@@ -61,7 +61,7 @@ class Noting:
     async def reconcile(self, key: Key) -> Result:
         self._look()
         self.keys.append(key)
-        return DONE
+        return Result()
 
     @property
     def names(self) -> set[str]:

@@ -7,7 +7,7 @@ import pytest
 from clustersim import objects as kinds
 from clustersim.faults import Ban
 from clustersim.sim import ClusterSim
-from tsoperator.api.objects import DEVICE, IDENTITY, SECRET, SECRET_METADATA, Object
+from tsoperator.api.objects import IDENTITY, SECRET, SECRET_METADATA, Object
 from tsoperator.kube.client import KubeClient
 from tsoperator.runtime.cache import Cache
 from tsoperator.sources import sources
@@ -62,8 +62,7 @@ async def scene(sim: ClusterSim, client: KubeClient) -> AsyncIterator[Scene]:
     cache = Cache(sources(OPERATOR_NAMESPACE))
     identity = KnownIdentity(client, cache, OPERATOR_NAMESPACE, NAME, pause=0.01)
     made = Scene(sim, cache, identity)
-    identity.listen(IDENTITY, made.tell)
-    identity.listen(DEVICE, lambda *_: pytest.fail("told as a device"))
+    identity.feed.listen(IDENTITY, made.tell)
     async with running(cache.follow(client), identity.run()):
         await cache.synced()
         yield made
@@ -73,7 +72,7 @@ async def test_the_first_look_at_the_identity_does_not_wait_and_the_id_is_announ
     await scene.put()
     assert (scene.identity.current(), scene.sim.requests[READS]) == (OperatorIdentity(), 0)
     await scene.becomes("nABC")
-    assert (scene.told, scene.identity.all(IDENTITY), scene.sim.requests[READS]) == (1, [], 1)
+    assert (scene.told, scene.sim.requests[READS]) == (1, 1)
     assert "privkey" not in str(scene.identity.state())
 
 

@@ -70,24 +70,15 @@ class SpdyClient:
     def __init__(self, streams: SpdyStreams, has_terminal: bool) -> None:
         self._streams = streams
         self._has_terminal = has_terminal
-        self._cutter = Cutter(self._begin, self._payload)
+        self.cutter = Cutter(self._begin, self._payload)
         self._headers = zlib.decompressobj(zdict=DICTIONARY)
         self._is_resize = False
         self._message = bytearray()
         self._sizes: list[Size] = []
 
-    @property
-    def held(self) -> bytes:
-        """Return the bytes that wait for the rest of a frame's header."""
-        return self._cutter.held
-
-    def release(self) -> bytes:
-        """Return the bytes that wait for the rest of a frame's header, and forget them."""
-        return self._cutter.release()
-
     def feed(self, data: bytes) -> Parsed:
         """Return the bytes that may be forwarded, and the sizes in them. Raises BadFrames."""
-        forwarded = self._cutter.feed(data)
+        forwarded = self.cutter.feed(data)
         sizes, self._sizes = self._sizes, []
         return Parsed(forwarded, sizes=sizes)
 
@@ -159,29 +150,20 @@ class SpdyServer:
 
     def __init__(self, streams: SpdyStreams) -> None:
         self._streams = streams
-        self._cutter = Cutter(self._begin, self._payload)
+        self.cutter = Cutter(self._begin, self._payload)
         self._stream = 0
         """The number of the stream of the current data frame; 0 if it carries no output."""
         self._outputs: list[tuple[int, bytes]] = []
 
-    @property
-    def held(self) -> bytes:
-        """Return the bytes that wait for the rest of a frame's header."""
-        return self._cutter.held
-
-    def release(self) -> bytes:
-        """Return the bytes that wait for the rest of a frame's header, and forget them."""
-        return self._cutter.release()
-
     def feed(self, data: bytes) -> Parsed:
         """Return the bytes that may be forwarded, and the output in them. Raises BadFrames."""
-        forwarded = self._cutter.feed(data)
+        forwarded = self.cutter.feed(data)
         outputs, self._outputs = self._outputs, []
         return Parsed(forwarded, outputs)
 
     def notice(self) -> Notice:
         """Return the function that makes a notice to the user. It is valid only until more bytes are forwarded."""
-        return partial(_shown, self._streams, self._cutter.left, bool(self._stream))
+        return partial(_shown, self._streams, self.cutter.left, bool(self._stream))
 
     def _begin(self, buffer: bytes, at: int) -> Frame | None:
         found = _header(buffer, at)

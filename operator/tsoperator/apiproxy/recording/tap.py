@@ -11,7 +11,7 @@ from tsoperator.apiproxy.counts import RecordingCounts
 from tsoperator.apiproxy.errors import RecordingFailed
 from tsoperator.apiproxy.head import SPDY
 from tsoperator.apiproxy.recording.cast import DEFAULT_SIZE, NO_TERMINAL, Cast
-from tsoperator.apiproxy.recording.frames import PIECE, Notice, Parsed, Size
+from tsoperator.apiproxy.recording.frames import PIECE, Cutter, Notice, Parsed, Size
 from tsoperator.apiproxy.recording.recorder import RecorderSearch, Upload
 from tsoperator.apiproxy.recording.spdy import SpdyClient, SpdyServer, SpdyStreams
 from tsoperator.apiproxy.recording.websocket import WebSocketFrames
@@ -22,12 +22,9 @@ Send = Callable[[bytes], Awaitable[None]]
 class _Parser(Protocol):
     """A parser of the bytes of one direction of a session."""
 
-    @property
-    def held(self) -> bytes: ...
+    cutter: Cutter
 
     def feed(self, data: bytes) -> Parsed: ...
-
-    def release(self) -> bytes: ...
 
 
 class _ServerParser(_Parser, Protocol):
@@ -125,7 +122,7 @@ class SessionRecording:
         Raises RecordingFailed if the recording fails and is enforced.
         """
         if not data or self._failure:
-            await send(self._client.release() + data)
+            await send(self._client.cutter.release() + data)
             return
         for piece in _pieces(data):
             parsed = self._client.feed(piece)
@@ -136,12 +133,12 @@ class SessionRecording:
     async def from_server(self, data: bytes, send: Send) -> None:
         """Record and forward *data* of the API server. Arguments and errors are those of `from_client`."""
         if not data or self._failure:
-            forwarded = self._server.release() + data
+            forwarded = self._server.cutter.release() + data
         else:
-            whole = self._server.held + data
+            whole = self._server.cutter.held + data
             for piece in _pieces(data):
                 await self._record(piece)
-            forwarded = whole[: len(whole) - len(self._server.held)]
+            forwarded = whole[: len(whole) - len(self._server.cutter.held)]
         self._is_sending = True
         await send(forwarded)
         self._is_sending = False

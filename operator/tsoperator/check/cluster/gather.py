@@ -9,6 +9,7 @@ from typing import Final, TypeVar
 import aiohttp
 from pydantic import SecretStr
 
+from tsoperator.api.conditions import conditions_of
 from tsoperator.api.device import Device
 from tsoperator.api.names import LABEL_MANAGED, LABEL_SERVICE_NAME, MANAGED, NAMESERVER, PARENT_NAMESERVER
 from tsoperator.api.objects import (
@@ -75,7 +76,6 @@ Value = TypeVar("Value")
 
 def _slim(obj: Object) -> Object:
     """Return the fields that checks need of a user's object, because there may be many such objects."""
-    conditions = (obj.get("status") or {}).get("conditions") or ()
     kept = ("namespace", "name", "uid", "creationTimestamp", "deletionTimestamp")
     metadata = {name: obj["metadata"][name] for name in kept if name in obj["metadata"]}
     tailnet = (obj.get("spec") or {}).get("tailnet", "")
@@ -83,7 +83,7 @@ def _slim(obj: Object) -> Object:
         "kind": obj["kind"],
         "metadata": metadata,
         "spec": {"tailnet": tailnet},
-        "status": {"conditions": conditions},
+        "status": {"conditions": conditions_of(obj)},
     }
 
 

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
+from tsoperator.api.conditions import conditions_of
 from tsoperator.api.names import DEFAULT_CONTROL_URL, DEFAULT_INGRESS_CLASS, LABEL_OPERATOR, OPERATOR
 from tsoperator.api.objects import Key, Object, is_deleting, key_of
 from tsoperator.check.findings import Finding, failed, ok
@@ -175,7 +176,7 @@ def no_pods(installed: Installed) -> Finding:
             f"Deployment {namespace}/{name} is scaled to 0, so nobody looks after the cluster",
             f"`kubectl -n {namespace} scale deployment/{name} --replicas=2`",
         )
-    conditions = (installed.deployment.get("status") or {}).get("conditions") or ()
+    conditions = conditions_of(installed.deployment)
     why = next((each.get("message", "") for each in conditions if each["type"] == "ReplicaFailure"), "")
     return failed(
         "operator",

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from tsoperator.api.conditions import TRUE
+from tsoperator.api.conditions import TRUE, conditions_of
 from tsoperator.api.names import CONDITION_CLUSTER_DNS_CONFIGURED, CONDITION_CLUSTER_DNS_READY, NAMESERVER
 from tsoperator.api.objects import Object, key_of
 from tsoperator.check.findings import Finding, failed, ok, unseen
@@ -71,7 +71,7 @@ def _restart(dnsconfig: Object) -> str:
 
     Return an empty text if the DNS server has loaded the stub domain already, or loads it by itself.
     """
-    found = {each["type"]: each for each in (dnsconfig.get("status") or {}).get("conditions") or ()}
+    found = {each["type"]: each for each in conditions_of(dnsconfig)}
     written, asks = (found.get(type_, {}) for type_ in (CONDITION_CLUSTER_DNS_CONFIGURED, CONDITION_CLUSTER_DNS_READY))
     is_due = written.get("reason") == "RestartNeeded" and asks.get("status") != TRUE
     return str(written["message"]) if is_due else ""

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from tsoperator.api.conditions import conditions_of
 from tsoperator.api.device import Device
 from tsoperator.api.objects import Key, Object, is_deleting, key_of
 from tsoperator.check.findings import Finding, failed, ok
@@ -67,7 +68,7 @@ def check_devices(proxies: ProxyObjects, devices: Mapping[str, Mapping[str, Devi
 def pod_problem(pod: Object) -> str:
     """Return why a Pod isn't ready; empty if it is."""
     status = pod.get("status") or {}
-    conditions = {each["type"]: each for each in status.get("conditions") or ()}
+    conditions = {each["type"]: each for each in conditions_of(pod)}
     if is_deleting(pod):
         return "it is being deleted"
     if (conditions.get("Ready") or {}).get("status") == "True":

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from tsoperator.api.conditions import condition
+from tsoperator.api.conditions import condition, conditions_of
 from tsoperator.api.names import CONDITION_CLUSTER_DNS_READY
-from tsoperator.api.objects import Object
+from tsoperator.api.objects import Object, generation_of
 from tsoperator.api.rules import server_address
 
 READY: Final = "NamesResolve"
@@ -254,13 +254,12 @@ def cluster_dns_condition(
 
     *servers* are the servers of the cluster's DNS. While there are no verdicts yet, the condition stays as it is.
     """
-    generation = int(dnsconfig["metadata"].get("generation", 0))
+    generation = generation_of(dnsconfig)
     if not servers:
         return condition(CONDITION_CLUSTER_DNS_READY, "Unknown", NOT_ASKED, _NO_SERVER, generation)
     if not verdicts:
-        before = (dnsconfig.get("status") or {}).get("conditions") or ()
         unknown = condition(CONDITION_CLUSTER_DNS_READY, "Unknown", NOT_ASKED, _NOT_YET, generation)
-        return next((each for each in before if each["type"] == CONDITION_CLUSTER_DNS_READY), unknown)
+        return next((each for each in conditions_of(dnsconfig) if each["type"] == CONDITION_CLUSTER_DNS_READY), unknown)
     wrong = sorted((each for each in verdicts if each.fault), key=lambda each: (each.zone, each.server))
     if wrong:
         message = "; ".join(each.message for each in wrong[:_NAMED])

@@ -12,7 +12,7 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from tsoperator.api.objects import Object, Signal
+from tsoperator.api.objects import Signal
 from tsoperator.dns.probe.answers import (
     Reply,
     ServerVerdict,
@@ -25,7 +25,7 @@ from tsoperator.dns.probe.answers import (
 )
 from tsoperator.dns.probe.asking import AskServer, Query
 from tsoperator.dns.probe.question import Canary, CanaryQuestion
-from tsoperator.runtime.cache import Listener
+from tsoperator.runtime.feeds import Announcer
 from tsoperator.runtime.workqueue import Backoff
 
 VERDICT: Final = Signal("Verdict")
@@ -33,8 +33,6 @@ VERDICT: Final = Signal("Verdict")
 
 The verdicts are no objects of the API server.
 """
-
-_CHANGE: Final[Object] = {"kind": VERDICT.kind, "metadata": {"name": "cluster-dns"}}
 
 
 class Found(NamedTuple):
@@ -100,7 +98,8 @@ class DNSProber(Collector):
         self._last: Found | None = None  # the results of the last round
         self._asked_at = 0.0
         self._changed = asyncio.Event()
-        self._listeners: list[Listener] = []
+        self.feed = Announcer(VERDICT)
+        """Announces changes of the verdicts."""
 
     def follow(self, question: CanaryQuestion | None) -> Found | None:
         """Ask *question* from now on, at once if it is new. Return the verdicts, or None if there are none yet.
@@ -113,16 +112,6 @@ class DNSProber(Collector):
             self._question = question
             self._changed.set()
         return self._shown
-
-    def listen(self, signal: Signal, listener: Listener) -> None:
-        """Call *listener* at every change of the verdicts, if *signal* is `VERDICT`; ignore any other signal."""
-        if signal == VERDICT:
-            self._listeners.append(listener)
-
-    def all(self, signal: Signal) -> list[Object]:
-        """Return nothing, because a resync enqueues all DNSConfigs already."""
-        del signal
-        return []
 
     async def run(self) -> None:
         """Ask the current question again and again until cancelled."""
@@ -160,8 +149,7 @@ class DNSProber(Collector):
         if shown == self._shown:
             return False
         self._shown = shown
-        for listener in self._listeners:
-            listener(None, _CHANGE)
+        self.feed.announce()
         return True
 
     async def _round(self, question: CanaryQuestion) -> Found:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
-from tsoperator.api.conditions import TRUE, condition
+from tsoperator.api.conditions import condition, is_true
 from tsoperator.api.names import CONDITION_CLUSTER_DNS_CONFIGURED
 from tsoperator.api.objects import CONFIGMAP, Key, Object, Resource, key_of
 from tsoperator.api.v1alpha1.dnsconfig import ClusterDNS
@@ -239,8 +239,7 @@ def unseen_removal(obj: Object) -> ClusterDNSPlan:
 
     The deletion waits if a condition says that the operator has written into these objects.
     """
-    conditions = (obj.get("status") or {}).get("conditions") or ()
-    written = any((each["type"], each["status"]) == (CONDITION_CLUSTER_DNS_CONFIGURED, TRUE) for each in conditions)
+    written = is_true(obj, CONDITION_CLUSTER_DNS_CONFIGURED)
     return ClusterDNSPlan(result=_UNSEEN, again=_LOOK_AGAIN) if written else ClusterDNSPlan()
 
 

@@ -10,7 +10,7 @@ from enum import StrEnum
 from ipaddress import ip_address
 from typing import Final
 
-from tsoperator.api.conditions import condition, set_condition
+from tsoperator.api.conditions import condition, status_with
 from tsoperator.api.names import EGRESS_GATE, LABEL_SERVICE_NAME, PARENT_PROXYGROUP
 from tsoperator.api.objects import Key, Object, is_deleting, key_of, labels, uid
 from tsoperator.group.egress import entry_name, health_url, served_service
@@ -157,9 +157,8 @@ def plan(_pod: Object, observed: Observed) -> Plan:
         return Plan(error=observed.pending)
     services = observed.services
     message = f"{services} Services lead to this Pod" if services else "the gate waits for no Service"
-    status = observed.live.get("status") or {}
-    opened = set_condition(status.get("conditions") or [], [condition(EGRESS_GATE, True, OPENED, message)], now="")
-    return Plan(reports=[Report(observed.live, {**status, "conditions": opened})])
+    status = status_with(observed.live, condition(EGRESS_GATE, True, OPENED, message))
+    return Plan(reports=[Report(observed.live, status)])
 
 
 def failed(_observed: Observed, _pod: Object, refusal: Refusal) -> Plan:

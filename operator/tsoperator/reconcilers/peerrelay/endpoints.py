@@ -2,11 +2,11 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from ipaddress import ip_address
 from typing import Final
 
 from tsoperator.api.names import RELAY_PORT
 from tsoperator.api.objects import Key, Object, is_deleting, key_of
+from tsoperator.api.rules import is_address
 from tsoperator.proxy.workload import LOAD_BALANCER
 
 BY_RELAY_ADDRESS: Final = "relay-address"
@@ -79,7 +79,7 @@ def endpoints(service: Object | None, key: Key, balancers: Balancers, published:
     if refused := next(filter(None, map(_refused, entries)), ""):
         words = f"the load balancer of Service {key} can't open UDP port {RELAY_PORT} ({refused}): free that port there"
         return Endpoints(problem=words)
-    ips = [entry["ip"] for entry in entries if entry.get("ip") and _is_address(entry["ip"])]
+    ips = [entry["ip"] for entry in entries if entry.get("ip") and is_address(entry["ip"])]
     if ips:
         return _unshared(service, ips, balancers.sharing)
     return _looked_up(key, hostnames(service), balancers.resolved, published)
@@ -129,7 +129,7 @@ def _hosts(published: Sequence[str]) -> Iterator[str]:
     """Yield the addresses in the static endpoints *published*, without their ports."""
     for each in published:
         host = each.rpartition(":")[0].removeprefix("[").removesuffix("]")
-        if _is_address(host):
+        if is_address(host):
             yield host
 
 
@@ -149,14 +149,6 @@ def _entries(service: Object) -> list[Object]:
 
 def _named(entry: Object) -> bool:
     return bool(entry.get("hostname"))
-
-
-def _is_address(text: str) -> bool:
-    try:
-        ip_address(text)
-    except ValueError:
-        return False
-    return True
 
 
 def _age(service: Object) -> tuple[str, Key]:

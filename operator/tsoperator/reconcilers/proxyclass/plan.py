@@ -5,11 +5,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from tsoperator.api.conditions import condition, set_condition
+from tsoperator.api.conditions import condition, status_with
 from tsoperator.api.images import image_error
 from tsoperator.api.labels import annotation_errors, label_errors
 from tsoperator.api.names import CONDITION_PROXYCLASS_READY, FINALIZER, PROXY_CONTAINER, SYSCTL_CONTAINER
-from tsoperator.api.objects import SERVICEMONITOR, Object, is_deleting
+from tsoperator.api.objects import SERVICEMONITOR, Object, generation_of, is_deleting
 from tsoperator.api.quantities import amount
 from tsoperator.api.v1alpha1.invalid import Invalid
 from tsoperator.api.v1alpha1.proxyclass import MONITOR_NEEDS_METRICS, Container, Metrics, Pod, ProxyClass, StatefulSet
@@ -238,7 +238,4 @@ def _refusal_plan(obj: Object, wrong: Sequence[str], warnings: Sequence[Note]) -
 
 
 def _status(obj: Object, ready: bool, reason: str, message: str) -> Object:
-    generation = int(obj["metadata"].get("generation", 0))
-    wanted = condition(CONDITION_PROXYCLASS_READY, ready, reason, message, generation)
-    status = obj.get("status") or {}
-    return {**status, "conditions": set_condition(status.get("conditions") or [], [wanted], now="")}
+    return status_with(obj, condition(CONDITION_PROXYCLASS_READY, ready, reason, message, generation_of(obj)))

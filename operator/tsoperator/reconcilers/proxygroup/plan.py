@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from tsoperator.api.conditions import conditions_of
 from tsoperator.api.images import image_name
 from tsoperator.api.names import (
     ACCOUNTS,
@@ -219,8 +220,8 @@ def _planned(ask: Ask, wanted: Proxy | Plan, observed: Observed, settings: Setti
         error=complete.error or observed.offer.pending,
     )
     found = with_findings(complete, devices.findings, condition=CONDITION_PROXYGROUP_READY, reasons=DEVICE_REASONS)
-    before = (ask.group.get("status") or {}).get("conditions") or ()
-    return with_success(found, before, CONDITION_PROXYGROUP_READY, reached(observed.children, observed.api))
+    words = reached(observed.children, observed.api)
+    return with_success(found, conditions_of(ask.group), CONDITION_PROXYGROUP_READY, words)
 
 
 def _misnamed_problem(misnamed: Sequence[Object]) -> str:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from tsoperator.api.conditions import TRUE, condition, set_condition
+from tsoperator.api.conditions import TRUE, condition, conditions_of, set_condition
 from tsoperator.api.names import (
     CONDITION_KUBE_APISERVER_CONFIGURED,
     CONDITION_KUBE_APISERVER_VALID,
@@ -10,7 +10,7 @@ from tsoperator.api.names import (
     CONDITION_PROXYGROUP_READY,
     CONFIG_SUFFIX,
 )
-from tsoperator.api.objects import Key, Object, is_deleting, key_of, uid
+from tsoperator.api.objects import Key, Object, generation_of, is_deleting, key_of, uid
 from tsoperator.api.policy import UNSUPPORTED
 from tsoperator.group.apihosting import APIHosting, api_obstacle
 from tsoperator.group.hosted import INVALID_SERVICE, LABEL_TAKEN
@@ -71,7 +71,7 @@ def status(group: Object, children: Children, problem: Refusal | None = None, ap
     whole = bool(devices) and len(devices) == replicas
     old = group.get("status") or {}
     of_api = [*_api_conditions(group, api, replicas)] if api else []
-    told = set_condition(old.get("conditions") or [], of_api, now="")
+    told = set_condition(conditions_of(group), of_api, now="")
     if api:
         problem = problem or _api_problem(group, api, told)
     problem = problem or _incomplete(len(devices), replicas, running)
@@ -95,7 +95,7 @@ def _api_conditions(group: Object, api: APIHosting, replicas: int) -> Iterator[O
 
     The condition about its name stays as it is while nobody knows whether the group may have the name.
     """
-    generation, obstacle = _generation(group), api_obstacle(api)
+    generation, obstacle = generation_of(group), api_obstacle(api)
     if obstacle is not None and obstacle.reason in (INVALID_SERVICE, LABEL_TAKEN, UNSUPPORTED):
         reason = UNSUPPORTED if obstacle.reason == UNSUPPORTED else "KubeAPIServerProxyInvalid"
         yield condition(CONDITION_KUBE_APISERVER_VALID, False, reason, obstacle.message, generation)
@@ -122,11 +122,7 @@ def _api_problem(group: Object, api: APIHosting, conditions: Sequence[Object]) -
 def _holds(conditions: Sequence[Object], type_: str, group: Object) -> bool:
     """Tell whether the condition *type_* is True for the present generation of *group*."""
     found = next((each for each in conditions if each["type"] == type_), {})
-    return found.get("status") == TRUE and found.get("observedGeneration") == _generation(group)
-
-
-def _generation(group: Object) -> int:
-    return int(group["metadata"].get("generation", 0))
+    return found.get("status") == TRUE and found.get("observedGeneration") == generation_of(group)
 
 
 def _ready_condition(group: Object, problem: Refusal | None, words: str) -> Object:
@@ -135,7 +131,7 @@ def _ready_condition(group: Object, problem: Refusal | None, words: str) -> Obje
     Its message is *words* if the group is ready, and otherwise the *problem*.
     """
     reason, message = (problem.reason or FAILED, problem.message) if problem else (READY, words or READY)
-    return condition(CONDITION_PROXYGROUP_READY, problem is None, reason, message, _generation(group))
+    return condition(CONDITION_PROXYGROUP_READY, problem is None, reason, message, generation_of(group))
 
 
 def _reported_device(pod: Object, children: Children) -> tuple[ReportedDevice, Object] | None:

@@ -4,9 +4,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from tsoperator.api.conditions import condition, set_condition
+from tsoperator.api.conditions import condition, status_with
 from tsoperator.api.names import ADMISSION_EGRESS, ADMISSION_INGRESS, CONDITION_PROXYGROUPPOLICY_READY
-from tsoperator.api.objects import ADMISSIONPOLICY, Object, key_of, resource_of
+from tsoperator.api.objects import ADMISSIONPOLICY, Object, generation_of, key_of, resource_of
 from tsoperator.api.v1alpha1.invalid import Invalid
 from tsoperator.api.v1alpha1.proxygrouppolicy import ProxyGroupPolicy
 from tsoperator.reconcilers.proxygrouppolicy.admission import admission_policies
@@ -140,7 +140,5 @@ def _warning(obj: Object, reason: str, message: str) -> Report:
 
 
 def _report(obj: Object, *, ready: bool, reason: str, message: str) -> Report:
-    generation = int(obj["metadata"].get("generation", 0))
-    wanted = condition(CONDITION_PROXYGROUPPOLICY_READY, ready, reason, message, generation)
-    status = obj.get("status") or {}
-    return Report(obj, {**status, "conditions": set_condition(status.get("conditions") or [], [wanted], now="")})
+    wanted = condition(CONDITION_PROXYGROUPPOLICY_READY, ready, reason, message, generation_of(obj))
+    return Report(obj, status_with(obj, wanted))

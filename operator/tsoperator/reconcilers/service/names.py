@@ -5,6 +5,7 @@ Both come from the cache.
 
 from collections.abc import Iterable, Iterator
 
+from tsoperator.api.conditions import conditions_of
 from tsoperator.api.names import CONDITION_PROXY_READY, PARENT_INGRESS, PARENT_SERVICE
 from tsoperator.api.objects import INGRESS, SERVICE, Key, Object, is_deleting, key_of
 from tsoperator.dns.clusternames import is_opted_out
@@ -114,8 +115,7 @@ class NamesView:
 
         It can if it has a proxy or a place, or has yet to be reconciled for the first time.
         """
-        conditions = (service.get("status") or {}).get("conditions") or ()
-        is_told = any(each["type"] in (CONDITION_PROXY_READY, *grouped.CONDITIONS) for each in conditions)
+        is_told = any(each["type"] in (CONDITION_PROXY_READY, *grouped.CONDITIONS) for each in conditions_of(service))
         return not is_told or any(self._children(service))
 
     def _children(self, service: Object) -> Iterator[Object]:

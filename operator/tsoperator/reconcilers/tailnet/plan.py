@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from tsoperator.api.conditions import TRUE, condition, set_condition
+from tsoperator.api.conditions import TRUE, condition, conditions_of, status_with
 from tsoperator.api.names import CONDITION_TAILNET_READY, FINALIZER
-from tsoperator.api.objects import SECRET, Object, has_finalizer, is_deleting
+from tsoperator.api.objects import SECRET, Object, generation_of, has_finalizer, is_deleting
 from tsoperator.runtime.plan import Note, Plan, Refusal
 from tsoperator.tailnet.credentials import INVALID, SOON
 
@@ -94,14 +94,12 @@ def plan(obj: Object, observed: Observed) -> Plan:
         return Plan(release=FINALIZER)
     refused = Refusal(_still_used(observed), IN_USE) if is_deleting(obj) else observed.refusal
     reason, message = (refused.reason, refused.message) if refused else (VALID, VALID)
-    conditions = (obj.get("status") or {}).get("conditions") or []
-    generation = int(obj["metadata"].get("generation", 0))
-    wanted = condition(CONDITION_TAILNET_READY, refused is None, reason, message, generation)
-    told = [each for each in conditions if each["type"] == CONDITION_TAILNET_READY]
+    wanted = condition(CONDITION_TAILNET_READY, refused is None, reason, message, generation_of(obj))
+    told = [each for each in conditions_of(obj) if each["type"] == CONDITION_TAILNET_READY]
     is_new = [(each["reason"], each["message"]) for each in told] != [(reason, message)]
     return Plan(
         hold="" if refused else FINALIZER,
-        status={**(obj.get("status") or {}), "conditions": set_condition(conditions, [wanted], now="")},
+        status=status_with(obj, wanted),
         notes=[Note("Warning", reason, message)] if is_new and refused else [],
         requeue_after=observed.seconds,
     )

@@ -6,15 +6,14 @@ from typing import Protocol
 
 from hypothesis import strategies as st
 from tsoperator.apiproxy.errors import BadFrames
-from tsoperator.apiproxy.recording.frames import Parsed, Size
+from tsoperator.apiproxy.recording.frames import Cutter, Parsed, Size
 
 MOST_HELD = 32 << 10
 """The most bytes that a parser may hold back."""
 
 
 class Parser(Protocol):
-    @property
-    def held(self) -> bytes: ...
+    cutter: Cutter
 
     def feed(self, data: bytes) -> Parsed: ...
 
@@ -53,6 +52,6 @@ def survives(make: Callable[[], Parser], pieces: Sequence[bytes]) -> None:
             forwarded += parser.feed(piece).forwarded
         except BadFrames:
             break
-        assert forwarded + parser.held == came
+        assert forwarded + parser.cutter.held == came
     assert came.startswith(forwarded)
-    assert len(parser.held) <= MOST_HELD
+    assert len(parser.cutter.held) <= MOST_HELD

@@ -87,7 +87,7 @@ def test_the_dictionary_for_compressed_headers_is_that_of_the_draft_of_spdy() ->
 def test_all_bytes_of_a_session_are_forwarded_and_its_output_is_recorded(case: Output) -> None:
     sent, kept, parser = pieces(case.writes), bytes.fromhex(case.kept), server()
     assert read(parser, sent) == (b"".join(sent).removesuffix(kept), case.outputs, [])
-    assert parser.held == kept
+    assert parser.cutter.held == kept
 
 
 @pytest.mark.parametrize("case", OUTPUTS, ids=lambda case: case.writes)
@@ -104,7 +104,7 @@ def test_the_parser_finds_the_same_streams_and_terminal_sizes_however_the_bytes_
     streams = SpdyStreams()
     parser = SpdyClient(streams, has_terminal=True)
     forwarded, _, sizes = read(parser, came)
-    assert forwarded + parser.held == b"".join(came)
+    assert forwarded + parser.cutter.held == b"".join(came)
     assert sizes == [Size(10, 20)] * 2
     assert streams == SpdyStreams({1}, {3}, {5})
 

@@ -81,7 +81,7 @@ def test_the_parser_finds_the_same_output_however_the_bytes_are_cut(case: Output
     whole = b"".join(pieces(case.writes))
     parser = server()
     forwarded, outputs, _ = read(parser, data.draw(splits(whole)))
-    assert (forwarded + parser.held, outputs) == (whole, case.outputs)
+    assert (forwarded + parser.cutter.held, outputs) == (whole, case.outputs)
 
 
 SIZES = [
@@ -106,7 +106,7 @@ def test_the_parser_finds_the_same_terminal_sizes_however_the_bytes_are_cut(
 ) -> None:
     parser = client()
     forwarded, _, sizes = read(parser, data.draw(splits(sent)))
-    assert (forwarded + parser.held, sizes) == (sent, [Size(10, 20)] * number)
+    assert (forwarded + parser.cutter.held, sizes) == (sent, [Size(10, 20)] * number)
 
 
 @pytest.mark.parametrize("size", [100, 300, 70000])

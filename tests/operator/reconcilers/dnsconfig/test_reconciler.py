@@ -119,7 +119,7 @@ async def reconciling(world: World, ask: AskServer = ask, address: str = "") -> 
     kinds += [dnsrecords(cache, chosen, no_hosting(cache, chosen))] if address else []
     both = [KindReconciler(kind, cache, writer) for kind in kinds]
     metrics = ControllerMetrics(CollectorRegistry())
-    manager = Manager(cache, both, metrics, feeds={VERDICT: prober, SUFFIXES: tailnets, **QUIET})
+    manager = Manager(cache, both, metrics, feeds={VERDICT: prober.feed, SUFFIXES: tailnets, **QUIET})
     async with running(manager.run(world.api, None, beside=[prober.run])):
         yield
 
