@@ -405,7 +405,7 @@ def _asking(proxy: Proxy, children: Children) -> dict[int, Reissue]:
 def _leftovers(proxy: Proxy, children: Children) -> tuple[list[Object], float | None]:
     """Return the Secrets of surplus replicas that can be deleted, because no Pod mounts them any more.
 
-    If Pods still mount the Secrets of others, also return the seconds after which the proxy is reconciled again.
+    If Pods still mount Secrets of other surplus replicas, also return the seconds until the next reconcile; else None.
     """
     numbered = [(proxy.ordinal_of(secret), secret) for secret in children.secrets]
     surplus = [
