@@ -52,7 +52,9 @@ async def left(stage: Stage, before: set[str]) -> list[str]:
 
 @settings(max_examples=3)
 @given(st.lists(steps(), min_size=8, max_size=8), wishes())
-def test_few_steps_end_as_the_user_wishes_and_leave_nothing(taken: list[Step], wish: Wish) -> None:
+def test_a_few_changes_of_groups_and_services_end_as_the_user_wishes_and_leave_nothing(
+    taken: list[Step], wish: Wish
+) -> None:
     patient.run(play(taken, wish))
 
 
@@ -60,7 +62,9 @@ def test_few_steps_end_as_the_user_wishes_and_leave_nothing(taken: list[Step], w
 @pytest.mark.timeout(3600)
 @settings(max_examples=200 if settings.get_current_profile_name() == "soak" else 10)
 @given(st.lists(steps(), min_size=30, max_size=30), wishes())
-def test_many_steps_end_as_the_user_wishes_and_leave_nothing(taken: list[Step], wish: Wish) -> None:
+def test_many_changes_of_groups_and_services_end_as_the_user_wishes_and_leave_nothing(
+    taken: list[Step], wish: Wish
+) -> None:
     patient.run(play(taken, wish))
 
 

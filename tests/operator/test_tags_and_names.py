@@ -73,7 +73,9 @@ async def tells_of(world: World, obj: Object, tag: str) -> bool:
 
 
 @pytest.mark.parametrize("obj", cases(KINDS, "egress", "connector"))
-async def test_an_edit_of_tags_reaches_running_devices(world: World, obj: Object) -> None:
+async def test_an_edit_of_the_tags_of_an_object_changes_the_tags_of_its_running_devices(
+    world: World, obj: Object
+) -> None:
     count = 2 if obj in (GATES, RELAYS) else 1
     await world.apply(backend(), obj)
     pods = await all_joined(world, obj, count)

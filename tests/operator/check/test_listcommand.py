@@ -98,7 +98,9 @@ async def test_json_and_yaml_have_all_fields_of_the_leaders_report(
     assert (found["objects"], found["tailnets"]) == ([ROUTER, EGRESS], [{"name": "", "later": 1}])
 
 
-async def test_an_empty_list_of_a_namespace_names_the_namespaces_that_have_objects(led: Leading, listed: List) -> None:
+async def test_an_empty_list_of_a_namespace_says_how_many_objects_other_namespaces_have(
+    led: Leading, listed: List
+) -> None:
     led.objects = [WEB]
     words = "The operator serves nothing in namespace shop. In other namespaces: 1 (-A shows them)"
     assert await listed() == Printed(0, [], [words])

@@ -192,7 +192,7 @@ async def test_failing_writes_of_events_are_logged_once_until_a_write_succeeds_a
 
 
 @in_virtual_time
-async def test_a_hanging_api_server_delays_nobody_for_long() -> None:
+async def test_the_reporter_of_an_event_waits_only_a_limited_time_for_a_hanging_api_server() -> None:
     server = EventServer()
     server.hangs = True
     await server.tell()
