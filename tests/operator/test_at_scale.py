@@ -42,7 +42,7 @@ PATIENCE = 900.0
 _NEXT_READ = 60.0  # s: the operator waits 10 s at most before it reads a list again that it needs
 _OFFLINE = 3600.0  # s for which the dead devices have been offline
 _MORE = 20.0  # MB that 10,000 EndpointSlices of users may take
-_HELD = 2.5  # s of CPU: a full garbage collection, which may fall into any callback, takes one
+_HELD = 2.5  # s of CPU: a full garbage collection takes a second, and can happen in any callback
 
 _MOMENT = 0.02  # s of CPU for which a report or a scrape may hold the event loop at a time
 

@@ -149,7 +149,7 @@ def test_each_object_has_one_writer_and_the_operator_comes_to_rest_after_many_ch
     patient.run(much(monkeypatch, writers))
     pods = [writers.pop(name) for name in [*writers] if name.startswith("pods ")]
     assert {name: found for name, found in writers.items() if len(found) != 1} == {}
-    # One opens the gates of Pods, one touches Pods whose configuration has changed, and one only deletes them.
+    # One reconciler opens the gates of Pods, one touches Pods with a changed configuration, and one only deletes Pods.
     assert set().union(*pods) == {"egresspod", "mounts", "proxygroup"}
     kinds = {"service", "ingress", "connector", "proxyclass", "proxygroup", "tailnet", "dnsconfig"}
     assert set().union(*writers.values()) == {*kinds, "dnsrecords", "tailscaleservice"}

@@ -128,7 +128,7 @@ async def test_an_operator_that_cannot_list_the_devices_does_all_its_other_work(
     await world.becomes(world.device_names, [f"orders.{DOMAIN}"])
     assert await world.reason(egress()) == "ProxyCreated"
     asked = world.control.requests["GET", "/api/v2/tailnet/-/devices"]
-    assert status != 403 or asked <= 2  # one for all proxies, one of preflight
+    assert status != 403 or asked <= 2  # one request for all proxies, and one of preflight
 
 
 async def test_a_rebuilt_cluster_takes_over_the_names_of_its_dead_devices(cluster: World) -> None:

@@ -1,4 +1,4 @@
-"""The settings of the API server proxy, and the lines about wrong ones."""
+"""The settings of the API server proxy, and the error messages about wrong settings."""
 
 import dataclasses
 from pathlib import Path

@@ -296,7 +296,7 @@ async def test_the_error_inside_a_standby_has_the_command_for_the_leading_pod(
 async def run_at_terminal(
     *options: str, lines: int = 24, no_color: str = "", code: int = 0
 ) -> AsyncGenerator[str, None]:
-    """Run the program at a terminal, and yield its output there. It has to end with this *code*."""
+    """Run the program at a terminal, and yield its output there. The program has to end with *code*."""
     ours, its = pty.openpty()
     termios.tcsetwinsize(its, (lines, 100))
     words = [sys.executable, "-m", "tsoperator", *options]

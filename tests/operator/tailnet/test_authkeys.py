@@ -97,7 +97,7 @@ class Ground:
         await found.pending.until
 
     async def refuse_next(self) -> str:
-        """Obtain the next auth key of a proxy that asks for one.
+        """Obtain the next auth key of a proxy that asks for a key.
 
         The control server refuses that key, too. Return it.
         """

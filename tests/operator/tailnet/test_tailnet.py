@@ -187,7 +187,10 @@ LAB = "lab"
 
 
 class Lab(NamedTuple):
-    """Tailnets to which others can be added, and the control server of another one. *existing* are their objects."""
+    """The registered tailnets, and another tailnet that can be registered, with its control server.
+
+    *existing* has the names of the Tailnets that exist in the cluster.
+    """
 
     tailnets: Tailnets
     control: Control
@@ -197,7 +200,7 @@ class Lab(NamedTuple):
 
 @pytest.fixture
 async def lab(sim: ClusterSim, client: KubeClient) -> AsyncIterator[Lab]:
-    """The operator's own tailnet, which runs, and another one that isn't registered."""
+    """The operator's own tailnet, which runs, and another tailnet that isn't registered."""
     cache, control, existing = Cache(sources(OPERATOR_NAMESPACE)), Control("tail5678.ts.net", first=100), {LAB}
     async with (
         control.serve() as url,
@@ -410,7 +413,7 @@ def deletion(sim: ClusterSim, device: Device, tailnet: str | None) -> DeleteDevi
 async def delete(tailnets: Tailnets, step: DeleteDevice, last: asyncio.Future[None] | None = None) -> None:
     """Carry out *step* again after each wait, until no wait is left.
 
-    Raise Pending for the wait for the future *last*.
+    But raise Pending if the wait is for the future *last*.
     """
     while True:
         try:

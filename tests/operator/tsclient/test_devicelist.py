@@ -68,7 +68,7 @@ class Change(NamedTuple):
     before: str
     after: str
     decoded: int
-    """The number of devices in the second list that are other objects than in the first one."""
+    """The number of devices in the second list that are other Python objects than in the first list."""
 
 
 CHANGES = {
@@ -186,7 +186,7 @@ def test_the_reader_finds_the_same_devices_in_a_list_as_a_plain_json_parser(bodi
         return [await sliced(reader, body, block) for body in bodies]
 
     for found, wanted in zip(asyncio.run(read()), map(plainly, bodies), strict=True):
-        # If there are several mistakes, the two errors may name different ones.
+        # If there are several mistakes, the two errors may name different mistakes.
         assert found == wanted or (isinstance(found, str) and isinstance(wanted, str))
 
 
