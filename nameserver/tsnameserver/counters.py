@@ -17,9 +17,9 @@ from tsnameserver.message import (
 )
 
 MISS = len(FAST_TYPES)
-"""The number to add to a slot of the fast path if the name doesn't exist."""
+"""The number to add to a slot in `Counts.fast`, for a query whose name doesn't exist."""
 REFUSAL = 2 * MISS
-"""The number to add to a slot of the fast path if the name is in no zone."""
+"""The number to add to a slot in `Counts.fast`, for a query whose name is in no zone."""
 OTHER = 0
 """The key for all types that have no count of their own, and for queries whose question can't be read."""
 
@@ -56,14 +56,14 @@ class Counts:
         self.truncated += bool(response[2] & TC)
 
     def requests(self) -> Mapping[int, int]:
-        """Return all packets by type."""
+        """Return the number of packets for each type that they ask for."""
         types = self.general_types.copy()
         for slot, qtype in enumerate(FAST_TYPES):
             types[qtype] += self.fast[slot] + self.fast[slot + MISS] + self.fast[slot + REFUSAL]
         return types
 
     def responses(self) -> Mapping[int, int]:
-        """Return responses by rcode."""
+        """Return the number of responses for each rcode."""
         rcodes = self.general_rcodes.copy()
         rcodes[NOERROR] += sum(self.fast[:MISS])
         rcodes[NXDOMAIN] += sum(self.fast[MISS:REFUSAL])

@@ -387,7 +387,7 @@ class _Connection:
         return "rest" if self._received else "query"
 
     def _wait_for(self, awaited: Awaited, *, afresh: bool) -> None:
-        """Wait for the *awaited* event. Its time starts anew if *afresh*, or if another event was awaited before."""
+        """Wait for the *awaited* event. The time limit starts anew if *afresh*, or if another event was awaited."""
         if awaited == self._awaited and not afresh:
             return
         if (awaited == "room") != (self._awaited == "room"):

@@ -39,7 +39,7 @@ class PodAnswer(NamedTuple):
     def read(cls, connection: http.client.HTTPConnection, path: str, etag: str) -> Self:
         """Ask for *path* unless it still has this *etag*, and return the answer. Raises OSError, HTTPException.
 
-        The server of the report answers requests for localhost only, whatever its address.
+        The request names localhost as its host, because the server of the report answers no other requests.
         """
         headers = {"Host": "localhost"} | ({"If-None-Match": etag} if etag else {})
         connection.request("GET", path, headers=headers)

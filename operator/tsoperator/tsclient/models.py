@@ -59,13 +59,13 @@ class ServiceBody(_Body):
         return cls.model_validate({**others, **known, "annotations": dict(service.annotations or {})})
 
     def to_json(self) -> Mapping[str, Any]:
-        """Return the fields as JSON, without those that the operator knows and that are empty."""
+        """Return the fields as JSON. A field that is empty is left out, unless the operator doesn't know the field."""
         extra = self.model_extra or {}
         fields = self.model_dump(mode="json", by_alias=True)
         return {name: value for name, value in fields.items() if value or name in extra}
 
     def to_service(self) -> TailscaleService:
-        """Return the Service. Its annotations are None if there is no field for them."""
+        """Return the Service. Its annotations are None if the control server's JSON has no field for them."""
         return TailscaleService(
             self.name, self.addresses, self.ports, self.tags, self.annotations, {**(self.model_extra or {})}
         )

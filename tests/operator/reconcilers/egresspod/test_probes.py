@@ -60,7 +60,7 @@ class Services:
         return answers.pop(0) if len(answers) > 1 else answers[0]
 
     async def pass_all(self, wanted: GateQuestion) -> None:
-        """Follow the prober's answers to *wanted* until all Services have passed, as the reconciles of the Pod do."""
+        """Make the checks of *wanted* until all of them have passed, as the reconciles of the Pod do."""
         while (left := self.prober.follow(POD, wanted)) is not None:
             await left
 
@@ -104,7 +104,7 @@ async def test_a_service_that_does_not_answer_for_three_seconds_is_unreachable()
 
 
 @in_virtual_time
-async def test_the_prober_counts_each_answer_by_its_meaning() -> None:
+async def test_the_prober_passes_on_the_result_of_each_health_request_for_the_metrics() -> None:
     services = Services(db=[OTHER, OTHER, UNHEALTHY, OWN], web=[NO_HEADER])
     async with asking(services):
         await services.pass_all(question("db", "web"))

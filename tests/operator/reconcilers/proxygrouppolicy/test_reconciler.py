@@ -195,7 +195,7 @@ async def test_leftovers_of_a_namespace_without_policies_go_at_the_start(cluster
     await cluster.delete(stranger)
 
 
-async def test_a_namespace_that_is_not_watched_keeps_its_policies(teams: World) -> None:
+async def test_a_namespace_that_is_not_watched_keeps_its_admission_policies(teams: World) -> None:
     theirs, ours = go_objects(), group_policy(namespace=TEAM)
     await teams.apply(*theirs, group_policy(ingress=["other"]), ours)
     before = [meant(await teams.look(each)) for each in theirs]
@@ -211,7 +211,9 @@ async def test_a_namespace_that_is_not_watched_keeps_its_policies(teams: World) 
 
 
 @pytest.mark.simulated
-async def test_a_namespace_keeps_its_policies_while_the_operator_may_not_see_what_users_want(teams: World) -> None:
+async def test_a_namespace_keeps_its_admission_policies_while_the_operator_may_not_see_what_users_want(
+    teams: World,
+) -> None:
     mine = group_policy(namespace=TEAM, egress=["out"])
     teams.sim.faults.forbid(Ban(PROXYGROUPPOLICY.plural, TEAM))
     teams.sim.store.create(SIM_GROUPPOLICY, mine)
@@ -224,7 +226,9 @@ async def test_a_namespace_keeps_its_policies_while_the_operator_may_not_see_wha
 
 
 @pytest.mark.simulated
-async def test_a_namespace_keeps_its_policies_while_the_crd_is_away(cluster: World) -> None:
+async def test_a_namespace_keeps_its_admission_policies_while_the_crd_of_proxygrouppolicies_is_missing(
+    cluster: World,
+) -> None:
     await cluster.apply(*go_objects())
     cluster.sim.kinds.withdraw(SIM_GROUPPOLICY)
     async with running_operator(cluster):

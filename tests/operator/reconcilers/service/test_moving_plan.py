@@ -123,7 +123,7 @@ def test_a_services_own_proxy_is_deleted_when_the_group_has_served_for_a_while()
     ],
     ids=["not there yet", "there", "just through", "through"],
 )
-def test_a_service_moves_to_a_proxy_of_its_own(
+def test_a_service_of_a_group_moves_to_a_proxy_of_its_own(
     own: bool, here: str, age: float, leads: str, left: list[str], requeue_after: float | None
 ) -> None:
     places = moving([OLD_PLACE], [OLD_UP], {"ts-db-old": age} if age else {}, own=replace(OWN, serves=own))
