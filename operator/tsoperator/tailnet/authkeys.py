@@ -254,6 +254,6 @@ class AuthKeys:
 
 
 def _unstored_key(parent: _Parent, replica: Replica) -> _Minted | None:
-    """Return the auth key that was minted for a replica and could not be stored, if its tags are still the replica's."""
+    """Return the auth key that was minted for a replica and could not be stored, if its tags are still right."""
     minted = parent.unstored.get(replica.ordinal)
     return minted if minted and minted.tags == tuple(replica.tags) else None
