@@ -20,7 +20,7 @@ _OWNER = 0xC000 | HEADER_SIZE
 
 
 def packed_apex(origin: str, settings: ZoneSettings, serial: int) -> Apex:
-    """Return the compiled apex of the zone *origin*; raises InvalidNameError."""
+    """Return the compiled records of the zone *origin* itself; raises InvalidNameError."""
     owner = wire_name(origin)
     mname = wire_name(settings.ns_name)
     rname = wire_name(f"hostmaster.{fold(origin)}")

@@ -117,7 +117,7 @@ class Follower:
         self._tells = True
 
     async def lose_api(self) -> None:
-        """Record that the API server can't be followed. Until it offers again, a file with a newer serial is served."""
+        """Serve a file with a newer serial, until the API server, which can't be followed now, offers records again."""
         if not self._api_is_lost:
             self._api_is_lost = True
             if self._mounted is not None:

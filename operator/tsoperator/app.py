@@ -166,7 +166,7 @@ async def run(
 
 @dataclass(frozen=True, slots=True)
 class Links:
-    """The ways by which the operator reaches others: servers, proxies, the cluster's DNS and load balancers.
+    """The clients and probers for what is outside the operator: servers, proxies, the cluster's DNS, load balancers.
 
     *connect* returns a client of the control server at a URL.
     """

@@ -135,7 +135,7 @@ class Settings:
     log_format: Literal["text", "json"] = "text"
     """The format of the operator's log and of the nameserver's."""
     warnings: tuple[str, ...] = ()
-    """The faults of the settings that don't keep the operator from starting."""
+    """Messages about faults of the settings with which the operator can start nevertheless."""
 
     @property
     def control_url(self) -> str:

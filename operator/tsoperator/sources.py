@@ -142,7 +142,7 @@ def _cluster_dns(corefile: str) -> Iterator[Source]:
 def _admission(obj: Object) -> Object:
     """Return the part of an admission policy or a binding that the cache stores.
 
-    If we gave the object its name, this is the whole object, and otherwise only its identity.
+    This is the whole object if its name is one that the operator gives to such objects, otherwise only its identity.
     """
     is_ours = key_of(obj).name.startswith((ADMISSION_INGRESS, ADMISSION_EGRESS))
     return without_managed_fields(obj) if is_ours else only_identity(obj)

@@ -205,7 +205,7 @@ def _check_order(earlier: str, later: str) -> None:
 async def _is_unserved(client: KubeClient, resource: Resource) -> bool:
     """Tell whether a 404 for a list means that the server does not serve the kind.
 
-    A gateway in front of the server may answer 404, too.
+    A gateway in front of the server may answer 404, too, so this asks the server for the kinds that it serves.
     """
     if not (resource.is_custom or resource.since):
         return False

@@ -82,7 +82,7 @@ _TITLES = {
 }
 
 RECORDERS = {LABEL_APP_MANAGER: MANAGER, LABEL_APP_NAME: PARENT_RECORDER}
-"""The labels that the children of all Recorders have. They have no label `LABEL_MANAGED`."""
+"""The labels that the children of all Recorders have. These children have no label `LABEL_MANAGED`."""
 
 OF_RECORDERS = ",".join(f"{name}={value}" for name, value in RECORDERS.items())
 """The label selector of the children of Recorders."""
@@ -108,7 +108,7 @@ class Owner:
     def labels(self) -> dict[str, str]:
         """The labels that each child of this owner has.
 
-        For some kinds of owners, no label names the namespace; a Recorder has other labels.
+        For some kinds of owners, no label names the namespace. The children of a Recorder have other labels.
         """
         if self.type == PARENT_RECORDER:
             return {**RECORDERS, LABEL_APP_INSTANCE: self.key.name}

@@ -162,7 +162,7 @@ Step = Child | Creation | Patch | Deletion | Errand
 class Note:
     """An Event to write on the object of a plan.
 
-    An Event that goes on is written again from time to time, so that it stays visible. An Event that is to be
+    An Event whose cause lasts is written again from time to time, so that it stays visible. An Event that is to be
     written *once* is not.
     """
 

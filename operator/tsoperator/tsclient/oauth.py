@@ -121,7 +121,7 @@ class MintedIdentity:
         return Identity(self._client_id, self._jwt.value)
 
     def drop(self) -> None:
-        """Forget the token, which the control server refused, because the cluster may have a new key to sign with."""
+        """Forget the token after the control server has refused it: the cluster may have a new key to sign tokens."""
         self._jwt = None
 
 

@@ -219,8 +219,9 @@ class _Rest:
 class Transport:
     """Sends requests to one control server.
 
-    Every request may be sent again if no answer came. Reading, deleting and setting are idempotent. A repeated request
-    may create one access token or auth key too many. Nobody knows the extra one, so nobody can use it, and it expires.
+    Every request may be sent again if no answer came. To repeat a read, a deletion or a change does no harm. A repeated
+    request may create one access token or auth key too many. Nobody knows the extra one, so nobody can use it, and it
+    expires.
     """
 
     def __init__(
