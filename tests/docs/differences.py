@@ -207,11 +207,11 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
     ],
     "An Ingress or a Service can [move]": [
         f"{_HOSTED} a_claim_that_moves_keeps_its_tailscale_service_and_the_new_group_gets_the_rights",
-        f"{_INGRESS}/test_grouped.py an_ingress_is_released_once_nothing_is_left_of_its_tailscale_service",
+        f"{_INGRESS}/test_grouped.py an_ingress_is_released_once_its_tailscale_service_is_completely_removed",
         f"{_SERVICE}/test_hosted.py the_finalizer_of_a_service_stays_until_its_tailscale_service_is_completely_removed",
     ],
     "When a group is deleted before its Ingresses": [
-        f"{_INGRESS}/test_grouped.py an_ingress_is_released_once_nothing_is_left_of_its_tailscale_service",
+        f"{_INGRESS}/test_grouped.py an_ingress_is_released_once_its_tailscale_service_is_completely_removed",
     ],
     "If two objects want the same name": [
         f"{_SERVICE}/test_hosted.py a_service_reports_an_older_object_that_claims_its_label_but_no_newer_object",
@@ -257,7 +257,7 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
     ],
     "A Tailnet stays while": [
         f"{_TAILNET}/test_proofs.py a_tailnet_stays_while_an_object_of_any_kind_names_it",
-        f"{_TAILNET}/test_reconciler.py a_tailnet_stays_while_devices_of_an_object_are_left_in_it",
+        f"{_TAILNET}/test_reconciler.py a_tailnet_stays_while_a_connector_that_no_longer_names_it_has_devices_there",
     ],
     "A ProxyGroup or a Connector has at most 100 replicas": [
         "operator/proxy/test_replica.py a_proxy_has_at_most_a_hundred_replicas",

@@ -238,7 +238,9 @@ async def test_a_recorder_waits_for_the_secret_of_its_storage(world: World) -> N
     await whole(world, REC, 0)
 
 
-async def test_a_tailnet_stays_while_devices_of_a_recorder_are_left_in_it(world: World) -> None:
+async def test_a_tailnet_stays_while_a_recorder_that_no_longer_names_it_has_devices_there(
+    world: World,
+) -> None:
     async with other_tailnet(world) as other:
         rec = recorder(**S3, tailnet=NAME)
         await world.apply(S3_KEYS, other.secret(), other.tailnet(), rec)
