@@ -265,10 +265,10 @@ def plan_removal(owner: Owner, children: Children, tailnet: str | None = "") -> 
 def plan_reported_removal(
     owner: Owner, children: Children, view: TailnetView, report: Callable[[Refusal], Plan], reasons: tuple[str, str]
 ) -> Plan:
-    """Return the plan with the next step of removing a proxy, which says on its parent why it can't go on yet.
+    """Return the plan with the next step of removing a proxy. The parent reports why the removal can't go on, if so.
 
-    *report* returns the plan that reports a refusal on the parent. *reasons* are those of two refusals: the devices
-    can't be deleted yet, and Pods have yet to end.
+    *report* returns the plan that reports a refusal on the parent. *reasons* are the reasons of two refusals: that the
+    devices can't be deleted yet, and that Pods have yet to end.
     """
     step = plan_removal(owner, children, view.name)
     if untried := untried_message(step, view):
