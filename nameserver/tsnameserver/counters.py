@@ -33,13 +33,13 @@ class Counts:
     """The totals since the start. Clients can't make them take more memory."""
 
     fast: "array[int]" = field(default_factory=lambda: array("Q", bytes(8 * 3 * MISS)))
-    """Queries that took the fast path, by slot, slot + MISS or slot + REFUSAL. Compiled loops count here, too."""
+    """The numbers of queries on the fast path, by slot, slot + MISS or slot + REFUSAL, also in compiled loops."""
     general_types: dict[int, int] = field(default_factory=lambda: _zeros((*TYPES, OTHER)))
     general_rcodes: dict[int, int] = field(default_factory=lambda: _zeros(RCODES))
     general: int = 0
-    """Queries that the fast path has left to the general path."""
+    """The number of queries that the fast path has left to the general path."""
     malformed: int = 0
-    """Packets that get no response because they are no queries, plus queries that get the response FORMERR."""
+    """The number of packets that get no response because they are no queries, and of queries that get FORMERR."""
     truncated: int = 0
 
     def add_general(self, response: bytes | None, rcode: int) -> None:

@@ -31,7 +31,7 @@ RCODES = {
 UDP_MINIMUM = 512
 """The size of a response, in bytes, that every client accepts by UDP."""
 UDP_MAXIMUM = 1232
-"""The bytes that fit in a UDP packet without fragments. Larger responses are truncated for all clients."""
+"""The number of bytes that fit in a UDP packet without fragments. Larger responses are truncated for all clients."""
 STREAM_MAXIMUM = 65535
 
 NSID, EDE = 3, 15

@@ -15,7 +15,7 @@ class Opt(NamedTuple):
     """The facts that a client states in its OPT record."""
 
     size: int
-    """The bytes of UDP payload that the client accepts."""
+    """The number of bytes of UDP payload that the client accepts."""
     version: int
     dnssec_ok: bool
     nsid: bool = False

@@ -30,7 +30,7 @@ _HOSTED = "operator/reconcilers/tailscaleservice/test_reconciler.py"
 
 SHOWN_BY: Final[Mapping[str, list[str]]] = {
     "Tags follow the object": [
-        "operator/test_tags_and_names.py an_edit_of_tags_reaches_running_devices",
+        "operator/test_tags_and_names.py an_edit_of_the_tags_of_an_object_changes_the_tags_of_its_running_devices",
         "operator/tailnet/test_upkeep.py the_tags_of_a_device_are_set_and_reported_once",
         f"{_INGRESS}/test_plan.py events_report_about_an_ingress_that_is_served",
     ],
@@ -154,7 +154,9 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
     "The ServiceAccount of the operator may not impersonate": [
         f"{_CHART} our_chart_renders_every_object_that_the_go_operators_chart_renders_from_the_same_values",
     ],
-    "The proxy refuses callers": ["operator/apiproxy/test_impersonation.py the_refusal_of_a_caller_has_a_reason"],
+    "The proxy refuses callers": [
+        "operator/apiproxy/test_impersonation.py a_caller_without_permission_is_refused_with_a_reason"
+    ],
     "The proxy refuses unusual HTTP": [
         "operator/apiproxy/test_head.py a_bad_head_of_a_request_is_refused_with_a_status_and_a_reason"
     ],
@@ -207,11 +209,11 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
     ],
     "An Ingress or a Service can [move]": [
         f"{_HOSTED} a_claim_that_moves_keeps_its_tailscale_service_and_the_new_group_gets_the_rights",
-        f"{_INGRESS}/test_grouped.py an_ingress_is_released_once_nothing_is_left_of_its_tailscale_service",
+        f"{_INGRESS}/test_grouped.py an_ingress_is_released_once_its_tailscale_service_is_completely_removed",
         f"{_SERVICE}/test_hosted.py the_finalizer_of_a_service_stays_until_its_tailscale_service_is_completely_removed",
     ],
     "When a group is deleted before its Ingresses": [
-        f"{_INGRESS}/test_grouped.py an_ingress_is_released_once_nothing_is_left_of_its_tailscale_service",
+        f"{_INGRESS}/test_grouped.py an_ingress_is_released_once_its_tailscale_service_is_completely_removed",
     ],
     "If two objects want the same name": [
         f"{_SERVICE}/test_hosted.py a_service_reports_an_older_object_that_claims_its_label_but_no_newer_object",
@@ -257,7 +259,7 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
     ],
     "A Tailnet stays while": [
         f"{_TAILNET}/test_proofs.py a_tailnet_stays_while_an_object_of_any_kind_names_it",
-        f"{_TAILNET}/test_reconciler.py a_tailnet_stays_while_devices_of_an_object_are_left_in_it",
+        f"{_TAILNET}/test_reconciler.py a_tailnet_stays_while_a_connector_that_no_longer_names_it_has_devices_there",
     ],
     "A ProxyGroup or a Connector has at most 100 replicas": [
         "operator/proxy/test_replica.py a_proxy_has_at_most_a_hundred_replicas",

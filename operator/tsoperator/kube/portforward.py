@@ -144,7 +144,7 @@ def _with_an_end(opened: WebSocket) -> Callable[[bool], Any]:
 
 
 class _PodMethod:
-    """A method of the API in the form of the kubernetes package's generated ones."""
+    """A method of the API, in the form of the generated methods of the kubernetes package."""
 
     def __init__(self, configuration: BlockingConfiguration, path: str, headers: Mapping[str, str]) -> None:
         self.api_client = SimpleNamespace(configuration=configuration, call_api=None)

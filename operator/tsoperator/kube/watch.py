@@ -232,7 +232,7 @@ def _delay(selection: Selection, pace: WatchPace, failures: int, error: KubeErro
 
 
 def _read(event: Object, selection: Selection, after: str) -> tuple[str, Update | None]:
-    """Return the version to resume from after *event*, and its update; a bookmark has none."""
+    """Return the version to resume from after *event*, and the update that *event* means; None for a bookmark."""
     kind, obj = event.get("type"), event.get("object")
     if not isinstance(obj, dict):
         raise KubeError(f"watch of {selection}: an event without an object")

@@ -209,7 +209,7 @@ def is_marked(obj: Object) -> bool:
 def is_anothers(obj: Object, owner: Owner) -> bool:
     """Tell whether *obj* belongs to somebody else, although it has a name that a child of *owner* needs.
 
-    The owner reference of *obj* decides. If *obj* has none, its labels decide. They name the owner of a child.
+    The owner reference of *obj* decides. Without one, the owner that the labels of *obj* name decides.
     """
     for reference in obj["metadata"].get("ownerReferences") or ():
         if reference.get("controller"):

@@ -49,7 +49,7 @@ class Tailnets:
         pause: float = _PAUSE,
         held: Callable[[], Iterable[str]] = lambda: (),
     ) -> None:
-        """*exists* tells whether there is a Tailnet with a name.
+        """*exists* tells for a name whether there is a Tailnet called so.
 
         *held* returns the names of the Tailnets that have been usable, so that devices may be in them. If
         following a tailnet fails, it starts again *pause* seconds later; a failure of the operator's own

@@ -95,7 +95,7 @@ class _Pieces:
 
     @classmethod
     def of(cls, blocks: Sequence[bytes]) -> Self:
-        """Learn from the first block of the body how devices are separated. Raises _NotSplit."""
+        """Return the pieces in *blocks*. The first block shows how devices are separated. Raises _NotSplit."""
         first = blocks[0] if blocks else b""
         head = _HEAD.match(first)
         if head is None:

@@ -101,7 +101,7 @@ UNREADABLE = [
 
 
 @pytest.mark.parametrize("document", UNREADABLE)
-def test_a_document_that_cannot_be_read_or_is_the_go_operators_is_replaced(document: str | None) -> None:
+def test_a_document_of_records_that_cannot_be_read_or_is_the_go_operators_is_replaced(document: str | None) -> None:
     made = document_of(plan(UP, configmap=configmap(document)))
     assert (made["serial"], made["ip4"]) == (1, {FQDN: ["192.0.2.1"]})
 
@@ -334,7 +334,7 @@ def test_names_that_are_served_stay_in_a_full_configmap_and_other_names_get_the_
     assert {record.name for record in named(100)[60:]} <= records.ip4.keys()
 
 
-def test_the_annotation_about_names_that_are_left_out_goes_when_there_is_room_again() -> None:
+def test_a_configmap_of_records_loses_the_annotation_about_left_out_names_when_it_has_room_again() -> None:
     cluster = carried_out({}, sharded({}, named(100), of=SETTINGS))
     assert noted(carried_out(cluster, sharded(cluster, named(20), of=SETTINGS))) is None
     assert noted(carried_out(cluster, sharded(cluster, named(100)))) is None

@@ -1,4 +1,4 @@
-"""The prober in virtual time, and its requests to a server on loopback."""
+"""The prober of the readiness gate in virtual time, and its requests to a server on loopback."""
 
 import asyncio
 import logging
@@ -199,7 +199,7 @@ async def test_the_health_requests_of_the_prober_end_when_the_operator_no_longer
 
 
 @in_virtual_time
-async def test_only_a_single_task_asks_a_service_that_leaves_and_comes_back() -> None:
+async def test_the_prober_asks_a_service_by_one_task_even_if_the_service_is_gone_for_a_moment() -> None:
     services = Services(db=[UNREACHABLE, OWN])
     async with asking(services) as prober:
         for names in (["db"], [], ["db"], [], ["db"]):
@@ -263,7 +263,7 @@ def answering(status: int, headers: dict[str, str], connections: list[object] | 
         (302, {"Location": "http://192.0.2.99/"}, UNHEALTHY),
     ],
 )
-async def test_a_health_request_returns_the_meaning_of_the_servers_answer(
+async def test_the_result_of_a_health_request_depends_on_the_status_and_the_header_of_the_answer(
     status: int, headers: dict[str, str], means: HealthAnswer
 ) -> None:
     async with serving(answering(status, headers)) as url, health_session(in_cluster=True) as session:
@@ -291,6 +291,6 @@ async def test_each_health_request_has_a_connection_of_its_own() -> None:
 
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:9/healthz", "http://[bad", "http:///"])
-async def test_a_service_with_an_unreachable_url_is_unreachable(url: str) -> None:
+async def test_a_health_request_to_a_useless_url_has_the_result_unreachable(url: str) -> None:
     async with health_session(in_cluster=True) as session:
         assert await ask_by_http(session, replace(check("db"), url=url)) is UNREACHABLE

@@ -198,6 +198,6 @@ def test_the_operators_deployment_is_found_by_the_name_of_its_pod(pod: str, name
     assert own_name(settings(pod_name=pod, operator_secret="own")) == name
 
 
-def test_long_names_of_the_secret_are_cut_in_the_names_of_the_objects() -> None:
+def test_a_long_name_of_the_operators_secret_is_cut_in_the_names_of_the_proxys_objects() -> None:
     ask = ask_of(serving(operator_secret="o" * 63))
     assert (len(ask.deployment.name), ask.deployment.name[-17:]) == (63, "o-apiserver-proxy"[-17:])

@@ -27,7 +27,7 @@ OLD: dict[str, str | Object] = {"_current-profile": "profile-1a2b", "profile-1a2
 
 @pytest.fixture(autouse=True)
 def _exposing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the operator support ProxyGroups of type ingress, which run here as those of type egress do."""
+    """Let the operator make the proxies of ProxyGroups of type ingress in the same way as those of type egress."""
     monkeypatch.setitem(grouptype.TYPES, "ingress", grouptype.EGRESS)
 
 

@@ -77,7 +77,7 @@ CONFIG = (
 
 
 def without(config: str, *names: str) -> str:
-    """Return *config* without the fields *names*, and without a Service if "ServiceName" is one of them."""
+    """Return *config* without the fields *names*, which may be fields of "APIServerProxy", too."""
     found = {name: value for name, value in json.loads(config).items() if name not in names}
     found["APIServerProxy"] = {name: value for name, value in found["APIServerProxy"].items() if name not in names}
     return json.dumps(found, separators=(",", ":"))
@@ -440,7 +440,7 @@ def test_the_conditions_say_how_near_a_group_is_to_offering_the_kubernetes_api(s
     assert status.get("url", "") == step.url
 
 
-def test_a_secret_with_the_labels_but_not_the_name_of_a_replica_is_named_and_left_alone() -> None:
+def test_a_secret_with_the_labels_but_not_the_name_of_a_replica_stays_and_the_condition_names_it() -> None:
     found = slim_secret("kapi-x", {}, {**LABELS, "tailscale.com/secret-type": "state"})
     plan = planned(kapi(), misnamed=[found])
     (ready,) = [each for each in status_of(plan)["conditions"] if each["type"] == READY]
@@ -448,7 +448,7 @@ def test_a_secret_with_the_labels_but_not_the_name_of_a_replica_is_named_and_lef
     assert "kapi-x" not in str(plan.steps)
 
 
-def test_a_secret_without_a_config_is_named_and_left_alone() -> None:
+def test_a_config_secret_that_lacks_the_config_stays_and_the_condition_names_it() -> None:
     emptied = slim_secret("kapi-1-config", {"other": "text"}, {**LABELS, "tailscale.com/secret-type": "config"})
     found = Observed(Children(secrets=[*secrets(0, BARE), *secrets(1), emptied]), api=hosting(kapi()))
     plan = plan_of(kapi(), found, OF, keys=Keys({0: "key"}))

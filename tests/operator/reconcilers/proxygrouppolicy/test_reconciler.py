@@ -185,7 +185,9 @@ async def test_the_go_operators_admission_policies_are_taken_over_in_place(clust
         await cluster.becomes(lambda: enforced(cluster), {})
 
 
-async def test_leftovers_of_a_namespace_without_policies_go_at_the_start(cluster: World) -> None:
+async def test_a_new_operator_deletes_the_admission_policies_of_a_namespace_without_proxygrouppolicies(
+    cluster: World,
+) -> None:
     stranger = go_objects("other")[0]
     stranger["metadata"]["name"] = "other"
     await cluster.apply(*go_objects(), stranger)

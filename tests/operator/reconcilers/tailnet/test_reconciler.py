@@ -79,7 +79,9 @@ async def test_a_connector_waits_for_its_tailnet(world: World, lab: OtherTailnet
     await has_devices(world, lab, JOINED)
 
 
-async def test_a_tailnet_stays_while_devices_of_an_object_are_left_in_it(world: World, joined: OtherTailnet) -> None:
+async def test_a_tailnet_stays_while_a_connector_that_no_longer_names_it_has_devices_there(
+    world: World, joined: OtherTailnet
+) -> None:
     await world.change(GATE, {"spec": {"tailnet": None}})
     await world.delete(joined.tailnet())
     await world.becomes(lambda: world.reason(joined.tailnet(), READY), "TailnetInUse")
