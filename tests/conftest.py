@@ -149,7 +149,7 @@ def _is_loop_test(item: pytest.Item) -> bool:
 
 @pytest.fixture(scope="session")
 def real_api(pytestconfig: pytest.Config, worker_id: str) -> Path | None:
-    """The kubeconfig of this worker's API server, or None if the tests run on a simulated one."""
+    """The kubeconfig of this worker's API server, or None if the tests run on a simulated cluster."""
     kubeconfigs: list[Path] = pytestconfig.getoption("real_api")
     if not kubeconfigs:
         return None

@@ -112,13 +112,13 @@ CHANGED = {
 CHANGED_BY_DEFAULT = CHANGED | {
     "Deployment operator: spec.template.spec.containers.operator.imagePullPolicy": "a node may have it"
 }
-"""The fields that differ if the values don't say when to pull an image."""
+"""The fields that differ if the values don't name a pull policy for the image."""
 
 CHANGED_BY_PROXY = {
     f"ClusterRoleBinding tailscale-auth-proxy: subjects.operator.{field}": "the proxy has an account of its own"
     for field in ("kind", "name", "namespace")
 }
-"""The fields that differ as well if the API server proxy impersonates callers, with the reason."""
+"""The additional fields that differ if the API server proxy impersonates its callers, with the reason."""
 
 
 BY_SECRET = "oauth: {clientId: client, clientSecret: secret}"
@@ -179,7 +179,10 @@ def test_the_container_in_the_operators_pod_has_the_name_by_which_the_leader_loo
 
 
 def missing(theirs: Any, ours: Any, path: str = "") -> list[str]:
-    """Return the paths at which *ours* lacks a value of *theirs*. A null, an empty and an absent value are the same."""
+    """Return the paths at which *ours* lacks a value of *theirs*.
+
+    A null, an empty and an absent value count as equal.
+    """
     if isinstance(theirs, dict) and isinstance(ours, dict | None):
         return [each for name in theirs for each in missing(theirs[name], (ours or {}).get(name), f"{path}.{name}")]
     if isinstance(theirs, list) and theirs and all(isinstance(each, dict) and "name" in each for each in theirs):
@@ -207,7 +210,10 @@ ACCOUNT = {
     ("RoleBinding", "operator-apiserver-proxy"),
     ("Service", "operator-apiserver-proxy-metrics"),
 }
-"""The objects of the API server proxy in each of its modes. Its Pod must not outlive them."""
+"""The objects that the API server proxy has in each of its modes.
+
+Helm deletes these objects with the release, so the proxy's Pod must not remain after that.
+"""
 IMPERSONATION = ("ClusterRoleBinding", "tailscale-operator-apiserver-proxy")
 """The binding that the API server proxy needs in auth mode only."""
 OF_GROUPS = {
@@ -349,7 +355,7 @@ def test_the_values_of_the_chart_decide_the_names_of_its_objects(
 
 USERS_KINDS = {"services", "endpointslices", "ingresses", "proxygrouppolicies"}
 Rule = tuple[str, str, str, tuple[str, ...]]
-"""API group, resource, verb, names of objects."""
+"""The API group, the resource, the verb, and the names of the objects that the rule is limited to."""
 
 
 def allowed(role: Object) -> list[Rule]:

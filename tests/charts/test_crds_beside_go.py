@@ -31,7 +31,10 @@ SAME_MEANING = {
     "!(has(self.serviceMonitor) && self.serviceMonitor.enable  && !self.enable)":
     "self.enable || !(has(self.serviceMonitor) && self.serviceMonitor.enable)",
 }  # fmt: skip
-"""CEL rules of the Go operator, and how ours say the same. test_crds.py has objects that break each rule."""
+"""A map from CEL rules of the Go operator to ours with the same meaning.
+
+test_crds.py has objects that break each rule.
+"""
 
 WORDS = {"description"}
 DEEPER = {"properties", "items", "additionalProperties", "x-kubernetes-validations"}
@@ -59,11 +62,11 @@ MORE_COLUMNS = {
     "DNSConfig": ["Ready", "Cluster-DNS", "Zones"],
     "ProxyGroup": ["Ready", "Hostname", "Addresses"],
 }
-"""The columns that our kinds have besides those of the Go operator's, which stay in their order."""
+"""The columns that our CRDs have besides those of the Go operator's. The shared columns have the same order."""
 
 
 def frame(definition: Object) -> Object:
-    """Return a CRD without its schema: names, scope, version, columns, subresources."""
+    """Return the parts of a CRD besides its schema: names, scope, version, columns and subresources."""
     (version,) = definition["spec"]["versions"]
     columns = [
         {key: column[key] for key in column.keys() - WORDS} for column in version.get("additionalPrinterColumns", [])
@@ -78,7 +81,10 @@ def frame(definition: Object) -> Object:
 
 
 def differences(ours: Object, theirs: Object, path: str = "") -> Iterator[str]:
-    """Yield the path of each difference between two schemas, with the keyword if both schemas have the path."""
+    """Yield the path of each difference between two schemas.
+
+    The path ends with the keyword of JSON Schema that differs, if both schemas have the field.
+    """
     for keyword in (ours.keys() | theirs.keys()) - WORDS - DEEPER:
         mine, other = (node.get(keyword) for node in (ours, theirs))
         if keyword in UNORDERED:

@@ -33,8 +33,7 @@ UNKNOWN = {
     "operatorConfig.podDisruptionBudget.minAvailible": "operatorConfig.podDisruptionBudget.minAvailable",
     "oauth.xyzzy": "",
 }
-"""Unknown names of values, each with the paths that the refusal suggests. There are none if no known name is
-similar."""
+"""Unknown names of values, each with the paths that the refusal suggests: none if no known name is similar."""
 
 
 @pytest.mark.parametrize(("path", "known"), UNKNOWN.items(), ids=UNKNOWN)
@@ -75,7 +74,7 @@ def test_the_schema_of_values_allows_any_keys_in_maps_that_kubernetes_or_helm_de
 
 
 NUMBER = 1234567
-"""A number that Go writes as 1.234567e+06."""
+"""A number that Go templates print as 1.234567e+06."""
 
 NUMBERS = [
     f"{path.replace('[]', '[0]')}{'.key' if 'additionalProperties' in schema else ''}"
@@ -89,7 +88,7 @@ SEEN = (
     *(f"metrics.{each}.enabled=true" for each in ("dashboard", "serviceMonitor", "prometheusRule")),
     *("operatorConfig.extraEnv[0].name=A", "operatorConfig.extraVolumes[0].name=a", "imagePullSecrets[0].name=a"),
 )
-"""The `--set` flags with which the chart renders every value of NUMBERS."""
+"""The `--set` flags that make the chart render every value in NUMBERS."""
 
 
 @pytest.mark.parametrize("path", NUMBERS)

@@ -12,7 +12,7 @@ VERSIONS = ("1.76.0", "1.80.0", "1.84.0", "1.98.0", TAILSCALE)
 
 
 THEIR_PULL_POLICY = "operatorConfig.image.pullPolicy=Always"
-"""The value in which a values.yaml of the Go operator's chart differs from ours."""
+"""The `--set` flag for the one value in which the values.yaml of the Go operator's chart differs from ours."""
 
 
 @pytest.fixture(scope="session", params=VERSIONS)
@@ -73,7 +73,7 @@ TAKEN = {
     "OPERATOR_LOGIN_SERVER": {"loginServer=null": ""},
     "OPERATOR_HOSTNAME": {"operatorConfig.hostname=null": ""},
 }
-"""Variables of the operator's container: for each `--set` flag, the value that the variable gets."""
+"""For each variable of the operator's container, a map from `--set` flags to the value that the variable gets."""
 
 
 @pytest.mark.parametrize(("variable", "given"), [(name, each) for name, sets in TAKEN.items() for each in sets])

@@ -1,4 +1,4 @@
-"""The static manifests, and the kustomization that the documentation makes of them, compared with the chart."""
+"""The static manifests and the documented kustomization, compared with the output of the chart."""
 
 import json
 import shutil
@@ -34,7 +34,7 @@ def kustomize() -> Kustomize:
 
 @pytest.fixture
 def overlay(tmp_path: Path) -> Path:
-    """The kustomization folder that the documentation tells its readers to make, beside a copy of the chart's."""
+    """The documented kustomization folder, beside a copy of the static manifests."""
     shutil.copytree(MANIFESTS, tmp_path / "charts" / "manifests")
     folder = tmp_path / "tailnet"
     folder.mkdir()

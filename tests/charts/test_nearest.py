@@ -1,4 +1,4 @@
-"""The patterns for misspelt names of the chart's values, and the schema that is written with them."""
+"""The patterns for misspelt names of the chart's values, and the schema that contains these patterns."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""The number of replicas of the operator. The chart looks which operator's Deployment the cluster has already."""
+"""The number of replicas of the operator, which depends on the Deployment that is in the cluster already."""
 
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ NAME = r"operatorConfig.podLabels.app\.kubernetes\.io/name"
 
 
 def rendered(bed: Bed, chart: Path, *words: Word) -> dict[str, Object]:
-    """Return the objects that Helm renders while the chart may ask the cluster, one of each kind."""
+    """Return the objects that Helm renders, by kind. The templates may query the API server of *bed*."""
     text = bed.helm("template", RELEASE, chart, "--namespace", NAMESPACE, "--dry-run=server", "--skip-tests", *words)
     return {obj["kind"]: obj for obj in yaml.load_all(text, yaml.CSafeLoader) if obj}
 

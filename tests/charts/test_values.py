@@ -1,4 +1,4 @@
-"""The documented values for the chart. An API server accepts the manifests, and the operator its environment."""
+"""The documented values for the chart: an API server accepts the manifests, and the operator its variables."""
 
 from collections.abc import Callable
 from functools import cache
@@ -27,7 +27,7 @@ FIELDS = {
     "metadata.uid": "11111111-2222-3333-4444-555555555555",
     "spec.serviceAccountName": "operator",
 }
-"""The fields of a Pod from which its variables take their values, with these values."""
+"""The values of the Pod's fields that its variables refer to."""
 
 NOT_SETTINGS = {
     "POD_UID": "the Go operator's Events are about its Pod: ours finds it by its name",
@@ -57,9 +57,9 @@ def watched_by(values: str) -> tuple[str, ...]:
 
 
 def pod_of(rendered: str, folder: Path) -> tuple[dict[str, str], Path]:
-    """Return the variables that a rendered Deployment gives the operator, and the path of its identity token.
+    """Return the environment variables in a rendered Deployment, and the path of the operator's identity token.
 
-    The function writes into *folder* the files in volumes that the variables name.
+    The function writes into *folder* the files of volumes to which the variables point.
     """
     spec = the("Deployment", list(filter(None, yaml.safe_load_all(rendered))))["spec"]["template"]["spec"]
     (container,) = spec["containers"]

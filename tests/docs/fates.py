@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from typing import Final
 
 WALK: Final = "tests/docs/test_walk.py::test_the_commands_on_a_page_of_the_docs_work_on_a_cluster"
-"""The commands that test_walk runs on the manifests of their page. It takes them from the pages."""
+"""The test that runs commands on a simulated cluster, after it has applied the manifests on their page."""
 BED: Final = "tests/e2e/test_pages.py::test_a_documented_command_works_on_a_real_cluster"
-"""The commands that a test on the bed takes from this table: they need Pods with logs, or an operator in a Pod."""
+"""The test that runs commands on the bed, because they need Pods with logs, or an operator in a Pod."""
 _DEMO = "tests/loadtest/clustersim/test_demo.py::test_every_name_resolves_and_every_device_is_in_the_tailnet"
 _IMAGES = "tests/e2e/test_images.py::test_the_labels_of_an_image_name_its_program"
 _GATEWAY = (
@@ -193,13 +193,16 @@ RUN_BY_NONE: Final[Mapping[str, str]] = {
 
 
 def fate_of(command: str) -> str | None:
-    """Return the test that runs a normalised *command*, or the reason why none does. None if no table has it."""
+    """Return the test that runs a normalised *command*, or the reason why no test does.
+
+    Return None if the command isn't in the tables.
+    """
     found = entries_of(command)
     return {**RUN_BY, **RUN_BY_NONE}[found[0]] if found else None
 
 
 def entries_of(command: str) -> list[str]:
-    """Return the entries of the tables that a normalised *command* fits."""
+    """Return the keys of the tables that match a normalised *command*."""
     return [
         entry
         for entry in (*RUN_BY, *RUN_BY_NONE)

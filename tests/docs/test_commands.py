@@ -1,4 +1,4 @@
-"""A test runs every command that the documentation shows, or the tables in fates.py say why none does."""
+"""Every command in the documentation has a test that runs it, or a reason in fates.py why no test does."""
 
 import re
 from pathlib import Path

@@ -15,7 +15,7 @@ PATH: Final = re.compile(r"tests/[\w/.]+")
 FUNCTION: Final = re.compile(r"[a-z]+(_[a-z]+)+")
 SOURCES: Final = [ROOT / "operator", ROOT / "nameserver", ROOT / "loadtest"]
 EXAMPLE: Final = re.compile(r"\bthing\b")
-"""The name of the example kind that CONTRIBUTING.md shows how to add."""
+"""The name of the example kind in CONTRIBUTING.md, which shows how to add a kind."""
 
 
 @cache

@@ -1,4 +1,4 @@
-"""The comparison with Tailscale's operator, in the picture and in the README, has the stored figures."""
+"""The comparison with Tailscale's operator, in the picture and in the README, equals the stored results."""
 
 import json
 import xml.etree.ElementTree as ET

@@ -26,11 +26,11 @@ FIRST = (
 
 
 NEEDS = {"docs/examples/proxygrouppolicy.yaml": DOCS / "examples" / "egress-group.yaml"}
-"""The examples that need another example."""
+"""The examples that work only after another example is applied."""
 
 
 OPERATORS_OWN = "tailscale-operator.tail1234.ts.net"
-"""The name of the operator's own device, which stays."""
+"""The name of the operator's own device, which stays in the tailnet when all objects are deleted."""
 
 
 async def staying(world: World, objects: Sequence[Object]) -> list[str]:
@@ -76,14 +76,14 @@ Pages show these fragments without a kind, so a test recognizes them by the word
 
 
 def is_tested(block: str) -> bool:
-    """Tell whether a test applies this YAML, or renders or builds with it."""
+    """Tell whether a test applies the YAML in *block*, or renders the chart or builds a kustomization with it."""
     if block.startswith((VALUES_OF_CHART, "# kustomization.yaml\n")):
         return True
     return all(obj.get("apiVersion") in CLUSTERS for obj in yaml.safe_load_all(block))
 
 
 def is_of_another_tool(block: str) -> bool:
-    """Tell whether this YAML configures one of the other tools, which no test runs."""
+    """Tell whether the YAML in *block* is for a tool, such as Argo CD, that no test runs."""
     (obj,) = yaml.safe_load_all(block)
     return obj.get("apiVersion") in OTHERS or any(name in block for name in FRAGMENTS)
 

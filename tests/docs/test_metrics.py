@@ -1,4 +1,4 @@
-"""docs/metrics.md lists the metrics of both programs, and the chart's dashboard and alerts use no others."""
+"""docs/metrics.md lists all metrics of our programs, and the chart's dashboard and alerts use only these metrics."""
 
 import asyncio
 import json
@@ -35,7 +35,7 @@ ALERTS: Final[list[Json]] = [rule for group in GROUPS for rule in group["rules"]
 SCRAPED: Final = {"namespace", "job", "pod"}
 """The labels that Prometheus adds to each series of a Pod."""
 LATE = ("preflight", "devices", "egress_entries", "egress_probes_total", "cluster_dns_ready")
-"""The metrics of the operator that have no series until certain things have happened."""
+"""The metrics of the operator that have no series right after its start."""
 
 _SELECTOR = re.compile(r"(\w+)\{(.*?)\}")
 _MATCHER = re.compile(r"(\w+)(?:=~|!~|!=|=)\"")
@@ -80,7 +80,7 @@ async def nameserver_metrics() -> str:
 
 @pytest.fixture(scope="module")
 def series(operator_page: str, nameserver_page: str) -> dict[str, set[str]]:
-    """The labels of the series of all programs, by the names of the series in queries.
+    """The labels of the series of all programs, by the name of the series.
 
     Metrics that have no series on these pages have the labels that the documentation names.
     """

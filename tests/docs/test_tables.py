@@ -1,4 +1,4 @@
-"""The tables in docs/ list every condition, reason and variable of the sources, and no others."""
+"""The tables in docs/ list every condition, reason, annotation, label and variable of the sources, and no others."""
 
 import ast
 import re
@@ -21,7 +21,7 @@ NAMED_AS_CONDITIONS = {
     "ProxyGroupAvailable",
     "ProxyGroupReady",
 }
-"""Reasons with the same name as their condition."""
+"""Reasons that have the same name as their condition."""
 OTHERS = """
     AlreadyExists ClusterFirst ClusterFirstWithHostNet ClusterIP ConfigMap ContainersReady CustomResourceDefinition
     DaemonSet EndpointSlice ExternalIP ExternalName IfNotPresent IngressClass LoadBalancer NoExecute NoSchedule NodePort
@@ -77,7 +77,7 @@ def test_every_condition_has_a_heading_in_the_docs_and_every_heading_in_code_fon
 
 ANNOTATION = re.compile(r"tailscale\.com/[a-z-]+")
 NO_ANNOTATIONS = re.compile(r".*(finalizer|protection|reconciler)|tailscale\.com/(ts-ingress|egress-services|cap)")
-"""The names of finalizers, of a controller, of a readiness gate, and of the tailnet's capabilities."""
+"""A pattern for names that look like annotations, but belong to finalizers, a controller, a gate or capabilities."""
 
 
 def test_the_documentation_has_a_row_for_every_annotation_and_label_and_no_other_rows() -> None:

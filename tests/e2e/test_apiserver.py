@@ -42,7 +42,7 @@ TESTERS_MAY: Object = {
     "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": TESTERS}],
 }
 TTY_ONCE_SIZED = f'until [ "$(stty size)" = "{ROWS} {COLUMNS}" ]; do sleep 0.1; done; tty'
-"""A shell script that prints the size of its terminal, once that is as large as the person's terminal."""
+"""A shell script that waits until its terminal is as large as the person's, and then prints the terminal's name."""
 STREAMS = pytest.mark.parametrize("environment", [{}, SPDY], ids=["WebSocket", "SPDY"])
 
 Say = Callable[[object], None]
@@ -51,7 +51,7 @@ Standing = tuple[object, ...]
 
 
 class Mode:
-    """A mode of the proxy: the moment when the release was switched to it, and the moment when the Pod had it."""
+    """A mode of the API server proxy, the moment of the upgrade to it, and the moment when the Pod had it."""
 
     def __init__(self, cluster: Cluster, images: ProductImages, mode: str, http: str = "false") -> None:
         self.began = datetime.now(UTC)
@@ -61,7 +61,10 @@ class Mode:
 
 @pytest.fixture(scope="module")
 def proxied(cluster: Cluster, images: ProductImages, management: Management) -> Iterator[Mode]:
-    """The proxy in auth mode, with port 80. Alice is a tester. Afterwards there is no proxy, and no device of it."""
+    """The API server proxy in auth mode, with plain HTTP on port 80, and a grant that makes Alice a tester.
+
+    At the end the proxy and its device are deleted.
+    """
     management.replace_grants(grant(ALICE, TESTERS))
     cluster.apply(TESTERS_MAY)
     yield Mode(cluster, images, "true", http="true")
@@ -78,7 +81,7 @@ def home(bed: Bed, proxied: Mode) -> Iterator[Peer]:
 
 @pytest.fixture(scope="module")
 def alice(bed: Bed, home: Peer, acme_root: Path, tmp_path_factory: pytest.TempPathFactory) -> ApiUser:
-    """Alice, who has configured kubectl. The proxy has its certificate."""
+    """Alice, a user with a kubeconfig for the API server proxy. The proxy has its certificate already."""
     user = ApiUser.at(bed.paths, home, acme_root, tmp_path_factory.mktemp("alice"))
     assert FQDN in user.configure(HOST)
     eventually(user.whoami, "an answer of the API server", 60)
@@ -87,7 +90,7 @@ def alice(bed: Bed, home: Peer, acme_root: Path, tmp_path_factory: pytest.TempPa
 
 @pytest.fixture(scope="module")
 def original(alice: ApiUser, management: Management) -> Standing:
-    """The identity of the proxy's device at the start of these tests: see `standing`."""
+    """The value of `standing` at the start of these tests."""
     return standing(alice, management)
 
 
@@ -100,7 +103,7 @@ def standing(user: ApiUser, management: Management) -> Standing:
 def machine(
     bed: Bed, alice: ApiUser, outside: Peer, acme_root: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> ApiUser:
-    """A tagged device, which no grant mentions."""
+    """A user on a tagged device that no grant mentions."""
     user = ApiUser.at(bed.paths, outside, acme_root, tmp_path_factory.mktemp("machine"))
     user.configure(HOST)
     return user
@@ -116,7 +119,7 @@ def space(cluster: Cluster, shared_namespace: str) -> str:
 
 @pytest.fixture(scope="module")
 def watch(alice: ApiUser, space: str) -> Iterator[tuple[Running, float]]:
-    """A watch of Alice's that goes on until the module's tests need no proxy, and the moment when it began."""
+    """A watch by Alice that continues while the first tests of this module run, and the moment when it began."""
     began = time.monotonic()
     with alice.running("watch", "-n", space, "get", "configmaps", "--watch", "--output=name") as running:
         eventually(lambda: "kube-root-ca.crt" in running.output, "the first object of the watch", 20)
@@ -219,7 +222,7 @@ def test_in_a_tailnet_without_certificates_users_reach_the_api_server_proxy_by_p
 
 
 def answers(user: ApiUser, seconds: float = 3) -> bool:
-    """Tell whether the API server answers a user now."""
+    """Tell whether the API server answers a user within *seconds*."""
     try:
         return bool(user.run("get", "--raw=/version", f"--request-timeout={seconds:.0f}s"))
     except BedError:
@@ -263,7 +266,7 @@ def test_a_watch_through_the_api_server_proxy_continues_if_both_pods_of_the_oper
 
 
 def use(user: ApiUser) -> None:
-    """Send some requests from a user's device, so that it is one in use."""
+    """Send some requests from a user's device, so that the device has an active connection to the proxy."""
     for _ in range(10):
         eventually(lambda: answers(user), "an answer", 30)
         time.sleep(0.2)
@@ -309,7 +312,7 @@ def test_kubectl_works_again_soon_after_a_container_of_the_api_server_proxy_was_
 
 
 def is_back(cluster: Cluster, before: Object, container: str) -> bool:
-    """Tell whether a container of the proxy was restarted, and the proxy's device serves HTTPS."""
+    """Tell whether a container of the proxy has restarted since *before*, and whether the device serves HTTPS again."""
     status = status_of(cluster.look(before), container)
     restarted = status["restartCount"] > status_of(before, container)["restartCount"] and "running" in status["state"]
     return restarted and apiproxy.serves(cluster)
@@ -325,7 +328,7 @@ def test_a_caller_without_a_grant_is_known_to_the_api_server_by_name_and_permitt
 
 
 def check_rights(cluster: Cluster, mode: Mode) -> None:
-    """Check that the proxy was denied nothing in this mode, and that it has used all of its permissions."""
+    """Check that in this mode the API server denied the proxy nothing, and that the proxy used all its permissions."""
     seen, granted = apiproxy.conduct(cluster, mode.began)
     assert not (denied := [each for each in seen.denied if each.when > mode.there]), denied
     assert granted - seen.used == {each for each in granted if each in UNUSED}
@@ -346,7 +349,7 @@ def test_in_auth_mode_the_api_server_proxy_has_exactly_the_permissions_that_it_n
 
 @pytest.fixture(scope="module")
 def noauth(cluster: Cluster, images: ProductImages, proxied: Mode, alice: ApiUser) -> Mode:
-    """The proxy in noauth mode, without port 80."""
+    """The API server proxy in noauth mode, without plain HTTP on port 80."""
     return Mode(cluster, images, "noauth")
 
 

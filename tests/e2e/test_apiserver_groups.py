@@ -48,7 +48,10 @@ Say = Callable[[object], None]
 
 @pytest.fixture(scope="module")
 def made(cluster: Cluster, images: ProductImages, management: Management, outside: Peer) -> Iterator[datetime]:
-    """A group in each mode, and a Recorder that records the sessions of Alice; the moment when they were made."""
+    """A group of API server proxies for each mode, and a Recorder for Alice's sessions.
+
+    The value is the moment when they were made.
+    """
     values = {**product.CREDENTIALS, **product.image_values(images)}
     product.install(cluster.bed, product.CHART, {**values, "apiServerProxyConfig": {"allowImpersonation": "true"}})
     began = datetime.now(UTC)
@@ -80,7 +83,7 @@ def home(bed: Bed, made: datetime) -> Iterator[Peer]:
 
 @pytest.fixture(scope="module")
 def alice(bed: Bed, home: Peer, acme_root: Path, tmp_path_factory: pytest.TempPathFactory) -> ApiUser:
-    """Alice, who has configured kubectl."""
+    """Alice, a user with a kubeconfig for the group in auth mode."""
     user = ApiUser.at(bed.paths, home, acme_root, tmp_path_factory.mktemp("alice"))
     eventually(lambda: user.configure("kapi"), "the name of the group", 30)
     eventually(user.whoami, "an answer", 30)
@@ -141,12 +144,12 @@ def test_no_new_connection_fails_while_a_group_of_api_server_proxies_is_restarte
 
 
 def probe(label: str) -> str:
-    """Return the target of requests that the API server answers for everybody."""
+    """Return a `Load` target by the name of *label*: a path that the API server serves without authentication."""
     return f"https://{dns_name(label)}:443/readyz"
 
 
 def go_on(requests: Load) -> None:
-    """Let requests continue for as long as a change may have effects."""
+    """Let the requests continue for as long as a change may have effects."""
     until = time.time() + AFTERWARDS
     eventually(lambda: requests.seen()[-1].at > until, "requests for a while")
 

@@ -1,6 +1,6 @@
 """`tsoperator check` with a kubeconfig finds each of a dozen faults, and finds nothing in a healthy cluster.
 
-`tsoperator list` shows the objects, from outside of the cluster by port-forward.
+`tsoperator list` shows the objects from outside of the cluster, too, through a port-forward.
 """
 
 import json

@@ -59,7 +59,7 @@ def node(cluster: Cluster) -> Iterator[Node]:
 
 @pytest.fixture(scope="module")
 def outcome(cluster: Cluster, nameserver: str, node: Node, shared_namespace: str, outside: Peer) -> Outcome:
-    """The result of connections by both names of a Service of the group, from the moment when the node dies."""
+    """The outcome of connections by both names of a Service of the group, from the moment when the node dies."""
     service = group_service(shared_namespace, "db", WIDE["metadata"]["name"], tailnet_fqdn=PEER_NAME)
     cluster.apply(service)
     await_served(cluster, service)

@@ -30,7 +30,7 @@ EXAMPLES = TREE / "docs" / "examples"
 
 
 class Kubectl:
-    """kubectl on the cluster of a demo, with its files in a folder of its own."""
+    """kubectl with the kubeconfig of a demo, and with its files in a folder of its own."""
 
     def __init__(self, program: Path, demo: Path, home: Path) -> None:
         self._words = [str(program), f"--kubeconfig={demo / 'kubeconfig'}", f"--cache-dir={home}"]
@@ -51,7 +51,7 @@ class Kubectl:
 
 @pytest.fixture(scope="module")
 def program() -> Path:
-    """The kubectl of the bed."""
+    """The path of the bed's kubectl."""
     return build_program("kubectl", Paths.from_environment(), Progress())
 
 

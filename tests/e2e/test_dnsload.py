@@ -16,7 +16,7 @@ JOB = Path(__file__).parents[2] / "loadtest" / "dnsload" / "job.yaml"
 
 
 _LIMITED = 3
-"""The exit code of dnsload when the machine was too busy for it, and nothing else was wrong."""
+"""The exit code with which dnsload says that the machine was too busy, and that nothing else was wrong."""
 
 
 @pytest.mark.full

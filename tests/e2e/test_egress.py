@@ -17,7 +17,10 @@ PODS = 20  # the number of Pods that try a new Service, one after the other
 
 
 def reaches(cluster: Cluster, client: Object, host: str) -> bool:
-    """Tell whether the client gets the greeting from *host*. The first packets may be lost while WireGuard connects."""
+    """Tell whether the client gets the expected answer from *host*.
+
+    The first packets may be lost while WireGuard connects.
+    """
     return eventually(lambda: cluster.curl(client, f"http://{host}:{WEB_PORT}/") == GREETING, f"the page of {host}")
 
 
@@ -30,7 +33,10 @@ def serves(cluster: Cluster, nameserver: str, wanted: Answer) -> bool:
 def by_name(
     cluster: Cluster, nameserver: str, shared_namespace: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Object:
-    """An egress Service to the peer by its MagicDNS name, whose record is served. The last test deletes the Service."""
+    """An egress Service to the peer by its MagicDNS name, after the nameserver serves the name.
+
+    The last test deletes it.
+    """
     service = egress_service(shared_namespace, "db", tailnet_fqdn=PEER_NAME)
     assert serves(cluster, nameserver, Answer("NXDOMAIN"))
     with Probe.of(cluster.bed, nameserver, PEER_NAME, tmp_path_factory.mktemp("new")) as probe:

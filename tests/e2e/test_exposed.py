@@ -58,13 +58,16 @@ server = http.server.HTTPServer(("", 8443), http.server.SimpleHTTPRequestHandler
 server.socket = context.wrap_socket(server.socket, server_side=True)
 server.serve_forever()
 """
-"""The program of a gateway, which ends TLS with the certificate of a Secret and shows a list of files."""
+"""The program of a gateway, which ends TLS with the certificate from a Secret and serves a list of files."""
 
 
 def test_a_gateway_behind_a_load_balancer_serves_a_domain_of_the_users_with_his_certificate(
     cluster: Cluster, outside: Peer, shared_namespace: str, tmp_path: Path
 ) -> None:
-    """docs/own-domain.md: the Secret is like one of cert-manager, and the address is where external-dns reads it."""
+    """The setup is that of docs/own-domain.md.
+
+    The Secret is like those of cert-manager, and external-dns reads the address from the same status.
+    """
     pki = Pki(tmp_path)
     pki.make_ca()
     pki.issue("shop", "/CN=shop.example.org", ["DNS:shop.example.org"])

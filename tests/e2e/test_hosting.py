@@ -1,4 +1,4 @@
-"""A ProxyGroup of type ingress: devices reach Ingresses and Services through it, even while proxies are replaced."""
+"""A ProxyGroup of type ingress: devices reach Ingresses and Services through it, even while its proxies restart."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -58,7 +58,10 @@ def shop(cluster: Cluster, space: str) -> Object:
 
 
 def exposed(cluster: Cluster, obj: Object) -> Object:
-    """Apply an Ingress, and wait until its status shows its name. The status does so once there is a certificate."""
+    """Apply an Ingress, wait until its status shows its name, and return it.
+
+    The status shows the name after there is a certificate.
+    """
     cluster.apply(obj)
     await_shown(cluster, obj, obj["spec"]["tls"][0]["hosts"][0])
     return obj
@@ -66,24 +69,24 @@ def exposed(cluster: Cluster, obj: Object) -> Object:
 
 @pytest.fixture
 def load(balanced: Object, shop: Object, management: Management, outside: Peer) -> Iterator[Load]:
-    """The `Load` by which a device opens new connections: to the Service's address, and to the Ingress by HTTPS."""
+    """The `Load` with which a device opens connections to the Service's address, and by HTTPS to the Ingress."""
     targets = [f"http://{address_of(management, 'ha-lb')}:80", f"https://{dns_name('ha-shop')}:443"]
     with Load.from_device(outside, f"{PAGE}\n", targets, RATE * len(targets)) as load:
         yield load
 
 
 def go_on(load: Load) -> None:
-    """Let the load continue for as long as a change may have effects, and then end it."""
+    """Let the load continue for as long as a change may have effects, and then stop it."""
     until = time.time() + AFTERWARDS
     eventually(lambda: load.seen()[-1].at > until, "load for a while")
     load.end()
 
 
 def visit(device: Peer, url: str, *words: str | Path) -> str:
-    """Return the page that a device gets, as soon as it gets one. The first packets may be lost.
+    """Return the page at *url*, as soon as a *device* gets it. The first packets may be lost.
 
-    curl soon tries the IPv4 address, since the IPv6 address of a Service leads nowhere in a cluster without IPv6. The
-    proxy of `Peer.curl` tries only one address.
+    curl soon tries the IPv4 address: the IPv6 address of a Service leads nowhere in a cluster without IPv6. The HTTP
+    proxy that `Peer.curl` uses would try only one address.
     """
     device.ask_magic_dns()
     command = ["curl", "-sS", "--fail", "--max-time", "3", *words, url]

@@ -1,4 +1,4 @@
-"""After a fresh install of our operator, the Go operator takes over the Tailscale Services that our operator made."""
+"""The Go operator takes over the Tailscale Services of our operator, which was installed first."""
 
 from collections.abc import Iterator
 
@@ -27,9 +27,9 @@ def shop(
     management: Management,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Object]:
-    """An Ingress that our operator exposed and that the Go operator has taken over.
+    """An Ingress that our operator exposed, and that the Go operator has taken over.
 
-    Our operator registered a device of its own for it. At the end our operator runs again.
+    For the Tailscale Service, our operator registered a device of its own. At the end our operator runs again.
     """
     go_operator.forget(cluster, management)
     shown = ingress(shared_namespace, "heirloom", proxy_group="heirloom")

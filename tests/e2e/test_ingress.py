@@ -18,7 +18,7 @@ ROOT_IN_POD = "/tmp/root.pem"
 
 @pytest.fixture(scope="module")
 def shop(cluster: Cluster, nameserver: str, shared_namespace: str) -> Object:
-    """An Ingress that redirects plain HTTP, and that Pods can use, too."""
+    """An Ingress that redirects plain HTTP, and that Pods may use by its MagicDNS name."""
     shown = ingress(shared_namespace, "shop", http_redirect="true", **FORWARD)
     cluster.apply(*web(shared_namespace, "web"), shown)
     address = Answer("NOERROR", (pod_ip(cluster.device_proxy(shown)),))
@@ -69,7 +69,7 @@ def test_a_pod_gets_the_page_of_an_ingress_by_its_magicdns_name(
 
 @pytest.fixture
 def ingress_names(cluster: Cluster, nameserver: str) -> Iterator[None]:
-    """Let Pods reach all Ingresses, by a field of the DNSConfig that is removed afterwards."""
+    """Set the field of the DNSConfig by which Pods reach all Ingresses. At the end the field is removed."""
     (dnsconfig,) = cluster.listed("dnsconfigs")
     cluster.patch(dnsconfig, {"spec": {"clusterDNS": {"ingressNames": True}}})
     yield

@@ -1,4 +1,4 @@
-"""A bed that ended badly is noticed, and a bed that is taken down leaves nothing on the machine."""
+"""A new bed removes the leftovers of a bed that was killed, and a bed that is taken down leaves none on the machine."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""ServiceMonitors: if the cluster has the kind, each proxy whose class asks for a ServiceMonitor gets one."""
+"""ServiceMonitors: if the cluster has this kind, each proxy whose ProxyClass asks for a ServiceMonitor gets one."""
 
 from collections.abc import Iterator
 
@@ -46,7 +46,7 @@ def monitored(cluster: Cluster, shared_namespace: str) -> Iterator[Object]:
 
 
 def monitors(cluster: Cluster, service: Object) -> list[tuple[str, str]]:
-    """Return the names of the ServiceMonitors for a Service's proxy, and the Prometheus that each is for."""
+    """Return the ServiceMonitors for a Service's proxy, as pairs: the name, and the Prometheus that reads it."""
     namespace = service["metadata"]["namespace"]
     found = [obj["metadata"] for obj in cluster.listed("servicemonitors", NAMESPACE)]
     ours = [each for each in found if each["labels"].get("ts_proxy_parent_namespace") == namespace]

@@ -71,7 +71,7 @@ def test_an_egress_service_that_moves_between_groups_and_its_own_proxy_leaves_no
 def await_place(cluster: Cluster, service: Object, place: str, management: Management) -> None:
     """Wait until the group *place*, or the Service's own proxy, serves the Service.
 
-    No object or device may be left of another way in which it was served before.
+    No object or device may remain of the way in which the Service was served before.
     """
     if place == OWN:
         cluster.device_proxy(service)

@@ -71,7 +71,7 @@ def servers(bed: Bed, nameserver: str, tmp_path_factory: pytest.TempPathFactory)
 
 
 def stub_domain_flags(nameserver: str) -> Iterator[str]:
-    """Yield the flags by which kube-dns passes the operator's stub domains to dnsmasq."""
+    """Yield the command-line flags for dnsmasq that kube-dns makes from the operator's stub domains."""
     edited = with_zones(None, None, "stubDomains", StubDomain(("ts.net",), (nameserver,)), "tailscale")
     assert isinstance(edited, Edited)
     for zone, addresses in json.loads(edited.text or "").items():
@@ -81,7 +81,7 @@ def stub_domain_flags(nameserver: str) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def records(cluster: Cluster, nameserver: str, without_operator: None) -> None:
-    """Records of every kind, which the test writes into the operator's ConfigMap."""
+    """Records of every kind. The fixture writes them into the operator's ConfigMap."""
     put(cluster, RECORDS)
     eventually(lambda: dig(cluster.bed, nameserver, BOTH).data, f"records of {BOTH}")
 

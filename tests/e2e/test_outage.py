@@ -55,7 +55,7 @@ def test_a_nameserver_that_starts_while_the_api_server_is_unreachable_serves_the
 
 
 def zone(bed: Bed, address: str) -> Answer:
-    """Return the SOA record that a nameserver's Pod answers. Its serial is the serial of the Pod's records."""
+    """Return the SOA record with which a nameserver's Pod answers. Its serial shows which records the Pod has."""
     return dig(bed, address, "ts.net", "SOA", *TO_THE_POD)
 
 

@@ -27,7 +27,7 @@ def relayed(cluster: Cluster) -> Iterator[str]:
 
 @pytest.fixture
 def blocked(outside: Peer, neighbour: Peer) -> Iterator[None]:
-    """The two devices outside can't send UDP packets to each other."""
+    """Two devices outside the cluster that can't send UDP packets to each other."""
     with apart(outside, neighbour):
         yield
 

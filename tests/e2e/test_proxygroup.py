@@ -1,4 +1,4 @@
-"""A ProxyGroup of type egress: Pods reach devices through it, even while its proxies are replaced."""
+"""A ProxyGroup of type egress: Pods reach devices through it, even while its proxies restart."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -37,7 +37,7 @@ def fleet(cluster: Cluster) -> Iterator[Object]:
 
 @pytest.fixture(scope="module")
 def served(cluster: Cluster, nameserver: str, fleet: Object, shared_namespace: str) -> Object:
-    """A Service that both proxies serve, with its record."""
+    """A Service that both proxies serve, once the nameserver has its record."""
     service = group_service(shared_namespace, "db", fleet["metadata"]["name"], tailnet_fqdn=PEER_NAME)
     cluster.apply(service)
     await_served(cluster, service)
@@ -47,16 +47,16 @@ def served(cluster: Cluster, nameserver: str, fleet: Object, shared_namespace: s
 
 @pytest.fixture
 def load(cluster: Cluster, served: Object, outside: Peer) -> Iterator[Load]:
-    """The `Load` by which a Pod opens new connections to each port of the device.
+    """The `Load` with which a Pod opens connections to each port of the device.
 
-    They go to the Service's name and to the MagicDNS name, in turn.
+    The connections go to the Service's name and to the MagicDNS name, in turn.
     """
     with Load.on(cluster, served["metadata"]["namespace"], outside.greeting, targets(served, PEER_NAME)) as load:
         yield load
 
 
 def go_on(load: Load) -> None:
-    """Let the load continue for as long as a change may have effects, and then end it."""
+    """Let the load continue for as long as a change may have effects, and then stop it."""
     until = time.time() + AFTERWARDS
     eventually(lambda: load.seen()[-1].at > until, "load for a while")
     load.end()
@@ -121,7 +121,7 @@ def test_no_connection_fails_while_an_egress_group_is_scaled_up_and_down(
 
 
 def await_devices(management: Management, count: int) -> None:
-    """Wait until the tailnet has devices for the first *count* proxies only."""
+    """Wait until the first *count* proxies have devices in the tailnet, and the others have none."""
     names = [f"fleet-{number}" for number in range(count)]
     eventually(lambda: devices(management, "fleet-") == names, f"devices {names}")
 

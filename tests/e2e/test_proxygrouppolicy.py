@@ -1,4 +1,4 @@
-"""The API server enforces a ProxyGroupPolicy, and the operator may still change objects that are older than it."""
+"""The API server enforces a ProxyGroupPolicy, but the operator may still change objects that existed before it."""
 
 import json
 

@@ -1,6 +1,6 @@
-"""`make images` pushes the images and the chart, here into a registry on this machine, for its own architecture.
+"""`make images` pushes the images and the chart, in these tests to a registry on this machine.
 
-These tests need no bed.
+The images are for this machine's architecture. These tests need no bed.
 """
 
 import json
@@ -34,7 +34,7 @@ SPDX, SLSA = "https://spdx.dev/Document", "https://slsa.dev/provenance/v1"
 
 @dataclass(frozen=True, slots=True)
 class Released:
-    """The pushed artifacts, and the programs that read them."""
+    """The pushed artifacts, with the programs to read them."""
 
     registry: str
     base: str

@@ -1,4 +1,4 @@
-"""Recorders: their devices take recordings, come back when they are deleted, and go with their replicas."""
+"""Recorders: their devices store recordings, come back after a deletion, and are deleted with their replicas."""
 
 from collections.abc import Iterator
 from functools import partial

@@ -1,4 +1,7 @@
-"""Recordings of sessions and requests through the API server proxy. If enforced, none goes on unrecorded."""
+"""Recordings of sessions and requests through the API server proxy.
+
+If recording is enforced, nothing goes unrecorded.
+"""
 
 import base64
 import re
@@ -50,7 +53,7 @@ COLOURS = (
     f'until [ "$(stty size)" = "{ROWS + 1} {COLUMNS + 1}" ]; do sleep 0.1; done; '
     "tty; for i in $(seq 300); do printf '\\033[3%dm%d\\n' $((i % 8)) $i; done"
 )
-"""A shell script that fills its terminal, once that is as large as the person's terminal."""
+"""A shell script that waits until its terminal has grown, and then prints the terminal's name and coloured lines."""
 TICKING = "for i in $(seq 1000); do echo tick $i; sleep 0.2; done"
 
 Environment = dict[str, str]
@@ -59,9 +62,9 @@ Say = Callable[[object], None]
 
 @dataclass(frozen=True, slots=True)
 class Ground:
-    """The proxy with two recorders, and two of its callers.
+    """The API server proxy with two recorders and two callers.
 
-    The sessions of Alice must be recorded. The sessions of the machine, a device with a tag, go on without a recorder.
+    Alice's sessions must be recorded. The sessions of the machine, a tagged device, continue without a recorder.
     """
 
     cluster: Cluster
@@ -71,15 +74,15 @@ class Ground:
     machine: ApiUser
 
     def record(self, *recorders: RecorderDevice, **rule: Any) -> None:
-        """Let these *recorders*, by default all, record the sessions.
+        """Set the grants so that these *recorders*, by default both, record the sessions.
 
-        *rule* are more fields for the rules of grants.
+        *rule* has more fields for the grants.
         """
         where = {"recorderAddrs": [each.address for each in recorders]} if recorders else {"recorder": [TAG]}
         self.replace_rules(alice={**where, "enforceRecorder": True, **rule}, machine={**where, **rule})
 
     def replace_rules(self, alice: Object, machine: Object) -> None:
-        """Replace the rules of both callers, and wait until the proxy knows them."""
+        """Replace the grants' rules for both callers, and wait until the proxy has them."""
         self.management.replace_grants(grant(ALICE, MASTERS, **alice), grant(MACHINES, MASTERS, **machine))
 
         def known() -> bool:
@@ -92,12 +95,12 @@ class Ground:
         eventually(known, "the new grants at the proxy", 20)
 
     def files(self, end: str = ".cast") -> dict[str, RecorderDevice]:
-        """Return the recorders by the names of their recordings."""
+        """Return the recorder of each recording, by the name of its file."""
         return {file: each for each in self.recorders for file in each.files(end)}
 
     @contextmanager
     def recorded(self) -> Iterator[list[Cast]]:
-        """Wait for the one recording of a session in the block, which is added to the result."""
+        """Yield a list that gets the recording of the only session in the block, once the recording is complete."""
         before, casts = self.files(), list[Cast]()
         yield casts
         files = eventually(lambda: self.files().keys() - before.keys(), "a recording", 10)
@@ -150,7 +153,7 @@ def configured(user: ApiUser) -> ApiUser:
 
 
 def is_empty(device: RecorderDevice) -> bool:
-    """Tell whether a recorder answers and has nothing yet."""
+    """Tell whether a recorder answers, and has neither recordings nor events."""
     return not device.files()
 
 
@@ -311,7 +314,7 @@ def seen_by_api_server(cluster: Cluster, path: str) -> Object:
 
 @pytest.fixture(scope="module")
 def events(ground: Ground, space: str) -> list[Object]:
-    """The events of all shapes of requests."""
+    """The recorded events of requests of all shapes."""
     first, _ = ground.recorders
     ground.record(first, enableEvents=True)
     first.forget()
@@ -406,7 +409,7 @@ def test_a_caller_whose_grants_cannot_be_read_is_refused(ground: Ground, space: 
 def both_ticking(
     ground: Ground, space: str, where: RecorderDevice, environment: Environment
 ) -> Iterator[tuple[Running, Running]]:
-    """Run two commands that go on printing, one as Alice, one as a device. One recorder records both sessions."""
+    """Run two commands that print all the time, for Alice and for the machine, while one recorder records both."""
     ground.record(where)
     words = ["-n", space, "exec", "-it", "web", "--", "sh", "-c", TICKING]
     users = (ground.alice, ground.machine)
@@ -426,7 +429,7 @@ def check_end(enforced: Running, words: str, began: float) -> float:
 
 
 def check_ticks(open_: Running) -> None:
-    """Check that the output of a session goes on."""
+    """Check that a session still prints."""
     before = open_.output.count("tick")
     eventually(lambda: open_.output.count("tick") > before + 3, "more of the session", 5)
 

@@ -1,4 +1,4 @@
-"""A proxy whose state Secret somebody deletes comes back under its old name, as the only device with it."""
+"""A proxy whose state Secret somebody deletes comes back under its old name, and leaves no second device."""
 
 import pytest
 from tsoperator.api.names import SECRET_CURRENT_PROFILE, SECRET_DEVICE_ID
@@ -21,7 +21,7 @@ def device_name(service: Object) -> str:
 
 @pytest.fixture
 def service(cluster: Cluster, namespace: str) -> Object:
-    """A load balancer whose status names its device."""
+    """An exposed Service whose status names its device."""
     made = exposed_service(namespace, "lb", BALANCED)
     cluster.apply(*web(namespace, "web"), made)
     cluster.device_proxy(made)

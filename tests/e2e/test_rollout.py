@@ -1,4 +1,4 @@
-"""`helm upgrade` to another version of ours, with two replicas: no proxy restarts, and names keep resolving."""
+"""`helm upgrade` to another version of our operator, with two replicas: no proxy restarts, and names keep resolving."""
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
@@ -24,7 +24,10 @@ PATIENCE = 5  # seconds that a new Service may wait for its proxy
 
 
 class Rollout(NamedTuple):
-    """Observations of an upgrade: a proxy's Pod before and after, the Services applied meanwhile and a `Changeover`."""
+    """The observations of an upgrade.
+
+    They are a proxy's Pod before and after the upgrade, the Services made meanwhile, and a `Changeover`.
+    """
 
     before: Object
     after: Object
@@ -41,7 +44,7 @@ def rollout(
     outside: Peer,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Rollout]:
-    """An upgrade of the operator's Pods and of the nameserver, while the test applies a new Service each second."""
+    """An upgrade of the operator and of the nameserver, while the test applies a new Service each second."""
     bed = cluster.bed
     service = egress_service(shared_namespace, "db", tailnet_fqdn=PEER_NAME)
     cluster.apply(NOWHERE, service)

@@ -1,4 +1,7 @@
-"""An edit reaches running proxies within seconds. The kubelet alone would mount it after 60 to 90 seconds."""
+"""An edit takes effect in running proxies within seconds.
+
+The kubelet alone would mount the changed files after 60 to 90 seconds.
+"""
 
 import math
 import time
@@ -37,7 +40,7 @@ def p90(seconds: Sequence[float]) -> float:
 
 
 def rested() -> bool:
-    """Wait until the operator may touch a Pod again that it has just touched."""
+    """Wait for the pause that the operator makes before it touches the same Pod again, and return True."""
     until = time.monotonic() + 1.5 * INTERVAL
     return eventually(lambda: time.monotonic() > until, "a rest")
 

@@ -27,7 +27,7 @@ _TAG = re.compile(r"<[^>]+>")
 
 @pytest.fixture(scope="module", autouse=True)
 def browser() -> None:
-    """Debian's Chromium."""
+    """Debian's Chromium, installed on this machine."""
     install_browser()
 
 
@@ -38,7 +38,7 @@ def rows(html: str) -> list[str]:
 
 @asynccontextmanager
 async def page_of(objects: int) -> AsyncIterator[str]:
-    """Serve a report on this many *objects*, and yield the URL of the page."""
+    """Serve the status page of a report with this many *objects*, and yield its URL."""
     row = {"kind": "Service", "namespace": "shop", "role": "egress", "ready": 1, "wanted": 1, "verdict": "ok"}
     listed = [{**row, "name": f"db-{number}", "names": [f"db-{number}.tail1234.ts.net"]} for number in range(objects)]
     body = json.dumps({"version": "0", "namespace": "tailscale", "objects": listed}).encode()

@@ -1,4 +1,4 @@
-"""The testbed's tailnets work like real ones: keys let devices in, grants give capabilities, deletions end devices."""
+"""The testbed's tailnets work like real ones, in their auth keys, grants and deletions of devices."""
 
 from collections.abc import Callable, Iterator
 
@@ -20,7 +20,7 @@ CAPABILITY = "example.org/cap/test"
 
 @pytest.fixture
 def join(bed: Bed, management: Management) -> Iterator[Join]:
-    """A function that lets one more device join by an auth key. The device is deleted from the tailnet afterwards."""
+    """A function that joins one more device with an auth key. The device is deleted from the tailnet at the end."""
     guest = Peer.at(bed.paths, bed.machines["node"], bed.folder, "guest")
 
     def start(key: str) -> Peer:

@@ -1,4 +1,4 @@
-"""A Tailnet: a group and a Connector join another tailnet, with credentials that may change at any time."""
+"""A group and a Connector join another tailnet, which a Tailnet describes. Its credentials may change at any time."""
 
 from collections.abc import Iterator
 from dataclasses import replace

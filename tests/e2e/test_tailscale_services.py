@@ -1,6 +1,6 @@
-"""Tailscale Services of the bed itself: its control server leads a device to one of the devices that host a Service.
+"""Tailscale Services of the bed's own control server, which leads a device to one of a Service's hosts.
 
-There are two hosts, which lead connections to their own web servers. Each answers with its own greeting.
+There are two hosts, which lead connections to their own web servers. Each web server answers with its own greeting.
 """
 
 import time
@@ -22,12 +22,12 @@ WITHIN = 20  # seconds until another host serves
 
 
 def serve(host: Peer, service: str, *flags: str) -> None:
-    """Let *host* serve a Service by `tailscale serve`."""
+    """Make *host* serve a Tailscale Service by `tailscale serve`."""
     host.tailscale("serve", "--yes", f"--service={service}", *flags, f"http://127.0.0.1:{WEB_PORT}")
 
 
 def lead(host: Peer, addresses: Sequence[str], action: str) -> None:
-    """Let *host* lead packets for a Service to its own addresses, by rules such as containerboot makes.
+    """Make *host* lead packets for a Tailscale Service to its own addresses, by rules like those of containerboot.
 
     *action* adds or deletes the rules.
     """
@@ -39,7 +39,7 @@ def lead(host: Peer, addresses: Sequence[str], action: str) -> None:
 
 @pytest.fixture(scope="module")
 def hosts(bed: Bed, management: Management, neighbour: Peer) -> Iterator[tuple[Peer, Peer]]:
-    """The hosts of two Services: they serve one of them by `tailscale serve`, and the other by a rule of the kernel."""
+    """The two devices that host two Tailscale Services: one by `tailscale serve`, the other by a rule of the kernel."""
     management.put_service(SERVED, ["tcp:80", "tcp:443"])
     addresses = management.put_service(LED, ["do-not-validate"])["addrs"]
     with bed.third_peer() as third:
@@ -56,22 +56,22 @@ def hosts(bed: Bed, management: Management, neighbour: Peer) -> Iterator[tuple[P
 
 
 def visit(device: Peer, service: str) -> str:
-    """Return the greeting of the host that a Service leads *device* to."""
+    """Return the greeting of the host to which the control server leads *device* for a Tailscale Service."""
     return device.curl(f"http://{name_of(service)}:{port(service)}/", timeout=2)
 
 
 def leads_to(device: Peer, service: str, host: Peer) -> bool:
-    """Tell whether a Service leads *device* to *host*."""
+    """Tell whether connections of *device* to a Tailscale Service get to *host*."""
     return visit(device, service) == host.greeting
 
 
 def port(service: str) -> int:
-    """Return the port of the web server of a Service."""
+    """Return the port of the web server of a Tailscale Service."""
     return WEB_PORT if service == LED else 80
 
 
 def name_of(service: str) -> str:
-    """Return the MagicDNS name of a Service."""
+    """Return the MagicDNS name of a Tailscale Service."""
     return f"{service.removeprefix('svc:')}.{DOMAIN}"
 
 

@@ -52,7 +52,7 @@ def users(
 
 @contextmanager
 def changing(users: GroupUsers, maker: str) -> Iterator[list[Outcome]]:
-    """Open new connections all the time during a change of operators, and yield a list that gets their outcomes."""
+    """Open new connections all the time during the block, and yield a list that gets their outcomes at the end."""
     outcomes: list[Outcome] = []
     with users.at_work(maker) as loads:
         began = time.time()  # the very first packets may be lost: the WireGuard path is made then
@@ -93,7 +93,7 @@ def test_no_connection_through_an_egress_group_fails_while_our_operator_replaces
 
 @pytest.fixture(scope="module")
 def back(ours: Stage, users: GroupUsers) -> Stage:
-    """The way back to the Go operator by `helm rollback`, with Services that ours has made, too."""
+    """A rollback to the Go operator by `helm rollback`, after our operator has added Services, too."""
     bed = users.cluster.bed
     users.add("ours")
     before = users.inventory()

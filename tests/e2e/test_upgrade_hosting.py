@@ -1,4 +1,4 @@
-"""An upgrade from the Go operator's chart to ours and back with a group that exposes Ingresses and Services.
+"""An upgrade from the Go operator's chart to ours and back, with a group that exposes Ingresses and Services.
 
 No Pod restarts, no connection fails, and the tailnet stays as it is.
 """
@@ -29,9 +29,9 @@ RATE = 5.0  # connections a second to each target
 
 
 class Inventory(NamedTuple):
-    """The things that a new operator must leave unchanged: Pods, devices, Tailscale Services and certificates.
+    """The inventory that must not change: Pods, devices, Tailscale Services and certificates.
 
-    The *revision* of a StatefulSet changes before its Pods restart.
+    It has each StatefulSet's *revision*, too, because that changes before the Pods restart.
     """
 
     revision: str

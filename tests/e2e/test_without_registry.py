@@ -53,7 +53,7 @@ def installed(
 
 
 def ctr(bed: Bed, *words: Word) -> str:
-    """Run a command about the images of the node, as its administrator does."""
+    """Run `ctr` for the images of the node, as the node's administrator does."""
     argv: list[Word] = [program(bed.paths, "ctr"), "--address", SOCKET, "--namespace", "k8s.io", "images", *words]
     return bed.machines["node"].run(argv, timeout=120)
 
@@ -89,7 +89,7 @@ def test_the_nameserver_runs_the_image_that_was_loaded_from_an_archive(
 
 
 def assert_nothing_pulled(cluster: Cluster, app: str, image: str) -> None:
-    """Fail if the kubelet doesn't say of the Pods of *app* that the node had their image."""
+    """Check that the kubelet says of each Pod of *app* that the image was already on the node."""
     names = {pod["metadata"]["name"] for pod in cluster.listed("pods", labels={"app": app})}
     events = [each for each in cluster.listed("events") if each["involvedObject"]["name"] in names]
     said = {each["message"] for each in events if each["reason"] in {"Pulling", "Pulled"}}

@@ -43,7 +43,8 @@ def proxy(
 ) -> list[Object]:
     """Return the headless Service, the Secrets and the StatefulSet of *parent*, whose replicas have yet to log in.
 
-    *keys* are their auth keys by hostname; they log in to the control server at *server*, and lead to *address*.
+    *keys* are the auth keys of the replicas by hostname. The replicas log in to the control server at *server*, and
+    lead to *address*.
     """
     found = _recorded(parent, recording, address)
     secrets = [

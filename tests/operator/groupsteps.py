@@ -223,7 +223,7 @@ def wishes() -> st.SearchStrategy[Wish]:
 
 
 async def grant(world: World, wish: Wish) -> None:
-    """Let the user apply the objects in *wish* and delete all others, whatever there is."""
+    """Apply the objects in *wish* and delete all others, as the user does, whatever objects exist now."""
     for name, group in GROUPS.items():
         spec = {"replicas": wish.replicas[name], "tags": None, "hostnamePrefix": None, "proxyClass": None}
         await _there(world, group, {"spec": spec})

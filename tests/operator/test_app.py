@@ -63,7 +63,7 @@ async def test_the_operator_waits_while_another_program_answers_for_the_api_serv
 
 @pytest.mark.simulated
 async def test_an_outdated_cache_does_not_cause_a_second_auth_key(world: World) -> None:
-    world.sim.faults.latency = 0.05  # s that each request takes, also that for a watch after a dropped one
+    world.sim.faults.latency = 0.05  # s that each request takes, also the request for another watch
     world.control.latency = 0.3
     world.sim.faults.fail(Failure(500, times=5, verb="create", plural="statefulsets"))
     with world.store.subscribe() as changes:

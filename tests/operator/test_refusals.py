@@ -45,7 +45,7 @@ PARENTS = {
 
 
 async def said(world: World, parent: Parent, reason: str) -> str:
-    """Return the message for *reason* on *parent*, which its Event and its condition, if it has one, have to share."""
+    """Return the message of the Event with *reason* on *parent*, or an empty text if the condition differs."""
     message = (await world.events(parent.obj)).get(reason, "")
     if not parent.condition:
         return message

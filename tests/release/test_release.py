@@ -1,4 +1,4 @@
-"""A release: the chart names the images, provenance says how they were made, and a workflow pushes and signs all."""
+"""A release: the chart names the images, provenance says how they were built, and a workflow pushes and signs them."""
 
 import base64
 import re

@@ -22,7 +22,7 @@ class Peer:
         self.connection = connection
 
     def head(self) -> bytes:
-        """Return the next head; empty at the end."""
+        """Return the next head, or no bytes at the end of the connection."""
         while b"\r\n\r\n" not in self._received:
             if not (data := self.connection.recv(1 << 16)):
                 return b""
@@ -31,12 +31,12 @@ class Peer:
         return head + end
 
     def read(self, most: int = 1 << 16) -> bytes:
-        """Return some bytes, at most *most*; none at the end."""
+        """Return the next bytes, at most *most*, or no bytes at the end of the connection."""
         data, self._received = self._received[:most], self._received[most:]
         return data or self.connection.recv(most)
 
     def read_exactly(self, size: int) -> bytes:
-        """Return *size* bytes, or less at the end."""
+        """Return *size* bytes, or fewer bytes at the end of the connection."""
         data = b""
         while len(data) < size and (more := self.read(size - len(data))):
             data += more

@@ -302,7 +302,7 @@ class World:
         return {name: [*ip4.get(name, ()), *ip6.get(name, ())] for name in {*ip4, *ip6}}
 
     async def zones(self) -> list[str]:
-        """Return the zones in the ConfigMap of records; none without one."""
+        """Return the zones in the ConfigMap of records; no zones if the ConfigMap doesn't exist."""
         configmap = await self.find(CONFIGMAP, CONFIGMAP_NAME)
         return json.loads(configmap["data"][RECORDS_KEY])["zones"] if configmap else []
 
@@ -365,7 +365,7 @@ class World:
             raise
 
     async def restart(self) -> None:
-        """Run another operator, beside or after the first one, until it has settled."""
+        """Run another operator, beside or after the first operator, until the other operator has settled."""
         async with running_operator(self):
             await self.settled()
 
@@ -417,7 +417,7 @@ def _involves(reference: Object, obj: Object) -> bool:
 
 
 def _may_be_ours(change: Change) -> bool:
-    """Tell whether the operator may have made *change*. All others come from the cluster's controllers and nodes."""
+    """Tell whether the operator may have made *change*. All other changes come from controllers and nodes."""
     if change.resource in _CONTROLLED and change.old is not None:
         return meant(change.object) != meant(change.old)
     return change.resource not in _OTHERS

@@ -44,7 +44,7 @@ class Recorder:
     window: int = _WINDOW
     """The number of bytes that a client may send on a stream before the recorder has read them."""
     largest_frame: int = 1 << 20
-    """The most bytes in one frame of HTTP/2 that the recorder takes, the same as Go's server."""
+    """The greatest number of bytes in one frame of HTTP/2 that the recorder takes, as with Go's server."""
     port: int = 0
     requests: list[str] = field(default_factory=list)
     """The method and the path of each request."""

@@ -30,7 +30,7 @@ class Resource:
     patchable: bool = True
     """True if the RBAC rules in existing installations let the operator patch the objects of this kind.
 
-    They always let it replace the objects.
+    The rules always let it replace the objects.
     """
     metadata_only: bool = False
     """True if lists and watches of this kind ask the API server only for the metadata of the objects."""

@@ -27,7 +27,7 @@ def canary_name(uid: str, zone: str) -> str:
 
 
 def service_addresses(service: Object | None) -> list[str]:
-    """Return the cluster IPs of the nameserver's Service, in the form of an answer; none while it has none."""
+    """Return the cluster IPs of the nameserver's Service, written as a DNS answer has them; empty while it has none."""
     spec = (service or {}).get("spec") or {}
     addresses = []
     for each in spec.get("clusterIPs") or [spec.get("clusterIP", "")]:

@@ -23,7 +23,7 @@ from tsoperator.runtime.ownership import Owner
 from tsoperator.settings import Settings
 
 ANNOTATION_LEFT_OUT: Final = "tailscale.com/records-left-out"
-"""On the ConfigMap of records: the number of names that it has no room for; absent if all names fit."""
+"""The annotation on a ConfigMap of records with the number of names that it has no room for; absent if all fit."""
 
 OWN_NAME: Final = "ts-dns"
 """The name of the DNSConfig that the operator makes by itself, if its settings say so."""
@@ -44,7 +44,7 @@ class Program(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class NameserverImage:
-    """The image of a nameserver, and what is known of the *program* in it."""
+    """The *reference* of a nameserver's image, and the *program* in the image as far as it is known."""
 
     reference: str
     program: Program
@@ -54,12 +54,12 @@ _DEFAULT_TAGS: Final = {Program.OURS: _LATEST, Program.UPSTREAM: "stable"}
 
 
 def elected(dnsconfigs: Sequence[Object]) -> Object | None:
-    """Return the DNSConfig in force: the oldest that isn't being deleted, so that a second one changes nothing."""
+    """Return the DNSConfig in force: the oldest one that isn't being deleted. Others have no effect."""
     return min((obj for obj in dnsconfigs if not is_deleting(obj)), key=by_age, default=None)
 
 
 def is_operators(dnsconfig: Object) -> bool:
-    """Tell whether the operator has made *dnsconfig* by itself. Without the name or the label, it is the user's."""
+    """Tell whether the operator has made *dnsconfig* by itself: it has both the name `OWN_NAME` and our label."""
     return dnsconfig["metadata"]["name"] == OWN_NAME and labels(dnsconfig).get(LABEL_MANAGED) == MANAGED
 
 
@@ -97,11 +97,10 @@ def _program_error(dnsconfig: Object) -> str:
 def nameserver_image(obj: Object, dnsconfig: DNSConfig, settings: Settings) -> NameserverImage:
     """Return the image of the nameserver of the DNSConfig *obj*, parsed as *dnsconfig*.
 
-    A name tells little about an image, because mirrors rename images. So an annotation says which program it has.
-    Without the annotation, only the programs of the operator's default image and of Tailscale's own repository are
-    known. A DNSConfig that names only a repository or only a tag gets the other one from the default of the same
-    program. For the Go operator, such a DNSConfig always means Tailscale's program, so that is what it means here,
-    unless the annotation says otherwise.
+    An annotation says which program the image has, because mirrors rename images. Without the annotation, we know only
+    the programs of the operator's default image and of Tailscale's own repository. If a DNSConfig names only a
+    repository or only a tag, the missing part is the default for that program. For the Go operator, such a DNSConfig
+    always means Tailscale's program. So it means the same here, unless the annotation names our program.
     """
     asked = dnsconfig.spec.nameserver.image
     said = Program(annotations(obj).get(ANNOTATION_NAMESERVER, ""))

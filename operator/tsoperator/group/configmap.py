@@ -16,12 +16,12 @@ from tsoperator.runtime.diff import metadata_patch
 from tsoperator.runtime.plan import Creation, Patch, Step
 
 SIZE_MAX: Final = 900 * 1024
-"""The most characters that the entries in an egress ConfigMap may have, as they are stored.
+"""The most characters of the document with the entries of an egress ConfigMap, in its stored form (base64).
 
 The API server accepts a ConfigMap of up to 1 MiB.
 """
 
-_PINGS: Final = 3  # the requests for each replica by which a leaving proxy sees that it gets no connections
+_PINGS: Final = 3  # the requests, for each replica, by which a proxy sees before its end that it gets no connections
 _NOTHING: Final = len("{}")
 
 
@@ -40,8 +40,8 @@ class Entries:
 def entries(services: Iterable[Object], live: Object | None, cluster_domain: str) -> Entries:
     """Return the entries for the ClusterIP *services* of a group, whose ConfigMap is *live* now.
 
-    If a Service doesn't say where it leads, its entry stays as it is. If the entries don't all fit, those that are
-    there stay, and the newest Services have none.
+    If a Service doesn't say to which device it leads, its entry stays as it is. If the ConfigMap has no room for all
+    entries, the existing entries stay, and the newest Services get no entries.
     """
     there = entries_of(live)
     oldest: dict[str, Object] = {}
@@ -64,12 +64,12 @@ def egress_configmap_steps(
 ) -> list[Step]:
     """Return the step that makes the egress ConfigMap right, if it isn't.
 
-    *wanted* has the metadata that the ConfigMap should have, and the ClusterIP *services* get entries. *replicas*
-    is the number of proxies that the group should have. It decides how many requests a proxy makes before it ends;
-    with None, the ConfigMap keeps the present number of requests.
+    *wanted* has the metadata that the ConfigMap should have, and the ClusterIP *services* get entries. *replicas* is
+    the number of proxies that the group should have. From it follows how many health checks a proxy makes before it
+    ends. If *replicas* is None, the ConfigMap keeps the present number of health checks.
     """
     if live is not None and is_deleting(live):
-        return []  # the end of its deletion queues the group again
+        return []  # when the ConfigMap is gone, the group is reconciled again
     found = entries(services, live, cluster_domain)
     pings = {} if replicas is None else {EGRESS_PINGS: _encoded(str(_PINGS * replicas))}
     if live is None:
@@ -91,8 +91,8 @@ def egress_configmap_steps(
 def _fitting(found: Mapping[str, Entry], there: Mapping[str, Entry]) -> Entries:
     """Return those of the entries *found* for which the ConfigMap has room.
 
-    They are in the order of their age, and the oldest come first. *there* are the entries that the ConfigMap has
-    already, and keeps.
+    *found* is sorted by age, the oldest first. *there* are the entries that the ConfigMap has already. It keeps them,
+    so they come before new entries.
     """
     chosen = {name: there[name] for name in found if name in there}
     size = _NOTHING + sum(_size(name, entry) for name, entry in chosen.items())

@@ -43,7 +43,7 @@ _COUNTED: Final = {TAILNET: CONDITION_TAILNET_READY, RECORDER: CONDITION_RECORDE
 
 
 async def count_proxies(cache: Cache) -> Metric:
-    """Count the proxies that serve, and those that don't."""
+    """Count the proxies that serve, and those that don't, by the kind of their parents."""
     family = GaugeMetricFamily(
         "tsoperator_proxies",
         "Proxies by the kind of object that asked for them, and by whether they serve.",

@@ -55,7 +55,7 @@ _REMOVING = Refusal("its Tailscale Service is being removed from the tailnet", i
 
 
 class ShowsServices(Protocol):
-    """The function that returns what the operator knows about a Tailscale Service."""
+    """The function that returns the operator's knowledge of a Tailscale Service."""
 
     def __call__(self, tailnet: str, label: str, /, *, hosts: bool = False) -> ServiceView:
         """Return the Tailscale Service with this *label* in a *tailnet*, and its *hosts* if they are asked for."""

@@ -57,7 +57,7 @@ class Applier:
         explain: Callable[[Exception], Refusal | None],
         now: Callable[[], datetime] = utc_now,
     ) -> None:
-        """*run_errand* carries out the steps that are not writes; *explain* returns a Refusal if an error is one."""
+        """*run_errand* carries out the steps that are not writes; *explain* returns a Refusal if an error means one."""
         self._client = client
         self._cache = cache
         self._events = events

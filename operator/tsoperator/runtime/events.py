@@ -49,8 +49,8 @@ class EventClient(Protocol):
 class Quiet:
     """The pause before an event that repeats an earlier one is written again: *first* seconds, doubled up to *longest*.
 
-    *longest* is well below the hour for which the API server keeps an event after its last write. So an event that
-    goes on stays visible. *memory* is how many events are remembered; those seen longest ago are forgotten first.
+    *longest* is well below the hour for which the API server keeps an event after its last write. So an event whose
+    cause lasts stays visible. *memory* is how many events are remembered; those seen longest ago are forgotten first.
     """
 
     first: float = 600.0

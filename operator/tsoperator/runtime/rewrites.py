@@ -95,7 +95,7 @@ def _left(seconds: float) -> float:
 
 
 def _count(known: _Rewritten, fields: Sequence[str], now: float) -> None:
-    """Count that *fields* were reverted at the time *now*."""
+    """Add a revert of *fields* at the time *now* to the numbers of *known*."""
     took = now - known.at
     known.quick, known.slowest = (known.quick + 1, max(known.slowest, took)) if took < LONGEST else (1, 0.0)
     known.total = known.total + 1 if now - known.last < MEMORY else 1

@@ -171,7 +171,7 @@ class Devices:
         return _find(text, self._departed.get)
 
     def has(self, node_id: str) -> bool:
-        """Tell whether the device with this ID is in the list, and that no other tailnet shares it with this one."""
+        """Tell whether the device with this ID is in the list, and isn't shared by another tailnet."""
         device = self.known(node_id)
         return device is not None and not device.external
 

@@ -261,7 +261,7 @@ class Services:
     def _compare(self, label: str, listed: TailscaleService | None) -> None:
         """Compare the known state of a Service with the list, in which the owners of the Service may be missing.
 
-        If the list shows that a Service has changed, the Service is read alone.
+        If the list shows that a Service has changed, the Service is read by a request of its own.
         """
         known = self._known.get(label)
         if known is None or listed is None or known.annotations is None:

@@ -31,7 +31,7 @@ class KnownSuffixes:
         leads_to: Callable[[str], bool] = lambda name: False,
         patience: float = 5.0,
     ) -> None:
-        """*leads_to* tells whether a Service leads to the device that has the name which is its argument.
+        """*leads_to* tells for a name whether a Service leads to the device with this name.
 
         For *patience* seconds after the first call of `current`, the suffixes may be pending: more suffixes may
         be known in a moment.

@@ -301,7 +301,9 @@ async def test_other_tasks_get_their_turn_while_many_bytes_come_at_once(ground: 
 
 
 @pytest.mark.parametrize("protocol", ["websocket", "SPDY/3.1"])
-async def test_each_side_of_an_upgraded_connection_can_end_alone(ground: Ground, protocol: str) -> None:
+async def test_one_side_of_an_upgraded_connection_can_end_while_the_other_side_still_sends(
+    ground: Ground, protocol: str
+) -> None:
     last_words, reads = [], threading.Event()
 
     def script(peer: Peer, head: bytes) -> None:
@@ -476,7 +478,7 @@ async def test_only_a_safe_request_is_sent_again_if_the_idle_connection_for_it_b
                 assert (await caller.ask("/broken", *headers, method=method)).status == 502
 
 
-async def test_the_next_request_has_the_token_that_has_been_replaced(ground: Ground) -> None:
+async def test_the_next_request_has_the_new_token_after_the_token_file_was_replaced(ground: Ground) -> None:
     async with ground.serving(), ground.connected() as caller:
         await caller.ask()
         (ground.folder / "next").write_text("new-token")
@@ -487,7 +489,7 @@ async def test_the_next_request_has_the_token_that_has_been_replaced(ground: Gro
         assert (answer.status, b"the file with the token holds no token" in answer.body) == (502, True)
 
 
-async def test_the_next_connection_trusts_a_ca_that_has_been_replaced(ground: Ground) -> None:
+async def test_the_next_connection_trusts_the_new_ca_after_the_ca_file_was_replaced(ground: Ground) -> None:
     right = ground.api.ca.read_text()
     async with ground.serving():
         (ground.folder / "other").mkdir()
@@ -551,7 +553,7 @@ BAD = {
 
 
 @pytest.mark.parametrize(("raw", "status"), BAD.values(), ids=BAD)
-async def test_a_refused_message_of_a_client_ends_its_connection(ground: Ground, raw: str, status: int) -> None:
+async def test_a_client_whose_message_is_refused_loses_its_connection(ground: Ground, raw: str, status: int) -> None:
     ground.api.scripts["/"] = silent
     async with ground.serving(), ground.connected() as caller:
         caller.send(raw + "GET /next HTTP/1.1\r\nHost: a\r\n\r\n")

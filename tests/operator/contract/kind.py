@@ -1,4 +1,4 @@
-"""A kind that the operator reconciles, with the facts that the tests of the contract need, and parts for such facts."""
+"""A kind that the operator reconciles, with the facts that the tests of the contract need, and builders of facts."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -56,7 +56,7 @@ class KindExample:
     filler: Key | None = None
     """The Pod that writes the certificate into the child Secret at its start, and then checks the Secret daily."""
     shared: Sequence[tuple[Resource, Key]] = ()
-    """The objects of others into which the operator writes, and which are as before when the object is gone."""
+    """The objects of other owners into which the operator writes. They are as before when the object is gone."""
     devices: int = 0
     """The number of devices that the object has in the tailnet."""
     edits: Mapping[str, Edit] = field(default_factory=dict)

@@ -157,7 +157,9 @@ async def test_an_object_that_was_deleted_before_the_cache_noticed_is_a_conflict
         await ground.applier.report(await ground.applier.act(parent, plan, failed), plan, failed)
 
 
-async def test_a_write_that_fails_leaves_the_deletes_for_the_next_time(ground: Ground) -> None:
+async def test_after_a_failed_write_the_deletions_of_a_plan_wait_until_the_plan_is_carried_out_again(
+    ground: Ground,
+) -> None:
     old = ground.put(child("old"))
     ground.sim.faults.fail(Failure(status=500, plural="configmaps", verb="create"))
     steps: list[Step] = [Child(child()), Deletion(CONFIGMAP, old)]

@@ -221,7 +221,9 @@ async def test_the_late_event_of_a_deletion_does_not_remove_a_new_object_of_the_
 
 
 @pytest.mark.parametrize("listed", [True, False], ids=["when listed", "later"])
-async def test_an_object_that_was_written_and_is_gone_stays_gone(sim: ClusterSim, listed: bool) -> None:
+async def test_a_written_object_that_is_deleted_already_does_not_come_back_into_the_cache(
+    sim: ClusterSim, listed: bool
+) -> None:
     create(sim, configmap("a", "x"))
     stored = sim.store.get(kinds.CONFIGMAP, *A)
     if listed:

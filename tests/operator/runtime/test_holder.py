@@ -141,7 +141,7 @@ class Leader:
 
 
 class Scene:
-    """A leader in one Pod, and a standby in another, which begins 1 s after it."""
+    """A leader in one Pod, and a standby in another Pod, which begins 1 s after the leader."""
 
     def __init__(self) -> None:
         self.server, self.diary = LeaseServer(), Diary()
@@ -347,7 +347,7 @@ MACHINES = st.builds(
 
 
 async def run_machine(server: LeaseServer, diary: Diary, number: int, machine: Machine) -> None:
-    """Run the processes of a machine: in one Pod, in which containers are restarted, or in the next if it is gone."""
+    """Run the processes of a machine in new containers of one Pod, or in another Pod if that Pod is gone."""
     place: OperatorPod | None = None
     for turn, (fates, seconds, end, pause, lag) in enumerate(machine.turns):
         if place is None:

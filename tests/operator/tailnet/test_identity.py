@@ -41,7 +41,7 @@ class Scene:
         self.told += 1
 
     async def put(self, node_id: str = "nABC", labels: dict[str, str] | None = None) -> None:
-        """Let a tailscaled store its state, and wait until the cache has seen that."""
+        """Let a tailscaled store its state, and wait until the cache has the state."""
         self.sim.store.create(kinds.SECRET, state(node_id, labels))
         await until(lambda: any(map(self.cache.all, (SECRET, SECRET_METADATA))))
 

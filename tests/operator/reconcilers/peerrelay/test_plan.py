@@ -176,7 +176,7 @@ CLEARED = {
 
 
 @pytest.mark.parametrize(("spec", "gone"), CLEARED.values(), ids=CLEARED)
-def test_annotations_that_the_spec_no_longer_has_are_removed_and_those_of_others_stay(
+def test_annotations_that_a_peerrelays_spec_no_longer_has_are_removed_and_those_of_others_stay(
     spec: Object, gone: list[str]
 ) -> None:
     (before,) = named(plan_of(live_relay(spec), keys=KEYS), "Service").values()
@@ -235,7 +235,7 @@ def test_the_pods_of_a_peerrelay_equal_the_pods_that_the_go_operator_makes() -> 
     }
 
 
-def test_the_proxyclass_changes_the_pods_but_adds_neither_metrics_nor_debugging() -> None:
+def test_the_proxyclass_changes_the_pods_of_relays_but_adds_neither_metrics_nor_debugging() -> None:
     pods = {
         "nodeSelector": {"zone": "edge"},
         "tailscaleContainer": {"image": "example.org/ts:1", "env": [{"name": "A", "value": "b"}]},
@@ -269,7 +269,7 @@ def config(made: Plan, ordinal: int = 0) -> Object:
     return value
 
 
-def test_the_config_makes_the_proxy_a_relay() -> None:
+def test_the_config_of_a_peerrelays_replica_makes_the_replica_a_relay() -> None:
     assert list(config(plan_of(live_relay(), keys=KEYS)).items()) == [
         ("Version", "alpha0"),
         ("Locked", False),
@@ -282,12 +282,12 @@ def test_the_config_makes_the_proxy_a_relay() -> None:
     ]
 
 
-def test_the_config_lists_the_endpoints_as_soon_as_the_load_balancer_has_an_address() -> None:
+def test_the_config_of_a_relay_lists_the_endpoints_as_soon_as_the_load_balancer_has_an_address() -> None:
     made = plan_of(live_relay(), running(balancer(0, ip(A), ip(B))))
     assert config(made)["RelayServerStaticEndpoints"] == [f"{B}:41641", f"{A}:41641"]
 
 
-def test_a_config_of_another_operator_for_newer_images_is_removed() -> None:
+def test_the_config_of_a_relay_that_another_operator_wrote_for_newer_images_is_removed() -> None:
     state, live = joined(0)
     newer = whole_secret("peerrelay-edge-0-config", {"cap-145.hujson": "{}"}, labels(live))
     made = plan_of(live_relay(), running(balancer(0, ip(A)), secret_list=[state, newer]))
@@ -398,7 +398,7 @@ def test_the_status_of_a_peerrelay_shows_its_endpoints_and_says_what_is_missing(
     assert condition_of(made)["observedGeneration"] == 7
 
 
-def test_the_status_names_a_replica_that_asks_for_another_key() -> None:
+def test_the_status_of_a_peerrelay_names_a_replica_that_asks_for_another_key() -> None:
     asking = secrets(0, f"{A}:41641", auth_key="old", device_id="n", reissue_authkey="old")
     made = plan_of(live_relay(), running(balancer(0, ip(A)), secret_list=asking), keys=Keys({0: "new"}))
     assert ready(made)[:2] == ("False", "PodsPending")
@@ -482,7 +482,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("case", BAD.values(), ids=BAD)
-def test_the_condition_of_an_invalid_peerrelay_has_the_cure_and_nothing_that_runs_changes(case: Bad) -> None:
+def test_the_condition_of_an_invalid_peerrelay_says_how_to_fix_it_and_its_relays_stay(case: Bad) -> None:
     before = {"endpoints": [{"replica": 0, "address": A, "port": 41641}]}
     made = plan_of(case.row.obj | {"status": before}, running(balancer(0, ip(A))), **case.observed)
     case.check(said_by(made))
@@ -490,7 +490,7 @@ def test_the_condition_of_an_invalid_peerrelay_has_the_cure_and_nothing_that_run
 
 
 @pytest.mark.virtual_time
-async def test_a_peerrelay_says_on_a_cluster_what_its_plan_says() -> None:
+async def test_a_peerrelay_has_on_a_cluster_the_status_and_the_events_of_its_plan() -> None:
     await play({name: case.row for name, case in (STATUSES | BAD).items()})
 
 
@@ -504,7 +504,7 @@ def test_a_peerrelay_writes_no_status_while_its_proxyclass_is_being_checked_agai
     assert plan_of(live_relay(CLASS), running(balancer(0, ip(A))), proxy_class=changing) == Plan(whole=False)
 
 
-def test_an_event_names_an_annotation_without_effect() -> None:
+def test_an_event_names_an_annotation_of_a_peerrelay_that_has_no_effect() -> None:
     relay = live_relay(annotations={"tailscale.com/hostname": "gate"})
     assert reasons_of(plan_of(relay, keys=KEYS)) == ["IgnoredAnnotation"]
 
@@ -527,7 +527,7 @@ def removed(made: Plan) -> list[str]:
     ]
 
 
-def test_a_surplus_replica_goes_after_its_pod_and_its_device_goes_before_its_load_balancer() -> None:
+def test_a_surplus_relay_goes_after_its_pod_and_its_device_goes_before_its_load_balancer() -> None:
     assert removed(plan_of(live_relay(), surplus())) == [
         "device nodeid-1",
         "Service peerrelay-edge-1",
@@ -536,7 +536,7 @@ def test_a_surplus_replica_goes_after_its_pod_and_its_device_goes_before_its_loa
     ]
 
 
-def test_a_surplus_replica_stays_while_its_pod_runs_but_its_endpoint_is_removed_at_once() -> None:
+def test_a_surplus_relay_stays_while_its_pod_runs_but_its_endpoint_is_removed_at_once() -> None:
     children = TWO
     made = plan_of(live_relay(), replace(children, statefulsets=[statefulset(1, 1)]))
     assert removed(made) == []
@@ -555,7 +555,7 @@ def test_a_deleted_peerrelay_first_deletes_its_pods_and_shows_no_endpoints() -> 
     assert (ready(made)[1], listed(made), made.release) == ("PeerRelayTerminating", [], "")
 
 
-def test_a_deleted_peerrelay_without_pods_goes_with_its_devices_before_its_load_balancers() -> None:
+def test_the_devices_of_a_deleted_peerrelay_without_pods_go_before_its_load_balancers() -> None:
     children = replace(running(balancer(0, ip(A))), statefulsets=[], pods=[])
     made = plan_of(deleting(held(live_relay())), children)
     assert removed(made) == [
@@ -591,5 +591,5 @@ def test_a_peerrelay_waits_for_a_tailnet_that_has_not_been_checked() -> None:
     assert plan_of(live_relay(), tailnet=TailnetView("other", pending=error)) == Plan(error=error)
 
 
-def test_findings_about_devices_have_the_reasons_of_peerrelays() -> None:
+def test_a_finding_about_the_device_of_a_relay_is_reported_with_a_reason_of_peerrelays() -> None:
     assert {*DEVICE_REASONS.values()} == {"PodsPending", "PeerRelayCreationFailed"}

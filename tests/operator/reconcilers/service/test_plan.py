@@ -89,7 +89,7 @@ def removed(service: Object, observed: Observed = NOTHING) -> Plan:
 
 
 def logged_in(**data: str) -> Observed:
-    """Return what the reconciler observes of a proxy that has joined the tailnet."""
+    """Return the facts about a proxy that has joined the tailnet."""
     return Observed(Children(secrets=[slim_secret(f"{NAME}-0", {**LOGGED_IN, **data}, OURS.labels)]))
 
 
@@ -162,7 +162,7 @@ HOSTNAME, TAGS = "tailscale.com/hostname", "tailscale.com/tags"
         (FUNNEL, {**PUBLIC, "ports": [{"port": 80}]}, []),
     ],
 )
-def test_each_violation_names_the_annotation_and_the_values_that_it_takes(
+def test_each_violation_of_a_service_names_the_annotation_and_the_values_that_it_takes(
     asked: Object, spec: Object | None, words: list[str]
 ) -> None:
     found = violations(parse(egress_service(asked, spec=spec), settings(zones=("ts.net", "tail.example.org"))))
@@ -204,7 +204,7 @@ def test_a_service_waits_for_its_class_to_be_ready_and_keeps_its_proxy(
     assert (condition["status"], condition["reason"], "'prod'" in condition["message"]) == ("False", reason, True)
     assert [(note.type, note.reason, note.message) for note in plan.notes] == [(kind, reason, condition["message"])]
     assert plan == Plan(status=plan.status, notes=plan.notes)
-    changing = live_proxy_class("prod", ready=True, generation=2)  # its check goes on, which is no news
+    changing = live_proxy_class("prod", ready=True, generation=2)  # its check isn't finished, so nothing is reported
     assert planned(egress_service(EGRESS | CLASS), Observed(Children(), changing)) == Plan(whole=False)
 
 
@@ -367,7 +367,7 @@ def test_the_condition_says_that_an_address_of_no_device_needs_accepted_routes()
 
 
 @pytest.mark.parametrize("given", ["", "UnsupportedByControlServer"])
-def test_a_refused_write_is_reported_and_tried_again(given: str) -> None:
+def test_a_refused_write_for_a_service_is_reported_and_tried_again(given: str) -> None:
     refusal, told = (
         Refusal("the control server refuses the credentials", given, ValueError("401")),
         given or "ProxyFailed",
