@@ -91,7 +91,7 @@ class Play(Stage):
             self.world.sim.kubelet.revive_node(name)
 
     async def succeed(self, _: Step) -> None:
-        """Let another operator take over."""
+        """Stop the operator, and start another one."""
         await self.stop()
         await self.start()
 

@@ -37,7 +37,7 @@ READS = 3
 TEAMS = 200
 """The number of namespaces with a ProxyGroupPolicy."""
 PATIENCE = 900.0
-"""The longest time in seconds for an operator to look at everything."""
+"""The most seconds that an operator may need until it has reconciled all objects."""
 
 _NEXT_READ = 60.0  # s: the operator waits 10 s at most before it reads a list again that it needs
 _OFFLINE = 3600.0  # s for which the dead devices have been offline

@@ -52,7 +52,7 @@ async def teams(cluster: World) -> World:
 
 
 async def untouched(world: World, obj: Object) -> bool:
-    """Tell whether *obj* has nothing of the operator on it."""
+    """Tell whether *obj* has no finalizer, no status and no Event of the operator."""
     found = await world.look(obj)
     told = (found.get("status") or {}).keys() - {"loadBalancer"}
     return not (has_finalizer(found, FINALIZER) or told or await world.events(obj))

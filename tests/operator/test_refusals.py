@@ -116,7 +116,7 @@ async def test_an_object_reports_once_that_headscale_has_no_https_and_no_funnel(
 
 
 MANY = [egress(f"db-{number}") for number in range(24)]
-AT_ONCE = 16  # calls of the control server
+AT_ONCE = 16  # calls to the control server
 
 
 async def keys_asked_for_at_first(world: World) -> int:

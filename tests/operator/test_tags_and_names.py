@@ -231,9 +231,8 @@ async def test_a_destination_that_goes_away_and_comes_back_is_reported(world: Wo
     await world.apply(egress())
     await all_joined(world, egress())
     world.control.delete_device(target)
-    await world.apply(
-        connector("first", exitNode=True)
-    )  # makes the operator read the list of devices, because a proxy joins
+    # The operator reads the list of devices when the proxy of the Connector joins.
+    await world.apply(connector("first", exitNode=True))
     await world.eventually(lambda: says(world, f"device {FQDN}, to which this leads, is not in the tailnet"))
     assert FQDN in await world.eventually(lambda: event(world, egress(), "TargetGone"))
     assert (await world.reason(egress()), await is_true(world, egress())) == ("TargetGone", False)

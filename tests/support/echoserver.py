@@ -65,7 +65,7 @@ class Peer:
 
 
 Script = Callable[[Peer, bytes], None]
-"""A function that answers the request with this head."""
+"""A function that answers a request. It gets the API server's side of the connection, and the head of the request."""
 
 
 def echo(peer: Peer, head: bytes) -> None:

@@ -248,7 +248,7 @@ class World:
     async def joined(self, parent: Object, other_than: str = "") -> Proxy:
         """Wait until the operator has settled and the proxy of *parent* has logged in; return the proxy.
 
-        Its device is another one than *other_than*.
+        The ID of its device isn't *other_than*.
         """
 
         async def there() -> Proxy | None:
@@ -372,7 +372,7 @@ class World:
     async def settled(self, after: float = 0.0) -> None:
         """Wait until the operator has nothing left to do: it makes no request, and nothing changes in the cluster.
 
-        Look at that first *after* some seconds.
+        The first look is *after* seconds from now.
         """
         await asyncio.sleep(after)
         async with asyncio.timeout(self.patience):

@@ -67,7 +67,7 @@ class OperatorProcess:
     start: Moment
 
     def now(self) -> Moment:
-        """Return the present moment, from which `cost` can count."""
+        """Return the present moment, from which `cost` can measure."""
         stat = Stat.parse(Path(f"/proc/{self.child.pid}/stat").read_text())
         return Moment(time.monotonic(), stat.cpu_ticks / _TICKS)
 

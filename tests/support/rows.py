@@ -50,7 +50,7 @@ def said_by(plan: Plan) -> Said:
 
 
 def states_of(children: Children) -> list[Object]:
-    """Return the *children* in the order in which a cluster changes them."""
+    """Return the *children* as the states of a row, in the order in which their states change in a cluster."""
     return [*children.services, *children.secrets, *children.statefulsets, *children.pods]
 
 

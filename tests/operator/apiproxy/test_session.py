@@ -381,7 +381,9 @@ async def test_the_connection_of_a_client_ends_if_its_upgraded_connection_breaks
         assert await caller.rest() == b""
 
 
-async def test_an_api_server_that_reads_no_more_can_still_send(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_api_server_that_reads_no_more_can_still_send_on_an_upgraded_connection(
+    ground: Ground, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write, failed = TlsStream.write, threading.Event()
 
     async def failing(stream: TlsStream, data: bytes) -> None:

@@ -25,7 +25,7 @@ class Bad(NamedTuple):
     """A merge patch that makes an object invalid, with the reason and words of the condition that it causes.
 
     The Event that says so has the reason *event*. There is no Event if *event* is empty. If the CRD's own rules
-    refuse the patch on a real API server, *is_simulated* is true: only a simulated one accepts the patch.
+    refuse the patch on a real API server, *is_simulated* is true: only a simulated API server accepts the patch.
     """
 
     patch: Object
@@ -74,7 +74,7 @@ class KindExample:
     is_held: bool = True
     """True if our finalizer holds the object until its children are gone."""
     waits_for_minutes: bool = False
-    """True if something has to wait for minutes before the object is complete, which only virtual time can do."""
+    """True if the object is complete only after minutes, so that its tests need virtual time."""
     finalizer: str = FINALIZER
     other_finalizer: str = ""
     """A second finalizer of ours; empty if there is none."""

@@ -1,4 +1,4 @@
-"""Our children have every field of the Go operator's, and its children are taken over without a restart."""
+"""Our children have every field of the Go operator's children, which are taken over without a restart."""
 
 import json
 from collections.abc import Iterator, Mapping

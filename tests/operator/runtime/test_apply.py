@@ -387,7 +387,7 @@ async def test_alternating_errors_of_the_deletion_of_a_device_change_the_status_
     assert (ground.condition()["reason"], len({*versions})) == ("Failed", 1)
 
 
-async def test_a_plan_is_reported_after_its_steps(ground: Ground) -> None:
+async def test_the_report_of_a_plan_is_written_after_its_steps_are_carried_out(ground: Ground) -> None:
     assert await ground.act(Child(child()), hold=FINALIZER, status={"conditions": []}) == ground.parent
     assert ground.live(CONFIGMAP, A)
     assert "status" not in ground.parent

@@ -133,7 +133,7 @@ async def away(sim: ClusterSim, change: Callable[[], None]) -> None:
     await until(lambda: sim.requests["tsoperator", "watch", "configmaps"])
     sim.faults.leave()
     before = sim.requests.total()
-    await until(lambda: sim.requests.total() > before + 2)  # a watch, once more on another connection, and the next try
+    await until(lambda: sim.requests.total() > before + 2)  # a watch, the same on another connection, and the next try
     change()
 
 
@@ -333,7 +333,7 @@ async def test_objects_that_may_be_listed_but_not_watched_are_refused_until_they
     async with followed(sim.api_url, *TWO) as cache:
         await until(cache.refused_selections)
         create(sim, configmap("a", "x", "tailscale"))
-        await until(lambda: found(cache, "x"))  # by another list
+        await until(lambda: found(cache, "x"))  # the cache has listed the objects again
         assert (len(cache.refused_selections()), len(caplog.messages)) == (1, 1)
         assert cache.knows(CONFIGMAP, "tailscale")
         sim.faults.clear()

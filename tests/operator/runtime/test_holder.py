@@ -275,7 +275,7 @@ async def test_a_standby_reads_the_pod_of_the_holder_only_if_a_renewal_is_late()
     scene = Scene()
     await scene.begin()
     await asyncio.sleep(60)
-    assert scene.server.pods_read == [0]  # the leader its own
+    assert scene.server.pods_read == [0]  # only the leader has read a Pod, which is its own
     scene.leader.link.hangs = True
     await asyncio.sleep(4)
     scene.leader.link.hangs = False

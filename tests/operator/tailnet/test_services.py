@@ -38,7 +38,7 @@ pytestmark = pytest.mark.virtual_time
 
 
 def owned(name: str = "svc:web", *ids: str, **fields: object) -> Present:
-    """Return a Service in the tailnet that the operators with these *ids* own."""
+    """Return a Tailscale Service that the operators with these *ids* own."""
     annotations: dict[str, str] = {}
     for each in ids:
         annotations = joined(annotations, each)
@@ -229,7 +229,7 @@ async def test_known_tailscale_services_stay_when_the_list_can_no_longer_be_read
     await asyncio.sleep(900)
     assert ground.reads()[0] > 1
     assert (await ground.view(), ground.told) == (view, [])
-    await asyncio.sleep(301)  # the read that the look requested was refused, too
+    await asyncio.sleep(301)  # the read for the last query was refused, too
     assert (await ground.view(), ground.told) == (view, [])
 
 
@@ -267,9 +267,8 @@ async def test_a_tailscale_service_that_cannot_be_read_is_a_refusal_until_it_can
         assert view.service is not None
         assert view.service.addresses
     before = ground.reads()[1]
-    assert before <= (
-        20 + 8 if error is Forbidden else 2 * 8
-    )  # if the server doesn't answer, the other Services aren't tried
+    # If the control server doesn't answer, the other Tailscale Services aren't tried.
+    assert before <= (20 + 8 if error is Forbidden else 2 * 8)
     for _ in range(20):
         assert not ground.services.view("web0").is_shown
         await asyncio.sleep(10)

@@ -560,7 +560,7 @@ async def test_the_scope_for_tailscale_services_is_checked_in_the_tailnets_that_
 
 
 async def service(tailnets: Tailnets, name: str, label: str) -> TailscaleService | None:
-    """Return a Service, as a reconcile sees it that waits until the Service has been read."""
+    """Return a Tailscale Service, after each wait for a read of it."""
     while isinstance(pending := (seen := tailnets.service(name, label)).pending, Pending):
         await pending.until
     assert seen.is_shown

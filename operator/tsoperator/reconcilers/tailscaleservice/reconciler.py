@@ -173,7 +173,7 @@ class _Look:
     def _is_elsewhere(self, shown: ServiceView, key: Key, holders: Mapping[str, LabelClaim | None]) -> bool:
         """Tell whether another claim has the same Tailscale Service.
 
-        That is so if the claim is in another Tailnet, and both Tailnets are for the same tailnet.
+        That is so if the claim is in the tailnet of another Tailnet object, and both objects describe the same tailnet.
         """
         addresses = shown.service.addresses if shown.service else ()
         others = (

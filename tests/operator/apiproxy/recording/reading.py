@@ -44,7 +44,7 @@ def splits(data: bytes) -> "st.SearchStrategy[list[bytes]]":
 
 
 def survives(make: Callable[[], Parser], pieces: Sequence[bytes]) -> None:
-    """Fail unless the parser forwards *pieces* unchanged until it refuses a piece, and never stores many bytes."""
+    """Fail unless the parser forwards *pieces* unchanged until it refuses one, and stores at most `MOST_HELD` bytes."""
     parser, forwarded, came = make(), b"", b""
     for piece in pieces:
         came += piece

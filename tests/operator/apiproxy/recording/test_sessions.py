@@ -38,7 +38,7 @@ class Sessions:
     received: bytearray = field(default_factory=bytearray)
     """The bytes that the API server got in the session."""
     stays: bool = False
-    """Whether the API server ends the session only after the client has closed its side of the connection."""
+    """True if the API server ends the session only after the client has closed its side of the connection."""
     go_on: threading.Event = field(default_factory=threading.Event)
     refusal: str = ""
 
@@ -47,7 +47,7 @@ class Sessions:
         return self.ground.counts.recordings
 
     def grant(self, *, enforced: bool, events: bool = False) -> None:
-        """Give Alice grants that want a recorder."""
+        """Give Alice a grant that names the recorder."""
         who = user("alice@example.org", "system:masters")
         who["CapMap"][CAPABILITY].append(
             {"recorderAddrs": [ADDRESS], "enforceRecorder": enforced, "enableEvents": events}
@@ -174,7 +174,7 @@ async def test_the_recording_of_a_terminal_begins_after_a_while_if_the_client_se
     sessions.grant(enforced=True)
     sessions.answer(case.opening, *case.outputs[:1])
     async with sessions.session(f"{POD}/attach?tty=true", case.upgrade) as (_, status):
-        assert status == 200  # the echo of a path that isn't scripted
+        assert status == 200  # the API server has no script for this path, and echoes the request
     async with sessions.session(f"{POD}/exec?tty=true", case.upgrade) as (caller, _):
         caller.send(case.opening)
         assert await caller.rest() == case.outputs[0]
