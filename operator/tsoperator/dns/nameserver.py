@@ -16,7 +16,7 @@ from tsoperator.api.names import (
     NAMESERVER,
     PARENT_NAMESERVER,
 )
-from tsoperator.api.objects import Key, Object, annotations, is_deleting, labels
+from tsoperator.api.objects import Key, Object, annotations, by_age, is_deleting, labels
 from tsoperator.api.v1alpha1.dnsconfig import DNSConfig
 from tsoperator.api.v1alpha1.invalid import Invalid
 from tsoperator.runtime.ownership import Owner
@@ -55,9 +55,7 @@ _DEFAULT_TAGS: Final = {Program.OURS: _LATEST, Program.UPSTREAM: "stable"}
 
 def elected(dnsconfigs: Sequence[Object]) -> Object | None:
     """Return the DNSConfig in force: the oldest one that isn't being deleted. Others have no effect."""
-    staying = [obj for obj in dnsconfigs if not is_deleting(obj)]
-    ranked = sorted(staying, key=lambda obj: (obj["metadata"].get("creationTimestamp", ""), obj["metadata"]["name"]))
-    return ranked[0] if ranked else None
+    return min((obj for obj in dnsconfigs if not is_deleting(obj)), key=by_age, default=None)
 
 
 def is_operators(dnsconfig: Object) -> bool:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from tsoperator.api.names import ANNOTATION_EGRESS_LEFT_OUT, EGRESS_PINGS, EGRESS_SERVICES
-from tsoperator.api.objects import CONFIGMAP, Object, annotations, is_deleting, key_of
+from tsoperator.api.objects import CONFIGMAP, Object, annotations, by_age, is_deleting, key_of
 from tsoperator.group.egress import entry_name, entry_of, served_service
 from tsoperator.proxy.entries import Entry, entries_of, is_broken, render_entries
 from tsoperator.runtime.diff import metadata_patch
@@ -46,7 +46,7 @@ def entries(services: Iterable[Object], live: Object | None, cluster_domain: str
     """
     there = entries_of(live)
     oldest: dict[str, Object] = {}
-    for each in sorted(services, key=_age):
+    for each in sorted(services, key=by_age):
         if not is_deleting(each):
             oldest.setdefault(entry_name(served_service(each)), each)
     found: dict[str, Entry] = {}
@@ -106,10 +106,6 @@ def _fitting(found: Mapping[str, Entry], there: Mapping[str, Entry]) -> Entries:
             chosen[name] = entry
             size += more
     return Entries(chosen, "" if chosen == there else render_entries(chosen), left_out)
-
-
-def _age(service: Object) -> tuple[str, str]:
-    return service["metadata"].get("creationTimestamp", ""), key_of(service).name
 
 
 def _size(name: str, entry: Entry) -> int:

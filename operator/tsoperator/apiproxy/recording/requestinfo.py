@@ -3,7 +3,7 @@
 The rules are those of k8s.io/apiserver, `endpoints/request/requestinfo.go`.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 from urllib.parse import unquote, unquote_plus
@@ -222,8 +222,4 @@ def _selected_name(selector: str) -> str:
 
 
 def _go_name(name: str) -> str:
-    return "".join(_go_words(name))
-
-
-def _go_words(name: str) -> Iterator[str]:
-    return (word.upper() if word == "api" else word.capitalize() for word in name.split("_"))
+    return "".join(word.upper() if word == "api" else word.capitalize() for word in name.split("_"))
