@@ -58,8 +58,9 @@ from tsoperator.reconcilers.service.reconciler import services
 from tsoperator.reconcilers.tailnet.reconciler import tailnet_kind
 from tsoperator.reconcilers.tailscaleservice.reconciler import tailscaleservices
 from tsoperator.runtime import predecessor
-from tsoperator.runtime.apply import Applier, utc_now
+from tsoperator.runtime.apply import Applier
 from tsoperator.runtime.cache import Cache, CacheMetrics
+from tsoperator.runtime.clock import utc_now
 from tsoperator.runtime.controller import ControllerMetrics, Policy
 from tsoperator.runtime.events import EventRecorder
 from tsoperator.runtime.feeds import START, StartFeed

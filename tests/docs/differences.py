@@ -30,7 +30,7 @@ _HOSTED = "operator/reconcilers/tailscaleservice/test_reconciler.py"
 
 SHOWN_BY: Final[Mapping[str, list[str]]] = {
     "Tags follow the object": [
-        "operator/test_tags_and_names.py an_edit_of_tags_reaches_running_devices",
+        "operator/test_tags_and_names.py an_edit_of_the_tags_of_an_object_changes_the_tags_of_its_running_devices",
         "operator/tailnet/test_upkeep.py the_tags_of_a_device_are_set_and_reported_once",
         f"{_INGRESS}/test_plan.py events_report_about_an_ingress_that_is_served",
     ],
@@ -154,7 +154,9 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
     "The ServiceAccount of the operator may not impersonate": [
         f"{_CHART} our_chart_renders_every_object_that_the_go_operators_chart_renders_from_the_same_values",
     ],
-    "The proxy refuses callers": ["operator/apiproxy/test_impersonation.py the_refusal_of_a_caller_has_a_reason"],
+    "The proxy refuses callers": [
+        "operator/apiproxy/test_impersonation.py a_caller_without_permission_is_refused_with_a_reason"
+    ],
     "The proxy refuses unusual HTTP": [
         "operator/apiproxy/test_head.py a_bad_head_of_a_request_is_refused_with_a_status_and_a_reason"
     ],

@@ -51,7 +51,7 @@ from tsoperator.dns.probe.prober import DNSProber, ProbePace
 from tsoperator.kube.client import USER_AGENT, KubeClient
 from tsoperator.kube.config import load_configuration
 from tsoperator.kube.errors import NotFound
-from tsoperator.runtime.apply import utc_now
+from tsoperator.runtime.clock import utc_now
 from tsoperator.runtime.ownership import Owner
 from tsoperator.settings import Settings
 

@@ -196,6 +196,11 @@ def generation_of(obj: Object) -> int:
     return int(obj["metadata"].get("generation", 0))
 
 
+def by_age(obj: Object) -> tuple[str, Key]:
+    """Return the value by which objects are sorted from the oldest to the newest; names decide between equals."""
+    return obj["metadata"].get("creationTimestamp", ""), key_of(obj)
+
+
 def is_deleting(obj: Object) -> bool:
     """Tell whether *obj* is being deleted."""
     return "deletionTimestamp" in obj["metadata"]

@@ -1,6 +1,7 @@
 """The egress ConfigMap of a ProxyGroup, which tells the proxies what to forward (docs/development/groups.md).
 
-It is always computed as a whole from the ClusterIP Services of the group's egress Services. Nobody else writes it.
+The operator always computes its whole content from the ClusterIP Services of the group's egress Services. Nobody else
+writes it.
 """
 
 import base64
@@ -9,7 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from tsoperator.api.names import ANNOTATION_EGRESS_LEFT_OUT, EGRESS_PINGS, EGRESS_SERVICES
-from tsoperator.api.objects import CONFIGMAP, Object, annotations, is_deleting, key_of
+from tsoperator.api.objects import CONFIGMAP, Object, annotations, by_age, is_deleting, key_of
 from tsoperator.group.egress import entry_name, entry_of, served_service
 from tsoperator.proxy.entries import Entry, entries_of, is_broken, render_entries
 from tsoperator.runtime.diff import metadata_patch
@@ -45,7 +46,7 @@ def entries(services: Iterable[Object], live: Object | None, cluster_domain: str
     """
     there = entries_of(live)
     oldest: dict[str, Object] = {}
-    for each in sorted(services, key=_age):
+    for each in sorted(services, key=by_age):
         if not is_deleting(each):
             oldest.setdefault(entry_name(served_service(each)), each)
     found: dict[str, Entry] = {}
@@ -107,15 +108,8 @@ def _fitting(found: Mapping[str, Entry], there: Mapping[str, Entry]) -> Entries:
     return Entries(chosen, "" if chosen == there else render_entries(chosen), left_out)
 
 
-def _age(service: Object) -> tuple[str, str]:
-    return service["metadata"].get("creationTimestamp", ""), key_of(service).name
-
-
 def _size(name: str, entry: Entry) -> int:
-    """Return the number of bytes that *entry* adds to the document, with a comma.
-
-    The first entry doesn't need a comma.
-    """
+    """Return the number of bytes that *entry* adds to the document, with a comma, even if it needs none."""
     return len(base64.b64decode(render_entries({name: entry}))) - _NOTHING + 1
 
 

@@ -16,8 +16,8 @@ PATIENCE: Final = 600.0
 """The seconds after which an Event says that a certificate is missing. Usually a certificate comes within a minute."""
 
 _RENEWED_BEFORE: Final = timedelta(days=14)
-"""The time before its expiry at which a certificate must have been renewed. For a short-lived certificate, it is a
-quarter of the lifetime if that is less."""
+"""The time before the expiry of a certificate at which somebody must have renewed it. If a quarter of the lifetime is
+less, that time is used instead."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from tsoperator.api.conditions import FALSE, is_true
 from tsoperator.api.names import EGRESS_GATE, LABEL_PARENT_TYPE, PARENT_PROXYGROUP
-from tsoperator.api.objects import Object, labels
+from tsoperator.api.objects import STATEFULSET, Object, labels
 
 HEALTH_CHECK: Final = "TS_ENABLE_HEALTH_CHECK"
 """The environment variable that makes a proxy answer health checks."""
@@ -60,6 +60,11 @@ def _restarts(status: Object) -> Object:
     ended = (status.get("lastState") or {}).get("terminated") or {}
     kept = {name: ended[name] for name in _ENDED if name in ended}
     return {"restartCount": status["restartCount"], **({"lastState": {"terminated": kept}} if kept else {})}
+
+
+def is_of_statefulset(pod: Object) -> bool:
+    """Tell whether a StatefulSet manages *pod*, slim or whole."""
+    return any(owner["kind"] == STATEFULSET.kind for owner in pod["metadata"].get("ownerReferences") or ())
 
 
 def has_gate(pod: Object) -> bool:

@@ -37,6 +37,7 @@ from tsoperator.proxy.devices import (
 from tsoperator.proxy.login import NO_KEYS, Keys, Login, login_notes, login_problem
 from tsoperator.proxy.metrics import metrics_objects
 from tsoperator.proxy.overlay import with_class
+from tsoperator.proxy.pod import is_of_statefulset
 from tsoperator.proxy.proxy import NO_CHILDREN, Children, Proxy
 from tsoperator.proxy.readiness import is_rolled_out
 from tsoperator.proxy.replica import Replica, ReplicaSecrets
@@ -255,7 +256,7 @@ def plan_removal(owner: Owner, children: Children, tailnet: str | None = "") -> 
             *(Deletion(SECRET, obj, unchanged=True) for obj in children.secrets),
         ],
         notes=tuple(
-            Note("Warning", POD_NOT_WAITED_FOR, _left_behind(pod)) for pod in children.pods if _is_managed(pod)
+            Note("Warning", POD_NOT_WAITED_FOR, _left_behind(pod)) for pod in children.pods if is_of_statefulset(pod)
         ),
         release=FINALIZER,
         way_out=_way_out(children.secrets),
@@ -265,10 +266,10 @@ def plan_removal(owner: Owner, children: Children, tailnet: str | None = "") -> 
 def plan_reported_removal(
     owner: Owner, children: Children, view: TailnetView, report: Callable[[Refusal], Plan], reasons: tuple[str, str]
 ) -> Plan:
-    """Return the plan with the next step of removing a proxy, which says on its parent why it can't go on yet.
+    """Return the plan with the next step of removing a proxy. The parent reports why the removal can't go on, if so.
 
-    *report* returns the plan that reports a refusal on the parent. *reasons* are those of two refusals: the devices
-    can't be deleted yet, and Pods have yet to end.
+    *report* returns the plan that reports a refusal on the parent. *reasons* are the reasons of two refusals: that the
+    devices can't be deleted yet, and that Pods have yet to end.
     """
     step = plan_removal(owner, children, view.name)
     if untried := untried_message(step, view):
@@ -281,7 +282,7 @@ def plan_reported_removal(
 
 def awaited_pods(children: Children) -> list[Object]:
     """Return the Pods that must end before the rest of a proxy is removed."""
-    return [pod for pod in children.pods if _is_managed(pod) and children.overdue.get(uid(pod), 0.0) < _LOST]
+    return [pod for pod in children.pods if is_of_statefulset(pod) and children.overdue.get(uid(pod), 0.0) < _LOST]
 
 
 def is_removed(children: Children) -> bool:
@@ -444,7 +445,3 @@ def unwanted(there: Sequence[Object], wanted: Sequence[Object] = ()) -> list[Del
     """Return the deletions of those objects in *there* that aren't *wanted*."""
     kept = {(obj["kind"], key_of(obj)) for obj in wanted}
     return [Deletion(resource_of(obj), obj) for obj in there if (obj["kind"], key_of(obj)) not in kept]
-
-
-def _is_managed(pod: Object) -> bool:
-    return any(owner["kind"] == STATEFULSET.kind for owner in pod["metadata"].get("ownerReferences") or ())

@@ -46,6 +46,7 @@ from tsoperator.api.objects import (
     Object,
     Resource,
     annotations,
+    by_age,
     is_deleting,
     key_of,
     labels,
@@ -256,11 +257,7 @@ def first(objects: Iterable[Object]) -> Object | None:
     A child that isn't being deleted comes before one that is, and then the oldest comes first, so that all callers
     get the same child.
     """
-    ranked = sorted(
-        objects,
-        key=lambda obj: (is_deleting(obj), obj["metadata"].get("creationTimestamp", ""), obj["metadata"]["name"]),
-    )
-    return ranked[0] if ranked else None
+    return min(objects, key=lambda obj: (is_deleting(obj), by_age(obj)), default=None)
 
 
 def _parent_of(child: Object, namespace: str) -> Owner | None:

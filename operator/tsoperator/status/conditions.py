@@ -72,7 +72,7 @@ class Judgement(NamedTuple):
 def ours(obj: Object) -> list[Object]:
     """Return the conditions of *obj* by which the operator says whether *obj* is served, causes before effects."""
     found = [each for each in conditions_of(obj) if each.get("type") in _RANK]
-    return sorted(found, key=_rank) if len(found) > 1 else found
+    return sorted(found, key=lambda each: _RANK[each["type"]]) if len(found) > 1 else found
 
 
 def is_wrong(condition: Object) -> bool:
@@ -128,7 +128,3 @@ def judge_ingress(ingress: Object) -> Judgement:
     if name := ingress_name(ingress):
         return Judgement(Grade.OK, "", f"the tailnet reaches it at {name}", since=since)
     return Judgement(Grade.WAITING, "", UNNAMED, since=since)
-
-
-def _rank(condition: Object) -> int:
-    return _RANK[condition["type"]]

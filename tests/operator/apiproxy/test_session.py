@@ -134,6 +134,10 @@ TEN_MB = 10_000_000
 CLOSE = "Connection: close\r\n"
 
 
+def switched(protocol: str) -> bytes:
+    return f"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: {protocol}\r\n\r\n".encode()
+
+
 class Ending(NamedTuple):
     """The framing of an answer of 10 MB."""
 
@@ -147,10 +151,7 @@ FRAMED = {
     "with a length": Ending(b"HTTP/1.1 200 OK\r\nContent-Length: 10000000\r\n\r\n"),
     "in a chunk": Ending(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", b"989680\r\n", b"\r\n0\r\n\r\n"),
     "until the end": Ending(b"HTTP/1.1 200 OK\r\n\r\n"),
-    "upgraded": Ending(
-        b"HTTP/1.1 101 Switching\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n\r\n",
-        upgrade="Connection: Upgrade\r\nUpgrade: SPDY/3.1\r\n",
-    ),
+    "upgraded": Ending(switched("SPDY/3.1"), upgrade="Connection: Upgrade\r\nUpgrade: SPDY/3.1\r\n"),
 }
 
 
@@ -257,20 +258,14 @@ class Burst(NamedTuple):
 
 
 CHUNKS = "1\r\na\r\n" * 10_000 + "0\r\n\r\n"
+CHUNKED = f"Transfer-Encoding: chunked\r\n\r\n{CHUNKS}"
 GET, POST = (f"{method} /burst HTTP/1.1\r\nHost: k8s\r\n" for method in ("GET", "POST"))
 BURSTS = {
     "requests that are denied": Burst(f"{GET}\r\n" * 100, b"", lambda counts: counts.requests["refused"], 1, ""),
-    "interim answers": Burst(
-        f"{GET}\r\n", b"HTTP/1.1 103 Early\r\n\r\n" * 100, lambda counts: counts.sent["to_client"], 100
-    ),
-    "small chunks of a request": Burst(
-        f"{POST}Transfer-Encoding: chunked\r\n\r\n{CHUNKS}", b"", lambda counts: counts.sent["to_api_server"], 17_000
-    ),
+    "interim answers": Burst(f"{GET}\r\n", b"HTTP/1.1 103 Early\r\n\r\n" * 100, lambda had: had.sent["to_client"], 100),
+    "small chunks of a request": Burst(f"{POST}{CHUNKED}", b"", lambda had: had.sent["to_api_server"], 17_000),
     "small chunks of an answer": Burst(
-        f"{GET}\r\n",
-        f"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{CHUNKS}".encode(),
-        lambda counts: counts.sent["to_client"],
-        17_000,
+        f"{GET}\r\n", f"HTTP/1.1 200 OK\r\n{CHUNKED}".encode(), lambda had: had.sent["to_client"], 17_000
     ),
 }
 
@@ -313,8 +308,7 @@ async def test_one_side_of_an_upgraded_connection_can_end_while_the_other_side_s
 
     def script(peer: Peer, head: bytes) -> None:
         assert f"\r\nConnection: Upgrade\r\nUpgrade: {protocol}\r\n".encode() in head
-        lines = ["HTTP/1.1 101 Switching Protocols", "Connection: Upgrade", f"Upgrade: {protocol}", "", "early"]
-        peer.send("\r\n".join(lines).encode())
+        peer.send(switched(protocol) + b"early")
         peer.send(peer.read_exactly(5))
         peer.say_goodbye()  # this drops the bytes that come meanwhile
         reads.set()
@@ -322,8 +316,7 @@ async def test_one_side_of_an_upgraded_connection_can_end_while_the_other_side_s
             last_words.append(data)
 
     def after(peer: Peer, head: bytes) -> None:
-        lines = ["HTTP/1.1 101 Switching Protocols", "Connection: Upgrade", f"Upgrade: {protocol}", "", ""]
-        peer.send("\r\n".join(lines).encode())
+        peer.send(switched(protocol))
         assert peer.read() == b""
         peer.send(b"last words")
         peer.close()
@@ -353,7 +346,7 @@ async def test_an_upgraded_connection_ends_if_one_side_has_ended_and_the_other_i
     ground: Ground, ends: str
 ) -> None:
     def script(peer: Peer, _: bytes) -> None:
-        peer.send(b"HTTP/1.1 101 OK\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
+        peer.send(switched("websocket"))
         if ends == "server":
             peer.say_goodbye()
         while peer.read():
@@ -372,14 +365,11 @@ async def test_an_upgraded_connection_ends_if_one_side_has_ended_and_the_other_i
         over.set()
 
 
-UPGRADED = b"HTTP/1.1 101 OK\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
-
-
 async def test_the_connection_of_a_client_ends_if_its_upgraded_connection_breaks_at_the_api_server(
     ground: Ground,
 ) -> None:
     def script(peer: Peer, _: bytes) -> None:
-        peer.send(UPGRADED)
+        peer.send(switched("websocket"))
         assert peer.read() == b"x"
         peer.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         peer.connection.close()
@@ -403,7 +393,7 @@ async def test_an_api_server_that_reads_no_more_can_still_send_on_an_upgraded_co
         await write(stream, data)
 
     def script(peer: Peer, _: bytes) -> None:
-        peer.send(UPGRADED)
+        peer.send(switched("websocket"))
         assert failed.wait(20)
         peer.send(b"last words")
         peer.close()

@@ -22,7 +22,7 @@ from tsoperator.api.objects import (
     Resource,
 )
 from tsoperator.kube.errors import Denied, Unreachable
-from tsoperator.runtime.apply import utc_now
+from tsoperator.runtime.clock import utc_now
 from tsoperator.runtime.journal import Journal, Write, changed_fields, is_taken_over
 from tsoperator.runtime.ownership import Owner
 from tsoperator.runtime.plan import (

@@ -118,8 +118,9 @@ def plan(
     ]
     status, service = _status(ask, at, hosting, certificate), hosting.view.service
     notes += reached_notes(ask, status, service.addresses if service else ())
+    claims = not unread and (refusal is None or refusal.reason in _WITH_A_CLAIM)
     return Plan(
-        hold=HA_INGRESS_FINALIZER if _makes_claim(refusal) and not unread else "",
+        hold=HA_INGRESS_FINALIZER if claims else "",
         status=status,
         notes=notes,
         requeue_after=told.requeue_after,
@@ -179,10 +180,6 @@ def _hindrance(ask: Ask, hosting: Hosting) -> Refusal | None:
     """
     refusal = obstacle(hosting)
     return None if refusal and refusal.is_passing and ask.is_held else refusal
-
-
-def _makes_claim(refusal: Refusal | None) -> bool:
-    return refusal is None or refusal.reason in _WITH_A_CLAIM
 
 
 def _note(refusal: Refusal) -> Note:

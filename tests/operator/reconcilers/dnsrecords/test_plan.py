@@ -101,7 +101,7 @@ UNREADABLE = [
 
 
 @pytest.mark.parametrize("document", UNREADABLE)
-def test_a_document_that_cannot_be_read_or_is_the_go_operators_is_replaced(document: str | None) -> None:
+def test_a_document_of_records_that_cannot_be_read_or_is_the_go_operators_is_replaced(document: str | None) -> None:
     made = document_of(plan(UP, configmap=configmap(document)))
     assert (made["serial"], made["ip4"]) == (1, {FQDN: ["192.0.2.1"]})
 

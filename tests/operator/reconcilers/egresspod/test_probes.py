@@ -263,7 +263,7 @@ def answering(status: int, headers: dict[str, str], connections: list[object] | 
         (302, {"Location": "http://192.0.2.99/"}, UNHEALTHY),
     ],
 )
-async def test_a_health_request_returns_the_meaning_of_the_servers_answer(
+async def test_the_result_of_a_health_request_depends_on_the_status_and_the_header_of_the_answer(
     status: int, headers: dict[str, str], means: HealthAnswer
 ) -> None:
     async with serving(answering(status, headers)) as url, health_session(in_cluster=True) as session:

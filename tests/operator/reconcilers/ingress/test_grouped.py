@@ -262,7 +262,7 @@ def test_events_report_on_the_certificate_and_the_hosts_of_an_ingress_of_a_group
     assert (plan.hold, plan.release) == (HA_INGRESS_FINALIZER, "")
 
 
-def test_hosts_matter_only_for_an_ingress_whose_tailscale_service_is_ours_and_has_no_certificate() -> None:
+def test_only_an_ingress_with_our_tailscale_service_and_without_a_certificate_may_lack_approval() -> None:
     def matters(ingress: Object, observed: Observed) -> bool:
         assert observed.at_groups.hosting is not None
         return may_lack_approval(parse(ingress, SETTINGS), observed.at_groups.hosting, observed.certificate)

@@ -67,7 +67,7 @@ def test_the_serve_config_with_redirect_and_funnel_equals_the_go_operators_byte_
     assert result.notes == ()
 
 
-def test_an_ingress_without_a_redirect_serves_only_https_also_with_funnel() -> None:
+def test_an_ingress_without_a_redirect_serves_only_https_even_with_funnel() -> None:
     plain = {
         "TCP": {"443": {"HTTPS": True}},
         "Web": {"${TS_CERT_DOMAIN}:443": {"Handlers": {"/": {"Proxy": "http://192.0.2.4:8080/"}}}},

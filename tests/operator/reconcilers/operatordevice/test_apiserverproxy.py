@@ -16,7 +16,7 @@ from tsoperator.proxy.replica import ReplicaSecrets
 from tsoperator.proxy.secret import Certificate
 from tsoperator.reconcilers.operatordevice.apiserverproxy import ObservedProxy, can_serve, failed, login, plan
 from tsoperator.reconcilers.operatordevice.ask import ask_of
-from tsoperator.runtime.apply import utc_now
+from tsoperator.runtime.clock import utc_now
 from tsoperator.runtime.plan import Child, Note, Refusal, Report
 from tsoperator.runtime.result import Pending
 from tsoperator.settings import Settings

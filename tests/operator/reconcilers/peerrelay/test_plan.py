@@ -200,6 +200,10 @@ def test_the_pods_of_a_peerrelay_equal_the_pods_that_the_go_operator_makes() -> 
     made = named(plan_of(live_relay({"replicas": 2}), keys=KEYS), "StatefulSet")["peerrelay-edge"]
     assert made["metadata"]["labels"] == OWNER.labels
     names = ["peerrelay-edge-0", "peerrelay-edge-1"]
+    mounts = [
+        {"name": f"tailscaledconfig-{number}", "mountPath": f"/etc/tsconfig/{name}", "readOnly": True}
+        for number, name in enumerate(names)
+    ]
     assert made["spec"] == {
         "replicas": 2,
         "serviceName": "peerrelay-edge",
@@ -223,14 +227,7 @@ def test_the_pods_of_a_peerrelay_equal_the_pods_that_the_go_operator_makes() -> 
                             {"name": "TS_KUBE_SECRET", "value": "$(POD_NAME)"},
                             {"name": "TS_ENABLE_HEALTH_CHECK", "value": "true"},
                         ],
-                        "volumeMounts": [
-                            {
-                                "name": f"tailscaledconfig-{number}",
-                                "mountPath": f"/etc/tsconfig/{name}",
-                                "readOnly": True,
-                            }
-                            for number, name in enumerate(names)
-                        ],
+                        "volumeMounts": mounts,
                     }
                 ],
             },
@@ -346,45 +343,27 @@ class Shown(NamedTuple):
 
 NO_LOGIN = [each for ordinal in range(2) for each in (joined(0) if ordinal == 0 else secrets(1))]
 OLD_IMAGE = [*secrets(0, tailscale_capver="141"), *joined(1)]
-CRASHED = replace(
-    running(balancer(0, ip(A)), ready=0),
-    pods=[relay_pod(0, containerStatuses=[{"restartCount": 3}])],
-)
+CRASHED = replace(running(balancer(0, ip(A)), ready=0), pods=[relay_pod(0, containerStatuses=[{"restartCount": 3}])])
+READY, PENDING, NO_HOST = "PeerRelayReady", "EndpointsPending", f"{LB} (no such host)"
 STATUSES = {
-    "nothing yet": Shown(1, Children(), "EndpointsPending", "0 of 1 replicas have a public IP: waiting for the load"),
-    "no replicas": Shown(0, Children(), "PeerRelayReady", "PeerRelayReady"),
-    "all": Shown(2, TWO, "PeerRelayReady", "PeerRelayReady", [(0, A), (1, B)]),
-    "two addresses of one": Shown(
-        1, running(balancer(0, ip(A), ip(B))), "PeerRelayReady", "PeerRelayReady", [(0, B), (0, A)]
-    ),
+    "nothing yet": Shown(1, Children(), PENDING, "0 of 1 replicas have a public IP: waiting for the load"),
+    "no replicas": Shown(0, Children(), READY, READY),
+    "all": Shown(2, TWO, READY, READY, [(0, A), (1, B)]),
+    "two addresses of one": Shown(1, running(balancer(0, ip(A), ip(B))), READY, READY, [(0, B), (0, A)]),
     "two addresses of one and none of another": Shown(
         2,
         running(balancer(0, ip(A), ip(B)), balancer(1)),
-        "EndpointsPending",
+        PENDING,
         "1 of 2 replicas have a public IP",
         [(0, B), (0, A)],
     ),
-    "a hostname": Shown(
-        1, running(balancer(0, host(LB))), "PeerRelayReady", "PeerRelayReady", [(0, A)], {LB: Resolved((A,))}
-    ),
-    "a hostname without addresses": Shown(
-        1, running(balancer(0, host(LB))), "EndpointsPending", "lb.example.org (no such host)", [], LOST
-    ),
+    "a hostname": Shown(1, running(balancer(0, host(LB))), READY, READY, [(0, A)], {LB: Resolved((A,))}),
+    "a hostname without addresses": Shown(1, running(balancer(0, host(LB))), PENDING, NO_HOST, [], LOST),
     "a published one without addresses": Shown(
-        1,
-        running(balancer(0, host(LB)), secret_list=joined(0, f"{A}:41641")),
-        "PeerRelayReady",
-        "lb.example.org (no such host)",
-        [(0, A)],
-        LOST,
+        1, running(balancer(0, host(LB)), secret_list=joined(0, f"{A}:41641")), READY, NO_HOST, [(0, A)], LOST
     ),
     "one without addresses beside others": Shown(
-        2,
-        running(balancer(0, host(LB)), balancer(1, ip(B))),
-        "EndpointsPending",
-        "lb.example.org (no such host)",
-        [(1, B)],
-        LOST,
+        2, running(balancer(0, host(LB)), balancer(1, ip(B))), PENDING, NO_HOST, [(1, B)], LOST
     ),
     "Pods that aren't ready": Shown(
         2, running(*BOTH, ready=1), "PodsPending", "1 of 2 pods are ready", [(0, A), (1, B)]
@@ -402,18 +381,12 @@ STATUSES = {
     "an image that is too old": Shown(
         2, running(*BOTH, secret_list=OLD_IMAGE), "ImageTooOld", "give it Tailscale 1.102.5 or newer", [(0, A), (1, B)]
     ),
-    "a surplus replica": Shown(1, TWO, "PeerRelayReady", "PeerRelayReady", [(0, A)]),
+    "a surplus replica": Shown(1, TWO, READY, READY, [(0, A)]),
     "many load balancers that wait": Shown(
-        6,
-        running(*map(balancer, range(6))),
-        "EndpointsPending",
-        "peerrelay-edge-0, peerrelay-edge-1, peerrelay-edge-2 and 3 more",
+        6, running(*map(balancer, range(6))), PENDING, "peerrelay-edge-0, peerrelay-edge-1, peerrelay-edge-2 and 3 more"
     ),
     "many load balancers with a problem": Shown(
-        6,
-        running(*(balancer(number, {}) for number in range(6))),
-        "EndpointsPending",
-        "and 3 more load balancers have a problem",
+        6, running(*(balancer(number, {}) for number in range(6))), PENDING, "and 3 more load balancers have a problem"
     ),
 }
 
@@ -466,19 +439,20 @@ STRANGER = obj(
     SERVICE, Key("tailscale", "peerrelay-edge-1"), labels={**OWNER.labels, "tailscale.com/parent-resource": "b"}
 )
 CLASS = {"proxyClass": "prod"}
+INVALID = "PeerRelayInvalid"
 BAD = {
     "too few elastic IPs": Bad(
         {"replicas": 3, "aws": elastic(1, 2)},
         "AWSConfigInvalid",
         "spec.aws.elasticIPs has 2 entries but spec.replicas is 3: give each replica",
     ),
-    "replicas": Bad({"replicas": "many"}, "PeerRelayInvalid", "replicas"),
-    "too many replicas": Bad({"replicas": 101}, "PeerRelayInvalid", "at most 100"),
-    "a name with a dot": Bad({}, "PeerRelayInvalid", "make it anew with another", name="eu.edge"),
-    "a long name": Bad({}, "PeerRelayInvalid", "at most 42 characters", name="e" * 43),
-    "a long prefix": Bad({"hostnamePrefix": "e" * 62}, "PeerRelayInvalid", "shorten spec.hostnamePrefix"),
+    "replicas": Bad({"replicas": "many"}, INVALID, "replicas"),
+    "too many replicas": Bad({"replicas": 101}, INVALID, "at most 100"),
+    "a name with a dot": Bad({}, INVALID, "make it anew with another", name="eu.edge"),
+    "a long name": Bad({}, INVALID, "at most 42 characters", name="e" * 43),
+    "a long prefix": Bad({"hostnamePrefix": "e" * 62}, INVALID, "shorten spec.hostnamePrefix"),
     "a bad annotation": Bad(
-        {"service": {"annotations": {"a b": "c"}}}, "PeerRelayInvalid", 'spec.service.annotations: "a b": a key is'
+        {"service": {"annotations": {"a b": "c"}}}, INVALID, 'spec.service.annotations: "a b": a key is'
     ),
     "no class": Bad(CLASS, "PeerRelayCreationFailed", "create it, or change spec.proxyClass"),
     "a class that isn't ready": Bad(
@@ -488,14 +462,9 @@ BAD = {
         {"proxy_class": live_proxy_class(spec={"statefulSet": {"labels": {"a b": "x"}}}, ready=False)},
         is_told=False,
     ),
-    "a class with the port of relays": Bad(
-        CLASS, "PeerRelayInvalid", "leave PORT", {"proxy_class": with_env(PORT="41641")}
-    ),
+    "a class with the port of relays": Bad(CLASS, INVALID, "leave PORT", {"proxy_class": with_env(PORT="41641")}),
     "a class with that port as a flag": Bad(
-        CLASS,
-        "PeerRelayInvalid",
-        "leave PORT",
-        {"proxy_class": with_env(TS_TAILSCALED_EXTRA_ARGS="--verbose=1 --port=41641")},
+        CLASS, INVALID, "leave PORT", {"proxy_class": with_env(TS_TAILSCALED_EXTRA_ARGS="--verbose=1 --port=41641")}
     ),
     "no Tailnet": Bad(
         {"tailnet": "nonesuch"},

@@ -128,7 +128,7 @@ def test_a_rollout_of_an_ingress_group_waits_until_a_new_pod_has_run_for_some_se
     assert spec_of()["minReadySeconds"] == 10
 
 
-def test_the_pods_of_an_ingress_group_have_no_gate_and_need_not_drain() -> None:
+def test_the_pods_of_an_ingress_group_have_no_gate_and_do_not_wait_for_connections_at_their_end() -> None:
     template = pods_of()
     spec = template["spec"]
     assert not {"readinessGates", "terminationGracePeriodSeconds"} & spec.keys()

@@ -220,7 +220,9 @@ async def test_a_recorder_leaves_the_children_and_devices_of_a_group_of_its_name
 
 
 @pytest.mark.simulated
-async def test_a_recorder_does_not_miss_a_secret_of_its_storage_that_the_operator_sees_late(world: World) -> None:
+async def test_a_recorder_does_not_report_a_missing_storage_secret_that_the_cache_does_not_show_yet(
+    world: World,
+) -> None:
     await world.settled()
     world.sim.faults.silence_watches(objects.SECRET)
     await world.apply(S3_KEYS, REC)
@@ -229,7 +231,7 @@ async def test_a_recorder_does_not_miss_a_secret_of_its_storage_that_the_operato
     assert "NoCredentials" not in await world.events(REC)
 
 
-async def test_a_recorder_waits_for_the_secret_of_its_storage(world: World) -> None:
+async def test_a_recorder_waits_for_the_secret_with_the_credentials_for_its_storage(world: World) -> None:
     await world.apply(recorder(**S3, replicas=0))  # without Pods, whose changes would have it looked at again
     await world.becomes(lambda: world.reason(REC, READY), "RecorderCreating")
     assert "Secret s3-keys isn't there" in await message(world)

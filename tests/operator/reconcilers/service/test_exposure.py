@@ -67,7 +67,7 @@ def test_funnel_works_only_on_load_balancers_of_our_class() -> None:
     assert [exposure.serve_config(each) is None for each in asks] == [False, True, True]
 
 
-def test_a_port_without_funnel_is_a_violation_if_the_service_is_public_already() -> None:
+def test_a_port_that_funnel_cannot_serve_is_a_violation_if_the_service_is_public_already() -> None:
     asked = ask(FUNNEL, WITH_PORTS)
     assert [len(violations(asked, is_public=public)) for public in (True, False)] == [1, 0]
     assert (exposure.pod(asked) != served_service(), exposure.serve_config(asked)) == (True, None)

@@ -114,7 +114,7 @@ LB_NOTES = {"magic-dnsname": LB_NAME, "operator-last-set-cluster-ip": "192.0.2.4
         (EXPOSE, BY_NAME, {}, "let them use db.example.org"),
     ],
 )
-def test_the_proxys_service_has_an_annotation_with_its_name_or_an_event_says_why_there_is_none(
+def test_the_service_of_a_proxy_has_an_annotation_with_its_magicdns_name_or_an_event_says_why_not(
     asked: Object, spec: Object, notes: dict[str, str], words: str
 ) -> None:
     for has_dnsconfig in (False, True):
@@ -341,7 +341,7 @@ def test_an_event_says_the_name_of_an_exposed_service_until_its_condition_or_sta
 SERVING = {"metadata": {}, "spec": {"template": {"spec": {"containers": [{"env": [{"name": "TS_SERVE_CONFIG"}]}]}}}}
 
 
-def test_a_public_service_that_gets_a_port_without_funnel_keeps_its_proxy_and_says_so() -> None:
+def test_a_public_service_that_gets_a_port_that_funnel_cannot_serve_keeps_its_proxy_and_says_so() -> None:
     service = egress_service(FUNNEL, spec={**PUBLIC, "ports": [{"port": 443}, {"port": 80}]})
     made = wanted(service, Observed(Children(statefulsets=[SERVING])))
     assert isinstance(made, Plan)
@@ -350,7 +350,7 @@ def test_a_public_service_that_gets_a_port_without_funnel_keeps_its_proxy_and_sa
     assert isinstance(wanted(service, forwarding), Proxy)
 
 
-def test_the_condition_says_that_an_address_of_no_device_needs_accepted_routes() -> None:
+def test_the_condition_of_a_service_says_that_an_address_of_no_device_needs_accepted_routes() -> None:
     elsewhere, device = Destination("10.1.2.3"), Destination("10.1.2.3", Device("n9", FQDN))
     for accepts, destination, told in (
         (False, None, True),

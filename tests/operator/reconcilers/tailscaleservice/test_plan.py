@@ -262,7 +262,7 @@ def made_objects(holder: LabelClaim | None = None) -> list[Object]:
     return [stored(binding), stored(role), slim(stored(secret))]
 
 
-def test_the_certificate_of_an_ingress_has_what_the_proxies_need() -> None:
+def test_the_objects_of_a_certificate_have_the_names_labels_and_rights_that_the_proxies_need() -> None:
     steps = plan(observed(None, web(), certificate=CERTIFICATE)).steps
     role, binding, secret, _ = steps
     assert isinstance(steps[-1], PutService)  # the proxies ask for the certificate as soon as they serve
