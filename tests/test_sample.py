@@ -1,4 +1,4 @@
-"""CI runs one share of the tests marked `full` for each commit. After some commits, every share has run."""
+"""The shares of the tests marked `full`: CI runs one share for each commit. After some commits, every share has run."""
 
 from collections import Counter
 
@@ -46,7 +46,7 @@ def test_a_share_that_no_commit_chooses_is_refused(pytester: pytest.Pytester, sh
         sampled(items, "a commit")
 
 
-def test_shares_are_about_equal() -> None:
+def test_the_shares_have_about_equal_numbers_of_tests() -> None:
     sizes = Counter(share_of(f"tests/operator/test_reissue.py::test_a_key[{number}]") for number in range(600))
     assert sorted(sizes) == list(range(1, SHARES + 1))
     assert 60 < min(sizes.values()) <= max(sizes.values()) < 140

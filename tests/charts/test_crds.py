@@ -1,7 +1,7 @@
-"""An API server validates objects by our CRDs, and by the Go operator's, which are installed in another API group.
+"""An API server accepts, refuses and completes objects by our CRDs as by the Go operator's.
 
-`test_crds_beside_go.py` shows that the schemas are the same, and lists the validation rules that ours have in other
-words. These tests try each such rule with objects.
+The CRDs of the Go operator are installed in another API group. `test_crds_beside_go.py` shows that the schemas are the
+same, and lists the validation rules that our CRDs have in other words. These tests try each such rule with objects.
 """
 
 import json

@@ -26,7 +26,7 @@ from tests.e2e.testbed.paths import Paths
 from tests.e2e.testbed.progress import Progress
 
 CONTROLLERS = {"controllers": "*,-statefulset-controller,-node-lifecycle-controller"}
-"""Flags of the controller manager: it makes no Pods. Its garbage collector keeps its limit of 20 requests a second."""
+"""Flags of the controller manager: it runs no controller of StatefulSets, so there are no Pods."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,9 +23,9 @@ _CONDITIONAL = "{{ if .Values.installCRDs -}}\n%s{{- end -}}\n"
 
 @cache
 def deployed_from(version: str = "") -> Path:
-    """Return the folder of the Go operator's module with its chart and CRDs.
+    """Return the folder with the chart and the CRDs in the Go operator's Go module, which is downloaded if necessary.
 
-    The module is downloaded if necessary. Without *version*, it is the version that the testbed builds.
+    By default, *version* is the version that the testbed builds.
     """
     name = f"tailscale.com@v{version}" if version else "tailscale.com"
     module = run(["go", "mod", "download", "-json", name], cwd=named("tailscale").folder, timeout=120)
@@ -47,7 +47,7 @@ def released_chart(folder: Path) -> Path:
 
 
 def take_over(bed: Bed, folder: Path, values: Mapping[str, Any] = product.CREDENTIALS) -> None:
-    """Uninstall our operator, and install the Go operator's released chart, which is written to *folder*."""
+    """Uninstall our operator, and install the Go operator's released chart. The chart is written to *folder* first."""
     push_operator(bed)
     push_nameserver(bed)
     product.uninstall(bed)
@@ -55,9 +55,9 @@ def take_over(bed: Bed, folder: Path, values: Mapping[str, Any] = product.CREDEN
 
 
 def permission(plural: str) -> list[Object]:
-    """Return the role and the binding that let the Go operator make children for objects of the kind *plural*.
+    """Return a ClusterRole and its binding that let the Go operator make children for objects of the kind *plural*.
 
-    The Go operator's chart forgets this right, which the API server of the bed requires.
+    The Go operator's chart lacks this right, but the API server of the bed requires it.
     """
     kind = {"apiVersion": "rbac.authorization.k8s.io/v1", "metadata": {"name": f"go-operator-{plural}"}}
     subject = {"kind": "ServiceAccount", "name": "operator", "namespace": product.NAMESPACE}

@@ -39,7 +39,7 @@ _ACME_ROOT = "/etc/ssl/testbed-root.pem"
 
 @dataclass(frozen=True, slots=True)
 class ProductImages:
-    """The names of the images of ours that were pushed."""
+    """The names under which our images were pushed."""
 
     operator: str
     nameserver: str
@@ -103,9 +103,9 @@ def wait_ready(bed: Bed, seconds: int = 60) -> None:
 
 
 def image_values(images: ProductImages) -> dict[str, Any]:
-    """Return the chart's values that name our images and give the operator every right.
+    """Return values for the chart that name our images and give the operator every right.
 
-    Because they don't name the proxies' image, proxies have the one that the chart names by default.
+    They don't name the image of proxies, so proxies have the chart's default image.
     """
     operator, nameserver = (_image(name) for name in (images.operator, images.nameserver))
     return {"operatorConfig": {"image": operator, "nameserverImage": nameserver, "manageClusterDNS": True}}
@@ -119,7 +119,7 @@ def _image(name: str) -> dict[str, str]:
 def _push_tailscale(bed: Bed, name: str, *files: str) -> None:
     """Push an image with the layout of an official one, set up for the bed's relay and ACME server.
 
-    Its programs are *files*, the first of which starts.
+    *files* are its programs. The first one is the entry point.
     """
     copies = {file: program(bed.paths, Path(file).name) for file in files}
     copies[_ACME_ROOT] = control.acme_authority(bed.paths).ca
@@ -158,7 +158,7 @@ def add_wheels(folder: Path, architecture: str, paths: Paths) -> None:
 
 
 def platform_tags(architecture: str) -> tuple[str, ...]:
-    """Return the platforms for which wheels run in images for *architecture*, as the names of wheels say it."""
+    """Return the platform tags of wheels that run in images for *architecture*."""
     machine = {"amd64": "x86_64", "arm64": "aarch64"}[architecture]
     return tuple(f"{each}_{machine}" for each in ("manylinux2014", "manylinux_2_17", "manylinux_2_28"))
 

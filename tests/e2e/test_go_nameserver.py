@@ -17,7 +17,7 @@ LOST = "NameserverComplete"
 
 @pytest.fixture
 def go_nameserver(cluster: Cluster, nameserver: str, images: ProductImages) -> Iterator[str]:
-    """A DNSConfig with the image of the Go operator's nameserver. Afterwards it has our image again."""
+    """A DNSConfig with the image of the Go operator's nameserver. At the end, the DNSConfig gets our image back."""
     image = go_operator.push_nameserver(cluster.bed)
     repository, _, tag = image.rpartition(":")
     cluster.patch(DNSCONFIG, {"spec": {"nameserver": {"image": {"repo": repository, "tag": tag}}}})

@@ -27,7 +27,7 @@ def test_a_documented_command_works_on_a_real_cluster(cluster: Cluster, namespac
 
 
 @pytest.mark.full
-def test_the_documented_command_shows_the_missing_permissions_of_the_tailnet(cluster: Cluster) -> None:
+def test_the_documented_command_shows_why_the_preflight_of_a_tailnet_failed(cluster: Cluster) -> None:
     (command,) = (each for each in shell(DOCS / "tailnet-policy.md") if "PreflightFailed" in each)
 
     def shown() -> str:

@@ -50,7 +50,7 @@ def users(
     outside: Peer,
     client: Object,
 ) -> Iterator[Users]:
-    """Users without objects yet. At the end our operator runs again."""
+    """Users who have no objects yet. At the end our operator runs again."""
     made = Users(cluster, management, shared_namespace, outside, client)
     cluster.apply(CLASS, *web(shared_namespace, "web"), *POLICY, *go_operator.permission("recorders"))
     yield made
@@ -129,7 +129,7 @@ def back(
     outside: Peer,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Stage:
-    """The way back to the Go operator by `helm rollback`, after our operator has made proxies of every kind, too."""
+    """A rollback to the Go operator by `helm rollback`, after our operator has made proxies of every kind, too."""
     cluster, bed = users.cluster, users.cluster.bed
     users.add("ours")
     users.check(acme_root)
@@ -152,7 +152,10 @@ def back(
 
 
 ROLLED = tuple(f"ts-ours-{name}" for name in ("db", "printer", "lb", "gate"))
-"""The proxies that our operator made with its init script, which Go operators before 1.103 replace by their own."""
+"""The proxies that our operator made with its init script.
+
+Go operators before 1.103 replace that script by their own.
+"""
 
 
 def kept(found: Inventory) -> Inventory:

@@ -135,7 +135,7 @@ async def dns_by_go(world: World, records: Mapping[str, list[str]]) -> None:
     await world.change(parent, go_objects.held(parent))
     document = json.dumps({"version": "v1alpha1", "ip4": records}, separators=(",", ":"))
     await world.apply(*go_objects.nameserver(parent, document))
-    await world.settled()  # its Pod is there
+    await world.settled()  # its Pod exists
 
 
 LEFT = {
@@ -161,7 +161,7 @@ async def test_a_proxy_of_the_go_operator_stays_unchanged(
     assert (after.name, after.pod_uid) == (before.name, before.pod_uid)
     assert after.statefulset["spec"] == before.statefulset["spec"]
     assert ([key.used for key in cluster.control.keys.values()], await cluster.device_names()) == ([True], device_names)
-    if obj == load_balancer():  # it showed the proxy in its status already
+    if obj == load_balancer():  # the status of the Service showed the proxy already
         assert await cluster.look(obj) == parent
 
 

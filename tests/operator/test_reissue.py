@@ -1,4 +1,4 @@
-"""Auth keys that die and devices that go away, for every kind of proxy: the proxy comes back under its name."""
+"""Auth keys that are refused and devices that are deleted: a proxy of any kind comes back under its name."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -21,7 +21,7 @@ LOSSES = {"deleted": Tailnet.delete_device, "expired": Tailnet.expire_device}
 
 
 class Kind(NamedTuple):
-    """A parent, and its proxy's name in the tailnet."""
+    """A parent, and the name of its proxy in the tailnet."""
 
     parent: Object
     name: str
@@ -35,7 +35,7 @@ KINDS = {
 }
 EGRESS = KINDS["egress"]
 READY = {"Service": ("TailscaleProxyReady", "ProxyCreated"), "Connector": ("ConnectorReady", "ConnectorCreated")}
-"""A map from each kind to its condition that says whether all is well, with the reason if so.
+"""A map from each kind to the type and the reason of its condition while all is well.
 
 Ingresses have no condition.
 """
@@ -135,7 +135,9 @@ WRITES = {
 
 @pytest.mark.simulated
 @pytest.mark.parametrize("write", cases(WRITES, "key"))
-async def test_a_failed_write_causes_no_second_key(world: World, write: tuple[str, str]) -> None:
+async def test_a_failed_write_while_a_proxy_gets_another_auth_key_causes_no_second_key(
+    world: World, write: tuple[str, str]
+) -> None:
     before = await start(world, EGRESS)
     world.sim.writes.clear()
     for code in (500, 409):
@@ -149,7 +151,7 @@ async def test_a_failed_write_causes_no_second_key(world: World, write: tuple[st
 GATES = connector(exitNode=True, replicas=3, hostnamePrefix="gate")
 
 
-async def test_every_replica_that_is_lost_gets_a_key_at_once(world: World) -> None:
+async def test_every_replica_that_has_lost_its_device_gets_an_auth_key_at_once(world: World) -> None:
     await world.apply(GATES)
     await world.eventually(lambda: gates(world, set()))
     lost = set(world.control.devices)

@@ -102,7 +102,7 @@ class Conduct:
             _named(reference.get("apiGroup", ""), reference["resource"], reference.get("subresource", "")),
             reference.get("namespace", ""),
         )
-        asked = entry.get("annotations") or {}  # none of a request that was turned away before
+        asked = entry.get("annotations") or {}  # a request that was refused before its authorization has none
         if _is_denied(entry):
             when = datetime.fromisoformat(entry["requestReceivedTimestamp"])
             said = entry["responseStatus"].get("message") or f"{request}: {entry['requestURI']}"

@@ -1,4 +1,4 @@
-"""Chooses a share of the tests marked `full`, which are too many for one run of CI. Each commit chooses a share.
+"""The choice of a share of the tests marked `full`, which are too many for one run of CI. Each commit chooses a share.
 
 The node ID of a test marked `full` decides its share. If that would separate tests that build on each other, or put two
 long tests together, the mark says the share: ``full(share=2)``.

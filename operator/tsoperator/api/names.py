@@ -58,8 +58,8 @@ PARENT_OPERATOR: Final = "operator"
 The parent of these children is the Secret with the state of the device.
 """
 
-# The children of a Recorder have none of these labels. These are the values of LABEL_APP_NAME and LABEL_APP_MANAGER on
-# them; LABEL_APP_INSTANCE names the Recorder.
+# The children of a Recorder have other labels than the children above. The next two values are those of LABEL_APP_NAME
+# and LABEL_APP_MANAGER on the children of a Recorder; LABEL_APP_INSTANCE names the Recorder.
 PARENT_RECORDER: Final = "recorder"
 MANAGER: Final = "tailscale-operator"
 
@@ -124,8 +124,8 @@ ANNOTATION_LAST_CLUSTER_DNS_NAME: Final = "tailscale.com/operator-last-set-clust
 ANNOTATION_GIVEN: Final = "tailscale.com/from-proxy-class"
 """The annotation that lists the labels and annotations which a child has from its ProxyClass.
 
-A load balancer has them from its PeerRelay. The operator removes them when the ProxyClass or the PeerRelay no longer
-sets them.
+On the Service of a relay, it lists the annotations from the PeerRelay. The operator removes what is in the list
+once the ProxyClass or the PeerRelay no longer sets it.
 """
 ANNOTATION_LAST_TAILNET_TARGET_IP: Final = "tailscale.com/operator-last-set-ts-tailnet-target-ip"
 ANNOTATION_LAST_TAILNET_TARGET_FQDN: Final = "tailscale.com/operator-last-set-ts-tailnet-target-fqdn"
@@ -155,13 +155,16 @@ FIELD_MANAGER: Final = "tsoperator"
 FINALIZER: Final = "tailscale.com/finalizer"
 HA_INGRESS_FINALIZER: Final = "tailscale.com/ingress-pg-finalizer"
 HA_SERVICE_FINALIZER: Final = "tailscale.com/service-pg-finalizer"
-"""The finalizers that the Go operator puts on Ingresses and Services that a ProxyGroup of type ingress serves."""
+"""This finalizer, and the one above, are those that the Go operator puts on Services and Ingresses.
+
+It puts them on objects that a ProxyGroup of type ingress exposes.
+"""
 KUBE_APISERVER_FINALIZER: Final = "tailscale.com/kube-apiserver-finalizer"
 """The finalizer that holds a ProxyGroup of type kube-apiserver until nothing is left of its Tailscale Service."""
 DNS_FINALIZER: Final = "tailscale.com/dns-records-reconciler"
 """The finalizer on proxy Services that have a DNS record."""
 
-# Classes that hand a Service or an Ingress to the operator.
+# The classes of load balancers and of Ingresses by which users leave a Service or an Ingress to the operator.
 LOAD_BALANCER_CLASS: Final = "tailscale"
 DEFAULT_INGRESS_CLASS: Final = "tailscale"
 INGRESS_CONTROLLER: Final = "tailscale.com/ts-ingress"
@@ -199,20 +202,20 @@ SERVE_CONFIG_KEY: Final = "serve-config"
 SERVE_STATE_PREFIX: Final = "_serve_"
 """The prefix of the keys under which tailscaled stores the serve config that it got last."""
 ACME_ACCOUNT_KEY: Final = "acme-account.key.pem"
-"""The key under which tailscaled stores its account with the certificate authority, made before the first request."""
+"""The key under which tailscaled stores its account with the certificate authority. It makes the account on its own."""
 CERT_DOMAIN: Final = "${TS_CERT_DOMAIN}"
 """A placeholder in a serve config. The proxy image replaces it by the device's own name."""
 CONFIG_KEY: Final = "cap-107.hujson"
 CONFIG_KEY_WITHOUT_APP_CONNECTOR: Final = "cap-95.hujson"
 """The key of a proxy's config for images that don't know the field ``AppConnector``."""
 
-# What the proxies of a ProxyGroup share (docs/development/groups.md).
+# Names that the proxies of a ProxyGroup and the operator use (docs/development/groups.md).
 GROUP_CONFIG_KEY: Final = "cap-106.hujson"
 """The key of the config in a config Secret of a ProxyGroup."""
 K8S_PROXY_CONFIG_KEY: Final = "config.hujson"
 """The key of the config in a config Secret of a ProxyGroup of type kube-apiserver."""
 CONFIG_SUFFIX: Final = "-config"
-"""The end of the name of the config Secret of a replica that has two; the state Secret has the name of the Pod."""
+"""The end of the config Secret's name, if a replica has two Secrets. The state Secret has the name of the Pod."""
 DEVICE_SUFFIX: Final = "-device"
 """The end of the name of the StatefulSet that registers the operator's own device, after the name of its Secret."""
 AUTH_KEY_FILE: Final = "authkey"
@@ -236,8 +239,10 @@ SECRET_TYPE_CERTS: Final = "certs"  # noqa: S105
 LABEL_DOMAIN: Final = "tailscale.com/domain"
 """The label on the Secret, Role and RoleBinding of a certificate, with the domain; a long domain is cut."""
 EGRESS_PINGS: Final = "hep-pings"
-"""The key of the egress ConfigMap with the number of requests that a leaving proxy makes in one round, to check that no
-new connections reach it."""
+"""The key of the egress ConfigMap with a number of requests.
+
+A proxy that ends makes so many requests in a row, to check that no new connections reach it.
+"""
 EGRESS_GATE: Final = "tailscale.com/egress-services"
 """The readiness gate of an egress Pod. The operator opens it once each Service of the group leads to the Pod."""
 HEALTH_PORT: Final = 9002
@@ -277,13 +282,13 @@ CONDITION_PROXYGROUP_READY: Final = "ProxyGroupReady"
 CONDITION_PROXYGROUP_AVAILABLE: Final = "ProxyGroupAvailable"
 CONDITION_KUBE_APISERVER_VALID: Final = "KubeAPIServerProxyValid"
 CONDITION_KUBE_APISERVER_CONFIGURED: Final = "KubeAPIServerProxyConfigured"
-"""The types of two more conditions of a ProxyGroup of type kube-apiserver."""
+"""This type, and the one above, are those of further conditions of a ProxyGroup of type kube-apiserver."""
 CONDITION_EGRESS_VALID: Final = "TailscaleEgressSvcValid"
 CONDITION_EGRESS_CONFIGURED: Final = "TailscaleEgressSvcConfigured"
 CONDITION_EGRESS_READY: Final = "TailscaleEgressSvcReady"
 CONDITION_INGRESS_VALID: Final = "TailscaleIngressSvcValid"
 CONDITION_INGRESS_CONFIGURED: Final = "TailscaleIngressSvcConfigured"
-"""The types of the conditions of a Service that a ProxyGroup of type ingress exposes."""
+"""This type, and the one above, are those of the conditions of a Service that a ProxyGroup of type ingress exposes."""
 CONDITION_PROXYGROUPPOLICY_READY: Final = "ProxyGroupPolicyReady"
 CONDITION_RECORDER_READY: Final = "RecorderReady"
 CONDITION_TAILNET_READY: Final = "TailnetReady"

@@ -1,4 +1,4 @@
-"""Rules for names: the names of children, and the faults of values that a user wrote.
+"""Rules for names: how the names of children are formed, and what is wrong with values that a user wrote.
 
 A rule on user input returns ``None`` if the input is valid. Otherwise it returns one line for a condition, which says
 what is wrong and how to fix it.
@@ -107,7 +107,7 @@ def dns_label_error(value: str) -> str | None:
     """Say why *value* is no DNS label of 1 to 63 letters, digits and hyphens (RFC 1123, upper case allowed)."""
     if error := _label_error(value):
         host = _host_in(value) or value
-        first = "" if _is_address(host) else host.partition(".")[0]
+        first = "" if is_address(host) else host.partition(".")[0]
         alike = _NOT_IN_DNS_LABEL.sub("-", first.strip())
         hint = f", as in {_quoted(alike)}" if alike != value else ""
         if host != first or host != value:
@@ -185,7 +185,10 @@ def fqdn_error(value: str, zones: Iterable[str], *, anywhere: bool = False) -> s
 
 
 def takes_from_cluster(zone: str, cluster_domain: str) -> bool:
-    """Tell whether *zone* and *cluster_domain*, the cluster's own domain, have names in common."""
+    """Tell whether *zone* and *cluster_domain*, the cluster's own domain, have names in common.
+
+    A nameserver for such a zone would have to answer for names of the cluster's own Services.
+    """
     zone, own = f".{zone}", f".{cluster_domain.strip('.').lower()}"
     return zone.endswith(own) or own.endswith(zone)
 
@@ -197,7 +200,7 @@ def target_ip_error(value: str) -> str | None:
     except ValueError:
         if (host := _host_in(value)) and not re.fullmatch(r"[^/]+/\d+", value):
             return f"{_quoted(value)} is not an IP address: {_only(host)}"
-        if _is_address(bare := value.strip().strip("[]")):
+        if is_address(bare := value.strip().strip("[]")):
             return f"{_quoted(value)} is not an IP address: write {bare} without brackets and blanks around it"
         hint = "without a prefix length" if "/" in value else "such as 100.64.0.1"
         return f"{_quoted(value)} is not an IP address: give one IPv4 or IPv6 address, {hint}"
@@ -222,8 +225,17 @@ def needs_route(address: str) -> bool:
     return ip in _SITES or not any(ip in network for network in _TAILNET)
 
 
+def is_address(text: str) -> bool:
+    """Tell whether *text* is an IP address."""
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True
+
+
 def tag_error(tag: str) -> str | None:
-    """Say why *tag* is no tag of the tailnet's policy."""
+    """Say why *tag* is not a valid tag, as the tailnet's policy writes tags; None if it is."""
     if _TAG.fullmatch(tag):
         return None
     if not tag:
@@ -257,14 +269,6 @@ def _host_in(value: str) -> str:
     except ValueError:
         return ""
     return parts.hostname or "" if has_more and not re.search(r"\s", value) else ""
-
-
-def _is_address(value: str) -> bool:
-    try:
-        ipaddress.ip_address(value)
-    except ValueError:
-        return False
-    return True
 
 
 def _only(host: str) -> str:

@@ -53,9 +53,9 @@ def without_managed_fields(obj: Object) -> Object:
 class Source:
     """The contents of the cache for one kind: which objects, which part of each object, and in which indexes.
 
-    Several Sources of one kind may select the same object. An index of one Source finds the objects of all of them. The
-    operator does not wait for an *optional* Source if the API server does not let it see the objects. If it works
-    *without* them, it logs no warning about that.
+    Several Sources of one kind may select the same object. An index of one Source finds the objects of all of them.
+    The operator does not wait for an *optional* Source if the API server does not let it see the objects. If the
+    operator works *without* the objects, it logs no warning that it can't see them.
     """
 
     selection: Selection
@@ -78,11 +78,11 @@ class Cache:
             self.add(source)
 
     def add(self, source: Source) -> None:
-        """Hold the objects of *source*, too. Nobody may add one once `follow` has begun."""
+        """Hold the objects of *source*, too. Nobody may add a Source once `follow` has begun."""
         self._kinds.setdefault(source.selection.resource, _Kind()).add(source)
 
     def index(self, resource: Resource, indexes: Mapping[str, Index]) -> None:
-        """Let *indexes* find the objects of *resource*, too. Nobody may add one once `follow` has begun."""
+        """Let *indexes* find the objects of *resource*, too. Nobody may add an index once `follow` has begun."""
         self._kinds[resource].index(indexes)
 
     def get(self, resource: Resource, key: Key) -> Object | None:
@@ -139,7 +139,7 @@ class Cache:
     def listen_for_deletions(self, resource: Resource, listener: Callable[[Object], None]) -> None:
         """Call *listener* from now on with the last state of each object of *resource* that the API server deletes.
 
-        It isn't called for objects that a new list lacks: a restore from a backup, say, has lost them.
+        It isn't called for objects that are only missing from a new list, as after a restore from a backup.
         """
         self._kinds[resource].deletion_listeners.append(listener)
 
@@ -279,7 +279,7 @@ class _Part:
                 self.synced.set()
 
     def written(self, obj: Object) -> None:
-        # If the watch is past this version, it may have yielded the deletion of the object, too.
+        # If the watch is past this version, it may have yielded the deletion of the object, too. Then don't store it.
         if self.synced.is_set() and _number(obj) > self._told:
             self._hold(key_of(obj), self.source.slim(obj))
 

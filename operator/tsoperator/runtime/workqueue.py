@@ -36,7 +36,10 @@ def _observe_nothing(_seconds: float) -> None:
 
 
 class _Timer(NamedTuple):
-    """The time at which a key is added, by the loop's clock. A handle of uvloop doesn't always have that time."""
+    """The time at which a key is added, by the loop's clock, and the handle that adds it.
+
+    A handle of uvloop doesn't always know that time, so it stands here.
+    """
 
     due: float
     handle: asyncio.Handle

@@ -26,7 +26,7 @@ from operatorbench.measure import (
 from operatorbench.process import busy_seconds, peak_mb
 from operatorbench.report import document, groups, hosting, runs, steady, verdicts, writes
 from tsoperator.proxy.entries import read_report
-from tsoperator.proxy.hosting import read_host_report, read_rules
+from tsoperator.proxy.hosting import Mapped, read_host_report
 from tsoperator.proxy.secret import advertised_services, slim
 
 WRITES = {"create secrets": 10, "patch services": 20, "create events": 5, "update leases": 3}
@@ -302,13 +302,14 @@ def secret(**files: str) -> dict[str, Any]:
 
 
 def test_a_simulated_host_shows_the_services_that_it_advertises_and_its_rules() -> None:
-    rules = {"svc:api": {"IPv4Mapping": {"TailscaleServiceIP": "100.64.1.2", "ClusterIP": "10.96.0.9"}}}
+    rule = Mapped("100.64.1.2", "10.96.0.9")
+    rules = {"svc:api": {"IPv4Mapping": {"TailscaleServiceIP": rule.address, "ClusterIP": rule.cluster_ip}}}
     proxy = Proxy("odd", 1)
     state = secret(**profile(proxy, ["svc:api"]))
     read = read_host_report(json.dumps(host_report(proxy, rules)))
     assert advertised_services(slim(state)) == ("svc:api",)
     assert read is not None
-    assert (read.ip4, read.rules) == (proxy.address, read_rules(json.dumps(rules)))
+    assert (read.ip4, read.rules) == (proxy.address, {"svc:api": {4: rule}})
 
 
 def test_a_simulated_host_reads_the_configuration_for_the_newest_images() -> None:

@@ -1,4 +1,4 @@
-"""The ends of bodies, and the form in which the API server gets the body of a request."""
+"""The ends of HTTP bodies, and the form in which the API server gets the body of a request."""
 
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
@@ -82,7 +82,7 @@ def pieces(raw: bytes, cuts: Iterable[int]) -> Sequence[bytes]:
 
 
 def fed(body: RequestBody, data: Sequence[bytes]) -> tuple[bytes, int]:
-    """Return all bytes that *body* forwards, and how many bytes of *data* belong to it."""
+    """Return all bytes that *body* forwards, and how many bytes of *data* belong to the body."""
     results = [body.feed(piece) for piece in data]
     return b"".join(forwarded for forwarded, _ in results), sum(used for _, used in results)
 
@@ -92,7 +92,9 @@ cuts = st.lists(st.integers(0, 300), max_size=20)
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 @given(cuts)
-def test_the_body_of_a_request_is_forwarded_in_our_framing_however_it_is_cut(case: Case, cuts: list[int]) -> None:
+def test_a_request_body_is_forwarded_in_the_framing_of_the_proxy_however_its_bytes_are_cut(
+    case: Case, cuts: list[int]
+) -> None:
     body = RequestBody(case.kind)
     assert fed(body, pieces(case.raw + NEXT, cuts)) == (case.forwarded, len(case.raw))
     assert body.is_complete
@@ -100,7 +102,7 @@ def test_the_body_of_a_request_is_forwarded_in_our_framing_however_it_is_cut(cas
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 @given(cuts)
-def test_the_bytes_of_the_body_of_an_answer_are_counted_however_it_is_cut(case: Case, cuts: list[int]) -> None:
+def test_the_end_of_the_body_of_an_answer_is_found_however_its_bytes_are_cut(case: Case, cuts: list[int]) -> None:
     body = AnswerBody(case.kind)
     assert sum(body.feed(memoryview(piece)) for piece in pieces(case.raw + NEXT, cuts)) == len(case.raw)
     assert body.is_complete
@@ -153,7 +155,9 @@ parts = st.sampled_from(
 
 
 @given(st.binary(max_size=600) | st.lists(parts, max_size=12).map(b"".join), cuts)
-def test_random_bytes_are_refused_or_forwarded_so_that_they_need_no_change(random: bytes, cuts: list[int]) -> None:
+def test_a_body_of_random_bytes_is_refused_or_forwarded_in_the_framing_of_the_proxy(
+    random: bytes, cuts: list[int]
+) -> None:
     body = RequestBody(CHUNKED)
     try:
         forwarded, used = fed(body, pieces(random, cuts))

@@ -156,7 +156,7 @@ async def test_replacing_a_status_changes_nothing_else(sim: ClusterSim, client: 
         await client.replace_status(DNSCONFIG, {**made, "status": {}})
 
 
-async def test_a_refusal_is_an_error_with_the_path_and_the_servers_words() -> None:
+async def test_a_refusal_of_the_api_server_is_an_error_with_the_path_and_the_servers_words() -> None:
     text = '{"kind": "Status", "reason": "Expired", "message": "no"}'
     async with client_of(always(410, text=text, content_type="application/json")) as client:
         for request in (client.get(CONFIGMAP, A), first_event(client), client.ask_pod(A, 9002, "/readyz")):
@@ -187,14 +187,14 @@ async def test_the_error_for_a_web_page_from_an_http_proxy_before_the_api_server
     assert caught.value.status == 502
 
 
-async def test_a_refused_connection_is_unreachable() -> None:
+async def test_a_refused_connection_is_an_error_that_says_that_the_api_server_cannot_be_reached() -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         async with kube_client(f"http://127.0.0.1:{unused.getsockname()[1]}") as client:
             await reach_nobody(client)
 
 
-async def test_a_server_that_is_slow_or_cuts_the_connection_is_unreachable(sim: ClusterSim) -> None:
+async def test_an_api_server_that_is_slow_or_cuts_the_connection_counts_as_unreachable(sim: ClusterSim) -> None:
     async with kube_client(sim.api_url, request_timeout=0.1) as client, asyncio.timeout(30):
         sim.faults.latency = 30
         await reach_nobody(client)
@@ -248,7 +248,7 @@ async def test_a_line_is_logged_when_a_server_stops_answering_and_when_it_answer
     assert caplog.messages[1] == "the API server answers again"
 
 
-async def test_an_answer_that_does_not_end_in_time_is_unreachable() -> None:
+async def test_an_api_server_whose_answer_does_not_end_in_time_counts_as_unreachable() -> None:
     async def handler(request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse()
         await response.prepare(request)

@@ -69,7 +69,9 @@ def watching(sim: ClusterSim, plural: str = "configmaps") -> int:
     return sim.requests["tsoperator", "watch", plural]
 
 
-async def test_existing_objects_come_first_and_then_every_change(sim: ClusterSim, client: KubeClient) -> None:
+async def test_a_follower_gets_the_existing_objects_first_and_then_every_change(
+    sim: ClusterSim, client: KubeClient
+) -> None:
     sim.store.create(kinds.CONFIGMAP, configmap("a"))
     async with following(client) as seen:
         await until(lambda: seen)
@@ -121,7 +123,7 @@ async def test_a_watch_does_not_keep_the_objects_of_the_list_in_memory(sim: Clus
         assert [each() for each in held] == [None]
 
 
-async def test_a_short_watch_of_a_single_object_is_followed_by_the_next_watch(
+async def test_the_follower_of_a_single_object_opens_another_watch_when_a_short_watch_ends(
     sim: ClusterSim, client: KubeClient
 ) -> None:
     sim.store.create(kinds.CONFIGMAP, configmap("a"))
@@ -139,7 +141,7 @@ async def watches(sim: ClusterSim, count: int) -> None:
 
 
 async def retries(sim: ClusterSim, plural: str = "configmaps") -> None:
-    """Wait until there are more requests than the first list, its watch, and another watch after that one ended."""
+    """Wait until the follower tries again: until it has sent more requests than the first list and two watches."""
     await until(lambda: sim.requests["tsoperator", "list", plural] + watching(sim, plural) > 4)
 
 
@@ -363,7 +365,7 @@ async def test_a_successful_watch_resets_the_backoff(
     assert {f"configmaps in default: {line}" for line in lines} <= {*caplog.messages}
 
 
-async def test_a_broken_server_is_logged_in_few_lines(caplog: pytest.LogCaptureFixture) -> None:
+async def test_the_failures_of_a_broken_api_server_are_logged_in_few_lines(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG, "tsoperator.kube")
     await Script(None).follow(12)
     loud = [record for record in caplog.records if record.levelno > logging.DEBUG]
@@ -416,7 +418,7 @@ async def test_a_long_watch_without_events_resets_the_backoff(caplog: pytest.Log
 @pytest.mark.parametrize(
     "nonsense", [{"type": "ADDED"}, {}, {"type": "ADDED", "object": {}}, {"type": "ADDED", "object": {"metadata": []}}]
 )
-async def test_a_line_that_is_no_event_counts_as_a_failure(nonsense: Object) -> None:
+async def test_a_line_of_a_watch_that_is_no_event_is_a_failure_of_the_watch(nonsense: Object) -> None:
     script = Script([nonsense], [event("ADDED", "5")], [])
     assert await script.follow(3) == ["Listed", "Changed a"]
 

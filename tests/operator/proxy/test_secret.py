@@ -45,7 +45,7 @@ SERVING = ProxyConfig("default-db", "https://controlplane.tailscale.com", {"TCP"
 NAME = "ts-db-abcde-0"
 LOGGED_IN = {"device_id": "n1"}
 ASKING = {**LOGGED_IN, "reissue_authkey": "refused"}
-"""The data of a proxy whose key was refused and that asks for another one."""
+"""The data in the Secret of a proxy that asks for another auth key, because its key was refused."""
 PROFILE = {"_current-profile": "profile-1", "profile-1": '{"Config":{"NodeID":"n7"}}'}
 FQDN = {"device_fqdn": "db.tail1234.ts.net."}
 
@@ -84,7 +84,9 @@ def patch_for(secrets: ReplicaSecrets, config: ProxyConfig, auth_key: str = "") 
         ({"tls.crt": "", "tls.key": "key"}, False),
     ],
 )
-def test_a_certificate_is_there_once_both_of_its_keys_are_filled(data: dict[str, str], is_there: bool) -> None:
+def test_a_secret_has_a_certificate_once_both_of_its_keys_for_the_certificate_are_filled(
+    data: dict[str, str], is_there: bool
+) -> None:
     assert certificate_of(slim_secret("web.tail1234.ts.net", data), TLS).is_there is is_there
 
 

@@ -79,7 +79,7 @@ NAME_TARGET = {"tailscale.com/operator-last-set-cluster-dns-name": "db.example.o
         (PUBLIC, [SERVES], "k8s-operator-ingress-proxy", None),
     ],
 )
-def test_the_variables_for_the_target_are_in_the_images_order_and_only_a_kernel_proxy_is_privileged(
+def test_the_variables_for_the_target_have_a_fixed_order_and_only_a_kernel_proxy_is_privileged(
     pod: ProxyPod, target: list[tuple[str, str]], app: str, annotations: Object | None
 ) -> None:
     made = statefulset(pod)

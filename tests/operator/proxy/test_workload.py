@@ -394,7 +394,7 @@ def replicas(count: int, made: Object | None = None) -> Children:
 
 
 def plan_of(count: int, children: Children, **auth_keys: str) -> Plan:
-    """Return the plan with *keys*. ``r0`` is the key of the first replica, ``r1`` that of the second."""
+    """Return the plan with the given auth keys: ``r0`` is that of the first replica, ``r1`` that of the second."""
     keys = Keys({int(name[1:]): key for name, key in auth_keys.items()})
     return plan_proxy(several(count), children, SETTINGS, keys)
 
@@ -407,7 +407,7 @@ def test_each_replica_gets_a_secret_with_its_hostname_and_its_key_before_any_pod
     assert [texts(obj) for obj in children[1:3]] == files
 
 
-def test_a_correct_proxy_is_left_alone() -> None:
+def test_a_proxy_whose_children_are_right_stays_unchanged() -> None:
     made = plan_of(3, replicas(3))
     assert [obj["kind"] for obj in children_of(made)] == ["Service", "StatefulSet"]
     assert (len(made.steps), made.requeue_after) == (2, None)
@@ -429,7 +429,7 @@ def test_an_additional_replica_gets_a_secret_and_the_others_keep_theirs() -> Non
     assert not patches_of(made)
 
 
-def test_a_login_has_the_devices_of_all_replicas_and_names_the_replicas_that_need_a_key() -> None:
+def test_the_login_of_a_proxy_has_the_devices_of_all_replicas_and_names_the_replicas_that_need_a_key() -> None:
     children = Children(secrets=[replica_secret(0, device_id="n0"), replica_secret(1), replica_secret(2, auth_key="k")])
     login = proxy_login(several(4), children)
     assert (login.in_need, login.devices) == (frozenset({1, 3}), {0: "n0"})

@@ -133,7 +133,7 @@ async def away(sim: ClusterSim, change: Callable[[], None]) -> None:
     await until(lambda: sim.requests["tsoperator", "watch", "configmaps"])
     sim.faults.leave()
     before = sim.requests.total()
-    await until(lambda: sim.requests.total() > before + 2)  # a watch, once more on another connection, and the next try
+    await until(lambda: sim.requests.total() > before + 2)  # a watch, the same on another connection, and the next try
     change()
 
 
@@ -172,7 +172,7 @@ async def test_the_newest_state_of_a_deleted_object_is_not_that_of_a_new_object_
         assert cache.newest(CONFIGMAP, old) == old
 
 
-def test_managed_fields_are_left_out_and_nothing_else() -> None:
+def test_the_cache_leaves_out_the_managed_fields_of_an_object_and_no_other_field() -> None:
     obj = {"metadata": {"name": "a", "managedFields": [{"manager": "kubectl"}]}, "data": {}}
     assert without_managed_fields(obj) == {"metadata": {"name": "a"}, "data": {}}
     assert "managedFields" in obj["metadata"]
@@ -210,7 +210,7 @@ async def test_a_write_is_announced_and_slimmed_once_and_no_older_state_follows_
     assert notes.changes == [(None, "slim y"), (None, "slim z")]
 
 
-async def test_the_end_of_a_deleted_object_does_not_remove_its_successor(sim: ClusterSim) -> None:
+async def test_the_late_event_of_a_deletion_does_not_remove_a_new_object_of_the_same_name(sim: ClusterSim) -> None:
     create(sim, configmap("a", "x"))
     async with noted(sim.api_url) as (cache, notes):
         replace_with(sim, configmap("a", "y"))
@@ -221,7 +221,9 @@ async def test_the_end_of_a_deleted_object_does_not_remove_its_successor(sim: Cl
 
 
 @pytest.mark.parametrize("listed", [True, False], ids=["when listed", "later"])
-async def test_an_object_that_was_written_and_is_gone_stays_gone(sim: ClusterSim, listed: bool) -> None:
+async def test_a_written_object_that_is_deleted_already_does_not_come_back_into_the_cache(
+    sim: ClusterSim, listed: bool
+) -> None:
     create(sim, configmap("a", "x"))
     stored = sim.store.get(kinds.CONFIGMAP, *A)
     if listed:
@@ -331,7 +333,7 @@ async def test_objects_that_may_be_listed_but_not_watched_are_refused_until_they
     async with followed(sim.api_url, *TWO) as cache:
         await until(cache.refused_selections)
         create(sim, configmap("a", "x", "tailscale"))
-        await until(lambda: found(cache, "x"))  # by another list
+        await until(lambda: found(cache, "x"))  # the cache has listed the objects again
         assert (len(cache.refused_selections()), len(caplog.messages)) == (1, 1)
         assert cache.knows(CONFIGMAP, "tailscale")
         sim.faults.clear()

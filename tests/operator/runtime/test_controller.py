@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry
 from tsoperator.api.objects import Key
 from tsoperator.kube.errors import AlreadyExists, Conflict, StatusError, Unreachable
 from tsoperator.runtime.controller import Controller, ControllerMetrics, Policy
-from tsoperator.runtime.result import DONE, Pending, Result, TerminalError
+from tsoperator.runtime.result import Pending, Result, TerminalError
 from tsoperator.runtime.workqueue import Backoff, WorkQueue
 
 from tests.support.virtual_time import in_virtual_time, now, run
@@ -21,7 +21,7 @@ Reconcile = Callable[[Key], Awaitable[Result]]
 
 
 class Ground:
-    """A controller with the test's reconcile function, a queue that retries after 1, 2, 4 … seconds, and a registry."""
+    """A controller with the test's reconcile function, a queue that retries after 1, 2, 4 … seconds, and metrics."""
 
     def __init__(self, reconcile: Reconcile, policy: Policy | None = None) -> None:
         self.registry = CollectorRegistry()
@@ -92,6 +92,7 @@ def levels(caplog: pytest.LogCaptureFixture) -> list[tuple[str, bool]]:
     return [(record.levelname, bool(record.exc_info)) for record in told]
 
 
+DONE = Result()
 X = OSError("x")
 BUSY = StatusError(429, "TooManyRequests", "x", retry_after=8)
 TERMINAL = TerminalError("no such zone")
@@ -213,7 +214,7 @@ def test_an_error_is_logged_when_it_begins_when_it_changes_and_when_it_ends(
     assert [f"{level}{'!' * traceback}" for level, traceback in levels(caplog)] == lines.split()
 
 
-def test_each_reconcile_is_a_line_at_debug_level(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_log_has_a_line_for_each_reconcile_at_debug_level(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG, "tsoperator")
     times_of(Conflict(409, "Conflict", "changed"), DONE)
     found = [message for message in caplog.messages if message.endswith(" ms")]
@@ -238,7 +239,7 @@ def test_an_expected_error_is_logged_in_one_line_unless_the_log_already_has_the_
     assert levels(caplog) == [("WARNING", False), ("INFO", False)]
 
 
-def test_a_conflict_that_does_not_end_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_conflict_that_comes_back_at_each_retry_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     times_of(Conflict(409, "Conflict", "changed"), seconds=320)
     assert levels(caplog) == [("WARNING", False)]
 
@@ -311,7 +312,7 @@ def test_a_cancelled_task_inside_a_reconcile_does_not_end_the_worker(caplog: pyt
     assert "was cancelled" in caplog.messages[0]
 
 
-def test_outcomes_of_reconciles_are_counted() -> None:
+def test_the_metrics_count_the_reconciles_by_outcome() -> None:
     ground = Ground(Script(X, Conflict(409, "Conflict", "x"), Result(requeue_after=1), Until(30), DONE))
     run(ground.run(60, A))
     counts = {"error": 1, "conflict": 1, "requeue": 2, "success": 1, "terminal": 0}

@@ -105,13 +105,13 @@ def test_the_slowness_of_the_other_writer_in_an_earlier_fight_is_forgotten() -> 
     assert begun.set_back(0.5).settles == 4
 
 
-def test_the_same_revert_counts_once() -> None:
+def test_a_revert_that_is_seen_twice_is_counted_once() -> None:
     begun = fight()
     begun.lose(AT_ONCE - 1)
     assert [begun.set_back(0).wait for _ in range(10)] == [0] * 10
 
 
-def test_two_reverts_count_twice_if_the_object_was_right_in_between() -> None:
+def test_two_reverts_are_counted_as_two_if_the_object_was_right_in_between() -> None:
     begun = fight()
     for _ in range(AT_ONCE + 2):
         reverts = begun.set_back(0.1)
@@ -128,7 +128,9 @@ def test_a_rewrite_that_failed_is_tried_again_at_once() -> None:
 
 
 @pytest.mark.parametrize("every", [LONGEST, 600])
-def test_the_reverts_of_a_rare_writer_are_reported_and_the_object_is_rewritten_at_once(every: float) -> None:
+def test_the_reverts_of_a_writer_that_reverts_rarely_are_reported_and_the_object_is_rewritten_at_once(
+    every: float,
+) -> None:
     begun = fight()
     assert begun.lose(2 * AT_ONCE, after=every) == [every] * 2 * AT_ONCE
     assert begun.set_back(every) == Reverts(FIELDS)

@@ -97,7 +97,7 @@ class Ground:
         await found.pending.until
 
     async def refuse_next(self) -> str:
-        """Obtain the next auth key of a proxy that asks for one.
+        """Obtain the next auth key of a proxy that asks for a key.
 
         The control server refuses that key, too. Return it.
         """
@@ -141,7 +141,9 @@ async def test_every_replica_of_a_new_proxy_gets_its_own_key_and_the_log_does_no
     assert caplog.messages == lines
 
 
-async def test_the_key_in_the_live_secret_is_used_and_every_call_reads_the_secret(ground: Ground) -> None:
+async def test_a_proxy_gets_the_auth_key_in_its_live_secret_which_is_read_each_time_a_key_is_obtained(
+    ground: Ground,
+) -> None:
     first = await ground.obtained(NO_SECRETS)
     for key in (first[0], "tskey-auth-unused"):
         ground.put_secret(config={"AuthKey": key})
@@ -339,7 +341,9 @@ async def test_a_request_for_a_key_by_a_connected_proxy_is_delayed_and_then_igno
     assert await ground.obtain() == Keys({}, 30)
 
 
-async def test_a_delayed_request_for_a_key_that_changes_is_not_ignored(ground: Ground) -> None:
+async def test_a_delayed_request_for_an_auth_key_that_changes_meanwhile_is_not_removed_from_the_secret(
+    ground: Ground,
+) -> None:
     ground.put_secret(config={}, reissue_authkey="", device_id=ground.join(connected=True))
     await ground.obtain()
     ground.clock.now += 30
@@ -373,7 +377,7 @@ async def test_a_repeated_request_for_a_key_is_delayed_again(ground: Ground) -> 
         ground.clock.now += 30
 
 
-async def test_the_limit_of_keys_grows_with_the_replicas_of_a_parent(ground: Ground) -> None:
+async def test_the_limit_of_auth_keys_grows_with_the_replicas_of_a_parent(ground: Ground) -> None:
     ground.put_secret(config={}, reissue_authkey="")
     await ground.refuse_next()
     ground.clock.now += 90
@@ -382,7 +386,7 @@ async def test_the_limit_of_keys_grows_with_the_replicas_of_a_parent(ground: Gro
     assert all((await ground.obtained(proxy=THREE)).values())
 
 
-async def test_the_device_of_a_removed_replica_is_forgotten(ground: Ground) -> None:
+async def test_the_operator_forgets_the_device_of_a_removed_replica(ground: Ground) -> None:
     for ordinal in range(3):
         ground.put_secret(ordinal, config={}, device_id=ground.join())
     await ground.obtained(proxy=THREE)
@@ -393,7 +397,7 @@ async def test_the_device_of_a_removed_replica_is_forgotten(ground: Ground) -> N
 
 async def test_the_time_for_which_a_proxy_was_connected_ends_when_it_disconnects(ground: Ground) -> None:
     ground.put_secret(config={}, reissue_authkey="")
-    key = await ground.refuse_next()  # so that the parent's next key has to wait
+    key = await ground.refuse_next()  # uses up the parent's limit, so that its next key has to wait
     device = ground.join(connected=True)
     ground.put_secret(config={"AuthKey": key}, reissue_authkey=key, device_id=device)
     waits = []
@@ -404,7 +408,7 @@ async def test_the_time_for_which_a_proxy_was_connected_ends_when_it_disconnects
     assert waits == pytest.approx([30, 20, 30])
 
 
-async def test_a_parent_is_reconciled_again_when_the_next_of_its_replicas_is_due(ground: Ground) -> None:
+async def test_a_parent_is_reconciled_again_when_the_next_of_its_replicas_may_get_an_auth_key(ground: Ground) -> None:
     ground.put_secret(config={}, reissue_authkey="", device_id=ground.join(connected=True))
     two, key = replace(THREE, replica_count=2), "tskey-auth-first"
     ground.put_secret(1, config={"AuthKey": key})

@@ -1,4 +1,4 @@
-"""The calls of a control server: their callers, their number, and the time while no call is answered."""
+"""The calls to a control server: who waits for them, how many run at once, and a server that doesn't answer."""
 
 import asyncio
 import gc
@@ -27,7 +27,7 @@ Value = TypeVar("Value")
 class Server:
     """A control server that records the times of calls, and the queue of calls to it.
 
-    At most *at_once* of them run together.
+    At most *at_once* of the calls run together.
     """
 
     def __init__(self, at_once: int = 16) -> None:
@@ -76,7 +76,7 @@ class Server:
         return raised.value
 
     async def stop_answering(self) -> Unavailable:
-        """Leave a call without an answer; return its error."""
+        """Make a call that fails because the control server doesn't answer, and return its error."""
         error = Unavailable("away")
         with pytest.raises(Unavailable):
             await self.wait_for(A, "unanswered", error=error)
@@ -116,7 +116,7 @@ async def test_the_caller_gets_the_error_of_a_call(error: Exception, seconds: fl
 
 
 @in_virtual_time
-async def test_a_new_call_replaces_a_waiting_call_of_its_owner_and_follows_a_running_call() -> None:
+async def test_a_new_call_replaces_a_call_of_its_owner_that_has_not_begun_and_runs_after_one_that_has_begun() -> None:
     async with serving(at_once=1) as server:
         await server.begin(A, "busy", 10)
         await server.begin(B, "x")
@@ -126,7 +126,7 @@ async def test_a_new_call_replaces_a_waiting_call_of_its_owner_and_follows_a_run
 
 
 @in_virtual_time
-async def test_each_owner_and_each_subject_has_its_own_call() -> None:
+async def test_an_owner_can_have_a_call_for_each_subject_and_owners_share_no_call() -> None:
     async with serving() as server:
         await asyncio.gather(
             *(server.calls.result(owner, about, None, server.make(f"{owner.key.name} {about}", 0.1))
@@ -305,7 +305,7 @@ async def test_finished_calls_are_not_remembered() -> None:
 
 
 @in_virtual_time
-async def test_interrupted_calls_are_no_longer_awaited_and_their_failure_is_forgotten() -> None:
+async def test_calls_that_are_interrupted_by_the_end_of_a_tailnet_are_no_longer_awaited() -> None:
     server = Server(at_once=1)
     async with running(server.calls.run()):
         pending = [await server.begin(owner, "x", 10) for owner in (A, B)]

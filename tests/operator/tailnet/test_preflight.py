@@ -37,7 +37,7 @@ WELL = {"api": True, "credentials": True, "auth_keys": True, "devices": True, "t
 
 
 class Nap:
-    """A replacement for sleep that waits until it is cancelled, and records the seconds that it was called with.
+    """A replacement for `asyncio.sleep` that waits until it is cancelled, and records the seconds of each call.
 
     The first *left* calls don't wait. The first call calls *meanwhile*.
     """
@@ -149,7 +149,7 @@ MISSING = {
 
 
 @pytest.mark.parametrize(("spoil", "failed", "words"), MISSING.values(), ids=MISSING)
-async def test_a_missing_setting_is_found_and_reported_once(
+async def test_preflight_finds_each_missing_setting_of_the_tailnet_and_reports_it_once(
     either: Ground, spoil: Callable[[Control], object], failed: list[str], words: str
 ) -> None:
     spoil(either.control)
@@ -175,7 +175,7 @@ async def test_preflight_checks_the_scope_for_services_only_while_it_is_needed_a
     assert ["Auth Keys, Devices Core and Services" in each for each in words] == [True] * (not findings.complete)
 
 
-async def test_a_client_without_tags_can_make_no_keys(ground: Ground) -> None:
+async def test_preflight_finds_that_an_oauth_client_without_tags_can_make_no_auth_keys(ground: Ground) -> None:
     ground.control.own_tags = []
     findings = await ground.preflight.look()
     assert [check for check, passed in findings.passed.items() if not passed] == ["tags"]

@@ -54,7 +54,7 @@ SEEN: dict[str, tuple[list[TailnetNames], list[Reported], Suffixes]] = {
 
 
 @pytest.mark.parametrize(("tailnets", "reported", "wanted"), SEEN.values(), ids=SEEN)
-def test_a_suffix_is_known_from_devices_and_from_proxies(
+def test_the_suffix_of_a_tailnet_is_known_from_its_devices_and_from_the_reports_of_proxies(
     tailnets: list[TailnetNames], reported: list[Reported], wanted: Suffixes
 ) -> None:
     assert known_suffixes(tailnets, reported, lambda name: name.startswith("db.")) == wanted

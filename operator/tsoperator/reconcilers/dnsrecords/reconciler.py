@@ -119,7 +119,7 @@ class _View:
         await self._look_at_changed()
         wait = self._due - asyncio.get_running_loop().time()
         if self._written and not self._stale and wait > 0:
-            return plans.Observed(wait=wait)  # a Pod that comes up changes its Service and slices several times
+            return plans.Observed(wait=wait)  # a Pod that comes up causes several changes, so wait
         dnsconfig = elected(self._cache.all(DNSCONFIG))
         self._put_canaries(dnsconfig)
         self._stale, self._written, self._due, self._writer = False, False, inf, asyncio.current_task()
@@ -212,7 +212,7 @@ class _View:
         return owner if here and owner and owner.type in _PARENTS else None
 
     def _configmaps(self) -> Mapping[int, Object]:
-        """Return the ConfigMaps of records by shard."""
+        """Return the ConfigMaps of records, by the number of the shard."""
         shards = ((_shard(configmap), configmap) for configmap in self._cache.all(CONFIGMAP))
         return {shard: configmap for shard, configmap in shards if shard is not None}
 
@@ -247,7 +247,7 @@ class _View:
         return self._noting([service]) if counts else ()
 
     def _noting(self, proxies: Iterable[Key]) -> Iterable[Key]:
-        """Return a mapper that notes the proxies which a change concerns. The function *proxies* finds them."""
+        """Note the *proxies*, whose records may have changed. Return the single key if any of them wasn't noted yet."""
         before = len(self._changed)
         self._changed.update(proxies)
         return (self._key,) if len(self._changed) > before else ()

@@ -101,7 +101,7 @@ def failed(observed: ObservedProxy, refusal: Refusal) -> Decided:
 
 
 def _planned(ask: Ask, observed: ObservedProxy, settings: Settings, keys: Keys | Refusal) -> Decided:
-    """Return the plan for the proxy, with the Events as its notes, except for the one about the problem."""
+    """Return the plan for the proxy. Its notes are all Events but the one about the `problem` of the result."""
     devices = _devices(ask, observed, settings)
     told = notices(observed.secrets.state, observed.pods, devices.findings, observed.certificate, settings)
     if problem := _obstacle(ask, observed, settings):
@@ -126,7 +126,10 @@ def _planned(ask: Ask, observed: ObservedProxy, settings: Settings, keys: Keys |
 
 
 def _registering(ask: Ask, observed: ObservedProxy) -> Sequence[Object]:
-    """Return the objects that still register the device, which must not run twice: a StatefulSet and its Pods."""
+    """Return the StatefulSet that registers the device, and its Pods.
+
+    While they exist, the proxy must wait, because only one Pod at a time may run the device.
+    """
     found = observed.statefulset
     return [*([found] if found and not is_anothers(found, ask.owner) else ()), *observed.its_pods]
 
@@ -148,14 +151,15 @@ def _steps(ask: Ask, observed: ObservedProxy, settings: Settings, keys: Keys, de
         key, has_state = keys.by_ordinal.get(0, ""), observed.secrets.state is not None
         yield from secret_steps(ask, proxy, observed.secrets, key, has_state=has_state, account=observed.account)
     yield Child(proxy_deployment(proxy, ask.replica, observed.account, _like(observed), settings))
-    # tailscaled reads these keys only at its start. They would keep a Go operator from serving the API server.
+    # tailscaled reads these keys, its last serve config, only at its start. If they stayed there, a Go operator that
+    # gets the device later could not serve the API server.
     if served := serve_state_of(observed.secrets.state):
         yield Patch(SECRET, ask.key, {"data": dict.fromkeys(served)})
     yield from devices.after
 
 
 def _like(observed: ObservedProxy) -> Object:
-    """Return the placement of the Pod: that of the operator's own Pod, or else the one that it has already."""
+    """Return the placement for the proxy's Pod: that of the operator's own Pod if it is known, else the present one."""
     live = observed.deployment
     return observed.like or (placement(live["spec"]["template"]) if live else {})
 

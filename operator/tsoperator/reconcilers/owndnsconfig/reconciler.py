@@ -9,10 +9,10 @@ from tsoperator.dns.nameserver import OWN_NAME, elected, is_operators
 from tsoperator.kube.errors import Denied
 from tsoperator.reconcilers.owndnsconfig import plan as plans
 from tsoperator.runtime.cache import Cache
+from tsoperator.runtime.feeds import START
 from tsoperator.runtime.kind import Kind
 from tsoperator.runtime.manager import Watches
 from tsoperator.runtime.plan import Creation, Plan, Refusal
-from tsoperator.runtime.start import START
 from tsoperator.settings import Settings
 
 log = logging.getLogger(__name__)

@@ -31,7 +31,7 @@ _NAME_MAX: Final = STATEFULSET_NAME_MAX - len(peer_relay_name(""))
 class RelayWishes:
     """The settings of the relays of one PeerRelay.
 
-    *hostname_prefix* begins the hostnames of their devices. *annotations* are for the Service of each relay, and
+    The hostnames of their devices begin with *hostname_prefix*. *annotations* are for the Service of each relay, and
     *elastic_ips* are the addresses in AWS, by ordinal.
     """
 

@@ -88,10 +88,7 @@ class _View:
         return [each for services in found for each in services]
 
     def left(self, owner: Owner) -> Plan:
-        """Return the plan that removes the proxy of a PeerRelay that is gone.
-
-        Stop the look-ups for the PeerRelay.
-        """
+        """Return the plan that removes the proxy of a PeerRelay that is gone, and end the look-ups of its hostnames."""
         self._addresses.follow(owner.key, ())
         return plan_orphan(self._proxies.orphan(PEERRELAY, owner))
 

@@ -30,10 +30,11 @@ The program of a proxy may hang when it is stopped. Then a rollout waits until t
 """
 
 _SETTLE: Final = 10
-"""The seconds for which a rollout waits for a new proxy that doesn't drain, after its container has started.
+"""The seconds for which a rollout waits after the container of a new proxy has started, before it ends another proxy.
 
-Nothing else delays the readiness of its Pod. In that time, the proxy logs in and advertises what it serves, and the
-devices of the tailnet learn how they reach it. Then another proxy may end.
+A rollout waits so only in groups whose proxies don't wait for their connections to end, because nothing else delays the
+readiness of the new Pod there. In that time, the proxy logs in and advertises what it serves, and the devices of the
+tailnet learn how they reach it.
 """
 
 _PACE: Final = "minReadySeconds"
@@ -79,7 +80,7 @@ def _statefulset(type_: GroupType, proxy: Proxy, settings: Settings, live: Objec
         "name": proxy.key.name,
         "namespace": proxy.key.namespace,
         "labels": labels,
-        "deletionGracePeriodSeconds": 360 if drains else 10,  # without effect, but existing Pods have it
+        "deletionGracePeriodSeconds": 360 if drains else 10,  # without effect on new Pods; existing Pods have it
     }
     if type_.offers_api:
         spec = k8s_proxy_pod_spec(proxy, settings)

@@ -45,7 +45,7 @@ class GroupChanges:
     def of_pod(self, old: Object | None, new: Object | None) -> Iterable[Key]:
         """Return all Services of a ProxyGroup if one of its Pods has changed in a way that matters to them.
 
-        It may have come, be about to leave, have another address, be down, or be up again.
+        The Pod may be new, be about to leave, have another address, be down, or be up again.
         """
         group = _group_of(new or old)
         return self._all(group) if group and _pod_facts(old) != _pod_facts(new) else ()

@@ -44,7 +44,7 @@ _FAULTS: Final = (INVALID, INVALID_SERVICE, LABEL_TAKEN, NO_GROUP)
 Other obstacles are in the tailnet, or at the control server.
 """
 _WITH_A_CLAIM: Final = (LABEL_TAKEN, NO_IDENTITY)
-"""The reasons of obstacles to which a Service makes its claim all the same."""
+"""The reasons of those obstacles that don't keep a Service from making its claim."""
 _IDLE: Final = "IngressSvcNoBackendsConfigured"
 _NO_PODS: Final = (
     "none of its Pods is ready: the proxies advertise it as soon as one is. If that stays, see that spec.selector "
@@ -119,7 +119,7 @@ def without_traces(ask: Ask, status: Object) -> Object:
 
 
 def left_notes(left: Refusal) -> Sequence[Note]:
-    """Return an Event if something is *left* of a Tailscale Service, and can't be removed now."""
+    """Return an Event if the remainder of a Tailscale Service can't be removed now. *left* says why."""
     return () if left.is_passing else (Note("Warning", "DeletionBlocked", left.message),)
 
 

@@ -5,6 +5,7 @@ Both come from the cache.
 
 from collections.abc import Iterable, Iterator
 
+from tsoperator.api.conditions import conditions_of
 from tsoperator.api.names import CONDITION_PROXY_READY, PARENT_INGRESS, PARENT_SERVICE
 from tsoperator.api.objects import INGRESS, SERVICE, Key, Object, is_deleting, key_of
 from tsoperator.dns.clusternames import is_opted_out
@@ -46,7 +47,7 @@ class NamesView:
         ports = forwarded_ports(service)
         devices = [*self._devices(name)]
         if not devices and all(forwarded_ports(each) == ports for each in self._leading(name)):
-            return None  # whoever has the name, all share it
+            return None  # all can share the name, whoever has it
         first = holding([self._claim(service, name), *devices, *self._asking(name, key_of(service))])
         return None if first.ports == ports else first
 
@@ -60,7 +61,7 @@ class NamesView:
         others = [key for each in self._leading(name) if (key := key_of(each)) != key_of(service)] if name else []
         if not others or not self._asked(service):
             return ()
-        mine = egress_claim(service, Standing.HOLDS)  # the note of it may be gone already
+        mine = egress_claim(service, Standing.HOLDS)  # its child, with the note of its claim, may be gone already
         return () if any(each.rank < mine.rank for each in self._asking(name, key_of(service))) else others
 
     def concerned_by_child(self, child: Object) -> Iterable[Key]:
@@ -114,8 +115,7 @@ class NamesView:
 
         It can if it has a proxy or a place, or has yet to be reconciled for the first time.
         """
-        conditions = (service.get("status") or {}).get("conditions") or ()
-        is_told = any(each["type"] in (CONDITION_PROXY_READY, *grouped.CONDITIONS) for each in conditions)
+        is_told = any(each["type"] in (CONDITION_PROXY_READY, *grouped.CONDITIONS) for each in conditions_of(service))
         return not is_told or any(self._children(service))
 
     def _children(self, service: Object) -> Iterator[Object]:

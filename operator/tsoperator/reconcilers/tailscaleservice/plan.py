@@ -30,19 +30,19 @@ class Observed:
     """The facts about a *label* in a *tailnet*.
 
     *view* is the Tailscale Service as the tailnet shows it. The operator has the ID *operator_id*, by which it owns
-    Tailscale Services. The ID is empty if the operator has none, or if the ID isn't known yet; *knows_id* is true
-    if it is known.
+    Tailscale Services. The ID is empty if the operator has none, or if the ID isn't known yet; *knows_id* is true if it
+    is known.
 
     *holder* is the claim that has the label, None if no claim counts. Without a holder, the Tailscale Service still
     stays if it *is_reserved*, because an object that names the label may get its claim back; or if it *is_used*,
-    because a ProxyGroup still has it in its configuration. If the ProxyGroups *serves_web*, they end TLS for the
+    because a ProxyGroup still has it in its configuration. *serves_web* tells whether proxies end TLS for the Tailscale
     Service. The Tailscale Service *is_left_over* if no object that claims the label can have it, and no proxy uses it.
 
     *certificate* is the key of the certificate's objects for the holder, None as long as the domain isn't known.
-    *secret* is the live object of that key that is the Secret of a certificate, and *stranger* is one that isn't.
-    If the Secret *is_hidden*, it lacks our labels, so it may be somebody else's. *leftovers* are the objects of
-    certificates that no claim on the label needs. The label is looked at again after *again* seconds; with None,
-    only after a change.
+    *secret* is the live object of that key that is the Secret of a certificate, and *stranger* is one that isn't. If
+    the Secret *is_hidden*, it lacks our labels, so it may be somebody else's. *leftovers* are the objects of
+    certificates that no claim on the label needs. The label is looked at again after *again* seconds; with None, only
+    after a change.
     """
 
     tailnet: str
@@ -96,8 +96,8 @@ def has_settled(observed: Observed, made: Plan) -> bool:
 def pause_after(observed: Observed, made: Plan) -> float | None:
     """Return the seconds after which to look at the label again, if the plan *made* ends our ownership of the Service.
 
-    Another owner may have written the Tailscale Service at the same time, and so made the operator an owner again.
-    Several operators look at different times.
+    Another owner may have written the Tailscale Service at the same time, and so made the operator an owner again. The
+    seconds depend on the operator's ID, so that not all operators look, and write, at the same time.
     """
     if observed.holder or not any(isinstance(step, PutService) for step in made.steps):
         return None
@@ -129,7 +129,7 @@ def _held(observed: Observed, holder: LabelClaim) -> Plan:
 
 
 def _freed(observed: Observed) -> Plan:
-    """Return the plan for a label that no claim has: nothing of ours stays, once no proxy uses it."""
+    """Return the plan for a label that no claim has. It removes everything of ours, once no proxy uses it."""
     service = observed.view.service
     is_reserved = observed.is_reserved and not observed.is_left_over
     if is_reserved or observed.is_used or not _is_decided(observed):
@@ -169,7 +169,7 @@ def _is_alike(one: TailscaleService, other: TailscaleService) -> bool:
 
 
 def _certificate(observed: Observed, holder: LabelClaim) -> Iterator[Step]:
-    """Yield the steps for the certificate of *holder*."""
+    """Yield the steps that make the objects of the certificate for *holder*."""
     if holder.is_web and observed.certificate and not observed.stranger:
         yield from certificate_steps(observed.certificate, holder, observed.secret)
 

@@ -22,7 +22,7 @@ def granted(namespace: str, role: Object) -> set[AccessQuestion]:
     }
 
 
-def test_the_rights_are_those_of_the_charts_roles() -> None:
+def test_the_rights_that_a_check_asks_about_are_those_of_the_charts_roles() -> None:
     everywhere, own, _proxies = (role for role in manifests() if role["kind"] in ("ClusterRole", "Role"))
     assert set(questions(installed())) == granted("", everywhere) | granted("tailscale", own)
 

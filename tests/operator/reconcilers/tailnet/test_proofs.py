@@ -40,7 +40,7 @@ from tsoperator.runtime.events import EventRecorder
 from tsoperator.runtime.kind import KindReconciler
 from tsoperator.runtime.ownership import Owner
 from tsoperator.runtime.plan import DeleteService
-from tsoperator.runtime.result import DONE, Pending
+from tsoperator.runtime.result import Pending, Result
 from tsoperator.sources import sources
 from tsoperator.tailnet.factory import TailnetFactory
 from tsoperator.tailnet.known import KnownTailnet
@@ -74,7 +74,7 @@ class Ground:
         self.start()
 
     def start(self) -> None:
-        """Replace the reconciler and what it knows, as if the operator had just been started."""
+        """Replace the reconciler by a new one without its memory, as if the operator had just been started."""
 
         def connect(url: str, credentials: ClientCredentials, secret: str) -> TailnetClient:
             return TailnetClient(self.session, url, credentials, retry=Retry(tries=1), secret=secret)
@@ -338,7 +338,7 @@ async def test_a_released_tailnet_that_another_finalizer_holds_is_not_used_again
     used: list[KnownTailnet | None] = []
     ground.tailnets.listen_to_names(lambda: used.append(ground.used))
     for _ in range(2):
-        assert await ground.reconciler.reconcile(KEY) == DONE
+        assert await ground.reconciler.reconcile(KEY) == Result()
     assert (ground.version(TAILNET, KEY) != "", {*used}) == (True, {None})
 
 
@@ -397,7 +397,7 @@ async def test_a_tailnet_stays_while_an_object_of_any_kind_names_it(ground: Grou
     assert list(ground.reconciler.watches[resource](ground.cache.get(resource, USER) or {})) == [KEY]
     await ground.client.delete(resource, USER)
     await until(lambda: not ground.version(resource, USER))
-    assert (await ground.reconciler.reconcile(KEY), ground.used) == (DONE, None)
+    assert (await ground.reconciler.reconcile(KEY), ground.used) == (Result(), None)
     await until(lambda: not ground.version(TAILNET, KEY))
 
 
