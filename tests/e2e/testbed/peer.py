@@ -91,9 +91,7 @@ class Peer:
         return found
 
     def capabilities(self, other: "Peer") -> dict[str, Any]:
-        """Return the application capabilities of another device on this device, according to the grants, with their
-        values.
-        """
+        """Return the application capabilities that grants give another device on this device, with their values."""
         return self.whois(other).get("CapMap") or {}
 
     @property
