@@ -107,7 +107,7 @@ def test_the_build_leaves_the_udp_loop_out_if_there_is_no_compiler(tmp_path: Pat
 
 
 def test_ci_tests_the_compiled_udp_loop() -> None:
-    """Without a compiler, the tests of the loop are skipped. In CI nobody would notice that."""
+    """Check that CI has a compiler: without one, the tests of the loop are skipped, and nobody would notice."""
     assert COMPILED or "CI" not in os.environ
 
 

@@ -1,4 +1,4 @@
-"""CI runs one share of the tests marked `full` for each commit. After some commits, every share has run."""
+"""The shares of the tests marked `full`: CI runs one share for each commit. After some commits, every share has run."""
 
 from collections import Counter
 

@@ -12,7 +12,6 @@ from dnsload.errors import InputError
 
 NOERROR = 0
 NXDOMAIN = 3
-ADDRESS_TYPES = ("A", "AAAA")
 _RECORDS = Path(RECORDS_KEY)
 
 

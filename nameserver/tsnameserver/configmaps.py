@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _RECORDS_NAME = re.compile(rf"{CONFIGMAP_NAME}(-[0-9]+)?")
 _PAGE_ITEMS = "4"
-"""The number of ConfigMaps in a page of the list. Each of them may be as large as a mebibyte."""
+"""The number of ConfigMaps in a page of the list. It is small, because a ConfigMap may be as large as a mebibyte."""
 _CONNECT_SECONDS = 10
 _LIST_SECONDS = 20
 

@@ -102,8 +102,8 @@ class Sockets:
 def bind(endpoints: Iterable[Endpoint], health: Endpoint | None, metrics: Endpoint | None = None) -> Sockets:
     """Bind a pair of sockets to each of *endpoints*, and a socket to *health*. Raises ListenError.
 
-    An endpoint without a host gets a pair for each address family. If *metrics* can't be bound, that is only logged,
-    because names matter more.
+    An endpoint without a host gets a pair for each address family. If *metrics* can't be bound, that is only
+    logged, because the nameserver can answer without metrics.
     """
     with contextlib.ExitStack() as opened:
         pairs = []

@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Final, Literal
 
 _OURS: Final = "tsoperator"
-DEV: Final = "dev"  # the Go operator's word for debug in text
+DEV: Final = "dev"  # the Go operator's name of the level DEBUG, with a log in text
 LOG_LEVELS: Final = {
     "info": "INFO",
     "debug": "DEBUG",
@@ -19,7 +19,7 @@ LOG_LEVELS: Final = {
 """The values of OPERATOR_LOGGING, and Python's names of these levels."""
 LOG_FORMATS: Final = ("text", "json")
 
-_LEVELS: Final = {"WARNING": "warn", "CRITICAL": "fatal"}  # zap's names, where they aren't ours in lower case
+_LEVELS: Final = {"WARNING": "warn", "CRITICAL": "fatal"}  # the Go operator's names, where they differ from Python's
 
 
 class TextFormatter(logging.Formatter):

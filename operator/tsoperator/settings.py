@@ -38,7 +38,7 @@ _SHARE = re.compile(r"1/[1-9][0-9]{0,8}")  # as the nameserver reads it
 
 _FIREWALL_MODES: Final = ("", "auto", "iptables", "nftables")
 _PORT_MAX: Final = 65535
-_TRUE: Final = ("true", "1", "t", "T", "TRUE", "True")  # what the Go operator reads as true, ours first
+_TRUE: Final = ("true", "1", "t", "T", "TRUE", "True")  # the values that the Go operator reads as true; ours is first
 _FALSE: Final = ("false", "0", "f", "F", "FALSE", "False")
 
 _OWN_NAME = re.compile(r"(OPERATOR|PROXY|CLIENT|APISERVER)_[A-Z_]+")
@@ -60,7 +60,7 @@ class Settings:
     client_id: str = ""
     """The ID of a client for workload identity; empty if the operator uses the credentials in the two files.
 
-    *identity_token* is then the file with a token of our ServiceAccount.
+    If there is such an ID, *identity_token* is the file with a token of our ServiceAccount.
     """
     identity_token: Path = _IDENTITY_TOKEN
     login_server: str = ""
@@ -135,7 +135,7 @@ class Settings:
     log_format: Literal["text", "json"] = "text"
     """The format of the operator's log and of the nameserver's."""
     warnings: tuple[str, ...] = ()
-    """The faults of the settings that don't keep the operator from starting."""
+    """Messages about faults of the settings with which the operator can start nevertheless."""
 
     @property
     def control_url(self) -> str:
@@ -240,7 +240,7 @@ def _read(path: Path) -> str:
 def _as_ours(given: Mapping[str, str], warnings: list[str]) -> Mapping[str, str]:
     """Return *given* with our spellings in place of others that the Go operator accepts.
 
-    Add a warning for each of them to *warnings*.
+    Add a warning for each spelling that is replaced to *warnings*.
     """
     ours = {**given}
     for name in ("OPERATOR_DEFAULT_LOAD_BALANCER", "OPERATOR_SHARED_ACME_ACCOUNT_KEY", "AUTH_PROXY"):

@@ -1,6 +1,6 @@
 """The watches that several kinds share, and the parts and indexes of the watched objects that the cache stores.
 
-The `Kind` has those that it alone needs.
+The `Kind` of a reconciler has the watches, parts and indexes that it alone needs.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -103,7 +103,7 @@ def sources(namespace: str, watched: Sequence[str] = (), corefile: str = "") -> 
             for resource in (INGRESSCLASS, *OWN_KINDS)
             for source in users(resource, {claims.BY_LABEL: claims.by_label} if resource == PROXYGROUP else {})
         ),
-        # An API server older than Kubernetes 1.30 has none, and an older installation may lack the rights.
+        # An API server older than Kubernetes 1.30 has no such kinds, and an older installation may lack the rights.
         *(Source(Selection(kind), slim=_admission, optional=True) for kind in (ADMISSIONPOLICY, ADMISSIONBINDING)),
         Source(Selection(CRD, field_selector=f"metadata.name={SERVICEMONITOR}"), slim=only_identity),
         Source(Selection(SERVICEMONITOR, namespace, managed), measured),
@@ -142,7 +142,7 @@ def _cluster_dns(corefile: str) -> Iterator[Source]:
 def _admission(obj: Object) -> Object:
     """Return the part of an admission policy or a binding that the cache stores.
 
-    This is the whole object if its name is one that we give to such objects.
+    This is the whole object if its name is one that the operator gives to such objects, otherwise only its identity.
     """
     is_ours = key_of(obj).name.startswith((ADMISSION_INGRESS, ADMISSION_EGRESS))
     return without_managed_fields(obj) if is_ours else only_identity(obj)

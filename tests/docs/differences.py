@@ -30,8 +30,8 @@ _HOSTED = "operator/reconcilers/tailscaleservice/test_reconciler.py"
 
 SHOWN_BY: Final[Mapping[str, list[str]]] = {
     "Tags follow the object": [
-        "operator/test_tags_and_names.py an_edit_of_tags_reaches_running_devices",
-        "operator/tailnet/test_upkeep.py tags_are_set_and_reported_once",
+        "operator/test_tags_and_names.py an_edit_of_the_tags_of_an_object_changes_the_tags_of_its_running_devices",
+        "operator/tailnet/test_upkeep.py the_tags_of_a_device_are_set_and_reported_once",
         f"{_INGRESS}/test_plan.py events_report_about_an_ingress_that_is_served",
     ],
     "A proxy whose object is gone": [
@@ -57,15 +57,15 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
     ],
     "A proxy that can't log in": ["operator/test_reissue.py a_lost_device_comes_back_under_its_name"],
     "If you set `operatorConfig.takeOverNames`": [
-        "operator/tailnet/test_upkeep.py a_name_is_taken_from_a_dead_device",
+        "operator/tailnet/test_upkeep.py a_proxy_takes_its_name_over_from_a_dead_device",
         "operator/test_tags_and_names.py a_rebuilt_cluster_takes_over_the_names_of_its_dead_devices",
     ],
     "If a tool keeps resetting an egress Service": [
         f"{_REWRITES} the_wait_before_a_rewrite_grows_with_each_revert_up_to_a_minute",
-        f"{_SERVICE}/test_egress.py the_message_about_reverts_says_how_to_end_the_reverts",
+        f"{_SERVICE}/test_egress.py the_message_about_reverts_of_a_service_says_how_to_end_the_reverts",
     ],
     "The operator refuses a `tailscale.com/tailnet-ip`": [
-        f"{_SERVICE}/test_plan.py each_violation_names_the_annotation_and_the_values_that_it_takes",
+        f"{_SERVICE}/test_plan.py each_violation_of_a_service_names_the_annotation_and_the_values_that_it_takes",
         "operator/api/test_rules.py the_error_for_an_invalid_name_target_address_or_tag_says_why",
     ],
     "A new Ingress gets no proxy while": [
@@ -115,7 +115,7 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
         "operator/runtime/test_events.py an_event_is_in_the_namespace_of_its_object_or_in_default",
     ],
     "A ProxyGroupPolicy lets objects without any annotation pass": [
-        f"{_POLICY}/test_enforcement.py objects_outside_of_the_policy_are_accepted",
+        f"{_POLICY}/test_enforcement.py a_proxygrouppolicy_does_not_affect_other_namespaces_or_objects_without_a_group",
         f"{_POLICY}/test_enforcement.py the_operator_can_change_objects_that_are_older_than_the_policy",
         f"{_POLICY}/test_reconciler.py the_go_operators_admission_policies_are_taken_over_in_place",
     ],
@@ -139,10 +139,10 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
         "operator/test_apiserver_groups.py a_group_never_takes_the_name_of_an_ingress_even_when_the_group_is_deleted"
     ],
     "The credentials are read again": [
-        "operator/tsclient/test_oauth.py rotated_and_other_credentials_are_used_at_once"
+        "operator/tsclient/test_oauth.py credentials_that_are_rotated_or_replaced_are_used_at_once"
     ],
     "A MagicDNS name outside of `ts.net`": [
-        f"{_SERVICE}/test_plan.py each_violation_names_the_annotation_and_the_values_that_it_takes",
+        f"{_SERVICE}/test_plan.py each_violation_of_a_service_names_the_annotation_and_the_values_that_it_takes",
     ],
     "The proxy is a Pod of its own": [
         f"{_PROXY_PLAN} the_plan_makes_or_updates_the_api_server_proxy_unless_there_is_a_problem",
@@ -154,7 +154,9 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
     "The ServiceAccount of the operator may not impersonate": [
         f"{_CHART} our_chart_renders_every_object_that_the_go_operators_chart_renders_from_the_same_values",
     ],
-    "The proxy refuses callers": ["operator/apiproxy/test_impersonation.py the_refusal_of_a_caller_has_a_reason"],
+    "The proxy refuses callers": [
+        "operator/apiproxy/test_impersonation.py a_caller_without_permission_is_refused_with_a_reason"
+    ],
     "The proxy refuses unusual HTTP": [
         "operator/apiproxy/test_head.py a_bad_head_of_a_request_is_refused_with_a_status_and_a_reason"
     ],
@@ -169,33 +171,33 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
         ),
     ],
     "A change of a terminal's size": [
-        "operator/apiproxy/recording/test_cast.py each_output_and_each_new_size_becomes_a_line_of_a_recording"
+        "operator/apiproxy/recording/test_cast.py each_output_and_each_new_terminal_size_becomes_a_line_of_a_recording"
     ],
     "`APISERVER_PROXY` and `AUTH_PROXY`": [
         "operator/test_settings.py "
         "the_mode_of_the_api_server_proxy_comes_from_one_of_two_variables_which_may_not_differ",
     ],
     "The configuration of a relay is in": [
-        f"{_RELAY}/test_plan.py the_config_makes_the_proxy_a_relay",
-        f"{_RELAY}/test_plan.py a_config_of_another_operator_for_newer_images_is_removed",
+        f"{_RELAY}/test_plan.py the_config_of_a_peerrelays_replica_makes_the_replica_a_relay",
+        f"{_RELAY}/test_plan.py the_config_of_a_relay_that_another_operator_wrote_for_newer_images_is_removed",
     ],
     "A relay logs in at": [
         f"{_RELAY}/test_plan.py {_TAILNET_OF_RELAYS}",
         "e2e/test_upgrade.py all_proxies_and_policies_work_after_an_upgrade_to_our_operator",
     ],
     "When replicas go": [
-        f"{_RELAY}/test_plan.py a_surplus_replica_goes_after_its_pod_and_its_device_goes_before_its_load_balancer",
-        f"{_RELAY}/test_plan.py a_deleted_peerrelay_without_pods_goes_with_its_devices_before_its_load_balancers",
+        f"{_RELAY}/test_plan.py a_surplus_relay_goes_after_its_pod_and_its_device_goes_before_its_load_balancer",
+        f"{_RELAY}/test_plan.py the_devices_of_a_deleted_peerrelay_without_pods_go_before_its_load_balancers",
     ],
     "A replica is ready only if": [
         f"{_RELAY}/test_plan.py the_status_of_a_peerrelay_shows_its_endpoints_and_says_what_is_missing"
     ],
     "A PeerRelay waits until": [
-        f"{_RELAY}/test_plan.py the_condition_of_an_invalid_peerrelay_has_the_cure_and_nothing_that_runs_changes"
+        f"{_RELAY}/test_plan.py the_condition_of_an_invalid_peerrelay_says_how_to_fix_it_and_its_relays_stay"
     ],
     "A load balancer with an address": [f"{_RELAY}/test_endpoints.py a_relay_gets_endpoints_from_its_load_balancer"],
     "A PeerRelay has at most": [
-        f"{_RELAY}/test_plan.py the_condition_of_an_invalid_peerrelay_has_the_cure_and_nothing_that_runs_changes"
+        f"{_RELAY}/test_plan.py the_condition_of_an_invalid_peerrelay_says_how_to_fix_it_and_its_relays_stay"
     ],
     "The StatefulSet of a group keeps its Pod template": [
         f"{_GROUP}/test_statefulset.py pods_of_the_go_operator_and_of_earlier_versions_stay_until_they_have_to_change",
@@ -207,14 +209,14 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
     ],
     "An Ingress or a Service can [move]": [
         f"{_HOSTED} a_claim_that_moves_keeps_its_tailscale_service_and_the_new_group_gets_the_rights",
-        f"{_INGRESS}/test_grouped.py an_ingress_is_released_once_nothing_is_left_of_its_tailscale_service",
-        f"{_SERVICE}/test_hosted.py the_finalizer_of_a_service_stays_until_nothing_is_left_of_its_tailscale_service",
+        f"{_INGRESS}/test_grouped.py an_ingress_is_released_once_its_tailscale_service_is_completely_removed",
+        f"{_SERVICE}/test_hosted.py the_finalizer_of_a_service_stays_until_its_tailscale_service_is_completely_removed",
     ],
     "When a group is deleted before its Ingresses": [
-        f"{_INGRESS}/test_grouped.py an_ingress_is_released_once_nothing_is_left_of_its_tailscale_service",
+        f"{_INGRESS}/test_grouped.py an_ingress_is_released_once_its_tailscale_service_is_completely_removed",
     ],
     "If two objects want the same name": [
-        f"{_SERVICE}/test_hosted.py a_service_names_an_older_object_that_claims_its_label_but_no_newer_object",
+        f"{_SERVICE}/test_hosted.py a_service_reports_an_older_object_that_claims_its_label_but_no_newer_object",
     ],
     "If operators of other clusters own": [
         "operator/group/test_exposing.py the_facts_about_an_object_decide_about_its_entry_and_its_advertisement",
@@ -250,14 +252,14 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
         f"{_RECORDER}/test_plan.py a_recorder_with_other_pod_labels_gets_another_statefulset",
     ],
     "The old ServiceAccount of a renamed one": [
-        f"{_RECORDER}/test_reconciler.py a_service_account_that_is_renamed_goes_when_no_pod_needs_it",
+        f"{_RECORDER}/test_reconciler.py the_earlier_service_account_of_a_recorder_goes_when_no_pod_needs_it",
     ],
     "MagicDNS names of Services in a group": [
         "e2e/test_proxygroup.py the_name_of_a_device_behind_an_egress_group_resolves_to_the_clusterip_service",
     ],
     "A Tailnet stays while": [
         f"{_TAILNET}/test_proofs.py a_tailnet_stays_while_an_object_of_any_kind_names_it",
-        f"{_TAILNET}/test_reconciler.py a_tailnet_stays_while_devices_of_an_object_are_left_in_it",
+        f"{_TAILNET}/test_reconciler.py a_tailnet_stays_while_a_connector_that_no_longer_names_it_has_devices_there",
     ],
     "A ProxyGroup or a Connector has at most 100 replicas": [
         "operator/proxy/test_replica.py a_proxy_has_at_most_a_hundred_replicas",

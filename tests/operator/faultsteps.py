@@ -82,7 +82,7 @@ class Play(Stage):
         await self.world.change(USERS[step.whom], step.how)
 
     async def die(self, step: Step) -> None:
-        """Make a node die, unless one is dead already."""
+        """Make a node die, unless a node is dead already."""
         if not self.world.sim.store.silent_nodes:
             self.world.sim.kubelet.kill_node(step.whom)
 
@@ -91,12 +91,12 @@ class Play(Stage):
             self.world.sim.kubelet.revive_node(name)
 
     async def succeed(self, _: Step) -> None:
-        """Let another operator take over."""
+        """Stop the operator, and start another one."""
         await self.stop()
         await self.start()
 
     async def spoil(self, _: Step) -> None:
-        """Replace the credentials of the other tailnet by bad ones."""
+        """Replace the credentials of the other tailnet by bad credentials."""
         await self.world.change(self.abroad.secret(), self.abroad.secret(client_id="bad", client_secret="bad"))
 
     async def mend(self, _: Step) -> None:
@@ -175,7 +175,7 @@ def wishes() -> st.SearchStrategy[frozenset[str]]:
 
 
 async def grant(play: Play, wish: frozenset[str]) -> None:
-    """End all faults, give the objects in *wish* their spec from `USERS` again, and delete all others of `USERS`."""
+    """End all faults, give the objects in *wish* their spec from `USERS` again, and delete the rest of `USERS`."""
     await play.heal()
     for name, obj in USERS.items():
         with suppress(NotFound):

@@ -35,7 +35,7 @@ from tests.support.operator import NAMESPACE, World, running_operator
 GRACE = 0.05
 """Seconds for which an old place stays."""
 REST = 30.0
-"""Seconds of virtual time after which `GRACE` and every other wait of the operator is over by any clock."""
+"""Seconds of virtual time after which `GRACE` and all other waits of the operator are over."""
 GROUPS = {name: proxy_group(name, replicas=1) for name in ("blue", "green")}
 SERVICES = {name: group_egress(name, "blue", f"{name}.{DOMAIN}") for name in ("db", "mail")}
 MANIFESTS = {**GROUPS, **SERVICES, "dns": dnsconfig()}
@@ -47,7 +47,7 @@ KINDS = {resource.kind: resource for resource in _CHILDREN}
 PACES = (0.0, 0.01, 0.1, None)
 """The possible pauses in seconds; None waits until the operator has settled."""
 _LOOKS = 60
-_PAUSE = 1.0  # s between them
+_PAUSE = 1.0  # s between two calls
 _DOMAIN = f"{NAMESPACE}.svc.cluster.local"
 _MANAGED = "tailscale.com/managed=true"
 
@@ -91,7 +91,7 @@ class Stage:
         self.runs = False
 
     async def comes_to_rest(self) -> None:
-        """Assert that the operator writes nothing once some time has passed, nor when it starts again."""
+        """Assert that the operator writes nothing after some time has passed, and nothing when it starts again."""
         await asyncio.sleep(REST)
         written = await self.world.writes_when_left_alone()
         await self.stop()
@@ -223,7 +223,7 @@ def wishes() -> st.SearchStrategy[Wish]:
 
 
 async def grant(world: World, wish: Wish) -> None:
-    """Let the user apply the objects in *wish* and delete all others, whatever there is."""
+    """Apply the objects in *wish* and delete all others, as the user does, whatever objects exist now."""
     for name, group in GROUPS.items():
         spec = {"replicas": wish.replicas[name], "tags": None, "hostnamePrefix": None, "proxyClass": None}
         await _there(world, group, {"spec": spec})

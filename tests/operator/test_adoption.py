@@ -135,7 +135,7 @@ async def dns_by_go(world: World, records: Mapping[str, list[str]]) -> None:
     await world.change(parent, go_objects.held(parent))
     document = json.dumps({"version": "v1alpha1", "ip4": records}, separators=(",", ":"))
     await world.apply(*go_objects.nameserver(parent, document))
-    await world.settled()  # its Pod is there
+    await world.settled()  # its Pod exists
 
 
 LEFT = {

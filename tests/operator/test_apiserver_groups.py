@@ -31,7 +31,7 @@ def renamed(hostname: str | None) -> Object:
 
 
 async def url(world: World) -> str:
-    """Return the URL in the status of the group; empty without one."""
+    """Return the URL in the status of the group, or an empty text."""
     return str((await world.look(KAPI)).get("status", {}).get("url", ""))
 
 

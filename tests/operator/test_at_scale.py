@@ -37,12 +37,12 @@ READS = 3
 TEAMS = 200
 """The number of namespaces with a ProxyGroupPolicy."""
 PATIENCE = 900.0
-"""The longest time in seconds for an operator to look at everything."""
+"""The most seconds that an operator may need until it has reconciled all objects."""
 
 _NEXT_READ = 60.0  # s: the operator waits 10 s at most before it reads a list again that it needs
 _OFFLINE = 3600.0  # s for which the dead devices have been offline
 _MORE = 20.0  # MB that 10,000 EndpointSlices of users may take
-_HELD = 2.5  # s of CPU: a full garbage collection, which may fall into any callback, takes one
+_HELD = 2.5  # s of CPU: a full garbage collection takes a second, and can happen in any callback
 
 _MOMENT = 0.02  # s of CPU for which a report or a scrape may hold the event loop at a time
 
@@ -132,7 +132,7 @@ async def test_a_restarted_operator_writes_nothing(proxies: World, figures: Figu
     assert proxies.sim.writes_since(before) == Counter()
 
 
-async def test_no_read_of_the_device_list_holds_the_event_loop(
+async def test_no_read_of_the_device_list_blocks_the_event_loop_for_long(
     proxies: World, figures: Figures, tmp_path: Path
 ) -> None:
     async with operator_process(proxies, tmp_path / "operator") as operator:
@@ -171,7 +171,7 @@ async def cost_of(operator: OperatorProcess, step: Callable[[], Awaitable[object
     return operator.cost(since)._replace(seconds=seconds)
 
 
-async def test_no_report_on_all_services_and_no_scrape_holds_the_event_loop(
+async def test_no_report_on_all_services_and_no_scrape_blocks_the_event_loop_for_long(
     proxies: World, figures: Figures, tmp_path: Path
 ) -> None:
     address = f"127.0.0.1:{free_port()}"

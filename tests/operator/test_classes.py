@@ -37,7 +37,7 @@ PARENTS = (SERVICE_WITH_CLASS, ROUTER, INGRESS_WITH_CLASS)
 
 
 async def joined_with_class(world: World, parent: Object, **spec: Any) -> Proxy:
-    """Return the proxy of *parent*, which names the ProxyClass ``prod``, a new one with *spec*."""
+    """Create the ProxyClass ``prod`` with *spec*. Return the proxy of *parent*, which names this class."""
     await world.apply(backend(), proxy_class(**spec), parent)
     return await world.joined(parent)
 
@@ -289,7 +289,7 @@ async def test_the_lost_labels_of_a_service_monitor_are_restored_without_a_patch
         await monitored.change(monitor, {"metadata": {"labels": None}})
         await monitored.becomes(lambda: monitor_labels(monitored), [wanted])
         await monitored.settled()
-        # The one patch is the test's own, above; only a simulated cluster counts it.
+        # The only patch is that of the test itself. Only a simulated cluster counts patches.
         assert patches(monitored) - before == (monitored.simulation is not None)
 
 

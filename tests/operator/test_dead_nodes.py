@@ -65,7 +65,7 @@ async def test_a_deleted_object_goes_without_waiting_for_its_pod_on_a_dead_node(
 
 
 async def pods(world: World, obj: Object) -> set[str]:
-    """Return the nodes of the object's Pods."""
+    """Return the names of the nodes on which the object's Pods run."""
     return {pod["spec"]["nodeName"] for pod in await world.children(POD, obj)}
 
 

@@ -24,7 +24,7 @@ def annotated(class_: str | None) -> Object:
 
 
 class Parent(NamedTuple):
-    """An object whose proxy has no class, and the patches that give it one and take it away."""
+    """An object whose proxy has no class, and the patches that give the proxy a class and take the class away."""
 
     plain: Object
     with_class: Object

@@ -165,7 +165,7 @@ async def test_the_lease_names_the_leader_which_stops_at_once_at_a_signal(
 async def test_a_standby_leads_as_soon_as_the_pod_of_the_killed_leader_shows_its_end(
     sim: ClusterSim, environment: Environment
 ) -> None:
-    sim.store.silent_nodes.add("here")  # its kubelet is this test
+    sim.store.silent_nodes.add("here")  # the test plays the kubelet of this node
     for name in ("first", "second"):
         tell(sim, name, {"running": {}})
     async with operator({**environment, "POD_NAME": "first"}) as first:

@@ -1,4 +1,4 @@
-"""An operator that watches only some namespaces. It serves some objects, ignores others, and may not read some."""
+"""An operator that watches only some namespaces. It serves the objects there, and ignores those elsewhere."""
 
 import logging
 from collections.abc import Sequence
@@ -52,7 +52,7 @@ async def teams(cluster: World) -> World:
 
 
 async def untouched(world: World, obj: Object) -> bool:
-    """Tell whether *obj* has nothing of the operator on it."""
+    """Tell whether *obj* has no finalizer, no status and no Event of the operator."""
     found = await world.look(obj)
     told = (found.get("status") or {}).keys() - {"loadBalancer"}
     return not (has_finalizer(found, FINALIZER) or told or await world.events(obj))
@@ -152,7 +152,7 @@ async def test_a_service_in_a_namespace_that_is_no_longer_watched_still_leads_to
 
 
 def shut(world: World, namespace: str = "", kinds: Sequence[str] = USERS_KINDS) -> None:
-    """Forbid lists and watches of *kinds* in *namespace*, or over all namespaces if it is empty."""
+    """Forbid lists and watches of *kinds* in *namespace*, or in all namespaces if *namespace* is empty."""
     for plural in kinds:
         for verb in ("list", "watch"):
             world.sim.faults.forbid(Ban(plural, namespace, verb))

@@ -47,7 +47,7 @@ class Left:
     now: float = 1000.0
 
     async def reconcile(self, after: float = 0) -> Result:
-        """Reconcile the parent so many seconds later, once the cache has caught up."""
+        """Move the clock *after* seconds on, and reconcile the parent once the cache has caught up."""
         self.now += after
         await self.world.eventually(self._caught_up)
         while True:

@@ -45,7 +45,7 @@ PARENTS = {
 
 
 async def said(world: World, parent: Parent, reason: str) -> str:
-    """Return the message for *reason* on *parent*, which its Event and its condition, if it has one, have to share."""
+    """Return the message of the Event with *reason* on *parent*, or an empty text if the condition differs."""
     message = (await world.events(parent.obj)).get(reason, "")
     if not parent.condition:
         return message
@@ -116,7 +116,7 @@ async def test_an_object_reports_once_that_headscale_has_no_https_and_no_funnel(
 
 
 MANY = [egress(f"db-{number}") for number in range(24)]
-AT_ONCE = 16  # calls of the control server
+AT_ONCE = 16  # calls to the control server
 
 
 async def keys_asked_for_at_first(world: World) -> int:

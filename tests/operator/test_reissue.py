@@ -1,4 +1,4 @@
-"""Auth keys that die and devices that go away, for every kind of proxy: the proxy comes back under its name."""
+"""Auth keys that are refused and devices that are deleted: a proxy of any kind comes back under its name."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -21,7 +21,7 @@ LOSSES = {"deleted": Tailnet.delete_device, "expired": Tailnet.expire_device}
 
 
 class Kind(NamedTuple):
-    """A parent, and its proxy's name in the tailnet."""
+    """A parent, and the name of its proxy in the tailnet."""
 
     parent: Object
     name: str

@@ -73,7 +73,9 @@ async def tells_of(world: World, obj: Object, tag: str) -> bool:
 
 
 @pytest.mark.parametrize("obj", cases(KINDS, "egress", "connector"))
-async def test_an_edit_of_tags_reaches_running_devices(world: World, obj: Object) -> None:
+async def test_an_edit_of_the_tags_of_an_object_changes_the_tags_of_its_running_devices(
+    world: World, obj: Object
+) -> None:
     count = 2 if obj in (GATES, RELAYS) else 1
     await world.apply(backend(), obj)
     pods = await all_joined(world, obj, count)
@@ -126,7 +128,7 @@ async def test_an_operator_that_cannot_list_the_devices_does_all_its_other_work(
     await world.becomes(world.device_names, [f"orders.{DOMAIN}"])
     assert await world.reason(egress()) == "ProxyCreated"
     asked = world.control.requests["GET", "/api/v2/tailnet/-/devices"]
-    assert status != 403 or asked <= 2  # one for all proxies, one of preflight
+    assert status != 403 or asked <= 2  # one request for all proxies, and one of preflight
 
 
 async def test_a_rebuilt_cluster_takes_over_the_names_of_its_dead_devices(cluster: World) -> None:
@@ -229,9 +231,8 @@ async def test_a_destination_that_goes_away_and_comes_back_is_reported(world: Wo
     await world.apply(egress())
     await all_joined(world, egress())
     world.control.delete_device(target)
-    await world.apply(
-        connector("first", exitNode=True)
-    )  # makes the operator read the list of devices, because a proxy joins
+    # The operator reads the list of devices when the proxy of the Connector joins.
+    await world.apply(connector("first", exitNode=True))
     await world.eventually(lambda: says(world, f"device {FQDN}, to which this leads, is not in the tailnet"))
     assert FQDN in await world.eventually(lambda: event(world, egress(), "TargetGone"))
     assert (await world.reason(egress()), await is_true(world, egress())) == ("TargetGone", False)

@@ -51,7 +51,7 @@ from tsoperator.dns.probe.prober import DNSProber, ProbePace
 from tsoperator.kube.client import USER_AGENT, KubeClient
 from tsoperator.kube.config import load_configuration
 from tsoperator.kube.errors import NotFound
-from tsoperator.runtime.apply import utc_now
+from tsoperator.runtime.clock import utc_now
 from tsoperator.runtime.ownership import Owner
 from tsoperator.settings import Settings
 
@@ -248,7 +248,7 @@ class World:
     async def joined(self, parent: Object, other_than: str = "") -> Proxy:
         """Wait until the operator has settled and the proxy of *parent* has logged in; return the proxy.
 
-        Its device is another one than *other_than*.
+        The ID of its device isn't *other_than*.
         """
 
         async def there() -> Proxy | None:
@@ -302,7 +302,7 @@ class World:
         return {name: [*ip4.get(name, ()), *ip6.get(name, ())] for name in {*ip4, *ip6}}
 
     async def zones(self) -> list[str]:
-        """Return the zones in the ConfigMap of records; none without one."""
+        """Return the zones in the ConfigMap of records; no zones if the ConfigMap doesn't exist."""
         configmap = await self.find(CONFIGMAP, CONFIGMAP_NAME)
         return json.loads(configmap["data"][RECORDS_KEY])["zones"] if configmap else []
 
@@ -365,14 +365,14 @@ class World:
             raise
 
     async def restart(self) -> None:
-        """Run another operator, beside or after the first one, until it has settled."""
+        """Run another operator, beside or after the first operator, until the other operator has settled."""
         async with running_operator(self):
             await self.settled()
 
     async def settled(self, after: float = 0.0) -> None:
         """Wait until the operator has nothing left to do: it makes no request, and nothing changes in the cluster.
 
-        Look at that first *after* some seconds.
+        The first look is *after* seconds from now.
         """
         await asyncio.sleep(after)
         async with asyncio.timeout(self.patience):
@@ -417,7 +417,7 @@ def _involves(reference: Object, obj: Object) -> bool:
 
 
 def _may_be_ours(change: Change) -> bool:
-    """Tell whether the operator may have made *change*. All others come from the cluster's controllers and nodes."""
+    """Tell whether the operator may have made *change*. All other changes come from controllers and nodes."""
     if change.resource in _CONTROLLED and change.old is not None:
         return meant(change.object) != meant(change.old)
     return change.resource not in _OTHERS

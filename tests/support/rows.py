@@ -25,7 +25,7 @@ class Said(NamedTuple):
     makes: bool
 
     def ready(self, kind: str = "") -> tuple[str, str, str]:
-        """Return the status, the reason and the message of the condition *kind*, by default of the only one."""
+        """Return the status, the reason and the message of the condition *kind*, by default of the only condition."""
         (found,) = (each for each in self.status["conditions"] if each["type"] == kind or not kind)
         return found["status"], found["reason"], found["message"]
 
@@ -50,7 +50,7 @@ def said_by(plan: Plan) -> Said:
 
 
 def states_of(children: Children) -> list[Object]:
-    """Return the *children* in the order in which a cluster changes them."""
+    """Return the *children* as the states of a row, in the order in which their states change in a cluster."""
     return [*children.services, *children.secrets, *children.statefulsets, *children.pods]
 
 
@@ -71,7 +71,7 @@ async def play(rows: Mapping[str, Row], **settings: Any) -> None:
 
 
 async def _said(world: World, row: Row) -> Said:
-    """Play one row, and remove all objects that there are more than before."""
+    """Play one row, and then remove all objects that did not exist before it."""
     before = {*_objects(world)}
     await put(world.api, *row.given)
     await world.settled()

@@ -91,5 +91,5 @@ def now() -> float:
 
 
 def wall() -> datetime:
-    """Return a calendar time that follows the running loop's."""
+    """Return a date and time that advances with the clock of the running loop."""
     return datetime(2030, 1, 1, tzinfo=UTC) + timedelta(seconds=now())

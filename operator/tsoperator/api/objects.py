@@ -30,7 +30,7 @@ class Resource:
     patchable: bool = True
     """True if the RBAC rules in existing installations let the operator patch the objects of this kind.
 
-    They always let it replace the objects.
+    The rules always let it replace the objects.
     """
     metadata_only: bool = False
     """True if lists and watches of this kind ask the API server only for the metadata of the objects."""
@@ -194,6 +194,11 @@ def uid(obj: Object) -> str:
 def generation_of(obj: Object) -> int:
     """Return the generation of the spec of *obj*."""
     return int(obj["metadata"].get("generation", 0))
+
+
+def by_age(obj: Object) -> tuple[str, Key]:
+    """Return the value by which objects are sorted from the oldest to the newest; names decide between equals."""
+    return obj["metadata"].get("creationTimestamp", ""), key_of(obj)
 
 
 def is_deleting(obj: Object) -> bool:

@@ -235,7 +235,7 @@ def is_address(text: str) -> bool:
 
 
 def tag_error(tag: str) -> str | None:
-    """Say why *tag* is no tag of the tailnet's policy."""
+    """Say why *tag* is not a valid tag, as the tailnet's policy writes tags; None if it is."""
     if _TAG.fullmatch(tag):
         return None
     if not tag:

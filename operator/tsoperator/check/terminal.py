@@ -18,7 +18,6 @@ class Colour(Enum):
     GREEN = "\x1b[32m"
     YELLOW = "\x1b[33m"
     RED = "\x1b[31m"
-    BOLD = "\x1b[1m"
 
     def paint(self, text: str) -> str:
         """Return *text* in this colour."""

@@ -21,8 +21,8 @@ DEFAULT_REPLICAS: Final = 2
 class Group:
     """A ProxyGroup, its ConfigMap and its Pods, as the objects that it serves see them.
 
-    *obj* and *configmap* are None if they don't exist. *reports* are those of the proxies, by the names of their
-    Pods. *new* has the UIDs of newcomers, and the number of seconds for which each of them remains a newcomer.
+    *obj* and *configmap* are None if they don't exist. *reports* are the reports of the proxies, by the names of their
+    Pods. *new* has the UIDs of newcomers, with the number of seconds for which each of them remains a newcomer.
     """
 
     name: str
@@ -49,9 +49,9 @@ def replica_count(group: Object) -> int:
 
 
 def is_available(group: Object) -> bool:
-    """Tell whether at least one proxy of the ProxyGroup *group* runs, according to its condition.
+    """Tell whether at least one proxy of the ProxyGroup *group* runs, according to the condition of *group*.
 
-    The condition counts even if it is about an earlier generation of the group.
+    The condition is used even if it is about an earlier generation of the group.
     """
     return is_true(group, CONDITION_PROXYGROUP_AVAILABLE)
 

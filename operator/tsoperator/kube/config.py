@@ -93,9 +93,10 @@ def tls_context(configuration: Configuration) -> SSLContext:
 async def pod_of_token(configuration: Configuration) -> str:
     """Return the UID of the Pod that our token is bound to; empty if it is bound to none, or we have no token.
 
-    The API server refuses a token that is bound to a Pod once that Pod is gone.
+    The API server refuses a token that is bound to a Pod once the Pod is gone. So nobody can use the token after
+    that.
     """
-    if configuration.cert_file:  # the API server prefers our certificate
+    if configuration.cert_file:  # the API server uses our certificate and ignores the token
         return ""
     token = await configuration.get_api_key_with_prefix("BearerToken", "authorization")
     return pod_in_claims(token or "")

@@ -39,7 +39,7 @@ class PodAnswer(NamedTuple):
     def read(cls, connection: http.client.HTTPConnection, path: str, etag: str) -> Self:
         """Ask for *path* unless it still has this *etag*, and return the answer. Raises OSError, HTTPException.
 
-        The server of the report answers requests for localhost only, whatever its address.
+        The request names localhost as its host, because the server of the report answers no other requests.
         """
         headers = {"Host": "localhost"} | ({"If-None-Match": etag} if etag else {})
         connection.request("GET", path, headers=headers)
@@ -144,7 +144,7 @@ def _with_an_end(opened: WebSocket) -> Callable[[bool], Any]:
 
 
 class _PodMethod:
-    """A method of the API in the form of the kubernetes package's generated ones."""
+    """A method of the API, in the form of the generated methods of the kubernetes package."""
 
     def __init__(self, configuration: BlockingConfiguration, path: str, headers: Mapping[str, str]) -> None:
         self.api_client = SimpleNamespace(configuration=configuration, call_api=None)

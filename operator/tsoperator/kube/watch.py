@@ -205,7 +205,7 @@ def _check_order(earlier: str, later: str) -> None:
 async def _is_unserved(client: KubeClient, resource: Resource) -> bool:
     """Tell whether a 404 for a list means that the server does not serve the kind.
 
-    A gateway in front of the server may answer 404, too.
+    A gateway in front of the server may answer 404, too, so this asks the server for the kinds that it serves.
     """
     if not (resource.is_custom or resource.since):
         return False
@@ -232,7 +232,7 @@ def _delay(selection: Selection, pace: WatchPace, failures: int, error: KubeErro
 
 
 def _read(event: Object, selection: Selection, after: str) -> tuple[str, Update | None]:
-    """Return the version to resume from after *event*, and its update; a bookmark has none."""
+    """Return the version to resume from after *event*, and the update that *event* means; None for a bookmark."""
     kind, obj = event.get("type"), event.get("object")
     if not isinstance(obj, dict):
         raise KubeError(f"watch of {selection}: an event without an object")

@@ -27,6 +27,7 @@ from tsoperator.api.objects import (
     Object,
     Resource,
     key_of,
+    spec_text,
 )
 from tsoperator.group.grouptype import EGRESS, type_of
 from tsoperator.proxy.entries import entries_of
@@ -42,7 +43,7 @@ _COUNTED: Final = {TAILNET: CONDITION_TAILNET_READY, RECORDER: CONDITION_RECORDE
 
 
 async def count_proxies(cache: Cache) -> Metric:
-    """Count the proxies that serve, and those that don't."""
+    """Count the proxies that serve, and those that don't, by the kind of their parents."""
     family = GaugeMetricFamily(
         "tsoperator_proxies",
         "Proxies by the kind of object that asked for them, and by whether they serve.",
@@ -98,7 +99,7 @@ class GroupGauges(Collector):
             "tsoperator_proxygroups", "ProxyGroups by type and by why they are ready or not.", labels=["type", "reason"]
         )
         for values, count in Counter(
-            (_type(each), _reason(each, CONDITION_PROXYGROUP_READY)) for each in found
+            (spec_text(each, "type"), _reason(each, CONDITION_PROXYGROUP_READY)) for each in found
         ).items():
             groups.add_metric(values, count)
         entries = GaugeMetricFamily(
@@ -166,10 +167,6 @@ class ServiceGauges(Collector):
             owned = each.services.owned(self._operator_id()) if each.services.labels() else frozenset()
             family.add_metric([each.name], len(owned))
         yield family
-
-
-def _type(group: Object) -> str:
-    return str((group.get("spec") or {}).get("type", ""))
 
 
 def _reason(obj: Object, type_: str) -> str:

@@ -55,7 +55,7 @@ _REMOVING = Refusal("its Tailscale Service is being removed from the tailnet", i
 
 
 class ShowsServices(Protocol):
-    """The function that returns what the operator knows about a Tailscale Service."""
+    """The function that returns the operator's knowledge of a Tailscale Service."""
 
     def __call__(self, tailnet: str, label: str, /, *, hosts: bool = False) -> ServiceView:
         """Return the Tailscale Service with this *label* in a *tailnet*, and its *hosts* if they are asked for."""
@@ -189,7 +189,9 @@ class HostingView:
         sorts ask for the label, only those of the sort that has the existing Tailscale Service can win. While its owner
         isn't known, no claim has the label.
         """
-        counting = (each for each in self.claims_on(label) if each.counts or self._is_kept(each))
+        counting = (
+            each for each in self.claims_on(label) if each.counts or (each.may_be_kept and self._is_served(each))
+        )
         claims = [each for each in counting if self.tailnet(each) == tailnet]
         if len({each.sole_owner is None for each in claims}) < 2:
             return winner(claims)
@@ -200,10 +202,6 @@ class HostingView:
             is_alone = sole_owner(view.service, self.world.operator_id()) is not None
             claims = [each for each in claims if (each.sole_owner is not None) is is_alone]
         return winner(claims)
-
-    def _is_kept(self, claim: LabelClaim) -> bool:
-        """Tell whether the object of *claim* is invalid now, and is served under its label."""
-        return claim.may_be_kept and self._is_served(claim)
 
     def _is_served(self, claim: LabelClaim) -> bool:
         """Tell whether the ConfigMap of the claim's ProxyGroup has the object of *claim* under its label."""

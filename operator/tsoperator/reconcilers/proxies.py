@@ -178,7 +178,7 @@ class Proxies:
     def overdue(self, pods: Iterable[Object]) -> dict[str, float]:
         """Return the seconds for which Pods among *pods* still exist after their grace periods, by the UID of the Pod.
 
-        Pods that still have time, or that nobody deletes, are left out.
+        The result has no Pods whose grace period lasts, or that nobody deletes.
         """
         ends = {uid(pod): pod["metadata"]["deletionTimestamp"] for pod in pods if is_deleting(pod)}
         late = {pod: (self._applier.now() - datetime.fromisoformat(end)).total_seconds() for pod, end in ends.items()}
@@ -263,9 +263,8 @@ class Proxies:
     ) -> Kind[Seen[Ask, Observed] | Plan]:
         """Return the `Kind` of a *resource* whose objects have proxies: it mints auth keys, and removes orphans.
 
-        *parse* parses an object that exists, and *look* gathers the facts about it. *left* returns the plan
-        that removes the leftovers of an owner that is gone; by default, this is the plan that removes its
-        proxy.
+        *parse* parses an object that exists, and *look* gathers the facts about it. *left* returns the plan for an
+        owner that is gone, which removes its leftovers; by default, these are its proxy.
         """
         type_ = _OWNER_TYPES[resource]
 

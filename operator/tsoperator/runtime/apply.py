@@ -3,13 +3,14 @@
 import contextlib
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import datetime
 
 from tsoperator.api.conditions import FALSE, set_condition
 from tsoperator.api.objects import Object, Resource, has_finalizer, is_deleting, key_of, labels, resource_of, uid
 from tsoperator.kube.client import KubeClient
 from tsoperator.kube.errors import AlreadyExists, Conflict, KubeError, NameTaken, NotFound
 from tsoperator.runtime.cache import Cache
+from tsoperator.runtime.clock import utc_now
 from tsoperator.runtime.diff import to_create, write_for
 from tsoperator.runtime.events import EventRecorder
 from tsoperator.runtime.journal import Journal, Write, is_taken_over
@@ -36,11 +37,6 @@ Its arguments are the object and the refusal.
 """
 
 
-def utc_now() -> datetime:
-    """Return the time of the wall clock, in UTC."""
-    return datetime.now(UTC)
-
-
 class Applier:
     """Carries out the plans of all reconcilers and writes statuses. All writes for an object happen here.
 
@@ -61,7 +57,7 @@ class Applier:
         explain: Callable[[Exception], Refusal | None],
         now: Callable[[], datetime] = utc_now,
     ) -> None:
-        """*run_errand* carries out the steps that are not writes; *explain* returns a Refusal if an error is one."""
+        """*run_errand* carries out the steps that are not writes; *explain* returns a Refusal if an error means one."""
         self._client = client
         self._cache = cache
         self._events = events

@@ -13,6 +13,7 @@ from typing import Literal, NamedTuple, Protocol
 from tsoperator.api.names import COMPONENT
 from tsoperator.api.objects import EVENT, Key, Object, Resource
 from tsoperator.kube.errors import AlreadyExists, KubeError, NotFound
+from tsoperator.runtime.clock import utc_now
 
 log = logging.getLogger(__name__)
 
@@ -48,8 +49,8 @@ class EventClient(Protocol):
 class Quiet:
     """The pause before an event that repeats an earlier one is written again: *first* seconds, doubled up to *longest*.
 
-    *longest* is well below the hour for which the API server keeps an event after its last write. So an event that
-    goes on stays visible. *memory* is how many events are remembered; those seen longest ago are forgotten first.
+    *longest* is well below the hour for which the API server keeps an event after its last write. So an event whose
+    cause lasts stays visible. *memory* is how many events are remembered; those seen longest ago are forgotten first.
     """
 
     first: float = 600.0
@@ -75,10 +76,6 @@ class _Identity(NamedTuple):
     message: str
 
 
-def _utc_now() -> datetime:
-    return datetime.now(UTC)
-
-
 class EventRecorder:
     """Writes core/v1 Events on objects.
 
@@ -95,7 +92,7 @@ class EventRecorder:
         instance: str = "",
         quiet: Quiet | None = None,
         clock: Callable[[], float] = time.monotonic,
-        wall: Callable[[], datetime] = _utc_now,
+        wall: Callable[[], datetime] = utc_now,
     ) -> None:
         self._client = client
         self._component = component

@@ -21,7 +21,7 @@ class StartFeed:
 
 
 class Announcer:
-    """Announces changes of *signal*, and shows no objects: a resync enqueues all that the signal concerns anyway."""
+    """Announces changes of *signal*, and shows no objects: a resync enqueues its keys anyway."""
 
     def __init__(self, signal: Signal) -> None:
         self._signal = signal

@@ -25,6 +25,7 @@ from typing import Final, Protocol
 from tsoperator.api.objects import LEASE, POD, Key, Object, Resource, annotations
 from tsoperator.kube.errors import Conflict, KubeError, NotFound, Unreachable
 from tsoperator.runtime import holder
+from tsoperator.runtime.clock import loop_time, utc_now
 from tsoperator.runtime.holder import LeaderPlace, Process
 
 log = logging.getLogger(__name__)
@@ -86,10 +87,6 @@ class Timing:
         return (self.renew_deadline + self.gone) / 2
 
 
-def _utc_now() -> datetime:
-    return datetime.now(UTC)
-
-
 def end_process() -> None:
     """End the process at once: the work did not stop, and another leader may start."""
     os._exit(1)
@@ -121,7 +118,7 @@ class LeaderElector:
         key: Key,
         process: Process,
         timing: Timing | None = None,
-        wall: Callable[[], datetime] = _utc_now,
+        wall: Callable[[], datetime] = utc_now,
         abort: Callable[[], None] = end_process,
     ) -> None:
         self._client = client
@@ -283,7 +280,7 @@ class LeaderElector:
         who = _holder(lease)
         if who in ("", self._process.identity):
             return True
-        now = asyncio.get_running_loop().time()
+        now = loop_time()
         was_renewed = self._seen is not None and self._seen.record != spec
         if self._seen is None or was_renewed:
             self._seen = _Silence(spec, now)
@@ -306,7 +303,7 @@ class LeaderElector:
             pod = await self._client.get(POD, Key(self._key.namespace, note.pod))
         except NotFound:
             pod = None
-        now = asyncio.get_running_loop().time()
+        now = loop_time()
         seen.gone_since = min(seen.gone_since, now) if holder.is_gone(note, pod) else math.inf
         gone_for = max(now - seen.gone_since, 0)
         if (remaining := note.gone_seconds - gone_for) > 0:
@@ -318,7 +315,7 @@ class LeaderElector:
 
         The time of the renewal is the moment before the write is sent.
         """
-        sent = asyncio.get_running_loop().time()
+        sent = loop_time()
         new = {**lease, "metadata": self._noting(lease), "spec": self._claim(lease.get("spec") or {})}
         self._claimed = True  # from here on: the write may succeed even if we get no answer
         if "resourceVersion" in lease["metadata"]:

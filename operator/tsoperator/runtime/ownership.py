@@ -46,6 +46,7 @@ from tsoperator.api.objects import (
     Object,
     Resource,
     annotations,
+    by_age,
     is_deleting,
     key_of,
     labels,
@@ -82,7 +83,7 @@ _TITLES = {
 }
 
 RECORDERS = {LABEL_APP_MANAGER: MANAGER, LABEL_APP_NAME: PARENT_RECORDER}
-"""The labels that the children of all Recorders have. They have no label `LABEL_MANAGED`."""
+"""The labels that the children of all Recorders have. These children have no label `LABEL_MANAGED`."""
 
 OF_RECORDERS = ",".join(f"{name}={value}" for name, value in RECORDERS.items())
 """The label selector of the children of Recorders."""
@@ -108,7 +109,7 @@ class Owner:
     def labels(self) -> dict[str, str]:
         """The labels that each child of this owner has.
 
-        For some kinds of owners, no label names the namespace; a Recorder has other labels.
+        For some kinds of owners, no label names the namespace. The children of a Recorder have other labels.
         """
         if self.type == PARENT_RECORDER:
             return {**RECORDERS, LABEL_APP_INSTANCE: self.key.name}
@@ -209,7 +210,7 @@ def is_marked(obj: Object) -> bool:
 def is_anothers(obj: Object, owner: Owner) -> bool:
     """Tell whether *obj* belongs to somebody else, although it has a name that a child of *owner* needs.
 
-    The owner reference of *obj* decides. If *obj* has none, its labels decide. They name the owner of a child.
+    The owner reference of *obj* decides. Without one, the owner that the labels of *obj* name decides.
     """
     for reference in obj["metadata"].get("ownerReferences") or ():
         if reference.get("controller"):
@@ -256,11 +257,7 @@ def first(objects: Iterable[Object]) -> Object | None:
     A child that isn't being deleted comes before one that is, and then the oldest comes first, so that all callers
     get the same child.
     """
-    ranked = sorted(
-        objects,
-        key=lambda obj: (is_deleting(obj), obj["metadata"].get("creationTimestamp", ""), obj["metadata"]["name"]),
-    )
-    return ranked[0] if ranked else None
+    return min(objects, key=lambda obj: (is_deleting(obj), by_age(obj)), default=None)
 
 
 def _parent_of(child: Object, namespace: str) -> Owner | None:

@@ -162,7 +162,7 @@ Step = Child | Creation | Patch | Deletion | Errand
 class Note:
     """An Event to write on the object of a plan.
 
-    An Event that goes on is written again from time to time, so that it stays visible. An Event that is to be
+    An Event whose cause lasts is written again from time to time, so that it stays visible. An Event that is to be
     written *once* is not.
     """
 
@@ -182,7 +182,7 @@ class LastingWarning(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """The reason why something can't be done for an object, because the operator, a server or the object is not right.
+    """The reason why something can't be done for an object: a server refused, or the object or what it needs is wrong.
 
     *message* says why, and what the user can do. *reason* is the reason for the condition; if it is empty, the
     condition has the usual reason of its kind. *error* is the exception that was raised, if a server refused. The

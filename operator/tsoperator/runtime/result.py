@@ -20,7 +20,7 @@ class TerminalError(Exception):
 
 
 class Pending(Exception):
-    """An exception by which a reconcile ends to wait, which is no failure.
+    """An exception by which a reconcile ends because it has to wait. This is no failure.
 
     Its key is queued again when *until* is done. If *requeue_after* is given, the key is also queued after so many
     seconds.

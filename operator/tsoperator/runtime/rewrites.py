@@ -1,9 +1,9 @@
 """Decides when to rewrite an object that the operator shares with others, while another writer keeps reverting it."""
 
-import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from tsoperator.runtime.clock import loop_time
 from tsoperator.runtime.reverts import NO_REVERTS, Reverts
 
 AT_ONCE = 3
@@ -39,10 +39,6 @@ class _Rewritten:
     who: str = ""
 
 
-def _loop_time() -> float:
-    return asyncio.get_running_loop().time()
-
-
 class Rewrites:
     """Remembers that an object was rewritten, and decides when to rewrite it again; *clock* is monotonic.
 
@@ -50,7 +46,7 @@ class Rewrites:
     all counts start anew with another goal.
     """
 
-    def __init__(self, clock: Callable[[], float] = _loop_time) -> None:
+    def __init__(self, clock: Callable[[], float] = loop_time) -> None:
         self._clock = clock
         self._last: _Rewritten | None = None
 
@@ -99,7 +95,7 @@ def _left(seconds: float) -> float:
 
 
 def _count(known: _Rewritten, fields: Sequence[str], now: float) -> None:
-    """Count that *fields* were reverted at the time *now*."""
+    """Add a revert of *fields* at the time *now* to the numbers of *known*."""
     took = now - known.at
     known.quick, known.slowest = (known.quick + 1, max(known.slowest, took)) if took < LONGEST else (1, 0.0)
     known.total = known.total + 1 if now - known.last < MEMORY else 1

@@ -98,7 +98,7 @@ class AuthKeys:
     refused, or because its device was deleted or has expired. Its old device is deleted first, so that the new
     device gets the name.
 
-    This class reads the Secrets live, so that a cache that lags behind the API server causes no auth key. A new
+    This class reads the Secrets live: by a cache that lags behind, it would mint auth keys that nobody needs. A new
     parent has no Secrets yet, so nothing is read for it. If an auth key could not be stored, the next call of
     `obtain` returns the same auth key.
     """
@@ -254,6 +254,6 @@ class AuthKeys:
 
 
 def _unstored_key(parent: _Parent, replica: Replica) -> _Minted | None:
-    """Return the auth key that was minted for a replica and could not be stored, if the replica's tags are the same."""
+    """Return the auth key that was minted for a replica and could not be stored, if its tags are still right."""
     minted = parent.unstored.get(replica.ordinal)
     return minted if minted and minted.tags == tuple(replica.tags) else None

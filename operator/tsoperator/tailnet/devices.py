@@ -16,6 +16,7 @@ from tsoperator.api.names import PARENT_OPERATOR
 from tsoperator.api.objects import SECRET
 from tsoperator.proxy.secret import reported_id_of
 from tsoperator.runtime.cache import Cache
+from tsoperator.runtime.clock import loop_time
 from tsoperator.runtime.ownership import owner_of
 from tsoperator.runtime.workqueue import nine_to_ten_tenths
 from tsoperator.tsclient.client import TailnetClient
@@ -170,7 +171,7 @@ class Devices:
         return _find(text, self._departed.get)
 
     def has(self, node_id: str) -> bool:
-        """Tell whether the device with this ID is in the list, and that no other tailnet shares it with this one."""
+        """Tell whether the device with this ID is in the list, and isn't shared by another tailnet."""
         device = self.known(node_id)
         return device is not None and not device.external
 
@@ -205,7 +206,7 @@ class Devices:
     async def refresh(self) -> None:
         """Read the list of devices, unless it was read a few seconds ago. Raises ControlError."""
         async with self._reading:
-            if self._now() >= self._not_before:
+            if loop_time() >= self._not_before:
                 await self._read()
             elif self._failure is not None:
                 raise self._failure.with_traceback(None)
@@ -213,7 +214,7 @@ class Devices:
     def retry(self) -> None:
         """Read the list of devices now, if the last read failed, because somebody may have fixed the cause."""
         if self._failure is not None:
-            self._not_before = self._now()
+            self._not_before = loop_time()
             self._hurry.set()
 
     async def follow(self) -> None:
@@ -255,7 +256,7 @@ class Devices:
         await self._update(listed)
         self._tell_names()
         self.wake()
-        self._not_before = self._now() + self._spacing
+        self._not_before = loop_time() + self._spacing
 
     def _fail(self, error: ControlError) -> None:
         """Remember the *error* of the last read of the list, and log it if it differs from the error before."""
@@ -267,7 +268,7 @@ class Devices:
         if was_pending:
             self._call_name_listeners()
         self.wake()
-        self._not_before = self._now() + (self._pace.denied if denied else self._pace.longest)
+        self._not_before = loop_time() + (self._pace.denied if denied else self._pace.longest)
 
     async def _update(self, listed: Mapping[str, Device]) -> None:
         """Update the table to *listed*, the devices by node ID.
@@ -347,10 +348,6 @@ class Devices:
 
     def _others(self, name: str, node_id: str) -> tuple[str, ...]:
         return tuple(each for each in self._ids.get(name, ()) if each != node_id)
-
-    @staticmethod
-    def _now() -> float:
-        return asyncio.get_running_loop().time()
 
 
 def _find(text: str, get: Callable[[str], Device | None]) -> Device | None:

@@ -185,7 +185,7 @@ class Preflight:
     async def _look(self, findings: Findings) -> None:
         """Make the checks of the tailnet, and put their results into *findings*.
 
-        Each check needs the ones before it. Raises ControlError.
+        The first check gets an access token. Raises ControlError if that fails, since the other checks need the token.
         """
         url = self._tailnet.url
         granted = findings.granted = await self._tailnet.granted(anew=True)

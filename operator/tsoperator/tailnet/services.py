@@ -20,6 +20,7 @@ from tsoperator.api.objects import TAILSCALE_SERVICE
 from tsoperator.api.owners import ANNOTATION_OWNERS, ownership
 from tsoperator.api.tailscaleservice import ServiceHost, TailscaleService, service_name
 from tsoperator.proxy.serviceview import NO_SERVICE, ServiceView
+from tsoperator.runtime.clock import loop_time
 from tsoperator.runtime.plan import DeleteService, PutService, Refusal
 from tsoperator.runtime.result import Pending
 from tsoperator.runtime.workqueue import nine_to_ten_tenths
@@ -129,7 +130,7 @@ class Services:
             return ServiceView(refusal=refused) if refused else NO_SERVICE
         if service.annotations is None:
             return replace(self._answer(_Question(label)), service=service)
-        if self._now() - self._read_at[label] >= self._pace.interval:
+        if loop_time() - self._read_at[label] >= self._pace.interval:
             self._answer(_Question(label))
         view = ServiceView(service, refusal=refused)
         return self._with_hosts(view, label) if hosts else view
@@ -150,7 +151,7 @@ class Services:
     def retry(self) -> None:
         """Repeat the reads that failed, because somebody may have fixed the cause."""
         if self._failure is not None:
-            self._read_list_at(self._now())
+            self._read_list_at(loop_time())
         labels = {question.label for question in self._unread}
         self._unread.clear()
         self._tell(labels)
@@ -210,7 +211,7 @@ class Services:
         there = self._hosts.get(label)
         is_approved = there is not None and any(each.is_approved for each in there.found)
         age = self._pace.approved if is_approved else self._pace.unapproved
-        if there is not None and self._now() - there.read_at < age:
+        if there is not None and loop_time() - there.read_at < age:
             return replace(view, hosts=there.found)
         found = self._answer(_Question(label, hosts=True))
         return replace(view, refusal=view.refusal or found.refusal, pending=found.pending)
@@ -233,7 +234,7 @@ class Services:
 
     async def _read_list(self) -> None:
         self._written = set()
-        began = self._now()
+        began = loop_time()
         try:
             listed = {each.label: each for each in await self._tailnet.services()}
         except ControlError as error:
@@ -252,7 +253,7 @@ class Services:
             del self._unchecked[label]
             if label in self._known and not self._is_confirmed(label, listed.get(label)):
                 self._answer(_Question(label))
-        now = self._now()
+        now = loop_time()
         checks = [max(due, now + self._pace.check) for due in self._unchecked.values()]
         self._due = min([now + self._pace.interval * self._pace.jitter(), *checks])
         self._end_waiting()
@@ -260,7 +261,7 @@ class Services:
     def _compare(self, label: str, listed: TailscaleService | None) -> None:
         """Compare the known state of a Service with the list, in which the owners of the Service may be missing.
 
-        If the list shows that a Service has changed, the Service is read alone.
+        If the list shows that a Service has changed, the Service is read by a request of its own.
         """
         known = self._known.get(label)
         if known is None or listed is None or known.annotations is None:
@@ -268,7 +269,7 @@ class Services:
         elif _facts(known) != _facts(listed) or _hint(listed) not in (None, _hint(known)):
             self._answer(_Question(label))
         elif self._is_confirmed(label, listed):
-            self._read_at[label] = self._now()
+            self._read_at[label] = loop_time()
 
     def _is_confirmed(self, label: str, listed: TailscaleService | None) -> bool:
         """Tell whether *listed*, which is the Service in the list, has the owners that the table has."""
@@ -280,7 +281,7 @@ class Services:
         if is_news:
             log.warning("the tailnet's Tailscale Services can't be listed: %s", error)
         self._failure = error
-        self._due = self._now() + (self._pace.denied if isinstance(error, Refused) else self._pace.away)
+        self._due = loop_time() + (self._pace.denied if isinstance(error, Refused) else self._pace.away)
         if is_news:
             self._end_waiting()
 
@@ -337,7 +338,7 @@ class Services:
     async def _read_hosts(self, label: str) -> None:
         known = self._known.get(label)
         found = tuple(await self._tailnet.service_hosts(known.name if known else service_name(label)))
-        self._hosts[label] = _Hosts(found, self._now())
+        self._hosts[label] = _Hosts(found, loop_time())
 
     async def _write(self, step: Write) -> None:
         """Carry out *step*, if the Service is still as the reconcile saw it. Raises ControlError, NotAsked."""
@@ -365,7 +366,7 @@ class Services:
             self._doubt(subject.label)  # the write may have taken effect
             raise
         self._put(subject.label, stored)
-        self._unchecked[subject.label] = self._now() + self._pace.check
+        self._unchecked[subject.label] = loop_time() + self._pace.check
         self._read_list_at(self._unchecked[subject.label])
 
     def _in_use(self, label: str, error: BadRequest) -> NameInUse | None:
@@ -384,7 +385,7 @@ class Services:
             self._hosts.pop(label, None)
             self._read_at.pop(label, None)
         else:
-            self._known[label], self._read_at[label] = service, self._now()
+            self._known[label], self._read_at[label] = service, loop_time()
         if not _is_same(old, service):
             if service is None:
                 self._versions.pop(label, None)
@@ -396,7 +397,7 @@ class Services:
     def _doubt(self, label: str) -> None:
         """Let the Service be read again when somebody looks at it."""
         if label in self._known:
-            self._read_at[label] = self._now() - self._pace.interval
+            self._read_at[label] = loop_time() - self._pace.interval
 
     def _note_refusal(self, label: str, refusal: Refusal) -> None:
         """Remember why a write failed, and announce it, unless it failed in the same way before.
@@ -412,10 +413,6 @@ class Services:
         for label in [*labels]:
             for listener in self._listeners:
                 listener(label)
-
-    @staticmethod
-    def _now() -> float:
-        return asyncio.get_running_loop().time()
 
 
 def _subject(step: Write) -> TailscaleService:

@@ -4,7 +4,6 @@ Headscale lists devices by their short names, so there only the proxies say whic
 of the proxies are in the cluster, so they are known even while a control server can't be reached.
 """
 
-import asyncio
 from collections import Counter
 from collections.abc import Callable
 
@@ -13,6 +12,7 @@ from tsoperator.api.names import ANNOTATION_TAILNET_FQDN
 from tsoperator.api.objects import SECRET, SERVICE, SUFFIXES, TAILNET, Object, annotations, key_of
 from tsoperator.proxy.secret import fqdn_of, login_url_of
 from tsoperator.runtime.cache import Cache
+from tsoperator.runtime.clock import loop_time
 from tsoperator.runtime.feeds import Announcer
 from tsoperator.tailnet.tailnet import OWN, Tailnets
 from tsoperator.tailnet.zones import Reported, Suffixes, TailnetNames, known_suffixes
@@ -31,7 +31,7 @@ class KnownSuffixes:
         leads_to: Callable[[str], bool] = lambda name: False,
         patience: float = 5.0,
     ) -> None:
-        """*leads_to* tells whether a Service leads to the device that has the name which is its argument.
+        """*leads_to* tells for a name whether a Service leads to the device with this name.
 
         For *patience* seconds after the first call of `current`, the suffixes may be pending: more suffixes may
         be known in a moment.
@@ -55,7 +55,7 @@ class KnownSuffixes:
         for each in self._tailnets.all_registered():
             each.devices.want_names()
         if self._due is None:
-            self._due = self._now() + self._patience
+            self._due = loop_time() + self._patience
         known = self._known()
         if known.pending:
             self._told = known  # so that the listeners are called when the suffixes are no longer pending
@@ -67,7 +67,7 @@ class KnownSuffixes:
 
     def _listed(self, name: str) -> TailnetNames:
         """Return the names that the tailnet called *name* lists; no names if it can't be used."""
-        pending = self._due is not None and self._now() < self._due and self._tailnets.is_pending(name)
+        pending = self._due is not None and loop_time() < self._due and self._tailnets.is_pending(name)
         tailnet = self._tailnets.registered(name)
         if tailnet is None:
             return TailnetNames("", pending=pending)
@@ -93,10 +93,6 @@ class KnownSuffixes:
         self._reported = +self._reported
         if before != set(self._reported):
             self._tell()
-
-    @staticmethod
-    def _now() -> float:
-        return asyncio.get_running_loop().time()
 
     def _tell(self) -> None:
         known = self._known()

@@ -49,7 +49,7 @@ class Tailnets:
         pause: float = _PAUSE,
         held: Callable[[], Iterable[str]] = lambda: (),
     ) -> None:
-        """*exists* tells whether there is a Tailnet with a name.
+        """*exists* tells for a name whether there is a Tailnet called so.
 
         *held* returns the names of the Tailnets that have been usable, so that devices may be in them. If
         following a tailnet fails, it starts again *pause* seconds later; a failure of the operator's own
@@ -114,7 +114,7 @@ class Tailnets:
             return ServiceView(refusal=explain(error))
 
     def service_settled(self, tailnet: str, label: str) -> None:
-        """Forget that the last write of a Tailscale Service failed, because it needs no write any more."""
+        """Forget that the last write of a Tailscale Service failed, because the Service needs no write any more."""
         if (found := self._tailnets.get(tailnet)) is not None:
             found.services.settled(label)
 
@@ -333,7 +333,7 @@ class Tailnets:
             each.preflight.listen(listener)
 
     def all(self, signal: Signal) -> list[Object]:
-        """Return all Tailscale Services: no object in the cluster may concern some of them any more.
+        """Return all Tailscale Services, if *signal* is theirs: some may have no object in the cluster any more.
 
         Return no devices, because a resync enqueues the objects that devices concern anyway.
         """

@@ -45,11 +45,11 @@ NO_SUFFIXES: Final = Suffixes()
 
 @dataclass(frozen=True, slots=True)
 class TailnetNames:
-    """A tailnet, whose control server is at *url*, and the domains of its devices' names; None until they are listed.
+    """A tailnet, whose control server is at *url*, and the *domains* of its devices' names.
 
-    *shared* are the names of the devices that other tailnets share with it, whose domains aren't in *domains*.
-    Headscale lists names without a domain, so that *domains* has an empty one. While *pending*, the list is on its
-    way.
+    *domains* is None until the devices are listed. *shared* are the names of the devices that other tailnets share
+    with this one; the domains of these names aren't in *domains*. Headscale lists names without a domain, so that
+    *domains* has an empty one. While *pending*, the list is on its way.
     """
 
     url: str
@@ -72,8 +72,8 @@ def known_suffixes(
 ) -> Suffixes:
     """Return the known suffixes of *tailnets*, which must be all tailnets.
 
-    *reported* are the domains that proxies report. *leads_to* tells whether a Service leads to the device that has
-    the name which is its argument.
+    *reported* are the domains that proxies report. *leads_to* tells for a name whether a Service leads to the device
+    with this name.
     """
     shared: set[str] = set()
     found, urls = {each.domain for each in reported}, {each.url for each in reported}

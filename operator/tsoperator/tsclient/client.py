@@ -71,7 +71,7 @@ class TailnetClient:
     async def devices(self) -> dict[str, Device]:
         """Return all devices of the tailnet by node ID.
 
-        A device that has not changed since the last call is the same object.
+        A device that has not changed since the last call is the same Python object as then.
         """
         return await self._device_lists.read(await self._call("GET", "/api/v2/tailnet/-/devices"))
 
@@ -197,7 +197,7 @@ class TailnetClient:
 def _device_path(device_id: str) -> str:
     """Return the URL path of a device.
 
-    Raises Missing if *device_id* can't be an ID, as the path could lead elsewhere.
+    Raises Missing if *device_id* can't be an ID: such a path could be that of another call.
     """
     if not _DEVICE_ID.fullmatch(device_id):
         raise Missing(f"no device has the ID {device_id!r}", 404, "not a device ID")
@@ -207,7 +207,7 @@ def _device_path(device_id: str) -> str:
 def _service_path(name: str) -> str:
     """Return the URL path of a Tailscale Service.
 
-    Raises BadRequest if nothing can have that *name*, as the path could lead elsewhere.
+    Raises BadRequest if nothing can have that *name*: such a path could be that of another call.
     """
     if not _SERVICE_NAME.fullmatch(name):
         raise BadRequest(f"no Tailscale Service can have the name {name!r}", 400, "not a name of a Service")

@@ -49,7 +49,7 @@ def test_the_transition_time_of_a_condition_changes_only_with_its_status(
     assert before == given
 
 
-def test_conditions_keep_their_order_and_new_types_come_last() -> None:
+def test_the_conditions_of_a_status_keep_their_order_and_new_types_come_last() -> None:
     before = set_condition([], [condition("B", True, "Yes", ""), condition("A", True, "Yes", "")], THEN)
     after = set_condition(before, [condition("C", True, "Yes", ""), condition("A", False, "No", "")], NOW)
     assert [(each["type"], each["status"]) for each in after] == [("B", "True"), ("A", "False"), ("C", "True")]

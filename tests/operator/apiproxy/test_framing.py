@@ -82,7 +82,7 @@ def pieces(raw: bytes, cuts: Iterable[int]) -> Sequence[bytes]:
 
 
 def fed(body: RequestBody, data: Sequence[bytes]) -> tuple[bytes, int]:
-    """Return all bytes that *body* forwards, and how many bytes of *data* belong to it."""
+    """Return all bytes that *body* forwards, and how many bytes of *data* belong to the body."""
     results = [body.feed(piece) for piece in data]
     return b"".join(forwarded for forwarded, _ in results), sum(used for _, used in results)
 

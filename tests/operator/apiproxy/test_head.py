@@ -371,7 +371,7 @@ def test_a_request_with_connection_close_is_the_last_one_on_its_connection(
     assert accepted(head(GET, HOST, *lines)).closes is wanted
 
 
-def test_the_path_for_logs_has_no_query() -> None:
+def test_the_path_of_a_request_in_the_log_has_no_query() -> None:
     assert accepted(head(b"GET /a/b?token=c HTTP/1.1", HOST)).path == "/a/b"
 
 
@@ -492,7 +492,7 @@ def test_h11_reads_a_forwarded_head_as_the_proxy_meant_it(first: bytes, lines: l
 
 
 @given(st.binary(max_size=200), st.sampled_from([b"", GET + b"\r\n", b"GET "]), st.sampled_from([b"", b"\r\n\r\n"]))
-def test_random_bytes_of_a_client_are_an_incomplete_head_a_refused_head_or_a_head(
+def test_random_bytes_of_a_client_are_read_as_a_head_or_as_an_incomplete_head_or_are_refused(
     random: bytes, start: bytes, end: bytes
 ) -> None:
     size = read(start + random + end, [5, 50])
@@ -502,6 +502,8 @@ def test_random_bytes_of_a_client_are_an_incomplete_head_a_refused_head_or_a_hea
 
 
 @given(st.binary(max_size=200), st.sampled_from([b"", OK + b"\r\n", b"HTTP/1.1 "]))
-def test_random_bytes_of_a_server_are_refused_or_an_answer(random: bytes, start: bytes) -> None:
+def test_random_bytes_of_an_api_server_are_read_as_the_head_of_an_answer_or_are_refused(
+    random: bytes, start: bytes
+) -> None:
     status = answer_status(start + random + b"\r\n\r\n")
     assert status == -502 or 100 <= status < 600

@@ -200,7 +200,7 @@ def test_a_request_goes_to_the_api_server_as_its_caller(case: Case) -> None:
 
 
 @pytest.mark.parametrize("case", REFUSED.values(), ids=REFUSED)
-def test_the_refusal_of_a_caller_has_a_reason(case: Refusal) -> None:
+def test_a_caller_without_permission_is_refused_with_a_reason(case: Refusal) -> None:
     refusal = denied(case.whois, case.mode)
     assert (refusal.status, refusal.reason) == (403, case.reason)
 
@@ -212,7 +212,7 @@ def test_the_words_of_a_refusal_fit_in_one_line_of_a_log(case: Refusal) -> None:
     assert len(message) < 250
 
 
-def test_the_refusal_of_a_caller_without_a_name_says_so() -> None:
+def test_the_refusal_of_a_caller_without_a_login_name_says_that_the_name_is_missing() -> None:
     assert "has no login name" in denied(whois(login="")).message
 
 
@@ -301,7 +301,7 @@ def test_the_device_of_a_caller_is_read_from_the_answer_of_tailscaled(who: str, 
     assert caller(who).device == device
 
 
-def test_the_refusal_of_an_unrecorded_request_names_it_without_its_query() -> None:
+def test_the_refusal_of_a_request_that_cannot_be_recorded_names_the_request_without_its_query() -> None:
     message = denied(whois([{"enforceRecorder": True}])).message
     assert "GET /api/v1/pods " in message
     assert "token" not in message
@@ -442,13 +442,13 @@ def test_the_header_connection_cannot_remove_the_identity_that_the_proxy_sends(n
 
 
 @pytest.mark.parametrize("token", ["", "a\r\nImpersonate-Group: system:masters", "a b", "\xe9"])
-def test_nobody_is_impersonated_without_a_token(token: str) -> None:
+def test_the_proxy_impersonates_nobody_if_its_own_token_is_missing_or_malformed(token: str) -> None:
     with pytest.raises(ValueError, match="token"):
         ALICE.head(GET, token)
 
 
 @pytest.mark.parametrize("user", ["", " ", "bob\r\nA: b"])
-def test_nobody_is_impersonated_without_a_name(user: str) -> None:
+def test_the_proxy_impersonates_nobody_with_a_missing_or_malformed_user_name(user: str) -> None:
     with pytest.raises(ValueError, match="user"):
         Admission(Impersonation(user, ["g1"])).head(GET, TOKEN)
 

@@ -18,7 +18,7 @@ SHORT = SessionLimits(header=0.3, head=0.3, idle=0.3)
 REQUEST = "GET /version HTTP/1.1\r\nHost: k8s\r\n\r\n"
 
 
-async def test_only_tailscaled_may_connect(ground: Ground) -> None:
+async def test_only_tailscaled_may_connect_to_the_api_server_proxy(ground: Ground) -> None:
     async with ground.serving(), ground.connected(local="127.0.0.3") as caller:
         caller.send(REQUEST)
         assert await caller.rest() == b""

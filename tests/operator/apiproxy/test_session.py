@@ -134,6 +134,10 @@ TEN_MB = 10_000_000
 CLOSE = "Connection: close\r\n"
 
 
+def switched(protocol: str) -> bytes:
+    return f"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: {protocol}\r\n\r\n".encode()
+
+
 class Ending(NamedTuple):
     """The framing of an answer of 10 MB."""
 
@@ -147,10 +151,7 @@ FRAMED = {
     "with a length": Ending(b"HTTP/1.1 200 OK\r\nContent-Length: 10000000\r\n\r\n"),
     "in a chunk": Ending(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", b"989680\r\n", b"\r\n0\r\n\r\n"),
     "until the end": Ending(b"HTTP/1.1 200 OK\r\n\r\n"),
-    "upgraded": Ending(
-        b"HTTP/1.1 101 Switching\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n\r\n",
-        upgrade="Connection: Upgrade\r\nUpgrade: SPDY/3.1\r\n",
-    ),
+    "upgraded": Ending(switched("SPDY/3.1"), upgrade="Connection: Upgrade\r\nUpgrade: SPDY/3.1\r\n"),
 }
 
 
@@ -257,20 +258,14 @@ class Burst(NamedTuple):
 
 
 CHUNKS = "1\r\na\r\n" * 10_000 + "0\r\n\r\n"
+CHUNKED = f"Transfer-Encoding: chunked\r\n\r\n{CHUNKS}"
 GET, POST = (f"{method} /burst HTTP/1.1\r\nHost: k8s\r\n" for method in ("GET", "POST"))
 BURSTS = {
     "requests that are denied": Burst(f"{GET}\r\n" * 100, b"", lambda counts: counts.requests["refused"], 1, ""),
-    "interim answers": Burst(
-        f"{GET}\r\n", b"HTTP/1.1 103 Early\r\n\r\n" * 100, lambda counts: counts.sent["to_client"], 100
-    ),
-    "small chunks of a request": Burst(
-        f"{POST}Transfer-Encoding: chunked\r\n\r\n{CHUNKS}", b"", lambda counts: counts.sent["to_api_server"], 17_000
-    ),
+    "interim answers": Burst(f"{GET}\r\n", b"HTTP/1.1 103 Early\r\n\r\n" * 100, lambda had: had.sent["to_client"], 100),
+    "small chunks of a request": Burst(f"{POST}{CHUNKED}", b"", lambda had: had.sent["to_api_server"], 17_000),
     "small chunks of an answer": Burst(
-        f"{GET}\r\n",
-        f"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{CHUNKS}".encode(),
-        lambda counts: counts.sent["to_client"],
-        17_000,
+        f"{GET}\r\n", f"HTTP/1.1 200 OK\r\n{CHUNKED}".encode(), lambda had: had.sent["to_client"], 17_000
     ),
 }
 
@@ -306,13 +301,14 @@ async def test_other_tasks_get_their_turn_while_many_bytes_come_at_once(ground: 
 
 
 @pytest.mark.parametrize("protocol", ["websocket", "SPDY/3.1"])
-async def test_each_side_of_an_upgraded_connection_can_end_alone(ground: Ground, protocol: str) -> None:
+async def test_one_side_of_an_upgraded_connection_can_end_while_the_other_side_still_sends(
+    ground: Ground, protocol: str
+) -> None:
     last_words, reads = [], threading.Event()
 
     def script(peer: Peer, head: bytes) -> None:
         assert f"\r\nConnection: Upgrade\r\nUpgrade: {protocol}\r\n".encode() in head
-        lines = ["HTTP/1.1 101 Switching Protocols", "Connection: Upgrade", f"Upgrade: {protocol}", "", "early"]
-        peer.send("\r\n".join(lines).encode())
+        peer.send(switched(protocol) + b"early")
         peer.send(peer.read_exactly(5))
         peer.say_goodbye()  # this drops the bytes that come meanwhile
         reads.set()
@@ -320,8 +316,7 @@ async def test_each_side_of_an_upgraded_connection_can_end_alone(ground: Ground,
             last_words.append(data)
 
     def after(peer: Peer, head: bytes) -> None:
-        lines = ["HTTP/1.1 101 Switching Protocols", "Connection: Upgrade", f"Upgrade: {protocol}", "", ""]
-        peer.send("\r\n".join(lines).encode())
+        peer.send(switched(protocol))
         assert peer.read() == b""
         peer.send(b"last words")
         peer.close()
@@ -351,7 +346,7 @@ async def test_an_upgraded_connection_ends_if_one_side_has_ended_and_the_other_i
     ground: Ground, ends: str
 ) -> None:
     def script(peer: Peer, _: bytes) -> None:
-        peer.send(b"HTTP/1.1 101 OK\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
+        peer.send(switched("websocket"))
         if ends == "server":
             peer.say_goodbye()
         while peer.read():
@@ -370,14 +365,11 @@ async def test_an_upgraded_connection_ends_if_one_side_has_ended_and_the_other_i
         over.set()
 
 
-UPGRADED = b"HTTP/1.1 101 OK\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
-
-
 async def test_the_connection_of_a_client_ends_if_its_upgraded_connection_breaks_at_the_api_server(
     ground: Ground,
 ) -> None:
     def script(peer: Peer, _: bytes) -> None:
-        peer.send(UPGRADED)
+        peer.send(switched("websocket"))
         assert peer.read() == b"x"
         peer.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         peer.connection.close()
@@ -389,7 +381,9 @@ async def test_the_connection_of_a_client_ends_if_its_upgraded_connection_breaks
         assert await caller.rest() == b""
 
 
-async def test_an_api_server_that_reads_no_more_can_still_send(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_api_server_that_reads_no_more_can_still_send_on_an_upgraded_connection(
+    ground: Ground, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write, failed = TlsStream.write, threading.Event()
 
     async def failing(stream: TlsStream, data: bytes) -> None:
@@ -399,7 +393,7 @@ async def test_an_api_server_that_reads_no_more_can_still_send(ground: Ground, m
         await write(stream, data)
 
     def script(peer: Peer, _: bytes) -> None:
-        peer.send(UPGRADED)
+        peer.send(switched("websocket"))
         assert failed.wait(20)
         peer.send(b"last words")
         peer.close()
@@ -486,7 +480,7 @@ async def test_only_a_safe_request_is_sent_again_if_the_idle_connection_for_it_b
                 assert (await caller.ask("/broken", *headers, method=method)).status == 502
 
 
-async def test_the_next_request_has_the_token_that_has_been_replaced(ground: Ground) -> None:
+async def test_the_next_request_has_the_new_token_after_the_token_file_was_replaced(ground: Ground) -> None:
     async with ground.serving(), ground.connected() as caller:
         await caller.ask()
         (ground.folder / "next").write_text("new-token")
@@ -497,7 +491,7 @@ async def test_the_next_request_has_the_token_that_has_been_replaced(ground: Gro
         assert (answer.status, b"the file with the token holds no token" in answer.body) == (502, True)
 
 
-async def test_the_next_connection_trusts_a_ca_that_has_been_replaced(ground: Ground) -> None:
+async def test_the_next_connection_trusts_the_new_ca_after_the_ca_file_was_replaced(ground: Ground) -> None:
     right = ground.api.ca.read_text()
     async with ground.serving():
         (ground.folder / "other").mkdir()
@@ -561,7 +555,7 @@ BAD = {
 
 
 @pytest.mark.parametrize(("raw", "status"), BAD.values(), ids=BAD)
-async def test_a_refused_message_of_a_client_ends_its_connection(ground: Ground, raw: str, status: int) -> None:
+async def test_a_client_whose_message_is_refused_loses_its_connection(ground: Ground, raw: str, status: int) -> None:
     ground.api.scripts["/"] = silent
     async with ground.serving(), ground.connected() as caller:
         caller.send(raw + "GET /next HTTP/1.1\r\nHost: a\r\n\r\n")

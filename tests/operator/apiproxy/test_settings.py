@@ -1,4 +1,4 @@
-"""The settings of the API server proxy, and the lines about wrong ones."""
+"""The settings of the API server proxy, and the error messages about wrong settings."""
 
 import dataclasses
 from pathlib import Path
@@ -11,7 +11,7 @@ GIVEN = {"APISERVER_PROXY": "true", "POD_IP": "10.0.0.7", "KUBERNETES_SERVICE_HO
 LEAST = ProxySettings(AccessMode.AUTH, "10.0.0.7", "10.96.0.1")
 
 
-def test_settings_without_a_variable_have_defaults() -> None:
+def test_settings_without_an_environment_variable_have_defaults() -> None:
     assert read_proxy_settings(GIVEN) == LEAST
     assert read_proxy_settings({**GIVEN, "APISERVER_PROXY_HTTP": "", "OPERATOR_LOGGING": " "}) == LEAST
 
@@ -33,7 +33,9 @@ ROWS = [(name, value, changed) for name, rows in SET.items() for value, changed 
 
 
 @pytest.mark.parametrize(("name", "value", "changed"), ROWS)
-def test_a_variable_sets_a_setting(name: str, value: str, changed: dict[str, object]) -> None:
+def test_each_environment_variable_sets_its_setting_of_the_api_server_proxy(
+    name: str, value: str, changed: dict[str, object]
+) -> None:
     assert read_proxy_settings({**GIVEN, name: value}) == dataclasses.replace(LEAST, **changed)  # type: ignore[arg-type]
 
 

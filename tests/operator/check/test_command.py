@@ -70,7 +70,7 @@ async def test_a_check_waits_for_an_operator_that_becomes_ready(operator: Operat
     operator.until_ready = 2
     code, lines = await run(f"--operator={operator.at}", "--seconds=15")
     assert (code, [line for line in lines if not line.startswith("ok: ")]) == (0, ["5 ok, 0 to mend"])
-    assert operator.until_ready == -1  # it was asked once more after two times, and then no longer
+    assert operator.until_ready == -1  # two probes failed, the third one succeeded, and no further probe came
     operator.until_ready = 2
     assert (await run(f"--operator={operator.at}"))[0] == 1
 

@@ -98,7 +98,9 @@ async def test_json_and_yaml_have_all_fields_of_the_leaders_report(
     assert (found["objects"], found["tailnets"]) == ([ROUTER, EGRESS], [{"name": "", "later": 1}])
 
 
-async def test_an_empty_list_of_a_namespace_names_the_namespaces_that_have_objects(led: Leading, listed: List) -> None:
+async def test_an_empty_list_of_a_namespace_says_how_many_objects_other_namespaces_have(
+    led: Leading, listed: List
+) -> None:
     led.objects = [WEB]
     words = "The operator serves nothing in namespace shop. In other namespaces: 1 (-A shows them)"
     assert await listed() == Printed(0, [], [words])
@@ -294,7 +296,7 @@ async def test_the_error_inside_a_standby_has_the_command_for_the_leading_pod(
 async def run_at_terminal(
     *options: str, lines: int = 24, no_color: str = "", code: int = 0
 ) -> AsyncGenerator[str, None]:
-    """Run the program at a terminal, and yield its output there. It has to end with this *code*."""
+    """Run the program at a terminal, and yield its output there. The program has to end with *code*."""
     ours, its = pty.openpty()
     termios.tcsetwinsize(its, (lines, 100))
     words = [sys.executable, "-m", "tsoperator", *options]

@@ -93,7 +93,9 @@ def test_a_pod_that_ends_may_still_lead_and_need_not_be_ready() -> None:
 
 
 @pytest.mark.parametrize("leaders", [0, 2])
-def test_leadership_may_move_during_a_check(leaders: int) -> None:
+def test_the_cure_is_to_check_again_if_no_pod_or_every_pod_seems_to_lead_as_during_a_change_of_leader(
+    leaders: int,
+) -> None:
     (found,) = wrong(*(replica(LEADS if each < leaders else STANDS_BY, SET_UP, at=str(each)) for each in range(2)))
     assert found.cure.startswith("check again")
 

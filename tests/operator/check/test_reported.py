@@ -105,7 +105,7 @@ def test_the_findings_cover_objects_tailnets_dns_and_refusals_in_the_report(
     assert (leader.verdict, found) == (Verdict.OK, finding)
 
 
-def test_a_tailnet_is_left_out_only_if_something_else_says_what_is_wrong_with_it() -> None:
+def test_a_tailnet_with_a_fault_has_a_finding_unless_another_finding_says_the_same() -> None:
     tailnets = [
         {"name": "a", "words": "set up"},
         {"name": "b", "verdict": "failed", "reason": "PreflightFailed", "words": "no list"},

@@ -89,7 +89,7 @@ _BAD_SERVICE = {
     "hostname": Bad(annotated(hostname="-bad.host_"), "ProxyInvalid", "-bad.host_", "INVALIDSERVICE"),
     "class": Bad(annotated(proxy_class="nonesuch"), "ProxyFailed", "nonesuch", "ProxyFailed"),
 }
-_SUFFIX = "update dnsconfigs"  # the first device shows the suffix: the zone that the cluster's DNS has to forward
+_SUFFIX = "update dnsconfigs"  # because the name of the first device shows the zone to forward
 
 
 def _service(manifest: Object, **fields: Any) -> KindExample:

@@ -28,7 +28,8 @@ async def populate(world: World) -> list[Scene]:
 async def test_an_operator_that_starts_again_writes_nothing(cluster: World) -> None:
     async with running_operator(cluster):
         await populate(cluster)
-    for _ in range(1 if cluster.simulation else 3):  # on a slow API server, an operator may leave work to the next one
+    # On a slow API server, an operator may leave work to the next operator.
+    for _ in range(1 if cluster.simulation else 3):
         written = await cluster.writes_during(cluster.restart())
         if not written:
             break

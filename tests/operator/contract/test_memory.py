@@ -24,7 +24,7 @@ LISTED = ("Devices._ids", "Devices._by_id", ".devices._ids", ".devices._by_id")
 
 @each_kind
 @pytest.mark.parametrize("is_held", [True, False], ids=["in order", "without our finalizer"])
-async def test_an_object_that_is_gone_is_forgotten(cluster: World, kind: KindExample, is_held: bool) -> None:
+async def test_the_operator_forgets_an_object_that_is_gone(cluster: World, kind: KindExample, is_held: bool) -> None:
     scene = Scene(cluster, kind)
     async with running_operator(cluster) as operator:
         await scene.prepare()

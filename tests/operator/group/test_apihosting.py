@@ -126,10 +126,8 @@ def test_the_obstacle_to_offering_the_kubernetes_api_says_what_to_change(
     [
         ({"hosts": {0: DRAINING, 1: SERVED_OLD}, "drained_for": 5.0}, 15.0),
         ({"hosts": {0: DRAINING, 1: SERVED_OLD}, "drained_for": 20.0}, None),
-        (
-            {"hosts": {0: SERVED_OLD, 1: SERVED_OLD}},
-            None,
-        ),  # no pause: the first proxy's Secret changes when that proxy drains
+        # No pause is needed: the first proxy's Secret changes when that proxy drains.
+        ({"hosts": {0: SERVED_OLD, 1: SERVED_OLD}}, None),
         ({"hosts": {0: SERVES, 1: SERVED_OLD}, "advertised_for": 5.0}, 3.0),
         ({"hosts": {0: SERVES, 1: SERVED_OLD}, "advertised_for": 7.999999999999}, 0.1),
         ({"hosts": {0: DRAINING, 1: SERVED_OLD}, "drained_for": 19.99999999999}, 0.1),

@@ -156,7 +156,7 @@ async def test_replacing_a_status_changes_nothing_else(sim: ClusterSim, client: 
         await client.replace_status(DNSCONFIG, {**made, "status": {}})
 
 
-async def test_a_refusal_is_an_error_with_the_path_and_the_servers_words() -> None:
+async def test_a_refusal_of_the_api_server_is_an_error_with_the_path_and_the_servers_words() -> None:
     text = '{"kind": "Status", "reason": "Expired", "message": "no"}'
     async with client_of(always(410, text=text, content_type="application/json")) as client:
         for request in (client.get(CONFIGMAP, A), first_event(client), client.ask_pod(A, 9002, "/readyz")):

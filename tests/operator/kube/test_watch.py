@@ -69,7 +69,9 @@ def watching(sim: ClusterSim, plural: str = "configmaps") -> int:
     return sim.requests["tsoperator", "watch", plural]
 
 
-async def test_existing_objects_come_first_and_then_every_change(sim: ClusterSim, client: KubeClient) -> None:
+async def test_a_follower_gets_the_existing_objects_first_and_then_every_change(
+    sim: ClusterSim, client: KubeClient
+) -> None:
     sim.store.create(kinds.CONFIGMAP, configmap("a"))
     async with following(client) as seen:
         await until(lambda: seen)

@@ -80,7 +80,7 @@ def test_a_device_that_is_not_in_the_list_of_devices_is_left_alone(reported: str
     assert planned(proxy(reported, tags=OTHERS), view()) == NOTHING
 
 
-def test_every_replica_gets_the_tags() -> None:
+def test_the_devices_of_all_replicas_get_the_tags_of_the_proxy() -> None:
     tags = {"n1": OURS, "n2": (), "n3": (*OTHERS, *OURS)}
     devices = [replace(DEVICE, node_id=node_id, tags=has) for node_id, has in tags.items()]
     made = planned(proxy(*tags, tags=OTHERS), view(*devices))

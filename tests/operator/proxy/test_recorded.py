@@ -1,4 +1,4 @@
-"""Our children have every field of the Go operator's, and its children are taken over without a restart."""
+"""Our children have every field of the Go operator's children, which are taken over without a restart."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -26,7 +26,7 @@ _PODS = {
     "containers.*.env.*.valueFrom.fieldRef.apiVersion",
     *(f"{containers}.*.{field}" for containers in ("containers", "initContainers") for field in _CONTAINER),
 }  # fmt: skip
-# The API server fills these in, in ours too.
+# The API server fills in these fields, in our children, too.
 DEFAULTS = {
     *(
         f"{what}.metadata.{field}"
@@ -45,7 +45,7 @@ NAMESERVER_DEFAULTS = {
 }  # fmt: skip
 # Our names follow from the parent, so that two operators that run at once would write the same object.
 NAMES = {"service.metadata.generateName"}
-# The proxy writes these once it runs.
+# A proxy that runs writes these keys.
 STATE = {f"secret.data.{key}" for key in ("_machinekey", "device_fqdn", "device_id", "device_ips")}
 # The script of a new proxy needs no program sysctl; an existing proxy keeps its own script.
 SCRIPT = {f"statefulset.{_SPEC}.initContainers.*.args.*"}

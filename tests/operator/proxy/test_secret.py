@@ -45,7 +45,7 @@ SERVING = ProxyConfig("default-db", "https://controlplane.tailscale.com", {"TCP"
 NAME = "ts-db-abcde-0"
 LOGGED_IN = {"device_id": "n1"}
 ASKING = {**LOGGED_IN, "reissue_authkey": "refused"}
-"""The data of a proxy whose key was refused and that asks for another one."""
+"""The data in the Secret of a proxy that asks for another auth key, because its key was refused."""
 PROFILE = {"_current-profile": "profile-1", "profile-1": '{"Config":{"NodeID":"n7"}}'}
 FQDN = {"device_fqdn": "db.tail1234.ts.net."}
 

@@ -157,7 +157,9 @@ async def test_an_object_that_was_deleted_before_the_cache_noticed_is_a_conflict
         await ground.applier.report(await ground.applier.act(parent, plan, failed), plan, failed)
 
 
-async def test_a_write_that_fails_leaves_the_deletes_for_the_next_time(ground: Ground) -> None:
+async def test_after_a_failed_write_the_deletions_of_a_plan_wait_until_the_plan_is_carried_out_again(
+    ground: Ground,
+) -> None:
     old = ground.put(child("old"))
     ground.sim.faults.fail(Failure(status=500, plural="configmaps", verb="create"))
     steps: list[Step] = [Child(child()), Deletion(CONFIGMAP, old)]
@@ -385,7 +387,7 @@ async def test_alternating_errors_of_the_deletion_of_a_device_change_the_status_
     assert (ground.condition()["reason"], len({*versions})) == ("Failed", 1)
 
 
-async def test_a_plan_is_reported_after_its_steps(ground: Ground) -> None:
+async def test_the_report_of_a_plan_is_written_after_its_steps_are_carried_out(ground: Ground) -> None:
     assert await ground.act(Child(child()), hold=FINALIZER, status={"conditions": []}) == ground.parent
     assert ground.live(CONFIGMAP, A)
     assert "status" not in ground.parent

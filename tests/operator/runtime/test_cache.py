@@ -133,7 +133,7 @@ async def away(sim: ClusterSim, change: Callable[[], None]) -> None:
     await until(lambda: sim.requests["tsoperator", "watch", "configmaps"])
     sim.faults.leave()
     before = sim.requests.total()
-    await until(lambda: sim.requests.total() > before + 2)  # a watch, once more on another connection, and the next try
+    await until(lambda: sim.requests.total() > before + 2)  # a watch, the same on another connection, and the next try
     change()
 
 
@@ -221,7 +221,9 @@ async def test_the_late_event_of_a_deletion_does_not_remove_a_new_object_of_the_
 
 
 @pytest.mark.parametrize("listed", [True, False], ids=["when listed", "later"])
-async def test_an_object_that_was_written_and_is_gone_stays_gone(sim: ClusterSim, listed: bool) -> None:
+async def test_a_written_object_that_is_deleted_already_does_not_come_back_into_the_cache(
+    sim: ClusterSim, listed: bool
+) -> None:
     create(sim, configmap("a", "x"))
     stored = sim.store.get(kinds.CONFIGMAP, *A)
     if listed:
@@ -331,7 +333,7 @@ async def test_objects_that_may_be_listed_but_not_watched_are_refused_until_they
     async with followed(sim.api_url, *TWO) as cache:
         await until(cache.refused_selections)
         create(sim, configmap("a", "x", "tailscale"))
-        await until(lambda: found(cache, "x"))  # by another list
+        await until(lambda: found(cache, "x"))  # the cache has listed the objects again
         assert (len(cache.refused_selections()), len(caplog.messages)) == (1, 1)
         assert cache.knows(CONFIGMAP, "tailscale")
         sim.faults.clear()

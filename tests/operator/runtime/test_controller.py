@@ -21,7 +21,7 @@ Reconcile = Callable[[Key], Awaitable[Result]]
 
 
 class Ground:
-    """A controller with the test's reconcile function, a queue that retries after 1, 2, 4 … seconds, and a registry."""
+    """A controller with the test's reconcile function, a queue that retries after 1, 2, 4 … seconds, and metrics."""
 
     def __init__(self, reconcile: Reconcile, policy: Policy | None = None) -> None:
         self.registry = CollectorRegistry()

@@ -34,7 +34,7 @@ MINUTE, HOUR = 60.0, 3600.0
 
 
 class EventServer:
-    """An API server that keeps Events and counts what is written."""
+    """An API server that stores Events and counts the writes."""
 
     def __init__(self, quiet: Quiet | None = None) -> None:
         self.events: dict[Key, Object] = {}
@@ -192,7 +192,7 @@ async def test_failing_writes_of_events_are_logged_once_until_a_write_succeeds_a
 
 
 @in_virtual_time
-async def test_a_hanging_api_server_delays_nobody_for_long() -> None:
+async def test_the_reporter_of_an_event_waits_only_a_limited_time_for_a_hanging_api_server() -> None:
     server = EventServer()
     server.hangs = True
     await server.tell()
@@ -205,7 +205,8 @@ async def test_only_the_events_reported_last_are_remembered() -> None:
     for message in ("a", "b", "a", "c", "a", "b"):
         await server.tell(message=message)
         writes.append(server.writes)
-    assert writes == [1, 2, 2, 3, 3, 5]  # b is tried as new, found there, and counted
+    # At the end, the recorder has forgotten b: it tries to create b, finds b, and raises its count.
+    assert writes == [1, 2, 2, 3, 3, 5]
 
 
 def test_a_long_message_is_cut_and_a_long_object_name_still_makes_a_valid_event_name() -> None:

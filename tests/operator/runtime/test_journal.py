@@ -22,7 +22,7 @@ from tsoperator.api.objects import (
     Resource,
 )
 from tsoperator.kube.errors import Denied, Unreachable
-from tsoperator.runtime.apply import utc_now
+from tsoperator.runtime.clock import utc_now
 from tsoperator.runtime.journal import Journal, Write, changed_fields, is_taken_over
 from tsoperator.runtime.ownership import Owner
 from tsoperator.runtime.plan import (
@@ -404,7 +404,7 @@ def test_a_warning_is_remembered_with_the_time_of_its_first_event_until_it_ends(
     assert told(INVALID)[0][1] > 1
 
 
-def test_an_object_that_is_gone_is_forgotten(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_journal_forgets_an_object_that_is_gone(caplog: pytest.LogCaptureFixture) -> None:
     objects = [{**PARENT, "metadata": {**PARENT["metadata"], "name": name, "uid": name}} for name in ("gone", "there")]
     cache = Shown(*objects)
     journal = Journal(cache, utc_now)

@@ -43,7 +43,7 @@ async def test_the_lease_of_a_crashed_leader_is_taken_when_it_has_run_out() -> N
         await asyncio.sleep(1)
         group.create_task(Candidate(server, diary, "b").lead(until=40))
         await asyncio.sleep(3.5)
-        first.link.away = True  # so that it is stopped without a release
+        first.link.away = True  # so that the first candidate stops without a release of the Lease
     assert diary.terms == [("a", 0, 5), ("b", 21, 40)]  # b saw the renewal of second 4 at second 5
 
 

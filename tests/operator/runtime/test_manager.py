@@ -185,7 +185,7 @@ async def test_no_reconcile_begins_before_the_objects_of_every_kind_have_been_li
     item = {"metadata": {"name": "a", "namespace": "default", "uid": "1", "resourceVersion": "1"}}
 
     async def handler(request: web.Request) -> web.Response:
-        if request.path.endswith("services"):  # gives the reconciler the time to be wrong
+        if request.path.endswith("services"):  # a reconciler that doesn't wait has the time to begin now
             with suppress(TimeoutError):
                 await until(lambda: reconciler.keys, 0.2)
         return web.json_response({"metadata": {"resourceVersion": "1"}, "items": [item]})

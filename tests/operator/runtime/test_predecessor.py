@@ -11,10 +11,8 @@ from tests.support.cluster import until
 
 NAMESPACE = "tailscale"
 OURS = {"app": "operator", "tailscale.com/operator": "tsoperator"}
-GO = {
-    "app": "operator",
-    "app.kubernetes.io/name": "tailscale-operator",
-}  # the second label follows from the values of its chart
+# The second label depends on the values of the Go operator's chart.
+GO = {"app": "operator", "app.kubernetes.io/name": "tailscale-operator"}
 
 
 def pod(sim: ClusterSim, name: str, labels: dict[str, str]) -> None:

@@ -30,7 +30,7 @@ async def handed_out_at(queue: WorkQueue, until: float) -> list[tuple[Key, float
 
 
 @in_virtual_time
-async def test_a_key_that_is_added_twice_waits_once() -> None:
+async def test_a_key_that_is_added_twice_waits_in_the_queue_once() -> None:
     queue = WorkQueue()
     for key in (A, B, A):
         queue.add(key)
@@ -187,7 +187,7 @@ async def called(function: Any, *args: Any) -> None:
     function(*args)
 
 
-def test_no_key_is_lost_or_with_two_workers_in_any_order_of_events() -> None:
+def test_no_key_is_lost_or_handed_to_two_workers_in_any_order_of_events() -> None:
     run_state_machine_as_test(QueueMachine, settings=settings(stateful_step_count=30))
 
 

@@ -35,7 +35,7 @@ TOLD = ("device_fqdn", "device_id", "device_ips", "https_endpoint", "pod_uid", "
 
 
 async def read(address: str) -> str:
-    """Return the report; an empty one before the operator listens."""
+    """Return the report, or an empty report while the operator doesn't listen yet."""
     try:
         async with aiohttp.ClientSession() as session, session.get(f"http://{address}/status") as response:
             return await response.text()

@@ -97,7 +97,7 @@ class Ground:
         await found.pending.until
 
     async def refuse_next(self) -> str:
-        """Obtain the next auth key of a proxy that asks for one.
+        """Obtain the next auth key of a proxy that asks for a key.
 
         The control server refuses that key, too. Return it.
         """
@@ -377,7 +377,7 @@ async def test_a_repeated_request_for_a_key_is_delayed_again(ground: Ground) -> 
         ground.clock.now += 30
 
 
-async def test_the_limit_of_keys_grows_with_the_replicas_of_a_parent(ground: Ground) -> None:
+async def test_the_limit_of_auth_keys_grows_with_the_replicas_of_a_parent(ground: Ground) -> None:
     ground.put_secret(config={}, reissue_authkey="")
     await ground.refuse_next()
     ground.clock.now += 90
@@ -408,7 +408,7 @@ async def test_the_time_for_which_a_proxy_was_connected_ends_when_it_disconnects
     assert waits == pytest.approx([30, 20, 30])
 
 
-async def test_a_parent_is_reconciled_again_when_the_next_of_its_replicas_is_due(ground: Ground) -> None:
+async def test_a_parent_is_reconciled_again_when_the_next_of_its_replicas_may_get_an_auth_key(ground: Ground) -> None:
     ground.put_secret(config={}, reissue_authkey="", device_id=ground.join(connected=True))
     two, key = replace(THREE, replica_count=2), "tskey-auth-first"
     ground.put_secret(1, config={"AuthKey": key})

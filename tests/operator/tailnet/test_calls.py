@@ -27,7 +27,7 @@ Value = TypeVar("Value")
 class Server:
     """A control server that records the times of calls, and the queue of calls to it.
 
-    At most *at_once* of them run together.
+    At most *at_once* of the calls run together.
     """
 
     def __init__(self, at_once: int = 16) -> None:

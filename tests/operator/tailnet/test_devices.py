@@ -60,7 +60,7 @@ async def test_a_device_is_found_by_its_id_name_label_and_addresses(control: Con
     for text in ("DB.tail.example.org", "db.tail.example.org.", "Db", *device.addresses, "FD7A:115C:A1E0:0::1"):
         assert devices.at(text) == known, text
     assert devices.at("other") is None
-    # Headscale's list has only the first labels.
+    # Headscale's list has only the first label of each name, so the rest of the name isn't compared.
     assert devices.at("db.tail9999.ts.net") == (known if control.headscale else None)
 
 

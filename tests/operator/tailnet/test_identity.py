@@ -41,7 +41,7 @@ class Scene:
         self.told += 1
 
     async def put(self, node_id: str = "nABC", labels: dict[str, str] | None = None) -> None:
-        """Let a tailscaled store its state, and wait until the cache has seen that."""
+        """Let a tailscaled store its state, and wait until the cache has the state."""
         self.sim.store.create(kinds.SECRET, state(node_id, labels))
         await until(lambda: any(map(self.cache.all, (SECRET, SECRET_METADATA))))
 
@@ -68,7 +68,7 @@ async def scene(sim: ClusterSim, client: KubeClient) -> AsyncIterator[Scene]:
         yield made
 
 
-async def test_the_first_look_at_the_identity_does_not_wait_and_the_id_is_announced_once(scene: Scene) -> None:
+async def test_the_first_query_for_the_identity_does_not_wait_and_the_id_is_announced_once(scene: Scene) -> None:
     await scene.put()
     assert (scene.identity.current(), scene.sim.requests[READS]) == (OperatorIdentity(), 0)
     await scene.becomes("nABC")

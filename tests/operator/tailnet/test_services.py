@@ -38,7 +38,7 @@ pytestmark = pytest.mark.virtual_time
 
 
 def owned(name: str = "svc:web", *ids: str, **fields: object) -> Present:
-    """Return a Service in the tailnet that the operators with these *ids* own."""
+    """Return a Tailscale Service that the operators with these *ids* own."""
     annotations: dict[str, str] = {}
     for each in ids:
         annotations = joined(annotations, each)
@@ -111,7 +111,7 @@ async def ground() -> AsyncIterator[Ground]:
         yield made
 
 
-async def test_the_first_query_for_a_service_reads_the_list_of_services_and_then_the_single_service(
+async def test_the_first_query_for_a_tailscale_service_reads_the_list_of_services_and_then_the_single_service(
     ground: Ground,
 ) -> None:
     ground.control.services.put(owned("svc:Web", US))
@@ -130,7 +130,7 @@ async def test_the_first_query_for_a_service_reads_the_list_of_services_and_then
 
 
 @pytest.mark.parametrize("lists_annotations", [True, False])
-async def test_the_table_reads_each_service_once_at_its_start_and_at_most_two_lists_in_five_idle_minutes(
+async def test_the_table_reads_each_tailscale_service_once_at_its_start_and_at_most_two_lists_in_five_idle_minutes(
     ground: Ground, lists_annotations: bool
 ) -> None:
     ground.control.services.lists_annotations = lists_annotations
@@ -145,7 +145,7 @@ async def test_the_table_reads_each_service_once_at_its_start_and_at_most_two_li
 
 
 @pytest.mark.parametrize("lists_annotations", [True, False])
-async def test_a_query_after_some_minutes_reads_the_owners_of_a_service_unless_the_list_shows_owners(
+async def test_a_query_after_some_minutes_reads_the_owners_of_a_tailscale_service_unless_the_list_shows_owners(
     ground: Ground, lists_annotations: bool
 ) -> None:
     ground.control.services.lists_annotations = lists_annotations
@@ -187,7 +187,7 @@ FAULTS: dict[str, tuple[Callable[[Control], object], type[ControlError], float]]
 
 @pytest.mark.parametrize("is_retried", [True, False])
 @pytest.mark.parametrize(("fault", "error", "seconds"), FAULTS.values(), ids=FAULTS)
-async def test_a_list_of_services_that_cannot_be_read_is_a_refusal_until_a_read_succeeds(
+async def test_a_list_of_tailscale_services_that_cannot_be_read_is_a_refusal_until_a_read_succeeds(
     ground: Ground, fault: Callable[[Control], object], error: type[ControlError], seconds: float, is_retried: bool
 ) -> None:
     fault(ground.control)
@@ -210,7 +210,7 @@ async def test_a_list_of_services_that_cannot_be_read_is_a_refusal_until_a_read_
     assert await ground.view() == NO_SERVICE
 
 
-async def test_headscale_is_asked_for_services_once_in_five_minutes() -> None:
+async def test_headscale_is_asked_for_tailscale_services_once_in_five_minutes() -> None:
     async with ground_of(headscale=True) as ground:
         view = await ground.view()
         await asyncio.sleep(299)
@@ -221,7 +221,7 @@ async def test_headscale_is_asked_for_services_once_in_five_minutes() -> None:
     assert view.refusal.reason == "UnsupportedByControlServer"
 
 
-async def test_known_services_stay_when_the_list_can_no_longer_be_read(ground: Ground) -> None:
+async def test_known_tailscale_services_stay_when_the_list_can_no_longer_be_read(ground: Ground) -> None:
     ground.control.services.put(owned("svc:web", US))
     view = await ground.view()
     lose_scope(ground.control)
@@ -229,11 +229,11 @@ async def test_known_services_stay_when_the_list_can_no_longer_be_read(ground: G
     await asyncio.sleep(900)
     assert ground.reads()[0] > 1
     assert (await ground.view(), ground.told) == (view, [])
-    await asyncio.sleep(301)  # the read that the look requested was refused, too
+    await asyncio.sleep(301)  # the read for the last query was refused, too
     assert (await ground.view(), ground.told) == (view, [])
 
 
-async def test_a_service_that_is_refused_again_after_a_retry_is_not_asked_for_within_five_minutes(
+async def test_a_tailscale_service_that_is_refused_again_after_a_retry_is_not_asked_for_within_five_minutes(
     ground: Ground,
 ) -> None:
     ground.control.services.put(owned("svc:web", US))
@@ -251,7 +251,7 @@ async def test_a_service_that_is_refused_again_after_a_retry_is_not_asked_for_wi
 
 @pytest.mark.parametrize("is_retried", [True, False])
 @pytest.mark.parametrize(("fault", "error", "seconds"), FAULTS.values(), ids=FAULTS)
-async def test_a_service_that_cannot_be_read_is_a_refusal_until_it_can_be_read(
+async def test_a_tailscale_service_that_cannot_be_read_is_a_refusal_until_it_can_be_read(
     ground: Ground, fault: Callable[[Control], object], error: type[ControlError], seconds: float, is_retried: bool
 ) -> None:
     labels = [f"web{number}" for number in range(20)]
@@ -267,9 +267,8 @@ async def test_a_service_that_cannot_be_read_is_a_refusal_until_it_can_be_read(
         assert view.service is not None
         assert view.service.addresses
     before = ground.reads()[1]
-    assert before <= (
-        20 + 8 if error is Forbidden else 2 * 8
-    )  # if the server doesn't answer, the other Services aren't tried
+    # If the control server doesn't answer, the other Tailscale Services aren't tried.
+    assert before <= (20 + 8 if error is Forbidden else 2 * 8)
     for _ in range(20):
         assert not ground.services.view("web0").is_shown
         await asyncio.sleep(10)
@@ -300,7 +299,7 @@ def edit(control: Control, service: Present | None) -> None:
 
 
 @pytest.mark.parametrize("edited", EDITS.values(), ids=EDITS)
-async def test_a_change_of_a_service_that_the_list_shows_is_read_and_announced(
+async def test_a_change_of_a_tailscale_service_that_the_list_shows_is_read_and_announced(
     ground: Ground, edited: Present | None
 ) -> None:
     ground.control.services.put(owned("svc:web", US))
@@ -317,7 +316,9 @@ async def test_a_change_of_a_service_that_the_list_shows_is_read_and_announced(
     assert ground.reads() == (2, 1 if edited is None else 2)
 
 
-async def test_a_service_is_created_changed_and_deleted_by_one_read_and_one_write_each(ground: Ground) -> None:
+async def test_a_tailscale_service_is_created_changed_and_deleted_by_one_read_and_one_write_each(
+    ground: Ground,
+) -> None:
     await ground.view()
     ground.told.clear()
     await ground.put(WANTED, None)
@@ -331,7 +332,7 @@ async def test_a_service_is_created_changed_and_deleted_by_one_read_and_one_writ
     assert (ground.writes(), ground.reads()[1], ground.told) == (3, 3, ["web"] * 3)
 
 
-async def test_a_write_keeps_changes_that_others_have_made_since_the_service_was_read(ground: Ground) -> None:
+async def test_a_write_keeps_changes_that_others_have_made_since_the_tailscale_service_was_read(ground: Ground) -> None:
     ground.control.services.put(owned("svc:web", US))
     before = await ground.known()
     ground.control.services.put(owned("svc:web", US, display_name="Web", comment="mine"))
@@ -340,13 +341,13 @@ async def test_a_write_keeps_changes_that_others_have_made_since_the_service_was
     assert (present.display_name, present.comment, present.ports) == ("Web", "mine", ("tcp:80",))
 
 
-async def test_a_service_that_exists_already_does_not_get_our_comment(ground: Ground) -> None:
+async def test_a_tailscale_service_that_exists_already_does_not_get_our_comment(ground: Ground) -> None:
     ground.control.services.put(owned("svc:web", US, ports=("tcp:80",)))
     await ground.put(WANTED, await ground.known())
     assert ground.control.services.present["svc:web"].comment == ""
 
 
-async def test_a_service_is_read_again_after_a_write_without_an_answer(ground: Ground) -> None:
+async def test_a_tailscale_service_is_read_again_after_a_write_without_an_answer(ground: Ground) -> None:
     ground.control.services.put(owned("svc:web", US))
     before = await ground.known()
     ground.control.lose_answers(method="PUT", count=2)
@@ -360,7 +361,7 @@ async def test_a_service_is_read_again_after_a_write_without_an_answer(ground: G
 
 @pytest.mark.parametrize("is_deletion", [True, False])
 @pytest.mark.parametrize("edited", EDITS.values(), ids=EDITS)
-async def test_a_service_that_has_changed_meanwhile_is_not_written(
+async def test_a_tailscale_service_that_has_changed_meanwhile_is_not_written(
     ground: Ground, edited: Present | None, is_deletion: bool
 ) -> None:
     ground.control.services.put(owned("svc:web", US))
@@ -381,7 +382,7 @@ async def test_a_service_that_has_changed_meanwhile_is_not_written(
     )
 
 
-async def test_a_service_that_somebody_has_made_meanwhile_is_not_written(ground: Ground) -> None:
+async def test_a_tailscale_service_that_somebody_has_made_meanwhile_is_not_written(ground: Ground) -> None:
     await ground.view()
     ground.control.services.put(owned("svc:web", THEM))
     with pytest.raises(NotAsked):
@@ -423,7 +424,7 @@ async def test_the_refusal_of_a_write_without_an_answer_ends_when_the_table_sees
     assert ground.writes() == written
 
 
-async def test_every_query_for_a_service_shows_a_refused_write_and_the_refusal_is_announced_once(
+async def test_every_query_for_a_tailscale_service_shows_a_refused_write_and_the_refusal_is_announced_once(
     ground: Ground,
 ) -> None:
     await ground.view()
@@ -457,7 +458,7 @@ async def test_a_refused_write_that_nobody_wants_any_more_is_forgotten(ground: G
 
 @pytest.mark.parametrize("words", ["requested tags [tag:k8s] are invalid or not permitted", "no", "name is in use"])
 @pytest.mark.parametrize("is_device", [True, False])
-async def test_the_error_of_a_refused_service_says_whether_a_device_has_the_name(
+async def test_the_error_of_a_refused_tailscale_service_says_whether_a_device_has_the_name(
     ground: Ground, is_device: bool, words: str
 ) -> None:
     if is_device:
@@ -470,7 +471,7 @@ async def test_the_error_of_a_refused_service_says_whether_a_device_has_the_name
     assert isinstance(raised.value, NameInUse) is ("use" in words or (words == "no" and is_device))
 
 
-async def test_a_service_whose_name_a_device_had_is_announced_when_the_device_is_gone(ground: Ground) -> None:
+async def test_a_tailscale_service_whose_name_a_device_had_is_announced_when_the_device_is_gone(ground: Ground) -> None:
     device = join(ground.control, "web")
     await ground.view()
     await asyncio.sleep(1)
@@ -484,7 +485,7 @@ async def test_a_service_whose_name_a_device_had_is_announced_when_the_device_is
 
 
 @pytest.mark.parametrize("lists_annotations", [True, False])
-async def test_the_table_sees_after_five_seconds_that_another_operator_has_overwritten_a_service(
+async def test_the_table_sees_after_five_seconds_that_another_operator_has_overwritten_a_tailscale_service(
     ground: Ground, lists_annotations: bool
 ) -> None:
     ground.control.services.lists_annotations = lists_annotations
@@ -562,7 +563,7 @@ async def test_a_list_that_was_asked_for_before_a_write_does_not_undo_the_write(
     assert (await ground.known()).ports == WANTED.ports
 
 
-async def test_the_hosts_of_a_service_are_read_on_demand_and_again_after_some_seconds(ground: Ground) -> None:
+async def test_the_hosts_of_a_tailscale_service_are_read_on_demand_and_again_after_some_seconds(ground: Ground) -> None:
     ground.control.services.put(owned("svc:web", US))
     ground.control.services.approvers = {}
     device = join(ground.control)
@@ -604,7 +605,7 @@ async def test_hosts_that_cannot_be_read_are_a_refusal_and_not_an_empty_list(gro
 
 
 @pytest.mark.parametrize("is_listed", [True, False])
-async def test_the_end_of_a_tailnet_wakes_waiting_reconciles_and_announces_every_service(
+async def test_the_end_of_a_tailnet_wakes_waiting_reconciles_and_announces_every_tailscale_service(
     ground: Ground, is_listed: bool
 ) -> None:
     ground.control.services.put(owned("svc:web", US))

@@ -82,7 +82,7 @@ def report(scene: Scene, name: str, fqdn: str, url: str = "") -> None:
     scene.sim.store.create(kinds.SECRET, whole_secret(name, data, {"tailscale.com/managed": "true"}))
 
 
-async def test_the_suffix_is_that_of_the_devices_and_is_announced_once(scene: Scene) -> None:
+async def test_the_suffix_of_a_tailnet_is_that_of_its_devices_and_is_announced_once(scene: Scene) -> None:
     join(scene.sim.control)
     await scene.knows(OWN)
     join(scene.sim.control, "web")
@@ -98,7 +98,7 @@ async def test_the_suffix_is_that_of_the_devices_and_is_announced_once(scene: Sc
     assert scene.told == 4
 
 
-async def test_suffixes_are_pending_until_the_list_is_read_or_cannot_be_read(scene: Scene) -> None:
+async def test_suffixes_are_pending_until_the_list_of_devices_is_read_or_cannot_be_read(scene: Scene) -> None:
     assert scene.suffixes.current() == Suffixes(pending=True)
     await until(lambda: scene.told)
     await scene.knows(complete=False)

@@ -103,7 +103,7 @@ MOVES: dict[str, tuple[str, Object | None, str]] = {
 
 
 @pytest.mark.parametrize(("destination", "becomes", "now"), MOVES.values(), ids=MOVES)
-async def test_a_destination_has_its_device_or_else_the_departed_device_and_that_device_under_its_new_name(
+async def test_the_view_of_a_destination_has_its_device_or_the_departed_device_and_the_devices_new_name(
     sim: ClusterSim, tailnets: Tailnets, destination: str, becomes: Object | None, now: str
 ) -> None:
     device = await joined(sim, tailnets)
@@ -187,7 +187,10 @@ LAB = "lab"
 
 
 class Lab(NamedTuple):
-    """Tailnets to which others can be added, and the control server of another one. *existing* are their objects."""
+    """The registered tailnets, and another tailnet that can be registered, with its control server.
+
+    *existing* has the names of the Tailnets that exist in the cluster.
+    """
 
     tailnets: Tailnets
     control: Control
@@ -197,7 +200,7 @@ class Lab(NamedTuple):
 
 @pytest.fixture
 async def lab(sim: ClusterSim, client: KubeClient) -> AsyncIterator[Lab]:
-    """The operator's own tailnet, which runs, and another one that isn't registered."""
+    """The operator's own tailnet, which runs, and another tailnet that isn't registered."""
     cache, control, existing = Cache(sources(OPERATOR_NAMESPACE)), Control("tail5678.ts.net", first=100), {LAB}
     async with (
         control.serve() as url,
@@ -410,7 +413,7 @@ def deletion(sim: ClusterSim, device: Device, tailnet: str | None) -> DeleteDevi
 async def delete(tailnets: Tailnets, step: DeleteDevice, last: asyncio.Future[None] | None = None) -> None:
     """Carry out *step* again after each wait, until no wait is left.
 
-    Raise Pending for the wait for the future *last*.
+    But raise Pending if the wait is for the future *last*.
     """
     while True:
         try:
@@ -499,7 +502,7 @@ async def test_a_device_that_headscale_does_not_have_is_gone_because_headscale_h
     assert sim.control.requests["DELETE", "/api/v2/device/{id}"] == 0
 
 
-async def test_each_change_of_a_service_of_a_tailnet_is_announced_as_the_change_of_an_object(
+async def test_each_change_of_a_tailscale_service_is_announced_as_the_change_of_an_object(
     sim: ClusterSim, tailnets: Tailnets
 ) -> None:
     changes: list[Object | None] = []
@@ -521,7 +524,7 @@ async def test_each_change_of_a_service_of_a_tailnet_is_announced_as_the_change_
     assert not sim.control.services.present
 
 
-async def test_the_view_of_a_service_in_an_unknown_tailnet_says_why_the_service_is_not_shown(lab: Lab) -> None:
+async def test_the_view_of_a_tailscale_service_in_an_unknown_tailnet_says_why_it_is_not_shown(lab: Lab) -> None:
     pending = lab.tailnets.service(LAB, "web").pending
     assert isinstance(pending, Pending)
     lab.tailnets.refuse(LAB, "bad credentials")
@@ -532,7 +535,7 @@ async def test_the_view_of_a_service_in_an_unknown_tailnet_says_why_the_service_
     lab.tailnets.service_settled("none", "web")
 
 
-async def test_the_services_of_a_tailnet_are_looked_for_anew_when_it_is_registered_anew(
+async def test_the_tailscale_services_of_a_tailnet_are_read_again_when_the_tailnet_is_registered_again(
     client: KubeClient, lab: Lab
 ) -> None:
     lab.control.services.put(Present("svc:web"))
@@ -547,7 +550,7 @@ async def test_the_services_of_a_tailnet_are_looked_for_anew_when_it_is_register
     assert {key_of(each) for each in changes if each} == {Key(LAB, "web")}
 
 
-async def test_the_scope_for_services_is_checked_in_the_tailnets_that_need_it(lab: Lab) -> None:
+async def test_the_scope_for_tailscale_services_is_checked_in_the_tailnets_that_need_the_scope(lab: Lab) -> None:
     own = lab.tailnets.at(OWN)
     lab.tailnets.check_services_while(lambda name: name == LAB)
     lab.tailnets.register(lab.other)
@@ -557,7 +560,7 @@ async def test_the_scope_for_services_is_checked_in_the_tailnets_that_need_it(la
 
 
 async def service(tailnets: Tailnets, name: str, label: str) -> TailscaleService | None:
-    """Return a Service, as a reconcile sees it that waits until the Service has been read."""
+    """Return a Tailscale Service, after each wait for a read of it."""
     while isinstance(pending := (seen := tailnets.service(name, label)).pending, Pending):
         await pending.until
     assert seen.is_shown

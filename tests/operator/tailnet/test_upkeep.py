@@ -118,7 +118,7 @@ async def test_the_tags_of_a_device_are_set_and_reported_once(tailnet: Tailnet) 
 
 
 @pytest.mark.parametrize(("status", "seconds"), [(400, 300), (403, 300), (500, 30), (429, 30)], ids=str)
-async def test_each_failure_is_a_finding_and_is_remembered_with_the_time_of_the_next_try(
+async def test_each_failed_change_of_a_device_is_a_finding_and_has_the_time_of_the_next_try(
     tailnet: Tailnet, status: int, seconds: float
 ) -> None:
     device = await tailnet.join()

@@ -25,7 +25,7 @@ DEVICES = "/api/v2/tailnet/-/devices"
 TOKEN = "/api/v2/oauth/token"
 
 
-async def test_an_auth_key_is_single_use_preauthorized_lasting_and_tagged(
+async def test_a_minted_auth_key_is_for_one_use_is_preauthorized_is_not_ephemeral_and_has_the_tags(
     client: TailnetClient, control: Control
 ) -> None:
     created = await client.create_auth_key(["tag:k8s", "tag:db"])
@@ -96,7 +96,7 @@ async def test_the_error_for_refused_tags_names_the_requested_tags(
     assert "requested tags [tag:other] are invalid or not permitted" in refused.value.detail
 
 
-async def test_a_call_is_forbidden_in_the_servers_words_until_the_missing_scope_is_added(
+async def test_the_error_for_a_missing_scope_has_the_servers_words_and_the_call_works_once_the_scope_is_added(
     client: TailnetClient, control: Control
 ) -> None:
     control.scopes.remove("auth_keys")

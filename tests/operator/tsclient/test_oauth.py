@@ -42,7 +42,7 @@ def test_credentials_from_files_are_trimmed_and_hide_their_secret(files: Credent
 
 @pytest.mark.parametrize("content", [None, b"", b" \n", b"\xff\xfe"])
 @pytest.mark.parametrize("name", ["client_id", "client_secret"])
-def test_the_error_names_a_file_that_is_missing_or_empty(
+def test_the_error_names_a_file_with_credentials_that_is_missing_or_empty(
     files: CredentialFiles, name: str, content: bytes | None
 ) -> None:
     file: Path = getattr(files, name)

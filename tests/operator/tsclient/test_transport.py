@@ -95,7 +95,9 @@ def test_an_unusable_answer_is_a_short_error_without_secrets(status: int, body: 
         (302, "", "give the control server's own URL, or see whether a captive portal answers in its place"),
     ],
 )
-def test_the_error_for_an_answer_of_something_else_says_what_to_look_at(status: int, body: str, words: str) -> None:
+def test_the_error_for_an_answer_that_is_not_from_a_control_server_says_what_to_look_at(
+    status: int, body: str, words: str
+) -> None:
     with pytest.raises(UnexpectedAnswer, match=f"{words}.*; the operator tries again by itself$"):
         answer(status, body).read(Device)
 
@@ -200,7 +202,7 @@ async def test_requests_go_through_the_http_proxy_of_the_environment(
 
 
 @pytest.mark.parametrize("status", [200, 302, 400, 401, 403, 404])
-async def test_a_final_answer_is_not_tried_again_nor_a_redirect_followed(
+async def test_a_call_with_a_final_answer_is_not_tried_again_and_no_redirect_is_followed(
     transport: Transport, control: Control, status: int
 ) -> None:
     control.answer("{}", status=status, headers={"Location": "/elsewhere"})

@@ -3,7 +3,7 @@
 The rules are those of k8s.io/apiserver, `endpoints/request/requestinfo.go`.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 from urllib.parse import unquote, unquote_plus
@@ -73,7 +73,7 @@ def query_parameters(target: str) -> Mapping[str, Sequence[str]]:
 
 
 def request_info(method: str, target: str) -> RequestInfo:
-    """Return the parts of a request, in the words of the API server."""
+    """Return the parts of a request, as the API server would find them."""
     path = unquote(target.partition("?")[0])
     return _info(method, path, _split(path), query_parameters(target))
 
@@ -81,9 +81,9 @@ def request_info(method: str, target: str) -> RequestInfo:
 def session_request(method: str, target: str, *, upgrades: bool = False) -> SessionRequest | None:
     """Return the session that a request opens; None if it opens none. *upgrades* says if it upgrades its connection.
 
-    A path with empty parts or dots also opens the session that it opens at a server which removes them. Any upgraded
-    connection is a session, unless it carries a watch or a log: it may lead to a shell in a virtual machine. By the
-    proxy of a Pod, a Service or a node it may also lead to a kubelet or to the API server itself.
+    Some servers remove empty parts and dots from a path, so we also look at the path without them. We take any upgraded
+    connection for a session, unless it carries a watch or a log: it may lead to a shell in a virtual machine, or, by
+    the proxy of a Pod, a Service or a node, to a kubelet or to the API server itself.
     """
     path, query = unquote(target.partition("?")[0]), query_parameters(target)
     literal = _split(path)
@@ -222,8 +222,4 @@ def _selected_name(selector: str) -> str:
 
 
 def _go_name(name: str) -> str:
-    return "".join(_go_words(name))
-
-
-def _go_words(name: str) -> Iterator[str]:
-    return (word.upper() if word == "api" else word.capitalize() for word in name.split("_"))
+    return "".join(word.upper() if word == "api" else word.capitalize() for word in name.split("_"))

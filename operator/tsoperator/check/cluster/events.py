@@ -4,7 +4,7 @@ Such faults are that an annotation or a class is misspelt, that another device h
 accepts no routes. The API server keeps an Event for an hour, so a fault may have been repaired since.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from tsoperator.api.names import COMPONENT
@@ -48,7 +48,7 @@ def check_warnings(events: Iterable[Object], objects: Iterable[Object]) -> Itera
     If an object has several Warnings with the same reason, only the last one makes a finding. Warnings about a deleted
     object with the same name as a present one are left out.
     """
-    there = {_uid(each): each for each in objects}
+    there = {each["metadata"].get("uid", ""): each for each in objects}
     last: dict[tuple[str, str], Object] = {}
     for event in sorted(events, key=_time):
         uid = (event.get("involvedObject") or {}).get("uid", "")
@@ -64,10 +64,6 @@ def _is_in_condition(event: Object, obj: Object) -> bool:
     """Tell whether a condition of *obj* shows the fault in *event*, or would show the fault if it still existed."""
     conditions, reason = ours(obj), event.get("reason", "")
     return bool(conditions) and (reason in OF_CONDITIONS or reason in {each.get("reason") for each in conditions})
-
-
-def _uid(obj: Mapping[str, Mapping[str, str]]) -> str:
-    return obj["metadata"].get("uid", "")
 
 
 def _time(event: Object) -> str:

@@ -126,10 +126,10 @@ def is_dns_config(configmap: Object) -> bool:
 
 
 def servers_for(zone: str, configmaps: Iterable[Object]) -> Sequence[str]:
-    """Return the servers that the cluster's DNS asks especially for names in *zone*.
+    """Return the servers to which the cluster's DNS forwards queries for *zone*.
 
-    Servers that it asks for all names are left out. Raises CorefileError if a Corefile, or a file for one, can't be
-    read.
+    Servers to which it forwards queries for all names are left out. Raises CorefileError if a Corefile, or a file that
+    it imports, can't be read.
     """
     wanted = zone.strip(".").lower()
     found = nearest(each for configmap in configmaps for each in _forwards(wanted, configmap) if each.zone)

@@ -211,8 +211,8 @@ def _zones(obj: Object, observed: Observed, settings: Settings) -> Sequence[str]
 def _deletion_plan(obj: Object, dns: ClusterDNSPlan, observed: Observed) -> Plan:
     """Return the plan for a DNSConfig that is being deleted; *dns* says how our stub domain is removed.
 
-    The garbage collector deletes the children, which have owner references. A DNSConfig that is invalid, too,
-    doesn't make them anew. The deletion doesn't wait until another writer leaves the cluster's DNS alone.
+    The garbage collector deletes the children, which have owner references. The operator doesn't make them anew, even
+    if the DNSConfig is invalid. The deletion doesn't wait until another writer leaves the cluster's DNS alone.
     """
     if (dns.result is None or dns.overwritten) and not dns.is_held:
         return Plan(steps=dns.steps, notes=_notes(dns), release=FINALIZER)

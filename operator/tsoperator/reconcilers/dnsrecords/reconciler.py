@@ -212,7 +212,7 @@ class _View:
         return owner if here and owner and owner.type in _PARENTS else None
 
     def _configmaps(self) -> Mapping[int, Object]:
-        """Return the ConfigMaps of records by shard."""
+        """Return the ConfigMaps of records, by the number of the shard."""
         shards = ((_shard(configmap), configmap) for configmap in self._cache.all(CONFIGMAP))
         return {shard: configmap for shard, configmap in shards if shard is not None}
 

@@ -33,10 +33,11 @@ _WITH_A_CLAIM: Final = (LABEL_TAKEN, NO_IDENTITY)  # the obstacles that don't ke
 class AtGroups:
     """The facts about an Ingress at ProxyGroups.
 
-    *hosting* is None if the Ingress asks for no group. *left* says why something is left of the Tailscale Service of an
-    Ingress that asks for no group any more; it is None if nothing is left. *without_https* is the device of a proxy of
-    the group that can't get certificates. The Ingress *is_advertised* if a proxy of any group advertises the name in
-    its status. *approval* is the answer to the question whether the group is approved as a host.
+    *hosting* is None if the Ingress asks for no group. If it asks for no group any more, *left* says why its Tailscale
+    Service isn't completely removed; it is None if it is. *without_https* is the device of a proxy of the group that
+    can't get certificates. The Ingress *is_advertised* if a proxy of any group advertises the name in its status.
+    *approval* tells how long the Ingress has waited for an approved host; it is None if it needs none, or if a host is
+    approved.
     """
 
     hosting: Hosting | None = None
@@ -117,8 +118,9 @@ def plan(
     ]
     status, service = _status(ask, at, hosting, certificate), hosting.view.service
     notes += reached_notes(ask, status, service.addresses if service else ())
+    claims = not unread and (refusal is None or refusal.reason in _WITH_A_CLAIM)
     return Plan(
-        hold=HA_INGRESS_FINALIZER if _makes_claim(refusal) and not unread else "",
+        hold=HA_INGRESS_FINALIZER if claims else "",
         status=status,
         notes=notes,
         requeue_after=told.requeue_after,
@@ -178,10 +180,6 @@ def _hindrance(ask: Ask, hosting: Hosting) -> Refusal | None:
     """
     refusal = obstacle(hosting)
     return None if refusal and refusal.is_passing and ask.is_held else refusal
-
-
-def _makes_claim(refusal: Refusal | None) -> bool:
-    return refusal is None or refusal.reason in _WITH_A_CLAIM
 
 
 def _note(refusal: Refusal) -> Note:

@@ -42,7 +42,7 @@ from tsoperator.reconcilers.ingress import plan as plans
 from tsoperator.reconcilers.ingress.ask import Ask, IngressMode, is_ours, parse
 from tsoperator.reconcilers.ingress.grouped import NOWHERE, Approval, AtGroups, may_lack_approval
 from tsoperator.reconcilers.proxies import Proxies, Seen
-from tsoperator.runtime.apply import utc_now
+from tsoperator.runtime.clock import utc_now
 from tsoperator.runtime.kind import Kind
 from tsoperator.runtime.manager import Comparison, Watches
 from tsoperator.runtime.memory import Memory

@@ -159,7 +159,7 @@ def _steps(ask: Ask, observed: ObservedProxy, settings: Settings, keys: Keys, de
 
 
 def _like(observed: ObservedProxy) -> Object:
-    """Return the placement of the Pod: that of the operator's own Pod, or else the one that it has already."""
+    """Return the placement for the proxy's Pod: that of the operator's own Pod if it is known, else the present one."""
     live = observed.deployment
     return observed.like or (placement(live["spec"]["template"]) if live else {})
 

@@ -1,4 +1,4 @@
-"""The device that the settings ask for, the names of the objects that run it, and the objects that need it."""
+"""The device that the settings ask for, the names of the objects that run it, and the objects that need its ID."""
 
 import re
 from dataclasses import dataclass

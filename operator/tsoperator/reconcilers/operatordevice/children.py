@@ -18,8 +18,8 @@ def secret_steps(
 ) -> Iterator[Step]:
     """Yield the steps that make the Secrets of the device, or bring its config up to date.
 
-    *has_state* tells that the Secret with the state exists. This Secret gets none of our labels, and neither does the
-    Go operator's, because it stays when the other objects are removed. If a ServiceAccount *account* is given, the
+    *has_state* tells that the Secret with the state exists. This Secret gets none of our labels, even if the Go
+    operator has made it. So it stays when the other objects are removed. If a ServiceAccount *account* is given, the
     config is removed with it.
     """
     if not has_state:

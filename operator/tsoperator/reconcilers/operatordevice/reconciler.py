@@ -32,6 +32,7 @@ from tsoperator.kube.errors import Denied, NotFound
 from tsoperator.kube.watch import Selection
 from tsoperator.proxy.certificate import MissingCertificate, ObservedCertificate, missing
 from tsoperator.proxy.login import Keys, Login
+from tsoperator.proxy.pod import is_of_statefulset
 from tsoperator.proxy.replica import ReplicaSecrets
 from tsoperator.proxy.secret import certificate_of, device_id_of, slim
 from tsoperator.reconcilers.hosting import tailnet_of
@@ -43,8 +44,8 @@ from tsoperator.reconcilers.operatordevice.children import in_the_way
 from tsoperator.reconcilers.operatordevice.deployment import placement
 from tsoperator.reconcilers.operatordevice.notices import reported_device
 from tsoperator.runtime import predecessor
-from tsoperator.runtime.apply import utc_now
 from tsoperator.runtime.cache import Cache, Source, only_identity
+from tsoperator.runtime.clock import utc_now
 from tsoperator.runtime.kind import Kind
 from tsoperator.runtime.manager import Watches
 from tsoperator.runtime.ownership import BY_OWNER, owner_of
@@ -134,7 +135,7 @@ class _World:
     def pods(self, *, of_statefulset: bool) -> Sequence[Object]:
         """Return the Pods that run the device: those of the StatefulSet, or all others."""
         found = self.cache.indexed(POD, BY_OWNER, str(self.ask.owner))
-        return [pod for pod in found if _is_of_statefulset(pod) is of_statefulset]
+        return [pod for pod in found if is_of_statefulset(pod) is of_statefulset]
 
     def age(self, obj: Object | None) -> float:
         """Return the age of *obj* in seconds; 0 without an object."""
@@ -298,7 +299,7 @@ class _ProxyView:
             SERVICEACCOUNT: lambda account: world.keys(key_of(account) == ask.deployment),
             STATEFULSET: lambda statefulset: world.keys(key_of(statefulset) == ask.statefulset),
             POD: world.keys_of_pod,
-            DEVICE: lambda device: world.keys(key_of(device) == Key(OWN, self._device())),
+            DEVICE: lambda device: world.keys(key_of(device) == Key(OWN, device_id_of(self._secrets()))),
         }
 
     async def look(self, _key: Key, _obj: Object) -> ObservedProxy:
@@ -381,9 +382,6 @@ class _ProxyView:
     def _secrets(self) -> ReplicaSecrets:
         return ReplicaSecrets(*(self._cache.get(SECRET, key) for key in (self._ask.config, self._ask.key)))
 
-    def _device(self) -> str:
-        return device_id_of(self._secrets())
-
     def _certificate(self, state: Object | None, pods: Sequence[Object]) -> ObservedCertificate | None:
         """Return the state of the device's certificate; None if it needs none, or hasn't reported its HTTPS name."""
         device = reported_device(state, pods)
@@ -393,7 +391,3 @@ class _ProxyView:
         self._missing = missing(self._missing, device.https_name, certificate, now)
         missed_for = None if self._missing is None else now - self._missing.at
         return ObservedCertificate(device.https_name, certificate, self._world.now(), missed_for, has_class=False)
-
-
-def _is_of_statefulset(pod: Object) -> bool:
-    return any(owner["kind"] == STATEFULSET.kind for owner in pod["metadata"].get("ownerReferences") or ())

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from tsoperator.api.names import RELAY_PORT
-from tsoperator.api.objects import Key, Object, is_deleting, key_of
+from tsoperator.api.objects import Key, Object, by_age, is_deleting, key_of
 from tsoperator.api.rules import is_address
 from tsoperator.proxy.workload import LOAD_BALANCER
 
@@ -62,7 +62,11 @@ def by_relay_address(service: Object) -> Iterable[str]:
 def hostnames(service: Object) -> list[str]:
     """Return the hostnames of the load balancer of *service* that have to be looked up; none if it has an address."""
     entries = _entries(service)
-    return [] if any(entry.get("ip") for entry in entries) else [each["hostname"] for each in entries if _named(each)]
+    return (
+        []
+        if any(entry.get("ip") for entry in entries)
+        else [each["hostname"] for each in entries if each.get("hostname")]
+    )
 
 
 def endpoints(service: Object | None, key: Key, balancers: Balancers, published: Sequence[str]) -> Endpoints:
@@ -104,7 +108,7 @@ def _unshared(service: Object, ips: Sequence[str], sharing: Sequence[Object]) ->
 
 def _holder(ip: str, service: Object, sharing: Sequence[Object]) -> Key:
     others = [each for each in sharing if ip in by_relay_address(each) and not is_deleting(each)]
-    return key_of(min([service, *others], key=_age))
+    return key_of(min([service, *others], key=by_age))
 
 
 def _looked_up(key: Key, hosts: Sequence[str], resolved: Mapping[str, Resolved], published: Sequence[str]) -> Endpoints:
@@ -145,11 +149,3 @@ def _is_relays(port: Object) -> bool:
 
 def _entries(service: Object) -> list[Object]:
     return [*(((service.get("status") or {}).get("loadBalancer") or {}).get("ingress") or ())]
-
-
-def _named(entry: Object) -> bool:
-    return bool(entry.get("hostname"))
-
-
-def _age(service: Object) -> tuple[str, Key]:
-    return service["metadata"].get("creationTimestamp", ""), key_of(service)

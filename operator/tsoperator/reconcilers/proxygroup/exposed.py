@@ -1,6 +1,5 @@
 """Gathers the facts about the Tailscale Services of groups, and finds the groups that a change concerns."""
 
-import asyncio
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
@@ -47,6 +46,7 @@ from tsoperator.proxy.secret import (
 )
 from tsoperator.reconcilers.hosting import HostingView, tailnet_of
 from tsoperator.runtime.cache import Cache
+from tsoperator.runtime.clock import loop_time
 from tsoperator.runtime.memory import Memory
 from tsoperator.settings import Settings
 
@@ -150,7 +150,7 @@ def _seconds(since: Memory[float], group: Object, *, lasts: bool) -> float | Non
     if not lasts:
         since.note(group, None)
         return None
-    now = asyncio.get_running_loop().time()
+    now = loop_time()
     began = since.get(group)
     if began is None:
         since.note(group, began := now)

@@ -429,7 +429,7 @@ def _kept(ask: Ask, observed: Observed, settings: Settings) -> Sequence[Step]:
 
 
 def _withdrawals(observed: Observed) -> Iterator[Step]:
-    """Yield the steps that withdraw Tailscale Services from the configs of proxies."""
+    """Yield the steps that take Tailscale Services out of the configs of proxies that should not advertise them."""
     secrets = {key_of(each): each for each in observed.children.secrets}
     for key, state in secrets.items():
         config = secrets.get(Key(key.namespace, f"{key.name}{CONFIG_SUFFIX}"))

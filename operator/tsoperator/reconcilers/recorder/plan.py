@@ -220,7 +220,7 @@ def _entry(device: Device) -> Object:
 
 
 def _storage_findings(ask: Ask, observed: Observed) -> list[DeviceFinding]:
-    """Return what may be wrong with the storage of a Recorder, so that it can't keep recordings."""
+    """Return the findings about the storage of a Recorder, such as missing credentials."""
     found = []
     if observed.lacks_credentials:
         words = (

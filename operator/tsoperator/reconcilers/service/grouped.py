@@ -248,7 +248,7 @@ def _readiness(ask: Ask, places: Places, *, is_lost: bool = False) -> Object:
 
 
 def _was_reached(ask: Ask) -> bool:
-    """Tell whether the condition says where Pods reach the device."""
+    """Tell whether a condition in the status already says where Pods reach the device."""
     return any(each["type"] == CONDITION_EGRESS_READY and egress.LED in each["message"] for each in ask.conditions)
 
 

@@ -119,7 +119,7 @@ def without_traces(ask: Ask, status: Object) -> Object:
 
 
 def left_notes(left: Refusal) -> Sequence[Note]:
-    """Return an Event if the remainder of a Tailscale Service, which *left* describes, can't be removed now."""
+    """Return an Event if the remainder of a Tailscale Service can't be removed now. *left* says why."""
     return () if left.is_passing else (Note("Warning", "DeletionBlocked", left.message),)
 
 

@@ -53,12 +53,12 @@ _STILL_THERE = 5.0  # s until another look for an ended deletion, if no watch ev
 class Observed:
     """The facts on which a Service's plan depends, besides the Service itself.
 
-    *suffixes* are the known suffixes of MagicDNS names. *reverts* say how another writer keeps reverting the
-    Service. *has_dnsconfig* tells whether there is a DNSConfig, so that Pods look up names. *holder* is the claim
-    of the object that has the name of the device in the cluster's DNS, if the Service can't use that name.
+    *suffixes* are the known suffixes of MagicDNS names. *reverts* say how another writer keeps reverting the Service.
+    *has_dnsconfig* tells whether there is a DNSConfig, so that Pods look up names. *holder* is the claim of the object
+    that has the name of the device in the cluster's DNS, if the Service can't use that name.
 
-    *hosting* are the facts about the Tailscale Service of a Service that a ProxyGroup exposes. *left* says why
-    something is left of that Tailscale Service if no ProxyGroup is to expose the Service any more.
+    *hosting* are the facts about the Tailscale Service of a Service that a ProxyGroup exposes. If no ProxyGroup is to
+    expose the Service any more, *left* says why that Tailscale Service isn't completely removed.
     """
 
     children: Children
@@ -260,7 +260,7 @@ def _hosted(ask: Ask, observed: Observed, settings: Settings) -> Plan:
 def _unheld(ask: Ask, made: Plan, observed: Observed) -> Plan:
     """Return *made*, which also releases the Service, because no ProxyGroup is to expose it any more.
 
-    The Service stays held as long as something is *left* of its Tailscale Service.
+    The Service isn't released until its Tailscale Service is completely removed.
     """
     if not hosted.is_held(ask) or made.release:
         return made

@@ -15,6 +15,7 @@ from tsoperator.api.objects import (
     SERVICE,
     Key,
     Object,
+    by_age,
     has_finalizer,
     is_deleting,
     key_of,
@@ -187,8 +188,8 @@ class PlacesView:
             return None
         users = (each for each in found if not self._is_place(each))
         asking = (each for each in users if parse(each, self._settings).mode is ServiceMode.GROUP)
-        oldest = min(asking, key=_age, default=ask.service)
-        return key_of(oldest) if _age(oldest) < _age(ask.service) else None
+        oldest = min(asking, key=by_age, default=ask.service)
+        return key_of(oldest) if by_age(oldest) < by_age(ask.service) else None
 
     def _is_place(self, service: Object) -> bool:
         return key_of(service).namespace == self._settings.namespace and any(by_serving_group(service))
@@ -204,8 +205,8 @@ class PlacesView:
         for wanted, port in allocated(live).items():
             others = self._cache.indexed(SERVICE, BY_PROXY_PORT, indexed_port(ask.group, port))
             rivals = [each for each in others if not is_deleting(each) and served_service(each) != ask.key]
-            oldest = min(rivals, key=_age, default=None)
-            if live and oldest and wanted in ask.ports and _age(oldest) < _age(live):
+            oldest = min(rivals, key=by_age, default=None)
+            if live and oldest and wanted in ask.ports and by_age(oldest) < by_age(live):
                 found[wanted] = served_service(oldest)
         return found
 
@@ -254,7 +255,3 @@ class _Used:
             return True
         found = self.cache.indexed(SERVICE, BY_PROXY_PORT, indexed_port(self.group, port))
         return any(served_service(each) != self.service for each in found)
-
-
-def _age(service: Object) -> tuple[str, Key]:
-    return service["metadata"].get("creationTimestamp", ""), key_of(service)

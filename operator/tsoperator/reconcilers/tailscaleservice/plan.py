@@ -169,7 +169,7 @@ def _is_alike(one: TailscaleService, other: TailscaleService) -> bool:
 
 
 def _certificate(observed: Observed, holder: LabelClaim) -> Iterator[Step]:
-    """Yield the steps for the certificate of *holder*."""
+    """Yield the steps that make the objects of the certificate for *holder*."""
     if holder.is_web and observed.certificate and not observed.stranger:
         yield from certificate_steps(observed.certificate, holder, observed.secret)
 

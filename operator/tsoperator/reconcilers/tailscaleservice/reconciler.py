@@ -1,6 +1,5 @@
 """Gathers the facts about a label in a tailnet, and finds the labels that a change concerns."""
 
-import asyncio
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Final
@@ -40,6 +39,7 @@ from tsoperator.reconcilers.hosting import HostingView, HostingWorld, tailnet_of
 from tsoperator.reconcilers.tailscaleservice import plan as plans
 from tsoperator.reconcilers.tailscaleservice.plan import Observed
 from tsoperator.runtime.cache import Cache
+from tsoperator.runtime.clock import loop_time
 from tsoperator.runtime.kind import Kind
 from tsoperator.runtime.manager import Comparison, Watches
 from tsoperator.runtime.ownership import owner_of
@@ -101,7 +101,7 @@ class _Look:
     def note(self, observed: Observed, seconds: float | None) -> None:
         """Remember to look at the label again after so many *seconds*; with None, do nothing."""
         if seconds is not None:
-            self._again[observed.owner.key] = asyncio.get_running_loop().time() + seconds
+            self._again[observed.owner.key] = loop_time() + seconds
 
     def look(self, key: Key, _obj: Object) -> Observed:
         """Gather the facts about the label that *key* names, in a tailnet."""
@@ -150,14 +150,14 @@ class _Look:
         if not may_fade or not advertising(states, service_name(key.name)):
             self._withdrawn.pop(key, None)
             return False
-        now = asyncio.get_running_loop().time()
+        now = loop_time()
         return now < self._withdrawn.setdefault(key, now + WITHDRAWAL)
 
     def _pause(self, key: Key, *, is_fading: bool) -> float | None:
         """Return the seconds until the label has to be looked at again; None if it needn't be."""
         if is_fading:
-            return self._withdrawn[key] - asyncio.get_running_loop().time()
-        pause = self._again.get(key, 0.0) - asyncio.get_running_loop().time()
+            return self._withdrawn[key] - loop_time()
+        pause = self._again.get(key, 0.0) - loop_time()
         if pause <= 0:
             self._again.pop(key, None)
         return pause if pause > 0 else None
@@ -173,7 +173,7 @@ class _Look:
     def _is_elsewhere(self, shown: ServiceView, key: Key, holders: Mapping[str, LabelClaim | None]) -> bool:
         """Tell whether another claim has the same Tailscale Service.
 
-        That is so if the claim is in another Tailnet, and both Tailnets are for the same tailnet.
+        That is so if the claim is in the tailnet of another Tailnet object, and both objects describe the same tailnet.
         """
         addresses = shown.service.addresses if shown.service else ()
         others = (

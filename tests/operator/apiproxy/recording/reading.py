@@ -9,7 +9,7 @@ from tsoperator.apiproxy.errors import BadFrames
 from tsoperator.apiproxy.recording.frames import Cutter, Parsed, Size
 
 MOST_HELD = 32 << 10
-"""The most bytes that a parser may hold back."""
+"""The greatest number of bytes that a parser may store before it forwards them."""
 
 
 class Parser(Protocol):
@@ -44,7 +44,7 @@ def splits(data: bytes) -> "st.SearchStrategy[list[bytes]]":
 
 
 def survives(make: Callable[[], Parser], pieces: Sequence[bytes]) -> None:
-    """Fail unless the parser forwards *pieces* unchanged until it refuses one, and holds back only few bytes."""
+    """Fail unless the parser forwards *pieces* unchanged until it refuses one, and stores at most `MOST_HELD` bytes."""
     parser, forwarded, came = make(), b"", b""
     for piece in pieces:
         came += piece

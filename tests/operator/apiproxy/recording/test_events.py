@@ -89,7 +89,7 @@ async def tailnet(tmp_path: Path) -> AsyncIterator[Deliveries]:
         yield deliveries
 
 
-async def test_an_event_goes_to_the_first_recorder_alone(tailnet: Deliveries) -> None:
+async def test_an_event_about_a_request_is_sent_to_the_first_recorder_alone(tailnet: Deliveries) -> None:
     body = b"x" * 300_000
     await tailnet.send(body)
     first, second = tailnet.recorders
@@ -106,7 +106,9 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS)
-async def test_an_event_goes_to_the_next_recorder_if_the_first_one_fails(tailnet: Deliveries, fault: Recorder) -> None:
+async def test_an_event_about_a_request_is_sent_to_the_next_recorder_if_the_first_recorder_fails(
+    tailnet: Deliveries, fault: Recorder
+) -> None:
     tailnet.recorders[0].events_status, tailnet.recorders[0].hangs = fault.events_status, fault.hangs
     await tailnet.send()
     assert len(tailnet.recorders[1].events) == 1
@@ -130,7 +132,7 @@ async def test_the_error_names_the_reasons_of_all_recorders_that_took_no_event(
     assert (caught.type, words in str(caught.value)) == (error, True)
 
 
-async def test_an_event_cannot_be_sent_without_a_recorder_that_answers(tailnet: Deliveries) -> None:
+async def test_an_event_about_a_request_cannot_be_sent_without_a_recorder_that_answers(tailnet: Deliveries) -> None:
     with pytest.raises(RecordingFailed, match="no recorder"):
         await tailnet.send(addresses=[])
     tailnet.recorders[0].hangs = tailnet.recorders[1].hangs = True

@@ -95,7 +95,7 @@ async def test_small_pieces_of_a_recording_are_sent_in_one_frame(tailnet: Record
     assert recorder.frames == [50, FRAME, FRAME, FRAME]
 
 
-async def test_a_recorder_gets_the_output_for_a_key_press_soon(tailnet: Recordings) -> None:
+async def test_a_recorder_gets_a_small_output_such_as_that_for_a_key_press_soon(tailnet: Recordings) -> None:
     recorder = await tailnet.have(Recorder())
     async with tailnet.upload() as upload:
         start = time.monotonic()
@@ -114,7 +114,7 @@ FAULTS = {
 
 
 @pytest.mark.parametrize(("first", "words"), FAULTS.values(), ids=FAULTS)
-async def test_the_next_recorder_gets_the_recording_if_the_first_one_fails(
+async def test_the_next_recorder_gets_the_recording_if_the_first_recorder_fails(
     tailnet: Recordings, first: Recorder | None, words: str
 ) -> None:
     if first:
@@ -226,7 +226,9 @@ async def test_a_slow_recorder_makes_the_writer_of_a_recording_wait(tailnet: Rec
         filling.cancel()
 
 
-async def test_an_upload_lasts_longer_than_its_time_limit_if_acknowledgements_come(tailnet: Recordings) -> None:
+async def test_an_upload_may_last_longer_than_the_time_limit_for_acknowledgements_as_long_as_they_come(
+    tailnet: Recordings,
+) -> None:
     recorder = await tailnet.have(Recorder())
     start = time.monotonic()
     async with tailnet.upload(limits=RecorderLimits(patience=1)) as upload:

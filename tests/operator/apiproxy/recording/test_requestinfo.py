@@ -33,7 +33,7 @@ def pod(name: str, *parts: str, **more: Any) -> RequestInfo:
     return info(given.pop("verb", "get"), "pods", **given)
 
 
-# The request shapes of the Go operator's tests come first.
+# The first rows are the requests in the Go operator's tests.
 CASES = [
     Case("/api/v1/namespaces/default/pods/foo.bar", pod("foo.bar")),
     Case("/api/v1/namespaces/default/pods/foo-bar", pod("foo-bar")),

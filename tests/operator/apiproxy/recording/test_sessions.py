@@ -38,7 +38,7 @@ class Sessions:
     received: bytearray = field(default_factory=bytearray)
     """The bytes that the API server got in the session."""
     stays: bool = False
-    """Whether the API server ends the session only after the client has closed its side of the connection."""
+    """True if the API server ends the session only after the client has closed its side of the connection."""
     go_on: threading.Event = field(default_factory=threading.Event)
     refusal: str = ""
 
@@ -47,7 +47,7 @@ class Sessions:
         return self.ground.counts.recordings
 
     def grant(self, *, enforced: bool, events: bool = False) -> None:
-        """Give Alice grants that want a recorder."""
+        """Give Alice a grant that names the recorder."""
         who = user("alice@example.org", "system:masters")
         who["CapMap"][CAPABILITY].append(
             {"recorderAddrs": [ADDRESS], "enforceRecorder": enforced, "enableEvents": events}
@@ -174,7 +174,7 @@ async def test_the_recording_of_a_terminal_begins_after_a_while_if_the_client_se
     sessions.grant(enforced=True)
     sessions.answer(case.opening, *case.outputs[:1])
     async with sessions.session(f"{POD}/attach?tty=true", case.upgrade) as (_, status):
-        assert status == 200  # the echo of a path that isn't scripted
+        assert status == 200  # the API server has no script for this path, and echoes the request
     async with sessions.session(f"{POD}/exec?tty=true", case.upgrade) as (caller, _):
         caller.send(case.opening)
         assert await caller.rest() == case.outputs[0]
@@ -202,7 +202,7 @@ async def test_an_answer_without_an_upgrade_is_forwarded_and_not_recorded(sessio
     assert sessions.recorder.requests == ["HEAD /v2/record"]
 
 
-async def test_an_incomplete_frame_of_the_api_server_is_forwarded_at_its_end(sessions: Sessions) -> None:
+async def test_an_incomplete_last_frame_of_the_api_server_is_forwarded_when_its_side_ends(sessions: Sessions) -> None:
     sessions.grant(enforced=True)
     sessions.answer(OPENING, data_frame(1, b"last") + b"\0\0\0")
     async with sessions.session() as (caller, _):
@@ -210,7 +210,7 @@ async def test_an_incomplete_frame_of_the_api_server_is_forwarded_at_its_end(ses
         assert await caller.rest() == data_frame(1, b"last") + b"\0\0\0"
 
 
-async def test_an_incomplete_frame_of_the_client_is_forwarded_at_its_end(sessions: Sessions) -> None:
+async def test_an_incomplete_last_frame_of_the_client_is_forwarded_when_its_side_ends(sessions: Sessions) -> None:
     sessions.grant(enforced=True)
     sessions.answer(OPENING + b"\0\0\0", data_frame(1, b"last"))
     async with sessions.session() as (caller, _):
@@ -417,7 +417,7 @@ async def test_a_request_is_recorded_before_it_reaches_the_api_server(
     assert sessions.counts.events == {"attempted": 2, "recorded": 2, "failed": 0}
 
 
-async def test_a_recorded_body_reaches_the_api_server_whole(sessions: Sessions) -> None:
+async def test_the_body_of_a_recorded_request_reaches_the_api_server_whole(sessions: Sessions) -> None:
     sessions.grant(enforced=True, events=True)
     async with sessions.ground.connected() as caller:
         answer = await caller.ask("/pods", "Expect: 100-continue", method="POST", body=b"x" * 100_000)
@@ -426,7 +426,9 @@ async def test_a_recorded_body_reaches_the_api_server_whole(sessions: Sessions) 
     assert answer.body.endswith(b"\r\n\r\n" + b"x" * 100_000)
 
 
-async def test_the_proxy_asks_a_client_that_expects_it_to_send_the_body(sessions: Sessions) -> None:
+async def test_a_client_that_waits_for_100_continue_before_it_sends_a_recorded_body_gets_it_from_the_proxy(
+    sessions: Sessions,
+) -> None:
     sessions.grant(enforced=True, events=True)
     async with sessions.ground.connected() as caller:
         caller.send("POST /pods HTTP/1.1\r\nHost: k8s\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n")
@@ -439,7 +441,7 @@ LONG = 3 * (1 << 20) + 1
 
 
 @pytest.mark.parametrize("length", [f"Content-Length: {LONG}", "Transfer-Encoding: chunked"])
-async def test_a_body_that_is_too_long_is_not_recorded(sessions: Sessions, length: str) -> None:
+async def test_a_request_with_a_body_that_is_too_long_is_not_recorded(sessions: Sessions, length: str) -> None:
     head = f"PUT {POD} HTTP/1.1\r\nHost: k8s\r\n{length}\r\n\r\n".encode()
     body = b"x" * LONG if "Length" in length else b"%x\r\n%b\r\n0\r\n\r\n" % (LONG, b"x" * LONG)
     sessions.ground.api.scripts[POD] = lambda peer, _: peer.answer(str(len(peer.read_exactly(LONG))).encode())

@@ -180,7 +180,7 @@ def test_malformed_frames_of_a_client_are_refused(frame: str) -> None:
 @pytest.mark.parametrize(
     ("headers", "rest"),
     [
-        ([(TYPE, b"stdin"), (b"Streamtype", b"stdout")], b""),  # receivers may look at either
+        ([(TYPE, b"stdin"), (b"Streamtype", b"stdout")], b""),  # a receiver may use the value of either header
         ([(TYPE, b"stdin")], b"\0"),
         ([(b"\0\0\0\1", b"")], b"\0\0"),
         ([(b"x", b"a" * 8179)], b"b" * 1000),  # a few bytes that become more than 8 KiB

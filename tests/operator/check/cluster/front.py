@@ -21,7 +21,7 @@ STANDBY = "tsoperator_leading 0.0\n"
 
 
 class Front:
-    """A server in front of the API server of *world*, which doesn't know all requests. Those the Front answers itself.
+    """A server that passes the requests of a check on to the API server of *world*, or answers them itself.
 
     *kubeconfig* leads to the Front. The operator has all rights except those in *denied*, each as ``verb
     resource``. *webhooks* are the configurations of validating webhooks. The user may not read a path whose end is

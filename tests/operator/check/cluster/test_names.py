@@ -68,7 +68,7 @@ CASES = {
 
 
 @pytest.mark.parametrize(("looked_at", "verdicts", "words", "cure"), CASES.values(), ids=CASES)
-def test_names_resolve_if_nameserver_and_stub_domain_are_right(
+def test_a_check_reports_whether_the_nameserver_and_the_stub_domain_let_names_resolve(
     looked_at: NameResolution, verdicts: list[str], words: str, cure: str
 ) -> None:
     found = [*check_names(looked_at)]

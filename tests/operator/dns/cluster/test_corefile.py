@@ -58,7 +58,7 @@ def test_a_server_block_is_parsed(text: str, addresses: list[Address], directive
     assert {each.name: each.args for each in block.directives} == directives
 
 
-def test_a_parsed_block_has_its_position_in_the_file() -> None:
+def test_a_parsed_server_block_has_its_position_in_the_corefile() -> None:
     text = "# a\nx {\n errors\n} y z {\n\n log\n}\nimport a\n(s) {\n}\nimport b/*\n"
     found = parse(text)
     assert [text[block.start : block.end] for block in found.blocks] == ["x {\n errors\n}", "y z {\n\n log\n}"]
@@ -110,7 +110,9 @@ ERRORS = {
 
 
 @pytest.mark.parametrize(("text", "message"), ERRORS.values(), ids=ERRORS)
-def test_the_error_for_an_invalid_file_has_its_position_and_the_cure(text: str, message: str) -> None:
+def test_the_error_for_an_invalid_corefile_has_the_position_of_the_mistake_and_the_cure(
+    text: str, message: str
+) -> None:
     with pytest.raises(CorefileError) as raised:
         parse(text)
     assert str(raised.value) == message
@@ -198,7 +200,7 @@ LARGE = {
 
 @pytest.mark.timeout(30)
 @pytest.mark.parametrize("text", LARGE.values(), ids=LARGE)
-def test_a_large_file_is_parsed_in_linear_time(text: str) -> None:
+def test_a_large_corefile_is_parsed_in_linear_time(text: str) -> None:
     """Parse files so large that quadratic time would take minutes."""
     with contextlib.suppress(CorefileError):
         for block in parse(text).blocks:

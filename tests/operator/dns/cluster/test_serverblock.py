@@ -220,7 +220,7 @@ LAB = StubDomain(("lab.example.org",), ("10.96.0.54",))
 
 
 @pytest.mark.parametrize("root", [ROOT, ROOT[:-1], ""])
-def test_two_operators_have_blocks_side_by_side(root: str) -> None:
+def test_two_operators_have_server_blocks_side_by_side_in_a_corefile(root: str) -> None:
     first = with_block(root, "here", STUB, EVERYWHERE, OWNER)
     assert isinstance(first, str)
     assert corefile_refusal(first, "here", LAB, EVERYWHERE, "lab") is None
@@ -234,7 +234,7 @@ def test_two_operators_have_blocks_side_by_side(root: str) -> None:
     assert without_block(both, "here", OWNER) == with_block(root, "here", LAB, EVERYWHERE, "lab")
 
 
-def test_a_block_of_another_operator_for_our_zone_stays() -> None:
+def test_a_server_block_of_another_operator_for_our_zone_stays() -> None:
     text = f"{ROOT}{marked_block(STUB, EVERYWHERE, 'lab')}\n"
     message = (
         "line 6 of here, begins a server block that answers for tail1234.ts.net, or may because of a variable, and it "
@@ -253,7 +253,9 @@ STUBS = st.builds(
 
 
 @given(corefiles(), STUBS, STUBS)
-def test_adding_and_removing_the_stub_domain_restores_the_json(text: str, stub: StubDomain, other: StubDomain) -> None:
+def test_adding_and_removing_our_server_block_restores_the_corefile(
+    text: str, stub: StubDomain, other: StubDomain
+) -> None:
     at = listening(parse(text))
     first = with_block(text, "here", stub, at, OWNER)
     assert isinstance(first, str)

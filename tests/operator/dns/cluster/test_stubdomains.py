@@ -30,7 +30,7 @@ CHANGES: dict[str, tuple[str | None, str]] = {
 
 
 @pytest.mark.parametrize(("before", "after"), CHANGES.values(), ids=CHANGES)
-def test_our_stub_domain_is_added_and_removed(before: str | None, after: str) -> None:
+def test_our_stub_domain_is_added_to_those_of_kube_dns_and_removed(before: str | None, after: str) -> None:
     added = with_zones(before, None, "here", STUB, OWNER)
     assert added == Edited(after, MADE if before is None else ADDED)
     assert with_zones(*added, "here", STUB, OWNER) == added
@@ -116,7 +116,7 @@ UNREADABLE = {
 
 
 @pytest.mark.parametrize(("text", "problem"), UNREADABLE.items())
-def test_text_that_is_no_json_object_stays_unchanged(text: str, problem: str) -> None:
+def test_stub_domains_of_kube_dns_that_are_no_json_object_stay_unchanged(text: str, problem: str) -> None:
     message = f"here isn't a JSON object, so it stays as it is: {problem}; correct it"
     for annotation in (None, ADDED):
         assert with_zones(text, annotation, "here", STUB, OWNER) == Refusal(message, "StubDomainsUnreadable")

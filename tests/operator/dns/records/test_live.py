@@ -73,7 +73,7 @@ OPT_OUT = {"tailscale.com/cluster-dns": "false"}
 
 
 def exposed(parent: Object | None = None, *slices: Object, name: str = LB, **metadata: str) -> NamedProxy:
-    """Return the proxy of *parent*, a Service with a cluster IP in each family. The proxy forwards to the first one."""
+    """Return the proxy of *parent*, a Service with two cluster IPs. The proxy forwards to the first one."""
     user_object = parent or egress_service({}, spec={"type": "ClusterIP", **IPS})
     owner = Owner("svc", key_of(user_object))
     service = headless_service(Key("tailscale", "ts-db"), owner, "uid", name, "192.0.2.50")

@@ -52,7 +52,7 @@ def test_a_name_is_always_in_the_same_bucket() -> None:
         (30, 4, 2),
     ],
 )
-def test_the_number_of_shards_grows_at_the_limit_and_shrinks_when_half_is_enough(
+def test_the_number_of_shards_grows_when_they_are_full_and_shrinks_when_half_of_them_is_enough(
     weight: int, now: int, wanted: int
 ) -> None:
     assert shards.count_for(even(32 * weight), 0, now, LIMITS) == wanted
@@ -163,6 +163,8 @@ def test_a_name_that_is_served_stays_in_the_documents_when_new_names_come() -> N
 
 
 @given(st.integers(0, 400), st.sets(st.sampled_from(numbered_names(9))))
-def test_the_names_that_fit_stay_the_same_when_names_are_chosen_again(room: int, served: set[str]) -> None:
+def test_the_names_that_fit_into_a_document_stay_the_same_when_names_are_chosen_again(
+    room: int, served: set[str]
+) -> None:
     once = fitted(room, served)
     assert fitted(room, once) == once

@@ -200,7 +200,7 @@ class Bad(NamedTuple):
 
 
 def long(length: int, words: str, **spec: object) -> Bad:
-    """Return an exit node with a name of *length* characters."""
+    """Return a Connector with an exit node and a name of *length* characters."""
     return Bad({**EXIT, **spec}, words, name="a" * length)
 
 
@@ -236,7 +236,7 @@ def test_a_connector_that_cannot_be_served_says_why_and_keeps_its_proxy(bad: Bad
 
 
 @pytest.mark.virtual_time
-async def test_a_connector_says_on_a_cluster_what_its_plan_says() -> None:
+async def test_a_connector_has_on_a_cluster_the_status_and_the_events_of_its_plan() -> None:
     shown = {
         name: Row(live_connector(spec), shows(spec, rest), secrets) for name, (spec, secrets, rest) in SHOWN.items()
     }
@@ -252,7 +252,7 @@ async def test_a_connector_says_on_a_cluster_what_its_plan_says() -> None:
         long(9, "", hostnamePrefix="p" * 61, replicas=10),
     ],
 )
-def test_the_longest_names_that_fit_are_served(longest: Bad) -> None:
+def test_a_connector_with_the_longest_allowed_names_is_served(longest: Bad) -> None:
     assert plan(live_connector(longest.spec, name=longest.name)).steps
 
 
@@ -264,7 +264,7 @@ def test_a_connector_waits_without_an_event_for_a_class_that_cannot_be_applied_y
 
 
 KEYS = Keys(awaited=frozenset({0}), pending=ValueError("waiting"))
-CHANGING = live_proxy_class("prod", ready=True, generation=2)  # its check goes on, which is no news
+CHANGING = live_proxy_class("prod", ready=True, generation=2)  # its check isn't finished, so nothing is reported
 
 
 @pytest.mark.parametrize(
@@ -332,7 +332,9 @@ def test_a_connector_with_any_spec_has_a_plan(spec: Object) -> None:
         ("proxyclass", "if you mean tailscale.com/proxy-class, write spec.proxyClass instead"),
     ],
 )
-def test_an_event_names_an_annotation_or_label_that_has_no_effect(given: str, key: str, cure: str) -> None:
+def test_an_event_names_an_annotation_or_label_of_a_connector_that_has_no_effect(
+    given: str, key: str, cure: str
+) -> None:
     marked = live_connector(EXIT)
     marked["metadata"][given] = {f"tailscale.com/{key}": "x"}
     for obj in (marked, {**marked, "spec": {}}):

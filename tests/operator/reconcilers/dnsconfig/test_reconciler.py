@@ -315,7 +315,7 @@ async def test_a_new_leader_writes_no_status_before_it_has_asked_the_clusters_dn
 
 
 @pytest.mark.simulated  # the CRD's schema refuses such a DNSConfig, unless the object is older than the schema
-async def test_names_are_kept_up_to_date_while_the_dnsconfig_is_invalid(world: World) -> None:
+async def test_the_records_are_kept_up_to_date_while_the_dnsconfig_is_invalid(world: World) -> None:
     await world.apply(dnsconfig())
     await running_nameserver(world, dnsconfig())
     await world.change(dnsconfig(), {"spec": {"nameserver": {"replicas": "many"}}})

@@ -84,7 +84,7 @@ async def prepared(world: World, count: int) -> None:
 
 
 def nameserver(image: str = SHARDED.nameserver_image) -> Object:
-    """Return the nameserver's Deployment without replicas, so that it counts as rolled out at once."""
+    """Return the nameserver's Deployment without replicas, so that its rollout is complete at once."""
     pods = {
         "metadata": {"labels": {"app": NAMESERVER}},
         "spec": {"containers": [{"name": NAMESERVER, "image": image}]},
@@ -167,7 +167,9 @@ async def test_a_new_name_without_an_address_is_written_a_second_later(cluster: 
 
 
 @pytest.mark.parametrize(("type_", "parent"), [("svc", load_balancer()), ("ingress", ingress())])
-async def test_a_change_of_a_users_object_alone_reaches_the_record(cluster: World, type_: str, parent: Object) -> None:
+async def test_a_change_of_only_the_object_of_the_user_updates_the_record_of_its_proxy(
+    cluster: World, type_: str, parent: Object
+) -> None:
     key, owner = Key(NAMESPACE, "ts-lb"), Owner(type_, key_of(parent))
     await cluster.apply(dnsconfig(), nameserver(), parent)
     address = (await cluster.look(parent))["spec"].get("clusterIP", "")
@@ -260,7 +262,9 @@ class Brittle(dict[str, Any]):
         return super().get(name, default)
 
 
-async def test_a_proxy_that_could_not_be_read_is_read_again(cluster: World, caplog: pytest.LogCaptureFixture) -> None:
+async def test_the_reconciler_of_records_reads_a_proxy_again_that_it_could_not_read(
+    cluster: World, caplog: pytest.LogCaptureFixture
+) -> None:
     watched, slims = sources(NAMESPACE), {ENDPOINTSLICE: Brittle}
     cache = Cache([replace(each, slim=slims.get(each.selection.resource, each.slim)) for each in watched])
     await prepared(cluster, 1)
@@ -275,7 +279,7 @@ async def test_a_zone_that_becomes_known_during_a_write_of_the_records_is_in_the
         return cluster.sim.writes[USER_AGENT, "create", "configmaps"]
 
     await cluster.apply(dnsconfig())
-    cluster.sim.faults.latency = 0.1  # seconds between the counting of a write and its execution
+    cluster.sim.faults.latency = 0.1  # the API server executes a write 0.1 s after it has counted it
     async with following_records(cluster) as known:
         await cluster.eventually(is_writing)
         known.tell("tail.example.org")

@@ -151,7 +151,7 @@ async def test_a_gate_opens_even_if_the_first_write_of_its_condition_fails(scene
         await until(lambda: scene.is_open)
 
 
-async def test_an_open_gate_is_not_written_again(scene: Scene) -> None:
+async def test_the_condition_of_an_open_gate_is_not_written_again(scene: Scene) -> None:
     await scene.make(pod(POD_IP, status=gate("True")), group(), config([USER]), service(), endpoints(OTHER_IP))
     async with reconciling(scene.client) as looks:
         await until(looks)
@@ -234,7 +234,7 @@ async def test_a_gate_opens_even_while_twenty_other_pods_wait(scene: Scene) -> N
         await until(lambda: scene.is_open)
 
 
-async def test_a_refused_write_is_reported_by_an_event(scene: Scene) -> None:
+async def test_a_refused_write_of_a_gate_is_reported_by_an_event(scene: Scene) -> None:
     await scene.make(WAITING, group())
     scene.sim.faults.forbid(Ban("pods", OPERATOR_NAMESPACE, "update"))
     async with reconciling(scene.client):

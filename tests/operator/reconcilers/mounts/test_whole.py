@@ -117,7 +117,7 @@ async def test_the_operator_repeats_a_touch_that_failed(world: World) -> None:
     assert await seconds(world, lambda: is_named(world, "after")) < 1 + SOON
 
 
-async def test_an_operator_that_may_not_touch_pods_leaves_the_delay_to_the_kubelet(
+async def test_without_the_right_to_touch_pods_a_proxy_reads_a_change_when_the_kubelet_mounts_it_later(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     await world.apply(egress())

@@ -27,7 +27,7 @@ OLD: dict[str, str | Object] = {"_current-profile": "profile-1a2b", "profile-1a2
 
 @pytest.fixture(autouse=True)
 def _exposing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the operator support ProxyGroups of type ingress, which run here as those of type egress do."""
+    """Let the operator make the proxies of ProxyGroups of type ingress in the same way as those of type egress."""
     monkeypatch.setitem(grouptype.TYPES, "ingress", grouptype.EGRESS)
 
 
@@ -107,7 +107,7 @@ async def test_no_device_is_registered_in_a_tailnet_without_tailscale_services()
         assert not await world.writes_when_left_alone()
 
 
-async def test_a_device_is_registered_as_soon_as_the_tailnet_shows_its_services(
+async def test_a_device_is_registered_as_soon_as_the_tailnet_shows_its_tailscale_services(
     cluster: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     cluster.control.fail(503, count=1000, path="/vip-services")
@@ -234,7 +234,7 @@ async def other(world: World, obj: Object) -> bool:
     return found is not None and uid(found) != uid(obj)
 
 
-async def test_another_device_is_registered_if_the_secret_is_lost(cluster: World) -> None:
+async def test_another_device_is_registered_if_the_secret_of_the_operators_device_is_lost(cluster: World) -> None:
     async with operator(cluster):
         await cluster.apply(backend(), GROUP, CLAIM)
         first = await registered(cluster)
@@ -243,7 +243,7 @@ async def test_another_device_is_registered_if_the_secret_is_lost(cluster: World
         assert await registered(cluster) != first
 
 
-async def test_an_operator_that_starts_anew_goes_on_with_the_registration(cluster: World) -> None:
+async def test_an_operator_that_starts_anew_goes_on_with_the_registration_of_its_device(cluster: World) -> None:
     await cluster.apply(backend(), GROUP, CLAIM)
     cluster.control.silent.add("tailscale-operator")
     async with operator(cluster):

@@ -86,7 +86,9 @@ FAILURES = {
 
 @pytest.mark.parametrize(("answer", "words"), FAILURES.values(), ids=FAILURES)
 @in_virtual_time
-async def test_a_failed_look_up_is_reported_and_soon_repeated(answer: Sequence[str] | Exception, words: str) -> None:
+async def test_a_failed_look_up_of_a_hostname_is_reported_and_soon_repeated(
+    answer: Sequence[str] | Exception, words: str
+) -> None:
     dns = DNS()
     dns.answer = answer
     async with dns.following(LB) as kept:
@@ -143,7 +145,7 @@ async def test_an_operator_that_leads_again_looks_up_all_hostnames_again() -> No
         assert kept.follow(EDGE, [LB]) == {LB: Resolved((B,))}
 
 
-async def test_the_resolver_of_the_platform_is_asked_for_ipv4_only() -> None:
+async def test_the_resolver_of_the_platform_is_asked_only_for_ipv4_addresses() -> None:
     assert {*await resolve_ipv4("localhost")} == {"127.0.0.1"}
     with pytest.raises(OSError, match=r".+"):
         await resolve_ipv4("::1")

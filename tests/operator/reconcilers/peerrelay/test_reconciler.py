@@ -151,7 +151,7 @@ async def happen(world: World, relay: Object, event: str, running: AsyncExitStac
             await world.delete(relay)
 
 
-async def test_a_deleted_peerrelay_shows_no_endpoints_while_its_pod_ends_and_keeps_its_address_until_then(
+async def test_a_deleted_peerrelay_shows_no_endpoints_at_once_but_keeps_its_address_until_its_pod_has_ended(
     world: World,
 ) -> None:
     relay = peer_relay()
@@ -183,7 +183,7 @@ async def test_a_peerrelay_does_not_change_the_objects_of_others(world: World) -
     assert pods == [uid(pod) for relay in relays[1:] for pod in await world.children(POD, relay)]
 
 
-async def test_a_pod_that_is_deleted_comes_back_with_its_device_and_its_address(world: World) -> None:
+async def test_a_deleted_pod_of_a_relay_comes_back_with_its_device_and_its_address(world: World) -> None:
     relay = peer_relay()
     await world.apply(relay)
     await ready(world, relay)
@@ -199,7 +199,7 @@ async def test_a_pod_that_is_deleted_comes_back_with_its_device_and_its_address(
 
 
 @pytest.mark.simulated
-async def test_a_hostname_of_a_load_balancer_is_looked_up(world: World) -> None:
+async def test_the_operator_looks_up_the_hostname_of_a_relays_load_balancer(world: World) -> None:
     relay = peer_relay()
     world.balancers.show(Shown.HOSTNAME)
     await world.apply(relay)

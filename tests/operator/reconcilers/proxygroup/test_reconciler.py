@@ -125,7 +125,7 @@ def static_class(first: int, last: int) -> Object:
     return proxy_class("prod", staticEndpoints={"nodePort": {"ports": [{"port": first, "endPort": last}]}})
 
 
-async def test_the_static_endpoints_follow_the_nodes(world: World) -> None:
+async def test_the_static_endpoints_of_a_group_change_with_the_nodes(world: World) -> None:
     class_, classy, outside = static_class(30001, 30002), proxy_group("foo", proxyClass="prod"), OUTSIDE
     await world.apply(class_, classy)
     await world.becomes(lambda: world.reason(classy, READY), "ProxyGroupCreationFailed")
@@ -156,7 +156,7 @@ async def static_endpoints(world: World, group: Object) -> list[list[str] | None
     return [device.get("staticEndpoints") for device in found]
 
 
-async def test_a_change_of_the_default_class_reaches_the_groups_that_name_none(cluster: World) -> None:
+async def test_a_change_of_the_default_class_reaches_the_groups_that_name_no_class(cluster: World) -> None:
     async with running_operator(cluster, proxy_class="prod"):
         await cluster.apply(FOO)
         await cluster.becomes(lambda: cluster.reason(FOO, READY), "ProxyGroupCreating")

@@ -56,7 +56,7 @@ def environment(statefulset: Object) -> dict[str, str]:
     return {each["name"]: each.get("value") or each["valueFrom"]["fieldRef"]["fieldPath"] for each in found}
 
 
-def test_the_statefulset_is_as_the_image_and_the_go_operator_expect() -> None:
+def test_the_statefulset_of_a_group_is_as_the_image_and_the_go_operator_expect() -> None:
     statefulset, labels = whole(), OWNER.labels
     named = {"namespace": "tailscale", "name": "foo", "labels": labels}
     assert statefulset["metadata"] == {**named, **OWNED}
@@ -182,7 +182,7 @@ def test_pods_of_the_go_operator_and_of_earlier_versions_stay_until_they_have_to
 
 
 @pytest.mark.parametrize("live", [adopted(), earlier()], ids=["adopted", "earlier"])
-def test_a_statefulset_of_another_version_is_left_alone(live: Object) -> None:
+def test_a_groups_statefulset_of_another_version_is_left_alone(live: Object) -> None:
     assert write_for(whole(live=live), live) is None
 
 
@@ -198,7 +198,7 @@ def service(*families: str) -> Object:
         (DEBUG, {}, "$(POD_IP)"),
     ],
 )
-def test_a_statefulset_with_metrics_is_made_once_the_address_family_is_known(
+def test_a_groups_statefulset_with_metrics_is_made_once_the_address_family_is_known(
     class_: Object, given: Object, host: str | None
 ) -> None:
     statefulset = made(class_=class_, **given)
@@ -206,6 +206,6 @@ def test_a_statefulset_with_metrics_is_made_once_the_address_family_is_known(
     assert found == (f"{host}:9001" if host else None)
 
 
-def test_the_staging_environment_of_certificates_is_not_for_egress() -> None:
+def test_a_class_with_the_staging_environment_of_certificates_changes_nothing_for_an_egress_group() -> None:
     staging = {"useLetsEncryptStagingEnvironment": True}
     assert environment(whole(class_=staging)) == environment(whole())

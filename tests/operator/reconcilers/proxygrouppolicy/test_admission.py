@@ -71,7 +71,7 @@ DRIFTS: dict[str, tuple[int, Object]] = {
 
 
 @pytest.mark.parametrize(("index", "drift"), DRIFTS.values(), ids=DRIFTS)
-def test_every_edit_of_admission_policies_that_could_open_the_namespace_is_reverted(index: int, drift: Object) -> None:
+def test_every_edit_of_admission_policies_that_could_allow_other_groups_is_reverted(index: int, drift: Object) -> None:
     desired = made(SOME)[index]
     annotations = {"tailscale.com/desired-digest": digest_of(desired)}
     live = stored({**desired, "spec": without_null(desired["spec"])}, annotations=annotations)

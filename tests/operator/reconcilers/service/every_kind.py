@@ -16,11 +16,11 @@ KINDS: dict[str, Callable[[str], Object]] = {
     "egress": egress,
     "egress by address": lambda name: egress(name, "100.64.0.9"),
 }
-"""A map from a word for how a Service is exposed or where it leads to a function that makes such a Service."""
+"""A map from the name of a sort of Services that have a proxy to the function that makes such a Service."""
 PLAIN = "plain"
 ALL_KINDS = {**KINDS, PLAIN: backend}
 SERVICES = [build(f"svc-{number}") for number, build in enumerate(KINDS.values())]
-"""One Service of each kind."""
+"""One Service of each sort in `KINDS`."""
 METERED = proxy_class(metrics={"enable": True})
 """A class that gives exposed proxies a metrics Service."""
 

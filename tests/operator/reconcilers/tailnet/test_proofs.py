@@ -74,7 +74,7 @@ class Ground:
         self.start()
 
     def start(self) -> None:
-        """Replace the reconciler and what it knows, as if the operator had just been started."""
+        """Replace the reconciler by a new one without its memory, as if the operator had just been started."""
 
         def connect(url: str, credentials: ClientCredentials, secret: str) -> TailnetClient:
             return TailnetClient(self.session, url, credentials, retry=Retry(tries=1), secret=secret)
