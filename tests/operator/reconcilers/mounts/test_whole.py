@@ -11,17 +11,13 @@ from tsoperator.api.objects import Object, annotations, key_of
 
 from tests.support.groups import endpoints, ready_group
 from tests.support.lanes import cases
-from tests.support.manifests import DOMAIN, backend, connector, egress, group_egress, ingress, proxy_group
+from tests.support.manifests import DOMAIN, annotated, backend, connector, egress, group_egress, ingress, proxy_group
 from tests.support.operator import NAMESPACE, World
 
 pytestmark = pytest.mark.simulated
 
 SOON = 1.0  # seconds
 TOUCH = ("tsoperator", "patch", "pods")
-
-
-def annotated(**given: str) -> Object:
-    return {"metadata": {"annotations": {f"tailscale.com/{name}": value for name, value in given.items()}}}
 
 
 GATE = connector(hostname="before", exitNode=True)
