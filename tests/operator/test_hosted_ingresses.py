@@ -128,7 +128,9 @@ async def ports(world: World) -> Sequence[str]:
     return world.control.services.present["svc:web"].ports
 
 
-async def test_an_ingress_without_a_certificate_is_ready_at_port_80(grouped: World) -> None:
+async def test_an_ingress_with_plain_http_shows_port_80_in_its_status_while_its_certificate_is_missing(
+    grouped: World,
+) -> None:
     grouped.control.services.approvers = {}
     await serve(grouped, web(http_endpoint="enabled"), (WEB, [80]))
     told = await grouped.eventually(lambda: event(grouped, "HostsNotApproved"), 60)

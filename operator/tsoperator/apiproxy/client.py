@@ -31,7 +31,7 @@ class Client:
         """Whether the client has said that it sends nothing more."""
 
     async def receive(self, limit: int = MOST_AHEAD) -> bool:
-        """Read some bytes, and tell whether there are any. Raises ClientGone."""
+        """Read some bytes of the client into `received`; return false if it sends no more. Raises ClientGone."""
         try:
             data = await self._stream.read(limit)
         except OSError as error:
@@ -49,7 +49,7 @@ class Client:
         self._sent(len(data))
 
     async def send_error(self, status: int, message: str, *, closes: bool, with_body: bool = True) -> None:
-        """Send an answer of our own; if it *closes* the connection, it says so. Raises ClientGone."""
+        """Send an error with an HTTP *status*. With *closes*, it says that the connection ends. Raises ClientGone."""
         await self.send(error_answer(status, message, closes=closes, with_body=with_body))
 
     def end(self) -> None:

@@ -106,7 +106,7 @@ class Exchange:
         return result
 
     async def _pump(self) -> None:
-        """Forward the body of the request. Then read ahead, up to a limit, until the client ends."""
+        """Forward the body of the request. Then read ahead, up to a limit, until the client sends no more."""
         try:
             await self._forward_body()
             while not self._client.has_ended and len(self._client.received) < MOST_AHEAD:
@@ -117,7 +117,7 @@ class Exchange:
             self._note_end()
 
     async def _forward_body(self) -> None:
-        """Forward the body of the request. Raises ClientGone and BadMessage."""
+        """Forward the body of the request to the API server. Raises ClientGone and BadMessage."""
         while not self._body.is_complete:
             if not self._client.received and not await self._client.receive():
                 raise ClientGone
@@ -177,7 +177,7 @@ class Exchange:
         return used == len(data)
 
     async def _forward_upgraded(self, answer: AnswerHead, group: asyncio.TaskGroup) -> None:
-        """Forward all bytes in both directions until both sides have ended."""
+        """Forward all bytes in both directions until both sides send no more."""
         self.has_begun = True
         data, self._from_server = bytes(self._from_server), bytearray()
         to_server = group.create_task(self._forward_client())
@@ -195,7 +195,7 @@ class Exchange:
             to_server.cancel()
 
     async def _forward_client(self) -> None:
-        """Forward all bytes of the client to the API server until its end."""
+        """Forward all bytes of the client to the API server until the client sends no more."""
         try:
             while self._client.received or await self._client.receive():
                 data, self._client.received = bytes(self._client.received), bytearray()

@@ -15,7 +15,7 @@ from tsoperator.apiproxy.errors import BadBody
 Piece = bytes | bytearray | memoryview
 
 MOST_LINE: Final = 256
-"""The most bytes of a line between the data of a chunked body, such as the size of a chunk. We refuse longer lines."""
+"""The most bytes of a line in a chunked body that isn't data, such as the size of a chunk. We refuse longer lines."""
 MOST_TRAILERS: Final = 4096
 """The most bytes of all trailers of a body."""
 
@@ -127,7 +127,7 @@ _SIZE: Final = rb"([0-9A-Fa-f]{1,16})[\t ]*(?:;" + _TEXT + rb")?"
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """The patterns of a line between the data of a chunked body: of a *whole* line, and of its beginning (*part*)."""
+    """The patterns of a line in a chunked body that isn't data: of a *whole* line, and of its beginning (*part*)."""
 
     whole: Pattern[bytes]
     part: Pattern[bytes]
@@ -135,7 +135,7 @@ class _Line:
 
 _FIRST: Final = _Line(re.compile(_SIZE + rb"\r\n"), re.compile(rb"(?:" + _SIZE + rb"\r?)?"))
 _NEXT: Final = _Line(re.compile(rb"\r\n" + _SIZE + rb"\r\n"), re.compile(rb"\r?|\r\n(?:" + _SIZE + rb"\r?)?"))
-"""The end of a chunk, and the size of the next one."""
+"""The patterns of the lines between two chunks: the end of a chunk, and the size of the next one."""
 _TRAILER: Final = _Line(
     re.compile(rb"(" + _TOKEN + rb":" + _TEXT + rb")?\r\n"),
     re.compile(rb"\r?|" + _TOKEN + rb"(?::" + _TEXT + rb"\r?)?"),

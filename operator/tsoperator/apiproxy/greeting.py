@@ -33,14 +33,14 @@ class RecentCallers:
         self._called: OrderedDict[str, float] = OrderedDict()
 
     def note(self, address: str, now: float) -> None:
-        """Remember that *address* has called."""
+        """Remember that a caller with *address* has sent a request at the time *now*."""
         self._called[address] = now
         self._called.move_to_end(address)
         if len(self._called) > MOST_GREETED:
             self._called.popitem(last=False)
 
     def since(self, now: float) -> Sequence[str]:
-        """Return the addresses that have called in the ten minutes before *now*."""
+        """Return the addresses of the callers in the ten minutes before *now*."""
         return [address for address, when in reversed(self._called.items()) if when > now - _RECENT]
 
 

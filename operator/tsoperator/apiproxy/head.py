@@ -37,9 +37,9 @@ _ANSWER: Final = re.compile(rb"HTTP/1\.1 [1-5][0-9]{2}(?: " + _TEXT + rb")?\r\n"
 _HEADER: Final = re.compile(rb"\n(" + _TOKEN + rb"):(" + _TEXT + rb")")
 """The pattern of a header. In a head that has been checked, each line but the first one follows an LF."""
 _ODD: Final = re.compile(rb"[^\t\r\n\x20-\x7e\x80-\xff]|(?<!\r)\n|\r(?!\n|\Z)")
-"""A control character, or a CR or LF alone. A CR at the end may be the first half of a CRLF."""
+"""The pattern of a control character, or of a CR or LF alone. It allows a CR at the end, which may begin a CRLF."""
 _LOOKALIKE: Final = re.compile(rb"\n(?:content[^0-9a-z\-:]length|transfer[^0-9a-z\-:]encoding):", re.IGNORECASE)
-"""The name of a header that some programs take for Content-Length or Transfer-Encoding."""
+"""The pattern of a header's name that some programs take for Content-Length or Transfer-Encoding."""
 _IS_TOKEN: Final = re.compile(_TOKEN)
 _HOST: Final = re.compile(rb"[A-Za-z0-9\-._~!$&'()*+,;=:\[\]%]*")
 _LENGTH: Final = re.compile(rb"[0-9]{1,18}")
@@ -208,7 +208,7 @@ def parse_answer(raw: bytes | bytearray, method: str, upgrade: str = "") -> Answ
 def forwarded(head: RequestHead, added: Iterable[Header], dropped: Set[bytes] = frozenset()) -> bytes:
     """Return the head for the API server: *head* with *added* headers, and without *dropped* ones (in lower case).
 
-    The headers are added last, so nothing that the client says about its connection can remove them.
+    We add the headers last, so that the client's header Connection, which names headers to remove, can't remove them.
     """
     skipped = _LEFT_OUT | head.options | dropped
     lines = [b"%b %b HTTP/1.1\r\nHost: %b\r\n" % (head.method.encode(), head.target.encode(), head.host)]
@@ -243,9 +243,9 @@ def answered(head: AnswerHead, closes: bool = False) -> bytes:
 
 
 class _Found:
-    """The headers of a *raw* head, as far as we read them ourselves. A bad head is refused with *status*.
+    """The headers of a *raw* head that we read ourselves. We refuse a bad head with *status*.
 
-    We read them ourselves because h11 takes two equal headers Content-Length for one.
+    We read them ourselves because h11 accepts two headers Content-Length if they are equal.
     """
 
     def __init__(self, raw: bytes | bytearray, status: int) -> None:

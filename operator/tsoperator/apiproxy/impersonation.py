@@ -79,9 +79,10 @@ class Impersonation:
 
 @dataclass(frozen=True, slots=True)
 class RecordingOrder:
-    """The recording of a request that grants want.
+    """The order of the tailnet's grants to record a request, or the session that it opens.
 
-    *session* is the session to record. *unrecordable* describes a session that goes on although it can't be recorded.
+    *session* is the session to record; None if there is none. *unrecordable* describes a session that goes on although
+    it can't be recorded; empty if there is none.
     """
 
     recorders: Recorders
@@ -145,7 +146,7 @@ def caller(raw: bytes | str) -> Caller:
 def decide(who: Caller, mode: AccessMode, head: RequestHead, *, is_plain: bool = False) -> Admission | Denial:
     """Decide whether the request with *head* may go to the API server, and as whom.
 
-    *is_plain* says that it has come without TLS.
+    *is_plain* says that the request has come without TLS.
     """
     if not who.name:
         return Denial(403, "name", "the caller has no login name, or its device has no name")
@@ -171,7 +172,7 @@ def decide(who: Caller, mode: AccessMode, head: RequestHead, *, is_plain: bool =
 
 
 def _recording(who: Caller, head: RequestHead) -> RecordingOrder | Denial | None:
-    """Decide how a request is recorded; None if no grant wants it."""
+    """Decide how to record a request: return an order, a refusal if it is impossible, or None if no grant wants it."""
     recorders = who.recorders
     wanted = f"grants want {head.method} {head.path} recorded"
     if not recorders.addresses:
@@ -206,7 +207,7 @@ def _part(answer: Mapping[str, Any], key: str) -> Mapping[str, Any]:
 
 
 def _device(node: Mapping[str, Any], profile: Mapping[str, Any], tags: Sequence[str]) -> SourceDevice:
-    """Return the device of a WhoIs answer. Fields of another type are left out: no decision depends on them."""
+    """Return the device of a WhoIs answer. Values of a wrong type are left out, because no decision depends on them."""
     return SourceDevice(
         _text(node.get("Name")).removesuffix("."),
         _text(node.get("StableID")),
@@ -292,8 +293,8 @@ def _is_of_another_site(head: RequestHead) -> bool:
     """Tell whether a page of another site makes a browser send the request (Origin, Fetch Metadata).
 
     We recognise a caller by the address alone, and a browser sends the requests of all its pages from that address. A
-    page can send requests and open WebSockets to any host without asking. It can't read the answers to other requests
-    than WebSockets, so those that change nothing pass.
+    browser lets any page send requests and open WebSockets to any host. But it lets the page read only what comes over
+    a WebSocket, not the answers to other requests. So we admit other requests if they change nothing.
     """
     if head.is_safe:
         return False
@@ -309,8 +310,8 @@ def _is_name_of_ours(host: bytes, device: str) -> bool:
     """Tell whether *host* can only be a name or an address of this proxy. *device* is the name of the caller's device.
 
     An attacker can point a name of his own at our address (DNS rebinding). Without TLS, a browser then takes our
-    answers for those of his site, so his page could act as the caller. He can't do so with an address, a name without a
-    dot, or a name in the tailnet.
+    answers for those of his site, so his page could act as the caller. He can't point an address, a name without a dot,
+    or a name in the tailnet at us.
     """
     name = host.decode("latin-1").lower()
     if name.startswith("["):

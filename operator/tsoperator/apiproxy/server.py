@@ -1,4 +1,4 @@
-"""The listeners of the API server proxy, and the limits on connections: the whole tailnet can reach them."""
+"""The listeners of the API server proxy, and limits on their connections, because the whole tailnet can reach them."""
 
 import asyncio
 import errno
@@ -44,7 +44,7 @@ class ConnectionLimits:
     These are connections of addresses that have too many. They count among all connections, so without this limit one
     device could keep out all others."""
     accept_pause: float = 0.1
-    """The seconds for which nothing is accepted after a lack of resources."""
+    """The seconds for which the proxy accepts no connections after a lack of resources."""
 
 
 class ProxyServer:

@@ -1,4 +1,4 @@
-"""One connection of a client: who it is, its requests one after another, and the answers to them.
+"""One connection of a client: finds out who the caller is, and answers its requests one after another.
 
 A connection to the API server belongs to one connection of a client. It is opened for the first request, and again for
 a later request if the API server has closed it.
@@ -136,7 +136,7 @@ class Session:
                 await self._client.linger(self._limits.linger)
 
     async def _next_head(self, seconds: float) -> int:
-        """Wait for a whole head, and return its length; 0 if the client has ended. Raises ClientGone and BadMessage."""
+        """Wait for a whole head; return its length, or 0 if the client sends no more. Raises ClientGone, BadMessage."""
         received, loop = self._client.received, asyncio.get_running_loop()
         seen = 0
         try:

@@ -19,8 +19,8 @@ from tsoperator.apiproxy.stream import SocketStream
 _RECORD: Final = 16 << 10
 """The most bytes that we give to the TLS library at once: its buffers grow with them and never shrink again."""
 _KEEPALIVE: Final = {socket.TCP_KEEPIDLE: 30, socket.TCP_KEEPINTVL: 10, socket.TCP_KEEPCNT: 3}
-"""The times in seconds after which the kernel probes a silent connection to the API server, and how often it does so
-before it gives up."""
+"""The socket options by which the kernel probes a silent connection to the API server: after how many seconds first, at
+which interval, and how often until it gives up."""
 
 _T = TypeVar("_T")
 
@@ -100,7 +100,7 @@ class TlsStream:
         await self._stream.write(self._outgoing.read())
 
     def _decrypted(self, received: bytes) -> bytes:
-        """Return the data in the complete records. The TLS library keeps none of it."""
+        """Return the data in all complete TLS records, so that none of it stays in the TLS library."""
         pieces: list[bytes] = []
         for start in range(0, len(received), _RECORD):
             self._incoming.write(memoryview(received)[start : start + _RECORD])

@@ -24,7 +24,7 @@ class _Finder(argcomplete.CompletionFinder):  # type: ignore[misc]
 
 
 def complete(parser: argparse.ArgumentParser) -> None:
-    """Print the words that may come next, as a shell asks for them by argcomplete, and end the process."""
+    """If a shell asks by argcomplete for the words that may come next, print them and end the process."""
     _know_contexts(parser)
     argcomplete.autocomplete(parser, always_complete_options=False)
 

@@ -37,7 +37,7 @@ _ABSENT_CURE: Final = f"{_NAME_IT}, or install it (docs/install.md); Tailscale's
 class NoReport(Exception):
     """An error: we can't get a report. *cure* says what to do.
 
-    *namespace* is that of the operator, if there is one.
+    *namespace* is the namespace of the operator; empty if we found no operator.
     """
 
     def __init__(self, words: str, cure: str, namespace: str = "") -> None:
@@ -62,8 +62,8 @@ class OperatorPlace:
     def of(cls, arguments: argparse.Namespace) -> Self:
         """Return the way to the operator that the options of a command describe.
 
-        In earlier versions, the option ``--namespace`` of a check named the operator's namespace. So we look there,
-        too.
+        In earlier versions, the option ``--namespace`` of a check named the operator's namespace. So we also look for
+        the operator in that namespace.
         """
         kubeconfig = arguments.kubeconfig or os.environ.get("KUBECONFIG", "")
         return cls(kubeconfig, arguments.context, arguments.operator_namespace, arguments.namespace)
@@ -119,7 +119,7 @@ class _Way(NamedTuple):
 
 
 class _Kept(NamedTuple):
-    """The connection to the Pod that led at the last look, and its report."""
+    """The connection to the Pod that led at the last look, and the Pod's report."""
 
     pod: Key
     port: StatusPort

@@ -31,7 +31,7 @@ _TABLES: Final = (Form.TABLE, Form.WIDE)
 
 
 def run_list(arguments: argparse.Namespace) -> int:
-    """Print the list, or print it again at each change until the user interrupts it; return the exit code."""
+    """Print the list once, or with ``--watch`` again at each change until the user interrupts; return the exit code."""
     place = OperatorPlace.of(arguments)
     reports = LeaderReports(place)
     shown = ListView(Form(arguments.output), _chosen(arguments, place), is_coloured(sys.stdout))
@@ -90,7 +90,7 @@ class ListView:
 
     @property
     def redraws(self) -> bool:
-        """True if a change redraws the whole table, which only a terminal can do."""
+        """True if ``--watch`` redraws the whole table at a change, as on a terminal, and doesn't append the change."""
         return self.form in _TABLES and sys.stdout.isatty()
 
 

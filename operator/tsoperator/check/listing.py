@@ -140,7 +140,7 @@ def status(each: ReportedObject) -> str:
 
 
 def full_name(each: ReportedObject) -> str:
-    """Return the name of an object as kubectl takes it: ``service/db``, ``connector.tailscale.com/office``."""
+    """Return the name of an object for kubectl, such as ``service/db`` or ``connector.tailscale.com/office``."""
     group = _GROUPS.get(each.kind, "")
     kind = each.kind.lower().replace(" ", "-")
     return printable(f"{kind}.{group}/{each.name}" if group else f"{kind}/{each.name}")

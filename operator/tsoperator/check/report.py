@@ -1,4 +1,4 @@
-"""The leader's report, as a client reads it. An operator of another version may leave fields out, or have more."""
+"""The leader's report, as a client reads it. A report of another version may lack fields, or have more fields."""
 
 from collections.abc import Sequence
 from typing import Any, Final
@@ -18,7 +18,7 @@ class BadReport(ValueError):
 
 
 class _Part(BaseModel):
-    """The fields by which the leader judges one thing. An empty *cure* means that the *words* say what to do."""
+    """The fields of the leader's judgement of one thing. If *cure* is empty, the *words* say what to do."""
 
     model_config = ConfigDict(alias_generator=to_camel, extra="ignore", frozen=True)
 
@@ -49,13 +49,13 @@ class ReportedObject(_Part):
 
 
 class ReportedTailnet(_Part):
-    """A tailnet. The operator's own has no name."""
+    """The leader's judgement of a tailnet. The name is that of its Tailnet, or empty for the operator's own tailnet."""
 
     domain: str = ""
 
 
 class ReportedDNS(_Part):
-    """The nameserver, or the cluster's DNS."""
+    """The leader's judgement of the nameserver, or of the cluster's DNS."""
 
 
 class ReportedRefusal(BaseModel):

@@ -1,8 +1,8 @@
 """The objects that have a name in the cluster's DNS, and the address of each name there (pure).
 
 A name of the tailnet has to work for Pods as it works for the tailnet's devices: with the same ports, and with TLS if
-the devices get TLS. So the name leads to the backend itself if the proxy only passes packets on, and otherwise to the
-proxy. An object that can be reached in neither way has no name.
+the devices get TLS. So if the proxy only passes packets on, the name leads to the backend itself. Otherwise the name
+leads to the proxy. If Pods can reach neither of the two by the name, the object has no name.
 """
 
 from collections.abc import Sequence

@@ -36,7 +36,7 @@ from tsoperator.runtime.ownership import Owner, grouped_owner_of, owner_of
 from tsoperator.runtime.plan import Note
 
 BY_DEVICE_NAME = "device-name"
-"""The index of the Services in front of the proxies whose own devices have a name in the cluster, by that name."""
+"""The index of Services in front of proxies by a name in the cluster's DNS: the name of the proxy's own device."""
 
 Ports = frozenset[tuple[str, int]]
 """Ports, each with its protocol."""
@@ -124,7 +124,7 @@ def noted_name(child: Object) -> str:
 
 
 def by_device_name(child: Object) -> Iterable[str]:
-    """Index the Services in front of the proxies whose own devices have a name in the cluster."""
+    """Index Services in front of proxies by a name in the cluster's DNS: the name of the proxy's own device."""
     name = noted_name(child)
     return (name,) if name and way_of(child) in _OWN_DEVICES else ()
 

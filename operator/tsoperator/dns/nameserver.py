@@ -66,7 +66,7 @@ def is_operators(dnsconfig: Object) -> bool:
 def before(dnsconfigs: Iterable[Object], old: Object | None, new: Object | None) -> Sequence[Object]:
     """Return the DNSConfigs as they were before one of them changed from *old* to *new*.
 
-    *dnsconfigs* are those that exist now.
+    *dnsconfigs* are the DNSConfigs that exist after the change.
     """
     return [*(each for each in dnsconfigs if each is not new), *([old] if old else ())]
 
@@ -128,7 +128,8 @@ def _program(repo: str, likely: Program) -> Program:
 def default_image(settings: Settings) -> NameserverImage:
     """Return the image of nameservers for which a DNSConfig names none.
 
-    It has our program unless its name is that of Tailscale's image. A mirror may have that name, too.
+    It has our program, unless it has the name of Tailscale's image. With that name, it has Tailscale's program if it is
+    in Tailscale's repository. In another repository, which may be a mirror, its program isn't known.
     """
     image = settings.nameserver_image
     if _split(image)[0] in _UPSTREAM_REPOSITORIES:
@@ -149,7 +150,7 @@ def _split(image: str) -> tuple[str, str]:
 def reads_shards(deployment: Object | None, image: NameserverImage) -> bool:
     """Tell whether every Pod of the nameserver can read records in shards.
 
-    That is so if *image* has our program, and *deployment* has rolled it out.
+    That is so if *image* has our program, and all Pods of *deployment* run this image.
     """
     if deployment is None or image.program is not Program.OURS:
         return False

@@ -122,7 +122,7 @@ class APIHosting:
 
     @property
     def is_settled(self) -> bool:
-        """True if a proxy has advertised the name for so long that all devices know how they reach it."""
+        """True if a proxy has advertised the group's name for so long that all devices know how they reach the name."""
         return self.advertised_for is not None and self.advertised_for >= SETTLE
 
     @property
@@ -183,14 +183,14 @@ def _offer(ordinal: int, host: APIHost, hosting: APIHosting) -> APIOffer:
 
 
 def _serves_another(host: APIHost, name: str) -> bool:
-    """Tell whether the proxy *host* serves and advertises another Tailscale Service than *name*."""
+    """Tell whether the config of *host* makes the proxy serve and advertise another Tailscale Service than *name*."""
     return host.served not in ("", name) and host.served in host.advertised
 
 
 def api_obstacle(hosting: APIHosting) -> Refusal | None:
     """Return the first obstacle for which a group can't offer the Kubernetes API; None if there is none.
 
-    Its *reason* is a constant of the module `hosted`, or that of a refusal by the control server.
+    The *reason* of the obstacle is a constant of the module `hosted`, or that of a refusal by the control server.
     """
     claim, holder = hosting.claim, hosting.holder
     if holder is not None and not hosting.has_label:

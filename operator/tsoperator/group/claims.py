@@ -1,8 +1,8 @@
 """The claims of objects on labels of a tailnet: the names under which a ProxyGroup should serve them.
 
 The proxies of a ProxyGroup of type ingress serve Ingresses and Services, and those of type kube-apiserver serve the
-Kubernetes API. Each of these is a Tailscale Service. The label is the first label of its MagicDNS name. Several objects
-may claim one label; the oldest claim in a tailnet wins.
+Kubernetes API. They serve each object as a Tailscale Service. The label that an object claims is the first label of
+that Service's MagicDNS name. Several objects may claim one label; the oldest claim in a tailnet wins.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -196,7 +196,7 @@ def by_label(obj: Object) -> Iterable[str]:
 
 
 def _may_claim(obj: Object) -> bool:
-    """Tell whether *obj* may claim a label. A Service that leads Pods to a device by a ProxyGroup claims none."""
+    """Tell whether *obj* may claim a label. An egress Service at a ProxyGroup claims none."""
     type_ = spec_text(obj, "type")
     if _is_group(obj):
         return type_ == KUBE_APISERVER

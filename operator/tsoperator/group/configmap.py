@@ -1,6 +1,7 @@
 """The egress ConfigMap of a ProxyGroup, which tells the proxies what to forward (docs/development/groups.md).
 
-It is always computed as a whole from the ClusterIP Services of the group's egress Services. Nobody else writes it.
+The operator always computes its whole content from the ClusterIP Services of the group's egress Services. Nobody else
+writes it.
 """
 
 import base64
@@ -108,10 +109,7 @@ def _fitting(found: Mapping[str, Entry], there: Mapping[str, Entry]) -> Entries:
 
 
 def _size(name: str, entry: Entry) -> int:
-    """Return the number of bytes that *entry* adds to the document, with a comma.
-
-    The first entry doesn't need a comma.
-    """
+    """Return the number of bytes that *entry* adds to the document, with a comma, even if it needs none."""
     return len(base64.b64decode(render_entries({name: entry}))) - _NOTHING + 1
 
 

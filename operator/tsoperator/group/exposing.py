@@ -22,7 +22,7 @@ from tsoperator.proxy.serviceview import NO_SERVICE, ServiceView
 SIZE_MAX: Final = 660 * 1024
 """The most bytes that the documents of an ingress ConfigMap may have.
 
-They are stored in a form that is a third longer, and the API server accepts a ConfigMap of up to 1 MiB.
+They are stored in base64, which is a third longer, and the API server accepts a ConfigMap of up to 1 MiB.
 """
 
 
@@ -33,9 +33,9 @@ class Exposed:
     *label* is the label under which the group serves the object, or should serve it. *view* is the Tailscale
     Service with this label, as the tailnet of the group shows it, and *holder* is the claim that has the label. An
     Ingress leads to the Services in *backends*, by name. The object *is_ready* if one of its backends has a ready
-    endpoint. The proxies advertise a Service only while it is ready, and so an Ingress that several operators expose.
-    They advertise any other Ingress even if it isn't ready. *has_certificate* tells whether there is a certificate for
-    the MagicDNS name of the object.
+    endpoint. The proxies advertise a Service only while it is ready, and also an Ingress that several operators expose.
+    They advertise any other Ingress even while it isn't ready. *has_certificate* tells whether there is a certificate
+    for the MagicDNS name of the object.
     """
 
     claim: LabelClaim
@@ -73,8 +73,9 @@ class Exposing:
     domain of the tailnet's names; it is empty until a proxy has reported it. *operator_id* is the ID of the operator;
     it is empty as long as it isn't known.
 
-    If it doesn't see *all* Ingresses and Services, entries for which it finds no object stay as they are. So do those
-    of the *awaited* Tailscale Services, whose objects have begun to name a group that can't serve them.
+    Unless the operator *sees_all* Ingresses and Services, entries for which it finds no object stay as they are. The
+    entries of the *awaited* Tailscale Services stay, too: their objects have begun to name a group that can't serve
+    them yet.
     """
 
     exposed: Sequence[Exposed] = ()
@@ -281,7 +282,7 @@ def _left_out(exposing: Exposing, decided: Mapping[str, _Decision]) -> list[Expo
 
 
 def _size(name: str, decision: _Decision) -> int:
-    """Return the number of bytes that an entry adds to the documents; it may be a few too high."""
+    """Return the number of bytes that an entry adds to the documents, or a number that is slightly too high."""
     if decision.served is not None:
         return len(serve_document({name: decision.served}))
     return len(rules_document({name: decision.rule})) if decision.rule else 0

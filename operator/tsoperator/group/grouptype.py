@@ -36,9 +36,9 @@ class GroupType:
     that is about to end waits until new connections go to other Pods, and a new Pod is ready only after its gate opens.
 
     A ConfigMap, whose name ends in *config_suffix*, tells the proxies what to do. If the suffix is empty, the group has
-    no ConfigMap.
-    *configmap_steps* returns the steps that make it right. Its arguments are the ConfigMap as it should be without its
-    content; the live one; the work of the group; the number of replicas, if it is known; and the domain of the cluster.
+    no ConfigMap. *configmap_steps* returns the steps that make the ConfigMap right. Its arguments are the wanted
+    ConfigMap without its content; the live ConfigMap; the work of the group; the number of replicas, if it is known;
+    and the domain of the cluster.
 
     A type that *exposes* objects has proxies that advertise their Tailscale Services. A type that *offers_api* has
     proxies of another image, k8s-proxy, which offer the Kubernetes API as one Tailscale Service. *shares_account* tells

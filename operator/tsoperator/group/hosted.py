@@ -99,7 +99,7 @@ def is_owned(view: ServiceView, operator_id: str) -> bool:
 def obstacle(hosting: Hosting) -> Refusal | None:
     """Return the first obstacle for which a group can't expose the object; None if there is none.
 
-    Its *reason* is a constant of this module, or that of a refusal by the control server.
+    The *reason* of the obstacle is a constant of this module, or that of a refusal by the control server.
     """
     claim, view = hosting.claim, hosting.view
     if claim.wrong:

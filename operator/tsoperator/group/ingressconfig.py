@@ -1,6 +1,6 @@
 """The ingress ConfigMap of a ProxyGroup, which tells the proxies what to serve (docs/development/groups.md).
 
-The operator always computes its whole content. Nobody else writes it.
+The operator always computes the whole content of the ConfigMap. Nobody else writes it.
 """
 
 import base64
@@ -18,8 +18,9 @@ _KEYS: Final = (INGRESS_RULES, INGRESS_SERVE_CONFIG)
 def ingress_configmap_steps(wanted: Object, live: Object | None, content: Hosted) -> list[Step]:
     """Return the step that makes the ingress ConfigMap right, if it isn't.
 
-    *wanted* has the metadata that the ConfigMap should have. The ConfigMap always has both documents, even empty ones:
-    if a document is missing, the proxies keep what it said before. The ConfigMap has no other keys.
+    *wanted* has the metadata that the ConfigMap should have. The ConfigMap always has both documents, the rules and the
+    serve config, even if they are empty: if a document is missing, the proxies keep the earlier one. The ConfigMap has
+    no other keys.
     """
     if live is not None and is_deleting(live):
         return []  # when the ConfigMap is gone, the group is reconciled again

@@ -154,7 +154,7 @@ def best_place(here: str, current: str, places: Places, *, is_own: bool = False)
 
 
 def unused(here: str, current: str, places: Places) -> list[str]:
-    """Return the names of a Service's old places, if it has moved to the *current* place; no names while it moves.
+    """Return the names of a Service's old places if it has moved to the *current* place; empty while it still moves.
 
     The Service points at the place called *here*.
     """

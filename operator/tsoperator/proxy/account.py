@@ -1,4 +1,4 @@
-"""The ServiceAccount of a proxy's own, under which its Pods run, and the rights of that account."""
+"""The ServiceAccount under which the Pods of a proxy run, if the proxy has its own, and the rights of that account."""
 
 from collections.abc import Mapping, Sequence
 

@@ -1,4 +1,4 @@
-"""Advice about devices of proxies that lack something: Funnel, HTTPS certificates, or an approval."""
+"""Advice about devices of proxies that lack something in the tailnet, such as Funnel or HTTPS certificates."""
 
 from collections.abc import Sequence
 

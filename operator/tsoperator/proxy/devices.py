@@ -203,7 +203,7 @@ def destination_findings(
 ) -> list[DeviceFinding]:
     """Return a finding if the device at the *destination* of an egress proxy with *tags* is gone, or was never found.
 
-    *is_missed* tells whether the proxy itself doesn't find it.
+    *is_missed* tells whether the proxy itself doesn't find the device.
     """
     if destination is None or destination.device is not None:
         return []

@@ -75,7 +75,7 @@ def ready_addresses(slices: Iterable[Object]) -> Iterator[str]:
 
 
 def _is_ready(conditions: Object) -> bool:
-    """Tell whether an endpoint is ready according to its *conditions*. It is ready if they don't say otherwise."""
+    """Tell whether an endpoint is ready according to its *conditions*. A missing condition counts as good."""
     return (
         conditions.get("ready") is not False
         and conditions.get("serving") is not False

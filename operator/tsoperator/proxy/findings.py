@@ -10,7 +10,7 @@ from tsoperator.runtime.plan import Note, Plan, earliest
 
 
 class Effect(IntEnum):
-    """The effect of a finding on the parent of the proxy. They are in order: the last effect is the worst.
+    """The effect of a finding on the parent of the proxy. The effects are in order: the last one is the worst.
 
     The parent reports news and warnings only by an Event. A notice also stays in the parent's condition, and its
     Event is written once. A pending or failed finding is a reason why the parent isn't ready.

@@ -44,7 +44,7 @@ class Keys:
 NO_KEYS = Keys()
 
 SECONDS_A_KEY = 30.0
-"""Seconds after which a parent gets one more auth key, if its proxies have used up its share of auth keys."""
+"""The seconds after which a parent gets one more auth key if its proxies have used up its share of auth keys."""
 
 _CAUSE = "could not log in to the tailnet: the auth key was refused, or the device was removed or has expired."
 _GIVEN = "A new auth key has been given, with which it logs in anew"

@@ -138,7 +138,7 @@ def _debugs(spec: ProxyClassSpec) -> bool:
 def _pod_metadata(metadata: Object, pod: Pod) -> Object:
     """Return the *metadata* of Pods with the labels and annotations that the class adds.
 
-    If the class sets a label or an annotation that we set, too, our value wins. If the class sets annotations, our
+    If the class sets a label or an annotation that we set, too, our value wins. If the class sets any annotations, our
     `ANNOTATION_LAST_CLUSTER_DNS_NAME` is left out: existing Pods with such a class don't have it, and would restart.
     """
     made = {**metadata, "labels": {**pod.labels, **metadata["labels"]}}

@@ -18,7 +18,7 @@ _PATTERN: Final = re.compile(r"[*()\[\]^|\\]")
 
 @dataclass(frozen=True, slots=True)
 class Paths:
-    """The URLs of backends, by the path that goes there, and Events about the parts of the rules without effect."""
+    """The URLs of backends, by the path that leads there, and Events about parts of the rules that have no effect."""
 
     origins: Mapping[str, str]
     notes: tuple[Note, ...] = ()

@@ -42,6 +42,7 @@ class ProxyPod:
     *app* is the name by which the image knows that kind, and *type* its name in the metrics. *modes* and *target* are
     environment variables for the image: *modes* say how the proxy works, and *target* says where it leads. The
     variables in *more* come last.
+
     A *userspace* proxy needs no privileges. A proxy that *serves* has a serve config, and one that also *serves_https*
     asks for certificates. A *measurable* proxy can serve metrics; a proxy that forwards all connections to its Pod's
     address can't. A *grouped* proxy belongs to a ProxyGroup. The image runs in the *container* of that name, and keeps

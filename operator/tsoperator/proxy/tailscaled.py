@@ -43,6 +43,7 @@ class ProxyConfig:
 
     The proxy advertises *routes* to the tailnet. If *routes* is None, tailscaled keeps the routes that it advertised
     before, even over a restart.
+
     A proxy that is *in_group* belongs to a ProxyGroup. It advertises the Tailscale Services in *services*, by name, and
     other devices may reach it at its *static_endpoints* without NAT traversal. A *relay* forwards between devices,
     which reach it at its *static_endpoints*. If *only_key* is true, the proxy has no file but one with the auth key.

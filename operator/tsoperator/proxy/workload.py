@@ -93,7 +93,7 @@ class Workload:
 
     The steps *first* make the children that don't depend on a Secret, such as Services and the ServiceAccount.
     *statefulset* is None until its contents are known. The steps *surplus* remove the objects of surplus replicas other
-    than their Secrets, once all Pods of these replicas are gone.
+    than their Secrets, once all Pods and devices of these replicas are gone.
     """
 
     first: Sequence[Step]
@@ -137,7 +137,7 @@ def _may_need_key(secrets: ReplicaSecrets, config: ProxyConfig) -> bool:
 def proxy_problem(proxy: Proxy, children: Children, keys: Keys) -> str:
     """Say why replicas of *proxy* can't log in any more, and what happens next; empty if all replicas can log in.
 
-    *keys* are the auth keys that were given to `plan_proxy`.
+    *keys* are the auth keys from which the plan of the proxy was made.
     """
     return login_problem(_asking(proxy, children), keys.by_ordinal)
 
@@ -266,10 +266,10 @@ def plan_removal(owner: Owner, children: Children, tailnet: str | None = "") -> 
 def plan_reported_removal(
     owner: Owner, children: Children, view: TailnetView, report: Callable[[Refusal], Plan], reasons: tuple[str, str]
 ) -> Plan:
-    """Return the plan with the next step of removing a proxy, which says on its parent why it can't go on yet.
+    """Return the plan with the next step of removing a proxy. The parent reports why the removal can't go on, if so.
 
-    *report* returns the plan that reports a refusal on the parent. *reasons* are those of two refusals: the devices
-    can't be deleted yet, and Pods have yet to end.
+    *report* returns the plan that reports a refusal on the parent. *reasons* are the reasons of two refusals: that the
+    devices can't be deleted yet, and that Pods have yet to end.
     """
     step = plan_removal(owner, children, view.name)
     if untried := untried_message(step, view):

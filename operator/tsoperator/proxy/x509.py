@@ -1,4 +1,4 @@
-"""Reads the validity of a certificate (RFC 5280 4.1.2.5), which is all that we need of it."""
+"""Reads the validity of a certificate (RFC 5280 4.1.2.5), the only part of a certificate that we need."""
 
 import base64
 import binascii

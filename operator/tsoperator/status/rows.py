@@ -298,7 +298,10 @@ def _devices(around: Surroundings) -> tuple[list[str], list[str]]:
 
 
 def _shown_addresses(obj: Object) -> list[str]:
-    """Return the addresses of the devices that the status of *obj* shows. The Secrets of a Recorder have none."""
+    """Return the addresses of the devices that the status of *obj* shows, such as those of a Recorder.
+
+    The Secrets of a Recorder don't have the addresses of its devices.
+    """
     devices = (obj.get("status") or {}).get("devices") or ()
     return [ip for each in devices for ip in each.get("tailnetIPs") or ()]
 

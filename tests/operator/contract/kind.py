@@ -115,7 +115,7 @@ def spec(**fields: Any) -> Object:
 
 
 def crd(patch: Object, reason: str, words: str) -> Bad:
-    """Return a bad patch that the CRD's own rules refuse on a real API server."""
+    """Return a `Bad` whose patch the CRD's own rules refuse on a real API server."""
     return Bad(patch, reason, words, event=reason, is_simulated=True)
 
 

@@ -57,7 +57,7 @@ async def test_a_health_check_runs_at_each_request() -> None:
     assert (before, after) == (503, 200)
 
 
-async def test_a_port_in_use_is_an_error_and_the_port_is_free_after_the_end() -> None:
+async def test_a_health_server_fails_if_its_port_is_in_use_and_frees_the_port_at_its_end() -> None:
     async with HealthServer("127.0.0.1:0", CollectorRegistry(), {}) as address:
         with pytest.raises(ListenError, match=f"on {address}: Address already in use"):
             await HealthServer(address, CollectorRegistry(), {}).__aenter__()

@@ -128,7 +128,9 @@ def test_a_rewrite_that_failed_is_tried_again_at_once() -> None:
 
 
 @pytest.mark.parametrize("every", [LONGEST, 600])
-def test_the_reverts_of_a_rare_writer_are_reported_and_the_object_is_rewritten_at_once(every: float) -> None:
+def test_the_reverts_of_a_writer_that_reverts_rarely_are_reported_and_the_object_is_rewritten_at_once(
+    every: float,
+) -> None:
     begun = fight()
     assert begun.lose(2 * AT_ONCE, after=every) == [every] * 2 * AT_ONCE
     assert begun.set_back(every) == Reverts(FIELDS)

@@ -68,7 +68,7 @@ async def scene(sim: ClusterSim, client: KubeClient) -> AsyncIterator[Scene]:
         yield made
 
 
-async def test_the_first_look_at_the_identity_does_not_wait_and_the_id_is_announced_once(scene: Scene) -> None:
+async def test_the_first_query_for_the_identity_does_not_wait_and_the_id_is_announced_once(scene: Scene) -> None:
     await scene.put()
     assert (scene.identity.current(), scene.sim.requests[READS]) == (OperatorIdentity(), 0)
     await scene.becomes("nABC")

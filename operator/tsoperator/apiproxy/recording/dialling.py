@@ -21,7 +21,7 @@ class RecorderLimits:
 
     dial: float = 5.0
     probe: float = 10.0
-    """The time within which a recorder must answer whether it knows a sort of request."""
+    """The time within which a recorder must answer whether it supports recordings by HTTP/2, or events."""
     search: float = 30.0
     """The time within which one of the recorders must have begun a recording or accepted an event."""
     patience: float = 30.0

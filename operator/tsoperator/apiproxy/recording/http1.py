@@ -74,7 +74,7 @@ class Http1Connection:
 
 
 class Http1Recorder:
-    """A recording by HTTP/1.1. One task may watch while another one sends."""
+    """A recording by HTTP/1.1. One task may call `watch` while another one calls `send`."""
 
     def __init__(self, connection: Http1Connection, address: str, patience: float) -> None:
         self._connection = connection
@@ -112,7 +112,7 @@ class Http1Recorder:
 
     @contextlib.asynccontextmanager
     async def _limit(self) -> AsyncIterator[None]:
-        """Limit the time of a block of code. Raises RecordingFailed."""
+        """Limit the time of a block of code to *patience* seconds. Raises RecordingFailed when the time is over."""
         try:
             async with asyncio.timeout(self._patience):
                 yield

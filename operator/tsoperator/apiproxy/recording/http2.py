@@ -1,4 +1,4 @@
-"""A recording by HTTP/2 without TLS (`/v2/record`): the recorder acknowledges how many bytes it has got."""
+"""A recording by HTTP/2 without TLS (`/v2/record`). The recorder acknowledges the bytes that it has got."""
 
 import asyncio
 import json
@@ -196,7 +196,7 @@ class Http2Recorder:
         self._stream.close()
 
     def _frame(self, data: bytes) -> int:
-        """Make frames of *data*, as far as there is room, and return the number of their bytes."""
+        """Make frames of as much of *data* as flow control allows now, and return the number of these bytes."""
         at = 0
         try:
             room = min(self._http.local_flow_control_window(self._id), len(data))

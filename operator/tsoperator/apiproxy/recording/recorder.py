@@ -17,7 +17,7 @@ _MOST_GATHERED: Final = 4 * FRAME
 
 
 class _Recorder(Protocol):
-    """A connection to a recorder, by one of both versions of HTTP."""
+    """A connection to a recorder, by HTTP/1.1 or by HTTP/2."""
 
     async def begin(self) -> None: ...
 
@@ -147,7 +147,7 @@ class RecorderSearch:
         return await self._limited(self._begin())
 
     def close(self) -> None:
-        """Close the connection to a recorder that was found and isn't used."""
+        """Close the connection to the recorder that was found, if no recording uses the connection."""
         if self._reached is not None:
             self._reached.close()
             self._reached = None

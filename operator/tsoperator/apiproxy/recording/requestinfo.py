@@ -73,7 +73,7 @@ def query_parameters(target: str) -> Mapping[str, Sequence[str]]:
 
 
 def request_info(method: str, target: str) -> RequestInfo:
-    """Return the parts of a request, in the words of the API server."""
+    """Return the parts of a request, as the API server would find them."""
     path = unquote(target.partition("?")[0])
     return _info(method, path, _split(path), query_parameters(target))
 
@@ -81,9 +81,9 @@ def request_info(method: str, target: str) -> RequestInfo:
 def session_request(method: str, target: str, *, upgrades: bool = False) -> SessionRequest | None:
     """Return the session that a request opens; None if it opens none. *upgrades* says if it upgrades its connection.
 
-    A path with empty parts or dots also opens the session that it opens at a server which removes them. Any upgraded
-    connection is a session, unless it carries a watch or a log: it may lead to a shell in a virtual machine. By the
-    proxy of a Pod, a Service or a node it may also lead to a kubelet or to the API server itself.
+    Some servers remove empty parts and dots from a path, so we also look at the path without them. We take any upgraded
+    connection for a session, unless it carries a watch or a log: it may lead to a shell in a virtual machine, or, by
+    the proxy of a Pod, a Service or a node, to a kubelet or to the API server itself.
     """
     path, query = unquote(target.partition("?")[0]), query_parameters(target)
     literal = _split(path)

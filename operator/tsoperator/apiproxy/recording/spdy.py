@@ -65,7 +65,7 @@ class SpdyStreams:
 
 
 class SpdyClient:
-    """The bytes of a client, which open streams and tell the size of its terminal."""
+    """A parser of the bytes of a client: it finds the streams that the client opens, and the sizes of its terminal."""
 
     def __init__(self, streams: SpdyStreams, has_terminal: bool) -> None:
         self._streams = streams
@@ -146,7 +146,7 @@ class SpdyClient:
 
 
 class SpdyServer:
-    """The bytes of the API server, which carry the output of a session."""
+    """A parser of the bytes of the API server: it finds the output of a session."""
 
     def __init__(self, streams: SpdyStreams) -> None:
         self._streams = streams
@@ -211,9 +211,9 @@ def _header(buffer: bytes, at: int) -> tuple[int, int, int] | None:
 
 
 def _settings(buffer: bytes, at: int, length: int) -> Frame | None:
-    """Return the frame with settings at a position, or None if the number of settings is incomplete. Raises BadFrames.
+    """Return the frame with settings at the position *at*; None if its first bytes are missing. Raises BadFrames.
 
-    A setting has eight bytes.
+    The first bytes tell the number of settings, of which each has eight bytes.
     """
     if length < 4:
         raise BadFrames("length", "a frame with settings has a wrong length")

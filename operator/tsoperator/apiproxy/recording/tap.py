@@ -145,7 +145,7 @@ class SessionRecording:
         self._notice = self._server.notice()
 
     async def _record(self, piece: bytes) -> None:
-        """Record a piece of the API server's bytes. Then all bytes may be forwarded, except those in `held`."""
+        """Record a piece of the API server's bytes. Then all bytes may be forwarded that the cutter doesn't hold."""
         if outputs := self._server.feed(piece).outputs:
             if not self._has_header.is_set():
                 await self._wait_for_size()
@@ -187,7 +187,7 @@ class SessionRecording:
         )
 
     async def _wait_for_size(self) -> None:
-        """Wait until the size of the terminal comes and the header is written. After a while, write a usual size."""
+        """Wait until the client's size comes and the header is written. After a time, write a usual size instead."""
         try:
             async with asyncio.timeout_at(self._start + self._search.limits.size):
                 await self._has_header.wait()
@@ -214,7 +214,7 @@ class SessionRecording:
             self._fail(error)
 
     def _fail(self, error: RecordingFailed) -> None:
-        """Note that the recording has failed. Raises RecordingFailed if the recording is enforced."""
+        """Store and report that the recording has failed. Raises RecordingFailed if the recording is enforced."""
         self._note_failure(error)
         if self._is_enforced:
             raise error

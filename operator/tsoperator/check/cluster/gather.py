@@ -75,7 +75,7 @@ Value = TypeVar("Value")
 
 
 def _slim(obj: Object) -> Object:
-    """Return the fields that checks need of a user's object, because there may be many such objects."""
+    """Return a user's object with only the fields that checks need, to save memory if there are many."""
     kept = ("namespace", "name", "uid", "creationTimestamp", "deletionTimestamp")
     metadata = {name: obj["metadata"][name] for name in kept if name in obj["metadata"]}
     tailnet = (obj.get("spec") or {}).get("tailnet", "")
@@ -120,7 +120,7 @@ class ClusterReader:
         self._namespace = installed.namespace
 
     async def replicas(self) -> list[OperatorPod]:
-        """Return the operator's Pods with their reports, even those that are ending: one of them may lead."""
+        """Return the operator's Pods with their probes and metrics, also Pods that are ending: one of them may lead."""
         pods = (await self._client.list(POD, self._namespace, OUR_PODS)).items
         found = await _together(map(self._replica, pods))
         return [replace(each, is_ending=is_deleting(pod)) for each, pod in zip(found, pods, strict=True)]
@@ -292,7 +292,7 @@ class ClusterReader:
     async def _listed(
         self, resource: Resource, namespace: str = "", slim: Callable[[Object], Object] = _slim
     ) -> list[Object]:
-        """Return all objects of a kind, reduced by *slim*; none if the API server doesn't serve the kind."""
+        """Return all objects of a kind, reduced by *slim*; empty if the API server doesn't serve the kind."""
         try:
             return (await self._client.list(resource, namespace, slim=slim)).items
         except NotFound:

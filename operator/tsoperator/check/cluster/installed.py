@@ -1,4 +1,4 @@
-"""The operator's Deployment, and the settings of the operator as they stand in it."""
+"""The operator's Deployment, and the settings of the operator in it."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -78,12 +78,12 @@ class Installed:
 
     @property
     def cluster_dns_configmap(self) -> str:
-        """The ConfigMap with CoreDNS's Corefile, as the user has named it in the settings; empty if not named."""
+        """The name that the settings give for the ConfigMap with CoreDNS's Corefile; empty if they give none."""
         return self._env.get("OPERATOR_CLUSTER_DNS_CONFIGMAP", "")
 
     @property
     def watched(self) -> list[str]:
-        """The namespaces of users' objects, with the operator's own; empty if all are watched."""
+        """The namespaces that the operator watches for users' objects, with its own; empty if it watches all."""
         found = _listed(self._env.get("OPERATOR_WATCH_NAMESPACES", ""))
         return [*dict.fromkeys((self.namespace, *found))] if found else []
 
@@ -188,8 +188,8 @@ def no_pods(installed: Installed) -> Finding:
 def findings_during_update(installed: Installed, findings: Iterable[Finding]) -> list[Finding]:
     """Return *findings* about the operator's Pods, adapted to an update of the operator.
 
-    During an update, each cure advises the user to wait for its end and to check again. One more finding says that
-    the operator is being updated.
+    During an update, the cure of each finding advises the user to wait for the end of the update and to check again.
+    One more finding says that the operator is being updated.
     """
     if not installed.is_being_updated:
         return [*findings]
@@ -202,7 +202,7 @@ def findings_during_update(installed: Installed, findings: Iterable[Finding]) ->
 def check_pod_security(namespace: Object, statefulsets: Iterable[Object], has_default_class: bool) -> Finding:
     """Check whether Pod security lets proxies run in the operator's *namespace*.
 
-    Proxies without a class are privileged. So a namespace that forbids this is fine only if no proxy needs it.
+    Proxies without a class are privileged. If the namespace forbids privileged Pods, all proxies must have a class.
     """
     name, labels = namespace["metadata"]["name"], namespace["metadata"].get("labels") or {}
     level = labels.get(_ENFORCE, PRIVILEGED)

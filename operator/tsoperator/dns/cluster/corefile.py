@@ -7,7 +7,7 @@ snippet, or of the files that x names. ``{$X}`` and ``{%X%}`` stand for variable
 only CoreDNS knows.
 
 This parser accepts a little less than CoreDNS. CoreDNS also accepts a server block without braces, and a file whose
-last closing brace is missing. Text that is added at the end of such a file would become part of that block.
+last closing brace is missing. We refuse such a file: our block at its end would become part of the block before.
 """
 
 import re

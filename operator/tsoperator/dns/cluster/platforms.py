@@ -69,7 +69,7 @@ class Platform:
     restart: str = ""
     """The manual step that makes CoreDNS load a change; empty if CoreDNS loads changes by itself."""
     node_cache: str = ""
-    """Why Pods that ask NodeLocal DNSCache don't get to the stub domain, and the cure; empty if they do."""
+    """The reason why Pods that ask NodeLocal DNSCache don't get to the stub domain, and the cure; empty if they do."""
 
     @property
     def where(self) -> str:
@@ -185,7 +185,10 @@ def corefile_of(objects: DNSObjects) -> tuple[str, Corefile] | Refusal:
 
 
 def corefiles(objects: DNSObjects) -> Iterator[tuple[str, str]]:
-    """Yield a description and the text of each file that has server blocks: the Corefile, and its imports."""
+    """Yield a description and the text of each file that has server blocks: the Corefile, and files that it imports.
+
+    Yield nothing if the Corefile can't be read.
+    """
     main = corefile_of(objects)
     if isinstance(main, Refusal):
         return

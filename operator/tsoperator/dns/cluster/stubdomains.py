@@ -1,7 +1,7 @@
 """Puts our zones into kube-dns's stub domains, a JSON object in a ConfigMap, and takes them out again.
 
-JSON has no comments, so an annotation on the ConfigMap says which zones are ours. Ours are written before all others,
-and nothing else in the text changes.
+JSON has no comments, so an annotation on the ConfigMap says which zones are ours. We write our zones before all others,
+and change nothing else in the text.
 """
 
 import json
@@ -147,7 +147,7 @@ def _unreadable(where: str, error: Exception) -> Refusal:
 
 
 def _is_servers(value: Any) -> bool:
-    """Tell whether kube-dns accepts *value* as a list of servers."""
+    """Tell whether kube-dns accepts *value* as the list of a stub domain's servers."""
     return value is None or (isinstance(value, list) and all(isinstance(each, str) for each in value))
 
 

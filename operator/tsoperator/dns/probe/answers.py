@@ -63,7 +63,7 @@ class Reply:
 
     @property
     def words(self) -> str:
-        """The result of the query in words: a verb and its object."""
+        """The result of the query in words that can follow the name of the server, such as "answered NXDOMAIN"."""
         if self.failure:
             return self.failure
         if self.addresses:

@@ -99,7 +99,7 @@ class DNSProber(Collector):
         self._asked_at = 0.0
         self._changed = asyncio.Event()
         self.feed = Announcer(VERDICT)
-        """Announces changes of the verdicts."""
+        """The announcer of changes of the verdicts."""
 
     def follow(self, question: CanaryQuestion | None) -> Found | None:
         """Ask *question* from now on, at once if it is new. Return the verdicts, or None if there are none yet.
@@ -138,8 +138,9 @@ class DNSProber(Collector):
             self._question = self._shown = None
 
     def _tell(self, question: CanaryQuestion, found: Found) -> bool:
-        """Store the verdicts *found*, unless the question has changed. If that changes the verdicts to show, call the
-        listeners, and return true.
+        """Store the verdicts *found*, unless the question has changed. Announce a change of the verdicts to show.
+
+        Return whether there was such a change.
         """
         if not question.is_same(self._question):
             return False
@@ -170,7 +171,7 @@ class DNSProber(Collector):
     async def _look(self, question: CanaryQuestion, canary: Canary) -> tuple[ZoneReplies, list[ZoneReplies]]:
         """Ask the nameserver itself, then the servers of the cluster's DNS, and return the replies of both.
 
-        If the nameserver doesn't know the canary, the cluster's DNS isn't asked, because it would remember that answer.
+        If the nameserver doesn't know the canary, the cluster's DNS isn't asked: it would cache the negative answer.
         """
         direct = await self._answer(question.nameserver, canary.name, question)
         blank = ZoneReplies(canary.zone, "", question.nameserver, direct, targets=question.targets.get(canary.zone))

@@ -106,9 +106,9 @@ def shared_record(records: Sequence[Record]) -> Record:
 
 
 def _noted_parent(service: Object) -> Object:
-    """Return the parent of a proxy with only the facts that the proxy's *service* notes.
+    """Return an object in place of a proxy's parent, which we can't see: it has the facts noted on *service*.
 
-    We can't see the parent itself.
+    *service* is the headless Service of the proxy.
     """
     return {"metadata": {}, "spec": {"clusterIP": annotations(service).get(ANNOTATION_LAST_CLUSTER_IP, "")}}
 
@@ -163,7 +163,7 @@ def _cluster_ips(service: Object) -> Sequence[str]:
 def in_order(addresses: Iterable[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the IPv4 and the IPv6 addresses among *addresses*, sorted.
 
-    Names are left out, and so are addresses with a zone, such as fe80::1%eth0.
+    Texts that are names are left out, and so are addresses with a zone, such as fe80::1%eth0.
     """
     of4: set[ipaddress.IPv4Address] = set()
     of6: set[ipaddress.IPv6Address] = set()

@@ -86,7 +86,7 @@ def trailer_of(document: str) -> Trailer | None:
 
 
 def zones_of(document: str) -> list[str]:
-    """Return the zones that the end of *document* states, without reading the rest."""
+    """Return the zones in the trailer at the end of *document*, without reading the rest."""
     start = document.rfind('"zones":[')
     match = _ZONES.fullmatch(document, start) if start >= 0 else None
     return [zone.strip('"') for zone in match[1].split(",")] if match else []
@@ -127,7 +127,7 @@ def parts_of(buckets: tuple[Bucket, ...], count: int, zones: tuple[str, ...]) ->
 def fitting_part(part: Part, room: int, served: Collection[str]) -> Part:
     """Return *part* with only those names that fit in *room* bytes.
 
-    The names that are *served* already come first, and then the others in their order.
+    The names that are *served* already come first, and then the other names in alphabetical order.
     """
     weights = _joined(bucket.weights for bucket in part.buckets)
     ip4 = _joined(bucket.ip4 for bucket in part.buckets)
