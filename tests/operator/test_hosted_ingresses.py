@@ -1,6 +1,7 @@
 """Ingresses that ProxyGroups serve: from the user's objects to the traffic in the tailnet, and back to nothing."""
 
 import json
+import logging
 from base64 import b64decode
 from collections.abc import Sequence
 
@@ -261,6 +262,28 @@ async def test_an_ingress_whose_group_is_gone_can_be_deleted(grouped: World) -> 
     assert not await grouped.writes_when_left_alone()
     assert (await shown(grouped, web()), grouped.control.services.present["svc:web"].addresses) == ([], addresses)
     await end(grouped, web())
+
+
+async def test_a_warning_about_a_certificate_lasts_until_its_cause_ends(
+    grouped: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "tsoperator")
+    strange = {"apiVersion": "v1", "kind": "Secret", "metadata": {"namespace": NAMESPACE, "name": WEB}, "data": {}}
+    await grouped.apply(strange, web())
+    await grouped.eventually(lambda: grouped.events(web()))
+    await grouped.settled()
+    await grouped.annotate(web(), {"tailscale.com/unknown": "1"})  # the Ingress itself gets a warning, too
+    await grouped.settled()
+    assert told(caplog) == ["CertificateNameTaken"]
+    await grouped.delete(strange)
+    await grouped.settled()
+    assert told(caplog) == ["CertificateNameTaken", "no longer CertificateNameTaken"]
+
+
+def told(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """Return the beginnings of the log lines about a name of a certificate that is taken."""
+    lines = (line.removeprefix("Ingress default/web: ") for line in caplog.messages)
+    return [line.partition(":")[0] for line in lines if "CertificateNameTaken" in line]
 
 
 async def test_an_event_says_once_that_headscale_has_no_tailscale_services() -> None:

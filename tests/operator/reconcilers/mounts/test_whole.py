@@ -17,6 +17,8 @@ from tests.support.operator import NAMESPACE, World
 pytestmark = pytest.mark.simulated
 
 SOON = 1.0  # seconds
+KUBELETS_WATCH = 0.1
+"""The seconds within which the kubelet's own watch sees a change. A Pod that is touched earlier is synced in vain."""
 TOUCH = ("tsoperator", "patch", "pods")
 
 
@@ -47,7 +49,7 @@ async def test_a_running_proxy_reads_an_edited_hostname_at_once(world: World, ki
     await world.eventually(lambda: is_named(world, "before"))
     await world.settled()
     await world.change(obj, edit)
-    assert await seconds(world, lambda: is_named(world, "after")) < SOON
+    assert KUBELETS_WATCH <= await seconds(world, lambda: is_named(world, "after")) < SOON
     assert not await world.writes_when_left_alone()
 
 
