@@ -67,7 +67,7 @@ def hosted(advertised: Iterable[str], serve_config: Object, rules: Object) -> di
 
 
 def _handlers(service: Object) -> Iterator[str]:
-    """Yield the URL to which each handler in a *service* of a serve config proxies or redirects; empty without a URL."""
+    """Yield the URL to which each handler in a *service* of a serve config proxies or redirects; empty without one."""
     for site in (service.get("Web") or {}).values():
         for handler in (site.get("Handlers") or {}).values():
             yield handler.get("Proxy") or handler.get("Redirect") or ""

@@ -206,7 +206,7 @@ class Tailnet:
         return device
 
     def rename_device(self, device: Device, label: str) -> None:
-        """Rename *device* to *label* with the tailnet's suffix. If *label* is empty, make the label from the hostname."""
+        """Rename *device* to *label* with the tailnet's suffix. If *label* is empty, make one from the hostname."""
         name = f"{label.lower()}.{self.domain}" if label else self._free_name(device.hostname, device.node_id)
         self.update(replace(device, name=name, renamed=bool(label)))
 

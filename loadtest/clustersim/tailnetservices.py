@@ -171,7 +171,7 @@ class TailscaleServices:
         return {node_id: report[name] for node_id, report in self._reports.items() if name in report}
 
     def approval(self, name: str, node_id: str) -> str:
-        """Return how the device was approved as a host of the Service, or that it wasn't, as the control server says it."""
+        """Return how the device was approved as a host of the Service, or that it wasn't, as the API words it."""
         if (name, node_id) in self._approved:
             return APPROVED_BY_HAND
         if self.approvers is None:
