@@ -77,7 +77,7 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
     ],
     "While no proxy of a name is ready": [
         "operator/dns/records/test_live.py a_name_whose_proxies_are_all_down_exists_without_addresses",
-        "nameserver/test_settings.py the_defaults_fit_the_deployment_of_the_go_operator",
+        "nameserver/test_settings.py the_default_settings_fit_the_deployment_that_the_go_operator_makes",
     ],
     "Load balancers and other exposed Services have names": [
         f"{_SERVICE}/test_reconciler.py the_name_of_an_exposed_service_leads_pods_to_its_cluster_ips",

@@ -11,7 +11,9 @@ WALK: Final = "tests/docs/test_walk.py::test_the_commands_on_a_page_of_the_docs_
 """The test that runs commands on a simulated cluster, after it has applied the manifests on their page."""
 BED: Final = "tests/e2e/test_pages.py::test_a_documented_command_works_on_a_real_cluster"
 """The test that runs commands on the bed, because they need Pods with logs, or an operator in a Pod."""
-_DEMO = "tests/loadtest/clustersim/test_demo.py::test_every_name_resolves_and_every_device_is_in_the_tailnet"
+_DEMO = (
+    "tests/loadtest/clustersim/test_demo.py::test_in_the_demo_every_name_resolves_and_every_device_is_in_the_tailnet"
+)
 _IMAGES = "tests/e2e/test_images.py::test_the_labels_of_an_image_name_its_program"
 _GATEWAY = (
     "tests/e2e/test_exposed.py::test_a_gateway_behind_a_load_balancer_serves_a_domain_of_the_users_with_his_certificate"
@@ -30,7 +32,7 @@ _OVERLAY = (
 _REUSED = "tests/charts/test_chart.py::test_the_documented_upgrade_from_the_go_operators_chart_runs_our_images"
 _BACK = "tests/e2e/test_upgrade.py::test_a_rollback_to_the_go_operator_changes_only_proxies_with_our_init_script"
 _JOB = "tests/e2e/test_dnsload.py::test_the_documented_job_with_dnsload_finds_no_wrong_answer_of_the_clusters_dns"
-_DNSLOAD = "tests/loadtest/dnsload/test_main.py::test_a_run_prints_a_report_each_second_and_at_the_end"
+_DNSLOAD = "tests/loadtest/dnsload/test_main.py::test_a_run_of_dnsload_prints_a_report_each_second_and_at_the_end"
 _CHECK = "tests/e2e/test_check.py::test_the_command_check_finds_no_fault_in_a_healthy_cluster"
 _LIST = "tests/e2e/test_check.py::test_the_commands_list_and_check_work_from_outside_of_the_cluster"
 _INSIDE = (

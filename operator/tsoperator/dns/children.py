@@ -94,7 +94,7 @@ def deployment(dnsconfig: DNSConfig, image: NameserverImage, settings: Settings)
     pace: Object = {}
     pod_labels = {LABEL_APP: NAMESERVER}
     volume: Object
-    if image.program is not Program.OURS:  # if the program isn't known: both programs can read their records so
+    if image.program is not Program.OURS:  # Tailscale's program or an unknown one: both programs can read this volume
         volume = {"name": CONFIGMAP_NAME, "configMap": {"name": CONFIGMAP_NAME}}
     else:
         volume = {"name": _SNAPSHOT, "emptyDir": {}}

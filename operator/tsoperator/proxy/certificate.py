@@ -1,7 +1,7 @@
 """The Events about the certificate of an Ingress, or of the API server proxy.
 
-A standalone proxy gets the certificate at the first HTTPS request. In a ProxyGroup, the first proxy gets it at its
-start. An Ingress has no conditions, so the operator reports the progress by Events.
+A standalone proxy gets the certificate at the first HTTPS request. In a ProxyGroup, the first proxy gets it by itself,
+before any request. An Ingress has no conditions, so the operator reports the progress by Events.
 """
 
 from dataclasses import dataclass
@@ -16,8 +16,8 @@ PATIENCE: Final = 600.0
 """The seconds after which an Event says that a certificate is missing. Usually a certificate comes within a minute."""
 
 _RENEWED_BEFORE: Final = timedelta(days=14)
-"""The time before the expiry of a certificate at which somebody must have renewed it. If a quarter of the lifetime is
-less, that time is used instead."""
+"""The time before the expiry of a certificate at which tailscaled should have renewed it. If a quarter of the lifetime
+is less, that time is used instead."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -57,9 +57,9 @@ def has_routes_to_lose(config: Object, profile: Object) -> bool:
     """Tell whether a proxy may still advertise routes that it must lose before it can be an app connector.
 
     They are the routes that its *config*, or an earlier config, named. If *config* has no list of routes, the proxy
-    keeps its routes. If it has a list, we look at the login *profile*, in which tailscaled stores the routes that it
-    advertises. An empty list in the config of an app connector is no sign of routes: earlier versions of this operator
-    wrote it.
+    keeps all its routes, so it has none to lose. If it has a list, the login *profile*, in which tailscaled stores the
+    routes that it advertises, shows whether they are gone. The empty list of an app connector is no sign of routes:
+    earlier versions of this operator wrote it.
     """
     routes = config.get("AdvertiseRoutes")
     if routes is None or (routes == [] and _is_app_connector(config)):

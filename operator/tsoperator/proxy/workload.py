@@ -93,7 +93,7 @@ class Workload:
 
     The steps *first* make the children that don't depend on a Secret, such as Services and the ServiceAccount.
     *statefulset* is None until its contents are known. The steps *surplus* remove the objects of surplus replicas other
-    than their Secrets, once all Pods of these replicas are gone.
+    than their Secrets, once all Pods and devices of these replicas are gone.
     """
 
     first: Sequence[Step]
@@ -137,7 +137,7 @@ def _may_need_key(secrets: ReplicaSecrets, config: ProxyConfig) -> bool:
 def proxy_problem(proxy: Proxy, children: Children, keys: Keys) -> str:
     """Say why replicas of *proxy* can't log in any more, and what happens next; empty if all replicas can log in.
 
-    *keys* are the auth keys that were given to `plan_proxy`.
+    *keys* are the auth keys from which the plan of the proxy was made.
     """
     return login_problem(_asking(proxy, children), keys.by_ordinal)
 

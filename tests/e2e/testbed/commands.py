@@ -17,10 +17,11 @@ def run(
     env: Mapping[str, str] | None = None,
     cwd: Path | None = None,
 ) -> str:
-    """Run *argv* and return its standard output; *env* is added to the environment, *timeout* is in seconds.
+    """Run *argv* and return its standard output.
 
-    Raises:
-        BedError: it failed, took too long, or isn't installed.
+    *env* is added to the environment. *timeout* is in seconds.
+
+    Raises: BedError: the command failed, took too long, or isn't installed.
     """
     command = [str(word) for word in argv]
     try:

@@ -10,7 +10,7 @@ from typing import cast
 
 
 class Datagrams(asyncio.DatagramProtocol):
-    """Answers each datagram with *words*."""
+    """A UDP server that answers each datagram with *words*."""
 
     def __init__(self, words: bytes) -> None:
         self._words = words
@@ -27,7 +27,7 @@ class Datagrams(asyncio.DatagramProtocol):
 
 
 async def greet(port: int, words: bytes) -> None:
-    """Serve until the process ends."""
+    """Answer on *port* until the process ends."""
 
     async def connected(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(words)

@@ -51,7 +51,7 @@ class Isolation:
 
     @classmethod
     def make(cls, name: str, folder: Path) -> "Isolation":
-        """Start an isolation, and give its network namespace the name *name*.
+        """Start an isolation, and name its network namespace *name*.
 
         Raises: BedError: the name is in use, or the kernel refuses.
         """
@@ -104,7 +104,7 @@ class Isolation:
 
 
 def remove_name(handle: Path) -> None:
-    """Remove the name of a network namespace, and the folder of names if that was the last one."""
+    """Remove the name of a network namespace, and the folder /run/netns if it had no other name."""
     if not handle.exists():
         return
     while f" {handle} nsfs " in Path("/proc/self/mounts").read_text():
@@ -115,16 +115,16 @@ def remove_name(handle: Path) -> None:
 
 
 def _unshare(script: Path, folder: Path) -> Process:
-    """Start the first process and return it, as the outside sees it."""
+    """Start the first process of an isolation, and return it as the machine sees it from outside."""
     apart = ["unshare", "--net", "--mount", "--pid", "--fork", "--mount-proc", "--propagation", "private"]
     pid = spawn([*apart, "sh", str(script), str(folder), *PRIVATE], folder / "log")
     return only_child(pid, folder / "log")
 
 
 def spawn(argv: Sequence[str], log: Path, descriptor: int | None = None) -> int:
-    """Start *argv* in a session of its own with its output added to *log*; return its pid.
+    """Start *argv* in a session of its own, with its output added to *log*, and return its pid.
 
-    The file *descriptor*, when there is one, becomes the program's number 3.
+    The file *descriptor*, if given, becomes the program's file descriptor 3.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
     actions: list[tuple[int, int, str, int, int] | tuple[int, int, int]] = [
@@ -138,10 +138,9 @@ def spawn(argv: Sequence[str], log: Path, descriptor: int | None = None) -> int:
 
 
 def only_child(pid: int, log: Path) -> Process:
-    """Return the one child of a program that forks and waits, such as unshare and nsenter.
+    """Return the only child of a program that forks and waits, such as unshare or nsenter.
 
-    Raises:
-        BedError: it ended before it had one.
+    Raises: BedError: the program ended before it had a child.
     """
     found: list[int] = []
 

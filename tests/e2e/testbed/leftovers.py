@@ -45,7 +45,7 @@ class Snapshot:
     def take(cls, folder: Path) -> "Snapshot":
         """Return the present state of the machine.
 
-        Of its processes, include those with *folder* on their command line.
+        It includes the processes that have *folder* in their command lines.
         """
         return cls(
             namespaces=sorted(entry.name for entry in NETNS.iterdir()) if NETNS.exists() else [],
@@ -60,7 +60,7 @@ class Snapshot:
 
     @classmethod
     def load(cls, file: Path) -> "Snapshot | None":
-        """Return the snapshot that was saved in *file*; None if there is no such file."""
+        """Return the snapshot that was saved in *file*, or None if there is no such file."""
         return cls(**json.loads(file.read_text())) if file.exists() else None
 
     def save(self, file: Path) -> None:
@@ -69,7 +69,7 @@ class Snapshot:
 
 
 def leftovers(before: Snapshot, folder: Path) -> list[str]:
-    """Return a line for each thing that exists now and not *before*, and a line for each thing that is missing now."""
+    """Return a line for each difference between *before* and now: things that are new, and things that are missing."""
     then, now = asdict(before), asdict(Snapshot.take(folder))
     found: list[str] = []
     for what in then:
@@ -88,7 +88,7 @@ def _lines(value: "list[str] | dict[str, str] | str") -> list[str]:
 
 
 def _iptables() -> list[str]:
-    """Return the rules of the machine's own network without counters and dates."""
+    """Return the iptables rules of the machine's own network, without counters and dates."""
     if shutil.which("iptables-save") is None:
         return []
     lines = run(["iptables-save"]).splitlines()
@@ -118,7 +118,10 @@ def pods_run(cgroups: Path = CGROUPS) -> bool:
 
 
 def remove_cgroups() -> bool:
-    """Remove the cgroups of Pods, which may outlive their processes by a moment; tell whether they are gone."""
+    """Remove the cgroups of Pods, and tell whether they are gone.
+
+    A cgroup can't be removed while processes are in it, and they may end a moment later.
+    """
     return wait_until(_tried_to_remove_cgroups, 5)
 
 
@@ -132,7 +135,7 @@ def _tried_to_remove_cgroups() -> bool:
 
 
 def restore_sysctls(before: Snapshot) -> None:
-    """Restore the machine's limits to their former values."""
+    """Restore the sysctls of the machine to their former values."""
     for name, value in before.sysctls.items():
         file = Path("/proc/sys") / name
         if file.read_text().strip() != value:

@@ -1,7 +1,8 @@
-"""The machines of the bed on one wire without any other connection.
+"""The machines of the bed, all on one virtual network without any other connection.
 
-`wan` has the world outside, `node` the cluster. The devices on `peer` and `peer2` are in the first tailnet, that on
-`second` in the second. A test can add `node2`, a second node, and `peer3`, another device of the first tailnet.
+`wan` has the servers outside the cluster, and `node` has the cluster. The devices on `peer` and `peer2` are in the
+first tailnet, and the device on `second` is in the second. A test can add `node2`, a second node, and `peer3`, another
+device of the first tailnet.
 """
 
 from collections.abc import Mapping
@@ -52,7 +53,10 @@ NAMES = ("wan", *_ON_THE_WIRE, SECOND_NODE.machine, THIRD_PEER)
 
 
 def make(folder: Path) -> dict[str, Isolation]:
-    """Make and connect all machines, except those that some tests add. Their files are in folders of *folder*."""
+    """Make and connect all machines, except those that some tests add.
+
+    Each has its files in its own folder in *folder*.
+    """
     machines = {name: Isolation.make(name, folder / name) for name in ("wan", *_ON_THE_WIRE)}
     wan = machines["wan"]
     _configure(
@@ -85,7 +89,7 @@ def make_third_peer(folder: Path, machines: Mapping[str, Isolation]) -> Isolatio
 
 
 def _connect(wan: Isolation, machine: Isolation, address: str) -> None:
-    """Connect a machine to the wire."""
+    """Connect a machine to the virtual network."""
     name = machine.name
     _configure(wan, f"ip link add {name} type veth peer name eth0", f"ip link set {name} master {BRIDGE} up")
     # The other end is moved from outside, where the target's pid means something.

@@ -36,7 +36,7 @@ def missing(packages: Mapping[str, str]) -> list[str]:
 
 
 def install_peers(progress: Progress) -> None:
-    """Install the packages PEERS, and stop the services that Debian starts for them.
+    """Install the packages in `PEERS`, and stop the services that Debian starts for them.
 
     Raises: BedError: apt is missing or fails.
     """

@@ -38,7 +38,7 @@ print(answer.hex())
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """A device outside the cluster. The kernel of its machine handles its connections, by a tun device.
+    """A device outside the cluster, whose connections the kernel of its machine handles by a tun device.
 
     With `--tun=userspace-networking`, tailscaled's own network stack would answer connections. That stack ignores a SYN
     from a port that had a connection within the last minute, and proxies use the same address after a restart.
@@ -91,7 +91,7 @@ class Peer:
         return found
 
     def capabilities(self, other: "Peer") -> dict[str, Any]:
-        """Return the capabilities that another device has at this device, with their values."""
+        """Return the application capabilities that grants give another device on this device, with their values."""
         return self.whois(other).get("CapMap") or {}
 
     @property
@@ -100,7 +100,7 @@ class Peer:
         return self.tailscale("ip", "-4").strip()
 
     def ask_magic_dns(self) -> None:
-        """Let all programs of the machine, which has an /etc of its own, find MagicDNS names."""
+        """Make MagicDNS names resolve for all programs of the machine, which has an /etc of its own."""
         self.machine.run(["sh", "-c", f"echo nameserver {MAGIC_DNS} > /etc/resolv.conf"])
 
     def peer_api(self, name: str) -> int:
@@ -109,7 +109,10 @@ class Peer:
         return int(other["PeerAPIURL"][0].rpartition(":")[2])
 
     def exchange(self, address: str, port: int, request: bytes) -> bytes:
-        """Send *request* to a TCP port, and return the answer until a second of silence; nothing if it is refused."""
+        """Send *request* to a TCP port, and return the bytes of the answer until a second of silence.
+
+        Return no bytes if the connection is refused.
+        """
         words = [sys.executable, "-c", _EXCHANGE, address, str(port), request.hex(), str(_SILENCE)]
         return bytes.fromhex(self.machine.run(words))
 
@@ -120,7 +123,9 @@ class Peer:
 
 
 def start(paths: Paths, daemons: Daemons, peer: Peer, key: str) -> None:
-    """Start *peer* as a new device that logs in with the auth *key*, and start its servers. A machine has room for one.
+    """Start *peer* as a new device that logs in with the auth *key*, and start its servers.
+
+    A machine has room for only one device.
 
     Raises: BedError: a program does not start, or the control server refuses the key.
     """

@@ -1,6 +1,7 @@
-"""Base images, made by debootstrap and cached: Debian with the tools of proxies and test Pods, and a smaller one.
+"""Base images, made by debootstrap and cached.
 
-The smaller one is for the other architecture. Only a test that builds images for both needs it.
+One image is Debian with the tools of proxies and test Pods. The other, smaller image is for the other architecture.
+Only a test that builds images for both architectures needs it.
 """
 
 import hashlib

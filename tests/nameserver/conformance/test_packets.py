@@ -106,7 +106,10 @@ BURST = 100
 
 
 def burst_answers(client: socket.socket, burst: list[bytes]) -> set[bytes]:
-    """Send *burst* and then a valid query. Return the answers that came before the answer to that query."""
+    """Send the packets in *burst* and then a valid query.
+
+    Return the answers that came before the answer to that query.
+    """
     for packet in burst:
         client.send(packet)
     client.send(numbered(GOOD, 0xFFFF))

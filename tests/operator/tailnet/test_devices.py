@@ -321,6 +321,12 @@ async def test_a_forbidden_list_of_devices_is_read_at_once_after_a_change_of_the
         await until(lambda: devices.known(device.node_id) is not None)
         devices.retry()
     assert (control.requests[LIST], ListPace().denied) == (2, 300)
+    control.fail(403, path=LIST[1])
+    devices = Devices(client)
+    with pytest.raises(Forbidden):
+        await devices.refresh()
+    devices.retry()
+    await devices.refresh()
 
 
 async def test_other_tasks_run_while_many_devices_change(control: Control, client: TailnetClient) -> None:

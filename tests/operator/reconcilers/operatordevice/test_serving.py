@@ -20,7 +20,6 @@ from tsoperator.api.objects import (
     Object,
     Resource,
     key_of,
-    resource_of,
     uid,
 )
 
@@ -240,13 +239,8 @@ async def test_the_operator_restores_objects_of_the_api_server_proxy_that_somebo
         before = await cluster.find(resource, name)
         assert before is not None
         await cluster.delete(before)
-        await cluster.eventually(lambda: another(cluster, before))
+        await cluster.eventually(lambda: cluster.replaced(before))
         assert await joined(cluster) == device
-
-
-async def another(world: World, obj: Object) -> bool:
-    found = await world.find(resource_of(obj), key_of(obj).name)
-    return found is not None and uid(found) != uid(obj)
 
 
 async def test_another_hostname_renames_the_operators_device_and_restarts_no_pod(cluster: World) -> None:
