@@ -154,7 +154,7 @@ class Proxy:
 
     @property
     def draining(self) -> int:
-        """The seconds for which the proxy goes on when its Pod ends and nothing leads to the Pod any more."""
+        """The seconds for which the proxy of an ending Pod still runs after no Service leads to the Pod any more."""
         return 10 if self._ingress is None else 20
 
     def withdraw(self) -> None:
@@ -273,7 +273,8 @@ class Proxy:
     def _host(self, device: Device, ingress: Ingress) -> None:
         """Report which Tailscale Services the device hosts, and get certificates for them if this replica writes them.
 
-        A new container first only advertises. It takes its serve configuration and its rules at its next step.
+        In its first step, a new container only advertises the Services. It reads its serve configuration and its rules
+        in its second step.
         """
         report, advertised = self._tailnet.services.report, self._advertised
         if self._is_fresh:
@@ -333,9 +334,10 @@ class Proxy:
         self._login.write(news)
 
     def _serve(self, device: Device) -> dict[str, str | None]:
-        """Take the serve config, and return the keys of the state Secret that come from it: an endpoint, and a copy.
+        """Read the serve config, and return the keys of the state Secret that it sets.
 
-        A missing or empty config changes nothing.
+        They are the device's name for HTTPS, and a copy of the serve config. If the file is missing or empty, the
+        proxy goes on with the serve config that it read before.
         """
         mounted_config = self._volumes.text(self._serve_mount) if self._serve_mount else None
         self._serve_config = mounted_config or self._serve_config

@@ -24,7 +24,7 @@ async def run(store: Store) -> None:
 
 
 class Collector:
-    """Knows who owns whom, by UID."""
+    """Deletes objects that have no owner left; for that, it knows the UIDs of each object's children."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -83,7 +83,7 @@ class Collector:
     def _finalize(self, uid: str, obj: Object) -> None:
         """Delete the children of *obj* if its deletion waits for them.
 
-        Once no child blocks the deletion, remove the finalizer.
+        Once no child blocks the deletion, remove the finalizer of *obj* that made it wait.
         """
         if FOREGROUND not in obj["metadata"].get("finalizers", ()):
             return

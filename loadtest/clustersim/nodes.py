@@ -59,8 +59,9 @@ class Nodes:
     def place_for(self, pod: Object) -> str:
         """Return the name of the node for a new *pod*.
 
-        It is the ready node with the fewest Pods of the same owner, and of these the one with the fewest Pods. The name
-        is empty if none of several nodes is ready. A single node takes all Pods.
+        It is the ready node with the fewest Pods of the same owner. Among several such nodes, it is the one with the
+        fewest Pods. A single node takes all Pods, even if it isn't ready. Otherwise the name is empty if no node is
+        ready.
         """
         if len(self._addresses) == 1:
             return NODE_NAME

@@ -31,7 +31,10 @@ def owner_reference(owner: Object, resource: Resource) -> Object:
 
 
 def pod_from_template(owner: Object, resource: Resource, metadata: Object, spec: Object) -> Object:
-    """Return a Pod from *owner*'s template, with *metadata* (labels are merged) and *spec* put over the template's."""
+    """Return a Pod from *owner*'s template. The fields in *metadata* and *spec* replace those of the template.
+
+    Only labels are merged.
+    """
     template = owner["spec"]["template"]
     described = template.get("metadata", {})
     return {
@@ -62,10 +65,10 @@ def is_deleting(obj: Object) -> bool:
 
 
 def grace_seconds(pod: Object, asked: int | None, is_silent: bool) -> int:
-    """Return for how many seconds a deleted Pod may go on: *asked* by the request, or else by the Pod's own spec.
+    """Return for how many seconds a deleted Pod may run on: *asked* if it isn't None, otherwise as the Pod's spec says.
 
-    In the simulation, a Pod with neither a preStop hook nor Tailscale Services ends at once. If its node
-    *is_silent*, no kubelet ends the Pod, so it stays.
+    In the simulation, a Pod with neither a preStop hook nor Tailscale Services ends at once if *asked* is None, unless
+    its node *is_silent*: then no kubelet ends it.
     """
     spec = pod["spec"]
     if not spec.get("nodeName"):
@@ -98,5 +101,5 @@ def selects(selector: Mapping[str, str], pod: Object) -> bool:
 
 
 def count(number: int) -> Any:
-    """Return *number* as a status shows it: None, for an absent field, if it is 0."""
+    """Return *number* for a field of a status; None if *number* is 0, because the status then has no such field."""
     return number or None

@@ -45,7 +45,7 @@ def services_leading_to(store: Store, address: str) -> set[Key]:
 def ready_addresses(endpointslice: Object) -> list[str]:
     """Return the addresses of the slice's endpoints that take new connections.
 
-    An endpoint does so unless it says otherwise.
+    An endpoint takes them unless its ``ready`` condition is false.
     """
     return [
         address

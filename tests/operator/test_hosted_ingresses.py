@@ -11,7 +11,7 @@ from tsoperator.api.names import FINALIZER, HA_INGRESS_FINALIZER
 from tsoperator.api.objects import CONFIGMAP, ROLE, ROLEBINDING, SECRET, STATEFULSET, Object, key_of
 
 from tests.support.groups import ready_group
-from tests.support.manifests import DOMAIN, backend, ingress, proxy_group
+from tests.support.manifests import DOMAIN, annotated, backend, ingress, proxy_group
 from tests.support.operator import NAMESPACE, World, new_world, running_operator
 
 GROUP, OTHER = proxy_group("ing", type="ingress"), proxy_group("other", type="ingress")
@@ -21,11 +21,6 @@ HTTPS, BOTH = [(WEB, [443])], [(WEB, [443, 80])]
 
 def web(**annotations: str) -> Object:
     return ingress("web", "web", proxy_group="ing", **annotations)
-
-
-def annotated(**annotations: str | None) -> Object:
-    named = {f"tailscale.com/{name.replace('_', '-')}": value for name, value in annotations.items()}
-    return {"metadata": {"annotations": named}}
 
 
 async def shown(world: World, obj: Object) -> list[tuple[str, list[int]]]:

@@ -11,7 +11,7 @@ from tsoperator.api.objects import Object, annotations, key_of
 
 from tests.support.groups import endpoints, ready_group
 from tests.support.lanes import cases
-from tests.support.manifests import DOMAIN, backend, connector, egress, group_egress, ingress, proxy_group
+from tests.support.manifests import DOMAIN, annotated, backend, connector, egress, group_egress, ingress, proxy_group
 from tests.support.operator import NAMESPACE, World
 
 pytestmark = pytest.mark.simulated
@@ -20,10 +20,6 @@ SOON = 1.0  # seconds
 KUBELETS_WATCH = 0.1
 """The seconds within which the kubelet's own watch sees a change. A Pod that is touched earlier is synced in vain."""
 TOUCH = ("tsoperator", "patch", "pods")
-
-
-def annotated(**given: str) -> Object:
-    return {"metadata": {"annotations": {f"tailscale.com/{name}": value for name, value in given.items()}}}
 
 
 GATE = connector(hostname="before", exitNode=True)
