@@ -25,6 +25,7 @@ from tsoperator.api.objects import (
     uid,
 )
 from tsoperator.reconcilers.operatordevice.reconciler import operatordevices
+from tsoperator.runtime.clock import utc_now
 from tsoperator.tailnet.tailnet import OWN, device_object
 
 from tests.operator.contract.memory import remembered
@@ -444,7 +445,7 @@ async def test_an_operators_device_that_waits_for_approval_or_got_another_name_i
 async def test_a_change_of_the_operators_device_concerns_the_proxy_that_it_serves() -> None:
     cache, missing = Shown(slim_secret(NAME, {"device_id": "nABC"})), cast("Any", None)
     chosen = settings(operator_secret=NAME, apiserver_proxy=ProxyMode.AUTH)
-    watches = operatordevices(cache, missing, missing, missing, chosen).watches
+    watches = operatordevices(cache, missing, missing, missing, chosen, utc_now).watches
     for device, keys in (("nABC", [Key(OPERATOR_NAMESPACE, NAME)]), ("nXYZ", [])):
         assert [*watches[DEVICE](device_object(OWN, Device(device, "a.example.org")))] == keys
 
