@@ -1,4 +1,4 @@
-"""A small client of the API server, for the demo to act as a user of the cluster."""
+"""A small client of the API server, with which the demo acts as a user of the cluster."""
 
 import json
 from collections.abc import AsyncGenerator, Mapping

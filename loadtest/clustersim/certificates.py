@@ -16,7 +16,7 @@ SHARES = "TS_EXPERIMENTAL_CERT_SHARE"
 ACCOUNTS = "TS_ACME_ACCOUNT_SECRET_NAME"
 ACCOUNT = "TS_ACME_ACCOUNT_FIELD"
 SHARED_ACCOUNTS_SINCE = 143
-"""The capability version from which the image uses an ACME account that several groups share."""
+"""The capability version from which images use one ACME account for several groups."""
 
 LIFETIME = timedelta(days=90)
 RENEWED_BEFORE = timedelta(days=30)
@@ -39,7 +39,7 @@ class _Loop:
 class Certificates:
     """The certificates that a replica writes with the rights of the ServiceAccount *account*.
 
-    The ACME account is kept in the Secret and field *shared*, if there is one.
+    The ACME account is stored in the Secret and field *shared*, if that isn't None.
     """
 
     def __init__(self, store: Store, namespace: str, account: str, shared: tuple[str, str] | None) -> None:
@@ -50,9 +50,10 @@ class Certificates:
         self._loops: dict[str, _Loop] = {}
 
     def follow(self, domains: Collection[str], listed: Collection[str]) -> None:
-        """Get and renew the certificates of *domains*, as far as the control server has *listed* them for the device.
+        """Get and renew the certificates of *domains*, as far as they are in *listed*.
 
-        If a certificate can't be stored, try again after 1, 10 and 100 minutes, and then once a day.
+        *listed* are the domains that the control server offers the device. If a certificate can't be stored, try again
+        after 1, 10 and 100 minutes, and then once a day.
         """
         now = self._store.now()
         self._loops = {domain: self._loops.get(domain) or _Loop(now) for domain in domains}
@@ -68,7 +69,10 @@ class Certificates:
                 loop.next, loop.failures = now + CHECKED_EVERY, 0
 
     def _renew(self, domain: str, now: datetime) -> None:
-        """Store a new certificate, unless the present one is still valid for long. Raises CertificateError."""
+        """Store a new certificate for *domain*, unless the present one is still valid for long.
+
+        Raises CertificateError.
+        """
         ends = end_of(self._read(domain).get("tls.crt", ""))
         if ends is not None and ends - now > RENEWED_BEFORE:
             return
@@ -80,9 +84,9 @@ class Certificates:
         self._patch(domain, stored)
 
     def _account_key(self) -> str:
-        """Return the key of the shared ACME account; empty if no account is shared.
+        """Return the key of the shared ACME account, or "" if no account is shared.
 
-        If the account doesn't exist yet, make it.
+        Make the account if it doesn't exist yet.
         """
         if self._shared is None:
             return ""

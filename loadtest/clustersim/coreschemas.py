@@ -19,9 +19,10 @@ _METADATA = "ObjectMeta"
 
 @cache
 def core_schemas() -> Mapping[str, Object]:
-    """Return the schemas by name, such as ``ServiceSpec``; those of kinds have the names of the kinds.
+    """Return the schemas of Kubernetes' own types by name, such as ``ServiceSpec``.
 
-    The first call takes two seconds. References in the schemas begin with `REF`.
+    The name of a kind's schema is the name of the kind. References in the schemas begin with `REF`. The first call
+    takes two seconds.
     """
     models = import_module("kubernetes.client.models")
     found: dict[str, Object] = {}
@@ -49,7 +50,7 @@ def _name(model: str) -> str:
 
 
 def _plain(schema: Any) -> Object:
-    """Return a schema of pydantic as a structural schema: without titles and defaults, and without null as a type."""
+    """Return a structural schema for a schema of pydantic: without titles and defaults, and without null as a type."""
     choices = [each for each in schema.get("anyOf", ()) if each != _NULL]
     if len(choices) == 1:
         schema = {**schema, **choices[0]}

@@ -1,4 +1,4 @@
-"""Checks that the nameserver answers as the objects in the cluster say, and measures how soon it does."""
+"""Checks that the nameserver's answers agree with the objects in the cluster, and measures how soon they do."""
 
 import asyncio
 import time
@@ -30,10 +30,10 @@ class NotYet(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Reached:
-    """The name and the addresses that reach an object.
+    """The name and the addresses by which an object can be reached.
 
-    *offers* says what the object provides to the tailnet, such as ports. *by* says how: by a device or by a
-    Tailscale Service.
+    *offers* says what the object provides to the tailnet, such as ports. *by* says whether a device or a Tailscale
+    Service provides it.
     """
 
     name: str
@@ -50,10 +50,10 @@ class Reached:
 
 @dataclass(frozen=True, slots=True)
 class Exposed:
-    """An object that leads to the tailnet or that the tailnet can reach, by its own proxies or by a ProxyGroup's.
+    """An object that connects Pods and the tailnet, by its own proxies or by a ProxyGroup's.
 
-    *direct* is True for a load balancer: its name leads Pods to the Service itself, not to a proxy. *has_proxy* is
-    True if the object has an own proxy, and False if only the proxies of a ProxyGroup expose it.
+    *direct* is True for a Service of type LoadBalancer: its name leads Pods to the Service itself, not to a proxy.
+    *has_proxy* is True if the object has an own proxy, and False if only the proxies of a ProxyGroup expose it.
     """
 
     resource: Resource
@@ -98,10 +98,10 @@ class Checks:
     api: ApiClient
     dns_port: int
     round_seconds: float = 5
-    """The time within which the nameserver has to answer with a change."""
+    """The seconds within which the nameserver has to answer with a change."""
 
     async def leads(self, target: Exposed) -> tuple[str, tuple[str, ...]]:
-        """Return the name of *target* and the addresses that it leads to.
+        """Return the name of *target*, and the addresses to which the name leads.
 
         Raises NotYet unless the nameserver answers with the addresses in the cluster, over UDP and over TCP.
         """
@@ -124,7 +124,10 @@ class Checks:
         return qname, addresses
 
     async def qname(self, target: Exposed) -> str:
-        """Return the name of *target* in the tailnet, empty if it has none; raises NotYet."""
+        """Return the name of *target* in the tailnet, or "" for an egress Service without one.
+
+        Raises NotYet if the object doesn't show its name yet.
+        """
         obj = await self.api.get(target.resource, target.namespace, target.name)
         if target.resource == SERVICE and not target.direct:
             fqdn: str = obj["metadata"]["annotations"].get(TAILNET_FQDN, "")

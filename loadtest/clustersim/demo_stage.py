@@ -23,8 +23,10 @@ OPERATOR_NAMESPACE = "tailscale"
 _ROOT = Path(__file__).parents[2]
 EXAMPLES = _ROOT / "docs" / "examples"
 MANIFEST = _ROOT / "charts" / "manifests" / "operator.yaml"
-"""The chart with its default values. The demo installs its objects, except those of kinds that the cluster doesn't
-have."""
+"""The chart with its default values.
+
+The demo installs its objects, except those of kinds that the cluster doesn't have.
+"""
 REPEATED = ("dnsconfig-by-hand.yaml",)
 """The examples whose object is the same as another example's."""
 DEVICES = ("db.tail1234.ts.net", "directory.tail1234.ts.net", "printer.tail1234.ts.net=100.64.10.10")
@@ -32,14 +34,17 @@ DEVICES = ("db.tail1234.ts.net", "directory.tail1234.ts.net", "printer.tail1234.
 CREDENTIALS = "operator-oauth"
 """The Secret with the operator's OAuth client."""
 ACCOUNT: Object = {"metadata": {"namespace": OPERATOR_NAMESPACE, "name": "kube-apiserver-auth-proxy"}}
-"""The account that the chart makes for proxies which impersonate users."""
+"""The ServiceAccount that the chart makes for proxies that impersonate users."""
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 POLL_SECONDS = 0.02
 
 
 @dataclass(slots=True)
 class Stage:
-    """The ports and the files of all parts of the demo. The operator plays *operator_pod*, once it has been started."""
+    """The ports and the files of all parts of the demo.
+
+    The operator plays *operator_pod*, when it has been started.
+    """
 
     folder: Path
     api_port: int
@@ -117,9 +122,10 @@ class Stage:
             await asyncio.sleep(POLL_SECONDS)
 
     async def install(self, api: ApiClient, secret: str = "") -> str:
-        """Install the chart, and return the name of the operator's Pod; raises FileNotFoundError outside a checkout.
+        """Install the chart, and return the name of the operator's Pod.
 
-        *secret* is that of the OAuth client, by default the right one.
+        *secret* is the secret of the OAuth client, by default the right one. Raises FileNotFoundError outside a
+        checkout.
         """
         client_id, right = self.credentials
         given: Object = {"client_id": client_id, "client_secret": secret or right}
@@ -171,14 +177,17 @@ class Stage:
                 await asyncio.sleep(POLL_SECONDS)
 
     async def mount_credentials(self, api: ApiClient) -> None:
-        """Write the Secret with the OAuth client into the operator's files, as the kubelet does, until cancelled."""
+        """Copy the OAuth client from its Secret into the operator's files at each change, until cancelled.
+
+        On a real cluster, the kubelet does this.
+        """
         async with aclosing(api.watch(SECRET, OPERATOR_NAMESPACE, {})) as secrets:
             async for secret in secrets:
                 if name_of(secret) == CREDENTIALS:
                     self.write_credentials(secret)
 
     async def follow_operator(self, processes: Processes, api: ApiClient) -> None:
-        """Let the operator end and start anew when another Pod takes the place of the one that it plays."""
+        """Restart the operator whenever another Pod takes the place of the one that it plays."""
         async with aclosing(api.watch(POD, OPERATOR_NAMESPACE, {"app": "operator"})) as pods:
             async for pod in pods:
                 if name_of(pod) != self.operator_pod and "deletionTimestamp" not in pod["metadata"]:
@@ -204,7 +213,7 @@ def _is_known(obj: Object) -> bool:
 
 
 async def _install(api: ApiClient, obj: Object) -> None:
-    """Create an object of the chart, or replace the object of this name with which the simulated cluster begins."""
+    """Create an object of the chart. If the simulated cluster begins with an object of this name, replace that."""
     resource, metadata = resource_of(obj), obj["metadata"]
     try:
         await api.create(resource, obj)
@@ -240,8 +249,8 @@ def example_objects(folder: Path = EXAMPLES, names: Collection[str] = ()) -> lis
 async def apply_examples(api: ApiClient, names: Collection[str] = ()) -> list[Object]:
     """Create the objects in the files *names* of docs/examples, by default in all files, and return them.
 
-    Wait for the operator's first look at a ProxyGroup before other objects name it, because a user types more slowly,
-    too. Raises FileNotFoundError outside a checkout.
+    After a ProxyGroup, wait until the operator has looked at it, before other objects name it: a user types more
+    slowly, too. Raises FileNotFoundError outside a checkout.
     """
     await api.create(SERVICEACCOUNT, ACCOUNT)
     created: list[Object] = []

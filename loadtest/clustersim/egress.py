@@ -31,10 +31,9 @@ class Health:
     """The answer of the proxy at its health port."""
 
     def __init__(self, container: Object, env: Mapping[str, str], addresses: Mapping[str, str]) -> None:
-        """Take the proxy's *container*, its variables *env*, and the Pod's *addresses*.
+        """*container* is the container of the proxy, *env* are its variables, and *addresses* are the Pod's addresses.
 
-        Each of the *addresses* is for one HTTP header. The answers at the health port show the address in this
-        header.
+        Each address has the name of the HTTP header in which the answers at the health port show it.
         """
         listening = env.get(_LISTENING, _LISTENING_DEFAULT).rpartition(":")[2]
         self._port = listening if env.get(_HEALTH_CHECK) == "true" else ""
@@ -43,7 +42,7 @@ class Health:
         self._headers = {} if is_old else {header: address for header, address in addresses.items() if address}
 
     def answer(self, port: int, has_joined: bool) -> tuple[int, Mapping[str, str]] | None:
-        """Return the HTTP status and the headers that a request at *port* gets; None if nothing listens there.
+        """Return the HTTP status and the headers of the answer at *port*, or None if nothing listens there.
 
         Images before 1.80 send no headers.
         """
@@ -53,12 +52,12 @@ class Health:
 
 
 class Egress:
-    """The part of a proxy that forwards to the tailnet."""
+    """The part of a simulated proxy that forwards connections to devices of the tailnet."""
 
     def __init__(self, store: Store, volumes: Volumes, configmap: str, addresses: Mapping[str, str]) -> None:
         """*configmap* is the name of the ConfigMap that the Pod mounts.
 
-        *addresses* are the Pod's, by ``podIPv4`` and ``podIPv6``; an address that the Pod lacks is empty.
+        *addresses* are the Pod's addresses, by ``podIPv4`` and ``podIPv6``. An address that the Pod lacks is "".
         """
         self._store = store
         self._volumes = volumes
@@ -78,7 +77,10 @@ class Egress:
         return json.dumps({**self._addresses, "services": services or None}, separators=(",", ":"))
 
     def is_routed(self) -> bool:
-        """Tell whether a Service for health checks still leads to this Pod, as far as its preStop hook can notice."""
+        """Tell whether a Service for health checks still leads to this Pod.
+
+        The answer is what the Pod's preStop hook can notice.
+        """
         try:
             pings = int(self._files().get(PINGS) or 0)
             checks = [entry.get("healthCheckEndpoint") or "" for entry in self._services().values()]
@@ -107,7 +109,7 @@ def _in_effect(entry: Object, tailnet: Tailnet) -> Object:
 
 
 def _resolve(target: Object, tailnet: Tailnet) -> list[str] | None:
-    """Return the addresses that *target* leads to; None for a name that the tailnet doesn't know."""
+    """Return the addresses to which *target* leads, or None for a name that the tailnet doesn't know."""
     if target["ip"]:
         return [target["ip"]]
     return list(tailnet.addresses(target["fqdn"].rstrip(".").lower())) or None

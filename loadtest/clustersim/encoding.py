@@ -1,4 +1,4 @@
-"""Encodes objects as JSON; each version is encoded only once, even if many clients read or watch it."""
+"""Encodes objects as JSON. Each version of an object is encoded only once, even if many clients read or watch it."""
 
 import json
 from collections.abc import Sequence
@@ -19,9 +19,9 @@ def encode(value: Any) -> bytes:
 
 
 class Encoder:
-    """Encodes objects, and remembers the latest texts by ``resourceVersion``.
+    """Encodes objects, and remembers the JSON of the latest ones by ``resourceVersion``.
 
-    Two objects have the same version only if the store was restored to an older state in between.
+    After a restore of the store, another object can have the same version. So the encoder also compares the objects.
     """
 
     def __init__(self, remembered: int = _REMEMBERED) -> None:
@@ -77,5 +77,8 @@ class MetadataEncoder(Encoder):
 
 
 def event(kind: str, obj: bytes) -> bytes:
-    """Return the line of a watch for an event about *obj*; *kind* is the event's type, such as ADDED or BOOKMARK."""
+    """Return the line that a watch sends for an event about *obj*.
+
+    *kind* is the event's type, such as ADDED or BOOKMARK.
+    """
     return b'{"type":"%b","object":%b}\n' % (kind.encode(), obj)

@@ -13,14 +13,15 @@ from clustersim.traffic import MUTATING
 
 _REASONS = {409: "Conflict", 429: "TooManyRequests", 500: "InternalError", 503: "ServiceUnavailable"}
 LOST = 0
-"""The status of a Failure in which the request takes effect, but the client gets no answer."""
+"""The *status* of a `Failure` in which the request takes effect, but the client gets no answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ban:
     """Requests for one kind that RBAC forbids.
 
-    They are for *namespace*, or for all namespaces at once if it is empty, and have *verb*, or any verb if it is empty.
+    *namespace* limits the ban to a namespace; if it is "", the ban is for requests for all namespaces at once. *verb*
+    limits it to a verb, unless it is "".
     """
 
     plural: str
@@ -37,8 +38,8 @@ class Ban:
 class Failure:
     """A failure of the next *times* mutating requests with *verb* for *plural*.
 
-    An empty *verb* or *plural* stands for any. With the *status* `LOST` the requests take effect, and the
-    connection is cut before the answer.
+    An empty *verb* or *plural* stands for any. With the *status* `LOST` the requests take effect, but the connection is
+    cut before the answer.
     """
 
     status: int = 500
@@ -54,8 +55,8 @@ class Failure:
 class Faults:
     """The present faults of the API server.
 
-    While *away*, it closes all connections. With *nonsense* it answers all requests with HTML, and with *missing* it
-    answers them with 404, as a gateway in front of it may do.
+    While *away* is True, it closes all connections. With *nonsense* it answers all requests with HTML, and with
+    *missing* it answers them with 404, as a gateway in front of it may do.
     """
 
     def __init__(self, store: Store) -> None:
@@ -85,7 +86,7 @@ class Faults:
     def silence_watches(self, *resources: Resource) -> None:
         """Send no more events on the open watches of *resources*, by default of all kinds.
 
-        A client that resumes such a watch after `drop_watches` gets the events that it has missed.
+        A client that starts such a watch again, after `drop_watches`, gets the events that it has missed.
         """
         self.silent |= {each for each in self.watches if not resources or any(map(each.wants, resources))}
 
@@ -107,9 +108,9 @@ class Faults:
         self._bans.clear()
 
     async def strike(self, verb: str, plural: str) -> bool:
-        """Wait for the latency, then raise ApiError if a failure matches the request.
+        """Wait for the latency, and then apply a failure that matches the request, if there is one.
 
-        Return True if the request has to be carried out and its answer lost.
+        Raises ApiError if the request has to fail. Return True if it has to be carried out and its answer lost.
         """
         if self.latency:
             await asyncio.sleep(self.latency)
@@ -130,7 +131,7 @@ class Faults:
             raise denied(target, verb)
 
     def to_json(self) -> Object:
-        """Return the faults that are switched on."""
+        """Return the present faults as JSON."""
         failures = [
             {"status": failure.status, "times": failure.times, "verb": failure.verb, "plural": failure.plural}
             for failure in self._failures

@@ -19,16 +19,16 @@ _TYPES: dict[str, tuple[type, ...]] = {
 
 
 class Mistake(NamedTuple):
-    """A field that its schema doesn't allow; *words* say why, and are empty for a field that is unknown."""
+    """A field that its schema doesn't allow. *words* are the reason, or "" for an unknown field."""
 
     path: str
     words: str = ""
 
 
 def check_fields(resource: Resource, schema: Object, obj: Object) -> None:
-    """Refuse an object with unknown fields, or with values that the *schema* of its kind doesn't allow.
+    """Raise ApiError for an object with unknown fields, or with values that the *schema* of its kind doesn't allow.
 
-    Raises ApiError: 400 for unknown fields, and also for a wrong type in a kind of Kubernetes' own; 422 for other
+    The code is 400 for unknown fields, and for a wrong type in one of Kubernetes' own kinds. It is 422 for other
     values.
     """
     mistakes = [*_mistakes(schema, {name: each for name, each in obj.items() if name != "status"}, "")]
@@ -76,7 +76,7 @@ def _mistakes_in_fields(schema: Object, value: Object, path: str) -> Iterator[Mi
 
 
 def _refusal(schema: Object, value: Any) -> str:
-    """Return why *schema* doesn't allow *value* itself, whatever is inside; empty if it does."""
+    """Return the reason why *schema* doesn't allow *value*, whatever the value contains, or "" if it does."""
     wanted = schema.get("type", "")
     if schema.get("x-kubernetes-int-or-string"):
         return "" if isinstance(value, int | str) else "Invalid value: must be a number or a string"

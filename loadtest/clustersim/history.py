@@ -1,4 +1,4 @@
-"""The changes in their order: the latest ones, from which a watch can resume, and subscriptions to new ones."""
+"""The latest changes, from which a watch can resume, and subscriptions to new changes."""
 
 import asyncio
 from collections import deque
@@ -11,7 +11,7 @@ from clustersim.objects import Object, Resource
 
 
 class Change(NamedTuple):
-    """One write: *type* is ADDED, MODIFIED or DELETED; *old* is the version that it replaced."""
+    """One write. *type* is ADDED, MODIFIED or DELETED, and *old* is the version that it replaced."""
 
     type: str
     resource: Resource
@@ -49,7 +49,7 @@ class Subscription:
         return self._changes.popleft()
 
     async def batch(self) -> list[Change]:
-        """Wait for changes and return all that have come; an empty list means that the subscription is closed."""
+        """Wait for changes, and return all that have arrived. An empty list means that the subscription is closed."""
         async for first in self:
             changes = [first, *self._changes]
             self._changes.clear()
@@ -67,7 +67,7 @@ class Subscription:
         return self._closed
 
     def close(self) -> None:
-        """End the iteration after the changes that have come already."""
+        """End the iteration after the changes that have arrived already."""
         self._closed = True
         self._wake.set()
 

@@ -19,13 +19,13 @@ class Ingress:
     """The part of a proxy that leads the packets for Tailscale Services to cluster IPs."""
 
     def __init__(self, volumes: Volumes, mount: Mount, addresses: Mapping[str, str]) -> None:
-        """Take the *mount* of the file with the rules, and the Pod's *addresses*, by ``podIPv4`` and ``podIPv6``."""
+        """*mount* is the file with the rules. *addresses* are the Pod's addresses, by ``podIPv4`` and ``podIPv6``."""
         self._volumes = volumes
         self._mount = mount
         self._addresses = {name: address for name, address in addresses.items() if address}
 
     def rules(self) -> dict[str, Any] | None:
-        """Return the rules in the mounted file, by the name of the Tailscale Service; None without a file.
+        """Return the rules in the mounted file, by the name of the Tailscale Service, or None without a file.
 
         Raises ConfigError.
         """
@@ -40,7 +40,7 @@ class Ingress:
 
 
 def document(name: str, text: str) -> dict[str, Any]:
-    """Return the JSON object that is in the file *name*. Raises ConfigError."""
+    """Return the JSON object in *text*, which is the content of the file *name*. Raises ConfigError."""
     try:
         found = json.loads(text)
     except ValueError as error:
@@ -51,9 +51,9 @@ def document(name: str, text: str) -> dict[str, Any]:
 
 
 def hosted(advertised: Iterable[str], serve_config: Object, rules: Object) -> dict[str, Host]:
-    """Return the report of a device to the control server: its ports and backends for each Tailscale Service.
+    """Return a device's report to the control server: its ports and backends for each Tailscale Service.
 
-    The control server hears of a Service if the device advertises it or has a serve configuration for it.
+    It has the Services that the device advertises or that are in its serve configuration.
     """
     served, advertising = serve_config.get("Services") or {}, set(advertised)
     return {
@@ -67,7 +67,7 @@ def hosted(advertised: Iterable[str], serve_config: Object, rules: Object) -> di
 
 
 def _handlers(service: Object) -> Iterator[str]:
-    """Yield the URL that each handler in a serve configuration proxies or redirects to, or an empty text."""
+    """Yield the URL to which each handler in a serve configuration proxies or redirects, or "" for another handler."""
     for site in (service.get("Web") or {}).values():
         for handler in (site.get("Handlers") or {}).values():
             yield handler.get("Proxy") or handler.get("Redirect") or ""

@@ -20,7 +20,10 @@ _DNS = 53
 
 
 def place(host: str, port: int, nameserver: int) -> tuple[str, int]:
-    """Return where to connect instead of *host* and *port*: the DNS port of a cluster IP is the *nameserver*'s."""
+    """Return the host and the port to which a connection to *host* and *port* has to go.
+
+    For the DNS port of a cluster IP, these are loopback and the port *nameserver*.
+    """
     is_inside = port == _DNS and any(ip_address(host) in each for each in NETWORKS.values())
     return ("127.0.0.1", nameserver) if is_inside else (host, port)
 

@@ -15,7 +15,7 @@ from clustersim.selection import Selector
 
 _AS = re.compile(rf"as=({PARTIAL}\w*)")
 _AS_TABLE = re.compile(r"^[^,]*;as=Table;[^,]*v=v1\b")
-"""The Accept header of a client that prefers tables to all else."""
+"""A pattern for the Accept header of a client that prefers tables."""
 
 
 async def object_body(request: web.Request) -> Object:
@@ -35,7 +35,7 @@ async def object_body(request: web.Request) -> Object:
 
 
 def addressed(obj: Object, target: Target) -> Object:
-    """Return *obj* with the namespace and name that the URL names; raises ApiError 400 if *obj* has others."""
+    """Return *obj* with the namespace and name in the URL. Raises ApiError 400 if *obj* has a different one."""
     resource = target.resource
     if (obj.get("apiVersion", resource.api_version), obj.get("kind", resource.kind)) != (
         resource.api_version,
@@ -51,7 +51,7 @@ def addressed(obj: Object, target: Target) -> Object:
 
 @contextmanager
 def decoding(resource: Resource) -> Iterator[None]:
-    """Turn the exception for a field of the wrong type into ApiError 400."""
+    """Raise ApiError 400 instead of the exception for a field of the wrong type, during the block."""
     try:
         yield
     except (AttributeError, KeyError, TypeError, ValueError) as error:
@@ -70,7 +70,7 @@ def wants_table(request: web.Request) -> bool:
 
 
 def wants_metadata(request: web.Request, verb: str) -> bool:
-    """Tell whether the client asks for metadata alone.
+    """Tell whether the client asks for only the metadata of objects.
 
     Raises ApiError 406 if the client asks for a list in the format of one object, or the other way round.
     """
@@ -82,12 +82,12 @@ def wants_metadata(request: web.Request, verb: str) -> bool:
 
 
 def flag(request: web.Request, name: str) -> bool:
-    """Tell whether the option *name* is set."""
+    """Tell whether the query of *request* turns on the option *name*."""
     return request.query.get(name, "").lower() in ("true", "1")
 
 
 def number(request: web.Request, name: str) -> int:
-    """Return the option *name*, 0 without it; raises ApiError 400 if it isn't a number."""
+    """Return the number in the query's option *name*, or 0 without it. Raises ApiError 400 if it isn't a number."""
     text = request.query.get(name) or "0"
     if not text.isdecimal():
         raise bad_request(f"{name}: {text} is not a number")
@@ -95,6 +95,6 @@ def number(request: web.Request, name: str) -> int:
 
 
 def unsupported(content_type: str, accepted: str) -> ApiError:
-    """Return the error for a body of another Content-Type than the one that is *accepted*."""
+    """Return the error for a body whose Content-Type isn't the *accepted* one."""
     message = f"the body of the request was in an unknown format ({content_type})"
     return ApiError(415, "UnsupportedMediaType", f"{message} - accepted media types include: {accepted}")

@@ -1,4 +1,4 @@
-"""Documents that are no objects: the version of the API server, and its answers to questions about rights."""
+"""Documents that are no stored objects: the version of the API server, and its answers to reviews of rights."""
 
 import re
 
@@ -12,12 +12,12 @@ _REVIEW = re.compile(
 
 
 def is_review(path: str) -> bool:
-    """Tell whether the URL *path* is for questions about rights."""
+    """Tell whether the URL *path* is for reviews of rights, such as SelfSubjectAccessReview."""
     return _REVIEW.fullmatch(path) is not None
 
 
 def review(asked: Object) -> Object:
-    """Return the answer to the review *asked*: everybody may do everything."""
+    """Return the answer to the review *asked*, which is always that the user has the right."""
     if asked.get("kind") == "SelfSubjectRulesReview":
         rules = [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}]
         return {**asked, "status": {"resourceRules": rules, "nonResourceRules": [], "incomplete": False}}

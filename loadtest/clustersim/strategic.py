@@ -21,7 +21,10 @@ _KEYS: dict[str, tuple[str, ...]] = {
     "secrets": ("name",),
     "addresses": ("type",),
 }
-"""The fields that are lists of objects with a key. Kubernetes has them as ``patchMergeKey``."""
+"""The fields that are lists of objects, each with the key by which a patch merges them.
+
+In Kubernetes' schemas, this key is the ``patchMergeKey``.
+"""
 _SETS = ("finalizers",)
 """The fields that are lists of strings to which a patch adds."""
 _DIRECTIVE = "$patch"

@@ -15,10 +15,10 @@ _PARTIAL: Object = {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/
 
 
 class TableEncoder(Encoder):
-    """Encodes objects of *resource* as tables with *shown* columns, for a client that asked for tables.
+    """Encodes objects of *resource* as tables with the columns *shown*, for a client that asked for tables.
 
-    *included* is the part of its object that a row has: ``Metadata``, the whole ``Object``, or ``None``. A client that
-    watches gets the definitions of the columns only once.
+    *included* is the part of its object that each row has: ``Metadata``, the whole ``Object``, or ``None``. A client
+    that watches gets the definitions of the columns only once.
     """
 
     def __init__(

@@ -21,7 +21,7 @@ _LEAST_SECONDS = 600
 
 
 def issue(store: Store, target: Target, request: Object) -> Object:
-    """Return the TokenRequest *request* with a token for the ServiceAccount that *target* names.
+    """Return the TokenRequest *request* with a token for the ServiceAccount in *target*.
 
     The signature is a fixed text. Raises ApiError: 404 if the ServiceAccount doesn't exist, 422 if the requested
     lifetime is too short.
@@ -56,7 +56,7 @@ def issue(store: Store, target: Target, request: Object) -> Object:
 
 
 def claims_of(token: str) -> dict[str, Any]:
-    """Return the claims in *token*; none if it isn't shaped like a token."""
+    """Return the claims in *token*, or {} if it doesn't have the form of a token."""
     try:
         _, payload, _ = token.split(".")
         claims: dict[str, Any] = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))

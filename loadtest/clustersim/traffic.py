@@ -5,7 +5,7 @@ from collections import Counter
 MUTATING = frozenset({"create", "update", "patch", "delete", "deletecollection"})
 
 Request = tuple[str, str, str]
-"""User agent (``-`` without one), verb, plural."""
+"""The user agent (``-`` without one), the verb and the plural of a request."""
 
 
 class Traffic:

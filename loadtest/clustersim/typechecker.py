@@ -1,6 +1,7 @@
 """Writes the status of each ValidatingAdmissionPolicy a moment after the policy is written.
 
-The type checker of a real controller manager does so, too. So the policy changes although nobody has edited it.
+The type checker of a real controller manager does the same. So a test sees that a policy can change although nobody has
+edited it.
 """
 
 import asyncio
@@ -13,7 +14,7 @@ MOMENT: Final = 0.3  # s
 
 
 async def run(store: Store) -> None:
-    """Write the status of all policies, each time a `MOMENT` after some of them have changed, until cancelled."""
+    """Write the status of all policies a `MOMENT` after some of them have changed, until cancelled."""
     with store.subscribe(ADMISSIONPOLICY) as changes:
         while True:
             await asyncio.sleep(MOMENT)

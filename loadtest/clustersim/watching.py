@@ -18,7 +18,7 @@ from clustersim.store import Store
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """A client's watch; *timeout* and *bookmark_interval* are in seconds, and 0 means no bookmarks."""
+    """A client's watch. *timeout* and *bookmark_interval* are in seconds. An interval of 0 means no bookmarks."""
 
     target: Target
     selector: Selector
@@ -54,7 +54,7 @@ async def stream(request: web.Request, watch: Watch, store: Store, faults: Fault
 
 
 def _catch_up(watch: Watch, store: Store) -> list[bytes]:
-    """Return the changes since the version of the client, or all objects if it has no version."""
+    """Return the changes since the client's version, or all objects if the client gives no version."""
     resource = watch.target.resource
     if not watch.revision:
         objects = store.list(resource, watch.target.namespace)
@@ -83,7 +83,7 @@ async def _follow(
 
 
 def _lines(watch: Watch, changes: Iterable[Change]) -> list[bytes]:
-    """Return the events for *changes*, without those that are not newer than the client's version.
+    """Return the events for those of *changes* that are newer than the client's version.
 
     As in Kubernetes, a client whose version is ahead of the server's gets no events until the server has caught up.
     """
@@ -91,7 +91,7 @@ def _lines(watch: Watch, changes: Iterable[Change]) -> list[bytes]:
 
 
 def _line(watch: Watch, change: Change) -> bytes:
-    """Return the event for *change*: DELETED, too, if the client's selector doesn't match the object any more."""
+    """Return the event for *change*. It is DELETED also if the client's selector no longer matches the object."""
     before = watch.sees(change.old)
     if change.type != "DELETED" and watch.sees(change.object):
         return event("MODIFIED" if before else "ADDED", watch.encoder(change.object))

@@ -1,7 +1,4 @@
-"""Certificates.
-
-Only their serial numbers and times of validity are meaningful, since the simulation reads nothing else.
-"""
+"""Certificates in which only the serial numbers and times of validity are real: the simulation reads nothing else."""
 
 import base64
 import binascii
@@ -30,7 +27,7 @@ def moment(when: datetime, tag: int = UTC_TIME) -> bytes:
 
 
 def certificate(starts: bytes, ends: bytes, serial: bytes = b"\x01") -> str:
-    """Return the PEM of a certificate that is valid between these two times, followed by another certificate."""
+    """Return the PEM of a certificate that is valid from *starts* to *ends*, followed by another certificate."""
     version, number = element(VERSION, element(INTEGER, b"\x02")), element(INTEGER, serial)
     algorithm, issuer, times = element(SEQUENCE), element(SEQUENCE, b"\x05\x00"), element(SEQUENCE, starts, ends)
     signed = element(SEQUENCE, version, number, algorithm, issuer, times, element(SEQUENCE, b"\x05\x00" * 80))
@@ -43,13 +40,13 @@ def pem(der: bytes) -> str:
 
 
 def certificate_for(left: timedelta, life: timedelta = timedelta(days=90)) -> str:
-    """Return the PEM of a certificate with the lifetime *life*, which expires after *left*."""
+    """Return the PEM of a certificate that expires after *left* from now, and that was valid for *life* in total."""
     ends = datetime.now(UTC) + left
     return certificate(moment(ends - life), moment(ends))
 
 
 def end_of(text: str) -> datetime | None:
-    """Return when the first certificate in *text* expires; None if it can't be read."""
+    """Return the time at which the first certificate in *text* expires, or None if it can't be read."""
     match = _PEM.search(text)
     try:
         times = _UTC_TIMES.search(base64.b64decode(match[1])) if match else None
