@@ -115,7 +115,7 @@ class Kubelet:
             tasks.create_task(self.follow_tailnet())
 
     def ask(self, address: str, port: int) -> tuple[int, Mapping[str, str]] | None:
-        """Return the HTTP status and headers that the Pod with *address* answers at *port*, or None without an answer."""
+        """Return the HTTP status and headers that the Pod with *address* answers at *port*, or None without answer."""
         proxies = (running.proxy for running in self._alive() if address in running.addresses)
         proxy = next(proxies, None)
         return proxy.health(port) if proxy else None

@@ -45,9 +45,7 @@ class LoadBalancers:
             self.reconcile(key_of(service))
 
     def addresses(self, hostname: str) -> list[str]:
-        """Return the addresses of the load balancer with *hostname*, as the cloud's DNS does, or [] if it doesn't
-        exist.
-        """
+        """Return the addresses of the load balancer with *hostname*, like the cloud's DNS, or [] if there is none."""
         return [address for key, address in self._addresses.items() if _hostname(key) == hostname]
 
     def reconcile(self, key: Key) -> None:

@@ -126,7 +126,7 @@ def _moved(value: Any) -> Any:
 
 
 def _paths(resource: Resource) -> dict[str, Object]:
-    """Return the paths of a kind, with only the parts that clients read: the kind's name, and the options of a write."""
+    """Return the paths of a kind, with the parts that clients read: the kind's name, and the options of a write."""
     root = f"/{_root(resource.api_version)}"
     all_of_them = (
         f"{root}/namespaces/{{namespace}}/{resource.plural}" if resource.namespaced else f"{root}/{resource.plural}"

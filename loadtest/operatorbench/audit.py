@@ -11,7 +11,7 @@ from typing import Any
 from clustersim.traffic import MUTATING, Request
 
 Entry = dict[str, Any]
-"""One request, in the format of audit.k8s.io/v1."""
+"""One request: an Event of audit.k8s.io/v1 as JSON."""
 
 
 def entries(path: Path) -> Iterator[Entry]:
@@ -23,7 +23,7 @@ def entries(path: Path) -> Iterator[Entry]:
 
 
 class AuditLog:
-    """The requests of one user since this object was made, including refused ones."""
+    """The requests of one user since this object was created, including refused ones."""
 
     def __init__(self, path: Path, user: str) -> None:
         self._file = path.open("rb")
@@ -31,7 +31,7 @@ class AuditLog:
         self._user = user
         self._requests: Counter[Request] = Counter()
         self.denied: list[str] = []
-        """The requests without permission, in the API server's words, up to the last call of `requests`."""
+        """The messages about requests that the API server has denied to the user, up to the last call of `requests`."""
 
     def requests(self) -> Counter[Request]:
         """Return the number of requests by user agent, verb and plural."""

@@ -1,4 +1,4 @@
-"""The parts that all scenarios share: a fresh cluster with an operator, and the measurement of that operator."""
+"""The parts that all scenarios share: a new cluster with an operator, and the measurement of that operator."""
 
 import asyncio
 import time
@@ -35,7 +35,7 @@ Figures = TypeVar("Figures")
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """The number of Services, and the number of seconds for which they are left alone."""
+    """The number of Services of a run, and the seconds of its idle step."""
 
     services: int
     idle_seconds: float
@@ -50,7 +50,7 @@ class Watched:
     log: AuditLog
 
     async def warm(self) -> None:
-        """Make and remove one Service, so that the operator's start and its first connections are not measured."""
+        """Create and delete one Service, so that the operator's start and its first connections are not measured."""
         await self.cluster.create(["first"])
         await self.cluster.until(
             lambda: self.cluster.reported(1), _START, "the first Service says that its proxy is made"
@@ -82,7 +82,7 @@ class Watched:
         )
 
     async def leave_alone(self, seconds: float) -> Step:
-        """Measure what the operator does without any change in the cluster."""
+        """Measure the operator for *seconds* without any change in the cluster."""
 
         async def wait() -> float:
             await asyncio.sleep(seconds)
@@ -107,7 +107,7 @@ class Watched:
 
 @contextmanager
 def prepared(ground: Ground, operator: Operator) -> Iterator[Servers]:
-    """Start *ground*, and create all that *operator* needs there; yield the URLs of the tailnet's servers."""
+    """Start *ground*, and create all objects that *operator* needs there. Yield the URLs of the tailnet's servers."""
     with ground.up() as servers:
         operator.install(ground)
         ground.kubectl("create", "namespace", USERS)
@@ -131,12 +131,11 @@ def measured(
     measure: Callable[[Watched], Awaitable[Figures]],
     followed: Sequence[Selection] = FOLLOWED,
 ) -> Figures:
-    """Run *measure* on the first of *programs* and return its result; all *programs* have to keep running.
+    """Run *measure* on the first of *programs*, and return its result. All *programs* have to keep running.
 
     *followed* are the objects that the benchmark watches.
 
-    Raises:
-        BenchError: the operator didn't do its work; the text says what went wrong, with the end of the log.
+    Raises: BenchError: the operator didn't do its work. The text says what went wrong, with the end of the log.
     """
 
     def alive() -> bool:
@@ -162,7 +161,7 @@ def _tail(log: Path) -> str:
 
 
 def _words(group: ExceptionGroup[Exception]) -> str:
-    """Return the text of the first error in *group*."""
+    """Return the message of the first error in *group*."""
     first: Exception = group
     while isinstance(first, ExceptionGroup):
         first = first.exceptions[0]

@@ -1,4 +1,4 @@
-"""The first scenario: all Services are made at once, left alone, and removed at once."""
+"""The first scenario: all Services are created at once, remain without changes, and are deleted at once."""
 
 import asyncio
 import time

@@ -49,7 +49,7 @@ class Cluster:
     """Watches the Services and the objects that the operator makes for them."""
 
     def __init__(self, client: KubeClient, alive: Callable[[], bool], followed: Sequence[Selection] = FOLLOWED) -> None:
-        """*alive* tells whether the operator still runs."""
+        """*alive* is a function that tells whether the operator still runs."""
         self.client = client
         self._alive = alive
         self._objects: dict[Selection, dict[Key, Object]] = {selection: {} for selection in followed}
@@ -60,7 +60,7 @@ class Cluster:
         return self._objects[selection]
 
     async def follow(self, selection: Selection) -> None:
-        """Keep the objects of *selection* up to date until cancelled."""
+        """Watch the objects of *selection*, so that `objects` returns them, until cancelled."""
         objects = self._objects[selection]
         async for update in updates(self.client, selection):
             match update:
@@ -98,7 +98,7 @@ class Cluster:
         return sum(map(is_reported, self._objects[SERVICES].values())) >= count
 
     def gone(self) -> bool:
-        """Tell whether all Services and the objects made for them are gone; the nameserver's objects stay."""
+        """Tell whether all Services and the objects made for them are gone. The nameserver's objects may remain."""
         owners = (owner_of(obj) for objects in self._objects.values() for obj in objects.values())
         return all(owner is not None and owner.type == PARENT_NAMESERVER for owner in owners)
 
@@ -127,14 +127,13 @@ class Cluster:
         return next((obj for obj in self._objects[_HEADLESS].values() if owner_of(obj) == owner), None)
 
     def resolved(self, count: int) -> bool:
-        """Tell whether the records have an address for each of *count* names."""
+        """Tell whether the DNS records have an address for each of *count* names."""
         return sum(map(addressed, self._objects[_RECORDS].values())) >= count
 
     async def until(self, holds: Callable[[], bool], seconds: float, what: str) -> None:
-        """Wait until *holds* returns True; *what* describes the awaited state in the error.
+        """Wait until *holds* returns True. *what* describes this state in the error.
 
-        Raises:
-            BenchError: the operator has ended, or *seconds* are over.
+        Raises: BenchError: the operator has ended, or *seconds* have passed.
         """
         try:
             async with asyncio.timeout(seconds):
@@ -161,7 +160,7 @@ def is_reported(service: Object) -> bool:
 
 
 def addressed(configmap: Object) -> int:
-    """Return how many names, without the canaries, have an address in a ConfigMap of records."""
+    """Return the number of names in a ConfigMap of records that have an address, without the canaries."""
     found = parse(configmap["data"][RECORDS_KEY]).ip4
     return sum(bool(addresses) for name, addresses in found.items() if not name.startswith(CANARY_PREFIX))
 

@@ -1,4 +1,4 @@
-"""The benchmark's command line."""
+"""The command line of the benchmark of operators."""
 
 import argparse
 import json
@@ -36,7 +36,7 @@ Choice = TypeVar("Choice", bound=StrEnum)
 
 
 class Scenario(StrEnum):
-    """The work that the operators have to do."""
+    """A scenario of the benchmark, by its name on the command line."""
 
     BURST = "burst"
     GROUPS = "groups"
@@ -84,7 +84,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _chosen(what: str, choices: type[Choice]) -> Callable[[str], list[Choice]]:
-    """Return a function that reads names of *choices*, separated by commas."""
+    """Return a function that parses names out of *choices*, separated by commas."""
     known = {choice.lower(): choice for choice in choices}
 
     def read(text: str) -> list[Choice]:

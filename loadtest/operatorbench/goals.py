@@ -1,4 +1,7 @@
-"""The goals and their verdicts (pure), from the least times and the most memory and writes of each operator's runs."""
+"""The goals and the verdicts on them, from the figures of all runs of each operator (pure).
+
+A verdict uses the least times, and the most memory and writes.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -20,12 +23,15 @@ class Goal(Generic[AnyRun]):
     limit: float
     relative: bool = True
     worst: bool = False
-    """True if the highest figure of all runs is judged, because other programs on the machine don't change it."""
+    """True if the highest figure of all runs is judged.
+
+    It is so for figures that other programs on the machine don't change.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A figure, and the number of the run that it is from."""
+    """A figure, and the number of the run in which it was measured."""
 
     value: float
     run: int
@@ -33,7 +39,7 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The result for a goal; a figure that wasn't measured is None."""
+    """The result for a goal. Figures that weren't measured are None."""
 
     goal: Goal[Any]
     ours: Measured | None
@@ -48,7 +54,7 @@ class Verdict:
 
     @property
     def judged(self) -> float | None:
-        """The value that is compared with the limit."""
+        """The value that is compared with the limit: the ratio or our operator's figure."""
         if self.goal.relative:
             return self.ratio
         return self.ours.value if self.ours else None
@@ -118,7 +124,7 @@ HOSTING_GOALS: Sequence[Goal[Hosting]] = (
 
 
 def judged(samples: Sequence[AnyRun], goals: Sequence[Goal[AnyRun]]) -> list[Verdict]:
-    """Return the verdict on each of *goals*; no verdicts if there are no *samples*."""
+    """Return the verdict on each of *goals*, or none if there are no *samples*."""
     if not samples:
         return []
     ours, theirs = of(Kind.OURS, samples), of(Kind.GO, samples)

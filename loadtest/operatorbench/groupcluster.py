@@ -1,4 +1,4 @@
-"""ProxyGroups in the benchmark's cluster: the module simulates their proxies, and watches the operator's work."""
+"""Simulates the proxies of ProxyGroups in the benchmark's cluster, and reads what the operator writes for them."""
 
 import asyncio
 import json
@@ -76,12 +76,12 @@ def proxies_of(*groups: str) -> list[Proxy]:
 
 
 def service(number: int, name: str) -> Object:
-    """Return an egress Service; its *number* decides which group serves it."""
+    """Return an egress Service. Its *number* decides which group serves it."""
     return egress_service(name, GROUPS[number % len(GROUPS)])
 
 
 async def no_join(_proxy: Proxy) -> None:
-    """Do nothing, because no operator needs the devices of egress groups."""
+    """Do nothing, because the operators don't look at the devices of egress groups in the tailnet."""
 
 
 async def start_groups(
@@ -89,8 +89,8 @@ async def start_groups(
 ) -> None:
     """Create the groups, log their simulated proxies in, and wait until the groups are available.
 
-    *cluster* has to watch PROXYGROUPS and *secrets*; the Secrets of proxies are among *secrets*. *join* is called with
-    each proxy, and makes its device.
+    *cluster* has to watch `PROXYGROUPS` and *secrets*, which include the Secrets of the proxies. *join* is called with
+    each proxy, and creates its device.
     """
     for group in GROUPS:
         await cluster.client.create(PROXYGROUP, proxy_group(group, _REPLICAS, type_))
@@ -152,7 +152,10 @@ class GroupCluster:
         )
 
     def _entries(self, group: str) -> Mapping[str, Any]:
-        """Return the entries in the ConfigMap of *group*. Each version is parsed only once, because it is long."""
+        """Return the entries in the ConfigMap of *group*.
+
+        Each version of the ConfigMap is parsed only once, because it is long.
+        """
         configmap = self._cluster.objects(CONFIGS).get(Key(NAMESPACE, EGRESS.config_name(group)))
         if configmap is None:
             return {}
@@ -196,7 +199,10 @@ def running(proxy: Proxy) -> Object:
 
 
 def state(proxy: Proxy, uid: str) -> dict[str, str]:
-    """Return the state that *proxy* has after its login (docs/development/proxies.md); *uid* is that of its Pod."""
+    """Return the content of the state Secret of *proxy* after its login (docs/development/proxies.md).
+
+    *uid* is the UID of its Pod.
+    """
     return {
         **profile(proxy),
         "device_id": proxy.node_id,
@@ -208,7 +214,7 @@ def state(proxy: Proxy, uid: str) -> dict[str, str]:
 
 
 def profile(proxy: Proxy, advertised: Sequence[str] = ()) -> dict[str, str]:
-    """Return the login profile of *proxy*, which advertises these Tailscale Services, as its tailscaled stores it."""
+    """Return the login profile of *proxy* as its tailscaled stores it, with the *advertised* Tailscale Services."""
     return login(proxy.node_id, f"{proxy.name}.{DOMAIN}", advertised)
 
 

@@ -1,4 +1,7 @@
-"""The second scenario: two ProxyGroups get all Services at once, then more one by one; all are removed at once."""
+"""The second scenario: two ProxyGroups get all Services at once, then more Services one by one.
+
+At the end, all Services are deleted at once.
+"""
 
 import asyncio
 import time
@@ -63,7 +66,7 @@ class Burst:
         )
 
     async def _warm(self) -> None:
-        """Make and remove a Service of each group, so that the operator's first connections aren't measured."""
+        """Create and delete a Service of each group, so that the operator's first connections aren't measured."""
         names = [f"first-{group}" for group in GROUPS]
         await self.watched.cluster.apply(service(number, name) for number, name in enumerate(names))
         await self._until_served(names)
@@ -71,7 +74,7 @@ class Burst:
         await self.watched.settle()
 
     async def _make(self) -> tuple[Step, Counter[str]]:
-        """Measure the step that makes all Services; return also how often each ConfigMap was written."""
+        """Measure the step that creates all Services. Return it with the number of writes of each ConfigMap."""
         cluster, names, before = self.watched.cluster, self.names, self._configmap_writes()
 
         async def make() -> float:
@@ -93,7 +96,7 @@ class Burst:
         return time.monotonic() - started
 
     async def _until_served(self, names: list[str]) -> None:
-        """Wait for the entries of *names*, write the reports of all proxies, and wait for the EndpointSlices."""
+        """Wait for the entries of the Services *names*, write the proxies' reports, and wait for the EndpointSlices."""
         await self._until_written(names)
         await self.groups.all_report()
         for number, group in enumerate(GROUPS):
@@ -101,7 +104,10 @@ class Burst:
                 await self._until_proxy_serves(proxy, names[number :: len(GROUPS)])
 
     async def _add_more(self) -> None:
-        """Make one Service after another for the first group, and measure the time of each entry and EndpointSlice."""
+        """Create Services for the first group, one after the other.
+
+        Measure for each the time until its entry and until its EndpointSlice.
+        """
         names = [f"more-{number}" for number in range(_MORE)]
         for name in names:
             await asyncio.sleep(_PAUSE)

@@ -52,7 +52,7 @@ class AtOnce:
             )
 
     async def _warm(self, cluster: HostingCluster) -> None:
-        """Make and remove some objects, so that the operator's start and its first connections are not measured."""
+        """Create and delete some objects, so that the operator's start and its first connections are not measured."""
         names = exposed(_FIRST, "first-")
         await cluster.prepare(names)
         await cluster.expose(names)
@@ -77,7 +77,7 @@ class AtOnce:
         return await self.watched.leave_alone(self.load.idle_seconds)
 
     async def _counted(self, act: Callable[[], Awaitable[Step]]) -> tuple[Step, Counter[str]]:
-        """Measure a step; return also how often the control server's API was called."""
+        """Measure a step. Return it with the number of requests to the control server's API, by method and path."""
         before = await self.keeper.calls()
         step = await act()
         return step, await self.keeper.calls() - before

@@ -1,4 +1,4 @@
-"""Simulates the proxies of ProxyGroups of type ingress in the benchmark's cluster, and makes the objects of users."""
+"""Simulates the proxies of ProxyGroups of type ingress in the benchmark's cluster, and creates the users' objects."""
 
 import asyncio
 import json
@@ -52,7 +52,8 @@ FOLLOWED = (SERVICES, _INGRESSES, PROXYGROUPS, _SECRETS, CONFIGS)
 class Exposed:
     """The names of the Ingresses and Services that the two groups expose.
 
-    Of either kind, the first group exposes the first object, the second group the second object, and so on in turn.
+    Each of the two lists belongs to the groups in turn: the first name to the first group, the second name to the
+    second group.
     """
 
     ingresses: Sequence[str]
@@ -60,7 +61,7 @@ class Exposed:
 
     @property
     def backends(self) -> list[str]:
-        """The names of the Services of the Ingresses."""
+        """The names of the Services to which the Ingresses lead."""
         return [f"{name}-backend" for name in self.ingresses]
 
 
@@ -89,7 +90,7 @@ class Host:
         self._certified: set[str] = set()
 
     async def run(self) -> None:
-        """Follow the configuration until cancelled."""
+        """Read the configuration again and again, and act on it, until cancelled."""
         while True:
             await self._step()
             await asyncio.sleep(_EVERY)
@@ -115,7 +116,7 @@ class Host:
             await self._certify(domains(served))
 
     async def _certify(self, names: Iterable[str]) -> None:
-        """Store a certificate for each of these domains that has a Secret, and no certificate yet."""
+        """Store a certificate for each of these domains that has a Secret without a certificate."""
         keys = {Key(NAMESPACE, name) for name in names if name not in self._certified}
         data = encoded({"tls.crt": certificate_for(_LIFETIME), "tls.key": "a private key"})
         async with asyncio.TaskGroup() as tasks:
@@ -152,7 +153,7 @@ class HostingCluster:
         await self._keeper.join(auth_key, proxy.name, proxy.node_id, proxy.tailnet_address)
 
     async def prepare(self, names: Exposed) -> None:
-        """Create the Services of the Ingresses, and an EndpointSlice for each Service."""
+        """Create the Services to which the Ingresses lead, and an EndpointSlice for each Service."""
         await self._cluster.apply(map(backend, names.backends))
         served = [*names.backends, *names.services]
         slices = [
@@ -177,7 +178,7 @@ class HostingCluster:
             tasks.create_task(self._cluster.delete(names.services))
 
     def reported(self, names: Exposed) -> bool:
-        """Tell whether all statuses say how the tailnet reaches the objects, and both proxies serve the Services."""
+        """Tell whether all statuses show how the tailnet reaches the objects, and that both proxies serve them."""
         ingresses, services = self._cluster.objects(_INGRESSES), self._cluster.objects(SERVICES)
         return all(is_served(ingresses.get(Key(USERS, name))) for name in names.ingresses) and all(
             is_exposed(services.get(Key(USERS, name))) for name in names.services
@@ -206,7 +207,7 @@ def identity() -> Object:
 
 
 def newest_config(secret: Object | None) -> Mapping[str, Any]:
-    """Return the configuration of a proxy for the newest images; empty without a Secret."""
+    """Return the configuration of a proxy for the newest images, or {} without a Secret."""
     found = {int(name.split("-")[1].split(".")[0]): text for name, text in _data(secret).items() if "cap-" in name}
     return json.loads(b64decode(found[max(found)])) if found else {}
 
@@ -216,18 +217,18 @@ def _data(secret: Object | None) -> Mapping[str, str]:
 
 
 def document(configmap: Object | None, file: str) -> Mapping[str, Any]:
-    """Return a JSON document in a ConfigMap; empty if there is none."""
+    """Return the JSON document *file* in a ConfigMap, or {} if there is none."""
     text = ((configmap or {}).get("binaryData") or {}).get(file)
     return json.loads(b64decode(text)) or {} if text else {}
 
 
 def report(proxy: Proxy, rules: Mapping[str, Any]) -> Object:
-    """Return the report of *proxy* that it has put *rules* into effect."""
+    """Return the report in which *proxy* says that it applies *rules*."""
     return {"configs": rules, "podIPv4": proxy.address}
 
 
 def domains(served: Mapping[str, Any]) -> list[str]:
-    """Return the domains for which proxies with this serve config end TLS."""
+    """Return the domains of the serve config *served* for which the proxy ends TLS and needs certificates."""
     sites = [site.rpartition(":") for each in served.values() for site in each.get("Web") or {}]
     return [domain for domain, _, port in sites if port == "443"]
 
@@ -244,7 +245,7 @@ def is_served(ingress: Object | None) -> bool:
 
 
 def is_exposed(service: Object | None) -> bool:
-    """Tell whether the status of *service* says that the tailnet reaches it, by both proxies of its group."""
+    """Tell whether the status of *service* has a name and an address, and says that both proxies serve it."""
     if service is None:
         return False
     conditions = service["status"].get("conditions") or ()

@@ -13,10 +13,13 @@ from pydantic import BaseModel, ConfigDict
 from operatorbench.audit import Entry
 
 _NOT_OF_A_SERVICE = frozenset({"events", "leases"})
-"""The kinds that an operator writes but that no Service needs. Tables show these writes, but no goal counts them."""
+"""The kinds whose writes no Service needs: tables show these writes, but no goal counts them."""
 
 _TOUCH = "patch pods"
-"""The write by which our operator makes the kubelet mount a changed configuration at once. It is counted separately."""
+"""The write of a touch, by which our operator makes the kubelet mount a changed configuration at once.
+
+Touches are counted separately.
+"""
 
 
 class Kind(StrEnum):
@@ -27,12 +30,12 @@ class Kind(StrEnum):
 
 
 class Step(BaseModel):
-    """The figures of one part of a run, in which Services are made, served, left alone or removed."""
+    """The figures of one step of a run, in which Services are created, served, left unchanged or deleted."""
 
     model_config = ConfigDict(frozen=True)
 
     seconds: float
-    """The time from the first request of the step to the end that users see in the cluster."""
+    """The time from the first request of the step to the state in the cluster that users wait for."""
     cpu_seconds: float
     """The operator's CPU time, user and system, until it had settled."""
     writes: Mapping[str, int]
@@ -40,7 +43,7 @@ class Step(BaseModel):
     reads: int
     """The number of the operator's other requests."""
     others: float
-    """The number of cores that other programs, outside the benchmark, kept busy meanwhile; they make times longer."""
+    """The number of CPU cores that programs outside the benchmark kept busy during the step. They make times longer."""
 
     @property
     def counted(self) -> int:
@@ -82,7 +85,7 @@ class Run(BaseModel):
 
 
 class Burst(Run):
-    """The figures of one run in which all Services are made at once, left alone, and removed at once."""
+    """The figures of one run in which all Services are created at once, left unchanged, and deleted at once."""
 
     idle: Step
     removed: Step
@@ -102,7 +105,7 @@ class Sample(Burst):
     """The figures of one run of the first scenario."""
 
     reported_seconds: float
-    """The time until the last Service reported that its proxy is made.
+    """The time until the last Service reported that its proxy exists.
 
     `made.seconds` is the time until the last StatefulSet existed.
     """
@@ -133,9 +136,9 @@ class Grouped(Burst):
 
 
 class Steady(Run):
-    """The figures of one run of the third scenario: Services are made one by one; of two operators, one leads.
+    """The figures of one run of the third scenario, in which Services are created one by one.
 
-    Writes and reads of the leader and the standby are counted together.
+    Two replicas of the operator run: a leader and a standby. Their writes and reads are counted together.
     """
 
     every_seconds: float
@@ -144,7 +147,7 @@ class Steady(Run):
     """The standby's CPU time, in the same period as the leader's."""
     standby_rss_mb: float
     configmap_bytes: int
-    """The number of bytes of ConfigMaps in the bodies of requests."""
+    """The number of bytes of ConfigMaps in the bodies of the operator's requests."""
 
     @property
     def standby_cpu_ms(self) -> float:
@@ -202,7 +205,7 @@ class Runs:
 
 
 def configmap_bytes(entries: Iterable[Entry], user: str) -> int:
-    """Return the bytes of ConfigMaps that *user* sent, as JSON without spaces, without deletions."""
+    """Return the number of bytes of ConfigMaps that *user* sent, as JSON without spaces. Deletions don't count."""
     return sum(
         len(json.dumps(entry["requestObject"], separators=(",", ":"), ensure_ascii=False).encode())
         for entry in _of_configmaps(entries, user)
@@ -211,7 +214,7 @@ def configmap_bytes(entries: Iterable[Entry], user: str) -> int:
 
 
 def configmap_writes(entries: Iterable[Entry], user: str) -> Counter[str]:
-    """Return how often *user* wrote each ConfigMap, by its name, including refused writes."""
+    """Return the number of writes by *user* of each ConfigMap, by its name, including refused writes."""
     return Counter(
         entry["objectRef"].get("name") or entry["requestObject"]["metadata"]["name"]
         for entry in _of_configmaps(entries, user)

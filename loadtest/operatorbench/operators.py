@@ -1,4 +1,4 @@
-"""The operators that are compared, with the objects that each needs in the cluster and the command that starts it."""
+"""The operators that the benchmark compares, with the objects that each needs in the cluster and its command."""
 
 import sys
 from collections.abc import Mapping
@@ -23,19 +23,19 @@ try:
 finally:
     profile.dump_stats(file)
 """
-"""A program that runs our operator under a profiler of CPU time, which doesn't count waiting."""
+"""A Python program that runs our operator under a profiler of CPU time, which doesn't count time spent waiting."""
 
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """An operator, with its CRDs, its command and the environment that only this operator gets."""
+    """An operator, with its CRDs, its command, and the environment variables that only this operator gets."""
 
     kind: Kind
     crds: Path
     argv: tuple[Word, ...]
     environment: Mapping[str, str] = field(default_factory=dict)
     name: str = NAME
-    """The name of the operator's program, unique on the ground."""
+    """The name of the operator's program. It must be unique on the ground."""
 
     def install(self, ground: Ground) -> None:
         """Create the objects that have to exist before the operator starts."""
@@ -64,7 +64,10 @@ class Operator:
 
 
 def ours(crds: Path, profile: Path | None = None, name: str = NAME) -> Operator:
-    """Return our operator as the image runs it, or under cProfile, which writes *profile* at the end."""
+    """Return our operator, started as in its image.
+
+    With *profile*, it runs under cProfile, which writes that file at the end.
+    """
     words: tuple[Word, ...] = ("-c", _PROFILED, profile) if profile else ("-m", "tsoperator")
     return Operator(
         Kind.OURS,
@@ -76,6 +79,9 @@ def ours(crds: Path, profile: Path | None = None, name: str = NAME) -> Operator:
 
 
 def theirs(go: GoOperator) -> Operator:
-    """Return the Go operator. It stores its device's state in a folder, so it writes less than in a real cluster."""
+    """Return the Go operator.
+
+    It stores its device's state in a folder, so it makes fewer writes than in a real cluster.
+    """
     environment = {**go.environment, "XDG_CONFIG_HOME": "", "XDG_CACHE_HOME": ""}
     return Operator(Kind.GO, go.crds, (go.program,), environment)

@@ -51,6 +51,6 @@ def busy_seconds(stat: str) -> float:
 
 
 def peak_mb(status: str) -> float:
-    """Return VmHWM from the text of /proc/PID/status, in 10⁶ bytes; 0 if there is none."""
+    """Return VmHWM from the text of /proc/PID/status, in 10⁶ bytes, or 0 if there is none."""
     found = _PEAK.search(status)
     return int(found[1]) * 1024 / 1e6 if found else 0.0

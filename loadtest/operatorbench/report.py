@@ -132,7 +132,7 @@ def _writes(word: str, samples: Sequence[AnyRun], steps: Sequence[Step]) -> Iter
 
 
 def verdicts(all_: Sequence[Verdict]) -> str:
-    """Return the table of goals; the number of the run is in brackets after its figure."""
+    """Return the table of goals. Each figure is followed by the number of its run in brackets."""
     head = ("", "ours", "Go", "ours / Go", "goal", "")
     lines = [
         (
@@ -149,7 +149,7 @@ def verdicts(all_: Sequence[Verdict]) -> str:
 
 
 def word(verdict: Verdict) -> str:
-    """Return the result for a goal in a word or two."""
+    """Return the result for a goal in one or two words."""
     if verdict.judged is None:
         return "not measured"
     return "MISSED" if verdict.missed else "met"

@@ -1,4 +1,7 @@
-"""The third scenario, for our operator only: Services are made one by one, with a DNSConfig, a leader and a standby."""
+"""The third scenario, for our operator only: Services are created one by one.
+
+There are a DNSConfig, a leader and a standby.
+"""
 
 import asyncio
 import json
@@ -59,7 +62,10 @@ class OneByOne:
         return time.monotonic() - started
 
     async def _serve(self, number: int) -> None:
-        """Create a Service, and give its proxy an address `_POD` seconds after the proxy was made."""
+        """Create a Service, and wait for its proxy.
+
+        `_POD` seconds later, give the proxy an address, as if its Pod were ready.
+        """
         name, cluster = f"db-{number}", self.leader.cluster
         await cluster.create([name])
         await cluster.until(lambda: cluster.has_proxy(name), LIMIT, f"{name} has a proxy")
@@ -71,13 +77,13 @@ class OneByOne:
 
 
 def run(ground: Ground, services: int, profile: Path | None, number: int, progress: Progress) -> Steady:
-    """Run the third scenario on a fresh cluster, and return its figures.
+    """Run the third scenario on a new cluster, and return its figures.
 
     With *profile*, a path that ends in ``FILE``, the operators write their profiles to ``leader-FILE`` and
     ``standby-FILE`` in its folder.
 
-    Raises:
-        BenchError: something didn't start, or the operator didn't do its work; the text says what, with a log's end.
+    Raises: BenchError: something didn't start, or the operator didn't do its work. The text says what, with the end of
+    a log.
     """
     leader, standby = (
         operators.ours(ground.crds, profile and profile.with_name(f"{name}-{profile.name}"), name)
@@ -105,7 +111,7 @@ def run(ground: Ground, services: int, profile: Path | None, number: int, progre
 
 
 def _holder(ground: Ground) -> str:
-    """Return the identity of the holder of the operator's Lease; empty if nobody holds it."""
+    """Return the identity of the holder of the operator's Lease, or "" if nobody holds it."""
     return ground.kubectl("get", "leases", "--namespace", NAMESPACE, "-o", "jsonpath={.items[*].spec.holderIdentity}")
 
 
