@@ -36,8 +36,8 @@ _WATCH_SECONDS = 1800.0
 class ApiServer:
     """Serves the objects of a store over HTTP.
 
-    It sends a bookmark to a watch each *bookmark_interval* seconds. The *rights* limit the requests of `USER`. All
-    other users may do everything.
+    Each *bookmark_interval* seconds it sends a bookmark to every watch that asked for bookmarks. The *rights* limit the
+    requests of the user `rbac.USER`. All other users may do everything.
     """
 
     def __init__(
@@ -275,7 +275,10 @@ def _respond(body: bytes, status: int = 200) -> web.Response:
 
 
 def _check_conditional(target: Target, obj: Object) -> None:
-    """Raise ApiError for a replacement without a ``resourceVersion`` if a real API server requires one for the kind."""
+    """Raise ApiError 422 if *obj*, which is to replace an object, lacks a ``resourceVersion`` that its kind requires.
+
+    A real API server requires it for some kinds.
+    """
     blind = not obj["metadata"].get("resourceVersion")
     if blind and (target.resource in (LEASE, CRD) or target.resource not in BUILTIN_RESOURCES):
         cause = "Invalid value: 0x0: must be specified for an update"

@@ -16,7 +16,7 @@ SHARES = "TS_EXPERIMENTAL_CERT_SHARE"
 ACCOUNTS = "TS_ACME_ACCOUNT_SECRET_NAME"
 ACCOUNT = "TS_ACME_ACCOUNT_FIELD"
 SHARED_ACCOUNTS_SINCE = 143
-"""The capability version from which images use one ACME account for several groups."""
+"""The capability version from which Tailscale's proxy image uses an ACME account that several groups share."""
 
 LIFETIME = timedelta(days=90)
 RENEWED_BEFORE = timedelta(days=30)
@@ -30,7 +30,7 @@ class CertificateError(Exception):
 
 @dataclass(slots=True)
 class _Loop:
-    """The checks of one certificate: when the *next* check is due, and how often the last checks have failed."""
+    """The checks of one certificate: when the *next* check is due, and how many checks have failed in a row."""
 
     next: datetime
     failures: int = 0
@@ -39,7 +39,8 @@ class _Loop:
 class Certificates:
     """The certificates that a replica writes with the rights of the ServiceAccount *account*.
 
-    The ACME account is stored in the Secret and field *shared*, if that isn't None.
+    *shared* is the name of the Secret with the ACME account that several groups share, and the account's key in that
+    Secret. It is None if this replica uses no shared account.
     """
 
     def __init__(self, store: Store, namespace: str, account: str, shared: tuple[str, str] | None) -> None:
@@ -50,10 +51,9 @@ class Certificates:
         self._loops: dict[str, _Loop] = {}
 
     def follow(self, domains: Collection[str], listed: Collection[str]) -> None:
-        """Get and renew the certificates of *domains*, as far as they are in *listed*.
+        """Get and renew the certificates of those *domains* that the control server has *listed* for the device.
 
-        *listed* are the domains that the control server offers the device. If a certificate can't be stored, try again
-        after 1, 10 and 100 minutes, and then once a day.
+        If a certificate can't be stored, try again after 1, 10 and 100 minutes, and then once a day.
         """
         now = self._store.now()
         self._loops = {domain: self._loops.get(domain) or _Loop(now) for domain in domains}

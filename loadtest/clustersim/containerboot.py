@@ -151,7 +151,7 @@ class Proxy:
 
     @property
     def draining(self) -> int:
-        """The seconds for which a deleted proxy runs on after Services have stopped leading to it."""
+        """The seconds for which the proxy of an ending Pod still runs after no Service leads to the Pod any more."""
         return 10 if self._ingress is None else 20
 
     def withdraw(self) -> None:
@@ -268,9 +268,10 @@ class Proxy:
             self._tell({EGRESS_SERVICES: self._egress.report(self._tailnet)})
 
     def _host(self, device: Device, ingress: Ingress) -> None:
-        """Report the Tailscale Services that the device hosts, and get their certificates if this replica writes them.
+        """Report which Tailscale Services the device hosts, and get certificates for them if this replica writes them.
 
-        A new container first only advertises. It applies its serve configuration and its rules at its next step.
+        In its first step, a new container only advertises the Services. It reads its serve configuration and its rules
+        in its second step.
         """
         report, advertised = self._tailnet.services.report, self._advertised
         if self._is_fresh:
@@ -330,9 +331,10 @@ class Proxy:
         self._login.write(news)
 
     def _serve(self, device: Device) -> dict[str, str | None]:
-        """Apply the serve config, and return the keys of the state Secret that depend on it: an endpoint, and a copy.
+        """Read the serve config, and return the keys of the state Secret that it sets.
 
-        A missing or empty config changes nothing.
+        They are the device's name for HTTPS, and a copy of the serve config. If the file is missing or empty, the
+        proxy goes on with the serve config that it read before.
         """
         mounted_config = self._volumes.text(self._serve_mount) if self._serve_mount else None
         self._serve_config = mounted_config or self._serve_config

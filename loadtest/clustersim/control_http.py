@@ -61,10 +61,7 @@ class Api:
             return web.json_response(body, status=refusal.status, content_type=kind)
 
     def _needs(self, scope: str, work: Work) -> Work:
-        """Return *work*, a handler, with a check of the caller's token in front.
-
-        The token must have *scope*. For a GET, the read-only scope is enough.
-        """
+        """Return a handler that runs *work* if the client's token has *scope*, or for a GET the read-only scope."""
 
         async def checked(request: web.Request) -> web.Response:
             scheme, _, value = request.headers.get("Authorization", "").partition(" ")

@@ -13,16 +13,15 @@ ANYTHING: Object = {"type": "object", "x-kubernetes-preserve-unknown-fields": Tr
 
 _NULL = {"type": "null"}
 _KEPT = ("type", "format", "description", "required", "enum")
-_FREE_FORM = ("JSONSchemaProps",)  # it contains itself, and fields with JSON of any form
+_FREE_FORM = ("JSONSchemaProps",)  # this schema refers to itself, and has fields with JSON of any form
 _METADATA = "ObjectMeta"
 
 
 @cache
 def core_schemas() -> Mapping[str, Object]:
-    """Return the schemas of Kubernetes' own types by name, such as ``ServiceSpec``.
+    """Return the schemas by name, such as ``ServiceSpec``. The schema of a kind has the name of the kind.
 
-    The name of a kind's schema is the name of the kind. References in the schemas begin with `REF`. The first call
-    takes two seconds.
+    The first call takes two seconds. References in the schemas begin with `REF`.
     """
     models = import_module("kubernetes.client.models")
     found: dict[str, Object] = {}
@@ -36,7 +35,7 @@ def core_schemas() -> Mapping[str, Object]:
 
 
 def core_schema(resource: Resource) -> Object:
-    """Return the schema of a kind of Kubernetes' own."""
+    """Return the schema of *resource*, which is one of Kubernetes' own kinds."""
     return core_schemas()[resource.kind]
 
 

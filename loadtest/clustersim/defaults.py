@@ -1,4 +1,4 @@
-"""The default values that an API server fills in, as far as an operator compares these fields with desired ones."""
+"""The defaults that an API server fills in, but only those of fields that an operator compares with desired objects."""
 
 import base64
 from typing import Any
@@ -75,10 +75,7 @@ def fill(resource: Resource, obj: Object, old: Object | None) -> None:
 
 
 def _reset_status(resource: Resource, obj: Object) -> None:
-    """Replace the status of a new object by the initial one of its kind.
-
-    A request that creates an object can't set a status.
-    """
+    """Replace the status of a new object by the one that the API server writes; a client can't create a status."""
     obj.pop("status", None)
     if resource == POD:
         obj["status"] = {"phase": "Pending", "qosClass": "BestEffort"}

@@ -1,7 +1,7 @@
-"""The product on a simulated cluster, end to end.
+"""The demo, which shows the operator and the nameserver on a simulated cluster.
 
-The demo applies every example, asks the nameserver for every name, looks for every device in the tailnet, and measures
-how long it takes until the nameserver answers with a change.
+The demo applies every example, asks the nameserver for every name, and looks for every device in the tailnet. Then it
+changes the addresses of a name, and measures how long it takes until the nameserver answers with the new ones.
 """
 
 import asyncio
@@ -41,14 +41,14 @@ INTERRUPTED = 130
 
 
 class DemoError(Exception):
-    """The operator or the nameserver did something wrong. The message describes the failure."""
+    """The operator or the nameserver did not do what it should; the message describes the failure."""
 
 
 def main(keep: bool, fail: str = "") -> int:
-    """Run the demo, and return 0 if every name leads to the right place.
+    """Run the demo and return 0 if every name leads to the right addresses; with *keep*, stay up until interrupted.
 
-    With *keep*, the demo stays up until it is interrupted. With *fail*, it shows the fault of that name instead. It
-    then returns 0 if the operator reports the fault and, without *keep*, if all is well after the repair.
+    If *fail* is the name of a fault, show this fault instead. In that case, return 0 if the operator reports the fault
+    and, without *keep*, if the operator also reports that the cure has ended the fault.
     """
     return asyncio.run(_until_signal(keep, fail))
 
@@ -90,8 +90,8 @@ async def _demo(keep: bool, fail: str) -> int:
 async def _stay(stage: Stage, processes: Processes, lines: Sequence[str]) -> None:
     """Print *lines* with commands that the user can try, and wait for the signal that ends the demo.
 
-    Meanwhile, write the credentials from the Secret into the operator's files, and restart the operator when another
-    Pod replaces its own.
+    Meanwhile, do the kubelet's work for the operator: write the credentials in the Secret into its files, and start it
+    anew when another Pod replaces its Pod.
     """
     print("", *lines, "", "Ctrl-C ends it.", sep="\n", flush=True)
     try:
@@ -136,7 +136,7 @@ class Looks:
 
 
 class Demo:
-    """One run of the demo: it starts every program, checks every name and measures how soon changes are answered."""
+    """One run of the demo: it starts all programs, checks all names, and measures how soon DNS answers show changes."""
 
     def __init__(self, stage: Stage, processes: Processes) -> None:
         self._stage = stage
@@ -175,10 +175,7 @@ class Demo:
         return by_name
 
     async def _look(self, looks: Looks, targets: Sequence[Target], applied: float) -> dict[Target, list[Row]]:
-        """Check again and again until every target leads to the right addresses.
-
-        Raises DemoError if one of them never does.
-        """
+        """Check again and again until every target leads to the right addresses; raises DemoError if one never does."""
         missing = dict.fromkeys(targets, "not looked at")
         rows = {}
         while missing:

@@ -1,4 +1,4 @@
-"""Checks that the nameserver's answers agree with the objects in the cluster, and measures how soon they do."""
+"""Checks that the nameserver answers with the addresses in the cluster's objects, and measures how soon it does."""
 
 import asyncio
 import time
@@ -30,10 +30,10 @@ class NotYet(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Reached:
-    """The name and the addresses by which an object can be reached.
+    """The name and the addresses that reach an object.
 
-    *offers* says what the object provides to the tailnet, such as ports. *by* says whether a device or a Tailscale
-    Service provides it.
+    *offers* says what the object provides to the tailnet, such as ports. *by* says whether the name is that of a device
+    or of a Tailscale Service.
     """
 
     name: str
@@ -98,7 +98,7 @@ class Checks:
     api: ApiClient
     dns_port: int
     round_seconds: float = 5
-    """The seconds within which the nameserver has to answer with a change."""
+    """The seconds after a change within which the nameserver has to answer with the new addresses."""
 
     async def leads(self, target: Exposed) -> tuple[str, tuple[str, ...]]:
         """Return the name of *target*, and the addresses to which the name leads.
@@ -141,7 +141,8 @@ class Checks:
     async def delays(self, target: Exposed, rounds: int) -> list[float]:
         """Replace the address of *target*'s proxy *rounds* times, and measure how soon the nameserver answers with it.
 
-        Return the seconds from each new EndpointSlice to the answer. Raises NotYet if a change isn't answered.
+        Return, for each new address, the seconds from its EndpointSlice to the answer. Raises NotYet if an answer with
+        a new address takes more than *round_seconds*.
         """
         qname = await self.qname(target)
         seen: set[str] = set()
@@ -175,7 +176,7 @@ class Checks:
     async def _cluster_ips(self, target: Exposed, slices: Iterable[Object]) -> tuple[str, ...]:
         """Return the cluster IPs of the Service in front of *target*'s proxies at its group.
 
-        Raises NotYet unless *slices* have all proxies.
+        Raises NotYet unless all proxies of the group are ready in each of *slices*.
         """
         replicas = (await self.api.get(PROXYGROUP, "", target.group))["spec"]["replicas"]
         if any(len(_ready_addresses([each])) < replicas for each in slices):
@@ -184,7 +185,10 @@ class Checks:
         return _ordered(service["spec"]["clusterIPs"])
 
     async def _external_name(self, target: Exposed) -> str:
-        """Return the name in the cluster of an egress Service that leads to an IP address; raises NotYet."""
+        """Return the ``externalName`` of *target*, an egress Service that leads to an IP address of the tailnet.
+
+        Raises NotYet unless it is the name of the Service in front of the target's proxies.
+        """
         services = await self.api.list(SERVICE, OPERATOR_NAMESPACE, target.labels)
         spec = (await self.api.get(SERVICE, target.namespace, target.name))["spec"]
         external: str = spec.get("externalName", "")

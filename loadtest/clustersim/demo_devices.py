@@ -1,4 +1,4 @@
-"""Checks that the tailnet has a device for each object that needs one, and the Tailscale Services of ProxyGroups."""
+"""Checks that the tailnet has the devices that the operator makes for objects, and the Tailscale Services of groups."""
 
 import base64
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
@@ -126,7 +126,7 @@ async def tailnet_devices(control: aiohttp.ClientSession) -> dict[str, Object]:
 async def devices_of(target: Shown, api: ApiClient, tailnet: Mapping[str, Object]) -> list[Reached]:
     """Return the devices of *target* as *tailnet* lists them.
 
-    Raises NotYet if the object isn't ready, or if its status differs from the tailnet.
+    Raises NotYet if the object isn't ready, or if its status has other names or addresses than its devices.
     """
     obj = await api.get(target.resource, target.namespace, target.name)
     status = obj.get("status") or {}
@@ -134,7 +134,7 @@ async def devices_of(target: Shown, api: ApiClient, tailnet: Mapping[str, Object
     if not any((each["type"], each["status"]) == (condition, "True") for each in status.get("conditions", ())):
         raise NotYet(f"its condition {condition} is not True")
     said = _said(target.resource, status)
-    if target.resource == RECORDER:  # its Secrets have no IDs of devices beside the state of tailscaled
+    if target.resource == RECORDER:  # a Recorder's Secrets have the device's ID only in the state of tailscaled
         found = [tailnet[node_id] for node_id in tailnet if tailnet[node_id]["name"] in said]
     else:
         secrets = sorted(await api.list(SECRET, OPERATOR_NAMESPACE, target.labels), key=name_of)

@@ -1,4 +1,4 @@
-"""Shows faults in the demo: the description of each, its sign in `tsoperator check`, and the command for the repair."""
+"""Shows faults in the demo: for each, its story, its sign in `tsoperator check`, and the command that mends it."""
 
 import asyncio
 import base64
@@ -26,7 +26,7 @@ _SWITCH: Final[Object] = {"metadata": {"annotations": {POWER: "off"}}}
 
 
 class FaultError(Exception):
-    """The operator doesn't report a fault, or doesn't report its repair. The message says which."""
+    """The operator doesn't report a fault, or doesn't report its end; the message says which of the two."""
 
 
 Act = Callable[[Stage, ApiClient], Awaitable[object]]
@@ -35,13 +35,14 @@ Act = Callable[[Stage, ApiClient], Awaitable[object]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fault:
-    """A fault: the steps that cause it, its signs, and its repair.
+    """A fault: the steps that make it, its signs, and its cure.
 
-    *story* says what has happened, *meaning* describes the consequences for users, and *advice* says what to do.
-    *looks* are the commands by which a user finds the cause, and *cure* is the command that repairs the fault. The
-    function *mend* does the same. *sign* is a part of the output of `tsoperator check`. *options* are options of the
-    simulated cluster, and *secret* is a wrong secret for the operator. The *examples* are applied first. When all is
-    well, *spoil* causes the fault.
+    *story* says what has happened, *meaning* describes the effect on users, and *advice* says what to do. *looks* are
+    the commands by which a user finds the cause, and *cure* is the command that mends the fault. The function *mend*
+    does the same as *cure*. While the fault lasts, `tsoperator check` prints *sign*. *options* are arguments of the
+    simulated cluster, and *secret*, if it isn't empty, is a wrong OAuth secret for the operator. The demo applies the
+    *examples*. If there is a function *spoil*, the demo waits until all is well, and calls *spoil* to make the fault.
+    Otherwise the *options*, the *secret* or the *examples* make the fault.
     """
 
     story: str
@@ -146,9 +147,9 @@ class FaultDemo:
         self._began = time.monotonic()
 
     async def run(self, mend: bool) -> list[str]:
-        """Cause the fault, show it, and repair it if *mend* is True.
+        """Make the fault, show it, and if *mend* is true, mend it. Return commands for the user, to print at the end.
 
-        Return commands for the user, to print at the end. Raises FaultError.
+        Raises FaultError.
         """
         stage, fault = self._stage, self._fault
         self._say("starting a simulated cluster and tailnet, the operator and the nameserver")
@@ -200,9 +201,9 @@ class FaultDemo:
         )
 
     async def _checked(self, what: str, holds: Callable[[int, str], bool]) -> str:
-        """Run `tsoperator check` until *holds* is true for its exit code and its output, and return the output.
+        """Run `tsoperator check` until *holds* accepts its exit code and its output, and return the output.
 
-        Raises FaultError, which names *what*, if this takes too long.
+        If this takes more than `SEEN_SECONDS`, raise a FaultError that says that the output doesn't show *what*.
         """
         text, deadline = "", time.monotonic() + SEEN_SECONDS
         while time.monotonic() < deadline:
@@ -234,5 +235,5 @@ def _show(*lines: str) -> None:
 
 
 def _wrong(text: str) -> list[str]:
-    """Return the lines of the output of a check, except those that say that something is well."""
+    """Return the lines in the output *text* of `tsoperator check`, except those that say that something is well."""
     return [line for line in text.splitlines() if not line.startswith("ok")]

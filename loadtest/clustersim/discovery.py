@@ -1,4 +1,4 @@
-"""The discovery documents, which tell a client which kinds the API server serves."""
+"""The discovery documents of the API server, which tell a client which kinds it serves."""
 
 from clustersim.kinds import Kinds
 from clustersim.objects import DAEMONSET, DEPLOYMENT, POD, REPLICASET, SERVICE, STATEFULSET, Object, Resource

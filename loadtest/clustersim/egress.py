@@ -1,6 +1,6 @@
 """A simulation of the proxy image in an egress ProxyGroup.
 
-It reads the ConfigMap of its group, and reports that it forwards to the Services in it.
+The image reads its group's egress ConfigMap, and reports that it forwards connections for the Services in it.
 """
 
 import json
@@ -31,9 +31,9 @@ class Health:
     """The answer of the proxy at its health port."""
 
     def __init__(self, container: Object, env: Mapping[str, str], addresses: Mapping[str, str]) -> None:
-        """*container* is the container of the proxy, *env* are its variables, and *addresses* are the Pod's addresses.
+        """Take the proxy's *container*, its variables *env*, and the Pod's *addresses*.
 
-        Each address has the name of the HTTP header in which the answers at the health port show it.
+        The *addresses* are by the name of an HTTP header. Answers at the health port have these headers.
         """
         listening = env.get(_LISTENING, _LISTENING_DEFAULT).rpartition(":")[2]
         self._port = listening if env.get(_HEALTH_CHECK) == "true" else ""
@@ -52,12 +52,12 @@ class Health:
 
 
 class Egress:
-    """The part of a simulated proxy that forwards connections to devices of the tailnet."""
+    """The part of a proxy that forwards connections to the tailnet."""
 
     def __init__(self, store: Store, volumes: Volumes, configmap: str, addresses: Mapping[str, str]) -> None:
-        """*configmap* is the name of the ConfigMap that the Pod mounts.
+        """Take the name *configmap* of the egress ConfigMap, which the Pod mounts, and the Pod's *addresses*.
 
-        *addresses* are the Pod's addresses, by ``podIPv4`` and ``podIPv6``. An address that the Pod lacks is "".
+        The *addresses* are by ``podIPv4`` and ``podIPv6``; an address that the Pod lacks is empty.
         """
         self._store = store
         self._volumes = volumes
@@ -77,9 +77,9 @@ class Egress:
         return json.dumps({**self._addresses, "services": services or None}, separators=(",", ":"))
 
     def is_routed(self) -> bool:
-        """Tell whether a Service for health checks still leads to this Pod.
+        """Tell whether the Pod's preStop hook still reaches this Pod through a Service for health checks.
 
-        The answer is what the Pod's preStop hook can notice.
+        The hook reads the URLs of these Services, and the number of requests to make, in the egress ConfigMap.
         """
         try:
             pings = int(self._files().get(PINGS) or 0)

@@ -67,7 +67,7 @@ def _selector(service: Object) -> dict[str, str]:
 
 
 def _slice(service: Object, family: str, pods: list[Object]) -> Object:
-    """Return the Service's slice for *family*; empty lists are null, as in the answers of a real API server."""
+    """Return the Service's slice for *family*; in place of an empty list it has null, as on a real API server."""
     metadata = service["metadata"]
     labels = {key: value for key, value in metadata.get("labels", {}).items() if key != HEADLESS_LABEL}
     if service["spec"].get("clusterIP") == "None":

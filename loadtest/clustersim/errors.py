@@ -40,7 +40,7 @@ def not_found(resource: Resource, name: str) -> ApiError:
 
 
 def already_exists(resource: Resource, name: str) -> ApiError:
-    """Return the error for the creation of an object with a name that another object has."""
+    """Return the error for the creation of an object whose name another object has."""
     return ApiError(409, "AlreadyExists", f'{resource} "{name}" already exists', _details(resource, name))
 
 

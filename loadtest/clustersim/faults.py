@@ -20,8 +20,7 @@ LOST = 0
 class Ban:
     """Requests for one kind that RBAC forbids.
 
-    *namespace* limits the ban to a namespace; if it is "", the ban is for requests for all namespaces at once. *verb*
-    limits it to a verb, unless it is "".
+    An empty *namespace* stands for requests about all namespaces at once. An empty *verb* stands for all verbs.
     """
 
     plural: str
@@ -38,8 +37,8 @@ class Ban:
 class Failure:
     """A failure of the next *times* mutating requests with *verb* for *plural*.
 
-    An empty *verb* or *plural* stands for any. With the *status* `LOST` the requests take effect, but the connection is
-    cut before the answer.
+    An empty *verb* stands for all verbs, and an empty *plural* for all kinds. *status* is the HTTP status of the error.
+    If it is `LOST`, the requests take effect, but the API server cuts the connection before the answer.
     """
 
     status: int = 500
@@ -55,8 +54,8 @@ class Failure:
 class Faults:
     """The present faults of the API server.
 
-    While *away* is True, it closes all connections. With *nonsense* it answers all requests with HTML, and with
-    *missing* it answers them with 404, as a gateway in front of it may do.
+    While *away* is true, the server closes all connections. While *nonsense* is true, it answers all requests with
+    HTML, and while *missing* is true, with 404, as a gateway in front of an API server may do.
     """
 
     def __init__(self, store: Store) -> None:

@@ -24,7 +24,7 @@ async def run(store: Store) -> None:
 
 
 class Collector:
-    """The garbage collector. It remembers the owners and the dependents of each object by UID."""
+    """Deletes objects that have no owner left; for that, it knows the UIDs of each object's children."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -81,9 +81,9 @@ class Collector:
             self._delete(uid, obj, "Background")
 
     def _finalize(self, uid: str, obj: Object) -> None:
-        """Delete the dependents of *obj* if its deletion waits for them.
+        """Delete the children of *obj* if its deletion waits for them.
 
-        When no dependent blocks the deletion any more, remove the finalizer.
+        Once no child blocks the deletion, remove the finalizer of *obj* that made it wait.
         """
         if FOREGROUND not in obj["metadata"].get("finalizers", ()):
             return

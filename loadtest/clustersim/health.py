@@ -1,7 +1,7 @@
 """An HTTP proxy through which a program outside the simulated cluster reaches the health ports behind Services.
 
-A request for ``http://SERVICE.NAMESPACE.svc.DOMAIN:PORT/healthz`` is answered as by one of the Service's Pods, chosen
-at random. If the Service leads to no Pod, the proxy cuts the connection, as a node's kube-proxy would refuse it.
+It answers a request for ``http://SERVICE.NAMESPACE.svc.DOMAIN:PORT/healthz`` as one of the Service's Pods would, which
+it chooses at random. If the Service leads to no Pod, it cuts the connection, as kube-proxy on a node refuses one.
 """
 
 import random

@@ -1,6 +1,6 @@
 """A simulation of the proxy image in an ingress ProxyGroup.
 
-It hosts Tailscale Services, and reports the rules by which it leads their packets to cluster IPs.
+The image hosts Tailscale Services, and reports the rules by which it leads their packets to cluster IPs.
 """
 
 import json
@@ -51,9 +51,9 @@ def document(name: str, text: str) -> dict[str, Any]:
 
 
 def hosted(advertised: Iterable[str], serve_config: Object, rules: Object) -> dict[str, Host]:
-    """Return a device's report to the control server: its ports and backends for each Tailscale Service.
+    """Return the report of a device to the control server: its ports and backends for each Tailscale Service.
 
-    It has the Services that the device advertises or that are in its serve configuration.
+    The report has each Service that the device advertises or has a serve config for.
     """
     served, advertising = serve_config.get("Services") or {}, set(advertised)
     return {
@@ -67,7 +67,7 @@ def hosted(advertised: Iterable[str], serve_config: Object, rules: Object) -> di
 
 
 def _handlers(service: Object) -> Iterator[str]:
-    """Yield the URL to which each handler in a serve configuration proxies or redirects, or "" for another handler."""
+    """Yield the URL to which each handler in a *service* of a serve config proxies or redirects; empty without one."""
     for site in (service.get("Web") or {}).values():
         for handler in (site.get("Handlers") or {}).values():
             yield handler.get("Proxy") or handler.get("Redirect") or ""

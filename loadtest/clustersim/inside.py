@@ -20,9 +20,9 @@ _DNS = 53
 
 
 def place(host: str, port: int, nameserver: int) -> tuple[str, int]:
-    """Return the host and the port to which a connection to *host* and *port* has to go.
+    """Return the host and port to connect to: the port *nameserver* of loopback for the DNS port of any cluster IP.
 
-    For the DNS port of a cluster IP, these are loopback and the port *nameserver*.
+    For all other addresses, they are *host* and *port*.
     """
     is_inside = port == _DNS and any(ip_address(host) in each for each in NETWORKS.values())
     return ("127.0.0.1", nameserver) if is_inside else (host, port)

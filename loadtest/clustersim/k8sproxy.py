@@ -25,7 +25,7 @@ _MODES = ("auth", "noauth")
 
 @dataclass(frozen=True, slots=True)
 class APIConfig:
-    """The settings that have an effect in the simulated image. An absent field is empty here."""
+    """The settings that the simulated image acts on. A setting that the configuration lacks is empty."""
 
     state: str
     server_url: str = ""
@@ -153,7 +153,7 @@ class APIProxy:
                 raise ConfigError(f'secrets "{self._secret}" not found')
             return ContainerState(restarts=self._restarts)
         permitted = may(self._store, self._namespace, self._account, "get", self._secret)
-        if self._config is None and not permitted:  # a running proxy keeps its open watch
+        if self._config is None and not permitted:  # a running proxy has an open watch, which needs no new permission
             raise ConfigError(f'secrets "{self._secret}" is forbidden')
         self._reload(texts(secret).get(FILE, ""))
         config = self._config
@@ -166,8 +166,8 @@ class APIProxy:
     def _reload(self, text: str) -> None:
         """Read the configuration.
 
-        An invalid one stops a proxy that starts. A proxy that already runs ignores it. It also ignores another mode,
-        and another choice of the replica that issues certificates.
+        An invalid configuration stops the boot. A proxy that already runs ignores an invalid configuration. It also
+        ignores a change of its mode, and of whether it issues the certificate.
         """
         if self._config is None:
             config = parse_api_config(text)

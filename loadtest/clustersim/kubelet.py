@@ -3,8 +3,8 @@
 In the Pods of proxies and of Recorders, Tailscale's images are simulated. This module calls both of them proxies. A
 proxy sees changes of the objects that it mounts when its Pod is synced: once a minute, and at each change of the Pod's
 metadata. A Pod with a preStop hook that is deleted runs on until its hook has ended, as in a cluster, but faster. The
-Pods of a node that has died stay as they are, even when they are deleted, until the node comes back or somebody forces
-them.
+Pods of a node that has died stay as they are, even when they are deleted, until the node comes back or somebody deletes
+them by force.
 """
 
 import asyncio
@@ -33,7 +33,7 @@ PODS4 = IPv4Network("10.244.0.0/16")
 PODS6 = IPv6Network("2001:db8:244::/64")
 _PODS: Mapping[str, IPv4Network | IPv6Network] = {"IPv4": PODS4, "IPv6": PODS6}
 TAILNET_POLL = 0.1
-"""Seconds between two checks whether the control server has changed the proxies' devices."""
+"""Seconds between two checks of whether the control server has changed the proxies' devices."""
 SECOND = 0.01
 """The time, in seconds of the event loop, for one second of a Pod's preStop hook or grace period."""
 OFFLINE_AFTER = 60.0
@@ -56,9 +56,9 @@ async def run(store: Store, tailnet: Tailnet, families: Sequence[str] = FAMILIES
 class RunningPod:
     """A Pod that runs on the *node*.
 
-    Its addresses depend on its *number* and its *families*. *restarts* is the number of times that the node has started
-    the Pod again. *proxy* is the simulated image, or None for another Pod. *end* is the task that ends the Pod. The Pod
-    was last synced at *synced*, by the clock of the event loop, with the metadata *seen*.
+    Its addresses follow from its *number* and its *families*. *restarts* is how often the node has started the Pod
+    again. *proxy* is the simulated image; None if the Pod runs none. *end* is the task that ends the Pod. *synced* is
+    the time of the Pod's last sync, by the clock of the event loop, and *seen* the Pod's metadata at that time.
     """
 
     key: Key
@@ -80,8 +80,8 @@ class RunningPod:
 class Kubelet:
     """Runs all Pods of the cluster, on one node unless more are added.
 
-    While a Pod ends, time passes faster: a second of its grace period takes *second* seconds. With *ignores_sigterm*,
-    deleted proxies run until the ends of their grace periods. New Pods get a proxy image with the *capability_version*.
+    While a Pod ends, time passes faster: a second of its grace period takes *second* seconds. If *ignores_sigterm* is
+    true, deleted proxies run until their grace periods end. The proxies in new Pods have the *capability_version*.
     """
 
     def __init__(
@@ -115,7 +115,7 @@ class Kubelet:
             tasks.create_task(self.follow_tailnet())
 
     def ask(self, address: str, port: int) -> tuple[int, Mapping[str, str]] | None:
-        """Return the HTTP status and headers that the Pod with *address* answers at *port*, or None without answer."""
+        """Return the HTTP status and headers that *port* of the Pod with *address* answers; None without an answer."""
         proxies = (running.proxy for running in self._alive() if address in running.addresses)
         proxy = next(proxies, None)
         return proxy.health(port) if proxy else None
@@ -262,7 +262,7 @@ class Kubelet:
                         await changes.batch()
                     running.proxy.withdraw()
                     await asyncio.sleep(running.proxy.draining * self.second)
-        with suppress(ApiError):  # somebody has removed it meanwhile
+        with suppress(ApiError):  # somebody has removed the Pod meanwhile
             self._store.delete(POD, *running.key, propagation="", uid=pod["metadata"]["uid"], grace=0)
 
     def _start(self, pod: Object) -> RunningPod:
@@ -330,10 +330,10 @@ def _unpulled(pod: Object) -> ContainerState | None:
 
 
 def _status(pod: Object, host: str, addresses: tuple[str, ...], state: ContainerState) -> Object:
-    """Return the Pod's status, on the node with the address *host*.
+    """Return the status of *pod*, which runs on the node with the address *host*.
 
-    It keeps the conditions that others have set. The Pod isn't ready before the conditions of all its readiness gates
-    are True.
+    The status keeps the conditions that other programs have set. The Pod isn't ready before its readiness gates are
+    True.
     """
     old = pod.get("status", {})
     started = old.get("startTime") or timestamp()

@@ -25,8 +25,8 @@ class Shown(Enum):
 class LoadBalancers:
     """Gives each Service of type LoadBalancer without a class a load balancer with an address of its own.
 
-    The status of the Service shows the address, or the part that a test chooses by `show`. A status that isn't empty
-    stays as it is.
+    The Service's status shows the address, or the part that a test chooses by `show`. A status that isn't empty stays
+    as it is.
     """
 
     def __init__(self, store: Store) -> None:
@@ -45,7 +45,7 @@ class LoadBalancers:
             self.reconcile(key_of(service))
 
     def addresses(self, hostname: str) -> list[str]:
-        """Return the addresses of the load balancer with *hostname*, like the cloud's DNS, or [] if there is none."""
+        """Return the addresses that the cloud's DNS has for *hostname*; none if no load balancer has this hostname."""
         return [address for key, address in self._addresses.items() if _hostname(key) == hostname]
 
     def reconcile(self, key: Key) -> None:

@@ -20,7 +20,7 @@ class Login:
     """The login of one container in *tailnet*, with the state Secret *name*.
 
     *device* is None until the container has joined. A container that has joined can start again without an auth key, as
-    long as the device exists and its node key hasn't expired.
+    long as the tailnet has the device and the device's node key has not expired.
     """
 
     def __init__(self, store: Store, namespace: str, name: str, tailnet: Tailnet, url: str = "") -> None:
@@ -53,9 +53,9 @@ class Login:
         self.device = self.tailnet.member(node_id)
 
     def is_over(self, auth_key: str) -> bool:
-        """Tell whether the container must start again: it has lost its device, or it has a new key after a refused one.
+        """Tell whether the container must start again: it lost its device, or got a new auth key for a refused one.
 
-        In the second case, forget the login of the old device.
+        If it got a new auth key, remove the login of the old device from the state Secret.
         """
         if self._rejected is None:
             return self.device is not None and self.tailnet.member(self.device.node_id) is None

@@ -25,7 +25,10 @@ class Mount:
 
 
 def mount_of(pod: Object, container: Object, path: str) -> Mount | None:
-    """Return the Secret or ConfigMap at *path* in the container, which is a mounted folder or a file in one."""
+    """Return the Secret or ConfigMap that *container* mounts at *path*; None if it mounts neither there.
+
+    *path* is the path of a mounted folder, or of a file in a mounted folder. For a file, the Mount has the file's key.
+    """
     volumes = {volume["name"]: volume for volume in pod["spec"].get("volumes", ())}
     for mount in container.get("volumeMounts", ()):
         volume = volumes.get(mount["name"], {})
@@ -59,13 +62,13 @@ class Volumes:
         self._held: dict[tuple[Resource, str], Object] = {}
 
     def sync(self) -> None:
-        """Mount the present version of each object. If an object is gone, the Pod keeps its old files."""
+        """Mount the present version of each object. If an object is gone, the Pod keeps the object's old files."""
         for resource, name in self.sources:
             if (found := self._store.find(resource, self._namespace, name)) is not None:
                 self._held[resource, name] = found
 
     def find(self, resource: Resource, name: str) -> Object | None:
-        """Return the object as the Pod sees it, or None if it has not been mounted yet."""
+        """Return the mounted version of an object; None if the Pod has not mounted the object yet."""
         return self._held.get((resource, name))
 
     def text(self, mount: Mount) -> str | None:

@@ -57,10 +57,11 @@ class Nodes:
         return self._addresses.get(name, self._addresses[NODE_NAME])
 
     def place_for(self, pod: Object) -> str:
-        """Return the name of the node for a new *pod*, or "" if none of several nodes is ready.
+        """Return the name of the node for a new *pod*.
 
-        It is the ready node with the fewest Pods of the same owner and, of several such nodes, the one with the fewest
-        Pods. A single node takes all Pods, ready or not.
+        It is the ready node with the fewest Pods of the same owner. Among several such nodes, it is the one with the
+        fewest Pods. A single node takes all Pods, even if it isn't ready. Otherwise the name is empty if no node is
+        ready.
         """
         if len(self._addresses) == 1:
             return NODE_NAME

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from typing import Any
 
 Object = dict[str, Any]
-"""A Kubernetes object, decoded from JSON. No code changes it afterwards."""
+"""A Kubernetes object, decoded from JSON. The code never changes an object; it builds changed copies."""
 
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """A kind, and the URL path that serves it. *status* tells whether it has a status subresource."""
+    """A kind of objects, with the parts of its URL path; *status* tells whether it has a status subresource."""
 
     group: str
     version: str
@@ -22,7 +22,7 @@ class Resource:
 
     @property
     def api_version(self) -> str:
-        """The ``apiVersion`` of its objects."""
+        """The ``apiVersion`` of the kind's objects."""
         return f"{self.group}/{self.version}" if self.group else self.version
 
     @property

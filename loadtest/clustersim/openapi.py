@@ -85,7 +85,7 @@ def _group_version_kind(resource: Resource) -> Object:
 
 
 def _schema_name(resource: Resource) -> str:
-    """Return the name of the schema of a kind. Other schemas refer to a kind of Kubernetes' own by the same name."""
+    """Return the name of the schema of a kind. For Kubernetes' own kinds, it is the name in `core_schemas`."""
     if resource in BUILTIN_RESOURCES:
         return resource.kind
     return ".".join((*reversed(resource.group.split(".")), resource.version, resource.kind))
@@ -114,7 +114,7 @@ def _references(value: Any) -> list[str]:
 
 
 def _moved(value: Any) -> Any:
-    """Return a copy of *value* with its references in the form of version 2."""
+    """Return a copy of *value* with its references in the form of OpenAPI version 2."""
     if isinstance(value, list):
         return [_moved(each) for each in value]
     if not isinstance(value, dict):
@@ -126,7 +126,7 @@ def _moved(value: Any) -> Any:
 
 
 def _paths(resource: Resource) -> dict[str, Object]:
-    """Return the paths of a kind, with the parts that clients read: the kind's name, and the options of a write."""
+    """Return a kind's OpenAPI paths, with only the parts that clients read: the kind, and the options of writes."""
     root = f"/{_root(resource.api_version)}"
     all_of_them = (
         f"{root}/namespaces/{{namespace}}/{resource.plural}" if resource.namespaced else f"{root}/{resource.plural}"

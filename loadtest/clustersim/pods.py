@@ -31,9 +31,9 @@ def owner_reference(owner: Object, resource: Resource) -> Object:
 
 
 def pod_from_template(owner: Object, resource: Resource, metadata: Object, spec: Object) -> Object:
-    """Return a Pod from *owner*'s template.
+    """Return a Pod from *owner*'s template. The fields in *metadata* and *spec* replace those of the template.
 
-    The fields in *metadata* and *spec* replace those of the template, but the labels are merged.
+    Only labels are merged.
     """
     template = owner["spec"]["template"]
     described = template.get("metadata", {})
@@ -65,10 +65,10 @@ def is_deleting(obj: Object) -> bool:
 
 
 def grace_seconds(pod: Object, asked: int | None, is_silent: bool) -> int:
-    """Return the number of seconds for which a deleted Pod may run on.
+    """Return for how many seconds a deleted Pod may run on: *asked* if it isn't None, otherwise as the Pod's spec says.
 
-    The request may have *asked* for a number. Otherwise the Pod's spec decides. In the simulation, a Pod with neither a
-    preStop hook nor Tailscale Services ends at once. If its node *is_silent*, no kubelet ends the Pod, so it stays.
+    In the simulation, a Pod with neither a preStop hook nor Tailscale Services ends at once if *asked* is None, unless
+    its node *is_silent*: then no kubelet ends it.
     """
     spec = pod["spec"]
     if not spec.get("nodeName"):
@@ -101,5 +101,5 @@ def selects(selector: Mapping[str, str], pod: Object) -> bool:
 
 
 def count(number: int) -> Any:
-    """Return *number* for a status: None, which makes the field absent, if it is 0."""
+    """Return *number* for a field of a status; None if *number* is 0, because the status then has no such field."""
     return number or None

@@ -18,13 +18,13 @@ _PORTS = range(20_000, 32_000)  # below the ports that the kernel gives to conne
 
 
 class ProcessError(Exception):
-    """A process has ended that should still run."""
+    """A process has ended although it should still run."""
 
 
 class Processes:
-    """Starts Python modules as processes, with logs in *folder*, and stops them at the end of its ``async with`` block.
+    """Starts Python modules as processes, with logs in *folder*, and ends all at the end of its ``async with`` block.
 
-    A process that hasn't ended *stop_seconds* after the signal is killed.
+    It kills a process that hasn't ended *stop_seconds* after SIGTERM.
     """
 
     def __init__(self, folder: Path, stop_seconds: float = 5) -> None:
@@ -67,7 +67,7 @@ class Processes:
         process = self._running.pop(name)
         try:
             async with asyncio.timeout(self._stop_seconds):
-                with contextlib.suppress(ProcessLookupError):  # it has ended
+                with contextlib.suppress(ProcessLookupError):  # the process has ended
                     os.kill(process.pid, SIGTERM)
                 await process.wait()
         except TimeoutError:
@@ -91,11 +91,11 @@ class Processes:
     def _signal(self, number: Signals) -> None:
         """Send a signal to all running processes.
 
-        The methods of asyncio aren't used, because they could reap a child that has just ended before asyncio's own
-        watcher does.
+        Use os.kill for that: the methods of asyncio's Process would reap a child that has just ended, before asyncio's
+        own watcher of children can reap it.
         """
         for process in self._alive():
-            with contextlib.suppress(ProcessLookupError):  # it was reaped a moment ago
+            with contextlib.suppress(ProcessLookupError):  # the process was reaped a moment ago
                 os.kill(process.pid, number)
 
     async def _end(self) -> None:

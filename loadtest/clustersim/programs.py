@@ -1,6 +1,6 @@
-"""Programs outside the cluster that play Pods: the API server serves their logs and ports as those of the Pods.
+"""Programs outside the cluster that play Pods: the API server offers their logs and ports as those of the Pods.
 
-Clients reach a port by the ``proxy`` subresource of a Pod or by port-forward. The program called NAME plays the Pods
+Clients reach a port by the subresource ``proxy`` or ``portforward`` of a Pod. The program called NAME plays the Pods
 with the label ``app: NAME``.
 """
 
@@ -54,7 +54,7 @@ class Program:
 
 
 class Programs:
-    """Answers the requests for the logs and ports of Pods that programs play."""
+    """Answers the requests for the logs and ports of Pods."""
 
     def __init__(self, store: Store, programs: Iterable[Program] = ()) -> None:
         self._store = store
@@ -81,7 +81,7 @@ def _port(program: Program | None, inside: int) -> int:
 
 
 async def _log(request: web.Request, program: Program | None) -> web.StreamResponse:
-    """Send the last part of the log. If the client follows the log, also send each later line."""
+    """Send the end of the log. If the client asked to follow the log, also send each later line."""
     response = web.StreamResponse(headers={"Content-Type": "text/plain"})
     await response.prepare(request)
     if program is None or program.log is None:
@@ -101,7 +101,7 @@ async def _log(request: web.Request, program: Program | None) -> web.StreamRespo
 
 
 async def _ask(request: web.Request, pod: Object, port: int, path: str) -> web.Response:
-    """Send a GET request on to the program, as the API server does for the ``proxy`` subresource of a Pod."""
+    """Pass a GET on to the program, as a real API server does for the subresource ``proxy`` of a Pod."""
     timeout = aiohttp.ClientTimeout(_ASK_SECONDS)
     url = f"http://127.0.0.1:{port}{path}"
     try:
@@ -114,7 +114,7 @@ async def _ask(request: web.Request, pod: Object, port: int, path: str) -> web.R
 
 
 async def _forward(request: web.Request, program: Program | None) -> web.StreamResponse:
-    """Forward ports by WebSocket. Each port has one channel for data and the next channel for errors."""
+    """Forward ports by WebSocket. Each port has two channels: one for the data, and the next one for errors."""
     asked = [int(each) for text in request.query.getall("ports", []) for each in text.split(",") if each.isdecimal()]
     if request.headers.get("Upgrade", "").lower() != "websocket" or not asked:
         raise bad_request("the simulated cluster forwards ports by WebSocket alone, with the ports in the query")

@@ -1,4 +1,4 @@
-"""The proxy's configuration file as its image reads it: the choice of the file, and the permitted fields."""
+"""The proxy's configuration as its image reads it: the file that it chooses, and the fields that it allows there."""
 
 import json
 import re
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ipaddress import ip_address, ip_network
 
 CAPABILITY_VERSION = 142
-"""The capability version that the simulated image reports by default. An image understands no newer configuration."""
+"""The capability version that the simulated image reports by default. It reads no configuration for a newer version."""
 
 _FILE = re.compile(r"cap-(\d+)\.hujson")
 _FIELDS: Mapping[str, type | tuple[type, ...]] = {
@@ -48,9 +48,9 @@ class ConfigError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ProxyConfig:
-    """The settings that have an effect in the simulated image.
+    """The settings that the simulated image acts on.
 
-    An absent field is empty here, or None if the device keeps its old value without the field.
+    The value for a field that the configuration lacks is empty, or None if the device then keeps its old value.
     """
 
     auth_key: str = ""

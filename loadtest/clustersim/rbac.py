@@ -1,4 +1,4 @@
-"""Decides by the rules of Roles and ClusterRoles which requests a user may make."""
+"""Decides by the rules of Roles and ClusterRoles whether a user may make a request."""
 
 import json
 from itertools import product
@@ -26,7 +26,7 @@ class Right(NamedTuple):
 
 
 class Rights:
-    """The rights of `USER`, who may do everything until somebody gives it a role."""
+    """The rights of `USER`. As long as it has been given no role, it may do everything."""
 
     def __init__(self) -> None:
         self.granted: set[Right] = set()
@@ -36,9 +36,9 @@ class Rights:
         """The messages about requests that were denied to the user."""
 
     def give(self, *roles: Object) -> None:
-        """Give the user the rights of *roles*: those of a Role in its namespace, those of a ClusterRole everywhere.
+        """Give the user the rights of *roles*: a Role's in its namespace, a ClusterRole's everywhere.
 
-        Wildcards in the rules have no effect.
+        Unlike on a real API server, the wildcard ``*`` in a rule matches nothing.
         """
         for role in roles:
             for rule in role["rules"]:

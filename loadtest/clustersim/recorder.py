@@ -1,7 +1,7 @@
 """A simulation of Tailscale's tsrecorder image: it joins the tailnet, and keeps its login in its state Secret.
 
-The image isn't open source. The simulation does what the Go operator's code implies: its settings for the image, and
-the state that it reads.
+The image isn't open source. We know only the settings that the Go operator gives the image, and the state of the image
+that the Go operator reads. The simulation is made to match both.
 """
 
 from collections.abc import Mapping
@@ -91,7 +91,7 @@ class Recorder:
         return False
 
     def health(self, port: int) -> tuple[int, Mapping[str, str]] | None:
-        """Return None, as nothing listens for health checks at any *port*."""
+        """Return None: a Recorder listens for health checks at no *port*."""
         return None
 
     def step(self) -> ContainerState:
@@ -114,9 +114,9 @@ class Recorder:
         return ContainerState(restarts=self._restarts)
 
     def _missing(self) -> ContainerState | None:
-        """Return the state of a container that can't start because a Secret or a key is missing, or None if all exist.
+        """Return the state of a container that can't start because a Secret, a ConfigMap or a key is missing, or None.
 
-        The kubelet mounts no volume with a key that its Secret lacks.
+        A key can be missing because the kubelet mounts no volume with a key that its Secret lacks.
         """
         key = self._key_mount
         for reason, sources in (

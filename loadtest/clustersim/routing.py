@@ -43,9 +43,9 @@ def services_leading_to(store: Store, address: str) -> set[Key]:
 
 
 def ready_addresses(endpointslice: Object) -> list[str]:
-    """Return the addresses of the slice's endpoints that are ready.
+    """Return the addresses of the slice's endpoints that take new connections.
 
-    An endpoint without the condition ``ready`` counts as ready.
+    An endpoint takes them unless its ``ready`` condition is false.
     """
     return [
         address

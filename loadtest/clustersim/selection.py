@@ -18,7 +18,7 @@ _COMMA = re.compile(r",(?![^(]*\))")
 class Requirement:
     """One part of a selector: *key* has to have one of *values*, or any value if *values* is None.
 
-    If it is *negated*, the object must not meet this requirement.
+    If the requirement is *negated*, an object meets it if *key* is absent or has another value.
     """
 
     key: str
@@ -40,7 +40,10 @@ class Selector:
 
     @classmethod
     def parse(cls, labels: str, fields: str) -> "Selector":
-        """Return the selector in the two query parameters. Raises ApiError 400 if one is invalid."""
+        """Return the selector that a query string describes by the texts of its parameters for *labels* and *fields*.
+
+        Raises ApiError 400 if a text is invalid.
+        """
         return cls(_parse(labels), _parse(fields))
 
     @property

@@ -22,7 +22,7 @@ class Allocator:
     """Gives each cluster IP to one Service only, and each node port to the first Service that asks for it."""
 
     def __init__(self, families: Sequence[str] = FAMILIES, service_families: Sequence[str] = SERVICE_FAMILIES) -> None:
-        """*families* are the IP families of the Pods, in order. *service_families* are those of cluster IPs."""
+        """Take the IP *families* of the Pods and the *service_families* of cluster IPs, the default family first."""
         self._families = families
         self._service_families = service_families
         self._addresses: set[str] = set()
@@ -87,7 +87,11 @@ class Allocator:
             spec["clusterIPs"] += kept[: len(others)] or [self._free_address(family) for family in others]
 
     def _fill_families(self, spec: Object, before: Object) -> None:
-        """Fill in the IP families as a real cluster does. A headless Service has the families of the Pods."""
+        """Fill the IP families as a cluster does.
+
+        By the policy SingleStack, a Service gets the first family of cluster IPs. By other policies, it gets the
+        families of cluster IPs, or if it is headless, those of the Pods.
+        """
         is_headless = (spec.get("clusterIP") or before.get("clusterIP")) == "None"
         selectorless = is_headless and not spec.get("selector")
         policy = spec.get("ipFamilyPolicy") or ("RequireDualStack" if selectorless else "SingleStack")
@@ -102,9 +106,9 @@ class Allocator:
 
 
 def complete_status(service: Object) -> None:
-    """Fill in the defaults of the status of *service*.
+    """Fill the defaults of the status of *service*.
 
-    Raises ApiError 422 if the status has a load balancer but the Service isn't of that type.
+    Raises ApiError 422 if the status has a load balancer but the Service isn't of type LoadBalancer.
     """
     entries = (service.get("status", {}).get("loadBalancer") or {}).get("ingress") or ()
     if entries and service["spec"]["type"] != "LoadBalancer":

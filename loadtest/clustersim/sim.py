@@ -1,4 +1,4 @@
-"""The simulated cluster as a whole: API server, controllers, kubelets and control server, run together."""
+"""The simulated cluster as a whole: it runs the API server, controllers, kubelets and control server together."""
 
 import asyncio
 from collections import Counter
@@ -37,18 +37,18 @@ It is so high that the devices of both tailnets have different IDs and addresses
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimOptions:
-    """The settings of the cluster.
+    """The settings of the cluster. Addresses to listen at are HOST:PORT; for port 0, the system chooses a free port.
 
-    Addresses to listen at are HOST:PORT, where the port 0 stands for a free one. *absent* are the plurals of kinds that
-    aren't served yet. *bookmark_interval* is in seconds. *history* is the number of changes that are remembered; a
-    watch can't resume from an older one. *families* are the IP families of the Pods, in their order, and
-    *service_families* those of cluster IPs. Without *controllers*, the simulation makes no Pods and runs none, so that
-    it can have more objects than the simulated controllers and kubelet can handle. *programs* play Pods. The cluster's
-    DNS listens at *dns_listen* if that isn't empty; the program called nameserver has to be among the *programs*.
-    *devices* are names of devices, or ``NAME=ADDRESS``; if there are any, proxies find no other names. *policy_tags*
-    are the tags in the tailnet's policy, or None for all. If *partner_listen* isn't empty, the control server of a
-    second tailnet listens there, for every Tailnet without spec.loginUrl. The control plane calls a node unreachable
-    after *monitor_grace* seconds of silence.
+    *absent* are the plurals of kinds that aren't served yet. *bookmark_interval* is in seconds. *history* is the number
+    of changes that are remembered; a watch can't resume from an older version. *families* are the IP families of the
+    Pods, in their order, and *service_families* those of cluster IPs. If *controllers* is false, the simulation makes
+    and runs no Pods. Tests with more objects than the simulated controllers and kubelet can handle need that.
+    *programs* play Pods. The cluster's DNS listens at *dns_listen* if that isn't empty; in this case, the program
+    called nameserver has to be among the *programs*. *devices* are names of devices, or ``NAME=ADDRESS``; if there are
+    any, proxies can lead to no other names. *policy_tags* are the tags in the tailnet's policy; None permits every tag.
+    If *partner_listen* isn't empty, the control server of a second tailnet listens there, and every Tailnet without
+    spec.loginUrl stands for this second tailnet. The control plane calls a node unreachable after *monitor_grace*
+    seconds of silence.
     """
 
     listen: str = "127.0.0.1:0"
@@ -77,10 +77,10 @@ class SimOptions:
 class ClusterSim:
     """A running cluster: its addresses, its objects and its faults.
 
-    Through the HTTP proxy at *health_proxy_url*, a program outside reaches the health ports behind Services. Through
-    the *kubelet*, a test adds nodes, kills them and revives them. The *balancers* are those of the cloud. The *rights*
-    are those of the kubeconfig's user. *now* returns the time of the API server, which advances with the clock of the
-    event loop.
+    Through the HTTP proxy at *health_proxy_url*, a program outside the cluster reaches the health ports behind
+    Services. A test adds, kills and revives nodes by the *kubelet*. The *balancers* are the cloud's load balancers. The
+    *rights* are those of the kubeconfig's user. *now* returns the time of the API server, which goes on with the clock
+    of the event loop.
     """
 
     api_url: str
@@ -136,7 +136,7 @@ class ClusterSim:
 
 @asynccontextmanager
 async def cluster_sim(options: SimOptions | None = None) -> AsyncIterator[ClusterSim]:
-    """Run a cluster during the block."""
+    """Run a simulated cluster until the end of the ``async with`` block."""
     options = options or SimOptions()
     now = _clock()
     store = Store(
@@ -201,7 +201,7 @@ def _control(options: SimOptions) -> Control:
 
 @asynccontextmanager
 async def _partner(store: Store, tailnets: Tailnets, options: SimOptions) -> AsyncIterator[None]:
-    """Serve the second tailnet if *options* ask for it, and make it the tailnet of Tailnets without spec.loginUrl."""
+    """Serve the second tailnet if *options* ask for one, and set its URL in Tailnets that have no spec.loginUrl."""
     if not options.partner_listen:
         yield
         return

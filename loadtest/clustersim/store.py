@@ -58,7 +58,7 @@ class Store:
         self._allocator = Allocator(families, service_families)
         self._clock = clock
         self.silent_nodes: set[str] = set()
-        """The nodes whose kubelet doesn't run. Nothing there ends a deleted Pod."""
+        """The nodes whose kubelet doesn't run. A deleted Pod on such a node stays, because only a kubelet ends it."""
         self.login_url = ""
         """The control server for Tailnets without spec.loginUrl, as an admission policy can set it, or "" for none."""
         for namespace in namespaces:
@@ -172,10 +172,10 @@ class Store:
         *,
         grace: int | None = None,
     ) -> Object:
-        """Remove an object, or mark it for deletion if it has finalizers or is a Pod with a grace period.
+        """Remove an object, or mark it for deletion if it has finalizers or is a Pod that may run on for a while.
 
-        *propagation* is Background or Foreground; if it is "", the object's finalizers decide. A Pod's grace period is
-        *grace* seconds, or without *grace* that of its spec.
+        *propagation* is Background or Foreground; if it is empty, the object's finalizers decide. A Pod may run on for
+        *grace* seconds, or if *grace* is None, for as long as its spec says.
         """
         old = self.get(resource, namespace, name)
         if resource == NAMESPACE and name in _IMMORTAL:

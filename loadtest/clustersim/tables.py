@@ -15,10 +15,10 @@ _PARTIAL: Object = {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/
 
 
 class TableEncoder(Encoder):
-    """Encodes objects of *resource* as tables with the columns *shown*, for a client that asked for tables.
+    """Encodes objects as tables with *shown* columns, for a client that asked for tables.
 
-    *included* is the part of its object that each row has: ``Metadata``, the whole ``Object``, or ``None``. A client
-    that watches gets the definitions of the columns only once.
+    *included* is the part of an object that its row contains besides the cells: ``Metadata``, the whole ``Object``, or
+    the text ``None`` for no part. If the client *watches*, only the first table has the definitions of the columns.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class TableEncoder(Encoder):
 
 
 def table_encoder(store: Store, resource: Resource, included: str, watches: bool) -> TableEncoder:
-    """Return an encoder for objects of *resource*, with the columns of its kind."""
+    """Return a TableEncoder for objects of *resource*, with the columns that kubectl shows for this kind."""
     definition = store.find(CRD, "", f"{resource.plural}.{resource.group}")
     return TableEncoder(columns(resource, definition), store.now, included, watches)
 

@@ -102,15 +102,15 @@ def timestamp(seconds: float) -> str:
 
 
 class Tailnet:
-    """One tailnet. A test can change its attributes at any time.
+    """One tailnet. Every identifier comes from a counter that begins with *first*, so that a test can predict it.
 
-    Every identifier comes from a counter that begins with *first*, so that a test can predict it. ``None`` for
-    *policy_tags* or *client_tags* permits every tag; *own_tags* are those that the OAuth client itself has. *dead_keys*
-    is the number of the next auth keys that are expired from the start. Devices with a hostname among *silent* get no
-    answer when they try to join. While *has_all_targets* is True, a proxy can lead to any name; otherwise only to the
-    names of existing devices and Services. With workload identity, the server accepts *jwt* in place of the secret, and
-    also any token for *audience* if that isn't empty. *services* are the Tailscale Services; Headscale's API doesn't
-    offer them.
+    A test can change the attributes at any time. The policy defines *policy_tags*, and the OAuth client may give
+    devices the *client_tags*; for both, ``None`` permits every tag. *own_tags* are the tags of the OAuth client itself.
+    The next *dead_keys* auth keys are expired from the start. Devices with a hostname among *silent* get no answer when
+    they try to join. While *has_all_targets* is true, a proxy can lead to any name; otherwise only to the names of
+    existing devices and Tailscale Services. With workload identity, the server accepts *jwt* in place of the secret. If
+    *audience* isn't empty, the server also accepts any token for it. *services* are the Tailscale Services; Headscale's
+    API doesn't offer them.
     """
 
     def __init__(
@@ -190,7 +190,7 @@ class Tailnet:
         return device
 
     def set_policy(self, tag_owners: Mapping[str, Sequence[str]]) -> None:
-        """Apply the ``tagOwners`` of a policy: which tags exist, and which of them the client may give."""
+        """Put ``tagOwners`` of a policy into effect: they define all tags, and those that the OAuth client may give."""
         self.policy_tags = set(tag_owners)
         owned = {tag for tag, owners in tag_owners.items() if {*owners} & {*self.own_tags}}
         self.client_tags = owned | {*self.own_tags}
@@ -208,7 +208,7 @@ class Tailnet:
         return device
 
     def rename_device(self, device: Device, label: str) -> None:
-        """Rename *device* to *label* with the tailnet's suffix. If *label* is empty, its hostname gives the name."""
+        """Rename *device* to *label* with the tailnet's suffix. If *label* is empty, make one from the hostname."""
         name = f"{label.lower()}.{self.domain}" if label else self._free_name(device.hostname, device.node_id)
         self.update(replace(device, name=name, renamed=bool(label)))
 
@@ -248,21 +248,21 @@ class Tailnet:
         return None if device is None or device.expired else device
 
     def device(self, identifier: str) -> Device | None:
-        """Return the device whose ID or node ID is *identifier*."""
+        """Return the device whose ID or node ID is *identifier*; None if there is none."""
         found = self._devices.get(identifier)
         return found or next((device for device in self._devices.values() if device.id == identifier), None)
 
     def named(self, name: str) -> Device | None:
-        """Return the device with the MagicDNS name *name*."""
+        """Return the device with the MagicDNS name *name*; None if no device has it."""
         return self._devices.get(self._names.get(name, ""))
 
     def addresses(self, name: str) -> tuple[str, ...]:
-        """Return the addresses of the device or the Tailscale Service with the MagicDNS name *name*."""
+        """Return the addresses of the device or the Tailscale Service with the MagicDNS name *name*, if one has it."""
         found = self.named(name) or self.services.at(name)
         return found.addresses if found else ()
 
     def update(self, device: Device) -> None:
-        """Store *device*. It replaces the old version with its node ID, if there is one."""
+        """Store *device*, in place of an older version of the device with the same node ID."""
         self.version += 1
         if device.node_id in self._devices:
             del self._names[self._devices[device.node_id].name]

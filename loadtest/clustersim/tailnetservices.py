@@ -10,10 +10,7 @@ from typing import Protocol
 
 PREFIX = "svc:"
 DO_NOT_VALIDATE = "do-not-validate"
-"""The text that can stand instead of a Service's ports.
-
-With it, the control server doesn't check the ports of hosts.
-"""
+"""The text that a Tailscale Service has in place of its ports if the control server must not check its hosts' ports."""
 
 NOT_APPROVED, APPROVED_BY_TABLE, APPROVED_BY_HAND = "not-approved", "approved:auto", "approved:manual"
 
@@ -29,7 +26,7 @@ class ServiceError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class TailscaleService:
-    """A Tailscale Service. *name* begins with ``svc:``, and *addresses* has one address of each family."""
+    """A Tailscale Service; *name* begins with ``svc:``, and *addresses* are an IPv4 and an IPv6 address."""
 
     name: str
     ports: tuple[str, ...] = ()
@@ -41,17 +38,17 @@ class TailscaleService:
 
     @property
     def label(self) -> str:
-        """The first label of its MagicDNS name."""
+        """The first label of the Service's MagicDNS name."""
         return self.name.removeprefix(PREFIX).lower()
 
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """The report of a device about one Service.
+    """The report of a device about one Tailscale Service.
 
-    *ports* are the ports of the Service in the serve configuration of the device, such as ``tcp:443``, or None without
-    a configuration. *backends* are the URLs and cluster IPs to which the device leads connections; a real control
-    server doesn't know them.
+    *ports* are those in the device's serve config for the Service, such as ``tcp:443``; None without a serve config.
+    *backends* are the URLs and cluster IPs to which the device leads connections. A real device doesn't report them;
+    here, a test can read them.
     """
 
     advertises: bool = True
@@ -59,7 +56,7 @@ class Host:
     backends: tuple[str, ...] = ()
 
     def serves(self, service: TailscaleService) -> bool:
-        """Tell whether the device's configuration has all ports of *service* that the control server checks."""
+        """Tell whether the device's serve config has all ports that the control server requires for *service*."""
         return DO_NOT_VALIDATE in service.ports or set(service.ports) <= (self.ports or set())
 
 
@@ -103,7 +100,7 @@ class TailscaleServices:
         return MappingProxyType(self._services)
 
     def at(self, magic_dns_name: str) -> TailscaleService | None:
-        """Return the Service with that MagicDNS name."""
+        """Return the Service with that MagicDNS name; None if there is none."""
         label, _, domain = magic_dns_name.partition(".")
         found = (service for service in self._services.values() if service.label == label)
         return next(found, None) if domain == self._domain else None
@@ -171,7 +168,7 @@ class TailscaleServices:
         return {node_id: report[name] for node_id, report in self._reports.items() if name in report}
 
     def approval(self, name: str, node_id: str) -> str:
-        """Return the approval of the device as a host of the Service, in the words of the control server."""
+        """Return how the device was approved as a host of the Service, or that it wasn't, as the API words it."""
         if (name, node_id) in self._approved:
             return APPROVED_BY_HAND
         if self.approvers is None:

@@ -1,7 +1,7 @@
 """Writes the status of each ValidatingAdmissionPolicy a moment after the policy is written.
 
-The type checker of a real controller manager does the same. So a test sees that a policy can change although nobody has
-edited it.
+The type checker of a real controller manager does the same. Clients have to cope with this change of the policy, which
+follows each edit.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ async def run(store: Store) -> None:
 
 
 def check(store: Store) -> None:
-    """Write into the status of each policy that its present generation was checked, and that its types are right."""
+    """Write into the status of each policy that its present generation was checked without a type error."""
     for policy in store.list(ADMISSIONPOLICY):
         status = {"observedGeneration": policy["metadata"]["generation"], "typeChecking": {}}
         store.merge(ADMISSIONPOLICY, "", name_of(policy), {"status": status}, "status")

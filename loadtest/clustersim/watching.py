@@ -18,7 +18,7 @@ from clustersim.store import Store
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """A client's watch. *timeout* and *bookmark_interval* are in seconds. An interval of 0 means no bookmarks."""
+    """A client's watch; *timeout* and *bookmark_interval* are in seconds. An interval of 0 means no bookmarks."""
 
     target: Target
     selector: Selector
@@ -28,7 +28,7 @@ class Watch:
     encoder: Encoder
 
     def sees(self, obj: Object | None) -> bool:
-        """Tell whether the client watches *obj*."""
+        """Tell whether *obj* is among the objects that the client watches."""
         if obj is None or (self.target.namespace and namespace_of(obj) != self.target.namespace):
             return False
         return self.selector.matches(obj)
@@ -54,7 +54,10 @@ async def stream(request: web.Request, watch: Watch, store: Store, faults: Fault
 
 
 def _catch_up(watch: Watch, store: Store) -> list[bytes]:
-    """Return the changes since the client's version, or all objects if the client gives no version."""
+    """Return the events that a new watch sends first: for the changes since the client's version, or for all objects.
+
+    A client that names no version gets all objects.
+    """
     resource = watch.target.resource
     if not watch.revision:
         objects = store.list(resource, watch.target.namespace)
@@ -91,7 +94,7 @@ def _lines(watch: Watch, changes: Iterable[Change]) -> list[bytes]:
 
 
 def _line(watch: Watch, change: Change) -> bytes:
-    """Return the event for *change*. It is DELETED also if the client's selector no longer matches the object."""
+    """Return the event for *change*. If the client's selector no longer matches the object, it is a DELETED event."""
     before = watch.sees(change.old)
     if change.type != "DELETED" and watch.sees(change.object):
         return event("MODIFIED" if before else "ADDED", watch.encoder(change.object))

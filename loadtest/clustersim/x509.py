@@ -1,4 +1,7 @@
-"""Certificates in which only the serial numbers and times of validity are real: the simulation reads nothing else."""
+"""Certificates in the X.509 format.
+
+Only their serial numbers and times of validity are meaningful, since the simulation reads nothing else.
+"""
 
 import base64
 import binascii
@@ -21,13 +24,13 @@ def element(tag: int, *content: bytes) -> bytes:
 
 
 def moment(when: datetime, tag: int = UTC_TIME) -> bytes:
-    """Return *when* as a DER element: a UTCTime, or a GeneralizedTime with another *tag*."""
+    """Return *when* as a DER element: a UTCTime if *tag* is `UTC_TIME`, otherwise a GeneralizedTime."""
     form = "%y%m%d%H%M%SZ" if tag == UTC_TIME else "%Y%m%d%H%M%SZ"
     return element(tag, when.strftime(form).encode())
 
 
 def certificate(starts: bytes, ends: bytes, serial: bytes = b"\x01") -> str:
-    """Return the PEM of a certificate that is valid from *starts* to *ends*, followed by another certificate."""
+    """Return the PEM of a certificate that is valid from *starts* to *ends*, followed by a second certificate."""
     version, number = element(VERSION, element(INTEGER, b"\x02")), element(INTEGER, serial)
     algorithm, issuer, times = element(SEQUENCE), element(SEQUENCE, b"\x05\x00"), element(SEQUENCE, starts, ends)
     signed = element(SEQUENCE, version, number, algorithm, issuer, times, element(SEQUENCE, b"\x05\x00" * 80))

@@ -107,7 +107,7 @@ class ConfigMaps:
     async def follow(self) -> None:
         """List and watch, and offer the texts.
 
-        This never ends but by an unforeseen exception. After that, it may be called again.
+        Only an unforeseen exception ends this method. After that, the method may be called again.
         """
         self._failures, self._complaint = 0, ""
         try:

@@ -82,7 +82,7 @@ def sources(namespace: str, watched: Sequence[str] = (), corefile: str = "") -> 
     allocated = {ports.BY_PROXY_PORT: within(namespace, ports.by_proxy_port)}
     named = {nameclaims.BY_DEVICE_NAME: within(namespace, nameclaims.by_device_name)}
     leading = {proxygroup.BY_GROUP: proxygroup.by_group, egressgroup.BY_ENTRY: egressgroup.by_entry}
-    certified = {hosts.BY_CERTIFICATE: within(namespace, hosts.by_certificate)}
+    certified = {hosts.BY_CERTIFICATE: hosts.by_certificate}
     hosted = {claims.BY_LABEL: claims.by_label, proxygroup.BY_GROUP: proxygroup.by_group}
 
     def users(

@@ -8,9 +8,6 @@ from typing import Any
 
 from tests.e2e.testbed.peer import Peer
 
-INCOMPLETE = ".part"
-"""The end of the file name of an incomplete recording."""
-
 
 @dataclass(frozen=True, slots=True)
 class Cast:

@@ -248,6 +248,14 @@ async def test_after_the_last_query_the_tcp_server_sends_every_answer_and_closes
         assert asked(server) == 10
 
 
+async def test_a_message_that_gets_no_answer_ends_its_connection_after_the_answers_before_it(server: Running) -> None:
+    response = QUERY[:2] + b"\x80" + QUERY[3:]
+    async with connected(server) as client, asyncio.timeout(server.tcp.limits.idle / 2):
+        client.writer.write(framed(QUERY) + framed(response) + framed(QUERY))
+        assert texts(parsed(await client.response())) == ["100.64.0.1"]
+        assert await client.reader.read() == b""
+
+
 async def test_a_tcp_query_whose_answer_raises_gets_servfail_and_the_next_query_is_answered(server: Running) -> None:
     good, server.serving.zone = server.serving.zone, cast("Zone", None)
     async with connected(server) as client:

@@ -1,17 +1,19 @@
 """The whole operator: the order of its work, faults around it, and how it ends and starts again."""
 
+import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import aiohttp
 import pytest
 from clustersim import objects as kinds
 from clustersim.control import Control
-from clustersim.faults import Failure
+from clustersim.faults import Ban, Failure
 from clustersim.processes import free_port
 from clustersim.sim import SimOptions
 from tsoperator.api.names import FINALIZER, LEASE_NAME, PROXY_GROUP
-from tsoperator.api.objects import LEASE, SERVICE, STATEFULSET, Key, Object, has_finalizer
+from tsoperator.api.objects import LEASE, POD, SERVICE, STATEFULSET, Key, Object, has_finalizer
 from tsoperator.group.ports import PORT_COUNT, allocated
 
 from tests.operator.proxies import served_name
@@ -179,6 +181,37 @@ async def test_metrics_show_devices_requests_and_the_leader(cluster: World) -> N
     assert f'{REQUESTS}{{api="control",code="200",method="POST"}} 3.0' in samples  # a token, two auth keys
     for labels in ('{api="kubernetes",code="200",method="WATCH"}', '{api="kubernetes",code="201",method="POST"}'):
         assert any(line.startswith(f"{REQUESTS}{labels}") for line in samples)
+
+
+@pytest.mark.simulated
+async def test_the_operator_is_ready_once_it_has_seen_the_cluster(cluster: World) -> None:
+    address = f"127.0.0.1:{free_port()}"
+    cluster.sim.faults.forbid(Ban(SERVICE.plural, verb="list"))
+    async with running_operator(cluster, health_address=address), aiohttp.ClientSession() as session:
+
+        async def answer() -> tuple[int, str]:
+            with suppress(aiohttp.ClientConnectionError):
+                async with session.get(f"http://{address}/readyz") as response:
+                    return response.status, (await response.text()).splitlines()[0]
+            return 0, ""
+
+        await cluster.becomes(answer, (503, "[-] cache: not listed yet: services"))
+        cluster.sim.faults.clear()
+        await cluster.becomes(answer, (200, "[+] cache: ok"))
+
+
+@pytest.mark.simulated
+async def test_the_operator_writes_nothing_before_the_go_operator_has_ended(cluster: World) -> None:
+    ours = {"app": "operator", "tailscale.com/operator": "tsoperator"}
+    for name, labels in (("operator-1", ours), ("operator-0", {"app": "operator"})):
+        metadata = {"name": name, "namespace": NAMESPACE, "labels": labels}
+        cluster.store.create(kinds.POD, {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {}})
+    await cluster.apply(egress())
+    async with running_operator(cluster, pod_name="operator-1"):
+        await asyncio.sleep(3)  # it looks again every second
+        assert not has_finalizer(await cluster.look(egress()), FINALIZER)
+        await cluster.api.delete(POD, Key(NAMESPACE, "operator-0"))
+        await cluster.eventually(lambda: cluster.proxy(egress()))
 
 
 async def test_a_leader_at_rest_writes_nothing_but_its_lease_and_a_standby_leads_after_it(cluster: World) -> None:

@@ -5,7 +5,7 @@ from typing import NamedTuple
 import pytest
 from tsoperator.api.objects import STATEFULSET, Object
 
-from tests.support.manifests import backend, connector, egress, ingress, proxy_class
+from tests.support.manifests import annotated, backend, connector, egress, ingress, proxy_class
 from tests.support.operator import World
 
 pytestmark = pytest.mark.full
@@ -19,10 +19,6 @@ def container(**fields: object) -> Object:
 AMOUNTS: Object = {"resources": {"requests": {"cpu": "10m"}, "limits": {"memory": "64Mi"}}}
 
 
-def annotated(class_: str | None) -> Object:
-    return {"metadata": {"annotations": {"tailscale.com/proxy-class": class_}}}
-
-
 class Parent(NamedTuple):
     """An object whose proxy has no class, and the patches that give the proxy a class and take the class away."""
 
@@ -33,7 +29,7 @@ class Parent(NamedTuple):
 
 GATE = connector(exitNode=True, hostname="gate")
 PARENTS = {
-    "Ingress": Parent(ingress(), annotated("prod"), annotated(None)),
+    "Ingress": Parent(ingress(), annotated(proxy_class="prod"), annotated(proxy_class=None)),
     "Connector": Parent(GATE, {"spec": {"proxyClass": "prod"}}, {"spec": {"proxyClass": None}}),
 }
 

@@ -159,6 +159,15 @@ def shut(world: World, namespace: str = "", kinds: Sequence[str] = USERS_KINDS) 
 
 
 @pytest.mark.simulated
+async def test_an_operator_with_the_rights_of_an_older_installation_serves(cluster: World) -> None:
+    shut(cluster, kinds=("nodes", "validatingadmissionpolicies", "validatingadmissionpolicybindings"))
+    shut(cluster, "kube-system", ("configmaps", "deployments", "daemonsets"))
+    await cluster.apply(egress())
+    async with running_operator(cluster):
+        await cluster.joined(egress())
+
+
+@pytest.mark.simulated
 async def test_an_operator_that_watches_some_namespaces_lists_objects_of_users_only_in_these_namespaces(
     cluster: World,
 ) -> None:

@@ -14,6 +14,7 @@ from tests.support.lanes import cases
 from tests.support.manifests import (
     DOMAIN,
     FQDN,
+    annotated,
     backend,
     connector,
     egress,
@@ -31,10 +32,6 @@ pytestmark = pytest.mark.full
 
 TAGS = "/api/v2/device/{id}/tags"
 NAME = f"default-db.{DOMAIN}"
-
-
-def annotated(**annotations: str) -> Object:
-    return {"metadata": {"annotations": {f"tailscale.com/{name}": value for name, value in annotations.items()}}}
 
 
 async def tags(world: World) -> list[tuple[str, ...]]:

@@ -150,3 +150,12 @@ def _named(annotations: Mapping[str, str]) -> dict[str, str]:
 def _object(resource: Resource, name: str, spec: Object) -> Object:
     metadata = {"name": name, **({"namespace": "default"} if resource.namespaced else {})}
     return {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": metadata, "spec": spec}
+
+
+def annotated(**annotations: str | None) -> Object:
+    """Return the patch that sets annotations with the prefix tailscale.com/.
+
+    In the names, a hyphen is written as an underscore.
+    """
+    named = {f"tailscale.com/{name.replace('_', '-')}": value for name, value in annotations.items()}
+    return {"metadata": {"annotations": named}}

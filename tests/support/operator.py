@@ -214,6 +214,12 @@ class World:
         """Return the object in the cluster with the kind and the key of *obj*. Raises NotFound."""
         return await self.api.get(resource_of(obj), key_of(obj))
 
+    async def replaced(self, obj: Object) -> bool:
+        """Tell whether the cluster has another object with the kind and the key of *obj*."""
+        key = key_of(obj)
+        found = await self.find(resource_of(obj), key.name, key.namespace)
+        return found is not None and uid(found) != uid(obj)
+
     async def gone(self, obj: Object) -> bool:
         """Tell whether the cluster has no object with the kind and the key of *obj*."""
         key = key_of(obj)

@@ -27,11 +27,12 @@ LABEL_PROXY_PARENT_NAMESPACE: Final = "ts_proxy_parent_namespace"
 LABEL_PROMETHEUS_JOB: Final = "ts_prom_job"
 """The label on metrics Services and ServiceMonitors with the name of the job for Prometheus.
 
-Prometheus also takes labels from `LABEL_PROXY_TYPE` and the two labels after it.
+Prometheus also copies `LABEL_PROXY_TYPE`, `LABEL_PROXY_PARENT_NAME` and `LABEL_PROXY_PARENT_NAMESPACE` to its metrics.
 """
 LABEL_SERVICE_NAME: Final = "kubernetes.io/service-name"
-LABEL_NAMESPACE_NAME: Final = "kubernetes.io/metadata.name"
 """The label on an EndpointSlice with the name of the Service that the EndpointSlice belongs to."""
+LABEL_NAMESPACE_NAME: Final = "kubernetes.io/metadata.name"
+"""The label that Kubernetes puts on each namespace, with the name of the namespace."""
 LABEL_SLICE_MANAGER: Final = "endpointslice.kubernetes.io/managed-by"
 """The label on an EndpointSlice with the name of the program that writes its endpoints."""
 LABEL_SECRET_TYPE: Final = "tailscale.com/secret-type"  # noqa: S105 - a label, as those of Secrets below
@@ -154,11 +155,9 @@ FIELD_MANAGER: Final = "tsoperator"
 
 FINALIZER: Final = "tailscale.com/finalizer"
 HA_INGRESS_FINALIZER: Final = "tailscale.com/ingress-pg-finalizer"
+"""The finalizer on an Ingress that a ProxyGroup of type ingress exposes. The Go operator uses the same finalizer."""
 HA_SERVICE_FINALIZER: Final = "tailscale.com/service-pg-finalizer"
-"""This finalizer, and the one above, are those that the Go operator puts on Services and Ingresses.
-
-It puts them on objects that a ProxyGroup of type ingress exposes.
-"""
+"""The finalizer on a Service that a ProxyGroup of type ingress exposes. The Go operator uses the same finalizer."""
 KUBE_APISERVER_FINALIZER: Final = "tailscale.com/kube-apiserver-finalizer"
 """The finalizer that holds a ProxyGroup of type kube-apiserver until nothing is left of its Tailscale Service."""
 DNS_FINALIZER: Final = "tailscale.com/dns-records-reconciler"
@@ -282,13 +281,13 @@ CONDITION_PROXYGROUP_READY: Final = "ProxyGroupReady"
 CONDITION_PROXYGROUP_AVAILABLE: Final = "ProxyGroupAvailable"
 CONDITION_KUBE_APISERVER_VALID: Final = "KubeAPIServerProxyValid"
 CONDITION_KUBE_APISERVER_CONFIGURED: Final = "KubeAPIServerProxyConfigured"
-"""This type, and the one above, are those of further conditions of a ProxyGroup of type kube-apiserver."""
+"""A condition that only a ProxyGroup of type kube-apiserver has, like `CONDITION_KUBE_APISERVER_VALID`."""
 CONDITION_EGRESS_VALID: Final = "TailscaleEgressSvcValid"
 CONDITION_EGRESS_CONFIGURED: Final = "TailscaleEgressSvcConfigured"
 CONDITION_EGRESS_READY: Final = "TailscaleEgressSvcReady"
 CONDITION_INGRESS_VALID: Final = "TailscaleIngressSvcValid"
 CONDITION_INGRESS_CONFIGURED: Final = "TailscaleIngressSvcConfigured"
-"""This type, and the one above, are those of the conditions of a Service that a ProxyGroup of type ingress exposes."""
+"""A condition of a Service that a ProxyGroup of type ingress exposes, like `CONDITION_INGRESS_VALID`."""
 CONDITION_PROXYGROUPPOLICY_READY: Final = "ProxyGroupPolicyReady"
 CONDITION_RECORDER_READY: Final = "RecorderReady"
 CONDITION_TAILNET_READY: Final = "TailnetReady"

@@ -124,14 +124,15 @@ TAILNET = Resource("tailscale.com", "v1alpha1", "tailnets", "Tailnet", namespace
 DEVICE = Signal("Device")
 """The devices of tailnets.
 
-The namespace of such an object is the name of its Tailnet, and its name is the ID of the device. ``aliases`` has the
-names and addresses by which the device is found.
+In the object that stands for a device, the namespace is the name of the device's Tailnet, and the name is the ID of the
+device. ``aliases`` has the names and addresses by which the device is found.
 """
 
 TAILSCALE_SERVICE = Signal("TailscaleService")
 """The Tailscale Services.
 
-The namespace of such an object is the name of its Tailnet, and its name is the label of the Service.
+In the object that stands for a Tailscale Service, the namespace is the name of the Service's Tailnet, and the name is
+the label of the Service.
 """
 
 SUFFIXES = Signal("Suffixes")

@@ -60,7 +60,7 @@ class Ownership(Enum):
 def ownership(service: TailscaleService, operator_id: str, owner: SoleOwner | None = None) -> Ownership:
     """Return the relation of the operator with the ID *operator_id* to *service*, whose annotations are known.
 
-    With an *owner*, return the relation of this one object of the operator's cluster.
+    With an *owner*, which is one object of the operator's cluster, return the relation of that object.
     """
     found = _references(service.annotations or {})
     if found is None:

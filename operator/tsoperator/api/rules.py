@@ -123,7 +123,10 @@ def _label_error(value: str) -> str | None:
 
 
 def namesake_error(name: str, longest: int = STATEFULSET_NAME_MAX) -> str | None:
-    """Say why *name* can't be the name of a parent whose children are named after it."""
+    """Say why *name* can't be the name of a parent whose children are named after it.
+
+    *longest* is the most characters that the name may have.
+    """
     if len(name) <= longest and not dns_label_error(name):
         return None
     return (

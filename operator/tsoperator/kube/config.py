@@ -29,8 +29,8 @@ async def load_configuration(kubeconfig: str = "", context: str = "") -> Configu
     """Return the configuration of the API server and the credentials.
 
     *kubeconfig* is a path (or several, joined by the path separator) as in ``KUBECONFIG``; empty means the Pod's
-    ServiceAccount, or ``~/.kube/config`` outside a cluster. *context* is one of the kubeconfig's; empty means its
-    current one. Raises NoClusterError, which says what to set.
+    ServiceAccount, or ``~/.kube/config`` outside a cluster. *context* names a context of the kubeconfig; empty means
+    its current context. Raises NoClusterError, which says what to set.
     """
     configuration = Configuration()
     try:

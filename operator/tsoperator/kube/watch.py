@@ -111,9 +111,9 @@ async def updates(
 ) -> AsyncIterator[Update]:
     """Yield the changes of the selected objects, and never end.
 
-    A list yields a Listed. Then a watch yields a Watching as it begins, and every change. The next watch resumes where
-    the last one ended. The objects are listed again when the server has forgotten that version, when its etcd was
-    restored from a backup, and when the server has denied us access and now allows it again.
+    A list yields a Listed. Then a watch yields a Watching as it begins, and every change. The next watch resumes at the
+    version where the last watch ended. The objects are listed again when the server has forgotten that version, when
+    its etcd was restored from a backup, and when the server has denied us access and now allows it again.
 
     *slim* returns the part to keep of an object that is listed. An object that has changed is yielded as a whole.
     """

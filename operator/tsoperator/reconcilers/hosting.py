@@ -158,11 +158,11 @@ class HostingView:
         return [each for each in self._cache.all(PROXYGROUP) if is_host_in(each, tailnet)]
 
     def states(self, group: str) -> list[Object]:
-        """Return the *slim* state Secrets of the ProxyGroup called *group*, by ordinal."""
+        """Return the slim state Secrets of the ProxyGroup called *group*, by ordinal."""
         return [each for each in self._secrets(group) if _secret_type(each) == SECRET_TYPE_STATE]
 
     def configs(self, group: str) -> list[Object]:
-        """Return the *slim* config Secrets of the ProxyGroup called *group*, by ordinal."""
+        """Return the slim config Secrets of the ProxyGroup called *group*, by ordinal."""
         return [
             each for each in self._secrets(group) if _secret_type(each) not in (SECRET_TYPE_STATE, SECRET_TYPE_CERTS)
         ]
@@ -265,7 +265,7 @@ class HostingView:
     def certificates(self, label: str) -> list[Object]:
         """Return the Secrets, Roles and RoleBindings of the certificates for *label*, in all tailnets.
 
-        They are in the order in which they should be deleted. The Secrets are *slim*.
+        They are in the order in which they should be deleted. The Secrets are slim.
         """
         kinds = (ROLEBINDING, ROLE, SECRET)
         found = (each for kind in kinds for each in self._cache.indexed(kind, BY_CERTIFICATE, label))
@@ -333,7 +333,10 @@ class HostingView:
         return _REMOVING if is_there or self.uses(tailnet, name) else None
 
     def _owns(self, view: ServiceView, group: str) -> bool:
-        """Tell whether the operator owns the Tailscale Service in *view*, for the ProxyGroup with this UID, if any."""
+        """Tell whether the operator owns the Tailscale Service in *view*.
+
+        If *group* isn't empty, it is the UID of a ProxyGroup. Then tell whether that group alone owns the Service.
+        """
         if not group:
             return is_owned(view, self.world.operator_id())
         is_known = view.service is not None and view.tells_owner
@@ -439,7 +442,7 @@ def _group_facts(group: Object | None) -> object:
 
 
 def _host_facts(secret: Object | None) -> tuple[frozenset[str], str, str]:
-    """Return the Tailscale Services in the *slim* Secret of a proxy, the domain of its tailnet, and its HTTPS name."""
+    """Return the Tailscale Services in the slim Secret of a proxy, the domain of its tailnet, and its HTTPS name."""
     if secret is None:
         return frozenset(), "", ""
     data, domain = secret["data"], domain_of(fqdn_of(secret))

@@ -78,11 +78,11 @@ class Cache:
             self.add(source)
 
     def add(self, source: Source) -> None:
-        """Hold the objects of *source*, too. Nobody may add a Source once `follow` has begun."""
+        """Let the cache hold the objects of a further *source*. Nobody may add a Source once `follow` has begun."""
         self._kinds.setdefault(source.selection.resource, _Kind()).add(source)
 
     def index(self, resource: Resource, indexes: Mapping[str, Index]) -> None:
-        """Let *indexes* find the objects of *resource*, too. Nobody may add an index once `follow` has begun."""
+        """Add *indexes* that find the objects of *resource*. Nobody may add an index once `follow` has begun."""
         self._kinds[resource].index(indexes)
 
     def get(self, resource: Resource, key: Key) -> Object | None:
@@ -119,7 +119,7 @@ class Cache:
         return bool(parts) and all(part.known and not part.refused for part in parts)
 
     def serves(self, resource: Resource) -> bool:
-        """Tell whether the API server serves *resource*, as far as it has said."""
+        """Tell whether the API server serves *resource*; True until it says that it doesn't."""
         return self._kinds[resource].served
 
     def written(self, resource: Resource, obj: Object) -> None:
@@ -171,7 +171,7 @@ class Cache:
 
 
 class CacheMetrics(Collector):
-    """Exports the resources and namespaces that the operator may not see."""
+    """Exports the resources and namespaces that the API server doesn't let the operator see."""
 
     def __init__(self, cache: Cache) -> None:
         self._cache = cache
@@ -189,7 +189,8 @@ class CacheMetrics(Collector):
 class _Kind:
     """The objects of one kind.
 
-    A `_Part` has the objects of one Source. If several parts have an object, this shows the newest state of it.
+    A `_Part` has the objects of one Source. If several parts have an object, the `_Kind` shows the newest state of the
+    object.
     """
 
     def __init__(self) -> None:
@@ -203,12 +204,12 @@ class _Kind:
         self._values: dict[Key, tuple[tuple[str, ...], ...]] = {}  # under which each index finds a key
 
     def add(self, source: Source) -> None:
-        """Hold the objects that *source* selects, too."""
+        """Hold the objects that a further *source* selects."""
         self.parts.append(_Part(self, source))
         self.index(source.indexes)
 
     def index(self, indexes: Mapping[str, Index]) -> None:
-        """Let *indexes* find the objects, too."""
+        """Add *indexes* that find the objects."""
         self._indexes.update(indexes)
         for index in indexes:
             self.found.setdefault(index, defaultdict(set))
@@ -339,9 +340,10 @@ class _Part:
         self._kind.served = served
 
     def _tell(self, last: Object, obj: Object | None) -> None:
-        """Store the state of an object that the watch yields.
+        """Store the state *obj* that the watch yields for an object, or remove the object if *obj* is None.
 
-        Do nothing if a write of ours has stored this state already, or a newer one.
+        *last* is the state that the watch event contains. Do nothing if the cache has got this state, or a newer one,
+        from a write of ours.
         """
         number = _number(last)
         self._told = max(self._told, number)

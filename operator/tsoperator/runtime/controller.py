@@ -274,7 +274,7 @@ def _asked_wait(error: Exception) -> float:
 def _text(error: Exception) -> str:
     """Return the type, the words and the notes of *error* in one line.
 
-    For a group of errors, return those of each of them.
+    For a group of errors, the line has the type, the words and the notes of each error in the group.
     """
     if isinstance(error, ExceptionGroup):
         return "; ".join(_text(inner) for inner in error.exceptions)

@@ -21,7 +21,7 @@ class StartFeed:
 
 
 class Announcer:
-    """Announces changes of *signal*, and shows no objects: a resync enqueues its keys anyway."""
+    """Announces changes of *signal*. It has no objects, because a resync enqueues all keys anyway."""
 
     def __init__(self, signal: Signal) -> None:
         self._signal = signal

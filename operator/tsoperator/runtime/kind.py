@@ -21,7 +21,7 @@ Observed = TypeVar("Observed")
 
 
 def _nothing(_obj: Object, _observed: Any, _plan: Plan) -> None:
-    """Do nothing: the default of *acted* and *reported*."""
+    """Do nothing: the default of `Kind.acted` and `Kind.reported`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -83,7 +83,7 @@ class Timing:
 
     @property
     def last_resort(self) -> float:
-        """The time at which a process must end if its work goes on: halfway from *renew_deadline* to *gone*."""
+        """The time at which a process must end if its work goes on: halfway from `renew_deadline` to `gone`."""
         return (self.renew_deadline + self.gone) / 2
 
 
@@ -183,7 +183,7 @@ class LeaderElector:
     async def _work_while_renewing(self, work: Callable[[], Awaitable[None]]) -> None:
         """Run *work* in this task, and renew the lease until the work has stopped.
 
-        If renewing fails, the group cancels the work.
+        If renewing fails, the TaskGroup cancels the work.
         """
         try:
             async with asyncio.TaskGroup() as group:
@@ -378,7 +378,7 @@ class LeaderElector:
         self._claimed = False
 
     def _arm(self, when: float) -> None:
-        """Call *abort* at *when* if the work hasn't stopped by then. *when* replaces the time of an earlier call."""
+        """End the process at *when* if the work hasn't stopped by then. This replaces the time of an earlier call."""
         self._disarm()
         self._last_resort = asyncio.get_running_loop().call_at(when, self._overrun)
 

@@ -9,9 +9,9 @@ from tsoperator.runtime.plan import Note, Plan
 
 
 def with_success(plan: Plan, before: Sequence[Object], type_: str, words: str | None = None) -> Plan:
-    """Return *plan* with an Event that has *words*, if the condition *type_* becomes True, or is True with other words.
+    """Return *plan* with an Event that has *words*, if the condition *type_* becomes True, or is True with new words.
 
-    Without *words*, the Event has the message of the condition. There is no Event if the words are empty. *before*
+    If *words* is None, the Event has the message of the condition. If it is an empty text, there is no Event. *before*
     are the conditions that the object has. If the condition was True and its message only repeated its reason, as in
     the Go operator, the object was ready before, and there is no Event.
     """

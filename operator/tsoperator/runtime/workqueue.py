@@ -38,7 +38,7 @@ def _observe_nothing(_seconds: float) -> None:
 class _Timer(NamedTuple):
     """The time at which a key is added, by the loop's clock, and the handle that adds it.
 
-    A handle of uvloop doesn't always know that time, so it stands here.
+    A handle of uvloop doesn't always know that time, so this object has it beside the handle.
     """
 
     due: float

@@ -101,7 +101,7 @@ class Look:
         if resource is not SERVICE and resource is not INGRESS:
             workloads = self._workloads(resource, key)
             return Surroundings(role, workloads, self._replicas(SECRET, workloads), warnings=warnings)
-        if key.namespace == self._settings.namespace and is_child(obj, key.namespace):
+        if is_child(obj, self._settings.namespace):
             return None  # not a user's object: a Service in front of proxies may have annotations of a user's Service
         served = self._served(obj, role)
         workloads = () if served else self._workloads(resource, key)

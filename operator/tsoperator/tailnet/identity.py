@@ -60,7 +60,7 @@ class KnownIdentity:
         return self._read
 
     def state(self) -> Object | None:
-        """Return the *slim* form of the Secret as it was last read; None if there is no Secret."""
+        """Return the slim form of the Secret as it was last read; None if there is no Secret."""
         return self._state
 
     def hindered(self, obstacle: str, *, is_told: bool = False) -> None:
@@ -135,10 +135,10 @@ class KnownIdentity:
 
 
 def _slim(secret: Object) -> Object:
-    """Return the *slim* form of the Secret without annotations, which may have a copy of its data."""
+    """Return the slim form of the Secret without annotations, which may have a copy of its data."""
     return slim({**secret, "metadata": {"namespace": key_of(secret).namespace, "name": key_of(secret).name}})
 
 
 def _asks(state: Object | None) -> bool:
-    """Tell whether the device with this *slim* Secret asks for another auth key."""
+    """Tell whether the device with this slim Secret asks for another auth key."""
     return reissue_of(ReplicaSecrets(state=state)) is Reissue.ASKED

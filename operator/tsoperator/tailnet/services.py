@@ -136,7 +136,10 @@ class Services:
         return self._with_hosts(view, label) if hosts else view
 
     def device_changed(self, old: Device | None, new: Device | None) -> None:
-        """Announce the Service that could not be made because the device *old* had its name, unless *new* has it."""
+        """Announce the Service that could not be made because the device had its name, if the device no longer has it.
+
+        *old* and *new* are the device before and after its change.
+        """
         label = old.short_name.lower() if old else ""
         refused = self._refused.get(label)
         is_gone = new is None or new.short_name.lower() != label

@@ -47,9 +47,9 @@ NO_SUFFIXES: Final = Suffixes()
 class TailnetNames:
     """A tailnet, whose control server is at *url*, and the *domains* of its devices' names.
 
-    *domains* is None until the devices are listed. *shared* are the names of the devices that other tailnets share
-    with this one; the domains of these names aren't in *domains*. Headscale lists names without a domain, so that
-    *domains* has an empty one. While *pending*, the list is on its way.
+    *domains* is None until the devices are listed. *shared* are the names of the devices that other tailnets share with
+    this one; the domains of these names aren't in *domains*. Headscale lists names without a domain, so that *domains*
+    has an empty one. While *pending*, the list of devices hasn't been read yet.
     """
 
     url: str

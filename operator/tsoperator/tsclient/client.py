@@ -50,7 +50,7 @@ class TailnetClient:
         self._device_lists = DeviceListReader()
 
     def listen(self, listener: Callable[[str], None]) -> None:
-        """Call *listener* with the status of each try, whenever *observe* is called."""
+        """Call *listener* with the status of the answer to each try of a request; ``none`` if there was no answer."""
         self._transport.observers.append(lambda _, status: listener(status))
 
     def use(self, credentials: ClientCredentials) -> None:
@@ -161,7 +161,7 @@ class TailnetClient:
         return self._tokens.granted
 
     async def has_services(self) -> bool:
-        """Tell whether the control server has Tailscale Services, even if the OAuth client may not see them."""
+        """Tell whether the control server has Tailscale Services, even if it doesn't let the OAuth client see them."""
         try:
             await self.list_services()
         except NotSupported:

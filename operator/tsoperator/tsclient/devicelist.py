@@ -122,7 +122,8 @@ class _Pieces:
 def _decoded(text: bytes, count: int, answer: Answer) -> list[Device]:
     """Return the devices in the JSON *text*, none if it is not JSON.
 
-    Raises UnexpectedAnswer, which numbers the devices of the whole list: *count* of them came before these.
+    Raises UnexpectedAnswer, which gives the number of the faulty device in the whole list. So *count* says how many
+    devices come before those in *text*.
     """
     try:
         return _DEVICES.validate_json(b'[{"' + text + b"}]")

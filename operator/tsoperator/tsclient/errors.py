@@ -32,9 +32,10 @@ UNTOLD = Granted()
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A call of a *server*. *tags* are the tags that it asked for; *granted* is what its access token allows.
+    """A request to the control server at the URL *server*.
 
-    *secret* says which Secret has the credentials; it is empty for the operator's own.
+    *tags* are the tags that the request asked for, and *granted* are the rights of its access token. *secret* says
+    which Secret has the credentials; it is empty for the operator's own.
     """
 
     server: str = ""
@@ -101,7 +102,7 @@ class Unauthorized(Refused):
 
 
 class Forbidden(Refused):
-    """The OAuth client may not do this: it lacks a scope or a tag."""
+    """The control server doesn't let the OAuth client do this, because the client lacks a scope or a tag."""
 
 
 class Missing(Refused):

@@ -48,7 +48,7 @@ class Identity(NamedTuple):
     jwt: SecretStr
 
     def request(self) -> Request:
-        """Return the request for an access token in exchange for *jwt* (docs/development/control-servers.md)."""
+        """Return the request that exchanges the `jwt` for an access token (docs/development/control-servers.md)."""
         form = {"client_id": self.client_id, "jwt": self.jwt.get_secret_value()}
         return Request("POST", TOKEN_EXCHANGE, secret=self.jwt, form=form)
 

@@ -322,7 +322,7 @@ def environment_proxy(url: str) -> str | None:
 
 
 async def _blocks(content: aiohttp.StreamReader) -> tuple[bytes, ...]:
-    """Read a body into blocks of at least *_BLOCK* bytes, of which the last one may be smaller."""
+    """Read a body into blocks of at least `_BLOCK` bytes; only the last block may be smaller."""
     blocks: list[bytes] = []
     block: list[bytes] = []
     async for data in content.iter_any():

@@ -28,7 +28,6 @@ from tests.operator.contract.kind import (
     Bad,
     Edit,
     KindExample,
-    annotated,
     crd,
     has_reason,
     is_balanced,
@@ -37,6 +36,7 @@ from tests.operator.contract.kind import (
 )
 from tests.support.manifests import (
     DOMAIN,
+    annotated,
     backend,
     group_egress,
     identity,

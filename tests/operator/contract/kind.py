@@ -114,15 +114,6 @@ def spec(**fields: Any) -> Object:
     return {"spec": fields}
 
 
-def annotated(**annotations: str | None) -> Object:
-    """Return the patch that sets annotations with the prefix tailscale.com/.
-
-    In the names, a hyphen is written as an underscore.
-    """
-    named = {f"tailscale.com/{name.replace('_', '-')}": value for name, value in annotations.items()}
-    return {"metadata": {"annotations": named}}
-
-
 def crd(patch: Object, reason: str, words: str) -> Bad:
     """Return a `Bad` whose patch the CRD's own rules refuse on a real API server."""
     return Bad(patch, reason, words, event=reason, is_simulated=True)

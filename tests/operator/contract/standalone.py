@@ -26,7 +26,6 @@ from tests.operator.contract.kind import (
     Bad,
     Edit,
     KindExample,
-    annotated,
     crd,
     has_reason,
     is_balanced,
@@ -35,6 +34,7 @@ from tests.operator.contract.kind import (
 )
 from tests.support.manifests import (
     DOMAIN,
+    annotated,
     backend,
     connector,
     dnsconfig,

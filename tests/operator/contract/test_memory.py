@@ -4,10 +4,11 @@ import pytest
 from clustersim.faults import Failure
 from tsoperator.api.objects import POD, key_of, uid
 
-from tests.operator.contract.kind import KindExample, annotated
+from tests.operator.contract.kind import KindExample
 from tests.operator.contract.kinds import each_kind
 from tests.operator.contract.memory import remembered
 from tests.operator.contract.scene import Scene
+from tests.support.manifests import annotated
 from tests.support.operator import World, running_operator
 
 pytestmark = pytest.mark.simulated

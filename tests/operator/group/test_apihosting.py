@@ -8,24 +8,19 @@ from typing import Any, NamedTuple
 
 import pytest
 from tsoperator.api.names import KUBE_APISERVER_FINALIZER
-from tsoperator.api.objects import INGRESS, PROXYGROUP, Key, Object
+from tsoperator.api.objects import INGRESS, PROXYGROUP, Key
 from tsoperator.api.owners import ANNOTATION_OWNERS
 from tsoperator.api.tailscaleservice import TailscaleService
 from tsoperator.group.apihosting import APIHost, APIHosting, APIOffer, api_obstacle, api_offers
-from tsoperator.group.claims import LabelClaim, claim_of
+from tsoperator.group.claims import LabelClaim
 from tsoperator.proxy.serviceview import ServiceView
 from tsoperator.runtime.plan import Refusal
 
-from tests.support.objects import obj, settings
+from tests.support.hosting import claimed
+from tests.support.objects import obj
 
 US, RESOURCE = {"operatorID": "nUS"}, {"kind": "ProxyGroup", "name": "kapi", "uid": "kapi-uid"}
 OURS = {**US, "resource": RESOURCE}
-
-
-def claimed(of: Object) -> LabelClaim:
-    found = claim_of(of, settings())
-    assert found is not None
-    return found
 
 
 def group(name: str = "kapi", **metadata: Any) -> LabelClaim:

@@ -57,5 +57,7 @@ def numbered(count: int) -> list[Wanted]:
 
 def test_the_proxy_ports_of_a_service_differ_and_a_service_gets_none_if_too_few_are_free() -> None:
     assert sorted((allocate("db-uid", numbered(PORT_COUNT), {}, ()) or {}).values()) == [*ALL_PORTS]
+    (alone,) = (allocate("db-uid", [SQL], {}, ()) or {}).values()
+    assert len({*(allocate("db-uid", [DNS, SQL], {DNS: alone}, ()) or {}).values()}) == 2
     for count, used in ((1, ALL_PORTS), (PORT_COUNT + 1, ()), (2, ALL_PORTS[1:])):
         assert allocate("db-uid", numbered(count), {}, {*used}) is None

@@ -58,7 +58,7 @@ CONDITION_RECORDS_COMPLETE: Final = "RecordsComplete"
 """
 
 KEPT: Final = "DNSConfigKept"
-"""The reason of the Event on a user's DNSConfig that stands in for the one that the operator would make."""
+"""The reason of the Event on a user's DNSConfig because of which the operator makes no DNSConfig by itself."""
 
 _PASSING: Final = {CONDITION_NAMESERVER_COMPLETE, CONDITION_RECORDS_COMPLETE, CONDITION_CLUSTER_DNS_CONFIGURED}
 """The types of the conditions that a DNSConfig has only while they have something to report."""
@@ -227,7 +227,7 @@ def failed(obj: Object, observed: Observed, refusal: Refusal, settings: Settings
     """Return the plan that only reports a refusal of the API server on the DNSConfig *obj*.
 
     A refusal of a write into the cluster's DNS changes only the condition about the cluster's DNS. The condition about
-    the nameserver goes on to say whether the nameserver works.
+    the nameserver still says whether the nameserver works.
     """
     if not obj:
         return Plan()

@@ -164,7 +164,7 @@ class GateProber:
             watch.ended.set_result(None)
 
     async def _attempt(self, watch: _Watch, check: Check) -> bool:
-        """Make requests until one gets an answer of the Pod, or none at all, or enough of them have reached other Pods.
+        """Make requests until one reaches the Pod or gets no answer, or until enough requests have reached other Pods.
 
         Return whether *check* passes.
         """

@@ -33,11 +33,11 @@ _WITH_A_CLAIM: Final = (LABEL_TAKEN, NO_IDENTITY)  # the obstacles that don't ke
 class AtGroups:
     """The facts about an Ingress at ProxyGroups.
 
-    *hosting* is None if the Ingress asks for no group. If it asks for no group any more, *left* says why its Tailscale
-    Service isn't completely removed; it is None if it is. *without_https* is the device of a proxy of the group that
-    can't get certificates. The Ingress *is_advertised* if a proxy of any group advertises the name in its status.
-    *approval* tells how long the Ingress has waited for an approved host; it is None if it needs none, or if a host is
-    approved.
+    *hosting* is None if the Ingress asks for no group. If the Ingress asks for no group any more, *left* says why its
+    Tailscale Service isn't completely removed; None if nothing of that Service remains. *without_https* is the device
+    of a proxy of the group that can't get certificates. The Ingress *is_advertised* if a proxy of any group advertises
+    the name in its status. *approval* tells how long the Ingress has waited for an approved host; it is None if it
+    needs none, or if a host is approved.
     """
 
     hosting: Hosting | None = None

@@ -92,7 +92,10 @@ def ignored_notes(ask: Ask) -> list[Note]:
 
 
 def _given(ask: Ask) -> str:
-    """Return an annotation of ours on an Ingress; empty if there is none, or if an old annotation names a class."""
+    """Return one of those annotations on an Ingress that the operator reads.
+
+    Return an empty text if there is none, or if the deprecated annotation names the class of the Ingress.
+    """
     found = annotations(ask.ingress)
     ours = {*VOCABULARY.known, *HOSTED_VOCABULARY.known} - {ANNOTATION_CLUSTER_DNS}
     return "" if ANNOTATION_INGRESS_CLASS in found else min(ours & found.keys(), default="")

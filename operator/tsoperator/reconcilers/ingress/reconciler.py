@@ -186,7 +186,7 @@ class _View:
         return ObservedCertificate(domain, certificate, self._now(), missed_for)
 
     def _warn_of_class(self) -> None:
-        """Log once what is wrong with the IngressClass; its Ingresses are served all the same."""
+        """Log once what is wrong with the IngressClass. Its Ingresses are served nevertheless."""
         name = self._settings.ingress_class
         warning = plans.class_warning(self._cache.get(INGRESSCLASS, Key("", name)), name)
         if warning and warning != self._class_warning:

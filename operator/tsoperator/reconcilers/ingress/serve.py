@@ -59,7 +59,7 @@ def reached_notes(ask: Ask, status: Object | None, addresses: Sequence[str]) -> 
     """Return the Event that tells the name and addresses by which the tailnet reaches an Ingress.
 
     Return it until the status of the Ingress shows that name. *status* is the desired status, None if the live one
-    stays. *addresses* are those of the name in it.
+    stays. *addresses* are the addresses of the name in that status.
     """
     entries = ((status or {}).get("loadBalancer") or {}).get("ingress") or ()
     if not entries or entries[0]["hostname"] == ask.shown_name:

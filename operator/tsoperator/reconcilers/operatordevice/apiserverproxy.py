@@ -159,7 +159,10 @@ def _steps(ask: Ask, observed: ObservedProxy, settings: Settings, keys: Keys, de
 
 
 def _like(observed: ObservedProxy) -> Object:
-    """Return the placement for the proxy's Pod: that of the operator's own Pod if it is known, else the present one."""
+    """Return the placement for the proxy's Pod: that of the operator's own Pod.
+
+    If that placement isn't known, return the present one of the proxy.
+    """
     live = observed.deployment
     return observed.like or (placement(live["spec"]["template"]) if live else {})
 

@@ -20,7 +20,7 @@ def secret_steps(
 
     *has_state* tells that the Secret with the state exists. This Secret gets none of our labels, even if the Go
     operator has made it. So it stays when the other objects are removed. If a ServiceAccount *account* is given, the
-    config is removed with it.
+    config Secret is deleted together with it.
     """
     if not has_state:
         yield Creation(_secret(ask.key))

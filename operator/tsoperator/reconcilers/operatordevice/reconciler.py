@@ -133,7 +133,7 @@ class _World:
         self._client = client
 
     def pods(self, *, of_statefulset: bool) -> Sequence[Object]:
-        """Return the Pods that run the device: those of the StatefulSet, or all others."""
+        """Return the Pods that run the device: if *of_statefulset*, those of the StatefulSet, otherwise all others."""
         found = self.cache.indexed(POD, BY_OWNER, str(self.ask.owner))
         return [pod for pod in found if is_of_statefulset(pod) is of_statefulset]
 
@@ -365,7 +365,7 @@ class _ProxyView:
     def _hindered(self, observed: ObservedProxy, problem: str) -> None:
         """Remember why there is no device, for the objects that need its ID.
 
-        An Event or the log reports the reason itself.
+        The reason isn't logged here, because an Event or the log has it already.
         """
         self._world.identity.hindered("" if observed.device else problem, is_told=True)
 

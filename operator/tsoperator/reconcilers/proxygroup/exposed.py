@@ -189,12 +189,15 @@ def _api_hosts(children: Children) -> Mapping[int, APIHost]:
 
 
 def _replicas(children: Children) -> Iterator[tuple[int, Object, Object]]:
-    """Yield the ordinal of each replica that has both its Secrets, its config Secret, and its state Secret."""
+    """Yield the ordinal, the config Secret and the state Secret of each replica that has both Secrets."""
     return ((ordinal, config, state) for ordinal, config, state in _states(children) if config is not None)
 
 
 def _states(children: Children) -> Iterator[tuple[int, Object | None, Object]]:
-    """Yield the ordinal of each replica that has a state Secret, its config Secret, if any, and its state Secret."""
+    """Yield the ordinal, the config Secret and the state Secret of each replica that has a state Secret.
+
+    None stands for a config Secret that doesn't exist.
+    """
     secrets = {key_of(each).name: each for each in children.secrets}
     for name, state in secrets.items():
         if not name.endswith(CONFIG_SUFFIX):

@@ -280,7 +280,7 @@ def _obstacle_note(refusal: Refusal) -> Note:
 
 
 def _states(children: Children) -> list[Object]:
-    """Return the *slim* state Secrets among *children*."""
+    """Return the slim state Secrets among *children*."""
     return [each for each in children.secrets if not key_of(each).name.endswith(CONFIG_SUFFIX)]
 
 

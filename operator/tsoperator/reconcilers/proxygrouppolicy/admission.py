@@ -27,7 +27,7 @@ _IS_EXPOSED: Final = (
     f'(has({_ANNOTATIONS}) && "{ANNOTATION_EXPOSE}" in {_ANNOTATIONS} && '
     f'{_ANNOTATIONS}["{ANNOTATION_EXPOSE}"] == "true")'
 )
-"""The CEL expression for a Service that devices of the tailnet can reach. We take all others for egress Services."""
+"""The CEL expression that is true for exposed Services. We take all other Services for egress Services."""
 
 _IS_NOT_BEING_DELETED: Final = "oldObject == null || !has(oldObject.metadata.deletionTimestamp)"
 

@@ -72,7 +72,7 @@ def pointed(ask: Ask, place: str, made: Plan, reverts: Reverts) -> Plan:
 def reached(ask: Ask, addresses: Sequence[str] = ()) -> str:
     """Say where Pods reach the target of an egress Service.
 
-    The message names the *addresses* of the Service, which are given only if they last.
+    The message names *addresses* at which Pods reach the target. Callers give only addresses that don't change.
     """
     at = f"at {', '.join(addresses)} and " if addresses else ""
     return f"{LED}{ask.destination} {at}as {ask.cluster_name}"

@@ -204,7 +204,7 @@ def _reported(ask: Ask, wanted: Object, made: Plan, places: Places) -> Plan:
 def _lost(ask: Ask, places: Places) -> str:
     """Return a message if no proxy finds the device of a Service; empty if one does, or if no proxy has looked yet.
 
-    Proxies that don't find the device forward nothing. They are ready all the same, as in the Go operator.
+    Proxies that don't find the device forward nothing. They are ready nevertheless, as in the Go operator.
     """
     group, name = places.group(ask.group), entry_name(ask.key)
     entry = group.entry(name)

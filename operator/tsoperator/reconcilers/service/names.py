@@ -1,6 +1,6 @@
 """The egress Services that ask for a name in the cluster's DNS, and the object that has the name.
 
-Both come from the cache.
+This module finds them in the cache.
 """
 
 from collections.abc import Iterable, Iterator

@@ -76,9 +76,9 @@ class Observed:
 def plan_left(places: Places, proxy: Plan, *, is_seen: bool) -> Plan:
     """Return the next step that removes the objects of a Service which vanished without waiting for our finalizer.
 
-    *proxy* is the plan for the Service's own proxy. Its *places* are removed at once. But if the operator doesn't watch
-    the namespace of the Service, the Service may still exist. Then *is_seen* is False, and the places stay. Their
-    EndpointSlices are kept up to date with the Pods.
+    *proxy* is the plan for the Service's own proxy. The *places* of the Service are removed at once. But if the
+    operator doesn't watch the namespace of the Service, the Service may still exist. Then *is_seen* is False, and the
+    places stay. Their EndpointSlices are kept up to date with the Pods.
     """
     there = Plan(steps=removal(places)) if is_seen else await_newcomers(Plan(steps=upkeep(places)), places)
     again = earliest(there.requeue_after, proxy.requeue_after)

@@ -39,8 +39,8 @@ class Probe:
 class Observed:
     """The facts on which the plan for a Tailnet depends, besides the Tailnet itself.
 
-    *refusal* says why the Tailnet can't be used; it is None if it can. *users* are the objects that name the
-    Tailnet. The credentials have to be tried again in *seconds*.
+    *refusal* says why the Tailnet can't be used; it is None if it can. *users* are the objects that name the Tailnet.
+    The Tailnet is reconciled again after *seconds*; with None, only after a change.
     """
 
     refusal: Refusal | None = None

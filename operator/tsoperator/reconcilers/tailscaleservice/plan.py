@@ -16,7 +16,7 @@ from tsoperator.runtime.ownership import Owner
 from tsoperator.runtime.plan import DeleteService, Deletion, Note, Plan, PutService, Refusal, Report, Step
 
 PARENT: Final = "tailscaleservice"
-"""The type of the owner that stands for a label in the calls to the control server."""
+"""The type of the owner that stands for a label in the calls to the control server, and the name of the reconciler."""
 
 COMMENT: Final = "This Tailscale Service is managed by the Tailscale Kubernetes Operator, do not modify"
 FAILED: Final = "TailscaleServiceFailed"
@@ -124,8 +124,8 @@ def _held(observed: Observed, holder: LabelClaim) -> Plan:
     steps = [*put, *certificate] if observed.is_hidden else [*certificate, *put]
     if observed.certificate if holder.is_web else not observed.serves_web:
         steps += _deletions(observed.leftovers)
-    reports = [_taken(holder, observed.stranger)] if holder.is_web and observed.stranger else []
-    return Plan(steps=steps, reports=reports)
+    notes = [_taken(observed.stranger)] if holder.is_web and observed.stranger else []
+    return Plan(steps=steps, reports=[_report(holder, *notes)])  # without notes, it ends an earlier warning
 
 
 def _freed(observed: Observed) -> Plan:
@@ -189,14 +189,14 @@ def _is_decided(observed: Observed) -> bool:
     return view.is_shown and (view.service is None or observed.knows_id)
 
 
-def _taken(holder: LabelClaim, stranger: Object) -> Report:
+def _taken(stranger: Object) -> Note:
     name = stranger["metadata"]["name"]
     message = (
         f"Secret {name} is needed for the certificate, but something else uses it, so it is left alone, and HTTPS does "
         "not work: delete the Secret if nothing needs it, or choose another name"
     )
-    return _report(holder, Note("Warning", NAME_TAKEN, message))
+    return Note("Warning", NAME_TAKEN, message)
 
 
-def _report(holder: LabelClaim, note: Note) -> Report:
-    return Report(holder.obj, notes=[note])
+def _report(holder: LabelClaim, *notes: Note) -> Report:
+    return Report(holder.obj, notes=notes, by=PARENT)

@@ -359,7 +359,7 @@ def _asked_of_group(group: Object) -> object:
 
 
 def _told(secret: Object | None) -> set[str]:
-    """Return the Tailscale Services in the *slim* Secret of a proxy: those it advertises, and the one it serves."""
+    """Return the Tailscale Services in the slim Secret of a proxy: those it advertises, and the one it serves."""
     return {*advertised_services(secret), served_service_of(secret)} - {""} if secret else set()
 
 
@@ -370,7 +370,7 @@ def _account(statefulset: Object | None) -> str:
 
 
 def _domain(state: Object | None) -> str:
-    """Return the domain of the device that a *slim* state Secret reports; empty if there is none."""
+    """Return the domain of the device that a slim state Secret reports; empty if there is none."""
     return domain_of(fqdn_of(state)) if state else ""
 
 

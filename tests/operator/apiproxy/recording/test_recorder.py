@@ -85,14 +85,17 @@ async def test_a_recorder_gets_the_whole_recording(
 async def test_small_pieces_of_a_recording_are_sent_in_one_frame(tailnet: Recordings) -> None:
     recorder = await tailnet.have(Recorder(largest_frame=FRAME))
     async with tailnet.upload(limits=RecorderLimits(gather=1)) as upload:
+        for _ in range(3 * FRAME // 256):
+            await upload.write(b"x" * 256)
+        await until(lambda: len(recorder.frames) == 3)
         for _ in range(50):
             await upload.write(b"x")
             await asyncio.sleep(0)
-        await until(lambda: bool(recorder.frames))
+        await until(lambda: len(recorder.frames) == 4)
         for _ in range(3 * FRAME // 256):
             await upload.write(b"x" * 256)
         await upload.finish()
-    assert recorder.frames == [50, FRAME, FRAME, FRAME]
+    assert recorder.frames == [*[FRAME] * 3, 50, *[FRAME] * 3]
 
 
 async def test_a_recorder_gets_a_small_output_such_as_that_for_a_key_press_soon(tailnet: Recordings) -> None:

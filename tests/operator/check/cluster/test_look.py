@@ -70,7 +70,7 @@ async def unscope(front: Front) -> None:
 
 
 async def unscope_services(front: Front) -> None:
-    """Take away the scope that a ProxyGroup of type ingress needs."""
+    """Make a ProxyGroup of type ingress, and take the scope that it needs from the operator's credentials."""
     front.world.control.scopes.remove("services")
     await front.world.apply(proxy_group(type="ingress"))
 
@@ -251,18 +251,23 @@ async def test_a_check_reports_only_objects_in_watched_and_chosen_namespaces(
 
 
 async def test_a_check_reads_the_warnings_about_objects_whose_conditions_say_nothing(front: Front) -> None:
+    router = connector()
     async with running_operator(front.world):
-        await front.world.apply(egress(hostnam="db"))
-        await front.world.eventually(lambda: warned(front.world))
+        await front.world.apply(egress(hostnam="db"), router)
+        await front.world.annotate(router, {"tailscale.com/hostname": "a"})
+        await front.world.becomes(lambda: warnings(front.world), 2)
     found = [each for each in await front.findings() if "IgnoredAnnotation" in each.words]
-    assert [each.check for each in found] == [OBJECTS]
+    assert [each.check for each in found] == [OBJECTS] * 2
     assert found[0].words.startswith("Service default/db: IgnoredAnnotation: the operator doesn't know annotation")
     # A list of all Events could be too long.
     assert "type=Warning,reportingComponent=tailscale-operator" in front.selectors
+    await change_pod(front, {}, OPERATOR_WATCH_NAMESPACES="team-a")
+    found = [each for each in await front.findings() if "IgnoredAnnotation" in each.words]
+    assert [each.words.partition(":")[0] for each in found] == [f"Connector {key_of(router)}"]
 
 
-async def warned(world: World) -> bool:
-    return any(each["type"] == "Warning" for each in (await world.api.list(EVENT)).items)
+async def warnings(world: World) -> int:
+    return sum(each["type"] == "Warning" for each in (await world.api.list(EVENT)).items)
 
 
 async def of_devices(front: Front) -> list[str]:

@@ -11,17 +11,15 @@ from tsoperator.api.objects import Object, annotations, key_of
 
 from tests.support.groups import endpoints, ready_group
 from tests.support.lanes import cases
-from tests.support.manifests import DOMAIN, backend, connector, egress, group_egress, ingress, proxy_group
+from tests.support.manifests import DOMAIN, annotated, backend, connector, egress, group_egress, ingress, proxy_group
 from tests.support.operator import NAMESPACE, World
 
 pytestmark = pytest.mark.simulated
 
 SOON = 1.0  # seconds
+KUBELETS_WATCH = 0.1
+"""The seconds within which the kubelet's own watch sees a change. A Pod that is touched earlier is synced in vain."""
 TOUCH = ("tsoperator", "patch", "pods")
-
-
-def annotated(**given: str) -> Object:
-    return {"metadata": {"annotations": {f"tailscale.com/{name}": value for name, value in given.items()}}}
 
 
 GATE = connector(hostname="before", exitNode=True)
@@ -51,7 +49,7 @@ async def test_a_running_proxy_reads_an_edited_hostname_at_once(world: World, ki
     await world.eventually(lambda: is_named(world, "before"))
     await world.settled()
     await world.change(obj, edit)
-    assert await seconds(world, lambda: is_named(world, "after")) < SOON
+    assert KUBELETS_WATCH <= await seconds(world, lambda: is_named(world, "after")) < SOON
     assert not await world.writes_when_left_alone()
 
 

@@ -9,7 +9,7 @@ import pytest
 from clustersim import objects as kinds
 from clustersim.faults import LOST, Failure
 from clustersim.sim import SimOptions
-from tsoperator.api.objects import SECRET, STATEFULSET, Key, Object, Resource, key_of, resource_of, uid
+from tsoperator.api.objects import SECRET, STATEFULSET, Key, Object, Resource, uid
 from tsoperator.group import grouptype
 
 from tests.support.manifests import backend, ingress, load_balancer, proxy_group
@@ -225,13 +225,7 @@ async def test_an_object_that_registers_the_device_comes_back_if_somebody_delete
         obj = await cluster.eventually(lambda: cluster.find(resource, name))
         await cluster.settled()
         await cluster.delete(obj)
-        await cluster.eventually(lambda: other(cluster, obj))
-
-
-async def other(world: World, obj: Object) -> bool:
-    """Tell whether the cluster has another object with the kind and the name of *obj*."""
-    found = await world.find(resource_of(obj), key_of(obj).name)
-    return found is not None and uid(found) != uid(obj)
+        await cluster.eventually(lambda: cluster.replaced(obj))
 
 
 async def test_another_device_is_registered_if_the_secret_of_the_operators_device_is_lost(cluster: World) -> None:

@@ -20,7 +20,6 @@ from tsoperator.api.objects import (
     Object,
     Resource,
     key_of,
-    resource_of,
     uid,
 )
 
@@ -172,7 +171,7 @@ async def test_the_device_of_a_go_operator_is_adopted_with_its_name_addresses_an
 
 
 async def served(world: World) -> list[str]:
-    """Return the keys under which tailscaled stores its serve config. tailscaled would use it in a Go operator, too."""
+    """Return the keys of the stored serve config, which the tailscaled of a Go operator would use, too."""
     return [name for name in await state(world) if name.startswith("_serve_")]
 
 
@@ -240,13 +239,8 @@ async def test_the_operator_restores_objects_of_the_api_server_proxy_that_somebo
         before = await cluster.find(resource, name)
         assert before is not None
         await cluster.delete(before)
-        await cluster.eventually(lambda: another(cluster, before))
+        await cluster.eventually(lambda: cluster.replaced(before))
         assert await joined(cluster) == device
-
-
-async def another(world: World, obj: Object) -> bool:
-    found = await world.find(resource_of(obj), key_of(obj).name)
-    return found is not None and uid(found) != uid(obj)
 
 
 async def test_another_hostname_renames_the_operators_device_and_restarts_no_pod(cluster: World) -> None:

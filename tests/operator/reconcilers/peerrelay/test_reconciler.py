@@ -29,6 +29,7 @@ from tsoperator.reconcilers.proxies import Proxies
 from tsoperator.runtime.cache import Cache
 from tsoperator.sources import sources
 
+from tests.operator.contract.memory import remembered
 from tests.support.cluster import running
 from tests.support.manifests import DOMAIN, peer_relay
 from tests.support.objects import obj, settings, texts
@@ -212,6 +213,27 @@ async def test_the_operator_looks_up_the_hostname_of_a_relays_load_balancer(worl
     assert not await world.writes_when_left_alone()
     await world.restart()
     assert await endpoints(world, relay) == [(0, address)]
+
+
+@pytest.mark.simulated
+async def test_the_hostnames_of_a_peerrelay_that_has_vanished_are_not_looked_up_any_longer(cluster: World) -> None:
+    relay = peer_relay()
+    cluster.balancers.show(Shown.HOSTNAME)
+    async with running_operator(cluster) as operator:
+        await cluster.apply(relay)
+        await ready(cluster, relay)
+        (service,) = await cluster.children(SERVICE, relay)
+        host = service["status"]["loadBalancer"]["ingress"][0]["hostname"]
+
+        def followed() -> bool:
+            return any("HostAddresses._followed" in path for path in remembered(operator, host))
+
+        assert followed()
+        await cluster.change(relay, {"metadata": {"finalizers": None}})
+        await cluster.delete(relay)
+        await cluster.eventually(lambda: cluster.gone(relay))
+        await cluster.settled()
+        assert not followed()
 
 
 @pytest.mark.simulated

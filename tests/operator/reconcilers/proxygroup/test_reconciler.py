@@ -26,6 +26,7 @@ from tsoperator.api.objects import (
 from tsoperator.group.proxygroup import group_owner
 from tsoperator.kube.client import KubeClient
 from tsoperator.reconcilers.proxies import Proxies
+from tsoperator.reconcilers.proxygroup.accounts import account_key
 from tsoperator.reconcilers.proxygroup.reconciler import proxygroups
 from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.kind import KindReconciler
@@ -273,7 +274,7 @@ async def test_a_deleted_group_leaves_objects_that_another_owner_controls() -> N
             assert await client.get(resource, named(name))
 
 
-async def test_a_change_of_a_pod_a_tailnet_or_a_device_concerns_the_groups_to_which_the_object_belongs() -> None:
+async def test_a_change_of_another_object_concerns_the_groups_to_which_the_object_belongs() -> None:
     groups = [live_group({"tailnet": "lab"}), live_group(name="bar")]
     async with by_hand(*groups, whole_secret("foo-0", {"device_id": "n1"}, LABELS)) as (_, _, reconciler):
         assert [*reconciler.watches[POD](obj(POD, named("foo-0"), labels=LABELS))] == [KEY]
@@ -281,6 +282,8 @@ async def test_a_change_of_a_pod_a_tailnet_or_a_device_concerns_the_groups_to_wh
         assert [*reconciler.watches[TAILNET](tailnet("other"))] == []
         for device, keys in (("n1", [KEY]), ("n2", [])):
             assert [*reconciler.watches[DEVICE](device_object("lab", Device(device, "foo-0.example.org")))] == keys
+        shared = obj(SECRET, account_key(OPERATOR_NAMESPACE), {})
+        assert sorted(reconciler.watches[SECRET](shared)) == [Key("", "bar"), KEY]
 
 
 async def test_a_replica_whose_login_is_refused_gets_another_key(world: World) -> None:

@@ -22,7 +22,7 @@ from tests.operator.reconcilers.tailscaleservice.played import (
     reconciling,
 )
 from tests.support.cluster import until
-from tests.support.manifests import DOMAIN, ingress, load_balancer
+from tests.support.manifests import DOMAIN, annotated, ingress, load_balancer
 from tests.support.objects import OPERATOR_NAMESPACE
 from tests.support.tailnets import join
 
@@ -31,11 +31,6 @@ pytestmark = pytest.mark.virtual_time
 WEB = ingress("web", "web", proxy_group="ing")
 API = load_balancer("api", proxy_group="ing", hostname="api")
 CERTIFICATE = f"web.{DOMAIN}"
-
-
-def annotated(**annotations: str | None) -> Object:
-    named = {f"tailscale.com/{name.replace('_', '-')}": value for name, value in annotations.items()}
-    return {"metadata": {"annotations": named}}
 
 
 def hosted_at(name: str) -> Object:
