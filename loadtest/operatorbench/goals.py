@@ -1,6 +1,7 @@
-"""The goals and the verdicts on them, from the figures of all runs of each operator (pure).
+"""The goals for the operator, and the verdicts on them, from the figures of all runs.
 
-A verdict uses the least times, and the most memory and writes.
+Of each operator's runs, the run with the least time or CPU time is judged, or the one with the most memory or writes.
+The functions are pure.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,9 +24,10 @@ class Goal(Generic[AnyRun]):
     limit: float
     relative: bool = True
     worst: bool = False
-    """True if the highest figure of all runs is judged.
+    """True if the highest figure of an operator's runs is judged; otherwise the lowest one is.
 
-    It is so for figures that other programs on the machine don't change.
+    Other programs on the machine make times longer, so the lowest time is the truest. They don't change memory and
+    writes, whose highest figures are judged.
     """
 
 
@@ -39,7 +41,7 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The result for a goal. Figures that weren't measured are None."""
+    """The judgement on a goal, with the figures of both operators; a figure that wasn't measured is None."""
 
     goal: Goal[Any]
     ours: Measured | None
@@ -47,14 +49,14 @@ class Verdict:
 
     @property
     def ratio(self) -> float | None:
-        """Our operator's figure divided by the Go operator's."""
+        """Our operator's figure divided by the Go operator's; None if one of them wasn't measured."""
         if self.ours is None or self.theirs is None or not self.theirs.value:
             return None
         return self.ours.value / self.theirs.value
 
     @property
     def judged(self) -> float | None:
-        """The value that is compared with the limit: the ratio or our operator's figure."""
+        """The value that is compared with the limit: the ratio or our operator's figure; None if it wasn't measured."""
         if self.goal.relative:
             return self.ratio
         return self.ours.value if self.ours else None

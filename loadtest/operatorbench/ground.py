@@ -1,6 +1,6 @@
-"""The interface to the machine: a new API server for each run, a control server, and the programs to measure.
+"""The interface to the ground: a fresh API server for each run, a control server, and the programs to measure.
 
-The testbed of the end-to-end tests implements it, and `tests/e2e/benchground.py` starts the benchmark on that testbed.
+The testbed of the end-to-end tests implements the interface. `tests/e2e/benchground.py` starts the benchmark there.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -16,7 +16,7 @@ NAMESPACE = "tailscale"
 """The namespace of the operators."""
 DOMAIN = "tail1234.ts.net"
 PROXY_IMAGE = "tailscale/tailscale:v1.102.5"
-"""The image that operators write into Pods. None of these Pods runs."""
+"""The image that operators write into the Pods of proxies. None of these Pods runs."""
 
 
 class Servers(NamedTuple):
@@ -103,10 +103,10 @@ class Ground(Protocol):
 
     @property
     def programs(self) -> Sequence[Program]:
-        """All programs that were started: servers and operators."""
+        """All programs that the ground has started: servers and operators."""
 
     def go_operator(self) -> GoOperator:
-        """Return the Go operator, and build it first if it isn't built yet."""
+        """Return the Go operator; build its program if it doesn't exist yet."""
 
     def up(self) -> AbstractContextManager[Servers]:
         """Start the servers, and stop them after the block. Yield the URLs of the tailnet's servers."""
@@ -118,7 +118,10 @@ class Ground(Protocol):
         """Wait until a namespace has the objects that the controllers create in every namespace."""
 
     def start(self, name: str, argv: Sequence[Word], env: Mapping[str, str]) -> Program:
-        """Start a program."""
+        """Start the command *argv* as the program called *name*."""
 
     def wait_for(self, name: str, holds: Callable[[], object], seconds: float, what: str) -> None:
-        """Wait until *holds* returns something true. Fail if the program called *name* ends before."""
+        """Wait until *holds* returns a true value; fail after *seconds*, or if the program called *name* ends before.
+
+        *what* names the awaited thing in the error.
+        """

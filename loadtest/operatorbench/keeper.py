@@ -1,4 +1,4 @@
-"""A client of the keeper of the tailnet's devices. With it, the benchmark adds the devices that it simulates."""
+"""A client of the keeper, by which the benchmark registers the devices that it simulates in the tailnet."""
 
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Mapping
@@ -17,12 +17,12 @@ class Keeper:
         self._session = session
 
     async def join(self, auth_key: str, hostname: str, node_id: str, address: str) -> None:
-        """Add a device that logs in with *auth_key*."""
+        """Let a device with these properties join the tailnet with *auth_key*."""
         joining = {"authKey": auth_key, "hostname": hostname, "nodeId": node_id, "addresses": [address]}
         await self._post("join", joining)
 
     async def host(self, node_id: str, advertised: Iterable[str], ports: Mapping[str, list[str]]) -> None:
-        """Send the report of a device: the Tailscale Services that it advertises, and the *ports* that it serves."""
+        """Report the Tailscale Services that a device has *advertised*, and the *ports* that it serves for each."""
         names = {*advertised}
         services = {name: {"advertises": name in names, "ports": ports.get(name)} for name in {*names, *ports}}
         await self._post("hosted", {"nodeId": node_id, "services": services})

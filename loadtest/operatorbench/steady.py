@@ -23,19 +23,19 @@ from operatorbench.process import Spending
 
 _EVERY = 0.25  # s from one Service to the next
 _POD = 2.1  # s until a proxy has an address, as if its Pod had started; no multiple of _EVERY
-_PATIENCE = 30.0  # s that an operator may take to lead, or to follow as the standby
+_PATIENCE = 30.0  # s that the leader may take to get the Lease, and the standby to be ready
 
 
 @dataclass(frozen=True, slots=True)
 class OneByOne:
-    """The scenario with two running operators, a leader and a standby."""
+    """The third scenario, carried out with two running operators, a leader and a standby."""
 
     leader: Watched
     standby: Spending
     services: int
 
     async def measure(self, number: int) -> Steady:
-        """Measure the step that makes all Services."""
+        """Measure the step that makes all Services, as run *number*."""
         await self.leader.warm()
         written, spent = self._configmap_bytes(), self.standby.cpu_seconds
         made = await self.leader.step(self._make)
@@ -77,13 +77,13 @@ class OneByOne:
 
 
 def run(ground: Ground, services: int, profile: Path | None, number: int, progress: Progress) -> Steady:
-    """Run the third scenario on a new cluster, and return its figures.
+    """Run the third scenario on a fresh cluster, and return its figures.
 
-    With *profile*, a path that ends in ``FILE``, the operators write their profiles to ``leader-FILE`` and
-    ``standby-FILE`` in its folder.
+    With *profile*, the operators write their profiles to two files in its folder. If the last part of the path is
+    ``FILE``, these files are called ``leader-FILE`` and ``standby-FILE``.
 
-    Raises: BenchError: something didn't start, or the operator didn't do its work. The text says what, with the end of
-    a log.
+    Raises:
+        BenchError: a program didn't start, or the operator didn't do its work; the text says which, with a log's end.
     """
     leader, standby = (
         operators.ours(ground.crds, profile and profile.with_name(f"{name}-{profile.name}"), name)
@@ -116,7 +116,7 @@ def _holder(ground: Ground) -> str:
 
 
 def _answers(url: str) -> bool:
-    """Tell whether a program answers a request for *url* without an error."""
+    """Tell whether a server answers a GET of *url* with success."""
     try:
         with urlopen(url, timeout=2):  # noqa: S310 - of our own
             return True
