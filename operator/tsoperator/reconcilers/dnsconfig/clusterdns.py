@@ -235,7 +235,7 @@ def _versioned_step(change: Change, objects: DNSObjects) -> Write:
 
 
 def unseen_removal(obj: Object) -> ClusterDNSPlan:
-    """Return the plan for a deleted DNSConfig *obj* while the operator may not see the objects of the cluster's DNS.
+    """Return the plan for a deleted DNSConfig *obj* while the operator isn't allowed to see the cluster's DNS.
 
     The deletion waits if a condition says that the operator has written into these objects.
     """
