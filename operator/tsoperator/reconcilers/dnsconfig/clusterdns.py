@@ -143,7 +143,7 @@ def _installation(
 ) -> ClusterDNSPlan:
     """Return the plan that writes our stub domain into the cluster's DNS.
 
-    It also removes our stub domain from the objects of other platforms.
+    The plan also removes our stub domain from the objects of other platforms.
     """
     if isinstance(platform, Refusal):
         return ClusterDNSPlan(result=platform)
