@@ -61,7 +61,7 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
         "operator/test_tags_and_names.py a_rebuilt_cluster_takes_over_the_names_of_its_dead_devices",
     ],
     "If a tool keeps resetting an egress Service": [
-        f"{_REWRITES} the_wait_before_a_rewrite_grows_with_each_revert_up_to_a_minute",
+        f"{_REWRITES} the_wait_before_a_rewrite_of_an_object_grows_with_each_revert_up_to_a_minute",
         f"{_SERVICE}/test_egress.py the_message_about_reverts_of_a_service_says_how_to_end_the_reverts",
     ],
     "The operator refuses a `tailscale.com/tailnet-ip`": [

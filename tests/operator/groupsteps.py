@@ -173,7 +173,7 @@ def leading(target: str) -> dict[str, str | None]:
 
 
 def ports(*numbers: int) -> Object:
-    """Return the part of a Service's spec with these TCP ports; those above 1,000 are UDP ports, too."""
+    """Return the part of a Service's spec with these ports: each with TCP, and those above 1,000 also with UDP."""
     found = [{"name": f"port-{each}", "port": each, "protocol": "TCP"} for each in numbers]
     found += [{"name": f"udp-{each}", "port": each, "protocol": "UDP"} for each in numbers if each > 1000]
     return {"ports": found}

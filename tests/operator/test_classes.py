@@ -297,7 +297,9 @@ def patches(world: World) -> int:
     return sum(count for (_, *what), count in world.requests().items() if what == ["patch", "servicemonitors"])
 
 
-async def test_the_class_reports_a_foreign_service_monitor_with_the_name_of_its_own(monitored: World) -> None:
+async def test_an_ingress_reports_a_foreign_service_monitor_that_has_the_name_of_its_own_service_monitor(
+    monitored: World,
+) -> None:
     async with running_operator(monitored):
         proxy = await measured(monitored)
     stranger = {**metrics_service(proxy), "apiVersion": "monitoring.coreos.com/v1", "kind": "ServiceMonitor"}

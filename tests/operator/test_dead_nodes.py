@@ -69,7 +69,9 @@ async def pods(world: World, obj: Object) -> set[str]:
     return {pod["spec"]["nodeName"] for pod in await world.children(POD, obj)}
 
 
-async def test_a_new_object_of_the_same_name_gets_a_proxy_on_another_node(world: World) -> None:
+async def test_an_object_that_is_recreated_while_its_first_node_is_dead_gets_a_proxy_on_another_node(
+    world: World,
+) -> None:
     obj = ROWS["Connector"].obj
     await start(world, obj)
     world.sim.kubelet.add_node("node2")

@@ -120,7 +120,7 @@ AT_ONCE = 16  # calls to the control server
 
 
 async def keys_asked_for_at_first(world: World) -> int:
-    """Bring up a proxy, for which the operator gets its access token; return how many keys were asked for."""
+    """Bring up a proxy, so that the operator has an access token; return the number of requests for auth keys."""
     await world.apply(egress())
     await world.eventually(lambda: world.proxy(egress()))
     await world.settled()

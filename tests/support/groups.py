@@ -63,7 +63,7 @@ class Replica:
 
 
 async def replicas(world: World, group: Object) -> list[Replica]:
-    """Return the replicas of *group* that have a state Secret, by their number."""
+    """Return the replicas of *group* that have a state Secret, in the order of their ordinals."""
     name = key_of(group).name
     selector = f"{LABEL_PARENT_TYPE}={PARENT_PROXYGROUP},{LABEL_PARENT_NAME}={name},{LABEL_SECRET_TYPE}!=certs"
     pods = {key_of(pod).name: pod for pod in (await world.api.list(POD, NAMESPACE, selector)).items}

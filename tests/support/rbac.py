@@ -50,7 +50,7 @@ class Request(NamedTuple):
 
 
 class Denial(NamedTuple):
-    """A request that was denied, when it was made, and what the API server said."""
+    """A request that was denied, its time, and the API server's message."""
 
     request: Request
     when: datetime
@@ -126,7 +126,7 @@ def operators_rights() -> Sequence[Object]:
 
 
 def permissions(role: Object) -> Iterator[Permission]:
-    """Yield what a Role or a ClusterRole permits."""
+    """Yield the permissions in a Role or a ClusterRole."""
     metadata = role["metadata"]
     name = _role(role["kind"], metadata.get("namespace", ""), metadata["name"])
     for rule in role["rules"] or ():

@@ -14,7 +14,7 @@ from tests.support.objects import reasons_of, status_of
 from tests.support.operator import World, new_world, running_operator
 
 _PATIENCE = 3.0
-"""Seconds after which the operator no longer waits for objects that a user may apply together with the row's."""
+"""Seconds after which the operator waits no longer for objects that a user may apply together with a row's."""
 
 
 class Said(NamedTuple):
@@ -31,7 +31,7 @@ class Said(NamedTuple):
 
 
 class Row(NamedTuple):
-    """An object, and the *check* of what the operator says about it.
+    """An object, and the *check* of its status, of its Events, and of whether the operator makes something.
 
     The objects in *given* exist before the object. The *states* come after the operator has made the children: each is
     the status of a child, the data of a Secret, or another object. If only a plan can show the row, *apart* says why.
@@ -45,7 +45,7 @@ class Row(NamedTuple):
 
 
 def said_by(plan: Plan) -> Said:
-    """Return what *plan* says and makes."""
+    """Return the status and the reasons of the Events in *plan*, and whether it has steps."""
     return Said(status_of(plan), sorted({*reasons_of(plan)}), bool(plan.steps))
 
 
@@ -71,7 +71,7 @@ async def play(rows: Mapping[str, Row], **settings: Any) -> None:
 
 
 async def _said(world: World, row: Row) -> Said:
-    """Play one row, and then remove all objects that did not exist before it."""
+    """Play one row, and return the result for its *check*. Remove all objects that did not exist before the row."""
     before = {*_objects(world)}
     await put(world.api, *row.given)
     await world.settled()

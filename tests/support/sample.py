@@ -13,7 +13,7 @@ SHARES = 6
 
 
 def share_of(text: str) -> int:
-    """Return the share, from 1 to `SHARES`, of a test's node ID, or the share that a commit chooses."""
+    """Return the share, from 1 to `SHARES`, for *text*: the node ID of a test, or the ID of a commit."""
     return int.from_bytes(hashlib.sha256(text.encode()).digest()) % SHARES + 1
 
 

@@ -52,7 +52,7 @@ class Listed:
     """
 
     items: list[Object]
-    version: str = ""
+    version: str
 
 
 @dataclass(frozen=True, slots=True)

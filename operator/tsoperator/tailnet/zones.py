@@ -68,7 +68,7 @@ class Reported(NamedTuple):
 def known_suffixes(
     tailnets: Iterable[TailnetNames],
     reported: Collection[Reported],
-    leads_to: Callable[[str], bool] = lambda name: False,
+    leads_to: Callable[[str], bool],
 ) -> Suffixes:
     """Return the known suffixes of *tailnets*, which must be all tailnets.
 

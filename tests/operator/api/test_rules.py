@@ -51,11 +51,11 @@ def test_a_childs_name_is_a_dns_label_that_leaves_room_for_the_suffixes_that_sta
     assert name.startswith(f"{child_base_name(parent)}-")
 
 
-def test_the_name_of_a_child_never_changes_between_versions() -> None:
+def test_the_name_of_a_child_is_the_same_in_every_version_of_the_operator() -> None:
     assert child_name("db", "8f0cbb83-0e5d-4d36-a8bd-8a1c3a3d6a50") == "ts-db-7acy7"
 
 
-def test_parents_of_the_same_name_get_different_children() -> None:
+def test_the_children_of_parents_with_the_same_name_have_different_names() -> None:
     assert len({child_name("db", f"uid-{number}") for number in range(1000)}) == 1000
 
 

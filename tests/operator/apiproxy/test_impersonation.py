@@ -395,7 +395,7 @@ IDENTITY = "".join(
 
 
 def sent(admission: Admission, *lines: bytes) -> bytes:
-    """Return the headers after the host that the API server gets for a request with these header *lines*."""
+    """Return the headers after Host that the API server gets for a request with these header *lines*."""
     start = b"GET / HTTP/1.1\r\nHost: a\r\n"
     raw = admission.head(parse_request(start + b"".join(line + b"\r\n" for line in lines) + b"\r\n"), TOKEN)
     assert raw.startswith(start)

@@ -248,7 +248,7 @@ async def test_a_client_that_has_closed_its_sending_side_gets_the_answer_while_m
 
 
 class Burst(NamedTuple):
-    """Bytes that come at once. The *count* of the proxy grows by at most *step* before other tasks get their turn."""
+    """A *request* and an *answer*, each sent at once. Between turns of other tasks, *count* grows by at most *step*."""
 
     request: str
     answer: bytes

@@ -39,12 +39,12 @@ def test_each_environment_variable_sets_its_setting_of_the_api_server_proxy(
     assert read_proxy_settings({**GIVEN, name: value}) == dataclasses.replace(LEAST, **changed)  # type: ignore[arg-type]
 
 
-def test_the_level_dev_of_the_go_operator_means_debug_in_text_format() -> None:
+def test_the_log_level_dev_of_the_go_operator_means_debug_in_text_format() -> None:
     settings = read_proxy_settings({**GIVEN, "OPERATOR_LOGGING": "dev", "OPERATOR_LOG_FORMAT": "json"})
     assert (settings.log_level, settings.log_format) == ("DEBUG", "text")
 
 
-def test_each_variable_that_has_a_description_is_tested() -> None:
+def test_every_environment_variable_of_the_api_server_proxy_is_in_the_table_of_the_tests() -> None:
     assert PROXY_VARIABLES.keys() == SET.keys()
 
 
@@ -64,7 +64,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("name", "value", "words"), WRONG)
-def test_the_error_for_a_wrong_value_names_the_variable(name: str, value: str, words: str) -> None:
+def test_the_error_for_a_wrong_value_names_the_environment_variable(name: str, value: str, words: str) -> None:
     with pytest.raises(InvalidProxySetting) as caught:
         read_proxy_settings({**GIVEN, name: value})
     assert str(caught.value) == f"{name}: {words}"

@@ -58,7 +58,9 @@ def nobody(*_asked: object, **_options: object) -> NoReturn:
     raise socket.gaierror(socket.EAI_NONAME, "nobody has that name")
 
 
-async def test_a_check_finds_the_nameserver_by_the_environment_of_its_pod(operator: Operator, run: Run) -> None:
+async def test_a_check_in_a_pod_finds_the_nameserver_by_the_environment_variables_of_the_pod(
+    operator: Operator, run: Run
+) -> None:
     code, lines = await run(f"--operator={operator.at}", NAMESERVER_SERVICE_HOST="::1")
     assert (code, lines[0]) == (1, f"ok: operator at {operator.at} is ready")
     assert lines[-3].startswith("FAILED: nameserver at [::1]:53")

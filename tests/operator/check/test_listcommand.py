@@ -77,7 +77,7 @@ async def test_the_list_has_the_objects_of_a_namespace_and_those_without_a_names
     assert await listed(*options, "-o", "name") == Printed(0, names.split(), [])
 
 
-async def test_the_table_has_a_row_for_each_object(led: Leading, listed: List) -> None:
+async def test_the_table_that_the_command_list_prints_has_a_row_for_each_object(led: Leading, listed: List) -> None:
     assert (await listed("-A")).out == [
         "NAMESPACE   KIND        NAME     ROLE        TAILNET-NAME   IN-CLUSTER   READY   STATUS             SINCE",
         "-           Connector   office   connector   -              -            -       waiting            -",
@@ -266,7 +266,7 @@ async def test_a_watch_asks_no_server_on_this_machine_when_the_pod_ends_the_conn
 
 @pytest.fixture
 async def inside(led: Leading, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[None]:
-    """Let the program run in a Pod of the operator that leads, unless the test says otherwise."""
+    """Let the program run in the operator's Pod `LEADER`, which leads unless the test lets another Pod lead."""
 
     async def handler(request: web.Request) -> web.StreamResponse:
         return await led.status(LEADER, request)

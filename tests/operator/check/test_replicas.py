@@ -68,7 +68,9 @@ CASES = [
 
 
 @pytest.mark.parametrize(("lines", "check", "words", "cure"), CASES)
-def test_the_finding_for_each_fault_has_its_cure(lines: list[str], check: str, words: str, cure: str) -> None:
+def test_the_finding_for_each_fault_in_the_metrics_has_a_cure(
+    lines: list[str], check: str, words: str, cure: str
+) -> None:
     (found,) = wrong(replica(*lines))
     assert (found.verdict, found.check) == ("FAILED", check)
     assert words in found.words

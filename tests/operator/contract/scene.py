@@ -232,7 +232,7 @@ class Scene:
         await self.world.becomes(self.is_current, True)
 
     async def is_current(self) -> bool:
-        """Tell whether our conditions are for the object's current generation, which Kubernetes' own kinds lack.
+        """Tell whether our conditions are for the object's current generation, or have none if Kubernetes has the kind.
 
         The condition ClusterDNSReady isn't compared: it has the last generation that was good.
         """

@@ -96,7 +96,7 @@ def test_a_new_replica_waits_until_its_name_is_freed_and_a_device_takes_over_its
     assert both == DevicePlan([], [SET_TAGS, replace(TAKE_NAME, tags=OTHERS)], [])
 
 
-def test_names_of_dead_devices_are_neither_freed_nor_taken_over_if_the_setting_is_off() -> None:
+def test_names_of_dead_devices_are_neither_freed_nor_taken_over_if_a_setting_forbids_that() -> None:
     made = planned(proxy("n1", new=1, tags=OTHERS), view(NUMBERED), take_over=False)
     assert (made.before, made.after) == ([], [SET_TAGS])
 
@@ -168,7 +168,7 @@ FAILURES: dict[str, tuple[Case, Device, Failures, list[Step], list[DeviceFinding
 
 
 @pytest.mark.parametrize(("wanted", "device", "failures", "steps", "findings"), FAILURES.values(), ids=FAILURES)
-def test_a_failure_is_a_finding_and_is_retried_only_after_a_while(
+def test_a_failed_change_of_a_device_is_a_finding_and_is_retried_only_after_a_while(
     wanted: Case, device: Device, failures: Failures, steps: list[Step], findings: list[DeviceFinding]
 ) -> None:
     assert planned(wanted, view(device, failures=failures)) == DevicePlan([], steps, findings)

@@ -170,7 +170,7 @@ def test_empty_fields_of_the_class_do_not_change_the_container() -> None:
         ({"claims": [{"name": "gpu"}]}, {"requests": {"cpu": "1m", "memory": "1Mi"}}),
     ],
 )
-def test_the_class_replaces_all_requests_and_all_limits(given: Object, resources: Object) -> None:
+def test_the_class_replaces_all_requests_and_all_limits_of_the_container(given: Object, resources: Object) -> None:
     assert over_container({"resources": given})["resources"] == resources
 
 

@@ -126,7 +126,7 @@ RECORDED_SPECS = [("exposed", "service"), *((name, "statefulset") for name in ("
 
 
 @pytest.mark.parametrize(("name", "what"), [*RECORDED_SPECS, ("class", "metrics")])
-def test_a_recorded_spec_stays_unchanged_when_metadata_is_added(name: str, what: str) -> None:
+def test_the_spec_of_a_recorded_object_stays_unchanged_when_metadata_is_added(name: str, what: str) -> None:
     live, statefulset = (placed(recorded(name)[each]) for each in (what, "statefulset"))
     written = write_for(ours(name, statefulset)[what], live)
     assert written is not None
@@ -134,7 +134,7 @@ def test_a_recorded_spec_stays_unchanged_when_metadata_is_added(name: str, what:
 
 
 @pytest.mark.parametrize("name", ["egress", "exposed", "ingress", "connector"])
-def test_a_recorded_config_is_not_written_again(name: str) -> None:
+def test_the_secret_of_a_recorded_proxy_is_not_written_again(name: str) -> None:
     plan = PLANS[name](recorded(name), None)
     assert not [patch for patch in patches_of(plan) if patch.resource.kind == "Secret"]
     assert not [obj for obj in children_of(plan) if obj["kind"] == "Secret"]

@@ -242,7 +242,9 @@ REORDERED: dict[str, str | Object] = {
         ReplicaSecrets(None, apart(**LOGGED_IN).state),
     ],
 )
-def test_a_config_that_is_right_or_missing_is_not_written(secrets: ReplicaSecrets) -> None:
+def test_a_right_config_is_not_written_again_and_a_missing_config_secret_is_not_patched(
+    secrets: ReplicaSecrets,
+) -> None:
     assert config_patch(secrets, CONFIG, "") is None
 
 

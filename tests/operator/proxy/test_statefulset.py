@@ -93,7 +93,7 @@ def test_the_variables_for_the_target_have_a_fixed_order_and_only_a_kernel_proxy
 
 
 @pytest.mark.parametrize(("pod", "position"), [(BY_IP, 8), (TO_NAME, 8), (PUBLIC, 8), (KERNEL_INGRESS, 9)])
-def test_the_firewall_mode_comes_before_the_target(pod: ProxyPod, position: int) -> None:
+def test_the_variable_for_the_firewall_mode_comes_before_those_for_the_target(pod: ProxyPod, position: int) -> None:
     env = environment(statefulset(pod, firewall_mode="nftables"))
     assert env[position] == ("TS_DEBUG_FIREWALL_MODE", "nftables")
     assert env[position + 1][0].startswith("TS_")

@@ -81,7 +81,7 @@ def found(cache: Cache, team: str) -> list[str]:
     return [obj["metadata"]["name"] for obj in cache.indexed(CONFIGMAP, "team", team)]
 
 
-async def test_an_index_follows_every_change_and_finds_an_object_under_several_values(sim: ClusterSim) -> None:
+async def test_an_index_has_every_change_and_finds_an_object_under_several_values(sim: ClusterSim) -> None:
     create(sim, configmap("a", "x.y.x"), configmap("b", "x"))
     async with followed(sim.api_url) as cache:
         assert (found(cache, "x"), found(cache, "y")) == (["a", "b"], ["a"])
@@ -137,7 +137,7 @@ async def away(sim: ClusterSim, change: Callable[[], None]) -> None:
     change()
 
 
-async def test_after_a_restore_of_etcd_the_cache_follows_deletions_and_writes(sim: ClusterSim) -> None:
+async def test_after_a_restore_of_etcd_the_cache_still_gets_deletions_and_writes(sim: ClusterSim) -> None:
     create(sim, configmap("a", "x"))
     backup = sim.store.revision
     for team in ("y", "z"):
@@ -159,7 +159,9 @@ def replace_with(sim: ClusterSim, obj: Object) -> None:
     create(sim, obj)
 
 
-async def test_the_newest_state_of_a_deleted_object_is_not_that_of_a_new_object_with_its_name(sim: ClusterSim) -> None:
+async def test_a_new_object_with_the_name_of_a_deleted_object_is_not_taken_for_the_newest_state_of_that_object(
+    sim: ClusterSim,
+) -> None:
     create(sim, configmap("a", "x"))
     old = sim.store.get(kinds.CONFIGMAP, *A)
     join(sim, "a", "y")
@@ -193,7 +195,7 @@ async def test_the_objects_of_a_removed_kind_are_gone_and_the_kind_no_longer_cou
     assert notes.changes == [("x", None)]
 
 
-async def test_a_write_is_announced_and_slimmed_once_and_no_older_state_follows_it(sim: ClusterSim) -> None:
+async def test_a_write_is_announced_and_slimmed_once_and_no_older_state_is_announced_after_it(sim: ClusterSim) -> None:
     slimmed: list[Object] = []
 
     def slim(obj: Object) -> Object:

@@ -135,7 +135,7 @@ def test_the_result_of_a_reconcile_says_when_its_key_is_reconciled_again(
 
 
 @in_virtual_time
-async def test_a_retry_of_refused_keys_reconciles_only_keys_with_a_refusal_at_once() -> None:
+async def test_a_retry_of_refused_keys_reconciles_keys_with_a_refusal_at_once_and_no_other_keys() -> None:
     for end, times in ((PATIENTLY, [0, 3, 4, 9]), (X, [0, 1, 3, 7])):
         script = Script(end)
         ground = Ground(script, PATIENT)

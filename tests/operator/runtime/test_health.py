@@ -76,7 +76,9 @@ class Samples(Collector):
 
 
 @pytest.mark.parametrize("kind", ["text/plain", "application/openmetrics-text"])
-async def test_other_tasks_run_while_the_metrics_page_is_written_and_the_page_stays_the_same(kind: str) -> None:
+async def test_other_tasks_run_while_the_metrics_page_is_written_and_it_equals_that_of_the_prometheus_client(
+    kind: str,
+) -> None:
     registry, turns = CollectorRegistry(), Counter[str]()
     registry.register(Samples())
     encode, _ = choose_encoder(kind)

@@ -79,7 +79,7 @@ def test_a_proxygroups_service_is_found_by_its_parent_and_is_no_child_of_ours() 
     assert list(owned_keys(made, "svc", "tailscale")) == [OWNER.key]
 
 
-def test_a_child_maps_to_a_parent_of_the_kind_asked_for_if_it_is_in_the_operators_namespace() -> None:
+def test_a_child_maps_to_its_parent_only_in_the_operators_namespace_and_for_the_kind_of_the_parent() -> None:
     child, foreign = (obj(SERVICE, Key(namespace, "ts-db"), labels=LABELS) for namespace in ("tailscale", "default"))
     assert [list(owned_keys(child, kind, "tailscale")) for kind in ("svc", "ingress")] == [[OWNER.key], []]
     assert list(owned_keys(foreign, "svc", "tailscale")) == []

@@ -52,7 +52,7 @@ async def test_a_waiting_worker_gets_an_added_key_and_a_worker_that_is_cancelled
         queue.done(A)
 
 
-def test_retries_wait_twice_as_long_each_time_up_to_the_cap_or_a_tenth_shorter() -> None:
+def test_each_retry_of_a_key_waits_twice_as_long_up_to_a_cap_and_up_to_a_tenth_shorter_by_chance() -> None:
     assert [STEADY.delay(n) for n in (0, 1, 2, 13, 14, 10_000)] == [0.005, 0.01, 0.02, 40.96, 60, 60]
     assert Backoff(first=1, jitter=lambda: 0.5).delay(3) == 4
     assert all(0.9 <= nine_to_ten_tenths() <= 1 for _ in range(100))

@@ -169,7 +169,7 @@ IGNORED = LastingWarning("IgnoredAnnotation", "misspelt", datetime(2026, 1, 1, t
         ([FAILED], [IGNORED, HELD], ("failed", "ProxyFailed", "refused; another device; misspelt", None)),
     ],
 )
-def test_a_lasting_warning_makes_a_row_failed_and_follows_the_message_of_a_false_condition(
+def test_a_lasting_warning_gives_a_row_the_verdict_failed_and_comes_after_a_false_conditions_message(
     conditions: list[Object], warnings: list[LastingWarning], wanted: tuple[str | None, ...]
 ) -> None:
     service = {**egress(), "status": {"conditions": conditions}}

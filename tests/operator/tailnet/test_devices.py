@@ -93,7 +93,7 @@ async def test_the_list_of_devices_is_read_for_the_first_query_and_later_only_fo
     assert (control.requests[LIST], unasked.known(first.node_id)) == (2, None)
 
 
-async def test_the_list_of_devices_is_read_often_again_once_nobody_asks_for_a_missing_device(
+async def test_the_list_of_devices_is_read_at_its_usual_pace_once_nobody_asks_for_a_missing_device_any_more(
     control: Control, client: TailnetClient
 ) -> None:
     devices = Devices(client, ListPace(first=0.01, longest=60, interval=0.05))

@@ -443,7 +443,9 @@ async def test_every_query_for_a_tailscale_service_shows_a_refused_write_and_the
     assert (await ground.view()).refusal is None
 
 
-async def test_a_refused_write_that_nobody_wants_any_more_is_forgotten(ground: Ground) -> None:
+async def test_the_refusal_to_write_a_tailscale_service_is_forgotten_once_nobody_wants_that_write(
+    ground: Ground,
+) -> None:
     ground.control.services.put(owned("svc:web", US))
     before = await ground.known()
     ground.control.fail(400, method="PUT")
@@ -499,7 +501,7 @@ async def test_the_table_sees_after_five_seconds_that_another_operator_has_overw
 
 
 @pytest.mark.parametrize("lists_annotations", [True, False])
-async def test_writes_are_followed_by_a_list_every_five_seconds_and_by_a_read_only_if_the_list_lacks_the_owners(
+async def test_after_writes_the_list_is_read_every_five_seconds_and_a_service_only_if_the_list_lacks_owners(
     ground: Ground, lists_annotations: bool
 ) -> None:
     ground.control.services.lists_annotations = lists_annotations

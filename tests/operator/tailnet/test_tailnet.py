@@ -400,7 +400,7 @@ GATE = Owner("connector", Key("", "gate"))
 
 
 def together(sim: ClusterSim, lab: Lab) -> Device:
-    """Let the other tailnet be at the same URL as the operator's own, as at Tailscale; let a device join it."""
+    """Register the other tailnet with the URL of the operator's own, as at Tailscale; let a device join the other."""
     lab.other.client.url = sim.control_url
     lab.tailnets.register(lab.other)
     return join(lab.control, "gate")

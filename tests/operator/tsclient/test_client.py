@@ -74,7 +74,7 @@ async def test_a_404_in_plain_text_or_a_web_page_is_not_taken_for_the_answer_abo
 
 
 @pytest.mark.parametrize("device_id", ["", ".", "..", "a/b", "../tailnet/-/keys/1", "1?x=1", "1#", "1%2f", "1\n", "ä"])
-async def test_text_that_cannot_be_an_id_is_neither_a_device_nor_a_url_path(
+async def test_no_request_is_sent_for_a_text_that_cannot_be_the_id_of_a_device(
     client: TailnetClient, control: Control, device_id: str
 ) -> None:
     await client.delete_device(device_id)

@@ -163,7 +163,9 @@ async def test_the_number_of_tries_of_a_failing_call_is_limited(
     assert control.requests.total() == 4
 
 
-async def test_each_try_is_observed_with_the_status_of_its_answer(session: aiohttp.ClientSession, retry: Retry) -> None:
+async def test_each_try_of_a_call_is_reported_to_the_observer_with_the_status_of_its_answer(
+    session: aiohttp.ClientSession, retry: Retry
+) -> None:
     told: list[tuple[str, str]] = []
     control = Control()
     async with control.serve() as url:
@@ -224,7 +226,7 @@ async def test_a_call_with_a_final_answer_is_not_tried_again_and_no_redirect_is_
         ("Fri, 21 Nov 2036 17:00:00 GMT", [0.5, 1, 2]),
     ],
 )
-async def test_pauses_double_unless_the_server_asks_for_a_certain_pause(
+async def test_the_pauses_between_tries_double_unless_the_server_asks_for_a_certain_pause(
     transport: Transport, control: Control, pauses: Pauses, retry_after: str, seconds: list[float]
 ) -> None:
     control.fail(429, count=4, retry_after=retry_after)
@@ -250,5 +252,7 @@ async def test_while_the_server_wants_a_longer_pause_calls_fail_without_a_reques
 
 
 @pytest.mark.parametrize(("jitter", "tries", "seconds"), [(0.0, 3, 1.0), (0.5, 3, 1.5), (1.0, 3, 2.0), (1.0, 100, 15)])
-def test_jitter_takes_up_to_half_of_a_pause_and_pauses_stop_growing(jitter: float, tries: int, seconds: float) -> None:
+def test_jitter_shortens_a_pause_between_tries_by_up_to_half_and_pauses_stop_growing(
+    jitter: float, tries: int, seconds: float
+) -> None:
     assert Retry(jitter=lambda: jitter).pause(tries, None) == seconds

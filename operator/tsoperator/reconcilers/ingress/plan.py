@@ -83,7 +83,7 @@ class ProxyIdentity:
 
     hostname: str
     tags: Sequence[str]
-    warnings: Sequence[Note] = ()
+    warnings: Sequence[Note]
 
 
 def class_warning(ingress_class: Object | None, name: str) -> str:

@@ -45,7 +45,6 @@ from tsoperator.reconcilers.operatordevice.deployment import placement
 from tsoperator.reconcilers.operatordevice.notices import reported_device
 from tsoperator.runtime import predecessor
 from tsoperator.runtime.cache import Cache, Source, only_identity
-from tsoperator.runtime.clock import utc_now
 from tsoperator.runtime.kind import Kind
 from tsoperator.runtime.manager import Watches
 from tsoperator.runtime.ownership import BY_OWNER, owner_of
@@ -65,7 +64,7 @@ def operatordevices(
     tailnets: Tailnets,
     identity: KnownIdentity,
     settings: Settings,
-    now: Callable[[], datetime] = utc_now,
+    now: Callable[[], datetime],
 ) -> Kind[plans.Observed] | Kind[ObservedProxy]:
     """Return the `Kind` of the operator's own device.
 

@@ -426,7 +426,7 @@ async def test_the_body_of_a_recorded_request_reaches_the_api_server_whole(sessi
     assert answer.body.endswith(b"\r\n\r\n" + b"x" * 100_000)
 
 
-async def test_a_client_that_waits_for_100_continue_before_it_sends_a_recorded_body_gets_it_from_the_proxy(
+async def test_the_proxy_sends_100_continue_to_a_client_that_waits_for_it_before_a_body_that_is_recorded(
     sessions: Sessions,
 ) -> None:
     sessions.grant(enforced=True, events=True)
@@ -458,7 +458,9 @@ async def test_a_request_with_a_body_that_is_too_long_is_not_recorded(sessions: 
     assert json.loads(event)["request"]["body"] == ""
 
 
-async def test_the_bodies_that_one_device_sends_leave_room_for_those_of_other_devices(ground: Ground) -> None:
+async def test_bodies_of_one_device_that_wait_for_a_recorder_leave_room_for_bodies_of_other_devices(
+    ground: Ground,
+) -> None:
     put = f"PUT {POD} HTTP/1.1\r\nHost: k8s\r\nContent-Length: 700\r\n\r\n" + "x" * 600
     async with recorded(ground, RecorderLimits(waiting=2000, waiting_of_one=1000)) as sessions:
         sessions.grant(enforced=True, events=True)
@@ -499,7 +501,7 @@ async def test_a_request_that_must_be_recorded_is_refused_if_no_recorder_takes_i
     assert sessions.counts.events == {"attempted": 2, "recorded": 0, "failed": 2}
 
 
-async def test_sessions_are_recorded_in_noauth_mode_too(ground: Ground) -> None:
+async def test_sessions_are_recorded_in_noauth_mode(ground: Ground) -> None:
     sessions = Sessions(ground)
     async with sessions.recorder.listening(), ground.serving(AccessMode.NOAUTH):
         ground.tailscaled.devices[ADDRESS] = sessions.recorder.port

@@ -118,7 +118,7 @@ def test_a_frame_is_forwarded_however_its_header_is_cut(size: int, mask: bytes, 
         assert read(parser, cut(sent, places))[0] == sent
 
 
-def test_a_long_input_is_forwarded_in_random_segments() -> None:
+def test_a_long_input_is_forwarded_whatever_the_sizes_of_the_pieces_in_which_it_comes() -> None:
     random = Random(1)
     sent = b"".join(frame(0x82, b"\0" + bytes(32767), MASK) for _ in range(16)) * 16
     parser, at, forwarded = client(), 0, bytearray()

@@ -70,7 +70,7 @@ async def unscope(front: Front) -> None:
 
 
 async def unscope_services(front: Front) -> None:
-    """Take away the scope that a ProxyGroup of type ingress needs."""
+    """Make a ProxyGroup of type ingress, and take the scope that it needs from the operator's credentials."""
     front.world.control.scopes.remove("services")
     await front.world.apply(proxy_group(type="ingress"))
 

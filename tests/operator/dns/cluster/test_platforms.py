@@ -182,7 +182,9 @@ MISSING = "ConfigMap kube-system/coredns, key Corefile, isn't there: put it back
         ([configmap("coredns", Corefile=". {\n")], "CorefileUnreadable", "line 1: the server block"),
     ],
 )
-def test_an_unreadable_platform_is_a_refusal(found: list[Object], reason: str, message: str) -> None:
+def test_an_unknown_dns_of_the_cluster_and_a_missing_or_invalid_corefile_are_refusals(
+    found: list[Object], reason: str, message: str
+) -> None:
     refusal = find_platform(DNSObjects(found))
     assert isinstance(refusal, Refusal)
     assert refusal.reason == reason

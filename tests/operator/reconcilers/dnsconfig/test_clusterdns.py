@@ -201,7 +201,7 @@ def test_the_status_names_the_kind_of_the_clusters_dns_and_the_text_to_write(mod
     assert wanted(mode, DNSObjects()).status == {"zones": [ZONE], "zonesFrom": "Tailnets"}
 
 
-def test_the_status_says_whether_the_zones_come_from_the_setting() -> None:
+def test_the_status_says_whether_the_zones_come_from_a_setting_or_from_the_tailnets() -> None:
     found = [
         plan(ClusterDNS(), coredns(), [ZONE], NameserverHealth(ADDRESS), settings(zones=zones))
         for zones in ((), (ZONE,))

@@ -109,7 +109,7 @@ async def test_a_dnsconfig_reports_that_its_nameservers_address_is_taken_until_i
 
 @asynccontextmanager
 async def reconciling(world: World, ask: AskServer = ask, address: str = "") -> AsyncIterator[None]:
-    """Run the reconciler of DNSConfigs. With the *address* of the cluster's DNS, ask it, and reconcile records, too."""
+    """Run the reconciler of DNSConfigs. With an *address*, also reconcile records, and ask the cluster's DNS there."""
     cache, tailnets, prober = Cache(sources(NAMESPACE)), Tailnets([]), DNSProber(ask, PACE)
     writer, chosen = (
         applier(world.api, cache, tailnets),
@@ -149,7 +149,7 @@ async def test_a_change_of_openshifts_dns_is_reconciled_even_without_a_dnsconfig
 class Servers:
     """The cluster's DNS and the nameserver.
 
-    Queries to the address of the cluster's DNS go there, all others to the nameserver.
+    The cluster's DNS gets the queries to its own address, and the nameserver all other queries.
     """
 
     cluster: DNSServer

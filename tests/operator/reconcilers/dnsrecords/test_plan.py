@@ -146,7 +146,7 @@ def test_a_zone_stays_in_the_records_if_a_tailnet_may_have_shown_it_until_all_su
     assert document_of(made)["zones"] == ["ts.net", *zones]
 
 
-def test_the_records_name_the_zones_of_the_setting() -> None:
+def test_the_records_have_exactly_the_zones_that_the_settings_name() -> None:
     made = plans.plan(Observed(DNSCONFIG_OBJ, buckets(())), settings(zones=("ts.net", TAIL)))
     assert document_of(made)["zones"] == ["ts.net", TAIL]
 

@@ -176,7 +176,7 @@ def test_an_unused_auth_key_is_not_lost_when_the_hostname_of_the_operators_devic
     assert login(ask_of(changed), RUNNING, changed).in_need
 
 
-def test_the_pod_of_the_operators_device_keeps_its_state_in_the_operators_secret_without_privileges() -> None:
+def test_the_pod_of_the_operators_device_is_unprivileged_and_keeps_its_state_in_the_operators_secret() -> None:
     state, config, statefulset = made()
     spec = statefulset["spec"]["template"]["spec"]
     (container,) = spec["containers"]

@@ -171,7 +171,7 @@ async def test_the_device_of_a_go_operator_is_adopted_with_its_name_addresses_an
 
 
 async def served(world: World) -> list[str]:
-    """Return the keys under which tailscaled stores its serve config. tailscaled would use it in a Go operator, too."""
+    """Return the keys of the stored serve config, which the tailscaled of a Go operator would use, too."""
     return [name for name in await state(world) if name.startswith("_serve_")]
 
 

@@ -145,7 +145,7 @@ async def test_an_operator_that_leads_again_looks_up_all_hostnames_again() -> No
         assert kept.follow(EDGE, [LB]) == {LB: Resolved((B,))}
 
 
-async def test_the_resolver_of_the_platform_is_asked_only_for_ipv4_addresses() -> None:
+async def test_hostnames_are_resolved_by_the_operating_system_and_only_to_ipv4_addresses() -> None:
     assert {*await resolve_ipv4("localhost")} == {"127.0.0.1"}
     with pytest.raises(OSError, match=r".+"):
         await resolve_ipv4("::1")

@@ -124,7 +124,7 @@ def test_the_configs_of_proxies_with_a_certificate_are_those_of_the_go_operator_
     assert not any(written(again, ordinal) for ordinal in (0, 1))
 
 
-def test_the_class_and_the_log_level_of_an_apiserver_group_add_fields_at_fixed_places_of_the_config() -> None:
+def test_the_class_and_the_log_level_of_an_apiserver_group_add_fields_at_fixed_positions_of_the_config() -> None:
     class_ = live_proxy_class(spec={"metrics": {"enable": True}, "tailscale": {"acceptRoutes": False}}, ready=True)
     group = kapi("noauth", {"proxyClass": "prod", "replicas": 1})
     of = replace(OF, log_level="DEBUG")

@@ -104,7 +104,9 @@ async def _backends(world: World, name: str) -> tuple[str, ...]:
 
 
 @pytest.mark.simulated
-async def test_the_documents_of_a_group_follow_the_backend_and_the_annotations_of_an_ingress(hosting: World) -> None:
+async def test_the_documents_of_a_group_change_with_the_backend_and_the_annotations_of_an_ingress(
+    hosting: World,
+) -> None:
     own(hosting, "web", "tcp:443", "tcp:80")
     await hosting.apply(ING, backend("web"), WEB)
     address = (await hosting.look(backend("web")))["spec"]["clusterIP"]
@@ -226,7 +228,9 @@ async def test_a_change_of_an_object_concerns_its_group_and_the_groups_of_other_
         assert changes.of_claimant(None, plain) == set()
 
 
-async def test_a_group_that_comes_goes_or_moves_concerns_the_other_ingress_groups(cluster: World) -> None:
+async def test_a_change_of_a_groups_status_concerns_this_group_and_its_deletion_concerns_all_ingress_groups(
+    cluster: World,
+) -> None:
     await cluster.apply(ING, proxy_group("lab", type="ingress"), proxy_group("egress"))
     async with changes_of(cluster) as changes:
         old = await cluster.look(ING)

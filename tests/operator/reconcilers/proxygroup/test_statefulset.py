@@ -173,7 +173,7 @@ def test_pods_of_the_go_operator_and_of_earlier_versions_stay_until_they_have_to
 
 
 @pytest.mark.parametrize("live", [adopted(), earlier()], ids=["adopted", "earlier"])
-def test_a_groups_statefulset_of_another_version_is_left_alone(live: Object) -> None:
+def test_a_groups_statefulset_of_the_go_operator_or_of_an_earlier_version_is_not_written_again(live: Object) -> None:
     assert write_for(whole(live=live), live) is None
 
 

@@ -19,7 +19,7 @@ def made(allowed: Allowed) -> list[Object]:
     return [*admission_policies("team", allowed, settings())]
 
 
-def test_a_namespace_has_a_policy_and_a_binding_for_ingress_and_for_egress() -> None:
+def test_a_namespace_has_an_admission_policy_and_a_binding_for_ingress_and_for_egress() -> None:
     ingress, ingress_binding, egress, egress_binding = made(SOME)
     for policy, binding, name in (
         (ingress, ingress_binding, "ts-ingress-team"),

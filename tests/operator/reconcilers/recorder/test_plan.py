@@ -355,7 +355,7 @@ def test_a_recorder_names_the_missing_part_of_its_storage(case: Storage) -> None
     ],
     ids=["account", "annotation", "variable"],
 )
-def test_the_credentials_for_a_recorders_storage_may_come_from_another_source(pod: Object) -> None:
+def test_the_credentials_for_a_recorders_storage_need_not_come_from_a_secret_in_its_spec(pod: Object) -> None:
     spec = {"storage": {"s3": {"endpoint": "e", "bucket": "b"}}, "statefulSet": {"pod": pod}}
     assert ready(plan_of(live_recorder(spec))) == ("True", "RecorderCreated", "RecorderCreated")
 

@@ -171,7 +171,7 @@ def test_the_endpointslices_of_a_place_are_updated_even_while_the_services_own_p
 STALE = [{"type": f"TailscaleEgressSvc{name}", "status": "True"} for name in ("Valid", "Configured", "Ready")]
 
 
-def test_a_service_loses_the_conditions_about_a_group_with_its_place_at_the_group() -> None:
+def test_a_service_loses_the_conditions_about_a_group_when_it_has_no_place_at_a_group_any_more() -> None:
     service = {**pointed_at("ts-db-own", EGRESS), "status": {"conditions": STALE}}
     for services, count in (([OLD_PLACE], 4), ([], 1)):
         plan = planned(service, moving(services, [], {}), OWNED)
@@ -194,7 +194,7 @@ def test_the_finalizer_stays_until_all_places_and_entries_of_the_service_are_gon
     assert planned(service, Places()).release == FINALIZER
 
 
-def test_a_service_loses_the_conditions_about_a_group_with_its_finalizer() -> None:
+def test_a_service_loses_the_conditions_about_a_group_when_it_loses_its_finalizer() -> None:
     service = {**LEAVING, "status": {"conditions": STALE}}
     assert planned(service, Places([OLD_PLACE])).status is None
     assert planned(service, Places()).status == {"conditions": []}

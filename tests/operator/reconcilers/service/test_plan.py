@@ -401,7 +401,7 @@ def test_the_condition_has_the_warning_about_an_unknown_annotation_beside_any_ot
     assert (plan.status is None) is (parse(service, SETTINGS).mode is ServiceMode.NOTHING)
 
 
-def test_a_service_that_asks_for_nothing_loses_its_condition_with_the_finalizer() -> None:
+def test_a_service_that_asks_for_nothing_loses_its_condition_together_with_our_finalizer() -> None:
     gone = {**egress_service({}), "status": {"loadBalancer": {}, "conditions": [READY]}}
     cleared: Object = {"loadBalancer": {}, "conditions": []}
     assert removed(gone) == Plan(status=cleared)

@@ -215,7 +215,7 @@ async def test_the_condition_names_each_new_fault_of_a_tailnet_at_once(ground: G
 
 
 def move(control: Control) -> None:
-    """Turn *control* into the server of another tailnet, without the devices of this one."""
+    """Turn *control* into the server of another tailnet, which has none of the devices of the old tailnet."""
     for device in [*control.devices.values()]:
         control.delete_device(device)
     control.domain = "tail9999.ts.net"
@@ -266,7 +266,7 @@ async def test_untried_credentials_are_dropped_when_they_turn_out_to_be_for_anot
     assert ground.used is None
 
 
-async def test_a_tailnet_that_never_was_valid_may_have_any_devices(ground: Ground) -> None:
+async def test_the_credentials_of_a_tailnet_that_was_never_valid_may_be_for_any_tailnet(ground: Ground) -> None:
     move(ground.lab.control)
     await ground.proved()
 
@@ -296,7 +296,7 @@ async def test_a_tailnet_whose_devices_were_deleted_by_hand_is_still_the_same_ta
     assert await ground.reason_after(86_400) == "TailnetValid"
 
 
-async def test_the_url_of_the_same_server_may_change(ground: Ground) -> None:
+async def test_the_url_of_a_tailnets_control_server_may_change_if_the_server_is_the_same(ground: Ground) -> None:
     used = await ground.proved()
     await ground.move_to("localhost")
     now = await ground.proved()
@@ -304,7 +304,7 @@ async def test_the_url_of_the_same_server_may_change(ground: Ground) -> None:
 
 
 @pytest.mark.parametrize(("is_rotated", "reason"), [(True, "TailnetValid"), (False, "InvalidOAuth")])
-async def test_only_good_credentials_replace_the_credentials_in_use(
+async def test_only_good_credentials_replace_the_credentials_that_the_operator_uses_for_a_tailnet(
     ground: Ground, is_rotated: bool, reason: str
 ) -> None:
     used = await ground.proved()
