@@ -29,7 +29,7 @@ _PLAIN = str.maketrans("", "", " /(),<>:'")
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """The programs, cores and folders that a measurement needs."""
+    """The programs, cores and folder that a measurement needs."""
 
     installed: Installed
     client: Client
@@ -56,7 +56,10 @@ class Bench:
 
     @contextmanager
     def serve(self, kind: Kind, names: int) -> Iterator[tuple[Server, Path]]:
-        """Run a server of *kind* with so many *names* until the end of the block; yield the server and its folder."""
+        """Run a server of *kind* until the end of the block; yield the server and its folder.
+
+        *names* is the number of names that it serves.
+        """
         folder = self.folder / f"{kind}-{names}".lower().replace("/", "-")
         folder.mkdir()
         with self.installed.serve(kind, names, folder, self.core) as server:
@@ -124,20 +127,23 @@ class Bench:
 
 @dataclass(slots=True)
 class Writer:
-    """Changes a record at each `write`. At the next `write`, it counts the change if the server has served it."""
+    """Changes a record at each `write`, and counts the changes that the server serves at the next `write`."""
 
     changes: Changes
     port: int
     served: int = 0
 
     def write(self, _: Path | None = None) -> None:
-        """Count the last change if the server serves it, and make the next change."""
+        """Count the last change if the server serves it now, and make the next change."""
         if self.changes.made and answers(self.port, self.changes.owed):
             self.served += 1
         self.changes.make_one()
 
     def settle(self) -> None:
-        """Wait for the last change to be served, so that no other measurement pays for it; raises BenchError."""
+        """Wait until the server serves the last change, so that its CPU time isn't part of the next measurement.
+
+        Raises BenchError if this takes too long.
+        """
         deadline = time.monotonic() + _SETTLE_SECONDS
         while self.changes.made and not answers(self.port, self.changes.owed):
             if time.monotonic() > deadline:

@@ -1,4 +1,4 @@
-"""The facts about a measurement: the machine, and the versions of the programs."""
+"""The facts that are stored with a measurement: the machine, and the versions of the programs."""
 
 import datetime
 import os
@@ -32,7 +32,7 @@ def cores() -> tuple[int, int]:
 
 
 def command_line(words: Sequence[str]) -> str:
-    """Return the command line *words* without the folders in its paths, because results are shown to others."""
+    """Return the command line *words* without the folders of absolute paths, which must not get into public results."""
     shown = [Path(word).name if Path(word).is_absolute() else word for word in words]
     return shlex.join(["python", "-m", "dnsbench", *shown])
 
@@ -59,7 +59,7 @@ def _cpu_model() -> str:
 
 
 def _version(kind: Kind, program: str) -> str:
-    """Return the first line in which the program names its version; for the Go server, the version of its module."""
+    """Return the first line of the version that *program* prints; for the Go server, the version of its module."""
     command = ["go", "version", "-m", program] if kind is Kind.GO else [program, *_VERSION_WORDS[kind]]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_ASK_SECONDS, check=False)  # noqa: S603 - our own words

@@ -1,4 +1,7 @@
-"""One measurement: the client's results, and the server's CPU and memory; and the best of several (pure)."""
+"""The figures of one measurement, from the client's results and the server's use of CPU and memory (pure).
+
+The module also finds the best figures of several measurements.
+"""
 
 from collections.abc import Iterable, Sequence
 
@@ -30,7 +33,7 @@ class Sample(BaseModel):
     client_cpu_us: float
     """The client's CPU time, in microseconds per answered query or hostile packet."""
     client_busy: float
-    """The share of time in which the client was busy. If it is near 1, the client was the limit."""
+    """The share of time in which the client was busy. If it is near 1, the client may have been slower than the server."""
     client_stall_us: float
     """The longest time in which the client itself didn't run, in microseconds."""
     changes: int = 0
@@ -96,9 +99,9 @@ _ALL = ("sent", "lost", "wrong", "hostile", "changes")
 
 
 def best(rounds: Sequence[Sample]) -> Sample:
-    """Return the best of each time and rate, because other programs on the machine can only make them worse.
+    """Return the best value of each time and rate, because other programs on the machine can only make them worse.
 
-    Of memory, return the highest value. Counts, such as those of sent and lost queries, are added up.
+    For memory, return the highest value. For numbers, such as those of sent and lost queries, return the sum.
     """
     figures: dict[str, float] = {}
     for names, choose in ((_LEAST, min), (_MOST, max), (_ALL, sum)):

@@ -19,24 +19,24 @@ PEERS = (Kind.OURS, Kind.GO, Kind.NSD, Kind.KNOT)
 
 
 class Writes(Enum):
-    """The file that is written once a second during a measurement."""
+    """The records file that the benchmark writes once a second during a measurement."""
 
     NONE = auto()
     ASIDE = auto()
-    """The changed records, in a folder that no server reads. This measures the cost of writing itself."""
+    """The changed records, in a folder that no server reads. This shows the cost of the writing alone."""
     SERVED = auto()
 
 
 @dataclass(frozen=True, slots=True)
 class Contestant:
-    """A server with its names, and the queries that it is measured by."""
+    """A server with its names, and the queries by which it is measured."""
 
     label: str
     kind: Kind
     mix: Mix
     writes: Writes = Writes.NONE
     victim: Victim | None = None
-    """The client that is measured, in a scenario with an attack."""
+    """In a scenario with an attack, the client whose latency is measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class Scenario:
     """The attack by one client, during which another client, the victim, is measured."""
 
     def quick(self) -> "Scenario":
-        """Return the scenario with a single short round, which is a bit longer if there are changes or an attack."""
+        """Return the scenario with a single short round; a round with changes or an attack is somewhat longer."""
         seconds = 4.0 if self.attack or any(each.writes is Writes.SERVED for each in self.contestants) else 1.0
         return replace(self, rounds=1, load=replace(self.load, seconds=seconds))
 
@@ -68,7 +68,7 @@ def _each(*kinds: Kind) -> tuple[Contestant, ...]:
 
 
 ECHO = Contestant(Kind.ECHO, Kind.ECHO, Mix(1, misses=0.0))
-"""The echo server. All queries ask for its only name, so that its only answer is right."""
+"""The echo server, which always answers with the same address. All queries ask for the one name with this address."""
 
 
 def _sized(kind: Kind, *sizes: int) -> tuple[Contestant, ...]:
@@ -85,7 +85,10 @@ _SORTS = {
 
 
 def _sorts() -> tuple[Contestant, ...]:
-    """Return contestants with one sort of query each: hits and misses for all servers, other sorts only for ours."""
+    """Return contestants with one sort of query each.
+
+    For our two servers, there is a contestant for each sort. The other servers get only hits and misses.
+    """
     ours = tuple(
         Contestant(f"{kind}, {sort}", kind, mix) for kind in (Kind.OURS, Kind.PYTHON) for sort, mix in _SORTS.items()
     )
@@ -96,7 +99,7 @@ def _sorts() -> tuple[Contestant, ...]:
 
 
 def _hostile() -> tuple[Contestant, ...]:
-    """Return one contestant for each sort of hostile packets and each of our two servers and the Go server."""
+    """Return a contestant for each sort of hostile packets at each of three servers: our two and the Go server."""
     share = HOSTILE_RATE / (HOSTILE_RATE + CLIENT_RATE)
     return tuple(
         Contestant(f"{kind}, {sort}", kind, Mix(SMALL, 0.0, hostile=(sort,), hostility=share))
