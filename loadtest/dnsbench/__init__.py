@@ -1,1 +1,1 @@
-"""A benchmark that compares the nameserver with other DNS servers: CPU per query, latency, lost queries and memory."""
+"""A benchmark that compares our nameserver with other DNS servers: CPU time per query, latency, loss and memory."""

@@ -111,7 +111,7 @@ def _write(path: Path, kept: Mapping[str, object]) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run one command and return the exit code; raises BenchError."""
+    """Run the command in *arguments*, and return the exit code. Raises BenchError."""
     kinds = {Kind.OURS} if arguments.command == "soak" else arguments.servers
     installed = Installed.find(kinds, arguments.go_nameserver)
     if Kind.OURS in kinds and not COMPILED:

@@ -21,7 +21,10 @@ _PIPELINED = 16 << 10
 """The size in bytes of the block of queries that each connection sends again and again."""
 _QUERIES_A_SECOND = 200
 _NICE = 15
-"""The niceness of the attacker. The attacker and the victim share a core, and the victim must never wait for it."""
+"""The niceness of the attacker.
+
+It shares a core with the victim, and gets the core only if the victim doesn't need it.
+"""
 _QUERY = packet(next(iter(addresses(1))))
 
 

@@ -1,4 +1,4 @@
-"""Carries out scenarios: it starts the servers, measures them in turn, and ends them."""
+"""Carries out scenarios: starts the servers, measures them in turn, and stops them."""
 
 import shutil
 import time
@@ -34,21 +34,21 @@ class Bench:
     installed: Installed
     client: Client
     core: int
-    """The number of the core for the servers; the client has another core."""
+    """The number of the CPU core on which the servers run. The client has another core."""
     folder: Path
     progress: Progress
     dnsperf: Dnsperf | None = None
     warm_seconds: float = 0.3
 
     def queries(self, mix: Mix) -> Path:
-        """Return the path of the client's file with the queries of *mix*; write the file if it doesn't exist yet."""
+        """Return the path of the client's file with the queries of *mix*. Write the file first if it doesn't exist."""
         path = self.folder / f"{'-'.join(map(str, mix))}.queries".translate(_PLAIN)
         if not path.exists():
             path.write_bytes(b"".join(encoded(make(mix))))
         return path
 
     def names(self, mix: Mix) -> Path:
-        """Return the path of dnsperf's file with the queries of *mix*; write the file if it doesn't exist yet."""
+        """Return the path of dnsperf's file with the queries of *mix*. Write the file first if it doesn't exist."""
         path = self.queries(mix).with_suffix(".names")
         if not path.exists():
             path.write_text("".join(map(text, make(mix))))
@@ -67,7 +67,7 @@ class Bench:
         shutil.rmtree(folder)
 
     def run(self, scenario: Scenario) -> list[Row]:
-        """Measure the contestants of *scenario* in turn, round after round; raises BenchError."""
+        """Measure the contestants of *scenario* in turn, in each round. Raises BenchError."""
         if scenario.attack is Attack.GONE:
             return in_a_lonely_network(lambda: self._run(scenario))
         return self._run(scenario)
@@ -89,7 +89,10 @@ class Bench:
         ]
 
     def _start_all(self, scenario: Scenario, stack: ExitStack) -> dict[str, tuple[Server, Path]]:
-        """Start a server for each kind and number of names; return each contestant's server and folder by label."""
+        """Start a server for each kind and number of names.
+
+        Return the server and the folder of each contestant, by its label.
+        """
         servers: dict[tuple[Kind, int], tuple[Server, Path]] = {}
         for contestant in scenario.contestants:
             key = contestant.kind, contestant.mix.names
@@ -127,7 +130,7 @@ class Bench:
 
 @dataclass(slots=True)
 class Writer:
-    """Changes a record at each `write`, and counts the changes that the server serves at the next `write`."""
+    """Changes a record at each `write`. At the next `write`, it counts the change if the server serves it by then."""
 
     changes: Changes
     port: int

@@ -11,12 +11,12 @@ from dnsload.client import Load, Seen
 from dnsbench.errors import BenchError
 
 _SPARE_SECONDS = 10
-"""The seconds that a run may take beyond its load."""
+"""The seconds that a run may take in addition to its load, before it counts as failed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """The compiled client and the core on which it runs."""
+    """The compiled client, and the number of its CPU core."""
 
     program: Path
     core: int

@@ -23,14 +23,14 @@ _COUNTS = {
 
 @dataclass(frozen=True, slots=True)
 class Dnsperf:
-    """The path of dnsperf, and the core on which it runs."""
+    """The installed program dnsperf, and the number of its CPU core."""
 
     program: str
     core: int
 
     @classmethod
     def find(cls, core: int) -> "Dnsperf | None":
-        """Return dnsperf if it is installed, else None."""
+        """Return dnsperf if it is installed, and None otherwise."""
         program = shutil.which("dnsperf")
         return cls(program, core) if program else None
 

@@ -27,7 +27,7 @@ Judge = Callable[[Table], float | None]
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """A figure that must not exceed *limit*; if *limit* is None, the figure is only shown for comparison."""
+    """A figure that must not exceed *limit*. Without a limit, the report shows the figure only for comparison."""
 
     text: str
     limit: float | None
@@ -53,9 +53,9 @@ class Verdict:
 
 
 def ratio(scenario: str, label: str, to: str, figure: str = "cpu_us") -> Judge:
-    """Return a function that divides a *figure* of the contestant *label* by the same figure of another contestant.
+    """Return a function that divides a *figure* of the contestant *label* by the same figure of the contestant *to*.
 
-    *to* is the label of the other contestant. The figure is by default the CPU time per query.
+    By default, the figure is the CPU time per query.
     """
 
     def judge(table: Table) -> float | None:

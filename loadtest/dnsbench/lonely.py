@@ -1,4 +1,4 @@
-"""A local network with no machine but this one: the server's answers to any other address in it reach nobody."""
+"""A local network with only this machine, so that no neighbour answers when the server sends to it."""
 
 import ctypes
 import os

@@ -1,4 +1,4 @@
-"""A server process on one core. It is started in its own session, measured from /proc, and ended by process ID."""
+"""A server process on one CPU core. It has its own session, is measured from /proc, and is ended by process ID."""
 
 import contextlib
 import os
@@ -106,7 +106,7 @@ def _tail(log: Path) -> str:
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:
-    """Ask the first process to end, and kill the processes that are left in its session."""
+    """Ask the first process to end, and kill the processes that remain in its session."""
     process.terminate()
     with contextlib.suppress(subprocess.TimeoutExpired):  # the process still runs: the loop below kills it
         process.wait(_STOP_SECONDS)

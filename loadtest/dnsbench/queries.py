@@ -16,7 +16,10 @@ CHANGING = f"changing.{DOMAIN}"
 """A name whose address the benchmark changes, to see when a server has reloaded. It isn't in the client's queries."""
 NXDOMAIN, REFUSED = 3, 5
 FEWEST = 10_000
-"""The smallest number of queries in a file. If there are fewer names, several hits ask for the same name."""
+"""The smallest number of queries in a file.
+
+If there are fewer names, hits ask for them repeatedly, while each miss asks for a new name.
+"""
 _FIRST_ADDRESS = int(IPv4Address("100.64.0.1"))
 _JUNK_ID = b"\xff\xff"
 _DEEP_LABELS = 120 - DOMAIN.count(".") - 1
@@ -33,7 +36,10 @@ class Hostile(StrEnum):
 
 
 class Mix(NamedTuple):
-    """The number of names that the server has, and the share of each sort of query; all other queries are hits."""
+    """A mix of queries: the number of names that the server has, and the share of each sort.
+
+    All other queries are hits.
+    """
 
     names: int
     misses: float = 0.1
@@ -94,7 +100,7 @@ def junk(chance: random.Random) -> Query:
 
 
 def _unawaited(query: Query, kind: int = JUNK) -> Query:
-    """Return *query* as a packet for which the client awaits no answer."""
+    """Return *query* as a packet of this *kind*, for which the client awaits no answer."""
     return Query(_JUNK_ID + query.packet[2:], kind)
 
 
@@ -108,7 +114,7 @@ _HOSTILE: Mapping[Hostile, Callable[[random.Random, str], Query]] = {
 
 
 def make(mix: Mix) -> list[Query]:
-    """Return the shuffled queries of *mix*, which are the same for all servers and runs.
+    """Return the queries of *mix* in random order, which are the same for all servers and runs.
 
     Hits ask for all names equally often. Each miss asks for a different name.
     """

@@ -63,7 +63,7 @@ class Changes:
         return cls(folder / name, text)
 
     def make_one(self) -> None:
-        """Make the next change: replace the file atomically."""
+        """Write the next change. The file is replaced atomically."""
         self.made += 1
         old, new = f'["{changed_address(0)}"]', f'["{changed_address(self.made)}"]'
         whole = self.path.with_name(f"{self.path.name}.next")

@@ -115,7 +115,7 @@ def _word(verdict: Verdict) -> str:
 
 
 def soaked(all_: Soaked) -> str:
-    """Return the table of a long run, with the numbers of queries and of each sort of answer."""
+    """Return the table of a soak, with the numbers of queries and of each sort of answer."""
     seen = all_.seen.tally
     times = zip(PERCENTS, seen.latency.percentiles(PERCENTS), strict=True)
     lines = [
@@ -166,7 +166,7 @@ def summary(document: Mapping[str, Any]) -> str:
 
 
 def soak_document(facts: Mapping[str, object], all_: Soaked, verdicts: Sequence[Verdict]) -> dict[str, object]:
-    """Return the JSON document of a long run."""
+    """Return the JSON document of a soak."""
     return {
         "machine": dict(facts),
         "goals": [_goal(each) for each in verdicts],

@@ -1,4 +1,4 @@
-"""The scenarios: each has some contestants, which are measured in turn, round after round (pure)."""
+"""The scenarios: each has some contestants, which are measured in turn in each round (pure)."""
 
 from collections.abc import Collection
 from dataclasses import dataclass, replace
@@ -29,14 +29,14 @@ class Writes(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Contestant:
-    """A server with its names, and the queries by which it is measured."""
+    """A server with its names, and the mix of queries that the client sends to it."""
 
     label: str
     kind: Kind
     mix: Mix
     writes: Writes = Writes.NONE
     victim: Victim | None = None
-    """In a scenario with an attack, the client whose latency is measured."""
+    """The sort of client whose latency is measured, in a scenario with an attack."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,10 @@ class Scenario:
     """The attack by one client, during which another client, the victim, is measured."""
 
     def quick(self) -> "Scenario":
-        """Return the scenario with a single short round; a round with changes or an attack is somewhat longer."""
+        """Return the scenario with a single short round.
+
+        The round is a bit longer if there are changes or an attack.
+        """
         seconds = 4.0 if self.attack or any(each.writes is Writes.SERVED for each in self.contestants) else 1.0
         return replace(self, rounds=1, load=replace(self.load, seconds=seconds))
 
@@ -68,7 +71,7 @@ def _each(*kinds: Kind) -> tuple[Contestant, ...]:
 
 
 ECHO = Contestant(Kind.ECHO, Kind.ECHO, Mix(1, misses=0.0))
-"""The echo server, which always answers with the same address. All queries ask for the one name with this address."""
+"""The echo server. All queries ask for its only name, because it gives the same answer to every query."""
 
 
 def _sized(kind: Kind, *sizes: int) -> tuple[Contestant, ...]:

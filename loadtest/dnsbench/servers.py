@@ -35,7 +35,7 @@ class Kind(StrEnum):
     PYTHON = "ours/Python"
     """Our server without the compiled UDP loop."""
     ECHO = "echo"
-    """A program that answers every query with the same address. It shows the CPU time that the kernel alone needs."""
+    """A program that answers every query with the same address. Nearly all its CPU time is spent in the kernel."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Installed:
     """The paths of the servers' programs."""
 
     programs: Mapping[Kind, str]
-    """The program of each server; for our servers, this Python interpreter; for the echo server, the C compiler."""
+    """The program of each server. For our servers it is this Python interpreter, for the echo server the C compiler."""
 
     @classmethod
     def find(cls, kinds: set[Kind], go: Path | None) -> "Installed":

@@ -1,4 +1,4 @@
-"""A long run of our server under load, reloads and hostile packets. It must lose hardly any query and leak no memory."""
+"""A soak: a long run of our server under load, reloads and hostile packets. It must lose nothing and leak nothing."""
 
 import os
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ RATE = 20_000
 HOSTILITY = 0.05
 _SAY_SECONDS = 30
 _SETTLED_SECONDS = 10
-"""The first seconds of a run, whose memory isn't judged, because the server still loads code and data."""
+"""The first seconds, in which memory isn't judged, because the server loads code and data for the first time."""
 _MOST_GROWTH_MB = 3.0
 
 
@@ -36,7 +36,10 @@ class Watch:
     """The server's memory in megabytes, one value per second."""
 
     def tick(self, reports: Path) -> None:
-        """Write a change and record the memory; now and then, print progress. The client calls this every second."""
+        """Write a change, record the memory, and sometimes print the progress.
+
+        The client calls this method every second.
+        """
         self.writer.write()
         self.memory.append(self.server.rss_bytes / 1e6)
         if len(self.memory) % _SAY_SECONDS == 0:
@@ -49,7 +52,7 @@ class Watch:
 
 @dataclass(frozen=True, slots=True)
 class Soaked:
-    """The results of a long run."""
+    """The results of a soak."""
 
     seen: Seen
     changes: int
@@ -60,7 +63,7 @@ class Soaked:
 
 
 def mix(*, raw: bool) -> Mix:
-    """Return the mix of queries of a long run: hits, misses, and hostile packets of all sorts.
+    """Return the mix of queries of a soak: hits, misses, and hostile packets of all sorts.
 
     If *raw* is false, there are no packets from the source port 0, because only raw sockets can send such packets.
     """
@@ -87,7 +90,10 @@ def soak(bench: Bench, minutes: float, rate: int = RATE) -> Soaked:
 
 
 def verdicts(soaked: Soaked) -> list[Verdict]:
-    """Return the verdicts on a long run (pure). A query whose answer the client's socket dropped isn't lost."""
+    """Return the verdicts on a soak (pure).
+
+    Answers that the kernel dropped at the client's socket don't count as lost.
+    """
     seen = soaked.seen.tally
     return [
         Verdict("queries lost by the server, of a million", 1.0, "", 1e6 * seen.loss),
@@ -104,9 +110,9 @@ def _unserved(soaked: Soaked) -> float:
 
 
 def growth(memory: Sequence[float]) -> float | None:
-    """Return the megabytes by which the average memory in the last minute exceeds that in the first minute.
+    """Return the average memory of the last minute minus that of the first minute, in megabytes.
 
-    In a run of less than three minutes, both periods are shorter. If the run is too short even for that, return None.
+    In a short run, both periods are shorter than a minute. The result is None if the run is too short for that.
     """
     settled = memory[_SETTLED_SECONDS:]
     minute = min(60, len(settled) // 3)

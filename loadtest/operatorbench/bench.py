@@ -1,4 +1,4 @@
-"""The parts that all scenarios share: a fresh cluster with an operator, and the measurement of that operator."""
+"""The parts that all scenarios share: a new cluster with an operator, and the measurement of that operator."""
 
 import asyncio
 import time
@@ -50,7 +50,7 @@ class Watched:
     log: AuditLog
 
     async def warm(self) -> None:
-        """Make and remove one Service, so that the operator's start and its first connections are not measured."""
+        """Create and delete one Service, so that the operator's start and its first connections are not measured."""
         await self.cluster.create(["first"])
         await self.cluster.until(
             lambda: self.cluster.reported(1), _START, "the first Service says that its proxy is made"
@@ -110,7 +110,7 @@ class Watched:
 
 @contextmanager
 def prepared(ground: Ground, operator: Operator) -> Iterator[Servers]:
-    """Start *ground*, and create all that *operator* needs there; yield the URLs of the tailnet's servers."""
+    """Start *ground*, and create all objects that *operator* needs there. Yield the URLs of the tailnet's servers."""
     with ground.up() as servers:
         operator.install(ground)
         ground.kubectl("create", "namespace", USERS)
@@ -166,7 +166,7 @@ def _tail(log: Path) -> str:
 
 
 def _words(group: ExceptionGroup[Exception]) -> str:
-    """Return the text of the first error in *group*."""
+    """Return the message of the first error in *group*."""
     first: Exception = group
     while isinstance(first, ExceptionGroup):
         first = first.exceptions[0]

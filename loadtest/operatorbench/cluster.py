@@ -60,7 +60,7 @@ class Cluster:
         return self._objects[selection]
 
     async def follow(self, selection: Selection) -> None:
-        """Keep the objects of *selection* up to date until cancelled."""
+        """Watch the objects of *selection*, so that `objects` returns them, until cancelled."""
         objects = self._objects[selection]
         async for update in updates(self.client, selection):
             match update:
@@ -131,10 +131,9 @@ class Cluster:
         return sum(map(addressed, self._objects[_RECORDS].values())) >= count
 
     async def until(self, holds: Callable[[], bool], seconds: float, what: str) -> None:
-        """Wait until *holds* returns True; *what* describes the awaited state in the error.
+        """Wait until *holds* returns True. *what* describes this state in the error.
 
-        Raises:
-            BenchError: the operator has ended, or *seconds* are over.
+        Raises: BenchError: the operator has ended, or *seconds* have passed.
         """
         try:
             async with asyncio.timeout(seconds):
@@ -161,7 +160,7 @@ def is_reported(service: Object) -> bool:
 
 
 def addressed(configmap: Object) -> int:
-    """Return how many names, without the canaries, have an address in a ConfigMap of records."""
+    """Return the number of names in a ConfigMap of records that have an address, without the canaries."""
     found = parse(configmap["data"][RECORDS_KEY]).ip4
     return sum(bool(addresses) for name, addresses in found.items() if not name.startswith(CANARY_PREFIX))
 

@@ -33,7 +33,7 @@ class Goal(Generic[AnyRun]):
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A figure, and the number of the run that it is from."""
+    """A figure, and the number of the run in which it was measured."""
 
     value: float
     run: int
@@ -126,7 +126,7 @@ HOSTING_GOALS: Sequence[Goal[Hosting]] = (
 
 
 def judged(samples: Sequence[AnyRun], goals: Sequence[Goal[AnyRun]]) -> list[Verdict]:
-    """Return the verdict on each of *goals*; no verdicts if there are no *samples*."""
+    """Return the verdict on each of *goals*, or none if there are no *samples*."""
     if not samples:
         return []
     ours, theirs = of(Kind.OURS, samples), of(Kind.GO, samples)

@@ -13,17 +13,17 @@ Word = str | Path  # a word of a command line
 
 USER = "operatorbench"  # the user as whom an operator makes requests
 NAMESPACE = "tailscale"
-"""The operator's namespace."""
+"""The namespace of the operators."""
 DOMAIN = "tail1234.ts.net"
 PROXY_IMAGE = "tailscale/tailscale:v1.102.5"
 """The image that operators write into the Pods of proxies. None of these Pods runs."""
 
 
 class Servers(NamedTuple):
-    """The URLs of a tailnet: of its control server, and of the keeper of its devices.
+    """The URLs of a tailnet's servers: the control server, and the keeper, which stores the devices.
 
     Operators know only the control server. The benchmark tells the keeper about the devices that it simulates, and asks
-    the keeper how often the control server's API was called.
+    the keeper for the number of requests to the control server's API.
     """
 
     control: str
@@ -31,7 +31,7 @@ class Servers(NamedTuple):
 
 
 class Process(Protocol):
-    """A process of this machine, the first of its session."""
+    """A process of this machine, which is the first of its session."""
 
     @property
     def pid(self) -> int:
@@ -79,7 +79,7 @@ class Ground(Protocol):
 
     @property
     def folder(self) -> Path:
-        """A folder for files, which is deleted at the end of `up`."""
+        """A folder for files of a run. It is deleted at the end of `up`."""
 
     @property
     def kubeconfig(self) -> Path:
@@ -109,7 +109,7 @@ class Ground(Protocol):
         """Return the Go operator; build its program if it doesn't exist yet."""
 
     def up(self) -> AbstractContextManager[Servers]:
-        """Start the servers, and end them after the block; yield the URLs of the tailnet's servers."""
+        """Start the servers, and stop them after the block. Yield the URLs of the tailnet's servers."""
 
     def kubectl(self, *words: Word, stdin: str | None = None) -> str:
         """Run kubectl as admin and return its output."""

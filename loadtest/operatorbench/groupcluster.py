@@ -76,7 +76,7 @@ def proxies_of(*groups: str) -> list[Proxy]:
 
 
 def service(number: int, name: str) -> Object:
-    """Return an egress Service; its *number* decides which group serves it."""
+    """Return an egress Service. Its *number* decides which group serves it."""
     return egress_service(name, GROUPS[number % len(GROUPS)])
 
 
@@ -152,7 +152,10 @@ class GroupCluster:
         )
 
     def _entries(self, group: str) -> Mapping[str, Any]:
-        """Return the entries in the ConfigMap of *group*. Each version is parsed only once, because it is long."""
+        """Return the entries in the ConfigMap of *group*.
+
+        Each version of the ConfigMap is parsed only once, because it is long.
+        """
         configmap = self._cluster.objects(CONFIGS).get(Key(NAMESPACE, EGRESS.config_name(group)))
         if configmap is None:
             return {}

@@ -104,7 +104,10 @@ class Burst:
                 await self._until_proxy_serves(proxy, names[number :: len(GROUPS)])
 
     async def _add_more(self) -> None:
-        """Make one Service after another for the first group, and measure the time of each entry and EndpointSlice."""
+        """Create Services for the first group, one after the other.
+
+        Measure for each the time until its entry and until its EndpointSlice.
+        """
         names = [f"more-{number}" for number in range(_MORE)]
         for name in names:
             await asyncio.sleep(_PAUSE)

@@ -52,7 +52,7 @@ class AtOnce:
             )
 
     async def _warm(self, cluster: HostingCluster) -> None:
-        """Make and remove some objects, so that the operator's start and its first connections are not measured."""
+        """Create and delete some objects, so that the operator's start and its first connections are not measured."""
         names = exposed(_FIRST, "first-")
         await cluster.prepare(names)
         await cluster.expose(names)

@@ -1,4 +1,4 @@
-"""Simulates the proxies of ProxyGroups of type ingress in the benchmark's cluster, and makes the objects of users."""
+"""Simulates the proxies of ProxyGroups of type ingress in the benchmark's cluster, and creates the users' objects."""
 
 import asyncio
 import json
@@ -226,7 +226,7 @@ def document(configmap: Object | None, file: str) -> Mapping[str, Any]:
 
 
 def report(proxy: Proxy, rules: Mapping[str, Any]) -> Object:
-    """Return the report of *proxy* that it has put *rules* into effect."""
+    """Return the report in which *proxy* says that it applies *rules*."""
     return {"configs": rules, "podIPv4": proxy.address}
 
 
@@ -248,7 +248,7 @@ def is_served(ingress: Object | None) -> bool:
 
 
 def is_exposed(service: Object | None) -> bool:
-    """Tell whether the status of *service* says that the tailnet reaches it, by both proxies of its group."""
+    """Tell whether the status of *service* has a name and an address, and says that both proxies serve it."""
     if service is None:
         return False
     conditions = service["status"].get("conditions") or ()

@@ -28,7 +28,7 @@ class Keeper:
         await self._post("hosted", {"nodeId": node_id, "services": services})
 
     async def calls(self) -> Counter[str]:
-        """Return how often the control server's API was called, by method and path."""
+        """Return the number of requests to the control server's API, by method and path."""
         return Counter(await self._post("calls", {}))
 
     async def _post(self, path: str, body: Any) -> Any:

@@ -27,7 +27,7 @@ class Kind(StrEnum):
 
 
 class Step(BaseModel):
-    """The figures of one part of a run, in which Services are made, served, left alone or removed."""
+    """The figures of one step of a run, in which Services are created, served, left unchanged or deleted."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -40,7 +40,7 @@ class Step(BaseModel):
     reads: int
     """The number of the operator's other requests."""
     others: float
-    """The number of cores that other programs, outside the benchmark, kept busy meanwhile; they make times longer."""
+    """The number of CPU cores that programs outside the benchmark kept busy during the step. They make times longer."""
 
     @property
     def counted(self) -> int:
@@ -82,7 +82,7 @@ class Run(BaseModel):
 
 
 class Burst(Run):
-    """The figures of one run in which all Services are made at once, left alone, and removed at once."""
+    """The figures of one run in which all Services are created at once, left unchanged, and deleted at once."""
 
     idle: Step
     removed: Step
@@ -102,7 +102,7 @@ class Sample(Burst):
     """The figures of one run of the first scenario."""
 
     reported_seconds: float
-    """The time until the last Service reported that its proxy is made.
+    """The time until the last Service reported that its proxy exists.
 
     `made.seconds` is the time until the last StatefulSet existed.
     """
@@ -211,7 +211,7 @@ def configmap_bytes(entries: Iterable[Entry], user: str) -> int:
 
 
 def configmap_writes(entries: Iterable[Entry], user: str) -> Counter[str]:
-    """Return how often *user* wrote each ConfigMap, by its name, including refused writes."""
+    """Return the number of writes by *user* of each ConfigMap, by its name, including refused writes."""
     return Counter(
         entry["objectRef"].get("name") or entry["requestObject"]["metadata"]["name"]
         for entry in _of_configmaps(entries, user)

@@ -35,7 +35,7 @@ class Operator:
     argv: tuple[Word, ...]
     environment: Mapping[str, str] = field(default_factory=dict)
     name: str = NAME
-    """The name of the operator's program, unique on the ground."""
+    """The name of the operator's program. It must be unique on the ground."""
 
     def install(self, ground: Ground) -> None:
         """Create the objects that have to exist before the operator starts."""

@@ -1,4 +1,7 @@
-"""The third scenario, for our operator only: Services are made one by one, with a DNSConfig, a leader and a standby."""
+"""The third scenario, for our operator only: Services are created one by one.
+
+There are a DNSConfig, a leader and a standby.
+"""
 
 import asyncio
 import json
@@ -59,7 +62,10 @@ class OneByOne:
         return time.monotonic() - started
 
     async def _serve(self, number: int) -> None:
-        """Create a Service, and give its proxy an address `_POD` seconds after the proxy was made."""
+        """Create a Service, and wait for its proxy.
+
+        `_POD` seconds later, give the proxy an address, as if its Pod were ready.
+        """
         name, cluster = f"db-{number}", self.leader.cluster
         await cluster.create([name])
         await cluster.until(lambda: cluster.has_proxy(name), LIMIT, f"{name} has a proxy")
@@ -105,7 +111,7 @@ def run(ground: Ground, services: int, profile: Path | None, number: int, progre
 
 
 def _holder(ground: Ground) -> str:
-    """Return the identity of the holder of the operator's Lease; empty if nobody holds it."""
+    """Return the identity of the holder of the operator's Lease, or "" if nobody holds it."""
     return ground.kubectl("get", "leases", "--namespace", NAMESPACE, "-o", "jsonpath={.items[*].spec.holderIdentity}")
 
 
