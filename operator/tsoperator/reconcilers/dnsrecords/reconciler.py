@@ -221,7 +221,7 @@ class _View:
             return self._of_anything_else(service)
         if self._owner(service):
             return self._noting([key_of(service)])
-        exposed = [key_of(service)] if any(by_label(service)) or key_of(service) in self._table else []
+        exposed = [key_of(service)] if any(by_label(service)) else []
         parents = self._services_of(Owner(PARENT_SERVICE, key_of(service)))
         return self._noting([*map(key_of, parents), *exposed])
 
