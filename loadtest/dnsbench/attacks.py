@@ -1,4 +1,4 @@
-"""The attacks on a server by one client, and the process that carries an attack out."""
+"""The attacks by one client on a server, and the process that carries them out."""
 
 import itertools
 import selectors
@@ -21,7 +21,10 @@ _PIPELINED = 16 << 10
 """The size in bytes of the block of queries that each connection sends again and again."""
 _QUERIES_A_SECOND = 200
 _NICE = 15
-"""The niceness of the attacker. It shares a core with the victim, which must get the core whenever it needs it."""
+"""The niceness of the attacker.
+
+It shares a core with the victim, and gets the core only if the victim doesn't need it.
+"""
 _QUERY = packet(next(iter(addresses(1))))
 
 

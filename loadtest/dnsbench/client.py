@@ -1,4 +1,4 @@
-"""The compiled client of dnsload, on a core of its own."""
+"""Runs dnsload's compiled client on a CPU core of its own."""
 
 import subprocess
 import time
@@ -11,12 +11,12 @@ from dnsload.client import Load, Seen
 from dnsbench.errors import BenchError
 
 _SPARE_SECONDS = 10
-"""The seconds that a run may take beyond its load."""
+"""The seconds that a run may take in addition to its load, before it counts as failed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """The compiled client and the core it runs on."""
+    """The compiled client, and the number of its CPU core."""
 
     program: Path
     core: int
@@ -24,7 +24,10 @@ class Client:
     """The number of seconds between two calls of *tick* by `run`."""
 
     def run(self, queries: Path, port: int, load: Load, tick: Callable[[Path], None] | None = None) -> Seen:
-        """Send *queries* to *port*, calling *tick* every `tick_seconds` with the file of reports; raises BenchError."""
+        """Send *queries* to *port*, and return the results. Raises BenchError.
+
+        *tick* is called every `tick_seconds` with the file of reports.
+        """
         command = ["taskset", "-c", str(self.core), str(self.program), *load.words("127.0.0.1", port)]
         reports = queries.with_suffix(".reports")
         with (

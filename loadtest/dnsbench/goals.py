@@ -1,4 +1,4 @@
-"""The goals, and their verdicts from a table of measurements (pure)."""
+"""The goals of the DNS benchmark, and the verdicts on them from a table of measurements (pure)."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ Judge = Callable[[Table], float | None]
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """A figure that must not exceed *limit*; without a limit, the figure is only shown for comparison."""
+    """A figure that must not exceed *limit*. Without a limit, the report shows the figure only for comparison."""
 
     text: str
     limit: float | None
@@ -37,7 +37,7 @@ class Goal:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The result for a goal; the figure is None if it wasn't measured."""
+    """The result for a goal. The figure is None if it wasn't measured."""
 
     text: str
     limit: float | None
@@ -53,9 +53,9 @@ class Verdict:
 
 
 def ratio(scenario: str, label: str, to: str, figure: str = "cpu_us") -> Judge:
-    """Return a function that divides a *figure* of the contestant *label* by the same figure of another contestant.
+    """Return a function that divides a *figure* of the contestant *label* by the same figure of the contestant *to*.
 
-    *to* is the label of the other contestant. The figure is by default the CPU time per query.
+    By default, the figure is the CPU time per query.
     """
 
     def judge(table: Table) -> float | None:
@@ -67,9 +67,9 @@ def ratio(scenario: str, label: str, to: str, figure: str = "cpu_us") -> Judge:
 
 
 def added_ms(scenario: str, label: str, to: str, figure: str) -> Judge:
-    """Return a function that subtracts the *figure* of contestant *to* from that of *label*, both in µs.
+    """Return a function that subtracts the *figure* of contestant *to* from that of *label*.
 
-    Its result is in ms.
+    Both figures are in µs, and the result is in ms.
     """
 
     def judge(table: Table) -> float | None:

@@ -1,4 +1,4 @@
-"""A local network with no machine but this one, so that every neighbour to which it sends is gone."""
+"""A local network with only this machine, so that no neighbour answers when the server sends to it."""
 
 import ctypes
 import os
@@ -27,7 +27,7 @@ _T = TypeVar("_T")
 
 
 def in_a_lonely_network(call: Callable[[], _T]) -> _T:
-    """Run *call* in a thread whose network has only this machine, with the address HERE; raises BenchError.
+    """Run *call* in a thread whose network has only this machine, with the address HERE. Raises BenchError.
 
     Sockets, threads and processes that the thread makes belong to this network.
     """

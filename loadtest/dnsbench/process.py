@@ -1,4 +1,4 @@
-"""A server process on one core. It is started in its own session, measured from /proc, and ended by process ID."""
+"""A server process on one CPU core. It has its own session, is measured from /proc, and is ended by process ID."""
 
 import contextlib
 import os
@@ -49,7 +49,7 @@ class Server:
 
     @property
     def rss_bytes(self) -> int:
-        """The resident memory of all processes of the server; memory that they share counts for each of them."""
+        """The resident memory of all processes of the server. Memory that they share is counted for each of them."""
         return sum(stat.rss_pages for stat in _session(self.pid)) * os.sysconf("SC_PAGESIZE")
 
 
@@ -65,7 +65,7 @@ def _session(pid: int) -> list[Stat]:
 
 @contextlib.contextmanager
 def running(command: Sequence[str], core: int, port: int, log: Path, is_ready: Callable[[], bool]) -> Iterator[Server]:
-    """Run *command* on *core* until the block ends; raises BenchError if it isn't ready in time."""
+    """Run *command* on *core* during the block. Raises BenchError if it isn't ready in time."""
     with log.open("wb") as output:
         process = subprocess.Popen(  # noqa: S603 - our own words
             [*_as_in_a_pod(), "taskset", "-c", str(core), *command],
@@ -84,7 +84,7 @@ def running(command: Sequence[str], core: int, port: int, log: Path, is_ready: C
 
 
 def _as_in_a_pod() -> list[str]:
-    """Return the beginning of a command that runs a server with the receive buffers of a Pod, not larger ones."""
+    """Return the words before a command that limit its receive buffers to those that a Pod can have."""
     return ["setpriv", "--inh-caps=-net_admin", "--bounding-set=-net_admin"] if os.geteuid() == 0 else []
 
 
@@ -103,7 +103,7 @@ def _tail(log: Path) -> str:
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:
-    """Ask the first process to end, and kill the processes that are left in its session."""
+    """Ask the first process to end, and kill the processes that remain in its session."""
     process.terminate()
     with contextlib.suppress(subprocess.TimeoutExpired):  # then it is killed
         process.wait(_STOP_SECONDS)

@@ -16,7 +16,10 @@ CHANGING = f"changing.{DOMAIN}"
 """A name that no client asks for. Its address changes, so that the benchmark sees when a server has reloaded."""
 NXDOMAIN, REFUSED = 3, 5
 FEWEST = 10_000
-"""The smallest number of queries in a file. If there are fewer names, hits repeat names, but misses don't."""
+"""The smallest number of queries in a file.
+
+If there are fewer names, hits ask for them repeatedly, while each miss asks for a new name.
+"""
 _FIRST_ADDRESS = int(IPv4Address("100.64.0.1"))
 _JUNK_ID = b"\xff\xff"
 _DEEP_LABELS = 120 - DOMAIN.count(".") - 1
@@ -33,7 +36,10 @@ class Hostile(StrEnum):
 
 
 class Mix(NamedTuple):
-    """The number of names that the server has, and the share of each sort of query; all other queries are hits."""
+    """A mix of queries: the number of names that the server has, and the share of each sort.
+
+    All other queries are hits.
+    """
 
     names: int
     misses: float = 0.1
@@ -54,7 +60,7 @@ def addresses(count: int) -> dict[str, str]:
 
 
 def packet(name: str, *, cookie: bytes = b"") -> bytes:
-    """Return a query for an address, with RD set and the ID 0; with EDNS if there is a *cookie*."""
+    """Return a query for the A record of *name*, with the flag RD and the ID 0. With a *cookie*, it has EDNS."""
     labels = b"".join(bytes([len(label)]) + label.encode() for label in name.split("."))
     plain = struct.pack("!6H", 0, 0x0100, 1, 0, 0, bool(cookie)) + labels + struct.pack("!BHH", 0, 1, 1)
     if not cookie:
@@ -68,7 +74,7 @@ def hit(name: str, address: str, *, cookie: bytes = b"") -> Query:
 
 
 def miss(name: str, rcode: int = NXDOMAIN) -> Query:
-    """Return a query for *name*, which doesn't exist, so that the right answer is *rcode*."""
+    """Return a query for *name*, which doesn't exist. The right answer has *rcode*."""
     return Query(packet(name), rcode=rcode)
 
 
@@ -94,7 +100,7 @@ def junk(chance: random.Random) -> Query:
 
 
 def _unawaited(query: Query, kind: int = JUNK) -> Query:
-    """Return *query* as a packet for which the client awaits no answer."""
+    """Return *query* as a packet of this *kind*, for which the client awaits no answer."""
     return Query(_JUNK_ID + query.packet[2:], kind)
 
 
@@ -108,7 +114,7 @@ _HOSTILE: Mapping[Hostile, Callable[[random.Random, str], Query]] = {
 
 
 def make(mix: Mix) -> list[Query]:
-    """Return the shuffled queries of *mix*, which are the same for all servers and runs.
+    """Return the queries of *mix* in random order, which are the same for all servers and runs.
 
     Hits ask for all names equally often, and each miss asks for another name.
     """

@@ -1,4 +1,7 @@
-"""The names in the format of each server: records files, with several shards for many names, and a zone file."""
+"""The benchmark's names in the format of each server: records files or a zone file.
+
+Many names need records files with several shards.
+"""
 
 import math
 from collections.abc import Mapping
@@ -11,11 +14,11 @@ from tsnameserver.records import Records, render
 from dnsbench.queries import CHANGING, ZONE, hit
 
 NAMES_IN_SHARD = 5000
-"""The number of names in a shard, which stays under 256 KiB."""
+"""The number of names in a shard, small enough that the shard stays under 256 KiB."""
 
 
 def documents(names: Mapping[str, str]) -> dict[str, str]:
-    """Return the texts of the records files, by the name of the file; CHANGING is in the last file."""
+    """Return the texts of the records files, by the name of the file. The name `CHANGING` is in the last file."""
     known = list(names.items())
     shards = max(1, math.ceil(len(known) / NAMES_IN_SHARD))
     files = {}
@@ -58,12 +61,12 @@ class Changes:
 
     @classmethod
     def of(cls, folder: Path, names: Mapping[str, str]) -> "Changes":
-        """Return an object that can change the records files of *names* in *folder*."""
+        """Return the `Changes` for the records files of *names* in *folder*."""
         name, text = list(documents(names).items())[-1]
         return cls(folder / name, text)
 
     def make_one(self) -> None:
-        """Write the next change; the file is replaced atomically."""
+        """Write the next change. The file is replaced atomically."""
         self.made += 1
         old, new = f'["{changed_address(0)}"]', f'["{changed_address(self.made)}"]'
         whole = self.path.with_name(f"{self.path.name}.next")
@@ -72,5 +75,5 @@ class Changes:
 
     @property
     def owed(self) -> Query:
-        """The query for CHANGING, with its address after the last change as the right answer."""
+        """The query for `CHANGING`, whose right answer is the address after the last change."""
         return hit(CHANGING, changed_address(self.made))

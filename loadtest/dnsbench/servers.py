@@ -1,4 +1,4 @@
-"""The servers that are compared: how each gets its names, how it starts, and how to see that it answers."""
+"""The servers that the benchmark compares: their names' files, their start, and the test whether they answer."""
 
 import contextlib
 import os
@@ -35,7 +35,7 @@ class Kind(StrEnum):
     PYTHON = "ours/Python"
     """Our server without the compiled UDP loop."""
     ECHO = "echo"
-    """A program that answers every query with the same address, so that its CPU time is the kernel's alone."""
+    """A program that answers every query with the same address. Nearly all its CPU time is spent in the kernel."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Installed:
     """The paths of the servers' programs."""
 
     programs: Mapping[Kind, str]
-    """The program of each server; for our servers, this Python interpreter; for the echo server, the C compiler."""
+    """The program of each server. For our servers it is this Python interpreter, for the echo server the C compiler."""
 
     @classmethod
     def find(cls, kinds: set[Kind], go: Path | None) -> "Installed":
@@ -68,7 +68,10 @@ class Installed:
 
     @contextlib.contextmanager
     def serve(self, kind: Kind, count: int, folder: Path, core: int) -> Iterator[Server]:
-        """Run the server on *core* with *count* names and an empty *folder*; raises BenchError."""
+        """Run a server of *kind* on *core* with *count* names and an empty *folder*, during the block.
+
+        Raises BenchError.
+        """
         names = addresses(count)
         port = _GO_PORT if kind is Kind.GO else free_port()
         command = _PREPARE[kind](self.programs[kind], names, folder, port)
@@ -117,7 +120,7 @@ def is_right(query: Query, response: bytes) -> bool:
 
 
 def _prepare_ours(python: str, names: Mapping[str, str], folder: Path, port: int) -> list[str]:
-    """Return the command that runs our server on every address, as the image does, without metrics and API server."""
+    """Return the command that runs our server on every address, as in its image, but without metrics and API server."""
     for name, text in records.documents(names).items():
         (folder / name).write_text(text)
     where = ["--records", str(folder / "records.json"), "--listen", f":{port}"]
@@ -139,9 +142,10 @@ def _prepare_ours(python: str, names: Mapping[str, str], folder: Path, port: int
 
 
 def _prepare_go(program: str, names: Mapping[str, str], folder: Path, port: int) -> list[str]:
-    """Return the command that runs the Go server with another root, because its folder /config can't be configured.
+    """Return the command that runs the Go server in a root directory of its own.
 
-    Its port can't be configured either. The program is linked statically, so the root needs no libraries.
+    The server has a fixed folder, /config, and a fixed port. The program is linked statically, so the root needs no
+    libraries.
     """
     if not _is_free(port):
         raise BenchError(f"its port can't be set, and something listens on {port}")
