@@ -84,7 +84,7 @@ class GroupChanges:
         }
 
     def sharing(self, cluster_ip: Object) -> set[Key]:
-        """Return the Services that share a target port of *cluster_ip* with another Service.
+        """Return the Services that have a target port of *cluster_ip*, if several Services have this port.
 
         The target ports are ports of the proxies. *cluster_ip* is an old or a new state of a ClusterIP Service.
         """
