@@ -14,18 +14,7 @@ from tsoperator.runtime.result import Pending
 from tsoperator.tailnet.calls import NotAsked
 from tsoperator.tsclient.errors import BadRequest, NameInUse, Unavailable
 
-from tests.operator.tailnet.servicetable import (
-    EDITS,
-    LIST,
-    OWNER,
-    THEM,
-    US,
-    WANTED,
-    Ground,
-    edit,
-    ground_of,
-    owned,
-)
+from tests.operator.tailnet.servicetable import EDITS, LIST, OWNER, THEM, US, WANTED, Ground, edit, ground_of, owned
 from tests.support.cluster import until
 from tests.support.tailnets import join
 
