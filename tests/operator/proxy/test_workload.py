@@ -300,7 +300,7 @@ def test_names_of_devices_are_freed_before_the_pods_are_made_and_tags_are_set_at
 AWAITED = Keys(awaited=frozenset({1}), pending=ValueError("waiting"))
 
 
-def test_only_the_pods_and_the_replica_whose_key_is_not_there_yet_wait_for_the_key() -> None:
+def test_only_the_pods_and_the_replica_whose_auth_key_is_not_there_yet_wait_for_the_key() -> None:
     several = replace(PROXY, replica_count=2)
     whole, plan = (plan_proxy(several, running(), SETTINGS, keys) for keys in (Keys({1: "key"}), AWAITED))
     held = [each for each in whole.steps if each not in plan.steps]

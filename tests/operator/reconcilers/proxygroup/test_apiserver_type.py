@@ -286,7 +286,7 @@ def class_with(**given: object) -> Object:
 
 
 class Checked(NamedTuple):
-    """A group, its class, and a part of the message about the group; empty if all is well."""
+    """A group, its class, and words of the message about a fault of the group; empty without a fault."""
 
     group: Object
     words: str = ""

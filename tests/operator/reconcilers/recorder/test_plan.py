@@ -313,7 +313,7 @@ def test_a_recorders_auth_secret_without_data_gets_a_file_for_the_pods_to_mount(
 
 
 class Storage(NamedTuple):
-    """A spec of S3 and its fault: the status and the reason of the condition, and words of its message."""
+    """A spec of S3 storage, and the condition about its fault: the status, the reason, and words of the message."""
 
     s3: Object
     lacks: bool
