@@ -138,7 +138,7 @@ SHOWN: dict[str, tuple[Object, list[Object], Object]] = {
 
 
 def shows(spec: Object, shown: Object) -> Callable[[Said], None]:
-    """Return a function that checks that the status shows the role of a Connector with *spec*, and the fields *shown*."""
+    """Return a check that the status shows the role of a Connector with *spec*, and the fields *shown*."""
     has_joined, role = "hostname" in shown, {"isAppConnector": "appConnector" in spec}
     none = "its proxy is made, and has not joined the tailnet yet" if spec.get("replicas", 1) else IDLE
     words = JOINED if has_joined else none
