@@ -12,7 +12,7 @@ WORDS = "it is reached at 192.0.2.1"
 
 
 class Case(NamedTuple):
-    """The status and message of the condition before and after, and whether there is an Event."""
+    """The status and message of the condition *before* and *after* a reconcile, and whether there is an Event."""
 
     before: tuple[bool | str, str] | None
     after: tuple[bool | str, str]

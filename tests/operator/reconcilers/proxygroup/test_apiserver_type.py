@@ -90,7 +90,7 @@ SERVES = APIHost(SERVICE, (SERVICE,), (SERVICE,))
 
 
 def written(plan: Plan, ordinal: int) -> str:
-    """Return the config that *plan* gives to a replica; empty if it changes nothing there."""
+    """Return the config that *plan* gives to a replica; empty if *plan* doesn't change the config."""
     for step in plan.steps:
         body = step.obj if isinstance(step, Creation) else step.body if isinstance(step, Patch) else {}
         name = (

@@ -125,7 +125,7 @@ def test_a_valid_recorder_gets_its_children_and_is_ready() -> None:
         assert child["metadata"]["ownerReferences"] == [owner_reference(RECORDER, "rec", "rec-uid")]
 
 
-def test_an_auth_secret_of_a_recorder_has_nothing_but_the_key_of_its_replica() -> None:
+def test_an_auth_secret_of_a_recorder_has_nothing_but_the_auth_key_of_its_replica() -> None:
     planned = plan_of(live_recorder(), keys=Keys({0: "new-authkey"}))
     found = {each.obj["metadata"]["name"]: texts(each.obj) for each in planned.steps}  # type: ignore[union-attr]
     assert (found["rec-auth-0"], found["rec-0"]) == ({"authkey": "new-authkey"}, {})
