@@ -171,9 +171,9 @@ class ApiServer:
         return self._metadata_encoder if reading.wants_metadata(request, verb) else self._encoder
 
     def _check_fields(self, request: web.Request, target: Target, obj: Object) -> None:
-        """Check the fields of *obj* if the client asks for that. Raises ApiError.
+        """Check the fields of *obj* if the client asks for field validation. Raises ApiError.
 
-        kubectl asks for it. The clients of the loop tests don't.
+        kubectl asks for it, but the clients of the loop tests don't.
         """
         if _is_strict(request):
             check_fields(target.resource, openapi.kind_schema(self._store, target.resource), obj)
@@ -211,7 +211,7 @@ class ApiServer:
         return _respond(self._encoder(patched))
 
     async def _delete(self, request: web.Request, target: Target) -> web.Response:
-        """Delete an object as the DeleteOptions in the body say.
+        """Delete an object according to the DeleteOptions in the body.
 
         Answer with the object if finalizers or a grace period keep it for now, otherwise with a Status of success.
         """
@@ -238,7 +238,7 @@ class ApiServer:
 
 
 def _is_strict(request: web.Request) -> bool:
-    """Tell whether the client asks for a check of all fields."""
+    """Tell whether the client asks for field validation."""
     return request.query.get("fieldValidation") == "Strict"
 
 
@@ -252,7 +252,7 @@ def _verb(request: web.Request, target: Target | None) -> str:
 
 
 def _named(request: web.Request, target: Target) -> Target:
-    """Return *target*; if it is a list and a field selector names one object, add the name of that object."""
+    """Return *target*. If it is a list and a field selector names one object, add the name of that object."""
     return target if target.name else replace(target, name=reading.selector(request).name)
 
 
@@ -264,7 +264,7 @@ def _serves(target: Target) -> bool:
 
 
 def _hang_up(request: web.Request) -> web.Response:
-    """Cut the connection of *request*, and return a response that the client never gets."""
+    """Cut the connection of *request*, and return a response that aiohttp needs but the client never gets."""
     if request.transport:
         request.transport.abort()
     return web.Response(status=503)

@@ -69,7 +69,10 @@ class Certificates:
                 loop.next, loop.failures = now + CHECKED_EVERY, 0
 
     def _renew(self, domain: str, now: datetime) -> None:
-        """Store a new certificate, unless the present one is still valid for long. Raises CertificateError."""
+        """Store a new certificate for *domain*, unless the present one is still valid for long.
+
+        Raises CertificateError.
+        """
         ends = end_of(self._read(domain).get("tls.crt", ""))
         if ends is not None and ends - now > RENEWED_BEFORE:
             return
@@ -81,9 +84,9 @@ class Certificates:
         self._patch(domain, stored)
 
     def _account_key(self) -> str:
-        """Return the key of the shared ACME account; empty if no account is shared.
+        """Return the key of the shared ACME account, or "" if no account is shared.
 
-        If the account doesn't exist yet, make it.
+        Make the account if it doesn't exist yet.
         """
         if self._shared is None:
             return ""

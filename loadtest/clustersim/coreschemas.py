@@ -49,7 +49,7 @@ def _name(model: str) -> str:
 
 
 def _plain(schema: Any) -> Object:
-    """Return a schema of pydantic as a structural schema: without titles and defaults, and without null as a type."""
+    """Return a structural schema for a schema of pydantic: without titles and defaults, and without null as a type."""
     choices = [each for each in schema.get("anyOf", ()) if each != _NULL]
     if len(choices) == 1:
         schema = {**schema, **choices[0]}

@@ -56,7 +56,7 @@ def has_generation(resource: Resource) -> bool:
 
 
 def fill(resource: Resource, obj: Object, old: Object | None) -> None:
-    """Fill the defaults of *obj*, which is about to be created or to replace *old*."""
+    """Fill in the defaults of *obj*, which is about to be created or to replace *old*."""
     if resource in (DEPLOYMENT, STATEFULSET):
         _fill_scalable(resource, obj["spec"] if "spec" in obj else obj.setdefault("spec", {}))
     elif resource == POD:
@@ -174,7 +174,7 @@ def _fill_endpointslice(obj: Object) -> None:
 
 
 def _fill_matched(matched: Object) -> None:
-    """Fill in the defaults of *matched*, the part of an admission policy or of a binding that selects objects."""
+    """Fill in the defaults of *matched*, the part of an admission policy or of a binding that selects requests."""
     _default(matched, {"matchPolicy": "Equivalent", "namespaceSelector": {}, "objectSelector": {}})
     for rule in (*_each(matched, "resourceRules"), *_each(matched, "excludeResourceRules")):
         _default(rule, {"scope": "*"})

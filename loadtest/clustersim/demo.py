@@ -65,7 +65,7 @@ async def _until_signal(keep: bool, fail: str) -> int:
 
 
 async def _demo(keep: bool, fail: str) -> int:
-    """Run the demo on a new stage; at the end, end the processes and remove the files of the stage."""
+    """Run the demo on a new stage. At the end, stop the processes and remove the files of the stage."""
     with TemporaryDirectory(prefix="tsoperator-demo-") as folder:
         async with Processes(Path(folder)) as processes:
             stage = Stage.on_free_ports(Path(folder))
@@ -118,7 +118,7 @@ Target = Exposed | Shown | Hosted
 
 @dataclass(frozen=True, slots=True)
 class Looks:
-    """Checks whether an object works, by the nameserver's answers or by the devices of the tailnet."""
+    """Checks whether an object works, by asking the nameserver or by reading the devices of the tailnet."""
 
     checks: Checks
     api: ApiClient
@@ -126,7 +126,7 @@ class Looks:
     partner: aiohttp.ClientSession
 
     async def at(self, target: Target) -> list[Reached]:
-        """Return the name and the addresses by which *target* is reached; raises NotYet."""
+        """Return the name and the addresses by which *target* is reached. Raises NotYet if it can't be reached yet."""
         if isinstance(target, Hosted):
             return await services_of(target, self.api, self.control)
         if isinstance(target, Shown):
@@ -197,7 +197,7 @@ class Demo:
         return rows
 
     async def _measure(self, checks: Checks, targets: Sequence[Exposed]) -> None:
-        """Measure how soon the nameserver answers with changes of the first egress Service by name.
+        """Measure how soon the nameserver answers with changes of the first egress Service that has a name.
 
         Raises DemoError if it never answers with one of the changes.
         """

@@ -50,10 +50,10 @@ class Reached:
 
 @dataclass(frozen=True, slots=True)
 class Exposed:
-    """An object that leads to the tailnet or that the tailnet can reach, by its own proxies or by a ProxyGroup's.
+    """An object that connects Pods and the tailnet, by its own proxies or by a ProxyGroup's.
 
-    *direct* is True for a load balancer: its name leads Pods to the Service itself, not to a proxy. *has_proxy* is
-    True if the object has an own proxy, and False if only the proxies of a ProxyGroup expose it.
+    *direct* is True for a Service of type LoadBalancer: its name leads Pods to the Service itself, not to a proxy.
+    *has_proxy* is True if the object has an own proxy, and False if only the proxies of a ProxyGroup expose it.
     """
 
     resource: Resource
@@ -101,7 +101,7 @@ class Checks:
     """The seconds after a change within which the nameserver has to answer with the new addresses."""
 
     async def leads(self, target: Exposed) -> tuple[str, tuple[str, ...]]:
-        """Return the name of *target* and the addresses that it leads to.
+        """Return the name of *target*, and the addresses to which the name leads.
 
         Raises NotYet unless the nameserver answers with the addresses in the cluster, over UDP and over TCP.
         """
@@ -124,7 +124,10 @@ class Checks:
         return qname, addresses
 
     async def qname(self, target: Exposed) -> str:
-        """Return the name of *target* in the tailnet, empty if it has none; raises NotYet."""
+        """Return the name of *target* in the tailnet, or "" for an egress Service without one.
+
+        Raises NotYet if the object doesn't show its name yet.
+        """
         obj = await self.api.get(target.resource, target.namespace, target.name)
         if target.resource == SERVICE and not target.direct:
             fqdn: str = obj["metadata"]["annotations"].get(TAILNET_FQDN, "")

@@ -63,7 +63,7 @@ class Shown:
 
 @dataclass(frozen=True, slots=True)
 class Hosted:
-    """An Ingress or a load balancer that the proxies of a ProxyGroup expose to the tailnet, as a Tailscale Service.
+    """An Ingress or a Service that the proxies of a ProxyGroup expose to the tailnet, as a Tailscale Service.
 
     A ProxyGroup of type kube-apiserver exposes the Kubernetes API, and is its own *group*.
     """
@@ -105,7 +105,10 @@ def shown(objects: Iterable[Object]) -> list[Shown]:
 
 @asynccontextmanager
 async def control_client(url: str, client_id: str, client_secret: str) -> AsyncIterator[aiohttp.ClientSession]:
-    """Yield a session with the control server at *url*, logged in as an OAuth client; raises aiohttp.ClientError."""
+    """Yield an HTTP session with the control server at *url*, logged in as an OAuth client.
+
+    Raises aiohttp.ClientError.
+    """
     form = {"client_id": client_id, "client_secret": client_secret}
     async with aiohttp.ClientSession(url, raise_for_status=True) as session:
         async with session.post("/api/v2/oauth/token", data=form) as response:
@@ -115,7 +118,7 @@ async def control_client(url: str, client_id: str, client_secret: str) -> AsyncI
 
 
 async def tailnet_devices(control: aiohttp.ClientSession) -> dict[str, Object]:
-    """Return the devices of the tailnet by node ID, which proxies report as their ID; raises aiohttp.ClientError."""
+    """Return the devices of the tailnet by node ID, the ID that proxies report. Raises aiohttp.ClientError."""
     async with control.get("/api/v2/tailnet/-/devices", params={"fields": "all"}) as response:
         return {device["nodeId"]: device for device in (await response.json())["devices"]}
 
@@ -172,7 +175,10 @@ def _is_exposed(service: Object) -> bool:
 
 
 def _said(resource: Resource, status: Object) -> dict[str, set[str]]:
-    """Return the addresses that *status* shows for each device, by the device's name; empty if it shows no device."""
+    """Return the addresses that *status* shows for each device, by the device's name.
+
+    Return {} if it shows no device.
+    """
     if resource == CONNECTOR:
         return {each["hostname"]: set(each["tailnetIPs"]) for each in status.get("devices", ())}
     if resource == RECORDER:

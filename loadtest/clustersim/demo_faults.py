@@ -18,7 +18,7 @@ from clustersim.objects import DNSCONFIG, NODE, SECRET, Object
 from clustersim.processes import Processes
 
 SEEN_SECONDS = 80
-"""The time that the operator has to report a fault, and to report that it is mended."""
+"""The seconds within which the operator has to report a fault, and within which it has to report the repair."""
 
 _PAUSE: Final = 0.5
 _POLICY: Final = '{"tagOwners": {"tag:k8s-operator": [], "tag:k8s": ["tag:k8s-operator"]}}'
@@ -30,7 +30,7 @@ class FaultError(Exception):
 
 
 Act = Callable[[Stage, ApiClient], Awaitable[object]]
-"""A function that makes a fault or mends it."""
+"""A function that causes a fault or repairs it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -173,7 +173,7 @@ class FaultDemo:
         return self.commands()
 
     def advice(self) -> list[str]:
-        """Return the lines with the advice and the cure."""
+        """Return the lines that say what to do, with the command for the repair."""
         return ["What to do:", f"  {self._fault.advice}", "", f"  {self._cure()}"]
 
     def commands(self) -> list[str]:

@@ -25,12 +25,12 @@ class Row:
 
 
 def table(rows: Sequence[Row]) -> list[str]:
-    """Return the lines of a table of names that Pods look up, with further addresses below the first."""
+    """Return the lines of a table of the names that Pods look up. Each further address has a line of its own."""
     return _lines(("object", "name", "address", "ready after"), [(row, (row.obj, row.name)) for row in rows])
 
 
 def device_table(rows: Sequence[Row]) -> list[str]:
-    """Return the lines of a table of devices and Tailscale Services, with further addresses below the first."""
+    """Return the lines of a table of devices and Tailscale Services. Each further address has a line of its own."""
     head = ("object", "name", "offers", "address", "ready after")
     return _lines(head, [(row, (row.obj, row.name, row.offers)) for row in rows])
 

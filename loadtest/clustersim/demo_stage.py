@@ -171,7 +171,10 @@ class Stage:
                 await asyncio.sleep(POLL_SECONDS)
 
     async def mount_credentials(self, api: ApiClient) -> None:
-        """Write the Secret with the OAuth client into the operator's files, as the kubelet does, until cancelled."""
+        """Copy the OAuth client from its Secret into the operator's files at each change, until cancelled.
+
+        On a real cluster, the kubelet does this.
+        """
         async with aclosing(api.watch(SECRET, OPERATOR_NAMESPACE, {})) as secrets:
             async for secret in secrets:
                 if name_of(secret) == CREDENTIALS:

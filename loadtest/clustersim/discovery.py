@@ -10,7 +10,7 @@ _VERBS = ["create", "delete", "get", "list", "patch", "update", "watch"]
 
 
 def document(path: str, kinds: Kinds) -> Object | None:
-    """Return the document at the URL *path*, None if there is none."""
+    """Return the discovery document at the URL *path*, or None if there is none."""
     parts = path.strip("/").split("/")
     match parts:
         case ["version"]:

@@ -13,7 +13,7 @@ ANSWER_SECONDS = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The server's answer: the name of the rcode and the addresses; `NONE` if there was no answer."""
+    """The server's answer: the name of the rcode, and the addresses. `NONE` stands for no answer."""
 
     rcode: str
     addresses: frozenset[str] = frozenset()

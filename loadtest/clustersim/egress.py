@@ -42,7 +42,7 @@ class Health:
         self._headers = {} if is_old else {header: address for header, address in addresses.items() if address}
 
     def answer(self, port: int, has_joined: bool) -> tuple[int, Mapping[str, str]] | None:
-        """Return the HTTP status and the headers that a request at *port* gets; None if nothing listens there.
+        """Return the HTTP status and the headers of the answer at *port*, or None if nothing listens there.
 
         Images before 1.80 send no headers.
         """
@@ -109,7 +109,7 @@ def _in_effect(entry: Object, tailnet: Tailnet) -> Object:
 
 
 def _resolve(target: Object, tailnet: Tailnet) -> list[str] | None:
-    """Return the addresses that *target* leads to; None for a name that the tailnet doesn't know."""
+    """Return the addresses to which *target* leads, or None for a name that the tailnet doesn't know."""
     if target["ip"]:
         return [target["ip"]]
     return list(tailnet.addresses(target["fqdn"].rstrip(".").lower())) or None

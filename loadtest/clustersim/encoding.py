@@ -1,4 +1,4 @@
-"""Encodes objects as JSON; each version is encoded only once, even if many clients read or watch it."""
+"""Encodes objects as JSON. Each version of an object is encoded only once, even if many clients read or watch it."""
 
 import json
 from collections.abc import Sequence
@@ -78,5 +78,8 @@ class MetadataEncoder(Encoder):
 
 
 def event(kind: str, obj: bytes) -> bytes:
-    """Return the line of a watch for an event about *obj*; *kind* is the event's type, such as ADDED or BOOKMARK."""
+    """Return the line that a watch sends for an event about *obj*.
+
+    *kind* is the event's type, such as ADDED or BOOKMARK.
+    """
     return b'{"type":"%b","object":%b}\n' % (kind.encode(), obj)

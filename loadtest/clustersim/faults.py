@@ -13,7 +13,7 @@ from clustersim.traffic import MUTATING
 
 _REASONS = {409: "Conflict", 429: "TooManyRequests", 500: "InternalError", 503: "ServiceUnavailable"}
 LOST = 0
-"""The status of a Failure in which the request takes effect, but the client gets no answer."""
+"""The *status* of a `Failure` in which the request takes effect, but the client gets no answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ class Faults:
     def silence_watches(self, *resources: Resource) -> None:
         """Send no more events on the open watches of *resources*, by default of all kinds.
 
-        A client that resumes such a watch after `drop_watches` gets the events that it has missed.
+        A client that starts such a watch again, after `drop_watches`, gets the events that it has missed.
         """
         self.silent |= {each for each in self.watches if not resources or any(map(each.wants, resources))}
 
@@ -107,9 +107,9 @@ class Faults:
         self._bans.clear()
 
     async def strike(self, verb: str, plural: str) -> bool:
-        """Wait for the latency, then raise ApiError if a failure matches the request.
+        """Wait for the latency, and then apply a failure that matches the request, if there is one.
 
-        Return True if the request has to be carried out and its answer lost.
+        Raises ApiError if the request has to fail. Return True if it has to be carried out and its answer lost.
         """
         if self.latency:
             await asyncio.sleep(self.latency)
@@ -130,7 +130,7 @@ class Faults:
             raise denied(target, verb)
 
     def to_json(self) -> Object:
-        """Return the faults that are switched on."""
+        """Return the present faults as JSON."""
         failures = [
             {"status": failure.status, "times": failure.times, "verb": failure.verb, "plural": failure.plural}
             for failure in self._failures

@@ -1,4 +1,4 @@
-"""The objects in a cluster before the operator starts: those of kubeadm, and those of the operator's chart."""
+"""The objects that a cluster has before the operator starts: those of kubeadm, and those of the operator's chart."""
 
 from collections.abc import Iterable
 

@@ -18,11 +18,11 @@ PATH = "/healthz"
 _SHUTDOWN_SECONDS = 0.1
 
 Answer = tuple[int, Mapping[str, str]]
-"""The answer of a Pod to a health check: its HTTP status and its headers."""
+"""The answer of a Pod to a health request: its HTTP status and its headers."""
 
 
 class HealthProxy:
-    """Forwards requests to Pods; *ask* takes an address and a port, and returns the Pod's answer or None."""
+    """Forwards requests to Pods. *ask* takes an address and a port, and returns the Pod's answer or None."""
 
     def __init__(self, store: Store, ask: Callable[[str, int], Answer | None], seed: int = 0) -> None:
         self._store = store
@@ -31,7 +31,7 @@ class HealthProxy:
 
     @asynccontextmanager
     async def serve(self, host: str = "127.0.0.1", port: int = 0) -> AsyncIterator[str]:
-        """Run the proxy during the block, on a free port if *port* is 0; yield the URL of the proxy."""
+        """Run the proxy during the block, on a free port if *port* is 0. Yield the URL of the proxy."""
         application = web.Application()
         application.router.add_get("/{path:.*}", self._answer)
         runner = web.AppRunner(application, access_log=None, shutdown_timeout=_SHUTDOWN_SECONDS)

@@ -19,13 +19,13 @@ class Ingress:
     """The part of a proxy that leads the packets for Tailscale Services to cluster IPs."""
 
     def __init__(self, volumes: Volumes, mount: Mount, addresses: Mapping[str, str]) -> None:
-        """Take the *mount* of the file with the rules, and the Pod's *addresses*, by ``podIPv4`` and ``podIPv6``."""
+        """*mount* is the file with the rules. *addresses* are the Pod's addresses, by ``podIPv4`` and ``podIPv6``."""
         self._volumes = volumes
         self._mount = mount
         self._addresses = {name: address for name, address in addresses.items() if address}
 
     def rules(self) -> dict[str, Any] | None:
-        """Return the rules in the mounted file, by the name of the Tailscale Service; None without a file.
+        """Return the rules in the mounted file, by the name of the Tailscale Service, or None without a file.
 
         Raises ConfigError.
         """
@@ -40,7 +40,7 @@ class Ingress:
 
 
 def document(name: str, text: str) -> dict[str, Any]:
-    """Return the JSON object that is in the file *name*. Raises ConfigError."""
+    """Return the JSON object in *text*, which is the content of the file *name*. Raises ConfigError."""
     try:
         found = json.loads(text)
     except ValueError as error:

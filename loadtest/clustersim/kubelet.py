@@ -35,7 +35,7 @@ _PODS: Mapping[str, IPv4Network | IPv6Network] = {"IPv4": PODS4, "IPv6": PODS6}
 TAILNET_POLL = 0.1
 """Seconds between two checks of whether the control server has changed the proxies' devices."""
 SECOND = 0.01
-"""The seconds of the event loop that stand for one second of a Pod's preStop hook or grace period."""
+"""The time, in seconds of the event loop, for one second of a Pod's preStop hook or grace period."""
 OFFLINE_AFTER = 60.0
 """Seconds from the death of a node until the control server marks the devices there as offline."""
 _SYNCED_AT = ("annotations", "labels", "deletionTimestamp", "deletionGracePeriodSeconds")
@@ -135,7 +135,7 @@ class Kubelet:
         self._look_at(self._store.list(POD))
 
     def kill_node(self, name: str) -> None:
-        """Let a node die with all its Pods. The control plane finds out from the silence of the kubelet."""
+        """Make a node die with all its Pods. The control plane notices it later, because the kubelet is silent."""
         self._store.silent_nodes.add(name)
         dead = [running for running in self._running.values() if running.node == name]
         for running in dead:
@@ -148,7 +148,7 @@ class Kubelet:
         ]
 
     def revive_node(self, name: str) -> None:
-        """Start a node that has died: it ends its Pods that were deleted, and starts the others again."""
+        """Start a node that has died. It removes its Pods that were deleted meanwhile, and starts the others again."""
         for task in self._deaths.pop(name):
             task.cancel()
         self._store.silent_nodes.discard(name)
@@ -162,7 +162,7 @@ class Kubelet:
         self._look_at(self._store.list(POD))
 
     async def follow_cluster(self) -> None:
-        """Run the Pods that exist, then follow the changes of Pods and of the objects that proxies mount."""
+        """Run the present Pods, and then react to the changes of Pods and of the objects that proxies mount."""
         with self._store.subscribe(POD, SECRET, CONFIGMAP, NODE) as changes:
             for name in self._first_nodes:
                 self.add_node(name)
@@ -173,7 +173,7 @@ class Kubelet:
                     self._follow(change)
 
     def _switch_nodes(self) -> None:
-        """Kill the nodes that a user has switched off, and revive those that he has switched on again."""
+        """Kill the nodes that the annotation `POWER` switches off, and revive those that it no longer switches off."""
         off = self._nodes.switched_off()
         for name in off - self._switched_off:
             self.kill_node(name)
@@ -191,7 +191,7 @@ class Kubelet:
                     self._sync(running.proxy.uid, running.key)
 
     async def _lose_devices(self, proxies: Sequence[Image]) -> None:
-        """Let the devices of *proxies*, whose node has died, go offline.
+        """Mark the devices of *proxies*, whose node has died, as offline after a while.
 
         A device stays online if a Pod on another node uses it by then.
         """
@@ -220,7 +220,7 @@ class Kubelet:
             self._sync(uid, key)
 
     def _end_proxy(self, running: RunningPod | None) -> None:
-        """Let the proxy of a Pod that is gone disconnect from the control server, unless its node has died before."""
+        """Make the proxy of a Pod that is gone disconnect from the control server, unless its node has died before."""
         if running is not None and running.proxy is not None and running.node not in self._store.silent_nodes:
             running.proxy.end()
 
@@ -254,7 +254,7 @@ class Kubelet:
             running.end = self._tasks.create_task(self._end(running, pod))
 
     async def _end(self, running: RunningPod, pod: Object) -> None:
-        """Let a deleted Pod run its preStop hook, at most until its grace period ends; then remove the Pod."""
+        """Run the preStop hook of a deleted Pod, at most until its grace period ends. Then remove the Pod."""
         with suppress(TimeoutError), self._store.subscribe(ENDPOINTSLICE, CONFIGMAP) as changes:
             async with asyncio.timeout(pod["metadata"]["deletionGracePeriodSeconds"] * self.second):
                 if running.proxy is not None:
@@ -278,7 +278,7 @@ class Kubelet:
         return running
 
     def _proxy(self, pod: Object) -> Image | None:
-        """Return a simulation of Tailscale's image if *pod* runs one, else None."""
+        """Return a simulation of Tailscale's image if *pod* runs one, and None otherwise."""
         if (container := proxy_container(pod)) is not None:
             return Proxy(self._store, self._tailnets, pod, container, self.capability_version)
         if (container := recorder_container(pod)) is not None:
@@ -288,7 +288,7 @@ class Kubelet:
         return None
 
     def _stop(self, uid: str) -> RunningPod | None:
-        """Stop running the Pod with *uid*, and return its RunningPod; None if the Pod doesn't run."""
+        """Stop running the Pod with *uid*, and return its RunningPod, or None if the Pod doesn't run."""
         running = self._running.pop(uid, None)
         if running is None:
             return None
@@ -299,9 +299,9 @@ class Kubelet:
         return running
 
     def _free_number(self) -> int:
-        """Return a number from which the addresses of a new Pod follow: the next free one after the last one.
+        """Return the number that gives a new Pod its addresses: the next free number after the last one.
 
-        After the highest number of the network, the numbers begin again. So an address isn't used again soon.
+        After the highest number of the network, the numbers begin again. So a free address isn't used again soon.
         """
         number = next(number for number in self._numbers if number not in self._numbers_taken)
         self._numbers_taken.add(number)

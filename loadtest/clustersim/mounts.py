@@ -17,7 +17,7 @@ SYNC = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Mount:
-    """A mounted key of a Secret or of another *kind*, or the whole object if *key* is empty."""
+    """A mounted key of a Secret, or of an object of another *kind*. An empty *key* stands for the whole object."""
 
     source: str
     key: str = ""
@@ -72,7 +72,7 @@ class Volumes:
         return self._held.get((resource, name))
 
     def text(self, mount: Mount) -> str | None:
-        """Return the content of the file that *mount* names; None if there is no such file."""
+        """Return the content of the file that *mount* names, or None if there is no such file."""
         return files(mount.kind, self.find(mount.kind, mount.source)).get(mount.key)
 
 

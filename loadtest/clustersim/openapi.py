@@ -1,4 +1,4 @@
-"""The OpenAPI documents of the API server. They tell kubectl what fields mean, and which checks the server makes."""
+"""The OpenAPI documents of the API server, from which kubectl learns the meaning and the types of fields."""
 
 import hashlib
 from collections.abc import Iterable, Mapping
@@ -31,7 +31,7 @@ def kind_schema(store: Store, resource: Resource) -> Object:
 
 
 def document(path: str, store: Store, kinds: Kinds) -> Object | None:
-    """Return the OpenAPI document at the URL *path*, None if there is none."""
+    """Return the OpenAPI document at the URL *path*, or None if there is none."""
     match path.strip("/").split("/"):
         case ["openapi", "v2"]:
             return _version_2(store, kinds.all())

@@ -1,4 +1,4 @@
-"""Pods as their controllers make and read them."""
+"""Builds and reads Pods, for their controllers and for the kubelet."""
 
 import hashlib
 import json
@@ -19,7 +19,7 @@ def template_hash(template: Object) -> str:
 
 
 def owner_reference(owner: Object, resource: Resource) -> Object:
-    """Return the controller reference that a child of *owner* carries."""
+    """Return the owner reference, with ``controller: true``, for a child of *owner*."""
     return {
         "apiVersion": resource.api_version,
         "kind": resource.kind,
@@ -60,7 +60,7 @@ def controlled_by(obj: Object, uid: str) -> bool:
 
 
 def is_deleting(obj: Object) -> bool:
-    """Tell whether *obj* is being deleted: it waits for its finalizers or its grace period."""
+    """Tell whether *obj* is being deleted, and waits for its finalizers or its grace period."""
     return "deletionTimestamp" in obj["metadata"]
 
 
@@ -80,7 +80,7 @@ def grace_seconds(pod: Object, asked: int | None, is_silent: bool) -> int:
 
 
 def hosts_services(container: Object) -> bool:
-    """Tell whether a container runs the proxy image with a file of rules, by which it can host Tailscale Services."""
+    """Tell whether a container can host Tailscale Services: it runs the proxy image and has a file of rules."""
     return any(variable["name"] == RULES_FILE for variable in container.get("env", ()))
 
 

@@ -48,9 +48,9 @@ class Processes:
         await self._end()
 
     async def start(self, name: str, *command: str, environment: Mapping[str, str] | None = None) -> None:
-        """Start ``python -m`` *command* in its own session.
+        """Start ``python -m`` *command* in its own session, under the name *name*.
 
-        So Ctrl-C in a terminal reaches only this program, which then ends the command.
+        Because of the session, Ctrl-C in a terminal reaches only this program, which then stops the command.
         """
         with self._log(name).open("wb") as log:
             self._running[name] = await asyncio.create_subprocess_exec(
@@ -107,7 +107,7 @@ class Processes:
 
 
 def free_port() -> int:
-    """Return a port of loopback that is free for UDP and TCP, and that the kernel doesn't give to connections."""
+    """Return a free port of loopback, for UDP and TCP, that the kernel doesn't use for outgoing connections."""
     while True:
         port = random.choice(_PORTS)  # noqa: S311 - no secret
         try:

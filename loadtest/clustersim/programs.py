@@ -34,7 +34,7 @@ _ASK_SECONDS = 10
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A program that plays the Pods with the label ``app: name``: the file of its log, and its ports on loopback."""
+    """A program that plays the Pods with the label ``app: name``. It has a log file, and ports on loopback."""
 
     name: str
     log: Path | None = None
@@ -48,7 +48,7 @@ class Program:
         return cls(given["name"], Path(given["log"]) if "log" in given else None, ports)
 
     def to_json(self) -> str:
-        """Return the text from which `parse` makes this program."""
+        """Return the JSON that `parse` reads."""
         log = {} if self.log is None else {"log": str(self.log)}
         return json.dumps({"name": self.name, **log, "ports": self.ports})
 
@@ -61,7 +61,7 @@ class Programs:
         self._programs = {each.name: each for each in programs}
 
     async def answer(self, request: web.Request) -> web.StreamResponse | None:
-        """Return the answer to a request for a Pod's log or port; None for other requests. Raises ApiError."""
+        """Return the answer to a request for a Pod's log or port, or None for other requests. Raises ApiError."""
         match = _PATH.fullmatch(request.path)
         if match is None:
             return None

@@ -43,7 +43,7 @@ _FIELDS: Mapping[str, type | tuple[type, ...]] = {
 
 
 class ConfigError(Exception):
-    """The image would not start with this configuration."""
+    """An error of the configuration with which the image would not start."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,7 @@ def check_listening(text: str) -> None:
 
 
 def _port(number: int | None) -> int | None:
-    """Return *number*; raises ConfigError if it is no port."""
+    """Return *number*. Raises ConfigError if it is no port."""
     if number is not None and (isinstance(number, bool) or not 0 <= number < 1 << 16):
         raise ConfigError(f"cannot use {number} as a port")
     return number
@@ -126,7 +126,7 @@ def _endpoints(field: str, config: Mapping[str, list[str] | None]) -> tuple[str,
 
 
 def _networks(routes: list[str]) -> tuple[str, ...]:
-    """Return *routes*; raises ConfigError unless each is a network without host bits."""
+    """Return *routes*. Raises ConfigError unless each is a network without host bits."""
     try:
         return tuple(str(ip_network(route)) for route in routes)
     except ValueError as error:

@@ -13,9 +13,9 @@ USER = "clustersim"
 
 
 class Right(NamedTuple):
-    """The right to one verb on one resource or subresource, in a namespace, or everywhere if *namespace* is empty.
+    """The right to one verb on one resource or subresource, in a namespace, or everywhere if *namespace* is "".
 
-    If *name* isn't empty, the right is for the object of that name alone.
+    A *name* that isn't "" limits the right to the object of that name.
     """
 
     namespace: str
@@ -31,9 +31,9 @@ class Rights:
     def __init__(self) -> None:
         self.granted: set[Right] = set()
         self.used: set[Right] = set()
-        """The rights by which at least one request was allowed."""
+        """The rights that have allowed at least one request."""
         self.denied: list[str] = []
-        """The requests that the user had no right to, in the API server's words."""
+        """The messages about requests that were denied to the user."""
 
     def give(self, *roles: Object) -> None:
         """Give the user the rights of *roles*: a Role's in its namespace, a ClusterRole's everywhere.

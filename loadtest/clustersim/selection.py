@@ -48,7 +48,7 @@ class Selector:
 
     @property
     def name(self) -> str:
-        """The name that the selector requires of an object; empty if it requires none."""
+        """The name of the only object that the selector permits, or "" if it permits several names."""
         wanted = (part.values for part in self.fields if part.key == "metadata.name" and not part.negated)
         return next((name for names in wanted for name in names or ()), "")
 
@@ -76,7 +76,7 @@ def _requirement(part: str) -> Requirement:
 
 
 def _field(obj: Object, path: str) -> str:
-    """Return the value of the field at a dotted *path*, as a selector compares it; empty if the field is absent."""
+    """Return the value of the field at a dotted *path*, as a selector compares it, or "" if the field is absent."""
     value: Any = obj
     for part in path.split("."):
         value = value.get(part) if isinstance(value, dict) else None

@@ -14,7 +14,7 @@ NETWORKS: Mapping[str, IPv4Network | IPv6Network] = {
     "IPv6": IPv6Network("2001:db8:96::/112"),
 }
 _NODE_PORTS = range(30000, 32768)
-"""The node ports that a Service may ask for. The simulated API server assigns none by itself."""
+"""The range of node ports. The simulated API server assigns node ports only if a Service asks for them."""
 _CLUSTER_FIELDS = ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy", "internalTrafficPolicy")
 
 
@@ -30,7 +30,10 @@ class Allocator:
         self._numbers = {family: cycle(range(1, network.num_addresses - 1)) for family, network in NETWORKS.items()}
 
     def complete(self, service: Object, old: Object | None) -> None:
-        """Fill the defaults of *service*, keep *old* cluster IPs, and allocate missing ones; raises ApiError 422."""
+        """Fill in the defaults of *service*, keep the cluster IPs of *old*, and allocate missing ones.
+
+        Raises ApiError 422.
+        """
         spec = service.setdefault("spec", {})
         before = old["spec"] if old else {}
         _fill(spec)
@@ -43,7 +46,7 @@ class Allocator:
         self._complete_address(service, spec, before)
 
     def reserve(self, service: Object) -> None:
-        """Take the cluster IPs and node ports of *service*, so that no other Service gets them."""
+        """Reserve the cluster IPs and node ports of *service*, so that no other Service gets them."""
         self._addresses.update(_addresses(service))
         self._node_ports.update(_node_ports(service["spec"]))
 
@@ -135,7 +138,7 @@ def _fill(spec: Object) -> None:
 
 
 def _settle_type(service: Object, spec: Object, before: Object) -> None:
-    """Remove the fields of the old type if the type changes; raises ApiError 422 if a load balancer's class changes."""
+    """Remove the fields of the old type if the type changes. Raises ApiError 422 if the load balancer class changes."""
     balances, balanced = (which.get("type") == "LoadBalancer" for which in (spec, before))
     class_, had = spec.get("loadBalancerClass"), before.get("loadBalancerClass")
     if balances and balanced and class_ != had:

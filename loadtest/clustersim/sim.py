@@ -29,7 +29,10 @@ from clustersim.tailnet import PARTNER_CLIENT, PARTNER_DEVICE, PARTNER_DOMAIN, T
 from clustersim.traffic import Request, Traffic
 
 _FIRST_OF_PARTNER = 1001
-"""The number of the second tailnet's first device. No device of the main tailnet has its ID or its addresses."""
+"""The number of the second tailnet's first device.
+
+It is so high that the devices of both tailnets have different IDs and addresses.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -185,7 +188,7 @@ async def cluster_sim(options: SimOptions | None = None) -> AsyncIterator[Cluste
 
 
 def _control(options: SimOptions) -> Control:
-    """Return the control server, with the devices that are there from the start."""
+    """Return the control server, with the devices in *options*."""
     control = Control(options.tailnet_domain, options.headscale)
     if options.policy_tags is not None:
         control.policy_tags = set(options.policy_tags)
@@ -220,7 +223,7 @@ def _cluster_dns(store: Store, options: SimOptions) -> AbstractAsyncContextManag
 
 
 def _clock() -> Callable[[], datetime]:
-    """Return a wall clock that starts at the present time and goes on with the clock of the event loop."""
+    """Return a wall clock that starts at the present time and advances with the clock of the event loop."""
     loop, start = asyncio.get_running_loop(), datetime.now(UTC)
     began = loop.time()
     return lambda: start + timedelta(seconds=loop.time() - began)

@@ -1,4 +1,4 @@
-"""One tailnet at a control server: its devices, its auth keys and the OAuth client that may change them."""
+"""One tailnet at a control server: its devices, its auth keys and its OAuth client."""
 
 import hashlib
 import ipaddress
@@ -28,10 +28,11 @@ class AuthKeyError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """A device; *name* is its MagicDNS name without the last dot, *node_id* is the device ID in tailscaled's words.
+    """A device.
 
-    *renamed* means that somebody has set the name, so that it no longer follows from the hostname. *last_seen* is in
-    RFC 3339, and empty unless the device has disconnected. *user* is a login name, and empty if the device has tags.
+    *name* is its MagicDNS name without the last dot, and *node_id* is the device ID in tailscaled's words. *renamed*
+    means that somebody has set the name, so that it no longer changes with the hostname. *last_seen* is in RFC 3339,
+    and "" unless the device has disconnected. *user* is a login name, and "" if the device has tags.
     """
 
     id: str
@@ -55,9 +56,10 @@ class Device:
 
 @dataclass(frozen=True, slots=True)
 class AuthKey:
-    """An auth key; *key* is the secret, *created* and *expires* are seconds since the epoch.
+    """An auth key.
 
-    *user* is the login name of the user who made it; a key with tags has none.
+    *key* is the secret. *created* and *expires* are seconds since the epoch. *user* is the login name of the user who
+    made it, or "" for a key with tags.
     """
 
     id: str
@@ -75,7 +77,7 @@ class AuthKey:
 
 @dataclass(frozen=True, slots=True)
 class NewKey:
-    """The properties of a new auth key that a client asks for; if *seconds* is 0, the server chooses the lifetime."""
+    """The properties of a new auth key that a client asks for. If *seconds* is 0, the server chooses the lifetime."""
 
     tags: tuple[str, ...]
     reusable: bool = False
@@ -155,7 +157,7 @@ class Tailnet:
         return MappingProxyType(self._keys)
 
     def register(self, auth_key: str, hostname: str) -> Device:
-        """Add a device as when a proxy's tailscaled joins, and return the device.
+        """Add a device for a tailscaled that joins with *auth_key*, and return the device.
 
         If the name is taken, it gets the suffix -1, -2 and so on. Raises AuthKeyError.
         """
@@ -179,7 +181,7 @@ class Tailnet:
         return device
 
     def add_user_device(self, hostname: str, address: str = "") -> Device:
-        """Add a device of a user, which is no proxy; *address* is its IPv4 address, by default a free one."""
+        """Add a device of a user, which is no proxy. *address* is its IPv4 address, by default a free one."""
         key = self.create_key(NewKey((), user="alice@example.org"))
         device = self.register(key.key, hostname)
         if address:
@@ -194,7 +196,7 @@ class Tailnet:
         self.client_tags = owned | {*self.own_tags}
 
     def set_hostname(self, node_id: str, hostname: str) -> Device:
-        """Give a device the hostname that its own configuration now says, and the name that follows from it.
+        """Give a device the hostname from its own configuration, and the name that goes with it.
 
         Raises KeyError if the device was deleted.
         """
@@ -216,7 +218,7 @@ class Tailnet:
         self.update(replace(self._devices[node_id], connected=False, last_seen=seen))
 
     def advertise(self, node_id: str, routes: tuple[str, ...] | None, app_connector: bool | None) -> Device:
-        """Set the routes of a device, and whether it is an app connector; None keeps the old value.
+        """Set the routes of a device, and whether it is an app connector. None keeps the old value.
 
         Raises KeyError if the device was deleted.
         """
@@ -237,11 +239,11 @@ class Tailnet:
             self.update(replace(device, connected=connected))
 
     def expire_device(self, device: Device) -> None:
-        """Let the node key of *device* expire: the device stays in the tailnet, but has to log in anew."""
+        """Make the node key of *device* expire. The device stays in the tailnet, but has to log in again."""
         self.update(replace(self._devices[device.node_id], expired=True))
 
     def member(self, node_id: str) -> Device | None:
-        """Return the device with *node_id* if it needs no new login; None if it was deleted or has expired."""
+        """Return the device with *node_id*, or None if it was deleted or has to log in again."""
         device = self._devices.get(node_id)
         return None if device is None or device.expired else device
 
@@ -269,7 +271,7 @@ class Tailnet:
         self.services.follow(device.node_id)
 
     def delete_device(self, device: Device) -> None:
-        """Forget *device*; its name is free again."""
+        """Delete *device*. Its name is free again."""
         self.version += 1
         del self._names[self._devices.pop(device.node_id).name]
         self.services.follow(device.node_id)
@@ -318,12 +320,12 @@ class Tailnet:
         return token
 
     def token(self, value: str) -> Token | None:
-        """Return the access token with the text *value*; None if there is none or it has expired."""
+        """Return the access token with the text *value*, or None if there is none or it has expired."""
         token = self._tokens.get(value)
         return token if token and self._clock() < token.expires else None
 
     def revoke_tokens(self) -> None:
-        """End every access token, as the control server does when the OAuth client is revoked."""
+        """Make every access token invalid, as the control server does when the OAuth client is revoked."""
         self._tokens.clear()
 
     def refused_tags(self, tags: Sequence[str], permitted: set[str] | None) -> list[str]:

@@ -56,7 +56,7 @@ def issue(store: Store, target: Target, request: Object) -> Object:
 
 
 def claims_of(token: str) -> dict[str, Any]:
-    """Return the claims in *token*; none if it isn't shaped like a token."""
+    """Return the claims in *token*, or {} if it doesn't have the form of a token."""
     try:
         _, payload, _ = token.split(".")
         claims: dict[str, Any] = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))

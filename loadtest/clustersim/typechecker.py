@@ -14,7 +14,7 @@ MOMENT: Final = 0.3  # s
 
 
 async def run(store: Store) -> None:
-    """Write the status of all policies, each time a `MOMENT` after some of them have changed, until cancelled."""
+    """Write the status of all policies a `MOMENT` after some of them have changed, until cancelled."""
     with store.subscribe(ADMISSIONPOLICY) as changes:
         while True:
             await asyncio.sleep(MOMENT)

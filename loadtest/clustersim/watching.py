@@ -86,7 +86,7 @@ async def _follow(
 
 
 def _lines(watch: Watch, changes: Iterable[Change]) -> list[bytes]:
-    """Return the events for *changes*, without those that are not newer than the client's version.
+    """Return the events for those of *changes* that are newer than the client's version.
 
     As in Kubernetes, a client whose version is ahead of the server's gets no events until the server has caught up.
     """

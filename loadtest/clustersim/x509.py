@@ -43,13 +43,13 @@ def pem(der: bytes) -> str:
 
 
 def certificate_for(left: timedelta, life: timedelta = timedelta(days=90)) -> str:
-    """Return the PEM of a certificate with the lifetime *life*, which expires after *left*."""
+    """Return the PEM of a certificate that expires after *left* from now, and that was valid for *life* in total."""
     ends = datetime.now(UTC) + left
     return certificate(moment(ends - life), moment(ends))
 
 
 def end_of(text: str) -> datetime | None:
-    """Return when the first certificate in *text* expires; None if it can't be read."""
+    """Return the time at which the first certificate in *text* expires, or None if it can't be read."""
     match = _PEM.search(text)
     try:
         times = _UTC_TIMES.search(base64.b64decode(match[1])) if match else None

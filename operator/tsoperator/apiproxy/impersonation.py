@@ -53,7 +53,7 @@ class Caller:
     """
 
     name: str
-    tags: Sequence[str] = ()
+    tags: Sequence[str]
     groups: Sequence[str] = ()
     recorders: Recorders = Recorders()
     unreadable: str = ""

@@ -66,8 +66,8 @@ class ListTable:
     """A table with one row an object, in kubectl's format. A line has at most *width* characters, unless that is 0."""
 
     columns: Sequence[ListColumn]
-    coloured: bool = False
-    width: int = 0
+    coloured: bool
+    width: int
 
     def cells(self, objects: Iterable[ReportedObject]) -> list[list[str]]:
         """Return the texts of the rows."""
@@ -104,7 +104,7 @@ class ListTable:
         return line[: self.width] if self.width else line
 
 
-def colour_of(verdict: str, *, plain: bool = False) -> Colour:
+def colour_of(verdict: str, *, plain: bool) -> Colour:
     """Return the colour of a *verdict*. With *plain*, the verdict `ok` has no colour."""
     if verdict == OK:
         return Colour.NONE if plain else Colour.GREEN

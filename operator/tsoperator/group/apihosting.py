@@ -9,10 +9,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from tsoperator.api.owners import ANNOTATION_OWNERS, Ownership, ownership
+from tsoperator.api.owners import Ownership, ownership
 from tsoperator.api.tailscaleservice import ServiceHost
 from tsoperator.group.claims import LabelClaim
-from tsoperator.group.hosted import INVALID_SERVICE, LABEL_TAKEN, NO_IDENTITY
+from tsoperator.group.hosted import INVALID_SERVICE, LABEL_TAKEN, NO_IDENTITY, UNREADABLE_OWNERS
 from tsoperator.proxy.serviceview import NO_SERVICE, ServiceView
 from tsoperator.runtime.plan import Refusal
 
@@ -206,10 +206,7 @@ def api_obstacle(hosting: APIHosting) -> Refusal | None:
         case Ownership.TAKEN:
             why = f"belongs to something else, such as an Ingress or another cluster: choose another {_WHERE}"
         case Ownership.UNREADABLE:
-            why = (
-                f"has an annotation {ANNOTATION_OWNERS} that can't be read, so its owners aren't known: correct the "
-                "annotation, or delete the Tailscale Service if nothing uses it"
-            )
+            why = UNREADABLE_OWNERS
         case _:
             return None
     return Refusal(f"Tailscale Service {claim.name} {why}", INVALID_SERVICE)

@@ -136,6 +136,13 @@ def group_obstacle(name: str, group: Object | None) -> Refusal | None:
     return None
 
 
+UNREADABLE_OWNERS: Final = (
+    f"has an annotation {ANNOTATION_OWNERS} that can't be read, so its owners aren't known: correct the annotation, or "
+    "delete the Tailscale Service if nothing uses it"
+)
+"""Words about a Tailscale Service that nobody may use before a person has looked at it."""
+
+
 def service_obstacle(view: ServiceView, operator_id: str) -> Refusal | None:
     """Return the obstacle for which our operator may not use the Tailscale Service in *view*; None if it may.
 
@@ -151,10 +158,7 @@ def service_obstacle(view: ServiceView, operator_id: str) -> Refusal | None:
         case Ownership.EXCLUSIVE:
             why = "belongs to another object, such as a ProxyGroup of type kube-apiserver: choose another name"
         case Ownership.UNREADABLE:
-            why = (
-                f"has an annotation {ANNOTATION_OWNERS} that can't be read, so its owners aren't known: correct the "
-                "annotation, or delete the Tailscale Service if nothing uses it"
-            )
+            why = UNREADABLE_OWNERS
         case _:
             return None
     return Refusal(f"Tailscale Service {name} {why}", INVALID_SERVICE)

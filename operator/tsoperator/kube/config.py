@@ -52,14 +52,14 @@ async def load_configuration(kubeconfig: str = "", context: str = "") -> Configu
     return configuration
 
 
-def current_namespace(kubeconfig: str = "", context: str = "") -> str:
+def current_namespace(kubeconfig: str, context: str) -> str:
     """Return the namespace that kubectl uses if the user names none: that of the *context*, or ``default``."""
     contexts, current = _contexts(kubeconfig)
     chosen = next((each for each in contexts if each["name"] == context), current) or {}
     return str((chosen.get("context") or {}).get("namespace") or _DEFAULT_NAMESPACE)
 
 
-def context_names(kubeconfig: str = "") -> list[str]:
+def context_names(kubeconfig: str) -> list[str]:
     """Return the names of the contexts in a kubeconfig; none if it can't be read."""
     return [str(each["name"]) for each in _contexts(kubeconfig)[0]]
 

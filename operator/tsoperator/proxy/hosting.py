@@ -53,7 +53,7 @@ class Hosted:
 class HostReport:
     """The report of one proxy: the addresses of its Pod, and the rules that it has put into effect, by Service."""
 
-    ip4: str = ""
+    ip4: str
     ip6: str = ""
     rules: Mapping[str, Rule] = field(default_factory=dict)
 

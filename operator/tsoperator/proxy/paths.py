@@ -21,7 +21,7 @@ class Paths:
     """The URLs of backends, by the path that leads there, and Events about parts of the rules that have no effect."""
 
     origins: Mapping[str, str]
-    notes: tuple[Note, ...] = ()
+    notes: tuple[Note, ...]
 
 
 def ingress_paths(ingress: Object, services: Mapping[str, Object], not_served: Callable[[str], str]) -> Paths:

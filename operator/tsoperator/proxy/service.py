@@ -5,7 +5,7 @@ from tsoperator.api.objects import SERVICE, Key, Object
 from tsoperator.runtime.ownership import Owner
 
 
-def headless_service(key: Key, owner: Owner, parent_uid: str, magic_dns_name: str = "", cluster_ip: str = "") -> Object:
+def headless_service(key: Key, owner: Owner, parent_uid: str, magic_dns_name: str, cluster_ip: str = "") -> Object:
     """Return the Service whose endpoints are the proxy's Pods.
 
     With a *magic_dns_name*, the Service has the annotation and the finalizer by which the Go operator tracks that name,

@@ -28,8 +28,8 @@ class APIServing:
     gets the certificate for this Service. *metrics* and *accept_routes* are None if the ProxyClass doesn't set them.
     """
 
-    mode: str = "auth"
-    log_level: Literal["info", "debug"] = "info"
+    mode: str
+    log_level: Literal["info", "debug"]
     state: str = ""
     service: str = ""
     issues: bool = False

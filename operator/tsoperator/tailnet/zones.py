@@ -49,7 +49,7 @@ class TailnetNames:
 
     *domains* is None until the devices are listed. *shared* are the names of the devices that other tailnets share with
     this one; the domains of these names aren't in *domains*. Headscale lists names without a domain, so that *domains*
-    has an empty one. While *pending*, the list of devices hasn't been read yet.
+    has an empty domain. While *pending*, the list of devices hasn't been read yet.
     """
 
     url: str
@@ -68,7 +68,7 @@ class Reported(NamedTuple):
 def known_suffixes(
     tailnets: Iterable[TailnetNames],
     reported: Collection[Reported],
-    leads_to: Callable[[str], bool] = lambda name: False,
+    leads_to: Callable[[str], bool],
 ) -> Suffixes:
     """Return the known suffixes of *tailnets*, which must be all tailnets.
 

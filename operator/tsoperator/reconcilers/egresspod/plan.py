@@ -5,7 +5,7 @@ Pod gets its share of the connections (docs/development/groups.md).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from ipaddress import ip_address
 from typing import Final
@@ -87,10 +87,10 @@ class GateQuestion:
 class ServedGroup:
     """The ProxyGroup of a Pod, with its ClusterIP *services*, their *slices*, and the *entries* in its ConfigMap."""
 
-    group: Object | None = None
-    services: Sequence[Object] = ()
-    slices: Sequence[Object] = ()
-    entries: Mapping[str, Entry] = field(default_factory=dict)
+    group: Object | None
+    services: Sequence[Object]
+    slices: Sequence[Object]
+    entries: Mapping[str, Entry]
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,7 +45,6 @@ from tsoperator.reconcilers.operatordevice.deployment import placement
 from tsoperator.reconcilers.operatordevice.notices import reported_device
 from tsoperator.runtime import predecessor
 from tsoperator.runtime.cache import Cache, Source, only_identity
-from tsoperator.runtime.clock import utc_now
 from tsoperator.runtime.kind import Kind
 from tsoperator.runtime.manager import Watches
 from tsoperator.runtime.ownership import BY_OWNER, owner_of
@@ -65,12 +64,12 @@ def operatordevices(
     tailnets: Tailnets,
     identity: KnownIdentity,
     settings: Settings,
-    now: Callable[[], datetime] = utc_now,
+    now: Callable[[], datetime],
 ) -> Kind[plans.Observed] | Kind[ObservedProxy]:
     """Return the `Kind` of the operator's own device.
 
-    If the settings ask for an API server proxy, the `Kind` runs that proxy, which has the device. Otherwise it
-    registers the device, if an object needs its ID and there is none. It has a single key, that of the Secret that
+    If the settings ask for an API server proxy, the `Kind` runs that proxy, which has the device. Otherwise the `Kind`
+    registers the device, if there is none and an object needs its ID. It has a single key, that of the Secret that
     OPERATOR_SECRET names.
     """
     world = _World(cache, client, tailnets, identity, settings, now)

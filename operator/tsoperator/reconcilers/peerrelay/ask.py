@@ -1,7 +1,7 @@
 """Parses a PeerRelay: returns the settings of its relays, or what is wrong with it."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
@@ -39,9 +39,9 @@ class RelayWishes:
     uid: str
     replicas: int
     hostname_prefix: str
-    tags: Sequence[str] = ()
-    annotations: Mapping[str, str] = field(default_factory=dict)
-    elastic_ips: Sequence[ElasticIP] = ()
+    tags: Sequence[str]
+    annotations: Mapping[str, str]
+    elastic_ips: Sequence[ElasticIP]
 
     @property
     def owner(self) -> Owner:

@@ -71,7 +71,7 @@ class _Claim:
 
     service: Key
     group: str
-    ports: frozenset[int] = frozenset()
+    ports: frozenset[int]
 
 
 class PlacesView:

@@ -31,7 +31,7 @@ class Probe:
     an empty name.
     """
 
-    refusals: Sequence[Refusal] = ()
+    refusals: Sequence[Refusal]
     devices: Mapping[str, str] = field(default_factory=dict)
 
 

@@ -6,17 +6,7 @@ from typing import Any, NamedTuple
 import pytest
 from tsoperator.api.device import Device
 from tsoperator.api.names import FINALIZER
-from tsoperator.api.objects import (
-    CONFIGMAP,
-    POD,
-    SECRET,
-    SERVICE,
-    SERVICEACCOUNT,
-    STATEFULSET,
-    Key,
-    Object,
-    key_of,
-)
+from tsoperator.api.objects import CONFIGMAP, POD, SECRET, SERVICE, SERVICEACCOUNT, STATEFULSET, Key, Object, key_of
 from tsoperator.group.grouptype import EGRESS
 from tsoperator.proxy.devices import TailnetView
 from tsoperator.proxy.entries import entries_of, slim_configmap
