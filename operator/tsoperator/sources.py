@@ -6,13 +6,7 @@ The `Kind` of a reconciler has the watches, parts and indexes that it alone need
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
-from tsoperator.api.names import (
-    ADMISSION_EGRESS,
-    ADMISSION_INGRESS,
-    AUTH_PROXY_SERVICE_ACCOUNT,
-    LABEL_MANAGED,
-    MANAGED,
-)
+from tsoperator.api.names import ADMISSION_EGRESS, ADMISSION_INGRESS, AUTH_PROXY_SERVICE_ACCOUNT, LABEL_MANAGED, MANAGED
 from tsoperator.api.objects import (
     ADMISSIONBINDING,
     ADMISSIONPOLICY,
