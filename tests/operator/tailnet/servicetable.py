@@ -67,7 +67,7 @@ class Ground:
         return await self.known()
 
     async def put(self, service: TailscaleService, before: TailscaleService | None) -> None:
-        """Write *service*, which was *before* when it was read. Raises ControlError, NotAsked."""
+        """Write *service* in place of *before*, the Tailscale Service that was read. Raises ControlError, NotAsked."""
         await self.carry_out(PutService("", OWNER, service, before))
 
     async def carry_out(self, step: PutService | DeleteService) -> None:

@@ -268,7 +268,7 @@ async def test_hosts_that_cannot_be_read_are_a_refusal_and_not_an_empty_list(gro
 
 
 @pytest.mark.parametrize("is_listed", [True, False])
-async def test_the_end_of_a_tailnet_wakes_waiting_reconciles_and_announces_every_tailscale_service(
+async def test_the_end_of_a_tailnets_registration_wakes_waiting_reconciles_and_announces_its_services(
     ground: Ground, is_listed: bool
 ) -> None:
     ground.control.services.put(owned("svc:web", US))

@@ -77,7 +77,7 @@ async def _installed(cluster: World) -> None:
 
 @asynccontextmanager
 async def serving(world: World, mode: ProxyMode = ProxyMode.AUTH, **settings: Any) -> AsyncIterator[Any]:
-    """Run an operator that serves the API server in this *mode*."""
+    """Run an operator with an API server proxy in this *mode*."""
     given = {"operator_secret": NAME, "pod_name": POD_NAME, "operator_image": IMAGE, **settings}
     async with running_operator(world, apiserver_proxy=mode, **given) as task:
         yield task

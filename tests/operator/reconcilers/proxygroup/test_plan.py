@@ -165,7 +165,7 @@ def test_the_proxies_have_the_names_tags_tailnet_and_routes_that_the_group_choos
 
 
 class Bad(NamedTuple):
-    """A group that can't be made, the reason and words of its condition, and whether there is an Event, too."""
+    """A group that can't be made, the reason and words of its condition, and whether an Event says the same."""
 
     reason: str
     words: str
