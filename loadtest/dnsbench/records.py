@@ -1,4 +1,4 @@
-"""The names in the format of each server: records files for ours and the Go server, a zone file for the others."""
+"""The names in the format of each server: records files for our server and the Go server, or a zone file."""
 
 import math
 from collections.abc import Mapping

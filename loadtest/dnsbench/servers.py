@@ -144,8 +144,8 @@ def _prepare_ours(python: str, names: Mapping[str, str], folder: Path, port: int
 def _prepare_go(program: str, names: Mapping[str, str], folder: Path, port: int) -> list[str]:
     """Return the command that runs the Go server with a root folder of its own.
 
-    The server always reads its names in /config, and always listens on the same port. The program is linked statically,
-    so that it finds no library missing there.
+    The server always reads its names in /config, and always listens on the same port. Its program is linked statically,
+    so the root folder needs no libraries.
     """
     if not _is_free(port):
         raise BenchError(f"its port can't be set, and something listens on {port}")
