@@ -333,10 +333,7 @@ class HostingView:
         return _REMOVING if is_there or self.uses(tailnet, name) else None
 
     def _owns(self, view: ServiceView, group: str) -> bool:
-        """Tell whether the operator owns the Tailscale Service in *view*.
-
-        If *group* isn't empty, it is the UID of a ProxyGroup. Then tell whether that group alone owns the Service.
-        """
+        """Tell whether we own the Tailscale Service in *view*; with the UID of a *group*, whether that group does."""
         if not group:
             return is_owned(view, self.world.operator_id())
         is_known = view.service is not None and view.tells_owner
@@ -412,10 +409,7 @@ class HostingChanges:
         return self._labelled(name.removeprefix(PREFIX) for name in before ^ after)
 
     def of_slice(self, old: Object | None, new: Object | None) -> list[Key]:
-        """Return the Service of an EndpointSlice, if the Service names a ProxyGroup.
-
-        Return nothing unless the EndpointSlice has got its first ready endpoint, or lost its last one.
-        """
+        """Return the Service of an EndpointSlice that got its first or lost its last ready Pod, if it names a group."""
         key = changed_service(old, new)
         found = self._cache.get(self._resource, key) if key else None
         return [key_of(found)] if found and any(by_label(found)) else []
