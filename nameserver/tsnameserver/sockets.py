@@ -20,8 +20,8 @@ _RECEIVE_BUFFER = 4 << 20
 """The receive buffer to ask for, in bytes. It is large, so that a burst of packets isn't lost during a reload."""
 _SEND_BUFFER = 4 << 20
 """The send buffer to ask for, in bytes. While the kernel looks for a neighbour that is gone, it keeps the responses to
-it for three seconds. These may be 208 KiB for each neighbour, which would fill a buffer of the default size. With the
-usual limit of 208 KiB (net.core.wmem_max), Linux grants twice as much."""
+that neighbour for three seconds. These responses may be 208 KiB for each neighbour, which would fill a buffer of the
+default size. With the usual limit of 208 KiB (net.core.wmem_max), Linux grants twice as much."""
 _STREAM_BUFFER = 32 << 10
 """The kernel buffer of a TCP connection in each direction, in bytes. It is small, as there may be many clients."""
 _SO_SNDBUFFORCE, _SO_RCVBUFFORCE = 32, 33

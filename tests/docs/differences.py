@@ -270,6 +270,6 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
         f"{_SERVICE}/test_plan.py a_service_is_pointed_at_its_proxy_and_is_ready_once_the_proxy_serves",
     ],
     "A Tailnet is tried again": [
-        "operator/reconcilers/tailnet/test_proofs.py good_credentials_are_proved_once_a_day",
+        "operator/reconcilers/tailnet/test_proofs.py good_credentials_of_a_tailnet_are_tried_again_once_a_day",
     ],
 }

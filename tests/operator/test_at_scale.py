@@ -63,7 +63,7 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def figures(pytestconfig: pytest.Config) -> Iterator[Figures]:
-    """The cost of each step; the table is printed after the last test."""
+    """A table of the costs of all steps, which is printed after the last test."""
     found: Figures = {}
     yield found
     plugins = pytestconfig.pluginmanager

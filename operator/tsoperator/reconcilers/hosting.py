@@ -185,9 +185,9 @@ class HostingView:
         An invalid object that is still served under the label keeps it, so that a wrong edit doesn't lead the traffic
         to another object.
 
-        A Tailscale Service of a ProxyGroup has no other owner; one of an Ingress or a Service may. If claims of both
-        sorts ask for the label, only those of the sort that has the existing Tailscale Service can win. While its owner
-        isn't known, no claim has the label.
+        A Tailscale Service of a ProxyGroup has no other owner; one of an Ingress or a Service may have other owners. If
+        claims of both sorts ask for the label, only those of the sort that has the existing Tailscale Service can win.
+        While its owner isn't known, no claim has the label.
         """
         counting = (
             each for each in self.claims_on(label) if each.counts or (each.may_be_kept and self._is_served(each))

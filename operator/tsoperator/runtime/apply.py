@@ -102,8 +102,8 @@ class Applier:
         Conditions get their times here. If *plan* has an error, it is raised last. If the API server refuses, write
         the Events of the plan that *failed* returns, and raise the API server's error.
 
-        While the object waits, a condition that is False stays as it is, unless the plan has an Event with the new
-        reason. Otherwise, if a control server refused the same call again and again, the status would change before
+        If the error of *plan* is Pending, a condition that is False stays as it is, unless *plan* has an Event with the
+        new reason. Otherwise, if a control server refused the same call again and again, the status would change before
         and after each answer, and each change would cause the next call.
         """
         if isinstance(plan.error, Pending):

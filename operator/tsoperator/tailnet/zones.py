@@ -49,7 +49,7 @@ class TailnetNames:
 
     *domains* is None until the devices are listed. *shared* are the names of the devices that other tailnets share with
     this one; the domains of these names aren't in *domains*. Headscale lists names without a domain, so that *domains*
-    has an empty one. While *pending*, the list of devices hasn't been read yet.
+    has an empty domain. While *pending*, the list of devices hasn't been read yet.
     """
 
     url: str

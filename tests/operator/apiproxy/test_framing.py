@@ -8,15 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tsoperator.apiproxy.errors import BadBody
-from tsoperator.apiproxy.framing import (
-    CHUNKED,
-    NO_BODY,
-    UNTIL_CLOSE,
-    AnswerBody,
-    BodyKind,
-    Framing,
-    RequestBody,
-)
+from tsoperator.apiproxy.framing import CHUNKED, NO_BODY, UNTIL_CLOSE, AnswerBody, BodyKind, Framing, RequestBody
 
 NEXT = b"GET /next HTTP/1.1\r\n"
 

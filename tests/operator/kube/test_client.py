@@ -50,7 +50,7 @@ async def first_event(client: KubeClient, version: str = "1", resource: Resource
     raise AssertionError("the watch ended without an event")
 
 
-async def test_a_long_list_is_read_in_pages(sim: ClusterSim, client: KubeClient) -> None:
+async def test_the_client_reads_a_long_list_in_pages(sim: ClusterSim, client: KubeClient) -> None:
     for number in range(1001):
         sim.store.create(kinds.CONFIGMAP, configmap(f"a-{number:04}", "tailscale", team="x"))
     sim.store.create(kinds.CONFIGMAP, configmap("z", "tailscale", team="y"))
@@ -393,7 +393,7 @@ async def test_a_refused_request_fails_if_the_credentials_cannot_be_read_again(
     assert guard.told == [("GET", "401"), ("WATCH", "401")]
 
 
-async def test_unusable_certificates_are_an_error() -> None:
+async def test_unusable_certificates_in_the_configuration_of_the_client_are_an_error() -> None:
     useless = configuration("https://127.0.0.1:1")
     useless.ca_cert_data = "nonsense"
     with pytest.raises(KubeError, match=r"certificates that lead to https://127\.0\.0\.1:1"):

@@ -143,7 +143,7 @@ def _installation(
 ) -> ClusterDNSPlan:
     """Return the plan that writes our stub domain into the cluster's DNS.
 
-    It also removes our stub domain from the objects of other platforms.
+    The plan also removes our stub domain from the objects of other platforms.
     """
     if isinstance(platform, Refusal):
         return ClusterDNSPlan(result=platform)
@@ -235,7 +235,7 @@ def _versioned_step(change: Change, objects: DNSObjects) -> Write:
 
 
 def unseen_removal(obj: Object) -> ClusterDNSPlan:
-    """Return the plan for a deleted DNSConfig *obj* while the operator may not see the objects of the cluster's DNS.
+    """Return the plan for a deleted DNSConfig *obj* while the operator isn't allowed to see the cluster's DNS.
 
     The deletion waits if a condition says that the operator has written into these objects.
     """

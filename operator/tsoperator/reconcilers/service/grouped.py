@@ -152,7 +152,7 @@ def _updated(live: Object, wanted: Object) -> Object:
 def _kept(ask: Ask, shown: Sequence[Object], notes: Sequence[Note], places: Places) -> Plan:
     """Return the plan that reports a problem by the conditions *shown* and by *notes*.
 
-    It changes nothing but EndpointSlices.
+    The plan changes nothing but EndpointSlices.
     """
     status = _status(ask, [*shown, _readiness(ask, places)], places)
     return Plan(steps=upkeep(places), notes=notes, status=status)

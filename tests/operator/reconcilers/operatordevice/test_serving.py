@@ -3,15 +3,17 @@
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from clustersim.faults import LOST, Failure
 from clustersim.sim import SimOptions
 from clustersim.tailnet import NewKey
 from tsoperator.api.apiserver import ProxyMode
+from tsoperator.api.device import Device
 from tsoperator.api.objects import (
     DEPLOYMENT,
+    DEVICE,
     EVENT,
     POD,
     SECRET,
@@ -22,12 +24,16 @@ from tsoperator.api.objects import (
     key_of,
     uid,
 )
+from tsoperator.reconcilers.operatordevice.reconciler import operatordevices
+from tsoperator.runtime.clock import utc_now
+from tsoperator.tailnet.tailnet import OWN, device_object
 
 from tests.operator.contract.memory import remembered
 from tests.operator.reconcilers.operatordevice.facts import IMAGE
 from tests.support.manifests import backend, ingress, proxy_group
-from tests.support.objects import texts, whole_secret
+from tests.support.objects import OPERATOR_NAMESPACE, settings, slim_secret, texts, whole_secret
 from tests.support.operator import NAMESPACE, World, is_ready, meant, new_world, running_operator
+from tests.support.shown import Shown
 
 pytestmark = pytest.mark.simulated
 
@@ -71,7 +77,7 @@ async def _installed(cluster: World) -> None:
 
 @asynccontextmanager
 async def serving(world: World, mode: ProxyMode = ProxyMode.AUTH, **settings: Any) -> AsyncIterator[Any]:
-    """Run an operator that serves the API server in this *mode*."""
+    """Run an operator with an API server proxy in this *mode*."""
     given = {"operator_secret": NAME, "pod_name": POD_NAME, "operator_image": IMAGE, **settings}
     async with running_operator(world, apiserver_proxy=mode, **given) as task:
         yield task
@@ -434,6 +440,14 @@ async def test_an_operators_device_that_waits_for_approval_or_got_another_name_i
         device = cluster.control.devices[await joined(cluster)]
         assert device.name == f"{HOSTNAME}-1.tail1234.ts.net"
         await cluster.eventually(lambda: says(cluster, f"the name {HOSTNAME} is held by device"))
+
+
+async def test_a_change_of_the_operators_device_concerns_the_proxy_that_it_serves() -> None:
+    cache, missing = Shown(slim_secret(NAME, {"device_id": "nABC"})), cast("Any", None)
+    chosen = settings(operator_secret=NAME, apiserver_proxy=ProxyMode.AUTH)
+    watches = operatordevices(cache, missing, missing, missing, chosen, utc_now).watches
+    for device, keys in (("nABC", [Key(OPERATOR_NAMESPACE, NAME)]), ("nXYZ", [])):
+        assert [*watches[DEVICE](device_object(OWN, Device(device, "a.example.org")))] == keys
 
 
 async def test_a_new_operators_device_takes_over_the_name_of_a_dead_one(cluster: World) -> None:

@@ -10,14 +10,7 @@ import pytest_asyncio
 from clustersim.objects import POD as SIM_POD
 from clustersim.tailnetservices import TailscaleService
 from tsoperator.api.names import HA_INGRESS_FINALIZER
-from tsoperator.api.objects import (
-    CONFIGMAP,
-    ENDPOINTSLICE,
-    POD,
-    SECRET,
-    Key,
-    Object,
-)
+from tsoperator.api.objects import CONFIGMAP, ENDPOINTSLICE, POD, SECRET, Key, Object
 from tsoperator.api.owners import ANNOTATION_OWNERS
 from tsoperator.reconcilers.proxygroup.exposed import ExposedChanges
 from tsoperator.runtime.cache import Cache
