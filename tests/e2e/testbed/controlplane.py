@@ -264,7 +264,7 @@ class ControlPlane:
             "node-monitor-grace-period": "2m",  # longer than an outage of the API server
         }
         if not self.inside:
-            # Without an isolation, no kubelet renews a node's Lease. So this controller would take the node's Pods for dead.
+            # Without an isolation, no kubelet renews the Lease of a node. So this controller would evict its Pods.
             flags["controllers"] = "*,-node-lifecycle-controller"
         self._start("kube-controller-manager", {**flags, **self.controller_flags, **(changes or {})})
 
