@@ -2,7 +2,8 @@
 
 Nearly every query is ordinary: it has usual flags, one question and at most a usual OPT record. The fast path answers
 it: it looks up the flags and the name, and copies the records that the zone has compiled. All other queries go to the
-general path, `general`, which reads a query field by field. It would answer ordinary queries with the same bytes.
+general path, `general`, which reads a query field by field. The general path would answer ordinary queries with the
+same bytes.
 """
 
 import struct

@@ -171,7 +171,10 @@ def _bind_both_families(endpoint: Endpoint) -> socket.socket:
 
 
 def _bind_pair(endpoint: Endpoint) -> Pair:
-    """Bind a UDP socket, and a TCP socket to its port. If any port may be used, try others while TCP's is taken."""
+    """Bind a UDP socket and a TCP socket to one port.
+
+    If *endpoint* leaves the port open, try several ports until both sockets can have the same one.
+    """
     for last in (False,) * (_PORT_TRIES - 1) + (True,):
         udp = _bound(endpoint, socket.SOCK_DGRAM)
         try:

@@ -38,7 +38,7 @@ from tests.support.manifests import recorder
 
 OURS, GO, DIRECT = "ours", "Go", "direct"
 GO_HOST = "go-operator"
-PROGRAM, DEVICE = "apiproxy", "tailscale"  # our containers
+PROGRAM, DEVICE = "apiproxy", "tailscale"  # the containers of our API server proxy
 SPACE = "bench"
 FULL = "bench-full"
 USER = "bench@example.org"

@@ -93,7 +93,7 @@ class Cluster:
         pod = self.proxy(parent, seconds)
 
         def told() -> bool:
-            if parent["kind"] == "Recorder":  # its Secrets have no ID beside the state of tailscaled
+            if parent["kind"] == "Recorder":  # its Secrets have the ID only in the state of tailscaled
                 return bool(self.look(parent).get("status", {}).get("devices"))
             secrets = self.children(parent, "secrets")
             states = [each for each in secrets if labels(each).get(LABEL_SECRET_TYPE) != SECRET_TYPE_CONFIG]

@@ -18,7 +18,7 @@ from tests.e2e.waiting import eventually
 from tests.e2e.workloads import pod
 
 RATE = 20  # connections a second
-SLOW = 1.0  # seconds: a packet was lost and sent again
+SLOW = 1.0  # seconds; a slower connection has lost a packet, which was sent again
 
 _PROGRAM = Path(__file__).parent / "knocker.py"
 _MOMENT = 0.5  # seconds

@@ -412,7 +412,10 @@ class HostingChanges:
         return self._labelled(name.removeprefix(PREFIX) for name in before ^ after)
 
     def of_slice(self, old: Object | None, new: Object | None) -> list[Key]:
-        """Return the Service of an EndpointSlice if it names a ProxyGroup and may have got or lost its last Pod."""
+        """Return the Service of an EndpointSlice, if the Service names a ProxyGroup.
+
+        Return nothing unless the EndpointSlice has got its first ready endpoint, or lost its last one.
+        """
         key = changed_service(old, new)
         found = self._cache.get(self._resource, key) if key else None
         return [key_of(found)] if found and any(by_label(found)) else []

@@ -264,7 +264,7 @@ class Proxies:
         """Return the `Kind` of a *resource* whose objects have proxies: it mints auth keys, and removes orphans.
 
         *parse* parses an object that exists, and *look* gathers the facts about it. *left* returns the plan for an
-        owner that is gone, which removes its leftovers; by default, these are its proxy.
+        owner that is gone, which removes its leftovers; by default, the plan removes its proxy.
         """
         type_ = _OWNER_TYPES[resource]
 

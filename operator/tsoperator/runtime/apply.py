@@ -57,7 +57,7 @@ class Applier:
         explain: Callable[[Exception], Refusal | None],
         now: Callable[[], datetime] = utc_now,
     ) -> None:
-        """*run_errand* carries out the steps that are not writes; *explain* returns a Refusal if an error means one."""
+        """*run_errand* carries out the steps that are not writes. *explain* returns the Refusal that an error means."""
         self._client = client
         self._cache = cache
         self._events = events
@@ -268,7 +268,7 @@ class Applier:
 def _still_failing(live: Object, plan: Plan) -> Object | None:
     """Return the status in *plan*, in which the conditions that are False in the *live* status stay as they are.
 
-    But a condition changes if the plan has an Event with the new reason.
+    But a condition changes if the plan has an Event with the condition's new reason.
     """
     wanted, told = plan.status, {note.reason for note in plan.notes}
     if not wanted or "conditions" not in wanted:

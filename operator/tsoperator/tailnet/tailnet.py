@@ -314,7 +314,7 @@ class Tailnets:
     def check_services_while(self, needs: Callable[[str], bool]) -> None:
         """Check whether tailnets let the operator write Tailscale Services.
 
-        This is checked in a tailnet while *needs*, called with the name of its Tailnet, returns true.
+        Each tailnet is checked while *needs*, called with the name of its Tailnet, returns true.
         """
         self._needs_services = needs
         for each in self._tailnets.values():

@@ -132,7 +132,7 @@ def forwarded_zones(dnsconfig: Object, given: Sequence[str], suffixes: Suffixes)
 def zones_status(given: Sequence[str], zones: Sequence[str]) -> Object:
     """Return the fields of a DNSConfig's status with the *zones* that the cluster's DNS has to forward.
 
-    They also say where the zones come from.
+    The fields also say where the zones come from.
     """
     return {"zones": [*zones], "zonesFrom": FROM_SETTING if given else FROM_TAILNETS}
 

@@ -17,7 +17,7 @@ from tests.e2e.testbed.paths import Paths
 WEB_PORT = 8000
 GREETER_PORT = 7000  # TCP and UDP
 GREETING = "hello from the peer\n"
-NAMES = ("tailscaled", "web", "greeter")  # each with the peer's name before it
+NAMES = ("tailscaled", "web", "greeter")  # the names of its programs begin with the peer's name
 
 PROXY = "127.0.0.1:1055"
 MAGIC_DNS = "100.100.100.100"
@@ -138,7 +138,7 @@ def start(paths: Paths, daemons: Daemons, peer: Peer, key: str) -> None:
         f"--login-server={peer.tailnet.url}",
         f"--auth-key={key}",
         f"--hostname={peer.name}",
-        "--accept-dns=false",  # else it writes /etc/resolv.conf
+        "--accept-dns=false",  # otherwise tailscaled writes /etc/resolv.conf
         f"--timeout={_PATIENCE:.0f}s",
     )
 

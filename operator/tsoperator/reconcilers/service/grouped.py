@@ -50,7 +50,7 @@ _LOOK_AGAIN = 30.0  # s until the ports of a ProxyGroup that has no free ones ar
 
 
 def problem(ask: Ask, places: Places, suffixes: Suffixes = NO_SUFFIXES) -> tuple[Object, list[Note]] | None:
-    """Return the condition and the Events of an invalid Service, for which nothing may change; None for a valid one.
+    """Return the condition and the Events of an invalid Service, whose objects must not change; None for a valid one.
 
     *suffixes* are the known suffixes of MagicDNS names.
     """

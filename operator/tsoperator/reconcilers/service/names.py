@@ -75,7 +75,7 @@ class NamesView:
         return self.concerned(parent) if parent else map(key_of, found)
 
     def _is_shared(self, service: Object) -> bool:
-        """Tell whether a second object may ask for the name of the device to which *service* leads.
+        """Tell whether it is possible that a second object asks for the name of the device to which *service* leads.
 
         If the result is False, no other object asks for it.
         """
