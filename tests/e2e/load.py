@@ -27,7 +27,7 @@ _END = 30.0  # seconds for the last connection
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """A connection: when it began in seconds since the epoch, how many seconds it took, and what went wrong."""
+    """An attempt to connect: its start in seconds since the epoch, its duration in seconds, and its error, if any."""
 
     at: float
     took: float

@@ -1,4 +1,4 @@
-"""The product on the bed: images from the Dockerfile and of the proxy, and the chart."""
+"""Builds the images of the product, and installs the chart on the bed."""
 
 import hashlib
 import json

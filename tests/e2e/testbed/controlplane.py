@@ -160,7 +160,7 @@ class ControlPlane:
     def excused(self, why: str) -> Iterator[None]:
         """Record the time of the block as an `Excuse` with the reason *why*.
 
-        The API server may deny requests meanwhile.
+        The API server may deny requests during this time.
         """
         began = datetime.now(UTC)
         try:

@@ -93,7 +93,7 @@ def write_layout(folder: Path, layers: Sequence[Path], start: Start, of: str = "
 
 
 def layers_of(folder: Path) -> list[Path]:
-    """Return the layer files of the one image in an OCI layout."""
+    """Return the layer files of the only image in an OCI layout."""
     return [_blob_path(folder, layer["digest"]) for layer in _manifest(folder)["layers"]]
 
 

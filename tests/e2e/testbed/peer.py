@@ -81,12 +81,15 @@ class Peer:
         return self.machine.run([self.program, f"--socket={self.socket}", *arguments], timeout=timeout)
 
     def status(self) -> dict[str, Any]:
-        """Return the device's own status (``Self``) and its view of the others (``Peer``, by node key)."""
+        """Return the output of `tailscale status` as JSON.
+
+        ``Self`` is the device, and ``Peer`` has its peers by node key.
+        """
         found: dict[str, Any] = json.loads(self.tailscale("status", "--json"))
         return found
 
     def whois(self, other: "Peer") -> dict[str, Any]:
-        """Return what this device knows about another one: the device itself (``Node``) and its ``UserProfile``."""
+        """Return the facts that this device knows about another device: its node (``Node``) and its ``UserProfile``."""
         found: dict[str, Any] = json.loads(self.tailscale("whois", "--json", other.address))
         return found
 
