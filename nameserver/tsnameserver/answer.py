@@ -150,7 +150,7 @@ def _offered(query: bytes, question: bytes, opt: bytes) -> int:
 
 
 def _truncated(response: bytes, question: bytes, opt: bytes) -> bytes:
-    """Return a *response* that is too long without its records, and marked as truncated (RFC 2181, 9)."""
+    """Return *response*, which is too long, without its records and marked as truncated (RFC 2181, 9)."""
     flags = bytes((response[2] | TC, response[3]))
     return b"".join((response[:2], flags, response[4:6], bytes(4), response[10:12], question, opt))
 

@@ -15,7 +15,7 @@ from tsnameserver.errors import ListenError
 log = logging.getLogger(__name__)
 
 IP_PKTINFO = 26 if sys.platform == "darwin" else 8
-"""The number of this option. The socket module has no name for it before Python 3.12."""
+"""The number of the socket option IP_PKTINFO. The socket module has no name for it before Python 3.12."""
 _RECEIVE_BUFFER = 4 << 20
 """The receive buffer to ask for, in bytes. It is large, so that a burst of packets isn't lost during a reload."""
 _SEND_BUFFER = 4 << 20

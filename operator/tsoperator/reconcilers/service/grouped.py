@@ -35,7 +35,7 @@ from tsoperator.runtime.reverts import NO_REVERTS, Reverts
 from tsoperator.tailnet.zones import NO_SUFFIXES, Suffixes
 
 FRESH = "fresh"
-"""The fact that a Service's status doesn't say yet whether the Service is ready."""
+"""The name of a fact: a Service's status doesn't say yet whether the Service is ready."""
 
 CONDITIONS = (CONDITION_EGRESS_VALID, CONDITION_EGRESS_CONFIGURED, CONDITION_EGRESS_READY)
 PATIENCE = 1.0
