@@ -36,7 +36,7 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
     ],
     "A proxy whose object is gone": [
         "operator/test_orphans.py an_orphan_stays_for_an_hour_and_goes_step_by_step_with_its_device",
-        "operator/test_orphans.py a_parent_that_was_back_meanwhile_has_a_new_hour_and_is_logged_again",
+        "operator/test_orphans.py an_orphan_whose_parent_was_back_meanwhile_stays_for_another_hour_and_is_logged_again",
     ],
     "The operator doesn't run as a device": [
         f"{_DEVICE} the_device_of_the_go_operator_stays_the_operators_device",

@@ -209,7 +209,7 @@ async def test_a_device_that_an_admin_renames_is_shown_by_its_new_name(world: Wo
     assert not await world.writes_when_left_alone()
 
 
-async def test_the_record_of_an_ingress_follows_the_name_that_an_admin_gives_its_device(world: World) -> None:
+async def test_the_record_of_an_ingress_changes_with_the_name_that_an_admin_gives_its_device(world: World) -> None:
     await world.apply(dnsconfig())
     proxy = await start(world, KINDS["ingress"])
     await world.becomes(world.records, {f"web.{DOMAIN}": proxy.addresses})

@@ -277,7 +277,7 @@ def test_the_log_shows_a_changed_config_but_not_an_auth_key_that_comes_or_goes()
     assert patch_for(whole(), CONFIG, "new-authkey").about == ""
 
 
-def test_the_serve_state_of_a_proxy_is_removed_even_if_written_late_unless_the_proxy_serves_something() -> None:
+def test_the_stored_serve_config_of_a_proxy_that_serves_nothing_is_removed_even_if_it_is_stored_late() -> None:
     assert patch_for(whole(auth_key="unused", **SERVED), CONFIG).body == {"data": {"_serve_1234": None}}
     assert config_patch(whole(SERVING, **LOGGED_IN, **SERVED), SERVING, "") is None
 

@@ -239,7 +239,7 @@ REMOVALS: dict[str, tuple[Children, Sequence[Step], list[str]]] = {
 
 
 @pytest.mark.parametrize(("children", "steps", "events"), REMOVALS.values(), ids=REMOVALS)
-def test_a_removal_deletes_pods_then_the_device_then_the_rest_and_releases_the_parent(
+def test_the_removal_of_a_proxy_deletes_pods_then_the_device_then_the_rest_and_releases_the_parent(
     children: Children, steps: Sequence[Step], events: list[str]
 ) -> None:
     plan = plan_removal(OWNER, children, "staging")
@@ -247,12 +247,12 @@ def test_a_removal_deletes_pods_then_the_device_then_the_rest_and_releases_the_p
     assert (plan.release, plan.requeue_after is None) == ((FINALIZER, True) if steps == REST else ("", False))
 
 
-def test_the_removal_goes_on_if_the_last_pod_is_a_minute_late() -> None:
+def test_the_removal_of_a_proxy_goes_on_if_its_last_pod_is_a_minute_late() -> None:
     found = [left(OF_SET, 60.0), *(Children(pods=left(OF_SET).pods, overdue={"P": late}) for late in (59.0, 60.0))]
     assert [is_removed(each) for each in found] == [False, False, True]
 
 
-def test_the_advice_for_a_stuck_removal_names_the_secrets_that_have_a_device() -> None:
+def test_the_advice_for_a_stuck_removal_of_a_proxy_names_the_secrets_that_have_a_device() -> None:
     plan = plan_removal(OWNER, Children(secrets=[secret(device_id="n1"), secret(f"{NAME}-1", device_id="n2")]))
     assert f"delete Secret tailscale/{NAME}-0 and tailscale/{NAME}-1 by hand" in plan.way_out
     none = [plan_removal(OWNER, each) for each in (Children(), Children([service()], [], [secret(auth_key="unused")]))]

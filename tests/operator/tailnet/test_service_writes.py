@@ -1,4 +1,4 @@
-"""The writes of the table of Tailscale Services, and the reads that follow them."""
+"""The writes of Tailscale Services by the table of Tailscale Services, and the reads after the writes."""
 
 import asyncio
 import json
