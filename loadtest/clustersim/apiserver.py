@@ -151,7 +151,7 @@ class ApiServer:
         return _respond(self._encoder_for(request, target, "list").many(target.resource, page.metadata, page.objects))
 
     async def _watch(self, request: web.Request, target: Target) -> web.StreamResponse:
-        if request.query.get("sendInitialEvents"):  # a client that gets this error lists the objects first
+        if request.query.get("sendInitialEvents"):  # after the error, the client lists the objects
             raise invalid(target.resource, "", "sendInitialEvents", "Forbidden: it is forbidden for watch")
         watch = watching.Watch(
             target,

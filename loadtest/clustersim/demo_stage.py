@@ -222,7 +222,7 @@ async def _is_ready(session: aiohttp.ClientSession, url: str) -> bool:
     try:
         async with session.get(url) as response:
             return response.status == 200
-    except aiohttp.ClientConnectionError:  # it doesn't listen yet
+    except aiohttp.ClientConnectionError:  # the server at the URL doesn't listen yet
         return False
 
 

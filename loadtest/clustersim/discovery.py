@@ -1,4 +1,4 @@
-"""The discovery documents of the API server, which tell a client which kinds it serves."""
+"""The discovery documents of the API server, which tell clients the kinds that the server serves."""
 
 from clustersim.kinds import Kinds
 from clustersim.objects import DAEMONSET, DEPLOYMENT, POD, REPLICASET, SERVICE, STATEFULSET, Object, Resource

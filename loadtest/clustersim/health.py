@@ -1,7 +1,7 @@
 """An HTTP proxy through which a program outside the simulated cluster reaches the health ports behind Services.
 
 It answers a request for ``http://SERVICE.NAMESPACE.svc.DOMAIN:PORT/healthz`` as one of the Service's Pods would, which
-it chooses at random. If the Service leads to no Pod, it cuts the connection, as kube-proxy on a node refuses one.
+it chooses at random. If the Service leads to no Pod, it cuts the connection. On a node, kube-proxy would refuse it.
 """
 
 import random

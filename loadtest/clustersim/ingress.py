@@ -19,7 +19,7 @@ class Ingress:
     """The part of a proxy that leads the packets for Tailscale Services to cluster IPs."""
 
     def __init__(self, volumes: Volumes, mount: Mount, addresses: Mapping[str, str]) -> None:
-        """*mount* is the file with the rules. *addresses* are the Pod's addresses, by ``podIPv4`` and ``podIPv6``."""
+        """Take the *mount* of the file with the rules, and the Pod's *addresses*, by ``podIPv4`` and ``podIPv6``."""
         self._volumes = volumes
         self._mount = mount
         self._addresses = {name: address for name, address in addresses.items() if address}

@@ -10,7 +10,7 @@ from clustersim.objects import Resource
 class Target:
     """The object that a URL path names.
 
-    Without *name*, it stands for all objects of a kind, in one namespace or in all.
+    If *name* is empty, the target is all objects of a kind, in one namespace or in all.
     """
 
     resource: Resource

@@ -24,7 +24,7 @@ class Login:
     """
 
     def __init__(self, store: Store, namespace: str, name: str, tailnet: Tailnet, url: str = "") -> None:
-        """*url* is the URL of the control server if the login profile has to contain it, and "" otherwise."""
+        """Take the *url* of the control server if the login profile has to contain it, and "" otherwise."""
         self._store = store
         self._namespace = namespace
         self._name = name

@@ -105,7 +105,7 @@ class Nodes:
     def _delete(self, key: Key, uid: str) -> None:
         pod = self._store.find(POD, *key)
         if pod is not None and not is_deleting(pod):
-            with suppress(ApiError):  # a new Pod has its name
+            with suppress(ApiError):  # the Pod is gone, and a new Pod has its name
                 self._store.delete(POD, *key, uid=uid)
 
     def _set_ready(self, name: str, condition: Object, taints: list[Object]) -> None:

@@ -71,7 +71,7 @@ class StatefulSets:
         return all(ordinal in pods for ordinal in range(_replicas(obj)))
 
     def _update(self, obj: Object, revision: str) -> None:
-        """Delete the Pod with the highest number of an older revision, but only if all later Pods are ready."""
+        """Delete the Pod of an older revision with the highest ordinal, if all Pods with higher ordinals are ready."""
         for _, pod in sorted(self._pods(obj).items(), reverse=True):
             if is_deleting(pod):
                 return

@@ -32,7 +32,7 @@ class TableEncoder(Encoder):
         self._has_told_columns = False
 
     def __call__(self, obj: Object) -> bytes:
-        """Return a table with one row, for *obj*."""
+        """Return the JSON of a table with one row, for *obj*."""
         return self.render(obj)
 
     def render(self, obj: Object) -> bytes:
@@ -44,7 +44,7 @@ class TableEncoder(Encoder):
         return self._table({"resourceVersion": str(revision)}, [])
 
     def many(self, resource: Resource, metadata: Object, objects: Sequence[Object]) -> bytes:
-        """Return a table with a row for each of *objects*."""
+        """Return the JSON of a table with a row for each of *objects*."""
         return self._table(metadata, objects)
 
     def _table(self, metadata: Object, objects: Sequence[Object]) -> bytes:

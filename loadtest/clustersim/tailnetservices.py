@@ -76,8 +76,8 @@ class TailscaleServices:
     """The Services of a tailnet with the *domain*, whose *devices* may host them. A test can change the attributes.
 
     *approvers* is the table ``autoApprovers.services`` of the policy: by the name of a Service or one of its tags, the
-    tags of the devices that may host it; None approves every host. Unless the server *lists_annotations*, only the
-    answer about a single Service has them. *changed* is called at each change.
+    tags of the devices that may host it; None approves every host. Unless *lists_annotations* is true, the API shows
+    the annotations of a Service only in its answer about this one Service. *changed* is called at each change.
     """
 
     def __init__(

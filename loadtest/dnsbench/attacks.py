@@ -1,4 +1,4 @@
-"""The attacks by one client on a server, and the process that carries them out."""
+"""The attacks on a server by one client, and the program that carries out an attack in a process of its own."""
 
 import itertools
 import selectors
@@ -16,7 +16,7 @@ from dnsbench.queries import addresses, packet
 
 _ATTACKER = "127.0.0.2"
 _CONNECTIONS = 500
-"""The number of the attacker's connections: as many as our server allows one client."""
+"""The number of the attacker's connections: the most that our server allows to one client."""
 _PIPELINED = 16 << 10
 """The size in bytes of the block of queries that each connection sends again and again."""
 _QUERIES_A_SECOND = 200

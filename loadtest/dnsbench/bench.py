@@ -29,7 +29,7 @@ _PLAIN = str.maketrans("", "", " /(),<>:'")
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """The programs, CPU cores and folders that a measurement needs."""
+    """The programs, cores and folder that a measurement needs."""
 
     installed: Installed
     client: Client
@@ -56,7 +56,10 @@ class Bench:
 
     @contextmanager
     def serve(self, kind: Kind, names: int) -> Iterator[tuple[Server, Path]]:
-        """Run a server of *kind* with *names*, a number of names, during the block. Yield the server and its folder."""
+        """Run a server of *kind* until the end of the block; yield the server and its folder.
+
+        *names* is the number of names that it serves.
+        """
         folder = self.folder / f"{kind}-{names}".lower().replace("/", "-")
         folder.mkdir()
         with self.installed.serve(kind, names, folder, self.core) as server:
@@ -134,15 +137,15 @@ class Writer:
     served: int = 0
 
     def write(self, _: Path | None = None) -> None:
-        """Count the last change if the server serves it, and make the next change."""
+        """Count the last change if the server serves it now, and make the next change."""
         if self.changes.made and answers(self.port, self.changes.owed):
             self.served += 1
         self.changes.make_one()
 
     def settle(self) -> None:
-        """Wait until the last change is served, so that the reload doesn't slow the next measurement.
+        """Wait until the server serves the last change, so that its CPU time isn't part of the next measurement.
 
-        Raises BenchError.
+        Raises BenchError if this takes too long.
         """
         deadline = time.monotonic() + _SETTLE_SECONDS
         while self.changes.made and not answers(self.port, self.changes.owed):

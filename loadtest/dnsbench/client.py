@@ -1,4 +1,4 @@
-"""Runs dnsload's compiled client on a CPU core of its own."""
+"""Runs the compiled client of dnsload, on another core than the server."""
 
 import subprocess
 import time
@@ -24,9 +24,9 @@ class Client:
     """The number of seconds between two calls of *tick* by `run`."""
 
     def run(self, queries: Path, port: int, load: Load, tick: Callable[[Path], None] | None = None) -> Seen:
-        """Send *queries* to *port*, and return the results. Raises BenchError.
+        """Send the queries in the file *queries* to *port*, and return the results; raises BenchError.
 
-        *tick* is called every `tick_seconds` with the file of reports.
+        Meanwhile, call *tick* every `tick_seconds` with the path of the file into which the client writes its reports.
         """
         command = ["taskset", "-c", str(self.core), str(self.program), *load.words("127.0.0.1", port)]
         reports = queries.with_suffix(".reports")
@@ -47,7 +47,7 @@ class Client:
 
 
 def read_reports(path: Path) -> Seen:
-    """Return the sum of all complete reports in the file; the last line may be incomplete."""
+    """Return the sum of all reports in the file at *path*, a report a line. Ignore an incomplete last line."""
     seen = Seen()
     for line in path.read_bytes().splitlines(keepends=True):
         if line.endswith(b"\n"):

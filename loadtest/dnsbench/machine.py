@@ -1,4 +1,4 @@
-"""Describes a measurement: the machine, and the versions of the programs."""
+"""The facts that are stored with a measurement: the machine, and the versions of the programs."""
 
 import datetime
 import os

@@ -19,11 +19,11 @@ PEERS = (Kind.OURS, Kind.GO, Kind.NSD, Kind.KNOT)
 
 
 class Writes(Enum):
-    """The file that the benchmark writes once a second during a measurement."""
+    """The records file that the benchmark writes once a second during a measurement."""
 
     NONE = auto()
     ASIDE = auto()
-    """The changed records, in a folder that no server reads. With them, the cost of the writing alone is measured."""
+    """The changed records, in a folder that no server reads. This shows the cost of the writing alone."""
     SERVED = auto()
 
 
@@ -88,7 +88,10 @@ _SORTS = {
 
 
 def _sorts() -> tuple[Contestant, ...]:
-    """Return contestants with one sort of query each: hits and misses for all servers, other sorts only for ours."""
+    """Return contestants with one sort of query each.
+
+    For our two servers, there is a contestant for each sort. The other servers get only hits and misses.
+    """
     ours = tuple(
         Contestant(f"{kind}, {sort}", kind, mix) for kind in (Kind.OURS, Kind.PYTHON) for sort, mix in _SORTS.items()
     )
@@ -99,7 +102,7 @@ def _sorts() -> tuple[Contestant, ...]:
 
 
 def _hostile() -> tuple[Contestant, ...]:
-    """Return one contestant for each sort of hostile packets and each of our two servers and the Go server."""
+    """Return a contestant for each sort of hostile packets at each of three servers: our two and the Go server."""
     share = HOSTILE_RATE / (HOSTILE_RATE + CLIENT_RATE)
     return tuple(
         Contestant(f"{kind}, {sort}", kind, Mix(SMALL, 0.0, hostile=(sort,), hostility=share))

@@ -1,4 +1,4 @@
-"""The servers that the benchmark compares: their names' files, their start, and the test whether they answer."""
+"""The servers that are compared: for each, its files with names, its command line, and a check that it answers."""
 
 import contextlib
 import os
@@ -68,9 +68,9 @@ class Installed:
 
     @contextlib.contextmanager
     def serve(self, kind: Kind, count: int, folder: Path, core: int) -> Iterator[Server]:
-        """Run a server of *kind* on *core* with *count* names and an empty *folder*, during the block.
+        """Run a server of *kind* with *count* names on *core* until the end of the block; raises BenchError.
 
-        Raises BenchError.
+        The server gets its files in *folder*, which has to be empty.
         """
         names = addresses(count)
         port = _GO_PORT if kind is Kind.GO else free_port()
@@ -85,7 +85,7 @@ class Installed:
 
 def free_port(ports: range = _PORTS) -> int:
     """Return a free port among *ports*, by default below the ephemeral ports; raises BenchError."""
-    for port in random.sample(ports, min(len(ports), _PORT_TRIES)):  # so that two runs don't get the same port
+    for port in random.sample(ports, min(len(ports), _PORT_TRIES)):  # at random: two runs rarely choose the same port
         if _is_free(port):
             return port
     raise BenchError(f"no port between {ports.start} and {ports.stop} is free")
@@ -142,10 +142,10 @@ def _prepare_ours(python: str, names: Mapping[str, str], folder: Path, port: int
 
 
 def _prepare_go(program: str, names: Mapping[str, str], folder: Path, port: int) -> list[str]:
-    """Return the command that runs the Go server in a root directory of its own.
+    """Return the command that runs the Go server with a root folder of its own.
 
-    The server has a fixed folder, /config, and a fixed port. The program is linked statically, so the root needs no
-    libraries.
+    The server always reads its names in /config, and always listens on the same port. Its program is linked statically,
+    so the root folder needs no libraries.
     """
     if not _is_free(port):
         raise BenchError(f"its port can't be set, and something listens on {port}")

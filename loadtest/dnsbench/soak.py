@@ -65,14 +65,14 @@ class Soaked:
 def mix(*, raw: bool) -> Mix:
     """Return the mix of queries of a soak: hits, misses, and hostile packets of all sorts.
 
-    Without *raw*, there are no packets from the source port 0, because only raw sockets can send these.
+    If *raw* is false, there are no packets from the source port 0, because only raw sockets can send such packets.
     """
     sorts = tuple(sort for sort in Hostile if raw or sort is not Hostile.PORTLESS)
     return Mix(SMALL, misses=0.1, hostile=sorts, hostility=HOSTILITY)
 
 
 def soak(bench: Bench, minutes: float, rate: int = RATE) -> Soaked:
-    """Run our server under load for this number of *minutes*, and return the results. Raises BenchError."""
+    """Run our server for *minutes* under a load of *rate* packets a second; raises BenchError."""
     load = Load(60 * minutes, rates=steady(rate), every=5)
     sent = mix(raw=os.geteuid() == 0)
     bench.progress.say(
@@ -105,7 +105,7 @@ def verdicts(soaked: Soaked) -> list[Verdict]:
 
 
 def _unserved(soaked: Soaked) -> float:
-    looked_for = max(1, soaked.changes - 1)  # no `write` looks for the last change
+    looked_for = max(1, soaked.changes - 1)  # each `write` checks the change before; none comes after the last change
     return 100 * (looked_for - soaked.served) / looked_for
 
 
@@ -122,7 +122,7 @@ def growth(memory: Sequence[float]) -> float | None:
 
 
 def slope(memory: Sequence[float]) -> float:
-    """Return the growth of memory in the second half, in megabytes per second, by least squares."""
+    """Return the growth of the memory in the second half of a run, in megabytes per second, by least squares."""
     late = memory[len(memory) // 2 :]
     if len(late) < 2:
         return 0.0

@@ -23,7 +23,7 @@ _HOST, _VICTIM = "127.0.0.1", "127.0.0.9"
 _PATIENCE = 1.0
 """Seconds after which a missing answer counts as lost. A kubelet waits as long for a probe."""
 _PAUSE = 0.01
-"""Seconds between an answer and the next question."""
+"""Seconds between an answer and the victim's next query."""
 _REQUEST = b"GET /healthz HTTP/1.1\r\nHost: server\r\n\r\n"
 
 
@@ -49,7 +49,7 @@ def pinned(core: int) -> Iterator[None]:
 def watch(victim: Victim, query: Query, port: int, log: Path, seconds: float) -> Seen:
     """Send queries as *victim* for *seconds*, and return the results. Raises BenchError.
 
-    The *log* of the server names the port for probes.
+    The port for probes is read from *log*, the server's log file.
     """
     asks: dict[Victim, Callable[[], bool]] = {
         Victim.PROBE: lambda: _probe(_port_of_probes(log)),
@@ -66,7 +66,7 @@ def watch(victim: Victim, query: Query, port: int, log: Path, seconds: float) ->
             tally.right += right
             tally.wrong += not right
             longest, answered = max(longest, time.monotonic() - answered), time.monotonic()
-        tally.latencies.append(round(1e9 * (time.monotonic() - asked)))  # for a lost answer, the time of the wait
+        tally.latencies.append(round(1e9 * (time.monotonic() - asked)))  # if the answer is lost, the time waited for it
         time.sleep(_PAUSE)
     tally.lost = tally.sent - tally.answered
     tally.flush()

@@ -45,7 +45,7 @@ def run(settings: Settings) -> Report:
     settings = limited(settings, workload.questions)
     session = make_session(settings, workload)
     for target in settings.targets:
-        udp_socket(target, settings.source).close()  # if the target can't be reached, report that first
+        udp_socket(target, settings.source).close()  # fails if the target can't be reached
     with contextlib.ExitStack() as stack:
         program, engine = choose_engine(settings, stack)
         if not settings.quiet:
@@ -71,7 +71,7 @@ def limited(settings: Settings, questions: int) -> Settings:
 
 
 def make_session(settings: Settings, workload: Workload) -> Session:
-    """Prepare the run."""
+    """Return the session of a run: its queries, its pace, and the recording of its results."""
     checker = Checker(workload.pool, stream=settings.tcp, authoritative=not settings.form.recursion_desired)
     recording = _recording(settings)
     return Session(
@@ -172,9 +172,9 @@ def _run_compiled(session: Session, settings: Settings, program: Path) -> tuple[
 
 
 def client_load(settings: Settings) -> Load:
-    """Return the load of all compiled clients together.
+    """Return the load of all compiled clients together, except for its numbers of sockets and connections.
 
-    But its numbers of sockets and connections are those of a single client.
+    They are the numbers of a single client.
     """
     speed, tcp = settings.speed, settings.tcp
     sockets = max(1, settings.sockets // settings.workers)
@@ -222,7 +222,7 @@ async def _until_signal(engine: LoopedEngine) -> bool:
     """Run the engine, and return True if a signal has ended it."""
     loop = asyncio.get_running_loop()
     running = asyncio.ensure_future(engine.run())
-    # At its end, a handler of the loop would give SIGINT Python's default handler, not the one from before.
+    # Don't use loop.add_signal_handler: its removal would give SIGINT Python's default handler, not the previous one.
     with _on_signals(lambda: loop.call_soon_threadsafe(running.cancel)):
         await asyncio.wait([running])
     if running.cancelled():

@@ -14,7 +14,7 @@ from dnsload.targets import Target, receive_drops, udp_socket
 
 _ID = struct.Struct("!H")
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
-"""Seconds between attempts to connect."""
+"""The first and the longest pause between two attempts to connect, in seconds."""
 
 
 class Channel(Protocol):
@@ -45,7 +45,7 @@ class Alone:
         self._asking: set[asyncio.Task[None]] = set()
 
     async def serve(self) -> None:
-        """Serve until cancelled, and then abandon the queries that have no answer yet."""
+        """Let the engine send queries until cancelled, and then abandon the queries that have no answer yet."""
         self.ready.set()
         try:
             await asyncio.Event().wait()
@@ -72,7 +72,7 @@ class Alone:
         try:
             async with asyncio.timeout(self._session.timeout):
                 answer = await _asked(self.exchange.target, self._session.local, message)
-        except TimeoutError:  # it is lost
+        except TimeoutError:  # the query is lost
             return
         except (OSError, asyncio.IncompleteReadError):
             self._session.recording.tally.connections_failed += 1
@@ -139,7 +139,7 @@ class Datagrams:
         """Send one query."""
         try:
             await self._stream.send(message)
-        except OSError:  # the error of an earlier query; after this report, the query can be sent
+        except OSError:  # the socket has reported the error of an earlier query; now it can send this query
             self._recording.tally.refused += 1
             with contextlib.suppress(OSError):  # the query is lost
                 await self._stream.send(message)

@@ -49,7 +49,7 @@ class Verdict(NamedTuple):
 
 
 class Checker:
-    """Checks answers, and remembers the right ones."""
+    """Checks answers, and remembers those that are right or truncated, to recognize them when they come again."""
 
     def __init__(self, pool: Sequence[Asked], *, stream: bool = False, authoritative: bool = True) -> None:
         self._pool = pool

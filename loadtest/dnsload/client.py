@@ -18,7 +18,7 @@ from dnsload.tally import Tally
 
 SOURCES = Path(__file__).with_name("cclient")
 BUILT = SOURCES / "client"
-"""The path of the compiled program in an image."""
+"""The path of the compiled program in a container image."""
 _FLAGS = ("-std=gnu11", "-O2", "-Wall", "-Wextra")
 ASKED, JUNK, PORTLESS = range(3)
 """The kinds of packets: queries, hostile packets, and hostile packets from the source port 0.
@@ -146,7 +146,7 @@ class Seen:
 
     @classmethod
     def parse(cls, text: bytes) -> Self:
-        """Read a line that the client has printed."""
+        """Return the report in *text*, a line that the client has printed."""
         line = _Line.model_validate_json(text)
         tally = Tally(rcodes=Counter(line.rcodes))
         for name, count in line.counts.items():

@@ -1,7 +1,7 @@
 """The outstanding queries of one socket or connection, by message ID: the packet of each, its times and its result.
 
-Queries get message IDs in turn. An ID is used again only after all others, so that no two outstanding queries share
-one. So the IDs in use are always consecutive: an ID becomes free only when all older ones are free.
+Queries get message IDs in turn. An ID is used again only after all other IDs, and only when all older IDs are free. So
+no two outstanding queries share an ID, and the IDs in use are always consecutive.
 """
 
 from array import array
@@ -51,7 +51,7 @@ class Exchange:
     def open(self, places: Sequence[int], intended: Sequence[int], now: int, tally: Tally) -> None:
         """Record that queries are sent *now*, with consecutive IDs from `next_id` on.
 
-        *places* are the positions of the queries in the pool.
+        *places* are the positions of the queries in the pool, and *intended* their due times.
         """
         malformed = 0
         for place, meant in zip(places, intended, strict=True):
@@ -71,7 +71,7 @@ class Exchange:
     def close(self, tally: Tally, number: int, answer: bytes, received: int, *, again: bool = False) -> None:
         """Record the *answer*, without its ID, to the query with the ID *number*.
 
-        It was *received* at that time. *again* means that the query was repeated by TCP.
+        *received* is the time at which the answer came. *again* is True if the query was repeated by TCP.
         """
         state = self._states[number]
         place = self._places[number]

@@ -78,12 +78,12 @@ class Histogram:
 
     @property
     def smallest(self) -> float:
-        """The shortest duration in nanoseconds, as exact as a bucket, or 0 if nothing was recorded."""
+        """The shortest duration in nanoseconds, to the width of its bucket, or 0 if nothing was recorded."""
         return min(_middle(int(np.argmax(self._counts > 0))), float(self.largest)) if self.count else 0.0
 
     @property
     def deviation(self) -> float:
-        """The standard deviation in nanoseconds, as exact as the buckets, or 0 if nothing was recorded."""
+        """The standard deviation in nanoseconds, computed from the buckets' middles, or 0 if nothing was recorded."""
         if not self.count:
             return 0.0
         used = np.flatnonzero(self._counts)
@@ -94,7 +94,7 @@ class Histogram:
     def percentiles(self, percents: Sequence[float]) -> list[float]:
         """Return, for each of *percents*, the duration that this percentage of durations doesn't exceed.
 
-        If nothing was recorded, all are 0.
+        If nothing was recorded, all durations are 0.
         """
         if not self.count:
             return [0.0] * len(percents)

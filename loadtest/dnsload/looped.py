@@ -77,7 +77,7 @@ class LoopedEngine:
         return self._channels + self._apart
 
     async def _connect(self) -> None:
-        """Wait until all channels are open, but not longer than for an answer."""
+        """Wait until all channels are open, but not longer than the time-out of a query."""
         with contextlib.suppress(TimeoutError):  # a query on a channel that isn't open yet is lost
             async with asyncio.timeout(self._session.timeout):
                 for channel in self._every_channel:

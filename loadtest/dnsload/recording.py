@@ -1,6 +1,6 @@
 """The results of a run by second, time window and step of the rate, and in total.
 
-Each window needs only one row, at any rate of queries.
+A time window is one row at any rate of queries, so the memory of a recording doesn't grow with the rate.
 """
 
 import resource
@@ -84,7 +84,7 @@ class Recording:
 
     @property
     def next_turn(self) -> int:
-        """The time at which the engine has to call `turn`."""
+        """The time at which the engine has to call `turn` next."""
         return self._start + (self.seconds + 1) * SECOND
 
     def turn(self, now: int) -> None:

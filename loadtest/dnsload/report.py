@@ -147,7 +147,7 @@ class Soak(_Model):
     """A comparison of the first with the last windows of a soak: median latencies in ms, memory, and lost queries."""
 
     windows: int
-    """The number of windows at each end."""
+    """The number of windows that are compared, at the start and at the end of the run."""
     first_p50: float
     last_p50: float
     first_p99: float
@@ -399,9 +399,9 @@ def _targets(askers: Sequence[Asker]) -> list[TargetTotals]:
 
 
 def _soak(windows: Sequence[Window]) -> Soak | None:
-    """Compare the first with the last windows.
+    """Return a comparison of the first windows with the last ones; None if there are fewer than two windows.
 
-    If there are enough windows, the first one is left out, because caches fill in it.
+    If there are enough windows, leave out the very first one, in which caches fill.
     """
     full = [window for window in windows if window.sent_rate]
     count = max(1, int(len(full) * _SOAK_SHARE))

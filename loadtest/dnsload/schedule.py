@@ -47,7 +47,7 @@ class Schedule:
         return segment.first + (segment.last - segment.first) * (seconds - self._starts[number]) / segment.seconds
 
     def segment_at(self, seconds: float) -> int:
-        """Return the number of the segment *seconds* after the start, or of the last one."""
+        """Return the number of the segment at *seconds* after the start; after the end, that of the last segment."""
         return min(bisect_right(self._starts, seconds) - 1, len(self.segments) - 1)
 
     def due_times(self, first: int, count: int) -> list[int]:
@@ -151,7 +151,7 @@ class ClosedLoop:
         self.ends = start + round(seconds * SECOND)
 
     def due(self, now: int, outstanding: int, limit: int) -> Sequence[int]:
-        """Return *now* for each query that may be sent."""
+        """Return a list that has *now* once for each query that may be sent, at most *limit* times."""
         if now >= self.ends:
             return []
         count = min(limit, self._concurrency - outstanding)

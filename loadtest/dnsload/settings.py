@@ -298,7 +298,7 @@ def _address(text: str) -> str:
 
 
 def parse_duration(text: str) -> float:
-    """Read seconds, or a number with a unit: `90`, `90s`, `1.5m`, `24h`; raises ValueError."""
+    """Return the seconds in *text*, which may have a unit: `90`, `90s`, `1.5m`, `24h`; raises ValueError."""
     number, unit = re.fullmatch(r"(.*?)([smh]?)", text, re.DOTALL).groups()  # type: ignore[union-attr]  # the pattern matches any text
     seconds = _number(number, "a duration such as 90, 90s, 10m or 24h") * _UNITS[unit]
     if not 0 < seconds <= MAX_SECONDS:
@@ -314,7 +314,7 @@ def _rate(text: str) -> float:
 
 
 def parse_rates(text: str) -> tuple[float, float]:
-    """Read `RATE` or `FROM..TO`; raises ValueError."""
+    """Return the first and the last rate in *text*, which is `RATE` or `FROM..TO`; raises ValueError."""
     first, dots, last = text.partition("..")
     return _rate(first), _rate(last if dots else first)
 

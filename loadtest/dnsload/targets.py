@@ -25,9 +25,10 @@ class Target(NamedTuple):
 
 
 def parse_target(text: str, resolv_conf: Path = RESOLV_CONF) -> Target:
-    """Read `HOST`, `HOST:PORT`, `[ADDR]:PORT`, a bare IPv6 address, or `cluster`; raises InputError.
+    """Return the target that *text* names; raises InputError.
 
-    `cluster` is the first nameserver of *resolv_conf*, which in a Pod is the cluster's DNS.
+    *text* is `HOST`, `HOST:PORT`, `[ADDR]:PORT`, a bare IPv6 address, or `cluster`. The latter is the first nameserver
+    in *resolv_conf*, which in a Pod is the cluster's DNS.
     """
     if text == "cluster":
         return Target(_first_nameserver(resolv_conf), 53)

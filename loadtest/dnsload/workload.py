@@ -97,7 +97,7 @@ class Mix:
 
 
 class Workload:
-    """The pool of packets, and the choice from it."""
+    """The pool of packets, and the choice of the packets to send."""
 
     def __init__(self, questions: Sequence[Question], known: KnownNames | None, form: QueryForm, mix: Mix) -> None:
         self._random = np.random.default_rng(mix.seed)
@@ -127,7 +127,7 @@ class Workload:
         return bool(len(self._malformed))
 
     def choose(self, count: int) -> list[int]:
-        """Return the positions of the next *count* packets in the pool, which are random or in order."""
+        """Choose the next *count* packets, at random or in order, and return their positions in the pool."""
         end = self._used + count
         if end > len(self._chosen):
             self._chosen = self._chosen[self._used :] + self._draw(max(_CHOSEN_AHEAD, count))

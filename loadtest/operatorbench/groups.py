@@ -1,6 +1,6 @@
-"""The second scenario: two egress groups get all Services at once, then more Services one by one.
+"""The second scenario: two egress groups get many Services at once, and later a few more Services one by one.
 
-Then those of the start are removed at once.
+At the end, the many Services are removed at once.
 """
 
 import asyncio

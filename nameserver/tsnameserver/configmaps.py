@@ -52,8 +52,8 @@ class ApiSettings:
     """The directory of `token` and `ca.crt`; both are optional. The token is rotated, so each request reads it anew."""
     backoff: Backoff = field(default_factory=Backoff)
     watch_seconds: int = 20
-    """The seconds for which the API server should keep a watch open. It doesn't send a bookmark in every watch, so
-    only a new watch shows that it still answers."""
+    """The seconds for which the API server should keep a watch open. The API server doesn't send a bookmark in every
+    watch, so only a new watch shows that it still answers."""
     grace_seconds: float = 5.0
     """The seconds that a watch may take beyond `watch_seconds`. After them, the connection counts as dead."""
 

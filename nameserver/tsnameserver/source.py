@@ -190,7 +190,7 @@ class Follower:
         return records
 
     def _serve(self, source: Source, compiled: Compiled, started: float) -> None:
-        """Serve the *compiled* zone from now on. Its reload *started* at that time of the monotonic clock."""
+        """Serve the *compiled* zone from now on. Its reload began when the monotonic clock showed *started*."""
         self._compiled = compiled
         self._serving.zone = compiled.zone
         if self._tells or self._leader is not source:
@@ -267,7 +267,7 @@ async def follow_file(
 
 
 def _identity(path: Path) -> tuple[int, ...] | None:
-    """Return numbers that change with the content of *path*; the last two are nanoseconds since the epoch."""
+    """Return numbers that change with the content of *path*; the last two are times in nanoseconds since the epoch."""
     try:
         status = path.stat()
     except OSError:

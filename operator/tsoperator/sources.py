@@ -6,13 +6,7 @@ The `Kind` of a reconciler has the watches, parts and indexes that it alone need
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
-from tsoperator.api.names import (
-    ADMISSION_EGRESS,
-    ADMISSION_INGRESS,
-    AUTH_PROXY_SERVICE_ACCOUNT,
-    LABEL_MANAGED,
-    MANAGED,
-)
+from tsoperator.api.names import ADMISSION_EGRESS, ADMISSION_INGRESS, AUTH_PROXY_SERVICE_ACCOUNT, LABEL_MANAGED, MANAGED
 from tsoperator.api.objects import (
     ADMISSIONBINDING,
     ADMISSIONPOLICY,
@@ -68,8 +62,8 @@ def sources(namespace: str, watched: Sequence[str] = (), corefile: str = "") -> 
     """Return the Sources of the operator's cache that several kinds share.
 
     We watch our own objects in the operator's *namespace*. We watch users' objects in that namespace and in the
-    *watched* ones, or in all namespaces if *watched* is empty. *corefile* is the user's own name for the ConfigMap of
-    CoreDNS.
+    *watched* ones, or in all namespaces if *watched* is empty. *corefile* is the name that the user's settings give for
+    the ConfigMap of CoreDNS.
     """
     places = [*dict.fromkeys((namespace, *watched))] if watched else [""]
     managed = f"{LABEL_MANAGED}={MANAGED}"
@@ -142,7 +136,8 @@ def _cluster_dns(corefile: str) -> Iterator[Source]:
 def _admission(obj: Object) -> Object:
     """Return the part of an admission policy or a binding that the cache stores.
 
-    This is the whole object if its name is one that the operator gives to such objects, otherwise only its identity.
+    This is the whole object if the object has a name that the operator gives to its own policies and bindings.
+    Otherwise it is only the object's identity.
     """
     is_ours = key_of(obj).name.startswith((ADMISSION_INGRESS, ADMISSION_EGRESS))
     return without_managed_fields(obj) if is_ours else only_identity(obj)

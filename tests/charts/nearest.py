@@ -1,6 +1,6 @@
-"""Lets the schema of the chart's values refuse an unknown name, and suggest the known names that look like it.
+"""Makes the schema of the chart's values refuse unknown names, and suggest known names that look similar.
 
-JSON Schema can't measure how far two names are apart. But it can compare names with patterns. So we write a pattern for
+JSON Schema can't measure how similar two names are. But it can compare names with patterns. So we write a pattern for
 each known name: misspellings of the name match the pattern, and no known name matches it. Then Helm says of `hostnam`:
 "value must be 'given as operatorConfig.hostname'". (`propertyNames` would be shorter, but with it Helm's message names
 a wrong place.)

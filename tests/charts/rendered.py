@@ -37,7 +37,7 @@ def renderer(helm: Path) -> Render:
         words += [word for given in sets for word in ("--set", given)]
         words += [str(word) for file in files for word in ("--values", file)]
         text = run([helm, "template", release, chart, "--namespace", "tailscale", *words], timeout=60)
-        return [obj for obj in yaml.load_all(text, yaml.CSafeLoader) if obj]  # in Python it takes seconds
+        return [obj for obj in yaml.load_all(text, yaml.CSafeLoader) if obj]  # the pure Python loader takes seconds
 
     return rendered
 

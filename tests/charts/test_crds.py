@@ -22,7 +22,7 @@ from tests.e2e.waiting import eventually
 
 Object = dict[str, Any]
 
-IN_ONE_LOOP = pytest.mark.asyncio(loop_scope="module")  # that of the connection to the API server
+IN_ONE_LOOP = pytest.mark.asyncio(loop_scope="module")  # the event loop of the connection to the API server
 
 GROUP = "tailscale.com"
 GO_GROUP = "go.tailscale.com"

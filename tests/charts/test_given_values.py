@@ -1,4 +1,4 @@
-"""Values as users write them. The chart refuses unknown names and wrong values, and says which ones are right."""
+"""The chart refuses unknown names and wrong values in the values of users, and its messages name the right ones."""
 
 import json
 import re

@@ -54,7 +54,7 @@ def test_the_kustomize_base_is_the_static_manifests_with_their_namespace(kustomi
     given = objects("\n---\n".join((MANIFESTS / name).read_text() for name in ("namespace.yaml", "operator.yaml")))
     for obj in given.values():
         if not obj["metadata"].get("annotations", True):
-            del obj["metadata"]["annotations"]  # kustomize leaves out what is empty
+            del obj["metadata"]["annotations"]  # kustomize leaves out empty maps
     assert objects(kustomize(MANIFESTS)) == given
 
 

@@ -36,7 +36,7 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
     ],
     "A proxy whose object is gone": [
         "operator/test_orphans.py an_orphan_stays_for_an_hour_and_goes_step_by_step_with_its_device",
-        "operator/test_orphans.py a_parent_that_was_back_meanwhile_has_a_new_hour_and_is_logged_again",
+        "operator/test_orphans.py an_orphan_whose_parent_was_back_meanwhile_stays_for_another_hour_and_is_logged_again",
     ],
     "The operator doesn't run as a device": [
         f"{_DEVICE} the_device_of_the_go_operator_stays_the_operators_device",
@@ -270,6 +270,6 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
         f"{_SERVICE}/test_plan.py a_service_is_pointed_at_its_proxy_and_is_ready_once_the_proxy_serves",
     ],
     "A Tailnet is tried again": [
-        "operator/reconcilers/tailnet/test_proofs.py good_credentials_are_proved_once_a_day",
+        "operator/reconcilers/tailnet/test_proofs.py good_credentials_of_a_tailnet_are_tried_again_once_a_day",
     ],
 }

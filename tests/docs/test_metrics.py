@@ -56,7 +56,7 @@ async def operator_metrics() -> str:
             text = await response.text()
         return text if all(f"tsoperator_{name}{{" in text for name in LATE) else ""
 
-    servers = ("127.0.0.1:9",)  # where nobody listens
+    servers = ("127.0.0.1:9",)  # nothing listens on this port
     async with new_world() as world, running_operator(world, health_address=address, cluster_dns=servers):
         nameserver = dnsconfig(service={"clusterIP": "127.0.0.1"})
         await world.apply(connector(), proxy_group(), group_egress(), nameserver)

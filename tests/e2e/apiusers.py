@@ -28,7 +28,7 @@ BROKEN = "broken"
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A kubectl command that goes on in the background, and the file that its output goes to."""
+    """A kubectl command that runs in the background, and the file that gets its output."""
 
     process: Process
     log: Path

@@ -38,7 +38,7 @@ from tests.support.manifests import recorder
 
 OURS, GO, DIRECT = "ours", "Go", "direct"
 GO_HOST = "go-operator"
-PROGRAM, DEVICE = "apiproxy", "tailscale"  # our containers
+PROGRAM, DEVICE = "apiproxy", "tailscale"  # the containers of our API server proxy
 SPACE = "bench"
 FULL = "bench-full"
 USER = "bench@example.org"
@@ -135,12 +135,15 @@ CPU time is known in units of 10 ms.
 
 
 def _more(seen: Seen, what: str) -> float:
-    """Return by how much open watches increase the memory or CPU time, *what*, of the program."""
+    """Return the increase of the program's memory or CPU time, as *what* says, by open watches."""
     return float(getattr(seen.watching, what)[PROGRAM] - getattr(seen.idle, what)[PROGRAM])
 
 
 def go_pod() -> list[Object]:
-    """Return the Go operator with its API server proxy. It runs beside the release, and has no objects to reconcile."""
+    """Return the Pod of the Go operator with its API server proxy, and the objects that the Pod needs.
+
+    It runs beside the release, and has no objects to reconcile.
+    """
     space = {"namespace": GO_HOST, "name": "operator"}
     variables = {
         "OPERATOR_INITIAL_TAGS": apiproxy.TAG,
@@ -300,7 +303,7 @@ class Bench:
 
     @contextmanager
     def _recording(self) -> Iterator[None]:
-        """Let both proxies record all sessions during the block. The recorder deletes the recordings at the end."""
+        """Make both proxies record all sessions during the block. At the end, the recorder deletes the recordings."""
         bench = RecorderDevice(self.device, f"{RECORDER['metadata']['name']}-0.{DOMAIN}")
         self.cluster.apply(RECORDER)
         eventually(lambda: bench.files() == [], "the recorder", 120)
@@ -381,7 +384,7 @@ class Bench:
 
     @contextmanager
     def _busy(self, what: str) -> Iterator[None]:
-        """Print how many cores all programs of the machine kept busy during the block."""
+        """Print the number of CPU cores that all programs of the machine kept busy during the block."""
         began, spent = time.monotonic(), busy_seconds(Path("/proc/stat").read_text())
         mine = self._cpu_seconds()
         yield

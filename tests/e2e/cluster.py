@@ -93,7 +93,7 @@ class Cluster:
         pod = self.proxy(parent, seconds)
 
         def told() -> bool:
-            if parent["kind"] == "Recorder":  # its Secrets have no ID beside the state of tailscaled
+            if parent["kind"] == "Recorder":  # its Secrets have the ID only in the state of tailscaled
                 return bool(self.look(parent).get("status", {}).get("devices"))
             secrets = self.children(parent, "secrets")
             states = [each for each in secrets if labels(each).get(LABEL_SECRET_TYPE) != SECRET_TYPE_CONFIG]
@@ -150,7 +150,7 @@ class Cluster:
         self.bed.kubectl(*words, *_within(metadata.get("namespace", "")))
 
     def scale_operator(self, replicas: int) -> None:
-        """Scale the operator's Deployment to *replicas*, and wait until so many are ready."""
+        """Scale the operator's Deployment to *replicas*, and wait until this number of Pods is ready."""
         self.bed.kubectl("-n", NAMESPACE, "scale", "deployment/operator", f"--replicas={replicas}")
         if replicas:
             wait_ready(self.bed)
@@ -158,7 +158,7 @@ class Cluster:
             eventually(lambda: not self.listed("pods", NAMESPACE, {"app": "operator"}), "the operator's end")
 
     def run_in(self, pod: Object, *words: str, timeout: float = 30) -> str:
-        """Run a command in a Pod and return what it prints."""
+        """Run a command in a Pod, and return its output."""
         metadata = pod["metadata"]
         return self.bed.kubectl("-n", metadata["namespace"], "exec", metadata["name"], "--", *words, timeout=timeout)
 

@@ -88,7 +88,7 @@ def bed() -> Iterator[Bed]:
         try:
             stack.enter_context(brought_up(found))
         except BedError as problem:
-            pytest.exit(f"no testbed: {problem}", returncode=1)  # each test would say the same
+            pytest.exit(f"no testbed: {problem}", returncode=1)  # otherwise each test would report the same problem
         if not was_up:
             shutil.rmtree(_FAILURES, ignore_errors=True)
         yield found

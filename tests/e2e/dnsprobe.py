@@ -28,10 +28,10 @@ from tests.e2e.testbed.processes import wait_until
 NO_ANSWER = "NO ANSWER"
 
 _TREE = Path(__file__).parents[2]
-_PATIENCE = 0.5  # seconds that an answer may take
-_RESOLVERS_PATIENCE = 5.0  # that of a Pod's resolver
+_PATIENCE = 0.5  # seconds for which the probe waits for an answer
+_RESOLVERS_PATIENCE = 5.0  # seconds for which a Pod's resolver waits for an answer
 _INTERVAL = 0.005  # seconds
-_FRESH_INTERVAL = 0.02  # seconds: these cost the cluster's DNS more
+_FRESH_INTERVAL = 0.02  # seconds; longer, because fresh names cost the cluster's DNS more CPU time
 
 
 @dataclass(frozen=True, slots=True)

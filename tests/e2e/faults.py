@@ -70,7 +70,7 @@ def client_without_tags(cluster: Cluster, _namespace: str) -> Iterator[None]:
 def missing_crd(cluster: Cluster, _namespace: str) -> Iterator[None]:
     """Delete the CRD of one of the operator's kinds."""
     name = "recorders.tailscale.com"
-    kept = _written(cluster, "crd", name)  # with Helm's labels, without which no other release can take it over
+    kept = _written(cluster, "crd", name)  # with Helm's labels, so that another release can take the CRD over
     cluster.bed.kubectl("delete", "crd", name, "--timeout=30s")
     try:
         yield

@@ -10,7 +10,7 @@ import socket
 import ssl
 import struct
 
-CLIENT = "192.0.2.1:40000"  # the client's address, as the device is told
+CLIENT = "192.0.2.1:40000"  # the address of the client that Funnel's server would report to the device
 PATIENCE = 5.0  # seconds
 
 

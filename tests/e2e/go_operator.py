@@ -15,8 +15,8 @@ from tests.e2e.testbed.commands import run
 from tests.e2e.testbed.management import Management
 from tests.e2e.testbed.parts import TAILSCALE, named, program
 
-OPERATOR_IMAGE = f"tailscale/k8s-operator:v{TAILSCALE}"  # the chart's default
-NAMESERVER_IMAGE = "tailscale/k8s-nameserver:stable"  # of a DNSConfig that names none
+OPERATOR_IMAGE = f"tailscale/k8s-operator:v{TAILSCALE}"  # the default of the Go operator's chart
+NAMESERVER_IMAGE = "tailscale/k8s-nameserver:stable"  # the default of a DNSConfig that names no image
 
 _CONDITIONAL = "{{ if .Values.installCRDs -}}\n%s{{- end -}}\n"
 
@@ -36,7 +36,7 @@ def released_chart(folder: Path) -> Path:
     """Return the Go operator's chart, copied to *folder*, with the CRDs and the version that a release adds."""
     source, chart = deployed_from(), folder / "go-operator"
     shutil.copytree(source / "chart", chart, copy_function=shutil.copyfile)
-    chart.chmod(0o755)  # modules are read-only
+    chart.chmod(0o755)  # the folder is copied from a Go module, whose files are read-only
     (chart / "templates").chmod(0o755)
     for crd in (source / "crds").iterdir():
         (chart / "templates" / crd.name).write_text(_CONDITIONAL % crd.read_text())

@@ -39,7 +39,7 @@ def knock(target: SplitResult) -> bytes:
     port.
     """
     kind = socket.SOCK_DGRAM if target.scheme == "udp" else socket.SOCK_STREAM
-    # As users' programs do: both families, and the search path of the Pod. But in a cluster without IPv6, the IPv6
+    # Like users' programs, look up both IP families, by the Pod's search path. But in a cluster without IPv6, the IPv6
     # addresses of Tailscale Services lead nowhere.
     found = socket.getaddrinfo(target.hostname, target.port, type=kind)
     family, _, _, _, address = min(found, key=lambda each: each[0] != socket.AF_INET)

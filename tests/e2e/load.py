@@ -18,7 +18,7 @@ from tests.e2e.waiting import eventually
 from tests.e2e.workloads import pod
 
 RATE = 20  # connections a second
-SLOW = 1.0  # seconds: a packet was lost and sent again
+SLOW = 1.0  # seconds; a slower connection has lost a packet, which was sent again
 
 _PROGRAM = Path(__file__).parent / "knocker.py"
 _MOMENT = 0.5  # seconds
@@ -27,7 +27,7 @@ _END = 30.0  # seconds for the last connection
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """A connection: when it began in seconds since the epoch, how many seconds it took, and what went wrong."""
+    """An attempt to connect: its start in seconds since the epoch, its duration in seconds, and its error, if any."""
 
     at: float
     took: float

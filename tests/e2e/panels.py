@@ -65,7 +65,7 @@ def scraped_demo(folder: Path) -> Iterator[Scraped]:
 
 
 def use(scraped: Scraped, seconds: float) -> None:
-    """Send queries to the nameserver for some *seconds*, and give the operator work meanwhile."""
+    """Send queries to the nameserver for *seconds*, and change objects at the same time to give the operator work."""
     ends, hosts = time.monotonic() + seconds, ("store", "stock")
     while time.monotonic() < ends:
         hosts = (hosts[1], hosts[0])

@@ -1,4 +1,4 @@
-"""The product on the bed: images from the Dockerfile and of the proxy, and the chart."""
+"""Builds the images of the product, and installs the chart on the bed."""
 
 import hashlib
 import json
@@ -31,7 +31,7 @@ PROXY_IMAGE = f"tailscale/tailscale:v{TAILSCALE}"
 RECORDER_IMAGE = f"tailscale/tsrecorder:v{TAILSCALE}"
 
 CHART = TREE / "charts" / "tailscale-operator"
-_PYTHON = "3.11"  # of the bed's base image
+_PYTHON = "3.11"  # the version of Python in the bed's base image
 _BUILT_FROM = ("Dockerfile", "pyproject.toml", "nameserver", "operator", "loadtest/dnsload")
 _NO_SOURCES = shutil.ignore_patterns("__pycache__", "*.egg-info", "*.so")
 _ACME_ROOT = "/etc/ssl/testbed-root.pem"

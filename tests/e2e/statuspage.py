@@ -1,6 +1,6 @@
 """Runs an operator whose status page shows faults, and draws pictures of this page for the documentation.
 
-``python -m tests.e2e.statuspage`` draws the pictures anew.
+``python -m tests.e2e.statuspage`` draws the pictures again.
 """
 
 import asyncio

@@ -31,7 +31,7 @@ ALICE = "alice@example.org"
 TESTERS = "example:testers"
 PATIENCE = 10.0  # seconds until kubectl works again after the Pod was deleted
 PATIENCE_FOR_A_CONTAINER = 5.0  # seconds until it works again after a container was killed
-MINUTE = 60.0  # seconds that a watch goes on for at least
+MINUTE = 60.0  # seconds for which a watch must continue at least
 SIZE = 50 * 2**20  # bytes to copy
 
 TESTERS_MAY: Object = {

@@ -35,9 +35,9 @@ RATE = 20  # sessions opened a second
 WATCHES = 50
 RESTART = min(60.0, SECONDS / 5)  # seconds from one restart of the recorder to the next
 AWAY = 1.0  # seconds for which the recorder is away at a restart
-STEPS = 10  # looks at the process
+STEPS = 10  # the number of measurements of the process
 LINGER = 2.5  # seconds until the proxy has forgotten all sessions
-GROWTH = 1.03  # of blocks and bytes after the first step: an object more for each session would be 10 %
+GROWTH = 1.03  # the permitted growth of blocks and bytes: one leaked object for each session would be 10 %
 OUTCOMES = {
     *(f"{kind}: {outcome}" for kind in ("enforced", "open") for outcome in ("complete", "vanished")),
     "enforced: refused with 403",
@@ -50,7 +50,7 @@ BOB = "100.64.0.8:50001"
 POD = "/api/v1/namespaces/default/pods/web/exec"
 WATCH = "/api/v1/pods"
 TEXT = b"one line of a log\n" * 50
-VANISHES = 10  # of so many sessions, one client goes away in the middle
+VANISHES = 10  # one in so many clients goes away in the middle of its session
 
 Say = Callable[[object], None]
 

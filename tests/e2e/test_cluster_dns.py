@@ -50,7 +50,7 @@ OURS = "# BEGIN tailnet stub domain"
 THEIRS = "example.org:53 {\n    whoami\n}\n"
 BROKEN = ".:53 {\n    errors\n"
 FIGHT = 8.0  # seconds for which the other program keeps restoring the Corefile after the status has named it
-FEW = 10  # our writes in that time
+FEW = 10  # the most writes of our operator in that time
 UPSTREAM = ("dnsmasq", "--keep-in-foreground", "--conf-file=/dev/null", "--no-resolv", "--no-hosts", "--user=root",
             "--pid-file=", "--bind-interfaces", f"--listen-address={NODE}",
             f"--address=/{PUBLIC}/192.0.2.7")  # fmt: skip

@@ -83,7 +83,7 @@ def test_an_app_connector_reports_its_role_to_the_control_server(connected: Clus
 @pytest.mark.full
 def test_an_app_connector_keeps_the_routes_that_it_has_learned(connected: Cluster, bed: Bed) -> None:
     pod = connected.device_proxy(APPS)
-    # No application is in the bed. So the test adds a route to the preferences, as tailscaled does with learned routes.
+    # The bed has no application. So the test adds a route to the preferences, as tailscaled does with learned routes.
     connected.run_in(pod, "tailscale", "--socket=/tmp/tailscaled.sock", "set", f"--advertise-routes={LEARNED}")
 
     def offered(name: str) -> list[str]:

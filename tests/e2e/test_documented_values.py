@@ -19,7 +19,7 @@ from tests.e2e.testbed.parts import TAILSCALE
 from tests.e2e.waiting import eventually
 from tests.e2e.workloads import PEER_NAME, egress_service
 
-REGISTRY = "registry.example.org"  # as the documentation has it
+REGISTRY = "registry.example.org"  # the registry in the documentation
 ON_THE_BED = {"loginServer": control.URL, "proxyConfig": {"image": {"tag": f"v{TAILSCALE}"}}}
 SECRET: Object = {
     "apiVersion": "v1",

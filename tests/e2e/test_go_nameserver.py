@@ -41,7 +41,7 @@ def test_the_go_nameserver_serves_our_records_and_the_status_says_what_it_cannot
     eventually(lambda: dig(cluster.bed, nameserver, PEER_NAME) == right, f"{PEER_NAME} is {right}")
     assert (
         dig(cluster.bed, nameserver, PEER_NAME, "TXT").rcode == "NOTIMP"
-    )  # only the Go operator's nameserver answers so
+    )  # only the Go operator's nameserver gives these answers
     lost = conditions(cluster)[LOST]
     assert (lost["status"], lost["reason"]) == ("False", "UpstreamImage")
     assert lost["message"].startswith(f"{go_nameserver} is Tailscale's nameserver: ")

@@ -29,7 +29,7 @@ from tests.support.manifests import connector
 pytestmark = [pytest.mark.full, pytest.mark.thorough]
 
 IDLE = 600.0  # seconds
-QUIET = 20.0  # seconds without a write: all is done
+QUIET = 20.0  # seconds without a write, after which the operator has settled
 GROUP, EXPOSING = proxy_group("still", replicas=2), proxy_group("bright", type="ingress", replicas=2)
 ROUTER = connector("quiet", hostname="quiet", exitNode=True)
 

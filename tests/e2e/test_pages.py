@@ -35,5 +35,5 @@ def test_the_documented_command_shows_why_the_preflight_of_a_tailnet_failed(clus
 
     with wrong_credentials(cluster, ""):
         cluster.scale_operator(0)
-        cluster.scale_operator(2)  # it looks as it starts
+        cluster.scale_operator(2)  # the operator runs the preflight at its start
         eventually(lambda: "does not accept the operator's OAuth client" in shown(), "the Event", 60)

@@ -141,7 +141,7 @@ def test_the_released_chart_lists_the_images_that_it_runs(released: Released) ->
 
 @pytest.fixture(scope="module")
 def pulled(released: Released, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The released chart, pulled from the registry in the way in which users do it."""
+    """The released chart, pulled from the registry with the commands that users run."""
     folder = tmp_path_factory.mktemp("pulled")
     words: list[Word] = ["pull", f"oci://{released.registry}/{CHART}", "--version", __version__, "--plain-http"]
     run([released.helm, *words, "--untar", "--destination", folder])

@@ -26,7 +26,8 @@ PATIENCE = 5  # seconds that a new Service may wait for its proxy
 class Rollout(NamedTuple):
     """The observations of an upgrade.
 
-    They are a proxy's Pod before and after the upgrade, the Services made meanwhile, and a `Changeover`.
+    They are a proxy's Pod before and after the upgrade, the Services that were made during the upgrade, and a
+    `Changeover`.
     """
 
     before: Object

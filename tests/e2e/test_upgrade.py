@@ -102,7 +102,7 @@ def test_an_upgrade_from_the_go_operator_to_ours_changes_no_proxy_no_device_and_
 
 
 def test_our_operator_writes_nothing_before_the_go_operator_has_ended(ours: Stage) -> None:
-    (ended,) = ours.seen.ended_go.values()  # no second one was started
+    (ended,) = ours.seen.ended_go.values()  # one Pod only: the Go operator's Deployment has started no second one
     assert ended
     first = ours.seen.first_write(ours=True)
     assert ended < first

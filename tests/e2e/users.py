@@ -37,7 +37,7 @@ POLICY: Sequence[Object] = (
     {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": POLICED}},
     group_policy("ours", POLICED, egress=["allowed"]),
 )
-REPLICAS = 2  # of a Connector, and of a Recorder
+REPLICAS = 2  # the number of replicas of a Connector and of a Recorder
 BUCKET = {"endpoint": "s3.example.org", "bucket": "sessions"}
 _KINDS = (
     "customresourcedefinitions,dnsconfigs,connectors,recorders,peerrelays,proxyclasses,ingressclasses,"

@@ -6,7 +6,7 @@ from tests.e2e.testbed import control, registry
 from tests.e2e.testbed.peer import GREETER_PORT, WEB_PORT
 from tests.support import manifests
 
-# The specs of Services that lead to what `web` makes with the name "web".
+# The specs of Services that lead to the Pod that `web` makes under the name "web".
 TO_WEB: dict[str, Any] = {"selector": {"app": "web"}, "ports": [{"port": 80, "targetPort": 8080}]}
 BALANCED: dict[str, Any] = {**TO_WEB, "type": "LoadBalancer", "loadBalancerClass": "tailscale"}
 

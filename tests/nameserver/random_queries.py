@@ -15,10 +15,7 @@ from tsnameserver.zone import ZoneSettings
 from tests.nameserver.samples import RECORDS, SETTINGS
 
 _SIZES = {f"n{count}.tail1234.ts.net": count for count in (27, 28, 29, 30, 70, 71, 72, 73, 74, 75, 100)}
-"""The numbers of addresses, by name.
-
-Answers with so many addresses have about 512 or 1,232 bytes, with or without OPT.
-"""
+"""The number of addresses of each name. The answers have about 512 or 1,232 bytes, with or without OPT."""
 LONG = ".".join(["a" * 63, "b" * 63, "c" * 63, "d" * 54]) + ".ts.net"
 """A name of 255 bytes."""
 ZONES = (

@@ -122,7 +122,7 @@ async def test_the_follower_lists_again_if_its_resource_version_has_expired(api:
             api.write(name, "one")
             while name not in await followed.offers.get():
                 continue
-        del api.objects["dnsrecords-1"]  # and of that event the server knows nothing any more
+        del api.objects["dnsrecords-1"]  # the server has forgotten the event of this deletion
         api.expire()
         assert await followed.offers.get() == {"dnsrecords": "one"}
     assert len(api.lists) == 2
@@ -198,7 +198,7 @@ async def test_the_follower_notices_a_silent_partition_when_a_watch_should_have_
     async with following(api.url, tmp_path, watch_seconds=0, grace_seconds=0.1) as followed:
         await followed.offers.get()
         assert followed.configmaps.watched.followed
-        await followed.lost.wait()  # the server keeps its watches open, and says nothing
+        await followed.lost.wait()  # the server keeps its watches open, but sends nothing
         assert not followed.configmaps.watched.followed
 
 

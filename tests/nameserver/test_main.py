@@ -101,7 +101,7 @@ async def test_sighup_makes_the_nameserver_reload_the_records_and_log_their_prob
 async def test_sighup_makes_the_nameserver_list_the_records_of_the_api_server_at_once(tmp_path: Path) -> None:
     async with api_server("tailscale") as api:
         api.write("dnsrecords", one_address(5))
-        api.refuse_with = 403  # after which it would wait for half a minute
+        api.refuse_with = 403  # after this refusal, the follower would wait for half a minute
         arguments = ("--api-server", api.url, "--namespace", "tailscale", "--service-account", str(tmp_path))
         async with nameserver(tmp_path / "none", *arguments) as running, asyncio.timeout(10):
             await running.says("grant list and watch on configmaps")

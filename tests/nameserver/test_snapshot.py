@@ -61,7 +61,7 @@ async def test_a_failed_write_of_the_snapshot_is_logged_once_and_repeated(
         assert [message.partition(",")[0] for message in caplog.messages] == ["the snapshot can't be written"]
         folder.rename(tmp_path / "away")
         snapshot.keep(["[]"])
-        await until(lambda: len(caplog.records) > 1)  # that is another trouble
+        await until(lambda: len(caplog.records) > 1)  # the second message is about another error
 
 
 async def test_records_that_arrive_during_a_write_of_the_snapshot_are_written_next(tmp_path: Path) -> None:

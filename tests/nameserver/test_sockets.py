@@ -44,7 +44,7 @@ def test_a_port_can_be_bound_again_while_an_old_connection_is_closing() -> None:
         endpoint = pair.endpoint
         with socket.create_connection(endpoint, timeout=30) as client:
             pair.tcp.setblocking(True)
-            pair.tcp.accept()[0].close()  # who closes first has the connection linger
+            pair.tcp.accept()[0].close()  # the side that closes first keeps the connection in TIME_WAIT
             assert client.recv(1) == b""
     bind([endpoint], None).close()
 

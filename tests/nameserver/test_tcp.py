@@ -82,7 +82,7 @@ async def test_a_tcp_client_that_reads_late_gets_every_answer_in_order(server: R
     async with connected(server) as client:
         for ident in range(5000):
             client.writer.write(framed(numbered(MANY, ident)))
-            await asyncio.sleep(0)  # the server has a turn
+            await asyncio.sleep(0)  # let the server run for one turn of the event loop
         made = deque([0], maxlen=3)
 
         def has_stopped() -> bool:
@@ -94,7 +94,7 @@ async def test_a_tcp_client_that_reads_late_gets_every_answer_in_order(server: R
         idents = [int.from_bytes((await client.response())[:2], "big") for _ in range(5000)]
         assert idents == list(range(5000))
         assert await client.ask() == ["100.64.0.1"]
-        assert server.tcp.readiness.ready() == []  # it waits for the client, not for room
+        assert server.tcp.readiness.ready() == []  # the server waits for data, not for room to send
 
 
 @pytest.mark.virtual_time

@@ -146,7 +146,7 @@ def test_the_udp_server_counts_an_error_of_its_socket_and_answers_the_next_query
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as gone:
         gone.bind(("127.0.0.1", 0))
         address = gone.getsockname()
-    both.bound.sendto(b"", address)  # which comes back as an error of the next call
+    both.bound.sendto(b"", address)  # the refusal of this packet is reported as an error of the next call
     both.server.start()
     assert both.ask()[:2] == QUERY[:2]
     assert (both.server.failures, sum(both.server.unsent)) == (1, 0)
@@ -155,7 +155,7 @@ def test_the_udp_server_counts_an_error_of_its_socket_and_answers_the_next_query
 def test_the_udp_server_counts_responses_that_cannot_be_sent_and_they_delay_no_other_packet(
     both: Ends, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with contextlib.suppress(OSError):  # it isn't connected, but from here on each send is EPIPE
+    with contextlib.suppress(OSError):  # it fails, but from now on each send fails with EPIPE
         both.bound.shutdown(socket.SHUT_WR)
     assert both.answers(*numbered(100), wire("ts.net", "SOA")) == []
     assert (both.server.failures, both.server.unsent[errno.EPIPE], sum(both.server.unsent)) == (101, 101, 101)
@@ -180,7 +180,7 @@ def test_a_udp_client_on_the_local_network_that_has_disappeared_delays_no_other_
             both.server.start()
             for query in numbered(1000):
                 gone.sendto(query, (HERE, both.server.endpoint.port))
-            both.client.settimeout(1)  # the system looks for the neighbour for three seconds
+            both.client.settimeout(1)  # the system looks for the neighbour for 3 s: no answer waits for that
             return texts(parsed(both.ask()))
 
     assert in_a_lonely_network(ask_both) == ["100.64.0.1"]
@@ -192,7 +192,7 @@ def test_udp_responses_for_which_the_send_buffer_has_no_room_are_dropped_and_cou
 ) -> None:
     def drop() -> tuple[int, int]:
         with ends(HERE, compiled) as both, client_that_is_gone() as gone:
-            both.bound.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1)  # as little as there can be
+            both.bound.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1)  # the smallest possible buffer
             for query in (*numbered(100), wire("ts.net", "SOA")):
                 gone.sendto(query, (HERE, both.server.endpoint.port))
             both.server.start()
@@ -232,7 +232,7 @@ def test_a_query_from_port_0_gets_no_answer_and_delays_no_other_query(both: Ends
 def test_both_udp_loops_answer_and_count_queries_like_the_function_answer(both: Ends) -> None:
     chance, counts = random.Random(5), Counts()
     queries = [random_query(chance) for _ in range(300)]
-    alone = [answer(query, ZONES[0], counts) for query in (*queries, b"")]  # the last wakes the thread
+    alone = [answer(query, ZONES[0], counts) for query in (*queries, b"")]  # the empty packet wakes the thread
     both.serving.zone = ZONES[0]
     assert sorted(both.answers(*queries)) == sorted(response for response in alone if response is not None)
     told, expected = (

@@ -84,7 +84,7 @@ def test_the_sanitizers_of_the_c_compiler_find_no_fault_in_the_compiled_loop(tmp
     environment = {
         **os.environ,
         "LD_PRELOAD": ":".join(preloaded),
-        "ASAN_OPTIONS": "detect_leaks=0",  # the interpreter's own
+        "ASAN_OPTIONS": "detect_leaks=0",  # the interpreter has leaks of its own
         "PYTHONMALLOC": "malloc",
         "SANITIZED_UDPLOOP": str(next(tmp_path.glob("_udploop*.so"))),
         "FUZZ_PACKETS": str(FUZZED // 10),

@@ -78,7 +78,7 @@ CLASS = proxy_class(statefulSet={"labels": {"team": "db"}, "pod": {"tailscaleCon
 
 
 async def egress_by_go(world: World, script: str = "", *, with_class: bool = False) -> Proxy:
-    """Create the Go operator's proxy for an egress Service, with the init *script* of its version, and return it."""
+    """Create the Go operator's proxy for an egress Service, with the init *script* of its version; return the proxy."""
     service = egress(proxy_class="prod") if with_class else egress()
     *others, statefulset = await by_go(world, service, go_objects.EGRESS, "default-db")
     template = statefulset["spec"]["template"]
@@ -95,7 +95,7 @@ async def egress_by_go(world: World, script: str = "", *, with_class: bool = Fal
 
 
 async def exposed_by_go(world: World) -> Proxy:
-    """Create the Go operator's proxy for a LoadBalancer Service, whose status shows it, and return it."""
+    """Create the Go operator's proxy for a LoadBalancer Service, whose status shows the device; return the proxy."""
     await world.apply(*await by_go(world, load_balancer(), go_objects.EXPOSED, "default-lb"))
     proxy = await logged_in(world, load_balancer())
     ips = json.loads(proxy.state["device_ips"])

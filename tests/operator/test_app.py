@@ -254,7 +254,7 @@ async def holder(world: World, lease: Object) -> str:
 
 
 async def given_out(world: World) -> int:
-    """Return the number of different proxies' ports that the Services of the group have."""
+    """Return the number of different ports of proxies that the Services of the group have."""
     places = (await world.api.list(SERVICE, NAMESPACE, f"{PROXY_GROUP}=pg")).items
     found = [port for each in places for port in allocated(each).values()]
     assert len({*found}) == len(found)

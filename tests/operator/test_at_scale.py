@@ -63,7 +63,7 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def figures(pytestconfig: pytest.Config) -> Iterator[Figures]:
-    """The cost of each step; the table is printed after the last test."""
+    """A table of the costs of all steps, which is printed after the last test."""
     found: Figures = {}
     yield found
     plugins = pytestconfig.pluginmanager
@@ -204,7 +204,9 @@ async def test_a_name_is_taken_over_with_few_requests_however_many_devices_there
         assert join_with_their_keys(world) == [f"{fleet.hostname(number)}.{DOMAIN}" for number in range(names)]
 
 
-async def test_policies_in_many_namespaces_take_four_writes_and_a_status_each(figures: Figures, tmp_path: Path) -> None:
+async def test_a_policy_in_each_of_many_namespaces_costs_four_writes_and_the_write_of_a_status(
+    figures: Figures, tmp_path: Path
+) -> None:
     async with new_world(SimOptions(controllers=False)) as world:
         for number in range(TEAMS):
             world.store.create(kinds.NAMESPACE, {"metadata": {"name": f"team-{number}"}})

@@ -53,7 +53,7 @@ async def metrics_services(world: World) -> list[str]:
 
 
 @pytest.mark.parametrize("families", cases({"IPv6 alone": ("IPv6",), "IPv6 first": ("IPv6", "IPv4")}, "IPv6 alone"))
-async def test_metrics_are_served_at_an_ipv6_address(families: tuple[str, ...]) -> None:
+async def test_a_proxy_serves_its_metrics_at_an_ipv6_address(families: tuple[str, ...]) -> None:
     async with new_world(SimOptions(families=families)) as world, running_operator(world):
         before = await joined_with_class(world, ROUTER, **METRICS)
         assert before.env["TS_LOCAL_ADDR_PORT"] == "[$(POD_IP)]:9002"
@@ -200,7 +200,7 @@ def metrics_service(proxy: Proxy) -> Object:
     return {"apiVersion": "v1", "kind": "Service", "metadata": metadata}
 
 
-async def test_metrics_are_served_and_discoverable_until_the_class_turns_them_off(world: World) -> None:
+async def test_the_metrics_of_a_proxy_can_be_found_and_read_until_its_class_turns_metrics_off(world: World) -> None:
     proxy = await measured(world)
     service = await world.look(metrics_service(proxy))
     assert (proxy.env["TS_ENABLE_METRICS"], proxy.env["TS_LOCAL_ADDR_PORT"]) == ("true", "$(POD_IP):9002")

@@ -44,7 +44,7 @@ async def play(taken: list[Step], wish: frozenset[str], dead: str = "") -> None:
 
 
 async def end(stage: Play, dead: str) -> None:
-    """Let the node called *dead* die, if one is given, and delete all objects once that node's Pods are going."""
+    """Let the node called *dead* die, if one is given, and delete all objects once its Pods are being deleted."""
     if dead:
         stage.world.sim.kubelet.kill_node(dead)
         await asyncio.sleep(max(PACES))

@@ -281,7 +281,7 @@ async def test_a_warning_about_a_certificate_lasts_until_its_cause_ends(
 
 
 def told(caplog: pytest.LogCaptureFixture) -> list[str]:
-    """Return the beginnings of the log lines about a name of a certificate that is taken."""
+    """Return the beginnings of the log lines about a certificate whose name another object has."""
     lines = (line.removeprefix("Ingress default/web: ") for line in caplog.messages)
     return [line.partition(":")[0] for line in lines if "CertificateNameTaken" in line]
 

@@ -35,7 +35,7 @@ PARENTS = {
 
 
 async def amounts(world: World, obj: Object) -> Object:
-    """Return the resources of the proxy's container."""
+    """Return the requests and the limits of CPU and memory of the proxy's container."""
     (statefulset,) = await world.children(STATEFULSET, obj)
     found: Object = statefulset["spec"]["template"]["spec"]["containers"][0]["resources"]
     return found

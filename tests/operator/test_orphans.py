@@ -150,7 +150,7 @@ async def test_the_proxy_of_a_deleted_parent_without_our_finalizer_goes_at_once(
 
 
 @each_of_all
-async def test_a_parent_that_was_back_meanwhile_has_a_new_hour_and_is_logged_again(
+async def test_an_orphan_whose_parent_was_back_meanwhile_stays_for_another_hour_and_is_logged_again(
     parent: Object, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with leaving(parent) as left:

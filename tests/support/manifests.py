@@ -45,7 +45,7 @@ def group_egress(name: str = "db", group: str = "pg", target: str = FQDN, *ports
 
 
 def proxy_group(name: str = "pg", **spec: Any) -> Object:
-    """Return a ProxyGroup: egress with two replicas unless *spec* says otherwise."""
+    """Return a ProxyGroup of type egress with two replicas, unless *spec* says otherwise."""
     return _object(PROXYGROUP, name, {"type": "egress", **spec})
 
 
@@ -112,7 +112,7 @@ def load_balancer(name: str = "lb", *ports: int, class_: str | None = "tailscale
 
 
 def exposed(name: str = "lb", external_name: str = "", **annotations: str) -> Object:
-    """Return a Service with the annotation that exposes it: its cluster IP, or else an external name."""
+    """Return a Service with the annotation that exposes its cluster IP or, if given, its external name."""
     obj = _object(SERVICE, name, {"type": "ExternalName", "externalName": external_name})
     obj = obj if external_name else backend(name)
     obj["metadata"]["annotations"] = _named({"expose": "true", **annotations})

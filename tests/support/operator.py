@@ -204,7 +204,7 @@ class World:
             await self.api.delete(resource_of(obj), key_of(obj))
 
     async def find(self, resource: Resource, name: str, namespace: str = NAMESPACE) -> Object | None:
-        """Return an object, None if the cluster doesn't have it."""
+        """Return an object, or None if the cluster doesn't have it."""
         try:
             return await self.api.get(resource, Key(namespace, name))
         except NotFound:

@@ -25,7 +25,7 @@ class Said(NamedTuple):
     makes: bool
 
     def ready(self, kind: str = "") -> tuple[str, str, str]:
-        """Return the status, the reason and the message of the condition *kind*, by default of the only condition."""
+        """Return the status, the reason and the message of the condition of type *kind*, or of the only condition."""
         (found,) = (each for each in self.status["conditions"] if each["type"] == kind or not kind)
         return found["status"], found["reason"], found["message"]
 

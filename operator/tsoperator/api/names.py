@@ -145,9 +145,9 @@ ANNOTATION_LEADER_POD: Final = "tailscale.com/leader-pod"
 ANNOTATION_LEADER_UID: Final = "tailscale.com/leader-pod-uid"
 ANNOTATION_LEADER_CONTAINER: Final = "tailscale.com/leader-container"
 ANNOTATION_LEADER_GONE: Final = "tailscale.com/leader-gone-seconds"
-"""The annotation on the Lease with the seconds after which the leader has ended if its Pod is gone.
+"""The annotation on the Lease with the number of seconds after which a leader without a Pod has ended.
 
-The Lease must not have changed in these seconds, either.
+They count while the leader's Pod is gone and the Lease doesn't change.
 """
 
 FIELD_MANAGER: Final = "tsoperator"
@@ -238,9 +238,9 @@ SECRET_TYPE_CERTS: Final = "certs"  # noqa: S105
 LABEL_DOMAIN: Final = "tailscale.com/domain"
 """The label on the Secret, Role and RoleBinding of a certificate, with the domain; a long domain is cut."""
 EGRESS_PINGS: Final = "hep-pings"
-"""The key of the egress ConfigMap with a number of requests.
+"""The key of the egress ConfigMap with the number of health checks that a proxy makes in one round for each Service.
 
-A proxy that ends makes so many requests in a row, to check that no new connections reach it.
+A proxy that is about to end repeats such rounds until only other proxies answer: then it gets no new connections.
 """
 EGRESS_GATE: Final = "tailscale.com/egress-services"
 """The readiness gate of an egress Pod. The operator opens it once each Service of the group leads to the Pod."""

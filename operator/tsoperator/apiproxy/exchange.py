@@ -20,13 +20,7 @@ from tsoperator.apiproxy.errors import (
     RecordingFailed,
 )
 from tsoperator.apiproxy.framing import UNTIL_CLOSE, AnswerBody, RequestBody
-from tsoperator.apiproxy.head import (
-    AnswerHead,
-    RequestHead,
-    answer_length,
-    answered,
-    parse_answer,
-)
+from tsoperator.apiproxy.head import AnswerHead, RequestHead, answer_length, answered, parse_answer
 from tsoperator.apiproxy.recording.tap import SessionRecording
 from tsoperator.apiproxy.tls import TlsStream
 

@@ -43,10 +43,10 @@ UNTIL_CLOSE: Final = BodyKind(Framing.UNTIL_CLOSE)
 
 
 class RequestBody:
-    """The body of a request on its way to the API server."""
+    """The body of a request: with its framing for the API server, or *is_plain*, without it, for us to read."""
 
-    def __init__(self, kind: BodyKind) -> None:
-        self._counter = _counter(kind, 400)
+    def __init__(self, kind: BodyKind, *, is_plain: bool = False) -> None:
+        self._counter = _counter(kind, 400, is_plain=is_plain)
 
     @property
     def is_complete(self) -> bool:
@@ -54,7 +54,7 @@ class RequestBody:
         return self._counter.is_complete
 
     def feed(self, data: Piece) -> tuple[bytes, int]:
-        """Return the bytes to forward for *data*, and how many bytes of *data* belong to the body.
+        """Return the bytes of the body for *data*, and how many bytes of *data* belong to the body.
 
         The rest of *data* is the beginning of the next request. Raises BadBody.
         """
@@ -62,25 +62,6 @@ class RequestBody:
         with memoryview(data) as view:
             used = self._counter.feed(view, forwarded)
             return b"".join(forwarded), used
-
-
-class PlainBody:
-    """The body of a request whose data we read ourselves, without the framing."""
-
-    def __init__(self, kind: BodyKind) -> None:
-        self._counter = _counter(kind, 400, is_plain=True)
-
-    @property
-    def is_complete(self) -> bool:
-        """Whether no byte of the body is missing."""
-        return self._counter.is_complete
-
-    def feed(self, data: Piece) -> tuple[bytes, int]:
-        """Return the bytes of the body in *data*, and how many bytes of *data* belong to it. Raises BadBody."""
-        plain: list[Piece] = []
-        with memoryview(data) as view:
-            used = self._counter.feed(view, plain)
-            return b"".join(plain), used
 
 
 class AnswerBody:

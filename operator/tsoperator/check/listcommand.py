@@ -11,16 +11,7 @@ from datetime import UTC, datetime
 from typing import Final, NoReturn
 
 from tsoperator.check.leader import LeaderReports, NoReport, OperatorPlace
-from tsoperator.check.listing import (
-    Chosen,
-    Form,
-    ListTable,
-    Raw,
-    as_document,
-    changes,
-    columns,
-    full_name,
-)
+from tsoperator.check.listing import Chosen, Form, ListTable, Raw, as_document, changes, columns, full_name
 from tsoperator.check.report import LeaderReport, ReportedObject
 from tsoperator.check.terminal import CLEAR, is_coloured, let_go_of_stdout, printable, redrawn
 from tsoperator.kube.config import current_namespace

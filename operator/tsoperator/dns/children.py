@@ -6,16 +6,7 @@ from typing import Final
 from tsnameserver.records import CONFIGMAP_NAME
 
 from tsoperator.api.names import LABEL_APP, LABEL_MANAGED, MANAGED, NAMESERVER
-from tsoperator.api.objects import (
-    DEPLOYMENT,
-    DNSCONFIG,
-    ROLE,
-    ROLEBINDING,
-    SERVICE,
-    SERVICEACCOUNT,
-    Object,
-    Resource,
-)
+from tsoperator.api.objects import DEPLOYMENT, DNSCONFIG, ROLE, ROLEBINDING, SERVICE, SERVICEACCOUNT, Object, Resource
 from tsoperator.api.v1alpha1.dnsconfig import DNSConfig
 from tsoperator.dns.nameserver import NameserverImage, Program, nameserver_labels
 from tsoperator.runtime.ownership import owner_reference

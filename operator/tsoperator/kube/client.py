@@ -84,7 +84,7 @@ class KubeClient:
         """*reload* reads the configuration again when the credentials are refused (rotated certificates, exec tokens).
 
         *observe* is called for each request with its method (WATCH for a watch) and the status of the answer, ``none``
-        if there was no answer. If a request is sent again with fresh credentials, it is called twice.
+        if there was no answer. If a request is sent again with fresh credentials, *observe* is called twice.
         """
         self._configuration = configuration
         self._reload = reload

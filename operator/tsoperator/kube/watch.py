@@ -27,8 +27,8 @@ class Selection:
     def covers(self, obj: Object) -> bool:
         """Tell whether *obj*, which is of the selected resource, is certainly selected.
 
-        The label selector must consist of ``name=value`` terms. With a field selector for anything but the name
-        of the object, the answer is no.
+        The label selector must consist of ``name=value`` terms. With a field selector for anything but the name of the
+        object, the result is False.
         """
         metadata = obj["metadata"]
         wanted = dict(term.partition("=")[::2] for term in self.label_selector.split(",") if term)

@@ -185,9 +185,9 @@ class HostingView:
         An invalid object that is still served under the label keeps it, so that a wrong edit doesn't lead the traffic
         to another object.
 
-        A Tailscale Service of a ProxyGroup has no other owner; one of an Ingress or a Service may. If claims of both
-        sorts ask for the label, only those of the sort that has the existing Tailscale Service can win. While its owner
-        isn't known, no claim has the label.
+        A Tailscale Service of a ProxyGroup has no other owner; one of an Ingress or a Service may have other owners. If
+        claims of both sorts ask for the label, only those of the sort that has the existing Tailscale Service can win.
+        While its owner isn't known, no claim has the label.
         """
         counting = (
             each for each in self.claims_on(label) if each.counts or (each.may_be_kept and self._is_served(each))
@@ -333,10 +333,7 @@ class HostingView:
         return _REMOVING if is_there or self.uses(tailnet, name) else None
 
     def _owns(self, view: ServiceView, group: str) -> bool:
-        """Tell whether the operator owns the Tailscale Service in *view*.
-
-        If *group* isn't empty, it is the UID of a ProxyGroup. Then tell whether that group alone owns the Service.
-        """
+        """Tell whether we own the Tailscale Service in *view*; with the UID of a *group*, whether that group does."""
         if not group:
             return is_owned(view, self.world.operator_id())
         is_known = view.service is not None and view.tells_owner
@@ -412,7 +409,7 @@ class HostingChanges:
         return self._labelled(name.removeprefix(PREFIX) for name in before ^ after)
 
     def of_slice(self, old: Object | None, new: Object | None) -> list[Key]:
-        """Return the Service of an EndpointSlice if it names a ProxyGroup and may have got or lost its last Pod."""
+        """Return the Service of an EndpointSlice that got its first or lost its last ready Pod, if it names a group."""
         key = changed_service(old, new)
         found = self._cache.get(self._resource, key) if key else None
         return [key_of(found)] if found and any(by_label(found)) else []

@@ -203,8 +203,8 @@ class Proxies:
     def _home(self, name: str, owner: Owner, children: Children) -> str:
         """Return the name of the tailnet in which the proxies of *owner* are; *name* is the one in its spec.
 
-        These differ if a user has added or removed ``spec.tailnet``. The API server allows that, although devices can't
-        move. Namespaced objects have no such field. Raises Pending.
+        The two names differ if a user has added or removed ``spec.tailnet``. The API server allows that, although
+        devices can't move. Namespaced objects have no such field. Raises Pending.
         """
         reported = [device_of(secret, None) for secret in children.secrets]
         devices = {device.id: device.fqdn for device in reported if device.id}
@@ -264,7 +264,7 @@ class Proxies:
         """Return the `Kind` of a *resource* whose objects have proxies: it mints auth keys, and removes orphans.
 
         *parse* parses an object that exists, and *look* gathers the facts about it. *left* returns the plan for an
-        owner that is gone, which removes its leftovers; by default, these are its proxy.
+        owner that is gone, which removes its leftovers; by default, the plan removes its proxy.
         """
         type_ = _OWNER_TYPES[resource]
 

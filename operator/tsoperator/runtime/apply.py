@@ -57,7 +57,7 @@ class Applier:
         explain: Callable[[Exception], Refusal | None],
         now: Callable[[], datetime] = utc_now,
     ) -> None:
-        """*run_errand* carries out the steps that are not writes; *explain* returns a Refusal if an error means one."""
+        """*run_errand* carries out the steps that are not writes. *explain* returns the Refusal that an error means."""
         self._client = client
         self._cache = cache
         self._events = events
@@ -102,8 +102,8 @@ class Applier:
         Conditions get their times here. If *plan* has an error, it is raised last. If the API server refuses, write
         the Events of the plan that *failed* returns, and raise the API server's error.
 
-        While the object waits, a condition that is False stays as it is, unless the plan has an Event with the new
-        reason. Otherwise, if a control server refused the same call again and again, the status would change before
+        If the error of *plan* is Pending, a condition that is False stays as it is, unless *plan* has an Event with the
+        new reason. Otherwise, if a control server refused the same call again and again, the status would change before
         and after each answer, and each change would cause the next call.
         """
         if isinstance(plan.error, Pending):
@@ -268,7 +268,7 @@ class Applier:
 def _still_failing(live: Object, plan: Plan) -> Object | None:
     """Return the status in *plan*, in which the conditions that are False in the *live* status stay as they are.
 
-    But a condition changes if the plan has an Event with the new reason.
+    But a condition changes if the plan has an Event with the condition's new reason.
     """
     wanted, told = plan.status, {note.reason for note in plan.notes}
     if not wanted or "conditions" not in wanted:

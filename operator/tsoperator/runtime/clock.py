@@ -1,4 +1,4 @@
-"""The clocks: that of the wall, and that of the event loop."""
+"""The clocks: the wall clock, and the clock of the event loop."""
 
 import asyncio
 from datetime import UTC, datetime

@@ -21,7 +21,7 @@ from tsoperator.runtime.workqueue import Backoff, WorkQueue
 log = logging.getLogger(__name__)
 
 QUIET_CONFLICTS = 10
-"""The number of conflicts in a row that are logged at DEBUG only. So many take about 5 s: a cache may lag so long."""
+"""The number of conflicts in a row that are logged at DEBUG only: a cache that lags for 5 s causes about so many."""
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
 

@@ -33,7 +33,7 @@ class Announcer:
             self._listeners.append(listener)
 
     def all(self, signal: Signal) -> list[Object]:
-        """Return nothing."""
+        """Return an empty list."""
         del signal
         return []
 

@@ -354,7 +354,7 @@ def _name(parent: Object) -> str:
 def _fields(parent: Object, devices: Iterable[tuple[str, str]] = ()) -> dict[str, dict[str, str]]:
     """Return the fields of a log record by which programs find the lines about *parent*.
 
-    They also have the names of *devices*.
+    The fields also have the names of *devices*.
     """
     if not parent:
         return {}

@@ -185,7 +185,7 @@ def is_child(obj: Object, namespace: str) -> bool:
 
 
 def owned_keys(child: Object, owner_type: str, namespace: str) -> Iterable[Key]:
-    """Map a child in the operator's *namespace* to the key of its parent if that is of *owner_type*."""
+    """Map a child in the operator's *namespace* to the key of its parent, if the parent is of *owner_type*."""
     owner = _parent_of(child, namespace)
     return (owner.key,) if owner and owner.type == owner_type else ()
 

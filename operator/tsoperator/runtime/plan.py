@@ -153,7 +153,7 @@ class FindNodePorts:
 
 
 Errand = ControlStep | FindNodePorts
-"""A step that doesn't write an object of the plan."""
+"""A step of a Plan that isn't a write into the cluster."""
 
 Step = Child | Creation | Patch | Deletion | Errand
 

@@ -112,6 +112,6 @@ def _pause(times: int) -> float:
 def _calm(known: _Rewritten) -> float:
     """Return for how many seconds nobody must revert an object, so that its last rewrite counts as lasting.
 
-    This is longer than the other writer took for its reverts. It is 0 if there were at most `AT_ONCE` reverts.
+    The result is longer than the other writer took for its reverts. It is 0 if there were at most `AT_ONCE` reverts.
     """
     return max(_pause(known.quick), min(2 * known.slowest, LONGEST)) if known.total > AT_ONCE else 0.0

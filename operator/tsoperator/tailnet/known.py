@@ -51,7 +51,7 @@ class KnownTailnet:
     async def run(self) -> None:
         """Follow the devices and the Tailscale Services, and make calls, until cancelled.
 
-        Check whether the tailnet is set up, too.
+        Also check whether the tailnet is set up.
         """
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.preflight.run())

@@ -85,7 +85,7 @@ class Tailnets:
         raise UnknownTailnet(self.refusal(name) or "the operator has no tailnet of its own")
 
     def refusal(self, name: str) -> str:
-        """Return why parents without proxies in the tailnet called *name* may not use it; empty if they may."""
+        """Return why parents without proxies in the tailnet called *name* must not use it; empty if they may."""
         why = self._refusals.get(name)
         return f"Tailnet {name!r} can't be used: {why}" if why else ""
 
@@ -314,7 +314,7 @@ class Tailnets:
     def check_services_while(self, needs: Callable[[str], bool]) -> None:
         """Check whether tailnets let the operator write Tailscale Services.
 
-        This is checked in a tailnet while *needs*, called with the name of its Tailnet, returns true.
+        Each tailnet is checked while *needs*, called with the name of its Tailnet, returns true.
         """
         self._needs_services = needs
         for each in self._tailnets.values():
@@ -377,7 +377,7 @@ def _is_home(devices: Devices, wanted: Mapping[str, str]) -> bool:
 def _may_have(tailnet: KnownTailnet, step: DeleteDevice) -> bool:
     """Tell whether *tailnet* may be asked to delete the device of *step*.
 
-    It may not be asked if it may have another device with the same ID.
+    *tailnet* must not be asked if it may have another device with the same ID.
     """
     if tailnet.client.url == step.url:
         return True

@@ -58,8 +58,8 @@ class _Failure:
 class _Memory:
     """The news about the devices of one parent, and the failed changes of them.
 
-    `DeviceUpkeep.news` has returned the first *shown* of the news. The failures are by device ID and by what should
-    change, `TAGS` or `NAME`.
+    *shown* says how many of the news `DeviceUpkeep.news` has returned. The failures are by device ID and by what
+    should change, `TAGS` or `NAME`.
     """
 
     news: list[DeviceFinding] = field(default_factory=list)

@@ -49,7 +49,7 @@ class TailnetNames:
 
     *domains* is None until the devices are listed. *shared* are the names of the devices that other tailnets share with
     this one; the domains of these names aren't in *domains*. Headscale lists names without a domain, so that *domains*
-    has an empty one. While *pending*, the list of devices hasn't been read yet.
+    has an empty domain. While *pending*, the list of devices hasn't been read yet.
     """
 
     url: str
@@ -132,7 +132,7 @@ def forwarded_zones(dnsconfig: Object, given: Sequence[str], suffixes: Suffixes)
 def zones_status(given: Sequence[str], zones: Sequence[str]) -> Object:
     """Return the fields of a DNSConfig's status with the *zones* that the cluster's DNS has to forward.
 
-    They also say where the zones come from.
+    The fields also say where the zones come from.
     """
     return {"zones": [*zones], "zonesFrom": FROM_SETTING if given else FROM_TAILNETS}
 

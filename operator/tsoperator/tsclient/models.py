@@ -16,7 +16,7 @@ _Split = Annotated[
 _Words = Annotated[tuple[str, ...], BeforeValidator(lambda value: value or ())]
 
 NOTE: Final = "The Tailscale operator of a Kubernetes cluster manages this Service. Do not change it."
-"""The comment of a Tailscale Service that the operator has created. A user may change it: nobody compares it."""
+"""The comment of a Tailscale Service that the operator has created. A user may change it: the operator ignores it."""
 
 # Other fields are ignored. An ID may be written as a number: Headscale's IDs look like numbers.
 _CONFIG: Final = ConfigDict(frozen=True, coerce_numbers_to_str=True, hide_input_in_errors=True)

@@ -314,8 +314,8 @@ class Transport:
 def environment_proxy(url: str) -> str | None:
     """Return the HTTP proxy through which the environment (HTTPS_PROXY, NO_PROXY) sends requests to *url*, if any.
 
-    aiohttp's own `trust_env` looks it up in a thread before each request. It also takes credentials from ~/.netrc, and
-    then refuses requests that have their own.
+    We don't use aiohttp's own `trust_env`: it looks the proxy up in a thread before each request. It also takes
+    credentials from ~/.netrc, and then refuses requests that have credentials of their own.
     """
     parts = urlsplit(url)
     return None if proxy_bypass(parts.netloc) else getproxies().get(parts.scheme)

@@ -157,11 +157,11 @@ COMMANDS: Mapping[str, Callable[[Paths, argparse.Namespace], int]] = {
 def main() -> int:
     """Run one command; return its exit code."""
     arguments = parser().parse_args()
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # either way what `up` has begun is taken down
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # SIGTERM takes the bed down as Ctrl-C does
     try:
         code = COMMANDS[arguments.command](Paths.from_environment(), arguments)
         sys.stdout.flush()
-    except BrokenPipeError:  # who read it has seen enough
+    except BrokenPipeError:  # the reader of the output has closed it, such as `head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except BedError as problem:

@@ -69,4 +69,4 @@ if __name__ == "__main__":
             serve(sys.argv[1:])
         except subprocess.CalledProcessError as problem:
             sys.stderr.write(f"{problem}\n")
-        time.sleep(1)  # the API server is away
+        time.sleep(1)  # the API server can't be reached now

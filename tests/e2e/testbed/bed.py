@@ -140,7 +140,7 @@ class Bed:
         def left() -> list[str]:
             return leftovers(before, self.folder) if before else strays(self.folder)
 
-        wait_until(lambda: not left(), 3)  # what was killed may need a moment to be gone from lists
+        wait_until(lambda: not left(), 3)  # killed processes may be listed for another moment
         return left()
 
     @property

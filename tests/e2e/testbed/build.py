@@ -18,7 +18,7 @@ from tests.e2e.testbed.parts import ALL, Part
 from tests.e2e.testbed.paths import Paths
 from tests.e2e.testbed.progress import Progress
 
-PART_LIMIT = 3600.0  # seconds; far above what one part takes
+PART_LIMIT = 3600.0  # the time limit for a part in seconds, far more than any part needs
 
 
 def build(paths: Paths, progress: Progress, parts: Iterable[Part] = ALL, whole: bool = True) -> None:

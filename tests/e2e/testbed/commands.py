@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tests.e2e.testbed.errors import BedError
 
-Word = str | Path  # of a command line
+Word = str | Path  # one word of a command line
 
 
 def run(

@@ -32,7 +32,7 @@ class Tailnet:
 
     name: str
     domain: str
-    # A private address: tailscaled calls a control server elsewhere by HTTPS as soon as a connection breaks.
+    # A private address: with a public one, tailscaled would use HTTPS after a broken connection.
     address: str
     keeper: int
     client_id: str
@@ -139,7 +139,7 @@ def start_tailnet(
             *client,
         ],
         inside,
-        # The folder that the program starts in is the machine's root; what it simulates is this tree's.
+        # The program starts in the machine's root folder. So PYTHONPATH has to name this source tree.
         {"PYTHONPATH": os.pathsep.join([str(_TREE), str(_TREE / "loadtest")])},
     )
     trusted = acme_authority(paths)
@@ -155,7 +155,7 @@ def start_tailnet(
     }
     argv: list[Word] = [program(paths, "control"), *(f"-{name}={value}" for name, value in flags.items())]
     daemons.start(control, argv, inside)
-    # Nothing but 404 is at the root: it is an answer.
+    # The root path answers with 404, which shows that the server is up.
     _wait(daemons, inside, keeper, f"http://127.0.0.1:{at.keeper}/")
     _wait(daemons, inside, control, f"http://{at.control}/key")
 

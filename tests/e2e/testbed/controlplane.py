@@ -160,7 +160,7 @@ class ControlPlane:
     def excused(self, why: str) -> Iterator[None]:
         """Record the time of the block as an `Excuse` with the reason *why*.
 
-        The API server may deny requests meanwhile.
+        The API server may deny requests during this time.
         """
         began = datetime.now(UTC)
         try:
@@ -227,8 +227,8 @@ class ControlPlane:
         flags: dict[str, Word] = {
             "audit-policy-file": policy,
             "audit-log-path": self.audit_log,
-            "audit-log-maxsize": "0",  # one file however long it gets
-            "enable-admission-plugins": "OwnerReferencesPermissionEnforcement",  # as on OpenShift
+            "audit-log-maxsize": "0",  # no size limit, so that the log stays in one file
+            "enable-admission-plugins": "OwnerReferencesPermissionEnforcement",  # OpenShift enables this plugin, too
             "etcd-servers": f"http://{LOOPBACK}:{self.ports.etcd}",
             "secure-port": str(self.ports.api),
             "service-cluster-ip-range": network.SERVICE_CIDR,
@@ -261,10 +261,10 @@ class ControlPlane:
             "service-account-private-key-file": self.pki.service_accounts,
             "root-ca-file": self.pki.ca,
             "leader-elect": "false",
-            "node-monitor-grace-period": "2m",  # an outage of the API server is not one of the node
+            "node-monitor-grace-period": "2m",  # longer than an outage of the API server
         }
         if not self.inside:
-            # No kubelet renews the lease of the node there: this controller would take its Pods for dead.
+            # Without an isolation, no kubelet renews the Lease of a node. So this controller would evict its Pods.
             flags["controllers"] = "*,-node-lifecycle-controller"
         self._start("kube-controller-manager", {**flags, **self.controller_flags, **(changes or {})})
 

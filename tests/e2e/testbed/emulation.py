@@ -16,7 +16,7 @@ _DEBIANS = "qemu-" + {"arm64": "aarch64", "amd64": "x86_64"}[oci.other_architect
 _OURS = f"testbed-{_DEBIANS}"
 _RULE = Path("/usr/lib/binfmt.d") / f"{_DEBIANS}.conf"
 
-# Since Linux 6.7 the rules go with the last mount. So this process keeps a mount of its own, until its input ends.
+# Since Linux 6.7, the last unmount deletes the rules. So this process keeps a mount of its own, until its input ends.
 _HOLDER = """
 rules=/proc/sys/fs/binfmt_misc
 mount -t binfmt_misc binfmt_misc $rules

@@ -18,7 +18,7 @@ class Datagrams(asyncio.DatagramProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Store the transport for answers."""
-        self._transport = cast("asyncio.DatagramTransport", transport)  # in Python 3.11 its class is another one
+        self._transport = cast("asyncio.DatagramTransport", transport)  # no DatagramTransport in Python 3.11
 
     def datagram_received(self, _data: bytes, sender: tuple[str, int]) -> None:
         """Answer the datagram."""

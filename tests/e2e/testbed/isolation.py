@@ -18,10 +18,10 @@ from tests.e2e.testbed.errors import BedError
 from tests.e2e.testbed.processes import Process, children, wait_until
 
 NETNS = Path("/run/netns")
-# System folders that programs write to.
+# The system folders to which programs write.
 PRIVATE = ("/etc", "/opt", "/usr/libexec", "/var/lib", "/var/log")
 
-# volatile: nothing needs to outlive it, so nobody waits for the disk when it ends.
+# volatile: the end of an isolation doesn't wait for the disk, because no file has to outlive the isolation.
 # SIGCHLD is ignored so that the kernel reaps what containerd's shims leave to the first process.
 _FIRST_PROCESS = """
 set -e
@@ -110,7 +110,7 @@ def remove_name(handle: Path) -> None:
     while f" {handle} nsfs " in Path("/proc/self/mounts").read_text():
         run(["umount", handle])
     handle.unlink()
-    with suppress(OSError):  # other names are in it, or `ip netns` has made it a mount of its own
+    with suppress(OSError):  # the folder has other names, or `ip netns` has made it a mount
         handle.parent.rmdir()
 
 

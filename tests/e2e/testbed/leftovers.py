@@ -17,7 +17,7 @@ from tests.e2e.testbed.processes import wait_until
 CGROUPS = Path("/sys/fs/cgroup")
 OURS = "kubepods"  # the cgroup of all Pods, made by the kubelet
 OURS_ON = f"{OURS}-%s"  # the cgroup in which the kubelet of a further node makes its cgroups
-# What a kubelet sets for the whole machine; `down` sets it back.
+# The sysctls that a kubelet sets for the whole machine. `down` restores them.
 SYSCTLS = (
     "kernel/keys/root_maxbytes",
     "kernel/keys/root_maxkeys",
@@ -129,7 +129,7 @@ def _tried_to_remove_cgroups() -> bool:
     for top in pod_cgroups():
         folders = [Path(folder) for folder, _, _ in os.walk(top)]
         for folder in sorted(folders, key=lambda path: len(path.parts), reverse=True):
-            with contextlib.suppress(OSError):  # busy, or gone since: the same hierarchy may be mounted twice
+            with contextlib.suppress(OSError):  # busy, or gone already, because the same hierarchy may be mounted twice
                 folder.rmdir()
     return not pod_cgroups()
 

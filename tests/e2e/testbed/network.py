@@ -12,13 +12,13 @@ from typing import NamedTuple
 from tests.e2e.testbed.commands import run
 from tests.e2e.testbed.isolation import NETNS, Isolation
 
-# Private: tailscaled calls a control server elsewhere by HTTPS as soon as a connection breaks.
+# Private addresses. After a broken connection, tailscaled would use HTTPS with a control server at a public address.
 WAN = "10.255.0.1"
 NODE = "10.255.0.10"
 BITS = 24
 BRIDGE = "wan0"
 
-POD_CIDR = "10.244.0.0/21"  # of all nodes
+POD_CIDR = "10.244.0.0/21"  # the addresses of the Pods on all nodes
 SERVICE_CIDR = "10.96.0.0/16"
 LOAD_BALANCERS = tuple(f"10.255.0.{number}" for number in range(64, 80))
 """The addresses of the first node for Services of type LoadBalancer."""
@@ -92,13 +92,13 @@ def _connect(wan: Isolation, machine: Isolation, address: str) -> None:
     """Connect a machine to the virtual network."""
     name = machine.name
     _configure(wan, f"ip link add {name} type veth peer name eth0", f"ip link set {name} master {BRIDGE} up")
-    # The other end is moved from outside, where the target's pid means something.
+    # The other end is moved by a command outside of the isolation, because only there the target's pid is valid.
     _run_in_network(wan, f"ip link set eth0 netns {machine.first.pid}")
     _configure(
         machine,
         f"ip address add {address}/{BITS} dev eth0",
         "ip link set eth0 up",
-        # tailscaled takes a machine without a default route for one without a network.
+        # The default route is needed, since tailscaled believes that a machine without one has no network.
         f"ip route add default via {WAN}",
     )
 

@@ -64,7 +64,7 @@ class Node:
         self.folder.mkdir(parents=True, exist_ok=True)
         self._write_containerd()
         self._write("cni/10-testbed.conflist", _cni(self.place.pods))
-        # Its shim is looked for on the PATH.
+        # containerd looks for its shim on the PATH.
         path = f"{named('containerd').output(self.plane.paths)}:/usr/sbin:/sbin:{os.environ.get('PATH', os.defpath)}"
         argv: list[Word] = [program(self.plane.paths, "containerd"), f"--config={self.folder / 'containerd.toml'}"]
         self.plane.daemons.start(self._named("containerd"), argv, self.inside, env={"PATH": path})

@@ -78,7 +78,7 @@ def write_layout(folder: Path, layers: Sequence[Path], start: Start, of: str = "
             "Env": list(start.environment),
         },
         "rootfs": {"type": "layers", "diff_ids": [f"sha256:{digest}" for digest in digests]},
-        # buildah counts the layers here.
+        # buildah compares the number of layers with this list.
         "history": [{"created_by": "testbed"} for _ in digests],
     }
     manifest = {
@@ -93,7 +93,7 @@ def write_layout(folder: Path, layers: Sequence[Path], start: Start, of: str = "
 
 
 def layers_of(folder: Path) -> list[Path]:
-    """Return the layer files of the one image in an OCI layout."""
+    """Return the layer files of the only image in an OCI layout."""
     return [_blob_path(folder, layer["digest"]) for layer in _manifest(folder)["layers"]]
 
 
@@ -123,5 +123,5 @@ def _link(source: Path, target: Path) -> None:
         return
     try:
         target.hardlink_to(source)
-    except OSError:  # another file system
+    except OSError:  # the folder is on another file system, so a hard link isn't possible
         shutil.copyfile(source, target)

@@ -97,7 +97,7 @@ OLDEST = Part(
 )
 """The programs of the oldest Kubernetes. A bed uses them instead of those in ALL only on request."""
 
-# What the API server alone needs.
+# The parts that a bed with only an API server needs.
 API_ONLY = ("kubernetes",)
 
 

@@ -17,7 +17,7 @@ from tests.e2e.testbed.paths import Paths
 WEB_PORT = 8000
 GREETER_PORT = 7000  # TCP and UDP
 GREETING = "hello from the peer\n"
-NAMES = ("tailscaled", "web", "greeter")  # each with the peer's name before it
+NAMES = ("tailscaled", "web", "greeter")  # the names of its programs begin with the peer's name
 
 PROXY = "127.0.0.1:1055"
 MAGIC_DNS = "100.100.100.100"
@@ -81,12 +81,15 @@ class Peer:
         return self.machine.run([self.program, f"--socket={self.socket}", *arguments], timeout=timeout)
 
     def status(self) -> dict[str, Any]:
-        """Return the device's own status (``Self``) and its view of the others (``Peer``, by node key)."""
+        """Return the output of `tailscale status` as JSON.
+
+        ``Self`` is the device, and ``Peer`` has its peers by node key.
+        """
         found: dict[str, Any] = json.loads(self.tailscale("status", "--json"))
         return found
 
     def whois(self, other: "Peer") -> dict[str, Any]:
-        """Return what this device knows about another one: the device itself (``Node``) and its ``UserProfile``."""
+        """Return the facts that this device knows about another device: its node (``Node``) and its ``UserProfile``."""
         found: dict[str, Any] = json.loads(self.tailscale("whois", "--json", other.address))
         return found
 
@@ -138,7 +141,7 @@ def start(paths: Paths, daemons: Daemons, peer: Peer, key: str) -> None:
         f"--login-server={peer.tailnet.url}",
         f"--auth-key={key}",
         f"--hostname={peer.name}",
-        "--accept-dns=false",  # else it writes /etc/resolv.conf
+        "--accept-dns=false",  # otherwise tailscaled writes /etc/resolv.conf
         f"--timeout={_PATIENCE:.0f}s",
     )
 

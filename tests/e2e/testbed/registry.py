@@ -36,7 +36,7 @@ def push(paths: Paths, node: Isolation, layout: Path, name: str) -> None:
 
 
 def copy(paths: Paths, node: Isolation, name: str, other: str) -> None:
-    """Give the image *name* in the registry another name *other* as well."""
+    """Add the name *other* to the image *name* in the registry."""
     run([*reach(node), program(paths, "crane"), "copy", address_of(name), address_of(other)], timeout=120)
 
 

@@ -19,7 +19,7 @@ async def carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> N
             writer.write(data)
             await writer.drain()
         writer.write_eof()
-    except ConnectionError:  # one side is gone: so is the other
+    except ConnectionError:  # the connection of one side has broken, so both sides are closed
         writer.transport.abort()
 
 
@@ -29,7 +29,7 @@ async def relay(listener: socket.socket, host: str, port: int) -> None:
     async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             inner_reader, inner_writer = await asyncio.open_connection(host, port)
-        except OSError:  # the server is away: so is the relay
+        except OSError:  # the server can't be reached, so the client's connection is closed
             writer.transport.abort()
             return
         try:

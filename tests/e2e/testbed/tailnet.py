@@ -66,7 +66,7 @@ class RealDevices:
             device = self._tailnet.register(asked["authKey"], asked["hostname"])
         except AuthKeyError as error:
             return web.Response(status=403, text=str(error))
-        self._tailnet.delete_device(device)  # it is known by what tailscaled is told, not by what was made up here
+        self._tailnet.delete_device(device)  # its ID and addresses come from the real control server
         device = replace(device, node_id=asked["nodeId"], addresses=tuple(asked["addresses"]))
         self._tailnet.update(device)
         return web.json_response(self._shown(device))
@@ -253,7 +253,7 @@ def main() -> None:
     arguments = parser.parse_args()
     tailnet = Tailnet(arguments.domain)
     tailnet.client_id, tailnet.client_secret = arguments.client_id, arguments.client_secret
-    tailnet.audience = arguments.domain  # of the tokens by which a cluster's ServiceAccount proves who it is
+    tailnet.audience = arguments.domain  # the audience of the tokens with which a ServiceAccount proves its identity
     asyncio.run(serve(tailnet, arguments.port))
 
 

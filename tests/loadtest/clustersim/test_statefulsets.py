@@ -110,4 +110,4 @@ async def test_the_controllers_of_the_cluster_write_nothing_when_nothing_changes
     revision = store.revision
     store.create(POD, {"metadata": {"name": "other", "namespace": "default"}, "spec": {"containers": [{"name": "c"}]}})
     await until(store, lambda: address(pods(store)["other"]))
-    assert store.revision == revision + 3  # created, scheduled, started
+    assert store.revision == revision + 3  # the Pod was created, scheduled and started, each by one write

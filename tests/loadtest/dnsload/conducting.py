@@ -1,4 +1,4 @@
-"""Runs of dnsload by either engine, within the process of a test."""
+"""Runs dnsload with either engine, within the process of a test."""
 
 import asyncio
 from collections.abc import Sequence

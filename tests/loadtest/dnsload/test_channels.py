@@ -30,7 +30,7 @@ async def test_dnsload_opens_a_tcp_connection_for_each_query_on_request(tmp_path
     async with tcp_responder(connected=made.append) as target:
         ran = await conduct("asyncio", target, tmp_path, *TCP, "--new-connections")
     assert ran.report.totals.answered == 100
-    assert 100 <= len(made) <= 100 * ran.runs  # a run that a busy machine held up has fewer, and is made again
+    assert 100 <= len(made) <= 100 * ran.runs  # a run on a busy machine makes fewer connections, and is repeated
 
 
 @pytest.mark.parametrize("respond", [lambda *_: None, lambda *_: b""], ids=["silent", "nothing in it"])

@@ -113,7 +113,7 @@ def test_a_run_of_dnsload_that_was_started_with_sigint_ignored_continues_after_s
 
 @contextmanager
 def sigint_is(handler: Any) -> Iterator[None]:
-    """Let *handler* handle SIGINT in this process and in processes that it starts.
+    """Make *handler* handle SIGINT in this process, and in processes that it starts.
 
     SIGINT may have been ignored before.
     """

@@ -29,7 +29,7 @@ UNANSWERED = {
 def test_32_a_packet_that_is_not_a_query_gets_no_answer(server: Server, packet: bytes) -> None:
     with server.udp_socket() as client:
         client.send(packet)
-        client.send(numbered(GOOD, 0x3232))  # answered after the other, were that answered
+        client.send(numbered(GOOD, 0x3232))  # its answer would come after an answer to the packet before
         assert client.recv(512)[:2] == b"\x32\x32"
 
 

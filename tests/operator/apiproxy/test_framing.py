@@ -8,15 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tsoperator.apiproxy.errors import BadBody
-from tsoperator.apiproxy.framing import (
-    CHUNKED,
-    NO_BODY,
-    UNTIL_CLOSE,
-    AnswerBody,
-    BodyKind,
-    Framing,
-    RequestBody,
-)
+from tsoperator.apiproxy.framing import CHUNKED, NO_BODY, UNTIL_CLOSE, AnswerBody, BodyKind, Framing, RequestBody
 
 NEXT = b"GET /next HTTP/1.1\r\n"
 
@@ -120,7 +112,9 @@ def test_a_body_is_complete_with_its_last_byte(case: Case) -> None:
 
 @pytest.mark.parametrize("raw", REFUSED.values(), ids=REFUSED)
 @given(cuts)
-def test_a_malformed_chunk_or_trailer_is_refused_however_it_is_cut(raw: bytes, cuts: list[int]) -> None:
+def test_a_malformed_chunk_or_trailer_of_a_body_is_refused_however_its_bytes_are_cut(
+    raw: bytes, cuts: list[int]
+) -> None:
     with pytest.raises(BadBody) as refusal:
         fed(RequestBody(CHUNKED), pieces(raw, cuts))
     assert refusal.value.status == 400

@@ -46,7 +46,7 @@ async def test_a_ready_operator_is_healthy_without_a_nameserver(operator: Operat
     ]
 
 
-async def test_every_pod_of_the_operator_has_to_be_ready(operator: Operator) -> None:
+async def test_the_operator_is_healthy_only_if_each_of_its_pods_is_ready(operator: Operator) -> None:
     ready, refuses, *_ = await findings(operator.at, resolve=lambda _: ["127.0.0.1", "127.0.0.2"])
     assert (ready.verdict, refuses.verdict) == ("ok", "FAILED")
     assert refuses.words == f"operator at 127.0.0.2:{operator.at.port}: no answer (Connection refused)"

@@ -82,7 +82,7 @@ def test_a_watch_that_failed_and_works_again_is_no_fault() -> None:
     assert wrong(replica(*watch("services", "a", refused=0.0))) == []
 
 
-def test_two_leaders_are_a_fault() -> None:
+def test_a_check_reports_two_leaders_as_a_fault() -> None:
     (found,) = wrong(replica(LEADS, SET_UP), replica(LEADS, SET_UP, at="b"))
     assert found.words == "2 Pods of the operator lead at a time"
 

@@ -4,15 +4,7 @@ from typing import Any
 
 import pytest
 from tsoperator.api.objects import Key, Object, key_of
-from tsoperator.dns.nameclaims import (
-    Claim,
-    Standing,
-    asked_name,
-    egress_claim,
-    holding,
-    noted_claim,
-    taken_notes,
-)
+from tsoperator.dns.nameclaims import Claim, Standing, asked_name, egress_claim, holding, noted_claim, taken_notes
 from tsoperator.proxy.service import headless_service
 from tsoperator.runtime.ownership import Owner
 

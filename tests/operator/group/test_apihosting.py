@@ -130,7 +130,9 @@ def test_the_obstacle_to_offering_the_kubernetes_api_says_what_to_change(
         ({"hosts": {0: SERVES, 1: SERVES}, "advertised_for": 5.0}, None),
     ],
 )
-def test_the_next_proxy_moves_to_a_new_name_after_a_pause(facts: dict[str, Any], pause: float | None) -> None:
+def test_the_proxies_of_a_group_move_to_a_new_name_one_after_another_with_a_pause_between_them(
+    facts: dict[str, Any], pause: float | None
+) -> None:
     assert replace(FACTS, **facts).pause == pause
 
 

@@ -97,7 +97,7 @@ ODD: list[tuple[Any, Entry | None]] = [
 
 
 @pytest.mark.parametrize(("given", "entry"), ODD, ids=lambda value: json.dumps(value) if not value else None)
-def test_an_invalid_entry_is_left_out(given: Any, entry: Entry | None) -> None:
+def test_an_invalid_entry_of_a_document_is_left_out(given: Any, entry: Entry | None) -> None:
     services = {"odd": given, "good": {"tailnetTarget": TARGET, "ports": [PORT]}}
     wanted = {"good": REPORTED, **({"odd": entry} if entry else {})}
     stored = configmap(egress_services=encoded(json.dumps(services)))

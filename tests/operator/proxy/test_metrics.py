@@ -110,7 +110,7 @@ def test_the_metrics_labels_have_the_type_of_the_proxy_and_the_namespace_of_a_pa
     assert (found["ts_proxy_type"], found["ts_prom_job"]) == wanted
 
 
-def test_names_that_are_too_long_for_labels_are_cut() -> None:
+def test_names_that_are_too_long_for_the_labels_of_metrics_are_cut() -> None:
     long = Owner("ingress", Key("n" * 64, "p" * 64))
     found = labels(objects_for(metrics(), owner=long)[0])
     assert {len(found[name]) for name in ("ts_proxy_parent_name", "ts_proxy_parent_namespace", "ts_prom_job")} == {63}

@@ -29,7 +29,7 @@ WHOLE: Object = {
 }
 
 
-def test_a_slim_pod_has_only_the_fields_that_are_read() -> None:
+def test_a_slim_pod_has_only_the_fields_that_the_operator_reads() -> None:
     containers = [{"restartCount": 3, "lastState": {"terminated": ENDED}}]
     assert slim(WHOLE) == {
         "apiVersion": "v1",

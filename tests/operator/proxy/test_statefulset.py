@@ -57,7 +57,7 @@ def statefulset(
 
 
 def environment(made: Object) -> list[tuple[str, str]]:
-    """Return the variables in order: each name with its value, or with the path of the field that has the value."""
+    """Return the environment variables in order: each name with its value, or with the path of the field with it."""
     return [
         (variable["name"], variable.get("value") or variable["valueFrom"]["fieldRef"]["fieldPath"])
         for variable in container_of(made)["env"]

@@ -289,7 +289,7 @@ async def test_the_log_names_the_writes_and_says_when_the_children_of_an_object_
 
 
 @pytest.mark.parametrize("verb", ["create", "update"])
-async def test_the_log_has_a_new_refusal_once_and_does_not_report_the_end_of_the_refusal_before(
+async def test_the_log_has_a_new_refusal_once_and_does_not_report_the_end_of_the_previous_refusal(
     ground: Ground, caplog: pytest.LogCaptureFixture, verb: str
 ) -> None:
     caplog.set_level("INFO", "tsoperator")

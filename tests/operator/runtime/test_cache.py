@@ -180,7 +180,9 @@ def test_the_cache_leaves_out_the_managed_fields_of_an_object_and_no_other_field
     assert "managedFields" in obj["metadata"]
 
 
-async def test_the_objects_of_a_removed_kind_are_gone_and_the_kind_no_longer_counts_as_refused(sim: ClusterSim) -> None:
+async def test_the_objects_of_a_removed_kind_leave_the_cache_and_the_kind_no_longer_counts_as_refused(
+    sim: ClusterSim,
+) -> None:
     sim.store.create(kinds.DNSCONFIG, {"metadata": {"name": "a", "labels": {"team": "x"}}})
     notes = Notes()
     async with followed(sim.api_url, Source(Selection(DNSCONFIG), optional=True)) as cache:
@@ -255,7 +257,7 @@ TWO = [
 SHUT = Ban("configmaps", "tailscale")
 
 
-async def test_queries_find_the_objects_of_several_namespaces_together(sim: ClusterSim) -> None:
+async def test_a_query_of_the_cache_finds_the_objects_of_several_namespaces_together(sim: ClusterSim) -> None:
     create(sim, configmap("b", "x", "tailscale"), configmap("c", "x"), configmap("a", "x", "kube-system"))
     async with followed(sim.api_url, *TWO) as cache:
         assert found(cache, "x") == ["c", "b"]
@@ -313,7 +315,9 @@ async def test_a_refused_source_that_is_not_optional_keeps_the_cache_unsynced(
         assert cache.unsynced_selections() == ["configmaps in default"]
 
 
-async def test_a_namespace_whose_rights_are_taken_away_keeps_its_known_objects(sim: ClusterSim) -> None:
+async def test_a_namespace_in_which_the_operator_loses_its_rights_keeps_its_objects_in_the_cache(
+    sim: ClusterSim,
+) -> None:
     create(sim, configmap("a", "x", "tailscale"), configmap("b", "x", "tailscale"))
     async with followed(sim.api_url, *TWO) as cache:
         await until(lambda: sim.requests["tsoperator", "watch", "configmaps"] == 2)
@@ -327,7 +331,7 @@ async def test_a_namespace_whose_rights_are_taken_away_keeps_its_known_objects(s
         assert found(cache, "x") == ["a"]
 
 
-async def test_objects_that_may_be_listed_but_not_watched_are_refused_until_they_are_watched(
+async def test_a_selection_that_may_be_listed_but_not_watched_counts_as_refused_until_it_is_watched(
     sim: ClusterSim, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "tsoperator")
@@ -434,7 +438,7 @@ async def test_an_object_that_two_sources_select_is_announced_once(sim: ClusterS
 
 
 @pytest.mark.parametrize("change", [{"team": "y"}, {"tier": "back"}], ids=str)
-async def test_an_object_that_leaves_one_selection_by_a_write_stays_in_the_other(
+async def test_an_object_that_leaves_one_selection_by_a_write_stays_in_the_cache_for_the_other_selection(
     sim: ClusterSim, change: Object
 ) -> None:
     create(sim, configmap("a", "x", tier="front"))

@@ -205,10 +205,10 @@ def test_a_change_while_a_reconcile_succeeds_is_not_lost(announce: Callable[[Wor
         ([DONE], ""),
     ],
 )
-def test_an_error_is_logged_when_it_begins_when_it_changes_and_when_it_ends(
+def test_an_error_of_reconciles_is_logged_when_it_begins_when_it_changes_and_when_it_ends(
     ends: Sequence[End], lines: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """An exclamation mark in the table stands for a traceback."""
+    """Read an exclamation mark in the table as a traceback."""
     caplog.set_level(logging.DEBUG, "tsoperator")
     times_of(*ends)
     assert [f"{level}{'!' * traceback}" for level, traceback in levels(caplog)] == lines.split()
@@ -224,7 +224,7 @@ def test_the_log_has_a_line_for_each_reconcile_at_debug_level(caplog: pytest.Log
     ]
 
 
-def test_an_expected_error_is_logged_in_one_line_unless_the_log_already_has_the_error(
+def test_an_expected_error_of_a_reconcile_is_logged_in_one_line_unless_the_log_already_has_the_error(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     class ControlPlaneError(Exception): ...
@@ -245,7 +245,7 @@ def test_a_conflict_that_comes_back_at_each_retry_is_logged(caplog: pytest.LogCa
 
 
 @in_virtual_time
-async def test_a_terminal_error_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_terminal_error_of_a_reconcile_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     ground = Ground(Script(TerminalError("no such zone")))
     await ground.run(1, A)
     await ground.run(1, A)

@@ -99,7 +99,9 @@ async def count_proxies() -> Metric:
 
 
 @pytest.mark.parametrize("kind", ["text/plain", "application/openmetrics-text"])
-async def test_the_metrics_page_shows_the_metrics_of_the_given_registry_and_counts(kind: str) -> None:
+async def test_the_metrics_page_shows_the_metrics_of_the_registry_and_those_that_functions_count_on_request(
+    kind: str,
+) -> None:
     registry = CollectorRegistry()
     Gauge("tsoperator_leader", "Whether it leads.", registry=registry).set(1)
     async with HealthServer("127.0.0.1:0", registry, {}, counts=[count_proxies]) as address:

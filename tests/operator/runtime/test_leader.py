@@ -73,7 +73,7 @@ async def test_a_standby_waits_for_the_duration_in_the_record_by_its_own_clock(
 
 
 @in_virtual_time
-async def test_taking_over_a_record_adds_one_to_its_transitions() -> None:
+async def test_a_process_that_takes_the_lease_of_another_process_adds_one_to_the_leases_transitions() -> None:
     server = LeaseServer()
     server.put_record("", strategy="OldestEmulationVersion")
     await Candidate(server, Diary(), "b").lead(until=1)

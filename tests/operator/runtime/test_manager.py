@@ -211,7 +211,9 @@ def key_names(cache: Cache) -> set[str]:
     return {key_of(obj).name for obj in cache.all(CONFIGMAP)}
 
 
-async def test_the_keys_of_every_kind_are_enqueued_again_after_a_while(sim: ClusterSim, client: KubeClient) -> None:
+async def test_the_keys_of_the_objects_of_every_kind_are_enqueued_again_after_a_while(
+    sim: ClusterSim, client: KubeClient
+) -> None:
     create(sim, "a")
     create(sim, "b")
     reconciler = Noting(watched=[CONFIGMAP, SERVICE, DEVICE])

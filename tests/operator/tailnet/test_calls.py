@@ -25,7 +25,7 @@ Value = TypeVar("Value")
 
 
 class Server:
-    """A control server that records the times of calls, and the queue of calls to it.
+    """A control server with the queue of calls to it. It records the time of each call.
 
     At most *at_once* of the calls run together.
     """
@@ -230,7 +230,7 @@ async def test_a_waiting_caller_whose_owner_is_forgotten_learns_that_its_call_wa
 
 
 @in_virtual_time
-async def test_no_call_is_made_to_a_control_server_after_the_end_of_its_tailnet() -> None:
+async def test_no_call_is_made_to_a_control_server_after_the_registration_of_its_tailnet_has_ended() -> None:
     async with serving() as server:
         pending = await server.begin(A, "a", 10)
         server.calls.end()
@@ -307,7 +307,7 @@ async def test_calls_that_have_ended_and_their_owners_are_not_remembered() -> No
 
 
 @in_virtual_time
-async def test_nobody_waits_any_longer_for_calls_that_the_end_of_a_tailnet_interrupts() -> None:
+async def test_nobody_waits_any_longer_for_calls_that_the_end_of_a_tailnets_registration_interrupts() -> None:
     server = Server(at_once=1)
     async with running(server.calls.run()):
         pending = [await server.begin(owner, "x", 10) for owner in (A, B)]

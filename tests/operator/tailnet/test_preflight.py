@@ -199,7 +199,7 @@ async def test_each_check_of_preflight_has_a_gauge_once_the_check_was_made(
     assert ground.metrics() == gauges
 
 
-def test_each_tailnet_has_its_own_gauges() -> None:
+def test_each_tailnet_has_its_own_gauges_for_the_checks_of_preflight() -> None:
     found = {"": Findings({"api": True}, server="tailscale"), "lab": Findings({"api": False})}
     samples = [each for metric in PreflightMetrics(lambda: found).collect() for each in metric.samples]
     assert [(each.name, each.labels, each.value) for each in samples] == [
@@ -262,7 +262,7 @@ async def test_listeners_hear_when_the_findings_of_preflight_change(
     assert found == [ground.preflight.findings] * told
 
 
-async def test_new_findings_are_logged_at_once_and_there_is_no_event_without_a_pod(
+async def test_new_findings_are_logged_at_once_and_without_the_operators_pod_there_is_no_event(
     ground: Ground, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "tsoperator.tailnet.preflight")

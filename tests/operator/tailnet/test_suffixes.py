@@ -110,7 +110,7 @@ async def test_suffixes_are_pending_until_the_list_of_devices_is_read_or_cannot_
     assert scene.suffixes.current() == Suffixes()
 
 
-async def test_suffixes_are_not_pending_for_ever_if_a_list_does_not_come(scene: Scene) -> None:
+async def test_suffixes_are_not_pending_for_ever_if_the_list_of_devices_does_not_come(scene: Scene) -> None:
     scene.sim.control.latency = 3600
     impatient = KnownSuffixes(scene.cache, scene.tailnets, patience=0.01)
     assert impatient.current() == Suffixes(pending=True)
@@ -159,7 +159,7 @@ async def test_the_suffix_of_a_headscale_tailnet_is_known_from_the_report_of_a_p
     await scene.knows("tail.example.org", OTHER)
 
 
-async def test_a_new_tailnet_object_leaves_the_suffixes_pending_and_the_end_of_a_tailnet_is_announced(
+async def test_a_new_tailnet_object_leaves_the_suffixes_pending_and_the_end_of_its_registration_is_announced(
     scene: Scene,
 ) -> None:
     join(scene.sim.control)

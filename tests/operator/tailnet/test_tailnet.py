@@ -225,7 +225,7 @@ async def test_the_devices_of_a_tailnet_are_followed_from_the_registration_of_th
     assert lab.tailnets.registered(LAB) is None
 
 
-async def test_a_call_to_a_tailnet_is_no_longer_awaited_when_the_tailnet_ends(lab: Lab) -> None:
+async def test_nobody_waits_any_longer_for_a_call_to_a_tailnet_whose_registration_has_ended(lab: Lab) -> None:
     lab.tailnets.register(lab.other)
     lab.control.latency = 3600
     with pytest.raises(Pending) as raised:

@@ -1,4 +1,4 @@
-"""The zones of MagicDNS names, which follow from the suffixes of the devices' names."""
+"""The zones of MagicDNS names, which depend on the suffixes of the devices' names."""
 
 from typing import NamedTuple
 
@@ -96,7 +96,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_the_zones_follow_from_the_setting_the_known_suffixes_and_the_served_zones(case: Case) -> None:
+def test_the_zones_depend_on_the_setting_the_known_suffixes_and_the_zones_that_are_served(case: Case) -> None:
     assert nameserver_zones(case.given, case.suffixes, case.served) == case.nameserver
     assert stub_zones(case.given, case.suffixes, case.served) == case.stubs
 

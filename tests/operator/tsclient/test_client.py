@@ -34,7 +34,7 @@ async def test_a_minted_auth_key_is_for_one_use_is_preauthorized_is_not_ephemera
     assert control.register(created.key.get_secret_value(), "db").tags == ("tag:k8s", "tag:db")
 
 
-async def test_a_device_has_the_same_fields_whether_it_is_read_alone_or_in_the_list_from_either_server(
+async def test_a_device_of_either_control_server_has_the_same_fields_in_the_list_of_devices_and_alone(
     client: TailnetClient, control: Control, clock: Clock
 ) -> None:
     assert await client.devices() == {}

@@ -9,7 +9,7 @@ from typing import Final
 from tsoperator.apiproxy.client import Client
 from tsoperator.apiproxy.counts import RecordingCounts
 from tsoperator.apiproxy.errors import ClientGone, RecordingFailed
-from tsoperator.apiproxy.framing import Framing, PlainBody
+from tsoperator.apiproxy.framing import Framing, RequestBody
 from tsoperator.apiproxy.head import RequestHead
 from tsoperator.apiproxy.impersonation import Denial, RecordingOrder
 from tsoperator.apiproxy.recording.cast import Cast
@@ -66,7 +66,7 @@ class _Body:
     async def read(self) -> bytes:
         """Return the body. Raises _Unreadable, ClientGone and BadMessage."""
         received, kind = self._client.received, self._head.body
-        reader, body = PlainBody(kind), bytearray()
+        reader, body = RequestBody(kind, is_plain=True), bytearray()
         if kind.framing is Framing.LENGTH and kind.length > MOST_BODY:
             raise _Unreadable(413, f"a body of more than {MOST_BODY >> 20} MiB can't be recorded")
         if not reader.is_complete and not received and _expects_continue(self._head):

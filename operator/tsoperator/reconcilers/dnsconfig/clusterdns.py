@@ -75,7 +75,7 @@ class ClusterDNSPlan:
     again: float | None = None
     """The seconds until the operator looks again whether it may see an object of the cluster's DNS.
 
-    It looks again by itself, because no watch event tells when it may.
+    It has to look by itself, because no watch event tells when the API server lets it see the object.
     """
     restart: str = ""
     """The manual step by which the cluster's DNS notices that the stub domain has been removed."""
@@ -143,7 +143,7 @@ def _installation(
 ) -> ClusterDNSPlan:
     """Return the plan that writes our stub domain into the cluster's DNS.
 
-    It also removes our stub domain from the objects of other platforms.
+    The plan also removes our stub domain from the objects of other platforms.
     """
     if isinstance(platform, Refusal):
         return ClusterDNSPlan(result=platform)
@@ -235,9 +235,9 @@ def _versioned_step(change: Change, objects: DNSObjects) -> Write:
 
 
 def unseen_removal(obj: Object) -> ClusterDNSPlan:
-    """Return the plan for a deleted DNSConfig *obj* while the operator may not see the objects of the cluster's DNS.
+    """Return the plan for a deleted DNSConfig *obj* while the operator isn't allowed to see the cluster's DNS.
 
-    The deletion waits if a condition says that the operator has written into these objects.
+    The deletion waits if a condition says that the operator has written into the configuration of the cluster's DNS.
     """
     written = is_true(obj, CONDITION_CLUSTER_DNS_CONFIGURED)
     return ClusterDNSPlan(result=_UNSEEN, again=_LOOK_AGAIN) if written else ClusterDNSPlan()

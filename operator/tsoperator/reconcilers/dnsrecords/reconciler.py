@@ -206,7 +206,7 @@ class _View:
         return False if name.removesuffix(suffix) in there else None
 
     def _owner(self, service: Object) -> Owner | None:
-        """Return the owner of the proxy behind *service*; None if this is no proxy that can have a name."""
+        """Return the owner of the proxy behind *service*; None if there is no proxy that can have a name."""
         owner = owner_of(service) or grouped_owner_of(service)
         here = key_of(service).namespace == self._settings.namespace
         return owner if here and owner and owner.type in _PARENTS else None
@@ -253,7 +253,7 @@ class _View:
         return (self._key,) if len(self._changed) > before else ()
 
     def _of_anything_else(self, _obj: Object) -> Iterable[Key]:
-        """Note that the ConfigMaps may have to change."""
+        """Note that the ConfigMaps of records may have to change, and return the single key."""
         self._stale = True
         return (self._key,)
 

@@ -92,7 +92,7 @@ def ignored_notes(ask: Ask) -> list[Note]:
 
 
 def _given(ask: Ask) -> str:
-    """Return one of those annotations on an Ingress that the operator reads.
+    """Return an annotation on an Ingress that the operator reads.
 
     Return an empty text if there is none, or if the deprecated annotation names the class of the Ingress.
     """

@@ -196,7 +196,7 @@ class _View:
     def _keys_of_service(self, service: Object) -> Iterable[Key]:
         """Map a Service of a proxy to the parent of the proxy.
 
-        Map any other Service to the Ingresses that lead to it, or that ask for its label in the tailnet.
+        Map any other Service to the Ingresses that lead to it, or that ask for the same label in a tailnet.
         """
         if is_child(service, self._settings.namespace):
             return self._parent_keys(service)

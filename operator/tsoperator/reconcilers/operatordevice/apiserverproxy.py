@@ -38,10 +38,10 @@ _ENDING: Final = 5.0  # s until another look whether other Pods have ended, if n
 class ObservedProxy:
     """The facts on which the plan depends, besides the settings.
 
-    *deployment* is that of the proxy, which has this *age* in seconds, and *pods* are its Pods. It belongs to the
-    ServiceAccount *account*. *own* is the operator's own Deployment, and *like* the placement of the operator's own
-    Pod; None if it isn't known. *secrets* are the slim Secrets of the device. The *statefulset* and *its_pods* register
-    the device. *go* names the Pods of a Go operator that runs.
+    *deployment* is the Deployment of the proxy; it has this *age* in seconds, and belongs to the ServiceAccount
+    *account*. *pods* are its Pods. *own* is the operator's own Deployment, and *like* the placement of the operator's
+    own Pod; None if it isn't known. *secrets* are the slim Secrets of the device. The *statefulset* and *its_pods*
+    register the device. *go* names the Pods of a Go operator that runs.
     """
 
     deployment: Object | None = None
@@ -203,7 +203,7 @@ def _slowness(ask: Ask, observed: ObservedProxy) -> str:
 def _devices(ask: Ask, observed: ObservedProxy, settings: Settings) -> DevicePlan:
     """Return the plan for the device.
 
-    It keeps its tags: OPERATOR_INITIAL_TAGS are those of a new device, and later ones are the user's to choose.
+    The device keeps its tags: OPERATOR_INITIAL_TAGS are those of a new device, and the user may change them later.
     """
     device = observed.tailnet.devices.get(observed.device)
     proxy = _proxy(ask, settings, device.tags if device else ask.tags)

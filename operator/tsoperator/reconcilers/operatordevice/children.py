@@ -44,7 +44,7 @@ def secret_steps(
 
 
 def reference_to(account: Object) -> Object:
-    """Return the owner reference to *account*. When Helm removes this ServiceAccount, our objects go, too."""
+    """Return the owner reference to *account*. When Helm removes *account*, the objects with this reference go, too."""
     return {
         "apiVersion": SERVICEACCOUNT.api_version,
         "kind": SERVICEACCOUNT.kind,

@@ -68,8 +68,8 @@ def operatordevices(
 ) -> Kind[plans.Observed] | Kind[ObservedProxy]:
     """Return the `Kind` of the operator's own device.
 
-    If the settings ask for an API server proxy, the `Kind` runs that proxy, which has the device. Otherwise it
-    registers the device, if an object needs its ID and there is none. It has a single key, that of the Secret that
+    If the settings ask for an API server proxy, the `Kind` runs that proxy, which has the device. Otherwise the `Kind`
+    registers the device, if there is none and an object needs its ID. It has a single key, that of the Secret that
     OPERATOR_SECRET names.
     """
     world = _World(cache, client, tailnets, identity, settings, now)

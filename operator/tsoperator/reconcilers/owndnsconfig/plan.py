@@ -17,12 +17,12 @@ NOT_REMOVED: Final = "DNSConfigNotRemoved"
 """The reason of the Event on a DNSConfig that the operator has made, but isn't permitted to delete."""
 
 _UNSEEN_AGAIN: Final = 10.0
-"""The seconds after which the operator looks again whether it may see DNSConfigs. No watch event tells when it may."""
+"""The seconds after which the operator looks again whether it can list DNSConfigs. No watch event tells when it can."""
 
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """All DNSConfigs of the cluster. The operator *sees_all* of them if their CRD is there and it may list them."""
+    """All DNSConfigs of the cluster. The operator *sees_all* of them if their CRD is there and it can list them."""
 
     dnsconfigs: Sequence[Object]
     sees_all: bool

@@ -53,7 +53,7 @@ class _View:
         return plans.failed(refusal)
 
     def acted(self, _obj: Object, observed: plans.Observed, plan: Plan) -> None:
-        """Log which DNSConfig the plan has made or removed, and which one of somebody else makes ours unnecessary."""
+        """Log that *plan* has made or removed our DNSConfig, or that a DNSConfig of somebody else replaces ours."""
         for step in plan.steps:
             log.info("%s DNSConfig %s", "made" if isinstance(step, Creation) else "deleted", OWN_NAME)
         first = elected(observed.dnsconfigs)

@@ -36,7 +36,7 @@ async def resolve_ipv4(host: str) -> Sequence[str]:
 class HostAddresses:
     """Looks up the hostnames of each PeerRelay's load balancers again and again, while `run` runs.
 
-    It keeps the addresses.
+    It keeps the addresses, so that `follow` can return them at once.
     """
 
     def __init__(self, resolve: Resolve = resolve_ipv4, retry: Backoff = _RETRY) -> None:

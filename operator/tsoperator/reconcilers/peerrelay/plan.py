@@ -220,7 +220,7 @@ def _too_old(proxy: Proxy, children: Children) -> Refusal | None:
 
 
 def _restarting(children: Children) -> str:
-    """Say which Pod restarts again and again, and what its cause may be; empty if none does."""
+    """Say which Pod restarts again and again, and what the cause may be; empty if no Pod does."""
     for pod in children.pods:
         statuses = (pod.get("status") or {}).get("containerStatuses") or ()
         if any(each.get("restartCount", 0) for each in statuses):

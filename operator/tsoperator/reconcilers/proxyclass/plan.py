@@ -63,7 +63,7 @@ class Observed:
 
 
 def plan(obj: Object, proxy_class: ProxyClass | Invalid, observed: Observed) -> Plan:
-    """Return the plan for the ProxyClass *obj*, parsed as *proxy_class*. It sets our finalizer and a condition."""
+    """Return the plan for the ProxyClass *obj*, parsed as *proxy_class*: to set our finalizer and a condition."""
     if is_deleting(obj):
         return Plan(release=FINALIZER)  # objects that name the class report that it is gone; their proxies go on
     if isinstance(proxy_class, Invalid):

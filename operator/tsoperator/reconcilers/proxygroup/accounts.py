@@ -6,13 +6,7 @@ A certificate authority limits how many accounts are made from one address. So n
 from collections.abc import Sequence
 from typing import Final
 
-from tsoperator.api.names import (
-    ACCOUNTS,
-    ACCOUNTS_CAPABILITY_VERSION,
-    ACCOUNTS_FINALIZER,
-    LABEL_MANAGED,
-    MANAGED,
-)
+from tsoperator.api.names import ACCOUNTS, ACCOUNTS_CAPABILITY_VERSION, ACCOUNTS_FINALIZER, LABEL_MANAGED, MANAGED
 from tsoperator.api.objects import SECRET, Key, Object, has_finalizer, is_deleting, key_of, labels
 from tsoperator.proxy.secret import capability_version_of
 from tsoperator.runtime.plan import Creation, Note, Patch, Report, Step

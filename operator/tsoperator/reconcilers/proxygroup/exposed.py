@@ -268,7 +268,7 @@ class ExposedChanges:
         return self._cache.indexed(INGRESS, BY_BACKEND, str(service))
 
     def _labelled(self, labels: Iterable[str]) -> Iterator[Key]:
-        """Yield the keys of the groups that have a claim on one of *labels*, or are named by objects with a claim."""
+        """Yield the keys of the groups that ask for one of *labels*, and of the groups of objects that ask for one."""
         for label in labels:
             for resource in (INGRESS, SERVICE):
                 yield from self._naming(self._cache.indexed(resource, BY_LABEL, label))

@@ -411,7 +411,7 @@ def _workload(ask: Ask, proxy: Proxy, observed: Observed, settings: Settings) ->
 
 
 def _refused(ask: Ask, observed: Observed, settings: Settings, refusal: Refusal) -> Plan:
-    """Return the plan that reports *refusal* on a group. Running proxies go on, and serve changed Services, too."""
+    """Return the plan that reports *refusal* on a group. Its running proxies serve the Services as they are now."""
     return replace(_refusal_plan(ask, observed, refusal), steps=_kept(ask, observed, settings))
 
 

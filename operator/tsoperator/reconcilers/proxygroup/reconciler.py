@@ -198,7 +198,7 @@ class _View:
         return owned_keys(child, PARENT_PROXYGROUP, self._settings.namespace)
 
     def keys_of_account(self, account: Object) -> Iterable[Key]:
-        """Map a ServiceAccount to its group. Map that of the chart to all groups whose Pods run under it."""
+        """Map a ServiceAccount to its group. Map the chart's ServiceAccount to all groups whose Pods run under it."""
         if key_of(account) != self._auth_proxy:
             return self.parent_keys(account)
         asked = (parse(each, self._settings) for each in self._cache.all(PROXYGROUP))

@@ -11,14 +11,7 @@ from tsoperator.proxy.overlay import with_class
 from tsoperator.proxy.proxy import Children, Proxy
 from tsoperator.proxy.proxypod import GROUP_CONFIGS
 from tsoperator.proxy.replica import Replica
-from tsoperator.proxy.statefulset import (
-    CONFIG_VOLUME,
-    Volume,
-    configs,
-    k8s_proxy_pod_spec,
-    proxy_pod_spec,
-    statefulset,
-)
+from tsoperator.proxy.statefulset import CONFIG_VOLUME, Volume, configs, k8s_proxy_pod_spec, proxy_pod_spec, statefulset
 from tsoperator.runtime.diff import contains, digest_of
 from tsoperator.runtime.given import without_given
 from tsoperator.settings import Settings

@@ -51,8 +51,8 @@ def reached(children: Children, api: APIHosting | None = None) -> str:
 def _running(children: Children) -> list[tuple[ReportedDevice, Object]]:
     """Return the devices of running proxies, by ordinal, each with the further fields of its entry in the status.
 
-    A proxy runs if its Pod has reported a device with a MagicDNS name, and isn't down. If all these Pods are down, all
-    their proxies are returned, because nobody can tell which of them still serve.
+    A proxy runs if its Pod has reported a device with a MagicDNS name, and isn't down. If all Pods with such a device
+    are down, all their devices are returned, because nobody can tell which proxies still serve.
     """
     found = [(pod, device) for pod in children.pods if (device := _reported_device(pod, children))]
     running = in_service([pod for pod, _ in found])

@@ -37,11 +37,10 @@ _HIDDEN: Final = (
 class Observed:
     """The facts on which the plan for a namespace depends.
 
-    *policies* are its ProxyGroupPolicies; *sees_policies* tells whether these are surely all of them. *admission*
-    are the existing admission policies and bindings with the names that the operator gives to those of the
-    namespace. *serves_admission* tells whether the API server has such kinds, and *sees_admission* whether the
-    operator may see them. *groups* are the existing ProxyGroups that the policies name, each with
-    its type.
+    *policies* are its ProxyGroupPolicies; *sees_policies* tells whether these are surely all of them. *admission* are
+    the existing admission policies and bindings with the names that the operator gives to those of the namespace.
+    *serves_admission* tells whether the API server has such kinds, and *sees_admission* whether it lets the operator
+    see them. *groups* are the existing ProxyGroups that the policies name, each with its type.
     """
 
     namespace: str

@@ -114,9 +114,9 @@ class Ask:
 
     @property
     def outranks_name(self) -> bool:
-        """True if the Service gives a name, but also an address in the deprecated annotation.
+        """True if the Service gives the name of its target, but also an address in the deprecated annotation.
 
-        A proxy of its own uses the address; a ProxyGroup uses the name. The Go operator does the same.
+        The Service's own proxy uses the address; a ProxyGroup uses the name. The Go operator does the same.
         """
         return bool(self.fqdn) and self.ip_annotation == ANNOTATION_TAILNET_TARGET_IP_DEPRECATED
 

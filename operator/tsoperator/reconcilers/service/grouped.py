@@ -35,7 +35,7 @@ from tsoperator.runtime.reverts import NO_REVERTS, Reverts
 from tsoperator.tailnet.zones import NO_SUFFIXES, Suffixes
 
 FRESH = "fresh"
-"""The fact that a Service's status doesn't say yet whether the Service is ready."""
+"""The name of a fact: a Service's status doesn't say yet whether the Service is ready."""
 
 CONDITIONS = (CONDITION_EGRESS_VALID, CONDITION_EGRESS_CONFIGURED, CONDITION_EGRESS_READY)
 PATIENCE = 1.0
@@ -50,7 +50,7 @@ _LOOK_AGAIN = 30.0  # s until the ports of a ProxyGroup that has no free ones ar
 
 
 def problem(ask: Ask, places: Places, suffixes: Suffixes = NO_SUFFIXES) -> tuple[Object, list[Note]] | None:
-    """Return the condition and the Events of an invalid Service, for which nothing may change; None for a valid one.
+    """Return the condition and the Events of an invalid Service, whose objects must not change; None for a valid one.
 
     *suffixes* are the known suffixes of MagicDNS names.
     """
@@ -152,7 +152,7 @@ def _updated(live: Object, wanted: Object) -> Object:
 def _kept(ask: Ask, shown: Sequence[Object], notes: Sequence[Note], places: Places) -> Plan:
     """Return the plan that reports a problem by the conditions *shown* and by *notes*.
 
-    It changes nothing but EndpointSlices.
+    The plan changes nothing but EndpointSlices.
     """
     status = _status(ask, [*shown, _readiness(ask, places)], places)
     return Plan(steps=upkeep(places), notes=notes, status=status)

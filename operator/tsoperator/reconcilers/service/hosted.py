@@ -83,7 +83,7 @@ def refusal_of(ask: Ask, hosting: Hosting | None) -> Refusal | None:
 
 
 def refused(ask: Ask, refusal: Refusal | None) -> Plan:
-    """Return the plan that reports why a Service, as it is now, can't be exposed. It stops no proxy that runs."""
+    """Return the plan that reports why a Service, as it is now, can't be exposed. The plan stops no proxy."""
     status = ask.status_with(_validity(refusal))
     return Plan(status=status, notes=[_event(refusal)] if refusal else [])
 

@@ -54,8 +54,8 @@ class NamesView:
     def concerned(self, service: Object) -> Iterable[Key]:
         """Return the Services that may get or lose their name by a change of *service*.
 
-        *service* is the old or the new state of the Service that changes. If it has the name of its device in
-        that state, these are all other Services that lead to the same device.
+        *service* is the old or the new state of the Service that changes. If *service* has the name of its device in
+        that state, the result is all other Services that lead to the same device; otherwise it is empty.
         """
         name = destination_name(service)
         others = [key for each in self._leading(name) if (key := key_of(each)) != key_of(service)] if name else []
@@ -75,7 +75,7 @@ class NamesView:
         return self.concerned(parent) if parent else map(key_of, found)
 
     def _is_shared(self, service: Object) -> bool:
-        """Tell whether a second object may ask for the name of the device to which *service* leads.
+        """Tell whether it is possible that a second object asks for the name of the device to which *service* leads.
 
         If the result is False, no other object asks for it.
         """

@@ -169,8 +169,8 @@ def _proxied(ask: Ask, wanted: Proxy, observed: Observed, settings: Settings, ke
 def _pointed(ask: Ask, proxy: Proxy, place: str, made: Plan, ready: Object, observed: Observed) -> Plan:
     """Return *made* with the step that points an egress Service at the place called *place*.
 
-    The place is that of its own *proxy*, or an old place. Its abandoned places at ProxyGroups are removed. *ready*
-    is the condition if no other writer reverts the Service.
+    The place is that of its own *proxy*, or an old place. The abandoned places of the Service at ProxyGroups are
+    removed. *ready* is the condition if no other writer reverts the Service.
     """
     reverts = observed.reverts
     if reverts.settles:

@@ -220,10 +220,10 @@ class _View:
     def _keys_of_service(self, service: Object) -> Iterable[Key]:
         """Map a Service that a proxy has to its parent, and any other Service to itself and to those that it concerns.
 
-        A user's Service concerns the Services that get or lose their name by its change. If it has an entry at
-        a ProxyGroup, or asks for one, it also concerns the Services that ask for the same entry, and those that
-        share a port of the proxies with it. If it is gone, its ports may be free for Services that found no
-        free port.
+        A user's Service concerns the Services that get or lose their name by its change. If it has an entry at a
+        ProxyGroup, or asks for one, it also concerns the Services that ask for the same entry, and those that share a
+        port of the proxies with it. If it is gone, it also concerns the Services that found no free port, because its
+        ports may be free now.
         """
         is_made = is_child(service, self._settings.namespace)
         if is_made:

@@ -106,7 +106,7 @@ def plan(obj: Object, observed: Observed) -> Plan:
 
 
 def refusal(made: Plan) -> str:
-    """Return the reason why no new proxy may use the Tailnet of the plan *made*; empty if it may."""
+    """Return the reason why new proxies must not use the Tailnet of the plan *made*; empty if they may."""
     found = ((made.status or {}).get("conditions") or []) if made.status else []
     ready = next((each for each in found if each["type"] == CONDITION_TAILNET_READY), None)
     return "" if ready is None or ready["status"] == TRUE else str(ready["message"])

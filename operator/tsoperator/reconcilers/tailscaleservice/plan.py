@@ -129,7 +129,7 @@ def _held(observed: Observed, holder: LabelClaim) -> Plan:
 
 
 def _freed(observed: Observed) -> Plan:
-    """Return the plan for a label that no claim has. It removes everything of ours, once no proxy uses it."""
+    """Return the plan for a label that no claim has. Once no proxy uses the label, the plan removes what is ours."""
     service = observed.view.service
     is_reserved = observed.is_reserved and not observed.is_left_over
     if is_reserved or observed.is_used or not _is_decided(observed):

@@ -302,7 +302,7 @@ class _Mappers:
         return self._in_group(owner.key.name, by_label(group)) if group else ()
 
     def of_strange_secret(self, old: Object | None, new: Object | None) -> Iterable[Key]:
-        """Map a Secret that isn't ours to the label whose certificate needs its name, when the Secret comes or goes."""
+        """Map a Secret that isn't ours, when it comes or goes, to the label whose certificate needs that name."""
         if old is not None and new is not None:
             return ()
         key = key_of(new or old or {})
@@ -333,13 +333,13 @@ class _Mappers:
         yield from self._in_group(annotations(obj)[PROXY_GROUP], (label_of(obj),))
 
     def _in_group(self, name: str, found: Iterable[str]) -> set[Key]:
-        """Return the keys of the labels *found* in a group's tailnet; in all tailnets if the group's isn't known."""
+        """Return the keys of the labels *found* in a group's tailnet; in all tailnets if that tailnet isn't known."""
         group = self._view.group(name)
         tailnets = [tailnet_of(group)] if group is not None and is_host(group) else [*self._world.tailnets()]
         return {Key(tailnet, label) for label in found for tailnet in tailnets}
 
     def _labels_of(self, group: Object) -> set[str]:
-        """Return the labels of a group: those that its objects or itself claim, and those that its proxies have."""
+        """Return the labels of a group: those that it or its objects claim, and those that its proxies have."""
         name = key_of(group).name
         configmap = self._cache.get(CONFIGMAP, Key(self._settings.namespace, f"{name}{_CONFIG_SUFFIX}"))
         advertised = (each for config in self._view.configs(name) for each in _told(config))

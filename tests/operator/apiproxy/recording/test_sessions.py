@@ -75,7 +75,7 @@ class Sessions:
     async def session(
         self, target: str = f"{POD}/exec", upgrade: str = "SPDY/3.1"
     ) -> AsyncIterator[tuple[Connection, int]]:
-        """Open a session; yield the connection and the status."""
+        """Open a session; yield the connection and the status of the answer."""
         async with self.ground.connected() as caller:
             caller.send(f"POST {target} HTTP/1.1\r\nHost: k8s\r\nConnection: Upgrade\r\nUpgrade: {upgrade}\r\n\r\n")
             status, headers = await caller.head()
@@ -475,7 +475,7 @@ async def test_bodies_of_one_device_that_wait_for_a_recorder_leave_room_for_bodi
                 assert (await other.answer()).status == 200
 
 
-async def test_a_body_whose_framing_is_too_long_is_refused(sessions: Sessions) -> None:
+async def test_a_request_that_is_recorded_is_refused_if_the_framing_of_its_body_is_too_long(sessions: Sessions) -> None:
     sessions.grant(enforced=True, events=True)
     chunk = b"1;" + b"x" * 240 + b"\r\na\r\n"
     async with sessions.ground.connected() as caller:

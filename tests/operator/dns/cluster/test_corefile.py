@@ -52,7 +52,9 @@ CASES: dict[str, tuple[str, list[Address], dict[str, list[str]]]] = {
 
 
 @pytest.mark.parametrize(("text", "addresses", "directives"), CASES.values(), ids=CASES)
-def test_a_server_block_is_parsed(text: str, addresses: list[Address], directives: dict[str, list[str]]) -> None:
+def test_a_server_block_of_a_corefile_is_parsed(
+    text: str, addresses: list[Address], directives: dict[str, list[str]]
+) -> None:
     (block,) = parse(text).blocks
     assert [*block.addresses] == addresses
     assert {each.name: each.args for each in block.directives} == directives
@@ -67,7 +69,7 @@ def test_a_parsed_server_block_has_its_position_in_the_corefile() -> None:
     assert [(text[each.start : each.end], each.line) for each in found.comments] == [("# a", 1)]
 
 
-def test_a_plugin_is_found_in_any_server_block() -> None:
+def test_a_plugin_is_found_in_any_server_block_of_a_corefile() -> None:
     found = parse("(s) {\n reload 10s\n}\na {\n errors\n}\nb {\n import s\n}\n")
     assert (found.has("reload"), found.has("loop")) == (True, False)
 

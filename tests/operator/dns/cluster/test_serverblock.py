@@ -129,7 +129,7 @@ def test_damaged_lines_of_the_operator_in_a_corefile_stay_unchanged(text: str) -
     assert corefile_refusal(text, "here", STUB, EVERYWHERE, OWNER) == refusal
 
 
-def test_the_refusal_has_the_position_of_the_damaged_lines() -> None:
+def test_the_refusal_of_a_corefile_has_the_position_of_our_damaged_lines() -> None:
     message = (
         "somebody has changed the lines that the operator wrote into ConfigMap a, key b, at line 4: remove them all, "
         f"from {BEGIN!r} to {END!r}, and the operator writes them anew"

@@ -82,7 +82,9 @@ SEEN = {
 
 
 @pytest.mark.parametrize(("text", "annotation", "left"), SEEN.values(), ids=SEEN)
-def test_only_our_stub_domain_is_removed(text: str | None, annotation: str | None, left: str | None) -> None:
+def test_the_removal_of_our_stub_domain_leaves_the_stub_domains_of_others(
+    text: str | None, annotation: str | None, left: str | None
+) -> None:
     assert without_zones(text, annotation, "here", OWNER) == Edited(left, None)
 
 
@@ -131,7 +133,7 @@ def test_stub_domains_that_kube_dns_refuses_are_errors(value: str) -> None:
     assert without_zones(f'{{{OURS}, "b": {value}}}', ADDED, "here", OWNER) == Edited(f'{{"b": {value}}}', None)
 
 
-def test_deeply_nested_json_is_an_error_like_other_invalid_json() -> None:
+def test_deeply_nested_json_in_place_of_stub_domains_is_an_error_like_other_invalid_json() -> None:
     refusal = with_zones('{"a":' + "[" * 99999, None, "here", STUB, OWNER)
     assert isinstance(refusal, Refusal)
     assert refusal.reason == "StubDomainsUnreadable"

@@ -65,7 +65,7 @@ async def test_the_probe_client_sends_a_query_again_once_if_no_answer_comes() ->
         assert server.asked == ["udp", "udp"]
 
 
-async def test_a_late_answer_to_the_first_attempt_is_accepted() -> None:
+async def test_the_probe_client_accepts_a_late_answer_to_its_first_query() -> None:
     server = await asyncio_dgram.bind(("127.0.0.1", 0))
     asking = asyncio.create_task(ask(Query(f"127.0.0.1:{server.sockname[1]}", NAME, timeout=3)))
     (first, client), _ = await server.recv(), await server.recv()
@@ -74,7 +74,7 @@ async def test_a_late_answer_to_the_first_attempt_is_accepted() -> None:
     server.close()
 
 
-async def test_an_answer_to_another_question_is_ignored() -> None:
+async def test_the_probe_client_ignores_an_answer_to_another_question() -> None:
     async with dns_server(lambda query, _: bytes([query[0] ^ 1]) + query[1:]) as server:
         assert (await ask(Query(server.address, NAME, timeout=0.1))).failure == "didn't answer within 0.1 s"
 

@@ -165,7 +165,7 @@ def test_a_name_is_served_while_its_parent_asks_for_the_name_or_is_in_an_unwatch
     assert both(case.proxy) == (case.ip4, case.ip6 or {})
 
 
-def test_the_name_of_the_ingress_class_is_a_setting() -> None:
+def test_a_setting_names_the_ingress_class_whose_ingresses_have_records() -> None:
     private = proxy(UP, parent=live_ingress(spec={"ingressClassName": "private"}), name=WEB)
     record = record_of(private, settings(ingress_class="private"))
     assert record

@@ -138,7 +138,7 @@ SHOWN: dict[str, tuple[Object, list[Object], Object]] = {
 
 
 def shows(spec: Object, shown: Object) -> Callable[[Said], None]:
-    """Return the check that the status shows the role of a Connector with *spec*, and *shown* besides."""
+    """Return a check that the status shows the role of a Connector with *spec*, and the fields *shown*."""
     has_joined, role = "hostname" in shown, {"isAppConnector": "appConnector" in spec}
     none = "its proxy is made, and has not joined the tailnet yet" if spec.get("replicas", 1) else IDLE
     words = JOINED if has_joined else none
@@ -277,7 +277,9 @@ CHANGING = live_proxy_class("prod", ready=True, generation=2)  # its check isn't
     ],
     ids=["class", "credentials", "auth keys", "the garbage collector"],
 )
-def test_a_connector_writes_nothing_while_it_waits(obj: Object, observed: Observed, keys: Keys, waits: Plan) -> None:
+def test_nothing_is_written_for_a_connector_that_waits(
+    obj: Object, observed: Observed, keys: Keys, waits: Plan
+) -> None:
     assert plan(obj, observed, keys) == waits
 
 

@@ -455,7 +455,7 @@ def test_the_older_of_two_dnsconfigs_has_the_same_plan_as_without_the_other() ->
         ({"service": {"clusterIP": "192.0.2.99"}}, None, "Service", ""),
     ],
 )
-def test_the_chosen_address_is_taken_for_refused_if_the_api_server_refuses_the_new_service(
+def test_the_chosen_cluster_ip_counts_as_refused_if_the_api_server_refuses_the_new_service(
     nameserver: Object, live: Object | None, refused: str, address: str
 ) -> None:
     found, known = live_dnsconfig(nameserver=nameserver), NO_ADDRESSES.with_last(UP)

@@ -12,16 +12,7 @@ from clustersim.objects import CONFIGMAP as SIM_CONFIGMAP
 from prometheus_client import CollectorRegistry
 from tsnameserver.records import LABEL_SELECTOR, RECORDS_KEY, merge, parse
 from tsoperator.api.names import LABEL_SERVICE_NAME, LABEL_SERVICE_TYPE, NAMESERVER, PROXY_GROUP, SERVICE_TYPE_EGRESS
-from tsoperator.api.objects import (
-    CONFIGMAP,
-    DEPLOYMENT,
-    ENDPOINTSLICE,
-    SERVICE,
-    SUFFIXES,
-    Key,
-    Object,
-    key_of,
-)
+from tsoperator.api.objects import CONFIGMAP, DEPLOYMENT, ENDPOINTSLICE, SERVICE, SUFFIXES, Key, Object, key_of
 from tsoperator.dns.nameserver import nameserver_labels
 from tsoperator.dns.records.live import in_order
 from tsoperator.dns.records.shards import Limits

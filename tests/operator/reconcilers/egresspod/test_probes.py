@@ -145,7 +145,7 @@ ANEW = {
 
 @pytest.mark.parametrize(("questions", "asked"), ANEW.values(), ids=ANEW)
 @in_virtual_time
-async def test_the_prober_asks_a_service_that_has_passed_only_about_a_new_pod_or_after_the_service_was_gone(
+async def test_the_prober_asks_a_service_that_has_passed_again_only_about_a_new_pod_or_if_the_service_was_gone(
     questions: Sequence[GateQuestion], asked: Sequence[str]
 ) -> None:
     services = Services(web=[UNREACHABLE, OWN])

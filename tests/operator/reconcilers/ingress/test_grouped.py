@@ -205,7 +205,7 @@ def test_an_ingress_gets_the_finalizer_as_soon_as_it_is_known_whether_its_name_i
 
 
 class Told(NamedTuple):
-    """An Ingress that a group serves, the facts about it, the Events about it, and when it is looked at again."""
+    """An Ingress that a group serves, the facts about it, the Events about it, and the seconds to the next look."""
 
     ingress: Object
     observed: Observed
@@ -344,7 +344,7 @@ def alone(*finalizers: str, shown: str = "", class_: str = "tailscale") -> Objec
 
 
 class Ended(NamedTuple):
-    """An Ingress that asks for no group any more, and its plan: the finalizer that goes, its Events, its next look."""
+    """An Ingress that asks for no group any more, and its plan, with the seconds to the next look."""
 
     ingress: Object
     observed: Observed

@@ -78,7 +78,7 @@ async def test_a_service_that_is_added_to_a_group_is_served_at_once(world: World
     assert world.sim.writes[TOUCH] == touches + 2
 
 
-async def test_a_burst_of_changes_touches_a_pod_once_in_two_seconds(world: World) -> None:
+async def test_a_burst_of_changes_touches_a_pod_at_most_once_in_two_seconds(world: World) -> None:
     await world.apply(egress())
     await world.joined(egress())
     for number in range(20):

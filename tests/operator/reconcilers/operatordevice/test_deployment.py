@@ -47,7 +47,7 @@ def env(container: Object) -> dict[str, Any]:
 
 
 def sources(made: Object, container: Object) -> dict[str, list[str]]:
-    """Return the kinds of contents of each projected volume that *container* mounts, by the path."""
+    """Return the kinds of contents of each projected volume that *container* mounts, by the path of the mount."""
     volumes = {each["name"]: each for each in pod_spec(made)["volumes"]}
     mounted = {each["mountPath"]: volumes[each["name"]] for each in container["volumeMounts"]}
     return {

@@ -77,7 +77,7 @@ async def _installed(cluster: World) -> None:
 
 @asynccontextmanager
 async def serving(world: World, mode: ProxyMode = ProxyMode.AUTH, **settings: Any) -> AsyncIterator[Any]:
-    """Run an operator that serves the API server in this *mode*."""
+    """Run an operator with an API server proxy in this *mode*."""
     given = {"operator_secret": NAME, "pod_name": POD_NAME, "operator_image": IMAGE, **settings}
     async with running_operator(world, apiserver_proxy=mode, **given) as task:
         yield task
@@ -442,7 +442,7 @@ async def test_an_operators_device_that_waits_for_approval_or_got_another_name_i
         await cluster.eventually(lambda: says(cluster, f"the name {HOSTNAME} is held by device"))
 
 
-async def test_a_change_of_the_operators_device_concerns_the_proxy_that_it_serves() -> None:
+async def test_a_change_of_the_operators_device_concerns_the_api_server_proxy_and_that_of_others_does_not() -> None:
     cache, missing = Shown(slim_secret(NAME, {"device_id": "nABC"})), cast("Any", None)
     chosen = settings(operator_secret=NAME, apiserver_proxy=ProxyMode.AUTH)
     watches = operatordevices(cache, missing, missing, missing, chosen, utc_now).watches

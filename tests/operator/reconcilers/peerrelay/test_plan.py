@@ -319,7 +319,7 @@ def test_the_operator_puts_the_lost_label_of_a_replica_back_on_its_secret(number
 class Shown(NamedTuple):
     """The children of a PeerRelay with *replicas*, and the expected status: the reason, words, and the endpoints.
 
-    *resolved* are the answers to questions for hostnames, which only the plan gets.
+    *resolved* are the results of look-ups of hostnames, which only the plan gets.
     """
 
     replicas: int
@@ -398,7 +398,7 @@ def test_the_status_of_a_peerrelay_shows_its_endpoints_and_says_what_is_missing(
     assert condition_of(made)["observedGeneration"] == 7
 
 
-def test_the_status_of_a_peerrelay_names_a_replica_that_asks_for_another_key() -> None:
+def test_the_status_of_a_peerrelay_names_a_replica_that_asks_for_another_auth_key() -> None:
     asking = secrets(0, f"{A}:41641", auth_key="old", device_id="n", reissue_authkey="old")
     made = plan_of(live_relay(), running(balancer(0, ip(A)), secret_list=asking), keys=Keys({0: "new"}))
     assert ready(made)[:2] == ("False", "PodsPending")

@@ -10,18 +10,7 @@ from typing import Any, cast
 import pytest
 from clustersim.loadbalancers import Shown
 from clustersim.tailnet import NewKey
-from tsoperator.api.objects import (
-    POD,
-    PROXYCLASS,
-    SECRET,
-    SERVICE,
-    STATEFULSET,
-    TAILNET,
-    Key,
-    Object,
-    key_of,
-    uid,
-)
+from tsoperator.api.objects import POD, PROXYCLASS, SECRET, SERVICE, STATEFULSET, TAILNET, Key, Object, key_of, uid
 from tsoperator.kube.errors import NotFound
 from tsoperator.reconcilers.peerrelay.addresses import ADDRESSES, HostAddresses
 from tsoperator.reconcilers.peerrelay.reconciler import peerrelays

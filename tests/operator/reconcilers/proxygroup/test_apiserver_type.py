@@ -90,7 +90,7 @@ SERVES = APIHost(SERVICE, (SERVICE,), (SERVICE,))
 
 
 def written(plan: Plan, ordinal: int) -> str:
-    """Return the config that *plan* gives to a replica; empty if it changes nothing there."""
+    """Return the config that *plan* gives to a replica; empty if *plan* doesn't change the config."""
     for step in plan.steps:
         body = step.obj if isinstance(step, Creation) else step.body if isinstance(step, Patch) else {}
         name = (
@@ -286,7 +286,7 @@ def class_with(**given: object) -> Object:
 
 
 class Checked(NamedTuple):
-    """A group, its class, and a part of the message about the group; empty if all is well."""
+    """A group, its class, and words of the message about a fault of the group; empty without a fault."""
 
     group: Object
     words: str = ""

@@ -10,14 +10,7 @@ import pytest_asyncio
 from clustersim.objects import POD as SIM_POD
 from clustersim.tailnetservices import TailscaleService
 from tsoperator.api.names import HA_INGRESS_FINALIZER
-from tsoperator.api.objects import (
-    CONFIGMAP,
-    ENDPOINTSLICE,
-    POD,
-    SECRET,
-    Key,
-    Object,
-)
+from tsoperator.api.objects import CONFIGMAP, ENDPOINTSLICE, POD, SECRET, Key, Object
 from tsoperator.api.owners import ANNOTATION_OWNERS
 from tsoperator.reconcilers.proxygroup.exposed import ExposedChanges
 from tsoperator.runtime.cache import Cache
@@ -186,7 +179,7 @@ async def changes_of(world: World, *there: Object) -> AsyncIterator[ExposedChang
 KEYS = {Key("", "ing")}
 
 
-async def test_a_change_concerns_only_groups_that_expose_the_object(cluster: World) -> None:
+async def test_a_change_of_an_object_concerns_only_groups_that_expose_the_object(cluster: World) -> None:
     await cluster.apply(ING, proxy_group("egress"), proxy_group("lab", type="ingress"), backend("web"), backend("idle"))
     await cluster.apply(API, {**WEB, "metadata": {**WEB["metadata"], "finalizers": []}})
     async with changes_of(cluster) as changes:

@@ -6,17 +6,7 @@ from typing import Any, NamedTuple
 import pytest
 from tsoperator.api.device import Device
 from tsoperator.api.names import FINALIZER
-from tsoperator.api.objects import (
-    CONFIGMAP,
-    POD,
-    SECRET,
-    SERVICE,
-    SERVICEACCOUNT,
-    STATEFULSET,
-    Key,
-    Object,
-    key_of,
-)
+from tsoperator.api.objects import CONFIGMAP, POD, SECRET, SERVICE, SERVICEACCOUNT, STATEFULSET, Key, Object, key_of
 from tsoperator.group.grouptype import EGRESS
 from tsoperator.proxy.devices import TailnetView
 from tsoperator.proxy.entries import entries_of, slim_configmap
@@ -175,7 +165,7 @@ def test_the_proxies_have_the_names_tags_tailnet_and_routes_that_the_group_choos
 
 
 class Bad(NamedTuple):
-    """A group that can't be made, the reason and words of its condition, and whether there is an Event, too."""
+    """A group that can't be made, the reason and words of its condition, and whether an Event says the same."""
 
     reason: str
     words: str

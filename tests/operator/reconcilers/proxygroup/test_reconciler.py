@@ -286,7 +286,7 @@ async def test_a_change_of_another_object_concerns_the_groups_to_which_the_objec
         assert sorted(reconciler.watches[SECRET](shared)) == [Key("", "bar"), KEY]
 
 
-async def test_a_replica_whose_login_is_refused_gets_another_key(world: World) -> None:
+async def test_a_replica_whose_login_is_refused_gets_another_auth_key(world: World) -> None:
     await world.apply(FOO)
     before = await whole(world)
     world.control.delete_device(world.control.devices[before[0].device_id])

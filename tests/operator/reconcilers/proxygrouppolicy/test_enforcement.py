@@ -21,7 +21,7 @@ POLICY = group_policy(ingress=["web"], egress=["out"])
 
 
 class Case(NamedTuple):
-    """A function that makes an object, the ProxyGroup that it names, the allowed one, and its kind in a message."""
+    """A function that makes an object for a ProxyGroup, the *allowed* ProxyGroup, and the object's kind in words."""
 
     make: Callable[[str], Object]
     allowed: str

@@ -12,14 +12,7 @@ from clustersim.objects import PROXYGROUPPOLICY as SIM_GROUPPOLICY
 from clustersim.sim import SimOptions
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tsoperator.api.objects import (
-    ADMISSIONBINDING,
-    ADMISSIONPOLICY,
-    PROXYGROUPPOLICY,
-    Object,
-    Resource,
-    uid,
-)
+from tsoperator.api.objects import ADMISSIONBINDING, ADMISSIONPOLICY, PROXYGROUPPOLICY, Object, Resource, uid
 from tsoperator.kube.errors import AlreadyExists
 
 from tests.support import patient

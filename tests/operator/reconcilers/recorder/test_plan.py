@@ -125,7 +125,7 @@ def test_a_valid_recorder_gets_its_children_and_is_ready() -> None:
         assert child["metadata"]["ownerReferences"] == [owner_reference(RECORDER, "rec", "rec-uid")]
 
 
-def test_an_auth_secret_of_a_recorder_has_nothing_but_the_key_of_its_replica() -> None:
+def test_an_auth_secret_of_a_recorder_has_nothing_but_the_auth_key_of_its_replica() -> None:
     planned = plan_of(live_recorder(), keys=Keys({0: "new-authkey"}))
     found = {each.obj["metadata"]["name"]: texts(each.obj) for each in planned.steps}  # type: ignore[union-attr]
     assert (found["rec-auth-0"], found["rec-0"]) == ({"authkey": "new-authkey"}, {})
@@ -313,7 +313,7 @@ def test_a_recorders_auth_secret_without_data_gets_a_file_for_the_pods_to_mount(
 
 
 class Storage(NamedTuple):
-    """A spec of S3 and its fault: the status and the reason of the condition, and words of its message."""
+    """A spec of S3 storage, and the condition about its fault: the status, the reason, and words of the message."""
 
     s3: Object
     lacks: bool

@@ -136,7 +136,9 @@ LOSSES = {"deleted": Tailnet.delete_device, "expired": Tailnet.expire_device}
 
 
 @pytest.mark.parametrize("loss", LOSSES)
-async def test_a_recorders_replica_that_has_lost_its_device_comes_back_with_a_new_key(world: World, loss: str) -> None:
+async def test_a_recorders_replica_that_has_lost_its_device_comes_back_with_a_new_auth_key(
+    world: World, loss: str
+) -> None:
     await world.apply(S3_KEYS, recorder(replicas=2, **S3))
     before = await whole(world, REC, 2)
     lost, other = (each.node_id for each in by_name(world))

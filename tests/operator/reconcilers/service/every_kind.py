@@ -26,7 +26,7 @@ METERED = proxy_class(metrics={"enable": True})
 
 
 async def whole(world: World, service: Object) -> Proxy | None:
-    """Return the proxy of *service* if it has logged in and the condition says so, or None."""
+    """Return the proxy of *service* if it has logged in and the condition has the reason ProxyCreated, or None."""
     proxy = await world.proxy(service)
     served = await world.reason(service) == "ProxyCreated"
     return proxy if served and proxy and "device_fqdn" in proxy.state and "AuthKey" not in proxy.config else None

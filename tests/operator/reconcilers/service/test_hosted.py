@@ -114,7 +114,7 @@ def test_a_tailscale_service_without_an_ipv4_address_shows_only_its_name() -> No
 
 
 class Obstacle(NamedTuple):
-    """A reason why a group doesn't expose a Service, and what the Service says: the Event, and a part of its words."""
+    """A reason why a group doesn't expose a Service, with the Event about it: its reason, and words of its message."""
 
     changes: dict[str, Any]
     event: str

@@ -49,7 +49,7 @@ def pointed_at(name: str, annotations: Object | None = None) -> Object:
 
 
 def led_by(plan: Plan) -> str:
-    """Return the name of the place at which *plan* points the Service, or an empty string if it changes nothing."""
+    """Return the name of the place at which *plan* points the Service, or an empty string without such a step."""
     bodies = [step.body for step in plan.steps if isinstance(step, Patch) and "spec" in step.body]
     return bodies[0]["spec"]["externalName"].partition(".")[0] if bodies else ""
 

@@ -213,7 +213,7 @@ async def balanced(world: World) -> list[Object]:
 
 
 def shown(proxy: Proxy, name: str = NAME) -> list[Object]:
-    """Return the load balancer's entries for *proxy*: its name and IPv4 address, as the cluster IP is IPv4."""
+    """Return the load balancer's entries for *proxy*: its name and, for an IPv4 cluster IP, its IPv4 address."""
     ips = json.loads(proxy.state["device_ips"])
     return [{"hostname": name}, *({"ip": ip} for ip in ips if ":" not in ip)]
 

@@ -1,4 +1,4 @@
-"""The times at which the operator proves the credentials of a Tailnet, and the credentials that it uses afterwards."""
+"""The times at which the operator tries the credentials of a Tailnet, and the credentials that it uses afterwards."""
 
 import json
 from collections.abc import AsyncIterator, Callable
@@ -173,13 +173,13 @@ async def test_a_tailnet_stays_while_the_operator_owns_a_tailscale_service_in_it
         await until(lambda: not ground.cache.all(TAILNET))
 
 
-async def test_good_credentials_are_proved_once_a_day(ground: Ground) -> None:
+async def test_good_credentials_of_a_tailnet_are_tried_again_once_a_day(ground: Ground) -> None:
     seen = [(await ground.reason_after(each), ground.wait, ground.proofs) for each in (0, 0, 86_399, 1)]
     good = "TailnetValid"
     assert seen == [(good, 86_400, 1), (good, 86_400, 1), (good, 1, 1), (good, 86_400, 2)]
 
 
-async def test_bad_credentials_are_tried_again_after_half_a_minute(ground: Ground) -> None:
+async def test_bad_credentials_of_a_tailnet_are_tried_again_after_half_a_minute(ground: Ground) -> None:
     ground.lab.control.scopes.remove("services")
     seen = [(await ground.reason_after(each), ground.wait, ground.proofs) for each in (0, 29)]
     ground.lab.control.scopes.add("services")
@@ -187,7 +187,9 @@ async def test_bad_credentials_are_tried_again_after_half_a_minute(ground: Groun
     assert seen == [("InvalidOAuth", 30, 1), ("InvalidOAuth", 1, 1), ("TailnetValid", 86_400, 2)]
 
 
-async def test_the_credentials_are_proved_at_once_when_the_secret_or_the_tailnet_changes(ground: Ground) -> None:
+async def test_the_credentials_of_a_tailnet_are_tried_at_once_when_its_secret_or_its_object_changes(
+    ground: Ground,
+) -> None:
     await ground.reason_after()
     await ground.change_secret(note="")
     assert (await ground.reason_after(), ground.proofs) == ("TailnetValid", 2)
@@ -244,7 +246,7 @@ async def test_credentials_that_were_good_stay_in_use_for_proxies_that_run(
 
 
 @pytest.mark.parametrize(("spoil", "reason"), TROUBLES.values(), ids=TROUBLES)
-async def test_after_a_start_the_operator_uses_unproved_credentials_only_if_it_cannot_try_them(
+async def test_after_a_start_the_operator_uses_untried_credentials_only_if_it_cannot_try_the_credentials(
     ground: Ground, spoil: Spoil, reason: str
 ) -> None:
     await ground.proved()
