@@ -5,8 +5,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any, cast
 
+import aiohttp
 import pytest
 from clustersim.faults import LOST, Failure
+from clustersim.processes import free_port
 from clustersim.sim import SimOptions
 from clustersim.tailnet import NewKey
 from tsoperator.api.apiserver import ProxyMode
@@ -440,6 +442,16 @@ async def test_an_operators_device_that_waits_for_approval_or_got_another_name_i
         device = cluster.control.devices[await joined(cluster)]
         assert device.name == f"{HOSTNAME}-1.tail1234.ts.net"
         await cluster.eventually(lambda: says(cluster, f"the name {HOSTNAME} is held by device"))
+
+
+async def test_the_report_has_a_row_for_the_api_server_proxy_with_the_name_of_its_device(cluster: World) -> None:
+    address = f"127.0.0.1:{free_port()}"
+    async with serving(cluster, status_address=address), aiohttp.ClientSession() as session:
+        await joined(cluster)
+        async with session.get(f"http://{address}/status") as response:
+            objects = (await response.json())["objects"]
+    found = [(each["name"], each["names"]) for each in objects if each["kind"] == DEPLOYMENT.kind]
+    assert found == [(PROXY, [f"{HOSTNAME}.tail1234.ts.net"])]
 
 
 async def test_a_change_of_the_operators_device_concerns_the_api_server_proxy_and_that_of_others_does_not() -> None:
