@@ -275,6 +275,7 @@ async def test_a_warning_about_a_certificate_lasts_until_its_cause_ends(
     await grouped.annotate(web(), {"tailscale.com/unknown": "1"})  # the Ingress itself gets a warning, too
     await grouped.settled()
     assert told(caplog) == ["CertificateNameTaken"]
+    assert sum("is in the way" in line for line in caplog.messages) == 1  # the error of the step has no line of its own
     await grouped.delete(strange)
     await grouped.settled()
     assert told(caplog) == ["CertificateNameTaken", "no longer CertificateNameTaken"]
