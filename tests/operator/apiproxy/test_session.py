@@ -130,8 +130,7 @@ async def test_a_watch_gets_each_event_when_it_comes_and_ends_with_its_client(gr
 
 # Bytes and requests that may be lost, and those that may not
 
-TEN_MB = 10_000_000
-CLOSE = "Connection: close\r\n"
+TEN_MB, CLOSE = 10_000_000, "Connection: close\r\n"
 
 
 def switched(protocol: str) -> bytes:
