@@ -39,7 +39,7 @@ def test_a_test_marked_full_is_in_one_share_and_any_other_test_in_all_shares(pyt
 
 
 @pytest.mark.parametrize("share", [0, 7])
-def test_a_share_that_no_commit_chooses_is_refused(pytester: pytest.Pytester, share: int) -> None:
+def test_a_mark_with_a_share_outside_of_the_range_is_refused(pytester: pytest.Pytester, share: int) -> None:
     pytester.makeini(INI)
     items = pytester.getitems(f"import pytest\n@pytest.mark.full(share={share})\ndef test_never(): ...")
     with pytest.raises(pytest.UsageError, match=f"there is no share {share}; give one from 1 to 6"):

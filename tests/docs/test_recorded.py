@@ -1,4 +1,4 @@
-"""The pictures of the demo and its dashboard: they are complete, load nothing from elsewhere, and are on pages."""
+"""The pictures of the demo and its dashboard: they are complete, load nothing from elsewhere, and pages show them."""
 
 import re
 import xml.etree.ElementTree as ET

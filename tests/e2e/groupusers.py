@@ -79,7 +79,7 @@ class GroupUsers:
             await_group(self.cluster, group, group["spec"]["replicas"])
 
     def add(self, maker: str) -> None:
-        """Apply Services of both groups, with names that begin with *maker*, and wait until all proxies serve them."""
+        """Apply Services of both `GROUPS`, whose names begin with *maker*, and wait until all proxies serve them."""
         here, there = self._peers
         services = [
             group_service(self._space, f"{maker}-db", "gate", tailnet_fqdn=here.fqdn),

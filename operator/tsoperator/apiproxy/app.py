@@ -25,7 +25,7 @@ log = logging.getLogger("tsoperator.apiproxy")
 
 _LISTEN: Final = "127.0.0.2"
 """The address on which we listen for tailscaled. On 127.0.0.1, anybody could send us a forged PROXY header: a userspace
-tailscaled forwards ports that it doesn't serve to that address, and so does `kubectl port-forward`."""
+tailscaled forwards to 127.0.0.1 each port that it doesn't serve itself, and so does `kubectl port-forward`."""
 _BACKLOG: Final = 1024
 
 

@@ -17,7 +17,7 @@ Piece = bytes | bytearray | memoryview
 MOST_LINE: Final = 256
 """The most bytes of a line in a chunked body that isn't data, such as the size of a chunk. We refuse longer lines."""
 MOST_TRAILERS: Final = 4096
-"""The most bytes of all trailers of a body."""
+"""The most bytes that all trailers of a body may have together."""
 
 
 class Framing(Enum):

@@ -147,7 +147,7 @@ def _with_an_end(opened: WebSocket) -> Callable[[bool], Any]:
 
 
 class _PodMethod:
-    """A method of the API, in the form of the generated methods of the kubernetes package."""
+    """A request to the API server, in the form of the generated methods of the package kubernetes."""
 
     def __init__(self, configuration: BlockingConfiguration, path: str, headers: Mapping[str, str]) -> None:
         self.api_client = SimpleNamespace(configuration=configuration, call_api=None)

@@ -59,7 +59,7 @@ class ServiceBody(_Body):
         return cls.model_validate({**others, **known, "annotations": dict(service.annotations or {})})
 
     def to_json(self) -> Mapping[str, Any]:
-        """Return the fields as JSON. A field that is empty is left out, unless the operator doesn't know the field."""
+        """Return the fields as JSON. An empty field that the operator knows is left out."""
         extra = self.model_extra or {}
         fields = self.model_dump(mode="json", by_alias=True)
         return {name: value for name, value in fields.items() if value or name in extra}

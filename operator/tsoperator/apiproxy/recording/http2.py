@@ -32,7 +32,8 @@ PATH: Final = "/v2/record"
 FRAME: Final = 16 << 10
 """The size, in bytes, of the largest frame that every recorder accepts. We fill frames, since each one costs CPU."""
 _READ: Final = 8 << 10
-"""The most bytes of a recorder that h2 parses at once. They may hold a thousand frames, and each becomes an object."""
+"""The most bytes from a recorder that h2 parses at once. It is small, because h2 makes an object of each frame, and
+so many bytes can hold a thousand frames."""
 _PAUSE: Final = 0.005
 """The seconds between two reads from a recorder. It sends a frame for every 16 KiB, and after a pause one read gets
 several frames, which saves CPU."""

@@ -40,7 +40,7 @@ class _Waiting:
             del self.of[device]
 
     def are_too_many(self, device: str) -> bool:
-        """Tell whether so many bytes wait that *device* can't have more."""
+        """Tell whether too many bytes wait to be sent: in all, or those of the caller *device*."""
         return self.size > self.limits.waiting or self.of[device] > self.limits.waiting_of_one
 
 

@@ -239,10 +239,11 @@ ROLLED_OUT = deployment(observedGeneration=1, replicas=1, updatedReplicas=1, ava
 
 
 class Told(NamedTuple):
-    """A condition: its *type*, its *reason*, and the first and last words of its message.
+    """The facts about a nameserver, and the condition that the plan for them must report.
 
-    Without a reason there is no condition. *works* tells whether the nameserver is ready. *facts* are the
-    differences from the facts about a nameserver that works. *was* is the status that the condition had before.
+    The condition has this *type* and *reason*, and its message *begins* and *ends* with these words. If the reason is
+    empty, the plan must report no such condition. *works* tells whether the plan reports that the nameserver is ready.
+    *facts* are the differences from the facts about a ready nameserver. *was* is the earlier status of the condition.
     """
 
     type: str

@@ -368,7 +368,7 @@ async def test_without_its_service_account_the_api_server_proxy_waits_and_an_eve
         assert await joined(cluster)
 
 
-async def test_the_api_server_proxy_is_deleted_with_its_service_account_and_made_again_with_the_account(
+async def test_the_operator_deletes_the_api_server_proxy_while_the_service_account_is_missing(
     cluster: World,
 ) -> None:
     async with serving(cluster):
