@@ -32,11 +32,11 @@ settings.load_profile("tests")
 BUDGET = 3.0
 """The CPU seconds that a loop test may take on the simulated cluster, unless it is marked ``thorough``."""
 
-# No garbage is collected until all tests are: modules and tests live until the end, so a search would find none.
+# While pytest collects the tests, the garbage collector is off: it would find nothing, because modules and tests stay.
 gc.disable()
 
 _SET = re.compile(r"\{('[^']*'|\"[^\"]*\"), ")
-"""The beginning of a set of strings, as `repr` shows it."""
+"""The beginning of a set of strings in the form of `repr`. The ID of a test must not contain it."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -149,7 +149,7 @@ def _is_loop_test(item: pytest.Item) -> bool:
 
 @pytest.fixture(scope="session")
 def real_api(pytestconfig: pytest.Config, worker_id: str) -> Path | None:
-    """The kubeconfig of this worker's API server, or None if the tests run on a simulated one."""
+    """The kubeconfig of this worker's API server, or None if the tests run on a simulated cluster."""
     kubeconfigs: list[Path] = pytestconfig.getoption("real_api")
     if not kubeconfigs:
         return None

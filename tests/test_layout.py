@@ -33,7 +33,7 @@ ONE_A_KIND = {"Ask", "Observed"}
 
 @pytest.mark.parametrize("paths", [[], [ROOT, *(ROOT / root for root in SOURCE_ROOTS)]], ids=["plain", "sources first"])
 @pytest.mark.parametrize("directory", ["", *SOURCE_ROOTS])
-def test_python_imports_the_standard_librarys_module_operator_from_every_source_folder(
+def test_import_operator_gets_the_module_of_the_standard_library_in_every_source_folder(
     directory: str, paths: list[Path]
 ) -> None:
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, paths))}
@@ -52,7 +52,7 @@ def test_no_module_is_named_like_one_of_the_standard_library() -> None:
     assert not [str(path.relative_to(ROOT)) for path, name in names.items() if name in sys.stdlib_module_names]
 
 
-def test_no_module_imports_relatively() -> None:
+def test_no_module_uses_relative_imports() -> None:
     assert not [path for path in MODULES if re.search(r"^ *from +\.", path.read_text(), re.MULTILINE)]
 
 
@@ -66,7 +66,7 @@ def test_no_module_of_the_operator_is_too_long_to_read_in_one_sitting() -> None:
     assert {path for path, text in OPERATORS.items() if len(text.splitlines()) > MOST_LINES} == set()
 
 
-def test_only_the_modules_with_side_effects_are_protected_from_pure_modules() -> None:
+def test_the_modules_that_need_not_be_pure_are_those_that_pure_modules_may_not_import() -> None:
     contracts = PYPROJECT["tool"]["importlinter"]["contracts"]
     (pure,) = (each for each in contracts if each["name"] == "Decisions and answers are pure")
     (protected,) = (each for each in contracts if each["type"] == "protected")
@@ -107,7 +107,7 @@ def test_the_build_leaves_the_udp_loop_out_if_there_is_no_compiler(tmp_path: Pat
 
 
 def test_ci_tests_the_compiled_udp_loop() -> None:
-    """Without a compiler, the tests of the loop are skipped. In CI nobody would notice that."""
+    """Check that CI has a compiler: without one, the tests of the loop are skipped, and nobody would notice."""
     assert COMPILED or "CI" not in os.environ
 
 

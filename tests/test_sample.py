@@ -1,4 +1,4 @@
-"""CI runs one share of the tests marked `full` for each commit. After some commits, every share has run."""
+"""The shares of the tests marked `full`: CI runs one share for each commit. After some commits, every share has run."""
 
 from collections import Counter
 
@@ -39,14 +39,14 @@ def test_a_test_marked_full_is_in_one_share_and_any_other_test_in_all_shares(pyt
 
 
 @pytest.mark.parametrize("share", [0, 7])
-def test_a_share_that_no_commit_chooses_is_refused(pytester: pytest.Pytester, share: int) -> None:
+def test_a_mark_with_a_share_outside_of_the_range_is_refused(pytester: pytest.Pytester, share: int) -> None:
     pytester.makeini(INI)
     items = pytester.getitems(f"import pytest\n@pytest.mark.full(share={share})\ndef test_never(): ...")
     with pytest.raises(pytest.UsageError, match=f"there is no share {share}; give one from 1 to 6"):
         sampled(items, "a commit")
 
 
-def test_shares_are_about_equal() -> None:
+def test_the_shares_have_about_equal_numbers_of_tests() -> None:
     sizes = Counter(share_of(f"tests/operator/test_reissue.py::test_a_key[{number}]") for number in range(600))
     assert sorted(sizes) == list(range(1, SHARES + 1))
     assert 60 < min(sizes.values()) <= max(sizes.values()) < 140

@@ -1,1 +1,1 @@
-"""A simulated cluster and control server, small enough to run anywhere."""
+"""A simulated cluster and control server, which run on any machine as Python programs."""

@@ -1,4 +1,4 @@
-"""Run a simulated cluster, or the demo on one, from a shell."""
+"""The command line: runs a simulated cluster, or the demo on one."""
 
 import argparse
 import asyncio
@@ -12,7 +12,7 @@ from clustersim.programs import Program
 from clustersim.sim import ClusterSim, SimOptions, cluster_sim
 
 FAULTS = ("policy", "credentials", "dns", "node")
-"""The faults that the demo can show."""
+"""The faults that the demo can show, by the names that its option `--fail` takes."""
 
 
 def main() -> int:

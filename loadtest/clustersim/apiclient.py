@@ -1,4 +1,4 @@
-"""A small client of the API server, for the demo to act as a user of the cluster."""
+"""A small client of the API server, by which the demo acts as a user of the cluster."""
 
 import json
 from collections.abc import AsyncGenerator, Mapping
@@ -32,11 +32,11 @@ class ApiClient:
         await self._session.close()
 
     async def get(self, resource: Resource, namespace: str, name: str) -> Object:
-        """Return the object of this kind with this name."""
+        """Return the object with this name, of the kind *resource*."""
         return await self._request("GET", f"{_path(resource, namespace)}/{name}")
 
     async def list(self, resource: Resource, namespace: str, labels: Mapping[str, str]) -> list[Object]:
-        """Return the objects that carry *labels*."""
+        """Return the objects of the kind *resource* that have all *labels*."""
         found = await self._request("GET", _path(resource, namespace), params=_selector(labels))
         items: list[Object] = found["items"]
         return items

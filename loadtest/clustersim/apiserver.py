@@ -34,9 +34,10 @@ _WATCH_SECONDS = 1800.0
 
 
 class ApiServer:
-    """Serves the objects of a store, and sends a bookmark to a watch each *bookmark_interval* seconds.
+    """Serves the objects of a store over HTTP.
 
-    The *rights* limit the requests of `USER`. All other users may do everything.
+    Each *bookmark_interval* seconds it sends a bookmark to every watch that asked for bookmarks. The *rights* limit the
+    requests of the user `rbac.USER`. All other users may do everything.
     """
 
     def __init__(
@@ -150,7 +151,7 @@ class ApiServer:
         return _respond(self._encoder_for(request, target, "list").many(target.resource, page.metadata, page.objects))
 
     async def _watch(self, request: web.Request, target: Target) -> web.StreamResponse:
-        if request.query.get("sendInitialEvents"):  # a client that gets this error lists the objects first
+        if request.query.get("sendInitialEvents"):  # after the error, the client lists the objects
             raise invalid(target.resource, "", "sendInitialEvents", "Forbidden: it is forbidden for watch")
         watch = watching.Watch(
             target,
@@ -170,9 +171,9 @@ class ApiServer:
         return self._metadata_encoder if reading.wants_metadata(request, verb) else self._encoder
 
     def _check_fields(self, request: web.Request, target: Target, obj: Object) -> None:
-        """Check the fields of *obj* if the client asks for that. Raises ApiError.
+        """Check the fields of *obj* if the client asks for field validation. Raises ApiError.
 
-        kubectl asks for it. The clients of the loop tests don't.
+        kubectl asks for it, but the clients of the loop tests don't.
         """
         if _is_strict(request):
             check_fields(target.resource, openapi.kind_schema(self._store, target.resource), obj)
@@ -210,7 +211,7 @@ class ApiServer:
         return _respond(self._encoder(patched))
 
     async def _delete(self, request: web.Request, target: Target) -> web.Response:
-        """Delete an object as the DeleteOptions in the body say.
+        """Delete an object according to the DeleteOptions in the body.
 
         Answer with the object if finalizers or a grace period keep it for now, otherwise with a Status of success.
         """
@@ -237,7 +238,7 @@ class ApiServer:
 
 
 def _is_strict(request: web.Request) -> bool:
-    """Tell whether the client asks for a check of all fields."""
+    """Tell whether the client asks for field validation."""
     return request.query.get("fieldValidation") == "Strict"
 
 
@@ -251,7 +252,7 @@ def _verb(request: web.Request, target: Target | None) -> str:
 
 
 def _named(request: web.Request, target: Target) -> Target:
-    """Return *target*; if it is a list and a field selector names one object, add the name of that object."""
+    """Return *target*. If it is a list and a field selector names one object, add the name of that object."""
     return target if target.name else replace(target, name=reading.selector(request).name)
 
 
@@ -263,7 +264,7 @@ def _serves(target: Target) -> bool:
 
 
 def _hang_up(request: web.Request) -> web.Response:
-    """Cut the connection of *request*, and return a response that the client never gets."""
+    """Cut the connection of *request*, and return a response that aiohttp needs but the client never gets."""
     if request.transport:
         request.transport.abort()
     return web.Response(status=503)
@@ -274,7 +275,10 @@ def _respond(body: bytes, status: int = 200) -> web.Response:
 
 
 def _check_conditional(target: Target, obj: Object) -> None:
-    """Refuse a replacement without a ``resourceVersion`` for a kind for which a real API server refuses it, too."""
+    """Raise ApiError 422 if *obj*, which is to replace an object, lacks a ``resourceVersion`` that its kind requires.
+
+    A real API server requires it for some kinds.
+    """
     blind = not obj["metadata"].get("resourceVersion")
     if blind and (target.resource in (LEASE, CRD) or target.resource not in BUILTIN_RESOURCES):
         cause = "Invalid value: 0x0: must be specified for an update"

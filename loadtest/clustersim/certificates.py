@@ -16,7 +16,7 @@ SHARES = "TS_EXPERIMENTAL_CERT_SHARE"
 ACCOUNTS = "TS_ACME_ACCOUNT_SECRET_NAME"
 ACCOUNT = "TS_ACME_ACCOUNT_FIELD"
 SHARED_ACCOUNTS_SINCE = 143
-"""The capability version from which the image uses an ACME account that several groups share."""
+"""The capability version from which Tailscale's proxy image uses an ACME account that several groups share."""
 
 LIFETIME = timedelta(days=90)
 RENEWED_BEFORE = timedelta(days=30)
@@ -30,7 +30,7 @@ class CertificateError(Exception):
 
 @dataclass(slots=True)
 class _Loop:
-    """The checks of one certificate: when the *next* check is due, and how often the last checks have failed."""
+    """The checks of one certificate: when the *next* check is due, and how many checks have failed in a row."""
 
     next: datetime
     failures: int = 0
@@ -39,7 +39,8 @@ class _Loop:
 class Certificates:
     """The certificates that a replica writes with the rights of the ServiceAccount *account*.
 
-    The ACME account is kept in the Secret and field *shared*, if there is one.
+    *shared* is the name of the Secret with the ACME account that several groups share, and the account's key in that
+    Secret. It is None if this replica uses no shared account.
     """
 
     def __init__(self, store: Store, namespace: str, account: str, shared: tuple[str, str] | None) -> None:
@@ -50,7 +51,7 @@ class Certificates:
         self._loops: dict[str, _Loop] = {}
 
     def follow(self, domains: Collection[str], listed: Collection[str]) -> None:
-        """Get and renew the certificates of *domains*, as far as the control server has *listed* them for the device.
+        """Get and renew the certificates of those *domains* that the control server has *listed* for the device.
 
         If a certificate can't be stored, try again after 1, 10 and 100 minutes, and then once a day.
         """
@@ -68,7 +69,10 @@ class Certificates:
                 loop.next, loop.failures = now + CHECKED_EVERY, 0
 
     def _renew(self, domain: str, now: datetime) -> None:
-        """Store a new certificate, unless the present one is still valid for long. Raises CertificateError."""
+        """Store a new certificate for *domain*, unless the present one is still valid for long.
+
+        Raises CertificateError.
+        """
         ends = end_of(self._read(domain).get("tls.crt", ""))
         if ends is not None and ends - now > RENEWED_BEFORE:
             return
@@ -80,9 +84,9 @@ class Certificates:
         self._patch(domain, stored)
 
     def _account_key(self) -> str:
-        """Return the key of the shared ACME account; empty if no account is shared.
+        """Return the key of the shared ACME account, or "" if no account is shared.
 
-        If the account doesn't exist yet, make it.
+        Make the account if it doesn't exist yet.
         """
         if self._shared is None:
             return ""

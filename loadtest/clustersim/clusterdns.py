@@ -1,7 +1,7 @@
-"""The DNS server of the simulated cluster: a CoreDNS that only knows the stub domains in its Corefile.
+"""The DNS server of the simulated cluster: a CoreDNS that knows only the stub domains in its Corefile.
 
-It forwards questions about names in a stub domain to the nameserver, which is a program outside the cluster, and
-answers that all other names don't exist.
+It forwards questions about names in a stub domain to the nameserver, which is a program outside the cluster. For all
+other names it answers NXDOMAIN.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ _NO_ANSWER = (DNSError, EOFError, OSError, TimeoutError, asyncio_dgram.Transport
 
 
 class ClusterDNS:
-    """Answers the questions of Pods; the nameserver listens at *nameserver_port* of loopback."""
+    """Answers the questions of Pods. The nameserver listens at *nameserver_port* of loopback."""
 
     def __init__(self, store: Store, nameserver_port: int) -> None:
         self._store = store
@@ -90,7 +90,7 @@ class ClusterDNS:
 
 
 def stub_domains(corefile: str) -> Iterator[str]:
-    """Yield the zones in *corefile* that have a server block of their own, which forwards them elsewhere."""
+    """Yield the zones that have a server block of their own in *corefile* that forwards them."""
     for block in _BLOCK.finditer(corefile):
         if _FORWARD.search(block["body"]):
             zones = (zone.removeprefix("dns://").partition(":")[0].rstrip(".") for zone in block["zones"].split())

@@ -34,7 +34,7 @@ _NONE = "<none>"
 
 
 class Column(NamedTuple):
-    """A column. Only ``-o wide`` shows columns that are *wide*. *cell* returns the value for an object."""
+    """A column. A *wide* one is shown only with ``-o wide``. *cell* returns the value for an object."""
 
     name: str
     cell: Callable[[Object, datetime], Any]
@@ -56,7 +56,7 @@ def columns(resource: Resource, definition: Object | None) -> list[Column]:
 
 
 def age(since: str, now: datetime) -> str:
-    """Return how long *since* is ago, as kubectl words it, such as ``3m5s``; *since* is in RFC 3339."""
+    """Return the time from *since*, in RFC 3339, to *now* in kubectl's words, such as ``3m5s``."""
     if not since:
         return "<unknown>"
     seconds = max(int((now - datetime.fromisoformat(since).astimezone(UTC)).total_seconds()), 0)

@@ -12,7 +12,7 @@ def timestamp() -> str:
 
 
 def with_condition(conditions: Iterable[Object], new: Object) -> list[Object]:
-    """Return *conditions* with *new* instead of the old one of its type.
+    """Return *conditions* with *new* in place of the old condition of the same type.
 
     The transition time changes only if the status of the condition changes.
     """

@@ -1,7 +1,7 @@
 """A simulation of Tailscale's proxy image: it boots from its Secret, joins the tailnet and reports its state.
 
-No function of this module waits. ``Proxy.step`` goes as far as the Secrets and the tailnet allow. The kubelet calls it
-again whenever a Secret or the tailnet has changed.
+No function of this module waits. ``Proxy.step`` does only what the Secrets and the tailnet allow at the time. The
+kubelet calls it again whenever a Secret or the tailnet has changed.
 """
 
 import json
@@ -34,10 +34,7 @@ _REFERENCE = re.compile(r"\$\(([A-Za-z_][A-Za-z0-9_]*)\)")
 
 @dataclass(frozen=True, slots=True)
 class ContainerState:
-    """The state of a container.
-
-    *waits* is the reason why the container doesn't run; it is empty while the container runs.
-    """
+    """The state of a container. *waits* is the reason why the container doesn't run, or "" while it runs."""
 
     ready: bool = True
     waits: str = ""
@@ -122,7 +119,7 @@ class Proxy:
 
     @property
     def device(self) -> Device | None:
-        """The proxy's device; None before the proxy has joined the tailnet."""
+        """The proxy's device, or None before the proxy has joined the tailnet."""
         return self._login.device
 
     @property
@@ -144,7 +141,7 @@ class Proxy:
         return bool(self._file) and not waits
 
     def sync(self) -> None:
-        """Mount the present version of each Secret and ConfigMap, as when the kubelet syncs the Pod."""
+        """Mount the present version of each Secret and ConfigMap, as the kubelet does when it syncs the Pod."""
         self._volumes.sync()
 
     def lose_connection(self, seconds: float) -> None:
@@ -154,35 +151,32 @@ class Proxy:
 
     @property
     def draining(self) -> int:
-        """The seconds for which the proxy goes on when its Pod ends and nothing leads to the Pod any more."""
+        """The seconds for which the proxy of an ending Pod still runs after no Service leads to the Pod any more."""
         return 10 if self._ingress is None else 20
 
     def withdraw(self) -> None:
-        """Advertise no Tailscale Service any more, as when the image gets SIGTERM."""
+        """Withdraw all Tailscale Services, as the image does at SIGTERM."""
         self._ends = True
         if self._ingress is not None and self.device is not None:
             self._tailnet.services.withdraw(self.device.node_id)
             self._login.keep(self._preferences(self.device))
 
     def end(self) -> None:
-        """Disconnect a host of Tailscale Services whose Pod is gone.
-
-        In the simulation, other proxies stay connected.
-        """
+        """Disconnect the device of a Pod that is gone, if it hosts Tailscale Services. Other proxies stay connected."""
         if self._ingress is not None and self.device is not None:
             self.withdraw()
             self._tailnet.set_connected(self.device.node_id, False)
 
     def is_routed(self) -> bool:
-        """Tell whether Services of the proxy's group still lead to it, so that its preStop hook goes on waiting."""
+        """Tell whether Services of the proxy's group still lead to it. As long as they do, its preStop hook waits."""
         return self._egress is not None and self._egress.is_routed()
 
     def health(self, port: int) -> tuple[int, Mapping[str, str]] | None:
-        """Return the HTTP status and headers of the proxy's answer at *port*; None if nothing listens there."""
+        """Return the HTTP status and headers of the proxy's answer at *port*, or None if nothing listens there."""
         return self._health.answer(port, self.device is not None)
 
     def step(self) -> ContainerState:
-        """Go as far as the Secrets and the tailnet allow now, and return the state of the container."""
+        """Do the next things that the Secrets and the tailnet allow now, and return the state of the container."""
         try:
             return self._run()
         except ConfigError as error:
@@ -225,7 +219,7 @@ class Proxy:
             self._file = file
 
     def _boot(self) -> None:
-        """Reset the reported state, choose the tailnet, and look there for the proxy's device of an earlier run."""
+        """Reset the reported state, choose the tailnet, and look there for the device of the proxy's earlier run."""
         self._login.tailnet = self._tailnets.at(self._config.server_url)
         reports = dict.fromkeys(("https_endpoint", "egress-services", "ingress-config.json"))
         self._told.clear()
@@ -242,7 +236,10 @@ class Proxy:
             self._report(self.device)
 
     def _restart(self) -> None:
-        """Start again as the Pod's next container, with the stored login if it is still valid, else with a new one."""
+        """Start again as the Pod's next container.
+
+        If the stored login is still valid, use it, and otherwise log in again.
+        """
         self._restarts += 1
         self.sync()  # the kubelet syncs a Pod when a container of it ends
         self._boot()
@@ -273,7 +270,8 @@ class Proxy:
     def _host(self, device: Device, ingress: Ingress) -> None:
         """Report which Tailscale Services the device hosts, and get certificates for them if this replica writes them.
 
-        A new container first only advertises. It takes its serve configuration and its rules at its next step.
+        In its first step, a new container only advertises the Services. It reads its serve configuration and its rules
+        in its second step.
         """
         report, advertised = self._tailnet.services.report, self._advertised
         if self._is_fresh:
@@ -296,7 +294,7 @@ class Proxy:
         return () if self._ends else self._config.services
 
     def _writer(self, pod: Object, env: Mapping[str, str]) -> Certificates | None:
-        """Return the Certificates of a ProxyGroup if *pod* is the replica that writes them, else None."""
+        """Return the `Certificates` of a ProxyGroup if *pod* is the replica that writes them, and None otherwise."""
         if env.get(SHARES) != "true" or not pod["metadata"]["name"].endswith("-0"):
             return None
         account = pod["spec"].get("serviceAccountName", "default")
@@ -305,7 +303,7 @@ class Proxy:
         return Certificates(self._store, self._namespace, account, shared)
 
     def _preferences(self, device: Device) -> Object:
-        """Return what tailscaled writes into the login profile of the *device*, such as its routes and Services."""
+        """Return the settings that tailscaled writes into a *device*'s login profile, such as routes and Services."""
         config = self._config
         relay = {"RelayServerPort": config.relay_port, "RelayServerStaticEndpoints": list(config.relay_endpoints)}
         return {
@@ -318,24 +316,25 @@ class Proxy:
     def _misses_target(self) -> bool:
         """Tell whether the tailnet lacks the egress target of the proxy.
 
-        In that case the image reports no name of its own.
+        If it does, the image doesn't report its own name.
         """
         missing = bool(self._target) and not self._tailnet.addresses(self._target)
         return missing and not self._tailnet.has_all_targets
 
     def _tell(self, values: dict[str, str | None]) -> None:
-        """Report the values that have changed since this proxy last reported them.
+        """Write those of *values* into the Secret that have changed since this proxy last reported them.
 
-        A value that somebody else has removed from the Secret is reported again only after the next start.
+        So a value that somebody has removed from the Secret comes back only after the next start.
         """
         news = {key: value for key, value in values.items() if self._told.get(key, "") != value}
         self._told |= news
         self._login.write(news)
 
     def _serve(self, device: Device) -> dict[str, str | None]:
-        """Take the serve config, and return the keys of the state Secret that come from it: an endpoint, and a copy.
+        """Read the serve config, and return the keys of the state Secret that it sets.
 
-        A missing or empty config changes nothing.
+        They are the device's name for HTTPS, and a copy of the serve config. If the file is missing or empty, the
+        proxy goes on with the serve config that it read before.
         """
         mounted_config = self._volumes.text(self._serve_mount) if self._serve_mount else None
         self._serve_config = mounted_config or self._serve_config

@@ -1,4 +1,4 @@
-"""A simulated control server, Tailscale's or Headscale's, whose answers can be made to go wrong."""
+"""A simulated control server, Tailscale's or Headscale's. Tests can make its answers wrong or late."""
 
 import asyncio
 import time
@@ -20,7 +20,7 @@ _SHUTDOWN_SECONDS = 0.1
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
-    """An answer that the server sends in place of the usual one."""
+    """An answer that the server sends instead of the usual one."""
 
     status: int
     text: str
@@ -29,26 +29,27 @@ class _Answer:
 
 @dataclass(slots=True)
 class _Fault:
-    """A fault of the next *left* requests whose path template contains *path*, if they have the *method*.
+    """A fault of the next *left* requests.
 
-    An empty *method* stands for all methods.
+    It concerns requests whose path template contains *path*, and whose HTTP method is *method*. An empty *method*
+    stands for all methods.
     """
 
     left: int
     path: str
     answer: _Answer | None = None
-    """The answer to send; None closes the connection without one."""
+    """The answer to send, or None to close the connection without an answer."""
     carried_out: bool = False
-    """True if the server carries the request out, so that only the answer is wrong or missing."""
+    """True if the server carries the request out, and only its answer is wrong or missing."""
     method: str = ""
 
 
 class Control(Tailnet):
     """A tailnet that is served over HTTP.
 
-    *requests* counts all requests, failed ones too, by method and path template, such as
-    ``("DELETE", "/api/v2/device/{id}")``; *user_agents* are the programs that sent them. The server waits for *latency*
-    seconds before each answer. Faults are used up in the order in which they were requested. A *path* limits a fault to
+    *requests* counts all requests, failed ones too, by method and path template, such as ``("DELETE",
+    "/api/v2/device/{id}")``. *user_agents* are the programs that sent them. The server waits for *latency* seconds
+    before each answer. If several faults fit a request, the one that was set first applies. A *path* limits a fault to
     requests whose path template contains it, and a *method* to requests with this HTTP method.
     """
 
@@ -82,7 +83,7 @@ class Control(Tailnet):
         method: str = "",
         headers: Mapping[str, str] | None = None,
     ) -> None:
-        """Answer the next request with *text*, which is JSON unless *headers* have another Content-Type."""
+        """Answer the next request with *text*. It is JSON unless *headers* have another Content-Type."""
         self._faults.append(_Fault(1, path, _Answer(status, text, headers or {}), method=method))
 
     def answer_nonsense(self, *, count: int = 1, path: str = "") -> None:
@@ -92,7 +93,7 @@ class Control(Tailnet):
         )
 
     def refuse(self, *, count: int = 1, path: str = "") -> None:
-        """Drop the connection of the next *count* requests."""
+        """Drop the connection at each of the next *count* requests, without carrying them out."""
         self._faults.append(_Fault(count, path))
 
     def lose_answers(self, *, count: int = 1, path: str = "", method: str = "") -> None:
@@ -106,7 +107,10 @@ class Control(Tailnet):
 
     @asynccontextmanager
     async def serve(self, host: str = "127.0.0.1", port: int = 0) -> AsyncIterator[str]:
-        """Serve the API, on a free port if *port* is 0; yield its base URL, without a slash at the end."""
+        """Serve the API during the block, on a free port if *port* is 0.
+
+        Yield its base URL, without a slash at the end.
+        """
         api = Api(self)
         application = web.Application(middlewares=[self._meddle, api.refusals])
         application.add_routes(api.routes())
@@ -146,14 +150,14 @@ class Control(Tailnet):
 
 
 def _template(request: web.Request) -> str:
-    """Return the template of the route that serves *request*, or the path if the server has none for it."""
+    """Return the template of the route that serves *request*, or its path if no route does."""
     resource = request.match_info.route.resource
     template = resource.canonical if resource else "/{path}"
     return request.path if template == "/{path}" else template
 
 
 def _drop(request: web.Request) -> web.Response:
-    """Cut the connection of *request*, and return a response that the client never gets."""
+    """Cut the connection of *request*, and return a response that aiohttp needs but the client never gets."""
     if request.transport is not None:
         request.transport.abort()
     return web.Response()

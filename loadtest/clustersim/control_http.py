@@ -28,7 +28,7 @@ class Api:
         self._tailnet = tailnet
 
     def routes(self) -> list[web.RouteDef]:
-        """Return the routes that the server offers; it answers all other paths with 404 in plain text."""
+        """Return the routes that the server offers. All other paths get a 404 in plain text."""
         keys, devices = "auth_keys", "devices:core"
         tailnet = "/api/v2/tailnet/-"
         return [
@@ -61,7 +61,7 @@ class Api:
             return web.json_response(body, status=refusal.status, content_type=kind)
 
     def _needs(self, scope: str, work: Work) -> Work:
-        """Return *work* with a check that the caller's token has *scope*; for a GET, the read-only scope is enough."""
+        """Return a handler that runs *work* if the client's token has *scope*, or for a GET the read-only scope."""
 
         async def checked(request: web.Request) -> web.Response:
             scheme, _, value = request.headers.get("Authorization", "").partition(" ")
@@ -235,7 +235,7 @@ class Api:
         return web.json_response({})
 
     async def _set_policy(self, request: web.Request) -> web.Response:
-        """Put the policy in the body into effect: this path stands for the admin console, so it needs no token."""
+        """Apply the policy in the body. This path stands for the admin console, so it needs no token."""
         policy = await body_of(request)
         owners = policy.get("tagOwners")
         if not isinstance(owners, dict) or not all(isinstance(each, list) for each in owners.values()):

@@ -123,7 +123,7 @@ def _service(body: dict[str, Any]) -> TailscaleService:
 
 
 def _json(service: TailscaleService, hidden: tuple[str, ...] = ()) -> dict[str, Any]:
-    """Return *service* in the form of the API, without the *hidden* fields and those that are empty."""
+    """Return *service* as JSON of the API, without the *hidden* fields and those that are empty."""
     fields = {
         "name": service.name,
         "displayName": service.display_name,

@@ -1,4 +1,4 @@
-"""The loop of every simulated controller: it reconciles all objects once, and then those that a change concerns."""
+"""The loop of every simulated controller: reconciles all objects once, and then those that a change concerns."""
 
 import logging
 from collections.abc import Callable, Iterable
@@ -27,7 +27,7 @@ def key_of(obj: Object) -> Key:
 
 
 def owner_keys(obj: Object, kind: str) -> Iterable[Key]:
-    """Yield the key of the owner that controls *obj*, if that owner is of *kind*."""
+    """Yield the key of the owner that controls *obj*, if it is of *kind*, and nothing otherwise."""
     for reference in obj["metadata"].get("ownerReferences", ()):
         if reference.get("controller") and reference["kind"] == kind:
             yield Key(namespace_of(obj), reference["name"])
@@ -36,11 +36,10 @@ def owner_keys(obj: Object, kind: str) -> Iterable[Key]:
 async def follow(
     store: Store, resources: Iterable[Resource], mapper: Mapper[KeyT], reconcile: Callable[[KeyT], None]
 ) -> None:
-    """Call *reconcile* for the keys of all objects of *resources*, then for those of changed objects, until cancelled.
+    """Call *reconcile* for the keys of all objects of *resources*, and then of changed objects, until cancelled.
 
-    The *mapper* returns the keys for an object. After a burst of changes, each key is reconciled once.
-
-    A write that the store refuses is logged: as in a cluster, a bad object must not stop its controller.
+    The *mapper* returns the keys for an object. After a burst of changes, each key is reconciled only once. If the
+    store refuses a write, that is logged, because one bad object must not stop its controller.
     """
 
     def reconcile_all(touched: Iterable[tuple[Resource, Object]]) -> None:
@@ -58,7 +57,10 @@ async def follow(
 
 
 def _versions(change: Change) -> list[Object]:
-    """Return the new version of the object, and the old one if its labels differ, because its owner may differ too."""
+    """Return the new version of the object.
+
+    Return the old version, too, if its labels differ, because its key may differ too.
+    """
     if change.old is None or labels_of(change.old) == labels_of(change.object):
         return [change.object]
     return [change.object, change.old]

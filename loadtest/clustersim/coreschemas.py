@@ -13,13 +13,13 @@ ANYTHING: Object = {"type": "object", "x-kubernetes-preserve-unknown-fields": Tr
 
 _NULL = {"type": "null"}
 _KEPT = ("type", "format", "description", "required", "enum")
-_FREE_FORM = ("JSONSchemaProps",)  # it contains itself, and fields with JSON of any form
+_FREE_FORM = ("JSONSchemaProps",)  # this schema refers to itself, and has fields with JSON of any form
 _METADATA = "ObjectMeta"
 
 
 @cache
 def core_schemas() -> Mapping[str, Object]:
-    """Return the schemas by name, such as ``ServiceSpec``; those of kinds have the names of the kinds.
+    """Return the schemas by name, such as ``ServiceSpec``. The schema of a kind has the name of the kind.
 
     The first call takes two seconds. References in the schemas begin with `REF`.
     """
@@ -35,7 +35,7 @@ def core_schemas() -> Mapping[str, Object]:
 
 
 def core_schema(resource: Resource) -> Object:
-    """Return the schema of a kind of Kubernetes' own."""
+    """Return the schema of *resource*, which is one of Kubernetes' own kinds."""
     return core_schemas()[resource.kind]
 
 
@@ -49,7 +49,7 @@ def _name(model: str) -> str:
 
 
 def _plain(schema: Any) -> Object:
-    """Return a schema of pydantic as a structural schema: without titles and defaults, and without null as a type."""
+    """Return a structural schema for a schema of pydantic: without titles and defaults, and without null as a type."""
     choices = [each for each in schema.get("anyOf", ()) if each != _NULL]
     if len(choices) == 1:
         schema = {**schema, **choices[0]}

@@ -10,10 +10,10 @@ from clustersim.store import Store
 
 
 async def run(store: Store, kinds: Kinds) -> None:
-    """Serve the kinds whose definitions exist, until cancelled.
+    """Serve the kinds whose CustomResourceDefinitions exist, until cancelled.
 
     When a definition is deleted, so are the objects of its kind. A definition with `CRD_FINALIZER` stays until the last
-    of these objects is gone. The objects can have finalizers, too.
+    of these objects is gone, because the objects can have finalizers, too.
     """
     leaving = False
     with store.subscribe() as changes:
@@ -23,7 +23,10 @@ async def run(store: Store, kinds: Kinds) -> None:
 
 
 def _follow(store: Store, kinds: Kinds, batch: Iterable[Change]) -> bool:
-    """Serve the kinds whose definitions exist after a *batch* of changes; tell if a definition is being deleted."""
+    """Apply a *batch* of changes: serve the kinds whose definitions exist.
+
+    Tell whether a definition is being deleted.
+    """
     for change in batch:
         if change.resource == CRD and change.type == "DELETED":
             _withdraw(store, kinds, change.object)
@@ -38,7 +41,7 @@ def _follow(store: Store, kinds: Kinds, batch: Iterable[Change]) -> bool:
 def _serve(kinds: Kinds, definition: Object) -> None:
     """Serve the kind that *definition* defines.
 
-    If the kind is served already, keep its Resource, by which the store finds its objects.
+    If the kind is served already, its Resource stays the same, because the store finds its objects by that.
     """
     if kinds.locate(_path(definition)) is None:
         spec, version = definition["spec"], definition["spec"]["versions"][0]
@@ -66,7 +69,7 @@ def _withdraw(store: Store, kinds: Kinds, definition: Object) -> None:
 
 
 def _empty(store: Store, kinds: Kinds, definition: Object) -> None:
-    """Delete the objects of a kind; once none is left, take `CRD_FINALIZER` off the *definition* of the kind."""
+    """Delete the objects of a kind. When none is left, remove `CRD_FINALIZER` from the *definition* of the kind."""
     served = kinds.locate(_path(definition))
     there = store.list(served.resource) if served else []
     for obj in there:

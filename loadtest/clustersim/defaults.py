@@ -1,4 +1,4 @@
-"""The defaults that an API server fills in, as far as an operator compares the filled fields with desired ones."""
+"""The defaults that an API server fills in, but only those of fields that an operator compares with desired objects."""
 
 import base64
 from typing import Any
@@ -56,7 +56,7 @@ def has_generation(resource: Resource) -> bool:
 
 
 def fill(resource: Resource, obj: Object, old: Object | None) -> None:
-    """Fill the defaults of *obj*, which is about to be created or to replace *old*."""
+    """Fill in the defaults of *obj*, which is about to be created or to replace *old*."""
     if resource in (DEPLOYMENT, STATEFULSET):
         _fill_scalable(resource, obj["spec"] if "spec" in obj else obj.setdefault("spec", {}))
     elif resource == POD:
@@ -75,7 +75,7 @@ def fill(resource: Resource, obj: Object, old: Object | None) -> None:
 
 
 def _reset_status(resource: Resource, obj: Object) -> None:
-    """Replace the status of a new object by the one that the API server writes: a create can't set a status."""
+    """Replace the status of a new object by the one that the API server writes; a client can't create a status."""
     obj.pop("status", None)
     if resource == POD:
         obj["status"] = {"phase": "Pending", "qosClass": "BestEffort"}
@@ -174,7 +174,7 @@ def _fill_endpointslice(obj: Object) -> None:
 
 
 def _fill_matched(matched: Object) -> None:
-    """Fill in the defaults of *matched*, the part of an admission policy or of a binding that selects objects."""
+    """Fill in the defaults of *matched*, the part of an admission policy or of a binding that selects requests."""
     _default(matched, {"matchPolicy": "Equivalent", "namespaceSelector": {}, "objectSelector": {}})
     for rule in (*_each(matched, "resourceRules"), *_each(matched, "excludeResourceRules")):
         _default(rule, {"scope": "*"})

@@ -1,7 +1,7 @@
-"""The product on a simulated cluster, end to end.
+"""The demo, which shows the operator and the nameserver on a simulated cluster.
 
-The demo applies every example, asks the nameserver for every name, looks for every device in the tailnet, and measures
-how long it takes until the nameserver answers with a change.
+The demo applies every example, asks the nameserver for every name, and looks for every device in the tailnet. Then it
+changes the addresses of a name, and measures how long it takes until the nameserver answers with the new ones.
 """
 
 import asyncio
@@ -41,14 +41,14 @@ INTERRUPTED = 130
 
 
 class DemoError(Exception):
-    """The product did not do what it should; the message describes the failure."""
+    """The operator or the nameserver did not do what it should; the message describes the failure."""
 
 
 def main(keep: bool, fail: str = "") -> int:
-    """Run the demo and return 0 if every name leads to the right place; with *keep*, stay up until interrupted.
+    """Run the demo and return 0 if every name leads to the right addresses; with *keep*, stay up until interrupted.
 
-    With *fail*, show the fault of that name instead, and return 0 if the operator reports it and, without *keep*, if
-    all is well after the cure.
+    If *fail* is the name of a fault, show this fault instead. In that case, return 0 if the operator reports the fault
+    and, without *keep*, if the operator also reports that the cure has ended the fault.
     """
     return asyncio.run(_until_signal(keep, fail))
 
@@ -65,7 +65,7 @@ async def _until_signal(keep: bool, fail: str) -> int:
 
 
 async def _demo(keep: bool, fail: str) -> int:
-    """Run the demo on a new stage; at the end, end the processes and remove the files of the stage."""
+    """Run the demo on a new stage. At the end, stop the processes and remove the files of the stage."""
     with TemporaryDirectory(prefix="tsoperator-demo-") as folder:
         async with Processes(Path(folder)) as processes:
             stage = Stage.on_free_ports(Path(folder))
@@ -90,8 +90,8 @@ async def _demo(keep: bool, fail: str) -> int:
 async def _stay(stage: Stage, processes: Processes, lines: Sequence[str]) -> None:
     """Print *lines* with commands that the user can try, and wait for the signal that ends the demo.
 
-    Meanwhile, give the operator the credentials that the Secret has, and start it anew when another Pod replaces its
-    own.
+    Meanwhile, do the kubelet's work for the operator: write the credentials in the Secret into its files, and start it
+    anew when another Pod replaces its Pod.
     """
     print("", *lines, "", "Ctrl-C ends it.", sep="\n", flush=True)
     try:
@@ -118,7 +118,7 @@ Target = Exposed | Shown | Hosted
 
 @dataclass(frozen=True, slots=True)
 class Looks:
-    """Checks whether an object works, by the nameserver's answers or by the devices of the tailnet."""
+    """Checks whether an object works, by asking the nameserver or by reading the devices of the tailnet."""
 
     checks: Checks
     api: ApiClient
@@ -126,7 +126,7 @@ class Looks:
     partner: aiohttp.ClientSession
 
     async def at(self, target: Target) -> list[Reached]:
-        """Return the name and the addresses by which *target* is reached; raises NotYet."""
+        """Return the name and the addresses by which *target* is reached. Raises NotYet if it can't be reached yet."""
         if isinstance(target, Hosted):
             return await services_of(target, self.api, self.control)
         if isinstance(target, Shown):
@@ -136,7 +136,7 @@ class Looks:
 
 
 class Demo:
-    """One run of the demo: it starts every program, checks every name and measures how soon changes are answered."""
+    """One run of the demo: it starts all programs, checks all names, and measures how soon DNS answers show changes."""
 
     def __init__(self, stage: Stage, processes: Processes) -> None:
         self._stage = stage
@@ -175,7 +175,7 @@ class Demo:
         return by_name
 
     async def _look(self, looks: Looks, targets: Sequence[Target], applied: float) -> dict[Target, list[Row]]:
-        """Check again and again until every target leads where the cluster says; raises DemoError if one never does."""
+        """Check again and again until every target leads to the right addresses; raises DemoError if one never does."""
         missing = dict.fromkeys(targets, "not looked at")
         rows = {}
         while missing:
@@ -197,7 +197,7 @@ class Demo:
         return rows
 
     async def _measure(self, checks: Checks, targets: Sequence[Exposed]) -> None:
-        """Measure how soon the nameserver answers with changes of the first egress Service by name.
+        """Measure how soon the nameserver answers with changes of the first egress Service that has a name.
 
         Raises DemoError if it never answers with one of the changes.
         """

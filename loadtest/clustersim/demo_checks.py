@@ -1,4 +1,4 @@
-"""Checks that the nameserver answers as the objects in the cluster say, and measures how soon it does."""
+"""Checks that the nameserver answers with the addresses in the cluster's objects, and measures how soon it does."""
 
 import asyncio
 import time
@@ -32,8 +32,8 @@ class NotYet(Exception):
 class Reached:
     """The name and the addresses that reach an object.
 
-    *offers* says what the object provides to the tailnet, such as ports. *by* says how: by a device or by a
-    Tailscale Service.
+    *offers* says what the object provides to the tailnet, such as ports. *by* says whether the name is that of a device
+    or of a Tailscale Service.
     """
 
     name: str
@@ -50,10 +50,10 @@ class Reached:
 
 @dataclass(frozen=True, slots=True)
 class Exposed:
-    """An object that leads to the tailnet or that the tailnet can reach, by its own proxies or by a ProxyGroup's.
+    """An object that connects Pods and the tailnet, by its own proxies or by a ProxyGroup's.
 
-    *direct* is True for a load balancer: its name leads Pods to the Service itself, not to a proxy. *has_proxy* is
-    True if the object has an own proxy, and False if only the proxies of a ProxyGroup expose it.
+    *direct* is True for a Service of type LoadBalancer: its name leads Pods to the Service itself, not to a proxy.
+    *has_proxy* is True if the object has an own proxy, and False if only the proxies of a ProxyGroup expose it.
     """
 
     resource: Resource
@@ -98,10 +98,10 @@ class Checks:
     api: ApiClient
     dns_port: int
     round_seconds: float = 5
-    """The time within which the nameserver has to answer with a change."""
+    """The seconds after a change within which the nameserver has to answer with the new addresses."""
 
     async def leads(self, target: Exposed) -> tuple[str, tuple[str, ...]]:
-        """Return the name of *target* and the addresses that it leads to.
+        """Return the name of *target*, and the addresses to which the name leads.
 
         Raises NotYet unless the nameserver answers with the addresses in the cluster, over UDP and over TCP.
         """
@@ -124,7 +124,10 @@ class Checks:
         return qname, addresses
 
     async def qname(self, target: Exposed) -> str:
-        """Return the name of *target* in the tailnet, empty if it has none; raises NotYet."""
+        """Return the name of *target* in the tailnet, or "" for an egress Service without one.
+
+        Raises NotYet if the object doesn't show its name yet.
+        """
         obj = await self.api.get(target.resource, target.namespace, target.name)
         if target.resource == SERVICE and not target.direct:
             fqdn: str = obj["metadata"]["annotations"].get(TAILNET_FQDN, "")
@@ -138,7 +141,8 @@ class Checks:
     async def delays(self, target: Exposed, rounds: int) -> list[float]:
         """Replace the address of *target*'s proxy *rounds* times, and measure how soon the nameserver answers with it.
 
-        Return the seconds from each new EndpointSlice to the answer. Raises NotYet if a change isn't answered.
+        Return, for each new address, the seconds from its EndpointSlice to the answer. Raises NotYet if an answer with
+        a new address takes more than *round_seconds*.
         """
         qname = await self.qname(target)
         seen: set[str] = set()
@@ -172,7 +176,7 @@ class Checks:
     async def _cluster_ips(self, target: Exposed, slices: Iterable[Object]) -> tuple[str, ...]:
         """Return the cluster IPs of the Service in front of *target*'s proxies at its group.
 
-        Raises NotYet unless *slices* have all proxies.
+        Raises NotYet unless all proxies of the group are ready in each of *slices*.
         """
         replicas = (await self.api.get(PROXYGROUP, "", target.group))["spec"]["replicas"]
         if any(len(_ready_addresses([each])) < replicas for each in slices):
@@ -181,7 +185,10 @@ class Checks:
         return _ordered(service["spec"]["clusterIPs"])
 
     async def _external_name(self, target: Exposed) -> str:
-        """Return the name in the cluster of an egress Service that leads to an IP address; raises NotYet."""
+        """Return the ``externalName`` of *target*, an egress Service that leads to an IP address of the tailnet.
+
+        Raises NotYet unless it is the name of the Service in front of the target's proxies.
+        """
         services = await self.api.list(SERVICE, OPERATOR_NAMESPACE, target.labels)
         spec = (await self.api.get(SERVICE, target.namespace, target.name))["spec"]
         external: str = spec.get("externalName", "")

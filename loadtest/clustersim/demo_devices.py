@@ -1,4 +1,4 @@
-"""Checks that the tailnet has a device for each object that it reaches, and the Tailscale Services of ProxyGroups."""
+"""Checks that the tailnet has the devices that the operator makes for objects, and the Tailscale Services of groups."""
 
 import base64
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
@@ -63,7 +63,7 @@ class Shown:
 
 @dataclass(frozen=True, slots=True)
 class Hosted:
-    """An Ingress or a load balancer that the proxies of a ProxyGroup expose to the tailnet, as a Tailscale Service.
+    """An Ingress or a Service that the proxies of a ProxyGroup expose to the tailnet, as a Tailscale Service.
 
     A ProxyGroup of type kube-apiserver exposes the Kubernetes API, and is its own *group*.
     """
@@ -105,7 +105,10 @@ def shown(objects: Iterable[Object]) -> list[Shown]:
 
 @asynccontextmanager
 async def control_client(url: str, client_id: str, client_secret: str) -> AsyncIterator[aiohttp.ClientSession]:
-    """Yield a session with the control server at *url*, logged in as an OAuth client; raises aiohttp.ClientError."""
+    """Yield an HTTP session with the control server at *url*, logged in as an OAuth client.
+
+    Raises aiohttp.ClientError.
+    """
     form = {"client_id": client_id, "client_secret": client_secret}
     async with aiohttp.ClientSession(url, raise_for_status=True) as session:
         async with session.post("/api/v2/oauth/token", data=form) as response:
@@ -115,20 +118,23 @@ async def control_client(url: str, client_id: str, client_secret: str) -> AsyncI
 
 
 async def tailnet_devices(control: aiohttp.ClientSession) -> dict[str, Object]:
-    """Return the devices of the tailnet by node ID, which proxies report as their ID; raises aiohttp.ClientError."""
+    """Return the devices of the tailnet by node ID, the ID that proxies report. Raises aiohttp.ClientError."""
     async with control.get("/api/v2/tailnet/-/devices", params={"fields": "all"}) as response:
         return {device["nodeId"]: device for device in (await response.json())["devices"]}
 
 
 async def devices_of(target: Shown, api: ApiClient, tailnet: Mapping[str, Object]) -> list[Reached]:
-    """Return the devices of *target* as *tailnet* lists them; raises NotYet if the object isn't ready or disagrees."""
+    """Return the devices of *target* as *tailnet* lists them.
+
+    Raises NotYet if the object isn't ready, or if its status has other names or addresses than its devices.
+    """
     obj = await api.get(target.resource, target.namespace, target.name)
     status = obj.get("status") or {}
     condition = READY[target.resource]
     if not any((each["type"], each["status"]) == (condition, "True") for each in status.get("conditions", ())):
         raise NotYet(f"its condition {condition} is not True")
     said = _said(target.resource, status)
-    if target.resource == RECORDER:  # its Secrets have no IDs of devices beside the state of tailscaled
+    if target.resource == RECORDER:  # a Recorder's Secrets have the device's ID only in the state of tailscaled
         found = [tailnet[node_id] for node_id in tailnet if tailnet[node_id]["name"] in said]
     else:
         secrets = sorted(await api.list(SECRET, OPERATOR_NAMESPACE, target.labels), key=name_of)
@@ -169,7 +175,10 @@ def _is_exposed(service: Object) -> bool:
 
 
 def _said(resource: Resource, status: Object) -> dict[str, set[str]]:
-    """Return the addresses that *status* shows for each device, by the device's name; empty if it shows no device."""
+    """Return the addresses that *status* shows for each device, by the device's name.
+
+    Return {} if it shows no device.
+    """
     if resource == CONNECTOR:
         return {each["hostname"]: set(each["tailnetIPs"]) for each in status.get("devices", ())}
     if resource == RECORDER:

@@ -1,4 +1,4 @@
-"""Shows faults in the demo: the story of each, its sign in `tsoperator check`, and the command that mends it."""
+"""Shows faults in the demo: for each, its story, its sign in `tsoperator check`, and the command that mends it."""
 
 import asyncio
 import base64
@@ -18,7 +18,7 @@ from clustersim.objects import DNSCONFIG, NODE, SECRET, Object
 from clustersim.processes import Processes
 
 SEEN_SECONDS = 80
-"""The time that the operator has to report a fault, and to report that it is mended."""
+"""The seconds within which the operator has to report a fault, and within which it has to report the repair."""
 
 _PAUSE: Final = 0.5
 _POLICY: Final = '{"tagOwners": {"tag:k8s-operator": [], "tag:k8s": ["tag:k8s-operator"]}}'
@@ -26,11 +26,11 @@ _SWITCH: Final[Object] = {"metadata": {"annotations": {POWER: "off"}}}
 
 
 class FaultError(Exception):
-    """The operator doesn't report a fault, or doesn't report that it is mended; the message says which."""
+    """The operator doesn't report a fault, or doesn't report its end; the message says which of the two."""
 
 
 Act = Callable[[Stage, ApiClient], Awaitable[object]]
-"""A function that makes a fault or mends it."""
+"""A function that causes a fault or repairs it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,10 +38,11 @@ class Fault:
     """A fault: the steps that make it, its signs, and its cure.
 
     *story* says what has happened, *meaning* describes the effect on users, and *advice* says what to do. *looks* are
-    the commands by which a user finds the cause, and *cure* is the command that mends it. The function *mend* does the
-    same. *sign* is a part of the output of `tsoperator check`. *options* are those of the simulated cluster, and
-    *secret* is a wrong secret for the operator. The *examples* are applied first. Once all is well, *spoil* makes the
-    fault.
+    the commands by which a user finds the cause, and *cure* is the command that mends the fault. The function *mend*
+    does the same as *cure*. While the fault lasts, `tsoperator check` prints *sign*. *options* are arguments of the
+    simulated cluster, and *secret*, if it isn't empty, is a wrong OAuth secret for the operator. The demo applies the
+    *examples*. If there is a function *spoil*, the demo waits until all is well, and calls *spoil* to make the fault.
+    Otherwise the *options*, the *secret* or the *examples* make the fault.
     """
 
     story: str
@@ -146,7 +147,7 @@ class FaultDemo:
         self._began = time.monotonic()
 
     async def run(self, mend: bool) -> list[str]:
-        """Make the fault, show it, and with *mend*, mend it. Return commands for the user, to print at the end.
+        """Make the fault, show it, and if *mend* is true, mend it. Return commands for the user, to print at the end.
 
         Raises FaultError.
         """
@@ -172,7 +173,7 @@ class FaultDemo:
         return self.commands()
 
     def advice(self) -> list[str]:
-        """Return the lines with the advice and the cure."""
+        """Return the lines that say what to do, with the command for the repair."""
         return ["What to do:", f"  {self._fault.advice}", "", f"  {self._cure()}"]
 
     def commands(self) -> list[str]:
@@ -200,9 +201,9 @@ class FaultDemo:
         )
 
     async def _checked(self, what: str, holds: Callable[[int, str], bool]) -> str:
-        """Run `tsoperator check` until *holds* is true of its exit code and its text, and return the text.
+        """Run `tsoperator check` until *holds* accepts its exit code and its output, and return the output.
 
-        Raises FaultError, which names *what*, if this takes too long.
+        If this takes more than `SEEN_SECONDS`, raise a FaultError that says that the output doesn't show *what*.
         """
         text, deadline = "", time.monotonic() + SEEN_SECONDS
         while time.monotonic() < deadline:
@@ -218,7 +219,7 @@ class FaultDemo:
 
 
 async def _check(stage: Stage) -> tuple[int, str]:
-    """Run `tsoperator check`, and return its exit code and its text."""
+    """Run `tsoperator check`, and return its exit code and its output."""
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "tsoperator", "check", "--kubeconfig", str(stage.kubeconfig)),
         stdout=asyncio.subprocess.PIPE,
@@ -234,5 +235,5 @@ def _show(*lines: str) -> None:
 
 
 def _wrong(text: str) -> list[str]:
-    """Return the lines of a check's *text*, except those that say that something is well."""
+    """Return the lines in the output *text* of `tsoperator check`, except those that say that something is well."""
     return [line for line in text.splitlines() if not line.startswith("ok")]

@@ -25,12 +25,12 @@ class Row:
 
 
 def table(rows: Sequence[Row]) -> list[str]:
-    """Return the lines of a table of names that Pods look up, with further addresses below the first."""
+    """Return the lines of a table of the names that Pods look up. Each further address has a line of its own."""
     return _lines(("object", "name", "address", "ready after"), [(row, (row.obj, row.name)) for row in rows])
 
 
 def device_table(rows: Sequence[Row]) -> list[str]:
-    """Return the lines of a table of devices and Tailscale Services, with further addresses below the first."""
+    """Return the lines of a table of devices and Tailscale Services. Each further address has a line of its own."""
     head = ("object", "name", "offers", "address", "ready after")
     return _lines(head, [(row, (row.obj, row.name, row.offers)) for row in rows])
 
@@ -48,7 +48,7 @@ def _lines(head: tuple[str, ...], rows: Sequence[tuple[Row, tuple[str, ...]]]) -
 
 
 def delays(seconds: Sequence[float]) -> str:
-    """Return one line on how long changes took to be answered."""
+    """Return one line about the *seconds* from each change of an address to the first DNS answer that showed it."""
     ordered = sorted(1000 * value for value in seconds)
     middle = ordered[math.ceil(len(ordered) / 2) - 1]
     verdict = "met" if middle < GOAL_MS else "missed"
@@ -61,7 +61,7 @@ def delays(seconds: Sequence[float]) -> str:
 def commands(kubeconfig: Path, dns_port: int, page: str, rows: Sequence[Row]) -> list[str]:
     """Return commands with which the user can look at the cluster, and change it.
 
-    *page* is the URL of the operator's page.
+    *page* is the URL of the operator's page for browsers.
     """
     name = next((row.name for row in rows if not row.name.endswith(".local")), "")
     return [

@@ -23,23 +23,23 @@ OPERATOR_NAMESPACE = "tailscale"
 _ROOT = Path(__file__).parents[2]
 EXAMPLES = _ROOT / "docs" / "examples"
 MANIFEST = _ROOT / "charts" / "manifests" / "operator.yaml"
-"""The chart with its default values. The demo installs its objects, except those of kinds that the cluster doesn't
-have."""
+"""The chart, rendered with its default values. The demo installs all objects in it whose kinds the simulated cluster
+has."""
 REPEATED = ("dnsconfig-by-hand.yaml",)
-"""The examples whose object is the same as another example's."""
+"""The files of examples that configure the same object as another example does. The demo leaves them out."""
 DEVICES = ("db.tail1234.ts.net", "directory.tail1234.ts.net", "printer.tail1234.ts.net=100.64.10.10")
 """The devices of the tailnet to which the examples lead."""
 CREDENTIALS = "operator-oauth"
 """The Secret with the operator's OAuth client."""
 ACCOUNT: Object = {"metadata": {"namespace": OPERATOR_NAMESPACE, "name": "kube-apiserver-auth-proxy"}}
-"""The account that the chart makes for proxies which impersonate users."""
+"""The ServiceAccount that the chart makes for API server proxies in auth mode."""
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 POLL_SECONDS = 0.02
 
 
 @dataclass(slots=True)
 class Stage:
-    """The ports and the files of all parts of the demo. The operator plays *operator_pod*, once it has been started."""
+    """The ports and the files of all parts of the demo. A started operator plays the Pod *operator_pod*."""
 
     folder: Path
     api_port: int
@@ -119,7 +119,7 @@ class Stage:
     async def install(self, api: ApiClient, secret: str = "") -> str:
         """Install the chart, and return the name of the operator's Pod; raises FileNotFoundError outside a checkout.
 
-        *secret* is that of the OAuth client, by default the right one.
+        *secret* becomes the OAuth client's secret in the operator's Secret. If it is empty, the right one does.
         """
         client_id, right = self.credentials
         given: Object = {"client_id": client_id, "client_secret": secret or right}
@@ -171,14 +171,17 @@ class Stage:
                 await asyncio.sleep(POLL_SECONDS)
 
     async def mount_credentials(self, api: ApiClient) -> None:
-        """Write the Secret with the OAuth client into the operator's files, as the kubelet does, until cancelled."""
+        """Copy the OAuth client from its Secret into the operator's files at each change, until cancelled.
+
+        On a real cluster, the kubelet does this.
+        """
         async with aclosing(api.watch(SECRET, OPERATOR_NAMESPACE, {})) as secrets:
             async for secret in secrets:
                 if name_of(secret) == CREDENTIALS:
                     self.write_credentials(secret)
 
     async def follow_operator(self, processes: Processes, api: ApiClient) -> None:
-        """Let the operator end and start anew when another Pod takes the place of the one that it plays."""
+        """Restart the operator when another Pod replaces the Pod that it plays: the new process plays the new Pod."""
         async with aclosing(api.watch(POD, OPERATOR_NAMESPACE, {"app": "operator"})) as pods:
             async for pod in pods:
                 if name_of(pod) != self.operator_pod and "deletionTimestamp" not in pod["metadata"]:
@@ -204,7 +207,7 @@ def _is_known(obj: Object) -> bool:
 
 
 async def _install(api: ApiClient, obj: Object) -> None:
-    """Create an object of the chart, or replace the object of this name with which the simulated cluster begins."""
+    """Create *obj*, which is from the chart, or replace the object with its name that the simulated cluster made."""
     resource, metadata = resource_of(obj), obj["metadata"]
     try:
         await api.create(resource, obj)
@@ -219,14 +222,14 @@ async def _is_ready(session: aiohttp.ClientSession, url: str) -> bool:
     try:
         async with session.get(url) as response:
             return response.status == 200
-    except aiohttp.ClientConnectionError:  # it doesn't listen yet
+    except aiohttp.ClientConnectionError:  # the server at the URL doesn't listen yet
         return False
 
 
 def example_objects(folder: Path = EXAMPLES, names: Collection[str] = ()) -> list[Object]:
     """Return the objects in the files *names* of *folder*; by default in all files, except those of `REPEATED`.
 
-    Groups come first, because other objects name them. Raises FileNotFoundError if there are none.
+    ProxyGroups come first, because other objects name them. Raises FileNotFoundError if the folder has no such files.
     """
     paths = sorted(folder.glob("*.yaml"))
     chosen = [path for path in paths if (path.name in names if names else path.name not in REPEATED)]
@@ -240,8 +243,8 @@ def example_objects(folder: Path = EXAMPLES, names: Collection[str] = ()) -> lis
 async def apply_examples(api: ApiClient, names: Collection[str] = ()) -> list[Object]:
     """Create the objects in the files *names* of docs/examples, by default in all files, and return them.
 
-    Wait for the operator's first look at a ProxyGroup before other objects name it, because a user types more slowly,
-    too. Raises FileNotFoundError outside a checkout.
+    The ProxyGroups come first. Other objects may name them, so wait until the operator has written a status of each
+    group before the others are created; a user takes that long, too. Raises FileNotFoundError outside a checkout.
     """
     await api.create(SERVICEACCOUNT, ACCOUNT)
     created: list[Object] = []

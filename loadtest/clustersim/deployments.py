@@ -22,7 +22,7 @@ def _keys(resource: Resource, obj: Object) -> Iterable[Key]:
 
 
 class Deployments:
-    """Makes the Pods of one Deployment at a time."""
+    """Reconciles Deployments, one at a time."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -46,9 +46,9 @@ class Deployments:
         return [pod for pod in self._all_pods(obj) if not is_deleting(pod)]
 
     def _roll(self, obj: Object) -> None:
-        """Delete the Pods of an older template and the Pods that are too many, and create the missing ones.
+        """Delete the Pods of an older template and the surplus Pods, and create the missing ones.
 
-        With the strategy Recreate, none is created before the Pods of the older template are gone.
+        With the strategy Recreate, no Pod is created before the Pods of the older template are gone.
         """
         revision = template_hash(obj["spec"]["template"])
         pods = self._pods(obj)

@@ -1,4 +1,4 @@
-"""The discovery documents, which tell a client which kinds the API server serves."""
+"""The discovery documents of the API server, which tell clients the kinds that the server serves."""
 
 from clustersim.kinds import Kinds
 from clustersim.objects import DAEMONSET, DEPLOYMENT, POD, REPLICASET, SERVICE, STATEFULSET, Object, Resource
@@ -10,7 +10,7 @@ _VERBS = ["create", "delete", "get", "list", "patch", "update", "watch"]
 
 
 def document(path: str, kinds: Kinds) -> Object | None:
-    """Return the document at the URL *path*, None if there is none."""
+    """Return the discovery document at the URL *path*, or None if there is none."""
     parts = path.strip("/").split("/")
     match parts:
         case ["version"]:

@@ -13,7 +13,7 @@ ANSWER_SECONDS = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """The server's answer: the name of the rcode and the addresses; `NONE` if there was no answer."""
+    """The server's answer: the name of the rcode, and the addresses. `NONE` stands for no answer."""
 
     rcode: str
     addresses: frozenset[str] = frozenset()
@@ -27,7 +27,7 @@ NONE = Answer("no answer")
 
 
 async def ask_udp(port: int, qname: str, qtype: str) -> Answer:
-    """Ask the server on loopback in one datagram."""
+    """Ask the DNS server at *port* of loopback over UDP, without a second try."""
     query = DNSRecord.question(qname, qtype)
     try:
         async with asyncio.timeout(ANSWER_SECONDS):
@@ -43,7 +43,7 @@ async def ask_udp(port: int, qname: str, qtype: str) -> Answer:
 
 
 async def ask_tcp(port: int, qname: str, qtype: str) -> Answer:
-    """Ask the server on loopback over a connection of its own."""
+    """Ask the DNS server at *port* of loopback over a new TCP connection."""
     query = DNSRecord.question(qname, qtype)
     message = query.pack()
     try:

@@ -1,6 +1,6 @@
 """A simulation of the proxy image in an egress ProxyGroup.
 
-It reads the ConfigMap of its group, and reports that it forwards to the Services in it.
+The image reads its group's egress ConfigMap, and reports that it forwards connections for the Services in it.
 """
 
 import json
@@ -33,8 +33,7 @@ class Health:
     def __init__(self, container: Object, env: Mapping[str, str], addresses: Mapping[str, str]) -> None:
         """Take the proxy's *container*, its variables *env*, and the Pod's *addresses*.
 
-        Each of the *addresses* is for one HTTP header. The answers at the health port show the address in this
-        header.
+        The *addresses* are by the name of an HTTP header. Answers at the health port have these headers.
         """
         listening = env.get(_LISTENING, _LISTENING_DEFAULT).rpartition(":")[2]
         self._port = listening if env.get(_HEALTH_CHECK) == "true" else ""
@@ -43,7 +42,7 @@ class Health:
         self._headers = {} if is_old else {header: address for header, address in addresses.items() if address}
 
     def answer(self, port: int, has_joined: bool) -> tuple[int, Mapping[str, str]] | None:
-        """Return the HTTP status and the headers that a request at *port* gets; None if nothing listens there.
+        """Return the HTTP status and the headers of the answer at *port*, or None if nothing listens there.
 
         Images before 1.80 send no headers.
         """
@@ -53,12 +52,12 @@ class Health:
 
 
 class Egress:
-    """The part of a proxy that forwards to the tailnet."""
+    """The part of a proxy that forwards connections to the tailnet."""
 
     def __init__(self, store: Store, volumes: Volumes, configmap: str, addresses: Mapping[str, str]) -> None:
-        """*configmap* is the name of the ConfigMap that the Pod mounts.
+        """Take the name *configmap* of the egress ConfigMap, which the Pod mounts, and the Pod's *addresses*.
 
-        *addresses* are the Pod's, by ``podIPv4`` and ``podIPv6``; an address that the Pod lacks is empty.
+        The *addresses* are by ``podIPv4`` and ``podIPv6``; an address that the Pod lacks is empty.
         """
         self._store = store
         self._volumes = volumes
@@ -78,7 +77,10 @@ class Egress:
         return json.dumps({**self._addresses, "services": services or None}, separators=(",", ":"))
 
     def is_routed(self) -> bool:
-        """Tell whether a Service for health checks still leads to this Pod, as far as its preStop hook can notice."""
+        """Tell whether the Pod's preStop hook still reaches this Pod through a Service for health checks.
+
+        The hook reads the URLs of these Services, and the number of requests to make, in the egress ConfigMap.
+        """
         try:
             pings = int(self._files().get(PINGS) or 0)
             checks = [entry.get("healthCheckEndpoint") or "" for entry in self._services().values()]
@@ -107,7 +109,7 @@ def _in_effect(entry: Object, tailnet: Tailnet) -> Object:
 
 
 def _resolve(target: Object, tailnet: Tailnet) -> list[str] | None:
-    """Return the addresses that *target* leads to; None for a name that the tailnet doesn't know."""
+    """Return the addresses to which *target* leads, or None for a name that the tailnet doesn't know."""
     if target["ip"]:
         return [target["ip"]]
     return list(tailnet.addresses(target["fqdn"].rstrip(".").lower())) or None

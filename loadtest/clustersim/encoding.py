@@ -1,4 +1,4 @@
-"""Encodes objects as JSON; each version is encoded only once, even if many clients read or watch it."""
+"""Encodes objects as JSON. Each version of an object is encoded only once, even if many clients read or watch it."""
 
 import json
 from collections.abc import Sequence
@@ -19,9 +19,10 @@ def encode(value: Any) -> bytes:
 
 
 class Encoder:
-    """Encodes objects, and remembers the latest texts by ``resourceVersion``.
+    """Encodes objects, and remembers the latest encoded texts by ``resourceVersion``.
 
-    Two objects have the same version only if the store was restored to an older state in between.
+    Two objects can have the same version if the store was restored to an older state between their writes. So the
+    encoder also remembers the object of each text.
     """
 
     def __init__(self, remembered: int = _REMEMBERED) -> None:
@@ -29,7 +30,7 @@ class Encoder:
         self._remembered = remembered
 
     def __call__(self, obj: Object) -> bytes:
-        """Return *obj*, which must be in the store, as JSON."""
+        """Return *obj*, which must have a ``resourceVersion``, as JSON; take the remembered text if there is one."""
         version = obj["metadata"]["resourceVersion"]
         remembered = self._encoded.get(version)
         if remembered is not None and remembered[0] is obj:
@@ -41,7 +42,7 @@ class Encoder:
         return encoded
 
     def render(self, obj: Object) -> bytes:
-        """Return *obj*, which need not be in the store, as JSON."""
+        """Return *obj* as JSON, and don't remember the text."""
         return encode(obj)
 
     def bookmark(self, resource: Resource, revision: int) -> bytes:
@@ -77,5 +78,8 @@ class MetadataEncoder(Encoder):
 
 
 def event(kind: str, obj: bytes) -> bytes:
-    """Return the line of a watch for an event about *obj*; *kind* is the event's type, such as ADDED or BOOKMARK."""
+    """Return the line that a watch sends for an event about *obj*.
+
+    *kind* is the event's type, such as ADDED or BOOKMARK.
+    """
     return b'{"type":"%b","object":%b}\n' % (kind.encode(), obj)

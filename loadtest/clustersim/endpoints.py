@@ -22,7 +22,7 @@ async def run(store: Store) -> None:
 
 
 class Endpoints:
-    """Makes the EndpointSlices of one Service at a time."""
+    """Reconciles the EndpointSlices of Services, one Service at a time."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -61,13 +61,13 @@ class Endpoints:
 
 
 def _selector(service: Object) -> dict[str, str]:
-    """Return the labels by which the Service selects Pods; none if this controller makes no slices for the Service."""
+    """Return the labels by which the Service selects Pods, or {} if this controller makes no slices for the Service."""
     spec = service["spec"]
     return {} if spec.get("type") == "ExternalName" else spec.get("selector") or {}
 
 
 def _slice(service: Object, family: str, pods: list[Object]) -> Object:
-    """Return the Service's slice for *family*; empty lists are null, as in the answers of a real API server."""
+    """Return the Service's slice for *family*; in place of an empty list it has null, as on a real API server."""
     metadata = service["metadata"]
     labels = {key: value for key, value in metadata.get("labels", {}).items() if key != HEADLESS_LABEL}
     if service["spec"].get("clusterIP") == "None":
@@ -122,6 +122,9 @@ def _endpoint(service: Object, pod: Object, address: str) -> Object:
 
 
 def _ports(service: Object) -> list[Object]:
-    """Return the Pods' ports that the Service's ports lead to, without those given by the name of a Pod's port."""
+    """Return the ports of Pods to which the Service's ports lead.
+
+    Ports that the Service names by the name of a Pod's port are left out.
+    """
     ports = (port for port in service["spec"].get("ports", ()) if isinstance(port["targetPort"], int))
     return [{"name": port.get("name", ""), "port": port["targetPort"], "protocol": port["protocol"]} for port in ports]

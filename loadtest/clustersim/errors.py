@@ -40,12 +40,12 @@ def not_found(resource: Resource, name: str) -> ApiError:
 
 
 def already_exists(resource: Resource, name: str) -> ApiError:
-    """Return the error for the creation of an object whose name another one has."""
+    """Return the error for the creation of an object whose name another object has."""
     return ApiError(409, "AlreadyExists", f'{resource} "{name}" already exists', _details(resource, name))
 
 
 def conflict(resource: Resource, name: str, cause: str) -> ApiError:
-    """Return the error for a write that was meant for another version of the object, or for another object."""
+    """Return the error for a write that names another version or another UID than the present object has."""
     message = f'Operation cannot be fulfilled on {resource} "{name}": {cause}'
     return ApiError(409, "Conflict", message, _details(resource, name))
 
@@ -73,5 +73,5 @@ def bad_request(message: str) -> ApiError:
 
 
 def expired(oldest: int, wanted: int) -> ApiError:
-    """Return the error for a request for changes from version *wanted* on, if the history begins only at *oldest*."""
+    """Return the error for a request for changes after version *wanted*, if the history begins only at *oldest*."""
     return ApiError(410, "Expired", f"too old resource version: {wanted} ({oldest})")

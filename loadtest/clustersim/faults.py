@@ -13,14 +13,14 @@ from clustersim.traffic import MUTATING
 
 _REASONS = {409: "Conflict", 429: "TooManyRequests", 500: "InternalError", 503: "ServiceUnavailable"}
 LOST = 0
-"""The status of a Failure in which the request takes effect, but the client gets no answer."""
+"""The *status* of a `Failure` in which the request takes effect, but the client gets no answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ban:
     """Requests for one kind that RBAC forbids.
 
-    They are for *namespace*, or for all namespaces at once if it is empty, and have *verb*, or any verb if it is empty.
+    An empty *namespace* stands for requests about all namespaces at once. An empty *verb* stands for all verbs.
     """
 
     plural: str
@@ -37,8 +37,8 @@ class Ban:
 class Failure:
     """A failure of the next *times* mutating requests with *verb* for *plural*.
 
-    An empty *verb* or *plural* stands for any. With the *status* `LOST` the requests take effect, and the
-    connection is cut before the answer.
+    An empty *verb* stands for all verbs, and an empty *plural* for all kinds. *status* is the HTTP status of the error.
+    If it is `LOST`, the requests take effect, but the API server cuts the connection before the answer.
     """
 
     status: int = 500
@@ -54,8 +54,8 @@ class Failure:
 class Faults:
     """The present faults of the API server.
 
-    While *away*, it closes all connections. With *nonsense* it answers all requests with HTML, and with *missing* it
-    answers them with 404, as a gateway in front of it may do.
+    While *away* is true, the server closes all connections. While *nonsense* is true, it answers all requests with
+    HTML, and while *missing* is true, with 404, as a gateway in front of an API server may do.
     """
 
     def __init__(self, store: Store) -> None:
@@ -85,7 +85,7 @@ class Faults:
     def silence_watches(self, *resources: Resource) -> None:
         """Send no more events on the open watches of *resources*, by default of all kinds.
 
-        A client that resumes such a watch after `drop_watches` gets the events that it has missed.
+        A client that starts such a watch again, after `drop_watches`, gets the events that it has missed.
         """
         self.silent |= {each for each in self.watches if not resources or any(map(each.wants, resources))}
 
@@ -107,9 +107,9 @@ class Faults:
         self._bans.clear()
 
     async def strike(self, verb: str, plural: str) -> bool:
-        """Wait for the latency, then raise ApiError if a failure matches the request.
+        """Wait for the latency, and then apply a failure that matches the request, if there is one.
 
-        Return True if the request has to be carried out and its answer lost.
+        Raises ApiError if the request has to fail. Return True if it has to be carried out and its answer lost.
         """
         if self.latency:
             await asyncio.sleep(self.latency)
@@ -130,7 +130,7 @@ class Faults:
             raise denied(target, verb)
 
     def to_json(self) -> Object:
-        """Return the faults that are switched on."""
+        """Return the present faults as JSON."""
         failures = [
             {"status": failure.status, "times": failure.times, "verb": failure.verb, "plural": failure.plural}
             for failure in self._failures

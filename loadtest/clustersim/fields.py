@@ -19,7 +19,7 @@ _TYPES: dict[str, tuple[type, ...]] = {
 
 
 class Mistake(NamedTuple):
-    """A field that its schema doesn't allow; *words* say why, and are empty for a field that is unknown."""
+    """A field that the schema of its object doesn't allow; *words* say why, and are empty for an unknown field."""
 
     path: str
     words: str = ""
@@ -28,8 +28,8 @@ class Mistake(NamedTuple):
 def check_fields(resource: Resource, schema: Object, obj: Object) -> None:
     """Refuse an object with unknown fields, or with values that the *schema* of its kind doesn't allow.
 
-    Raises ApiError: 400 for unknown fields, and also for a wrong type in a kind of Kubernetes' own; 422 for other
-    values.
+    Raises ApiError: 400 for unknown fields, and also for a value of the wrong type if the kind is one of Kubernetes'
+    own; 422 for all other wrong values.
     """
     mistakes = [*_mistakes(schema, {name: each for name, each in obj.items() if name != "status"}, "")]
     unknown = [f'unknown field "{mistake.path}"' for mistake in mistakes if not mistake.words]
@@ -76,7 +76,7 @@ def _mistakes_in_fields(schema: Object, value: Object, path: str) -> Iterator[Mi
 
 
 def _refusal(schema: Object, value: Any) -> str:
-    """Return why *schema* doesn't allow *value* itself, whatever is inside; empty if it does."""
+    """Return why *schema* doesn't allow *value*, or an empty text. Items and fields of *value* aren't checked."""
     wanted = schema.get("type", "")
     if schema.get("x-kubernetes-int-or-string"):
         return "" if isinstance(value, int | str) else "Invalid value: must be a number or a string"

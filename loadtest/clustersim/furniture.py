@@ -1,4 +1,4 @@
-"""The objects in a cluster before the operator starts: those of kubeadm, and those of the operator's chart."""
+"""The objects that a cluster has before the operator starts: those of kubeadm, and those of the operator's chart."""
 
 from collections.abc import Iterable
 
@@ -54,7 +54,7 @@ COREDNS: Object = {"metadata": {"name": "coredns", "namespace": "kube-system"}, 
 
 
 def furnish(store: Store, kinds: Kinds, operator_namespace: str) -> None:
-    """Create the objects of kubeadm and of the chart, and a CustomResourceDefinition for each custom kind."""
+    """Create the objects of kubeadm and of the operator's chart, and a definition for each custom kind."""
     store.create(SERVICE, _API_SERVER)
     store.create(CONFIGMAP, COREDNS)
     for resource, obj in chart(operator_namespace):
@@ -65,7 +65,7 @@ def furnish(store: Store, kinds: Kinds, operator_namespace: str) -> None:
 
 
 def definition(resource: Resource) -> Object:
-    """Return the CustomResourceDefinition of *resource*, which accepts anything."""
+    """Return a CustomResourceDefinition for *resource* whose schema accepts objects with any fields."""
     version = {
         "name": resource.version,
         "served": True,

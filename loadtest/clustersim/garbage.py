@@ -1,6 +1,6 @@
 """Garbage collection by owner references.
 
-An object is deleted once it has no owner left. An owner that is deleted in the foreground waits for its children.
+An object is deleted when it has no owner left. An owner with foreground deletion waits until its dependents are gone.
 """
 
 from clustersim.controller import Key, key_of
@@ -24,7 +24,7 @@ async def run(store: Store) -> None:
 
 
 class Collector:
-    """Knows who owns whom, by UID."""
+    """Deletes objects that have no owner left; for that, it knows the UIDs of each object's children."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -32,9 +32,9 @@ class Collector:
         self._children: dict[str, set[str]] = {}
 
     def follow(self, changes: list[Change]) -> None:
-        """Remember the owners of all changed objects, so that no child is overlooked.
+        """Remember the owners of all changed objects, and then delete objects without an owner.
 
-        Then delete objects without an owner.
+        The order matters, so that no new dependent is overlooked.
         """
         touched: dict[str, None] = {}
         for change in changes:
@@ -63,7 +63,7 @@ class Collector:
             self._check(uid)
 
     def _object(self, uid: str) -> Object | None:
-        """Return the object with *uid*, None if it is gone."""
+        """Return the object with *uid*, or None if it is gone."""
         if uid not in self._found:
             return None
         resource, key = self._found[uid]
@@ -83,7 +83,7 @@ class Collector:
     def _finalize(self, uid: str, obj: Object) -> None:
         """Delete the children of *obj* if its deletion waits for them.
 
-        Once no child blocks the deletion, remove the finalizer.
+        Once no child blocks the deletion, remove the finalizer of *obj* that made it wait.
         """
         if FOREGROUND not in obj["metadata"].get("finalizers", ()):
             return
@@ -110,6 +110,6 @@ def _owners(obj: Object) -> list[str]:
 
 
 def _blocks(child: Object, owner: str) -> bool:
-    """Tell whether *child* holds up the deletion of its *owner*."""
+    """Tell whether *child* blocks the deletion of its *owner*."""
     references = child["metadata"].get("ownerReferences", ())
     return any(reference["uid"] == owner and reference.get("blockOwnerDeletion") for reference in references)

@@ -1,7 +1,7 @@
 """An HTTP proxy through which a program outside the simulated cluster reaches the health ports behind Services.
 
-A request for ``http://SERVICE.NAMESPACE.svc.DOMAIN:PORT/healthz`` is answered as by one of the Service's Pods, chosen
-at random. If the Service leads to no Pod, the proxy cuts the connection, as a node's kube-proxy would refuse it.
+It answers a request for ``http://SERVICE.NAMESPACE.svc.DOMAIN:PORT/healthz`` as one of the Service's Pods would, which
+it chooses at random. If the Service leads to no Pod, it cuts the connection. On a node, kube-proxy would refuse it.
 """
 
 import random
@@ -18,11 +18,11 @@ PATH = "/healthz"
 _SHUTDOWN_SECONDS = 0.1
 
 Answer = tuple[int, Mapping[str, str]]
-"""The answer of a Pod to a health check: its HTTP status and its headers."""
+"""The answer of a Pod to a health request: its HTTP status and its headers."""
 
 
 class HealthProxy:
-    """Forwards requests to Pods; *ask* takes an address and a port, and returns the Pod's answer or None."""
+    """Forwards requests to Pods. *ask* takes an address and a port, and returns the Pod's answer or None."""
 
     def __init__(self, store: Store, ask: Callable[[str, int], Answer | None], seed: int = 0) -> None:
         self._store = store
@@ -31,7 +31,7 @@ class HealthProxy:
 
     @asynccontextmanager
     async def serve(self, host: str = "127.0.0.1", port: int = 0) -> AsyncIterator[str]:
-        """Run the proxy during the block, on a free port if *port* is 0; yield the URL of the proxy."""
+        """Run the proxy during the block, on a free port if *port* is 0. Yield the URL of the proxy."""
         application = web.Application()
         application.router.add_get("/{path:.*}", self._answer)
         runner = web.AppRunner(application, access_log=None, shutdown_timeout=_SHUTDOWN_SECONDS)

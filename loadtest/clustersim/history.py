@@ -1,4 +1,4 @@
-"""The changes in their order: the latest ones, from which a watch can resume, and subscriptions to new ones."""
+"""The latest changes of objects in their order, from which a watch can resume, and subscriptions to new changes."""
 
 import asyncio
 from collections import deque
@@ -11,7 +11,7 @@ from clustersim.objects import Object, Resource
 
 
 class Change(NamedTuple):
-    """One write: *type* is ADDED, MODIFIED or DELETED; *old* is the version that it replaced."""
+    """One write of an object: *type* is ADDED, MODIFIED or DELETED; *old* is the object before the write."""
 
     type: str
     resource: Resource
@@ -49,7 +49,7 @@ class Subscription:
         return self._changes.popleft()
 
     async def batch(self) -> list[Change]:
-        """Wait for changes and return all that have come; an empty list means that the subscription is closed."""
+        """Wait for changes, and return all changes so far that weren't returned before; if closed, an empty list."""
         async for first in self:
             changes = [first, *self._changes]
             self._changes.clear()
@@ -67,7 +67,7 @@ class Subscription:
         return self._closed
 
     def close(self) -> None:
-        """End the iteration after the changes that have come already."""
+        """End the iteration once the subscriber has read the changes so far."""
         self._closed = True
         self._wake.set()
 
@@ -82,7 +82,7 @@ class Subscription:
 
 
 class History:
-    """The last *window* changes, and the subscriptions to new ones."""
+    """The last *window* changes, and the subscriptions to new changes."""
 
     def __init__(self, window: int) -> None:
         self.subscriptions: set[Subscription] = set()
@@ -100,7 +100,7 @@ class History:
                 subscription.push(change)
 
     def since(self, resource: Resource, revision: int) -> list[Change]:
-        """Return the changes of *resource* after *revision*; raises ApiError 410 if they are forgotten."""
+        """Return the changes of *resource* after *revision*; raises ApiError 410 if not all of them are remembered."""
         if revision < self._oldest:
             raise expired(self._oldest, revision)
         recent: list[Change] = []

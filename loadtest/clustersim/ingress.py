@@ -1,6 +1,6 @@
 """A simulation of the proxy image in an ingress ProxyGroup.
 
-It hosts Tailscale Services, and reports the rules by which it leads their packets to cluster IPs.
+The image hosts Tailscale Services, and reports the rules by which it leads their packets to cluster IPs.
 """
 
 import json
@@ -25,7 +25,7 @@ class Ingress:
         self._addresses = {name: address for name, address in addresses.items() if address}
 
     def rules(self) -> dict[str, Any] | None:
-        """Return the rules in the mounted file, by the name of the Tailscale Service; None without a file.
+        """Return the rules in the mounted file, by the name of the Tailscale Service, or None without a file.
 
         Raises ConfigError.
         """
@@ -40,7 +40,7 @@ class Ingress:
 
 
 def document(name: str, text: str) -> dict[str, Any]:
-    """Return the JSON object that is in the file *name*. Raises ConfigError."""
+    """Return the JSON object in *text*, which is the content of the file *name*. Raises ConfigError."""
     try:
         found = json.loads(text)
     except ValueError as error:
@@ -53,7 +53,7 @@ def document(name: str, text: str) -> dict[str, Any]:
 def hosted(advertised: Iterable[str], serve_config: Object, rules: Object) -> dict[str, Host]:
     """Return the report of a device to the control server: its ports and backends for each Tailscale Service.
 
-    The control server hears of a Service if the device advertises it or has a serve configuration for it.
+    The report has each Service that the device advertises or has a serve config for.
     """
     served, advertising = serve_config.get("Services") or {}, set(advertised)
     return {
@@ -67,7 +67,7 @@ def hosted(advertised: Iterable[str], serve_config: Object, rules: Object) -> di
 
 
 def _handlers(service: Object) -> Iterator[str]:
-    """Yield the URL that each handler in a serve configuration proxies or redirects to, or an empty text."""
+    """Yield the URL to which each handler in a *service* of a serve config proxies or redirects; empty without one."""
     for site in (service.get("Web") or {}).values():
         for handler in (site.get("Handlers") or {}).values():
             yield handler.get("Proxy") or handler.get("Redirect") or ""

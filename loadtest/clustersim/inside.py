@@ -20,7 +20,10 @@ _DNS = 53
 
 
 def place(host: str, port: int, nameserver: int) -> tuple[str, int]:
-    """Return where to connect instead of *host* and *port*: the DNS port of a cluster IP is the *nameserver*'s."""
+    """Return the host and port to connect to: the port *nameserver* of loopback for the DNS port of any cluster IP.
+
+    For all other addresses, they are *host* and *port*.
+    """
     is_inside = port == _DNS and any(ip_address(host) in each for each in NETWORKS.values())
     return ("127.0.0.1", nameserver) if is_inside else (host, port)
 

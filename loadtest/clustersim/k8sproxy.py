@@ -1,6 +1,6 @@
 """A simulation of Tailscale's k8s-proxy image: it offers the Kubernetes API as a Tailscale Service.
 
-It reads its configuration by the API, and so sees each change at once. It carries no requests.
+It reads its configuration from the API server, and so notices each change at once. It forwards no requests.
 """
 
 import json
@@ -25,7 +25,7 @@ _MODES = ("auth", "noauth")
 
 @dataclass(frozen=True, slots=True)
 class APIConfig:
-    """The settings that the simulated image acts on. An absent field is empty."""
+    """The settings that the simulated image acts on. A setting that the configuration lacks is empty."""
 
     state: str
     server_url: str = ""
@@ -87,12 +87,12 @@ class APIProxy:
 
     @property
     def device(self) -> Device | None:
-        """The proxy's device; None before the proxy has joined the tailnet."""
+        """The proxy's device, or None before the proxy has joined the tailnet."""
         return self._login.device
 
     @property
     def mode(self) -> str:
-        """The mode in which the proxy treats requests since it started; empty before that."""
+        """The mode in which the proxy has treated requests since its start, or "" before its start."""
         return self._config.mode if self._config else ""
 
     @property
@@ -109,7 +109,7 @@ class APIProxy:
         return config is not None and not self._login.asks_for_key and not self._is_silent(config)
 
     def sync(self) -> None:
-        """Do nothing: the proxy mounts nothing."""
+        """Do nothing, because the proxy mounts nothing."""
 
     def lose_connection(self, seconds: float) -> None:
         """Mark the proxy's device as offline since *seconds* ago, unless the device was deleted."""
@@ -119,7 +119,7 @@ class APIProxy:
     draining = 20
 
     def withdraw(self) -> None:
-        """Advertise no Tailscale Service any more, as when the image gets SIGTERM."""
+        """Withdraw all Tailscale Services, as the image does at SIGTERM."""
         self._ends = True
         if self.device is not None:
             self._login.tailnet.services.withdraw(self.device.node_id)
@@ -136,11 +136,11 @@ class APIProxy:
         return False
 
     def health(self, port: int) -> tuple[int, Mapping[str, str]] | None:
-        """Return the HTTP status and headers of the proxy's answer at *port*; None if nothing listens there."""
+        """Return the HTTP status and headers of the proxy's answer at *port*, or None if nothing listens there."""
         return ((200 if self.device else 503), {}) if port == 9002 and self._config else None
 
     def step(self) -> ContainerState:
-        """Go as far as the Secrets and the tailnet allow now, and return the state of the container."""
+        """Do the next things that the Secrets and the tailnet allow now, and return the state of the container."""
         try:
             return self._run()
         except ConfigError as error:
@@ -153,7 +153,7 @@ class APIProxy:
                 raise ConfigError(f'secrets "{self._secret}" not found')
             return ContainerState(restarts=self._restarts)
         permitted = may(self._store, self._namespace, self._account, "get", self._secret)
-        if self._config is None and not permitted:  # a running proxy keeps its open watch
+        if self._config is None and not permitted:  # a running proxy has an open watch, which needs no new permission
             raise ConfigError(f'secrets "{self._secret}" is forbidden')
         self._reload(texts(secret).get(FILE, ""))
         config = self._config
@@ -166,8 +166,8 @@ class APIProxy:
     def _reload(self, text: str) -> None:
         """Read the configuration.
 
-        An invalid one stops the boot. A proxy that already runs ignores it, and takes neither another mode nor another
-        issuer of certificates.
+        An invalid configuration stops the boot. A proxy that already runs ignores an invalid configuration. It also
+        ignores a change of its mode, and of whether it issues the certificate.
         """
         if self._config is None:
             config = parse_api_config(text)

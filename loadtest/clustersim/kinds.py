@@ -10,7 +10,7 @@ from clustersim.objects import Resource
 class Target:
     """The object that a URL path names.
 
-    Without *name*, it stands for all objects of a kind, in one namespace or in all.
+    If *name* is empty, the target is all objects of a kind, in one namespace or in all.
     """
 
     resource: Resource
@@ -20,7 +20,7 @@ class Target:
 
 
 class Kinds:
-    """The kinds that the API server serves now; custom kinds can be added and removed later."""
+    """The kinds that the API server serves now. Custom kinds can be added and removed later."""
 
     def __init__(self, resources: Iterable[Resource]) -> None:
         self._resources = {_path(resource): resource for resource in resources}
@@ -42,7 +42,7 @@ class Kinds:
         return list(dict.fromkeys(resource.api_version for resource in self._resources.values()))
 
     def locate(self, path: str) -> Target | None:
-        """Return the target that the URL *path* names; None if the server has no such path."""
+        """Return the target that the URL *path* names, or None if the server has no such path."""
         root, *parts = path.strip("/").split("/")
         if root == "apis" and len(parts) >= 3:
             group, version, *rest = parts

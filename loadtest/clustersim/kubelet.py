@@ -3,8 +3,8 @@
 In the Pods of proxies and of Recorders, Tailscale's images are simulated. This module calls both of them proxies. A
 proxy sees changes of the objects that it mounts when its Pod is synced: once a minute, and at each change of the Pod's
 metadata. A Pod with a preStop hook that is deleted runs on until its hook has ended, as in a cluster, but faster. The
-Pods of a node that has died stay as they are, even when they are deleted, until the node comes back or somebody forces
-them.
+Pods of a node that has died stay as they are, even when they are deleted, until the node comes back or somebody deletes
+them by force.
 """
 
 import asyncio
@@ -33,9 +33,9 @@ PODS4 = IPv4Network("10.244.0.0/16")
 PODS6 = IPv6Network("2001:db8:244::/64")
 _PODS: Mapping[str, IPv4Network | IPv6Network] = {"IPv4": PODS4, "IPv6": PODS6}
 TAILNET_POLL = 0.1
-"""Seconds between two checks whether the control server has changed the proxies' devices."""
+"""Seconds between two checks of whether the control server has changed the proxies' devices."""
 SECOND = 0.01
-"""The seconds of the event loop that stand for one second of a Pod's preStop hook or grace period."""
+"""The time, in seconds of the event loop, for one second of a Pod's preStop hook or grace period."""
 OFFLINE_AFTER = 60.0
 """Seconds from the death of a node until the control server marks the devices there as offline."""
 _SYNCED_AT = ("annotations", "labels", "deletionTimestamp", "deletionGracePeriodSeconds")
@@ -57,8 +57,8 @@ class RunningPod:
     """A Pod that runs on the *node*.
 
     Its addresses follow from its *number* and its *families*. *restarts* is how often the node has started the Pod
-    again. *proxy* is the simulated image; None if the Pod isn't a proxy's. *end* is the task that ends the Pod. The
-    Pod was last synced at *synced*, by the clock of the event loop, with the metadata *seen*.
+    again. *proxy* is the simulated image; None if the Pod runs none. *end* is the task that ends the Pod. *synced* is
+    the time of the Pod's last sync, by the clock of the event loop, and *seen* the Pod's metadata at that time.
     """
 
     key: Key
@@ -80,9 +80,8 @@ class RunningPod:
 class Kubelet:
     """Runs all Pods of the cluster, on one node unless more are added.
 
-    While a Pod ends, time passes faster: a second of its grace period takes *second* seconds. With
-    *ignores_sigterm*, deleted proxies run until their grace periods end. New Pods get a proxy image with the
-    *capability_version*.
+    While a Pod ends, time passes faster: a second of its grace period takes *second* seconds. If *ignores_sigterm* is
+    true, deleted proxies run until their grace periods end. The proxies in new Pods have the *capability_version*.
     """
 
     def __init__(
@@ -116,7 +115,7 @@ class Kubelet:
             tasks.create_task(self.follow_tailnet())
 
     def ask(self, address: str, port: int) -> tuple[int, Mapping[str, str]] | None:
-        """Return the HTTP status and headers of the Pod with *address* at *port*; None if it doesn't answer."""
+        """Return the HTTP status and headers that *port* of the Pod with *address* answers; None without an answer."""
         proxies = (running.proxy for running in self._alive() if address in running.addresses)
         proxy = next(proxies, None)
         return proxy.health(port) if proxy else None
@@ -136,7 +135,7 @@ class Kubelet:
         self._look_at(self._store.list(POD))
 
     def kill_node(self, name: str) -> None:
-        """Let a node die with all its Pods. The control plane finds out from the silence of the kubelet."""
+        """Make a node die with all its Pods. The control plane notices it later, because the kubelet is silent."""
         self._store.silent_nodes.add(name)
         dead = [running for running in self._running.values() if running.node == name]
         for running in dead:
@@ -149,7 +148,7 @@ class Kubelet:
         ]
 
     def revive_node(self, name: str) -> None:
-        """Start a node that has died: it ends its Pods that were deleted, and starts the others again."""
+        """Start a node that has died. It removes its Pods that were deleted meanwhile, and starts the others again."""
         for task in self._deaths.pop(name):
             task.cancel()
         self._store.silent_nodes.discard(name)
@@ -163,7 +162,7 @@ class Kubelet:
         self._look_at(self._store.list(POD))
 
     async def follow_cluster(self) -> None:
-        """Run the Pods that exist, then follow the changes of Pods and of the objects that proxies mount."""
+        """Run the present Pods, and then react to the changes of Pods and of the objects that proxies mount."""
         with self._store.subscribe(POD, SECRET, CONFIGMAP, NODE) as changes:
             for name in self._first_nodes:
                 self.add_node(name)
@@ -174,7 +173,7 @@ class Kubelet:
                     self._follow(change)
 
     def _switch_nodes(self) -> None:
-        """Kill the nodes that a user has switched off, and revive those that he has switched on again."""
+        """Kill the nodes that the annotation `POWER` switches off, and revive those that it no longer switches off."""
         off = self._nodes.switched_off()
         for name in off - self._switched_off:
             self.kill_node(name)
@@ -192,7 +191,7 @@ class Kubelet:
                     self._sync(running.proxy.uid, running.key)
 
     async def _lose_devices(self, proxies: Sequence[Image]) -> None:
-        """Let the devices of *proxies*, whose node has died, go offline.
+        """Mark the devices of *proxies*, whose node has died, as offline after a while.
 
         A device stays online if a Pod on another node uses it by then.
         """
@@ -221,7 +220,7 @@ class Kubelet:
             self._sync(uid, key)
 
     def _end_proxy(self, running: RunningPod | None) -> None:
-        """Let the proxy of a Pod that is gone disconnect from the control server, unless its node has died before."""
+        """Make the proxy of a Pod that is gone disconnect from the control server, unless its node has died before."""
         if running is not None and running.proxy is not None and running.node not in self._store.silent_nodes:
             running.proxy.end()
 
@@ -255,7 +254,7 @@ class Kubelet:
             running.end = self._tasks.create_task(self._end(running, pod))
 
     async def _end(self, running: RunningPod, pod: Object) -> None:
-        """Let a deleted Pod run its preStop hook, at most until its grace period ends; then remove the Pod."""
+        """Run the preStop hook of a deleted Pod, at most until its grace period ends. Then remove the Pod."""
         with suppress(TimeoutError), self._store.subscribe(ENDPOINTSLICE, CONFIGMAP) as changes:
             async with asyncio.timeout(pod["metadata"]["deletionGracePeriodSeconds"] * self.second):
                 if running.proxy is not None:
@@ -263,7 +262,7 @@ class Kubelet:
                         await changes.batch()
                     running.proxy.withdraw()
                     await asyncio.sleep(running.proxy.draining * self.second)
-        with suppress(ApiError):  # somebody has removed it meanwhile
+        with suppress(ApiError):  # somebody has removed the Pod meanwhile
             self._store.delete(POD, *running.key, propagation="", uid=pod["metadata"]["uid"], grace=0)
 
     def _start(self, pod: Object) -> RunningPod:
@@ -279,7 +278,7 @@ class Kubelet:
         return running
 
     def _proxy(self, pod: Object) -> Image | None:
-        """Return a simulation of Tailscale's image if *pod* runs one, else None."""
+        """Return a simulation of Tailscale's image if *pod* runs one, and None otherwise."""
         if (container := proxy_container(pod)) is not None:
             return Proxy(self._store, self._tailnets, pod, container, self.capability_version)
         if (container := recorder_container(pod)) is not None:
@@ -289,7 +288,7 @@ class Kubelet:
         return None
 
     def _stop(self, uid: str) -> RunningPod | None:
-        """Stop running the Pod with *uid*, and return its RunningPod; None if the Pod doesn't run."""
+        """Stop running the Pod with *uid*, and return its RunningPod, or None if the Pod doesn't run."""
         running = self._running.pop(uid, None)
         if running is None:
             return None
@@ -300,9 +299,9 @@ class Kubelet:
         return running
 
     def _free_number(self) -> int:
-        """Return a number from which the addresses of a new Pod follow: the next free one after the last one.
+        """Return the number that gives a new Pod its addresses: the next free number after the last one.
 
-        After the highest number of the network, the numbers begin again. So an address isn't used again soon.
+        After the highest number of the network, the numbers begin again. So a free address isn't used again soon.
         """
         number = next(number for number in self._numbers if number not in self._numbers_taken)
         self._numbers_taken.add(number)
@@ -331,9 +330,10 @@ def _unpulled(pod: Object) -> ContainerState | None:
 
 
 def _status(pod: Object, host: str, addresses: tuple[str, ...], state: ContainerState) -> Object:
-    """Return the Pod's status, on the node with the address *host*.
+    """Return the status of *pod*, which runs on the node with the address *host*.
 
-    It keeps the conditions that others have set. The Pod isn't ready before its readiness gates are True.
+    The status keeps the conditions that other programs have set. The Pod isn't ready before its readiness gates are
+    True.
     """
     old = pod.get("status", {})
     started = old.get("startTime") or timestamp()

@@ -1,4 +1,4 @@
-"""Lists in pages: each page but the last has a token that says where the next page begins."""
+"""Lists of objects in pages: each page but the last has a token that says where the next page begins."""
 
 import base64
 import binascii
@@ -21,10 +21,11 @@ class Page(NamedTuple):
 
 
 def page(store: Store, target: Target, selector: Selector, limit: int, token: str) -> Page:
-    """Return a page of at most *limit* objects, all if it is 0.
+    """Return a page of at most *limit* objects, or of all objects if *limit* is 0.
 
-    Later pages have the version of the first page but show the present objects. A watch from that version reports the
-    changes since. Raises ApiError 410 if the history no longer reaches back to the version of *token*.
+    *token* is that of the page before; the first page has none. Later pages have the version of the first page, but
+    show the present objects. A client that watches from that version gets all changes since the first page. Raises
+    ApiError 410 if the history no longer reaches back to the version in *token*.
     """
     revision, start = _decode(token) if token else (store.revision, None)
     if token:

@@ -1,4 +1,4 @@
-"""The load balancers of a cloud: each Service that wants one gets a public address or hostname in its status."""
+"""The load balancers of a cloud: Services of type LoadBalancer get a public address or hostname in their status."""
 
 from collections.abc import Iterable
 from enum import Enum
@@ -15,7 +15,7 @@ _DOMAIN = "lb.example.org"
 
 
 class Shown(Enum):
-    """The part of a load balancer that its Service shows in its status."""
+    """The part of a load balancer that the status of its Service shows."""
 
     ADDRESS = "ip"
     HOSTNAME = "hostname"
@@ -25,7 +25,8 @@ class Shown(Enum):
 class LoadBalancers:
     """Gives each Service of type LoadBalancer without a class a load balancer with an address of its own.
 
-    The Service shows the address, or what a test demands by `show`. A status that isn't empty stays as it is.
+    The Service's status shows the address, or the part that a test chooses by `show`. A status that isn't empty stays
+    as it is.
     """
 
     def __init__(self, store: Store) -> None:
@@ -34,7 +35,7 @@ class LoadBalancers:
         self._addresses: dict[Key, str] = {}
 
     async def run(self) -> None:
-        """Follow the Services until cancelled."""
+        """Reconcile the Services until cancelled."""
         await follow(self._store, (SERVICE,), _keys, self.reconcile)
 
     def show(self, shown: Shown) -> None:
@@ -44,11 +45,11 @@ class LoadBalancers:
             self.reconcile(key_of(service))
 
     def addresses(self, hostname: str) -> list[str]:
-        """Return the addresses of the load balancer with *hostname*, as the cloud's DNS does; none if there is none."""
+        """Return the addresses that the cloud's DNS has for *hostname*; none if no load balancer has this hostname."""
         return [address for key, address in self._addresses.items() if _hostname(key) == hostname]
 
     def reconcile(self, key: Key) -> None:
-        """Make the load balancer of the Service named *key*, or remove it."""
+        """Create the load balancer of the Service named *key*, or remove it."""
         service = self._store.find(SERVICE, *key)
         if service is None or not _wants_one(service):
             self._addresses.pop(key, None)
@@ -63,7 +64,7 @@ class LoadBalancers:
             self._store.merge(SERVICE, *key, {"status": {"loadBalancer": {"ingress": [entry]}}}, "status")
 
     def _free_address(self) -> str:
-        """Return an address that no other load balancer has; empty if the cloud has none left."""
+        """Return an address that no other load balancer has, or "" if the cloud has none left."""
         taken = {*self._addresses.values()}
         return next((str(address) for address in PUBLIC.hosts() if str(address) not in taken), "")
 

@@ -19,12 +19,12 @@ _KEYS = ("reissue_authkey", "device_id", "device_fqdn", "device_ips", "_machinek
 class Login:
     """The login of one container in *tailnet*, with the state Secret *name*.
 
-    *device* is None until the container has joined. A container that has joined can start again without an auth
-    key, as long as the tailnet has the device and its node key is good.
+    *device* is None until the container has joined. A container that has joined can start again without an auth key, as
+    long as the tailnet has the device and the device's node key has not expired.
     """
 
     def __init__(self, store: Store, namespace: str, name: str, tailnet: Tailnet, url: str = "") -> None:
-        """Take the *url* of the control server if the login profile is to contain it."""
+        """Take the *url* of the control server if the login profile has to contain it, and "" otherwise."""
         self._store = store
         self._namespace = namespace
         self._name = name
@@ -35,7 +35,7 @@ class Login:
 
     @property
     def asks_for_key(self) -> bool:
-        """Tell whether the tailnet has refused the auth key, and the container waits for another one."""
+        """Tell whether the tailnet has refused the auth key, so that the container waits for another key."""
         return self._rejected is not None
 
     def resume(self, auth_key: str, reports: Mapping[str, str | None]) -> None:
@@ -53,9 +53,9 @@ class Login:
         self.device = self.tailnet.member(node_id)
 
     def is_over(self, auth_key: str) -> bool:
-        """Tell whether the container must start again: it lost its device, or got a key in place of the refused one.
+        """Tell whether the container must start again: it lost its device, or got a new auth key for a refused one.
 
-        In the second case, forget the login of the old device.
+        If it got a new auth key, remove the login of the old device from the state Secret.
         """
         if self._rejected is None:
             return self.device is not None and self.tailnet.member(self.device.node_id) is None
@@ -65,9 +65,9 @@ class Login:
         return True
 
     def join(self, auth_key: str, hostname: str) -> None:
-        """Join the tailnet and store the login; or, if the tailnet refuses the key, ask the operator for another one.
+        """Join the tailnet and store the login. If the tailnet refuses the key, ask the operator for another one.
 
-        A container that waits for another key, or whose hostname the tailnet ignores, goes on waiting.
+        Do nothing if the container waits for another key, or if the tailnet ignores its hostname.
         """
         if self.asks_for_key or hostname in self.tailnet.silent:
             return
@@ -96,7 +96,7 @@ class Login:
         self.device = device
 
     def keep(self, preferences: Object) -> None:
-        """Store the *preferences* of the device in its login profile, in place of the old ones."""
+        """Replace the settings in the device's login profile by *preferences*."""
         key = self.read().get(_CURRENT, "")
         profile = json.loads(self.read().get(key, "null"))
         if profile is not None:
@@ -104,15 +104,15 @@ class Login:
 
     @property
     def profile(self) -> str:
-        """The ID of the login profile; empty without a login."""
+        """The ID of the login profile, or "" without a login."""
         return self.read().get(_CURRENT, "").removeprefix("profile-")
 
     def read(self) -> dict[str, str]:
-        """Return the decoded data of the state Secret; nothing if there is no such Secret."""
+        """Return the decoded data of the state Secret, or {} if there is no such Secret."""
         return texts(self._store.find(SECRET, self._namespace, self._name))
 
     def write(self, values: Mapping[str, str | None]) -> None:
-        """Set keys of the state Secret, or remove those with the value None; write nothing if nothing changes."""
+        """Set keys of the state Secret, and remove those with the value None. Write nothing if nothing changes."""
         if self._store.find(SECRET, self._namespace, self._name) is None:
             return
         state = self.read()
@@ -130,7 +130,7 @@ class Login:
 
 
 def texts(secret: Object | None) -> dict[str, str]:
-    """Return the decoded data of a Secret; nothing if there is none."""
+    """Return the decoded data of a Secret, or {} if it doesn't exist."""
     return decoded((secret or {}).get("data") or {})
 
 
@@ -140,7 +140,7 @@ def decoded(data: Mapping[str, str]) -> dict[str, str]:
 
 
 def _node_id(state: dict[str, str]) -> str:
-    """Return the node ID that the state of an earlier run holds, empty if there is none; raises ConfigError."""
+    """Return the node ID in the state of an earlier run, or "" if there is none. Raises ConfigError."""
     profile = state.get(state.get(_CURRENT, ""), "{}")
     try:
         node_id: str = json.loads(profile).get("Config", {}).get("NodeID", "")

@@ -4,7 +4,7 @@ from typing import Any
 
 
 def merge_patch(target: Any, patch: Any) -> Any:
-    """Return *target* with a JSON merge patch applied; the result shares the parts that the patch doesn't change."""
+    """Return *target* with a JSON merge patch applied; the result and *target* share the unchanged parts."""
     if not isinstance(patch, dict):
         return patch
     merged = dict(target) if isinstance(target, dict) else {}

@@ -17,7 +17,7 @@ SYNC = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Mount:
-    """A mounted key of a Secret or of another *kind*, or the whole object if *key* is empty."""
+    """A mounted key of a Secret, or of an object of another *kind*. An empty *key* stands for the whole object."""
 
     source: str
     key: str = ""
@@ -25,7 +25,10 @@ class Mount:
 
 
 def mount_of(pod: Object, container: Object, path: str) -> Mount | None:
-    """Return the Secret or ConfigMap at *path* in the container, which is a mounted folder or a file in one."""
+    """Return the Secret or ConfigMap that *container* mounts at *path*; None if it mounts neither there.
+
+    *path* is the path of a mounted folder, or of a file in a mounted folder. For a file, the Mount has the file's key.
+    """
     volumes = {volume["name"]: volume for volume in pod["spec"].get("volumes", ())}
     for mount in container.get("volumeMounts", ()):
         volume = volumes.get(mount["name"], {})
@@ -59,17 +62,17 @@ class Volumes:
         self._held: dict[tuple[Resource, str], Object] = {}
 
     def sync(self) -> None:
-        """Mount the present version of each object; the Pod keeps the old files of an object that is gone."""
+        """Mount the present version of each object. If an object is gone, the Pod keeps the object's old files."""
         for resource, name in self.sources:
             if (found := self._store.find(resource, self._namespace, name)) is not None:
                 self._held[resource, name] = found
 
     def find(self, resource: Resource, name: str) -> Object | None:
-        """Return the object as the Pod sees it; None if it has not been mounted yet."""
+        """Return the mounted version of an object; None if the Pod has not mounted the object yet."""
         return self._held.get((resource, name))
 
     def text(self, mount: Mount) -> str | None:
-        """Return the content of the file that *mount* names; None if there is no such file."""
+        """Return the content of the file that *mount* names, or None if there is no such file."""
         return files(mount.kind, self.find(mount.kind, mount.source)).get(mount.key)
 
 

@@ -1,4 +1,4 @@
-"""The nodes as the control plane sees them: where new Pods go, and what happens when a node's kubelet falls silent."""
+"""The control plane's work for nodes: it chooses nodes for new Pods, and acts when a kubelet falls silent."""
 
 import asyncio
 import math
@@ -13,7 +13,7 @@ from clustersim.store import ApiError, Store
 NODE_NAME = "node1"
 UNREACHABLE = "node.kubernetes.io/unreachable"
 MONITOR_GRACE = 50.0
-"""Seconds without a sign of a node's kubelet after which the control plane calls the node unreachable."""
+"""Seconds without a report of a node's kubelet after which the control plane calls the node unreachable."""
 POWER = "clustersim/power"
 """The annotation of a Node by which a user switches it off, with the value ``off``, and on again."""
 TOLERATED = 300.0
@@ -29,7 +29,7 @@ _SILENT = {
 
 
 def node(name: str = NODE_NAME, number: int = 10) -> Object:
-    """Return a Node that is ready; its address follows from *number*."""
+    """Return a ready Node. Its address depends on *number*."""
     addresses = [{"type": "InternalIP", "address": f"192.0.2.{number}"}, {"type": "Hostname", "address": name}]
     return {
         "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name, "kubernetes.io/os": "linux"}},
@@ -53,14 +53,15 @@ class Nodes:
             self._store.create(NODE, made)
 
     def address(self, name: str) -> str:
-        """Return the address of a node; a node that nobody has added gets the address of the first node."""
+        """Return the address of a node. A node that was never added has the address of the first node."""
         return self._addresses.get(name, self._addresses[NODE_NAME])
 
     def place_for(self, pod: Object) -> str:
         """Return the name of the node for a new *pod*.
 
-        It is the ready node with the fewest Pods of the same owner, and of these the one with the fewest Pods. The name
-        is empty if none of several nodes is ready. A single node takes all Pods.
+        It is the ready node with the fewest Pods of the same owner. Among several such nodes, it is the one with the
+        fewest Pods. A single node takes all Pods, even if it isn't ready. Otherwise the name is empty if no node is
+        ready.
         """
         if len(self._addresses) == 1:
             return NODE_NAME
@@ -80,11 +81,11 @@ class Nodes:
         return [pod for pod in self._store.list(POD) if pod["spec"].get("nodeName") == name]
 
     def welcome(self, name: str) -> None:
-        """Take note that the kubelet of a node reports again."""
+        """Mark a node as ready again, because its kubelet reports again."""
         self._set_ready(name, _READY, [])
 
     async def miss(self, name: str) -> None:
-        """Do what the control plane does, with Kubernetes' defaults, when the kubelet of a node has fallen silent."""
+        """Act as a control plane with Kubernetes' defaults does after the kubelet of a node has fallen silent."""
         await asyncio.sleep(self.monitor_grace)
         self._set_ready(name, _SILENT, [{"key": UNREACHABLE, "effect": each} for each in ("NoSchedule", "NoExecute")])
         for pod in filter(is_ready, self.pods(name)):
@@ -104,7 +105,7 @@ class Nodes:
     def _delete(self, key: Key, uid: str) -> None:
         pod = self._store.find(POD, *key)
         if pod is not None and not is_deleting(pod):
-            with suppress(ApiError):  # a new Pod has its name
+            with suppress(ApiError):  # the Pod is gone, and a new Pod has its name
                 self._store.delete(POD, *key, uid=uid)
 
     def _set_ready(self, name: str, condition: Object, taints: list[Object]) -> None:
@@ -120,7 +121,7 @@ def _owners(pod: Object) -> list[str]:
 
 
 def _tolerated(pod: Object) -> float:
-    """Return for how many seconds *pod* stays on an unreachable node."""
+    """Return the number of seconds for which *pod* stays on an unreachable node."""
     matching = [each for each in pod["spec"].get("tolerations") or () if _tolerates(each)]
     if not matching:
         return TOLERATED

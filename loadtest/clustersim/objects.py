@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from typing import Any
 
 Object = dict[str, Any]
-"""A Kubernetes object, decoded from JSON. Nobody changes it afterwards."""
+"""A Kubernetes object, decoded from JSON. The code never changes an object; it builds changed copies."""
 
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """A kind and the path that serves it; *status* tells whether it has a status subresource."""
+    """A kind of objects, with the parts of its URL path; *status* tells whether it has a status subresource."""
 
     group: str
     version: str
@@ -22,7 +22,7 @@ class Resource:
 
     @property
     def api_version(self) -> str:
-        """The ``apiVersion`` of its objects."""
+        """The ``apiVersion`` of the kind's objects."""
         return f"{self.group}/{self.version}" if self.group else self.version
 
     @property
@@ -61,7 +61,7 @@ ADMISSIONPOLICY = Resource(
     namespaced=False,
     status=True,
 )
-"""A rule for requests. The simulated API server stores it, and lets every request pass."""
+"""ValidatingAdmissionPolicies. The simulated API server stores them, but applies none."""
 ADMISSIONBINDING = Resource(
     "admissionregistration.k8s.io",
     "v1",
@@ -73,7 +73,7 @@ WEBHOOKS = tuple(
     Resource("admissionregistration.k8s.io", "v1", f"{kind.lower()}s", kind, namespaced=False)
     for kind in ("ValidatingWebhookConfiguration", "MutatingWebhookConfiguration")
 )
-"""Webhooks for requests. The simulated API server stores them, and asks none."""
+"""Configurations of admission webhooks. The simulated API server stores them, but calls no webhook."""
 CRD = Resource(
     "apiextensions.k8s.io",
     "v1",
@@ -122,7 +122,7 @@ def clone(value: Any) -> Any:
 
 
 def namespace_of(obj: Object) -> str:
-    """Return the namespace of *obj*, empty for a cluster-scoped one."""
+    """Return the namespace of *obj*, or "" for a cluster-scoped object."""
     value: str = obj["metadata"].get("namespace") or ""
     return value
 
@@ -134,5 +134,5 @@ def name_of(obj: Object) -> str:
 
 
 def labels_of(obj: Object) -> Mapping[str, str]:
-    """Return the labels of *obj*, empty if it has none."""
+    """Return the labels of *obj*, or {} if it has none."""
     return obj["metadata"].get("labels") or {}

@@ -1,4 +1,4 @@
-"""The OpenAPI documents of the API server. They tell kubectl what fields mean, and which checks the server makes."""
+"""The OpenAPI documents of the API server, from which kubectl learns the meaning and the types of fields."""
 
 import hashlib
 from collections.abc import Iterable, Mapping
@@ -31,7 +31,7 @@ def kind_schema(store: Store, resource: Resource) -> Object:
 
 
 def document(path: str, store: Store, kinds: Kinds) -> Object | None:
-    """Return the OpenAPI document at the URL *path*, None if there is none."""
+    """Return the OpenAPI document at the URL *path*, or None if there is none."""
     match path.strip("/").split("/"):
         case ["openapi", "v2"]:
             return _version_2(store, kinds.all())
@@ -85,7 +85,7 @@ def _group_version_kind(resource: Resource) -> Object:
 
 
 def _schema_name(resource: Resource) -> str:
-    """Return the name of the schema of a kind. Other schemas refer to a kind of Kubernetes' own by the same name."""
+    """Return the name of the schema of a kind. For Kubernetes' own kinds, it is the name in `core_schemas`."""
     if resource in BUILTIN_RESOURCES:
         return resource.kind
     return ".".join((*reversed(resource.group.split(".")), resource.version, resource.kind))
@@ -114,7 +114,7 @@ def _references(value: Any) -> list[str]:
 
 
 def _moved(value: Any) -> Any:
-    """Return a copy of *value* whose references are those of version 2."""
+    """Return a copy of *value* with its references in the form of OpenAPI version 2."""
     if isinstance(value, list):
         return [_moved(each) for each in value]
     if not isinstance(value, dict):
@@ -126,7 +126,7 @@ def _moved(value: Any) -> Any:
 
 
 def _paths(resource: Resource) -> dict[str, Object]:
-    """Return the parts of a kind's paths that clients read: the name of the kind, and the options of a write."""
+    """Return a kind's OpenAPI paths, with only the parts that clients read: the kind, and the options of writes."""
     root = f"/{_root(resource.api_version)}"
     all_of_them = (
         f"{root}/namespaces/{{namespace}}/{resource.plural}" if resource.namespaced else f"{root}/{resource.plural}"

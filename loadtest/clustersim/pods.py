@@ -1,4 +1,4 @@
-"""Pods as their controllers make and read them."""
+"""Builds and reads Pods, for their controllers and for the kubelet."""
 
 import hashlib
 import json
@@ -19,7 +19,7 @@ def template_hash(template: Object) -> str:
 
 
 def owner_reference(owner: Object, resource: Resource) -> Object:
-    """Return the controller reference that a child of *owner* carries."""
+    """Return the owner reference, with ``controller: true``, for a child of *owner*."""
     return {
         "apiVersion": resource.api_version,
         "kind": resource.kind,
@@ -31,7 +31,10 @@ def owner_reference(owner: Object, resource: Resource) -> Object:
 
 
 def pod_from_template(owner: Object, resource: Resource, metadata: Object, spec: Object) -> Object:
-    """Return a Pod from *owner*'s template, with *metadata* (labels are merged) and *spec* put over the template's."""
+    """Return a Pod from *owner*'s template. The fields in *metadata* and *spec* replace those of the template.
+
+    Only labels are merged.
+    """
     template = owner["spec"]["template"]
     described = template.get("metadata", {})
     return {
@@ -57,15 +60,15 @@ def controlled_by(obj: Object, uid: str) -> bool:
 
 
 def is_deleting(obj: Object) -> bool:
-    """Tell whether *obj* is being deleted: it waits for its finalizers or its grace period."""
+    """Tell whether *obj* is being deleted, and waits for its finalizers or its grace period."""
     return "deletionTimestamp" in obj["metadata"]
 
 
 def grace_seconds(pod: Object, asked: int | None, is_silent: bool) -> int:
-    """Return for how many seconds a deleted Pod may go on: *asked* by the request, or else by the Pod's own spec.
+    """Return for how many seconds a deleted Pod may run on: *asked* if it isn't None, otherwise as the Pod's spec says.
 
-    In the simulation, a Pod with neither a preStop hook nor Tailscale Services ends at once. If its node
-    *is_silent*, no kubelet ends the Pod, so it stays.
+    In the simulation, a Pod with neither a preStop hook nor Tailscale Services ends at once if *asked* is None, unless
+    its node *is_silent*: then no kubelet ends it.
     """
     spec = pod["spec"]
     if not spec.get("nodeName"):
@@ -77,7 +80,7 @@ def grace_seconds(pod: Object, asked: int | None, is_silent: bool) -> int:
 
 
 def hosts_services(container: Object) -> bool:
-    """Tell whether a container runs the proxy image with a file of rules, by which it can host Tailscale Services."""
+    """Tell whether a container can host Tailscale Services: it runs the proxy image and has a file of rules."""
     return any(variable["name"] == RULES_FILE for variable in container.get("env", ()))
 
 
@@ -98,5 +101,5 @@ def selects(selector: Mapping[str, str], pod: Object) -> bool:
 
 
 def count(number: int) -> Any:
-    """Return *number* as a status shows it: None, for an absent field, if it is 0."""
+    """Return *number* for a field of a status; None if *number* is 0, because the status then has no such field."""
     return number or None

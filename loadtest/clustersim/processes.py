@@ -18,13 +18,13 @@ _PORTS = range(20_000, 32_000)  # below the ports that the kernel gives to conne
 
 
 class ProcessError(Exception):
-    """A process has ended that should still run."""
+    """A process has ended although it should still run."""
 
 
 class Processes:
-    """Starts Python modules as processes, with logs in *folder*; ends them all with its ``async with`` block.
+    """Starts Python modules as processes, with logs in *folder*, and ends all at the end of its ``async with`` block.
 
-    A process that hasn't ended *stop_seconds* after the signal is killed.
+    It kills a process that hasn't ended *stop_seconds* after SIGTERM.
     """
 
     def __init__(self, folder: Path, stop_seconds: float = 5) -> None:
@@ -48,9 +48,9 @@ class Processes:
         await self._end()
 
     async def start(self, name: str, *command: str, environment: Mapping[str, str] | None = None) -> None:
-        """Start ``python -m`` *command* in its own session.
+        """Start ``python -m`` *command* in its own session, under the name *name*.
 
-        So Ctrl-C in a terminal reaches only this program, which then ends the command.
+        Because of the session, Ctrl-C in a terminal reaches only this program, which then stops the command.
         """
         with self._log(name).open("wb") as log:
             self._running[name] = await asyncio.create_subprocess_exec(
@@ -67,7 +67,7 @@ class Processes:
         process = self._running.pop(name)
         try:
             async with asyncio.timeout(self._stop_seconds):
-                with contextlib.suppress(ProcessLookupError):  # it has ended
+                with contextlib.suppress(ProcessLookupError):  # the process has ended
                     os.kill(process.pid, SIGTERM)
                 await process.wait()
         except TimeoutError:
@@ -91,10 +91,11 @@ class Processes:
     def _signal(self, number: Signals) -> None:
         """Send a signal to all running processes.
 
-        The methods of asyncio would reap a child that has just ended, before asyncio's watcher of children can.
+        Use os.kill for that: the methods of asyncio's Process would reap a child that has just ended, before asyncio's
+        own watcher of children can reap it.
         """
         for process in self._alive():
-            with contextlib.suppress(ProcessLookupError):  # it was reaped a moment ago
+            with contextlib.suppress(ProcessLookupError):  # the process was reaped a moment ago
                 os.kill(process.pid, number)
 
     async def _end(self) -> None:
@@ -106,7 +107,7 @@ class Processes:
 
 
 def free_port() -> int:
-    """Return a port of loopback that is free for UDP and TCP, and that the kernel doesn't give to connections."""
+    """Return a free port of loopback, for UDP and TCP, that the kernel doesn't use for outgoing connections."""
     while True:
         port = random.choice(_PORTS)  # noqa: S311 - no secret
         try:

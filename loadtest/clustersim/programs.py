@@ -1,7 +1,7 @@
-"""Programs outside the cluster that play Pods: the API server leads to their logs and ports as to those of Pods.
+"""Programs outside the cluster that play Pods: the API server offers their logs and ports as those of the Pods.
 
-Clients reach a port by the ``proxy`` of a Pod or by port-forward. The program called NAME plays the Pods with the label
-``app: NAME``.
+Clients reach a port by the subresource ``proxy`` or ``portforward`` of a Pod. The program called NAME plays the Pods
+with the label ``app: NAME``.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ _ASK_SECONDS = 10
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """A program that plays the Pods with the label ``app: name``: the file of its log, and its ports on loopback."""
+    """A program that plays the Pods with the label ``app: name``. It has a log file, and ports on loopback."""
 
     name: str
     log: Path | None = None
@@ -48,20 +48,20 @@ class Program:
         return cls(given["name"], Path(given["log"]) if "log" in given else None, ports)
 
     def to_json(self) -> str:
-        """Return the text from which `parse` makes this program."""
+        """Return the JSON that `parse` reads."""
         log = {} if self.log is None else {"log": str(self.log)}
         return json.dumps({"name": self.name, **log, "ports": self.ports})
 
 
 class Programs:
-    """Answers the requests that lead to Pods."""
+    """Answers the requests for the logs and ports of Pods."""
 
     def __init__(self, store: Store, programs: Iterable[Program] = ()) -> None:
         self._store = store
         self._programs = {each.name: each for each in programs}
 
     async def answer(self, request: web.Request) -> web.StreamResponse | None:
-        """Return the answer to a request for a Pod's log or port; None for other requests. Raises ApiError."""
+        """Return the answer to a request for a Pod's log or port, or None for other requests. Raises ApiError."""
         match = _PATH.fullmatch(request.path)
         if match is None:
             return None
@@ -81,7 +81,7 @@ def _port(program: Program | None, inside: int) -> int:
 
 
 async def _log(request: web.Request, program: Program | None) -> web.StreamResponse:
-    """Send the end of the log. If the client follows the log, also send each line that comes later."""
+    """Send the end of the log. If the client asked to follow the log, also send each later line."""
     response = web.StreamResponse(headers={"Content-Type": "text/plain"})
     await response.prepare(request)
     if program is None or program.log is None:
@@ -101,7 +101,7 @@ async def _log(request: web.Request, program: Program | None) -> web.StreamRespo
 
 
 async def _ask(request: web.Request, pod: Object, port: int, path: str) -> web.Response:
-    """Pass a GET on to the program, as the API server does for the ``proxy`` of a Pod."""
+    """Pass a GET on to the program, as a real API server does for the subresource ``proxy`` of a Pod."""
     timeout = aiohttp.ClientTimeout(_ASK_SECONDS)
     url = f"http://127.0.0.1:{port}{path}"
     try:
@@ -114,7 +114,7 @@ async def _ask(request: web.Request, pod: Object, port: int, path: str) -> web.R
 
 
 async def _forward(request: web.Request, program: Program | None) -> web.StreamResponse:
-    """Forward ports by WebSocket: of each port, one channel has the data and the next one has errors."""
+    """Forward ports by WebSocket. Each port has two channels: one for the data, and the next one for errors."""
     asked = [int(each) for text in request.query.getall("ports", []) for each in text.split(",") if each.isdecimal()]
     if request.headers.get("Upgrade", "").lower() != "websocket" or not asked:
         raise bad_request("the simulated cluster forwards ports by WebSocket alone, with the ports in the query")

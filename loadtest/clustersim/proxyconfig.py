@@ -1,4 +1,4 @@
-"""The proxy's configuration as its image reads it: which file, and which fields are allowed."""
+"""The proxy's configuration as its image reads it: the file that it chooses, and the fields that it allows there."""
 
 import json
 import re
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ipaddress import ip_address, ip_network
 
 CAPABILITY_VERSION = 142
-"""The capability version that the simulated image reports by default. An image understands no newer configuration."""
+"""The capability version that the simulated image reports by default. It reads no configuration for a newer version."""
 
 _FILE = re.compile(r"cap-(\d+)\.hujson")
 _FIELDS: Mapping[str, type | tuple[type, ...]] = {
@@ -43,14 +43,14 @@ _FIELDS: Mapping[str, type | tuple[type, ...]] = {
 
 
 class ConfigError(Exception):
-    """The image would not start with this configuration."""
+    """An error of the configuration with which the image would not start."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProxyConfig:
     """The settings that the simulated image acts on.
 
-    An absent field is empty here, or None if the device keeps its old value without the field.
+    The value for a field that the configuration lacks is empty, or None if the device then keeps its old value.
     """
 
     auth_key: str = ""
@@ -111,7 +111,7 @@ def check_listening(text: str) -> None:
 
 
 def _port(number: int | None) -> int | None:
-    """Return *number*; raises ConfigError if it is no port."""
+    """Return *number*. Raises ConfigError if it is no port."""
     if number is not None and (isinstance(number, bool) or not 0 <= number < 1 << 16):
         raise ConfigError(f"cannot use {number} as a port")
     return number
@@ -126,7 +126,7 @@ def _endpoints(field: str, config: Mapping[str, list[str] | None]) -> tuple[str,
 
 
 def _networks(routes: list[str]) -> tuple[str, ...]:
-    """Return *routes*; raises ConfigError unless each is a network without host bits."""
+    """Return *routes*. Raises ConfigError unless each is a network without host bits."""
     try:
         return tuple(str(ip_network(route)) for route in routes)
     except ValueError as error:

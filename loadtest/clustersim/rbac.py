@@ -1,4 +1,4 @@
-"""Decides by the rules of Roles and ClusterRoles what a user may do."""
+"""Decides by the rules of Roles and ClusterRoles whether a user may make a request."""
 
 import json
 from itertools import product
@@ -13,9 +13,9 @@ USER = "clustersim"
 
 
 class Right(NamedTuple):
-    """The right to one verb on one resource or subresource, in a namespace, or everywhere if *namespace* is empty.
+    """The right to one verb on one resource or subresource, in a namespace, or everywhere if *namespace* is "".
 
-    If *name* isn't empty, the right is for the object of that name alone.
+    A *name* that isn't "" limits the right to the object of that name.
     """
 
     namespace: str
@@ -26,19 +26,19 @@ class Right(NamedTuple):
 
 
 class Rights:
-    """The rights of `USER`, who may do everything until somebody gives it a role."""
+    """The rights of `USER`. As long as it has been given no role, it may do everything."""
 
     def __init__(self) -> None:
         self.granted: set[Right] = set()
         self.used: set[Right] = set()
-        """The rights by which at least one request was allowed."""
+        """The rights that have allowed at least one request."""
         self.denied: list[str] = []
-        """The requests that the user had no right to, in the API server's words."""
+        """The messages about requests that were denied to the user."""
 
     def give(self, *roles: Object) -> None:
         """Give the user the rights of *roles*: a Role's in its namespace, a ClusterRole's everywhere.
 
-        Wildcards have no effect.
+        Unlike on a real API server, the wildcard ``*`` in a rule matches nothing.
         """
         for role in roles:
             for rule in role["rules"]:

@@ -1,4 +1,4 @@
-"""Reads the parts of a request: an object, a patch, options in the query."""
+"""Reads the parts of a request to the API server: an object, a patch, or options in the query."""
 
 import json
 import re
@@ -15,7 +15,7 @@ from clustersim.selection import Selector
 
 _AS = re.compile(rf"as=({PARTIAL}\w*)")
 _AS_TABLE = re.compile(r"^[^,]*;as=Table;[^,]*v=v1\b")
-"""The Accept header of a client that prefers tables to all else."""
+"""The Accept header of a client that prefers tables to all other formats."""
 
 
 async def object_body(request: web.Request) -> Object:
@@ -35,7 +35,7 @@ async def object_body(request: web.Request) -> Object:
 
 
 def addressed(obj: Object, target: Target) -> Object:
-    """Return *obj* with the namespace and name that the URL names; raises ApiError 400 if *obj* has others."""
+    """Return *obj* with the namespace and name in the URL. Raises ApiError 400 if *obj* has different ones."""
     resource = target.resource
     if (obj.get("apiVersion", resource.api_version), obj.get("kind", resource.kind)) != (
         resource.api_version,
@@ -51,7 +51,7 @@ def addressed(obj: Object, target: Target) -> Object:
 
 @contextmanager
 def decoding(resource: Resource) -> Iterator[None]:
-    """Turn the exception for a field of the wrong type into ApiError 400."""
+    """Turn an exception in the block into ApiError 400, if a field of the wrong type can cause such an exception."""
     try:
         yield
     except (AttributeError, KeyError, TypeError, ValueError) as error:
@@ -65,14 +65,15 @@ def selector(request: web.Request) -> Selector:
 
 
 def wants_table(request: web.Request) -> bool:
-    """Tell whether the client asks for a table."""
+    """Tell whether the client asks for the answer as a table."""
     return _AS_TABLE.search(request.headers.get("Accept", "")) is not None
 
 
 def wants_metadata(request: web.Request, verb: str) -> bool:
     """Tell whether the client asks for metadata alone.
 
-    Raises ApiError 406 if the client asks for a list in the format of one object, or the other way round.
+    Raises ApiError 406 if the client asks for a list in the format of one object, or for one object in the format of a
+    list.
     """
     wanted = PARTIAL + ("List" if verb == "list" else "")
     match = _AS.search(request.headers.get("Accept", ""))
@@ -82,12 +83,15 @@ def wants_metadata(request: web.Request, verb: str) -> bool:
 
 
 def flag(request: web.Request, name: str) -> bool:
-    """Tell whether the option *name* is set."""
+    """Tell whether the query of *request* sets the option *name* to true."""
     return request.query.get(name, "").lower() in ("true", "1")
 
 
 def number(request: web.Request, name: str) -> int:
-    """Return the option *name*, 0 without it; raises ApiError 400 if it isn't a number."""
+    """Return the number in the option *name* of the query, or 0 if the query lacks it.
+
+    Raises ApiError 400 if the option isn't a number.
+    """
     text = request.query.get(name) or "0"
     if not text.isdecimal():
         raise bad_request(f"{name}: {text} is not a number")
@@ -95,6 +99,6 @@ def number(request: web.Request, name: str) -> int:
 
 
 def unsupported(content_type: str, accepted: str) -> ApiError:
-    """Return the error for a body of another Content-Type than the one that is *accepted*."""
+    """Return the error for a body with *content_type* where only the Content-Type *accepted* is allowed."""
     message = f"the body of the request was in an unknown format ({content_type})"
     return ApiError(415, "UnsupportedMediaType", f"{message} - accepted media types include: {accepted}")

@@ -1,7 +1,7 @@
 """A simulation of Tailscale's tsrecorder image: it joins the tailnet, and keeps its login in its state Secret.
 
-The image isn't open source. The simulation follows from the settings that the Go operator gives the image, and from the
-state that it reads.
+The image isn't open source. We know only the settings that the Go operator gives the image, and the state of the image
+that the Go operator reads. The simulation is made to match both.
 """
 
 from collections.abc import Mapping
@@ -54,7 +54,7 @@ class Recorder:
 
     @property
     def device(self) -> Device | None:
-        """The Recorder's device; None before the Recorder has joined the tailnet."""
+        """The Recorder's device, or None before the Recorder has joined the tailnet."""
         return self._login.device
 
     @property
@@ -81,21 +81,21 @@ class Recorder:
     draining = 10
 
     def withdraw(self) -> None:
-        """Do nothing: a Recorder hosts no Tailscale Services."""
+        """Do nothing, because a Recorder hosts no Tailscale Services."""
 
     def end(self) -> None:
-        """Do nothing: the Recorder's device stays connected until somebody marks it as offline."""
+        """Do nothing: the Recorder's device stays connected until it is marked as offline."""
 
     def is_routed(self) -> bool:
         """Return False: a Recorder has no preStop hook that waits."""
         return False
 
     def health(self, port: int) -> tuple[int, Mapping[str, str]] | None:
-        """Return None, as nothing listens for health checks at any *port*."""
+        """Return None: a Recorder listens for health checks at no *port*."""
         return None
 
     def step(self) -> ContainerState:
-        """Go as far as the Secrets and the tailnet allow now, and return the state of the container."""
+        """Do the next things that the Secrets and the tailnet allow now, and return the state of the container."""
         try:
             return self._run()
         except ConfigError as error:
@@ -114,9 +114,9 @@ class Recorder:
         return ContainerState(restarts=self._restarts)
 
     def _missing(self) -> ContainerState | None:
-        """Return the state of a container that can't start because of a missing Secret or key; None if all are there.
+        """Return the state of a container that can't start because a Secret, a ConfigMap or a key is missing, or None.
 
-        The kubelet mounts no volume with a key that its Secret lacks.
+        A key can be missing because the kubelet mounts no volume with a key that its Secret lacks.
         """
         key = self._key_mount
         for reason, sources in (
@@ -132,7 +132,7 @@ class Recorder:
         return None
 
     def _check(self) -> None:
-        """Check the environment as the program does when it starts; raises ConfigError."""
+        """Check the environment variables as the program does when it starts. Raises ConfigError."""
         if self._key_mount is None:
             raise ConfigError(f"no Secret is mounted at {self._env[AUTH_KEY_FILE]}")
         if not self._env.get(HOSTNAME) or not self._env.get(DESTINATION):
@@ -142,7 +142,7 @@ class Recorder:
 
     @property
     def _auth_key(self) -> str:
-        """The auth key in the mounted file; empty without one."""
+        """The auth key in the mounted file, or "" without one."""
         mount = self._key_mount
         return texts(self._volumes.find(SECRET, mount.source)).get(mount.key, "").strip() if mount else ""
 

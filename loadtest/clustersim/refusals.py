@@ -1,4 +1,4 @@
-"""Requests that the control server refuses, and the reading of their bodies."""
+"""The error for a request that the control server refuses, and the reading of request bodies, which can raise it."""
 
 import json
 from typing import Any
@@ -7,7 +7,7 @@ from aiohttp import web
 
 
 class RefusalError(Exception):
-    """The server refuses a request with an HTTP code and a message; Headscale adds *details*."""
+    """The control server refuses a request with an HTTP code and a message; Headscale adds *details*."""
 
     def __init__(self, status: int, message: str, details: tuple[str, ...] = ()) -> None:
         super().__init__(message)

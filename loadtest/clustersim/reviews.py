@@ -1,4 +1,4 @@
-"""Documents that are no objects: the version of the API server, and its answers to questions about rights."""
+"""The API server's answers that aren't stored objects: its version, and the answers to reviews of a client's rights."""
 
 import re
 
@@ -12,12 +12,12 @@ _REVIEW = re.compile(
 
 
 def is_review(path: str) -> bool:
-    """Tell whether the URL *path* is for questions about rights."""
+    """Tell whether the URL *path* is for reviews, by which a client asks about its rights."""
     return _REVIEW.fullmatch(path) is not None
 
 
 def review(asked: Object) -> Object:
-    """Return the answer to the review *asked*: everybody may do everything."""
+    """Return the review *asked* with the answer that the client may do everything."""
     if asked.get("kind") == "SelfSubjectRulesReview":
         rules = [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}]
         return {**asked, "status": {"resourceRules": rules, "nonResourceRules": [], "incomplete": False}}

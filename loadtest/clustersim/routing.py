@@ -1,4 +1,4 @@
-"""The addresses and ports that Services lead to by their EndpointSlices, as kube-proxy would connect to them."""
+"""The addresses and ports to which Services lead by their EndpointSlices, as kube-proxy would connect to them."""
 
 from typing import NamedTuple
 
@@ -10,14 +10,14 @@ _SERVICE_NAME = "kubernetes.io/service-name"
 
 
 class Backend(NamedTuple):
-    """An address and a port that a Service leads to."""
+    """An address and a port to which a Service leads."""
 
     address: str
     port: int
 
 
 def backends(store: Store, key: Key, port: int) -> list[Backend]:
-    """Return the backends of *port* of the Service named *key*, in its first IP family; none if it has no such port."""
+    """Return the backends of *port* of the Service *key*, in its first IP family, or [] if it has no such port."""
     service = store.find(SERVICE, *key)
     ports = {each["port"]: each.get("name", "") for each in service["spec"].get("ports") or ()} if service else {}
     if service is None or port not in ports:
@@ -45,7 +45,7 @@ def services_leading_to(store: Store, address: str) -> set[Key]:
 def ready_addresses(endpointslice: Object) -> list[str]:
     """Return the addresses of the slice's endpoints that take new connections.
 
-    An endpoint does so unless it says otherwise.
+    An endpoint takes them unless its ``ready`` condition is false.
     """
     return [
         address

@@ -18,7 +18,7 @@ _COMMA = re.compile(r",(?![^(]*\))")
 class Requirement:
     """One part of a selector: *key* has to have one of *values*, or any value if *values* is None.
 
-    If it is *negated*, the opposite has to be true.
+    If the requirement is *negated*, an object meets it if *key* is absent or has another value.
     """
 
     key: str
@@ -40,12 +40,15 @@ class Selector:
 
     @classmethod
     def parse(cls, labels: str, fields: str) -> "Selector":
-        """Return the selector in the two query parameters; raises ApiError 400 if one is invalid."""
+        """Return the selector that a query string describes by the texts of its parameters for *labels* and *fields*.
+
+        Raises ApiError 400 if a text is invalid.
+        """
         return cls(_parse(labels), _parse(fields))
 
     @property
     def name(self) -> str:
-        """The name that the selector requires of an object; empty if it requires none."""
+        """The name of the only object that the selector permits, or "" if it permits several names."""
         wanted = (part.values for part in self.fields if part.key == "metadata.name" and not part.negated)
         return next((name for names in wanted for name in names or ()), "")
 
@@ -73,7 +76,7 @@ def _requirement(part: str) -> Requirement:
 
 
 def _field(obj: Object, path: str) -> str:
-    """Return the value of the field at a dotted *path*, as a selector compares it; empty if the field is absent."""
+    """Return the value of the field at a dotted *path*, as a selector compares it, or "" if the field is absent."""
     value: Any = obj
     for part in path.split("."):
         value = value.get(part) if isinstance(value, dict) else None

@@ -14,7 +14,7 @@ NETWORKS: Mapping[str, IPv4Network | IPv6Network] = {
     "IPv6": IPv6Network("2001:db8:96::/112"),
 }
 _NODE_PORTS = range(30000, 32768)
-"""The node ports that a Service may ask for. The simulated API server assigns none by itself."""
+"""The range of node ports. The simulated API server assigns node ports only if a Service asks for them."""
 _CLUSTER_FIELDS = ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy", "internalTrafficPolicy")
 
 
@@ -22,7 +22,7 @@ class Allocator:
     """Gives each cluster IP to one Service only, and each node port to the first Service that asks for it."""
 
     def __init__(self, families: Sequence[str] = FAMILIES, service_families: Sequence[str] = SERVICE_FAMILIES) -> None:
-        """*families* are the IP families of the Pods, *service_families* those of cluster IPs, in their order."""
+        """Take the IP *families* of the Pods and the *service_families* of cluster IPs, the default family first."""
         self._families = families
         self._service_families = service_families
         self._addresses: set[str] = set()
@@ -30,7 +30,10 @@ class Allocator:
         self._numbers = {family: cycle(range(1, network.num_addresses - 1)) for family, network in NETWORKS.items()}
 
     def complete(self, service: Object, old: Object | None) -> None:
-        """Fill the defaults of *service*, keep *old* cluster IPs, and allocate missing ones; raises ApiError 422."""
+        """Fill in the defaults of *service*, keep the cluster IPs of *old*, and allocate missing ones.
+
+        Raises ApiError 422.
+        """
         spec = service.setdefault("spec", {})
         before = old["spec"] if old else {}
         _fill(spec)
@@ -43,7 +46,7 @@ class Allocator:
         self._complete_address(service, spec, before)
 
     def reserve(self, service: Object) -> None:
-        """Take the cluster IPs and node ports of *service*, so that no other Service gets them."""
+        """Reserve the cluster IPs and node ports of *service*, so that no other Service gets them."""
         self._addresses.update(_addresses(service))
         self._node_ports.update(_node_ports(service["spec"]))
 
@@ -84,7 +87,11 @@ class Allocator:
             spec["clusterIPs"] += kept[: len(others)] or [self._free_address(family) for family in others]
 
     def _fill_families(self, spec: Object, before: Object) -> None:
-        """Fill the IP families as a cluster does: a headless Service has the families of the Pods."""
+        """Fill the IP families as a cluster does.
+
+        By the policy SingleStack, a Service gets the first family of cluster IPs. By other policies, it gets the
+        families of cluster IPs, or if it is headless, those of the Pods.
+        """
         is_headless = (spec.get("clusterIP") or before.get("clusterIP")) == "None"
         selectorless = is_headless and not spec.get("selector")
         policy = spec.get("ipFamilyPolicy") or ("RequireDualStack" if selectorless else "SingleStack")
@@ -101,7 +108,7 @@ class Allocator:
 def complete_status(service: Object) -> None:
     """Fill the defaults of the status of *service*.
 
-    Raises ApiError 422 if the status has a load balancer but the Service isn't of that type.
+    Raises ApiError 422 if the status has a load balancer but the Service isn't of type LoadBalancer.
     """
     entries = (service.get("status", {}).get("loadBalancer") or {}).get("ingress") or ()
     if entries and service["spec"]["type"] != "LoadBalancer":
@@ -131,7 +138,7 @@ def _fill(spec: Object) -> None:
 
 
 def _settle_type(service: Object, spec: Object, before: Object) -> None:
-    """Remove the fields of the old type if the type changes; raises ApiError 422 if a load balancer's class changes."""
+    """Remove the fields of the old type if the type changes. Raises ApiError 422 if the load balancer class changes."""
     balances, balanced = (which.get("type") == "LoadBalancer" for which in (spec, before))
     class_, had = spec.get("loadBalancerClass"), before.get("loadBalancerClass")
     if balances and balanced and class_ != had:

@@ -1,4 +1,4 @@
-"""The simulated cluster as a whole: API server, controllers, kubelets and control server, run together."""
+"""The simulated cluster as a whole: it runs the API server, controllers, kubelets and control server together."""
 
 import asyncio
 from collections import Counter
@@ -29,22 +29,26 @@ from clustersim.tailnet import PARTNER_CLIENT, PARTNER_DEVICE, PARTNER_DOMAIN, T
 from clustersim.traffic import Request, Traffic
 
 _FIRST_OF_PARTNER = 1001
-"""The number of the second tailnet's first device. No device of the main tailnet has its ID or its addresses."""
+"""The number of the second tailnet's first device.
+
+It is so high that the devices of both tailnets have different IDs and addresses.
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimOptions:
-    """The settings of the cluster. Addresses to listen at are HOST:PORT; the port 0 takes a free one.
+    """The settings of the cluster. Addresses to listen at are HOST:PORT; for port 0, the system chooses a free port.
 
     *absent* are the plurals of kinds that aren't served yet. *bookmark_interval* is in seconds. *history* is the number
-    of changes that are remembered; a watch can't resume from an older one. *families* are the IP families of the Pods,
-    in their order, and *service_families* those of cluster IPs. Without *controllers*, the simulation makes no Pods and
-    runs none. Use this for more objects than the simulated controllers and kubelet can handle. *programs* play Pods.
-    The cluster's DNS listens at *dns_listen* if that isn't empty; the program called nameserver has to be among the
-    *programs*. *devices* are names of devices, or ``NAME=ADDRESS``; if there are any, proxies find no other names.
-    *policy_tags* are the tags in the tailnet's policy, or None for all. If *partner_listen* isn't empty, the control
-    server of a second tailnet listens there, for every Tailnet without spec.loginUrl. The control plane calls a node
-    unreachable after *monitor_grace* seconds of silence.
+    of changes that are remembered; a watch can't resume from an older version. *families* are the IP families of the
+    Pods, in their order, and *service_families* those of cluster IPs. If *controllers* is false, the simulation makes
+    and runs no Pods. Tests with more objects than the simulated controllers and kubelet can handle need that.
+    *programs* play Pods. The cluster's DNS listens at *dns_listen* if that isn't empty; in this case, the program
+    called nameserver has to be among the *programs*. *devices* are names of devices, or ``NAME=ADDRESS``; if there are
+    any, proxies can lead to no other names. *policy_tags* are the tags in the tailnet's policy; None permits every tag.
+    If *partner_listen* isn't empty, the control server of a second tailnet listens there, and every Tailnet without
+    spec.loginUrl stands for this second tailnet. The control plane calls a node unreachable after *monitor_grace*
+    seconds of silence.
     """
 
     listen: str = "127.0.0.1:0"
@@ -73,9 +77,10 @@ class SimOptions:
 class ClusterSim:
     """A running cluster: its addresses, its objects and its faults.
 
-    Through the HTTP proxy at *health_proxy_url* a program outside reaches the health ports behind Services. Through the
-    *kubelet*, nodes are added, die and come back. The *balancers* are those of the cloud. The *rights* are those of the
-    kubeconfig's user. *now* returns the time of the API server, which goes on with the clock of the event loop.
+    Through the HTTP proxy at *health_proxy_url*, a program outside the cluster reaches the health ports behind
+    Services. A test adds, kills and revives nodes by the *kubelet*. The *balancers* are the cloud's load balancers. The
+    *rights* are those of the kubeconfig's user. *now* returns the time of the API server, which goes on with the clock
+    of the event loop.
     """
 
     api_url: str
@@ -131,7 +136,7 @@ class ClusterSim:
 
 @asynccontextmanager
 async def cluster_sim(options: SimOptions | None = None) -> AsyncIterator[ClusterSim]:
-    """Run a cluster while the context lasts."""
+    """Run a simulated cluster until the end of the ``async with`` block."""
     options = options or SimOptions()
     now = _clock()
     store = Store(
@@ -183,7 +188,7 @@ async def cluster_sim(options: SimOptions | None = None) -> AsyncIterator[Cluste
 
 
 def _control(options: SimOptions) -> Control:
-    """Return the control server, with the devices that are there from the start."""
+    """Return the control server, with the devices in *options*."""
     control = Control(options.tailnet_domain, options.headscale)
     if options.policy_tags is not None:
         control.policy_tags = set(options.policy_tags)
@@ -196,7 +201,7 @@ def _control(options: SimOptions) -> Control:
 
 @asynccontextmanager
 async def _partner(store: Store, tailnets: Tailnets, options: SimOptions) -> AsyncIterator[None]:
-    """Serve the second tailnet, if there is to be one, and send the Tailnets of the cluster to it."""
+    """Serve the second tailnet if *options* ask for one, and set its URL in Tailnets that have no spec.loginUrl."""
     if not options.partner_listen:
         yield
         return
@@ -218,7 +223,7 @@ def _cluster_dns(store: Store, options: SimOptions) -> AbstractAsyncContextManag
 
 
 def _clock() -> Callable[[], datetime]:
-    """Return a wall clock that starts at the present time and goes on with the clock of the event loop."""
+    """Return a wall clock that starts at the present time and advances with the clock of the event loop."""
     loop, start = asyncio.get_running_loop(), datetime.now(UTC)
     began = loop.time()
     return lambda: start + timedelta(seconds=loop.time() - began)

@@ -23,7 +23,7 @@ def _keys(resource: Resource, obj: Object) -> Iterable[Key]:
 
 
 class StatefulSets:
-    """Makes the Pods of one StatefulSet at a time."""
+    """Reconciles StatefulSets, one at a time."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -47,7 +47,7 @@ class StatefulSets:
         return {int(pod["metadata"]["name"].rpartition("-")[2]): pod for pod in owned}
 
     def _scale_down(self, obj: Object) -> None:
-        """Delete the Pods that are too many, one after the other if the StatefulSet's Pods are ordered."""
+        """Delete the surplus Pods, one after the other unless the Pod management policy is Parallel."""
         for ordinal, pod in sorted(self._pods(obj).items(), reverse=True):
             if ordinal < _replicas(obj):
                 return
@@ -57,7 +57,10 @@ class StatefulSets:
                 return
 
     def _scale_up(self, obj: Object, revision: str) -> bool:
-        """Create missing Pods; tell whether all Pods exist, and are ready if the StatefulSet's Pods are ordered."""
+        """Create missing Pods, and tell whether all Pods exist.
+
+        Unless the Pod management policy is Parallel, all Pods must be ready, too.
+        """
         pods = self._pods(obj)
         for ordinal in range(_replicas(obj)):
             pod = pods.get(ordinal)
@@ -68,7 +71,7 @@ class StatefulSets:
         return all(ordinal in pods for ordinal in range(_replicas(obj)))
 
     def _update(self, obj: Object, revision: str) -> None:
-        """Delete the Pod with the highest number of an older revision, but only if all later Pods are ready."""
+        """Delete the Pod of an older revision with the highest ordinal, if all Pods with higher ordinals are ready."""
         for _, pod in sorted(self._pods(obj).items(), reverse=True):
             if is_deleting(pod):
                 return

@@ -1,4 +1,4 @@
-"""Stores all objects: each write has the next revision, and goes into the history and to the subscriptions.
+"""Stores all objects. Each write gets the next revision, and goes into the history and to the subscriptions.
 
 The store is synchronous, for one event loop. The objects that it returns are shared. Don't change them; build a changed
 copy instead.
@@ -58,9 +58,9 @@ class Store:
         self._allocator = Allocator(families, service_families)
         self._clock = clock
         self.silent_nodes: set[str] = set()
-        """The nodes whose kubelet doesn't run. Nothing there ends a deleted Pod."""
+        """The nodes whose kubelet doesn't run. A deleted Pod on such a node stays, because only a kubelet ends it."""
         self.login_url = ""
-        """The control server of Tailnets without spec.loginUrl, as an admission policy can set it; if empty, none."""
+        """The control server for Tailnets without spec.loginUrl, as an admission policy can set it, or "" for none."""
         for namespace in namespaces:
             self.create(NAMESPACE, {"metadata": {"name": namespace}})
 
@@ -80,7 +80,10 @@ class Store:
         return obj
 
     def list(self, resource: Resource, namespace: str = "", labels: Mapping[str, str] | None = None) -> list[Object]:
-        """Return the objects of a kind, ordered by namespace and name; an empty *namespace* means all namespaces."""
+        """Return the objects of a kind, ordered by namespace and name.
+
+        An empty *namespace* stands for all namespaces.
+        """
         found = sorted(self._objects.get(resource, {}).items())
         wanted = (labels or {}).items()
         return [
@@ -103,7 +106,7 @@ class Store:
         self._history.forget(self.revision)
 
     def restore(self, revision: int) -> None:
-        """Go back to the objects as of *revision*, as after a restore of etcd.
+        """Restore the objects of *revision*, as a restore of etcd does.
 
         Cluster IPs and node ports that were allocated since stay allocated.
         """
@@ -117,7 +120,7 @@ class Store:
         self.revision = revision
 
     def create(self, resource: Resource, obj: Object) -> Object:
-        """Add an object, with its defaults, and return it."""
+        """Create an object with its defaults, and return it."""
         new = self._prepare_create(resource, obj)
         if resource == SERVICE:
             self._allocator.reserve(new)
@@ -130,7 +133,7 @@ class Store:
         return self.update(resource, namespace, name_of(obj), lambda _: obj, subresource)
 
     def merge(self, resource: Resource, namespace: str, name: str, patch: Object, subresource: str = "") -> Object:
-        """Apply a JSON merge patch (RFC 7386)."""
+        """Apply a JSON merge patch (RFC 7386) to an object or its status, and return the object."""
         return self.update(resource, namespace, name, lambda old: merge_patch(old, patch), subresource)
 
     def update(
@@ -141,7 +144,7 @@ class Store:
         change: Callable[[Object], Object],
         subresource: str = "",
     ) -> Object:
-        """Replace an object, or its status, with the result of *change*; write nothing if the result is the same."""
+        """Replace an object, or its status, by the result of *change*. Write nothing if the result is the same."""
         old = self.get(resource, namespace, name)
         changed = change(old)
         _check_identity(resource, old, changed)
@@ -169,10 +172,10 @@ class Store:
         *,
         grace: int | None = None,
     ) -> Object:
-        """Remove an object, or mark it for deletion if it has finalizers or is a Pod that may go on for a while.
+        """Remove an object, or mark it for deletion if it has finalizers or is a Pod that may run on for a while.
 
-        *propagation* is Background or Foreground; if it is empty, the object's finalizers decide. A Pod may go on for
-        *grace* seconds, or without *grace* for as long as its spec says.
+        *propagation* is Background or Foreground; if it is empty, the object's finalizers decide. A Pod may run on for
+        *grace* seconds, or if *grace* is None, for as long as its spec says.
         """
         old = self.get(resource, namespace, name)
         if resource == NAMESPACE and name in _IMMORTAL:

@@ -21,9 +21,9 @@ _KEYS: dict[str, tuple[str, ...]] = {
     "secrets": ("name",),
     "addresses": ("type",),
 }
-"""The fields that are lists of objects with a key. Kubernetes has them as ``patchMergeKey``."""
+"""The keys by which lists of objects are merged, by the list's field. Kubernetes calls them ``patchMergeKey``."""
 _SETS = ("finalizers",)
-"""The fields that are lists of strings to which a patch adds."""
+"""The fields with lists of strings. A patch adds its strings to such a list."""
 _DIRECTIVE = "$patch"
 _ORDER = "$setElementOrder/"
 _DELETE = "$deleteFromPrimitiveList/"
@@ -31,7 +31,7 @@ _RETAIN = "$retainKeys"
 
 
 def strategic_merge(target: Any, patch: Object) -> Object:
-    """Return *target* with a strategic merge patch applied. It shares the parts that the patch doesn't change."""
+    """Return *target* with a strategic merge patch applied. The result and *target* share the unchanged parts."""
     if patch.get(_DIRECTIVE) == "replace":
         return {name: value for name, value in patch.items() if name != _DIRECTIVE}
     merged = dict(target) if isinstance(target, dict) else {}

@@ -15,10 +15,10 @@ _PARTIAL: Object = {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/
 
 
 class TableEncoder(Encoder):
-    """Encodes objects of *resource* as tables with *shown* columns, for a client that asked for tables.
+    """Encodes objects as tables with *shown* columns, for a client that asked for tables.
 
-    *included* is the part of its object that a row has: ``Metadata``, the whole ``Object``, or ``None``. A client that
-    watches gets the definitions of the columns only once.
+    *included* is the part of an object that its row contains besides the cells: ``Metadata``, the whole ``Object``, or
+    the text ``None`` for no part. If the client *watches*, only the first table has the definitions of the columns.
     """
 
     def __init__(
@@ -32,7 +32,7 @@ class TableEncoder(Encoder):
         self._has_told_columns = False
 
     def __call__(self, obj: Object) -> bytes:
-        """Return a table with one row, for *obj*."""
+        """Return the JSON of a table with one row, for *obj*."""
         return self.render(obj)
 
     def render(self, obj: Object) -> bytes:
@@ -44,7 +44,7 @@ class TableEncoder(Encoder):
         return self._table({"resourceVersion": str(revision)}, [])
 
     def many(self, resource: Resource, metadata: Object, objects: Sequence[Object]) -> bytes:
-        """Return a table with a row for each of *objects*."""
+        """Return the JSON of a table with a row for each of *objects*."""
         return self._table(metadata, objects)
 
     def _table(self, metadata: Object, objects: Sequence[Object]) -> bytes:
@@ -63,7 +63,7 @@ class TableEncoder(Encoder):
 
 
 def table_encoder(store: Store, resource: Resource, included: str, watches: bool) -> TableEncoder:
-    """Return an encoder for objects of *resource*, with the columns of its kind."""
+    """Return a TableEncoder for objects of *resource*, with the columns that kubectl shows for this kind."""
     definition = store.find(CRD, "", f"{resource.plural}.{resource.group}")
     return TableEncoder(columns(resource, definition), store.now, included, watches)
 

@@ -1,4 +1,4 @@
-"""One tailnet at a control server: its devices, its auth keys and the OAuth client that may change them."""
+"""One tailnet at a control server: its devices, its auth keys and its OAuth client."""
 
 import hashlib
 import ipaddress
@@ -28,10 +28,11 @@ class AuthKeyError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """A device; *name* is its MagicDNS name without the last dot, *node_id* is the device ID in tailscaled's words.
+    """A device.
 
-    *renamed* means that somebody has set the name, so that it no longer follows from the hostname. *last_seen* is in
-    RFC 3339, and empty unless the device has disconnected. *user* is a login name, and empty if the device has tags.
+    *name* is its MagicDNS name without the last dot, and *node_id* is the device ID in tailscaled's words. *renamed*
+    means that somebody has set the name, so that it no longer changes with the hostname. *last_seen* is in RFC 3339,
+    and "" unless the device has disconnected. *user* is a login name, and "" if the device has tags.
     """
 
     id: str
@@ -55,9 +56,10 @@ class Device:
 
 @dataclass(frozen=True, slots=True)
 class AuthKey:
-    """An auth key; *key* is the secret, *created* and *expires* are seconds since the epoch.
+    """An auth key.
 
-    *user* is the login name of the user who made it; a key with tags has none.
+    *key* is the secret. *created* and *expires* are seconds since the epoch. *user* is the login name of the user who
+    made it, or "" for a key with tags.
     """
 
     id: str
@@ -75,7 +77,7 @@ class AuthKey:
 
 @dataclass(frozen=True, slots=True)
 class NewKey:
-    """The properties of a new auth key that a client asks for; if *seconds* is 0, the server chooses the lifetime."""
+    """The properties of a new auth key that a client asks for. If *seconds* is 0, the server chooses the lifetime."""
 
     tags: tuple[str, ...]
     reusable: bool = False
@@ -102,12 +104,13 @@ def timestamp(seconds: float) -> str:
 class Tailnet:
     """One tailnet. Every identifier comes from a counter that begins with *first*, so that a test can predict it.
 
-    A test can change the attributes at any time. ``None`` for *policy_tags* or *client_tags* permits every tag;
-    *own_tags* are those that the OAuth client itself has. *dead_keys* is how many of the next auth keys are expired
-    from the start. Devices with a hostname among *silent* get no answer when they try to join. As long as it
-    *has_all_targets*, a proxy can lead to any name; otherwise only to the names of existing devices and Services. With
-    workload identity, the server accepts *jwt* in place of the secret, and also any token for *audience* if that isn't
-    empty. *services* are the Tailscale Services; Headscale's API doesn't offer them.
+    A test can change the attributes at any time. The policy defines *policy_tags*, and the OAuth client may give
+    devices the *client_tags*; for both, ``None`` permits every tag. *own_tags* are the tags of the OAuth client itself.
+    The next *dead_keys* auth keys are expired from the start. Devices with a hostname among *silent* get no answer when
+    they try to join. While *has_all_targets* is true, a proxy can lead to any name; otherwise only to the names of
+    existing devices and Tailscale Services. With workload identity, the server accepts *jwt* in place of the secret. If
+    *audience* isn't empty, the server also accepts any token for it. *services* are the Tailscale Services; Headscale's
+    API doesn't offer them.
     """
 
     def __init__(
@@ -154,7 +157,7 @@ class Tailnet:
         return MappingProxyType(self._keys)
 
     def register(self, auth_key: str, hostname: str) -> Device:
-        """Add a device as when a proxy's tailscaled joins, and return the device.
+        """Add a device for a tailscaled that joins with *auth_key*, and return the device.
 
         If the name is taken, it gets the suffix -1, -2 and so on. Raises AuthKeyError.
         """
@@ -178,7 +181,7 @@ class Tailnet:
         return device
 
     def add_user_device(self, hostname: str, address: str = "") -> Device:
-        """Add a device of a user, which is no proxy; *address* is its IPv4 address, by default a free one."""
+        """Add a device of a user, which is no proxy. *address* is its IPv4 address, by default a free one."""
         key = self.create_key(NewKey((), user="alice@example.org"))
         device = self.register(key.key, hostname)
         if address:
@@ -187,13 +190,13 @@ class Tailnet:
         return device
 
     def set_policy(self, tag_owners: Mapping[str, Sequence[str]]) -> None:
-        """Put ``tagOwners`` of a policy into effect: the tags that there are, and those that the client may give."""
+        """Put ``tagOwners`` of a policy into effect: they define all tags, and those that the OAuth client may give."""
         self.policy_tags = set(tag_owners)
         owned = {tag for tag, owners in tag_owners.items() if {*owners} & {*self.own_tags}}
         self.client_tags = owned | {*self.own_tags}
 
     def set_hostname(self, node_id: str, hostname: str) -> Device:
-        """Give a device the hostname that its own configuration now says, and the name that follows from it.
+        """Give a device the hostname from its own configuration, and the name that goes with it.
 
         Raises KeyError if the device was deleted.
         """
@@ -205,7 +208,7 @@ class Tailnet:
         return device
 
     def rename_device(self, device: Device, label: str) -> None:
-        """Rename *device* to *label* with the tailnet's suffix. If *label* is empty, its hostname gives the name."""
+        """Rename *device* to *label* with the tailnet's suffix. If *label* is empty, make one from the hostname."""
         name = f"{label.lower()}.{self.domain}" if label else self._free_name(device.hostname, device.node_id)
         self.update(replace(device, name=name, renamed=bool(label)))
 
@@ -215,7 +218,7 @@ class Tailnet:
         self.update(replace(self._devices[node_id], connected=False, last_seen=seen))
 
     def advertise(self, node_id: str, routes: tuple[str, ...] | None, app_connector: bool | None) -> Device:
-        """Set the routes of a device, and whether it is an app connector; None keeps the old value.
+        """Set the routes of a device, and whether it is an app connector. None keeps the old value.
 
         Raises KeyError if the device was deleted.
         """
@@ -236,30 +239,30 @@ class Tailnet:
             self.update(replace(device, connected=connected))
 
     def expire_device(self, device: Device) -> None:
-        """Let the node key of *device* expire: the device stays in the tailnet, but has to log in anew."""
+        """Make the node key of *device* expire. The device stays in the tailnet, but has to log in again."""
         self.update(replace(self._devices[device.node_id], expired=True))
 
     def member(self, node_id: str) -> Device | None:
-        """Return the device with *node_id* if it needs no new login; None if it was deleted or has expired."""
+        """Return the device with *node_id*, or None if it was deleted or has to log in again."""
         device = self._devices.get(node_id)
         return None if device is None or device.expired else device
 
     def device(self, identifier: str) -> Device | None:
-        """Return the device whose ID or node ID is *identifier*."""
+        """Return the device whose ID or node ID is *identifier*; None if there is none."""
         found = self._devices.get(identifier)
         return found or next((device for device in self._devices.values() if device.id == identifier), None)
 
     def named(self, name: str) -> Device | None:
-        """Return the device with the MagicDNS name *name*."""
+        """Return the device with the MagicDNS name *name*; None if no device has it."""
         return self._devices.get(self._names.get(name, ""))
 
     def addresses(self, name: str) -> tuple[str, ...]:
-        """Return the addresses of the device or the Tailscale Service with the MagicDNS name *name*."""
+        """Return the addresses of the device or the Tailscale Service with the MagicDNS name *name*, if one has it."""
         found = self.named(name) or self.services.at(name)
         return found.addresses if found else ()
 
     def update(self, device: Device) -> None:
-        """Store *device*, in place of the old version with its node ID if there is one."""
+        """Store *device*, in place of an older version of the device with the same node ID."""
         self.version += 1
         if device.node_id in self._devices:
             del self._names[self._devices[device.node_id].name]
@@ -268,7 +271,7 @@ class Tailnet:
         self.services.follow(device.node_id)
 
     def delete_device(self, device: Device) -> None:
-        """Forget *device*; its name is free again."""
+        """Delete *device*. Its name is free again."""
         self.version += 1
         del self._names[self._devices.pop(device.node_id).name]
         self.services.follow(device.node_id)
@@ -317,12 +320,12 @@ class Tailnet:
         return token
 
     def token(self, value: str) -> Token | None:
-        """Return the access token with the text *value*; None if there is none or it has expired."""
+        """Return the access token with the text *value*, or None if there is none or it has expired."""
         token = self._tokens.get(value)
         return token if token and self._clock() < token.expires else None
 
     def revoke_tokens(self) -> None:
-        """End every access token, as the control server does when the OAuth client is revoked."""
+        """Make every access token invalid, as the control server does when the OAuth client is revoked."""
         self._tokens.clear()
 
     def refused_tags(self, tags: Sequence[str], permitted: set[str] | None) -> list[str]:

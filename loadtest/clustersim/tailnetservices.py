@@ -10,7 +10,7 @@ from typing import Protocol
 
 PREFIX = "svc:"
 DO_NOT_VALIDATE = "do-not-validate"
-"""The text in place of a Service's ports. It says that the control server must not check which ports hosts serve."""
+"""The text that a Tailscale Service has in place of its ports if the control server must not check its hosts' ports."""
 
 NOT_APPROVED, APPROVED_BY_TABLE, APPROVED_BY_HAND = "not-approved", "approved:auto", "approved:manual"
 
@@ -26,7 +26,7 @@ class ServiceError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class TailscaleService:
-    """A Tailscale Service; *name* begins with ``svc:``, and *addresses* are one of each family."""
+    """A Tailscale Service; *name* begins with ``svc:``, and *addresses* are an IPv4 and an IPv6 address."""
 
     name: str
     ports: tuple[str, ...] = ()
@@ -38,17 +38,17 @@ class TailscaleService:
 
     @property
     def label(self) -> str:
-        """The first label of its MagicDNS name."""
+        """The first label of the Service's MagicDNS name."""
         return self.name.removeprefix(PREFIX).lower()
 
 
 @dataclass(frozen=True, slots=True)
 class Host:
-    """The report of a device about one Service.
+    """The report of a device about one Tailscale Service.
 
-    *ports* are those that the serve configuration of the device has for the Service, such as ``tcp:443``; None without
-    a configuration. *backends* are the URLs and cluster IPs that the device leads connections to. No control server
-    knows them.
+    *ports* are those in the device's serve config for the Service, such as ``tcp:443``; None without a serve config.
+    *backends* are the URLs and cluster IPs to which the device leads connections. A real device doesn't report them;
+    here, a test can read them.
     """
 
     advertises: bool = True
@@ -56,7 +56,7 @@ class Host:
     backends: tuple[str, ...] = ()
 
     def serves(self, service: TailscaleService) -> bool:
-        """Tell whether the device has a configuration for all ports of *service* that the control server asks for."""
+        """Tell whether the device's serve config has all ports that the control server requires for *service*."""
         return DO_NOT_VALIDATE in service.ports or set(service.ports) <= (self.ports or set())
 
 
@@ -73,11 +73,11 @@ class HostDevice(Protocol):
 
 
 class TailscaleServices:
-    """The Services of a tailnet with the *domain*, whose *devices* may host them.
+    """The Services of a tailnet with the *domain*, whose *devices* may host them. A test can change the attributes.
 
-    A test can change the attributes at any time. *approvers* is the table ``autoApprovers.services`` of the policy: by
-    the name of a Service or one of its tags, the tags of the devices that may host it; None approves every host. Unless
-    the server *lists_annotations*, only the answer about a single Service has them. *changed* is called at each change.
+    *approvers* is the table ``autoApprovers.services`` of the policy: by the name of a Service or one of its tags, the
+    tags of the devices that may host it; None approves every host. Unless *lists_annotations* is true, the API shows
+    the annotations of a Service only in its answer about this one Service. *changed* is called at each change.
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class TailscaleServices:
         return MappingProxyType(self._services)
 
     def at(self, magic_dns_name: str) -> TailscaleService | None:
-        """Return the Service with that MagicDNS name."""
+        """Return the Service with that MagicDNS name; None if there is none."""
         label, _, domain = magic_dns_name.partition(".")
         found = (service for service in self._services.values() if service.label == label)
         return next(found, None) if domain == self._domain else None
@@ -108,7 +108,7 @@ class TailscaleServices:
     def put(self, service: TailscaleService) -> TailscaleService:
         """Create *service* with two new addresses, or replace the one with its name, which keeps its addresses.
 
-        The caller makes sure that no device has the name. Raises ServiceError.
+        The caller has to check before that no device has the name. Raises ServiceError.
         """
         check_name(service.name)
         if bad := [port for port in service.ports if port != DO_NOT_VALIDATE and not _is_port(port)]:
@@ -129,13 +129,13 @@ class TailscaleServices:
         self._changed()
 
     def approve(self, name: str, node_id: str) -> None:
-        """Let a device host a Service, as an admin does who sees that the host waits for approval."""
+        """Approve a device as a host of a Service, as an admin does."""
         self._approved.add((name, node_id))
         self._settle(name)
         self._changed()
 
     def report(self, node_id: str, hosted: Mapping[str, Host]) -> None:
-        """Take the report of a device about the Services that it hosts, by name, in place of its last one.
+        """Store the report of a device about the Services that it hosts, by name, instead of its last report.
 
         Raises KeyError if the device was deleted.
         """
@@ -149,17 +149,14 @@ class TailscaleServices:
         self._changed()
 
     def withdraw(self, node_id: str) -> None:
-        """Take note that a device advertises no Service any more; nothing changes if the device was deleted."""
+        """Store that a device advertises no Service any more. Nothing changes if the device was deleted."""
         report = self._reports.get(node_id, {})
         served = {name: replace(host, advertises=False) for name, host in report.items() if host.ports is not None}
         if report:
             self.report(node_id, served)
 
     def follow(self, node_id: str) -> None:
-        """Choose the hosts of Services anew after a device has changed.
-
-        If the device was deleted, forget its report.
-        """
+        """Choose the primary hosts again after a device has changed. If the device was deleted, forget its report."""
         hosted = self._reports.get(node_id, {})
         if node_id not in self._devices:
             self._reports.pop(node_id, None)
@@ -167,11 +164,11 @@ class TailscaleServices:
             self._settle(name)
 
     def hosts(self, name: str) -> Mapping[str, Host]:
-        """Return the devices that have reported about a Service, by node ID, with these reports."""
+        """Return the reports of devices about a Service, by node ID."""
         return {node_id: report[name] for node_id, report in self._reports.items() if name in report}
 
     def approval(self, name: str, node_id: str) -> str:
-        """Return how the device came to be approved as a host of the Service, in the words of the control server."""
+        """Return how the device was approved as a host of the Service, or that it wasn't, as the API words it."""
         if (name, node_id) in self._approved:
             return APPROVED_BY_HAND
         if self.approvers is None:
@@ -180,7 +177,7 @@ class TailscaleServices:
         return NOT_APPROVED if permitted.isdisjoint(self._devices[node_id].tags) else APPROVED_BY_TABLE
 
     def primary(self, name: str) -> str:
-        """Return the node ID of the host that gets the traffic of a Service, empty if there is none."""
+        """Return the node ID of the host that gets the traffic of a Service, or "" if there is none."""
         self._settle(name)
         return self._primaries.get(name, "")
 
@@ -215,7 +212,7 @@ class TailscaleServices:
 
 
 def check_name(name: str) -> None:
-    """Check the name of a Service; raises ServiceError."""
+    """Check the name of a Service. Raises ServiceError."""
     if not _NAME.fullmatch(name):
         raise ServiceError(f"invalid service name {name!r}: it must be {PREFIX} and a DNS label")
 

@@ -1,4 +1,4 @@
-"""Tokens of ServiceAccounts, as the API server issues them to programs that ask for one (TokenRequest)."""
+"""Tokens of ServiceAccounts, as the API server issues them to programs that ask by a TokenRequest."""
 
 import base64
 import binascii
@@ -23,8 +23,8 @@ _LEAST_SECONDS = 600
 def issue(store: Store, target: Target, request: Object) -> Object:
     """Return the TokenRequest *request* with a token for the ServiceAccount that *target* names.
 
-    The signature is a fixed text. Raises ApiError: 404 if the ServiceAccount doesn't exist, 422 if the requested
-    lifetime is too short.
+    The signature in the token is a fixed text. Raises ApiError: 404 if the ServiceAccount doesn't exist, 422 if the
+    requested lifetime is too short.
     """
     account = store.get(SERVICEACCOUNT, target.namespace, target.name)
     spec = request.get("spec") or {}
@@ -56,7 +56,7 @@ def issue(store: Store, target: Target, request: Object) -> Object:
 
 
 def claims_of(token: str) -> dict[str, Any]:
-    """Return the claims in *token*; none if it isn't shaped like a token."""
+    """Return the claims in *token*, or {} if it doesn't have the form of a token."""
     try:
         _, payload, _ = token.split(".")
         claims: dict[str, Any] = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))

@@ -5,7 +5,7 @@ from collections import Counter
 MUTATING = frozenset({"create", "update", "patch", "delete", "deletecollection"})
 
 Request = tuple[str, str, str]
-"""User agent (``-`` without one), verb, plural."""
+"""The user agent of a request (``-`` if it has none), its verb, and the plural of its kind."""
 
 
 class Traffic:

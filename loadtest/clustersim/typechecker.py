@@ -1,6 +1,7 @@
 """Writes the status of each ValidatingAdmissionPolicy a moment after the policy is written.
 
-The type checker of a real controller manager does so, too. So the policy changes although nobody has edited it.
+The type checker of a real controller manager does the same. Clients have to cope with this change of the policy, which
+follows each edit.
 """
 
 import asyncio
@@ -13,7 +14,7 @@ MOMENT: Final = 0.3  # s
 
 
 async def run(store: Store) -> None:
-    """Write the status of all policies, each time a `MOMENT` after some of them have changed, until cancelled."""
+    """Write the status of all policies a `MOMENT` after some of them have changed, until cancelled."""
     with store.subscribe(ADMISSIONPOLICY) as changes:
         while True:
             await asyncio.sleep(MOMENT)
@@ -22,7 +23,7 @@ async def run(store: Store) -> None:
 
 
 def check(store: Store) -> None:
-    """Write into the status of each policy that its present generation was checked, and that its types are right."""
+    """Write into the status of each policy that its present generation was checked without a type error."""
     for policy in store.list(ADMISSIONPOLICY):
         status = {"observedGeneration": policy["metadata"]["generation"], "typeChecking": {}}
         store.merge(ADMISSIONPOLICY, "", name_of(policy), {"status": status}, "status")

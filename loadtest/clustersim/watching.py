@@ -18,7 +18,7 @@ from clustersim.store import Store
 
 @dataclass(frozen=True, slots=True)
 class Watch:
-    """A client's watch; *timeout* and *bookmark_interval* are in seconds, and 0 means no bookmarks."""
+    """A client's watch; *timeout* and *bookmark_interval* are in seconds. An interval of 0 means no bookmarks."""
 
     target: Target
     selector: Selector
@@ -28,7 +28,7 @@ class Watch:
     encoder: Encoder
 
     def sees(self, obj: Object | None) -> bool:
-        """Tell whether the client watches *obj*."""
+        """Tell whether *obj* is among the objects that the client watches."""
         if obj is None or (self.target.namespace and namespace_of(obj) != self.target.namespace):
             return False
         return self.selector.matches(obj)
@@ -54,7 +54,10 @@ async def stream(request: web.Request, watch: Watch, store: Store, faults: Fault
 
 
 def _catch_up(watch: Watch, store: Store) -> list[bytes]:
-    """Return the changes since the version of the client, or all objects if it has no version."""
+    """Return the events that a new watch sends first: for the changes since the client's version, or for all objects.
+
+    A client that names no version gets all objects.
+    """
     resource = watch.target.resource
     if not watch.revision:
         objects = store.list(resource, watch.target.namespace)
@@ -83,7 +86,7 @@ async def _follow(
 
 
 def _lines(watch: Watch, changes: Iterable[Change]) -> list[bytes]:
-    """Return the events for *changes*, without those that are not newer than the client's version.
+    """Return the events for those of *changes* that are newer than the client's version.
 
     As in Kubernetes, a client whose version is ahead of the server's gets no events until the server has caught up.
     """
@@ -91,7 +94,7 @@ def _lines(watch: Watch, changes: Iterable[Change]) -> list[bytes]:
 
 
 def _line(watch: Watch, change: Change) -> bytes:
-    """Return the event for *change*: DELETED, too, if the client's selector doesn't match the object any more."""
+    """Return the event for *change*. If the client's selector no longer matches the object, it is a DELETED event."""
     before = watch.sees(change.old)
     if change.type != "DELETED" and watch.sees(change.object):
         return event("MODIFIED" if before else "ADDED", watch.encoder(change.object))

@@ -1,4 +1,4 @@
-"""Certificates.
+"""Certificates in the X.509 format.
 
 Only their serial numbers and times of validity are meaningful, since the simulation reads nothing else.
 """
@@ -24,13 +24,13 @@ def element(tag: int, *content: bytes) -> bytes:
 
 
 def moment(when: datetime, tag: int = UTC_TIME) -> bytes:
-    """Return *when* as a DER element: a UTCTime, or a GeneralizedTime with another *tag*."""
+    """Return *when* as a DER element: a UTCTime if *tag* is `UTC_TIME`, otherwise a GeneralizedTime."""
     form = "%y%m%d%H%M%SZ" if tag == UTC_TIME else "%Y%m%d%H%M%SZ"
     return element(tag, when.strftime(form).encode())
 
 
 def certificate(starts: bytes, ends: bytes, serial: bytes = b"\x01") -> str:
-    """Return the PEM of a certificate that is valid between these two times, followed by another certificate."""
+    """Return the PEM of a certificate that is valid from *starts* to *ends*, followed by a second certificate."""
     version, number = element(VERSION, element(INTEGER, b"\x02")), element(INTEGER, serial)
     algorithm, issuer, times = element(SEQUENCE), element(SEQUENCE, b"\x05\x00"), element(SEQUENCE, starts, ends)
     signed = element(SEQUENCE, version, number, algorithm, issuer, times, element(SEQUENCE, b"\x05\x00" * 80))
@@ -43,13 +43,13 @@ def pem(der: bytes) -> str:
 
 
 def certificate_for(left: timedelta, life: timedelta = timedelta(days=90)) -> str:
-    """Return the PEM of a certificate with the lifetime *life*, which expires after *left*."""
+    """Return the PEM of a certificate that expires after *left* from now, and that was valid for *life* in total."""
     ends = datetime.now(UTC) + left
     return certificate(moment(ends - life), moment(ends))
 
 
 def end_of(text: str) -> datetime | None:
-    """Return when the first certificate in *text* expires; None if it can't be read."""
+    """Return the time at which the first certificate in *text* expires, or None if it can't be read."""
     match = _PEM.search(text)
     try:
         times = _UTC_TIMES.search(base64.b64decode(match[1])) if match else None

@@ -1,1 +1,1 @@
-"""A benchmark that compares the nameserver with its peers: CPU per query, latency, loss and memory."""
+"""A benchmark that compares our nameserver with other DNS servers: CPU time per query, latency, loss and memory."""

@@ -68,7 +68,7 @@ def _scenarios(text: str) -> tuple[Scenario, ...]:
 
 
 def compare(bench: Bench, arguments: argparse.Namespace) -> list[Verdict]:
-    """Measure the scenarios, print tables of the results, and write the results to files."""
+    """Measure the scenarios, print tables of the results, write the results to files, and return the verdicts."""
     chosen: list[Scenario] = [each.only(arguments.servers) for each in arguments.scenarios]
     if bench.dnsperf is None and any(each.by_dnsperf for each in chosen):
         bench.progress.say("dnsperf isn't here (apt-get install dnsperf): its scenario is left out")
@@ -95,7 +95,7 @@ def compare(bench: Bench, arguments: argparse.Namespace) -> list[Verdict]:
 
 
 def soak_it(bench: Bench, arguments: argparse.Namespace) -> list[Verdict]:
-    """Run our server for a long time, and print the tables."""
+    """Run our server for a long time, print tables of the results, write them to a file, and return the verdicts."""
     soaked = soak.soak(bench, arguments.minutes)
     verdicts = soak.verdicts(soaked)
     print(f"{report.soaked(soaked)}\n\n{report.verdicts(verdicts)}\n")
@@ -111,7 +111,7 @@ def _write(path: Path, kept: Mapping[str, object]) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run one command and return the exit code; raises BenchError."""
+    """Run the command in *arguments*, and return the exit code. Raises BenchError."""
     kinds = {Kind.OURS} if arguments.command == "soak" else arguments.servers
     installed = Installed.find(kinds, arguments.go_nameserver)
     if Kind.OURS in kinds and not COMPILED:
@@ -128,7 +128,11 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Run the command line and return the exit code: 1 if a goal is missed, 2 if the measurement failed."""
+    """Run the command line and return the exit code.
+
+    It is 1 if a goal is missed (unless ``--no-goals`` is given), 2 if the measurement failed, and 130 if it was
+    interrupted.
+    """
     arguments = parser().parse_args(words)
     try:
         return run(arguments)
@@ -141,5 +145,5 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # either way the servers are ended
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # SIGTERM, like Ctrl-C, also ends the servers
     sys.exit(main())

@@ -1,4 +1,4 @@
-"""The attacks on a server by one client, and the process that carries an attack out."""
+"""The attacks on a server by one client, and the program that carries out an attack in a process of its own."""
 
 import itertools
 import selectors
@@ -16,12 +16,15 @@ from dnsbench.queries import addresses, packet
 
 _ATTACKER = "127.0.0.2"
 _CONNECTIONS = 500
-"""The number of the attacker's connections: as many as our server allows one client."""
+"""The number of the attacker's connections: the most that our server allows to one client."""
 _PIPELINED = 16 << 10
 """The size in bytes of the block of queries that each connection sends again and again."""
 _QUERIES_A_SECOND = 200
 _NICE = 15
-"""The niceness of the attacker. It shares a core with the victim, which must get the core whenever it needs it."""
+"""The niceness of the attacker.
+
+It shares a core with the victim, and gets the core only if the victim doesn't need it.
+"""
 _QUERY = packet(next(iter(addresses(1))))
 
 

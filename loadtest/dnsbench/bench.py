@@ -1,4 +1,4 @@
-"""Carries out scenarios: it starts the servers, measures them in turn, and ends them."""
+"""Carries out scenarios: starts the servers, measures them in turn, and stops them."""
 
 import shutil
 import time
@@ -29,26 +29,26 @@ _PLAIN = str.maketrans("", "", " /(),<>:'")
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """The programs, cores and folders that a measurement needs."""
+    """The programs, cores and folder that a measurement needs."""
 
     installed: Installed
     client: Client
     core: int
-    """The number of the core for the servers; the client has another core."""
+    """The number of the CPU core on which the servers run. The client has another core."""
     folder: Path
     progress: Progress
     dnsperf: Dnsperf | None = None
     warm_seconds: float = 0.3
 
     def queries(self, mix: Mix) -> Path:
-        """Return the path of the client's file with the queries of *mix*; write the file if it doesn't exist yet."""
+        """Return the path of the client's file with the queries of *mix*. Write the file first if it doesn't exist."""
         path = self.folder / f"{'-'.join(map(str, mix))}.queries".translate(_PLAIN)
         if not path.exists():
             path.write_bytes(b"".join(encoded(make(mix))))
         return path
 
     def names(self, mix: Mix) -> Path:
-        """Return the path of dnsperf's file with the queries of *mix*; write the file if it doesn't exist yet."""
+        """Return the path of dnsperf's file with the queries of *mix*. Write the file first if it doesn't exist."""
         path = self.queries(mix).with_suffix(".names")
         if not path.exists():
             path.write_text("".join(map(text, make(mix))))
@@ -56,7 +56,10 @@ class Bench:
 
     @contextmanager
     def serve(self, kind: Kind, names: int) -> Iterator[tuple[Server, Path]]:
-        """Run a server of *kind* with so many *names* until the end of the block; yield the server and its folder."""
+        """Run a server of *kind* until the end of the block; yield the server and its folder.
+
+        *names* is the number of names that it serves.
+        """
         folder = self.folder / f"{kind}-{names}".lower().replace("/", "-")
         folder.mkdir()
         with self.installed.serve(kind, names, folder, self.core) as server:
@@ -64,7 +67,7 @@ class Bench:
         shutil.rmtree(folder)
 
     def run(self, scenario: Scenario) -> list[Row]:
-        """Measure the contestants of *scenario* in turn, round after round; raises BenchError."""
+        """Measure the contestants of *scenario* in turn, in each round. Raises BenchError."""
         if scenario.attack is Attack.GONE:
             return in_a_lonely_network(lambda: self._run(scenario))
         return self._run(scenario)
@@ -86,7 +89,10 @@ class Bench:
         ]
 
     def _start_all(self, scenario: Scenario, stack: ExitStack) -> dict[str, tuple[Server, Path]]:
-        """Start a server for each kind and number of names; return each contestant's server and folder by label."""
+        """Start a server for each kind and number of names.
+
+        Return the server and the folder of each contestant, by its label.
+        """
         servers: dict[tuple[Kind, int], tuple[Server, Path]] = {}
         for contestant in scenario.contestants:
             key = contestant.kind, contestant.mix.names
@@ -124,20 +130,23 @@ class Bench:
 
 @dataclass(slots=True)
 class Writer:
-    """Changes a record at each `write`. At the next `write`, it counts the change if the server has served it."""
+    """Changes a record at each `write`. At the next `write`, it counts the change if the server serves it by then."""
 
     changes: Changes
     port: int
     served: int = 0
 
     def write(self, _: Path | None = None) -> None:
-        """Count the last change if the server serves it, and make the next change."""
+        """Count the last change if the server serves it now, and make the next change."""
         if self.changes.made and answers(self.port, self.changes.owed):
             self.served += 1
         self.changes.make_one()
 
     def settle(self) -> None:
-        """Wait for the last change to be served, so that no other measurement pays for it; raises BenchError."""
+        """Wait until the server serves the last change, so that its CPU time isn't part of the next measurement.
+
+        Raises BenchError if this takes too long.
+        """
         deadline = time.monotonic() + _SETTLE_SECONDS
         while self.changes.made and not answers(self.port, self.changes.owed):
             if time.monotonic() > deadline:

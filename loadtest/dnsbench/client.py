@@ -1,4 +1,4 @@
-"""The compiled client of dnsload, on a core of its own."""
+"""Runs the compiled client of dnsload, on another core than the server."""
 
 import subprocess
 import time
@@ -11,12 +11,12 @@ from dnsload.client import Load, Seen
 from dnsbench.errors import BenchError
 
 _SPARE_SECONDS = 10
-"""The seconds that a run may take beyond its load."""
+"""The seconds that a run may take in addition to its load, before it counts as failed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Client:
-    """The compiled client and the core it runs on."""
+    """The compiled client, and the number of its CPU core."""
 
     program: Path
     core: int
@@ -24,7 +24,10 @@ class Client:
     """The number of seconds between two calls of *tick* by `run`."""
 
     def run(self, queries: Path, port: int, load: Load, tick: Callable[[Path], None] | None = None) -> Seen:
-        """Send *queries* to *port*, calling *tick* every `tick_seconds` with the file of reports; raises BenchError."""
+        """Send the queries in the file *queries* to *port*, and return the results; raises BenchError.
+
+        Meanwhile, call *tick* every `tick_seconds` with the path of the file into which the client writes its reports.
+        """
         command = ["taskset", "-c", str(self.core), str(self.program), *load.words("127.0.0.1", port)]
         reports = queries.with_suffix(".reports")
         with (
@@ -44,7 +47,7 @@ class Client:
 
 
 def read_reports(path: Path) -> Seen:
-    """Return the sum of all complete reports in the file; the last line may be incomplete."""
+    """Return the sum of all reports in the file at *path*, a report a line. Ignore an incomplete last line."""
     seen = Seen()
     for line in path.read_bytes().splitlines(keepends=True):
         if line.endswith(b"\n"):

@@ -1,4 +1,4 @@
-"""Measurements with dnsperf, as a check of our client. dnsperf needs so much CPU that it suits only slow servers."""
+"""Measurements with dnsperf, to check those with our client. It uses so much CPU that it suits only slow servers."""
 
 import re
 import resource
@@ -23,19 +23,22 @@ _COUNTS = {
 
 @dataclass(frozen=True, slots=True)
 class Dnsperf:
-    """The installed program and the core it runs on."""
+    """The installed program dnsperf, and the number of its CPU core."""
 
     program: str
     core: int
 
     @classmethod
     def find(cls, core: int) -> "Dnsperf | None":
-        """Return dnsperf if it is installed, else None."""
+        """Return dnsperf if it is installed, and None otherwise."""
         program = shutil.which("dnsperf")
         return cls(program, core) if program else None
 
     def run(self, names: Path, port: int, load: Load) -> Seen:
-        """Send queries for *names* as fast as the server answers; raises BenchError."""
+        """Send the queries in the file *names* as fast as the server answers, and return the results.
+
+        Raises BenchError.
+        """
         where = ["-s", "127.0.0.1", "-p", str(port), "-d", str(names)]
         how = ["-l", str(load.seconds), "-q", str(load.outstanding), "-c", "1", "-T", "1", "-t", "1"]
         command = ["taskset", "-c", str(self.core), self.program, *where, *how]
@@ -52,7 +55,10 @@ def _children_seconds() -> float:
 
 
 def parse(said: str, cpu_seconds: float) -> Seen:
-    """Read the output of dnsperf, which shows neither percentiles nor stalls; raises BenchError."""
+    """Return the results in *said*, the output of dnsperf, which has neither percentiles nor stalls. Raises BenchError.
+
+    *cpu_seconds* is the CPU time that dnsperf used.
+    """
     found = {name: re.search(pattern, said) for name, pattern in _COUNTS.items()}
     counts = {name: float(match[1]) for name, match in found.items() if match}
     if counts.keys() != _COUNTS.keys():

@@ -2,4 +2,4 @@
 
 
 class BenchError(Exception):
-    """The benchmark can't go on; the text says why, and what the user can do."""
+    """An error that ends the benchmark. The text says why, and what the user can do."""

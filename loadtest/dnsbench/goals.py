@@ -1,4 +1,4 @@
-"""The goals, and their verdicts from a table of measurements (pure)."""
+"""The goals for the nameserver, and the verdicts on them from a table of measurements (pure)."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ Judge = Callable[[Table], float | None]
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """A figure that must not exceed *limit*; without a limit, the figure is only shown for comparison."""
+    """A figure that must not exceed *limit*. Without a limit, the report shows the figure only for comparison."""
 
     text: str
     limit: float | None
@@ -37,7 +37,7 @@ class Goal:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The result for a goal; the figure is None if it wasn't measured."""
+    """The judgement on a goal; *figure* is None if it wasn't measured."""
 
     text: str
     limit: float | None
@@ -48,14 +48,14 @@ class Verdict:
 
     @property
     def missed(self) -> bool:
-        """True if the goal has a limit, was measured, and exceeds the limit."""
+        """True if the figure was measured and exceeds a limit."""
         return self.figure is not None and self.limit is not None and self.figure > self.limit
 
 
 def ratio(scenario: str, label: str, to: str, figure: str = "cpu_us") -> Judge:
-    """Return a function that divides a *figure* of the contestant *label* by the same figure of another contestant.
+    """Return a function that divides a *figure* of the contestant *label* by the same figure of the contestant *to*.
 
-    *to* is the label of the other contestant. The figure is by default the CPU time per query.
+    By default, the figure is the CPU time per query.
     """
 
     def judge(table: Table) -> float | None:
@@ -67,9 +67,9 @@ def ratio(scenario: str, label: str, to: str, figure: str = "cpu_us") -> Judge:
 
 
 def added_ms(scenario: str, label: str, to: str, figure: str) -> Judge:
-    """Return a function that subtracts the *figure* of contestant *to* from that of *label*, both in µs.
+    """Return a function that subtracts the *figure* of the contestant *to* from the same figure of *label*.
 
-    Its result is in ms.
+    Both figures are in µs, and the difference is in ms.
     """
 
     def judge(table: Table) -> float | None:
@@ -80,7 +80,7 @@ def added_ms(scenario: str, label: str, to: str, figure: str) -> Judge:
 
 
 def milliseconds(scenario: str, label: str, figure: str) -> Judge:
-    """Return a function that converts a contestant's *figure* from microseconds to milliseconds."""
+    """Return a function that reads the *figure* of a contestant from a table, and converts it from µs to ms."""
 
     def judge(table: Table) -> float | None:
         found = table.get(scenario, label)
@@ -90,7 +90,7 @@ def milliseconds(scenario: str, label: str, figure: str) -> Judge:
 
 
 def memory(label: str) -> Judge:
-    """Return a function that reads the memory of a contestant in the scenario ``sizes`` from a table, in megabytes."""
+    """Return a function that reads the memory of the contestant *label* in the scenario ``sizes``, in megabytes."""
 
     def judge(table: Table) -> float | None:
         found = table.get("sizes", label)
@@ -100,7 +100,7 @@ def memory(label: str) -> Judge:
 
 
 def lost_percent(scenario: str, label: str) -> Judge:
-    """Return a function that computes the percentage of a contestant's queries without an answer from a table."""
+    """Return a function that reads from a table the percentage of a contestant's queries that got no answer."""
 
     def judge(table: Table) -> float | None:
         found = table.get(scenario, label)
@@ -110,7 +110,7 @@ def lost_percent(scenario: str, label: str) -> Judge:
 
 
 def wrong(table: Table) -> float | None:
-    """Count the wrong answers of our server in all scenarios, with the compiled UDP loop and without it."""
+    """Return the number of our server's wrong answers in all scenarios, with the compiled loop and without it."""
     ours = [row.best.wrong for row in table.rows if row.label.startswith(Kind.OURS)]
     return sum(ours) if ours else None
 
@@ -167,7 +167,7 @@ GOALS = (
 
 
 def judged(table: Table, goals: Sequence[Goal] = GOALS) -> list[Verdict]:
-    """Return the verdict on each goal, with the figure for the best of all rounds and the figure of each round."""
+    """Return the verdict on each goal, with the figure from the best values of all rounds and that of each round."""
     most = max((len(row.rounds) for row in table.rows), default=0)
     tables = [
         Table([_of_round(row, number) for row in table.rows if number < len(row.rounds)]) for number in range(most)

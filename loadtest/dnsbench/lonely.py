@@ -1,4 +1,4 @@
-"""A local network with no machine but this one, so that every neighbour to which it sends is gone."""
+"""A local network with only this machine, so that no neighbour answers when the server sends to it."""
 
 import ctypes
 import os
@@ -27,7 +27,7 @@ _T = TypeVar("_T")
 
 
 def in_a_lonely_network(call: Callable[[], _T]) -> _T:
-    """Run *call* in a thread whose network has only this machine, with the address HERE; raises BenchError.
+    """Run *call* in a thread whose network has only this machine, with the address `HERE`; raises BenchError.
 
     Sockets, threads and processes that the thread makes belong to this network.
     """
@@ -48,7 +48,7 @@ def _leave_for_it() -> None:
 
 @contextmanager
 def client_that_is_gone() -> Iterator[socket.socket]:
-    """Yield a socket that sends from the address GONE, at which nobody receives the answers."""
+    """Yield a socket that sends from the address `GONE`, which no machine has, so that nobody receives the answers."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:
         client.setsockopt(socket.IPPROTO_IP, _IP_TRANSPARENT, 1)
         client.bind((GONE, 0))

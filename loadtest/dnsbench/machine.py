@@ -1,4 +1,4 @@
-"""The facts about a measurement: the machine, and the versions of the programs."""
+"""The facts that are stored with a measurement: the machine, and the versions of the programs."""
 
 import datetime
 import os
@@ -24,7 +24,7 @@ _VERSION_WORDS = {
 
 
 def cores() -> tuple[int, int]:
-    """Return the number of a core for the server and of another for the client; raises BenchError."""
+    """Return the numbers of two CPU cores: one for the server and one for the client. Raises BenchError."""
     usable = sorted(os.sched_getaffinity(0))
     if len(usable) < 2:
         raise BenchError("two cores are needed: one for the server, one for the client")
@@ -32,13 +32,13 @@ def cores() -> tuple[int, int]:
 
 
 def command_line(words: Sequence[str]) -> str:
-    """Return the command line *words* without the folders in its paths, because results are shown to others."""
+    """Return the command line *words* without the folders in its paths, because the results are published."""
     shown = [Path(word).name if Path(word).is_absolute() else word for word in words]
     return shlex.join(["python", "-m", "dnsbench", *shown])
 
 
 def facts(programs: Mapping[Kind, str], command: str) -> dict[str, object]:
-    """Return the facts that distinguish this run from others: date, command, machine and versions."""
+    """Return the facts that go with the results: date, command, machine and versions."""
     return {
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "command": command,
@@ -59,7 +59,10 @@ def _cpu_model() -> str:
 
 
 def _version(kind: Kind, program: str) -> str:
-    """Return the first line in which the program names its version; for the Go server, the version of its module."""
+    """Return the first line of the program's output that names its version.
+
+    For the Go server, return the version of its module.
+    """
     command = ["go", "version", "-m", program] if kind is Kind.GO else [program, *_VERSION_WORDS[kind]]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_ASK_SECONDS, check=False)  # noqa: S603 - our own words

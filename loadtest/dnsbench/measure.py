@@ -1,4 +1,7 @@
-"""One measurement: the client's results, and the server's CPU and memory; and the best of several (pure)."""
+"""The figures of one round and of the best of all rounds (pure).
+
+They follow from the client's results, and from the server's CPU time and memory.
+"""
 
 from collections.abc import Iterable, Sequence
 
@@ -7,7 +10,7 @@ from pydantic import BaseModel, ConfigDict
 
 
 class Sample(BaseModel):
-    """The figures of one DNS server in one round, or its best figures of all rounds."""
+    """The figures of one contestant in one round, or its best figures of all rounds."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -30,11 +33,11 @@ class Sample(BaseModel):
     client_cpu_us: float
     """The client's CPU time, in microseconds per answered query or hostile packet."""
     client_busy: float
-    """The share of time in which the client was busy. If it is near 1, the client was the limit."""
+    """The share of time in which the client was busy. If it is near 1, the figures show the client's limit."""
     client_stall_us: float
     """The longest time in which the client itself didn't run, in microseconds."""
     changes: int = 0
-    """The number of changes of a name that the server was seen to serve."""
+    """The number of record changes that the server has served, as the benchmark observed."""
 
     @property
     def lost_percent(self) -> float:
@@ -43,7 +46,7 @@ class Sample(BaseModel):
 
 
 class Row(BaseModel):
-    """The results of a contestant in a scenario."""
+    """The results of one contestant in one scenario."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -96,9 +99,9 @@ _ALL = ("sent", "lost", "wrong", "hostile", "changes")
 
 
 def best(rounds: Sequence[Sample]) -> Sample:
-    """Return the best of each time and rate, because other programs on the machine can only make them worse.
+    """Return the best times and rates of all *rounds*: other programs on the machine can only make them worse.
 
-    Of memory, return the highest value. Counts, such as those of sent and lost queries, are added up.
+    The memory is the highest of all rounds. Counts, such as those of sent and lost queries, are added up.
     """
     figures: dict[str, float] = {}
     for names, choose in ((_LEAST, min), (_MOST, max), (_ALL, sum)):

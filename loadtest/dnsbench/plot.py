@@ -1,4 +1,4 @@
-"""The picture of a run, with the CPU per query of every server, by scenario."""
+"""The chart of a run: the CPU time per query of every contestant, by scenario."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,7 +21,7 @@ _COLOURS = {
 
 
 def draw(path: Path, scenarios: Sequence[Scenario], rows: Sequence[Row]) -> None:
-    """Write an SVG with bars for each scenario of *scenarios*."""
+    """Write an SVG file to *path*, which has a bar for each contestant of each of *scenarios*."""
     heights = [max(1, sum(row.scenario == each.name for row in rows)) for each in scenarios]
     figure = Figure(figsize=(10, 1.2 + 0.32 * sum(heights) + 0.5 * len(scenarios)), layout="constrained")
     axes = figure.subplots(len(scenarios), 1, gridspec_kw={"height_ratios": heights}, squeeze=False)[:, 0]

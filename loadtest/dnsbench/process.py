@@ -1,4 +1,4 @@
-"""A server process on one core. It is started in its own session, measured from /proc, and ended by process ID."""
+"""A server process on one CPU core. It has its own session, is measured from /proc, and is ended by process ID."""
 
 import contextlib
 import os
@@ -37,7 +37,7 @@ class Stat:
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A running server, with the ID of its first process and its port. All processes in its session are measured."""
+    """A running server: *pid* is the ID of its first process. All processes in the session of this process count."""
 
     pid: int
     port: int
@@ -49,14 +49,14 @@ class Server:
 
     @property
     def rss_bytes(self) -> int:
-        """The resident memory of all processes of the server; memory that they share counts for each of them."""
+        """The sum of the resident memory of the server's processes, in bytes; shared memory counts once per process."""
         return sum(stat.rss_pages for stat in _session(self.pid)) * os.sysconf("SC_PAGESIZE")
 
 
 def _session(pid: int) -> list[Stat]:
     found = []
     for path in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError):  # it has ended meanwhile
+        with contextlib.suppress(OSError):  # the process has ended meanwhile
             stat = Stat.parse(path.read_text())
             if stat.session == pid and not stat.ended:
                 found.append(stat)
@@ -65,7 +65,7 @@ def _session(pid: int) -> list[Stat]:
 
 @contextlib.contextmanager
 def running(command: Sequence[str], core: int, port: int, log: Path, is_ready: Callable[[], bool]) -> Iterator[Server]:
-    """Run *command* on *core* until the block ends; raises BenchError if it isn't ready in time."""
+    """Run a server by *command* on *core* until the block ends. Raises BenchError if it isn't ready in time."""
     with log.open("wb") as output:
         process = subprocess.Popen(  # noqa: S603 - our own words
             [*_as_in_a_pod(), "taskset", "-c", str(core), *command],
@@ -84,7 +84,10 @@ def running(command: Sequence[str], core: int, port: int, log: Path, is_ready: C
 
 
 def _as_in_a_pod() -> list[str]:
-    """Return the beginning of a command that runs a server with the receive buffers of a Pod, not larger ones."""
+    """Return the first words of a command that limits a server's receive buffers as in a Pod.
+
+    With the capability NET_ADMIN, which a Pod lacks, a server could get larger buffers.
+    """
     return ["setpriv", "--inh-caps=-net_admin", "--bounding-set=-net_admin"] if os.geteuid() == 0 else []
 
 
@@ -103,14 +106,14 @@ def _tail(log: Path) -> str:
 
 
 def _end(process: "subprocess.Popen[bytes]") -> None:
-    """Ask the first process to end, and kill the processes that are left in its session."""
+    """Ask the first process to end, and kill the processes that remain in its session."""
     process.terminate()
-    with contextlib.suppress(subprocess.TimeoutExpired):  # then it is killed
+    with contextlib.suppress(subprocess.TimeoutExpired):  # the process still runs: the loop below kills it
         process.wait(_STOP_SECONDS)
     deadline = time.monotonic() + _STOP_SECONDS
     while (left := _session(process.pid)) and time.monotonic() < deadline:
         for stat in left:
-            with contextlib.suppress(ProcessLookupError):  # it has ended meanwhile
+            with contextlib.suppress(ProcessLookupError):  # the process has ended meanwhile
                 os.kill(stat.pid, signal.SIGKILL)
         time.sleep(0.01)
     process.wait(_STOP_SECONDS)

@@ -1,4 +1,4 @@
-"""Progress lines with elapsed times."""
+"""Prints lines about the progress, with elapsed times."""
 
 import sys
 import time

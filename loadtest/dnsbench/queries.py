@@ -1,4 +1,4 @@
-"""The names, and the queries for them with their right answers (pure)."""
+"""The names that the servers serve, and the queries with their right answers (pure)."""
 
 import random
 import string
@@ -13,18 +13,21 @@ from dnsload.client import JUNK, PORTLESS, Query
 ZONE = "ts.net"
 DOMAIN = f"tail1234.{ZONE}"
 CHANGING = f"changing.{DOMAIN}"
-"""A name that no client asks for. Its address changes, so that the benchmark sees when a server has reloaded."""
+"""A name whose address the benchmark changes, to see when a server has reloaded. It isn't in the client's queries."""
 NXDOMAIN, REFUSED = 3, 5
 FEWEST = 10_000
-"""The smallest number of queries in a file. If there are fewer names, hits repeat names, but misses don't."""
+"""The smallest number of queries in a file.
+
+If there are fewer names, hits ask for them repeatedly, while each miss asks for a new name.
+"""
 _FIRST_ADDRESS = int(IPv4Address("100.64.0.1"))
 _JUNK_ID = b"\xff\xff"
 _DEEP_LABELS = 120 - DOMAIN.count(".") - 1
-"""The number of one-letter labels before the domain in a deep name."""
+"""The number of one-letter labels before the domain in a deep name, which has 120 labels."""
 
 
 class Hostile(StrEnum):
-    """The sorts of hostile packets. The client awaits no answers to them."""
+    """The sorts of hostile packets."""
 
     MALFORMED = "malformed"
     PORTLESS = "source port 0"
@@ -33,19 +36,22 @@ class Hostile(StrEnum):
 
 
 class Mix(NamedTuple):
-    """The number of names that the server has, and the share of each sort of query; all other queries are hits."""
+    """A mix of queries: the number of names that the server has, and the share of each sort.
+
+    All other queries are hits.
+    """
 
     names: int
     misses: float = 0.1
     deep: float = 0.0
-    """The share of misses with names of 120 labels."""
+    """The share of misses with deep names, which have 120 labels."""
     cookies: float = 0.0
-    """The share of hits with a cookie (RFC 7873), as BIND sends it."""
+    """The share of hits with a DNS cookie (RFC 7873), which BIND sends."""
     outside: float = 0.0
     """The share of queries for names outside the zone."""
     hostile: tuple[Hostile, ...] = ()
     hostility: float = 0.0
-    """The share of hostile packets, in which all sorts in *hostile* are equally frequent."""
+    """The share of hostile packets. The sorts in *hostile* are equally frequent among them."""
 
 
 def addresses(count: int) -> dict[str, str]:
@@ -54,7 +60,7 @@ def addresses(count: int) -> dict[str, str]:
 
 
 def packet(name: str, *, cookie: bytes = b"") -> bytes:
-    """Return a query for an address, with RD set and the ID 0; with EDNS if there is a *cookie*."""
+    """Return a query for the A records of *name*, with RD set and the ID 0. If *cookie* isn't empty, it is in EDNS."""
     labels = b"".join(bytes([len(label)]) + label.encode() for label in name.split("."))
     plain = struct.pack("!6H", 0, 0x0100, 1, 0, 0, bool(cookie)) + labels + struct.pack("!BHH", 0, 1, 1)
     if not cookie:
@@ -68,12 +74,12 @@ def hit(name: str, address: str, *, cookie: bytes = b"") -> Query:
 
 
 def miss(name: str, rcode: int = NXDOMAIN) -> Query:
-    """Return a query for *name*, which doesn't exist, so that the right answer is *rcode*."""
+    """Return a query for *name*, which no server has, so that the right answer is *rcode* without an address."""
     return Query(packet(name), rcode=rcode)
 
 
 def deep_name(chance: random.Random) -> str:
-    """Return a name of 120 labels."""
+    """Return a name of 120 labels, chosen by *chance*."""
     return ".".join(chance.choices(string.ascii_lowercase, k=_DEEP_LABELS)) + f".{DOMAIN}"
 
 
@@ -94,7 +100,7 @@ def junk(chance: random.Random) -> Query:
 
 
 def _unawaited(query: Query, kind: int = JUNK) -> Query:
-    """Return *query* as a packet for which the client awaits no answer."""
+    """Return *query* as a packet of this *kind*, for which the client awaits no answer."""
     return Query(_JUNK_ID + query.packet[2:], kind)
 
 
@@ -104,13 +110,13 @@ _HOSTILE: Mapping[Hostile, Callable[[random.Random, str], Query]] = {
     Hostile.DEEP: lambda chance, _: _unawaited(miss(deep_name(chance))),
     Hostile.COOKIES: lambda chance, name: Query(_JUNK_ID + packet(name, cookie=chance.randbytes(8))[2:], JUNK),
 }
-"""The function for each sort of hostile packet; it takes a random generator and an existing name."""
+"""The function that makes each sort of hostile packet, from a random generator and an existing name."""
 
 
 def make(mix: Mix) -> list[Query]:
-    """Return the shuffled queries of *mix*, which are the same for all servers and runs.
+    """Return the queries of *mix* in random order, which are the same for all servers and runs.
 
-    Hits ask for all names equally often, and each miss asks for another name.
+    Hits ask for all names equally often. Each miss asks for a different name.
     """
     chance = random.Random(20_000 + mix.names)  # noqa: S311 - the same queries in every run
     known = list(addresses(mix.names).items())
@@ -134,7 +140,7 @@ def make(mix: Mix) -> list[Query]:
 
 
 def text(query: Query) -> str:
-    """Return the line for *query* in dnsperf's file, with the name and the type A."""
+    """Return the line for *query* in dnsperf's file: the name in the query, and the type A."""
     labels, at = [], 12
     while length := query.packet[at]:
         labels.append(query.packet[at + 1 : at + 1 + length].decode())

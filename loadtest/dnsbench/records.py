@@ -1,4 +1,4 @@
-"""The names in the format of each server: records files, with several shards for many names, and a zone file."""
+"""The names in the format of each server: records files for our server and the Go server, or a zone file."""
 
 import math
 from collections.abc import Mapping
@@ -11,11 +11,11 @@ from tsnameserver.records import Records, render
 from dnsbench.queries import CHANGING, ZONE, hit
 
 NAMES_IN_SHARD = 5000
-"""The number of names in a shard, which stays under 256 KiB."""
+"""The number of names in a shard, which keeps the shard under 256 KiB."""
 
 
 def documents(names: Mapping[str, str]) -> dict[str, str]:
-    """Return the texts of the records files, by the name of the file; CHANGING is in the last file."""
+    """Return the texts of the records files, by the name of the file; the name `CHANGING` is in the last file."""
     known = list(names.items())
     shards = max(1, math.ceil(len(known) / NAMES_IN_SHARD))
     files = {}
@@ -43,13 +43,13 @@ def zone_file(names: Mapping[str, str]) -> str:
 
 
 def changed_address(change: int) -> str:
-    """Return the address that the name CHANGING has after the *change* with this number."""
+    """Return the address that the name `CHANGING` has after the *change* with this number."""
     return f"198.51.100.{change % 250 + 1}"
 
 
 @dataclass(slots=True)
 class Changes:
-    """A writer that changes the address of the name CHANGING, by replacing the file of the last shard."""
+    """A writer that changes the address of the name `CHANGING` by replacing the file of the last shard."""
 
     path: Path
     text: str
@@ -58,12 +58,12 @@ class Changes:
 
     @classmethod
     def of(cls, folder: Path, names: Mapping[str, str]) -> "Changes":
-        """Return an object that can change the records files of *names* in *folder*."""
+        """Return a Changes that replaces a records file in *folder*; all records files there are for *names*."""
         name, text = list(documents(names).items())[-1]
         return cls(folder / name, text)
 
     def make_one(self) -> None:
-        """Write the next change; the file is replaced atomically."""
+        """Write the next change. The file is replaced atomically."""
         self.made += 1
         old, new = f'["{changed_address(0)}"]', f'["{changed_address(self.made)}"]'
         whole = self.path.with_name(f"{self.path.name}.next")
@@ -72,5 +72,5 @@ class Changes:
 
     @property
     def owed(self) -> Query:
-        """The query for CHANGING, with its address after the last change as the right answer."""
+        """The query for `CHANGING`. Its right answer is the address after the last change."""
         return hit(CHANGING, changed_address(self.made))

@@ -17,7 +17,7 @@ _SUMMARY = (
     ("tcp", "TCP, saturated", "{}"),
     ("tcp-new", "TCP, saturated, a connection a query", "{}"),
 )
-"""The rows of the table in the README: a scenario, its title there, and the labels of its contestants."""
+"""The rows of the table in the README: a scenario, its title in the table, and the labels of its contestants."""
 _HEADS = {
     "ours": "ours",
     "ours/Python": "ours, its loop in Python",
@@ -27,16 +27,16 @@ _HEADS = {
     "echo": "a bare echo (the kernel alone)",
 }
 BUSY = 0.97
-"""The greatest share of time that the client may be busy.
+"""The greatest share of time in which the client may be busy.
 
-Above it, the client is the limit, and the rate says little about the server.
+A client that is busy for longer may be too slow for the server, so that the rate says little about the server.
 """
 _COLUMNS = ("", "CPU µs", "worst", "q/s", "p50 ms", "p99 ms", "p99.9 ms", "p99.99 ms", "longest ms", "stall ms")
 _MORE_COLUMNS = ("answered %", "wrong", "RSS MB", "client µs", "client busy", "client stall ms")
 
 
 def table(head: Sequence[str], lines: Iterable[Sequence[str]]) -> str:
-    """Return a Markdown table, the first column to the left and the others to the right."""
+    """Return a Markdown table with the first column aligned to the left and the others to the right."""
     rows = [list(head), *(list(line) for line in lines)]
     widths = [max(len(row[column]) for row in rows) for column in range(len(head))]
     rows.insert(1, ["-" * widths[0], *("-" * (width - 1) + ":" for width in widths[1:])])
@@ -79,7 +79,7 @@ def _cells(row: Row) -> tuple[str, ...]:
 
 
 def _known(figure: float) -> str:
-    """Return *figure* as text, or a dash if it is 0, because then it isn't known."""
+    """Return *figure* as text, or a dash for 0, which stands for a figure that wasn't measured."""
     return f"{figure:.2f}" if figure else "-"
 
 
@@ -115,7 +115,7 @@ def _word(verdict: Verdict) -> str:
 
 
 def soaked(all_: Soaked) -> str:
-    """Return the table of a long run, with the numbers of queries and of each sort of answer."""
+    """Return the table of a soak, with the numbers of queries and of each sort of answer."""
     seen = all_.seen.tally
     times = zip(PERCENTS, seen.latency.percentiles(PERCENTS), strict=True)
     lines = [
@@ -153,7 +153,7 @@ def document(facts: Mapping[str, object], rows: Sequence[Row], all_: Sequence[Ve
 
 
 def summary(document: Mapping[str, Any]) -> str:
-    """Return the table for the README from the *document* of a run: CPU per query by scenario and measured server."""
+    """Return the table for the README from the *document* of a run: CPU per query by scenario and server."""
     found = {(each["scenario"], each["server"]): each["best"]["cpu_us"] for each in document["measurements"]}
     rows = [row for row in _SUMMARY if (row[0], row[2].format(Kind.OURS)) in found]
     kinds = [kind for kind in _HEADS if ("saturated", kind) in found]
@@ -166,7 +166,7 @@ def summary(document: Mapping[str, Any]) -> str:
 
 
 def soak_document(facts: Mapping[str, object], all_: Soaked, verdicts: Sequence[Verdict]) -> dict[str, object]:
-    """Return the JSON document of a long run."""
+    """Return the JSON document of a soak."""
     return {
         "machine": dict(facts),
         "goals": [_goal(each) for each in verdicts],
@@ -198,5 +198,5 @@ def _rounded(best: Sample) -> dict[str, float]:
 
 
 def _spread(row: Row) -> dict[str, list[float]]:
-    """Return the CPU per query and the longest latencies of each round, which show how quiet the machine was."""
+    """Return the CPU per query and the longest latency of each round. Their spread shows how busy the machine was."""
     return {name: [round(getattr(each, name), 3) for each in row.rounds] for name in ("cpu_us", "p9999_us", "stall_us")}

@@ -1,4 +1,4 @@
-"""The scenarios: each has some contestants, which are measured in turn, round after round (pure)."""
+"""The scenarios: each has some contestants, which are measured in turn in each round (pure)."""
 
 from collections.abc import Collection
 from dataclasses import dataclass, replace
@@ -19,24 +19,24 @@ PEERS = (Kind.OURS, Kind.GO, Kind.NSD, Kind.KNOT)
 
 
 class Writes(Enum):
-    """The file that is written once a second during a measurement."""
+    """The records file that the benchmark writes once a second during a measurement."""
 
     NONE = auto()
     ASIDE = auto()
-    """The changed records, in a folder that no server reads. This measures the cost of writing itself."""
+    """The changed records, in a folder that no server reads. This shows the cost of the writing alone."""
     SERVED = auto()
 
 
 @dataclass(frozen=True, slots=True)
 class Contestant:
-    """A server with its names, and the queries that it is measured by."""
+    """A server with its names, and the mix of queries that the client sends to it."""
 
     label: str
     kind: Kind
     mix: Mix
     writes: Writes = Writes.NONE
     victim: Victim | None = None
-    """The client that is measured, in a scenario with an attack."""
+    """The sort of client whose latency is measured, in a scenario with an attack."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,10 @@ class Scenario:
     """The attack by one client, during which another client, the victim, is measured."""
 
     def quick(self) -> "Scenario":
-        """Return the scenario with a single short round, which is a bit longer if there are changes or an attack."""
+        """Return the scenario with a single short round.
+
+        The round is a bit longer if there are changes or an attack.
+        """
         seconds = 4.0 if self.attack or any(each.writes is Writes.SERVED for each in self.contestants) else 1.0
         return replace(self, rounds=1, load=replace(self.load, seconds=seconds))
 
@@ -68,7 +71,7 @@ def _each(*kinds: Kind) -> tuple[Contestant, ...]:
 
 
 ECHO = Contestant(Kind.ECHO, Kind.ECHO, Mix(1, misses=0.0))
-"""The echo server. All queries ask for its only name, so that its only answer is right."""
+"""The echo server. All queries ask for its only name, because it gives the same answer to every query."""
 
 
 def _sized(kind: Kind, *sizes: int) -> tuple[Contestant, ...]:
@@ -85,7 +88,10 @@ _SORTS = {
 
 
 def _sorts() -> tuple[Contestant, ...]:
-    """Return contestants with one sort of query each: hits and misses for all servers, other sorts only for ours."""
+    """Return contestants with one sort of query each.
+
+    For our two servers, there is a contestant for each sort. The other servers get only hits and misses.
+    """
     ours = tuple(
         Contestant(f"{kind}, {sort}", kind, mix) for kind in (Kind.OURS, Kind.PYTHON) for sort, mix in _SORTS.items()
     )
@@ -96,7 +102,7 @@ def _sorts() -> tuple[Contestant, ...]:
 
 
 def _hostile() -> tuple[Contestant, ...]:
-    """Return one contestant for each sort of hostile packets and each of our two servers and the Go server."""
+    """Return a contestant for each sort of hostile packets at each of three servers: our two and the Go server."""
     share = HOSTILE_RATE / (HOSTILE_RATE + CLIENT_RATE)
     return tuple(
         Contestant(f"{kind}, {sort}", kind, Mix(SMALL, 0.0, hostile=(sort,), hostility=share))

@@ -1,4 +1,4 @@
-"""The servers that are compared: how each gets its names, how it starts, and how to see that it answers."""
+"""The servers that are compared: for each, its files with names, its command line, and a check that it answers."""
 
 import contextlib
 import os
@@ -35,7 +35,7 @@ class Kind(StrEnum):
     PYTHON = "ours/Python"
     """Our server without the compiled UDP loop."""
     ECHO = "echo"
-    """A program that answers every query with the same address, so that its CPU time is the kernel's alone."""
+    """A program that answers every query with the same address. Nearly all its CPU time is spent in the kernel."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Installed:
     """The paths of the servers' programs."""
 
     programs: Mapping[Kind, str]
-    """The program of each server; for our servers, this Python interpreter; for the echo server, the C compiler."""
+    """The program of each server. For our servers it is this Python interpreter, for the echo server the C compiler."""
 
     @classmethod
     def find(cls, kinds: set[Kind], go: Path | None) -> "Installed":
@@ -68,7 +68,10 @@ class Installed:
 
     @contextlib.contextmanager
     def serve(self, kind: Kind, count: int, folder: Path, core: int) -> Iterator[Server]:
-        """Run the server on *core* with *count* names and an empty *folder*; raises BenchError."""
+        """Run a server of *kind* with *count* names on *core* until the end of the block; raises BenchError.
+
+        The server gets its files in *folder*, which has to be empty.
+        """
         names = addresses(count)
         port = _GO_PORT if kind is Kind.GO else free_port()
         command = _PREPARE[kind](self.programs[kind], names, folder, port)
@@ -82,7 +85,7 @@ class Installed:
 
 def free_port(ports: range = _PORTS) -> int:
     """Return a free port among *ports*, by default below the ephemeral ports; raises BenchError."""
-    for port in random.sample(ports, min(len(ports), _PORT_TRIES)):  # so that two runs don't get the same port
+    for port in random.sample(ports, min(len(ports), _PORT_TRIES)):  # at random: two runs rarely choose the same port
         if _is_free(port):
             return port
     raise BenchError(f"no port between {ports.start} and {ports.stop} is free")
@@ -117,7 +120,7 @@ def is_right(query: Query, response: bytes) -> bool:
 
 
 def _prepare_ours(python: str, names: Mapping[str, str], folder: Path, port: int) -> list[str]:
-    """Return the command that runs our server on every address, as the image does, without metrics and API server."""
+    """Return the command that runs our server on every address, as in its image, but without metrics and API server."""
     for name, text in records.documents(names).items():
         (folder / name).write_text(text)
     where = ["--records", str(folder / "records.json"), "--listen", f":{port}"]
@@ -139,9 +142,10 @@ def _prepare_ours(python: str, names: Mapping[str, str], folder: Path, port: int
 
 
 def _prepare_go(program: str, names: Mapping[str, str], folder: Path, port: int) -> list[str]:
-    """Return the command that runs the Go server with another root, because its folder /config can't be configured.
+    """Return the command that runs the Go server with a root folder of its own.
 
-    Its port can't be configured either. The program is linked statically, so the root needs no libraries.
+    The server always reads its names in /config, and always listens on the same port. Its program is linked statically,
+    so the root folder needs no libraries.
     """
     if not _is_free(port):
         raise BenchError(f"its port can't be set, and something listens on {port}")

@@ -1,4 +1,4 @@
-"""A long run of our server under load, reloads and hostile packets: it must lose nothing and leak nothing."""
+"""A soak: a long run of our server under load, reloads and hostile packets. It must lose nothing and leak nothing."""
 
 import os
 from collections.abc import Sequence
@@ -21,7 +21,7 @@ RATE = 20_000
 HOSTILITY = 0.05
 _SAY_SECONDS = 30
 _SETTLED_SECONDS = 10
-"""The seconds after which memory is judged. Before, the server still loads code and data for the first time."""
+"""The first seconds, in which memory isn't judged, because the server loads code and data for the first time."""
 _MOST_GROWTH_MB = 3.0
 
 
@@ -36,7 +36,10 @@ class Watch:
     """The server's memory in megabytes, one value per second."""
 
     def tick(self, reports: Path) -> None:
-        """Write a change and record the memory, and at times print progress; to be called every second."""
+        """Write a change, record the memory, and sometimes print the progress.
+
+        The client calls this method every second.
+        """
         self.writer.write()
         self.memory.append(self.server.rss_bytes / 1e6)
         if len(self.memory) % _SAY_SECONDS == 0:
@@ -49,27 +52,27 @@ class Watch:
 
 @dataclass(frozen=True, slots=True)
 class Soaked:
-    """The results of a long run."""
+    """The results of a soak."""
 
     seen: Seen
     changes: int
     served: int
-    """The number of changes that the server was seen to serve within a second."""
+    """The number of changes that the server served within a second."""
     cpu_us: float
     memory: Sequence[float]
 
 
 def mix(*, raw: bool) -> Mix:
-    """Return the mix of queries of a long run: hits, misses, and hostile packets of all sorts.
+    """Return the mix of queries of a soak: hits, misses, and hostile packets of all sorts.
 
-    Without *raw*, there are no packets from the source port 0, because only raw sockets can send these.
+    If *raw* is false, there are no packets from the source port 0, because only raw sockets can send such packets.
     """
     sorts = tuple(sort for sort in Hostile if raw or sort is not Hostile.PORTLESS)
     return Mix(SMALL, misses=0.1, hostile=sorts, hostility=HOSTILITY)
 
 
 def soak(bench: Bench, minutes: float, rate: int = RATE) -> Soaked:
-    """Run our server for so many *minutes*, under load; raises BenchError."""
+    """Run our server for *minutes* under a load of *rate* packets a second; raises BenchError."""
     load = Load(60 * minutes, rates=steady(rate), every=5)
     sent = mix(raw=os.geteuid() == 0)
     bench.progress.say(
@@ -87,7 +90,10 @@ def soak(bench: Bench, minutes: float, rate: int = RATE) -> Soaked:
 
 
 def verdicts(soaked: Soaked) -> list[Verdict]:
-    """Return the verdicts on a long run (pure). Answers that the client's socket dropped don't count as lost."""
+    """Return the verdicts on a soak (pure).
+
+    Answers that the kernel dropped at the client's socket don't count as lost.
+    """
     seen = soaked.seen.tally
     return [
         Verdict("queries lost by the server, of a million", 1.0, "", 1e6 * seen.loss),
@@ -99,14 +105,14 @@ def verdicts(soaked: Soaked) -> list[Verdict]:
 
 
 def _unserved(soaked: Soaked) -> float:
-    looked_for = max(1, soaked.changes - 1)  # no `write` looks for the last change
+    looked_for = max(1, soaked.changes - 1)  # each `write` checks the change before; none comes after the last change
     return 100 * (looked_for - soaked.served) / looked_for
 
 
 def growth(memory: Sequence[float]) -> float | None:
-    """Return by how many megabytes the memory was larger in the last minute than in the first minute, on average.
+    """Return the average memory of the last minute minus that of the first minute, in megabytes.
 
-    In a short run, both periods are shorter than a minute; None if the run is too short.
+    In a short run, both periods are shorter than a minute. The result is None if the run is too short for that.
     """
     settled = memory[_SETTLED_SECONDS:]
     minute = min(60, len(settled) // 3)
@@ -116,7 +122,7 @@ def growth(memory: Sequence[float]) -> float | None:
 
 
 def slope(memory: Sequence[float]) -> float:
-    """Return the growth of memory in the second half, in megabytes per second, by least squares."""
+    """Return the growth of the memory in the second half of a run, in megabytes per second, by least squares."""
     late = memory[len(memory) // 2 :]
     if len(late) < 2:
         return 0.0

@@ -1,6 +1,6 @@
-"""Measures the latency of victims: clients that send queries to a server while another client attacks it.
+"""Measures the latency of a victim: a client that sends queries to a server while another client attacks the server.
 
-Victims send one query after another.
+A victim sends each query after the answer to the one before.
 """
 
 import contextlib
@@ -21,14 +21,14 @@ from dnsbench.servers import is_right
 
 _HOST, _VICTIM = "127.0.0.1", "127.0.0.9"
 _PATIENCE = 1.0
-"""Seconds after which an answer is lost; a kubelet waits as long for a probe."""
+"""Seconds after which a missing answer counts as lost. A kubelet waits as long for a probe."""
 _PAUSE = 0.01
-"""Seconds between an answer and the next question."""
+"""Seconds between an answer and the victim's next query."""
 _REQUEST = b"GET /healthz HTTP/1.1\r\nHost: server\r\n\r\n"
 
 
 class Victim(StrEnum):
-    """The way in which a victim sends its queries, each from a new socket."""
+    """The sorts of victims, by the way in which they send their queries. Each query has a new socket."""
 
     PROBE = "/healthz"
     TCP = "TCP"
@@ -37,7 +37,7 @@ class Victim(StrEnum):
 
 @contextmanager
 def pinned(core: int) -> Iterator[None]:
-    """Keep this thread on *core* until the end of the block."""
+    """Pin this thread to the CPU core *core* during the block."""
     before = os.sched_getaffinity(0)
     os.sched_setaffinity(0, {core})
     try:
@@ -47,9 +47,9 @@ def pinned(core: int) -> Iterator[None]:
 
 
 def watch(victim: Victim, query: Query, port: int, log: Path, seconds: float) -> Seen:
-    """Send queries as *victim* for so many *seconds*, and return the results; raises BenchError.
+    """Send queries as *victim* for *seconds*, and return the results. Raises BenchError.
 
-    The *log* of the server names the port for probes.
+    The port for probes is read from *log*, the server's log file.
     """
     asks: dict[Victim, Callable[[], bool]] = {
         Victim.PROBE: lambda: _probe(_port_of_probes(log)),
@@ -66,7 +66,7 @@ def watch(victim: Victim, query: Query, port: int, log: Path, seconds: float) ->
             tally.right += right
             tally.wrong += not right
             longest, answered = max(longest, time.monotonic() - answered), time.monotonic()
-        tally.latencies.append(round(1e9 * (time.monotonic() - asked)))  # for a lost answer, the time of the wait
+        tally.latencies.append(round(1e9 * (time.monotonic() - asked)))  # if the answer is lost, the time waited for it
         time.sleep(_PAUSE)
     tally.lost = tally.sent - tally.answered
     tally.flush()

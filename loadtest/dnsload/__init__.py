@@ -1,1 +1,1 @@
-"""A load generator for DNS servers, with reports for people."""
+"""A load generator for DNS servers, with reports for people to read."""

@@ -11,9 +11,9 @@ from dnsload.text import table
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the load and return the exit code: that of the report, or 2 if the load can't be run.
+    """Run dnsload, and return the exit code: that of the report, or 2 if the run is impossible.
 
-    Without *arguments*, take those of the command line.
+    By default, *arguments* are those of the command line.
     """
     try:
         settings = read_settings(sys.argv[1:] if arguments is None else arguments)

@@ -1,4 +1,4 @@
-"""One run, from its settings to its report."""
+"""Does one run of dnsload, from its settings to its report."""
 
 import asyncio
 import contextlib
@@ -31,21 +31,21 @@ from dnsload.workload import Question, Workload, parse_questions, read_questions
 _ASYNCIO_RATE = 3000
 _MOST_CONNECTIONS = 500
 _QUERIES_OF_CONNECTION = 100
-"""The number of queries on one TCP connection, which is NSD's default. Servers end a connection after some number."""
+"""The default number of queries on one TCP connection. NSD, for example, closes a connection after 100 queries."""
 _SOAK_WINDOW = 10
 _FINE_SECONDS = 3600
-"""The greatest length in seconds of a run that is reported in windows of one second."""
+"""The longest run, in seconds, whose report has a window for each second."""
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 def run(settings: Settings) -> Report:
-    """Do the run and return its report; Ctrl-C or SIGTERM ends it early. Raises InputError and ClientError."""
+    """Do the run, and return its report. Ctrl-C or SIGTERM ends it early. Raises InputError and ClientError."""
     started = datetime.now(UTC).isoformat(timespec="seconds")
     workload = make_workload(settings)
     settings = limited(settings, workload.questions)
     session = make_session(settings, workload)
     for target in settings.targets:
-        udp_socket(target, settings.source).close()  # if the target can't be reached, report that first
+        udp_socket(target, settings.source).close()  # fails if the target can't be reached
     with contextlib.ExitStack() as stack:
         program, engine = choose_engine(settings, stack)
         if not settings.quiet:
@@ -58,7 +58,7 @@ def run(settings: Settings) -> Report:
 
 
 def limited(settings: Settings, questions: int) -> Settings:
-    """Return *settings* whose run ends once each of so many *questions* has been asked in all passes."""
+    """Return *settings* whose run ends after all passes. *questions* is the number of questions in one pass."""
     speed = settings.speed
     if settings.passes is None:
         return settings
@@ -71,7 +71,7 @@ def limited(settings: Settings, questions: int) -> Settings:
 
 
 def make_session(settings: Settings, workload: Workload) -> Session:
-    """Prepare the run."""
+    """Return the session of a run: its queries, its pace, and the recording of its results."""
     checker = Checker(workload.pool, stream=settings.tcp, authoritative=not settings.form.recursion_desired)
     recording = _recording(settings)
     return Session(
@@ -80,10 +80,10 @@ def make_session(settings: Settings, workload: Workload) -> Session:
 
 
 def choose_engine(settings: Settings, stack: contextlib.ExitStack, built: Path = BUILT) -> tuple[Path | None, str]:
-    """Return the program of the compiled client if it is to be used, and a description of the engine.
+    """Return the program of the compiled client, or None for the engine on asyncio, and a description of the engine.
 
-    The program is *built* if that exists, or else compiled into a folder that *stack* removes. Raises InputError and
-    ClientError.
+    The program is *built* if that exists. Otherwise it is compiled into a folder that *stack* removes. Raises
+    InputError and ClientError.
     """
     if not _wants_compiled(settings):
         return None, "asyncio"
@@ -115,7 +115,7 @@ def _folder(stack: contextlib.ExitStack) -> Path:
 def every_target(settings: Settings) -> Sequence[Target]:
     """Return the target of each socket of the asyncio engine.
 
-    There are more sockets than the user asked for if otherwise the IDs would run out.
+    If the message IDs would run out, there are more sockets than the user asked for.
     """
     each = settings.sockets
     if not settings.tcp and not math.isinf(settings.speed.fastest):
@@ -172,9 +172,9 @@ def _run_compiled(session: Session, settings: Settings, program: Path) -> tuple[
 
 
 def client_load(settings: Settings) -> Load:
-    """Return the load that all compiled clients carry together.
+    """Return the load of all compiled clients together, except for its numbers of sockets and connections.
 
-    The numbers of sockets and connections in it are those of a single client.
+    They are the numbers of a single client.
     """
     speed, tcp = settings.speed, settings.tcp
     sockets = max(1, settings.sockets // settings.workers)
@@ -222,7 +222,7 @@ async def _until_signal(engine: LoopedEngine) -> bool:
     """Run the engine, and return True if a signal has ended it."""
     loop = asyncio.get_running_loop()
     running = asyncio.ensure_future(engine.run())
-    # At its end, a handler of the loop would give SIGINT Python's default handler, not the one from before.
+    # Don't use loop.add_signal_handler: its removal would give SIGINT Python's default handler, not the previous one.
     with _on_signals(lambda: loop.call_soon_threadsafe(running.cancel)):
         await asyncio.wait([running])
     if running.cancelled():

@@ -14,7 +14,7 @@ from dnsload.targets import Target, receive_drops, udp_socket
 
 _ID = struct.Struct("!H")
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
-"""Seconds between attempts to connect."""
+"""The first and the longest pause between two attempts to connect, in seconds."""
 
 
 class Channel(Protocol):
@@ -22,13 +22,13 @@ class Channel(Protocol):
 
     exchange: Exchange
     ready: asyncio.Event
-    """Set while the channel can send queries."""
+    """An event that is set while the channel can send queries."""
 
     async def serve(self) -> None:
         """Open the channel and receive answers, until cancelled."""
 
     async def send(self, message: bytes) -> None:
-        """Send one query; a failure shows in the counts."""
+        """Send one query. A failure raises nothing, but is counted."""
 
     def new_drops(self) -> int:
         """Return how many answers the kernel has dropped since the last call."""
@@ -45,7 +45,7 @@ class Alone:
         self._asking: set[asyncio.Task[None]] = set()
 
     async def serve(self) -> None:
-        """Let the engine send queries until cancelled, then give up those without an answer."""
+        """Let the engine send queries until cancelled, and then abandon the queries that have no answer yet."""
         self.ready.set()
         try:
             await asyncio.Event().wait()
@@ -53,7 +53,7 @@ class Alone:
             await self.end_all()
 
     async def end_all(self) -> None:
-        """Give up the queries that wait for an answer."""
+        """Abandon the queries that wait for an answer."""
         for asking in self._asking:
             asking.cancel()
         await asyncio.gather(*self._asking, return_exceptions=True)
@@ -63,7 +63,7 @@ class Alone:
         self.ask(message, again=False)
 
     def ask(self, message: bytes, *, again: bool) -> None:
-        """Begin to send a query on a new connection; *again* means that it was sent by UDP before."""
+        """Begin to send a query on a new connection. *again* is True if the query was sent by UDP before."""
         asking = asyncio.create_task(self._ask(message, again))
         self._asking.add(asking)
         asking.add_done_callback(self._asking.discard)
@@ -72,7 +72,7 @@ class Alone:
         try:
             async with asyncio.timeout(self._session.timeout):
                 answer = await _asked(self.exchange.target, self._session.local, message)
-        except TimeoutError:  # it is lost
+        except TimeoutError:  # the query is lost
             return
         except (OSError, asyncio.IncompleteReadError):
             self._session.recording.tally.connections_failed += 1
@@ -88,7 +88,7 @@ class Alone:
 
 
 async def _asked(target: Target, local: tuple[str, int] | None, message: bytes) -> bytes:
-    """Send the query *message* on a new connection and return its answer; raises OSError and IncompleteReadError."""
+    """Send the query *message* on a new connection, and return the answer. Raises OSError and IncompleteReadError."""
     reader, writer = await asyncio.open_connection(*target, local_addr=local)
     try:
         writer.write(_ID.pack(len(message)) + message)
@@ -99,7 +99,7 @@ async def _asked(target: Target, local: tuple[str, int] | None, message: bytes) 
 
 
 class Datagrams:
-    """A connected UDP socket; with `Session.retry`, it sends a query with a truncated answer again by TCP."""
+    """A connected UDP socket. With `Session.retry`, a query with a truncated answer is sent again by TCP."""
 
     def __init__(self, session: Session, target: Target, wake: Callable[[], None]) -> None:
         self._alone = Alone(session, target, wake)
@@ -139,7 +139,7 @@ class Datagrams:
         """Send one query."""
         try:
             await self._stream.send(message)
-        except OSError:  # the error of an earlier query; after this report, the query can be sent
+        except OSError:  # the socket has reported the error of an earlier query; now it can send this query
             self._recording.tally.refused += 1
             with contextlib.suppress(OSError):  # the query is lost
                 await self._stream.send(message)
@@ -151,7 +151,7 @@ class Datagrams:
 
 
 class Connection:
-    """A TCP connection for many queries; when it ends, a new one replaces it."""
+    """A TCP connection for many queries. When it ends, a new connection replaces it."""
 
     def __init__(self, session: Session, target: Target, wake: Callable[[], None]) -> None:
         self.exchange = session.exchange(target)
@@ -204,7 +204,7 @@ class Connection:
                 await writer.wait_closed()
 
     async def send(self, message: bytes) -> None:
-        """Send one query; a failure raises nothing, because `serve` gives up all queries of a broken connection."""
+        """Send one query. A failure raises nothing, because `serve` abandons all queries of a broken connection."""
         if self._writer is None:
             return
         with contextlib.suppress(OSError):  # `serve` gets the error too

@@ -1,7 +1,8 @@
-"""Checks answers. dnspython reads each different right answer once; afterwards its bytes are recognized.
+"""Checks answers.
 
-In this module, answers and packets are without their IDs. Answers that differ only in their TTLs, which caches count
-down, count as the same.
+dnspython parses each distinct right answer only once. Afterwards, the checker recognizes its bytes. In this module,
+answers and packets are without their message IDs. Answers that differ only in their TTLs, which caches count down,
+count as equal.
 """
 
 from collections import Counter
@@ -19,9 +20,9 @@ from dnsload.expectations import ABSENT, NOERROR, NXDOMAIN
 from dnsload.workload import MISS_LABEL_BYTES, Asked, Question
 
 _QUESTION = 10
-"""The offset of the question in a packet without its ID: it follows the flags and counts."""
+"""The offset of the question in a packet without its message ID, after the flags and counts."""
 _MAX_KNOWN = 1 << 16
-"""The greatest number of answers that are remembered, besides two for each packet of the pool."""
+"""The greatest number of answers that the checker remembers, besides two for each packet of the pool."""
 _MAX_EXAMPLES = 10
 _OPT = 41
 
@@ -33,14 +34,14 @@ class Fate(Enum):
     WRONG = auto()
     TRUNCATED = auto()
     FOREIGN = auto()
-    """A late answer to another question of the pool, whose ID has a new query by now."""
+    """An answer to another question of the pool. Such an answer can come late, when a new query has the message ID."""
 
 
 _KEPT = (Fate.RIGHT, Fate.TRUNCATED)
 
 
 class Verdict(NamedTuple):
-    """The result for an answer to the query at *place* in the pool; *rcode* is without the EDNS part."""
+    """The verdict on an answer to the query at *place* in the pool. *rcode* is without its EDNS part."""
 
     place: int
     fate: Fate
@@ -48,7 +49,7 @@ class Verdict(NamedTuple):
 
 
 class Checker:
-    """Checks answers, and remembers the right ones."""
+    """Checks answers, and remembers those that are right or truncated, to recognize them when they come again."""
 
     def __init__(self, pool: Sequence[Asked], *, stream: bool = False, authoritative: bool = True) -> None:
         self._pool = pool
@@ -78,7 +79,8 @@ class Checker:
     def _judge_absent(self, place: int, answer: bytes) -> Verdict:
         """Check an answer for an absent name.
 
-        The first label of such a name is random. The rest of the answer is the same for many names, and remembered.
+        The first label of such a name is random. The rest of the answer is the same for many names, so the checker
+        remembers it.
         """
         if not answer.startswith(self._pool[place].wire, _QUESTION):
             return self._examine(place, answer)
@@ -111,7 +113,10 @@ class Checker:
         return Verdict(place, Fate.TRUNCATED if truncated else Fate.RIGHT, rcode)
 
     def _fault(self, asked: Asked, message: dns.message.Message) -> tuple[str, str] | None:
-        """Return the fault of *message*, as a reason to count and in words; None if *message* is right."""
+        """Return the fault of *message* in two forms: the reason under which it is counted, and a description.
+
+        Return None if *message* is right.
+        """
         rcode, text = message.rcode(), dns.rcode.to_text(message.rcode())
         expected = asked.expected
         if not message.flags & dns.flags.QR:
@@ -138,7 +143,7 @@ class Checker:
         return Verdict(place, Fate.WRONG, rcode)
 
     def _is_ours(self, answer: bytes) -> bool:
-        """Tell whether *answer* echoes the question of another packet of the pool."""
+        """Tell whether *answer* repeats the question of another packet of the pool."""
         if self._ours is None:
             self._ours = {asked.wire for asked in self._pool if asked.question is not None}
         end = _question_end(answer)
@@ -152,7 +157,7 @@ def _keep(known: dict[bytes, Verdict], most: int, answer: bytes, masked: bytes, 
 
 
 def _question_end(message: bytes) -> int:
-    """Return the offset at which the first question of *message* ends, or the length of a message that is cut short."""
+    """Return the offset at which the first question of *message* ends, or the length of an incomplete message."""
     place = _QUESTION
     while place < len(message) and 0 < message[place] < 64:
         place += message[place] + 1
@@ -178,7 +183,7 @@ def _listed(addresses: frozenset[str]) -> str:
 
 
 def without_ttls(answer: bytes) -> bytes:
-    """Return *answer* with zeroed TTLs, as far as its records can be read; an OPT record has no TTL."""
+    """Return *answer* with its TTLs set to zero, as far as its records can be parsed. OPT records have no TTL."""
     masked = bytearray(answer)
     place = _question_end(answer)
     end = len(answer)

@@ -1,4 +1,4 @@
-"""The compiled client, whose sources are in cclient: its input, its reports, and how it is found or compiled."""
+"""The compiled client, whose sources are in cclient: its input, its reports, and its compilation."""
 
 import os
 import shutil
@@ -18,20 +18,20 @@ from dnsload.tally import Tally
 
 SOURCES = Path(__file__).with_name("cclient")
 BUILT = SOURCES / "client"
-"""The path of the compiled program in an image."""
+"""The path of the compiled program in a container image."""
 _FLAGS = ("-std=gnu11", "-O2", "-Wall", "-Wextra")
 ASKED, JUNK, PORTLESS = range(3)
-"""The kinds of packets: queries, packets without an awaited answer, and such packets from the source port 0.
+"""The kinds of packets: queries, hostile packets, and hostile packets from the source port 0.
 
-A raw socket sends the packets from port 0.
+The client awaits no answers to hostile packets. A raw socket sends the packets from port 0.
 """
 IDS = 1023 * 64
-"""The number of queries that a socket can have under way."""
+"""The number of queries that a socket can have outstanding."""
 _ANY = 255
 _COMPILE_SECONDS = 60
 
 Rates = tuple[tuple[float, float], ...]
-"""Queries a second at the start and at the end of each stretch of time."""
+"""The rates at the start and at the end of each stretch of time, in queries a second."""
 
 
 class Query(NamedTuple):
@@ -40,9 +40,9 @@ class Query(NamedTuple):
     packet: bytes
     kind: int = ASKED
     rcode: int | None = 0
-    """The expected rcode; None accepts NOERROR and NXDOMAIN."""
+    """The expected rcode. None accepts NOERROR and NXDOMAIN."""
     addresses: Collection[bytes] | None = ()
-    """The expected addresses; None accepts any."""
+    """The expected addresses. None accepts any addresses."""
 
     def encode(self) -> bytes:
         """Return the query in the form in which the compiled client reads it."""
@@ -55,7 +55,7 @@ class Query(NamedTuple):
 
 
 def encoded(queries: Iterable[Query]) -> Iterator[bytes]:
-    """Yield the client's input in pieces."""
+    """Yield the client's input in parts."""
     return (query.encode() for query in queries)
 
 
@@ -66,30 +66,33 @@ def steady(rate: float) -> Rates:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """The way in which the client sends queries; by UDP if *connections* is 0."""
+    """The load that a client sends: by UDP if *connections* is 0, and otherwise by TCP."""
 
     seconds: float
     rates: Rates = ()
-    """Queries a second in stretches of equal length. Without rates, each answer lets the client send another query."""
+    """The rates in stretches of equal length, in queries a second.
+
+    Without rates, the client sends the next query after each answer.
+    """
     outstanding: int = 100
-    """The number of queries under way at any time, if there are no rates."""
+    """The number of outstanding queries if there are no rates."""
     sockets: int = 1
     connections: int = 0
-    """The number of TCP connections at any time."""
+    """The number of TCP connections that are open at the same time."""
     each: int = 0
-    """The number of queries after which a connection is replaced by a new one; 0 means never."""
+    """The number of queries after which a connection is replaced by a new one, or 0 to keep the connection."""
     patience: float = 1.0
     """Seconds after which a query without an answer is lost."""
     every: float = 0.0
-    """Seconds between reports; 0 means only one report, at the end."""
+    """Seconds between reports, or 0 for a single report at the end."""
     authoritative: bool = False
     """True if an answer without the flag AA is wrong."""
     retry: bool = False
     """True if the client repeats a query by TCP after a truncated answer."""
     total: int = 0
-    """The number of queries after which the client ends without rates; 0 means that only time ends it."""
+    """The number of queries after which a client without rates ends, or 0 if only time ends it."""
     source: str = ""
-    """The address from which the client sends; empty lets the system choose."""
+    """The address from which the client sends. With "", the system chooses it."""
 
     def words(self, host: str, port: int) -> list[str]:
         """Return the client's command-line arguments."""
@@ -101,7 +104,7 @@ class Load:
 
 
 class _Line(BaseModel):
-    """A line that the client prints, with the counts since the line before."""
+    """A line of output of the client, with the counts since the previous line."""
 
     last: bool
     elapsed: float
@@ -125,16 +128,16 @@ class Seen:
     last: bool = False
     """True for the client's last report."""
     elapsed: float = 0.0
-    """Seconds since the start."""
+    """Seconds from the start of the run to the report."""
     seconds: float = 0.0
-    """Seconds since the start during which the client sent queries."""
+    """Seconds in which the client has sent queries so far."""
     cpu_seconds: float = 0.0
     idle_seconds: float = 0.0
-    """The seconds in which the client had nothing to do: its reserve."""
+    """The seconds in which the client had nothing to do. They show how far it was from its limit."""
     gap_ns: int = 0
     """The longest time without an answer, in nanoseconds."""
     own_gap_ns: int = 0
-    """The longest time that the client itself didn't run, which it can't tell apart from a slow server."""
+    """The longest time in which the client itself didn't run, in nanoseconds. It makes a server look slow."""
     tally: Tally = field(default_factory=Tally)
     reasons: Counter[str] = field(default_factory=Counter)
     """The number of wrong answers, by reason."""
@@ -143,7 +146,7 @@ class Seen:
 
     @classmethod
     def parse(cls, text: bytes) -> Self:
-        """Read a line that the client has printed."""
+        """Return the report in *text*, a line that the client has printed."""
         line = _Line.model_validate_json(text)
         tally = Tally(rcodes=Counter(line.rcodes))
         for name, count in line.counts.items():
@@ -166,14 +169,14 @@ class Seen:
 
 
 def compile_client(folder: Path, sources: Path = SOURCES) -> Path:
-    """Compile *sources* into *folder*; raises ClientError."""
+    """Compile *sources* into *folder*, and return the path of the program. Raises ClientError."""
     program = folder / BUILT.name
     compile_c(program, sorted(sources.glob("*.c")))
     return program
 
 
 def compile_c(program: Path, sources: Iterable[Path]) -> None:
-    """Compile *sources* to *program*; raises ClientError."""
+    """Compile *sources* to the file *program*. Raises ClientError."""
     if sys.platform != "linux":
         raise ClientError(f"the {program.name} in C is for Linux")
     compiler = shutil.which("cc")

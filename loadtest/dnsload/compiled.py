@@ -19,12 +19,12 @@ from dnsload.workload import Asked
 
 _FEWEST = 1 << 14
 _ROUNDS = 3
-"""The length of the random list of queries that each client gets, in multiples of the pool.
+"""The length of the random list of queries for each client, as a multiple of the pool.
 
-A client that has sent the whole list sends it again.
+When a client has sent the whole list, it begins again.
 """
 _FULL = 0.75
-"""The share of a socket's IDs that may be in use at the same time."""
+"""The share of a socket's message IDs that may be in use at the same time."""
 
 
 def query(asked: Asked) -> Query:
@@ -56,16 +56,16 @@ class _Worker:
 
     target: Target
     places: Sequence[int]
-    """The positions, in the pool of the run, of the queries that the client sends."""
+    """The positions in the run's pool of the queries that this client sends."""
     process: "subprocess.Popen[bytes]"
     totals: Counts = field(default_factory=Counts)
     ended: bool = False
     sending_seconds: float = 0.0
     busy_seconds: float = 0.0
-    """The seconds for which the client was busy, out of the period that its last report is about."""
+    """The seconds for which the client was busy since its previous report."""
 
     def report(self) -> Seen:
-        """Wait for the next report; raises ClientError."""
+        """Wait for the next report, and return it. Raises ClientError."""
         line = self.process.stdout.readline() if self.process.stdout else b""
         if not line.endswith(b"\n"):
             said = self.process.stderr.read().decode().strip() if self.process.stderr else ""
@@ -79,10 +79,10 @@ class _Worker:
 
 
 class CompiledEngine:
-    """Runs clients until all of them have ended, or until `stop`."""
+    """The engine: runs compiled clients until all of them have ended, or until `stop`."""
 
     def __init__(self, session: Session, targets: Sequence[Target], loads: Sequence[Load], program: Path) -> None:
-        """Give each of *loads* to one client; the clients send to the *targets* in turn."""
+        """Give each of *loads* to one client. The clients are assigned to the *targets* in turn."""
         self._session = session
         self._recording = session.recording
         self._queries = [query(asked).encode() for asked in session.workload.pool]
@@ -94,7 +94,7 @@ class CompiledEngine:
         self._reasons: Counter[str] = Counter()
 
     def run(self) -> None:
-        """Run the clients until the run is over; raises ClientError."""
+        """Run the clients until all have ended. Raises ClientError."""
         with ExitStack() as stack:
             self.exchanges += [stack.enter_context(self._client(target, load)) for target, load in self._asked]
             start = now = clock()
@@ -112,14 +112,14 @@ class CompiledEngine:
         self._session.checker.reasons = self._reasons
 
     def stop(self) -> None:
-        """End the run early; the recording has the results until then."""
+        """End the run early. The recording has the results until then."""
         self.stopped = True
         for worker in self.exchanges:
             worker.process.send_signal(signal.SIGTERM)
 
     @contextmanager
     def _client(self, target: Target, load: Load) -> Iterator[_Worker]:
-        """Run a client, which begins once it has read its queries."""
+        """Run one client. It begins to send when it has read all its queries."""
         workload = self._session.workload
         count = workload.questions if workload.is_in_order else max(_FEWEST, _ROUNDS * len(self._queries))
         places = workload.choose(count)
@@ -133,7 +133,7 @@ class CompiledEngine:
                 process.kill()
 
     def _gather(self, workers: Sequence[_Worker], reports: Sequence[Seen]) -> None:
-        """Add up the *reports* of all *workers* about the same second, and record the CPU time of the busiest one."""
+        """Add up the *reports* of all *workers* on the same second, and record the CPU time of the busiest worker."""
         for worker, seen in zip(workers, reports, strict=True):
             self._recording.tally.add(seen.tally)
             self._reasons.update(seen.reasons)

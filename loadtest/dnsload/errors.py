@@ -2,12 +2,12 @@
 
 
 class DnsloadError(Exception):
-    """The root of this package's errors."""
+    """The base class of this package's errors."""
 
 
 class InputError(DnsloadError):
-    """The run that the user asked for is impossible; the text says why."""
+    """An error for a run that is impossible as the user asked for it. The text says why."""
 
 
 class ClientError(DnsloadError):
-    """The compiled client can't be compiled, or it has failed; the text says why."""
+    """An error for a compiled client that can't be compiled, or that has failed. The text says why."""

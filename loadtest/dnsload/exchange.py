@@ -1,7 +1,7 @@
-"""The queries of one socket or connection, by ID: the packet of each, its times and its result.
+"""The outstanding queries of one socket or connection, by message ID: the packet of each, its times and its result.
 
-IDs are given to queries in turn. An ID is used again only after all others, so that no two outstanding queries share
-one. The IDs in use are always one stretch of the ring: an ID can be used again only after all older ones are free.
+Queries get message IDs in turn. An ID is used again only after all other IDs, and only when all older IDs are free. So
+no two outstanding queries share an ID, and the IDs in use are always consecutive.
 """
 
 from array import array
@@ -18,7 +18,7 @@ _FREE, _WAITING, _EXPIRED = 0, 1, 2
 
 
 class Exchange:
-    """Gives each query an ID, and finds the query of each answer by its ID."""
+    """Gives each query a message ID, and finds the query of each answer by this ID."""
 
     def __init__(self, target: Target, pool: Sequence[Asked], checker: Checker, timeout_ns: int) -> None:
         self.target = target
@@ -40,18 +40,18 @@ class Exchange:
 
     @property
     def room(self) -> int:
-        """The number of queries that can be opened."""
+        """The number of further queries that can be outstanding."""
         return IDS - (self._head - self._tail)
 
     @property
     def next_id(self) -> int:
-        """The ID of the query that will be opened next."""
+        """The message ID of the query that will be sent next."""
         return self._head & _MASK
 
     def open(self, places: Sequence[int], intended: Sequence[int], now: int, tally: Tally) -> None:
         """Record that queries are sent *now*, with consecutive IDs from `next_id` on.
 
-        *places* are the positions of the queries in the pool.
+        *places* are the positions of the queries in the pool, and *intended* their due times.
         """
         malformed = 0
         for place, meant in zip(places, intended, strict=True):
@@ -71,7 +71,7 @@ class Exchange:
     def close(self, tally: Tally, number: int, answer: bytes, received: int, *, again: bool = False) -> None:
         """Record the *answer*, without its ID, to the query with the ID *number*.
 
-        It was *received* at that time. *again* means that the query was repeated by TCP.
+        *received* is the time at which the answer came. *again* is True if the query was repeated by TCP.
         """
         state = self._states[number]
         place = self._places[number]
@@ -120,7 +120,7 @@ class Exchange:
         self._states[number] = _FREE
 
     def expire(self, now: int, tally: Tally) -> None:
-        """Give up the queries whose time-out is over."""
+        """Count the queries whose time-out is over as lost."""
         before = now - self._timeout
         while self._tail < self._head:
             number = self._tail & _MASK
@@ -132,7 +132,7 @@ class Exchange:
             self._tail += 1
 
     def abandon(self, tally: Tally) -> None:
-        """Give up all queries, because their connection has ended."""
+        """Count all outstanding queries as lost, because their connection has ended."""
         while self._tail < self._head:
             number = self._tail & _MASK
             if self._states[number] == _WAITING:

@@ -1,4 +1,4 @@
-"""The right answers, according to the records files that the server has."""
+"""The right answers, according to the records files that the server serves."""
 
 import ipaddress
 from collections.abc import Iterable, Iterator, Mapping
@@ -12,13 +12,12 @@ from dnsload.errors import InputError
 
 NOERROR = 0
 NXDOMAIN = 3
-ADDRESS_TYPES = ("A", "AAAA")
 _RECORDS = Path(RECORDS_KEY)
 
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
-    """The right answer to a query; None means that the right value isn't known."""
+    """The right answer to a query. None stands for a part that isn't known."""
 
     rcode: int | None = None
     addresses: frozenset[str] | None = None
@@ -48,7 +47,10 @@ def fold(name: str) -> str:
 
 
 def read_records(paths: Iterable[Path]) -> KnownNames:
-    """Read the documents of one set of records: one file, its shards, or a folder of these; raises InputError."""
+    """Read the records documents of one set, and return the known names. Raises InputError.
+
+    *paths* are one file, several shards, or a folder that contains these.
+    """
     documents = []
     for path in _files(paths):
         try:

@@ -1,4 +1,4 @@
-"""A histogram of durations that needs the same memory however much is recorded.
+"""A histogram of durations, whose memory doesn't grow with the number of durations.
 
 The buckets are log-linear, as in HdrHistogram: below 512 ns, each value has its own bucket. Above, each doubling has
 256 buckets, so that a percentile is within 0.2 % of a recorded value. The compiled client (cclient/report.c) has the
@@ -15,7 +15,7 @@ _LINEAR_BITS = 9
 _HALF = 1 << (_LINEAR_BITS - 1)
 _MAX_BITS = 40
 _LARGEST = (1 << _MAX_BITS) - 1
-"""The longest duration in nanoseconds, about 18 minutes; a longer one counts as this."""
+"""The longest duration in nanoseconds, about 18 minutes. A longer duration is counted as this one."""
 _BUCKETS = (_MAX_BITS - _LINEAR_BITS + 2) * _HALF
 
 Durations = Sequence[int] | npt.NDArray[np.int64]
@@ -33,7 +33,7 @@ class Histogram:
         self.largest = 0
 
     def record(self, durations: Durations) -> None:
-        """Count *durations*; a negative one counts as 0."""
+        """Count *durations*. A negative one counts as 0."""
         if not len(durations):
             return
         values = np.clip(np.asarray(durations, np.int64), 0, _LARGEST)
@@ -73,17 +73,17 @@ class Histogram:
 
     @property
     def mean(self) -> float:
-        """The mean in nanoseconds; 0 if nothing was recorded."""
+        """The mean in nanoseconds, or 0 if nothing was recorded."""
         return self._sum / self.count if self.count else 0.0
 
     @property
     def smallest(self) -> float:
-        """The shortest duration in nanoseconds, as exact as a bucket; 0 if nothing was recorded."""
+        """The shortest duration in nanoseconds, to the width of its bucket, or 0 if nothing was recorded."""
         return min(_middle(int(np.argmax(self._counts > 0))), float(self.largest)) if self.count else 0.0
 
     @property
     def deviation(self) -> float:
-        """The standard deviation in nanoseconds, as exact as the buckets; 0 if nothing was recorded."""
+        """The standard deviation in nanoseconds, computed from the buckets' middles, or 0 if nothing was recorded."""
         if not self.count:
             return 0.0
         used = np.flatnonzero(self._counts)
@@ -94,7 +94,7 @@ class Histogram:
     def percentiles(self, percents: Sequence[float]) -> list[float]:
         """Return, for each of *percents*, the duration that this percentage of durations doesn't exceed.
 
-        If nothing was recorded, all are 0.
+        If nothing was recorded, all durations are 0.
         """
         if not self.count:
             return [0.0] * len(percents)

@@ -13,20 +13,23 @@ from dnsload.targets import Target
 
 _LONGEST_SLEEP = 0.02
 _SENDS_A_TURN = 4
-"""The queries that are sent in one turn of the event loop, in which each socket reads only one answer.
+"""The number of queries that are sent in one turn of the event loop, in which each socket reads only one answer.
 
-With a small number, a client that lags behind its schedule still reads its answers.
+The number is small, so that a client that lags behind its schedule still reads its answers.
 """
 MakeChannel = Callable[[Session, Target, Callable[[], None]], Channel]
 
 
 def fine_loop() -> asyncio.AbstractEventLoop:
-    """Return an event loop that sleeps to the microsecond: epoll, the default, rounds up to a millisecond."""
+    """Return an event loop that sleeps with microsecond precision. The default, epoll, rounds up to milliseconds."""
     return asyncio.SelectorEventLoop(selectors.SelectSelector())
 
 
 class LoopedEngine:
-    """Sends and receives until the run is over; if it is cancelled, the recording has the results until then."""
+    """The engine: sends queries and receives answers until the run is over.
+
+    If it is cancelled, the recording has the results until then.
+    """
 
     def __init__(self, session: Session, targets: Sequence[Target], make_channel: MakeChannel) -> None:
         self._session = session
@@ -74,7 +77,7 @@ class LoopedEngine:
         return self._channels + self._apart
 
     async def _connect(self) -> None:
-        """Wait until all channels are open, at most as long as for an answer."""
+        """Wait until all channels are open, but not longer than the time-out of a query."""
         with contextlib.suppress(TimeoutError):  # a query on a channel that isn't open yet is lost
             async with asyncio.timeout(self._session.timeout):
                 for channel in self._every_channel:
@@ -105,11 +108,11 @@ class LoopedEngine:
                 exchange.abandon(self._recording.tally)
 
     def _room(self) -> int:
-        """Return the number of queries that can be opened now on any channel."""
+        """Return the number of queries that can be sent now on any channel."""
         return min(_SENDS_A_TURN, *(exchange.room for exchange in self.exchanges))
 
     def _next_channel(self, channels: Sequence[Channel]) -> Channel:
-        """Return the next of *channels* in turn, of the ready ones if there are any."""
+        """Return the next of *channels* in turn. Channels that aren't ready are left out if others are ready."""
         ready = [channel for channel in channels if channel.ready.is_set()] or channels
         self._turn += 1
         return ready[self._turn % len(ready)]

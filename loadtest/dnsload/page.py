@@ -22,7 +22,7 @@ svg { width: 100%; height: auto; margin: .5rem 0 }
 
 
 def page(report: Report) -> str:
-    """Return the whole page."""
+    """Return the HTML of the whole page."""
     title = f"{report.settings['load']} at {report.settings['targets']}"
     ended = ", interrupted" if report.interrupted else ""
     parts = [

@@ -1,4 +1,7 @@
-"""The results of a run by second, window and step, and in total. Each window needs one row, at any rate of queries."""
+"""The results of a run by second, time window and step of the rate, and in total.
+
+A time window is one row at any rate of queries, so the memory of a recording doesn't grow with the rate.
+"""
 
 import resource
 import time
@@ -27,7 +30,7 @@ class Row:
     lag: float
     """The 99th percentile of the time by which queries were sent late, in nanoseconds."""
     cpu: float
-    """The number of cores that the client used."""
+    """The number of CPU cores that the client used."""
     memory: int
     """The resident memory of the client, in bytes."""
 
@@ -49,7 +52,7 @@ class _Stretch:
 
 
 class Recording:
-    """Collects the results of a run: engines count in *tally*, and call `turn` every second."""
+    """Collects the results of a run. Engines count in *tally*, and call `turn` every second."""
 
     def __init__(self, window_seconds: int, watch: Callable[[Row], None], layout: Steps) -> None:
         self._window_seconds = window_seconds
@@ -81,7 +84,7 @@ class Recording:
 
     @property
     def next_turn(self) -> int:
-        """The time at which the engine has to call `turn`."""
+        """The time at which the engine has to call `turn` next."""
         return self._start + (self.seconds + 1) * SECOND
 
     def turn(self, now: int) -> None:
@@ -112,7 +115,7 @@ class Recording:
             self._end_window(now)
 
     def _add_to_steps(self, tally: Tally) -> None:
-        """Add the counts of a second to its step.
+        """Add the counts of a second to its step of the rate.
 
         Lost and late queries were sent a time-out earlier, so they are added to the step of that time.
         """
@@ -159,7 +162,10 @@ class Recording:
 
 
 def resident_bytes() -> int:
-    """Return this process's resident memory, or its highest so far if the system doesn't tell the present one."""
+    """Return this process's resident memory in bytes.
+
+    If the system doesn't tell the present value, return the highest one so far.
+    """
     try:
         return int(_STATM.read_text().split()[1]) * resource.getpagesize()
     except OSError:

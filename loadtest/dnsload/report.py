@@ -25,7 +25,7 @@ _BUSY_SHARE = 0.1
 _UNSENT_SHARE = 0.001
 _SOAK_SHARE = 0.1
 CURVE = tuple(float(each) for each in 100 - np.logspace(2, -3, 200))
-"""The percentages on the percentile curve, from 0 to 99.999."""
+"""The percentages at which the percentile curve has points, from 0 to 99.999."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class About:
 
 
 class Asker(Protocol):
-    """A socket, a connection or a compiled client, which has sent queries to one target."""
+    """A socket, a connection or a compiled client that has sent queries to one target."""
 
     @property
     def target(self) -> Target:
@@ -83,7 +83,7 @@ class Totals(_Model):
     wrong: int
     lost: int
     loss: float
-    """The share of queries without an answer in time, without the answers that the client itself dropped."""
+    """The share of queries without an answer in time. Answers that the client itself dropped don't count."""
     late: int
     """The number of lost queries that got an answer after the time-out."""
     truncated: int
@@ -99,7 +99,7 @@ class Totals(_Model):
 
 
 class Window(_Model):
-    """The results of one stretch of the run.
+    """The results of one time window of the run.
 
     *start* and *end* are in seconds from the start of the run, rates in queries a second, latencies in milliseconds.
     """
@@ -144,10 +144,10 @@ class TargetTotals(_Model):
 
 
 class Soak(_Model):
-    """A comparison of the first with the last windows: median latencies (milliseconds) and memory, and lost queries."""
+    """A comparison of the first with the last windows of a soak: median latencies in ms, memory, and lost queries."""
 
     windows: int
-    """The number of windows at each end."""
+    """The number of windows that are compared, at the start and at the end of the run."""
     first_p50: float
     last_p50: float
     first_p99: float
@@ -168,15 +168,21 @@ class Report(_Model):
     engine: str
     seconds: float
     sending_seconds: float
-    """The number of seconds until the last query was due."""
+    """The number of seconds from the start until the last query was due."""
     interrupted: bool
     closed_loop: bool
-    """True if each query had to wait for an earlier answer, so that a stall delayed queries that don't show it."""
+    """True if each query had to wait for an earlier answer.
+
+    In that case, a stall of the server delays later queries, whose latencies don't show it.
+    """
     totals: Totals
     latency: Latency
-    """The time from when a query was meant to be sent to its answer; without an answer, the time-out."""
+    """The time from the moment when a query was due to its answer.
+
+    A query without an answer counts with the time-out.
+    """
     send_lag: Latency
-    """The part of the latency before the query was sent, which the client causes."""
+    """The part of the latency before the query was sent. The client causes it."""
     curve: list[tuple[float, float]]
     """The percentile curve of the latency: pairs of a percentage and milliseconds."""
     windows: list[Window]
@@ -186,7 +192,10 @@ class Report(_Model):
     wrong_reasons: dict[str, int]
     wrong_examples: list[str]
     client_cpu: float
-    """The number of cores that the client used on average; of several compiled clients, by the busiest one."""
+    """The number of CPU cores that the client used on average.
+
+    Of several compiled clients, it is that of the busiest one.
+    """
     client_limits: list[str]
     """The reasons why the client, not the server, may have limited the results; empty if there are none."""
     failures: list[str]
@@ -194,7 +203,7 @@ class Report(_Model):
 
     @property
     def exit_code(self) -> int:
-        """The exit code of dnsload: 1 if something failed, 3 if nothing did but the client was the limit, else 0."""
+        """The exit code of dnsload: 1 after a failure, otherwise 3 if the client was the limit, and otherwise 0."""
         return 1 if self.failures else 3 if self.client_limits else 0
 
     @property
@@ -217,7 +226,7 @@ class Report(_Model):
 
 
 LIMITED = "dnsload was the limit: these may be its own figures, not the server's (exit code 3)"
-"""The verdict on a run in which nothing failed, but which the client may have limited."""
+"""The verdict on a run without failures that the client may have limited."""
 
 
 def make_report(settings: Settings, session: Session, askers: Sequence[Asker], about: About) -> Report:
@@ -390,9 +399,9 @@ def _targets(askers: Sequence[Asker]) -> list[TargetTotals]:
 
 
 def _soak(windows: Sequence[Window]) -> Soak | None:
-    """Compare the first with the last windows.
+    """Return a comparison of the first windows with the last ones; None if there are fewer than two windows.
 
-    If there are enough windows, the first one is left out, because caches fill in it.
+    If there are enough windows, leave out the very first one, in which caches fill.
     """
     full = [window for window in windows if window.sent_rate]
     count = max(1, int(len(full) * _SOAK_SHARE))

@@ -11,7 +11,7 @@ import numpy as np
 SECOND = 1_000_000_000
 """The number of nanoseconds in a second."""
 _AHEAD = 4096
-"""The number of due times that are computed at once."""
+"""The number of due times that are computed in one step."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Schedule:
         self.seconds = self._starts[-1]
 
     def rate(self, seconds: float) -> float:
-        """Return the rate *seconds* after the start, 0 after the end."""
+        """Return the rate *seconds* after the start, or 0 after the end."""
         if not 0 <= seconds < self.seconds:
             return 0.0
         number = self.segment_at(seconds)
@@ -47,7 +47,7 @@ class Schedule:
         return segment.first + (segment.last - segment.first) * (seconds - self._starts[number]) / segment.seconds
 
     def segment_at(self, seconds: float) -> int:
-        """Return the number of the segment *seconds* after the start, or of the last one."""
+        """Return the number of the segment at *seconds* after the start; after the end, that of the last segment."""
         return min(bisect_right(self._starts, seconds) - 1, len(self.segments) - 1)
 
     def due_times(self, first: int, count: int) -> list[int]:
@@ -65,7 +65,7 @@ class Schedule:
 
 
 def _within(segment: Segment, numbers: "np.ndarray[tuple[int], np.dtype[np.float64]]") -> np.ndarray:
-    """Return how long after the start of *segment* each of *numbers* queries have been due, in seconds.
+    """Return the time from the start of *segment* at which each of the queries with these *numbers* is due, in seconds.
 
     This is the inverse of the integral of the rate.
     """
@@ -76,7 +76,10 @@ def _within(segment: Segment, numbers: "np.ndarray[tuple[int], np.dtype[np.float
 
 
 class Pacing(Protocol):
-    """Tells an engine how many queries to send now, and when the next is due. Times are of the monotonic clock."""
+    """Tells an engine the number of queries to send now, and the due time of the next query.
+
+    All times are of the monotonic clock.
+    """
 
     ends: int
     """The end of the run: no query is due later, and none is sent much later."""
@@ -85,7 +88,7 @@ class Pacing(Protocol):
         """Return the due times of the queries to send now, at most *limit*."""
 
     def next_due(self) -> int | None:
-        """Return the due time of the next query; None if there is no more, or if it has to wait for an answer."""
+        """Return the due time of the next query, or None if there is no more, or if it has to wait for an answer."""
 
     def unsent(self, now: int) -> int:
         """Return the number of queries that were due by *now* but that `due` hasn't returned."""
@@ -113,7 +116,7 @@ class OpenLoop:
         return times
 
     def next_due(self) -> int | None:
-        """Return the due time of the next query; None at the end of the schedule."""
+        """Return the due time of the next query, or None at the end of the schedule."""
         return self._ahead[self._used] if self._used < len(self._ahead) else None
 
     def unsent(self, now: int) -> int:
@@ -139,16 +142,16 @@ class OpenLoop:
 
 
 class ClosedLoop:
-    """Keeps a fixed number of queries outstanding: it sends the next query when another one is answered or lost."""
+    """Keeps a fixed number of queries outstanding. It sends the next query when another query is answered or lost."""
 
     def __init__(self, concurrency: int, seconds: float, start: int, queries: int | None = None) -> None:
-        """End after so many *seconds*, or after so many *queries* if that is earlier."""
+        """End after *seconds*, or after *queries*, a number of queries, if that is earlier."""
         self._concurrency = concurrency
         self._left = queries
         self.ends = start + round(seconds * SECOND)
 
     def due(self, now: int, outstanding: int, limit: int) -> Sequence[int]:
-        """Return *now* for each query that may be sent."""
+        """Return a list that has *now* once for each query that may be sent, at most *limit* times."""
         if now >= self.ends:
             return []
         count = min(limit, self._concurrency - outstanding)

@@ -13,7 +13,7 @@ from dnsload.workload import Workload
 
 clock = time.monotonic_ns
 _GRACE = SECOND // 5
-"""The time after the end of the schedule in which a client that lags may still send, in nanoseconds."""
+"""The nanoseconds after the end of the schedule in which a client that is late may still send."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,18 +23,18 @@ class Session:
     workload: Workload
     checker: Checker
     pacing: Callable[[int], Pacing]
-    """A function that returns a pacing that starts at the given time of the monotonic clock."""
+    """A function that makes the pacing of a run. Its argument is the start, by the monotonic clock."""
     recording: Recording
     timeout: float
     """Seconds after which a query without an answer is lost."""
     retry: bool = False
     """True if a query is repeated by TCP after a truncated answer."""
     source: str = ""
-    """The address from which the queries are sent; empty lets the system choose."""
+    """The address from which the queries are sent. With "", the system chooses it."""
 
     @property
     def local(self) -> tuple[str, int] | None:
-        """The local address of a TCP connection, with any port; None lets the system choose."""
+        """The local address of a TCP connection, with any port. With None, the system chooses it."""
         return (self.source, 0) if self.source else None
 
     @property
@@ -48,7 +48,7 @@ class Session:
 
 
 def over(pacing: Pacing, exchanges: Iterable[Exchange], now: int) -> bool:
-    """Tell whether all queries have been sent, and each has been answered or given up."""
+    """Tell whether all queries have been sent, and none is outstanding."""
     return sending_over(pacing, now) and not any(exchange.outstanding for exchange in exchanges)
 
 

@@ -1,4 +1,4 @@
-"""Reads the command line into Settings."""
+"""Reads the command line of dnsload into `Settings`."""
 
 import argparse
 import re
@@ -25,10 +25,10 @@ _MAX_CONNECTIONS = 500
 _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600}
 _DEFAULT_RATE = 1000.0
 _EDNS_SIZE = 1232
-"""The UDP size that queries offer if only another option needs EDNS, in bytes."""
+"""The UDP payload size, in bytes, that queries offer if an option other than the size needs EDNS."""
 _COOKIE_BYTES = 8
 _COOKIE_SIZES = (_COOKIE_BYTES, *range(16, 41))
-"""The sizes of a cookie: that of a client alone, or followed by that of a server (RFC 7873)."""
+"""The permitted sizes of a cookie in bytes: a client cookie alone, or one with a server cookie (RFC 7873)."""
 
 DESCRIPTION = """\
 Load a DNS server with queries, check every answer, and report latency, loss and mistakes.
@@ -79,13 +79,13 @@ class Speed:
     concurrency: int | None
     seconds: float
     step_seconds: int | None
-    """The length of each step in seconds; None if there are no steps."""
+    """The length of each step in seconds, or None if there are no steps."""
     queries: int | None = None
-    """The number of queries after which a closed loop ends early; None if only time ends it."""
+    """The number of queries after which a closed loop ends early, or None if only time ends it."""
 
     @property
     def fastest(self) -> float:
-        """The highest rate of the schedule; infinite in a closed loop."""
+        """The highest rate of the schedule. It is infinite in a closed loop."""
         if self.concurrency is not None:
             return float("inf")
         return max(max(segment.first, segment.last) for segment in self.segments)
@@ -124,9 +124,12 @@ class Settings:
     engine: str
     workers: int
     source: str
-    """The address from which the queries are sent; empty lets the system choose."""
+    """The address from which the queries are sent. With "", the system chooses it."""
     passes: int | None
-    """The number of times to ask each question, in order; None means random choices for the whole duration."""
+    """The number of times to ask each question, in order.
+
+    With None, questions are chosen at random for the whole duration.
+    """
     timeout: float
     """Seconds after which a query without an answer is lost."""
     soak: bool
@@ -190,7 +193,7 @@ def read_settings(arguments: Sequence[str]) -> Settings:
 
 
 def _check_passes(options: argparse.Namespace) -> None:
-    """Raise InputError if --passes, which asks the questions in their order, can't be combined with another option."""
+    """Raise InputError if --passes, which asks all questions in order, is combined with an option that doesn't fit."""
     ramp = options.rate is not None and options.rate[0] != options.rate[1]
     conflicts = {
         "--steps": options.steps,
@@ -295,7 +298,7 @@ def _address(text: str) -> str:
 
 
 def parse_duration(text: str) -> float:
-    """Read seconds, or a number with a unit: `90`, `90s`, `1.5m`, `24h`; raises ValueError."""
+    """Return the seconds in *text*, which may have a unit: `90`, `90s`, `1.5m`, `24h`; raises ValueError."""
     number, unit = re.fullmatch(r"(.*?)([smh]?)", text, re.DOTALL).groups()  # type: ignore[union-attr]  # the pattern matches any text
     seconds = _number(number, "a duration such as 90, 90s, 10m or 24h") * _UNITS[unit]
     if not 0 < seconds <= MAX_SECONDS:
@@ -311,7 +314,7 @@ def _rate(text: str) -> float:
 
 
 def parse_rates(text: str) -> tuple[float, float]:
-    """Read `RATE` or `FROM..TO`; raises ValueError."""
+    """Return the first and the last rate in *text*, which is `RATE` or `FROM..TO`; raises ValueError."""
     first, dots, last = text.partition("..")
     return _rate(first), _rate(last if dots else first)
 

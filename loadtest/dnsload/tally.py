@@ -1,4 +1,4 @@
-"""The results of a stretch of time, as counts and histograms that can be added up."""
+"""The results of a span of time, as counts and histograms that can be added up."""
 
 from collections import Counter
 from dataclasses import dataclass, field, fields
@@ -45,7 +45,7 @@ class Counts:
 
     @property
     def loss(self) -> float:
-        """The share of queries that were lost, without the answers that the client itself dropped."""
+        """The share of lost queries. Answers that the client itself dropped don't count as lost."""
         return max(self.lost - self.client_drops, 0) / self.sent if self.sent else 0.0
 
     def counted(self) -> dict[str, int]:
@@ -65,14 +65,14 @@ _COUNTS = tuple(each.name for each in fields(Counts) if each.type is int)
 
 @dataclass(slots=True)
 class Tally(Counts):
-    """Counts and durations of a stretch of time."""
+    """Counts and durations of a span of time."""
 
     latency: Histogram = field(default_factory=Histogram)
-    """The times from when a query was meant to be sent to its answer, also to one that came after the time-out."""
+    """The times from the due time of each query to its answer, even if the answer came after the time-out."""
     lag: Histogram = field(default_factory=Histogram)
-    """The times from when a query was meant to be sent to when it was sent."""
+    """The times from the due time of each query to the moment when it was sent."""
     latencies: list[int] = field(default_factory=list)
-    """Latencies in nanoseconds that are not in the histogram yet."""
+    """Latencies in nanoseconds that haven't been put into the histogram yet."""
     lags: list[int] = field(default_factory=list)
 
     def flush(self, least: int = 1) -> None:
@@ -85,14 +85,14 @@ class Tally(Counts):
             self.lags.clear()
 
     def flush_some(self) -> None:
-        """Move the latencies and the lags into their histograms if there are enough of them to be worth the time."""
+        """Move the latencies and the lags into their histograms, if there are so many that it is worth the CPU time."""
         self.flush(_FLUSH)
 
     def latency_of_all(self, timeout: int) -> Histogram:
-        """Return the latencies of all queries of a flushed tally, also of those that never had an answer.
+        """Return the latencies of all queries of a flushed tally, including those that never got an answer.
 
-        A query without an answer counts with the *timeout*, in nanoseconds, which it took at least. Without these, the
-        percentiles of a server that stops would look better than those of a slow one.
+        A query without an answer counts with the *timeout*, in nanoseconds, since it took at least that long. Otherwise
+        the percentiles of a server that stops would look better than those of a slow server.
         """
         return self.latency.with_more(timeout, max(self.lost - self.late - self.client_drops, 0))
 

@@ -1,4 +1,4 @@
-"""The targets of queries: addresses as people write them, and the cluster's own resolver."""
+"""The targets of queries: addresses as users write them, and the cluster's DNS."""
 
 import socket
 from pathlib import Path
@@ -8,7 +8,7 @@ from dnsload.errors import InputError
 
 RESOLV_CONF = Path("/etc/resolv.conf")
 _RECEIVE_BUFFER = 4 << 20
-"""The receive buffer that a socket asks for, in bytes. Only root gets more than net.core.rmem_max."""
+"""The size of the receive buffer that a socket asks for, in bytes. Only root gets more than net.core.rmem_max."""
 _SO_RCVBUFFORCE = 33
 _SO_MEMINFO = 55
 _MEMINFO_DROPS = 8
@@ -25,9 +25,10 @@ class Target(NamedTuple):
 
 
 def parse_target(text: str, resolv_conf: Path = RESOLV_CONF) -> Target:
-    """Read `HOST`, `HOST:PORT`, `[ADDR]:PORT`, a bare IPv6 address, or `cluster`; raises InputError.
+    """Return the target that *text* names; raises InputError.
 
-    `cluster` is the first nameserver of *resolv_conf*, which in a Pod is the cluster's DNS.
+    *text* is `HOST`, `HOST:PORT`, `[ADDR]:PORT`, a bare IPv6 address, or `cluster`. The latter is the first nameserver
+    in *resolv_conf*, which in a Pod is the cluster's DNS.
     """
     if text == "cluster":
         return Target(_first_nameserver(resolv_conf), 53)
@@ -74,9 +75,9 @@ def _first_nameserver(resolv_conf: Path) -> str:
 
 
 def udp_socket(target: Target, source: str = "") -> socket.socket:
-    """Return a nonblocking UDP socket connected to *target*, with a large receive queue; raises InputError.
+    """Return a nonblocking UDP socket connected to *target*, with a large receive buffer. Raises InputError.
 
-    It sends from the address *source*; an empty one lets the system choose.
+    It sends from the address *source*. With "", the system chooses the address.
     """
     family = socket.AF_INET6 if ":" in target.host else socket.AF_INET
     try:
@@ -110,9 +111,9 @@ def _enlarge(made: socket.socket) -> None:
 
 
 def receive_drops(bound: socket.socket) -> int:
-    """Return how many packets the kernel has dropped because the receive queue of *bound* was full.
+    """Return the number of packets that the kernel has dropped because the receive queue of *bound* was full.
 
-    Return 0 if the system doesn't tell.
+    Return 0 if the system doesn't tell the number.
     """
     try:
         answer = bound.getsockopt(socket.SOL_SOCKET, _SO_MEMINFO, 36)

@@ -21,7 +21,7 @@ def progress_line(row: Row) -> str:
 
 
 def table(report: Report) -> str:
-    """Return the whole report."""
+    """Return the whole report as text."""
     totals = report.totals
     ended = " (interrupted)" if report.interrupted else ""
     parts = [

@@ -1,6 +1,6 @@
-"""The queries of a run: a pool of packets made beforehand, and an endless choice from the pool, random or in order.
+"""The queries of a run: a pool of packets, and an endless choice from the pool, random or in order.
 
-A packet is a query without its ID. It gets its ID when it is sent.
+The packets are made before the run. A packet is a query without its message ID, which it gets when it is sent.
 """
 
 from collections.abc import Iterable, Sequence
@@ -43,7 +43,7 @@ class Asked:
 
     packet: bytes
     question: Question | None
-    """The question; None if the packet is malformed."""
+    """The question, or None for a malformed packet."""
     wire: bytes
     """The question in wire format."""
     expected: Expectation
@@ -54,7 +54,7 @@ class QueryForm:
     """The properties of a query besides its question."""
 
     edns: int | None = None
-    """The UDP payload size to offer by EDNS, in bytes; None means no EDNS."""
+    """The UDP payload size to offer by EDNS, in bytes. With None, the query has no EDNS."""
     dnssec_ok: bool = False
     recursion_desired: bool = False
     options: tuple[dns.edns.Option, ...] = ()
@@ -87,15 +87,17 @@ class Mix:
     absent_names: int = 1 << 16
     """The number of different absent names.
 
-    Before a name is asked for again, a cache should have forgotten the negative answer.
+    It is so large that a cache has forgotten the negative answer for a name before the name is asked for again.
     """
     in_order: bool = False
-    """True if the questions are asked in their order, and not at random. A question that is listed twice is asked
-    twice."""
+    """True if the questions are asked in their order, and not at random.
+
+    A question that is listed twice is asked twice.
+    """
 
 
 class Workload:
-    """The pool of packets, and the choice from it."""
+    """The pool of packets, and the choice of the packets to send."""
 
     def __init__(self, questions: Sequence[Question], known: KnownNames | None, form: QueryForm, mix: Mix) -> None:
         self._random = np.random.default_rng(mix.seed)
@@ -111,7 +113,7 @@ class Workload:
 
     @property
     def questions(self) -> int:
-        """The number of questions, with those that are listed twice."""
+        """The number of questions. A question that is listed twice counts twice."""
         return len(self._hits)
 
     @property
@@ -125,7 +127,7 @@ class Workload:
         return bool(len(self._malformed))
 
     def choose(self, count: int) -> list[int]:
-        """Return the positions of the next *count* packets in the pool, which are random or in order."""
+        """Choose the next *count* packets, at random or in order, and return their positions in the pool."""
         end = self._used + count
         if end > len(self._chosen):
             self._chosen = self._chosen[self._used :] + self._draw(max(_CHOSEN_AHEAD, count))
@@ -193,7 +195,7 @@ def question_wire(question: Question) -> bytes:
 
 
 def parse_questions(lines: Iterable[str], types: Sequence[str]) -> list[Question]:
-    """Read lines `name [type]`; a name without a type is asked for each of *types*. Raises InputError."""
+    """Parse lines `name [type]`. A name without a type is asked for each of *types*. Raises InputError."""
     questions = []
     for number, line in enumerate(lines, 1):
         words = line.partition("#")[0].split()
@@ -205,10 +207,7 @@ def parse_questions(lines: Iterable[str], types: Sequence[str]) -> list[Question
 
 
 def read_questions(path: Path, types: Sequence[str]) -> list[Question]:
-    """Read a file whose lines are `name [type]`; a name without a type is asked for each of *types*.
-
-    Raises InputError.
-    """
+    """Read a file with lines `name [type]`. A name without a type is asked for each of *types*. Raises InputError."""
     try:
         with path.open(encoding="utf-8") as lines:
             return parse_questions(lines, types)

@@ -1,4 +1,4 @@
-"""The requests of users to a real API server, read from its audit log."""
+"""The requests to a real API server, read from its audit log."""
 
 import json
 from collections import Counter
@@ -11,19 +11,19 @@ from typing import Any
 from clustersim.traffic import MUTATING, Request
 
 Entry = dict[str, Any]
-"""One request, in the format of audit.k8s.io/v1."""
+"""One request in the audit log, in the format of audit.k8s.io/v1."""
 
 
 def entries(path: Path) -> Iterator[Entry]:
     """Yield every request in the log, one at a time, because the log is long."""
     with path.open("rb") as lines:
         for line in lines:
-            with suppress(ValueError):  # an incomplete line: the API server still writes it, or was killed
+            with suppress(ValueError):  # the line is incomplete: the API server still writes it, or was killed
                 yield json.loads(line)
 
 
 class AuditLog:
-    """The requests of one user since this object was made, including refused ones."""
+    """The requests of one user since this AuditLog was made, including refused requests."""
 
     def __init__(self, path: Path, user: str) -> None:
         self._file = path.open("rb")
@@ -31,7 +31,7 @@ class AuditLog:
         self._user = user
         self._requests: Counter[Request] = Counter()
         self.denied: list[str] = []
-        """The requests without permission, in the API server's words, up to the last call of `requests`."""
+        """The API server's messages about requests that it forbade to the user. The method `requests` adds to them."""
 
     def requests(self) -> Counter[Request]:
         """Return the number of requests by user agent, verb and plural."""

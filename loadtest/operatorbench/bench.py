@@ -1,4 +1,4 @@
-"""The parts that all scenarios share: a fresh cluster with an operator, and the measurement of that operator."""
+"""The parts that all scenarios share: a new cluster with an operator, and the measurement of that operator."""
 
 import asyncio
 import time
@@ -26,7 +26,7 @@ LIMIT = 600.0  # s that a step may take
 
 _START = 60.0  # s that an operator may take to serve its first Service
 _QUIET = 2.0  # s without a write after which an operator has settled
-_LOOK = 0.25  # s between two looks into the audit log
+_LOOK = 0.25  # s between two readings of the audit log
 _STOP = 10.0  # s that an operator may take to stop by itself
 _TAIL = 25  # lines of a log that a failure shows
 
@@ -35,7 +35,7 @@ Figures = TypeVar("Figures")
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """The number of Services, and the number of seconds for which they are left alone."""
+    """The number of Services that a scenario makes, and the number of seconds for which nobody then changes them."""
 
     services: int
     idle_seconds: float
@@ -43,14 +43,14 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """A running operator, with its cluster, the CPU and memory that it uses, and its requests to the API server."""
+    """A running operator that is measured, with its cluster, the CPU and memory that it uses, and its requests."""
 
     cluster: Cluster
     spending: Spending
     log: AuditLog
 
     async def warm(self) -> None:
-        """Make and remove one Service, so that the operator's start and its first connections are not measured."""
+        """Create and delete one Service, so that the operator's start and its first connections are not measured."""
         await self.cluster.create(["first"])
         await self.cluster.until(
             lambda: self.cluster.reported(1), _START, "the first Service says that its proxy is made"
@@ -60,7 +60,10 @@ class Watched:
         await self.settle()
 
     async def step(self, act: Callable[[], Awaitable[float]], settle: bool = True) -> Step:
-        """Measure the operator during *act*, which returns the number of seconds that the step took."""
+        """Measure the operator during *act* and, if *settle* is true, until it has settled after *act*.
+
+        *act* returns the number of seconds that the step took.
+        """
         requests, spent = self.log.requests(), self.spending.cpu_seconds
         started, others = time.monotonic(), self.spending.others_seconds
         seconds = await act()
@@ -82,7 +85,7 @@ class Watched:
         )
 
     async def leave_alone(self, seconds: float) -> Step:
-        """Measure what the operator does without any change in the cluster."""
+        """Measure the operator for *seconds* in which nobody else changes anything in the cluster."""
 
         async def wait() -> float:
             await asyncio.sleep(seconds)
@@ -97,7 +100,7 @@ class Watched:
         while time.monotonic() - since < _QUIET:
             if time.monotonic() > deadline:
                 raise BenchError(f"the operator still writes after {LIMIT:g} s")
-            await asyncio.sleep(_LOOK)  # nothing announces new lines of the log
+            await asyncio.sleep(_LOOK)  # nothing announces new lines of the audit log, so read it again and again
             if (now := self._written()) != last:
                 last, since = now, time.monotonic()
 
@@ -107,7 +110,7 @@ class Watched:
 
 @contextmanager
 def prepared(ground: Ground, operator: Operator) -> Iterator[Servers]:
-    """Start *ground*, and create all that *operator* needs there; yield the URLs of the tailnet's servers."""
+    """Start *ground*, and create all objects that *operator* needs there. Yield the URLs of the tailnet's servers."""
     with ground.up() as servers:
         operator.install(ground)
         ground.kubectl("create", "namespace", USERS)
@@ -136,7 +139,8 @@ def measured(
     *followed* are the objects that the benchmark watches.
 
     Raises:
-        BenchError: the operator didn't do its work; the text says what went wrong, with the end of the log.
+        BenchError: the operator didn't do its work; the text says what went wrong, with the end of the first program's
+            log.
     """
 
     def alive() -> bool:
@@ -162,7 +166,7 @@ def _tail(log: Path) -> str:
 
 
 def _words(group: ExceptionGroup[Exception]) -> str:
-    """Return the text of the first error in *group*."""
+    """Return the message of the first error in *group*."""
     first: Exception = group
     while isinstance(first, ExceptionGroup):
         first = first.exceptions[0]

@@ -1,4 +1,4 @@
-"""The first scenario: all Services are made at once, left alone, and removed at once."""
+"""The first scenario: all egress Services are made at once, left alone for a while, and removed at once."""
 
 import asyncio
 import time
@@ -25,7 +25,7 @@ class Burst:
         return [f"db-{number}" for number in range(self.load.services)]
 
     async def measure(self, number: int, operator: Operator, progress: Progress) -> Sample:
-        """Measure all steps of the scenario."""
+        """Measure all steps of the scenario, as run *number*."""
         await self.watched.warm()
         progress.say(f"  making {self.load.services} Services")
         made, reported_seconds = await self._make()
@@ -75,7 +75,7 @@ def run(ground: Ground, operator: Operator, load: Load, number: int, progress: P
     """Run the scenario with *operator* on a fresh cluster, and return its figures.
 
     Raises:
-        BenchError: something didn't start, or the operator didn't do its work; the text says what, with a log's end.
+        BenchError: a program didn't start, or the operator didn't do its work; the text says which, with a log's end.
     """
     progress.say(f"run {number}: {operator.kind}")
     with prepared(ground, operator) as servers, running(ground, operator, servers) as program:

@@ -46,10 +46,10 @@ FOLLOWED = (SERVICES, _STATEFULSETS, _HEADLESS, Selection(SECRET, NAMESPACE, _MA
 
 
 class Cluster:
-    """Watches the Services and the objects that the operator makes for them."""
+    """Creates and deletes the users' objects, and watches them and the objects that the operator makes for them."""
 
     def __init__(self, client: KubeClient, alive: Callable[[], bool], followed: Sequence[Selection] = FOLLOWED) -> None:
-        """*alive* tells whether the operator still runs."""
+        """Take the function *alive*, which tells whether the operator still runs, and the *followed* objects."""
         self.client = client
         self._alive = alive
         self._objects: dict[Selection, dict[Key, Object]] = {selection: {} for selection in followed}
@@ -60,7 +60,7 @@ class Cluster:
         return self._objects[selection]
 
     async def follow(self, selection: Selection) -> None:
-        """Keep the objects of *selection* up to date until cancelled."""
+        """Watch the objects of *selection*, so that `objects` returns them, until cancelled."""
         objects = self._objects[selection]
         async for update in updates(self.client, selection):
             match update:
@@ -90,15 +90,15 @@ class Cluster:
                 group.create_task(self.client.delete(resource, Key(USERS, name)))
 
     def has_statefulsets(self, count: int) -> bool:
-        """Tell whether there are StatefulSets for *count* Services."""
+        """Tell whether there are at least *count* StatefulSets, one for each Service."""
         return len(self._objects[_STATEFULSETS]) >= count
 
     def reported(self, count: int) -> bool:
-        """Tell whether the statuses of *count* Services say that their proxies are made."""
+        """Tell whether the statuses of at least *count* Services say that their proxies are made."""
         return sum(map(is_reported, self._objects[SERVICES].values())) >= count
 
     def gone(self) -> bool:
-        """Tell whether all Services and the objects made for them are gone; the nameserver's objects stay."""
+        """Tell whether all Services and the objects made for them are gone; objects for the nameserver may remain."""
         owners = (owner_of(obj) for objects in self._objects.values() for obj in objects.values())
         return all(owner is not None and owner.type == PARENT_NAMESERVER for owner in owners)
 
@@ -127,14 +127,13 @@ class Cluster:
         return next((obj for obj in self._objects[_HEADLESS].values() if owner_of(obj) == owner), None)
 
     def resolved(self, count: int) -> bool:
-        """Tell whether the records have an address for each of *count* names."""
+        """Tell whether at least *count* names have an address in the records."""
         return sum(map(addressed, self._objects[_RECORDS].values())) >= count
 
     async def until(self, holds: Callable[[], bool], seconds: float, what: str) -> None:
-        """Wait until *holds* returns True; *what* describes the awaited state in the error.
+        """Wait until *holds* returns True. *what* describes this state in the error.
 
-        Raises:
-            BenchError: the operator has ended, or *seconds* are over.
+        Raises: BenchError: the operator has ended, or *seconds* have passed.
         """
         try:
             async with asyncio.timeout(seconds):
@@ -142,7 +141,7 @@ class Cluster:
                     if not self._alive():
                         raise BenchError(f"the operator ended before: {what}")
                     self._changed.clear()
-                    with suppress(TimeoutError):  # check again whether the operator runs
+                    with suppress(TimeoutError):  # nothing has changed; the loop checks again that the operator runs
                         await asyncio.wait_for(self._changed.wait(), _LOOK)
         except TimeoutError:
             counts = ", ".join(f"{len(objects)} {selection}" for selection, objects in self._objects.items())
@@ -152,8 +151,8 @@ class Cluster:
 def is_reported(service: Object) -> bool:
     """Tell whether the status of *service* says that its proxy was made.
 
-    The Go operator then reports that the Service is ready. Our operator reports that it waits for the Pod, which never
-    runs in this benchmark.
+    Once the proxy is made, the Go operator reports that the Service is ready, and our operator reports that it waits
+    for the proxy's Pod, which never runs in this benchmark.
     """
     conditions = (service.get("status") or {}).get("conditions") or ()
     found = [each for each in conditions if each["type"] == CONDITION_PROXY_READY]
@@ -161,7 +160,7 @@ def is_reported(service: Object) -> bool:
 
 
 def addressed(configmap: Object) -> int:
-    """Return how many names, without the canaries, have an address in a ConfigMap of records."""
+    """Return the number of names in a ConfigMap of records that have an address, without the canaries."""
     found = parse(configmap["data"][RECORDS_KEY]).ip4
     return sum(bool(addresses) for name, addresses in found.items() if not name.startswith(CANARY_PREFIX))
 

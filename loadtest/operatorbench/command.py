@@ -1,4 +1,4 @@
-"""The benchmark's command line."""
+"""The command line of the benchmark of the operators."""
 
 import argparse
 import json
@@ -36,7 +36,7 @@ Choice = TypeVar("Choice", bound=StrEnum)
 
 
 class Scenario(StrEnum):
-    """The work that the operators have to do."""
+    """The scenarios: in each, the operators have different work to do."""
 
     BURST = "burst"
     GROUPS = "groups"
@@ -84,7 +84,7 @@ def parser() -> argparse.ArgumentParser:
 
 
 def _chosen(what: str, choices: type[Choice]) -> Callable[[str], list[Choice]]:
-    """Return a function that reads names of *choices*, separated by commas."""
+    """Return a function that parses names of *choices* separated by commas; *what* names a choice in its errors."""
     known = {choice.lower(): choice for choice in choices}
 
     def read(text: str) -> list[Choice]:
@@ -166,7 +166,11 @@ def _write(path: Path, kept: Mapping[str, object]) -> None:
 
 
 def main(ground: Ground, words: Sequence[str] | None = None) -> int:
-    """Run the benchmark and return the exit code: 1 if a goal is missed, 2 if the measurement failed."""
+    """Run the benchmark and return the exit code.
+
+    It is 1 if a goal is missed (unless ``--no-goals`` is given), 2 if the measurement failed, and 130 if it was
+    interrupted.
+    """
     arguments = parser().parse_args(words)
     progress = Progress()
     try:

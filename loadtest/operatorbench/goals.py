@@ -1,4 +1,8 @@
-"""The goals and their verdicts (pure), from the least times and the most memory and writes of each operator's runs."""
+"""The goals for the operator, and the verdicts on them, from the figures of all runs.
+
+Of each operator's runs, the run with the least time or CPU time is judged, or the one with the most memory or writes.
+The functions are pure.
+"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -20,12 +24,16 @@ class Goal(Generic[AnyRun]):
     limit: float
     relative: bool = True
     worst: bool = False
-    """True if the highest figure of all runs is judged, because other programs on the machine don't change it."""
+    """True if the highest figure of an operator's runs is judged; otherwise the lowest one is.
+
+    Other programs on the machine make times longer, so the lowest time is the truest. They don't change memory and
+    writes, whose highest figures are judged.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A figure, and the number of the run that it is from."""
+    """A figure, and the number of the run in which it was measured."""
 
     value: float
     run: int
@@ -33,7 +41,7 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The result for a goal; a figure that wasn't measured is None."""
+    """The judgement on a goal, with the figures of both operators; a figure that wasn't measured is None."""
 
     goal: Goal[Any]
     ours: Measured | None
@@ -41,14 +49,14 @@ class Verdict:
 
     @property
     def ratio(self) -> float | None:
-        """Our operator's figure divided by the Go operator's."""
+        """Our operator's figure divided by the Go operator's; None if one of them wasn't measured."""
         if self.ours is None or self.theirs is None or not self.theirs.value:
             return None
         return self.ours.value / self.theirs.value
 
     @property
     def judged(self) -> float | None:
-        """The value that is compared with the limit."""
+        """The value that is compared with the limit: the ratio or our operator's figure; None if it wasn't measured."""
         if self.goal.relative:
             return self.ratio
         return self.ours.value if self.ours else None
@@ -118,7 +126,7 @@ HOSTING_GOALS: Sequence[Goal[Hosting]] = (
 
 
 def judged(samples: Sequence[AnyRun], goals: Sequence[Goal[AnyRun]]) -> list[Verdict]:
-    """Return the verdict on each of *goals*; no verdicts if there are no *samples*."""
+    """Return the verdict on each of *goals*, or none if there are no *samples*."""
     if not samples:
         return []
     ours, theirs = of(Kind.OURS, samples), of(Kind.GO, samples)

@@ -1,6 +1,6 @@
-"""The interface to the machine: a fresh API server for each run, a control server, and the programs to measure.
+"""The interface to the ground: a fresh API server for each run, a control server, and the programs to measure.
 
-The testbed of the end-to-end tests implements it, and `tests/e2e/benchground.py` starts the benchmark on that testbed.
+The testbed of the end-to-end tests implements the interface. `tests/e2e/benchground.py` starts the benchmark there.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -13,17 +13,17 @@ Word = str | Path  # a word of a command line
 
 USER = "operatorbench"  # the user as whom an operator makes requests
 NAMESPACE = "tailscale"
-"""The operator's namespace."""
+"""The namespace of the operators."""
 DOMAIN = "tail1234.ts.net"
 PROXY_IMAGE = "tailscale/tailscale:v1.102.5"
-"""The image that operators write into Pods. None of these Pods runs."""
+"""The image that operators write into the Pods of proxies. None of these Pods runs."""
 
 
 class Servers(NamedTuple):
-    """The URLs of a tailnet: of its control server, and of the keeper of its devices.
+    """The URLs of a tailnet's servers: the control server, and the keeper, which stores the devices.
 
     Operators know only the control server. The benchmark tells the keeper about the devices that it simulates, and asks
-    the keeper how often the control server's API was called.
+    the keeper for the number of requests to the control server's API.
     """
 
     control: str
@@ -31,7 +31,7 @@ class Servers(NamedTuple):
 
 
 class Process(Protocol):
-    """A process of this machine, the first of its session."""
+    """A process of this machine, which is the first of its session."""
 
     @property
     def pid(self) -> int:
@@ -79,7 +79,7 @@ class Ground(Protocol):
 
     @property
     def folder(self) -> Path:
-        """A folder for files, which is deleted at the end of `up`."""
+        """A folder for files of a run. It is deleted at the end of `up`."""
 
     @property
     def kubeconfig(self) -> Path:
@@ -103,13 +103,13 @@ class Ground(Protocol):
 
     @property
     def programs(self) -> Sequence[Program]:
-        """All programs that were started: servers and operators."""
+        """All programs that the ground has started: servers and operators."""
 
     def go_operator(self) -> GoOperator:
-        """Return the Go operator; build it if it doesn't exist yet."""
+        """Return the Go operator; build its program if it doesn't exist yet."""
 
     def up(self) -> AbstractContextManager[Servers]:
-        """Start the servers, and end them after the block; yield the URLs of the tailnet's servers."""
+        """Start the servers, and stop them after the block. Yield the URLs of the tailnet's servers."""
 
     def kubectl(self, *words: Word, stdin: str | None = None) -> str:
         """Run kubectl as admin and return its output."""
@@ -118,7 +118,10 @@ class Ground(Protocol):
         """Wait until a namespace has the objects that the controllers create in every namespace."""
 
     def start(self, name: str, argv: Sequence[Word], env: Mapping[str, str]) -> Program:
-        """Start a program."""
+        """Start the command *argv* as the program called *name*."""
 
     def wait_for(self, name: str, holds: Callable[[], object], seconds: float, what: str) -> None:
-        """Wait until *holds* returns something true; fail if the program called *name* ends before."""
+        """Wait until *holds* returns a true value; fail after *seconds*, or if the program called *name* ends before.
+
+        *what* names the awaited thing in the error.
+        """

@@ -1,4 +1,4 @@
-"""ProxyGroups in the benchmark's cluster: the module simulates their proxies, and watches the operator's work."""
+"""ProxyGroups of the benchmark's cluster: code that simulates their proxies, and that watches the operator's work."""
 
 import asyncio
 import json
@@ -30,7 +30,7 @@ from operatorbench.ground import DOMAIN, NAMESPACE, PROXY_IMAGE
 from operatorbench.manifests import USERS, egress_service, proxy_group
 
 GROUPS = ("even", "odd")
-"""The names of the groups. Service 0 is for the first group, Service 1 for the second, and so on in turn."""
+"""The names of the two groups. The Services with even numbers are for the first group, the others for the second."""
 
 _REPLICAS = 2
 _PATIENCE = 60.0  # s that a group may take to become available
@@ -56,7 +56,7 @@ class Proxy(NamedTuple):
 
     @property
     def address(self) -> str:
-        """The address of the proxy's Pod."""
+        """The IP address of the proxy's Pod."""
         return f"10.244.{GROUPS.index(self.group)}.{self.ordinal + 1}"
 
     @property
@@ -66,7 +66,7 @@ class Proxy(NamedTuple):
 
     @property
     def tailnet_address(self) -> str:
-        """The address of the proxy's device."""
+        """The IP address of the proxy's device in the tailnet."""
         return f"100.64.{200 + GROUPS.index(self.group)}.{self.ordinal + 1}"
 
 
@@ -76,12 +76,12 @@ def proxies_of(*groups: str) -> list[Proxy]:
 
 
 def service(number: int, name: str) -> Object:
-    """Return an egress Service; its *number* decides which group serves it."""
+    """Return an egress Service. Its *number* decides which group serves it."""
     return egress_service(name, GROUPS[number % len(GROUPS)])
 
 
 async def no_join(_proxy: Proxy) -> None:
-    """Do nothing, because no operator needs the devices of egress groups."""
+    """Make no device for the proxy of an egress group, because no operator asks for it."""
 
 
 async def start_groups(
@@ -89,8 +89,8 @@ async def start_groups(
 ) -> None:
     """Create the groups, log their simulated proxies in, and wait until the groups are available.
 
-    *cluster* has to watch PROXYGROUPS and *secrets*; the Secrets of proxies are among *secrets*. *join* is called with
-    each proxy, and makes its device.
+    *cluster* has to watch `PROXYGROUPS` and *secrets*, a selection that includes the proxies' state Secrets. *join*
+    makes the device of the proxy that it is called with.
     """
     for group in GROUPS:
         await cluster.client.create(PROXYGROUP, proxy_group(group, _REPLICAS, type_))
@@ -110,7 +110,7 @@ class GroupCluster:
     """The groups, their simulated proxies and their Services."""
 
     def __init__(self, cluster: Cluster) -> None:
-        """*cluster* watches the kinds in `FOLLOWED`."""
+        """Take a *cluster* that watches the objects in `FOLLOWED`."""
         self._cluster = cluster
         self._read: dict[str, tuple[str, Mapping[str, Any]]] = {}
 
@@ -124,7 +124,7 @@ class GroupCluster:
         return there.issuperset(entry_name(Key(USERS, name)) for name in names)
 
     async def all_report(self) -> None:
-        """Write the `report` of all proxies at once."""
+        """Let all proxies `report` at once."""
         async with asyncio.TaskGroup() as tasks:
             for proxy in proxies_of(*GROUPS):
                 tasks.create_task(self.report(proxy))
@@ -152,7 +152,10 @@ class GroupCluster:
         )
 
     def _entries(self, group: str) -> Mapping[str, Any]:
-        """Return the entries in the ConfigMap of *group*. Each version is parsed only once, because it is long."""
+        """Return the entries in the ConfigMap of *group*.
+
+        Each version of the ConfigMap is parsed only once, because it is long.
+        """
         configmap = self._cluster.objects(CONFIGS).get(Key(NAMESPACE, EGRESS.config_name(group)))
         if configmap is None:
             return {}
@@ -164,7 +167,7 @@ class GroupCluster:
 
 
 def pod(proxy: Proxy) -> Object:
-    """Return the Pod of *proxy* with the fields that operators read. No scheduler takes it."""
+    """Return the Pod of *proxy* with the fields that operators read. No scheduler gives it a node."""
     labels = {LABEL_MANAGED: MANAGED, LABEL_PARENT_TYPE: PARENT_PROXYGROUP, LABEL_PARENT_NAME: proxy.group}
     environment = [{"name": "TS_ENABLE_HEALTH_CHECK", "value": "true"}]
     return {
@@ -186,7 +189,7 @@ def pod(proxy: Proxy) -> Object:
 
 
 def running(proxy: Proxy) -> Object:
-    """Return the status of the Pod of *proxy*. Its readiness gate is open, so that no operator asks for its health."""
+    """Return the status of the running Pod of *proxy*. Its gate is open, so no operator sends it health checks."""
     return {
         "phase": "Running",
         "podIP": proxy.address,
@@ -196,7 +199,10 @@ def running(proxy: Proxy) -> Object:
 
 
 def state(proxy: Proxy, uid: str) -> dict[str, str]:
-    """Return the state that *proxy* has after its login (docs/development/proxies.md); *uid* is that of its Pod."""
+    """Return the data of the state Secret of *proxy* after its login; *uid* is that of its Pod.
+
+    See docs/development/proxies.md.
+    """
     return {
         **profile(proxy),
         "device_id": proxy.node_id,
@@ -208,12 +214,18 @@ def state(proxy: Proxy, uid: str) -> dict[str, str]:
 
 
 def profile(proxy: Proxy, advertised: Sequence[str] = ()) -> dict[str, str]:
-    """Return the login profile of *proxy*, which advertises these Tailscale Services, as its tailscaled stores it."""
+    """Return the login profile of *proxy*, as its tailscaled stores it.
+
+    *advertised* are the names of the Tailscale Services that the proxy advertises.
+    """
     return login(proxy.node_id, f"{proxy.name}.{DOMAIN}", advertised)
 
 
 def login(node_id: str, fqdn: str, advertised: Sequence[str] = ()) -> dict[str, str]:
-    """Return the login profile of a device, as its tailscaled stores it."""
+    """Return the login profile of the device named *fqdn*, as its tailscaled stores it.
+
+    *advertised* are the names of the Tailscale Services that the device advertises.
+    """
     config = {"NodeID": node_id, "UserProfile": {"LoginName": fqdn}}
     stored = json.dumps({"Config": config, "AdvertiseServices": [*advertised]})
     return {"_current-profile": "profile-1", "profile-1": stored}

@@ -1,4 +1,7 @@
-"""The second scenario: two ProxyGroups get all Services at once, then more one by one; all are removed at once."""
+"""The second scenario: two egress groups get many Services at once, and later a few more Services one by one.
+
+At the end, the many Services are removed at once.
+"""
 
 import asyncio
 import time
@@ -34,7 +37,7 @@ class Burst:
         return [f"db-{number}" for number in range(self.load.services)]
 
     async def measure(self, number: int, operator: Operator, progress: Progress) -> Grouped:
-        """Measure all steps of the scenario."""
+        """Measure all steps of the scenario, as run *number*."""
         await self.groups.start()
         await self._warm()
         progress.say(f"  making {self.load.services} Services")
@@ -63,7 +66,7 @@ class Burst:
         )
 
     async def _warm(self) -> None:
-        """Make and remove a Service of each group, so that the operator's first connections aren't measured."""
+        """Make and remove a Service for each group, so that the operator's first connections aren't measured."""
         names = [f"first-{group}" for group in GROUPS]
         await self.watched.cluster.apply(service(number, name) for number, name in enumerate(names))
         await self._until_served(names)
@@ -71,7 +74,7 @@ class Burst:
         await self.watched.settle()
 
     async def _make(self) -> tuple[Step, Counter[str]]:
-        """Measure the step that makes all Services; return also how often each ConfigMap was written."""
+        """Return the figures of the step that makes all Services, and how often each ConfigMap was written in it."""
         cluster, names, before = self.watched.cluster, self.names, self._configmap_writes()
 
         async def make() -> float:
@@ -93,7 +96,7 @@ class Burst:
         return time.monotonic() - started
 
     async def _until_served(self, names: list[str]) -> None:
-        """Wait for the entries of *names*, write the reports of all proxies, and wait for the EndpointSlices."""
+        """Wait for the entries of the Services *names*, let all proxies report, and wait for the EndpointSlices."""
         await self._until_written(names)
         await self.groups.all_report()
         for number, group in enumerate(GROUPS):
@@ -101,7 +104,10 @@ class Burst:
                 await self._until_proxy_serves(proxy, names[number :: len(GROUPS)])
 
     async def _add_more(self) -> None:
-        """Make one Service after another for the first group, and measure the time of each entry and EndpointSlice."""
+        """Create Services for the first group, one after the other.
+
+        Measure for each the time until its entry and until its EndpointSlice.
+        """
         names = [f"more-{number}" for number in range(_MORE)]
         for name in names:
             await asyncio.sleep(_PAUSE)
@@ -140,7 +146,7 @@ def run(ground: Ground, operator: Operator, load: Load, number: int, progress: P
     """Run the scenario with *operator* on a fresh cluster, and return its figures.
 
     Raises:
-        BenchError: something didn't start, or the operator didn't do its work; the text says what, with a log's end.
+        BenchError: a program didn't start, or the operator didn't do its work; the text says which, with a log's end.
     """
     progress.say(f"run {number}: {load.services} Services of {len(GROUPS)} ProxyGroups, {operator.kind}")
     with prepared(ground, operator) as servers:

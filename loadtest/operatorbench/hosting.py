@@ -1,4 +1,4 @@
-"""The fourth scenario: two ProxyGroups expose all Ingresses and Services at once, and then nothing changes."""
+"""The fourth scenario: two ProxyGroups have to expose all Ingresses and Services at once; then nobody changes them."""
 
 import asyncio
 import json
@@ -17,7 +17,7 @@ from operatorbench.manifests import ingress_class
 from operatorbench.measure import Hosting, Step
 from operatorbench.operators import Operator
 
-_LIMIT = 3 * LIMIT  # s until all objects must work; the Go operator takes long
+_LIMIT = 3 * LIMIT  # s until all objects must work; it is so long because the Go operator takes long
 _FIRST = 5  # objects that are made and removed before the measurement
 
 
@@ -30,7 +30,7 @@ class AtOnce:
     load: Load
 
     async def measure(self, number: int, operator: Operator, progress: Progress) -> Hosting:
-        """Measure all steps of the scenario."""
+        """Measure all steps of the scenario, as run *number*."""
         cluster, names = HostingCluster(self.watched.cluster, self.keeper), exposed(self.load.services)
         async with cluster.running():
             await cluster.prepare(names)
@@ -52,7 +52,7 @@ class AtOnce:
             )
 
     async def _warm(self, cluster: HostingCluster) -> None:
-        """Make and remove some objects, so that the operator's start and its first connections are not measured."""
+        """Create and delete some objects, so that the operator's start and its first connections are not measured."""
         names = exposed(_FIRST, "first-")
         await cluster.prepare(names)
         await cluster.expose(names)
@@ -77,7 +77,7 @@ class AtOnce:
         return await self.watched.leave_alone(self.load.idle_seconds)
 
     async def _counted(self, act: Callable[[], Awaitable[Step]]) -> tuple[Step, Counter[str]]:
-        """Measure a step; return also how often the control server's API was called."""
+        """Return the figures of the step that *act* measures, and the calls of the control server's API during it."""
         before = await self.keeper.calls()
         step = await act()
         return step, await self.keeper.calls() - before
@@ -90,7 +90,7 @@ def run(ground: Ground, operator: Operator, load: Load, number: int, progress: P
     """Run the scenario with *operator* on a fresh cluster, and return its figures.
 
     Raises:
-        BenchError: something didn't start, or the operator didn't do its work; the text says what, with a log's end.
+        BenchError: a program didn't start, or the operator didn't do its work; the text says which, with a log's end.
     """
     progress.say(f"run {number}: {load.services} Ingresses and Services that ProxyGroups expose, {operator.kind}")
     with prepared(ground, operator) as servers:

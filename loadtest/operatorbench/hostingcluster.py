@@ -1,4 +1,4 @@
-"""Simulates the proxies of ProxyGroups of type ingress in the benchmark's cluster, and makes the objects of users."""
+"""Simulates the proxies of ProxyGroups of type ingress in the benchmark's cluster, and creates the users' objects."""
 
 import asyncio
 import json
@@ -40,7 +40,7 @@ from operatorbench.operators import SECRET as IDENTITY
 TYPE = "ingress"
 """The type of the groups."""
 
-_EVERY = 0.5  # s from one look of a proxy at its configuration to the next
+_EVERY = 0.5  # s from one reading of a proxy's configuration to the next
 _PATIENCE = 60.0  # s that a proxy may wait for its auth key
 _LIFETIME = timedelta(days=90)
 _INGRESSES = Selection(INGRESS, USERS)
@@ -52,7 +52,8 @@ FOLLOWED = (SERVICES, _INGRESSES, PROXYGROUPS, _SECRETS, CONFIGS)
 class Exposed:
     """The names of the Ingresses and Services that the two groups expose.
 
-    Of either kind, the first group exposes the first object, the second group the second object, and so on in turn.
+    The groups take turns: the first group exposes the first Ingress and the first Service, the second group the second
+    ones, and so on.
     """
 
     ingresses: Sequence[str]
@@ -60,12 +61,12 @@ class Exposed:
 
     @property
     def backends(self) -> list[str]:
-        """The names of the Services of the Ingresses."""
+        """The names of the Services to which the Ingresses lead."""
         return [f"{name}-backend" for name in self.ingresses]
 
 
 def exposed(count: int, prefix: str = "") -> Exposed:
-    """Return the names of *count* objects, of which three of five are Ingresses."""
+    """Return the names of *count* objects. Three of five are Ingresses, and the others are Services."""
     ingresses = count * 3 // 5
     return Exposed(
         [f"{prefix}web-{number}" for number in range(ingresses)],
@@ -74,13 +75,13 @@ def exposed(count: int, prefix: str = "") -> Exposed:
 
 
 class Host:
-    """A simulated proxy.
+    """A simulated proxy of a group of type ingress.
 
     It reads its configuration twice a second, and reports the Tailscale Services that it hosts.
     """
 
     def __init__(self, cluster: Cluster, keeper: Keeper, proxy: Proxy) -> None:
-        """*cluster* watches the kinds in `FOLLOWED`."""
+        """Take a *cluster* that watches the objects in `FOLLOWED`."""
         self._cluster = cluster
         self._keeper = keeper
         self._proxy = proxy
@@ -89,7 +90,7 @@ class Host:
         self._certified: set[str] = set()
 
     async def run(self) -> None:
-        """Follow the configuration until cancelled."""
+        """Read the configuration again and again, and report by it, until cancelled."""
         while True:
             await self._step()
             await asyncio.sleep(_EVERY)
@@ -115,7 +116,7 @@ class Host:
             await self._certify(domains(served))
 
     async def _certify(self, names: Iterable[str]) -> None:
-        """Store a certificate for each of these domains that has a Secret, and no certificate yet."""
+        """Store a certificate for each of the domains *names* that has a Secret but no certificate yet."""
         keys = {Key(NAMESPACE, name) for name in names if name not in self._certified}
         data = encoded({"tls.crt": certificate_for(_LIFETIME), "tls.key": "a private key"})
         async with asyncio.TaskGroup() as tasks:
@@ -128,7 +129,7 @@ class HostingCluster:
     """The groups, their simulated proxies, and the Ingresses and Services that they expose."""
 
     def __init__(self, cluster: Cluster, keeper: Keeper) -> None:
-        """*cluster* watches the kinds in `FOLLOWED`."""
+        """Take a *cluster* that watches the objects in `FOLLOWED`."""
         self._cluster = cluster
         self._keeper = keeper
         self._hosts = [Host(cluster, keeper, proxy) for proxy in proxies_of(*GROUPS)]
@@ -152,7 +153,7 @@ class HostingCluster:
         await self._keeper.join(auth_key, proxy.name, proxy.node_id, proxy.tailnet_address)
 
     async def prepare(self, names: Exposed) -> None:
-        """Create the Services of the Ingresses, and an EndpointSlice for each Service."""
+        """Create the Services to which the Ingresses lead, and an EndpointSlice for each Service."""
         await self._cluster.apply(map(backend, names.backends))
         served = [*names.backends, *names.services]
         slices = [
@@ -161,7 +162,7 @@ class HostingCluster:
         await self._cluster.apply(slices, ENDPOINTSLICE)
 
     async def expose(self, names: Exposed) -> None:
-        """Create the Ingresses and Services, all at once."""
+        """Create the Ingresses, and the Services that groups expose, all at once."""
         pairs = zip(names.ingresses, names.backends, strict=True)
         ingresses = [exposed_ingress(name, service, _group(n)) for n, (name, service) in enumerate(pairs)]
         async with asyncio.TaskGroup() as tasks:
@@ -171,20 +172,23 @@ class HostingCluster:
             )
 
     async def remove(self, names: Exposed) -> None:
-        """Delete the Ingresses and Services, all at once."""
+        """Delete the Ingresses, and the Services that groups expose, all at once."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._cluster.delete(names.ingresses, INGRESS))
             tasks.create_task(self._cluster.delete(names.services))
 
     def reported(self, names: Exposed) -> bool:
-        """Tell whether all statuses say how the tailnet reaches the objects, and both proxies serve the Services."""
+        """Tell whether the statuses of all objects called *names* say how the tailnet reaches the objects.
+
+        The status of a Service must also say that both proxies of its group serve the Service.
+        """
         ingresses, services = self._cluster.objects(_INGRESSES), self._cluster.objects(SERVICES)
         return all(is_served(ingresses.get(Key(USERS, name))) for name in names.ingresses) and all(
             is_exposed(services.get(Key(USERS, name))) for name in names.services
         )
 
     def gone(self, names: Exposed) -> bool:
-        """Tell whether the Ingresses and Services are gone."""
+        """Tell whether the Ingresses, and the Services that groups expose, are gone."""
         there = {*self._cluster.objects(_INGRESSES), *self._cluster.objects(SERVICES)}
         return there.isdisjoint(Key(USERS, name) for name in (*names.ingresses, *names.services))
 
@@ -199,14 +203,14 @@ def _group(number: int) -> str:
 
 
 def identity() -> Object:
-    """Return the Secret of the operator's own device."""
+    """Return the Secret with the login of the operator's own device, from which our operator reads its identity."""
     metadata = {"namespace": NAMESPACE, "name": IDENTITY}
     data = encoded(login("node-operator", f"operator.{DOMAIN}"))
     return {"apiVersion": SECRET.api_version, "kind": SECRET.kind, "metadata": metadata, "data": data}
 
 
 def newest_config(secret: Object | None) -> Mapping[str, Any]:
-    """Return the configuration of a proxy for the newest images; empty without a Secret."""
+    """Return the proxy's configuration for the newest capability version in *secret*; empty if it has none."""
     found = {int(name.split("-")[1].split(".")[0]): text for name, text in _data(secret).items() if "cap-" in name}
     return json.loads(b64decode(found[max(found)])) if found else {}
 
@@ -216,18 +220,18 @@ def _data(secret: Object | None) -> Mapping[str, str]:
 
 
 def document(configmap: Object | None, file: str) -> Mapping[str, Any]:
-    """Return a JSON document in a ConfigMap; empty if there is none."""
+    """Return the JSON document under the key *file* of *configmap*; empty if there is none."""
     text = ((configmap or {}).get("binaryData") or {}).get(file)
     return json.loads(b64decode(text)) or {} if text else {}
 
 
 def report(proxy: Proxy, rules: Mapping[str, Any]) -> Object:
-    """Return the report of *proxy* that it has put *rules* into effect."""
+    """Return the report in which *proxy* says that it applies *rules*."""
     return {"configs": rules, "podIPv4": proxy.address}
 
 
 def domains(served: Mapping[str, Any]) -> list[str]:
-    """Return the domains for which proxies with this serve config end TLS."""
+    """Return the domains for which a proxy answers HTTPS; *served* are the Tailscale Services in its serve config."""
     sites = [site.rpartition(":") for each in served.values() for site in each.get("Web") or {}]
     return [domain for domain, _, port in sites if port == "443"]
 
@@ -244,7 +248,7 @@ def is_served(ingress: Object | None) -> bool:
 
 
 def is_exposed(service: Object | None) -> bool:
-    """Tell whether the status of *service* says that the tailnet reaches it, by both proxies of its group."""
+    """Tell whether the status of *service* has a name and an address, and says that both proxies serve it."""
     if service is None:
         return False
     conditions = service["status"].get("conditions") or ()

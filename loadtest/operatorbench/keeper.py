@@ -1,4 +1,4 @@
-"""The keeper of the tailnet's devices, which the benchmark tells about the devices that it simulates."""
+"""A client of the keeper, by which the benchmark registers the devices that it simulates in the tailnet."""
 
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Mapping
@@ -17,18 +17,18 @@ class Keeper:
         self._session = session
 
     async def join(self, auth_key: str, hostname: str, node_id: str, address: str) -> None:
-        """Make a device that logs in with *auth_key*."""
+        """Let a device with these properties join the tailnet with *auth_key*."""
         joining = {"authKey": auth_key, "hostname": hostname, "nodeId": node_id, "addresses": [address]}
         await self._post("join", joining)
 
     async def host(self, node_id: str, advertised: Iterable[str], ports: Mapping[str, list[str]]) -> None:
-        """Take the report of a device about the Tailscale Services that it advertises, and the *ports* it serves."""
+        """Report the Tailscale Services that a device has *advertised*, and the *ports* that it serves for each."""
         names = {*advertised}
         services = {name: {"advertises": name in names, "ports": ports.get(name)} for name in {*names, *ports}}
         await self._post("hosted", {"nodeId": node_id, "services": services})
 
     async def calls(self) -> Counter[str]:
-        """Return how often the control server's API was called, by method and path."""
+        """Return the number of requests to the control server's API, by method and path."""
         return Counter(await self._post("calls", {}))
 
     async def _post(self, path: str, body: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The objects that the benchmark makes for operators."""
+"""The objects that the benchmark creates, as the users of an operator would."""
 
 from tsoperator.api.names import ANNOTATION_TAILNET_FQDN, LABEL_SERVICE_NAME, LOAD_BALANCER_CLASS, PROXY_GROUP
 from tsoperator.api.objects import (
@@ -17,11 +17,11 @@ from operatorbench.ground import DOMAIN
 INGRESS_CLASS = "tailscale"
 
 USERS = "bench"
-"""The namespace of the Services."""
+"""The namespace of the users' objects."""
 
 
 def egress_service(name: str, group: str = "") -> Object:
-    """Return a Service that leads to the device of its *name*, through the ProxyGroup *group* if one is given."""
+    """Return a Service that leads to the device called *name*, through the ProxyGroup *group* if it isn't empty."""
     annotations = {ANNOTATION_TAILNET_FQDN: f"{name}.{DOMAIN}"} | ({PROXY_GROUP: group} if group else {})
     metadata = {"namespace": USERS, "name": name, "annotations": annotations}
     ports = {"ports": [{"port": 5432, "protocol": "TCP"}]} if group else {}
@@ -34,7 +34,7 @@ def proxy_group(name: str, replicas: int, type_: str) -> Object:
 
 
 def backend(name: str) -> Object:
-    """Return a Service that is for the cluster only."""
+    """Return a Service that isn't exposed to the tailnet; an Ingress can lead to it."""
     return _object(SERVICE, {"namespace": USERS, "name": name}, {"ports": _HTTP})
 
 
@@ -54,7 +54,7 @@ def exposed_ingress(name: str, service: str, group: str) -> Object:
 
 
 def ingress_class() -> Object:
-    """Return the IngressClass of operators for tailnets."""
+    """Return the IngressClass of the Ingresses that a tailnet operator exposes."""
     return _object(INGRESSCLASS, {"name": INGRESS_CLASS}, {"controller": "tailscale.com/ts-ingress"})
 
 

@@ -13,10 +13,10 @@ from pydantic import BaseModel, ConfigDict
 from operatorbench.audit import Entry
 
 _NOT_OF_A_SERVICE = frozenset({"events", "leases"})
-"""The kinds that an operator writes but that no Service needs. Tables show these writes, but no goal counts them."""
+"""The kinds of objects that an operator writes but that no Service needs. The goals for writes leave them out."""
 
 _TOUCH = "patch pods"
-"""The write by which our operator makes the kubelet mount a changed configuration at once. It is counted separately."""
+"""The write by which our operator touches a Pod. Touches are counted separately."""
 
 
 class Kind(StrEnum):
@@ -27,12 +27,12 @@ class Kind(StrEnum):
 
 
 class Step(BaseModel):
-    """The figures of one part of a run, in which Services are made, served, left alone or removed."""
+    """The figures of one step of a run, in which Services are created, served, left unchanged or deleted."""
 
     model_config = ConfigDict(frozen=True)
 
     seconds: float
-    """The time from the first request of the step to the end that users see in the cluster."""
+    """The seconds from the first request of the step until the objects in the cluster were as the step requires."""
     cpu_seconds: float
     """The operator's CPU time, user and system, until it had settled."""
     writes: Mapping[str, int]
@@ -40,7 +40,7 @@ class Step(BaseModel):
     reads: int
     """The number of the operator's other requests."""
     others: float
-    """The number of cores that other programs, outside the benchmark, kept busy meanwhile; they make times longer."""
+    """The number of CPU cores that programs outside the benchmark kept busy during the step. They make times longer."""
 
     @property
     def counted(self) -> int:
@@ -58,17 +58,17 @@ class Step(BaseModel):
 
 
 class Run(BaseModel):
-    """The figures of one run that all scenarios have."""
+    """The figures of one run that are common to all scenarios."""
 
     model_config = ConfigDict(frozen=True)
 
     kind: Kind
     run: int
-    """The number of the run. The runs of all scenarios are counted together, from 1 on."""
+    """The number of the run, from 1 on. The runs of all scenarios are numbered together."""
     services: int
     made: Step
     rss_mb: float
-    """The operator's resident memory (10⁶ bytes) when all Services are made and it is idle."""
+    """The operator's resident memory (10⁶ bytes) when all Services are made and the operator is idle."""
 
     @property
     def cpu_ms(self) -> float:
@@ -82,7 +82,7 @@ class Run(BaseModel):
 
 
 class Burst(Run):
-    """The figures of one run in which all Services are made at once, left alone, and removed at once."""
+    """The figures of one run in which all Services are created at once, left unchanged, and deleted at once."""
 
     idle: Step
     removed: Step
@@ -102,7 +102,7 @@ class Sample(Burst):
     """The figures of one run of the first scenario."""
 
     reported_seconds: float
-    """The time until the last Service reported that its proxy is made.
+    """The time until the last Service reported that its proxy exists.
 
     `made.seconds` is the time until the last StatefulSet existed.
     """
@@ -111,7 +111,7 @@ class Sample(Burst):
 
 
 class Grouped(Burst):
-    """The figures of one run of the second scenario, in which two ProxyGroups get all Services at once.
+    """The figures of one run of the second scenario, in which two egress groups get all Services at once.
 
     `made.seconds` is the time until the groups' ConfigMaps had an entry for each Service.
     """
@@ -120,11 +120,11 @@ class Grouped(Burst):
     configmap_writes: Mapping[str, int]
     """The number of times that the operator wrote each ConfigMap while the Services were made."""
     served: Step
-    """The step from the proxies' reports that they serve all Services until the EndpointSlices have all addresses."""
+    """The step in which the proxies report that they serve all Services; it ends with all proxies in EndpointSlices."""
     entry_seconds: Sequence[float]
-    """The times from the request for an additional Service until its entry is in the ConfigMap."""
+    """For each additional Service, the seconds from its creation until its entry is in the ConfigMap."""
     slice_seconds: Sequence[float]
-    """The times from a proxy's report that it serves a further Service until its address is in the EndpointSlice."""
+    """The seconds from each report that a proxy serves an additional Service until the EndpointSlice has the proxy."""
 
     @property
     def most_configmap_writes(self) -> int:
@@ -133,9 +133,9 @@ class Grouped(Burst):
 
 
 class Steady(Run):
-    """The figures of one run of the third scenario: Services are made one by one; of two operators, one leads.
+    """The figures of one run of the third scenario, with a leader and a standby: Services are made one by one.
 
-    Writes and reads of the leader and the standby are counted together.
+    The figures are the leader's, but the writes and reads are those of the leader and the standby together.
     """
 
     every_seconds: float
@@ -144,7 +144,7 @@ class Steady(Run):
     """The standby's CPU time, in the same period as the leader's."""
     standby_rss_mb: float
     configmap_bytes: int
-    """The number of bytes of ConfigMaps in the bodies of requests."""
+    """The number of bytes of all ConfigMaps in the bodies of the operators' requests."""
 
     @property
     def standby_cpu_ms(self) -> float:
@@ -158,24 +158,24 @@ class Steady(Run):
 
     @property
     def configmap_kb(self) -> float:
-        """The kilobytes of ConfigMaps that were written per Service that was made."""
+        """The kilobytes of ConfigMaps that the operators wrote, per Service that was made."""
         return self.configmap_bytes / 1e3 / self.services
 
 
 class Hosting(Run):
     """The figures of one run of the fourth scenario, in which two ProxyGroups expose all objects at once.
 
-    `services` is the number of these objects, Ingresses and Services. `made.seconds` is the time until their statuses
-    said how the tailnet reaches them.
+    `services` is the number of all objects, Ingresses and Services. `made.seconds` is the time until the statuses of
+    all objects said how the tailnet reaches the objects.
     """
 
     ingresses: int
     """The number of Ingresses among the objects."""
     calls: Mapping[str, int]
-    """The numbers of calls of the control server's API by method and path, until the operator had settled."""
+    """The number of calls of the control server's API by method and path, until the operator had settled."""
     idle: Step
     idle_calls: Mapping[str, int]
-    """The numbers of calls of the control server's API by method and path, while the operator was idle."""
+    """The number of calls of the control server's API by method and path, while the operator was idle."""
 
     @property
     def calls_an_object(self) -> float:
@@ -202,7 +202,7 @@ class Runs:
 
 
 def configmap_bytes(entries: Iterable[Entry], user: str) -> int:
-    """Return the bytes of ConfigMaps that *user* sent, as JSON without spaces, without deletions."""
+    """Return the number of bytes in the ConfigMaps that *user* sent, as JSON without spaces. Deletions don't count."""
     return sum(
         len(json.dumps(entry["requestObject"], separators=(",", ":"), ensure_ascii=False).encode())
         for entry in _of_configmaps(entries, user)
@@ -211,7 +211,7 @@ def configmap_bytes(entries: Iterable[Entry], user: str) -> int:
 
 
 def configmap_writes(entries: Iterable[Entry], user: str) -> Counter[str]:
-    """Return how often *user* wrote each ConfigMap, by its name, including refused writes."""
+    """Return the number of writes by *user* of each ConfigMap, by its name, including refused writes."""
     return Counter(
         entry["objectRef"].get("name") or entry["requestObject"]["metadata"]["name"]
         for entry in _of_configmaps(entries, user)

@@ -1,4 +1,4 @@
-"""The operators that are compared, with the objects that each needs in the cluster and the command that starts it."""
+"""The operators that are compared: for each, the objects that it needs in the cluster, and the command to start it."""
 
 import sys
 from collections.abc import Mapping
@@ -23,19 +23,19 @@ try:
 finally:
     profile.dump_stats(file)
 """
-"""A program that runs our operator under a profiler of CPU time, which doesn't count waiting."""
+"""A program that runs our operator under a profiler of CPU time, which leaves out the time in which it waits."""
 
 
 @dataclass(frozen=True, slots=True)
 class Operator:
-    """An operator, with its CRDs, its command and the environment that only this operator gets."""
+    """An operator: its CRDs, its command, and the environment variables that the other operator doesn't get."""
 
     kind: Kind
     crds: Path
     argv: tuple[Word, ...]
     environment: Mapping[str, str] = field(default_factory=dict)
     name: str = NAME
-    """The name of the operator's program, unique on the ground."""
+    """The name of the operator's program. It must be unique on the ground."""
 
     def install(self, ground: Ground) -> None:
         """Create the objects that have to exist before the operator starts."""
@@ -44,7 +44,7 @@ class Operator:
         ground.kubectl("wait", "--for=condition=Established", "--timeout=30s", "-f", self.crds)
 
     def start(self, ground: Ground, login_server: str) -> Program:
-        """Start the operator, with its files in a folder of its own."""
+        """Start the operator, with its files in a new folder."""
         folder = ground.folder / self.name
         folder.mkdir()
         client_id, client_secret = ground.credentials
@@ -58,13 +58,13 @@ class Operator:
             "CLIENT_SECRET_FILE": str(folder / "client_secret"),
             "PROXY_IMAGE": PROXY_IMAGE,
             "PROXY_FIREWALL_MODE": "auto",
-            "HOME": str(folder),  # the Go operator stores the state of its own device there
+            "HOME": str(folder),  # the folder in which the Go operator stores the state of its own device
         }
         return ground.start(self.name, self.argv, {**environment, **self.environment})
 
 
 def ours(crds: Path, profile: Path | None = None, name: str = NAME) -> Operator:
-    """Return our operator as the image runs it, or under cProfile, which writes *profile* at the end."""
+    """Return our operator, which runs as in its image, or with *profile* under cProfile, which writes that file."""
     words: tuple[Word, ...] = ("-c", _PROFILED, profile) if profile else ("-m", "tsoperator")
     return Operator(
         Kind.OURS,
@@ -76,6 +76,10 @@ def ours(crds: Path, profile: Path | None = None, name: str = NAME) -> Operator:
 
 
 def theirs(go: GoOperator) -> Operator:
-    """Return the Go operator. It stores its device's state in a folder, so it writes less than in a real cluster."""
+    """Return the Go operator.
+
+    Here, it stores the state of its own device in a folder. In a real cluster, it writes that state into a Secret, so
+    it makes more requests there.
+    """
     environment = {**go.environment, "XDG_CONFIG_HOME": "", "XDG_CACHE_HOME": ""}
     return Operator(Kind.GO, go.crds, (go.program,), environment)

@@ -17,7 +17,7 @@ _PEAK = re.compile(r"^VmHWM:\s+(\d+) kB$", re.MULTILINE)
 
 @dataclass(frozen=True, slots=True)
 class Spending:
-    """The CPU time and memory of a running program, including its children, which are in the same session."""
+    """The CPU time and memory of a running program, with its child processes, which are in the same session."""
 
     program: Program
     ground: Ground
@@ -45,12 +45,15 @@ class Spending:
 
 
 def busy_seconds(stat: str) -> float:
-    """Return the busy seconds of all cores together, from the text of /proc/stat."""
+    """Return the seconds for which cores were busy, all cores together, from the text of /proc/stat."""
     fields = stat.splitlines()[0].split()[1:]
     return sum(int(fields[number]) for number in _BUSY) / _TICKS
 
 
 def peak_mb(status: str) -> float:
-    """Return VmHWM from the text of /proc/PID/status, in 10⁶ bytes; 0 if there is none."""
+    """Return the highest resident memory so far (VmHWM) from the text of /proc/PID/status, in 10⁶ bytes.
+
+    It is 0 if the text has no such line.
+    """
     found = _PEAK.search(status)
     return int(found[1]) * 1024 / 1e6 if found else 0.0

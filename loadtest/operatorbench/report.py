@@ -9,7 +9,7 @@ from operatorbench.goals import Measured, Verdict
 from operatorbench.measure import AnyRun, Burst, Grouped, Hosting, Runs, Sample, Steady, Step
 
 Line = tuple[str, Callable[[Any], str]]
-"""A line in a table of runs: its first cell, and the function that returns its cell for one run."""
+"""A line in a table of runs: its first cell, and the function that returns the line's cell for one run."""
 
 _MADE: Sequence[Line] = (
     ("CPU, ms a Service made", lambda run: f"{run.cpu_ms:.1f}"),
@@ -132,7 +132,7 @@ def _writes(word: str, samples: Sequence[AnyRun], steps: Sequence[Step]) -> Iter
 
 
 def verdicts(all_: Sequence[Verdict]) -> str:
-    """Return the table of goals; the number of the run is in brackets after its figure."""
+    """Return the table of goals; after each figure, the number of its run is in brackets."""
     head = ("", "ours", "Go", "ours / Go", "goal", "")
     lines = [
         (
@@ -149,7 +149,7 @@ def verdicts(all_: Sequence[Verdict]) -> str:
 
 
 def word(verdict: Verdict) -> str:
-    """Return the result for a goal in a word or two."""
+    """Return *verdict* in a word or two: met, missed or not measured."""
     if verdict.judged is None:
         return "not measured"
     return "MISSED" if verdict.missed else "met"

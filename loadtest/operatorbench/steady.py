@@ -1,4 +1,7 @@
-"""The third scenario, for our operator only: Services are made one by one, with a DNSConfig, a leader and a standby."""
+"""The third scenario, for our operator only: Services are created one by one.
+
+There are a DNSConfig, a leader and a standby.
+"""
 
 import asyncio
 import json
@@ -20,19 +23,19 @@ from operatorbench.process import Spending
 
 _EVERY = 0.25  # s from one Service to the next
 _POD = 2.1  # s until a proxy has an address, as if its Pod had started; no multiple of _EVERY
-_PATIENCE = 30.0  # s that an operator may take to lead, or to follow as the standby
+_PATIENCE = 30.0  # s that the leader may take to get the Lease, and the standby to be ready
 
 
 @dataclass(frozen=True, slots=True)
 class OneByOne:
-    """The scenario with two running operators, a leader and a standby."""
+    """The third scenario, carried out with two running operators, a leader and a standby."""
 
     leader: Watched
     standby: Spending
     services: int
 
     async def measure(self, number: int) -> Steady:
-        """Measure the step that makes all Services."""
+        """Measure the step that makes all Services, as run *number*."""
         await self.leader.warm()
         written, spent = self._configmap_bytes(), self.standby.cpu_seconds
         made = await self.leader.step(self._make)
@@ -59,7 +62,10 @@ class OneByOne:
         return time.monotonic() - started
 
     async def _serve(self, number: int) -> None:
-        """Create a Service, and give its proxy an address `_POD` seconds after the proxy was made."""
+        """Create a Service, and wait for its proxy.
+
+        `_POD` seconds later, give the proxy an address, as if its Pod were ready.
+        """
         name, cluster = f"db-{number}", self.leader.cluster
         await cluster.create([name])
         await cluster.until(lambda: cluster.has_proxy(name), LIMIT, f"{name} has a proxy")
@@ -73,11 +79,11 @@ class OneByOne:
 def run(ground: Ground, services: int, profile: Path | None, number: int, progress: Progress) -> Steady:
     """Run the third scenario on a fresh cluster, and return its figures.
 
-    With *profile*, a path that ends in ``FILE``, the operators write their profiles to ``leader-FILE`` and
-    ``standby-FILE`` in its folder.
+    With *profile*, the operators write their profiles to two files in its folder. If the last part of the path is
+    ``FILE``, these files are called ``leader-FILE`` and ``standby-FILE``.
 
     Raises:
-        BenchError: something didn't start, or the operator didn't do its work; the text says what, with a log's end.
+        BenchError: a program didn't start, or the operator didn't do its work; the text says which, with a log's end.
     """
     leader, standby = (
         operators.ours(ground.crds, profile and profile.with_name(f"{name}-{profile.name}"), name)
@@ -105,12 +111,12 @@ def run(ground: Ground, services: int, profile: Path | None, number: int, progre
 
 
 def _holder(ground: Ground) -> str:
-    """Return the identity of the holder of the operator's Lease; empty if nobody holds it."""
+    """Return the identity of the holder of the operator's Lease, or "" if nobody holds it."""
     return ground.kubectl("get", "leases", "--namespace", NAMESPACE, "-o", "jsonpath={.items[*].spec.holderIdentity}")
 
 
 def _answers(url: str) -> bool:
-    """Tell whether a program answers a request for *url* without an error."""
+    """Tell whether a server answers a GET of *url* with success."""
     try:
         with urlopen(url, timeout=2):  # noqa: S310 - of our own
             return True

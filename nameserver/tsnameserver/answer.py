@@ -2,7 +2,8 @@
 
 Nearly every query is ordinary: it has usual flags, one question and at most a usual OPT record. The fast path answers
 it: it looks up the flags and the name, and copies the records that the zone has compiled. All other queries go to the
-general path, `general`, which reads a query field by field. It would answer ordinary queries with the same bytes.
+general path, `general`, which reads a query field by field. The general path would answer ordinary queries with the
+same bytes.
 """
 
 import struct
@@ -149,7 +150,7 @@ def _offered(query: bytes, question: bytes, opt: bytes) -> int:
 
 
 def _truncated(response: bytes, question: bytes, opt: bytes) -> bytes:
-    """Return a *response* that is too long without its records, and marked as truncated (RFC 2181, 9)."""
+    """Return *response*, which is too long, without its records and marked as truncated (RFC 2181, 9)."""
     flags = bytes((response[2] | TC, response[3]))
     return b"".join((response[:2], flags, response[4:6], bytes(4), response[10:12], question, opt))
 

@@ -232,7 +232,10 @@ def _text(wire: bytes) -> str:
 def _apexes(
     settings: ZoneSettings, more_origins: Iterable[str], serial: int
 ) -> tuple[Mapping[bytes, Apex], tuple[str, ...]]:
-    """Return the apex of each valid zone by origin, and a message about each invalid zone."""
+    """Return an `Apex` for each valid zone, by the zone's wire name, and a message about each invalid zone.
+
+    A zone comes before the zone that contains it.
+    """
     apexes = {}
     problems = []
     for origin in (*settings.origins, *more_origins):

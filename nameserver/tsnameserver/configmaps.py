@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _RECORDS_NAME = re.compile(rf"{CONFIGMAP_NAME}(-[0-9]+)?")
 _PAGE_ITEMS = "4"
-"""The number of ConfigMaps in a page of the list. Each of them may be as large as a mebibyte."""
+"""The number of ConfigMaps in a page of the list. It is small, because a ConfigMap may be as large as a mebibyte."""
 _CONNECT_SECONDS = 10
 _LIST_SECONDS = 20
 
@@ -52,8 +52,8 @@ class ApiSettings:
     """The directory of `token` and `ca.crt`; both are optional. The token is rotated, so each request reads it anew."""
     backoff: Backoff = field(default_factory=Backoff)
     watch_seconds: int = 20
-    """The seconds for which the API server should keep a watch open. It doesn't send a bookmark in every watch, so
-    only a new watch shows that it still answers."""
+    """The seconds for which the API server should keep a watch open. The API server doesn't send a bookmark in every
+    watch, so only a new watch shows that it still answers."""
     grace_seconds: float = 5.0
     """The seconds that a watch may take beyond `watch_seconds`. After them, the connection counts as dead."""
 
@@ -107,7 +107,7 @@ class ConfigMaps:
     async def follow(self) -> None:
         """List and watch, and offer the texts.
 
-        This never ends but by an unforeseen exception. After that, it may be called again.
+        Only an unforeseen exception ends this method. After that, the method may be called again.
         """
         self._failures, self._complaint = 0, ""
         try:

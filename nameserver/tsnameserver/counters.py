@@ -17,9 +17,9 @@ from tsnameserver.message import (
 )
 
 MISS = len(FAST_TYPES)
-"""The number to add to a slot of the fast path if the name doesn't exist."""
+"""The number to add to a slot in `Counts.fast`, for a query whose name doesn't exist."""
 REFUSAL = 2 * MISS
-"""The number to add to a slot of the fast path if the name is in no zone."""
+"""The number to add to a slot in `Counts.fast`, for a query whose name is in no zone."""
 OTHER = 0
 """The key for all types that have no count of their own, and for queries whose question can't be read."""
 
@@ -33,13 +33,13 @@ class Counts:
     """The totals since the start. Clients can't make them take more memory."""
 
     fast: "array[int]" = field(default_factory=lambda: array("Q", bytes(8 * 3 * MISS)))
-    """Queries that took the fast path, by slot, slot + MISS or slot + REFUSAL. Compiled loops count here, too."""
+    """The numbers of queries on the fast path, by slot, slot + MISS or slot + REFUSAL, also in compiled loops."""
     general_types: dict[int, int] = field(default_factory=lambda: _zeros((*TYPES, OTHER)))
     general_rcodes: dict[int, int] = field(default_factory=lambda: _zeros(RCODES))
     general: int = 0
-    """Queries that the fast path has left to the general path."""
+    """The number of queries that the fast path has left to the general path."""
     malformed: int = 0
-    """Packets that get no response because they are no queries, plus queries that get the response FORMERR."""
+    """The number of packets that get no response because they are no queries, and of queries that get FORMERR."""
     truncated: int = 0
 
     def add_general(self, response: bytes | None, rcode: int) -> None:
@@ -56,14 +56,14 @@ class Counts:
         self.truncated += bool(response[2] & TC)
 
     def requests(self) -> Mapping[int, int]:
-        """Return all packets by type."""
+        """Return the number of packets for each type that they ask for."""
         types = self.general_types.copy()
         for slot, qtype in enumerate(FAST_TYPES):
             types[qtype] += self.fast[slot] + self.fast[slot + MISS] + self.fast[slot + REFUSAL]
         return types
 
     def responses(self) -> Mapping[int, int]:
-        """Return responses by rcode."""
+        """Return the number of responses for each rcode."""
         rcodes = self.general_rcodes.copy()
         rcodes[NOERROR] += sum(self.fast[:MISS])
         rcodes[NXDOMAIN] += sum(self.fast[MISS:REFUSAL])

@@ -31,7 +31,7 @@ RCODES = {
 UDP_MINIMUM = 512
 """The size of a response, in bytes, that every client accepts by UDP."""
 UDP_MAXIMUM = 1232
-"""The bytes that fit in a UDP packet without fragments. Larger responses are truncated for all clients."""
+"""The number of bytes that fit in a UDP packet without fragments. Larger responses are truncated for all clients."""
 STREAM_MAXIMUM = 65535
 
 NSID, EDE = 3, 15
@@ -60,7 +60,7 @@ def ordinary_heads(*, opt: bool) -> frozenset[bytes]:
 
 @lru_cache(maxsize=4096)
 def response_heads(rcode: int, answers: int, authority: int) -> Mapping[bytes, bytes]:
-    """Map the 10 flag-and-count bytes of each ordinary query to those of the response."""
+    """Return a map from the flags and counts of an ordinary query, 10 bytes, to those of the response."""
     heads = {}
     for bits, opt in itertools.product(_ORDINARY_BITS, (0, 1)):
         flags = bytes((QR | authoritative(rcode) | bits[0] & RD, bits[1] & CD | rcode & 0xF))

@@ -54,7 +54,7 @@ class Metrics:
     watched: Watched | None = None
     """The state of following the API server.
 
-    If the server doesn't follow the API server, this is None, and the metrics have no series about it.
+    If the nameserver doesn't follow the API server, this is None, and the metrics have no series about it.
     """
     restarts: Mapping[str, int] = field(default_factory=dict)
     snapshot: Snapshot | None = None
@@ -145,7 +145,7 @@ def _records(reloads: Reloads) -> Iterable[Family]:
 
 
 def _sources(reloads: Reloads, watched: Watched | None, snapshot: Snapshot | None) -> Iterable[Family]:
-    """Return the metrics of the records' sources. They tell a dead watch from a cluster without changes."""
+    """Return the metrics of the records' sources. They show whether a watch is dead or the cluster has no changes."""
     source = _gauge("records_source", "1 for where the records that are served come from.", ("source",))
     for each in Source:
         source.add(int(each.label == reloads.source), each.label)

@@ -11,7 +11,7 @@ from tsnameserver.shards import Addresses
 from tsnameserver.zone import Apex, ZoneSettings, section
 
 MAX_ADDRESSES = 2000
-"""The number of addresses that a name may have in each family; so many fit in a message by TCP."""
+"""The number of addresses that a name may have in each address family; so many fit in a message by TCP."""
 _REFRESH, _RETRY, _EXPIRE = 3600, 600, 86400
 """The times in the SOA record for secondaries, in seconds. There are no secondaries."""
 _IPV4_MAPPED = IPv6Address("::ffff:0:0").packed[:12]
@@ -20,7 +20,7 @@ _OWNER = 0xC000 | HEADER_SIZE
 
 
 def packed_apex(origin: str, settings: ZoneSettings, serial: int) -> Apex:
-    """Return the compiled apex of the zone *origin*; raises InvalidNameError."""
+    """Return the compiled records of the zone *origin* itself; raises InvalidNameError."""
     owner = wire_name(origin)
     mname = wire_name(settings.ns_name)
     rname = wire_name(f"hostmaster.{fold(origin)}")

@@ -15,7 +15,7 @@ class Opt(NamedTuple):
     """The facts that a client states in its OPT record."""
 
     size: int
-    """The bytes of UDP payload that the client accepts."""
+    """The number of bytes of UDP payload that the client accepts."""
     version: int
     dnssec_ok: bool
     nsid: bool = False
@@ -113,8 +113,8 @@ def _read_records(data: bytes, at: int, before: int, additional: int) -> tuple[O
 def _option_codes(options: bytes, version: int) -> set[int]:
     """Return the codes of *options*.
 
-    Malformed options raise FormatError if *version* is 0. For another version, which may write options in a way that
-    we don't know, they have no codes.
+    Malformed options raise FormatError if *version* is 0. For another version, return no codes, because it may
+    write options in a way that we don't know.
     """
     codes, at = set[int](), 0
     while at + 4 <= len(options):

@@ -54,7 +54,7 @@ if sys.platform == "linux":
     """The most sockets that one call returns. The kernel moves these to the end, so the next call returns others."""
 
     class Epoll(Generic[_T]):
-        """Does the same as `Selected`."""
+        """Does the same as `Selected`, by the epoll of Linux."""
 
         def __init__(self) -> None:
             self._epoll = select.epoll()
@@ -70,7 +70,7 @@ if sys.platform == "linux":
             self._names[descriptor] = name
 
         def want(self, descriptor: int, *, room: bool) -> None:
-            """Watch whether *descriptor* can be written to, if *room* is wanted, and not whether it can be read."""
+            """Watch whether *descriptor* can be written to if *room* is true, and whether it can be read otherwise."""
             self._epoll.modify(descriptor, select.EPOLLOUT if room else select.EPOLLIN)
 
         def forget(self, descriptor: int) -> None:

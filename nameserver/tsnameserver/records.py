@@ -95,8 +95,8 @@ def whole_set(documents: Iterable[Records]) -> tuple[Records, ...] | None:
     """Return the shards of the newest whole set among *documents*, or None while there is none.
 
     A set is whole if all its shards are there with the same number of `shards`. So a new set is not used before its
-    last shard is written. If there are several whole sets, which only leftovers can cause, the one with the highest
-    serial is used.
+    last shard is written. If ConfigMaps of an earlier set are left over, there may be several whole sets. Then the set
+    with the highest serial is used.
     """
     sets: dict[int, dict[int, Records]] = {}
     whole: list[tuple[Records, ...]] = []

@@ -22,16 +22,16 @@ class Reloads:
     """Counts of reloads, the size of the zone that is served, and how long the reloads that changed it took."""
 
     loaded: int = 0
-    """Reloads that changed the zone."""
+    """The number of reloads that changed the zone."""
     failed: int = 0
-    """Offers by a source that had no whole good set, or a set that couldn't be compiled."""
+    """The number of offers of a source without a whole good set, or with a set that couldn't be compiled."""
     parsed: int = 0
-    """Documents that were parsed. Only changed documents are parsed."""
+    """The number of documents that were parsed. Only changed documents are parsed."""
     names: int = 0
     ip4: int = 0
-    """A records in the zone."""
+    """The number of A records in the zone."""
     ip6: int = 0
-    """AAAA records in the zone."""
+    """The number of AAAA records in the zone."""
     serial: int = 0
     newest: float = 0.0
     """Unix time of the last good reload; 0.0 before the first."""

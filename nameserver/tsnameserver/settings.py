@@ -241,7 +241,7 @@ def read_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> S
 
 
 def misspelt(environment: Iterable[str]) -> Iterator[str]:
-    """Yield a warning for each variable of *environment* that looks like a misspelt one of ours."""
+    """Yield a warning for each variable of *environment* that looks like a misspelt variable of the nameserver."""
     known = [option.variable for option in _OPTIONS]
     for name in sorted(set(environment).difference(known)):
         near = get_close_matches(name, known, n=1, cutoff=_ALIKE) if name.startswith(_PREFIX) else ()

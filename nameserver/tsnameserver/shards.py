@@ -33,8 +33,8 @@ def shard(records: Records) -> Shard:
 class ShardSet:
     """The addresses of names in a whole set.
 
-    If several shards have a name in the same spelling, the last shard counts. If a name has several spellings, it
-    has the addresses of all of them, in the byte order of the spellings.
+    If several shards have a name in the same spelling, its addresses in the last shard are used. If a name has
+    several spellings, it has the addresses of all of them, in the byte order of the spellings.
     """
 
     def __init__(self, shards: Iterable[Shard]) -> None:

@@ -34,7 +34,7 @@ class Snapshot:
         """Unix time at which the file was written; 0.0 if there is none."""
 
     def keep(self, documents: Sequence[str | bytes]) -> None:
-        """Store *documents* to be written when a second has passed since the last write.
+        """Remember *documents*, to write them when a second has passed since the last write.
 
         Newer documents that come before the write replace them.
         """

@@ -15,13 +15,13 @@ from tsnameserver.errors import ListenError
 log = logging.getLogger(__name__)
 
 IP_PKTINFO = 26 if sys.platform == "darwin" else 8
-"""The number of this option. The socket module has no name for it before Python 3.12."""
+"""The number of the socket option IP_PKTINFO. The socket module has no name for it before Python 3.12."""
 _RECEIVE_BUFFER = 4 << 20
 """The receive buffer to ask for, in bytes. It is large, so that a burst of packets isn't lost during a reload."""
 _SEND_BUFFER = 4 << 20
 """The send buffer to ask for, in bytes. While the kernel looks for a neighbour that is gone, it keeps the responses to
-it for three seconds. These may be 208 KiB for each neighbour, which would fill a buffer of the default size. With the
-usual limit of 208 KiB (net.core.wmem_max), Linux grants twice as much."""
+that neighbour for three seconds. These responses may be 208 KiB for each neighbour, which would fill a buffer of the
+default size. With the usual limit of 208 KiB (net.core.wmem_max), Linux grants twice as much."""
 _STREAM_BUFFER = 32 << 10
 """The kernel buffer of a TCP connection in each direction, in bytes. It is small, as there may be many clients."""
 _SO_SNDBUFFORCE, _SO_RCVBUFFORCE = 32, 33
@@ -102,8 +102,8 @@ class Sockets:
 def bind(endpoints: Iterable[Endpoint], health: Endpoint | None, metrics: Endpoint | None = None) -> Sockets:
     """Bind a pair of sockets to each of *endpoints*, and a socket to *health*. Raises ListenError.
 
-    An endpoint without a host gets a pair for each address family. If *metrics* can't be bound, that is only logged,
-    because names matter more.
+    An endpoint without a host gets a pair for each address family. If *metrics* can't be bound, that is only
+    logged, because the nameserver can answer without metrics.
     """
     with contextlib.ExitStack() as opened:
         pairs = []
@@ -171,7 +171,10 @@ def _bind_both_families(endpoint: Endpoint) -> socket.socket:
 
 
 def _bind_pair(endpoint: Endpoint) -> Pair:
-    """Bind a UDP socket, and a TCP socket to its port. If any port may be used, try others while TCP's is taken."""
+    """Bind a UDP socket and a TCP socket to one port.
+
+    If *endpoint* leaves the port open, try several ports until both sockets can have the same one.
+    """
     for last in (False,) * (_PORT_TRIES - 1) + (True,):
         udp = _bound(endpoint, socket.SOCK_DGRAM)
         try:

@@ -2,10 +2,11 @@
 
 Two sources offer documents: the API server (`configmaps`) and a mounted file (`follow_file`). The nameserver serves the
 source that is first to offer a whole good set. Once the API server has offered one, its records are served and the file
-is ignored, because the kubelet mounts a change later. Only while the API server can't be followed, a file with a newer
-serial is served, until the API server answers again. A snapshot of the API server's records from before a restart
-(`snapshot`) is served only if there are no other records yet. The API server's records replace it, and so does a file
-with a newer serial. Whatever a source offers or fails to offer, the last good zone stays until a better one is there.
+is ignored, because the kubelet is late to change a mounted file. Only while the API server can't be followed, a file
+with a newer serial is served, until the API server answers again. A snapshot of the API server's records from before a
+restart (`snapshot`) is served only if there are no other records yet. The API server's records replace it, and so does
+a file with a newer serial. Whatever a source offers or fails to offer, the last good zone stays until a better one is
+there.
 
 The threads that answer need the interpreter, too, so a reload is done in short steps. The garbage collector is told not
 to examine the names: with 100,000 names, that would take as long as a reload. A zone has no reference cycles, so
@@ -39,7 +40,7 @@ _POLL_SECONDS = 0.25
 _YOUNG_SECONDS = 1.0
 _MOST_WARNINGS = 20
 _MANY_NAMES = 1000
-"""The number of new names from which on it pays to tell the garbage collector to leave them alone."""
+"""The number of new names from which on it pays to make the garbage collector ignore them."""
 _SERIALS = 1 << 32
 
 _T = TypeVar("_T")
@@ -116,7 +117,7 @@ class Follower:
         self._tells = True
 
     async def lose_api(self) -> None:
-        """Record that the API server can't be followed. Until it offers again, a file with a newer serial is served."""
+        """Serve a file with a newer serial, until the API server, which can't be followed now, offers records again."""
         if not self._api_is_lost:
             self._api_is_lost = True
             if self._mounted is not None:
@@ -189,7 +190,7 @@ class Follower:
         return records
 
     def _serve(self, source: Source, compiled: Compiled, started: float) -> None:
-        """Serve the *compiled* zone from now on. Its reload *started* at that time of the monotonic clock."""
+        """Serve the *compiled* zone from now on. Its reload began when the monotonic clock showed *started*."""
         self._compiled = compiled
         self._serving.zone = compiled.zone
         if self._tells or self._leader is not source:
@@ -199,7 +200,7 @@ class Follower:
             self._leader = source
             self.reloads.source = source.label
             for other in self._offered.keys() - {source}:
-                del self._offered[other]  # a second copy of all names
+                del self._offered[other]  # it would keep a second copy of all names in memory
         if compiled.changed >= _MANY_NAMES:
             gc.collect(1)
             gc.freeze()
@@ -266,7 +267,7 @@ async def follow_file(
 
 
 def _identity(path: Path) -> tuple[int, ...] | None:
-    """Return numbers that change with the content of *path*; the last two are nanoseconds since the epoch."""
+    """Return numbers that change with the content of *path*; the last two are times in nanoseconds since the epoch."""
     try:
         status = path.stat()
     except OSError:

@@ -40,9 +40,9 @@ Awaited = Literal["query", "rest", "room", "end"]
 client has read some or when it is the connection's turn; or the end, when the client closes the connection after the
 last answer. An Enum would be slower to compare with."""
 _READ_AHEAD = 16 << 10
-"""The bytes that are read from a client at once. No more are read until all queries in them are answered."""
+"""The most bytes that are read from a client at once. No more are read until all queries in them are answered."""
 _WRITE_AHEAD = 16 << 10
-"""The bytes of answers from which on a write is full: the next query waits until these answers have been sent."""
+"""The number of bytes from which on a write is full: the next query waits until the answers in it have been sent."""
 _QUERIES_A_TURN = 64
 """The number of queries of one connection that are answered before another connection has its turn."""
 _ACCEPTED_A_TURN = 16
@@ -387,7 +387,7 @@ class _Connection:
         return "rest" if self._received else "query"
 
     def _wait_for(self, awaited: Awaited, *, afresh: bool) -> None:
-        """Wait for the *awaited* event. Its time starts anew if *afresh*, or if another event was awaited before."""
+        """Wait for the *awaited* event. The time limit starts anew if *afresh*, or if another event was awaited."""
         if awaited == self._awaited and not afresh:
             return
         if (awaited == "room") != (self._awaited == "room"):

@@ -1,4 +1,4 @@
-"""Decides whose turn it is (pure): clients come one after the other, each with its item that has waited longest."""
+"""Decides whose turn it is: clients come one after the other, each with its item that has waited longest."""
 
 from typing import Generic, TypeVar
 

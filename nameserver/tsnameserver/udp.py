@@ -26,11 +26,11 @@ from tsnameserver.zone import Serving
 log = logging.getLogger(__name__)
 
 _MAX_QUERY = 4096
-"""The bytes that are read of a packet. No valid query is longer, so a packet that is cut off here is malformed."""
+"""The largest number of bytes that are read of a packet. No valid query is longer, so a longer packet is malformed."""
 _WAKE_MICROSECONDS = 200_000
 """The time limit of a receive. Without queries, a stop may take as long."""
 _DRAIN_PACKETS = 1000
-"""The approximate number of packets received before a stop that are still answered."""
+"""About the largest number of packets that came before a stop and are still answered after it."""
 _ERRNOS = max(errno.errorcode) + 1
 _FULL = (
     "a response is dropped, because the send buffer is full: a client on the local network may be gone, or ask with "

@@ -76,7 +76,7 @@ class Zone:
 
     nodes: Nodes[Node]
     apexes: Mapping[bytes, Apex]
-    """The apexes by origin. A zone comes before the zone that contains it."""
+    """The records of each zone itself, by the zone's wire name. A zone comes before the zone that contains it."""
     loaded: bool
     nsid: bytes = b""
 

@@ -46,7 +46,7 @@ with contextlib.suppress(ImportError):  # hatchling is there only while it build
         """Adds the compiled module to a wheel, also to an editable one."""
 
         def initialize(self, version: str, build_data: dict[str, Any]) -> None:
-            """Build the module. If that fails, the wheel stays a pure one."""
+            """Build the module. If that fails, the wheel has only Python code, and fits any platform."""
             built = build(Path(self.root) / "nameserver" / "tsnameserver")
             if built is not None:
                 build_data.update(pure_python=False, infer_tag=True)

@@ -28,7 +28,7 @@ exit status: 0 stopped by SIGTERM or SIGINT, 1 cannot go on, 2 a setting is wron
 """
 
 _INTERRUPTED: Final = 130
-"""The exit code of a program that SIGINT ends, as shells have it."""
+"""The exit code that shells give a program which SIGINT has ended."""
 
 
 def main() -> NoReturn:
@@ -84,7 +84,7 @@ def _parse(parser: argparse.ArgumentParser) -> argparse.Namespace:
 
 def _run_command(arguments: argparse.Namespace) -> NoReturn:
     logging.getLogger("tsoperator").addHandler(logging.NullHandler())  # a command prints its findings, and no log
-    if isinstance(sys.stdout, io.TextIOWrapper):  # a console may lack characters that users write
+    if isinstance(sys.stdout, io.TextIOWrapper):  # a console may lack characters that users write: escape these
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
         sys.exit(run_command(arguments))

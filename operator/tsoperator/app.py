@@ -58,17 +58,18 @@ from tsoperator.reconcilers.service.reconciler import services
 from tsoperator.reconcilers.tailnet.reconciler import tailnet_kind
 from tsoperator.reconcilers.tailscaleservice.reconciler import tailscaleservices
 from tsoperator.runtime import predecessor
-from tsoperator.runtime.apply import Applier, utc_now
+from tsoperator.runtime.apply import Applier
 from tsoperator.runtime.cache import Cache, CacheMetrics
+from tsoperator.runtime.clock import utc_now
 from tsoperator.runtime.controller import ControllerMetrics, Policy
 from tsoperator.runtime.events import EventRecorder
+from tsoperator.runtime.feeds import START, StartFeed
 from tsoperator.runtime.health import Count, HealthServer
 from tsoperator.runtime.holder import Process
 from tsoperator.runtime.kind import Kind, KindReconciler
 from tsoperator.runtime.leader import LeaderElector
 from tsoperator.runtime.manager import Manager, Reconciler
 from tsoperator.runtime.plan import Errand, FindNodePorts
-from tsoperator.runtime.start import START, StartFeed
 from tsoperator.runtime.unserved import UnservedKinds
 from tsoperator.runtime.workqueue import Backoff
 from tsoperator.settings import Settings
@@ -129,9 +130,9 @@ async def run(
 ) -> None:
     """Run the operator until cancelled.
 
-    *now* is the wall clock. *dns_prober* asks the nameserver and the cluster's DNS; with None, this makes a prober.
-    *resolve* looks up the hostnames of load balancers. Raises KubeError and ListenError, and LeadershipLost in an
-    exception group.
+    *now* returns the time of the wall clock. *dns_prober* asks the nameserver and the cluster's DNS; with None, this
+    makes a prober. *resolve* looks up the hostnames of load balancers. Raises KubeError and ListenError, and
+    LeadershipLost in an exception group.
     """
     configuration = await load_configuration(settings.kubeconfig)
     registry = _registry()
@@ -166,7 +167,7 @@ async def run(
 
 @dataclass(frozen=True, slots=True)
 class Links:
-    """The ways by which the operator reaches others: servers, proxies, the cluster's DNS and load balancers.
+    """The clients and probers for what is outside the operator: servers, proxies, the cluster's DNS, load balancers.
 
     *connect* returns a client of the control server at a URL.
     """
@@ -237,7 +238,7 @@ def _hosting(cache: Cache, settings: Settings, tailnets: Tailnets, identity: Kno
 
 
 def _manager(parts: Parts, registry: CollectorRegistry) -> Manager:
-    """Return the manager of all reconcilers, with the tables whose changes make keys due."""
+    """Return the manager of all reconcilers, with the feeds whose changes enqueue keys."""
     return Manager(
         parts.cache,
         reconcilers(parts),
@@ -248,10 +249,10 @@ def _manager(parts: Parts, registry: CollectorRegistry) -> Manager:
         feeds={
             DEVICE: parts.tailnets,
             TAILSCALE_SERVICE: parts.tailnets,
-            SUFFIXES: parts.suffixes,
-            IDENTITY: parts.identity,
-            dnsprobes.VERDICT: parts.links.dns_prober,
-            ADDRESSES: parts.links.addresses,
+            SUFFIXES: parts.suffixes.feed,
+            IDENTITY: parts.identity.feed,
+            dnsprobes.VERDICT: parts.links.dns_prober.feed,
+            ADDRESSES: parts.links.addresses.feed,
             START: StartFeed(),
         },
     )

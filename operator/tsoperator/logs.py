@@ -8,7 +8,7 @@ from types import TracebackType
 from typing import Final, Literal
 
 _OURS: Final = "tsoperator"
-DEV: Final = "dev"  # the Go operator's word for debug in text
+DEV: Final = "dev"  # the Go operator's name of the level DEBUG, with a log in text
 LOG_LEVELS: Final = {
     "info": "INFO",
     "debug": "DEBUG",
@@ -19,7 +19,7 @@ LOG_LEVELS: Final = {
 """The values of OPERATOR_LOGGING, and Python's names of these levels."""
 LOG_FORMATS: Final = ("text", "json")
 
-_LEVELS: Final = {"WARNING": "warn", "CRITICAL": "fatal"}  # zap's names, where they aren't ours in lower case
+_LEVELS: Final = {"WARNING": "warn", "CRITICAL": "fatal"}  # the Go operator's names, where they differ from Python's
 
 
 class TextFormatter(logging.Formatter):
@@ -29,7 +29,7 @@ class TextFormatter(logging.Formatter):
         super().__init__("%(asctime)s.%(msecs)03d %(levelname)-7s %(message)s", "%Y-%m-%d %H:%M:%S")
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 (logging calls it so)
-        """Return the log line for *record*. It names no part of the operator if it is about an object."""
+        """Return the log line for *record*. A line about an object names no part of the operator."""
         if record.name != _OURS:
             record.message = f"{record.name.removeprefix(f'{_OURS}.')}: {record.message}"
         return super().formatMessage(record)
@@ -41,8 +41,9 @@ class JsonFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         """Return the JSON text for *record*.
 
-        It has ``level``, ``ts`` (RFC 3339), ``logger``, ``msg``, the fields of the record, and an exception. A
-        record may have ``fields``, a mapping. In a line about an object, they identify the object.
+        The text has ``level``, ``ts`` (RFC 3339), ``logger``, ``msg``, the entries of the record's attribute
+        ``fields``, if it has one, and the exception, if there is one. In a line about an object, the ``fields``
+        identify the object.
         """
         when = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
         line = {

@@ -34,16 +34,16 @@ _RESOLV_CONF: Final = Path("/etc/resolv.conf")
 _RESOLV_CONF_LIMIT: Final = 10 * 1024
 _DEFAULT_CLUSTER_DOMAIN: Final = "cluster.local"
 _DNS_NAME = re.compile(r"([A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?\.)*[A-Za-z0-9]([A-Za-z0-9-]{0,61}[A-Za-z0-9])?")
-_SHARE = re.compile(r"1/[1-9][0-9]{0,8}")  # as the nameserver reads it
+_SHARE = re.compile(r"1/[1-9][0-9]{0,8}")  # the nameserver accepts the same form
 
 _FIREWALL_MODES: Final = ("", "auto", "iptables", "nftables")
 _PORT_MAX: Final = 65535
-_TRUE: Final = ("true", "1", "t", "T", "TRUE", "True")  # what the Go operator reads as true, ours first
+_TRUE: Final = ("true", "1", "t", "T", "TRUE", "True")  # the values that the Go operator reads as true; ours is first
 _FALSE: Final = ("false", "0", "f", "F", "FALSE", "False")
 
 _OWN_NAME = re.compile(r"(OPERATOR|PROXY|CLIENT|APISERVER)_[A-Z_]+")
 _OF_A_SERVICE = re.compile(r".*_(SERVICE_HOST|(SERVICE_)?PORT(_.*)?)")  # set by Kubernetes in every container
-_ALIKE: Final = 0.85  # of 1: how much a name has to look like that of a setting to be a misspelt one
+_ALIKE: Final = 0.85  # a name that is so similar to a setting's name (1.0 is equal) counts as misspelt
 
 
 class InvalidSetting(Exception):
@@ -60,7 +60,7 @@ class Settings:
     client_id: str = ""
     """The ID of a client for workload identity; empty if the operator uses the credentials in the two files.
 
-    *identity_token* is then the file with a token of our ServiceAccount.
+    If there is such an ID, *identity_token* is the file with a token of our ServiceAccount.
     """
     identity_token: Path = _IDENTITY_TOKEN
     login_server: str = ""
@@ -117,7 +117,7 @@ class Settings:
     operator_tags: tuple[str, ...] = ("tag:k8s-operator",)
     """The tags that the operator's own device gets when it is registered."""
     operator_image: str = ""
-    """The image that the operator runs, and with it the API server proxy; empty if nobody has said."""
+    """The image that the operator and the API server proxy run; empty if OPERATOR_IMAGE isn't set."""
     operator_port: str = ""
     """The UDP port at which the operator's own device listens, if it serves the API server; empty: the usual one."""
     apiserver_proxy: ProxyMode = ProxyMode.OFF
@@ -135,7 +135,7 @@ class Settings:
     log_format: Literal["text", "json"] = "text"
     """The format of the operator's log and of the nameserver's."""
     warnings: tuple[str, ...] = ()
-    """The faults of the settings that don't keep the operator from starting."""
+    """Messages about faults of the settings with which the operator can start nevertheless."""
 
     @property
     def control_url(self) -> str:
@@ -238,9 +238,9 @@ def _read(path: Path) -> str:
 
 
 def _as_ours(given: Mapping[str, str], warnings: list[str]) -> Mapping[str, str]:
-    """Return *given* with our spellings in place of others that the Go operator accepts.
+    """Return *given*, where our spelling replaces each value that only the Go operator accepts.
 
-    Add a warning for each of them to *warnings*.
+    Add a warning to *warnings* for each value that is replaced, and for a variable with an old name.
     """
     ours = {**given}
     for name in ("OPERATOR_DEFAULT_LOAD_BALANCER", "OPERATOR_SHARED_ACME_ACCOUNT_KEY", "AUTH_PROXY"):
@@ -278,7 +278,7 @@ def _namespace(given: Mapping[str, str]) -> str:
 
 
 def _apiserver_proxy(given: Mapping[str, str]) -> ProxyMode:
-    """Return the mode of the API server proxy, which needs a Secret for its device."""
+    """Return the mode of the API server proxy. Raises InvalidSetting, for example if its device has no Secret."""
     mode = _one_of(given, "APISERVER_PROXY", tuple(ProxyMode))
     old = _one_of(given, "AUTH_PROXY", (ProxyMode.AUTH, ProxyMode.OFF))
     found = ProxyMode(mode or old or ProxyMode.OFF)

@@ -1,18 +1,12 @@
 """The watches that several kinds share, and the parts and indexes of the watched objects that the cache stores.
 
-The `Kind` has those that it alone needs.
+The `Kind` of a reconciler has the watches, parts and indexes that it alone needs.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
-from tsoperator.api.names import (
-    ADMISSION_EGRESS,
-    ADMISSION_INGRESS,
-    AUTH_PROXY_SERVICE_ACCOUNT,
-    LABEL_MANAGED,
-    MANAGED,
-)
+from tsoperator.api.names import ADMISSION_EGRESS, ADMISSION_INGRESS, AUTH_PROXY_SERVICE_ACCOUNT, LABEL_MANAGED, MANAGED
 from tsoperator.api.objects import (
     ADMISSIONBINDING,
     ADMISSIONPOLICY,
@@ -68,8 +62,8 @@ def sources(namespace: str, watched: Sequence[str] = (), corefile: str = "") -> 
     """Return the Sources of the operator's cache that several kinds share.
 
     We watch our own objects in the operator's *namespace*. We watch users' objects in that namespace and in the
-    *watched* ones, or in all namespaces if *watched* is empty. *corefile* is the user's own name for the ConfigMap of
-    CoreDNS.
+    *watched* ones, or in all namespaces if *watched* is empty. *corefile* is the name that the user's settings give for
+    the ConfigMap of CoreDNS.
     """
     places = [*dict.fromkeys((namespace, *watched))] if watched else [""]
     managed = f"{LABEL_MANAGED}={MANAGED}"
@@ -82,7 +76,7 @@ def sources(namespace: str, watched: Sequence[str] = (), corefile: str = "") -> 
     allocated = {ports.BY_PROXY_PORT: within(namespace, ports.by_proxy_port)}
     named = {nameclaims.BY_DEVICE_NAME: within(namespace, nameclaims.by_device_name)}
     leading = {proxygroup.BY_GROUP: proxygroup.by_group, egressgroup.BY_ENTRY: egressgroup.by_entry}
-    certified = {hosts.BY_CERTIFICATE: within(namespace, hosts.by_certificate)}
+    certified = {hosts.BY_CERTIFICATE: hosts.by_certificate}
     hosted = {claims.BY_LABEL: claims.by_label, proxygroup.BY_GROUP: proxygroup.by_group}
 
     def users(
@@ -103,7 +97,7 @@ def sources(namespace: str, watched: Sequence[str] = (), corefile: str = "") -> 
             for resource in (INGRESSCLASS, *OWN_KINDS)
             for source in users(resource, {claims.BY_LABEL: claims.by_label} if resource == PROXYGROUP else {})
         ),
-        # An API server older than Kubernetes 1.30 has none, and an older installation may lack the rights.
+        # An API server older than Kubernetes 1.30 has no such kinds, and an older installation may lack the rights.
         *(Source(Selection(kind), slim=_admission, optional=True) for kind in (ADMISSIONPOLICY, ADMISSIONBINDING)),
         Source(Selection(CRD, field_selector=f"metadata.name={SERVICEMONITOR}"), slim=only_identity),
         Source(Selection(SERVICEMONITOR, namespace, managed), measured),
@@ -142,7 +136,8 @@ def _cluster_dns(corefile: str) -> Iterator[Source]:
 def _admission(obj: Object) -> Object:
     """Return the part of an admission policy or a binding that the cache stores.
 
-    This is the whole object if its name is one that we give to such objects.
+    This is the whole object if the object has a name that the operator gives to its own policies and bindings.
+    Otherwise it is only the object's identity.
     """
     is_ours = key_of(obj).name.startswith((ADMISSION_INGRESS, ADMISSION_EGRESS))
     return without_managed_fields(obj) if is_ours else only_identity(obj)

@@ -25,13 +25,13 @@ TIMEOUT = 120.0  # seconds that a test may take; its fixtures may have to build 
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Let the time limit of a test cover the test alone, not its fixtures."""
+    """Apply the time limit of each test to the test function only, without its fixtures."""
     item.add_marker(pytest.mark.timeout(TIMEOUT, func_only=True))
 
 
 @pytest.fixture(scope="session")
 def api_bed() -> Iterator[Bed]:
-    """A bed that has only an API server, which runs."""
+    """A bed with only an API server, which has been started."""
     found = Bed(Paths.from_environment(), api_only=True)
     with brought_up(found):
         yield found
@@ -39,7 +39,7 @@ def api_bed() -> Iterator[Bed]:
 
 @pytest.fixture(scope="session")
 def spaced_bed(api_bed: Bed) -> Bed:
-    """The bed with only an API server, in which the operator's namespace exists."""
+    """A bed that has only an API server, with the operator's namespace in it."""
     api_bed.kubectl("apply", "--server-side", "-f", CHART.parent / "manifests" / "namespace.yaml")
     api_bed.plane.wait_for_namespace(NAMESPACE)
     return api_bed

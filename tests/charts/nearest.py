@@ -1,6 +1,6 @@
-"""Lets the schema of the chart's values refuse an unknown name, and suggest the known names that look like it.
+"""Makes the schema of the chart's values refuse unknown names, and suggest known names that look similar.
 
-JSON Schema can't measure how far two names are apart. But it can compare names with patterns. So we write a pattern for
+JSON Schema can't measure how similar two names are. But it can compare names with patterns. So we write a pattern for
 each known name: misspellings of the name match the pattern, and no known name matches it. Then Helm says of `hostnam`:
 "value must be 'given as operatorConfig.hostname'". (`propertyNames` would be shorter, but with it Helm's message names
 a wrong place.)
@@ -15,22 +15,22 @@ from tests.e2e.product import CHART
 
 Schema = dict[str, Any]
 Known = Mapping[str, list[str]]
-"""The paths of the values that have a name, by that name."""
+"""A map from the last part of a value's path, such as `hostname`, to the paths of all values that end with it."""
 
 SCHEMA = CHART / "values.schema.json"
 OFF = 2  # letters by which a misspelt name may be longer or shorter
 _NEAREST = "nearest"
 _SEVERAL = ("", "operatorConfig", "proxyConfig")
-"""The paths of some objects of values.
+"""The paths of the objects of values in which an unknown name gets suggestions from all objects.
 
-If an unknown name in one of them is right in another object, the schema suggests it.
+`hostname` at the top level, for example, gets the suggestion `operatorConfig.hostname`.
 """
 
 
 def written(schema: Schema) -> Schema:
-    """Return *schema* with suggestions of the right name for unknown properties.
+    """Return *schema* with a suggestion for each property whose name is misspelt.
 
-    Every object that lists its properties gets them.
+    Every object of the schema that lists its properties gets the patterns for these suggestions.
     """
     definitions = {name: _opened(found) for name, found in schema["definitions"].items() if name != _NEAREST}
     plain: Schema = _opened({**schema, "definitions": definitions})
@@ -67,7 +67,7 @@ def misspelt(name: str, known: Collection[str]) -> str:
 
 
 def _others(part: str) -> Iterator[str]:
-    """Yield patterns for a wrong text in the place of *part*: longer, shorter, or with another letter."""
+    """Yield patterns for texts that differ from *part*: longer ones, shorter ones, and ones with another letter."""
     yield f".{{{len(part) + 1},{len(part) + OFF}}}"
     if len(part) > 1:
         yield f".{{{max(1, len(part) - OFF)},{len(part) - 1}}}"

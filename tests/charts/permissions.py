@@ -21,8 +21,10 @@ _ACCOUNTS = {
     "operator-apiserver-proxy": "The operator's API server proxy, in the operator's namespace",
     "tailscale-auth-proxy": "API server proxies, in the whole cluster",
 }
-"""The headings of roles, by name. Roles with the same name in several namespaces have the same heading, with the
-namespace."""
+"""The headings of the page, by the name of the role.
+
+Roles with the same name in several namespaces have the same heading. The page adds their namespace.
+"""
 _FILES = {
     "operator.yaml": "",
     "cluster-dns.yaml": (
@@ -83,7 +85,7 @@ def rules(document: str) -> Iterator[Rule]:
 
 
 def page() -> str:
-    """Return the page."""
+    """Return the text of docs/permissions.md."""
     parts = [_HEAD]
     for name, words in _FILES.items():
         if words:

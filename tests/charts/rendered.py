@@ -37,7 +37,7 @@ def renderer(helm: Path) -> Render:
         words += [word for given in sets for word in ("--set", given)]
         words += [str(word) for file in files for word in ("--values", file)]
         text = run([helm, "template", release, chart, "--namespace", "tailscale", *words], timeout=60)
-        return [obj for obj in yaml.load_all(text, yaml.CSafeLoader) if obj]  # in Python it takes seconds
+        return [obj for obj in yaml.load_all(text, yaml.CSafeLoader) if obj]  # the pure Python loader takes seconds
 
     return rendered
 
@@ -58,7 +58,7 @@ def named(objects: list[Object], *kinds: str) -> set[tuple[str, str]]:
 
 
 def leaves(value: Any) -> Iterator[Any]:
-    """Yield everything in *value* that is neither a map nor a list."""
+    """Yield the scalars in *value*: those of all maps and lists within it."""
     if isinstance(value, dict | list):
         for child in value.values() if isinstance(value, dict) else value:
             yield from leaves(child)
@@ -67,7 +67,10 @@ def leaves(value: Any) -> Iterator[Any]:
 
 
 def with_values_of(other: Path, folder: Path, ours: Path = CHART) -> Path:
-    """Copy our chart into *folder*, with only the values in *other*, as `--reuse-values` does; return the copy."""
+    """Copy the chart *ours* into *folder*, with the values in *other* instead of its own, and return the copy.
+
+    Helm's `--reuse-values` combines the values of the old chart and our templates in the same way.
+    """
     chart = folder / "chart"
     shutil.copytree(ours, chart)
     shutil.copy(other, chart / "values.yaml")

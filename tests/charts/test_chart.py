@@ -59,7 +59,7 @@ DIGEST = f"sha256:{'0' * 64}"
         ("{repo: tailscale/k8s-operator, tag: mine}", "tsoperator:0.1.0"),
     ],
 )
-def test_our_values_name_our_image_and_the_values_of_the_go_operators_image_have_no_effect(
+def test_the_values_choose_the_operators_image_but_the_name_and_tags_of_the_go_operators_image_are_ignored(
     render: Render, tmp_path: Path, given: str, image: str
 ) -> None:
     file = tmp_path / "values.yaml"
@@ -112,13 +112,13 @@ CHANGED = {
 CHANGED_BY_DEFAULT = CHANGED | {
     "Deployment operator: spec.template.spec.containers.operator.imagePullPolicy": "a node may have it"
 }
-"""The fields that differ if the values don't say when to pull an image."""
+"""The fields that differ if the values don't name a pull policy for the image."""
 
 CHANGED_BY_PROXY = {
     f"ClusterRoleBinding tailscale-auth-proxy: subjects.operator.{field}": "the proxy has an account of its own"
     for field in ("kind", "name", "namespace")
 }
-"""The fields that differ as well if the API server proxy impersonates callers, with the reason."""
+"""The additional fields that differ if the API server proxy impersonates its callers, with the reason."""
 
 
 BY_SECRET = "oauth: {clientId: client, clientSecret: secret}"
@@ -136,7 +136,7 @@ BY_SECRET = "oauth: {clientId: client, clientSecret: secret}"
     ],
     ids=["by secret", "by token", "by volume", "no class", "noauth", "every value"],
 )
-def test_our_chart_renders_all_that_the_go_operators_chart_renders_from_the_same_values(
+def test_our_chart_renders_every_object_that_the_go_operators_chart_renders_from_the_same_values(
     render: Render, go_chart: Path, tmp_path: Path, values: str, changed: dict[str, str]
 ) -> None:
     file = tmp_path / "values.yaml"
@@ -179,7 +179,10 @@ def test_the_container_in_the_operators_pod_has_the_name_by_which_the_leader_loo
 
 
 def missing(theirs: Any, ours: Any, path: str = "") -> list[str]:
-    """Return the paths at which *ours* lacks a value of *theirs*. A null, an empty and an absent value are the same."""
+    """Return the paths at which *ours* lacks a value of *theirs*.
+
+    A null, an empty and an absent value count as equal.
+    """
     if isinstance(theirs, dict) and isinstance(ours, dict | None):
         return [each for name in theirs for each in missing(theirs[name], (ours or {}).get(name), f"{path}.{name}")]
     if isinstance(theirs, list) and theirs and all(isinstance(each, dict) and "name" in each for each in theirs):
@@ -207,7 +210,10 @@ ACCOUNT = {
     ("RoleBinding", "operator-apiserver-proxy"),
     ("Service", "operator-apiserver-proxy-metrics"),
 }
-"""The objects of the API server proxy in each of its modes. Its Pod must not outlive them."""
+"""The objects that the API server proxy has in each of its modes.
+
+Helm deletes these objects with the release, so the proxy's Pod must not remain after that.
+"""
 IMPERSONATION = ("ClusterRoleBinding", "tailscale-operator-apiserver-proxy")
 """The binding that the API server proxy needs in auth mode only."""
 OF_GROUPS = {
@@ -229,7 +235,7 @@ OF_GROUPS = {
         ("http=true", set(), set()),
     ],
 )
-def test_objects_of_the_api_server_proxy_are_rendered_for_its_mode_and_only_those_of_groups_stay(
+def test_each_mode_of_the_api_server_proxy_renders_its_objects_and_helm_keeps_only_those_of_groups(
     render: Render, given: str, going: set[tuple[str, str]], staying: set[tuple[str, str]]
 ) -> None:
     usual, found = render(*CREDENTIALS), render(*CREDENTIALS, f"apiServerProxyConfig.{given}")
@@ -239,7 +245,7 @@ def test_objects_of_the_api_server_proxy_are_rendered_for_its_mode_and_only_thos
     assert by_name(added).keys() - by_name(kept).keys() == {" ".join(each) for each in going}
 
 
-def test_the_operator_gets_its_own_image_and_whether_to_serve_http_for_the_api_server_proxy(render: Render) -> None:
+def test_variables_tell_the_operator_its_own_image_and_whether_the_api_server_proxy_serves_http(render: Render) -> None:
     objects = render(*CREDENTIALS, "apiServerProxyConfig.mode=noauth", "apiServerProxyConfig.http=true")
     variables = {each["name"]: each.get("value") for each in container(objects)["env"]}
     assert variables["OPERATOR_IMAGE"] == container(objects)["image"]
@@ -255,7 +261,7 @@ def test_the_service_for_metrics_of_the_api_server_proxy_selects_the_pod_of_the_
     assert service["metadata"]["labels"] == made["Service mine-metrics"]["metadata"]["labels"]
 
 
-def test_a_disruption_budget_has_only_the_limit_in_the_values_and_values_can_leave_the_budget_out(
+def test_the_poddisruptionbudget_has_only_the_limit_from_the_values_and_values_can_omit_the_budget(
     render: Render,
 ) -> None:
     given = render(*CREDENTIALS, "operatorConfig.podDisruptionBudget.maxUnavailable=2")
@@ -263,7 +269,7 @@ def test_a_disruption_budget_has_only_the_limit_in_the_values_and_values_can_lea
     assert not named(render(*CREDENTIALS, "operatorConfig.podDisruptionBudget=null"), "PodDisruptionBudget")
 
 
-def test_a_servicemonitor_selects_the_metrics_of_both_programs(render: Render) -> None:
+def test_the_servicemonitor_selects_the_metrics_of_the_operator_and_of_the_nameserver(render: Render) -> None:
     objects = render(*CREDENTIALS, "metrics.serviceMonitor.enabled=true", "metrics.service=false")
     monitor = the("ServiceMonitor", objects)["spec"]
     services = [obj for obj in objects if obj["kind"] == "Service"]
@@ -284,7 +290,7 @@ def test_the_alerts_are_in_a_prometheusrule_that_prometheus_finds_by_its_labels(
     assert rule["spec"] == yaml.safe_load((CHART / "files" / "alerts.yaml").read_text())
 
 
-def test_the_links_of_alerts_lead_to_the_address_of_the_docs(render: Render) -> None:
+def test_the_links_in_the_alerts_begin_with_the_address_of_the_docs_from_the_values(render: Render) -> None:
     given = ("enabled=true", "docsURL=https://docs.example.org/tailnet/")
     rule = the("PrometheusRule", render(*CREDENTIALS, *(f"metrics.prometheusRule.{each}" for each in given)))
     links = [each["annotations"]["runbook_url"] for group in rule["spec"]["groups"] for each in group["rules"]]
@@ -314,7 +320,7 @@ def is_test(obj: Object) -> bool:
 
 
 @pytest.mark.parametrize("given", [(), ("metrics.service=false",), (f"fullnameOverride={'a' * 62}",)])
-def test_the_test_of_the_chart_queries_all_pods_of_the_operator(render: Render, given: tuple[str, ...]) -> None:
+def test_helm_test_queries_all_pods_of_the_operator(render: Render, given: tuple[str, ...]) -> None:
     objects = render(*CREDENTIALS, *given, tests=True)
     asked = next(each for each in the("Pod", objects)["spec"]["containers"][0]["args"] if "--operator=" in each)
     name, _, port = asked.removeprefix("--operator=").partition(":")
@@ -336,7 +342,7 @@ def test_the_test_of_the_chart_queries_all_pods_of_the_operator(render: Render, 
         ((f"fullnameOverride={'a' * 46}-b",), "tails", f"{'a' * 46}-b", f"{'a' * 46}-b"),
     ],
 )
-def test_the_values_decide_the_names_of_objects(
+def test_the_values_of_the_chart_decide_the_names_of_its_objects(
     render: Render, sets: tuple[str, ...], release: str, name: str, cluster_name: str
 ) -> None:
     objects = render(*CREDENTIALS, "apiServerProxyConfig.mode=noauth", *sets, release=release)
@@ -349,7 +355,7 @@ def test_the_values_decide_the_names_of_objects(
 
 USERS_KINDS = {"services", "endpointslices", "ingresses", "proxygrouppolicies"}
 Rule = tuple[str, str, str, tuple[str, ...]]
-"""API group, resource, verb, names of objects."""
+"""The API group, the resource, the verb, and the names of the objects that the rule is limited to."""
 
 
 def allowed(role: Object) -> list[Rule]:
@@ -453,7 +459,9 @@ def test_the_static_manifests_equal_the_output_of_the_chart(helm: Path) -> None:
     ("name", "value"),
     [("cluster-dns", "dns.enabled=true"), ("apiserver-proxy", "apiServerProxyConfig.mode=true")],
 )
-def test_the_manifest_of_additional_rights_equals_the_output_of_the_chart(helm: Path, name: str, value: str) -> None:
+def test_the_static_manifest_of_additional_rights_equals_the_output_of_the_chart(
+    helm: Path, name: str, value: str
+) -> None:
     asked = ["--set", value, "--show-only", f"templates/rbac-{name}.yaml"]
     rendered = run([helm, "template", "operator", CHART, "--namespace", "tailscale", *asked], timeout=60)
     assert golden.MANIFESTS.with_name(f"{name}.yaml").read_text() == rendered, "run: make manifests"

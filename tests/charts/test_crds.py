@@ -1,7 +1,7 @@
-"""An API server validates objects by our CRDs, and by the Go operator's, which are installed in another API group.
+"""An API server accepts, refuses and completes objects by our CRDs as by the Go operator's.
 
-`test_crds_beside_go.py` shows that the schemas are the same, and lists the validation rules that ours have in other
-words. These tests try each such rule with objects.
+The CRDs of the Go operator are installed in another API group. `test_crds_beside_go.py` shows that the schemas are the
+same, and lists the validation rules that our CRDs have in other words. These tests try each such rule with objects.
 """
 
 import json
@@ -22,7 +22,7 @@ from tests.e2e.waiting import eventually
 
 Object = dict[str, Any]
 
-IN_ONE_LOOP = pytest.mark.asyncio(loop_scope="module")  # that of the connection to the API server
+IN_ONE_LOOP = pytest.mark.asyncio(loop_scope="module")  # the event loop of the connection to the API server
 
 GROUP = "tailscale.com"
 GO_GROUP = "go.tailscale.com"

@@ -81,14 +81,14 @@ def kept(bed: Bed) -> str:
     return bed.kubectl("get", "connectors.tailscale.com", "kept", "--output=name")
 
 
-def test_an_upgrade_that_would_make_the_crds_the_releases_own_is_refused_and_changes_nothing(moving: Bed) -> None:
+def test_helm_refuses_an_upgrade_that_would_take_crds_into_the_release_and_nothing_changes(moving: Bed) -> None:
     with pytest.raises(BedError, match="invalid ownership metadata"):
         upgrade(moving, "--set", "installCRDs=true")
     assert not is_ours(definition(moving))
     assert "k8s-operator" in moving.kubectl(*WHERE, "get", "deployment", "operator", "--output=yaml")
 
 
-def test_crds_can_stay_outside_of_the_release(moving: Bed) -> None:
+def test_with_installcrds_false_the_documented_commands_update_the_crds_outside_of_the_release(moving: Bed) -> None:
     upgrade(moving, *documented("--set installCRDs=false").split())
     assert not is_ours(definition(moving))
     (apply,) = (words for words in pages.commands(MIGRATION) if words[:2] == ["kubectl", "apply"])
@@ -109,7 +109,7 @@ def test_the_release_can_take_over_the_crds_and_a_rollback_keeps_them(moving: Be
     assert kept(moving)
 
 
-def test_the_notes_warn_of_images_that_nobody_has_published(moving: Bed) -> None:
+def test_the_notes_of_the_chart_warn_of_images_that_nobody_has_published(moving: Bed) -> None:
     words = ("upgrade", RELEASE, CHART, *WHERE, "--reuse-values", "--dry-run=server")
     pushed = [f"operatorConfig.{each}.repository=mine/{each}" for each in ("image", "nameserverImage")]
     said = [

@@ -31,7 +31,10 @@ SAME_MEANING = {
     "!(has(self.serviceMonitor) && self.serviceMonitor.enable  && !self.enable)":
     "self.enable || !(has(self.serviceMonitor) && self.serviceMonitor.enable)",
 }  # fmt: skip
-"""CEL rules of the Go operator, and how ours say the same. test_crds.py has objects that break each rule."""
+"""A map from CEL rules of the Go operator to ours with the same meaning.
+
+test_crds.py has objects that break each rule.
+"""
 
 WORDS = {"description"}
 DEEPER = {"properties", "items", "additionalProperties", "x-kubernetes-validations"}
@@ -59,11 +62,11 @@ MORE_COLUMNS = {
     "DNSConfig": ["Ready", "Cluster-DNS", "Zones"],
     "ProxyGroup": ["Ready", "Hostname", "Addresses"],
 }
-"""The columns that our kinds have besides those of the Go operator's, which stay in their order."""
+"""The columns that our CRDs have besides those of the Go operator's. The shared columns have the same order."""
 
 
 def frame(definition: Object) -> Object:
-    """Return a CRD without its schema: names, scope, version, columns, subresources."""
+    """Return the parts of a CRD besides its schema: names, scope, version, columns and subresources."""
     (version,) = definition["spec"]["versions"]
     columns = [
         {key: column[key] for key in column.keys() - WORDS} for column in version.get("additionalPrinterColumns", [])
@@ -78,7 +81,10 @@ def frame(definition: Object) -> Object:
 
 
 def differences(ours: Object, theirs: Object, path: str = "") -> Iterator[str]:
-    """Yield the path of each difference between two schemas, with the keyword if both schemas have the path."""
+    """Yield the path of each difference between two schemas.
+
+    The path ends with the keyword of JSON Schema that differs, if both schemas have the field.
+    """
     for keyword in (ours.keys() | theirs.keys()) - WORDS - DEEPER:
         mine, other = (node.get(keyword) for node in (ours, theirs))
         if keyword in UNORDERED:
@@ -97,7 +103,7 @@ def rules(schema: Object) -> list[tuple[str, Object]]:
     return [(path, rule) for path, node in nodes(schema) for rule in node.get("x-kubernetes-validations", ())]
 
 
-def test_the_kinds_have_the_names_versions_and_columns_of_the_go_operators(
+def test_our_crds_have_the_names_and_versions_of_the_go_operators_crds_and_all_their_columns(
     ours: Definitions, theirs: Definitions
 ) -> None:
     frames, wanted = ({kind: frame(each) for kind, each in those.items()} for those in (ours, theirs))
@@ -111,7 +117,9 @@ def test_the_kinds_have_the_names_versions_and_columns_of_the_go_operators(
     assert more == MORE_COLUMNS
 
 
-def test_the_schemas_differ_only_where_the_table_has_a_reason(ours: Definitions, theirs: Definitions) -> None:
+def test_our_schemas_differ_from_the_go_operators_only_where_a_table_names_the_reason(
+    ours: Definitions, theirs: Definitions
+) -> None:
     found = {
         f"{kind} {place.removeprefix('.')}"
         for kind in ours
@@ -120,7 +128,7 @@ def test_the_schemas_differ_only_where_the_table_has_a_reason(ours: Definitions,
     assert found == DIFFERENT.keys()
 
 
-def test_every_rule_is_the_go_operators_or_in_the_table_of_rules_with_the_same_meaning(
+def test_each_cel_rule_of_our_crds_is_a_rule_of_the_go_operators_or_has_the_same_meaning(
     ours: Definitions, theirs: Definitions
 ) -> None:
     used = set()

@@ -1,4 +1,4 @@
-"""The value dns.enabled, by which the operator makes a DNSConfig: its rights and variables, and the chart's notes."""
+"""The value dns.enabled, with which the operator makes a DNSConfig: its rights and variables, and the chart's notes."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,7 +21,7 @@ MAKES, MAY_WRITE, MAY_CREATE = "OPERATOR_DNS_ENABLED", "OPERATOR_MANAGE_CLUSTER_
 
 
 def given(objects: list[Object]) -> set[str]:
-    """Return the variables about DNS that are true, and the rights on DNSConfigs and in kube-system."""
+    """Return the names of the true variables about DNS, and the rights on DNSConfigs and ConfigMaps for DNS."""
     env = {each["name"] for each in container(objects)["env"] if each.get("value") == "true"}
     roles = [obj for obj in objects if "rules" in obj and obj["metadata"]["name"].endswith("-dns")]
     rights = {f"{verb} {rule['resources'][0]}" for role in roles for rule in role["rules"] for verb in rule["verbs"]}
@@ -35,7 +35,7 @@ ALL = {MAKES, MAY_WRITE, MAY_CREATE, "delete dnsconfigs", "patch configmaps"}
     ("sets", "wanted"),
     [((), set()), ((MANAGES,), {MAY_WRITE, "patch configmaps"}), ((ENABLED,), ALL), ((ENABLED, MANAGES), ALL)],
 )
-def test_dns_enabled_gives_the_operator_the_rights_for_a_dnsconfig_and_the_clusters_dns(
+def test_the_value_dns_enabled_gives_the_operator_rights_on_the_dnsconfig_and_the_clusters_dns(
     render: Render, sets: tuple[str, ...], wanted: set[str]
 ) -> None:
     assert given(render(*CREDENTIALS, *sets)) == wanted
@@ -43,7 +43,7 @@ def test_dns_enabled_gives_the_operator_the_rights_for_a_dnsconfig_and_the_clust
 
 @pytest.fixture
 def made(spaced_bed: Bed) -> Iterator[Object]:
-    """The DNSConfig that the operator has made, on an API server; afterwards it is gone, with its CRD."""
+    """The DNSConfig that the operator makes, on an API server. The fixture deletes it afterwards, with its CRD."""
     apply = ("apply", "--server-side", "--filename")
     spaced_bed.kubectl(*apply, CRDS)
     eventually(lambda: spaced_bed.kubectl(*apply, "-", stdin=yaml.safe_dump(own_dnsconfig())), "the DNSConfig is made")
@@ -52,7 +52,10 @@ def made(spaced_bed: Bed) -> Iterator[Object]:
 
 
 def rendered(bed: Bed, *words: str) -> tuple[list[Object], str]:
-    """Return the output of Helm while the chart may ask the cluster: the objects, and the notes in one line."""
+    """Return the objects that Helm renders, and the notes in one line.
+
+    The templates may query the API server of *bed*.
+    """
     text = bed.helm("install", RELEASE, CHART, "--namespace", NAMESPACE, "--dry-run=server", *words)
     manifests, _, notes = text.partition("\nNOTES:\n")
     return [obj for obj in yaml.load_all(manifests.partition("\nMANIFEST:\n")[2], yaml.CSafeLoader) if obj], " ".join(
@@ -60,7 +63,7 @@ def rendered(bed: Bed, *words: str) -> tuple[list[Object], str]:
     )
 
 
-def test_the_operator_keeps_its_rights_after_dns_enabled_is_taken_back_until_its_dnsconfig_is_gone(
+def test_after_dns_enabled_is_set_to_false_the_operator_keeps_its_rights_until_its_dnsconfig_is_gone(
     spaced_bed: Bed, made: Object
 ) -> None:
     words = ("--set", "installCRDs=false")

@@ -1,4 +1,4 @@
-"""Values as users write them. The chart refuses unknown names and wrong values, and says which ones are right."""
+"""The chart refuses unknown names and wrong values in the values of users, and its messages name the right ones."""
 
 import json
 import re
@@ -33,12 +33,11 @@ UNKNOWN = {
     "operatorConfig.podDisruptionBudget.minAvailible": "operatorConfig.podDisruptionBudget.minAvailable",
     "oauth.xyzzy": "",
 }
-"""Unknown names of values, each with the paths that the refusal suggests. There are none if no known name is
-similar."""
+"""Unknown names of values, each with the paths that the refusal suggests: none if no known name is similar."""
 
 
 @pytest.mark.parametrize(("path", "known"), UNKNOWN.items(), ids=UNKNOWN)
-def test_an_unknown_name_is_refused_and_the_known_names_that_look_like_it_are_suggested(
+def test_the_chart_refuses_a_value_with_an_unknown_name_and_suggests_similar_names(
     render: Render, path: str, known: str
 ) -> None:
     with pytest.raises(BedError, match="exit code") as refused:
@@ -48,11 +47,11 @@ def test_an_unknown_name_is_refused_and_the_known_names_that_look_like_it_are_su
     assert place in str(refused.value) or "additional properties 'xyzzy' not allowed" in str(refused.value)
 
 
-def test_the_schema_in_the_chart_equals_the_output_of_its_generator() -> None:
+def test_the_schema_of_values_in_the_chart_equals_the_output_of_its_generator() -> None:
     assert nearest.SCHEMA.read_text() == nearest.as_text(nearest.written(SCHEMA))
 
 
-def test_no_known_name_counts_as_a_misspelling() -> None:
+def test_no_known_name_of_a_value_matches_a_pattern_for_misspellings() -> None:
     known = {path.rpartition(".")[2] for path, _ in nearest.places(SCHEMA)}
     patterns = SCHEMA["definitions"]["nearest"]["patternProperties"]
     assert not [(name, pattern) for name in known for pattern in patterns if re.search(pattern, name)]
@@ -68,12 +67,14 @@ def test_the_schema_knows_every_value_in_the_charts_values_file(helm: Path) -> N
 @pytest.mark.parametrize(
     "path", ["global.a", "oauthSecretVolume.a", "operatorConfig.affinity.a", "operatorConfig.resources.a"]
 )
-def test_maps_that_belong_to_kubernetes_or_helm_may_have_any_keys(render: Render, path: str) -> None:
+def test_the_schema_of_values_allows_any_keys_in_maps_that_kubernetes_or_helm_defines(
+    render: Render, path: str
+) -> None:
     assert render(*CREDENTIALS, f"{path}=b")
 
 
 NUMBER = 1234567
-"""A number that Go writes as 1.234567e+06."""
+"""A number that Go templates print as 1.234567e+06."""
 
 NUMBERS = [
     f"{path.replace('[]', '[0]')}{'.key' if 'additionalProperties' in schema else ''}"
@@ -87,7 +88,7 @@ SEEN = (
     *(f"metrics.{each}.enabled=true" for each in ("dashboard", "serviceMonitor", "prometheusRule")),
     *("operatorConfig.extraEnv[0].name=A", "operatorConfig.extraVolumes[0].name=a", "imagePullSecrets[0].name=a"),
 )
-"""The `--set` flags with which the chart renders every value of NUMBERS."""
+"""The `--set` flags that make the chart render every value in NUMBERS."""
 
 
 @pytest.mark.parametrize("path", NUMBERS)
@@ -129,7 +130,7 @@ def test_the_image_of_the_api_servers_proxies_has_the_version_of_the_other_proxi
 
 
 @pytest.mark.parametrize("name", ["podLabels", "podAnnotations", "annotations", "nodeSelector"])
-def test_true_is_rendered_as_text_where_kubernetes_requires_text(render: Render, name: str) -> None:
+def test_the_value_true_is_rendered_as_text_where_kubernetes_requires_text(render: Render, name: str) -> None:
     objects = render(*CREDENTIALS, f"operatorConfig.{name}.key=true")
     assert "true" in leaves(the("Deployment", objects))
 
@@ -141,7 +142,7 @@ def test_the_name_of_the_clusters_dns_configmap_is_in_the_operators_rights_and_i
     assert [rule["verbs"] for rule in rules] == [["list", "watch"], ["get", "patch"]]
 
 
-def test_namespaces_and_variables_may_be_numbers(render: Render) -> None:
+def test_a_watched_namespace_and_the_value_of_a_variable_may_look_like_numbers(render: Render) -> None:
     objects = render(*CREDENTIALS, "operatorConfig.watchNamespaces={2024}", "operatorConfig.extraEnv[0].name=A")
     assert {"name": "OPERATOR_WATCH_NAMESPACES", "value": "2024"} in container(objects)["env"]
     assert ("Role", "2024") in {(obj["kind"], obj["metadata"].get("namespace")) for obj in objects}
@@ -185,7 +186,9 @@ WRONG = {
 
 
 @pytest.mark.parametrize(("said", "sets"), WRONG.items(), ids=WRONG)
-def test_wrong_values_are_refused_with_words_that_say_what_to_do(render: Render, said: str, sets: list[str]) -> None:
+def test_the_chart_refuses_wrong_values_with_words_that_say_what_to_do(
+    render: Render, said: str, sets: list[str]
+) -> None:
     with pytest.raises(BedError, match="exit code") as refused:
         render(*sets)
     assert said in str(refused.value)

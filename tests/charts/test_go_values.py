@@ -12,7 +12,7 @@ VERSIONS = ("1.76.0", "1.80.0", "1.84.0", "1.98.0", TAILSCALE)
 
 
 THEIR_PULL_POLICY = "operatorConfig.image.pullPolicy=Always"
-"""The value in which a values.yaml of the Go operator's chart differs from ours."""
+"""The `--set` flag for the one value in which the values.yaml of the Go operator's chart differs from ours."""
 
 
 @pytest.fixture(scope="session", params=VERSIONS)
@@ -21,7 +21,7 @@ def go_values(request: pytest.FixtureRequest) -> Path:
     return go_operator.deployed_from(request.param) / "chart" / "values.yaml"
 
 
-def test_our_chart_renders_the_same_with_the_values_file_of_a_go_chart_as_with_its_own(
+def test_our_chart_renders_the_same_from_the_values_file_of_the_go_operators_chart_as_from_its_own(
     render: Render, go_values: Path
 ) -> None:
     assert render(*CREDENTIALS, files=(go_values,)) == render(*CREDENTIALS, THEIR_PULL_POLICY)
@@ -39,7 +39,7 @@ def test_our_chart_renders_the_same_with_the_values_file_of_a_go_chart_as_with_i
         ("ingressClass.enabled=false",),
     ],
 )
-def test_an_upgrade_with_reused_values_of_a_go_chart_needs_none_of_our_values(
+def test_an_upgrade_that_reuses_the_values_of_the_go_operators_chart_needs_none_of_our_values(
     render: Render, go_values: Path, tmp_path: Path, sets: tuple[str, ...]
 ) -> None:
     chart = with_values_of(go_values, tmp_path)
@@ -73,18 +73,18 @@ TAKEN = {
     "OPERATOR_LOGIN_SERVER": {"loginServer=null": ""},
     "OPERATOR_HOSTNAME": {"operatorConfig.hostname=null": ""},
 }
-"""Variables of the operator's container: for each `--set` flag, the value that the variable gets."""
+"""For each variable of the operator's container, a map from `--set` flags to the value that the variable gets."""
 
 
 @pytest.mark.parametrize(("variable", "given"), [(name, each) for name, sets in TAKEN.items() for each in sets])
-def test_the_container_gets_its_variables_from_every_spelling_that_the_go_chart_accepts(
+def test_the_operators_container_gets_its_variables_from_each_form_of_a_value_that_the_go_chart_accepts(
     render: Render, variable: str, given: str
 ) -> None:
     variables = {each["name"]: each.get("value") for each in container(render(*CREDENTIALS, given))["env"]}
     assert variables[variable] == TAKEN[variable][given]
 
 
-def test_null_empties_a_map_or_a_list_of_the_values(render: Render) -> None:
+def test_null_as_a_value_of_the_chart_empties_a_map_or_a_list(render: Render) -> None:
     names = ("annotations", "podAnnotations", "podLabels", "tolerations", "affinity", "podSecurityContext", "extraEnv")
     sets = (f"operatorConfig.{name}=null" for name in (*names, "resources", "securityContext"))
     usual, given = (container(render(*CREDENTIALS, *chosen)) for chosen in ((), tuple(sets)))
@@ -94,7 +94,7 @@ def test_null_empties_a_map_or_a_list_of_the_values(render: Render) -> None:
     assert "IngressClass" not in {obj["kind"] for obj in render(*CREDENTIALS, "ingressClass.enabled=null")}
 
 
-def test_a_volume_with_the_credentials_can_be_given_together_with_a_client_id(render: Render) -> None:
+def test_the_values_may_have_a_volume_with_the_oauth_credentials_together_with_a_client_id(render: Render) -> None:
     objects = render("oauth.clientId=client", "oauthSecretVolume.secret.secretName=mine")
     (volume,) = the("Deployment", objects)["spec"]["template"]["spec"]["volumes"]
     assert volume == {"name": "oauth", "secret": {"secretName": "mine"}}

@@ -1,4 +1,4 @@
-"""The static manifests, and the kustomization that the documentation makes of them, compared with the chart."""
+"""The static manifests and the documented kustomization, compared with the output of the chart."""
 
 import json
 import shutil
@@ -34,7 +34,7 @@ def kustomize() -> Kustomize:
 
 @pytest.fixture
 def overlay(tmp_path: Path) -> Path:
-    """The kustomization folder that the documentation tells its readers to make, beside a copy of the chart's."""
+    """The documented kustomization folder, beside a copy of the static manifests."""
     shutil.copytree(MANIFESTS, tmp_path / "charts" / "manifests")
     folder = tmp_path / "tailnet"
     folder.mkdir()
@@ -54,7 +54,7 @@ def test_the_kustomize_base_is_the_static_manifests_with_their_namespace(kustomi
     given = objects("\n---\n".join((MANIFESTS / name).read_text() for name in ("namespace.yaml", "operator.yaml")))
     for obj in given.values():
         if not obj["metadata"].get("annotations", True):
-            del obj["metadata"]["annotations"]  # kustomize leaves out what is empty
+            del obj["metadata"]["annotations"]  # kustomize leaves out empty maps
     assert objects(kustomize(MANIFESTS)) == given
 
 
@@ -69,7 +69,7 @@ def test_the_documented_overlay_changes_images_and_adds_the_credentials(kustomiz
     assert [key for key, obj in made.items() if obj != base[key]] == [("Deployment", "operator")]
 
 
-def test_an_overlay_can_name_another_namespace(kustomize: Kustomize, overlay: Path) -> None:
+def test_a_kustomize_overlay_can_move_all_objects_to_another_namespace(kustomize: Kustomize, overlay: Path) -> None:
     file = overlay / "kustomization.yaml"
     file.write_text(file.read_text().replace("namespace: tailscale\nresources", "namespace: net\nresources"))
     made = objects(kustomize(overlay))

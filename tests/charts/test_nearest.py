@@ -1,4 +1,4 @@
-"""The patterns for misspelt names of the chart's values, and the schema that is written with them."""
+"""The patterns for misspelt names of the chart's values, and the schema that contains these patterns."""
 
 import re
 
@@ -28,7 +28,7 @@ UNLIKE = {
 
 
 @pytest.mark.parametrize("name", LIKE)
-def test_a_misspelling_matches_the_pattern_of_its_name_and_a_known_name_matches_none(name: str) -> None:
+def test_the_pattern_for_misspellings_of_a_value_matches_those_and_no_known_name(name: str) -> None:
     pattern = misspelt(name, KNOWN)
     assert [given for given in LIKE[name] if not re.fullmatch(pattern, given)] == []
     assert [given for given in UNLIKE.get(name, ()) if re.fullmatch(pattern, given)] == []
@@ -48,14 +48,14 @@ SCHEMA = {
 }
 
 
-def test_the_paths_of_values_are_found_through_definitions_and_lists() -> None:
+def test_the_paths_of_values_in_a_schema_are_found_through_its_definitions_and_lists() -> None:
     assert [path for path, _ in places(SCHEMA)] == [
         *("operatorConfig", "operatorConfig.image", "operatorConfig.image.tag"),
         *("proxyConfig", "proxyConfig.list", "proxyConfig.list[].name", "free"),
     ]
 
 
-def test_an_object_that_lists_its_properties_refuses_other_names_and_any_other_object_accepts_all_names() -> None:
+def test_a_schema_refuses_unknown_names_only_in_objects_whose_properties_it_lists() -> None:
     closed = written(SCHEMA)
     assert "additionalProperties" not in closed["properties"]["free"]
     paths = ("operatorConfig", "operatorConfig.image")
@@ -66,5 +66,5 @@ def test_an_object_that_lists_its_properties_refuses_other_names_and_any_other_o
     assert closed["properties"]["operatorConfig"]["patternProperties"]["^free$"] == {"const": "given as free"}
 
 
-def test_writing_the_schema_again_changes_nothing() -> None:
+def test_generating_the_schema_of_values_from_its_own_output_changes_nothing() -> None:
     assert written(written(SCHEMA)) == written(SCHEMA)

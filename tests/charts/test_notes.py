@@ -33,7 +33,7 @@ UNUSED: list[tuple[tuple[str, ...], list[str], str]] = [  # `--set` flags, value
 
 
 @pytest.mark.parametrize(("sets", "unused", "because"), UNUSED)
-def test_the_notes_warn_about_values_without_effect(
+def test_the_notes_of_the_chart_warn_about_values_without_effect(
     render: Render, noted: Path, sets: tuple[str, ...], unused: list[str], because: str
 ) -> None:
     (notes,) = (obj["notes"] for obj in render(*sets, chart=noted) if "notes" in obj)
@@ -50,7 +50,7 @@ def test_the_notes_warn_about_values_without_effect(
         (("mode=false",), None),
     ],
 )
-def test_the_notes_say_how_kubectl_reaches_the_api_server_proxy(
+def test_the_notes_of_the_chart_say_how_kubectl_reaches_the_api_server_proxy(
     render: Render, noted: Path, sets: tuple[str, ...], command: str | None
 ) -> None:
     given = (f"apiServerProxyConfig.{each}" for each in sets)

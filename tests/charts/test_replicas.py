@@ -1,4 +1,4 @@
-"""The number of replicas of the operator. The chart looks which operator's Deployment the cluster has already."""
+"""The number of replicas of the operator, which depends on the Deployment that is in the cluster already."""
 
 from pathlib import Path
 from typing import Any
@@ -16,13 +16,13 @@ NAME = r"operatorConfig.podLabels.app\.kubernetes\.io/name"
 
 
 def rendered(bed: Bed, chart: Path, *words: Word) -> dict[str, Object]:
-    """Return the objects that Helm renders while the chart may ask the cluster, one of each kind."""
+    """Return the objects that Helm renders, by kind. The templates may query the API server of *bed*."""
     text = bed.helm("template", RELEASE, chart, "--namespace", NAMESPACE, "--dry-run=server", "--skip-tests", *words)
     return {obj["kind"]: obj for obj in yaml.load_all(text, yaml.CSafeLoader) if obj}
 
 
 @pytest.mark.parametrize(("is_go", "name", "replicas"), [(True, "tailscale-operator", 1), (False, "mine", 2)])
-def test_the_chart_keeps_one_replica_only_for_a_deployment_of_the_go_operator(
+def test_an_upgrade_keeps_one_replica_only_if_the_deployment_in_the_cluster_is_the_go_operators(
     spaced_bed: Bed, go_chart: Path, is_go: bool, name: str, replicas: int
 ) -> None:
     there = rendered(spaced_bed, go_chart if is_go else CHART, "--set", f"{NAME}={name}")["Deployment"]

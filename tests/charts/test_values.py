@@ -1,4 +1,4 @@
-"""The documented values for the chart. An API server accepts the manifests, and the operator its environment."""
+"""The documented values for the chart: an API server accepts the manifests, and the operator its variables."""
 
 from collections.abc import Callable
 from functools import cache
@@ -27,7 +27,7 @@ FIELDS = {
     "metadata.uid": "11111111-2222-3333-4444-555555555555",
     "spec.serviceAccountName": "operator",
 }
-"""The fields of a Pod from which its variables take their values, with these values."""
+"""The values of the Pod's fields that its variables refer to."""
 
 NOT_SETTINGS = {
     "POD_UID": "the Go operator's Events are about its Pod: ours finds it by its name",
@@ -57,9 +57,9 @@ def watched_by(values: str) -> tuple[str, ...]:
 
 
 def pod_of(rendered: str, folder: Path) -> tuple[dict[str, str], Path]:
-    """Return the variables that a rendered Deployment gives the operator, and the path of its identity token.
+    """Return the environment variables in a rendered Deployment, and the path of the operator's identity token.
 
-    The function writes into *folder* the files in volumes that the variables name.
+    The function writes into *folder* the files of volumes to which the variables point.
     """
     spec = the("Deployment", list(filter(None, yaml.safe_load_all(rendered))))["spec"]["template"]["spec"]
     (container,) = spec["containers"]
@@ -84,7 +84,9 @@ def pod_of(rendered: str, folder: Path) -> tuple[dict[str, str], Path]:
 
 
 @every_example
-def test_rendered_manifests_are_accepted_by_an_api_server(admitting: Bed, render: Render, values: str) -> None:
+def test_an_api_server_accepts_the_manifests_that_the_chart_renders(
+    admitting: Bed, render: Render, values: str
+) -> None:
     accepted = admitting.kubectl("apply", "--dry-run=server", "-f", "-", stdin=render(values))
     assert "deployment.apps/operator created (server dry run)" in accepted
 
@@ -102,7 +104,9 @@ def test_the_operator_accepts_the_environment_from_the_chart(render: Render, val
     assert settings.warnings == ()
 
 
-def test_every_variable_of_the_chart_is_a_setting_or_has_a_reason_not_to_be_one(render: Render, tmp_path: Path) -> None:
+def test_each_environment_variable_in_the_chart_is_a_setting_of_the_operator_or_a_listed_exception(
+    render: Render, tmp_path: Path
+) -> None:
     known = {*pages.rows(pages.sections("settings.md")["The operator"])}
     rendered: set[str] = set()
     for shown in VALUES.values():
@@ -121,7 +125,9 @@ def test_the_operator_reads_an_oauth_client_from_its_volume(render: Render, name
     assert settings.client_secret_file == tmp_path / "oauth" / "client_secret"
 
 
-def test_workload_identity_uses_the_token_of_its_volume(render: Render, tmp_path: Path) -> None:
+def test_with_workload_identity_the_operator_reads_its_token_from_the_volume_in_the_chart(
+    render: Render, tmp_path: Path
+) -> None:
     settings = read_settings(*pod_of(render(example("workload-identity")), tmp_path))
     assert settings.client_id == "TAbc123CNTRL-kAbc123CNTRL"
     assert tmp_path in settings.identity_token.parents

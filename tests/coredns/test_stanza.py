@@ -22,7 +22,7 @@ TAILNET_DOMAIN:53 {
 """
 
 
-def test_every_file_with_a_stub_domain_has_each_placeholder_once() -> None:
+def test_each_file_that_configures_a_stub_domain_has_each_placeholder_once() -> None:
     assert {Path(name).suffix for name in DATA} == {".conf", ".json", ".yaml"}
     counts = {(name, each): text.count(each) for name, text in DATA.items() for each in PLACEHOLDERS}
     assert counts == dict.fromkeys(counts, 1)
@@ -33,7 +33,7 @@ def test_the_block_for_the_corefile_forwards_the_zone() -> None:
     assert "".join(line for line in lines if not line.startswith("#")) == BLOCK
 
 
-def test_the_custom_configmap_has_the_same_block_under_a_key_that_coredns_imports() -> None:
+def test_the_configmap_coredns_custom_has_the_block_of_the_corefile_under_a_key_that_coredns_imports() -> None:
     assert yaml.safe_load(DATA["coredns-custom.yaml"]) == {
         "apiVersion": "v1",
         "kind": "ConfigMap",
@@ -49,11 +49,11 @@ def test_the_kube_dns_patch_has_the_zone_and_the_address_in_nested_json() -> Non
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_the_commands_of_the_pages_name_files_that_exist(page: str) -> None:
+def test_the_commands_on_the_pages_about_coredns_name_existing_files(page: str) -> None:
     assert {*re.findall(r"\bcoredns/([\w-]+\.\w+)", PAGES[page])} <= {*PAGES, *DATA}
 
 
-def test_every_file_is_used_by_a_page() -> None:
+def test_a_page_about_coredns_mentions_each_configuration_file_and_the_readme_links_each_page() -> None:
     words = "".join(PAGES.values())
     assert [name for name in DATA if f"coredns/{name}" not in words] == []
     assert [name for name in PAGES if f"({name}" not in words and name != "README.md"] == []

@@ -25,9 +25,9 @@ OURS: Mapping[str, type[CustomResource]] = {
     for model in (Connector, DNSConfig, PeerRelay, ProxyClass, ProxyGroup, ProxyGroupPolicy, Recorder, Tailnet)
 }
 CONDITIONS = {"DNSConfig": "NameserverReady"}
-"""The condition by which an object of a kind says that it works, if it isn't called `<kind>Ready`."""
+"""The type of the condition that says whether an object works, for kinds where it isn't `<kind>Ready`."""
 CLUSTERS = {"v1", "apps/v1", "networking.k8s.io/v1", "tailscale.com/v1alpha1"}
-"""The APIs whose objects the tests apply. The pages show manifests for other tools, too."""
+"""The API versions of the objects that the tests apply. The pages show manifests for other tools, too."""
 
 
 def applied(path: Path) -> list[Object]:
@@ -40,7 +40,7 @@ def applied(path: Path) -> list[Object]:
 
 
 def asks(obj: Object) -> bool:
-    """Tell whether *obj* is for the operator."""
+    """Tell whether the operator acts on *obj*."""
     spec = obj.get("spec", {})
     classes = (spec.get("loadBalancerClass"), spec.get("ingressClassName"))
     given = any(name.startswith("tailscale.com/") and name != PROXY_CLASS for name in annotations(obj))

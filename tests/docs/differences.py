@@ -19,7 +19,9 @@ _RELAY = "operator/reconcilers/peerrelay"
 _POLICY = "operator/reconcilers/proxygrouppolicy"
 _REWRITES = "operator/runtime/test_rewrites.py"
 _CHART = "charts/test_chart.py"
-_EVERY_VARIABLE = "charts/test_values.py every_variable_of_the_chart_is_a_setting_or_has_a_reason_not_to_be_one"
+_EVERY_VARIABLE = (
+    "charts/test_values.py each_environment_variable_in_the_chart_is_a_setting_of_the_operator_or_a_listed_exception"
+)
 _COMBINATIONS = f"{_CHART} the_main_combinations_of_values_render_the_golden_files"
 
 _DEVICE = "operator/reconcilers/operatordevice/test_reconciler.py"
@@ -28,13 +30,13 @@ _HOSTED = "operator/reconcilers/tailscaleservice/test_reconciler.py"
 
 SHOWN_BY: Final[Mapping[str, list[str]]] = {
     "Tags follow the object": [
-        "operator/test_tags_and_names.py an_edit_of_tags_reaches_running_devices",
-        "operator/tailnet/test_upkeep.py tags_are_set_and_reported_once",
+        "operator/test_tags_and_names.py an_edit_of_the_tags_of_an_object_changes_the_tags_of_its_running_devices",
+        "operator/tailnet/test_upkeep.py the_tags_of_a_device_are_set_and_reported_once",
         f"{_INGRESS}/test_plan.py events_report_about_an_ingress_that_is_served",
     ],
     "A proxy whose object is gone": [
         "operator/test_orphans.py an_orphan_stays_for_an_hour_and_goes_step_by_step_with_its_device",
-        "operator/test_orphans.py a_parent_that_was_back_meanwhile_has_a_new_hour_and_is_logged_again",
+        "operator/test_orphans.py an_orphan_whose_parent_was_back_meanwhile_stays_for_another_hour_and_is_logged_again",
     ],
     "The operator doesn't run as a device": [
         f"{_DEVICE} the_device_of_the_go_operator_stays_the_operators_device",
@@ -55,15 +57,15 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
     ],
     "A proxy that can't log in": ["operator/test_reissue.py a_lost_device_comes_back_under_its_name"],
     "If you set `operatorConfig.takeOverNames`": [
-        "operator/tailnet/test_upkeep.py a_name_is_taken_from_a_dead_device",
+        "operator/tailnet/test_upkeep.py a_proxy_takes_its_name_over_from_a_dead_device",
         "operator/test_tags_and_names.py a_rebuilt_cluster_takes_over_the_names_of_its_dead_devices",
     ],
     "If a tool keeps resetting an egress Service": [
-        f"{_REWRITES} the_wait_before_a_rewrite_grows_with_each_revert_up_to_a_minute",
-        f"{_SERVICE}/test_egress.py the_message_about_reverts_says_how_to_end_the_reverts",
+        f"{_REWRITES} the_wait_before_a_rewrite_of_an_object_grows_with_each_revert_up_to_a_minute",
+        f"{_SERVICE}/test_egress.py the_message_about_reverts_of_a_service_says_how_to_end_the_reverts",
     ],
     "The operator refuses a `tailscale.com/tailnet-ip`": [
-        f"{_SERVICE}/test_plan.py each_violation_names_the_annotation_and_the_values_that_it_takes",
+        f"{_SERVICE}/test_plan.py each_violation_of_a_service_names_the_annotation_and_the_values_that_it_takes",
         "operator/api/test_rules.py the_error_for_an_invalid_name_target_address_or_tag_says_why",
     ],
     "A new Ingress gets no proxy while": [
@@ -75,7 +77,7 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
     ],
     "While no proxy of a name is ready": [
         "operator/dns/records/test_live.py a_name_whose_proxies_are_all_down_exists_without_addresses",
-        "nameserver/test_settings.py the_defaults_fit_the_deployment_of_the_go_operator",
+        "nameserver/test_settings.py the_default_settings_fit_the_deployment_that_the_go_operator_makes",
     ],
     "Load balancers and other exposed Services have names": [
         f"{_SERVICE}/test_reconciler.py the_name_of_an_exposed_service_leads_pods_to_its_cluster_ips",
@@ -95,10 +97,12 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
         f"{_CONNECTOR}/test_plan.py a_connector_that_cannot_be_served_says_why_and_keeps_its_proxy",
         "operator/reconcilers/tailnet/test_proofs.py credentials_that_were_good_stay_in_use_for_proxies_that_run",
     ],
-    "There are more Events": ["docs/test_tables.py every_reason_has_a_row_and_every_row_is_a_reason"],
+    "There are more Events": [
+        "docs/test_tables.py every_reason_of_a_condition_has_a_row_in_the_docs_and_every_row_is_a_reason"
+    ],
     "Metrics are on port 9002": [
         "docs/test_metrics.py every_metric_has_a_row_in_the_documentation_and_every_row_is_for_a_metric",
-        f"{_CHART} a_servicemonitor_selects_the_metrics_of_both_programs",
+        f"{_CHART} the_servicemonitor_selects_the_metrics_of_the_operator_and_of_the_nameserver",
     ],
     "The log has other messages": [
         "operator/test_logs.py a_json_line_has_the_fields_ts_level_logger_and_msg_of_the_go_operators_log",
@@ -111,7 +115,7 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
         "operator/runtime/test_events.py an_event_is_in_the_namespace_of_its_object_or_in_default",
     ],
     "A ProxyGroupPolicy lets objects without any annotation pass": [
-        f"{_POLICY}/test_enforcement.py objects_outside_of_the_policy_are_accepted",
+        f"{_POLICY}/test_enforcement.py a_proxygrouppolicy_does_not_affect_other_namespaces_or_objects_without_a_group",
         f"{_POLICY}/test_enforcement.py the_operator_can_change_objects_that_are_older_than_the_policy",
         f"{_POLICY}/test_reconciler.py the_go_operators_admission_policies_are_taken_over_in_place",
     ],
@@ -120,8 +124,8 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
         "operator/test_settings.py the_error_for_a_wrong_setting_names_the_variable_and_the_values_that_it_takes",
     ],
     "The chart refuses wrong values": [
-        "charts/test_given_values.py wrong_values_are_refused_with_words_that_say_what_to_do",
-        "charts/test_given_values.py an_unknown_name_is_refused_and_the_known_names_that_look_like_it_are_suggested",
+        "charts/test_given_values.py the_chart_refuses_wrong_values_with_words_that_say_what_to_do",
+        "charts/test_given_values.py the_chart_refuses_a_value_with_an_unknown_name_and_suggests_similar_names",
     ],
     "`operatorConfig.annotations` has an effect": [_COMBINATIONS],
     "`TS_PORT` has an effect only": [_EVERY_VARIABLE],
@@ -135,22 +139,24 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
         "operator/test_apiserver_groups.py a_group_never_takes_the_name_of_an_ingress_even_when_the_group_is_deleted"
     ],
     "The credentials are read again": [
-        "operator/tsclient/test_oauth.py rotated_and_other_credentials_are_used_at_once"
+        "operator/tsclient/test_oauth.py credentials_that_are_rotated_or_replaced_are_used_at_once"
     ],
     "A MagicDNS name outside of `ts.net`": [
-        f"{_SERVICE}/test_plan.py each_violation_names_the_annotation_and_the_values_that_it_takes",
+        f"{_SERVICE}/test_plan.py each_violation_of_a_service_names_the_annotation_and_the_values_that_it_takes",
     ],
     "The proxy is a Pod of its own": [
         f"{_PROXY_PLAN} the_plan_makes_or_updates_the_api_server_proxy_unless_there_is_a_problem",
-        "e2e/test_apiserver.py a_watch_goes_on_for_a_minute_although_both_pods_of_the_operator_are_killed",
+        "e2e/test_apiserver.py a_watch_through_the_api_server_proxy_continues_if_both_pods_of_the_operator_are_killed",
     ],
     "Without HTTPS on the tailnet": [
-        "e2e/test_apiserver.py a_user_without_certificates_uses_plain_http",
+        "e2e/test_apiserver.py in_a_tailnet_without_certificates_users_reach_the_api_server_proxy_by_plain_http",
     ],
     "The ServiceAccount of the operator may not impersonate": [
-        f"{_CHART} our_chart_renders_all_that_the_go_operators_chart_renders_from_the_same_values",
+        f"{_CHART} our_chart_renders_every_object_that_the_go_operators_chart_renders_from_the_same_values",
     ],
-    "The proxy refuses callers": ["operator/apiproxy/test_impersonation.py the_refusal_of_a_caller_has_a_reason"],
+    "The proxy refuses callers": [
+        "operator/apiproxy/test_impersonation.py a_caller_without_permission_is_refused_with_a_reason"
+    ],
     "The proxy refuses unusual HTTP": [
         "operator/apiproxy/test_head.py a_bad_head_of_a_request_is_refused_with_a_status_and_a_reason"
     ],
@@ -165,33 +171,33 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
         ),
     ],
     "A change of a terminal's size": [
-        "operator/apiproxy/recording/test_cast.py each_output_and_each_new_size_becomes_a_line_of_a_recording"
+        "operator/apiproxy/recording/test_cast.py each_output_and_each_new_terminal_size_becomes_a_line_of_a_recording"
     ],
     "`APISERVER_PROXY` and `AUTH_PROXY`": [
         "operator/test_settings.py "
         "the_mode_of_the_api_server_proxy_comes_from_one_of_two_variables_which_may_not_differ",
     ],
     "The configuration of a relay is in": [
-        f"{_RELAY}/test_plan.py the_config_makes_the_proxy_a_relay",
-        f"{_RELAY}/test_plan.py a_config_of_another_operator_for_newer_images_is_removed",
+        f"{_RELAY}/test_plan.py the_config_of_a_peerrelays_replica_makes_the_replica_a_relay",
+        f"{_RELAY}/test_plan.py the_config_of_a_relay_that_another_operator_wrote_for_newer_images_is_removed",
     ],
     "A relay logs in at": [
         f"{_RELAY}/test_plan.py {_TAILNET_OF_RELAYS}",
         "e2e/test_upgrade.py all_proxies_and_policies_work_after_an_upgrade_to_our_operator",
     ],
     "When replicas go": [
-        f"{_RELAY}/test_plan.py a_surplus_replica_goes_after_its_pod_and_its_device_goes_before_its_load_balancer",
-        f"{_RELAY}/test_plan.py a_deleted_peerrelay_without_pods_goes_with_its_devices_before_its_load_balancers",
+        f"{_RELAY}/test_plan.py a_surplus_relay_goes_after_its_pod_and_its_device_goes_before_its_load_balancer",
+        f"{_RELAY}/test_plan.py the_devices_of_a_deleted_peerrelay_without_pods_go_before_its_load_balancers",
     ],
     "A replica is ready only if": [
         f"{_RELAY}/test_plan.py the_status_of_a_peerrelay_shows_its_endpoints_and_says_what_is_missing"
     ],
     "A PeerRelay waits until": [
-        f"{_RELAY}/test_plan.py the_condition_of_an_invalid_peerrelay_has_the_cure_and_nothing_that_runs_changes"
+        f"{_RELAY}/test_plan.py the_condition_of_an_invalid_peerrelay_says_how_to_fix_it_and_its_relays_stay"
     ],
     "A load balancer with an address": [f"{_RELAY}/test_endpoints.py a_relay_gets_endpoints_from_its_load_balancer"],
     "A PeerRelay has at most": [
-        f"{_RELAY}/test_plan.py the_condition_of_an_invalid_peerrelay_has_the_cure_and_nothing_that_runs_changes"
+        f"{_RELAY}/test_plan.py the_condition_of_an_invalid_peerrelay_says_how_to_fix_it_and_its_relays_stay"
     ],
     "The StatefulSet of a group keeps its Pod template": [
         f"{_GROUP}/test_statefulset.py pods_of_the_go_operator_and_of_earlier_versions_stay_until_they_have_to_change",
@@ -203,14 +209,14 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
     ],
     "An Ingress or a Service can [move]": [
         f"{_HOSTED} a_claim_that_moves_keeps_its_tailscale_service_and_the_new_group_gets_the_rights",
-        f"{_INGRESS}/test_grouped.py an_ingress_is_released_once_nothing_is_left_of_its_tailscale_service",
-        f"{_SERVICE}/test_hosted.py the_finalizer_of_a_service_stays_until_nothing_is_left_of_its_tailscale_service",
+        f"{_INGRESS}/test_grouped.py an_ingress_is_released_once_its_tailscale_service_is_completely_removed",
+        f"{_SERVICE}/test_hosted.py the_finalizer_of_a_service_stays_until_its_tailscale_service_is_completely_removed",
     ],
     "When a group is deleted before its Ingresses": [
-        f"{_INGRESS}/test_grouped.py an_ingress_is_released_once_nothing_is_left_of_its_tailscale_service",
+        f"{_INGRESS}/test_grouped.py an_ingress_is_released_once_its_tailscale_service_is_completely_removed",
     ],
     "If two objects want the same name": [
-        f"{_SERVICE}/test_hosted.py a_service_names_an_older_object_that_claims_its_label_but_no_newer_object",
+        f"{_SERVICE}/test_hosted.py a_service_reports_an_older_object_that_claims_its_label_but_no_newer_object",
     ],
     "If operators of other clusters own": [
         "operator/group/test_exposing.py the_facts_about_an_object_decide_about_its_entry_and_its_advertisement",
@@ -246,14 +252,14 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
         f"{_RECORDER}/test_plan.py a_recorder_with_other_pod_labels_gets_another_statefulset",
     ],
     "The old ServiceAccount of a renamed one": [
-        f"{_RECORDER}/test_reconciler.py a_service_account_that_is_renamed_goes_when_no_pod_needs_it",
+        f"{_RECORDER}/test_reconciler.py the_earlier_service_account_of_a_recorder_goes_when_no_pod_needs_it",
     ],
     "MagicDNS names of Services in a group": [
-        "e2e/test_proxygroup.py the_record_of_a_name_is_the_address_of_its_cluster_ip_service",
+        "e2e/test_proxygroup.py the_name_of_a_device_behind_an_egress_group_resolves_to_the_clusterip_service",
     ],
     "A Tailnet stays while": [
         f"{_TAILNET}/test_proofs.py a_tailnet_stays_while_an_object_of_any_kind_names_it",
-        f"{_TAILNET}/test_reconciler.py a_tailnet_stays_while_devices_of_an_object_are_left_in_it",
+        f"{_TAILNET}/test_reconciler.py a_tailnet_stays_while_a_connector_that_no_longer_names_it_has_devices_there",
     ],
     "A ProxyGroup or a Connector has at most 100 replicas": [
         "operator/proxy/test_replica.py a_proxy_has_at_most_a_hundred_replicas",
@@ -264,6 +270,6 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
         f"{_SERVICE}/test_plan.py a_service_is_pointed_at_its_proxy_and_is_ready_once_the_proxy_serves",
     ],
     "A Tailnet is tried again": [
-        "operator/reconcilers/tailnet/test_proofs.py good_credentials_are_proved_once_a_day",
+        "operator/reconcilers/tailnet/test_proofs.py good_credentials_of_a_tailnet_are_tried_again_once_a_day",
     ],
 }

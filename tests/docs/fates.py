@@ -7,39 +7,47 @@ line, with single spaces and without comments. A very long command may end in ``
 from collections.abc import Mapping
 from typing import Final
 
-WALK: Final = "tests/docs/test_walk.py::test_the_commands_of_a_page_work_on_a_cluster"
-"""The commands that test_walk runs on the manifests of their page. It takes them from the pages."""
+WALK: Final = "tests/docs/test_walk.py::test_the_commands_on_a_page_of_the_docs_work_on_a_cluster"
+"""The test that runs commands on a simulated cluster, after it has applied the manifests on their page."""
 BED: Final = "tests/e2e/test_pages.py::test_a_documented_command_works_on_a_real_cluster"
-"""The commands that a test on the bed takes from this table: they need Pods with logs, or an operator in a Pod."""
-_DEMO = "tests/loadtest/clustersim/test_demo.py::test_every_name_resolves_and_every_device_is_in_the_tailnet"
+"""The test that runs commands on the bed, because they need Pods with logs, or an operator in a Pod."""
+_DEMO = (
+    "tests/loadtest/clustersim/test_demo.py::test_in_the_demo_every_name_resolves_and_every_device_is_in_the_tailnet"
+)
 _IMAGES = "tests/e2e/test_images.py::test_the_labels_of_an_image_name_its_program"
 _GATEWAY = (
     "tests/e2e/test_exposed.py::test_a_gateway_behind_a_load_balancer_serves_a_domain_of_the_users_with_his_certificate"
 )
-_ARCHIVE = "tests/e2e/test_published.py::test_an_archive_has_the_images_under_the_names_that_the_chart_gives_them"
+_ARCHIVE = (
+    "tests/e2e/test_published.py::test_an_archive_of_images_has_the_images_under_the_names_that_the_chart_gives_them"
+)
 _VALUES = "tests/e2e/test_documented_values.py::test_the_operator_works_with_the_documented_values"
 _HELM_TEST = "tests/e2e/test_install.py::test_helm_test_succeeds_if_every_replica_and_the_nameserver_are_healthy"
 _UNINSTALL = "tests/e2e/test_uninstall.py::test_objects_stay_and_proxies_keep_running_after_the_operator_is_uninstalled"
-_IMPORTED = "tests/e2e/test_without_registry.py::test_the_operator_runs_the_image_of_the_file"
+_IMPORTED = "tests/e2e/test_without_registry.py::test_the_operator_runs_the_image_that_was_loaded_from_an_archive"
 _LET_GO = "tests/e2e/test_uninstall.py::test_a_namespace_can_be_deleted_once_our_finalizers_are_removed_as_documented"
 _OVERLAY = (
     "tests/charts/test_manifests.py::test_the_documented_overlay_makes_the_deployment_that_the_documented_values_make"
 )
 _REUSED = "tests/charts/test_chart.py::test_the_documented_upgrade_from_the_go_operators_chart_runs_our_images"
 _BACK = "tests/e2e/test_upgrade.py::test_a_rollback_to_the_go_operator_changes_only_proxies_with_our_init_script"
-_JOB = "tests/e2e/test_dnsload.py::test_the_job_finds_no_wrong_answer_of_the_clusters_dns"
-_DNSLOAD = "tests/loadtest/dnsload/test_main.py::test_a_run_prints_a_report_each_second_and_at_the_end"
-_CHECK = "tests/e2e/test_check.py::test_the_check_finds_nothing_in_a_healthy_cluster"
-_LIST = "tests/e2e/test_check.py::test_the_list_and_the_check_show_an_object_from_outside_of_the_cluster"
-_INSIDE = "tests/e2e/test_check.py::test_the_leading_pod_lists_the_objects_inside_of_the_cluster"
-_PAGE = "tests/e2e/test_check.py::test_the_documented_port_forward_leads_to_the_page_of_the_leading_pod"
-_PREFLIGHT = "tests/e2e/test_pages.py::test_the_documented_command_shows_the_missing_permissions_of_the_tailnet"
+_JOB = "tests/e2e/test_dnsload.py::test_the_documented_job_with_dnsload_finds_no_wrong_answer_of_the_clusters_dns"
+_DNSLOAD = "tests/loadtest/dnsload/test_main.py::test_a_run_of_dnsload_prints_a_report_each_second_and_at_the_end"
+_CHECK = "tests/e2e/test_check.py::test_the_command_check_finds_no_fault_in_a_healthy_cluster"
+_LIST = "tests/e2e/test_check.py::test_the_commands_list_and_check_work_from_outside_of_the_cluster"
+_INSIDE = (
+    "tests/e2e/test_check.py::test_the_command_list_works_in_the_leading_pod_and_the_standby_names_the_leading_pod"
+)
+_PAGE = "tests/e2e/test_check.py::test_the_documented_port_forward_leads_to_the_status_page_of_the_leading_pod"
+_PREFLIGHT = "tests/e2e/test_pages.py::test_the_documented_command_shows_why_the_preflight_of_a_tailnet_failed"
 _ONE_VALUE = (
-    "tests/e2e/test_cluster_dns.py::test_dns_enabled_makes_names_resolve_in_pods_and_leaves_nothing_when_taken_back"
+    "tests/e2e/test_cluster_dns.py::test_the_value_dns_enabled_makes_names_resolve_in_pods_and_false_leaves_nothing"
 )
 _STANZA = "tests/e2e/test_nameserver.py::test_coredns_gives_the_same_answer_as_the_nameserver"
-_USER = "tests/e2e/test_apiserver.py::test_a_user_has_the_login_name_and_the_granted_groups"
-_PLAIN = "tests/e2e/test_apiserver.py::test_a_user_without_certificates_uses_plain_http"
+_USER = "tests/e2e/test_apiserver.py::test_the_api_server_knows_a_user_by_the_login_name_and_the_granted_groups"
+_PLAIN = (
+    "tests/e2e/test_apiserver.py::test_in_a_tailnet_without_certificates_users_reach_the_api_server_proxy_by_plain_http"
+)
 
 RUN_BY: Final[Mapping[str, str]] = {
     "make demo": _DEMO,
@@ -187,13 +195,16 @@ RUN_BY_NONE: Final[Mapping[str, str]] = {
 
 
 def fate_of(command: str) -> str | None:
-    """Return the test that runs a normalised *command*, or the reason why none does. None if no table has it."""
+    """Return the test that runs a normalised *command*, or the reason why no test does.
+
+    Return None if the command isn't in the tables.
+    """
     found = entries_of(command)
     return {**RUN_BY, **RUN_BY_NONE}[found[0]] if found else None
 
 
 def entries_of(command: str) -> list[str]:
-    """Return the entries of the tables that a normalised *command* fits."""
+    """Return the keys of the tables that match a normalised *command*."""
     return [
         entry
         for entry in (*RUN_BY, *RUN_BY_NONE)

@@ -15,7 +15,7 @@ DOCS: Final = ROOT / "docs"
 PAGES: Final = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md"), *(ROOT / "coredns").glob("*.md")])
 EXAMPLES: Final = sorted([*(DOCS / "examples").glob("*.yaml"), *(ROOT / "coredns").glob("*.yaml")])
 VALUES_OF_CHART: Final = "# values.yaml\n"
-"""The first line of a block on a page that shows values for the chart."""
+"""The first line of each block on a page that shows values for the chart."""
 
 _HEREDOC = re.compile(r"<<(\w+)\n(.*?)^\1$", re.DOTALL | re.MULTILINE)
 _HEREDOC_START = re.compile(r"<<\w+$", re.MULTILINE)
@@ -116,7 +116,7 @@ def whole(script: str) -> Iterator[str]:
 
 
 def outputs(path: Path) -> Iterator[tuple[str, str]]:
-    """Yield the text of each shell block, with the output that a block right below it shows, if there is one."""
+    """Yield the commands of each shell block, with the output in the block right below it, if there is one."""
     text = path.read_text()
     for shown, printed in pairwise(_FENCE.finditer(text)):
         if shown[2] == "sh" and not printed[2] and not text[shown.end() : printed.start()].strip():
@@ -130,7 +130,10 @@ def normalised(command: str) -> str:
 
 
 def _is_whole(command: str) -> bool:
-    """Tell whether *command* is complete: it continues on no other line, and its quotes and here-documents end."""
+    """Tell whether *command* is complete.
+
+    It isn't if its last line ends in a backslash, or if a quote or a here-document is still open.
+    """
     if command.endswith("\\\n") or len(_HEREDOC_START.findall(command)) > len(_HEREDOC.findall(command)):
         return False
     try:

@@ -1,4 +1,4 @@
-"""A test runs every command that the documentation shows, or the tables in fates.py say why none does."""
+"""Every command in the documentation has a test that runs it, or a reason in fates.py why no test does."""
 
 import re
 from pathlib import Path
@@ -12,33 +12,33 @@ PROGRAMS = re.compile(r" *(\$ )?(kubectl|helm|make|docker|dnsload|tsoperator|pip
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_every_command_on_a_page_has_one_entry_in_the_tables(page: Path) -> None:
+def test_each_documented_command_has_one_entry_in_the_tables_of_commands_with_and_without_a_test(page: Path) -> None:
     entries = {command: entries_of(normalised(command)) for command in shell(page)}
     assert {command: found for command, found in entries.items() if len(found) != 1} == {}
 
 
-def test_every_entry_in_the_tables_is_for_a_command_on_a_page() -> None:
+def test_every_entry_in_the_tables_of_commands_is_for_a_documented_command() -> None:
     used = {entry for page in PAGES for command in shell(page) for entry in entries_of(normalised(command))}
     assert {*RUN_BY, *RUN_BY_NONE} - used == set()
 
 
-def test_no_command_is_in_both_tables() -> None:
+def test_no_documented_command_is_in_both_tables_of_commands_with_and_without_a_test() -> None:
     assert RUN_BY.keys() & RUN_BY_NONE.keys() == set()
 
 
 @pytest.mark.parametrize("test", sorted(set(RUN_BY.values())))
-def test_the_test_exists_that_an_entry_in_the_tables_names(test: str) -> None:
+def test_the_test_that_the_table_names_for_a_documented_command_exists(test: str) -> None:
     file, _, name = test.partition("::")
     assert name in functions_of(ROOT / file)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_pages_have_commands_only_in_shell_blocks(page: Path) -> None:
+def test_pages_of_the_docs_have_commands_only_in_shell_blocks(page: Path) -> None:
     others = [body for kind, body in fences(page) if kind not in ("sh", "console")]
     assert [line for body in others for line in body.splitlines() if PROGRAMS.match(line)] == []
 
 
-def test_a_command_over_several_lines_is_one_command(tmp_path: Path) -> None:
+def test_a_documented_command_over_several_lines_is_read_as_one_command(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text(
         "```sh\n# why\nmake a    # b\nkubectl \\\n  get 'x\n  y' | sh\nkubectl apply -f - <<END\na: 1\nEND\n```\n"
@@ -51,7 +51,7 @@ def test_a_command_over_several_lines_is_one_command(tmp_path: Path) -> None:
         list(shell(page))
 
 
-def test_an_output_is_the_block_directly_below_its_commands(tmp_path: Path) -> None:
+def test_the_block_directly_below_a_block_of_commands_is_read_as_their_output(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     others = "```sh\npwd\n```\nwords\n```\n/\n```\n```sh\nid\n```\n```yaml\na: 1\n```\n"
     page.write_text(f"```sh\nls\n```\n\n```\nfile\n```\n\n{others}")

@@ -15,7 +15,7 @@ PATH: Final = re.compile(r"tests/[\w/.]+")
 FUNCTION: Final = re.compile(r"[a-z]+(_[a-z]+)+")
 SOURCES: Final = [ROOT / "operator", ROOT / "nameserver", ROOT / "loadtest"]
 EXAMPLE: Final = re.compile(r"\bthing\b")
-"""The name of the example kind that CONTRIBUTING.md shows how to add."""
+"""The name of the example kind in CONTRIBUTING.md, which shows how to add a kind."""
 
 
 @cache
@@ -36,10 +36,10 @@ def is_missing(code: str) -> bool:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_the_modules_paths_and_functions_exist_that_a_page_names(page: Path) -> None:
+def test_the_modules_paths_and_functions_that_a_page_for_developers_names_exist(page: Path) -> None:
     assert list(filter(is_missing, codes(prose(page.read_text())))) == []
 
 
-def test_the_check_finds_names_of_code_that_does_not_exist() -> None:
+def test_the_check_of_pages_for_developers_finds_names_of_code_that_does_not_exist() -> None:
     function = "_".join(["never", "defined"])
     assert all(map(is_missing, ["tests/nowhere", "tsoperator.nowhere", function]))

@@ -1,4 +1,4 @@
-"""The comparison with Tailscale's operator, in the picture and in the README, has the stored figures."""
+"""The comparison with Tailscale's operator, in the picture and in the README, equals the stored results."""
 
 import json
 import xml.etree.ElementTree as ET
@@ -9,11 +9,11 @@ from docs.pictures.figures import RESULTS, TARGET, Column, Measure, render, stor
 from tests.docs.pages import ROOT
 
 
-def test_the_comparison_is_drawn_from_the_stored_results() -> None:
+def test_the_picture_that_compares_the_operators_is_up_to_date_with_the_stored_results() -> None:
     assert TARGET.read_text() == render(*stored())
 
 
-def test_a_bar_is_as_long_as_its_figure_says() -> None:
+def test_the_bars_of_a_comparison_are_as_long_as_their_figures_say() -> None:
     one = Column("a", (Measure("CPU", 1.25, 10.0, "ms"), Measure("writes", 4.0, 2.0)))
     svg = ET.fromstring(render([one], {"ours": "tsoperator 1, Python", "Go": "k8s-operator 2"}))
     bars = [float(bar.attrib["width"]) for bar in svg.findall("{*}rect")[2:]]
@@ -23,7 +23,7 @@ def test_a_bar_is_as_long_as_its_figure_says() -> None:
     assert said[3:] == ["a", "CPU", "1.2 ms", "10 ms", "writes", "4", "2"]
 
 
-def test_the_readme_compares_by_the_stored_figures() -> None:
+def test_the_readme_compares_both_operators_by_the_figures_in_the_stored_results() -> None:
     (made, cpu, writes, _), (grouped, grouped_cpu, grouped_writes, _), (*_, memory) = (
         column.measures for column in stored()[0]
     )

@@ -30,17 +30,17 @@ def cited(text: str) -> set[str]:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_every_relative_link_has_a_target(page: Path) -> None:
+def test_the_target_of_every_relative_link_in_the_docs_exists(page: Path) -> None:
     assert missing(page) == []
 
 
-def test_the_check_finds_links_without_a_target(tmp_path: Path) -> None:
+def test_the_check_of_links_finds_a_link_without_a_target(tmp_path: Path) -> None:
     page = tmp_path / "page.md"
     page.write_text("# A b\n[1](#a-b) [2](page.md) [3](other.md) [4](#c) [5](https://example.org)\n```\n[6](x)\n```\n")
     assert missing(page) == ["other.md", "#c"]
 
 
-def test_every_cited_page_exists() -> None:
+def test_every_page_of_the_docs_that_a_file_of_the_repository_cites_exists() -> None:
     """A citation is the path of the page, or the end of that path."""
     command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "-z"]
     names = filter(None, check_output(command, cwd=ROOT, text=True, timeout=30).split("\0"))
@@ -50,7 +50,7 @@ def test_every_cited_page_exists() -> None:
     assert {path: found for path, found in lost.items() if found} == {}
 
 
-def test_a_name_of_a_page_counts_as_a_citation_except_in_a_url() -> None:
+def test_the_check_of_links_takes_the_name_of_a_page_as_a_citation_except_in_a_url() -> None:
     text = '"""One (page.md 2.1).\n\nSee ../docs/dns.md#zones, a.mdx and https://example.org/other.md."""'
     assert cited(text) == {"page.md", "docs/dns.md"}
 
@@ -60,6 +60,6 @@ def test_a_name_of_a_page_counts_as_a_citation_except_in_a_url() -> None:
     [(DOCS / "README.md", DOCS), (ROOT / "CONTRIBUTING.md", DOCS / "development")],
     ids=["for users", "for developers"],
 )
-def test_every_page_is_in_the_index(index: Path, folder: Path) -> None:
+def test_the_index_of_a_folder_of_docs_lists_each_page(index: Path, folder: Path) -> None:
     listed = {(index.parent / link.partition("#")[0]).resolve() for link in links(index.read_text())}
     assert {*folder.glob("*.md")} - {index} <= listed

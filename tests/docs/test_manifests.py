@@ -26,11 +26,11 @@ FIRST = (
 
 
 NEEDS = {"docs/examples/proxygrouppolicy.yaml": DOCS / "examples" / "egress-group.yaml"}
-"""The examples that need another example."""
+"""The examples that work only after another example is applied."""
 
 
 OPERATORS_OWN = "tailscale-operator.tail1234.ts.net"
-"""The name of the operator's own device, which stays."""
+"""The name of the operator's own device, which stays in the tailnet when all objects are deleted."""
 
 
 async def staying(world: World, objects: Sequence[Object]) -> list[str]:
@@ -38,13 +38,13 @@ async def staying(world: World, objects: Sequence[Object]) -> list[str]:
 
 
 @every_source
-def test_every_documented_object_of_our_kinds_fits_its_model(path: Path) -> None:
+def test_every_documented_object_of_our_crds_is_valid(path: Path) -> None:
     ours = [(OURS[obj["kind"]], obj) for obj in applied(path) if obj["kind"] in OURS]
     parsed = [model.parse({**obj, "metadata": {"uid": "u", **obj["metadata"]}}) for model, obj in ours]
     assert [each.message for each in parsed if isinstance(each, Invalid)] == []
 
 
-def test_applied_all_at_once_the_examples_let_the_operator_configure_the_clusters_dns() -> None:
+def test_if_all_examples_are_applied_at_once_the_operator_configures_the_clusters_dns() -> None:
     found = [obj for path in sorted(EXAMPLES) for obj in applied(path) if obj["kind"] == "DNSConfig"]
     assert found[-1]["spec"]["clusterDNS"] == {"mode": "Managed"}
 
@@ -76,25 +76,25 @@ Pages show these fragments without a kind, so a test recognizes them by the word
 
 
 def is_tested(block: str) -> bool:
-    """Tell whether a test applies this YAML, or renders or builds with it."""
+    """Tell whether a test applies the YAML in *block*, or renders the chart or builds a kustomization with it."""
     if block.startswith((VALUES_OF_CHART, "# kustomization.yaml\n")):
         return True
     return all(obj.get("apiVersion") in CLUSTERS for obj in yaml.safe_load_all(block))
 
 
 def is_of_another_tool(block: str) -> bool:
-    """Tell whether this YAML configures one of the other tools, which no test runs."""
+    """Tell whether the YAML in *block* is for a tool, such as Argo CD, that no test runs."""
     (obj,) = yaml.safe_load_all(block)
     return obj.get("apiVersion") in OTHERS or any(name in block for name in FRAGMENTS)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
-def test_a_test_uses_all_yaml_on_a_page_except_for_other_tools(page: Path) -> None:
+def test_a_test_uses_all_yaml_on_the_pages_of_the_docs_except_yaml_for_other_tools(page: Path) -> None:
     untested = [block for block in blocks(page) if not is_tested(block)]
     assert [block for block in untested if not is_of_another_tool(block)] == []
     assert not untested or name_of(page) in {"docs/gitops.md", "docs/own-domain.md"}
 
 
-def test_every_file_of_yaml_is_an_example() -> None:
+def test_every_yaml_file_of_the_docs_is_in_the_list_of_examples_or_is_a_values_file() -> None:
     found = {*DOCS.rglob("*.yaml"), *(ROOT / "coredns").rglob("*.yaml")}
     assert {path for path in found if name_of(path) not in values()} == {*EXAMPLES}

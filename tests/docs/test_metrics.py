@@ -1,4 +1,4 @@
-"""docs/metrics.md lists the metrics of both programs, and the chart's dashboard and alerts use no others."""
+"""docs/metrics.md lists all metrics of our programs, and the chart's dashboard and alerts use only these metrics."""
 
 import asyncio
 import json
@@ -35,7 +35,7 @@ ALERTS: Final[list[Json]] = [rule for group in GROUPS for rule in group["rules"]
 SCRAPED: Final = {"namespace", "job", "pod"}
 """The labels that Prometheus adds to each series of a Pod."""
 LATE = ("preflight", "devices", "egress_entries", "egress_probes_total", "cluster_dns_ready")
-"""The metrics of the operator that have no series until certain things have happened."""
+"""The metrics of the operator that have no series right after its start."""
 
 _SELECTOR = re.compile(r"(\w+)\{(.*?)\}")
 _MATCHER = re.compile(r"(\w+)(?:=~|!~|!=|=)\"")
@@ -56,7 +56,7 @@ async def operator_metrics() -> str:
             text = await response.text()
         return text if all(f"tsoperator_{name}{{" in text for name in LATE) else ""
 
-    servers = ("127.0.0.1:9",)  # where nobody listens
+    servers = ("127.0.0.1:9",)  # nothing listens on this port
     async with new_world() as world, running_operator(world, health_address=address, cluster_dns=servers):
         nameserver = dnsconfig(service={"clusterIP": "127.0.0.1"})
         await world.apply(connector(), proxy_group(), group_egress(), nameserver)
@@ -80,7 +80,7 @@ async def nameserver_metrics() -> str:
 
 @pytest.fixture(scope="module")
 def series(operator_page: str, nameserver_page: str) -> dict[str, set[str]]:
-    """The labels of the series of all programs, by the names of the series in queries.
+    """The labels of the series of all programs, by the name of the series.
 
     Metrics that have no series on these pages have the labels that the documentation names.
     """
@@ -132,7 +132,7 @@ def queries() -> Iterator[tuple[str, str]]:
         yield from ((target["expr"], target["legendFormat"]) for target in panel["targets"])
 
 
-def test_every_query_of_the_dashboard_uses_existing_series_and_labels_of_the_chosen_jobs(
+def test_every_query_of_the_dashboard_uses_existing_series_and_labels_and_selects_the_chosen_jobs(
     series: dict[str, set[str]],
 ) -> None:
     for expression, legend in queries():
@@ -146,13 +146,13 @@ def test_every_query_of_the_dashboard_uses_existing_series_and_labels_of_the_cho
         assert {*re.findall(r"\{\{(\w+)\}\}", legend)} <= (grouped or {"pod"}), expression
 
 
-def test_every_panel_and_query_uses_the_data_source_that_the_user_chooses() -> None:
+def test_each_panel_and_query_of_the_dashboard_uses_the_data_source_that_the_user_chooses() -> None:
     chosen = {"type": "prometheus", "uid": "${datasource}"}
     assert [variable["name"] for variable in DASHBOARD["templating"]["list"]] == ["datasource", "namespace", "job"]
     assert all(each["datasource"] == chosen for panel in PANELS for each in (panel, *panel["targets"]))
 
 
-def test_panels_have_distinct_ids_and_do_not_overlap() -> None:
+def test_the_panels_of_the_dashboard_have_distinct_ids_and_do_not_overlap() -> None:
     grid = [panel["gridPos"] for panel in DASHBOARD["panels"]]
     places = Counter(
         (at["x"] + right, at["y"] + down) for at in grid for right in range(at["w"]) for down in range(at["h"])

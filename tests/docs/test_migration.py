@@ -15,13 +15,13 @@ def differences() -> list[str]:
     return [row.split(" | ")[0].removeprefix("| ") for table in tables for row in table]
 
 
-def test_every_documented_difference_has_one_entry_and_every_entry_one_difference() -> None:
+def test_each_documented_difference_from_the_go_operator_has_one_entry_in_the_table_of_its_tests() -> None:
     entries = {row: [start for start in SHOWN_BY if row.startswith(start)] for row in differences()}
     assert {row: found for row, found in entries.items() if len(found) != 1} == {}
     assert SHOWN_BY.keys() - {found[0] for found in entries.values()} == set()
 
 
 @pytest.mark.parametrize("test", sorted({test for tests in SHOWN_BY.values() for test in tests}))
-def test_the_test_exists_that_the_table_names_for_a_difference_from_the_go_operator(test: str) -> None:
+def test_the_test_that_the_table_names_for_a_difference_from_the_go_operator_exists(test: str) -> None:
     file, _, name = test.partition(" ")
     assert f"test_{name}" in functions_of(ROOT / "tests" / file)

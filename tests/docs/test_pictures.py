@@ -20,12 +20,12 @@ def drawn(text: str, shape: str) -> list[ET.Element]:
     return ET.fromstring(render(read(text))).findall(f"{{*}}{shape}")
 
 
-def test_every_picture_is_drawn_from_its_text_and_is_up_to_date() -> None:
+def test_every_picture_of_the_docs_is_up_to_date_with_the_text_that_describes_it() -> None:
     assert {path.stem for path in FOLDER.glob("*.svg")} == {path.stem for path in SOURCES} | {figures.TARGET.stem}
     assert main(["--check"]) == 0
 
 
-def test_every_picture_is_on_a_page() -> None:
+def test_every_picture_of_the_docs_is_on_a_page() -> None:
     shown = {(page.parent / link).resolve() for page in PAGES for link in links(page.read_text())}
     assert {path.with_suffix(".svg") for path in (*SOURCES, figures.TARGET)} - shown == set()
 
@@ -49,7 +49,7 @@ def test_the_program_that_draws_pictures_needs_no_package() -> None:
         ("a.bottom+10 -> c.top-10", "M70 60 70 130 50 130 50 200"),
     ],
 )
-def test_an_arrow_runs_from_a_side_of_one_box_to_a_side_of_another(arrow: str, path: str) -> None:
+def test_an_arrow_in_a_picture_runs_from_a_side_of_one_box_to_a_side_of_another(arrow: str, path: str) -> None:
     assert drawn(f"{TWO}box c 10 200 100 50: C\narrow {arrow}\n", "path")[0].attrib["d"] == path
 
 
@@ -62,7 +62,9 @@ def test_an_arrow_runs_from_a_side_of_one_box_to_a_side_of_another(arrow: str, p
         ("a -> c left: to", ("54", "134.5", "end")),
     ],
 )
-def test_the_label_of_an_arrow_stands_beside_the_line_of_the_arrow(arrow: str, place: tuple[str, str, str]) -> None:
+def test_the_label_of_an_arrow_in_a_picture_stands_beside_the_line_of_the_arrow(
+    arrow: str, place: tuple[str, str, str]
+) -> None:
     texts = drawn(f"{TWO}box c 10 200 100 50: C\ndashed {arrow}\n", "text")
     (label,) = (text for text in texts if text.text == "to")
     assert (label.attrib["x"], label.attrib["y"], label.attrib["text-anchor"]) == place
@@ -85,13 +87,13 @@ def test_the_label_of_an_arrow_stands_beside_the_line_of_the_arrow(arrow: str, p
         (f"{TWO}box c 150 10 50 50: C\narrow a -> b\n", "the line '' crosses 'C'"),
     ],
 )
-def test_a_text_that_cannot_be_drawn_is_refused(text: str, words: str) -> None:
+def test_a_description_of_a_picture_that_cannot_be_drawn_is_refused(text: str, words: str) -> None:
     with pytest.raises(PictureError, match=words):
         read(text)
 
 
 @pytest.mark.parametrize(("arrow", "tips"), [("a -> b", ["end"]), ("a <-> b", ["start", "end"])])
-def test_an_arrow_has_a_head_at_each_end_that_its_text_names(arrow: str, tips: list[str]) -> None:
+def test_an_arrow_in_a_picture_has_a_head_at_each_end_that_its_description_names(arrow: str, tips: list[str]) -> None:
     (line,) = drawn(f"{TWO}arrow {arrow}\n", "path[@class='line arrow']")
     assert [name for name in line.attrib if name.startswith("marker")] == [f"marker-{tip}" for tip in tips]
 
@@ -102,5 +104,5 @@ def test_texts_in_a_picture_are_escaped() -> None:
     assert "&lt;name&gt;" in picture
 
 
-def test_a_reader_with_a_dark_page_gets_dark_colours() -> None:
+def test_a_picture_has_dark_colours_if_the_reader_prefers_a_dark_page() -> None:
     assert all("@media (prefers-color-scheme: dark)" in path.read_text() for path in FOLDER.glob("*.svg"))

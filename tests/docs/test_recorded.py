@@ -1,4 +1,4 @@
-"""The pictures of the demo and its dashboard: they are complete, load nothing from elsewhere, and are on pages."""
+"""The pictures of the demo and its dashboard: they are complete, load nothing from elsewhere, and pages show them."""
 
 import re
 import xml.etree.ElementTree as ET
@@ -32,14 +32,14 @@ def test_a_recorded_picture_is_on_a_page_and_loads_nothing_from_elsewhere() -> N
         assert ET.fromstring(path.read_text()).tag.endswith("svg")
 
 
-def test_a_recorded_terminal_shows_each_scene_for_the_time_of_the_scene() -> None:
+def test_the_picture_of_a_terminal_session_shows_each_scene_for_the_duration_of_the_scene() -> None:
     svg = draw_terminal("a title", SCENES, 20)
     assert texts(svg) == ["# first", "$ a", "ok: <all>", "FAILED: it", "# second", "$ b", f"{'x' * 19}…"]
     assert "@keyframes scene0{0%,24.99%{opacity:1}25.00%,100%{opacity:0}}" in svg
     assert "@keyframes scene1{0%,25.00%{opacity:0}25.01%,99.99%{opacity:1}100.00%,100%{opacity:0}}" in svg
 
 
-def test_a_panel_shows_its_series_or_says_that_there_are_none() -> None:
+def test_the_picture_of_a_dashboard_panel_draws_its_series_or_says_that_there_are_none() -> None:
     svg = draw_panels("a title", PANELS)
     assert texts(svg) == [
         "At a glance",

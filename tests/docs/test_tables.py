@@ -1,4 +1,4 @@
-"""The tables in docs/ list every condition, reason and variable of the sources, and no others."""
+"""The tables in docs/ list every condition, reason, annotation, label and variable of the sources, and no others."""
 
 import ast
 import re
@@ -21,7 +21,7 @@ NAMED_AS_CONDITIONS = {
     "ProxyGroupAvailable",
     "ProxyGroupReady",
 }
-"""Reasons with the same name as their condition."""
+"""Reasons that have the same name as their condition."""
 OTHERS = """
     AlreadyExists ClusterFirst ClusterFirstWithHostNet ClusterIP ConfigMap ContainersReady CustomResourceDefinition
     DaemonSet EndpointSlice ExternalIP ExternalName IfNotPresent IngressClass LoadBalancer NoExecute NoSchedule NodePort
@@ -66,18 +66,18 @@ def conditions() -> set[str]:
     }
 
 
-def test_every_reason_has_a_row_and_every_row_is_a_reason() -> None:
+def test_every_reason_of_a_condition_has_a_row_in_the_docs_and_every_row_is_a_reason() -> None:
     shown = {reason for body in sections("conditions.md").values() for reason in rows(body)}
     assert shown == words() - conditions() | NAMED_AS_CONDITIONS
 
 
-def test_every_condition_has_a_heading_and_every_heading_of_that_form_is_a_condition() -> None:
+def test_every_condition_has_a_heading_in_the_docs_and_every_heading_in_code_font_is_a_condition() -> None:
     assert {type_ for heading in sections("conditions.md") for type_ in codes(heading)} == conditions()
 
 
 ANNOTATION = re.compile(r"tailscale\.com/[a-z-]+")
 NO_ANNOTATIONS = re.compile(r".*(finalizer|protection|reconciler)|tailscale\.com/(ts-ingress|egress-services|cap)")
-"""The names of finalizers, of a controller, of a readiness gate, and of the tailnet's capabilities."""
+"""A pattern for names that look like annotations, but belong to finalizers, a controller, a gate or capabilities."""
 
 
 def test_the_documentation_has_a_row_for_every_annotation_and_label_and_no_other_rows() -> None:
@@ -90,7 +90,7 @@ def test_the_documentation_has_a_row_for_every_annotation_and_label_and_no_other
 VARIABLE = re.compile(r"[A-Z][A-Z0-9]*(_[A-Z]+)+|KUBECONFIG")
 
 
-def test_every_variable_of_the_operator_has_a_row_and_every_row_is_about_a_variable() -> None:
+def test_each_environment_variable_of_the_operator_has_a_row_in_the_docs_and_no_row_is_about_anything_else() -> None:
     nodes = ast.walk(ast.parse(Path(tsoperator.settings.__file__).read_text()))
     constants = {node.value for node in nodes if isinstance(node, ast.Constant) and isinstance(node.value, str)}
     read = {text for text in constants if VARIABLE.fullmatch(text)}
@@ -98,7 +98,7 @@ def test_every_variable_of_the_operator_has_a_row_and_every_row_is_about_a_varia
     assert {*rows(sections("settings.md")["The operator"])} == read
 
 
-def test_every_variable_of_the_nameserver_has_a_row_and_every_row_is_about_a_variable(
+def test_each_environment_variable_of_the_nameserver_has_a_row_in_the_docs_and_no_row_is_about_anything_else(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     with pytest.raises(SystemExit):

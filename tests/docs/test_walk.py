@@ -26,11 +26,11 @@ from tests.support.operator import World, running_operator
 SECONDS = 60
 """The time limit of a command, in seconds."""
 ADDRESS = "192.0.2.53"
-"""The address of the nameserver, which pages call ``$ip``."""
+"""The address of the nameserver, for which commands on the pages use the variable ``$ip``."""
 DOMAIN = "tail1234.ts.net"
-"""The domain of the tailnet, which pages call ``$domain``."""
+"""The domain of the tailnet, for which commands on the pages use the variable ``$domain``."""
 WORDS = {"<name>": "stock"}
-"""The values that a reader would put in the place of placeholders."""
+"""A map from placeholders in commands to the values that a reader would choose."""
 
 
 CHANGING = {
@@ -40,7 +40,7 @@ CHANGING = {
     r"\b(ts-[a-z0-9-]+)-[a-z0-9]{5}\b": r"\1-NAME",
     r":\d{5}/": ":PORT/",
 }
-"""Patterns for parts of an output that differ each time a command runs, and their replacements."""
+"""Patterns for the parts of outputs that differ at each run, and their replacements."""
 BEFORE: Mapping[str, Sequence[Object]] = {
     "docs/conditions.md": [egress()],
     "docs/high-availability.md": [ingress("shop", host="shop")],
@@ -48,7 +48,7 @@ BEFORE: Mapping[str, Sequence[Object]] = {
     "docs/proxygroup.md": [egress()],
     "docs/troubleshooting.md": [egress()],
 }
-"""Objects that must exist before a page's commands, although the page doesn't say to apply them."""
+"""By page: the objects that its commands need, although the page doesn't say to apply them."""
 CLUSTER_DNS = """
 apiVersion: v1
 kind: ConfigMap
@@ -70,7 +70,7 @@ spec:
     metadata: {labels: {k8s-app: kube-dns}}
     spec: {containers: [{name: coredns, image: example.org/coredns}]}
 """
-"""The objects of the cluster's own DNS that the commands of the pages change."""
+"""The objects of the cluster's DNS server that commands on the pages change."""
 SET_UP = f"kubectl apply --server-side --force-conflicts -f - <<END\n{CLUSTER_DNS}END\n"
 TEAR_DOWN = f"""
 kubectl delete --ignore-not-found -f - <<END\n{CLUSTER_DNS}END
@@ -86,7 +86,10 @@ def walked(page: Path) -> list[str]:
 
 
 async def script(command: str, folder: Path, kubeconfig: Path) -> str:
-    """Run *command* in a shell in a checkout, and return its output. Raises AssertionError if it fails."""
+    """Run *command* in a shell in the folder of the `checkout` fixture, and return its output.
+
+    Raises AssertionError if the command fails.
+    """
     kubectl = await asyncio.to_thread(build_program, "kubectl", Paths.from_environment(), Progress())
     for word, meant in WORDS.items():
         command = command.replace(word, meant)
@@ -108,13 +111,13 @@ async def script(command: str, folder: Path, kubeconfig: Path) -> str:
 
 
 def promised(page: Path) -> set[str]:
-    """Return the output lines that *page* shows for commands that test_walk runs."""
+    """Return the lines of output that *page* shows for the commands that test_walk runs."""
     shown = (text for block, text in outputs(page) if {fate_of(normalised(each)) for each in whole(block)} == {WALK})
     return lines("".join(shown))
 
 
 def lines(text: str) -> set[str]:
-    """Return the lines of *text*, with the parts replaced that differ each time."""
+    """Return the lines of *text*, with replacements for the parts that differ at each run."""
     for pattern, word in CHANGING.items():
         text = re.sub(pattern, word, text)
     return {" ".join(line.split()) for line in text.splitlines()} - {""}
@@ -130,7 +133,7 @@ def checkout(tmp_path: Path) -> Path:
 
 @pytest.mark.real
 @pytest.mark.parametrize("page", [page for page in PAGES if walked(page)], ids=name_of)
-async def test_the_commands_of_a_page_work_on_a_cluster(
+async def test_the_commands_on_a_page_of_the_docs_work_on_a_cluster(
     cluster: World, real_api: Path, checkout: Path, page: Path
 ) -> None:
     objects = [in_world(obj, cluster) for obj in (*BEFORE.get(name_of(page), ()), *applied(page))]

@@ -1,6 +1,7 @@
-"""Sends requests to API servers for the benchmark: run it on a device of the tailnet. It needs only Python.
+"""Sends requests to API servers for the benchmark of the API server proxy.
 
-It is a program of its own. Its input is the JSON of a `Plan`, and its output are JSON objects, one a line.
+The benchmark runs this program on a device of the tailnet. So it needs only Python. Its input is the JSON of a `Plan`,
+and its output are JSON objects, one a line.
 """
 
 import asyncio
@@ -16,7 +17,7 @@ from typing import Any, NamedTuple
 CHUNK = 1 << 20
 PATIENCE = 60.0  # seconds for one request
 SLOW = ("handshake", "head", "body", "reading")
-"""The sorts of slow connections, each by the part in which the client stops to send or to read."""
+"""The sorts of slow connections, each named after the step at which the client stops to send or to read."""
 UPGRADE = (
     "Connection: Upgrade",
     "Upgrade: websocket",
@@ -32,7 +33,7 @@ Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 class Target(NamedTuple):
-    """An API server, or a proxy of one, as a client finds it."""
+    """The address of an API server, or of a proxy in front of one, as a client reaches it."""
 
     name: str
     host: str
@@ -41,25 +42,25 @@ class Target(NamedTuple):
     headers: Mapping[str, str]
 
     def connect(self) -> http.client.HTTPSConnection:
-        """Return a new connection."""
+        """Return a new HTTP connection to the target."""
         context = ssl.create_default_context(cafile=self.ca)
         connection = http.client.HTTPSConnection(self.host, self.port, timeout=PATIENCE, context=context)
         connection.connect()
         return connection
 
     async def open(self) -> Connection:
-        """Return a new connection for bytes of any kind."""
+        """Return a new TLS connection to the target, as streams of bytes."""
         context = ssl.create_default_context(cafile=self.ca)
         return await asyncio.open_connection(self.host, self.port, ssl=context)
 
     def head(self, method: str, path: str, *lines: str) -> bytes:
-        """Return the head of a request."""
+        """Return the request line and the headers of a request."""
         headers = [f"{name}: {value}" for name, value in {"Host": self.host, **self.headers}.items()]
         return "\r\n".join([f"{method} {path} HTTP/1.1", *headers, *lines, "\r\n"]).encode()
 
 
 class Plan(NamedTuple):
-    """The *work* to do with each of *targets*, and how often."""
+    """The input of this program: the sort of *work*, its *targets*, and how many *times* to repeat it."""
 
     work: str
     targets: Sequence[Target]
@@ -68,7 +69,7 @@ class Plan(NamedTuple):
 
 
 def fetch(connection: http.client.HTTPSConnection, path: str, headers: Mapping[str, str]) -> tuple[float, int]:
-    """Fetch *path*; return the seconds that it took, and the length of the body."""
+    """Fetch *path*. Return the seconds that it took, and the length of the body."""
     began, length = time.monotonic(), 0
     connection.request("GET", path, headers=dict(headers))
     answer = connection.getresponse()
@@ -80,7 +81,10 @@ def fetch(connection: http.client.HTTPSConnection, path: str, headers: Mapping[s
 
 
 def fetches(plan: Plan) -> Iterator[dict[str, Any]]:
-    """Fetch a path from each target in turn, so many *times*, each by one connection that stays open."""
+    """Fetch a path from each target in turn, as many *times* as the plan says.
+
+    Each target has one persistent connection. Its first fetch isn't measured.
+    """
     taken: dict[str, list[float]] = {target.name: [] for target in plan.targets}
     lengths: dict[str, int] = {}
     with ExitStack() as stack:
@@ -95,7 +99,10 @@ def fetches(plan: Plan) -> Iterator[dict[str, Any]]:
 
 
 async def watch(plan: Plan) -> None:
-    """Open the watches of *path* at the first target. Then write a line, and read all that comes until the end."""
+    """Open as many watches of *path* at the first target as the plan says.
+
+    Then print a line, and read the events until the program is stopped.
+    """
     (target, *_) = plan.targets
     readers = []
     for _ in range(plan.times):
@@ -111,7 +118,10 @@ async def watch(plan: Plan) -> None:
 
 
 async def hold(plan: Plan) -> None:
-    """Open the sessions at the first target, with a terminal. Then write a line, and keep them open until the end."""
+    """Open as many sessions with a terminal at the first target as the plan says.
+
+    Then print a line, and keep the sessions open until the program is stopped.
+    """
     (target, *_) = plan.targets
     sessions = [await _session(target, plan.path) for _ in range(plan.times)]
     say({"open": len(sessions)})
@@ -120,7 +130,7 @@ async def hold(plan: Plan) -> None:
 
 
 async def keys(plan: Plan) -> None:
-    """Press a key so many *times* in a session at each target, and measure how long its echo takes."""
+    """Send a key to a session at each target, as many *times* as the plan says, and measure how long its echo takes."""
     taken = {}
     for target in plan.targets:
         reader, writer = await _session(target, plan.path)
@@ -150,7 +160,7 @@ async def _session(target: Target, path: str) -> Connection:
 
 
 def _message(channel: int, data: bytes) -> bytes:
-    """Return a short message of a client by WebSocket, with a mask of zeros."""
+    """Return a short WebSocket message as a client sends it, masked with zeros."""
     return bytes([0x82, 0x80 | (len(data) + 1), 0, 0, 0, 0, channel]) + data
 
 
@@ -160,7 +170,7 @@ async def _drain(reader: asyncio.StreamReader) -> None:
 
 
 async def slow(plan: Plan) -> None:
-    """Open slow connections to the first target, and measure how long others wait meanwhile."""
+    """Open slow connections to the first target, and measure how long requests on other connections take meanwhile."""
     (target, *_) = plan.targets
     hanging = [await _slow(target, plan.path, SLOW[number % len(SLOW)]) for number in range(plan.times)]
     loop = asyncio.get_running_loop()
@@ -190,7 +200,7 @@ async def _slow(target: Target, path: str, where: str) -> Connection:
 
 
 def say(figures: Mapping[str, Any]) -> None:
-    """Write a line of output."""
+    """Print *figures* as a line of JSON."""
     sys.stdout.write(json.dumps(figures) + "\n")
     sys.stdout.flush()
 

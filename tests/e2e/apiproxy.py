@@ -34,7 +34,7 @@ _SIGNATURE = b"\r\n\r\n\x00\r\nQUIT\n"
 
 
 def grant(source: str, *groups: str, **rule: Any) -> Grant:
-    """Return a grant by which *source* has *groups* at the API server, with more fields of its *rule*."""
+    """Return a grant that puts *source* into *groups* at the API server. *rule* has more fields for its rule."""
     return {"src": [source], "dst": [TAG], "app": {CAPABILITY: [{"impersonate": {"groups": [*groups]}, **rule}]}}
 
 
@@ -75,7 +75,7 @@ def remove(cluster: Cluster, images: ProductImages, management: Management) -> N
 
 
 def pods(cluster: Cluster) -> list[Object]:
-    """Return the Pods of the proxy, also those that are about to end."""
+    """Return the Pods of the proxy, including those that are terminating."""
     found = cluster.listed("pods", NAMESPACE)
     return [pod for pod in found if pod["spec"]["serviceAccountName"] == NAME]
 
@@ -106,7 +106,7 @@ def identity(management: Management) -> tuple[str, Sequence[str]]:
 
 
 def serves(cluster: Cluster) -> bool:
-    """Tell whether the proxy's tailscaled has begun to serve HTTPS since its container has started."""
+    """Tell whether the proxy's tailscaled has begun to serve HTTPS since the last start of its container."""
     return texts(cluster.get("secret", SECRET, NAMESPACE) or {}).get(SECRET_HTTPS_ENDPOINT) == FQDN
 
 
@@ -118,7 +118,7 @@ def told(cluster: Cluster) -> list[str]:
 
 
 def conduct(cluster: Cluster, since: datetime, account: str = NAME) -> tuple[Conduct, set[Permission]]:
-    """Return the requests of a proxy's *account* after the moment *since*, and the permissions that the account has."""
+    """Return the requests of a proxy's *account* since the moment *since*, and the permissions that the account has."""
     logged = entries(cluster.bed.plane.audit_log)
     user = f"system:serviceaccount:{NAMESPACE}:{account}"
     theirs = [each for each in logged if each["user"]["username"] == user]
@@ -144,13 +144,13 @@ def _namespace(role: Object) -> str:
 
 
 def forged_header(source: str) -> bytes:
-    """Return a PROXY header of version 2 that names *source*, an IPv4 address, as the client."""
+    """Return a header of the PROXY protocol, version 2, that names the IPv4 address *source* as the client."""
     addresses = socket.inet_aton(source) + socket.inet_aton("127.0.0.1") + struct.pack("!HH", 40000, 443)
     return _SIGNATURE + b"\x21\x11" + struct.pack("!H", len(addresses)) + addresses
 
 
 def listening(cluster: Cluster, pod: Object) -> set[int]:
-    """Return the TCP ports that programs in *pod* listen on, at whatever address."""
+    """Return the TCP ports on which programs in *pod* listen, at any address."""
     tables = cluster.run_in(pod, "cat", "/proc/net/tcp", "/proc/net/tcp6")
     rows: Any = (line.split() for line in tables.splitlines())
     return {int(row[1].rpartition(":")[2], 16) for row in rows if row[3] == "0A"}

@@ -23,12 +23,12 @@ SPDY = {"KUBECTL_REMOTE_COMMAND_WEBSOCKETS": "false", "KUBECTL_PORT_FORWARD_WEBS
 
 
 BROKEN = "broken"
-"""The line that `ApiUser.repeating` writes after each end of kubectl."""
+"""The line that `ApiUser.repeating` writes into the output whenever kubectl has ended."""
 
 
 @dataclass(frozen=True, slots=True)
 class Running:
-    """A kubectl command that goes on in the background, and the file that its output goes to."""
+    """A kubectl command that runs in the background, and the file that gets its output."""
 
     process: Process
     log: Path
@@ -41,7 +41,7 @@ class Running:
 
 @dataclass(frozen=True, slots=True)
 class ApiUser:
-    """A person at a device, whose machine trusts the certificates in *root*. *folder* has the person's files."""
+    """A person at a device that trusts the certificates in *root*. *folder* has the person's files."""
 
     device: Peer
     kubectl: Path
@@ -51,7 +51,7 @@ class ApiUser:
 
     @classmethod
     def at(cls, paths: Paths, device: Peer, root: Path, folder: Path) -> "ApiUser":
-        """Return a person at *device*. From now on, programs on this device find MagicDNS names."""
+        """Return a person at *device*, and let the programs on this device resolve MagicDNS names from now on."""
         device.ask_magic_dns()
         folder.mkdir(exist_ok=True)
         return cls(device, program(paths, "kubectl"), root, folder)
@@ -67,23 +67,23 @@ class ApiUser:
         return ApiUser(self.device, self.kubectl, self.root, folder, self.environment)
 
     def configure(self, *words: Word) -> str:
-        """Write a new kubeconfig by `tailscale configure kubeconfig` and *words*. Return the output of the command."""
+        """Run `tailscale configure kubeconfig` with *words*, which writes a new kubeconfig, and return its output."""
         (self.folder / "kubeconfig").unlink(missing_ok=True)
         tailscale: list[Word] = [self.device.program, f"--socket={self.device.socket}", "configure", "kubeconfig"]
         return self.device.machine.run([*self._with_environment(), *tailscale, *words])
 
     def run(self, *words: Word, stdin: str | None = None, timeout: float = 60) -> str:
-        """Run kubectl to its end, and return its output. Raises BedError."""
+        """Run kubectl until it ends, and return its output. Raises BedError if kubectl fails."""
         return self.device.machine.run(self._command(words), timeout=timeout, stdin=stdin)
 
     def drop(self, *words: Word, timeout: float = 60) -> None:
-        """Run kubectl to its end, and drop its output. Raises BedError."""
+        """Run kubectl until it ends, and discard its output. Raises BedError if kubectl fails."""
         self.device.machine.run(["sh", "-c", 'exec "$@" > /dev/null', "sh", *self._command(words)], timeout=timeout)
 
     def run_on_terminal(self, *words: Word, grows: bool = False, timeout: float = 60) -> str:
-        """Run kubectl on a terminal of `ROWS` and `COLUMNS`, and return what the terminal shows. Raises BedError.
+        """Run kubectl on a terminal of `ROWS` and `COLUMNS`, and return the output on the terminal. Raises BedError.
 
-        A terminal that *grows* gets another row and another column after a second.
+        If the terminal *grows*, it gets one more row and one more column after a second.
         """
         return self.device.machine.run(self._on_terminal(words, grows), timeout)
 
@@ -101,7 +101,7 @@ class ApiUser:
         self.run("apply", "--filename=-", stdin=yaml.safe_dump_all(objs))
 
     def get(self, *words: Word) -> dict[str, Any]:
-        """Return the JSON that kubectl prints."""
+        """Return the objects that `kubectl get` with *words* prints as JSON."""
         found: dict[str, Any] = json.loads(self.run(*words, "--output=json"))
         return found
 
@@ -124,7 +124,7 @@ class ApiUser:
 
     @contextmanager
     def repeating(self, name: str, *words: Word) -> Iterator[Running]:
-        """Run kubectl again and again in the background during the block. `BROKEN` in the output tells of each end."""
+        """Run kubectl again and again in the background during the block. After each end, `BROKEN` is in the output."""
         script = f'trap "kill \\$!; exit" TERM; while :; do "$@" & wait; echo {BROKEN}; sleep 0.1; done'
         with self._running(name, ["sh", "-c", script, "sh", *self._command(words)]) as running:
             yield running

@@ -38,7 +38,7 @@ from tests.support.manifests import recorder
 
 OURS, GO, DIRECT = "ours", "Go", "direct"
 GO_HOST = "go-operator"
-PROGRAM, DEVICE = "apiproxy", "tailscale"  # our containers
+PROGRAM, DEVICE = "apiproxy", "tailscale"  # the containers of our API server proxy
 SPACE = "bench"
 FULL = "bench-full"
 USER = "bench@example.org"
@@ -58,29 +58,29 @@ EXEC = f"/api/v1/namespaces/{SPACE}/pods/web/exec"
 TAG = "tag:recorder"
 RECORDER = recorder("bench", tags=[TAG])
 WATCHED = f"/api/v1/namespaces/{SPACE}/secrets?watch=1&timeoutSeconds=3600"
-"""A watch of no objects, in which nothing comes: the API server sends bookmarks only on request."""
+"""The path of a watch without events: no object matches, and the API server sends bookmarks only on request."""
 
 
 class Costs(NamedTuple):
-    """The memory of each container of a proxy in 10⁶ bytes, as `kubectl top` shows it, and its CPU in ms a second."""
+    """The idle costs of a proxy, for each container: its memory in 10⁶ bytes, and its CPU time in ms a second."""
 
     memory: Mapping[str, float]
     cpu: Mapping[str, float]
 
 
 class Sessions(NamedTuple):
-    """The costs of sessions, recorded or not: CPU seconds of `exec cat`, ms for a key, bytes for an idle session."""
+    """The costs of sessions: CPU seconds of `exec cat`, ms for the echo of a key, and bytes of an idle session."""
 
     cpu: float
     program: float
-    """The CPU seconds of the container that forwards."""
+    """The CPU seconds of the container with the program that forwards the session."""
     key: float
     memory: float
-    """The bytes of all containers."""
+    """The bytes of memory that an idle session costs in all containers."""
 
 
 class Seen(NamedTuple):
-    """The figures of one proxy."""
+    """The measured figures of one proxy."""
 
     version: float
     over_direct: float
@@ -128,16 +128,22 @@ OWN_GOALS: Sequence[Goal[Any]] = (
     Goal(f"memory of apiproxy for {WATCHES} watches", "MB", lambda seen: _more(seen, "memory"), 40, relative=False),
     Goal(f"CPU of apiproxy for {WATCHES} idle watches", "ms/s", lambda seen: _more(seen, "cpu"), 2, relative=False),
 )
-"""Goals without a comparison: the Go operator is one process, which has the device, too. CPU is counted in 10 ms."""
+"""The goals for our proxy alone: the Go operator's device runs in the same process, so a comparison would be unfair.
+
+CPU time is known in units of 10 ms.
+"""
 
 
 def _more(seen: Seen, what: str) -> float:
-    """Return how much more of *what*, memory or CPU, the program needs when it has watches."""
+    """Return the increase of the program's memory or CPU time, as *what* says, by open watches."""
     return float(getattr(seen.watching, what)[PROGRAM] - getattr(seen.idle, what)[PROGRAM])
 
 
 def go_pod() -> list[Object]:
-    """Return the Go operator with its API server proxy. It runs beside the release, and has no objects to reconcile."""
+    """Return the Pod of the Go operator with its API server proxy, and the objects that the Pod needs.
+
+    It runs beside the release, and has no objects to reconcile.
+    """
     space = {"namespace": GO_HOST, "name": "operator"}
     variables = {
         "OPERATOR_INITIAL_TAGS": apiproxy.TAG,
@@ -192,7 +198,7 @@ def go_pod() -> list[Object]:
 
 @dataclass(frozen=True, slots=True)
 class Proxy:
-    """A proxy to measure: its target, a person with its kubeconfig, its Pod, and the process of each container."""
+    """One measured proxy: its target, a person with a kubeconfig for it, its Pod, and the process of each container."""
 
     target: apiload.Target
     user: ApiUser
@@ -201,11 +207,11 @@ class Proxy:
 
     @property
     def cpu_seconds(self) -> dict[str, float]:
-        """The CPU time of each container so far."""
+        """The CPU seconds that each container has used so far."""
         return {name: server.cpu_seconds for name, server in self.processes.items()}
 
     def memory(self, cluster: Cluster) -> dict[str, float]:
-        """Wait until the kubelet has looked at the containers again, and return their memory in 10⁶ bytes."""
+        """Wait until the kubelet has measured the containers again, and return their memory in 10⁶ bytes."""
         since, uid = datetime.now(UTC), self.pod["metadata"]["uid"]
         path = f"/api/v1/nodes/{self.pod['spec']['nodeName']}/proxy/stats/summary"
 
@@ -220,7 +226,7 @@ class Proxy:
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """The two proxies, a direct way to the API server, and the device that uses them."""
+    """The benchmark: the two proxies, the direct way to the API server, and the device that sends the requests."""
 
     cluster: Cluster
     device: Peer
@@ -231,7 +237,7 @@ class Bench:
     management: Management
 
     def run(self) -> dict[str, Seen]:
-        """Measure everything."""
+        """Run all measurements, and return the figures of both proxies."""
         idle = {proxy.target.name: self._costs(proxy, "idle") for proxy in self.proxies}
         version, execs, lists = self._version(), self._execs(), self._lists()
         watching = {proxy.target.name: self._watching(proxy) for proxy in self.proxies}
@@ -255,7 +261,7 @@ class Bench:
         }
 
     def _version(self) -> dict[str, float]:
-        """Return the medians of /version in ms."""
+        """Return the median time of a request for /version in ms, for each target."""
         targets = [*(proxy.target for proxy in self.proxies), self.direct]
         with self._busy("GET /version"):
             (found,) = self._load(apiload.Plan("fetch", targets, "/version", VERSIONS))
@@ -277,7 +283,7 @@ class Bench:
         return {name: min(taken) for name, taken in found["seconds"].items()}
 
     def _execs(self) -> dict[str, float]:
-        """Return the least seconds of `kubectl exec cat`."""
+        """Return the shortest time of `kubectl exec cat` in seconds, for each proxy."""
         taken: dict[str, list[float]] = {proxy.target.name: [] for proxy in self.proxies}
         with self._busy("exec"):
             for _ in range(PAIRS):
@@ -297,7 +303,7 @@ class Bench:
 
     @contextmanager
     def _recording(self) -> Iterator[None]:
-        """Let both proxies record all sessions during the block. The recorder deletes the recordings at the end."""
+        """Make both proxies record all sessions during the block. At the end, the recorder deletes the recordings."""
         bench = RecorderDevice(self.device, f"{RECORDER['metadata']['name']}-0.{DOMAIN}")
         self.cluster.apply(RECORDER)
         eventually(lambda: bench.files() == [], "the recorder", 120)
@@ -378,7 +384,7 @@ class Bench:
 
     @contextmanager
     def _busy(self, what: str) -> Iterator[None]:
-        """Say how many cores were busy during the block, with the proxies and everything else."""
+        """Print the number of CPU cores that all programs of the machine kept busy during the block."""
         began, spent = time.monotonic(), busy_seconds(Path("/proc/stat").read_text())
         mine = self._cpu_seconds()
         yield
@@ -400,7 +406,7 @@ def _argv(plan: apiload.Plan) -> list[str]:
 
 
 def fill(cluster: Cluster) -> None:
-    """Make the objects to read: a Pod with a large file, and ConfigMaps of a megabyte."""
+    """Make the objects that the benchmark reads: a Pod with a large file, and ConfigMaps of a megabyte."""
     for name in (SPACE, FULL):
         cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
         cluster.bed.plane.wait_for_namespace(name)
@@ -461,7 +467,7 @@ def prepared(bed: Bed, progress: Progress) -> Iterator[Bench]:
 
 
 def _servers(pod: Object, programs: Mapping[str, str]) -> dict[str, Server]:
-    """Return the process of each container, whose programs are *programs*."""
+    """Return the process in each container of *pod*. *programs* are the names of the programs."""
     return {name: Server(process_in(pod, name, program).pid, 0) for name, program in programs.items()}
 
 
@@ -470,7 +476,7 @@ def _target(name: str, host: str, root: Path) -> apiload.Target:
 
 
 def _user(bed: Bed, device: Peer, root: Path, folder: Path) -> ApiUser:
-    """Return a person who uses the proxy after which *folder* is called. It has its certificate."""
+    """Return a person who uses the proxy after which *folder* is named, once the proxy has its certificate."""
     user = ApiUser.at(bed.paths, device, root, folder)
     eventually(lambda: user.configure(folder.name), f"the device {folder.name}", 60)
     eventually(user.whoami, f"an answer of {folder.name}", 60)

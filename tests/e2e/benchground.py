@@ -26,7 +26,7 @@ from tests.e2e.testbed.paths import Paths
 from tests.e2e.testbed.progress import Progress
 
 CONTROLLERS = {"controllers": "*,-statefulset-controller,-node-lifecycle-controller"}
-"""Flags of the controller manager: it makes no Pods. Its garbage collector keeps its limit of 20 requests a second."""
+"""Flags of the controller manager: it runs no controller of StatefulSets, so there are no Pods."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class BedGround:
         return self.bed.daemons.all()
 
     def go_operator(self) -> GoOperator:
-        preflight.check_builds()  # go also says where its CRDs are
+        preflight.check_builds()  # the program go is also needed to find the Go operator's CRDs
         program = build_program("k8s-operator", self.bed.paths, self.progress)
         return GoOperator(program, deployed_from() / "crds", TAILSCALED_ENV)
 
@@ -93,7 +93,7 @@ class BedGround:
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # either way what runs is ended
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # SIGTERM stops the programs as Ctrl-C does
     bed = Bed(Paths.from_environment(), api_only=True, controller_flags=CONTROLLERS)
     versions = {"Go": f"k8s-operator {TAILSCALE}", "API server": KUBERNETES}
     try:

@@ -9,8 +9,8 @@ from tests.e2e.testbed.packages import install
 from tests.e2e.testbed.progress import Progress
 
 _PACKAGES: Final = {"chromium": "chromium", "fonts-dejavu-core": "chromium"}  # a font comes with the program
-_TIMEOUT: Final = 60.0  # s that a picture may take
-_SCRIPTS: Final = 3000  # ms of the page's own time for its script to fetch and to draw
+_TIMEOUT: Final = 60.0  # the time limit for a picture, in seconds
+_SCRIPTS: Final = 3000  # the time in ms, by the page's own clock, that its script has to fetch and to draw
 
 
 def install_browser() -> None:

@@ -31,7 +31,7 @@ _BESIDE = (
 
 
 class Write(NamedTuple):
-    """A write by an operator, with the API server's time of it."""
+    """A write by an operator, with the time at which the API server noted it."""
 
     at: datetime
     ours: bool
@@ -44,9 +44,9 @@ class Changeover:
     """The observations during a change of operators. They are complete once the block of `changeover` has ended."""
 
     answers: Sequence[Seen] = ()
-    """The nameserver's answers for one name."""
+    """The nameserver's answers for the name that the test asks for all the time."""
     resolved: Sequence[Seen] = ()
-    """The answers of the cluster's DNS for names about which it has to ask the nameserver."""
+    """The answers of the cluster's DNS for names that are new to it, so that it has to ask the nameserver."""
     writes: Sequence[Write] = ()
     ended: Mapping[str, datetime | None] = field(default_factory=dict)
     """The end of each Pod of our operator, rounded down to a second. None if the Pod hasn't ended."""
@@ -55,7 +55,7 @@ class Changeover:
 
     @property
     def silence(self) -> float:
-        """The seconds without an answer of the nameserver, in total.
+        """The total seconds in which the nameserver didn't answer.
 
         Each gap lasts from the first question without an answer to the next answer.
         """
@@ -69,7 +69,7 @@ class Changeover:
 
     @property
     def told(self) -> set[tuple[str, ...]]:
-        """The different answers of the nameserver, each with its rcode and addresses."""
+        """The distinct answers of the nameserver: rcode and addresses."""
         return {(seen.rcode, *seen.addresses) for seen in self.answers if seen.rcode != NO_ANSWER}
 
     def first_write(self, *, ours: bool) -> datetime:
@@ -79,7 +79,7 @@ class Changeover:
     def check_names(self, silence: float = 0.0) -> None:
         """Check that the nameserver and the cluster's DNS gave the same right answer to every question.
 
-        The nameserver may leave questions without an answer for *silence* seconds at most, the cluster's DNS none.
+        The nameserver may be silent for *silence* seconds in total, but the cluster's DNS must answer each question.
         Raises AssertionError.
         """
         assert {answer.rcode for answer in self.resolved} == {"NXDOMAIN"}, self.resolved
@@ -101,7 +101,7 @@ def records(cluster: Cluster) -> str:
 
 @contextmanager
 def changeover(bed: Bed, nameserver: str, name: str, folder: Path) -> Iterator[Changeover]:
-    """Observe *nameserver*'s answers for *name*, and the operators, during the block; take notes in *folder*."""
+    """Observe *nameserver*'s answers for *name*, and the operators, during the block. The notes are in *folder*."""
     seen = Changeover()
     since = datetime.now(UTC)
     pods = folder / "pods.json"
@@ -131,7 +131,7 @@ def watched_pods(bed: Bed, file: Path, selector: str = "") -> Iterator[None]:
 
 
 def _ended(events: str) -> tuple[dict[str, datetime | None], dict[str, datetime | None]]:
-    """Read from a sequence of watch events when our operator's Pods ended, and when the Go operator's Pods ended."""
+    """Return when our operator's Pods and the Go operator's Pods ended, according to a sequence of watch events."""
     ours: dict[str, datetime | None] = {}
     go: dict[str, datetime | None] = {}
     for pod in seen_pods(events):
@@ -140,7 +140,7 @@ def _ended(events: str) -> tuple[dict[str, datetime | None], dict[str, datetime 
 
 
 def seen_pods(events: str) -> Iterator[Object]:
-    """Yield each Pod of a sequence of watch events as it was then."""
+    """Yield the Pod in each event of a sequence of watch events."""
     decoder = json.JSONDecoder()
     while events := events.lstrip():
         event, end = decoder.raw_decode(events)

@@ -10,7 +10,7 @@ from tests.e2e.product import NAMESPACE, TREE
 
 
 class Check(NamedTuple):
-    """The result of `tsoperator check`: the faults by the name of the check that found each, and the exit code."""
+    """The result of `tsoperator check`: the exit code, and each fault by the name of the check that found it."""
 
     code: int
     wrong: dict[str, str]

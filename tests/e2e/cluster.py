@@ -42,7 +42,7 @@ _PARENTS = {
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """The cluster, to which its admin sends commands. The methods raise BedError if kubectl fails."""
+    """The cluster, controlled as its admin. The methods raise BedError if kubectl fails."""
 
     bed: Bed
 
@@ -67,7 +67,7 @@ class Cluster:
         return items
 
     def delete(self, resource: str, name: str, namespace: str = "") -> None:
-        """Delete one object without waiting for its end. Do nothing if the object doesn't exist."""
+        """Delete one object, but don't wait until it is gone. Do nothing if the object doesn't exist."""
         self.bed.kubectl("delete", resource, name, "--ignore-not-found", "--wait=false", *_within(namespace))
 
     def children(self, parent: Object, resources: str = ",".join(_CHILDREN)) -> list[Object]:
@@ -77,7 +77,7 @@ class Cluster:
         return self.listed(resources, NAMESPACE, owner.labels)
 
     def proxy(self, parent: Object, seconds: float = 120) -> Object:
-        """Wait for the ready Pod of a parent's proxy, and return it."""
+        """Wait until a parent's proxy has a ready Pod, and return the Pod."""
 
         def ready() -> list[Object]:
             return [pod for pod in self.children(parent, "pods") if is_ready(pod)]
@@ -85,15 +85,15 @@ class Cluster:
         return eventually(ready, f"a ready proxy Pod for {parent['metadata']['name']}", seconds)[0]
 
     def device_proxy(self, parent: Object, seconds: float = 120) -> Object:
-        """Wait for the ready Pod of a parent's proxy that has reported its device, and return the Pod.
+        """Wait until a parent's proxy has a ready Pod that has reported its device, and return the Pod.
 
-        Before that, the proxy doesn't know the devices that want to reach it, so that WireGuard would need five seconds
-        for their first attempt.
+        Before that report, the proxy doesn't know the devices that want to reach it. WireGuard would then wait five
+        seconds before a second attempt to connect.
         """
         pod = self.proxy(parent, seconds)
 
         def told() -> bool:
-            if parent["kind"] == "Recorder":  # its Secrets have no ID beside the state of tailscaled
+            if parent["kind"] == "Recorder":  # its Secrets have the ID only in the state of tailscaled
                 return bool(self.look(parent).get("status", {}).get("devices"))
             secrets = self.children(parent, "secrets")
             states = [each for each in secrets if labels(each).get(LABEL_SECRET_TYPE) != SECRET_TYPE_CONFIG]
@@ -125,7 +125,7 @@ class Cluster:
         return found
 
     def annotate(self, parent: Object, *changes: str) -> None:
-        """Set annotations (``name=value``), or take them away (``name-``), as a user does."""
+        """Set annotations (``name=value``), or remove them (``name-``), as a user does."""
         metadata = parent["metadata"]
         words = ["annotate", "--overwrite", parent["kind"], metadata["name"], *changes]
         self.bed.kubectl(*words, *_within(metadata.get("namespace", "")))
@@ -150,7 +150,7 @@ class Cluster:
         self.bed.kubectl(*words, *_within(metadata.get("namespace", "")))
 
     def scale_operator(self, replicas: int) -> None:
-        """Scale the operator's Deployment to *replicas*, and wait until so many are ready."""
+        """Scale the operator's Deployment to *replicas*, and wait until this number of Pods is ready."""
         self.bed.kubectl("-n", NAMESPACE, "scale", "deployment/operator", f"--replicas={replicas}")
         if replicas:
             wait_ready(self.bed)
@@ -158,7 +158,7 @@ class Cluster:
             eventually(lambda: not self.listed("pods", NAMESPACE, {"app": "operator"}), "the operator's end")
 
     def run_in(self, pod: Object, *words: str, timeout: float = 30) -> str:
-        """Run a command in a Pod and return what it prints."""
+        """Run a command in a Pod, and return its output."""
         metadata = pod["metadata"]
         return self.bed.kubectl("-n", metadata["namespace"], "exec", metadata["name"], "--", *words, timeout=timeout)
 
@@ -179,7 +179,10 @@ def is_ready(pod: Object) -> bool:
 
 
 def condition(obj: Object, kind: str) -> Object:
-    """Return the condition of type *kind*; an empty one if it is missing or belongs to another generation."""
+    """Return the condition of type *kind*.
+
+    Return an empty condition if it is missing or describes another generation.
+    """
     found = [each for each in obj.get("status", {}).get("conditions") or () if each["type"] == kind]
     generation = obj["metadata"].get("generation", 0)
     return next((each for each in found if each.get("observedGeneration", 0) in (0, generation)), {})

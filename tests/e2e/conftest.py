@@ -39,7 +39,10 @@ _DNSCONFIG = TREE / "docs" / "examples" / "dnsconfig-by-hand.yaml"
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Let the time limit cover the test alone: otherwise it would include the start of the bed for the first test."""
+    """Apply the time limit to the test function only.
+
+    Otherwise the limit of the first test would include the start of the bed.
+    """
     item.add_marker(pytest.mark.timeout(TIMEOUT, func_only=True))
 
 
@@ -47,8 +50,8 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Generator[None]:
     """Sort the tests: those that leave the cluster busy come later, and those that judge the whole session come last.
 
-    If only a part of the session runs, remove the tests that need the whole session. The choice of `full` tests
-    doesn't count as a part.
+    If only a part of the tests runs, deselect the tests that judge the whole session. Leaving out tests marked `full`
+    doesn't count as running a part.
     """
     items.sort(key=lambda item: (_has("verdict", item), _has("last", item)))
     collected = list(items)
@@ -85,7 +88,7 @@ def bed() -> Iterator[Bed]:
         try:
             stack.enter_context(brought_up(found))
         except BedError as problem:
-            pytest.exit(f"no testbed: {problem}", returncode=1)  # each test would say the same
+            pytest.exit(f"no testbed: {problem}", returncode=1)  # otherwise each test would report the same problem
         if not was_up:
             shutil.rmtree(_FAILURES, ignore_errors=True)
         yield found
@@ -93,7 +96,7 @@ def bed() -> Iterator[Bed]:
 
 @pytest.fixture(scope="session")
 def images(bed: Bed) -> ProductImages:
-    """The product's images, in the registry."""
+    """The product's images, pushed to the bed's registry."""
     with Progress().step("the product's images"):
         return product.push_images(bed)
 
@@ -108,7 +111,7 @@ def cluster(bed: Bed, images: ProductImages) -> Cluster:
 
 @pytest.fixture(scope="session")
 def nameserver(cluster: Cluster) -> str:
-    """The address of the nameserver of a DNSConfig. The cluster's DNS forwards names of the tailnet to it."""
+    """The address of the nameserver of a DNSConfig, for which the cluster's DNS forwards the tailnet's names to it."""
     dnsconfig = yaml.safe_load(_DNSCONFIG.read_text())
     cluster.apply(dnsconfig)
 

@@ -62,7 +62,7 @@ def _playing(folder: Path) -> Iterator[Scene]:
 
 
 def _fault(folder: Path) -> Scene:
-    """Return the scene of a fault: its story, the output of the check, and the command that mends it."""
+    """Return the scene that shows a fault: what happened, the output of the check, and the command that repairs it."""
     (folder / "fault").mkdir()
     words = [sys.executable, "-m", "clustersim", "demo", "--fail", "policy"]
     text = _said(words, TREE, {**os.environ, "TMPDIR": f"{folder / 'fault'}"})
@@ -71,7 +71,7 @@ def _fault(folder: Path) -> Scene:
 
 
 def _wrapped(line: str) -> list[str]:
-    """Return *line* in parts that fit, broken at spaces."""
+    """Return *line* split at spaces into parts that fit into the width of the picture."""
     return re.findall(rf".{{1,{COLUMNS - 1}}}(?:\s|$)", line) or [line]
 
 

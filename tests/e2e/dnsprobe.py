@@ -28,18 +28,18 @@ from tests.e2e.testbed.processes import wait_until
 NO_ANSWER = "NO ANSWER"
 
 _TREE = Path(__file__).parents[2]
-_PATIENCE = 0.5  # seconds that an answer may take
-_RESOLVERS_PATIENCE = 5.0  # that of a Pod's resolver
+_PATIENCE = 0.5  # seconds for which the probe waits for an answer
+_RESOLVERS_PATIENCE = 5.0  # seconds for which a Pod's resolver waits for an answer
 _INTERVAL = 0.005  # seconds
-_FRESH_INTERVAL = 0.02  # seconds: these cost the cluster's DNS more
+_FRESH_INTERVAL = 0.02  # seconds; longer, because fresh names cost the cluster's DNS more CPU time
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A noted question: its answer differed from the one before, or no answer came.
+    """A question that the probe noted, because its answer differed from the previous one, or because no answer came.
 
-    *asked* is the time when the question was sent, *at* the time of its answer, or of the end of waiting for one. Both
-    are in seconds of the monotonic clock.
+    *asked* is the time when the question was sent. *at* is the time when the answer came, or when the probe stopped
+    waiting for it. Both are in seconds of the monotonic clock.
     """
 
     asked: float
@@ -59,8 +59,8 @@ class Probe:
     def of(cls, bed: Bed, server: str, name: str, folder: Path, *, fresh: bool = False) -> Iterator["Probe"]:
         """Run a probe on the node, with its notes in *folder*, and wait for its first note.
 
-        A *fresh* probe asks for a new name below *name* each time, which no cache knows, and waits as long for an
-        answer as a Pod's resolver does.
+        A *fresh* probe asks for a new name below *name* each time, so that no cache has an answer. It waits as long for
+        each answer as a Pod's resolver does.
         """
         file = folder / f"{name}-{server}.jsonl"
         words = [sys.executable, "-m", "tests.e2e.dnsprobe", server, name, *(["--fresh"] if fresh else [])]
@@ -74,15 +74,15 @@ class Probe:
                 process.terminate()
 
     def seen(self) -> list[Seen]:
-        """Return the noted answers and missing answers."""
+        """Return the notes so far."""
         return [
             Seen(**json.loads(line)) for line in self.file.read_text().splitlines(keepends=True) if line[-1] == "\n"
         ]
 
     def wait_for(self, wanted: Callable[[Seen], bool], seconds: float, after: float = 0) -> Seen:
-        """Return the first *wanted* answer that was given at *after* or later.
+        """Return the first answer at *after* or later for which *wanted* is true.
 
-        Raises AssertionError if none is given in time.
+        Raises AssertionError if none comes in time.
         """
         found: list[Seen] = []
 

@@ -23,7 +23,7 @@ _LISTS = {
         "yaml",
     ],
 }
-_LIMIT = 20.0  # seconds for each look
+_LIMIT = 20.0  # seconds for each command
 
 
 def collect(bed: Bed, folder: Path) -> None:

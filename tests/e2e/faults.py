@@ -36,8 +36,9 @@ def no_operator(cluster: Cluster, _namespace: str) -> Iterator[None]:
 def wrong_credentials(cluster: Cluster, _namespace: str) -> Iterator[None]:
     """Put the secret of another OAuth client into the operator's Secret.
 
-    At the end, wait until the operator's Pods have the right one. If the kubelet mounts the wrong one just before it
-    is replaced, it keeps it for 60 to 90 seconds, and the operator would use it in the tests that follow.
+    At the end, wait until the right secret is mounted in the operator's Pods. If the kubelet mounts the wrong secret
+    just before it is replaced, it keeps the wrong one for 60 to 90 seconds, and the operator would use it in the tests
+    that follow.
     """
     try:
         with changed(cluster, "secret", "operator-oauth", NAMESPACE) as secret:
@@ -56,7 +57,7 @@ def _mounted_secrets(cluster: Cluster) -> set[str]:
 
 @contextmanager
 def client_without_tags(cluster: Cluster, _namespace: str) -> Iterator[None]:
-    """Take all tags from the OAuth client, so that it can't give any to devices."""
+    """Remove all tags from the OAuth client, so that the operator can't give tags to devices."""
     wan = cluster.bed.machines["wan"]
     replace_tags(wan, FIRST, [])
     try:
@@ -69,7 +70,7 @@ def client_without_tags(cluster: Cluster, _namespace: str) -> Iterator[None]:
 def missing_crd(cluster: Cluster, _namespace: str) -> Iterator[None]:
     """Delete the CRD of one of the operator's kinds."""
     name = "recorders.tailscale.com"
-    kept = _written(cluster, "crd", name)  # with Helm's labels, without which no other release can take it over
+    kept = _written(cluster, "crd", name)  # with Helm's labels, so that another release can take the CRD over
     cluster.bed.kubectl("delete", "crd", name, "--timeout=30s")
     try:
         yield
@@ -80,7 +81,7 @@ def missing_crd(cluster: Cluster, _namespace: str) -> Iterator[None]:
 
 @contextmanager
 def missing_rule(cluster: Cluster, _namespace: str) -> Iterator[None]:
-    """Take away the operator's right to change users' Services."""
+    """Remove the operator's right to change users' Services."""
     with (
         cluster.bed.plane.excused("a rule of the operator's ClusterRole was away"),
         changed(cluster, "clusterrole", "tailscale-operator") as role,
@@ -149,7 +150,7 @@ def proxy_without_node(cluster: Cluster, namespace: str) -> Iterator[None]:
 
 @contextmanager
 def deleted_device(cluster: Cluster, namespace: str) -> Iterator[None]:
-    """Delete the device of a proxy from the tailnet, while its Pod doesn't run and so can't log in again."""
+    """Delete the device of a proxy from the tailnet while its Pod doesn't run, so that it can't log in again."""
     service = exposed_service(namespace, "lb", BALANCED)
     cluster.apply(service)
     pod = cluster.device_proxy(service)
@@ -217,7 +218,7 @@ def _written(cluster: Cluster, resource: str, name: str, namespace: str = "") ->
 
 @contextmanager
 def _cordoned(cluster: Cluster) -> Iterator[None]:
-    """Keep the node from accepting new Pods."""
+    """Make the node accept no new Pods during the block."""
     cluster.bed.kubectl("cordon", FIRST_NODE.name)
     try:
         yield

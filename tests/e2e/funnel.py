@@ -1,7 +1,7 @@
-"""Connects to a device in the way in which Tailscale's Funnel does it for a client on the Internet.
+"""Connects to a device as Tailscale's Funnel does for a client on the Internet.
 
-The connection goes into the device's peer API, and then by TLS to its name. Run the module as a script on the machine
-`peer`: it uses the standard library alone. It prints the body of the page.
+The connection goes into the device's peer API, and then by TLS to the device's name. The module runs as a script on the
+machine `peer`, so it uses only the standard library. It prints the body of the page.
 """
 
 import argparse
@@ -10,7 +10,7 @@ import socket
 import ssl
 import struct
 
-CLIENT = "192.0.2.1:40000"  # the client's address, as the device is told
+CLIENT = "192.0.2.1:40000"  # the address of the client that Funnel's server would report to the device
 PATIENCE = 5.0  # seconds
 
 
@@ -38,7 +38,10 @@ def enter(connection: socket.socket, target: str) -> None:
 
 
 def page(connection: socket.socket, name: str, root: str) -> str:
-    """Fetch ``/`` over TLS from a server called *name*, whose certificate chains to the *root* file."""
+    """Fetch ``/`` over TLS from a server called *name*.
+
+    The file *root* has the root certificate that the client trusts.
+    """
     with ssl.create_default_context(cafile=root).wrap_socket(connection, server_hostname=name) as secured:
         client = http.client.HTTPConnection(name)
         client.sock = secured

@@ -15,17 +15,17 @@ from tests.e2e.testbed.commands import run
 from tests.e2e.testbed.management import Management
 from tests.e2e.testbed.parts import TAILSCALE, named, program
 
-OPERATOR_IMAGE = f"tailscale/k8s-operator:v{TAILSCALE}"  # the chart's default
-NAMESERVER_IMAGE = "tailscale/k8s-nameserver:stable"  # of a DNSConfig that names none
+OPERATOR_IMAGE = f"tailscale/k8s-operator:v{TAILSCALE}"  # the default of the Go operator's chart
+NAMESERVER_IMAGE = "tailscale/k8s-nameserver:stable"  # the default of a DNSConfig that names no image
 
 _CONDITIONAL = "{{ if .Values.installCRDs -}}\n%s{{- end -}}\n"
 
 
 @cache
 def deployed_from(version: str = "") -> Path:
-    """Return the folder of the Go operator's module with its chart and CRDs.
+    """Return the folder with the chart and the CRDs in the Go operator's Go module, which is downloaded if necessary.
 
-    The module is downloaded if necessary. Without *version*, it is the version that the testbed builds.
+    By default, *version* is the version that the testbed builds.
     """
     name = f"tailscale.com@v{version}" if version else "tailscale.com"
     module = run(["go", "mod", "download", "-json", name], cwd=named("tailscale").folder, timeout=120)
@@ -36,7 +36,7 @@ def released_chart(folder: Path) -> Path:
     """Return the Go operator's chart, copied to *folder*, with the CRDs and the version that a release adds."""
     source, chart = deployed_from(), folder / "go-operator"
     shutil.copytree(source / "chart", chart, copy_function=shutil.copyfile)
-    chart.chmod(0o755)  # modules are read-only
+    chart.chmod(0o755)  # the folder is copied from a Go module, whose files are read-only
     (chart / "templates").chmod(0o755)
     for crd in (source / "crds").iterdir():
         (chart / "templates" / crd.name).write_text(_CONDITIONAL % crd.read_text())
@@ -47,7 +47,7 @@ def released_chart(folder: Path) -> Path:
 
 
 def take_over(bed: Bed, folder: Path, values: Mapping[str, Any] = product.CREDENTIALS) -> None:
-    """Uninstall our operator, and install the Go operator's released chart, which is written to *folder*."""
+    """Uninstall our operator, and install the Go operator's released chart. The chart is written to *folder* first."""
     push_operator(bed)
     push_nameserver(bed)
     product.uninstall(bed)
@@ -55,9 +55,9 @@ def take_over(bed: Bed, folder: Path, values: Mapping[str, Any] = product.CREDEN
 
 
 def permission(plural: str) -> list[Object]:
-    """Return the role and the binding that let the Go operator make children for objects of the kind *plural*.
+    """Return a ClusterRole and its binding that let the Go operator make children for objects of the kind *plural*.
 
-    The Go operator's chart forgets this right, which the API server of the bed requires.
+    The Go operator's chart lacks this right, but the API server of the bed requires it.
     """
     kind = {"apiVersion": "rbac.authorization.k8s.io/v1", "metadata": {"name": f"go-operator-{plural}"}}
     subject = {"kind": "ServiceAccount", "name": "operator", "namespace": product.NAMESPACE}

@@ -45,7 +45,7 @@ def await_served(cluster: Cluster, service: Object, seconds: float = 120) -> Non
 
 
 def entries(cluster: Cluster, group: str) -> list[str]:
-    """Return the names of the entries for the proxies of *group*."""
+    """Return the names of the entries in the egress ConfigMap of *group*."""
     configmap = cluster.get("configmap", EGRESS.config_name(group), NAMESPACE) or {}
     encoded = (configmap.get("binaryData") or {}).get(EGRESS_SERVICES, "")
     return sorted(json.loads(base64.b64decode(encoded) or "{}"))
@@ -54,7 +54,7 @@ def entries(cluster: Cluster, group: str) -> list[str]:
 def serving(cluster: Cluster, service: Object) -> list[str]:
     """Return the names of the groups that serve a Service.
 
-    There is a name for each of the Service's ClusterIP Services and EndpointSlices.
+    There is a name for each of its ClusterIP Services and EndpointSlices.
     """
     found = cluster.children(service, "services,endpointslices")
     return sorted(obj["metadata"]["labels"].get(PROXY_GROUP, "") for obj in found)

@@ -34,10 +34,10 @@ _KINDS = "customresourcedefinitions,proxygroups,tailnets"
 
 
 class Inventory(NamedTuple):
-    """The objects that a new operator must leave unchanged.
+    """The inventory that a change of operators must leave equal.
 
-    These are Pods and StatefulSets of groups, devices and the number of auth keys of both tailnets, the ports at which
-    proxies listen, and users' objects.
+    It has the Pods and StatefulSets of groups, the devices and the number of auth keys of both tailnets, the ports at
+    which proxies listen, and users' objects.
     """
 
     pods: Mapping[str, tuple[str, int]]
@@ -52,7 +52,10 @@ class GroupUsers:
     """Users who have ProxyGroups, a Tailnet, and Services that use them."""
 
     def __init__(self, cluster: Cluster, space: str, peers: Sequence[Peer]) -> None:
-        """*space* is the users' namespace; *peers* are the devices outside the cluster, the first tailnet's first."""
+        """*space* is the users' namespace.
+
+        *peers* are the devices outside the cluster, those of the first tailnet first.
+        """
         self.cluster = cluster
         self._space = space
         self._peers = peers
@@ -62,8 +65,8 @@ class GroupUsers:
     def begin(self) -> None:
         """Make a Tailnet and both groups, and wait until their proxies are ready.
 
-        The Go operator gets a permission that its chart doesn't give it. API servers with the admission plugin
-        OwnerReferencesPermissionEnforcement, as that of the bed, refuse the children of its groups otherwise.
+        The Go operator gets a permission that its chart doesn't give it. Without it, an API server with the admission
+        plugin OwnerReferencesPermissionEnforcement, such as that of the bed, refuses the children of its groups.
         """
         self.cluster.apply(*go_operator.permission("proxygroups"), CREDENTIALS, TAILNET)
 
@@ -76,7 +79,7 @@ class GroupUsers:
             await_group(self.cluster, group, group["spec"]["replicas"])
 
     def add(self, maker: str) -> None:
-        """Apply Services of both groups, and wait until all proxies serve them. Their names begin with *maker*."""
+        """Apply Services of both `GROUPS`, whose names begin with *maker*, and wait until all proxies serve them."""
         here, there = self._peers
         services = [
             group_service(self._space, f"{maker}-db", "gate", tailnet_fqdn=here.fqdn),
@@ -91,8 +94,8 @@ class GroupUsers:
     def at_work(self, maker: str) -> Iterator[list[Load]]:
         """Run Pods that open new connections through the Services of *maker*, and yield the two `Load`s.
 
-        Only one Service for each device gets connections, since connections by two Services to one port would
-        share addresses.
+        Each device gets connections through only one Service, because connections of two Services to one port would
+        have the same addresses.
         """
         here, there = self._peers
         db, far = (group_service(self._space, f"{maker}-{what}", "") for what in ("db", "far"))

@@ -1,4 +1,4 @@
-"""Ingresses and Services that ProxyGroups expose as Tailscale Services: waits for them, and finds who serves them."""
+"""Helps tests of Ingresses and Services in groups of type ingress: waits for their statuses, and finds their hosts."""
 
 from collections.abc import Sequence
 
@@ -26,7 +26,7 @@ def address_of(management: Management, label: str) -> str:
 
 
 def shown(cluster: Cluster, obj: Object) -> list[Object]:
-    """Return the load balancer entries in the status of an Ingress or a Service."""
+    """Return the load balancer entries in the status of *obj*, an Ingress or a Service."""
     return cluster.look(obj).get("status", {}).get("loadBalancer", {}).get("ingress") or []
 
 
@@ -42,7 +42,7 @@ def await_shown(cluster: Cluster, obj: Object, label: str, seconds: float = 180)
 
 
 def primary(cluster: Cluster, group: Object, device: Peer, address: str) -> Object:
-    """Wait until the control server leads *device* to a proxy of *group* for this *address*; return the proxy's Pod."""
+    """Wait until connections of *device* to *address* lead to a proxy of *group*, and return the proxy's Pod."""
 
     def leading() -> list[str]:
         peers: Sequence[Object] = [*device.status()["Peer"].values()]

@@ -1,9 +1,9 @@
-"""Makes new connections all the time, and prints for each one when it began, how long it took, and its error, if any.
+"""Makes new connections all the time, and prints for each its start, its duration, and its error, if any.
 
-A program of its own, for a Pod that has Python and nothing else; `load.Load` runs it. Its arguments are the number of
-connections that it makes a second, the words that a server has to answer with, and targets, `tcp://HOST:PORT` or the
-same with http, https or udp, which take turns. One with http or https may have a path. It doesn't check certificates.
-It ends at SIGTERM, when the last connection has ended.
+`load.Load` runs this program in a Pod that has nothing but Python. The arguments are the number of connections a
+second, the words with which a server has to answer, and the targets, which take turns. A target is `tcp://HOST:PORT`,
+or the same with http, https or udp; one with http or https may have a path. The program doesn't check certificates. It
+ends at SIGTERM, after its last connection.
 """
 
 import errno
@@ -19,9 +19,9 @@ from urllib.parse import SplitResult, urlsplit
 
 PATIENCE = 5.0  # seconds for a connection
 LOWEST, HIGHEST = 1024, 32767
-"""The first and the last source port. They are below those that the kernel chooses."""
+"""The range of the source ports. It is below the ports that the kernel chooses."""
 PORTS = itertools.count(int(time.time() * 25))
-"""The numbers of source ports, in turn. They begin after those that an earlier run of this program has used.
+"""The sequence of source ports. It begins after the ports that an earlier run of this program has used.
 
 `knock` says why each port is used so rarely.
 """
@@ -31,14 +31,15 @@ TRUSTING.verify_mode = ssl.CERT_NONE
 
 
 def knock(target: SplitResult) -> bytes:
-    """Return the words of the server at *target* on a new connection. The name of the server is looked up each time.
+    """Connect to the server at *target*, and return the words with which it answers.
 
+    The name of the server is looked up each time.
     If nobody answers a connection, the node remembers for two minutes to which Pod it sent the packets. During this
     time, it sends a new connection from the same source port to the same Pod. So each connection has another source
     port.
     """
     kind = socket.SOCK_DGRAM if target.scheme == "udp" else socket.SOCK_STREAM
-    # As users' programs do: both families, and the search path of the Pod. But in a cluster without IPv6, the IPv6
+    # Like users' programs, look up both IP families, by the Pod's search path. But in a cluster without IPv6, the IPv6
     # addresses of Tailscale Services lead nowhere.
     found = socket.getaddrinfo(target.hostname, target.port, type=kind)
     family, _, _, _, address = min(found, key=lambda each: each[0] != socket.AF_INET)
@@ -81,7 +82,7 @@ def everything(connection: socket.socket) -> bytes:
 
 
 def attempt(target: str, words: bytes) -> None:
-    """Open one connection to *target*, and print the result."""
+    """Open one connection to *target*, compare the answer with *words*, and print the result."""
     began, clock = time.time(), time.monotonic()
     error = ""
     try:

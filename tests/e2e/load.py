@@ -18,7 +18,7 @@ from tests.e2e.waiting import eventually
 from tests.e2e.workloads import pod
 
 RATE = 20  # connections a second
-SLOW = 1.0  # seconds: a packet was lost and sent again
+SLOW = 1.0  # seconds; a slower connection has lost a packet, which was sent again
 
 _PROGRAM = Path(__file__).parent / "knocker.py"
 _MOMENT = 0.5  # seconds
@@ -27,7 +27,7 @@ _END = 30.0  # seconds for the last connection
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """A connection: when it began in seconds since the epoch, how many seconds it took, and what went wrong."""
+    """An attempt to connect: its start in seconds since the epoch, its duration in seconds, and its error, if any."""
 
     at: float
     took: float
@@ -39,7 +39,7 @@ class Load:
     """A program that opens new connections all the time, to several targets in turn."""
 
     def __init__(self, output: Callable[[], str], stop: Callable[[], None]) -> None:
-        """*output* returns the lines of the program; *stop* stops it, and waits for its last connection."""
+        """*output* returns the lines that the program has printed. *stop* ends it, after its last connection."""
         self._output = output
         self._stop = stop
         self._all: list[Attempt] = []
@@ -49,7 +49,7 @@ class Load:
     def on(
         cls, cluster: Cluster, namespace: str, words: str, targets: Sequence[str], rate: float = RATE
     ) -> Iterator["Load"]:
-        """Run a Load in a Pod during the block, which makes *rate* connections a second.
+        """Run a Load with *rate* connections a second in a Pod during the block.
 
         The block starts once each of *targets* (see `knocker`) answers with *words*.
         """
@@ -85,7 +85,7 @@ class Load:
             self.end()
 
     def seen(self) -> list[Attempt]:
-        """Return the attempts that have ended, in the order of their start.
+        """Return the finished attempts, in the order of their start.
 
         After the end of the load these are all attempts.
         """
@@ -131,7 +131,10 @@ class Outcome:
 
     @property
     def moments(self) -> int:
-        """The number of moments at which attempts failed. Those that began soon one after the other share a moment."""
+        """The number of moments at which attempts failed.
+
+        Attempts that began shortly after each other share a moment.
+        """
         starts = [each.at for each in self.failed]
         return len(starts) and 1 + sum(later - earlier > _MOMENT for earlier, later in pairwise(starts))
 

@@ -32,7 +32,7 @@ _DIG: Final = re.compile(r"dig @127\.0\.0\.1 -p (\d+)")
 
 
 class Scraped(NamedTuple):
-    """A demo, with the URLs of its servers, and the Prometheus that scrapes it."""
+    """A running demo, with the URLs of its servers, and the Prometheus that scrapes it."""
 
     api: str
     control: str
@@ -65,7 +65,7 @@ def scraped_demo(folder: Path) -> Iterator[Scraped]:
 
 
 def use(scraped: Scraped, seconds: float) -> None:
-    """Send queries to the nameserver for some *seconds*, and give the operator work meanwhile."""
+    """Send queries to the nameserver for *seconds*, and change objects at the same time to give the operator work."""
     ends, hosts = time.monotonic() + seconds, ("store", "stock")
     while time.monotonic() < ends:
         hosts = (hosts[1], hosts[0])
@@ -74,12 +74,12 @@ def use(scraped: Scraped, seconds: float) -> None:
 
 
 def annotate(scraped: Scraped, path: str, name: str, value: str) -> None:
-    """Give an annotation to the object at *path*, as `kubectl annotate` does."""
+    """Annotate the object at *path* of the demo's API server, as `kubectl annotate` does."""
     send("PATCH", f"{scraped.api}/{path}", {"metadata": {"annotations": {name: value}}})
 
 
 def send(method: str, url: str, body: Json) -> None:
-    """Send a request that a server of the demo accepts."""
+    """Send a request to a server of the demo. Raises an error if the server refuses it."""
     kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
     words = ["-H", f"Content-Type: {kind}", "-X", method, "-d", json.dumps(body), url]
     subprocess.run(["curl", "--silent", "--fail", "--output", "/dev/null", *words], timeout=30, check=True)

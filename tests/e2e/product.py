@@ -1,4 +1,4 @@
-"""The product on the bed: images from the Dockerfile and of the proxy, and the chart."""
+"""Builds the images of the product, and installs the chart on the bed."""
 
 import hashlib
 import json
@@ -31,7 +31,7 @@ PROXY_IMAGE = f"tailscale/tailscale:v{TAILSCALE}"
 RECORDER_IMAGE = f"tailscale/tsrecorder:v{TAILSCALE}"
 
 CHART = TREE / "charts" / "tailscale-operator"
-_PYTHON = "3.11"  # of the bed's base image
+_PYTHON = "3.11"  # the version of Python in the bed's base image
 _BUILT_FROM = ("Dockerfile", "pyproject.toml", "nameserver", "operator", "loadtest/dnsload")
 _NO_SOURCES = shutil.ignore_patterns("__pycache__", "*.egg-info", "*.so")
 _ACME_ROOT = "/etc/ssl/testbed-root.pem"
@@ -39,7 +39,7 @@ _ACME_ROOT = "/etc/ssl/testbed-root.pem"
 
 @dataclass(frozen=True, slots=True)
 class ProductImages:
-    """The names of the images of ours that were pushed."""
+    """The names under which our images were pushed."""
 
     operator: str
     nameserver: str
@@ -103,9 +103,9 @@ def wait_ready(bed: Bed, seconds: int = 60) -> None:
 
 
 def image_values(images: ProductImages) -> dict[str, Any]:
-    """Return the chart's values that name our images and give the operator every right.
+    """Return values for the chart that name our images and give the operator every right.
 
-    Because they don't name the proxies' image, proxies have the one that the chart names by default.
+    They don't name the image of proxies, so proxies have the chart's default image.
     """
     operator, nameserver = (_image(name) for name in (images.operator, images.nameserver))
     return {"operatorConfig": {"image": operator, "nameserverImage": nameserver, "manageClusterDNS": True}}
@@ -119,7 +119,7 @@ def _image(name: str) -> dict[str, str]:
 def _push_tailscale(bed: Bed, name: str, *files: str) -> None:
     """Push an image with the layout of an official one, set up for the bed's relay and ACME server.
 
-    Its programs are *files*, the first of which starts.
+    *files* are its programs. The first one is the entry point.
     """
     copies = {file: program(bed.paths, Path(file).name) for file in files}
     copies[_ACME_ROOT] = control.acme_authority(bed.paths).ca
@@ -158,7 +158,7 @@ def add_wheels(folder: Path, architecture: str, paths: Paths) -> None:
 
 
 def platform_tags(architecture: str) -> tuple[str, ...]:
-    """Return the platforms for which wheels run in images for *architecture*, as the names of wheels say it."""
+    """Return the platform tags of wheels that run in images for *architecture*."""
     machine = {"amd64": "x86_64", "arm64": "aarch64"}[architecture]
     return tuple(f"{each}_{machine}" for each in ("manylinux2014", "manylinux_2_17", "manylinux_2_28"))
 

@@ -25,7 +25,7 @@ Json = dict[str, Any]
 
 NAMESPACE: Final = "tailscale"
 PORTS: Final = {"operator": 9002, "nameserver": 9153}
-"""The programs that are scraped, and the port of each Pod with metrics."""
+"""The programs that Prometheus scrapes, and the port with the metrics of each."""
 _UP_SECONDS: Final = 30
 
 
@@ -51,12 +51,12 @@ class Prometheus:
     url: str
 
     def query(self, expression: str) -> list[Json]:
-        """Return the present series of *expression*."""
+        """Return the series that the query *expression* has now."""
         found: list[Json] = self._ask("query", query=expression)["result"]
         return found
 
     def range(self, expression: str, start: float, end: float) -> list[Json]:
-        """Return the series of *expression* from *start* to *end*, with a value for each second."""
+        """Return the series of the query *expression* from *start* to *end*, with a value for each second."""
         found: list[Json] = self._ask("query_range", query=expression, start=start, end=end, step=1)["result"]
         return found
 

@@ -8,9 +8,6 @@ from typing import Any
 
 from tests.e2e.testbed.peer import Peer
 
-INCOMPLETE = ".part"
-"""The end of the file name of an incomplete recording."""
-
 
 @dataclass(frozen=True, slots=True)
 class Cast:
@@ -27,12 +24,12 @@ class Cast:
 
     @property
     def output(self) -> str:
-        """Everything that the recording shows."""
+        """All output in the recording."""
         return "".join(data for _, kind, data in self.events if kind == "o")
 
     @property
     def sizes(self) -> list[str]:
-        """The sizes of the terminal, the first one too."""
+        """The sizes of the terminal in their order, beginning with the size in the header."""
         return [
             f"{self.header['width']}x{self.header['height']}",
             *(data for _, kind, data in self.events if kind == "r"),
@@ -41,17 +38,18 @@ class Cast:
 
 @dataclass(frozen=True, slots=True)
 class RecorderDevice:
-    """A recorder in the tailnet, as *outside*, a device, sees it under the MagicDNS name *name*."""
+    """A recorder in the tailnet, called *name*, and the device *outside* that reads its recordings."""
 
     outside: Peer
     name: str
 
     @contextmanager
     def faulty(self, **faults: Any) -> Iterator[None]:
-        """Let the recorder have only these *faults* during the block, and none afterwards.
+        """Give the recorder these *faults* during the block, and none afterwards.
 
-        They are ``hangs``, ``silent`` (it acknowledges nothing), ``failure`` (words), ``first`` (it knows the first
-        version alone), ``noEvents`` and ``drops`` (it keeps nothing).
+        They are ``hangs``, ``silent`` (it acknowledges nothing), ``failure`` (an error with these words), ``first`` (it
+        knows only the first version of the protocol), ``noEvents`` (it takes no events) and ``drops`` (it stores
+        nothing).
         """
         self.replace_faults(**faults)
         try:
@@ -65,7 +63,10 @@ class RecorderDevice:
         return f"{self.outside.tailscale('ip', '-4', self.name).strip()}:80"
 
     def replace_faults(self, **faults: Any) -> None:
-        """Let the recorder have only these *faults* (see `faulty`). A restart of the recorder removes them."""
+        """Replace the recorder's faults by these *faults* (see `faulty`).
+
+        A restart of the recorder removes all faults.
+        """
         self.outside.curl("--request", "PUT", "--json", json.dumps(faults), self._url("faults"))
 
     def files(self, end: str = ".cast") -> list[str]:
@@ -74,7 +75,7 @@ class RecorderDevice:
         return [name for name in names if name.endswith(end)]
 
     def cast(self, file: str) -> Cast:
-        """Return a recording. One that is incomplete may end within a line, which is left out."""
+        """Return the recording in *file*. If it is incomplete, its last line may be partial and is left out."""
         text = self.outside.curl(self._url(f"recordings/{file}"))
         return Cast.of(text[: text.rfind("\n") + 1])
 
@@ -85,7 +86,7 @@ class RecorderDevice:
         return [json.loads(line) for line in said.split("\n") if line]
 
     def forget(self) -> None:
-        """Let the recorder remove its events, and the recordings that are complete."""
+        """Make the recorder delete its events and its complete recordings."""
         self.outside.curl("--request", "DELETE", self._url("recordings"))
 
     def _url(self, path: str) -> str:

@@ -1,4 +1,4 @@
-"""The relays of PeerRelays: their addresses and configs, and devices that can reach each other only by a relay."""
+"""Helps tests of PeerRelays: reads addresses and configs, and separates devices so that they need a relay."""
 
 import json
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ from tests.e2e.waiting import eventually
 from tests.support.objects import texts
 
 OF_RELAYS = {LABEL_PARENT_TYPE: PARENT_PEERRELAY}
-"""The label of the children of all PeerRelays."""
+"""The labels that select the children of all PeerRelays."""
 
 
 def addresses(cluster: Cluster, relay: Object) -> list[str]:
@@ -51,15 +51,15 @@ def apart(first: Peer, second: Peer) -> Iterator[None]:
 
 
 def _on_the_wire(device: Peer) -> str:
-    """Return the address of a device's machine outside of the tailnet."""
+    """Return the address of a device's machine in the network outside of the tailnet."""
     found = json.loads(device.machine.run(["ip", "-json", "-4", "address", "show", "eth0"]))
     return str(found[0]["addr_info"][0]["local"])
 
 
 def await_configs(cluster: Cluster, server: str) -> None:
-    """Wait until every relay has read a config that names *server* as the control server, or none if *server* is empty.
+    """Wait until every relay has read a config with *server* as its control server, or with none if *server* is empty.
 
-    The control server in a config shows who wrote it, because the Go operator names none.
+    The control server in a config shows which operator wrote it, because the Go operator names none.
     """
     eventually(lambda: set(_written(cluster)) == {server}, f"configs of relays with the control server {server!r}")
     cluster.remount(NAMESPACE, OF_RELAYS)

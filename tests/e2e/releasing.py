@@ -27,12 +27,12 @@ WHERE = {"PYTHONPATH": ".ci"}  # the release program isn't installed
 IMAGES = ("tsoperator", "tsnameserver")
 CHART = "charts/tailscale-operator"
 NAMES = (*IMAGES, CHART)
-"""The names of what a release pushes."""
+"""The names of the artifacts that a release pushes."""
 
 
 @contextmanager
 def served(paths: Paths, folder: Path) -> Iterator[str]:
-    """Serve an empty registry on loopback during the block. Its blobs are in *folder*, which is gone afterwards."""
+    """Serve an empty registry on loopback during the block. Its blobs are in *folder*, which is deleted afterwards."""
     build(paths, Progress(), [named("crane"), named("helm")])
     with socket.create_server(("127.0.0.1", 0)) as free:
         address = f"127.0.0.1:{free.getsockname()[1]}"
@@ -49,7 +49,10 @@ def served(paths: Paths, folder: Path) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class Workshop:
-    """A folder in which releases are built on the image *base*. *storage* is buildah's, and the state of that."""
+    """A folder in which releases are built on the image *base*.
+
+    *storage* is where buildah keeps images and its state.
+    """
 
     paths: Paths
     folder: Path

@@ -1,6 +1,6 @@
 """Runs an operator whose status page shows faults, and draws pictures of this page for the documentation.
 
-``python -m tests.e2e.statuspage`` draws the pictures anew.
+``python -m tests.e2e.statuspage`` draws the pictures again.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ MISSPELT: Final = obj(
 )
 MARKUP: Final = "<img src=x onerror=document.title='taken'><script>document.title='taken'</script>"
 HOSTILE: Final = egress("hostile", f"hostile.{DOMAIN}", hostname=MARKUP)
-"""A Service with markup in an annotation, which the operator repeats in its message."""
+"""A Service with HTML markup in an annotation. The operator repeats the annotation in its message."""
 _UNTAGGED: Final = egress("ci", f"ci.{DOMAIN}", tags="ci")
 _NAMESERVER: Final = "10.96.0.53"
 _ROUTER: Final = connector("office", subnetRouter={"advertiseRoutes": ["10.40.0.0/14"]}, hostname="office")
@@ -36,7 +36,7 @@ _ROUTER: Final = connector("office", subnetRouter={"advertiseRoutes": ["10.40.0.
 
 @asynccontextmanager
 async def status_page(*, hostile: bool = False) -> AsyncIterator[str]:
-    """Run an operator that serves objects and misses some things, and yield the URL of its status page."""
+    """Run an operator with several objects, some of which have faults, and yield the URL of its status page."""
     address = f"127.0.0.1:{free_port()}"
     async with new_world() as world:
         for name in ("db", "ldap"):

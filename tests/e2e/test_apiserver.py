@@ -31,7 +31,7 @@ ALICE = "alice@example.org"
 TESTERS = "example:testers"
 PATIENCE = 10.0  # seconds until kubectl works again after the Pod was deleted
 PATIENCE_FOR_A_CONTAINER = 5.0  # seconds until it works again after a container was killed
-MINUTE = 60.0  # seconds that a watch goes on for at least
+MINUTE = 60.0  # seconds for which a watch must continue at least
 SIZE = 50 * 2**20  # bytes to copy
 
 TESTERS_MAY: Object = {
@@ -42,7 +42,7 @@ TESTERS_MAY: Object = {
     "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": TESTERS}],
 }
 TTY_ONCE_SIZED = f'until [ "$(stty size)" = "{ROWS} {COLUMNS}" ]; do sleep 0.1; done; tty'
-"""A shell script that prints the size of its terminal, once that is as large as the person's terminal."""
+"""A shell script that waits until its terminal is as large as the person's, and then prints the terminal's name."""
 STREAMS = pytest.mark.parametrize("environment", [{}, SPDY], ids=["WebSocket", "SPDY"])
 
 Say = Callable[[object], None]
@@ -51,7 +51,7 @@ Standing = tuple[object, ...]
 
 
 class Mode:
-    """A mode of the proxy: the moment when the release was switched to it, and the moment when the Pod had it."""
+    """A mode of the API server proxy, the moment of the upgrade to it, and the moment when the Pod had it."""
 
     def __init__(self, cluster: Cluster, images: ProductImages, mode: str, http: str = "false") -> None:
         self.began = datetime.now(UTC)
@@ -61,7 +61,10 @@ class Mode:
 
 @pytest.fixture(scope="module")
 def proxied(cluster: Cluster, images: ProductImages, management: Management) -> Iterator[Mode]:
-    """The proxy in auth mode, with port 80. Alice is a tester. Afterwards there is no proxy, and no device of it."""
+    """The API server proxy in auth mode, with plain HTTP on port 80, and a grant that makes Alice a tester.
+
+    At the end the proxy and its device are deleted.
+    """
     management.replace_grants(grant(ALICE, TESTERS))
     cluster.apply(TESTERS_MAY)
     yield Mode(cluster, images, "true", http="true")
@@ -78,7 +81,7 @@ def home(bed: Bed, proxied: Mode) -> Iterator[Peer]:
 
 @pytest.fixture(scope="module")
 def alice(bed: Bed, home: Peer, acme_root: Path, tmp_path_factory: pytest.TempPathFactory) -> ApiUser:
-    """Alice, who has configured kubectl. The proxy has its certificate."""
+    """Alice, a user with a kubeconfig for the API server proxy. The proxy has its certificate already."""
     user = ApiUser.at(bed.paths, home, acme_root, tmp_path_factory.mktemp("alice"))
     assert FQDN in user.configure(HOST)
     eventually(user.whoami, "an answer of the API server", 60)
@@ -87,7 +90,7 @@ def alice(bed: Bed, home: Peer, acme_root: Path, tmp_path_factory: pytest.TempPa
 
 @pytest.fixture(scope="module")
 def original(alice: ApiUser, management: Management) -> Standing:
-    """The identity of the proxy's device at the start of these tests: see `standing`."""
+    """The value of `standing` at the start of these tests."""
     return standing(alice, management)
 
 
@@ -100,7 +103,7 @@ def standing(user: ApiUser, management: Management) -> Standing:
 def machine(
     bed: Bed, alice: ApiUser, outside: Peer, acme_root: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> ApiUser:
-    """A tagged device, which no grant mentions."""
+    """A user on a tagged device that no grant mentions."""
     user = ApiUser.at(bed.paths, outside, acme_root, tmp_path_factory.mktemp("machine"))
     user.configure(HOST)
     return user
@@ -116,7 +119,7 @@ def space(cluster: Cluster, shared_namespace: str) -> str:
 
 @pytest.fixture(scope="module")
 def watch(alice: ApiUser, space: str) -> Iterator[tuple[Running, float]]:
-    """A watch of Alice's that goes on until the module's tests need no proxy, and the moment when it began."""
+    """A watch by Alice that continues while the first tests of this module run, and the moment when it began."""
     began = time.monotonic()
     with alice.running("watch", "-n", space, "get", "configmaps", "--watch", "--output=name") as running:
         eventually(lambda: "kube-root-ca.crt" in running.output, "the first object of the watch", 20)
@@ -127,16 +130,16 @@ def configmap(namespace: str, name: str) -> Object:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"namespace": namespace, "name": name}}
 
 
-def test_a_user_has_the_login_name_and_the_granted_groups(alice: ApiUser) -> None:
+def test_the_api_server_knows_a_user_by_the_login_name_and_the_granted_groups(alice: ApiUser) -> None:
     assert alice.whoami() == (ALICE, {TESTERS, "system:authenticated"})
 
 
-def test_a_user_cannot_act_as_another_user(alice: ApiUser) -> None:
+def test_a_user_of_the_api_server_proxy_cannot_impersonate_another_user(alice: ApiUser) -> None:
     assert alice.whoami("--as=system:admin", "--as-group=system:masters")[0] == ALICE
 
 
 @pytest.mark.usefixtures("watch", "original")
-def test_a_user_applies_an_object_and_reads_it(alice: ApiUser, space: str) -> None:
+def test_a_user_applies_an_object_through_the_api_server_proxy_and_reads_it(alice: ApiUser, space: str) -> None:
     made = {**configmap(space, "applied"), "data": {"key": "value"}}
     alice.apply(made)
     assert alice.get("-n", space, "get", "configmap", "applied")["data"] == made["data"]
@@ -204,7 +207,9 @@ def test_a_user_debugs_a_pod(alice: ApiUser, space: str, environment: Environmen
     assert "/dev/pts/" in alice.by(environment).run_on_terminal(*words, "--", "sh", "-c", TTY_ONCE_SIZED)
 
 
-def test_a_user_without_certificates_uses_plain_http(alice: ApiUser, management: Management) -> None:
+def test_in_a_tailnet_without_certificates_users_reach_the_api_server_proxy_by_plain_http(
+    alice: ApiUser, management: Management
+) -> None:
     plain = alice.elsewhere("plain")
     assert f"http://{FQDN}" in plain.configure("--http", HOST)
     management.set_https(False)
@@ -217,14 +222,14 @@ def test_a_user_without_certificates_uses_plain_http(alice: ApiUser, management:
 
 
 def answers(user: ApiUser, seconds: float = 3) -> bool:
-    """Tell whether the API server answers a user now."""
+    """Tell whether the API server answers a user within *seconds*."""
     try:
         return bool(user.run("get", "--raw=/version", f"--request-timeout={seconds:.0f}s"))
     except BedError:
         return False
 
 
-def test_a_forged_proxy_header_gets_no_answer(
+def test_the_api_server_proxy_does_not_answer_a_request_with_a_forged_proxy_protocol_header(
     cluster: Cluster, alice: ApiUser, outside: Peer, management: Management
 ) -> None:
     (address, *_) = apiproxy.device(management)["addresses"]
@@ -237,7 +242,7 @@ def test_a_forged_proxy_header_gets_no_answer(
     assert not any(b"gitVersion" in answer for answer in answered.values())
 
 
-def test_a_watch_goes_on_for_a_minute_although_both_pods_of_the_operator_are_killed(
+def test_a_watch_through_the_api_server_proxy_continues_if_both_pods_of_the_operator_are_killed(
     cluster: Cluster, alice: ApiUser, space: str, watch: tuple[Running, float]
 ) -> None:
     running, began = watch
@@ -261,13 +266,13 @@ def test_a_watch_goes_on_for_a_minute_although_both_pods_of_the_operator_are_kil
 
 
 def use(user: ApiUser) -> None:
-    """Send some requests from a user's device, so that it is one in use."""
+    """Send some requests from a user's device, so that the device has an active connection to the proxy."""
     for _ in range(10):
         eventually(lambda: answers(user), "an answer", 30)
         time.sleep(0.2)
 
 
-def test_kubectl_works_again_soon_after_the_pod_was_deleted(
+def test_kubectl_works_again_soon_after_the_pod_of_the_api_server_proxy_was_deleted(
     cluster: Cluster, original: Standing, alice: ApiUser, management: Management, say: Say
 ) -> None:
     old = apiproxy.ready_pod(cluster)
@@ -286,7 +291,7 @@ def test_kubectl_works_again_soon_after_the_pod_was_deleted(
 
 
 @pytest.mark.parametrize(("container", "program"), [("tailscale", "tailscaled"), ("apiproxy", "tsoperator.apiproxy")])
-def test_kubectl_works_again_soon_after_a_container_was_killed(
+def test_kubectl_works_again_soon_after_a_container_of_the_api_server_proxy_was_killed(
     cluster: Cluster,
     original: Standing,
     alice: ApiUser,
@@ -307,7 +312,7 @@ def test_kubectl_works_again_soon_after_a_container_was_killed(
 
 
 def is_back(cluster: Cluster, before: Object, container: str) -> bool:
-    """Tell whether a container of the proxy was restarted, and the proxy's device serves HTTPS."""
+    """Tell whether a container of the proxy has restarted since *before*, and whether the device serves HTTPS again."""
     status = status_of(cluster.look(before), container)
     restarted = status["restartCount"] > status_of(before, container)["restartCount"] and "running" in status["state"]
     return restarted and apiproxy.serves(cluster)
@@ -317,13 +322,13 @@ def test_the_api_server_knows_a_tagged_device_by_its_name_and_its_tags(machine: 
     assert machine.whoami() == (machine.device.fqdn, {"tag:peer", "system:authenticated"})
 
 
-def test_the_api_server_knows_a_caller_without_a_grant_and_permits_nothing(machine: ApiUser) -> None:
+def test_a_caller_without_a_grant_is_known_to_the_api_server_by_name_and_permitted_nothing(machine: ApiUser) -> None:
     with pytest.raises(BedError, match=f'Forbidden.*User "{machine.device.fqdn}" cannot list'):
         machine.run("get", "secrets", "-n", NAMESPACE)
 
 
 def check_rights(cluster: Cluster, mode: Mode) -> None:
-    """Check that the proxy was denied nothing in this mode, and that it has used all of its permissions."""
+    """Check that in this mode the API server denied the proxy nothing, and that the proxy used all its permissions."""
     seen, granted = apiproxy.conduct(cluster, mode.began)
     assert not (denied := [each for each in seen.denied if each.when > mode.there]), denied
     assert granted - seen.used == {each for each in granted if each in UNUSED}
@@ -336,17 +341,19 @@ UNUSED = {
 }
 
 
-def test_the_proxy_has_exactly_the_permissions_that_it_needs_in_auth_mode(cluster: Cluster, proxied: Mode) -> None:
+def test_in_auth_mode_the_api_server_proxy_has_exactly_the_permissions_that_it_needs(
+    cluster: Cluster, proxied: Mode
+) -> None:
     check_rights(cluster, proxied)
 
 
 @pytest.fixture(scope="module")
 def noauth(cluster: Cluster, images: ProductImages, proxied: Mode, alice: ApiUser) -> Mode:
-    """The proxy in noauth mode, without port 80."""
+    """The API server proxy in noauth mode, without plain HTTP on port 80."""
     return Mode(cluster, images, "noauth")
 
 
-def test_in_noauth_mode_callers_need_a_token_of_the_cluster(
+def test_in_noauth_mode_callers_of_the_api_server_proxy_need_a_token_of_the_cluster(
     cluster: Cluster, noauth: Mode, alice: ApiUser, space: str
 ) -> None:
     token = cluster.bed.kubectl("-n", space, "create", "token", "default").strip()
@@ -356,7 +363,7 @@ def test_in_noauth_mode_callers_need_a_token_of_the_cluster(
         alice.run("get", "pods")
 
 
-def test_an_event_says_what_to_set_if_the_tailnet_has_no_certificates(
+def test_if_the_tailnet_has_no_certificates_an_event_says_which_value_of_the_chart_to_set(
     cluster: Cluster, noauth: Mode, management: Management
 ) -> None:
     management.set_https(False)
@@ -367,12 +374,14 @@ def test_an_event_says_what_to_set_if_the_tailnet_has_no_certificates(
     assert any("apiServerProxyConfig.http" in each for each in words), words
 
 
-def test_the_proxy_has_exactly_the_permissions_that_it_needs_in_noauth_mode(cluster: Cluster, noauth: Mode) -> None:
+def test_in_noauth_mode_the_api_server_proxy_has_exactly_the_permissions_that_it_needs(
+    cluster: Cluster, noauth: Mode
+) -> None:
     check_rights(cluster, noauth)
 
 
 @pytest.mark.full
-def test_another_hostname_renames_the_device_without_a_restart(
+def test_another_hostname_in_the_values_renames_the_device_of_the_api_server_proxy_without_a_restart(
     cluster: Cluster, images: ProductImages, noauth: Mode, alice: ApiUser, management: Management, say: Say
 ) -> None:
     before, (node_id, _) = apiproxy.ready_pod(cluster), apiproxy.identity(management)

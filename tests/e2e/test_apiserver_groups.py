@@ -48,7 +48,10 @@ Say = Callable[[object], None]
 
 @pytest.fixture(scope="module")
 def made(cluster: Cluster, images: ProductImages, management: Management, outside: Peer) -> Iterator[datetime]:
-    """A group in each mode, and a Recorder that records the sessions of Alice; the moment when they were made."""
+    """A group of API server proxies for each mode, and a Recorder for Alice's sessions.
+
+    The value is the moment when they were made.
+    """
     values = {**product.CREDENTIALS, **product.image_values(images)}
     product.install(cluster.bed, product.CHART, {**values, "apiServerProxyConfig": {"allowImpersonation": "true"}})
     began = datetime.now(UTC)
@@ -80,14 +83,16 @@ def home(bed: Bed, made: datetime) -> Iterator[Peer]:
 
 @pytest.fixture(scope="module")
 def alice(bed: Bed, home: Peer, acme_root: Path, tmp_path_factory: pytest.TempPathFactory) -> ApiUser:
-    """Alice, who has configured kubectl."""
+    """Alice, a user with a kubeconfig for the group in auth mode."""
     user = ApiUser.at(bed.paths, home, acme_root, tmp_path_factory.mktemp("alice"))
     eventually(lambda: user.configure("kapi"), "the name of the group", 30)
     eventually(user.whoami, "an answer", 30)
     return user
 
 
-def test_users_have_their_login_names_at_the_url_in_the_status(cluster: Cluster, alice: ApiUser) -> None:
+def test_the_api_server_knows_users_by_their_login_names_at_the_url_in_the_status_of_the_group(
+    cluster: Cluster, alice: ApiUser
+) -> None:
     status = cluster.look(KAPI)["status"]
     assert status["url"] == f"https://{dns_name('kapi')}"
     assert status["url"] in alice.configure("kapi")
@@ -96,7 +101,7 @@ def test_users_have_their_login_names_at_the_url_in_the_status(cluster: Cluster,
     assert message == "2/2 proxy backends ready and advertising"
 
 
-def test_in_noauth_mode_callers_need_a_token_of_the_cluster(cluster: Cluster, alice: ApiUser) -> None:
+def test_callers_of_a_group_in_noauth_mode_need_a_token_of_the_cluster(cluster: Cluster, alice: ApiUser) -> None:
     user = alice.elsewhere("plain")
     user.configure("plain")
     token = cluster.bed.kubectl("-n", "default", "create", "token", "default").strip()
@@ -106,7 +111,9 @@ def test_in_noauth_mode_callers_need_a_token_of_the_cluster(cluster: Cluster, al
         user.run("get", "pods")
 
 
-def test_sessions_through_a_group_are_recorded(alice: ApiUser, client: Object, outside: Peer) -> None:
+def test_sessions_through_a_group_of_api_server_proxies_are_recorded(
+    alice: ApiUser, client: Object, outside: Peer
+) -> None:
     tapes = RecorderDevice(outside, dns_name("tapes-0"))
     pod = client["metadata"]["name"]
     words = ["sh", "-c", "tty; seq 100"]
@@ -118,7 +125,9 @@ def test_sessions_through_a_group_are_recorded(alice: ApiUser, client: Object, o
     assert (cast.header["srcNodeUser"], cast.header["kubernetes"]["PodName"]) == (ALICE, pod)
 
 
-def test_no_new_connection_fails_while_a_group_is_restarted(cluster: Cluster, alice: ApiUser, say: Say) -> None:
+def test_no_new_connection_fails_while_a_group_of_api_server_proxies_is_restarted(
+    cluster: Cluster, alice: ApiUser, say: Say
+) -> None:
     old = {uid(pod) for pod in cluster.children(KAPI, "pods")}
     with Load.from_device(alice.device, "ok", [probe("kapi")], RATE) as requests:
         began = time.time()
@@ -135,12 +144,12 @@ def test_no_new_connection_fails_while_a_group_is_restarted(cluster: Cluster, al
 
 
 def probe(label: str) -> str:
-    """Return the target of requests that the API server answers for everybody."""
+    """Return a `Load` target by the name of *label*: a path that the API server serves without authentication."""
     return f"https://{dns_name(label)}:443/readyz"
 
 
 def go_on(requests: Load) -> None:
-    """Let requests continue for as long as a change may have effects."""
+    """Let the requests continue for as long as a change may have effects."""
     until = time.time() + AFTERWARDS
     eventually(lambda: requests.seen()[-1].at > until, "requests for a while")
 
@@ -149,7 +158,7 @@ def uid(pod: Object) -> str:
     return str(pod["metadata"]["uid"])
 
 
-def test_a_group_serves_its_new_name_before_it_gives_up_the_old_name(
+def test_a_renamed_group_of_api_server_proxies_serves_its_new_name_before_it_gives_up_the_old_name(
     cluster: Cluster, alice: ApiUser, management: Management, say: Say
 ) -> None:
     with Load.from_device(alice.device, "ok", [probe("kapi")], RATE) as before:
@@ -176,7 +185,7 @@ UNUSED = {
 }
 
 
-def test_the_proxies_have_exactly_the_permissions_that_they_need(
+def test_the_api_server_proxies_of_a_group_have_exactly_the_permissions_that_they_need(
     cluster: Cluster, alice: ApiUser, made: datetime
 ) -> None:
     seen, granted = apiproxy.conduct(cluster, made, AUTH_PROXY_SERVICE_ACCOUNT)
@@ -184,7 +193,7 @@ def test_the_proxies_have_exactly_the_permissions_that_they_need(
     assert granted - seen.used == {*UNUSED}
 
 
-def test_a_deleted_group_leaves_nothing_in_the_tailnet(
+def test_a_deleted_group_of_api_server_proxies_leaves_nothing_in_the_tailnet(
     cluster: Cluster, made: datetime, management: Management
 ) -> None:
     delete(cluster, KAPI, PLAIN)

@@ -1,7 +1,7 @@
-"""The memory of the API server proxy doesn't grow in ten minutes of recorded sessions, watches and recorder restarts.
+"""The memory of the API server proxy doesn't grow in ten minutes of sessions, watches and recorder restarts.
 
-The program runs as a process, between a light client and doubles of tailscaled, the API server and the recorder. Twenty
-`kubectl exec` a second would be too much for two cores.
+The program runs as a process of its own, between a light client and simulations of tailscaled, the API server and the
+recorder. Twenty real `kubectl exec` a second would be too much for two cores.
 """
 
 import asyncio
@@ -35,28 +35,28 @@ RATE = 20  # sessions opened a second
 WATCHES = 50
 RESTART = min(60.0, SECONDS / 5)  # seconds from one restart of the recorder to the next
 AWAY = 1.0  # seconds for which the recorder is away at a restart
-STEPS = 10  # looks at the process
+STEPS = 10  # the number of measurements of the process
 LINGER = 2.5  # seconds until the proxy has forgotten all sessions
-GROWTH = 1.03  # of blocks and bytes after the first step: an object more for each session would be 10 %
+GROWTH = 1.03  # the permitted growth of blocks and bytes: one leaked object for each session would be 10 %
 OUTCOMES = {
     *(f"{kind}: {outcome}" for kind in ("enforced", "open") for outcome in ("complete", "vanished")),
     "enforced: refused with 403",
     "recordings",
 }
-"""The only outcomes that the test allows. A session that goes on without its recorder counts as complete."""
+"""The outcomes of sessions that the test allows. A session that continues without its recorder counts as complete."""
 RECORDER = "100.64.0.9:80"
 BOB = "100.64.0.8:50001"
-"""A caller whose sessions go on if they can't be recorded. Alice's sessions end in this case."""
+"""The address of a caller whose sessions continue if they can't be recorded. Alice's sessions end in that case."""
 POD = "/api/v1/namespaces/default/pods/web/exec"
 WATCH = "/api/v1/pods"
 TEXT = b"one line of a log\n" * 50
-VANISHES = 10  # of so many sessions, one client goes away in the middle
+VANISHES = 10  # one in so many clients goes away in the middle of its session
 
 Say = Callable[[object], None]
 
 
 class Kind(NamedTuple):
-    """Sessions by one protocol: the bytes that the client sends, and those that it gets."""
+    """A sort of sessions: the bytes that the client sends by one protocol, and the bytes that it receives."""
 
     upgrade: str
     opening: bytes
@@ -70,14 +70,14 @@ KINDS = (
 
 
 class Size(NamedTuple):
-    """The size of the process."""
+    """The memory that the proxy's process uses, and its numbers of file descriptors and asyncio tasks."""
 
     descriptors: int
     tasks: int
     blocks: int
-    """The small blocks of memory, which objects of Python are in."""
+    """The number of small memory blocks. Python's objects are in such blocks."""
     allocated: int
-    """The bytes in larger blocks."""
+    """The bytes in larger memory blocks."""
     memory: int
     """The resident memory in bytes. Allocators can't give all unused memory back to the kernel."""
 
@@ -92,10 +92,10 @@ class Soak:
     recorder: Recorder = field(default_factory=Recorder)
     outcomes: Counter[str] = field(default_factory=Counter)
     watched: Counter[int] = field(default_factory=Counter)
-    """The bytes that each watch has got."""
+    """The number of bytes that each watch has received."""
 
     async def size(self) -> Size:
-        """Return the present size of the process."""
+        """Return the present figures of the process."""
         said = re.compile(r"size: (\d+) (\d+) (\d+)\n")
         before = len(said.findall(self.log.read_text()))
         self.child.send_signal(signal.SIGUSR1)
@@ -108,7 +108,7 @@ class Soak:
 
     @asynccontextmanager
     async def watches(self) -> AsyncIterator[None]:
-        """Open watches, and read them while the context lasts."""
+        """Open watches, and read them during the block."""
         async with contextlib.AsyncExitStack() as stack, asyncio.TaskGroup() as group:
             connections = [await stack.enter_async_context(self.ground.connected()) for _ in range(WATCHES)]
             readers = [group.create_task(self._watch(*each)) for each in enumerate(connections)]
@@ -160,7 +160,7 @@ class Soak:
 
 
 def serve_session(peer: Peer, head: bytes) -> None:
-    """Answer a session with its output, once the client has sent the first bytes of the session."""
+    """Play the API server for a session: send the output after the client has sent the first bytes."""
     kind = next(kind for kind in KINDS if kind.upgrade.encode() in head)
     peer.send(f"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: {kind.upgrade}\r\n\r\n".encode())
     if peer.read_exactly(len(kind.opening)) == kind.opening:
@@ -169,7 +169,7 @@ def serve_session(peer: Peer, head: bytes) -> None:
 
 
 def serve_watch(peer: Peer, _: bytes) -> None:
-    """Send a line each second until the client goes away."""
+    """Play the API server for a watch: send a line each second until the client goes away."""
     peer.send(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
     never = threading.Event()
     while not never.wait(1.0):
@@ -178,7 +178,7 @@ def serve_watch(peer: Peer, _: bytes) -> None:
 
 @pytest.fixture
 async def soak(tmp_path: Path) -> AsyncIterator[Soak]:
-    """The proxy, with a recorder that restarts."""
+    """The proxy's process, with a recorder that restarts again and again."""
     log = tmp_path / "log"
     async with grounded(tmp_path) as ground:
         for caller, enforced in ((ALICE, True), (BOB, False)):
@@ -197,7 +197,7 @@ async def soak(tmp_path: Path) -> AsyncIterator[Soak]:
 
 
 @pytest.mark.timeout(SECONDS + 120, func_only=True)
-async def test_the_proxy_does_not_grow_under_sessions_watches_and_restarts_of_the_recorder(
+async def test_the_memory_of_the_api_server_proxy_does_not_grow_under_sessions_watches_and_recorder_restarts(
     soak: Soak, say: Say
 ) -> None:
     async with soak.watches():

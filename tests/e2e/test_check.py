@@ -1,6 +1,6 @@
 """`tsoperator check` with a kubeconfig finds each of a dozen faults, and finds nothing in a healthy cluster.
 
-`tsoperator list` shows the objects, from outside of the cluster by port-forward.
+`tsoperator list` shows the objects from outside of the cluster, too, through a port-forward.
 """
 
 import json
@@ -47,7 +47,7 @@ CASES = [
 ]
 
 
-def test_the_list_and_the_check_show_an_object_from_outside_of_the_cluster(cluster: Cluster, namespace: str) -> None:
+def test_the_commands_list_and_check_work_from_outside_of_the_cluster(cluster: Cluster, namespace: str) -> None:
     service = exposed_service(namespace, "lb", BALANCED)
     cluster.apply(service)
     fqdn = cluster.device_proxy(service)["metadata"]["name"]
@@ -72,7 +72,7 @@ def test_the_list_and_the_check_show_an_object_from_outside_of_the_cluster(clust
     eventually(is_well_here, "a check of one namespace without findings", 60)
 
 
-def test_the_documented_port_forward_leads_to_the_page_of_the_leading_pod(cluster: Cluster) -> None:
+def test_the_documented_port_forward_leads_to_the_status_page_of_the_leading_pod(cluster: Cluster) -> None:
     commands = [each for each in shell(DOCS / "list-and-check.md") if "leader" in each]
     words = ["sh", "-euc", "\n".join(commands)]
 
@@ -95,7 +95,9 @@ def test_the_documented_port_forward_leads_to_the_page_of_the_leading_pod(cluste
     assert report["namespace"] == NAMESPACE
 
 
-def test_the_leading_pod_lists_the_objects_inside_of_the_cluster(cluster: Cluster, namespace: str) -> None:
+def test_the_command_list_works_in_the_leading_pod_and_the_standby_names_the_leading_pod(
+    cluster: Cluster, namespace: str
+) -> None:
     service = exposed_service(namespace, "lb", BALANCED)
     cluster.apply(service)
 
@@ -114,7 +116,9 @@ def test_the_leading_pod_lists_the_objects_inside_of_the_cluster(cluster: Cluste
 
 
 @pytest.mark.full
-def test_the_check_finds_nothing_in_a_healthy_cluster(cluster: Cluster, nameserver: str, namespace: str) -> None:
+def test_the_command_check_finds_no_fault_in_a_healthy_cluster(
+    cluster: Cluster, nameserver: str, namespace: str
+) -> None:
     service = exposed_service(namespace, "lb", BALANCED)
     cluster.apply(service)
     cluster.device_proxy(service)
@@ -123,7 +127,7 @@ def test_the_check_finds_nothing_in_a_healthy_cluster(cluster: Cluster, nameserv
 
 @pytest.mark.full
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.fault.__name__)
-def test_the_check_reports_a_fault_until_it_is_repaired(
+def test_the_command_check_reports_a_fault_until_it_is_repaired(
     cluster: Cluster, nameserver: str, namespace: str, case: Case
 ) -> None:
     def is_found() -> bool:

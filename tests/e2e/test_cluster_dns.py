@@ -1,4 +1,4 @@
-"""The cluster's DNS in mode Managed: real CoreDNS gets the stub domain, and nobody does anything by hand."""
+"""The operator configures the cluster's DNS itself in mode Managed: it adds the stub domain to a real CoreDNS."""
 
 from collections.abc import Callable, Iterator
 from contextlib import closing
@@ -50,7 +50,7 @@ OURS = "# BEGIN tailnet stub domain"
 THEIRS = "example.org:53 {\n    whoami\n}\n"
 BROKEN = ".:53 {\n    errors\n"
 FIGHT = 8.0  # seconds for which the other program keeps restoring the Corefile after the status has named it
-FEW = 10  # our writes in that time
+FEW = 10  # the most writes of our operator in that time
 UPSTREAM = ("dnsmasq", "--keep-in-foreground", "--conf-file=/dev/null", "--no-resolv", "--no-hosts", "--user=root",
             "--pid-file=", "--bind-interfaces", f"--listen-address={NODE}",
             f"--address=/{PUBLIC}/192.0.2.7")  # fmt: skip
@@ -71,7 +71,7 @@ def write(cluster: Cluster, text: str) -> None:
 
 
 def ask_for(cluster: Cluster, **cluster_dns: str) -> None:
-    """Apply the DNSConfig, with these fields in its spec.clusterDNS."""
+    """Apply the DNSConfig with the given fields in its spec.clusterDNS."""
     cluster.apply({**DNSCONFIG, "spec": {**DNSCONFIG["spec"], "clusterDNS": cluster_dns}})
 
 
@@ -85,7 +85,7 @@ def becomes(cluster: Cluster, look: Callable[[Cluster], Any], wanted: object) ->
 
 
 def written(cluster: Cluster) -> str:
-    """Wait until the operator has written the stub domain, make CoreDNS load it, and return the Corefile."""
+    """Wait until the operator has written the stub domain, let CoreDNS load it, and return the Corefile."""
     becomes(cluster, reason, "StubDomainWritten")
     cluster.remount_dns()
     return corefile(cluster)
@@ -93,9 +93,9 @@ def written(cluster: Cluster) -> str:
 
 @pytest.fixture(scope="module", autouse=True)
 def plain(cluster: Cluster, bed: Bed) -> Iterator[None]:
-    """A Corefile without a stub domain, and an upstream server for all other names.
+    """A Corefile without a stub domain, and an upstream DNS server for all other names.
 
-    Afterwards the original Corefile is back, and the upstream server has ended.
+    At the end, the original Corefile is restored, and the upstream server ends.
     """
     before = corefile(cluster)
     bed.daemons.start("upstream", [*UPSTREAM], bed.machines["node"])
@@ -111,8 +111,8 @@ def plain(cluster: Cluster, bed: Bed) -> Iterator[None]:
 def managed(cluster: Cluster) -> Iterator[str]:
     """The Corefile that CoreDNS loads in mode Managed.
 
-    Afterwards the mode is Manual before the Corefile is restored. Otherwise the operator would take the test for
-    another writer.
+    At the end, the mode is set to Manual before the Corefile is restored. Otherwise the operator would report the test
+    as another writer of the Corefile.
     """
     write(cluster, COREFILE)
     ask_for(cluster, mode="Managed")
@@ -126,7 +126,7 @@ def managed(cluster: Cluster) -> Iterator[str]:
 def unable(cluster: Cluster) -> Iterator[None]:
     """Mode Managed with a nameserver that worked and then got an image that doesn't exist.
 
-    Afterwards it works again.
+    At the end, the nameserver gets its image back.
     """
     write(cluster, COREFILE)
     ask_for(cluster, mode="Manual")
@@ -144,9 +144,9 @@ def unable(cluster: Cluster) -> Iterator[None]:
 
 @pytest.fixture
 def by_value(cluster: Cluster, bed: Bed, images: ProductImages) -> Iterator[None]:
-    """A cluster that has no DNSConfig but that of dns.enabled.
+    """A cluster whose only DNSConfig is the one that the value dns.enabled makes.
 
-    Afterwards the value is taken back, and the DNSConfig of the other tests runs a nameserver at its address of before.
+    At the end, the value is set back, and the DNSConfig of the other tests runs a nameserver at its previous address.
     """
     write(cluster, COREFILE)
     before = cluster.get("dnsconfig", NAME)
@@ -165,12 +165,12 @@ def by_value(cluster: Cluster, bed: Bed, images: ProductImages) -> Iterator[None
 
 
 def nameserver_ip(cluster: Cluster) -> str:
-    """Return the nameserver's address in the status of the DNSConfig; empty without a DNSConfig."""
+    """Return the nameserver's address in the status of the DNSConfig, or "" if there is no DNSConfig."""
     status = (cluster.get("dnsconfig", NAME) or {}).get("status", {})
     return str(status.get("nameserver", {}).get("ip", ""))
 
 
-def test_dns_enabled_makes_names_resolve_in_pods_and_leaves_nothing_when_taken_back(
+def test_the_value_dns_enabled_makes_names_resolve_in_pods_and_false_leaves_nothing(
     cluster: Cluster, by_value: None, client: Object, shared_namespace: str
 ) -> None:
     cluster.apply(egress_service(shared_namespace, "db", tailnet_fqdn=PEER_NAME))
@@ -198,7 +198,7 @@ def test_a_pod_with_the_tailnets_domain_in_its_search_list_can_use_short_names(
     eventually(lambda: cluster.curl(pod, url) == GREETING, "the page of the device by its short name")
 
 
-def test_the_upstream_server_answers_for_a_public_name_beside_the_stub_domain(
+def test_with_the_stub_domain_in_place_the_upstream_dns_server_still_answers_for_a_public_name(
     cluster: Cluster, bed: Bed, managed: str, shared_namespace: str
 ) -> None:
     cluster.apply(egress_service(shared_namespace, "db", tailnet_fqdn=PEER_NAME))
@@ -206,14 +206,14 @@ def test_the_upstream_server_answers_for_a_public_name_beside_the_stub_domain(
     def both_resolve() -> bool:
         """Tell whether a name of the tailnet and a public name resolve.
 
-        Both do only if the stub domain is the tailnet's suffix and nothing more.
+        Both resolve only if the stub domain is the tailnet's suffix and nothing more.
         """
         return bool(dig(bed, DNS_SERVICE, PEER_NAME).data) and dig(bed, DNS_SERVICE, PUBLIC).data == ("192.0.2.7",)
 
     eventually(both_resolve, "a name of the tailnet beside a public one")
 
 
-def test_a_name_resolves_soon_after_it_exists_even_if_a_client_asked_for_it_before(
+def test_a_new_name_resolves_soon_even_if_a_client_asked_for_it_before_it_existed(
     cluster: Cluster, managed: str, namespace: str, shared_namespace: str, tmp_path: Path
 ) -> None:
     cluster.remove(egress_service(shared_namespace, "db", tailnet_fqdn=PEER_NAME))
@@ -239,7 +239,9 @@ def test_the_operator_restores_its_stub_domain_and_keeps_the_edits_of_others(clu
     becomes(cluster, corefile, THEIRS + COREFILE + ours)
 
 
-def test_the_operator_keeps_an_edit_that_somebody_makes_at_the_same_time(cluster: Cluster, managed: str) -> None:
+def test_the_operator_keeps_an_edit_of_the_corefile_that_somebody_makes_at_the_same_time(
+    cluster: Cluster, managed: str
+) -> None:
     for number in range(20):
         theirs = THEIRS.replace("example", f"example{number}")
         ask_for(cluster, mode="Manual")
@@ -250,7 +252,7 @@ def test_the_operator_keeps_an_edit_that_somebody_makes_at_the_same_time(cluster
         assert corefile(cluster).startswith(theirs)
 
 
-def test_the_operator_does_not_change_the_clusters_dns_while_the_nameserver_does_not_start(
+def test_the_operator_does_not_change_the_clusters_dns_as_long_as_the_nameserver_cannot_start(
     cluster: Cluster, bed: Bed, unable: None
 ) -> None:
     becomes(cluster, reason, "NameserverPending")
@@ -312,7 +314,7 @@ def test_the_stub_domain_is_in_the_configuration_of_openshifts_dns_operator(clus
     cluster.delete("crd", str(OPENSHIFT_DNS))
 
 
-def test_the_status_names_another_writer_as_long_as_the_writer_removes_the_stub_domain(
+def test_the_status_names_a_writer_of_the_corefile_as_long_as_it_removes_the_stub_domain(
     cluster: Cluster, managed: str, say: Callable[[object], None]
 ) -> None:
     def is_told() -> bool:

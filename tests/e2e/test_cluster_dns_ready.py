@@ -59,8 +59,8 @@ def said(cluster: Cluster) -> str:
 def configured(cluster: Cluster, blocks: str) -> Iterator[None]:
     """Make CoreDNS load these server *blocks* in place of the stub domain, and restore the stub domain at the end.
 
-    A marker name resolves once CoreDNS has loaded the blocks. Until then, nobody asks for names in the zone, since
-    a query in a forwarding loop would multiply.
+    CoreDNS has loaded the blocks once a marker name resolves. Until then, nobody asks for names in the zone, because
+    CoreDNS would multiply a query in a forwarding loop.
     """
     mark = f"mark{next(MARKS)}.example.org"
     block = f'{mark}:53 {{\n    template ANY ANY {{\n        answer "{mark}. 1 IN A {MARK}"\n    }}\n}}\n'
@@ -135,7 +135,10 @@ def udp_alone(cluster: Cluster, zone: Zone) -> Iterator[None]:
 
 @contextmanager
 def long_memory(cluster: Cluster, zone: Zone) -> Iterator[None]:
-    """Make CoreDNS cache, for an hour, an answer from before the canary existed: that there is no such name."""
+    """Make CoreDNS cache, for an hour, the answer that the canary's name doesn't exist.
+
+    The nameserver gives this answer while the canary is missing from its records.
+    """
     cache = "    cache 30 {\n        denial 9984 3600 3600\n    }"
     with ExitStack() as stack:
         stack.enter_context(configured(cluster, forwarding(zone.nameserver, cache)))
@@ -157,7 +160,10 @@ class Case(NamedTuple):
     reason: str
     words: str
     seen: str = ""
-    """The words of `tsoperator check`, if they differ from *words*: it looks at the configuration, too."""
+    """A part of the fault that `tsoperator check` prints, if it isn't *words*.
+
+    The command looks at the configuration, too.
+    """
 
     check: str = "cluster-dns"
 
@@ -178,7 +184,9 @@ CASES = [
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.fault.__name__)
-def test_a_fault_of_the_clusters_dns_is_reported_until_it_is_repaired(cluster: Cluster, zone: Zone, case: Case) -> None:
+def test_the_status_and_the_command_check_report_a_fault_of_the_clusters_dns_until_it_is_repaired(
+    cluster: Cluster, zone: Zone, case: Case
+) -> None:
     with case.fault(cluster, zone):
         eventually(lambda: said(cluster) == case.reason, case.reason, 130)
         told = condition(cluster.look(DNSCONFIG), "ClusterDNSReady")

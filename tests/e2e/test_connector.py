@@ -47,12 +47,12 @@ def shown(cluster: Cluster, obj: Object) -> list[str]:
 
 
 def routers(outside: Peer) -> dict[str, dict[str, Any]]:
-    """Return the Connector's devices as the device outside sees them, by name."""
+    """Return the Connector's devices, as `outside` sees them, by name."""
     peers = (outside.status().get("Peer") or {}).values()
     return {peer["DNSName"].removesuffix("."): peer for peer in peers if peer["DNSName"].startswith("router-")}
 
 
-def test_a_device_reaches_a_service_of_the_cluster_by_its_cluster_ip(
+def test_a_device_reaches_the_cluster_ip_of_a_service_through_a_connector(
     connected: Cluster, outside: Peer, namespace: str
 ) -> None:
     pod, service = web(namespace, "web")
@@ -61,7 +61,7 @@ def test_a_device_reaches_a_service_of_the_cluster_by_its_cluster_ip(
     eventually(lambda: outside.curl(f"http://{address}/", timeout=3).strip() == PAGE, f"the page of {address}")
 
 
-def test_devices_can_use_each_replica_as_an_exit_node(connected: Cluster, outside: Peer) -> None:
+def test_devices_can_use_each_replica_of_a_connector_as_an_exit_node(connected: Cluster, outside: Peer) -> None:
     def offered() -> list[str]:
         return sorted(name for name, peer in routers(outside).items() if peer["ExitNodeOption"])
 
@@ -83,7 +83,7 @@ def test_an_app_connector_reports_its_role_to_the_control_server(connected: Clus
 @pytest.mark.full
 def test_an_app_connector_keeps_the_routes_that_it_has_learned(connected: Cluster, bed: Bed) -> None:
     pod = connected.device_proxy(APPS)
-    # No application is in the bed. So the test adds a route to the preferences, as tailscaled does with learned routes.
+    # The bed has no application. So the test adds a route to the preferences, as tailscaled does with learned routes.
     connected.run_in(pod, "tailscale", "--socket=/tmp/tailscaled.sock", "set", f"--advertise-routes={LEARNED}")
 
     def offered(name: str) -> list[str]:
@@ -100,7 +100,7 @@ def test_an_app_connector_keeps_the_routes_that_it_has_learned(connected: Cluste
 
 
 @pytest.mark.full
-def test_a_removed_replica_leaves_no_device_and_the_route_still_works(
+def test_a_removed_replica_of_a_connector_leaves_no_device_and_its_route_still_works(
     connected: Cluster, outside: Peer, management: Management, namespace: str
 ) -> None:
     pod, service = web(namespace, "web")

@@ -59,7 +59,7 @@ def node(cluster: Cluster) -> Iterator[Node]:
 
 @pytest.fixture(scope="module")
 def outcome(cluster: Cluster, nameserver: str, node: Node, shared_namespace: str, outside: Peer) -> Outcome:
-    """The result of connections by both names of a Service of the group, from the moment when the node dies."""
+    """The outcome of connections by both names of a Service of the group, from the moment when the node dies."""
     service = group_service(shared_namespace, "db", WIDE["metadata"]["name"], tailnet_fqdn=PEER_NAME)
     cluster.apply(service)
     await_served(cluster, service)
@@ -80,7 +80,7 @@ def test_new_connections_fail_for_about_a_minute_at_most_when_a_node_dies(
     assert outcome.attempts[-1].at - died > FAILING + AFTERWARDS - 5
 
 
-def test_a_deleted_group_is_gone_although_its_pod_is_on_a_dead_node(
+def test_a_deleted_proxygroup_is_gone_although_one_of_its_pods_is_on_a_dead_node(
     cluster: Cluster, outcome: Outcome, management: Management
 ) -> None:
     (lost,) = [pod for pod in cluster.children(WIDE, "pods") if pod["spec"]["nodeName"] == SECOND_NODE.name]

@@ -30,7 +30,7 @@ EXAMPLES = TREE / "docs" / "examples"
 
 
 class Kubectl:
-    """kubectl on the cluster of a demo, with its files in a folder of its own."""
+    """kubectl with the kubeconfig of a demo, and with its files in a folder of its own."""
 
     def __init__(self, program: Path, demo: Path, home: Path) -> None:
         self._words = [str(program), f"--kubeconfig={demo / 'kubeconfig'}", f"--cache-dir={home}"]
@@ -51,7 +51,7 @@ class Kubectl:
 
 @pytest.fixture(scope="module")
 def program() -> Path:
-    """The kubectl of the bed."""
+    """The path of the bed's kubectl."""
     return build_program("kubectl", Paths.from_environment(), Progress())
 
 
@@ -66,7 +66,7 @@ def test_an_example_of_the_demo_is_unchanged_when_it_is_applied_again(kubectl: K
     assert said.splitlines() == [f"connector.tailscale.com/{name} unchanged" for name in ("devnet", "exit", "apps")]
 
 
-def test_a_user_makes_changes_and_removes_a_service(kubectl: Kubectl) -> None:
+def test_kubectl_creates_changes_and_deletes_a_service_in_the_demo(kubectl: Kubectl) -> None:
     assert kubectl("apply", "--filename=-", stdin=OWN) == "service/mine created\n"
     ready = '--for=jsonpath={.status.conditions[?(@.type=="TailscaleProxyReady")].status}=True'
     assert "condition met" in kubectl("wait", "service/mine", ready, "--timeout=30s")
@@ -82,7 +82,9 @@ def test_a_user_makes_changes_and_removes_a_service(kubectl: Kubectl) -> None:
         ({"  externalName: placeholder": "  ports: [{port: http}]"}, "must be of type integer"),
     ],
 )
-def test_kubectl_apply_names_the_wrong_field(kubectl: Kubectl, wrong: dict[str, str], words: str) -> None:
+def test_kubectl_apply_names_a_wrong_field_of_a_service_in_the_demo(
+    kubectl: Kubectl, wrong: dict[str, str], words: str
+) -> None:
     ((old, new),) = wrong.items()
     assert words in kubectl("apply", "--filename=-", stdin=OWN.replace(old, new))
 
@@ -103,7 +105,7 @@ def test_kubectl_apply_names_the_wrong_field(kubectl: Kubectl, wrong: dict[str, 
         ("version", "Server Version"),
     ],
 )
-def test_kubectl_works_with_the_simulated_api_server(kubectl: Kubectl, command: str, words: str) -> None:
+def test_kubectl_works_with_the_simulated_api_server_of_the_demo(kubectl: Kubectl, command: str, words: str) -> None:
     assert words in kubectl(*command.split())
 
 

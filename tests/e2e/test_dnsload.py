@@ -16,11 +16,13 @@ JOB = Path(__file__).parents[2] / "loadtest" / "dnsload" / "job.yaml"
 
 
 _LIMITED = 3
-"""The exit code of dnsload when the machine was too busy for it, and nothing else was wrong."""
+"""The exit code with which dnsload says that the machine was too busy, and that nothing else was wrong."""
 
 
 @pytest.mark.full
-def test_the_job_finds_no_wrong_answer_of_the_clusters_dns(cluster: Cluster, nameserver: str, namespace: str) -> None:
+def test_the_documented_job_with_dnsload_finds_no_wrong_answer_of_the_clusters_dns(
+    cluster: Cluster, nameserver: str, namespace: str
+) -> None:
     service = egress_service(namespace, "db", tailnet_fqdn=PEER_NAME)
     cluster.apply(service)
     cluster.proxy(service)

@@ -1,4 +1,4 @@
-"""The operator works with each documented file of values, in which only the tailnet is replaced by the bed's."""
+"""The operator works with each documented file of values. The tests replace only what concerns the tailnet."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,7 +19,7 @@ from tests.e2e.testbed.parts import TAILSCALE
 from tests.e2e.waiting import eventually
 from tests.e2e.workloads import PEER_NAME, egress_service
 
-REGISTRY = "registry.example.org"  # as the documentation has it
+REGISTRY = "registry.example.org"  # the registry in the documentation
 ON_THE_BED = {"loginServer": control.URL, "proxyConfig": {"image": {"tag": f"v{TAILSCALE}"}}}
 SECRET: Object = {
     "apiVersion": "v1",
@@ -31,7 +31,7 @@ SECRET_VOLUME = {"secretName": SECRET["metadata"]["name"]}
 
 
 class Case(NamedTuple):
-    """A documented values file, and the bed's values that replace some of its values."""
+    """A documented file of values, and the changes of its values that make it fit the bed."""
 
     file: str
     changes: Object

@@ -17,7 +17,10 @@ PODS = 20  # the number of Pods that try a new Service, one after the other
 
 
 def reaches(cluster: Cluster, client: Object, host: str) -> bool:
-    """Tell whether the client gets the greeting from *host*. The first packets may be lost while WireGuard connects."""
+    """Tell whether the client gets the expected answer from *host*.
+
+    The first packets may be lost while WireGuard connects.
+    """
     return eventually(lambda: cluster.curl(client, f"http://{host}:{WEB_PORT}/") == GREETING, f"the page of {host}")
 
 
@@ -30,7 +33,10 @@ def serves(cluster: Cluster, nameserver: str, wanted: Answer) -> bool:
 def by_name(
     cluster: Cluster, nameserver: str, shared_namespace: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Object:
-    """An egress Service to the peer by its MagicDNS name, whose record is served. The last test deletes the Service."""
+    """An egress Service to the peer by its MagicDNS name, after the nameserver serves the name.
+
+    The last test deletes it.
+    """
     service = egress_service(shared_namespace, "db", tailnet_fqdn=PEER_NAME)
     assert serves(cluster, nameserver, Answer("NXDOMAIN"))
     with Probe.of(cluster.bed, nameserver, PEER_NAME, tmp_path_factory.mktemp("new")) as probe:
@@ -40,18 +46,20 @@ def by_name(
     return service
 
 
-def test_a_pod_reaches_a_device_by_its_tailnet_name(cluster: Cluster, client: Object, by_name: Object) -> None:
+def test_a_pod_reaches_a_device_by_its_magicdns_name(cluster: Cluster, client: Object, by_name: Object) -> None:
     ip = pod_ip(cluster.proxy(by_name))
     eventually(lambda: cluster.run_in(client, "dig", "+short", PEER_NAME).split() == [ip], "the proxy's address")
     assert reaches(cluster, client, PEER_NAME)
 
 
-def test_a_pod_reaches_a_device_by_the_services_cluster_name(cluster: Cluster, client: Object, by_name: Object) -> None:
+def test_a_pod_reaches_a_device_by_the_name_of_the_egress_service_in_the_cluster(
+    cluster: Cluster, client: Object, by_name: Object
+) -> None:
     metadata = by_name["metadata"]
     assert reaches(cluster, client, f"{metadata['name']}.{metadata['namespace']}.svc.cluster.local")
 
 
-def test_a_pod_reaches_a_device_by_a_service_for_its_address(
+def test_a_pod_reaches_a_device_by_an_egress_service_that_names_the_address_of_the_device(
     cluster: Cluster, client: Object, shared_namespace: str, outside: Peer
 ) -> None:
     service = egress_service(shared_namespace, "printer", tailnet_ip=outside.address)
@@ -73,7 +81,7 @@ def test_the_first_connection_through_an_egress_service_succeeds_as_soon_as_its_
     assert [cluster.curl(pod, url) for pod in pods] == [GREETING] * PODS
 
 
-def test_an_event_names_the_writer_that_keeps_changing_the_external_name_of_a_service(
+def test_an_event_names_the_writer_that_keeps_changing_the_external_name_of_an_egress_service(
     cluster: Cluster, namespace: str
 ) -> None:
     service = egress_service(namespace, "printer", tailnet_ip="100.64.99.99")
@@ -88,7 +96,7 @@ def test_an_event_names_the_writer_that_keeps_changing_the_external_name_of_a_se
     eventually(named, "an Event that names kubectl")
 
 
-def test_a_name_resolves_to_the_address_of_the_new_pod_when_a_proxy_pod_is_replaced(
+def test_after_the_pod_of_a_proxy_is_replaced_its_name_resolves_to_the_address_of_the_new_pod(
     cluster: Cluster, client: Object, by_name: Object, nameserver: str, tmp_path: Path
 ) -> None:
     old = cluster.proxy(by_name)
@@ -103,7 +111,7 @@ def test_a_name_resolves_to_the_address_of_the_new_pod_when_a_proxy_pod_is_repla
     assert reaches(cluster, client, PEER_NAME)
 
 
-def test_a_deleted_service_leaves_no_objects_and_no_device(
+def test_a_deleted_egress_service_leaves_no_objects_and_no_device(
     cluster: Cluster, by_name: Object, nameserver: str, management: Management
 ) -> None:
     hostname = f"{by_name['metadata']['namespace']}-{by_name['metadata']['name']}"

@@ -34,7 +34,9 @@ def device_name(service: Object) -> str:
     return f"{metadata['namespace']}-{metadata['name']}.{control.DOMAIN}"
 
 
-def test_a_device_reaches_a_load_balancer_whose_status_names_it(cluster: Cluster, outside: Peer, pages: str) -> None:
+def test_a_device_reaches_a_service_of_type_loadbalancer_by_the_name_in_its_status(
+    cluster: Cluster, outside: Peer, pages: str
+) -> None:
     service = exposed_service(pages, "lb", BALANCED)
     cluster.apply(service)
     assert reached(cluster, outside, service)
@@ -42,7 +44,7 @@ def test_a_device_reaches_a_load_balancer_whose_status_names_it(cluster: Cluster
     eventually(lambda: shown_hostnames(cluster.look(service)) == [name], f"{name} in the status")
 
 
-def test_a_device_reaches_a_service_with_the_annotation(cluster: Cluster, outside: Peer, pages: str) -> None:
+def test_a_device_reaches_a_service_that_has_the_annotation_expose(cluster: Cluster, outside: Peer, pages: str) -> None:
     service = exposed_service(pages, "plain", TO_WEB, expose="true")
     cluster.apply(service)
     assert reached(cluster, outside, service)
@@ -56,13 +58,16 @@ server = http.server.HTTPServer(("", 8443), http.server.SimpleHTTPRequestHandler
 server.socket = context.wrap_socket(server.socket, server_side=True)
 server.serve_forever()
 """
-"""The program of a gateway, which ends TLS with the certificate of a Secret and shows a list of files."""
+"""The program of a gateway, which ends TLS with the certificate from a Secret and serves a list of files."""
 
 
 def test_a_gateway_behind_a_load_balancer_serves_a_domain_of_the_users_with_his_certificate(
     cluster: Cluster, outside: Peer, shared_namespace: str, tmp_path: Path
 ) -> None:
-    """docs/own-domain.md: the Secret is like one of cert-manager, and the address is where external-dns reads it."""
+    """The setup is that of docs/own-domain.md.
+
+    The Secret is like those of cert-manager, and external-dns reads the address from the same status.
+    """
     pki = Pki(tmp_path)
     pki.make_ca()
     pki.issue("shop", "/CN=shop.example.org", ["DNS:shop.example.org"])

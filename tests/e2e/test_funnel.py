@@ -1,6 +1,6 @@
 """Funnel: only proxies of Services and Ingresses that ask for Funnel accept connections from it.
 
-The device outside plays the part of Funnel's own servers. The bed's tailnet lets every device do that.
+The device outside plays the part of Funnel's servers. The bed's tailnet allows every device to do so.
 """
 
 import sys
@@ -23,7 +23,7 @@ CLOSED = "closed-shop"
 
 @pytest.fixture(scope="module")
 def shown(cluster: Cluster, shared_namespace: str) -> Cluster:
-    """A load balancer and an Ingress with Funnel, and an Ingress without it. Their statuses name their devices."""
+    """A Service and an Ingress with Funnel, and an Ingress without it, after their statuses name their devices."""
     space = shared_namespace
     objs = [
         exposed_service(space, "lb", TO_WEB_BY_TLS, funnel="true", hostname="public-lb"),
@@ -46,7 +46,9 @@ def public_page(outside: Peer, host: str, root: Path) -> str:
 
 
 @pytest.mark.parametrize("host", PUBLIC)
-def test_a_client_on_the_internet_gets_the_page(shown: Cluster, outside: Peer, acme_root: Path, host: str) -> None:
+def test_a_client_on_the_internet_gets_the_page_of_an_ingress_with_funnel(
+    shown: Cluster, outside: Peer, acme_root: Path, host: str
+) -> None:
     eventually(lambda: public_page(outside, host, acme_root).strip() == PAGE, f"the page of {host}")
 
 

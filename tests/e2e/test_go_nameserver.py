@@ -17,7 +17,7 @@ LOST = "NameserverComplete"
 
 @pytest.fixture
 def go_nameserver(cluster: Cluster, nameserver: str, images: ProductImages) -> Iterator[str]:
-    """A DNSConfig with the image of the Go operator's nameserver. Afterwards it has our image again."""
+    """A DNSConfig with the image of the Go operator's nameserver. At the end, the DNSConfig gets our image back."""
     image = go_operator.push_nameserver(cluster.bed)
     repository, _, tag = image.rpartition(":")
     cluster.patch(DNSCONFIG, {"spec": {"nameserver": {"image": {"repo": repository, "tag": tag}}}})
@@ -41,7 +41,7 @@ def test_the_go_nameserver_serves_our_records_and_the_status_says_what_it_cannot
     eventually(lambda: dig(cluster.bed, nameserver, PEER_NAME) == right, f"{PEER_NAME} is {right}")
     assert (
         dig(cluster.bed, nameserver, PEER_NAME, "TXT").rcode == "NOTIMP"
-    )  # only the Go operator's nameserver answers so
+    )  # only the Go operator's nameserver gives these answers
     lost = conditions(cluster)[LOST]
     assert (lost["status"], lost["reason"]) == ("False", "UpstreamImage")
     assert lost["message"].startswith(f"{go_nameserver} is Tailscale's nameserver: ")

@@ -1,4 +1,4 @@
-"""A ProxyGroup of type ingress: devices reach Ingresses and Services through it, even while proxies are replaced."""
+"""A ProxyGroup of type ingress: devices reach Ingresses and Services through it, even while its proxies restart."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -58,7 +58,10 @@ def shop(cluster: Cluster, space: str) -> Object:
 
 
 def exposed(cluster: Cluster, obj: Object) -> Object:
-    """Apply an Ingress, and wait until its status shows its name. The status does so once there is a certificate."""
+    """Apply an Ingress, wait until its status shows its name, and return it.
+
+    The status shows the name after there is a certificate.
+    """
     cluster.apply(obj)
     await_shown(cluster, obj, obj["spec"]["tls"][0]["hosts"][0])
     return obj
@@ -66,31 +69,31 @@ def exposed(cluster: Cluster, obj: Object) -> Object:
 
 @pytest.fixture
 def load(balanced: Object, shop: Object, management: Management, outside: Peer) -> Iterator[Load]:
-    """The `Load` by which a device opens new connections: to the Service's address, and to the Ingress by HTTPS."""
+    """The `Load` with which a device opens connections to the Service's address, and by HTTPS to the Ingress."""
     targets = [f"http://{address_of(management, 'ha-lb')}:80", f"https://{dns_name('ha-shop')}:443"]
     with Load.from_device(outside, f"{PAGE}\n", targets, RATE * len(targets)) as load:
         yield load
 
 
 def go_on(load: Load) -> None:
-    """Let the load continue for as long as a change may have effects, and then end it."""
+    """Let the load continue for as long as a change may have effects, and then stop it."""
     until = time.time() + AFTERWARDS
     eventually(lambda: load.seen()[-1].at > until, "load for a while")
     load.end()
 
 
 def visit(device: Peer, url: str, *words: str | Path) -> str:
-    """Return the page that a device gets, as soon as it gets one. The first packets may be lost.
+    """Return the page at *url*, as soon as a *device* gets it. The first packets may be lost.
 
-    curl soon tries the IPv4 address, since the IPv6 address of a Service leads nowhere in a cluster without IPv6. The
-    proxy of `Peer.curl` tries only one address.
+    curl soon tries the IPv4 address: the IPv6 address of a Service leads nowhere in a cluster without IPv6. The HTTP
+    proxy that `Peer.curl` uses would try only one address.
     """
     device.ask_magic_dns()
     command = ["curl", "-sS", "--fail", "--max-time", "3", *words, url]
     return eventually(lambda: device.machine.run(command), f"an answer of {url}").strip()
 
 
-def test_a_device_reaches_each_port_of_a_service_by_its_name_and_its_address(
+def test_a_device_reaches_each_port_of_a_service_in_a_group_by_its_name_and_its_address(
     balanced: Object, management: Management, outside: Peer
 ) -> None:
     for host in (dns_name("ha-lb"), address_of(management, "ha-lb")):
@@ -98,20 +101,22 @@ def test_a_device_reaches_each_port_of_a_service_by_its_name_and_its_address(
             assert visit(outside, f"http://{host}:{port['port']}/") == PAGE
 
 
-def test_the_status_of_a_service_shows_the_address_of_its_tailscale_service(
+def test_the_status_of_a_service_in_a_group_shows_the_address_of_its_tailscale_service(
     cluster: Cluster, balanced: Object, management: Management
 ) -> None:
     (entry,) = shown(cluster, balanced)
     assert (entry["hostname"], entry["ip"]) == (dns_name("ha-lb"), address_of(management, "ha-lb"))
 
 
-def test_a_device_gets_the_page_of_an_ingress_with_a_certificate_that_chains_to_the_root(
+def test_a_device_gets_the_page_of_an_ingress_in_a_group_with_a_certificate_of_the_trusted_authority(
     shop: Object, outside: Peer, acme_root: Path
 ) -> None:
     assert visit(outside, f"https://{dns_name('ha-shop')}/", "--cacert", acme_root) == PAGE
 
 
-def test_a_plain_http_request_is_redirected_to_the_page(shop: Object, outside: Peer, acme_root: Path) -> None:
+def test_a_plain_http_request_to_an_ingress_in_a_group_is_redirected_to_https(
+    shop: Object, outside: Peer, acme_root: Path
+) -> None:
     words: list[str | Path] = ["--location", "--cacert", acme_root, "--write-out", "%{num_redirects}"]
     assert visit(outside, f"http://{dns_name('ha-shop')}/", *words).split("\n") == [PAGE, "1"]
 
@@ -123,7 +128,7 @@ def test_a_device_gets_the_page_of_an_ingress_with_an_http_endpoint_by_plain_htt
     assert visit(outside, f"http://{dns_name('ha-tea')}/") == PAGE
 
 
-def test_no_new_connection_fails_while_a_group_is_restarted(
+def test_no_new_connection_fails_while_a_group_of_type_ingress_is_restarted(
     cluster: Cluster, front: Object, load: Load, say: Say
 ) -> None:
     old, began = {uid(pod) for pod in cluster.children(front, "pods")}, time.time()
@@ -143,7 +148,7 @@ def uid(pod: Object) -> str:
     return str(pod["metadata"]["uid"])
 
 
-def test_connections_fail_only_for_seconds_when_the_tailscaled_that_serves_is_killed(
+def test_when_tailscaled_on_the_primary_host_is_killed_connections_fail_only_for_seconds(
     cluster: Cluster, front: Object, load: Load, management: Management, outside: Peer, say: Say
 ) -> None:
     pod = primary(cluster, front, outside, address_of(management, "ha-lb"))
@@ -206,7 +211,9 @@ def test_deleted_ingresses_and_services_leave_nothing_in_the_tailnet_and_no_cert
     assert (left, certificates(cluster)) == ([], [])
 
 
-def test_a_deleted_group_leaves_no_device(cluster: Cluster, front: Object, management: Management) -> None:
+def test_a_deleted_group_of_type_ingress_leaves_no_device(
+    cluster: Cluster, front: Object, management: Management
+) -> None:
     assert devices(management, "front-") == ["front-0", "front-1"]
     cluster.remove(front)
     assert devices(management, "front-") == []

@@ -44,13 +44,13 @@ def moving(cluster: Cluster, group: str, namespace: str, request: pytest.Fixture
 
 @pytest.fixture
 def load(moving: Object, outside: Peer) -> Iterator[Load]:
-    """The `Load` by which a device opens new connections to the object, by the name of the object."""
+    """The `Load` with which a device opens connections to the object by its name."""
     target = f"http://{dns_name(LABEL)}:80" if moving["kind"] == "Service" else f"https://{dns_name(LABEL)}:443"
     with Load.from_device(outside, f"{PAGE}\n", [target], 10) as load:
         yield load
 
 
-def test_an_object_that_moved_leaves_nothing_at_its_old_place(
+def test_an_object_that_moves_between_a_group_and_its_own_proxy_leaves_nothing_at_its_old_place(
     cluster: Cluster, group: str, moving: Object, load: Load, management: Management, say: Callable[[object], None]
 ) -> None:
     seconds = []
@@ -67,9 +67,9 @@ def test_an_object_that_moved_leaves_nothing_at_its_old_place(
 
 
 def await_place(cluster: Cluster, moving: Object, place: str, management: Management) -> None:
-    """Wait until the group *place*, or an own proxy if *place* is empty, exposes the object.
+    """Wait until the group *place*, or an own proxy if *place* is "", exposes the object.
 
-    Nothing may be left of the way in which it was exposed before.
+    Nothing may remain of the way in which the object was exposed before.
     """
 
     def here() -> bool:

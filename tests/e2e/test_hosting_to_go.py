@@ -1,4 +1,4 @@
-"""After a fresh install of our operator, the Go operator takes over the Tailscale Services that our operator made."""
+"""The Go operator takes over the Tailscale Services of our operator, which was installed first."""
 
 from collections.abc import Iterator
 
@@ -27,9 +27,9 @@ def shop(
     management: Management,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Object]:
-    """An Ingress that our operator exposed and that the Go operator has taken over.
+    """An Ingress that our operator exposed, and that the Go operator has taken over.
 
-    Our operator registered a device of its own for it. At the end our operator runs again.
+    For the Tailscale Service, our operator registered a device of its own. At the end our operator runs again.
     """
     go_operator.forget(cluster, management)
     shown = ingress(shared_namespace, "heirloom", proxy_group="heirloom")
@@ -50,7 +50,7 @@ def shop(
     go_operator.forget(cluster, management)
 
 
-def test_the_go_operator_has_the_device_that_ours_registered(
+def test_the_go_operator_takes_over_the_device_that_our_operator_registered(
     cluster: Cluster, shop: Object, management: Management
 ) -> None:
     device, service = management.device("tailscale-operator"), management.service("svc:heirloom")
@@ -61,7 +61,7 @@ def test_the_go_operator_has_the_device_that_ours_registered(
     assert devices(management, "tailscale-operator") == ["tailscale-operator"]
 
 
-def test_the_go_operator_deletes_the_tailscale_service_of_an_ingress_that_ours_exposed(
+def test_the_go_operator_deletes_the_tailscale_service_of_an_ingress_that_our_operator_exposed(
     cluster: Cluster, shop: Object, management: Management
 ) -> None:
     cluster.delete("ingress", shop["metadata"]["name"], shop["metadata"]["namespace"])

@@ -29,14 +29,14 @@ from tests.support.manifests import connector
 pytestmark = [pytest.mark.full, pytest.mark.thorough]
 
 IDLE = 600.0  # seconds
-QUIET = 20.0  # seconds without a write: all is done
+QUIET = 20.0  # seconds without a write, after which the operator has settled
 GROUP, EXPOSING = proxy_group("still", replicas=2), proxy_group("bright", type="ingress", replicas=2)
 ROUTER = connector("quiet", hostname="quiet", exitNode=True)
 
 
 @pytest.fixture
 def settled(cluster: Cluster, nameserver: str, namespace: str) -> Iterator[None]:
-    """Groups with Services and an Ingress, an egress Service with its own proxy, and a Connector, all of which work."""
+    """A cluster with objects of many kinds, all of which work: groups, Services, an Ingress and a Connector."""
     served = group_service(namespace, "db", "still", tailnet_fqdn=PEER_NAME)
     own = egress_service(namespace, "printer", tailnet_ip="100.64.0.1")
     balanced = exposed_service(namespace, "lb", BALANCED, proxy_group="bright", hostname="bright-lb")
@@ -63,7 +63,7 @@ def test_an_idle_operator_writes_nothing_but_its_lease(cluster: Cluster, settled
 
 
 def written(cluster: Cluster, seconds: float) -> Counter[tuple[str, str]]:
-    """Wait for so many *seconds*, or for the operator's first write, and count the writes by verb and plural."""
+    """Wait for *seconds*, or until the operator's first write, and count the operator's writes by verb and plural."""
     with closing(AuditLog(cluster.bed.plane.audit_log, OPERATOR_USER)) as log:
 
         def others() -> Counter[tuple[str, str]]:

@@ -1,4 +1,4 @@
-"""The product's images: their files above the base image, their user, and how they start."""
+"""The product's images: the files that they add to the base image, their user, and their start."""
 
 import re
 import sys
@@ -57,14 +57,14 @@ def _entries(layer: Path) -> list[tarfile.TarInfo]:
         return files.getmembers()
 
 
-def test_an_image_is_small(image: Image, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_image_adds_few_megabytes_to_its_base(image: Image, capsys: pytest.CaptureFixture[str]) -> None:
     size = sum(entry.size for entry in image.added) / MEGABYTE
     with capsys.disabled():
         sys.stdout.write(f"\n{image.target}: {size:.1f} MB above its base\n")
     assert 0 < size <= LIMITS[image.target]
 
 
-def test_an_image_adds_only_its_program_to_the_base(image: Image) -> None:
+def test_an_image_adds_only_its_own_program_to_its_base(image: Image) -> None:
     """Build tools, such as the compiler, must stay in the earlier stages of the Dockerfile."""
     assert [entry.name for entry in image.added if entry.name.partition("/")[0] not in ("", ".", "app")] == []
 
@@ -99,7 +99,7 @@ def test_the_user_of_an_image_can_neither_change_a_file_in_it_nor_become_another
 
 
 def test_an_image_has_the_bytecode_of_all_its_modules(image: Image) -> None:
-    """The file system is read-only. So Python would compile a module without bytecode again at each start."""
+    """The file system is read-only, so Python couldn't store bytecode and would compile the modules at each start."""
     names = {entry.name for entry in image.added if entry.name.startswith("app/")}
     compiled = [found for name in names if (found := COMPILED.fullmatch(name))]
     optimized = "2" if "PYTHONOPTIMIZE=2" in image.config["Env"] else None
@@ -138,9 +138,9 @@ def _named(name: str, namespace: str) -> Object:
 
 
 def _pod(image: Image, namespace: str) -> Object:
-    """Return a Pod that starts the program of *image*, and imports all its modules.
+    """Return a Pod that runs the program of *image*, and then imports all its modules.
 
-    In place of each shell, the Pod has an empty file.
+    An empty file is mounted over each shell of the image.
     """
     common = {
         "image": image.name,

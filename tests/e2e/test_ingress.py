@@ -18,7 +18,7 @@ ROOT_IN_POD = "/tmp/root.pem"
 
 @pytest.fixture(scope="module")
 def shop(cluster: Cluster, nameserver: str, shared_namespace: str) -> Object:
-    """An Ingress that redirects plain HTTP, and that Pods can use, too."""
+    """An Ingress that redirects plain HTTP, and that Pods may use by its MagicDNS name."""
     shown = ingress(shared_namespace, "shop", http_redirect="true", **FORWARD)
     cluster.apply(*web(shared_namespace, "web"), shown)
     address = Answer("NOERROR", (pod_ip(cluster.device_proxy(shown)),))
@@ -26,14 +26,14 @@ def shop(cluster: Cluster, nameserver: str, shared_namespace: str) -> Object:
     return shown
 
 
-def test_a_device_gets_the_page_with_a_certificate_that_chains_to_the_root(
+def test_a_device_gets_the_page_of_an_ingress_with_a_certificate_of_the_trusted_authority(
     shop: Object, outside: Peer, acme_root: Path
 ) -> None:
     fetch: list[str | Path] = ["--cacert", acme_root, f"https://{NAME}/"]
     eventually(lambda: outside.curl(*fetch).strip() == PAGE, "the page over HTTPS")
 
 
-def test_a_plain_http_request_of_a_device_is_redirected_to_the_page(
+def test_a_plain_http_request_to_an_ingress_is_redirected_to_https(
     shop: Object, outside: Peer, acme_root: Path
 ) -> None:
     fetch: list[str | Path] = [
@@ -61,20 +61,22 @@ def gets_the_page(cluster: Cluster, trusting: Object, name: str) -> bool:
     return eventually(lambda: cluster.curl(trusting, *fetch).strip() == PAGE, "the page over HTTPS")
 
 
-def test_a_pod_gets_the_page_by_the_ingresss_name(cluster: Cluster, trusting: Object, shop: Object) -> None:
+def test_a_pod_gets_the_page_of_an_ingress_by_its_magicdns_name(
+    cluster: Cluster, trusting: Object, shop: Object
+) -> None:
     assert gets_the_page(cluster, trusting, NAME)
 
 
 @pytest.fixture
 def ingress_names(cluster: Cluster, nameserver: str) -> Iterator[None]:
-    """Let Pods reach all Ingresses, by a field of the DNSConfig that is removed afterwards."""
+    """Set the field of the DNSConfig by which Pods reach all Ingresses. At the end the field is removed."""
     (dnsconfig,) = cluster.listed("dnsconfigs")
     cluster.patch(dnsconfig, {"spec": {"clusterDNS": {"ingressNames": True}}})
     yield
     cluster.patch(dnsconfig, {"spec": {"clusterDNS": {"ingressNames": None}}})
 
 
-def test_a_pod_gets_the_page_of_any_ingress_if_the_dnsconfig_says_so(
+def test_a_pod_gets_the_page_of_any_ingress_if_the_dnsconfig_asks_for_names_of_ingresses(
     cluster: Cluster, trusting: Object, shop: Object, ingress_names: None
 ) -> None:
     shown = ingress(shop["metadata"]["namespace"], "tea")
@@ -83,5 +85,5 @@ def test_a_pod_gets_the_page_of_any_ingress_if_the_dnsconfig_says_so(
     assert gets_the_page(cluster, trusting, f"tea.{control.DOMAIN}")
 
 
-def test_the_status_names_the_device(cluster: Cluster, shop: Object) -> None:
+def test_the_status_of_an_ingress_names_its_device(cluster: Cluster, shop: Object) -> None:
     eventually(lambda: shown_hostnames(cluster.look(shop)) == [NAME], f"{NAME} in the status")

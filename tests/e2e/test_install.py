@@ -1,4 +1,4 @@
-"""`helm test`, by which an administrator checks a release."""
+"""`helm test`, with which an administrator checks a release."""
 
 from itertools import pairwise
 
@@ -60,6 +60,6 @@ def test_helm_test_fails_if_the_operators_metrics_show_a_fault(
 
 
 def log_in_anew(cluster: Cluster) -> None:
-    """Restart the operator, so that it uses a changed Secret at once. Otherwise that would take up to a minute."""
+    """Restart the operator, so that it uses a changed Secret at once and not only when the kubelet mounts it."""
     cluster.bed.kubectl("-n", NAMESPACE, "rollout", "restart", "deployment/operator")
     wait_ready(cluster.bed)

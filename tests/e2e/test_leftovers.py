@@ -1,4 +1,4 @@
-"""A bed that ended badly is noticed, and a bed that is taken down leaves nothing on the machine."""
+"""A new bed removes the leftovers of a bed that was killed, and a bed that is taken down leaves none on the machine."""
 
 import subprocess
 import sys
@@ -43,7 +43,7 @@ def machine(tmp_path: Path, before: Snapshot) -> Iterator[Isolation]:
 
 
 @pytest.mark.full
-def test_a_new_bed_removes_the_rest_of_a_bed_that_was_killed(tmp_path: Path, before: Snapshot) -> None:
+def test_a_new_bed_removes_what_a_killed_bed_left_behind(tmp_path: Path, before: Snapshot) -> None:
     bed = Bed(replace(Paths.from_environment(), work=tmp_path / "work"), api_only=True)
     bed.up(Progress())
     for daemon in bed.daemons.all():
@@ -54,7 +54,7 @@ def test_a_new_bed_removes_the_rest_of_a_bed_that_was_killed(tmp_path: Path, bef
 
 
 @pytest.mark.full
-def test_a_run_that_gets_sigterm_takes_its_bed_down(tmp_path: Path) -> None:
+def test_a_test_run_that_gets_sigterm_takes_its_bed_down(tmp_path: Path) -> None:
     words = [sys.executable, "-c", RUN, str(tmp_path)]
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, cwd=TREE) as running:
         assert running.stdout
@@ -64,7 +64,7 @@ def test_a_run_that_gets_sigterm_takes_its_bed_down(tmp_path: Path) -> None:
     assert strays(tmp_path / "api") == []
 
 
-def test_the_list_of_leftovers_has_the_network_the_mounts_and_the_processes_of_an_isolation(
+def test_the_list_of_leftovers_of_a_bed_has_the_network_mounts_and_processes_of_an_isolation(
     machine: Isolation, before: Snapshot, tmp_path: Path
 ) -> None:
     found = leftovers(before, tmp_path)

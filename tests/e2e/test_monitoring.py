@@ -1,4 +1,4 @@
-"""ServiceMonitors: if the cluster has the kind, each proxy whose class asks for a ServiceMonitor gets one."""
+"""ServiceMonitors: if the cluster has this kind, each proxy whose ProxyClass asks for a ServiceMonitor gets one."""
 
 from collections.abc import Iterator
 
@@ -46,7 +46,7 @@ def monitored(cluster: Cluster, shared_namespace: str) -> Iterator[Object]:
 
 
 def monitors(cluster: Cluster, service: Object) -> list[tuple[str, str]]:
-    """Return the names of the ServiceMonitors for a Service's proxy, and the Prometheus that each is for."""
+    """Return the ServiceMonitors for a Service's proxy, as pairs: the name, and the Prometheus that reads it."""
     namespace = service["metadata"]["namespace"]
     found = [obj["metadata"] for obj in cluster.listed("servicemonitors", NAMESPACE)]
     ours = [each for each in found if each["labels"].get("ts_proxy_parent_namespace") == namespace]
@@ -66,7 +66,7 @@ def test_the_operator_restores_a_label_that_somebody_removed_from_a_servicemonit
     eventually(is_ours, f"{LABEL_MANAGED} on it")
 
 
-def test_a_servicemonitor_follows_the_edits_of_its_class_and_goes_when_the_class_asks_for_none(
+def test_a_servicemonitor_changes_with_its_proxyclass_and_goes_when_the_proxyclass_asks_for_none(
     cluster: Cluster, monitored: Object
 ) -> None:
     (statefulset,) = eventually(lambda: cluster.children(monitored, "statefulsets"), "its StatefulSet")

@@ -47,7 +47,7 @@ def moving(cluster: Cluster, nameserver: str, groups: None, namespace: str) -> O
 
 
 @pytest.mark.timeout(600, func_only=True)
-def test_a_service_that_moved_leaves_nothing_at_its_old_places(
+def test_an_egress_service_that_moves_between_groups_and_its_own_proxy_leaves_nothing_behind(
     cluster: Cluster,
     moving: Object,
     management: Management,
@@ -71,7 +71,7 @@ def test_a_service_that_moved_leaves_nothing_at_its_old_places(
 def await_place(cluster: Cluster, service: Object, place: str, management: Management) -> None:
     """Wait until the group *place*, or the Service's own proxy, serves the Service.
 
-    No object or device may be left of another way in which it was served before.
+    No object or device may remain of the way in which the Service was served before.
     """
     if place == OWN:
         cluster.device_proxy(service)

@@ -71,7 +71,7 @@ def servers(bed: Bed, nameserver: str, tmp_path_factory: pytest.TempPathFactory)
 
 
 def stub_domain_flags(nameserver: str) -> Iterator[str]:
-    """Yield the flags by which kube-dns passes the operator's stub domains to dnsmasq."""
+    """Yield the command-line flags for dnsmasq that kube-dns makes from the operator's stub domains."""
     edited = with_zones(None, None, "stubDomains", StubDomain(("ts.net",), (nameserver,)), "tailscale")
     assert isinstance(edited, Edited)
     for zone, addresses in json.loads(edited.text or "").items():
@@ -81,7 +81,7 @@ def stub_domain_flags(nameserver: str) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def records(cluster: Cluster, nameserver: str, without_operator: None) -> None:
-    """Records of every kind, which the test writes into the operator's ConfigMap."""
+    """Records of every kind. The fixture writes them into the operator's ConfigMap."""
     put(cluster, RECORDS)
     eventually(lambda: dig(cluster.bed, nameserver, BOTH).data, f"records of {BOTH}")
 
@@ -114,7 +114,7 @@ CASES = {
 @pytest.mark.parametrize("transport", ["+notcp", "+tcp"])
 @pytest.mark.parametrize("server", ["CoreDNS", "dnsmasq", "CoreDNS by TCP"])
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
-def test_a_forwarding_server_passes_on_the_answers_of_the_nameserver(
+def test_a_dns_server_that_forwards_to_the_nameserver_passes_on_its_answers(
     bed: Bed, records: None, servers: Mapping[str, str], case: Case, server: str, transport: str
 ) -> None:
     assert dig(bed, servers[server], case.name, case.rtype, transport) == case.answer
@@ -122,7 +122,7 @@ def test_a_forwarding_server_passes_on_the_answers_of_the_nameserver(
 
 @pytest.mark.parametrize("rtype", ["SOA", "NS"])
 @pytest.mark.parametrize("server", ["CoreDNS", "dnsmasq"])
-def test_a_forwarding_server_passes_on_the_soa_and_ns_records_of_the_zone(
+def test_a_dns_server_that_forwards_to_the_nameserver_passes_on_the_soa_and_ns_records_of_the_zone(
     bed: Bed, nameserver: str, records: None, servers: Mapping[str, str], server: str, rtype: str
 ) -> None:
     itself = dig(bed, nameserver, "ts.net", rtype)
@@ -153,7 +153,9 @@ def test_coredns_gives_the_same_answer_as_the_nameserver(
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
-def test_the_answer_repeats_the_name_in_the_mixed_case_of_the_question(bed: Bed, records: None, case: Case) -> None:
+def test_the_clusters_dns_answers_a_question_in_mixed_case_with_the_name_in_the_same_case(
+    bed: Bed, records: None, case: Case
+) -> None:
     chance = random.Random(0x20)
     for _ in range(2):  # the second time CoreDNS has the answer in its cache, for another spelling
         name = "".join(chance.choice((letter.lower(), letter.upper())) for letter in case.name)
@@ -168,7 +170,7 @@ def asked(bed: Bed, server: str, name: str, rtype: str) -> str:
     return question.removeprefix(";").split()[0]
 
 
-async def test_a_written_configmap_is_served_at_once(
+async def test_the_nameserver_serves_a_change_of_its_configmap_at_once(
     bed: Bed,
     nameserver: str,
     without_operator: None,

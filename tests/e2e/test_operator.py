@@ -23,7 +23,7 @@ from tests.e2e.workloads import PEER_NAME, egress_service
 BURST = 10
 KILLS = 5
 TAKEOVER = 4.0
-"""The time in seconds within which another replica leads after the leader was killed, in nine of ten cases."""
+"""The seconds within which another replica must lead after the leader was killed, in nine of ten cases."""
 
 
 def leading_pod(cluster: Cluster) -> Object:
@@ -42,9 +42,10 @@ def test_another_replica_leads_within_seconds_after_the_leader_was_killed(
 
 
 def kill_leader(cluster: Cluster) -> float:
-    """Kill the leader once its Lease names its container, and return the seconds until another replica leads.
+    """Kill the leader, and return the seconds until another replica leads.
 
-    Afterwards delete the Pod, so that the kubelet doesn't delay the restart (CrashLoopBackOff).
+    Before that, wait until the Lease names the leader's container. Delete the leader's Pod afterwards, since the
+    kubelet would restart its container only after a delay (CrashLoopBackOff).
     """
     product.wait_ready(cluster.bed)
     lease = eventually(lambda: has_noted(cluster), "the leader's note in its Lease")
@@ -64,7 +65,7 @@ def kill_leader(cluster: Cluster) -> float:
 
 
 def has_noted(cluster: Cluster) -> Object | None:
-    """Return the Lease, if its present holder has written the ID of its own container there; else None."""
+    """Return the Lease if its holder has written the ID of its present container there, and None otherwise."""
     lease = product.lease(cluster.bed)
     return lease if noted(lease) is not None else None
 
@@ -90,7 +91,7 @@ async def test_an_operator_killed_during_a_burst_of_services_leaves_no_wrong_obj
 
 
 async def kill_after(api: KubeClient, victim: Process, count: int) -> None:
-    """Kill a process as soon as *count* StatefulSets were added."""
+    """Kill a process as soon as *count* StatefulSets have been created."""
     version = (await api.list(STATEFULSET, NAMESPACE)).resource_version
     added = 0
     async with api.watch(STATEFULSET, NAMESPACE, "", version, WatchTimes(60)) as events:
@@ -110,7 +111,7 @@ def parents(children: list[Object]) -> list[str]:
 
 
 def all_ready(cluster: Cluster, namespace: str) -> set[str]:
-    """Return the addresses of all proxies once every Service has a ready proxy; an empty result before that."""
+    """Return the addresses of all proxies if every Service has a ready proxy, and an empty result otherwise."""
     pods = cluster.listed("pods", NAMESPACE, {"tailscale.com/parent-resource-ns": namespace})
     ready = {pod_ip(pod) for pod in pods if is_ready(pod)}
     return ready if len(ready) == BURST else set()
@@ -121,7 +122,9 @@ def devices(api: Management, namespace: str) -> list[str]:
     return sorted(name for name in names if name.startswith(namespace))
 
 
-def test_the_next_leader_increases_the_count_of_an_event_of_the_last_leader(cluster: Cluster, namespace: str) -> None:
+def test_the_next_leader_goes_on_counting_in_an_event_that_the_last_leader_wrote(
+    cluster: Cluster, namespace: str
+) -> None:
     cluster.apply(egress_service(namespace, "db", tailnet_fqdn="no.device.example.org"))
     eventually(lambda: event_counts(cluster, namespace) == [1], "an Event that says what is wrong")
     cluster.delete("pod", leading_pod(cluster)["metadata"]["name"], NAMESPACE)

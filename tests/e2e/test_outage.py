@@ -28,7 +28,7 @@ def right(cluster: Cluster, nameserver: str, namespace_left: str) -> Answer:
 
 
 @pytest.mark.last  # the garbage collector needs most of a minute to recover
-def test_the_nameserver_answers_while_the_api_server_is_away(
+def test_the_nameserver_answers_while_the_api_server_is_unreachable(
     cluster: Cluster, nameserver: str, right: Answer, bed: Bed, namespace_left: str, tmp_path: Path
 ) -> None:
     with Probe.of(bed, nameserver, PEER_NAME, tmp_path) as probe:
@@ -40,7 +40,7 @@ def test_the_nameserver_answers_while_the_api_server_is_away(
 
 
 @pytest.mark.last
-def test_a_nameserver_that_starts_while_the_api_server_is_away_serves_the_last_records(
+def test_a_nameserver_that_starts_while_the_api_server_is_unreachable_serves_the_last_records(
     cluster: Cluster, nameserver: str, bed: Bed
 ) -> None:
     pod = eventually(cluster.nameservers, "a ready Pod of the nameserver")[0]
@@ -55,7 +55,7 @@ def test_a_nameserver_that_starts_while_the_api_server_is_away_serves_the_last_r
 
 
 def zone(bed: Bed, address: str) -> Answer:
-    """Return the SOA record that a nameserver's Pod answers. Its serial is the serial of the Pod's records."""
+    """Return the SOA record with which a nameserver's Pod answers. Its serial shows which records the Pod has."""
     return dig(bed, address, "ts.net", "SOA", *TO_THE_POD)
 
 

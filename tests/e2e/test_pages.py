@@ -27,7 +27,7 @@ def test_a_documented_command_works_on_a_real_cluster(cluster: Cluster, namespac
 
 
 @pytest.mark.full
-def test_the_documented_command_shows_the_missing_permissions_of_the_tailnet(cluster: Cluster) -> None:
+def test_the_documented_command_shows_why_the_preflight_of_a_tailnet_failed(cluster: Cluster) -> None:
     (command,) = (each for each in shell(DOCS / "tailnet-policy.md") if "PreflightFailed" in each)
 
     def shown() -> str:
@@ -35,5 +35,5 @@ def test_the_documented_command_shows_the_missing_permissions_of_the_tailnet(clu
 
     with wrong_credentials(cluster, ""):
         cluster.scale_operator(0)
-        cluster.scale_operator(2)  # it looks as it starts
+        cluster.scale_operator(2)  # the operator runs the preflight at its start
         eventually(lambda: "does not accept the operator's OAuth client" in shown(), "the Event", 60)

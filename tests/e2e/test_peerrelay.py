@@ -27,13 +27,13 @@ def relayed(cluster: Cluster) -> Iterator[str]:
 
 @pytest.fixture
 def blocked(outside: Peer, neighbour: Peer) -> Iterator[None]:
-    """The two devices outside can't send UDP packets to each other."""
+    """Two devices outside the cluster that can't send UDP packets to each other."""
     with apart(outside, neighbour):
         yield
 
 
 @pytest.mark.usefixtures("blocked")
-def test_devices_that_cannot_reach_each_other_use_the_relay_also_after_its_pod_was_replaced(
+def test_devices_that_cannot_reach_each_other_use_the_peer_relay_also_after_its_pod_was_replaced(
     cluster: Cluster, relayed: str, outside: Peer, neighbour: Peer
 ) -> None:
     by_relay = f"via peer-relay({relayed}:41641"
@@ -49,7 +49,7 @@ def test_devices_that_cannot_reach_each_other_use_the_relay_also_after_its_pod_w
     assert addresses(cluster, RELAY) == [relayed]
 
 
-def test_each_replica_has_an_address_and_a_device_until_the_replica_is_removed(
+def test_each_replica_of_a_peer_relay_has_an_address_and_a_device_until_the_replica_is_removed(
     cluster: Cluster, management: Management
 ) -> None:
     def devices() -> list[str]:

@@ -1,4 +1,4 @@
-"""A release for amd64 and arm64: one image name for both, and the programs of both start.
+"""A release for amd64 and arm64: each image name is for both, and the programs of both start.
 
 QEMU runs the programs of the other architecture. These tests need no bed.
 """
@@ -31,7 +31,7 @@ from tests.e2e.waiting import eventually
 pytestmark = pytest.mark.full(share=5)
 
 PLATFORMS = {"linux/amd64": 0x3E, "linux/arm64": 0xB7}
-"""The platforms, each with the number that ELF files have for it."""
+"""The platforms, each with the machine number in the header of its ELF files."""
 RECORDS = {"version": "v1alpha1", "ip4": {"db.tail1234.ts.net": ["192.0.2.7"]}}
 LIMIT = 3000  # seconds; on an idle machine it takes three minutes
 
@@ -77,19 +77,21 @@ def unpacked(registry: str, name: str, platform: str, folder: Path) -> Unpacked:
 
 
 def machine_of(module: Path) -> int:
-    """Return the number of the machine that an ELF file is for."""
+    """Return the machine number in the header of an ELF file."""
     with module.open("rb") as file:
         return int.from_bytes(file.read(20)[18:], "little")
 
 
 @pytest.mark.parametrize("platform", PLATFORMS)
-def test_the_operators_image_starts(registry: str, platform: str, tmp_path: Path) -> None:
+def test_the_operators_image_for_each_platform_starts(registry: str, platform: str, tmp_path: Path) -> None:
     operator = unpacked(registry, "tsoperator", platform, tmp_path)
     assert run(operator.command("--version")).strip() == f"tsoperator {__version__}"
 
 
 @pytest.mark.parametrize("platform", PLATFORMS)
-def test_the_nameservers_image_has_the_compiled_loop_and_answers(registry: str, platform: str, tmp_path: Path) -> None:
+def test_the_nameservers_image_for_each_platform_has_the_compiled_loop_and_answers(
+    registry: str, platform: str, tmp_path: Path
+) -> None:
     nameserver = unpacked(registry, "tsnameserver", platform, tmp_path)
     assert run(nameserver.command("--version")).strip() == f"tsnameserver {__version__} (compiled UDP loop)"
     (nameserver.root / "records.json").write_text(json.dumps(RECORDS))
@@ -101,7 +103,7 @@ def test_the_nameservers_image_has_the_compiled_loop_and_answers(registry: str, 
 
 @contextmanager
 def serving(nameserver: Unpacked) -> Iterator[Callable[[str], Answer]]:
-    """Run a nameserver during the block. The function asks it for the address of a name."""
+    """Run a nameserver during the block. Yield a function that asks the nameserver for the address of a name."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     words = ["--records=/records.json", f"--listen=127.0.0.1:{port}", "--health=", "--metrics="]

@@ -1,4 +1,4 @@
-"""On a machine that can't run a bed, the testbed says so at once, and a test run says it in one line."""
+"""On a machine that can't run a bed, the testbed says why at once, and a test run prints one line."""
 
 import os
 import subprocess
@@ -37,7 +37,7 @@ def test_no_bed_starts_in_a_work_folder_on_an_overlay_file_system(tmp_path: Path
         run(["umount", tmp_path / "merged"])
 
 
-def test_a_run_of_the_tests_without_a_bed_ends_with_one_line(tmp_path: Path) -> None:
+def test_a_test_run_for_which_no_bed_can_start_ends_with_one_line(tmp_path: Path) -> None:
     words = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "tests/e2e/test_exposed.py"]
     with locked(tmp_path, "up"):
         environment = {**os.environ, "TESTBED_WORK": str(tmp_path)}

@@ -22,7 +22,7 @@ QUIET: Final = {
     "Refused or unanswered by the API server",
     "Refused or unanswered by the control server",
 }
-"""The panels that show nothing while all is well."""
+"""The panels that have no data as long as nothing fails."""
 GROUPS: Final = "apis/tailscale.com/v1alpha1/proxygroups"
 SERVICES: Final = "api/v1/namespaces/default/services"
 
@@ -37,14 +37,17 @@ def scraped(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scraped]:
 @pytest.mark.parametrize(
     "panel", [each for each in PANELS if each["title"] not in QUIET], ids=lambda panel: panel["title"]
 )
-def test_every_query_of_a_panel_returns_data(scraped: Scraped, panel: Any) -> None:
+def test_every_query_of_a_panel_of_the_dashboard_returns_data(scraped: Scraped, panel: Any) -> None:
     for expression, _ in expressions(panel):
         eventually(partial(scraped.prometheus.query, expression), f"data of {expression}")
 
 
 @pytest.fixture(scope="module")
 def refused(scraped: Scraped) -> Scraped:
-    """The demo, whose API server refuses the Role of a ProxyGroup, and whose control server the tag of a Service."""
+    """The demo with two faults.
+
+    Its API server refuses the Role of a ProxyGroup, and its control server refuses the tag of a Service.
+    """
     role = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": {"name": "taken"}, "rules": []}
     group = {"apiVersion": "tailscale.com/v1alpha1", "kind": "ProxyGroup", "spec": {"type": "egress"}}
     given = {"tailscale.com/tailnet-fqdn": "db.tail1234.ts.net", "tailscale.com/tags": "tag:nobodys"}
@@ -58,7 +61,9 @@ def refused(scraped: Scraped) -> Scraped:
 
 
 @pytest.mark.parametrize("panel", [each for each in PANELS if each["title"] in QUIET], ids=lambda panel: panel["title"])
-def test_a_panel_about_failures_shows_requests_that_a_server_refuses(refused: Scraped, panel: Any) -> None:
+def test_the_panels_of_the_dashboard_about_failures_show_requests_that_a_server_refuses(
+    refused: Scraped, panel: Any
+) -> None:
     def shown(expression: str) -> list[Any]:
         for path in (f"{GROUPS}/taken", f"{SERVICES}/taken"):  # the operator tries again at a change of the object
             annotate(refused, path, "example.org/at", str(time.monotonic()))
@@ -69,7 +74,7 @@ def test_a_panel_about_failures_shows_requests_that_a_server_refuses(refused: Sc
 
 
 class Case(NamedTuple):
-    """An alert, series with which it fires after some minutes, and series with which it doesn't fire."""
+    """An alert, series with which it fires after some minutes (*fires*), and series with which it doesn't (*calm*)."""
 
     alert: str
     fires: dict[str, str]
@@ -78,7 +83,7 @@ class Case(NamedTuple):
 
 
 def one(series: str, fires: str = "1x80", calm: str = "0x80") -> tuple[dict[str, str], dict[str, str]]:
-    """Return one series with the values of a case."""
+    """Return a case whose two values of *series* make the alert fire and not fire."""
     return {series: fires}, {series: calm}
 
 
@@ -146,7 +151,10 @@ def test_an_alert_fires_when_it_should_and_only_then(case: Case, tmp_path: Path)
 
 
 def _fires(case: Case, series: dict[str, str], folder: Path) -> bool:
-    """Tell whether the alert of *case* fires with *series*, by a test of promtool that expects that it doesn't."""
+    """Tell whether the alert of *case* fires with *series*.
+
+    A test of promtool expects no alert, so the alert fires if that test fails.
+    """
     inputs = [{"series": name, "values": values} for name, values in series.items()]
     test = {
         "interval": "1m",

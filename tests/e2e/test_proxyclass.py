@@ -1,4 +1,4 @@
-"""ProxyClasses: a running proxy is replaced once to follow its class, and its metrics can be read."""
+"""ProxyClasses: a running proxy restarts only once to get its class's settings, and its metrics can be read."""
 
 from collections.abc import Iterator
 
@@ -17,13 +17,13 @@ CONTAINER: Object = {"env": [{"name": "EXAMPLE", "value": "value"}], "resources"
 
 @pytest.fixture
 def given_class(cluster: Cluster) -> Iterator[str]:
-    """A class that exists in the cluster."""
+    """A ProxyClass in the cluster."""
     cluster.apply(proxy_class(CLASS, metrics={"enable": True}, statefulSet={"pod": {"tailscaleContainer": CONTAINER}}))
     yield CLASS
     cluster.delete("proxyclass", CLASS)
 
 
-def test_a_proxy_follows_its_class_and_returns_to_its_old_form_without_the_class(
+def test_a_proxy_changes_with_its_proxyclass_and_returns_to_its_old_form_without_the_proxyclass(
     cluster: Cluster, client: Object, namespace: str, given_class: str
 ) -> None:
     service = exposed_service(namespace, "lb", BALANCED)
@@ -45,7 +45,7 @@ def metrics_url(cluster: Cluster, service: Object) -> str:
 
 
 def revisions(cluster: Cluster, service: Object) -> list[Object]:
-    """Return every template that the proxy's StatefulSet has had."""
+    """Return every revision of its Pod template that the proxy's StatefulSet has had."""
     return cluster.listed("controllerrevisions", NAMESPACE, {"app": cluster.look(service)["metadata"]["uid"]})
 
 

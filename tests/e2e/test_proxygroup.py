@@ -1,4 +1,4 @@
-"""A ProxyGroup of type egress: Pods reach devices through it, even while its proxies are replaced."""
+"""A ProxyGroup of type egress: Pods reach devices through it, even while its proxies restart."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -37,7 +37,7 @@ def fleet(cluster: Cluster) -> Iterator[Object]:
 
 @pytest.fixture(scope="module")
 def served(cluster: Cluster, nameserver: str, fleet: Object, shared_namespace: str) -> Object:
-    """A Service that both proxies serve, with its record."""
+    """A Service that both proxies serve, once the nameserver has its record."""
     service = group_service(shared_namespace, "db", fleet["metadata"]["name"], tailnet_fqdn=PEER_NAME)
     cluster.apply(service)
     await_served(cluster, service)
@@ -47,36 +47,36 @@ def served(cluster: Cluster, nameserver: str, fleet: Object, shared_namespace: s
 
 @pytest.fixture
 def load(cluster: Cluster, served: Object, outside: Peer) -> Iterator[Load]:
-    """The `Load` by which a Pod opens new connections to each port of the device.
+    """The `Load` with which a Pod opens connections to each port of the device.
 
-    They go to the Service's name and to the MagicDNS name, in turn.
+    The connections go to the Service's name and to the MagicDNS name, in turn.
     """
     with Load.on(cluster, served["metadata"]["namespace"], outside.greeting, targets(served, PEER_NAME)) as load:
         yield load
 
 
 def go_on(load: Load) -> None:
-    """Let the load continue for as long as a change may have effects, and then end it."""
+    """Let the load continue for as long as a change may have effects, and then stop it."""
     until = time.time() + AFTERWARDS
     eventually(lambda: load.seen()[-1].at > until, "load for a while")
     load.end()
 
 
-def test_a_pod_reaches_each_port_of_a_device_by_both_names(load: Load, say: Say) -> None:
+def test_a_pod_reaches_each_port_of_a_device_through_an_egress_group_by_both_names(load: Load, say: Say) -> None:
     began = time.time()
     go_on(load)
     say(f"a group of 2: {load.since(began)}")
     assert load.since(began).failed == []
 
 
-def test_the_record_of_a_name_is_the_address_of_its_cluster_ip_service(
+def test_the_name_of_a_device_behind_an_egress_group_resolves_to_the_clusterip_service(
     cluster: Cluster, served: Object, nameserver: str
 ) -> None:
     (service,) = cluster.children(served, "services")
     assert dig(cluster.bed, nameserver, PEER_NAME) == Answer("NOERROR", tuple(service["spec"]["clusterIPs"]))
 
 
-def test_connections_fail_only_for_a_moment_when_a_pod_is_killed(
+def test_connections_fail_only_for_a_moment_when_a_pod_of_an_egress_group_is_killed(
     cluster: Cluster, fleet: Object, served: Object, load: Load, say: Say
 ) -> None:
     began = time.time()
@@ -90,7 +90,7 @@ def test_connections_fail_only_for_a_moment_when_a_pod_is_killed(
 
 @pytest.mark.full
 @pytest.mark.timeout(600, func_only=True)
-def test_no_connection_fails_while_a_group_is_restarted(
+def test_no_connection_fails_while_an_egress_group_is_restarted(
     cluster: Cluster, fleet: Object, served: Object, load: Load, say: Say
 ) -> None:
     old, began = {uid(pod) for pod in cluster.children(fleet, "pods")}, time.time()
@@ -106,7 +106,7 @@ def test_no_connection_fails_while_a_group_is_restarted(
 
 @pytest.mark.full
 @pytest.mark.timeout(900, func_only=True)
-def test_no_connection_fails_while_a_group_grows_and_shrinks(
+def test_no_connection_fails_while_an_egress_group_is_scaled_up_and_down(
     cluster: Cluster, fleet: Object, served: Object, load: Load, management: Management, say: Say
 ) -> None:
     for replicas in (3, 1, 2):
@@ -121,7 +121,7 @@ def test_no_connection_fails_while_a_group_grows_and_shrinks(
 
 
 def await_devices(management: Management, count: int) -> None:
-    """Wait until the tailnet has devices for the first *count* proxies only."""
+    """Wait until the first *count* proxies have devices in the tailnet, and the others have none."""
     names = [f"fleet-{number}" for number in range(count)]
     eventually(lambda: devices(management, "fleet-") == names, f"devices {names}")
 
@@ -130,14 +130,14 @@ def uid(pod: Object) -> str:
     return str(pod["metadata"]["uid"])
 
 
-def test_a_deleted_service_leaves_nothing_in_its_group(cluster: Cluster, fleet: Object, served: Object) -> None:
+def test_a_deleted_egress_service_leaves_nothing_in_its_group(cluster: Cluster, fleet: Object, served: Object) -> None:
     name = fleet["metadata"]["name"]
     assert entries(cluster, name) == [entry_name(key_of(served))]
     cluster.remove(served)
     assert (entries(cluster, name), serving(cluster, served)) == ([], [])
 
 
-def test_a_deleted_group_leaves_no_device(cluster: Cluster, fleet: Object, management: Management) -> None:
+def test_a_deleted_egress_group_leaves_no_device(cluster: Cluster, fleet: Object, management: Management) -> None:
     await_devices(management, 2)
     cluster.remove(fleet)
     await_devices(management, 0)
@@ -145,7 +145,7 @@ def test_a_deleted_group_leaves_no_device(cluster: Cluster, fleet: Object, manag
 
 @pytest.mark.timeout(900, func_only=True)
 @pytest.mark.parametrize("_round", [pytest.param(n, marks=pytest.mark.full(share=n)) for n in range(1, ROUNDS + 1)])
-def test_groups_that_are_deleted_together_are_gone_within_a_minute(
+def test_proxygroups_that_are_deleted_together_are_gone_within_a_minute(
     cluster: Cluster, outside: Peer, management: Management, namespace: str, say: Say, _round: int
 ) -> None:
     groups = [proxy_group(f"swarm{number}", replicas=2) for number in range(SWARM)]

@@ -1,4 +1,4 @@
-"""The API server enforces a ProxyGroupPolicy, and the operator may still change objects that are older than it."""
+"""The API server enforces a ProxyGroupPolicy, but the operator may still change objects that existed before it."""
 
 import json
 
@@ -18,7 +18,9 @@ def policy(namespace: str, *allowed: str) -> Object:
     return {**head, "metadata": {"namespace": namespace, "name": "ours"}, "spec": {"egress": [*allowed]}}
 
 
-def test_a_namespace_may_use_only_allowed_groups_until_its_policy_is_deleted(cluster: Cluster, namespace: str) -> None:
+def test_a_namespace_may_use_only_the_groups_that_its_proxygrouppolicy_allows_until_it_is_deleted(
+    cluster: Cluster, namespace: str
+) -> None:
     old, new = (group_service(namespace, name, "forbidden", tailnet_ip="100.64.0.9") for name in ("old", "new"))
     ours, rule = policy(namespace, "allowed"), f"ts-egress-{namespace}"
     cluster.apply(old, ours)

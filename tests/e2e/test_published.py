@@ -1,6 +1,6 @@
-"""`make images` pushes the images and the chart, here into a registry on this machine, for its own architecture.
+"""`make images` pushes the images and the chart, in these tests to a registry on this machine.
 
-These tests need no bed.
+The images are for this machine's architecture. These tests need no bed.
 """
 
 import json
@@ -34,7 +34,7 @@ SPDX, SLSA = "https://spdx.dev/Document", "https://slsa.dev/provenance/v1"
 
 @dataclass(frozen=True, slots=True)
 class Released:
-    """The pushed artifacts, and the programs that read them."""
+    """The pushed artifacts, with the programs to read them."""
 
     registry: str
     base: str
@@ -91,14 +91,18 @@ def released(registry: str, workshop: Workshop) -> Released:
     return Released(found["registry"], workshop.base, found["digests"], crane, helm)
 
 
-def test_the_version_tag_of_each_artifact_points_to_the_reported_digest(released: Released) -> None:
+def test_the_version_tag_of_each_released_artifact_points_to_the_digest_that_the_release_reports(
+    released: Released,
+) -> None:
     assert released.digests.keys() == {*NAMES}
     for name, digest in released.digests.items():
         assert run([released.crane, "digest", f"{released.registry}/{name}:{__version__}"]).strip() == digest
 
 
 @pytest.mark.parametrize("name", IMAGES)
-def test_an_image_is_for_this_machines_architecture_and_has_the_version(released: Released, name: str) -> None:
+def test_a_released_image_is_for_this_machines_architecture_and_is_labelled_with_the_version(
+    released: Released, name: str
+) -> None:
     image = released.image(name)
     assert image["platform"] == {"os": "linux", "architecture": oci.architecture()}
     config = released.blob(name, released.manifest(f"{name}@{image['digest']}")["config"]["digest"])
@@ -112,14 +116,14 @@ def test_an_image_is_for_this_machines_architecture_and_has_the_version(released
 @pytest.mark.parametrize(
     ("name", "package"), [("tsoperator", "pkg:pypi/kubernetes@"), ("tsnameserver", "pkg:pypi/pydantic@")]
 )
-def test_an_image_has_a_list_of_its_packages(released: Released, name: str, package: str) -> None:
+def test_a_released_image_has_an_sbom_that_lists_its_packages(released: Released, name: str, package: str) -> None:
     document = released.said(name, released.image(name)["digest"])[SPDX]
     urls = [each["externalRefs"][0]["referenceLocator"] for each in document["packages"][1:]]
     assert [sum(url.startswith(each) for url in urls) for each in (package, "pkg:deb/debian/libc6@")] == [1, 1]
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_provenance_names_the_commit_and_an_images_base(released: Released, name: str) -> None:
+def test_the_provenance_of_a_released_image_names_the_commit_and_the_base_image(released: Released, name: str) -> None:
     definition = released.said(name, released.digests[name])[SLSA]["buildDefinition"]
     sources, *bases = definition["resolvedDependencies"]
     commit = run(["git", "rev-parse", "HEAD"], cwd=product.TREE).strip()
@@ -128,7 +132,7 @@ def test_provenance_names_the_commit_and_an_images_base(released: Released, name
     assert [each["digest"]["sha256"] for each in bases] == ([] if name == CHART else [base])
 
 
-def test_the_chart_lists_the_images_that_it_runs(released: Released) -> None:
+def test_the_released_chart_lists_the_images_that_it_runs(released: Released) -> None:
     name = CHART
     document = released.said(name, released.digests[name])[SPDX]
     versions = {each["name"]: each["versionInfo"] for each in document["packages"][1:]}
@@ -137,7 +141,7 @@ def test_the_chart_lists_the_images_that_it_runs(released: Released) -> None:
 
 @pytest.fixture(scope="module")
 def pulled(released: Released, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The released chart, pulled from the registry in the way in which users do it."""
+    """The released chart, pulled from the registry with the commands that users run."""
     folder = tmp_path_factory.mktemp("pulled")
     words: list[Word] = ["pull", f"oci://{released.registry}/{CHART}", "--version", __version__, "--plain-http"]
     run([released.helm, *words, "--untar", "--destination", folder])
@@ -149,7 +153,9 @@ def pulled(released: Released, tmp_path_factory: pytest.TempPathFactory) -> Path
     [False, True],
     ids=["with its values", "with those of the Go chart"],
 )
-def test_the_chart_runs_the_published_images(released: Released, pulled: Path, tmp_path: Path, reused: bool) -> None:
+def test_the_released_chart_runs_the_published_images(
+    released: Released, pulled: Path, tmp_path: Path, reused: bool
+) -> None:
     theirs = go_operator.deployed_from() / "chart" / "values.yaml"
     chart = with_values_of(theirs, tmp_path, pulled) if reused else pulled
     rendered = run([released.helm, "template", "operator", chart, "--set", "installCRDs=false", "--skip-tests"])
@@ -159,7 +165,7 @@ def test_the_chart_runs_the_published_images(released: Released, pulled: Path, t
     assert found == tuple(f"{released.registry}/{name}:{__version__}" for name in IMAGES)
 
 
-def test_an_archive_has_the_images_under_the_names_that_the_chart_gives_them(workshop: Workshop) -> None:
+def test_an_archive_of_images_has_the_images_under_the_names_that_the_chart_gives_them(workshop: Workshop) -> None:
     archive = workshop.folder / "images.tar"
     workshop.build("--archive", archive)
     paths = Paths.from_environment()
@@ -173,12 +179,12 @@ def test_an_archive_has_the_images_under_the_names_that_the_chart_gives_them(wor
         assert config["Entrypoint"] == ["python3", "-m", name]
 
 
-def test_an_archive_for_two_platforms_is_refused(workshop: Workshop) -> None:
+def test_an_archive_of_images_for_two_platforms_is_refused(workshop: Workshop) -> None:
     with pytest.raises(BedError, match="an archive is for one platform, not for linux/amd64,linux/arm64"):
         workshop.build("--archive", "/none.tar", "--platforms", "linux/amd64,linux/arm64")
 
 
-def test_a_tag_that_is_not_the_version_is_refused_before_the_build(released: Released) -> None:
+def test_a_git_tag_that_is_not_the_version_is_refused_before_the_images_are_built(released: Released) -> None:
     programs = ("--crane", released.crane, "--helm", released.helm)
     words: list[Word] = [sys.executable, "-m", "release", "--registry", "127.0.0.1:1/a", "--tag", "v9.9.9", *programs]
     with pytest.raises(BedError, match=f"the tag is v9.9.9, but the sources are of version {__version__}"):

@@ -1,4 +1,7 @@
-"""The API server has denied the operator, its nameserver and its proxies no request, and they have no unused rights."""
+"""During all tests the API server denied our programs no request, and they have no permission that they don't use.
+
+Our programs are the operator, its nameserver and its proxies.
+"""
 
 import json
 import sys
@@ -40,7 +43,7 @@ UNUSED = {
     Permission(OPERATOR_ROLE, "delete", "serviceaccounts"): f"{ENFORCED} (of who puts an owner reference back)",
     Permission(PROXY_ROLE, "update", "secrets"): "the image asks whether it may, and doesn't start if not; it patches",
 }
-"""The permissions in the roles that no test uses, and the reasons for granting them."""
+"""The permissions that no test uses, and the reasons why the roles have them."""
 RACES = {
     Permission(OPERATOR_ROLE, "delete", "deployments.apps"): (
         "when the API server proxy is turned off, Kubernetes deletes its Deployment, too, and may be the first"
@@ -56,9 +59,9 @@ The proxy then tries to make the Secret itself, but the operator alone makes it.
 
 @pytest.fixture(scope="module")
 def conduct(cluster: Cluster) -> Conduct:
-    """The requests since the bed came up, and the permissions that allowed them.
+    """The requests since the start of the bed, and the permissions that allowed them.
 
-    If the bed was up before the tests, some objects exist already, and no request creates them.
+    If the bed was up before the tests, some objects exist already, so no request creates them.
     """
     return Conduct.of(NAMESPACE, OPERATOR, entries(cluster.bed.plane.audit_log))
 
@@ -71,7 +74,9 @@ def granted(cluster: Cluster) -> set[Permission]:
     return {permission for role in bound(NAMESPACE, found) for permission in permissions(role)}
 
 
-def test_no_request_was_denied(cluster: Cluster, conduct: Conduct, capsys: pytest.CaptureFixture[str]) -> None:
+def test_during_all_tests_the_api_server_denied_no_request_of_the_programs(
+    cluster: Cluster, conduct: Conduct, capsys: pytest.CaptureFixture[str]
+) -> None:
     denied = {denial for denial in conduct.denied if denial.when > STARTED}
     for why, began, end in cluster.bed.plane.excuses:
         allowed_else = {denial for denial in denied if denial.request in conduct.allowed}
@@ -86,7 +91,9 @@ def test_no_request_was_denied(cluster: Cluster, conduct: Conduct, capsys: pytes
 
 
 @pytest.mark.whole
-def test_no_permission_is_unused(conduct: Conduct, granted: set[Permission]) -> None:
+def test_the_programs_used_each_permission_that_they_have_during_all_tests(
+    conduct: Conduct, granted: set[Permission]
+) -> None:
     unused = granted - conduct.used
     assert not (without_reason := unused - UNUSED.keys() - RACES.keys()), lines(without_reason)
     assert not (not_needed := UNUSED.keys() - unused), f"used, or not granted any more: {lines(not_needed)}"

@@ -1,4 +1,4 @@
-"""Recorders: their devices take recordings, come back when they are deleted, and go with their replicas."""
+"""Recorders: their devices store recordings, come back after a deletion, and are deleted with their replicas."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -41,7 +41,7 @@ def takes_recording(outside: Peer, address: str) -> bool:
     return outside.curl("--fail", "--data", "{}", f"http://{address}/record", timeout=5) == ""
 
 
-def test_the_status_shows_the_devices_and_they_take_recordings(recorded: Cluster, outside: Peer) -> None:
+def test_the_status_of_a_recorder_shows_its_devices_and_they_store_recordings(recorded: Cluster, outside: Peer) -> None:
     eventually(lambda: is_ready(recorded), "a ready Recorder")
     for name, device in shown(recorded).items():
         assert device["url"] == f"https://{name}.{control.DOMAIN}"
@@ -49,7 +49,9 @@ def test_the_status_shows_the_devices_and_they_take_recordings(recorded: Cluster
         eventually(partial(takes_recording, outside, address), f"{name} to take a recording")
 
 
-def test_a_deleted_device_comes_back_by_a_new_key(recorded: Cluster, management: Management) -> None:
+def test_a_recorder_whose_device_was_deleted_joins_again_with_a_new_auth_key(
+    recorded: Cluster, management: Management
+) -> None:
     before, other = (management.device(name) or {} for name in reversed(NAMES))
     management.delete(before["nodeId"])
 
@@ -63,7 +65,7 @@ def test_a_deleted_device_comes_back_by_a_new_key(recorded: Cluster, management:
     assert (management.device("sessions-0") or {})["nodeId"] == other["nodeId"]
 
 
-def test_scaling_down_and_deletion_leave_no_device(recorded: Cluster, management: Management) -> None:
+def test_a_recorder_that_is_scaled_down_or_deleted_leaves_no_device(recorded: Cluster, management: Management) -> None:
     recorded.patch(REC, {"spec": {"replicas": 1}})
     eventually(lambda: management.device("sessions-1") is None, "sessions-1 is gone from the tailnet", 180)
     eventually(lambda: [*shown(recorded)] == NAMES[:1], f"{NAMES[:1]} in the status")

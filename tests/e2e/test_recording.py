@@ -1,4 +1,7 @@
-"""Recordings of sessions and requests through the API server proxy. If enforced, none goes on unrecorded."""
+"""Recordings of sessions and requests through the API server proxy.
+
+If recording is enforced, nothing goes unrecorded.
+"""
 
 import base64
 import re
@@ -50,7 +53,7 @@ COLOURS = (
     f'until [ "$(stty size)" = "{ROWS + 1} {COLUMNS + 1}" ]; do sleep 0.1; done; '
     "tty; for i in $(seq 300); do printf '\\033[3%dm%d\\n' $((i % 8)) $i; done"
 )
-"""A shell script that fills its terminal, once that is as large as the person's terminal."""
+"""A shell script that waits until its terminal has grown, and then prints the terminal's name and coloured lines."""
 TICKING = "for i in $(seq 1000); do echo tick $i; sleep 0.2; done"
 
 Environment = dict[str, str]
@@ -59,9 +62,9 @@ Say = Callable[[object], None]
 
 @dataclass(frozen=True, slots=True)
 class Ground:
-    """The proxy with two recorders, and two of its callers.
+    """The API server proxy with two recorders and two callers.
 
-    The sessions of Alice must be recorded. The sessions of the machine, a device with a tag, go on without a recorder.
+    Alice's sessions must be recorded. The sessions of the machine, a tagged device, continue without a recorder.
     """
 
     cluster: Cluster
@@ -71,15 +74,15 @@ class Ground:
     machine: ApiUser
 
     def record(self, *recorders: RecorderDevice, **rule: Any) -> None:
-        """Let these *recorders*, by default all, record the sessions.
+        """Set the grants so that these *recorders*, by default both, record the sessions.
 
-        *rule* are more fields for the rules of grants.
+        *rule* has more fields for the grants.
         """
         where = {"recorderAddrs": [each.address for each in recorders]} if recorders else {"recorder": [TAG]}
         self.replace_rules(alice={**where, "enforceRecorder": True, **rule}, machine={**where, **rule})
 
     def replace_rules(self, alice: Object, machine: Object) -> None:
-        """Replace the rules of both callers, and wait until the proxy knows them."""
+        """Replace the grants' rules for both callers, and wait until the proxy has them."""
         self.management.replace_grants(grant(ALICE, MASTERS, **alice), grant(MACHINES, MASTERS, **machine))
 
         def known() -> bool:
@@ -92,12 +95,12 @@ class Ground:
         eventually(known, "the new grants at the proxy", 20)
 
     def files(self, end: str = ".cast") -> dict[str, RecorderDevice]:
-        """Return the recorders by the names of their recordings."""
+        """Return the recorder of each recording, by the name of its file."""
         return {file: each for each in self.recorders for file in each.files(end)}
 
     @contextmanager
     def recorded(self) -> Iterator[list[Cast]]:
-        """Wait for the one recording of a session in the block, which is added to the result."""
+        """Yield a list that gets the recording of the only session in the block, once the recording is complete."""
         before, casts = self.files(), list[Cast]()
         yield casts
         files = eventually(lambda: self.files().keys() - before.keys(), "a recording", 10)
@@ -150,7 +153,7 @@ def configured(user: ApiUser) -> ApiUser:
 
 
 def is_empty(device: RecorderDevice) -> bool:
-    """Tell whether a recorder answers and has nothing yet."""
+    """Tell whether a recorder answers, and has neither recordings nor events."""
     return not device.files()
 
 
@@ -176,7 +179,9 @@ def source(device: Peer) -> Object:
 
 
 @STREAMS
-def test_a_recording_shows_what_the_user_saw(ground: Ground, space: str, environment: Environment) -> None:
+def test_the_recording_of_a_kubectl_exec_session_has_the_output_that_the_user_saw(
+    ground: Ground, space: str, environment: Environment
+) -> None:
     ground.record()
     with ground.recorded() as found:
         words = ["-n", space, "exec", "-i", "web", "--", "sh", "-c", SNOWING]
@@ -197,7 +202,9 @@ def test_a_recording_shows_what_the_user_saw(ground: Ground, space: str, environ
 
 
 @STREAMS
-def test_a_recording_shows_what_the_terminal_showed(ground: Ground, space: str, environment: Environment) -> None:
+def test_the_recording_of_a_session_with_a_terminal_has_its_output_and_its_sizes(
+    ground: Ground, space: str, environment: Environment
+) -> None:
     ground.record()
     with ground.recorded() as found:
         user = ground.machine.by(environment)
@@ -210,7 +217,9 @@ def test_a_recording_shows_what_the_terminal_showed(ground: Ground, space: str, 
 
 
 @STREAMS
-def test_a_session_with_a_running_program_is_recorded(ground: Ground, space: str, environment: Environment) -> None:
+def test_a_session_that_attaches_to_a_running_program_is_recorded(
+    ground: Ground, space: str, environment: Environment
+) -> None:
     ground.record()
     name = f"listener-{len(environment)}"
     made = pod(space, name, {"command": ["cat"], "stdin": True, "stdinOnce": True})
@@ -222,7 +231,7 @@ def test_a_session_with_a_running_program_is_recorded(ground: Ground, space: str
     assert [(cast.output, cast.header["kubernetes"]["SessionType"]) for cast in found] == [(said, "attach")]
 
 
-def test_a_recorder_of_the_first_version_takes_sessions(ground: Ground, space: str) -> None:
+def test_a_recorder_with_the_first_version_of_the_protocol_stores_sessions(ground: Ground, space: str) -> None:
     first, _ = ground.recorders
     ground.record(first)
     with first.faulty(first=True), ground.recorded() as found:
@@ -305,7 +314,7 @@ def seen_by_api_server(cluster: Cluster, path: str) -> Object:
 
 @pytest.fixture(scope="module")
 def events(ground: Ground, space: str) -> list[Object]:
-    """The events of all shapes of requests."""
+    """The recorded events of requests of all shapes."""
     first, _ = ground.recorders
     ground.record(first, enableEvents=True)
     first.forget()
@@ -316,7 +325,7 @@ def events(ground: Ground, space: str) -> list[Object]:
     return first.events()
 
 
-def test_an_event_describes_a_request_as_the_audit_log_of_the_api_server_does(
+def test_the_recorder_gets_a_description_of_each_request_like_that_in_the_audit_log_of_the_api_server(
     ground: Ground, cluster: Cluster, space: str, events: list[Object]
 ) -> None:
     paths = [shape.path.replace("SPACE", space) for shape in SHAPES]
@@ -337,7 +346,9 @@ def test_an_event_describes_a_request_as_the_audit_log_of_the_api_server_does(
 
 
 @pytest.mark.parametrize("fault", [{"noEvents": True}, {"failure": "the disk is full"}], ids=["old", "failing"])
-def test_requests_that_must_be_recorded_are_refused_without_a_recorder(ground: Ground, fault: Object) -> None:
+def test_requests_that_must_be_recorded_are_refused_if_the_recorder_cannot_store_events(
+    ground: Ground, fault: Object
+) -> None:
     first, _ = ground.recorders
     ground.record(first, enableEvents=True)
     with first.faulty(**fault):
@@ -356,7 +367,7 @@ def test_requests_that_must_be_recorded_are_refused_without_a_recorder(ground: G
         ("POST", f"/api/v1/nodes/{FIRST_NODE.name}/proxy/portForward/SPACE/web", "port-forward"),
     ],
 )
-def test_sessions_of_unrecordable_sorts_are_refused_if_they_must_be_recorded(
+def test_if_recording_is_enforced_sessions_that_the_proxy_cannot_record_are_refused(
     ground: Ground, space: str, method: str, path: str, words: str
 ) -> None:
     ground.record()
@@ -398,7 +409,7 @@ def test_a_caller_whose_grants_cannot_be_read_is_refused(ground: Ground, space: 
 def both_ticking(
     ground: Ground, space: str, where: RecorderDevice, environment: Environment
 ) -> Iterator[tuple[Running, Running]]:
-    """Run two commands that go on printing, one as Alice, one as a device. One recorder records both sessions."""
+    """Run two commands that print all the time, for Alice and for the machine, while one recorder records both."""
     ground.record(where)
     words = ["-n", space, "exec", "-it", "web", "--", "sh", "-c", TICKING]
     users = (ground.alice, ground.machine)
@@ -418,7 +429,7 @@ def check_end(enforced: Running, words: str, began: float) -> float:
 
 
 def check_ticks(open_: Running) -> None:
-    """Check that the output of a session goes on."""
+    """Check that a session still prints."""
     before = open_.output.count("tick")
     eventually(lambda: open_.output.count("tick") > before + 3, "more of the session", 5)
 

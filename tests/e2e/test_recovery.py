@@ -1,4 +1,4 @@
-"""A proxy whose state Secret somebody deletes comes back under its old name, as the only device with it."""
+"""A proxy whose state Secret somebody deletes comes back under its old name, and leaves no second device."""
 
 import pytest
 from tsoperator.api.names import SECRET_CURRENT_PROFILE, SECRET_DEVICE_ID
@@ -21,7 +21,7 @@ def device_name(service: Object) -> str:
 
 @pytest.fixture
 def service(cluster: Cluster, namespace: str) -> Object:
-    """A load balancer whose status names its device."""
+    """An exposed Service whose status names its device."""
     made = exposed_service(namespace, "lb", BALANCED)
     cluster.apply(*web(namespace, "web"), made)
     cluster.device_proxy(made)
@@ -41,7 +41,7 @@ def check_whole(cluster: Cluster, service: Object, management: Management) -> bo
 
 
 @pytest.mark.parametrize("restarted", [False, True], ids=["the Pod runs on", "the Pod is deleted too"])
-def test_a_proxy_without_its_secret_comes_back_with_its_name(
+def test_a_proxy_whose_secret_was_deleted_comes_back_with_its_name(
     cluster: Cluster, service: Object, outside: Peer, management: Management, restarted: bool
 ) -> None:
     (secret,), (pod,) = cluster.children(service, "secrets"), cluster.children(service, "pods")

@@ -51,7 +51,9 @@ def test_the_operator_restores_the_owner_references_of_the_nameservers_objects(
     eventually(lambda: metadata_of(cluster, NAMESERVER, "ownerReferences") == owners, "an owner of each")
 
 
-def test_the_operator_deletes_a_configmap_that_the_records_no_longer_need(cluster: Cluster, nameserver: str) -> None:
+def test_the_operator_deletes_a_configmap_of_records_that_is_no_longer_needed(
+    cluster: Cluster, nameserver: str
+) -> None:
     records = cluster.get("configmap", CONFIGMAP_NAME, NAMESPACE)
     assert records
     metadata: Object = {"namespace": NAMESPACE, "name": f"{CONFIGMAP_NAME}-1", "labels": records["metadata"]["labels"]}

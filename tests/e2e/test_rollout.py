@@ -1,4 +1,4 @@
-"""`helm upgrade` to another version of ours, with two replicas: no proxy restarts, and names keep resolving."""
+"""`helm upgrade` to another version of our operator, with two replicas: no proxy restarts, and names keep resolving."""
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
@@ -24,7 +24,11 @@ PATIENCE = 5  # seconds that a new Service may wait for its proxy
 
 
 class Rollout(NamedTuple):
-    """Observations of an upgrade: a proxy's Pod before and after, the Services applied meanwhile and a `Changeover`."""
+    """The observations of an upgrade.
+
+    They are a proxy's Pod before and after the upgrade, the Services that were made during the upgrade, and a
+    `Changeover`.
+    """
 
     before: Object
     after: Object
@@ -41,7 +45,7 @@ def rollout(
     outside: Peer,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Rollout]:
-    """An upgrade of the operator's Pods and of the nameserver, while the test applies a new Service each second."""
+    """An upgrade of the operator and of the nameserver, while the test applies a new Service each second."""
     bed = cluster.bed
     service = egress_service(shared_namespace, "db", tailnet_fqdn=PEER_NAME)
     cluster.apply(NOWHERE, service)
@@ -81,11 +85,13 @@ def upgrade(cluster: Cluster, images: ProductImages) -> None:
     eventually(lambda: len(cluster.listed("pods", labels={"app": "operator"})) == 2, "the next operator alone")
 
 
-def test_names_resolve_while_the_nameserver_is_replaced(rollout: Rollout) -> None:
+def test_names_resolve_while_an_upgrade_replaces_the_pods_of_the_nameserver(rollout: Rollout) -> None:
     rollout.seen.check_names()
 
 
-def test_new_services_get_their_proxies_in_time(rollout: Rollout, cluster: Cluster, shared_namespace: str) -> None:
+def test_services_that_are_made_during_an_upgrade_get_their_proxies_in_time(
+    rollout: Rollout, cluster: Cluster, shared_namespace: str
+) -> None:
     asked = {each["metadata"]["name"]: created(each) for each in cluster.listed("services", shared_namespace)}
     made = {
         each["metadata"]["labels"][LABEL_PARENT_NAME]: created(each) for each in statefulsets(cluster, shared_namespace)

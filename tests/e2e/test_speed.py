@@ -1,4 +1,7 @@
-"""An edit reaches running proxies within seconds. The kubelet alone would mount it after 60 to 90 seconds."""
+"""An edit takes effect in running proxies within seconds.
+
+The kubelet alone would mount the changed files after 60 to 90 seconds.
+"""
 
 import math
 import time
@@ -37,7 +40,7 @@ def p90(seconds: Sequence[float]) -> float:
 
 
 def rested() -> bool:
-    """Wait until the operator may touch a Pod again that it has just touched."""
+    """Wait for the pause that the operator makes before it touches the same Pod again, and return True."""
     until = time.monotonic() + 1.5 * INTERVAL
     return eventually(lambda: time.monotonic() > until, "a rest")
 
@@ -52,7 +55,7 @@ def added(cluster: Cluster, client: Object, service: Object) -> float:
     return time.monotonic() - began
 
 
-def test_a_service_that_is_added_to_a_group_works_at_once(
+def test_an_egress_service_that_is_added_to_a_group_works_within_seconds(
     cluster: Cluster, client: Object, namespace: str, group: Object, outside: Peer, say: Say
 ) -> None:
     name = group["metadata"]["name"]
@@ -64,7 +67,7 @@ def test_a_service_that_is_added_to_a_group_works_at_once(
     assert p90(seconds) <= LIMIT
 
 
-def test_a_device_gets_an_edited_hostname_at_once(
+def test_a_device_gets_an_edited_hostname_within_seconds(
     cluster: Cluster, namespace: str, management: Management, outside: Peer, say: Say
 ) -> None:
     service = egress_service(namespace, "db", tailnet_ip=outside.address)

@@ -27,7 +27,7 @@ _TAG = re.compile(r"<[^>]+>")
 
 @pytest.fixture(scope="module", autouse=True)
 def browser() -> None:
-    """Debian's Chromium."""
+    """Debian's Chromium, installed on this machine."""
     install_browser()
 
 
@@ -38,7 +38,7 @@ def rows(html: str) -> list[str]:
 
 @asynccontextmanager
 async def page_of(objects: int) -> AsyncIterator[str]:
-    """Serve a report on this many *objects*, and yield the URL of the page."""
+    """Serve the status page of a report with this many *objects*, and yield its URL."""
     row = {"kind": "Service", "namespace": "shop", "role": "egress", "ready": 1, "wanted": 1, "verdict": "ok"}
     listed = [{**row, "name": f"db-{number}", "names": [f"db-{number}.tail1234.ts.net"]} for number in range(objects)]
     body = json.dumps({"version": "0", "namespace": "tailscale", "objects": listed}).encode()
@@ -54,7 +54,7 @@ async def page_of(objects: int) -> AsyncIterator[str]:
         leading.cancel()
 
 
-async def test_the_page_shows_all_objects_and_those_that_need_a_repair_first() -> None:
+async def test_the_status_page_shows_all_objects_and_those_that_need_a_repair_first() -> None:
     async with status_page() as url:
         found = rows(await document(url))
         (one,) = rows(await document(f"{url}#ldap%20egress"))
@@ -65,7 +65,7 @@ async def test_the_page_shows_all_objects_and_those_that_need_a_repair_first() -
     assert "ldap.default.svc.cluster.local" in one
 
 
-async def test_markup_in_a_message_is_shown_as_text() -> None:
+async def test_the_status_page_shows_markup_in_a_message_as_text() -> None:
     async with status_page(hostile=True) as url:
         html = await document(url)
     assert any(MARKUP in row for row in rows(html))
@@ -74,7 +74,7 @@ async def test_markup_in_a_message_is_shown_as_text() -> None:
 
 
 @pytest.mark.parametrize(("objects", "shown"), [(1000, 1000), (10000, 1000)])
-async def test_the_page_shows_a_thousand_objects(objects: int, shown: int) -> None:
+async def test_the_status_page_shows_a_thousand_objects(objects: int, shown: int) -> None:
     async with page_of(objects) as url:
         html = await document(url)
         assert len(rows(html)) == shown
@@ -89,12 +89,12 @@ def brightness(path: Path) -> float:
     return float(matplotlib.image.imread(path)[..., :3].mean())
 
 
-async def test_the_page_is_light_or_dark_as_the_browser_prefers() -> None:
+async def test_the_status_page_is_light_or_dark_as_the_browser_prefers() -> None:
     light, dark = await draw(SHOWN)
     assert (brightness(light) > 0.85, brightness(dark) < 0.25) == (True, True)
 
 
-async def test_the_page_fits_a_narrow_window() -> None:
+async def test_the_status_page_fits_a_narrow_window() -> None:
     async with status_page() as url:
         await screenshot(url, SHOWN / "narrow.png", (420, 1200))
     assert matplotlib.image.imread(SHOWN / "narrow.png").shape[1] == 420

@@ -1,4 +1,4 @@
-"""The testbed's tailnets work like real ones: keys let devices in, grants give capabilities, deletions end devices."""
+"""The testbed's tailnets work like real ones, in their auth keys, grants and deletions of devices."""
 
 from collections.abc import Callable, Iterator
 
@@ -20,7 +20,7 @@ CAPABILITY = "example.org/cap/test"
 
 @pytest.fixture
 def join(bed: Bed, management: Management) -> Iterator[Join]:
-    """A function that lets one more device join by an auth key. The device is deleted from the tailnet afterwards."""
+    """A function that joins one more device with an auth key. The device is deleted from the tailnet at the end."""
     guest = Peer.at(bed.paths, bed.machines["node"], bed.folder, "guest")
 
     def start(key: str) -> Peer:
@@ -34,7 +34,7 @@ def join(bed: Bed, management: Management) -> Iterator[Join]:
         management.delete(device["nodeId"])
 
 
-def test_an_auth_key_lets_one_device_in(join: Join, management: Management) -> None:
+def test_an_auth_key_lets_one_device_join_the_tailnet(join: Join, management: Management) -> None:
     key = management.create_key(["tag:guest"])
     known = join(key).status()["Self"]
     device = management.device("guest") or {}
@@ -43,7 +43,7 @@ def test_an_auth_key_lets_one_device_in(join: Join, management: Management) -> N
         join(key)
 
 
-def test_the_second_tailnet_has_other_devices_than_the_first(join: Join, management: Management, second: Peer) -> None:
+def test_the_two_tailnets_of_the_bed_have_different_devices(join: Join, management: Management, second: Peer) -> None:
     other = Management.log_in(management.machine, SECOND)
     assert (other.device(second.name) is None, other.device("peer")) == (False, None)
     with pytest.raises(BedError, match="API key does not exist"):
@@ -65,7 +65,7 @@ def test_a_deleted_device_loses_its_connections(join: Join, management: Manageme
     assert (node.get("Expired"), node.get("Addresses")) == (True, None)
 
 
-def test_a_grant_gives_the_devices_of_a_user_capabilities_only_at_the_destinations_of_the_grant(
+def test_a_grant_gives_the_devices_of_a_user_capabilities_only_on_the_destinations_of_the_grant(
     join: Join, management: Management, outside: Peer
 ) -> None:
     guest = join(management.create_user_key(USER))
@@ -82,7 +82,7 @@ def test_a_grant_gives_the_devices_of_a_user_capabilities_only_at_the_destinatio
     eventually(lambda: CAPABILITY not in outside.capabilities(guest), "the end of the capability", 20)
 
 
-def test_a_tailnet_without_https_gives_no_names_for_certificates(join: Join, management: Management) -> None:
+def test_a_device_of_a_tailnet_without_https_has_no_names_for_certificates(join: Join, management: Management) -> None:
     guest = join(management.create_key(["tag:guest"]))
     assert guest.status()["CertDomains"] == [guest.fqdn]
     management.set_https(False)

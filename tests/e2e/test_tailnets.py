@@ -1,4 +1,4 @@
-"""A Tailnet: a group and a Connector join another tailnet, with credentials that may change at any time."""
+"""A group and a Connector join another tailnet, which a Tailnet describes. Its credentials may change at any time."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -63,7 +63,7 @@ def logged_in(cluster: Cluster, client: BedTailnet = SECOND) -> Management:
     return Management.log_in(cluster.bed.machines["wan"], client)
 
 
-def test_a_pod_reaches_a_device_of_another_tailnet_by_its_group(
+def test_a_pod_reaches_a_device_of_another_tailnet_through_an_egress_group_in_that_tailnet(
     cluster: Cluster, abroad: Object, second: Peer, namespace: str
 ) -> None:
     service = group_service(namespace, "db", abroad["metadata"]["name"], tailnet_fqdn=second.fqdn)
@@ -73,7 +73,7 @@ def test_a_pod_reaches_a_device_of_another_tailnet_by_its_group(
         assert load.seen()
 
 
-def test_proxies_join_the_tailnet_that_they_name_and_no_other(
+def test_proxies_join_the_tailnet_that_their_parent_names_and_no_other(
     cluster: Cluster, abroad: Object, management: Management
 ) -> None:
     joined = ["abroad-0", "abroad-1", "bridge-0"]
@@ -104,7 +104,7 @@ def test_a_device_of_another_tailnet_reaches_a_service_by_a_connector(
         second.tailscale("set", "--accept-routes=false")
 
 
-def test_a_tailnet_that_trusts_the_cluster_needs_no_secret(cluster: Cluster, second: Peer) -> None:
+def test_a_tailnet_with_workload_identity_federation_needs_no_client_secret(cluster: Cluster, second: Peer) -> None:
     metadata = {"namespace": NAMESPACE, "name": "trusting-oauth"}
     data = {"client_id": SECOND.client_id, "audience": SECOND.domain}
     secret = {"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "stringData": data}
@@ -117,7 +117,9 @@ def test_a_tailnet_that_trusts_the_cluster_needs_no_secret(cluster: Cluster, sec
         cluster.delete("secret", "trusting-oauth", NAMESPACE)
 
 
-def test_a_rotated_secret_is_used_without_a_restart(cluster: Cluster, abroad: Object) -> None:
+def test_the_operator_uses_a_rotated_oauth_client_of_a_tailnet_without_a_restart(
+    cluster: Cluster, abroad: Object
+) -> None:
     before = operators(cluster)
     replace_client(cluster.bed.machines["wan"], ROTATED)
     cluster.apply(credentials(ROTATED))

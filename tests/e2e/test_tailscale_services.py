@@ -1,6 +1,6 @@
-"""Tailscale Services of the bed itself: its control server leads a device to one of the devices that host a Service.
+"""Tailscale Services of the bed's own control server, which leads a device to one of a Service's hosts.
 
-There are two hosts, which lead connections to their own web servers. Each answers with its own greeting.
+There are two hosts, which lead connections to their own web servers. Each web server answers with its own greeting.
 """
 
 import time
@@ -22,12 +22,12 @@ WITHIN = 20  # seconds until another host serves
 
 
 def serve(host: Peer, service: str, *flags: str) -> None:
-    """Let *host* serve a Service by `tailscale serve`."""
+    """Make *host* serve a Tailscale Service by `tailscale serve`."""
     host.tailscale("serve", "--yes", f"--service={service}", *flags, f"http://127.0.0.1:{WEB_PORT}")
 
 
 def lead(host: Peer, addresses: Sequence[str], action: str) -> None:
-    """Let *host* lead packets for a Service to its own addresses, by rules such as containerboot makes.
+    """Make *host* lead packets for a Tailscale Service to its own addresses, by rules like those of containerboot.
 
     *action* adds or deletes the rules.
     """
@@ -39,7 +39,7 @@ def lead(host: Peer, addresses: Sequence[str], action: str) -> None:
 
 @pytest.fixture(scope="module")
 def hosts(bed: Bed, management: Management, neighbour: Peer) -> Iterator[tuple[Peer, Peer]]:
-    """The hosts of two Services: they serve one of them by `tailscale serve`, and the other by a rule of the kernel."""
+    """The two devices that host two Tailscale Services: one by `tailscale serve`, the other by a rule of the kernel."""
     management.put_service(SERVED, ["tcp:80", "tcp:443"])
     addresses = management.put_service(LED, ["do-not-validate"])["addrs"]
     with bed.third_peer() as third:
@@ -56,27 +56,27 @@ def hosts(bed: Bed, management: Management, neighbour: Peer) -> Iterator[tuple[P
 
 
 def visit(device: Peer, service: str) -> str:
-    """Return the greeting of the host that a Service leads *device* to."""
+    """Return the greeting of the host to which the control server leads *device* for a Tailscale Service."""
     return device.curl(f"http://{name_of(service)}:{port(service)}/", timeout=2)
 
 
 def leads_to(device: Peer, service: str, host: Peer) -> bool:
-    """Tell whether a Service leads *device* to *host*."""
+    """Tell whether connections of *device* to a Tailscale Service get to *host*."""
     return visit(device, service) == host.greeting
 
 
 def port(service: str) -> int:
-    """Return the port of the web server of a Service."""
+    """Return the port of the web server of a Tailscale Service."""
     return WEB_PORT if service == LED else 80
 
 
 def name_of(service: str) -> str:
-    """Return the MagicDNS name of a Service."""
+    """Return the MagicDNS name of a Tailscale Service."""
     return f"{service.removeprefix('svc:')}.{DOMAIN}"
 
 
 @pytest.mark.parametrize("service", [SERVED, LED])
-def test_a_device_reaches_a_service_by_its_name_and_its_address(
+def test_a_device_reaches_a_tailscale_service_by_its_name_and_its_address(
     hosts: tuple[Peer, Peer], management: Management, outside: Peer, service: str
 ) -> None:
     greetings = [host.greeting for host in hosts]
@@ -89,12 +89,12 @@ def test_a_device_reaches_a_service_by_its_name_and_its_address(
 
 
 @pytest.mark.usefixtures("hosts")
-def test_a_host_gets_the_certificate_of_a_service(outside: Peer, acme_root: Path) -> None:
+def test_a_host_gets_the_certificate_of_a_tailscale_service(outside: Peer, acme_root: Path) -> None:
     url = f"https://{name_of(SERVED)}/"
     eventually(lambda: outside.curl("--cacert", acme_root, url), f"a greeting at {url}")
 
 
-def test_another_host_gets_the_traffic_of_a_service_if_the_primary_host_is_killed(
+def test_another_host_gets_the_traffic_of_a_tailscale_service_if_the_primary_host_is_killed(
     bed: Bed, hosts: tuple[Peer, Peer], outside: Peer, say: Callable[[object], None]
 ) -> None:
     eventually(lambda: visit(outside, LED), "a greeting")
@@ -113,7 +113,9 @@ def test_another_host_gets_the_traffic_of_a_service_if_the_primary_host_is_kille
         eventually(lambda: primary.status()["BackendState"] == "Running", f"{primary.name} after its restart", WITHIN)
 
 
-def test_a_host_serves_once_it_is_approved(management: Management, neighbour: Peer, outside: Peer) -> None:
+def test_a_tailscale_service_is_reachable_at_a_host_only_once_the_host_is_approved(
+    management: Management, neighbour: Peer, outside: Peer
+) -> None:
     management.hold_hosts({})
     try:
         management.put_service(HELD, ["tcp:80"])

@@ -1,4 +1,4 @@
-"""The chart is uninstalled: proxies work on, objects can be deleted, and a new operator continues the work."""
+"""An uninstalled chart: proxies keep running, objects can be deleted, and a new operator manages the old objects."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -26,7 +26,7 @@ COMMAND = re.compile(r"<!-- tests/e2e/test_uninstall.py runs this -->\n```sh\n(.
 
 
 class Left(NamedTuple):
-    """The objects that an uninstalled operator leaves.
+    """The objects that remain after an operator was uninstalled.
 
     The proxy of *service* runs: *pod* and *device* are its Pod and its device. The proxy of *lonely*, in another
     namespace, doesn't run. *kinds* are the UIDs of our CRDs and of our cluster-scoped objects.
@@ -54,7 +54,7 @@ def device_of(management: Management, service: Object) -> str:
 def left(
     cluster: Cluster, nameserver: str, images: ProductImages, shared_namespace: str, management: Management
 ) -> Iterator[Left]:
-    """The objects that the operator leaves when its chart is uninstalled. The chart is installed again afterwards."""
+    """The objects that remain after the chart was uninstalled. The chart is installed again at the end."""
     service = egress_service(shared_namespace, "db", tailnet_fqdn=PEER_NAME)
     elsewhere = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": f"{shared_namespace}-brief"}}
     lonely = egress_service(f"{shared_namespace}-brief", "db", tailnet_fqdn=PEER_NAME, proxy_class="nowhere")
@@ -77,7 +77,7 @@ def left(
 
 
 def hold(cluster: Cluster, lease: Object) -> None:
-    """Restore the Lease that the leader held, as if the chart's Role had been deleted before the leader released it."""
+    """Restore the Lease with its holder, as if the chart's Role had been deleted before the leader could release it."""
     metadata = {name: value for name, value in lease["metadata"].items() if name not in ("resourceVersion", "uid")}
     cluster.bed.kubectl("replace", "-f", "-", stdin=yaml.safe_dump({**lease, "metadata": metadata}))
 
@@ -93,7 +93,7 @@ def test_objects_stay_and_proxies_keep_running_after_the_operator_is_uninstalled
     assert identity(cluster.proxy(left.service)) == identity(left.pod)
 
 
-def test_a_proxy_pod_that_is_replaced_meanwhile_comes_back_as_the_same_device(
+def test_a_proxy_pod_that_is_replaced_while_no_operator_runs_comes_back_as_the_same_device(
     left: Left, cluster: Cluster, client: Object, management: Management
 ) -> None:
     cluster.delete("pod", left.pod["metadata"]["name"], NAMESPACE)
@@ -118,7 +118,7 @@ def test_a_namespace_can_be_deleted_once_our_finalizers_are_removed_as_documente
 
 @pytest.fixture(scope="module")
 def again(left: Left, cluster: Cluster, images: ProductImages) -> Object:
-    """The Pod of the proxy, as it was before the operator was installed again by this fixture."""
+    """The operator, installed again. The value is the proxy's Pod as it was before."""
     before = cluster.proxy(left.service)
     product.deploy(cluster.bed, images)
     return before
@@ -136,7 +136,7 @@ def test_an_operator_that_is_installed_again_leads_within_ten_seconds(
 
 
 def leading(cluster: Cluster) -> str:
-    """Return the name of the leading Pod, or "" if that Pod doesn't exist."""
+    """Return the name of the leading Pod, or "" if the Pod in the Lease doesn't exist."""
     name = str(product.lease(cluster.bed)["spec"]["holderIdentity"].partition("_")[0])
     return name if cluster.get("pod", name, NAMESPACE) else ""
 
@@ -147,7 +147,7 @@ def time_of(words: str, log: str) -> datetime:
     return datetime.fromisoformat(line.partition(" ")[0])
 
 
-def test_an_operator_that_is_installed_again_continues_with_the_old_objects(
+def test_an_operator_that_is_installed_again_manages_the_objects_that_remained(
     again: Object, left: Left, cluster: Cluster, nameserver: str, management: Management
 ) -> None:
     eventually(lambda: is_held(cluster, left.service), "our finalizer again")

@@ -50,7 +50,7 @@ def users(
     outside: Peer,
     client: Object,
 ) -> Iterator[Users]:
-    """Users without objects yet. At the end our operator runs again."""
+    """Users who have no objects yet. At the end our operator runs again."""
     made = Users(cluster, management, shared_namespace, outside, client)
     cluster.apply(CLASS, *web(shared_namespace, "web"), *POLICY, *go_operator.permission("recorders"))
     yield made
@@ -102,7 +102,7 @@ def test_an_upgrade_from_the_go_operator_to_ours_changes_no_proxy_no_device_and_
 
 
 def test_our_operator_writes_nothing_before_the_go_operator_has_ended(ours: Stage) -> None:
-    (ended,) = ours.seen.ended_go.values()  # no second one was started
+    (ended,) = ours.seen.ended_go.values()  # one Pod only: the Go operator's Deployment has started no second one
     assert ended
     first = ours.seen.first_write(ours=True)
     assert ended < first
@@ -129,7 +129,7 @@ def back(
     outside: Peer,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Stage:
-    """The way back to the Go operator by `helm rollback`, after our operator has made proxies of every kind, too."""
+    """A rollback to the Go operator by `helm rollback`, after our operator has made proxies of every kind, too."""
     cluster, bed = users.cluster, users.cluster.bed
     users.add("ours")
     users.check(acme_root)
@@ -152,7 +152,10 @@ def back(
 
 
 ROLLED = tuple(f"ts-ours-{name}" for name in ("db", "printer", "lb", "gate"))
-"""The proxies that our operator made with its init script, which Go operators before 1.103 replace by their own."""
+"""The proxies that our operator made with its init script.
+
+Go operators before 1.103 replace that script by their own.
+"""
 
 
 def kept(found: Inventory) -> Inventory:

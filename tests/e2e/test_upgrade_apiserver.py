@@ -1,4 +1,4 @@
-"""The API server proxy moves from the Go operator's chart to ours and back: same device, same kubeconfig."""
+"""The API server proxy moves from the Go operator's chart to ours and back, with the same device and kubeconfig."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -29,7 +29,7 @@ KNOWN = (ALICE, {MASTERS, "system:authenticated"})
 
 
 class Standing(NamedTuple):
-    """Things that a move must leave unchanged: the proxy's device and certificate, and the Pod of another proxy."""
+    """Properties that must not change in a move: the proxy's device and certificate, and the Pod of another proxy."""
 
     device: object
     certificate: str
@@ -45,7 +45,7 @@ class Run(NamedTuple):
 
 
 class Stage(NamedTuple):
-    """A move: the standing before and after it, Alice's sessions that broke, and when containers ran the device."""
+    """A move: the `Standing` before and after it, Alice's broken sessions, and when containers ran the device."""
 
     before: Standing
     after: Standing
@@ -65,7 +65,7 @@ class Mover:
         self._space = service["metadata"]["namespace"]
 
     def move(self, name: str, step: Callable[[], None]) -> Stage:
-        """Do *step*, which moves the proxy to the chart called *name*, and return the observations made meanwhile."""
+        """Call *step*, which moves the proxy to the chart called *name*, and return the observations of this move."""
         before, pods = self.standing(), self.folder / f"{name}.json"
         with watched_pods(self.cluster.bed, pods), self._watching(name) as sessions:
             step()
@@ -77,7 +77,7 @@ class Mover:
 
     @contextmanager
     def _watching(self, name: str) -> Iterator[Running]:
-        """Let Alice watch ConfigMaps during the block, and start again whenever the session breaks."""
+        """Watch ConfigMaps as Alice during the block. Each time when the session breaks, it starts again."""
         with self.alice.repeating(f"watch-{name}", *self._watch()) as running:
             eventually(lambda: "kube-root-ca.crt" in running.output, "the first object of the watch", 20)
             yield running
@@ -86,13 +86,13 @@ class Mover:
         return ("-n", self._space, "get", "configmaps", "--watch", "--output=name")
 
     def _sees(self, sessions: Running, name: str) -> None:
-        """Make a ConfigMap, and wait until Alice's present session has it."""
+        """Make a ConfigMap, and wait until Alice's present watch shows it."""
         metadata = {"namespace": self._space, "name": name}
         self.cluster.apply({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata})
         eventually(lambda: f"configmap/{name}" in sessions.output, f"{name} in the watch", 60)
 
     def standing(self) -> Standing:
-        """Return the present standing."""
+        """Return the present `Standing`."""
         return Standing(
             apiproxy.identity(self._management),
             self.alice.certificate(FQDN),
@@ -102,13 +102,13 @@ class Mover:
 
 
 def broken_in(output: str) -> int:
-    """Return how many sessions broke after they had shown an object."""
+    """Return the number of sessions that broke after they had shown an object."""
     sessions = output.split(f"{BROKEN}\n")[:-1]
     return sum("configmap/" in each for each in sessions)
 
 
 def runs_of(events: str) -> list[Run]:
-    """Return the times at which each container with the proxy's device ran, by watch events, in whole seconds."""
+    """Return when each container with the proxy's device ran, in whole seconds, according to watch events."""
     runs: dict[str, Run] = {}
     for pod in seen_pods(events):
         for status in pod["status"].get("containerStatuses") or ():
@@ -170,14 +170,14 @@ def ours(mover: Mover, images: ProductImages) -> Stage:
 
 
 def check(stage: Stage) -> None:
-    """Check that a move changed nothing, broke a session once, and never ran the device twice."""
+    """Check that a move changed nothing, broke one session of Alice, and never had two containers run the device."""
     assert stage.after == stage.before
     assert stage.broken == 1
     before, after = stage.runs
     assert before.ended <= after.began < after.ended
 
 
-def test_our_operator_takes_over_the_proxy_of_the_go_operator(ours: Stage) -> None:
+def test_our_operator_takes_over_the_api_server_proxy_of_the_go_operator(ours: Stage) -> None:
     check(ours)
 
 
@@ -193,11 +193,13 @@ def back(mover: Mover, ours: Stage) -> Stage:
     return mover.move("go", upgrade)
 
 
-def test_the_go_operator_takes_over_the_proxy_of_our_operator(back: Stage) -> None:
+def test_the_go_operator_takes_over_the_api_server_proxy_of_our_operator(back: Stage) -> None:
     check(back)
 
 
-def test_nothing_of_our_proxy_is_left_after_the_go_operator_has_taken_over(cluster: Cluster, back: Stage) -> None:
+def test_nothing_of_our_api_server_proxy_remains_after_the_go_operator_has_taken_over(
+    cluster: Cluster, back: Stage
+) -> None:
     kinds = ("deployment", "serviceaccount", "role", "rolebinding")
     names = [(kind, apiproxy.NAME) for kind in kinds]
     names.append(("secret", f"{apiproxy.SECRET}{CONFIG_SUFFIX}"))

@@ -1,4 +1,4 @@
-"""An upgrade from the Go operator's chart to ours and back with groups that offer the Kubernetes API.
+"""An upgrade from the Go operator's chart to ours and back, with groups of type kube-apiserver.
 
 No Pod restarts, no request fails, and the tailnet stays as it is.
 """
@@ -41,9 +41,9 @@ LATER = proxy_group("later", type="kube-apiserver", replicas=1, kubeAPIServer={"
 
 
 class Inventory(NamedTuple):
-    """The things that a new operator must leave unchanged: Pods, devices, Tailscale Services, certificates and URLs.
+    """The inventory that must not change: Pods, devices, Tailscale Services, certificates and URLs.
 
-    The revision of a StatefulSet changes before its Pods restart.
+    It has the revisions of StatefulSets, too, because a revision changes before the Pods restart.
     """
 
     revisions: Mapping[str, str]
@@ -71,7 +71,7 @@ class Admin:
         self._management = management
 
     def change(self, step: Callable[[], None], *groups: Object) -> Stage:
-        """Do *step*, which changes the operator, and return the observations of *groups* meanwhile."""
+        """Call *step*, which changes the operator, and return the observations of *groups* during the change."""
         before = self.inventory(*groups)
         with Load.from_device(self.alice.device, "ok", [f"https://{dns_name('kapi')}:443/readyz"], RATE) as requests:
             step()
@@ -147,7 +147,7 @@ def is_adopted(cluster: Cluster) -> bool:
     return ANNOTATION_DIGEST in statefulset["metadata"].get("annotations", {})
 
 
-def test_an_upgrade_from_the_go_operator_to_ours_changes_no_group(ours: Stage) -> None:
+def test_an_upgrade_from_the_go_operator_to_ours_changes_no_group_of_api_server_proxies(ours: Stage) -> None:
     assert ours.after == ours.before
     assert [*ours.after.services] == ["svc:kapi"]
     assert len(ours.after.devices) == len(ours.after.pods) == 2
@@ -173,7 +173,7 @@ def back(ours: Stage, admin: Admin) -> Stage:
     return admin.change(rollback, KAPI, LATER)
 
 
-def test_a_rollback_to_the_go_operator_changes_no_group(back: Stage) -> None:
+def test_a_rollback_to_the_go_operator_changes_no_group_of_api_server_proxies(back: Stage) -> None:
     assert back.after == back.before
     assert [*back.after.urls] == ["kapi", "later"]
     assert not back.requests.failed

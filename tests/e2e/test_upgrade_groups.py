@@ -52,7 +52,7 @@ def users(
 
 @contextmanager
 def changing(users: GroupUsers, maker: str) -> Iterator[list[Outcome]]:
-    """Open new connections all the time during a change of operators, and yield a list that gets their outcomes."""
+    """Open new connections all the time during the block, and yield a list that gets their outcomes at the end."""
     outcomes: list[Outcome] = []
     with users.at_work(maker) as loads:
         began = time.time()  # the very first packets may be lost: the WireGuard path is made then
@@ -78,7 +78,7 @@ def is_marked(obj: Object) -> bool:
     return ANNOTATION_DIGEST in obj["metadata"].get("annotations", {})
 
 
-def test_an_upgrade_from_the_go_operator_to_ours_does_not_change_groups(ours: Stage) -> None:
+def test_an_upgrade_from_the_go_operator_to_ours_does_not_change_egress_groups(ours: Stage) -> None:
     assert ours.after == ours.before
     assert sorted(ours.after.pods) == ["away-0", "gate-0", "gate-1"]
 
@@ -87,13 +87,13 @@ def check(outcomes: list[Outcome]) -> None:
     assert all(outcome.attempts and not outcome.failed for outcome in outcomes), "\n".join(map(str, outcomes))
 
 
-def test_no_connection_fails_while_our_operator_takes_over_from_the_go_operator(ours: Stage) -> None:
+def test_no_connection_through_an_egress_group_fails_while_our_operator_replaces_the_go_operator(ours: Stage) -> None:
     check(ours.outcomes)
 
 
 @pytest.fixture(scope="module")
 def back(ours: Stage, users: GroupUsers) -> Stage:
-    """The way back to the Go operator by `helm rollback`, with Services that ours has made, too."""
+    """A rollback to the Go operator by `helm rollback`, after our operator has added Services, too."""
     bed = users.cluster.bed
     users.add("ours")
     before = users.inventory()
@@ -105,21 +105,23 @@ def back(ours: Stage, users: GroupUsers) -> Stage:
     return Stage(before, users.inventory(), outcomes)
 
 
-def test_services_that_our_operator_makes_after_the_upgrade_do_not_change_groups(ours: Stage, back: Stage) -> None:
+def test_services_that_our_operator_adds_to_egress_groups_after_the_upgrade_replace_no_pod(
+    ours: Stage, back: Stage
+) -> None:
     assert back.before.pods == ours.after.pods
     assert len(back.before.ports) == 2 * len(ours.after.ports)
 
 
-def test_a_rollback_to_the_go_operator_does_not_change_groups(back: Stage) -> None:
+def test_a_rollback_to_the_go_operator_does_not_change_egress_groups(back: Stage) -> None:
     assert back.after == back.before
 
 
-def test_the_go_operator_makes_services_of_groups_after_a_rollback(back: Stage, users: GroupUsers) -> None:
+def test_after_a_rollback_the_go_operator_adds_services_to_the_egress_groups(back: Stage, users: GroupUsers) -> None:
     users.add("late")
     after = users.inventory()
     assert after.pods == back.after.pods
     assert len(after.ports) == len(back.after.ports) + 3
 
 
-def test_no_connection_fails_during_a_rollback_to_the_go_operator(back: Stage) -> None:
+def test_no_connection_through_an_egress_group_fails_during_a_rollback_to_the_go_operator(back: Stage) -> None:
     check(back.outcomes)

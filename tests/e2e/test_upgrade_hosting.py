@@ -1,4 +1,4 @@
-"""An upgrade from the Go operator's chart to ours and back with a group that exposes Ingresses and Services.
+"""An upgrade from the Go operator's chart to ours and back, with a group that exposes Ingresses and Services.
 
 No Pod restarts, no connection fails, and the tailnet stays as it is.
 """
@@ -29,9 +29,9 @@ RATE = 5.0  # connections a second to each target
 
 
 class Inventory(NamedTuple):
-    """The things that a new operator must leave unchanged: Pods, devices, Tailscale Services and certificates.
+    """The inventory that must not change: Pods, devices, Tailscale Services and certificates.
 
-    The *revision* of a StatefulSet changes before its Pods restart.
+    It has each StatefulSet's *revision*, too, because that changes before the Pods restart.
     """
 
     revision: str
@@ -152,12 +152,12 @@ def check(outcomes: list[Outcome]) -> None:
     assert all(outcome.attempts and not outcome.failed for outcome in outcomes), "\n".join(map(str, outcomes))
 
 
-def test_an_upgrade_from_the_go_operator_to_ours_changes_nothing(ours: Stage) -> None:
+def test_an_upgrade_from_the_go_operator_to_ours_changes_nothing_that_an_ingress_group_serves(ours: Stage) -> None:
     assert ours.after == ours.before
     assert [*ours.after.services] == ["svc:go-lb", "svc:go-shop"]
 
 
-def test_no_connection_fails_while_our_operator_takes_over_from_the_go_operator(ours: Stage) -> None:
+def test_no_connection_to_an_ingress_group_fails_while_our_operator_replaces_the_go_operator(ours: Stage) -> None:
     check(ours.outcomes)
 
 
@@ -177,10 +177,10 @@ def back(ours: Stage, users: HostingUsers) -> Stage:
     return Stage(before, users.inventory("go", "ours"), outcomes)
 
 
-def test_a_rollback_to_the_go_operator_changes_nothing(back: Stage) -> None:
+def test_a_rollback_to_the_go_operator_changes_nothing_that_an_ingress_group_serves(back: Stage) -> None:
     assert back.after == back.before
     assert [*back.after.statuses] == ["go-lb", "go-shop", "ours-lb", "ours-shop"]
 
 
-def test_no_connection_fails_during_a_rollback_to_the_go_operator(back: Stage) -> None:
+def test_no_connection_to_an_ingress_group_fails_during_a_rollback_to_the_go_operator(back: Stage) -> None:
     check(back.outcomes)

@@ -53,7 +53,7 @@ def installed(
 
 
 def ctr(bed: Bed, *words: Word) -> str:
-    """Run a command about the images of the node, as its administrator does."""
+    """Run `ctr` for the images of the node, as the node's administrator does."""
     argv: list[Word] = [program(bed.paths, "ctr"), "--address", SOCKET, "--namespace", "k8s.io", "images", *words]
     return bed.machines["node"].run(argv, timeout=120)
 
@@ -73,21 +73,23 @@ def install(bed: Bed, place: str) -> None:
     run(["sh", "-euc", f"{command.strip()} --plain-http --wait --timeout=90s"], timeout=120, env=bed.environment())
 
 
-def test_the_operator_runs_the_image_of_the_file(installed: None, cluster: Cluster) -> None:
+def test_the_operator_runs_the_image_that_was_loaded_from_an_archive(installed: None, cluster: Cluster) -> None:
     pods = cluster.listed("pods", labels={"app": "operator"})
     assert [is_ready(pod) for pod in pods] == [True, True]
     assert {pod["spec"]["containers"][0]["image"] for pod in pods} == {OPERATOR}
     assert_nothing_pulled(cluster, "operator", OPERATOR)
 
 
-def test_the_nameserver_runs_the_image_of_the_file(installed: None, cluster: Cluster, nameserver: str) -> None:
+def test_the_nameserver_runs_the_image_that_was_loaded_from_an_archive(
+    installed: None, cluster: Cluster, nameserver: str
+) -> None:
     eventually(lambda: nameserver_runs(cluster, NAMESERVER), "our nameserver alone")
     assert dig(cluster.bed, nameserver, "ts.net", "SOA").rcode == "NOERROR"
     assert_nothing_pulled(cluster, "nameserver", NAMESERVER)
 
 
 def assert_nothing_pulled(cluster: Cluster, app: str, image: str) -> None:
-    """Fail if the kubelet doesn't say of the Pods of *app* that the node had their image."""
+    """Check that the kubelet says of each Pod of *app* that the image was already on the node."""
     names = {pod["metadata"]["name"] for pod in cluster.listed("pods", labels={"app": app})}
     events = [each for each in cluster.listed("events") if each["involvedObject"]["name"] in names]
     said = {each["message"] for each in events if each["reason"] in {"Pulling", "Pulled"}}

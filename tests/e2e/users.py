@@ -1,7 +1,4 @@
-"""Users who have an object of every kind that gets a proxy.
-
-They create the objects, check that the objects work, and take an inventory.
-"""
+"""Users with an object of every kind that gets a proxy: creates the objects, checks them, and takes inventories."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -40,7 +37,7 @@ POLICY: Sequence[Object] = (
     {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": POLICED}},
     group_policy("ours", POLICED, egress=["allowed"]),
 )
-REPLICAS = 2  # of a Connector, and of a Recorder
+REPLICAS = 2  # the number of replicas of a Connector and of a Recorder
 BUCKET = {"endpoint": "s3.example.org", "bucket": "sessions"}
 _KINDS = (
     "customresourcedefinitions,dnsconfigs,connectors,recorders,peerrelays,proxyclasses,ingressclasses,"
@@ -50,9 +47,9 @@ _IN_NAMESPACES = "services,ingresses"
 
 
 class Inventory(NamedTuple):
-    """Things that a new operator must not change: Pods and StatefulSets of proxies, devices, keys, users' objects.
+    """The inventory that must not change: Pods and StatefulSets of proxies, devices, auth keys, and users' objects.
 
-    *endpoints* are the addresses of relays, in their PeerRelays and, with the UID, in their Services.
+    *endpoints* are the addresses of relays: those in PeerRelays, and those in Services with their UIDs.
     """
 
     pods: dict[str, tuple[str, int]]
@@ -165,7 +162,7 @@ class Users:
         return eventually(lambda: relays.addresses(self.cluster, relay), f"the address of {name_of(relay)}")
 
     def policy_is_enforced(self) -> bool:
-        """Tell whether the API server lets the namespace `POLICED` use an allowed ProxyGroup, and no other one."""
+        """Tell whether the API server lets the namespace `POLICED` use the allowed ProxyGroup and no other group."""
         for group in ("allowed", "forbidden"):
             service = group_service(POLICED, "new", group, tailnet_ip="100.64.0.9")
             try:

@@ -12,10 +12,9 @@ T = TypeVar("T")
 def eventually(look: Callable[[], T], what: str, seconds: float = 120) -> T:
     """Call *look* again and again until its result is true, and return the result.
 
-    A BedError or an AssertionError of *look* counts as no result. The final error contains its words.
+    A BedError or an AssertionError of *look* counts as a false result. The final error repeats its text.
 
-    Raises:
-        AssertionError: the time is over.
+    Raises: AssertionError: *seconds* have passed.
     """
     found: list[T] = []
     said: list[str] = [""]

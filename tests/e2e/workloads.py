@@ -6,7 +6,7 @@ from tests.e2e.testbed import control, registry
 from tests.e2e.testbed.peer import GREETER_PORT, WEB_PORT
 from tests.support import manifests
 
-# The specs of Services that lead to what `web` makes with the name "web".
+# The specs of Services that lead to the Pod that `web` makes under the name "web".
 TO_WEB: dict[str, Any] = {"selector": {"app": "web"}, "ports": [{"port": 80, "targetPort": 8080}]}
 BALANCED: dict[str, Any] = {**TO_WEB, "type": "LoadBalancer", "loadBalancerClass": "tailscale"}
 
@@ -24,12 +24,15 @@ Object = dict[str, Any]
 
 
 def egress_service(namespace: str, name: str, **annotations: str) -> Object:
-    """Return an egress Service; `tailnet_fqdn="…"` is the annotation tailscale.com/tailnet-fqdn."""
+    """Return an egress Service.
+
+    An argument such as `tailnet_fqdn="…"` sets the annotation tailscale.com/tailnet-fqdn.
+    """
     return _within(namespace, manifests.egress(name, "", **annotations))
 
 
 def group_service(namespace: str, name: str, group: str, **annotations: str) -> Object:
-    """Return an egress Service with each port of the devices outside, which *group* is to serve if one is given.
+    """Return an egress Service with each port of the devices outside, which *group* serves unless it is "".
 
     *annotations* are as for `egress_service`.
     """
@@ -61,7 +64,7 @@ def _ours(kind: str, name: str, spec: Object) -> Object:
 
 
 def exposed_service(namespace: str, name: str, spec: Object, **annotations: str) -> Object:
-    """Return a Service to expose to the tailnet. *annotations* are as for `egress_service`."""
+    """Return a Service that asks to be exposed. *annotations* are as for `egress_service`."""
     return {**egress_service(namespace, name, **annotations), "spec": spec}
 
 
@@ -75,7 +78,7 @@ def _within(namespace: str, obj: Object) -> Object:
 
 
 NOWHERE = manifests.proxy_class("nowhere", statefulSet={"pod": {"nodeSelector": {"example.org/node": "none"}}})
-"""A ProxyClass whose Pods fit on no node."""
+"""A ProxyClass whose Pods no node accepts."""
 
 
 def web(namespace: str, name: str) -> list[Object]:
@@ -97,7 +100,7 @@ def client(namespace: str) -> Object:
 
 
 def pod(namespace: str, name: str, container: Object) -> Object:
-    """Return a Pod of one *container*, which has the bed's base image."""
+    """Return a Pod with one *container*, which uses the bed's base image."""
     return {
         "apiVersion": "v1",
         "kind": "Pod",

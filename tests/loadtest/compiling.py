@@ -1,4 +1,4 @@
-"""The compiled client of dnsload, for tests that need it; without a C compiler they are skipped."""
+"""Compiles dnsload's client in C for the tests that need it. Without a C compiler these tests are skipped."""
 
 import atexit
 import shutil

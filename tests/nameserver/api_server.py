@@ -13,7 +13,7 @@ LABELS = "tailscale.com/managed=true,tailscale.com/parent-resource-type=nameserv
 
 
 class ApiServer:
-    """Serves lists and watches of ConfigMaps like the real API server, and fails on request."""
+    """A small API server. It serves lists and watches of ConfigMaps like the real one, and fails on request."""
 
     def __init__(self) -> None:
         self.objects: dict[str, dict[str, Any]] = {}
@@ -26,7 +26,7 @@ class ApiServer:
         self._events: list[dict[str, Any]] = []
 
     def write(self, name: str, document: str | None) -> None:
-        """Create or change a ConfigMap. Without a *document* it has no data."""
+        """Create a ConfigMap, or change it, so that it has this *document*. Without a *document* it has no data."""
         self.version += 1
         kind = "MODIFIED" if name in self.objects else "ADDED"
         self.objects[name] = {"metadata": {"name": name, "resourceVersion": str(self.version)}}
@@ -40,7 +40,7 @@ class ApiServer:
         self._send("DELETED", {**gone, "metadata": {"name": name, "resourceVersion": str(self.version)}})
 
     def bookmark(self) -> None:
-        """Send a bookmark with a higher resource version. No object changes."""
+        """Send a bookmark event with a higher resource version to the watchers. No object changes."""
         self.version += 1
         self._send("BOOKMARK", {"metadata": {"resourceVersion": str(self.version)}})
 

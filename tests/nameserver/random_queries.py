@@ -1,4 +1,7 @@
-"""Random queries: for names near those of a zone, of sizes near the limits, or malformed. Also mutated packets."""
+"""Makes random queries, whose names are near those of a zone and whose sizes are near the limits, and mutated packets.
+
+Some queries are malformed.
+"""
 
 import random
 import struct
@@ -12,7 +15,7 @@ from tsnameserver.zone import ZoneSettings
 from tests.nameserver.samples import RECORDS, SETTINGS
 
 _SIZES = {f"n{count}.tail1234.ts.net": count for count in (27, 28, 29, 30, 70, 71, 72, 73, 74, 75, 100)}
-"""Numbers of addresses, by name. They make responses of about 512 and 1,232 bytes, with and without OPT."""
+"""The number of addresses of each name. The answers have about 512 or 1,232 bytes, with or without OPT."""
 LONG = ".".join(["a" * 63, "b" * 63, "c" * 63, "d" * 54]) + ".ts.net"
 """A name of 255 bytes."""
 ZONES = (
@@ -39,13 +42,13 @@ NAMES = tuple(
 )
 QTYPES = (*(1,) * 8, *(28,) * 6, 2, 5, 6, 12, 15, 16, 33, 35, 64, 65, 97, 251, 252, 255, 1000, 0x4101)
 _TELLING = bytes((0, 1, 2, 3, 10, 12, 28, 41, 63, 64, 65, 90, 91, 97, 128, 192, 255))
-"""Byte values with a meaning in DNS messages: flags, lengths, types, and the first and last letters."""
+"""The byte values that have a meaning in DNS messages: flags, lengths, types, and the first and last letters."""
 _SEEDS = 4000
 _OPT_SIZES = (0, 100, 511, 512, 513, 700, 1231, 1232, 1233, 4096, 65535)
 
 
 def near(name: bytes, chance: random.Random) -> bytes:
-    """Return a valid name: *name* in any case, or a name that differs by a label or a byte."""
+    """Return a valid name that is *name* in any case, or differs from *name* by a label or a byte."""
     labels = []
     while name[0]:
         labels.append(name[1 : name[0] + 1])
@@ -65,7 +68,10 @@ def near(name: bytes, chance: random.Random) -> bytes:
 
 
 def random_case(name: bytes, chance: random.Random) -> bytes:
-    """Return *name* with about half of its letters in the other case. Length bytes are smaller than any letter."""
+    """Return *name*, in wire form, with about half of its letters in the other case.
+
+    Length bytes stay as they are, because they are smaller than any letter.
+    """
     return bytes(
         byte ^ 0x20 if chr(byte).isascii() and chr(byte).isalpha() and chance.random() < 0.5 else byte for byte in name
     )
@@ -105,7 +111,7 @@ def _random_opt(chance: random.Random) -> bytes:
 
 
 def mutated(chance: random.Random, count: int) -> Iterator[bytes]:
-    """Yield *count* queries with some bytes changed, and sometimes with another end.
+    """Yield *count* queries with some bytes changed, and sometimes cut or extended.
 
     The function is fast, so that tests can use millions.
     """

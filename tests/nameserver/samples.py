@@ -29,7 +29,10 @@ def sample_zone() -> Zone:
 
 
 def make_query(name: str, qtype: str = "A", **options: object) -> dns.message.QueryMessage:
-    """Return a query made by dnspython, always with the same ID. *options* are those of dns.message.make_query."""
+    """Return a query made by dnspython, always with the same message ID.
+
+    *options* are those of dns.message.make_query.
+    """
     return dns.message.make_query(name, qtype, id=0x1234, **options)  # type: ignore[arg-type]  # passed on as they come
 
 
@@ -43,12 +46,15 @@ def parsed(response: bytes | None) -> dns.message.Message:
 
 
 def texts(response: dns.message.Message) -> list[str]:
-    """Return the data of the answers, in order."""
+    """Return the data of the records in the answer section, in order."""
     return [record.to_text() for rrset in response.answer for record in rrset]
 
 
 def mount(volume: Path, *documents: str) -> None:
-    """Swap the files of *volume* as the kubelet does: by `records.json` with the first document and further shards."""
+    """Replace the files in *volume* as the kubelet does in a mounted ConfigMap.
+
+    The new files are `records.json`, with the first of the documents, and further shards.
+    """
     version = f"..{len([*volume.iterdir()])}"
     (volume / version).mkdir()
     for number, document in enumerate(documents):

@@ -1,4 +1,4 @@
-"""A pytest plugin that loads the compiled loop from the path in SANITIZED_UDPLOOP."""
+"""A pytest plugin that loads the compiled loop from the path in the variable SANITIZED_UDPLOOP."""
 
 import importlib.util
 import os

@@ -1,4 +1,4 @@
-"""The fast path and the general path give the same answer. The conformance tests check what the answers say."""
+"""The fast path and the general path give the same answer. The conformance tests check the content of answers."""
 
 import random
 
@@ -35,14 +35,14 @@ def test_the_fast_path_and_the_general_path_agree_on_thousands_of_random_queries
         assert answer(query, ZONES[0]) == general(query, ZONES[0])
 
 
-def test_a_query_whose_answer_fails_gets_servfail_and_a_packet_that_is_no_query_gets_none() -> None:
+def test_a_query_whose_answer_raises_gets_servfail_and_a_packet_that_is_no_query_gets_no_answer() -> None:
     query = make_query("db.tail1234.ts.net")
     response = parsed(failure(query.to_wire()))
     assert (response.id, response.rcode()) == (query.id, dns.rcode.SERVFAIL)
     assert [failure(packet) for packet in (b"", bytes(11), b"\0\0\x80" + bytes(9))] == [None] * 3
 
 
-def test_names_in_a_zone_get_servfail_before_the_first_records() -> None:
+def test_queries_for_names_in_a_zone_get_servfail_before_the_first_records_arrive() -> None:
     response = parsed(answer(wire("db.tail1234.ts.net", use_edns=0), empty_zone(SETTINGS)))
     assert (response.rcode(), response.flags & dns.flags.AA) == (dns.rcode.SERVFAIL, 0)
     assert [option.to_text() for option in response.options] == ["EDE 14 (Not Ready)"]

@@ -1,4 +1,4 @@
-"""Tests of the whole program for failures that tests of the command can't cause."""
+"""Tests of the whole nameserver, with failures that can't be caused from outside of its process."""
 
 import asyncio
 import ctypes
@@ -20,7 +20,7 @@ UNREADABLE = "a\0b"
 """A path that makes the follower fail with ValueError, an exception that it doesn't expect."""
 
 
-async def test_a_follower_that_fails_is_started_again_and_queries_are_answered(
+async def test_the_nameserver_restarts_a_follower_that_fails_and_keeps_answering_queries(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.INFO)

@@ -23,14 +23,14 @@ def compiled(*documents: Records, upon: Compiled | None = None) -> Compiled:
 
 
 @pytest.mark.parametrize("name", ["a..ts.net", f"{'x' * 64}.ts.net", "\u212a.ts.net", "a.example.org", "net", ""])
-def test_a_bad_name_is_left_out_and_all_other_names_are_served(name: str) -> None:
+def test_the_compiler_leaves_out_a_bad_name_and_compiles_all_other_names(name: str) -> None:
     result = compiled(Records(ip4={name: ["192.0.2.1"], "b.ts.net": ["192.0.2.2"]}))
     assert set(result.zone.nodes) == {wire_name("ts.net"), wire_name("b.ts.net")}
     (problem,) = result.news
     assert repr(name) in problem
 
 
-def test_records_can_add_zones_whose_names_disappear_with_the_zone() -> None:
+def test_the_records_document_can_add_a_zone_and_its_names_disappear_with_the_zone() -> None:
     old = compiled(A_EXAMPLE)
     new = compiled(A_EXAMPLE.model_copy(update={"zones": ["b..ad", "ts.example.org."]}), upon=old)
     last = compiled(A_EXAMPLE, upon=new)
@@ -58,7 +58,7 @@ def test_the_settings_and_the_serial_of_the_records_decide_the_ttl_and_the_soa()
         assert [rrset.ttl for rrset in response.answer + response.authority] == [30]
 
 
-def test_unchanged_names_are_not_compiled_again() -> None:
+def test_the_compiler_does_not_compile_unchanged_names_again() -> None:
     old = compiled(RECORDS)
     changed = RECORDS.model_copy(update={"ip4": {**RECORDS.ip4, "db.tail1234.ts.net": ["100.64.0.9"]}, "serial": 8})
     new = compiled(changed, upon=old)
@@ -68,7 +68,7 @@ def test_unchanged_names_are_not_compiled_again() -> None:
     assert addresses(new.zone, "db.tail1234.ts.net") == ["100.64.0.9"]
 
 
-def test_a_change_of_shard_boundaries_changes_no_name() -> None:
+def test_other_shards_with_the_same_records_cause_no_compilation_of_a_name() -> None:
     old = compiled(RECORDS)
     halves = [RECORDS.model_copy(update={"ip6": {}}), RECORDS.model_copy(update={"ip4": {}})]
     new = compiled(*halves, upon=old)
@@ -83,21 +83,21 @@ def test_compiling_a_new_zone_from_an_old_one_does_not_change_the_old_one() -> N
     assert (old.zone.nodes, old.children, old.problems) == (fresh.zone.nodes, fresh.children, fresh.problems)
 
 
-def test_problems_of_unchanged_names_stay_listed_but_are_not_reported_as_new() -> None:
+def test_the_problems_of_an_unchanged_name_stay_listed_but_are_not_reported_as_new() -> None:
     old = compiled(Records(ip4={"a.ts.net": ["bad"], "b.ts.net": []}))
     new = compiled(Records(ip4={"a.ts.net": ["bad", "192.0.2.1"]}), upon=old)
     assert new.problems == old.problems != {}
     assert (new.news, old.news) == ((), old.problems["a.ts.net"])
 
 
-def test_the_zone_counts_its_names_and_records() -> None:
+def test_the_compiler_counts_the_names_and_the_records_of_each_ip_family() -> None:
     records = Records(ip4={"a.ts.net": ["192.0.2.1", "192.0.2.2", "bad"], "none.ts.net": [], "a.example.org": []})
     first = compiled(records)
     second = compiled(Records(ip6={"a.ts.net": ["2001:db8::1"]}), upon=first)
     assert [(each.names, each.ip4, each.ip6) for each in (first, second)] == [(2, 2, 0), (1, 0, 1)]
 
 
-def test_the_compiler_works_in_short_steps() -> None:
+def test_the_compiler_compiles_a_thousand_names_in_more_than_ten_steps() -> None:
     records = Records(ip4={f"n{number}.ts.net": ["192.0.2.1"] for number in range(1000)})
     assert sum(1 for _ in compile_steps(nothing_compiled(SETTINGS), (records,), SETTINGS)) > 1000 / 100
 

@@ -26,7 +26,7 @@ async def api() -> AsyncIterator[ApiServer]:
 
 
 class Followed(NamedTuple):
-    """A follower of ConfigMaps, the documents that it offers, and whether it has lost the API server once."""
+    """A follower of ConfigMaps, its offers of documents, and whether it has lost the API server."""
 
     configmaps: ConfigMaps
     offers: asyncio.Queue[Texts]
@@ -37,7 +37,10 @@ class Followed(NamedTuple):
 async def following(
     url: str, service_account: Path, offer: Callable[[Texts], Any] | None = None, backoff: Backoff = SHORT, **more: Any
 ) -> AsyncIterator[Followed]:
-    """Run a follower of the ConfigMaps at *url*. *offer* gets the documents in place of the queue."""
+    """Run a follower of the ConfigMaps at *url* during the block.
+
+    *offer* is called with the documents. By default they get into the queue.
+    """
     offers: asyncio.Queue[Texts] = asyncio.Queue()
     lost = asyncio.Event()
 
@@ -50,7 +53,9 @@ async def following(
         yield Followed(configmaps, offers, lost)
 
 
-async def test_the_list_and_every_change_are_offered_as_whole_sets(api: ApiServer, tmp_path: Path) -> None:
+async def test_the_follower_offers_all_documents_after_its_list_and_after_every_change(
+    api: ApiServer, tmp_path: Path
+) -> None:
     api.write("dnsrecords", "one")
     api.write("another", "not ours")
     mebibyte = "x" * (1 << 20)
@@ -68,7 +73,7 @@ async def test_the_list_and_every_change_are_offered_as_whole_sets(api: ApiServe
     assert watch.query["labelSelector"] == LABELS
 
 
-async def test_a_long_list_is_read_in_pages(api: ApiServer, tmp_path: Path) -> None:
+async def test_the_follower_reads_a_long_list_of_configmaps_in_pages(api: ApiServer, tmp_path: Path) -> None:
     texts = dict.fromkeys(("dnsrecords", *(f"dnsrecords-{number}" for number in range(1, 32))), "x")
     for name, text in texts.items():
         api.write(name, text)
@@ -77,7 +82,7 @@ async def test_a_long_list_is_read_in_pages(api: ApiServer, tmp_path: Path) -> N
     assert [request.query["labelSelector"] for request in api.lists] == [LABELS] * 8
 
 
-async def test_changes_during_an_offer_are_offered_together(api: ApiServer, tmp_path: Path) -> None:
+async def test_the_follower_offers_several_changes_during_an_offer_as_one(api: ApiServer, tmp_path: Path) -> None:
     taken: asyncio.Queue[Texts] = asyncio.Queue()
     free = asyncio.Event()
 
@@ -97,7 +102,7 @@ async def test_changes_during_an_offer_are_offered_together(api: ApiServer, tmp_
         assert [await taken.get(), await taken.get()] == [{}, {"dnsrecords": "last"}]
 
 
-async def test_after_its_end_a_watch_continues_from_the_last_version(api: ApiServer, tmp_path: Path) -> None:
+async def test_the_follower_starts_the_next_watch_at_the_last_resource_version(api: ApiServer, tmp_path: Path) -> None:
     async with following(api.url, tmp_path) as followed:
         await followed.offers.get()
         api.write("dnsrecords", "one")
@@ -110,14 +115,14 @@ async def test_after_its_end_a_watch_continues_from_the_last_version(api: ApiSer
     assert (len(api.lists), api.watches[-1].query["resourceVersion"]) == (1, "102")
 
 
-async def test_the_follower_lists_again_if_its_version_has_expired(api: ApiServer, tmp_path: Path) -> None:
+async def test_the_follower_lists_again_if_its_resource_version_has_expired(api: ApiServer, tmp_path: Path) -> None:
     async with following(api.url, tmp_path) as followed:
         await followed.offers.get()
         for name in ("dnsrecords", "dnsrecords-1"):
             api.write(name, "one")
             while name not in await followed.offers.get():
                 continue
-        del api.objects["dnsrecords-1"]  # and of that event the server knows nothing any more
+        del api.objects["dnsrecords-1"]  # the server has forgotten the event of this deletion
         api.expire()
         assert await followed.offers.get() == {"dnsrecords": "one"}
     assert len(api.lists) == 2
@@ -139,10 +144,13 @@ async def test_the_follower_logs_a_refusal_once_and_keeps_trying(
     assert (grant in caplog.text) == (status in {401, 403})
 
 
-async def test_the_backoff_starts_again_after_a_successful_list(
+async def test_the_backoff_of_the_follower_starts_again_after_a_successful_list(
     api: ApiServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """After twelve failures in a row the next list would come in 20 seconds at the earliest."""
+    """Without a new start of the backoff, the test would exceed its time limit.
+
+    The backoff after twelve failures is 20 seconds at least.
+    """
     patient = Backoff(first=0.02, most=60)
     async with following(api.url, tmp_path, backoff=patient), asyncio.timeout(10):
         for number in range(13):
@@ -152,7 +160,7 @@ async def test_the_backoff_starts_again_after_a_successful_list(
     assert [record.levelno for record in caplog.records][:12] == [logging.WARNING] * 12
 
 
-async def test_the_follower_waits_for_an_api_server_that_is_away(tmp_path: Path) -> None:
+async def test_the_follower_retries_until_the_api_server_is_reachable(tmp_path: Path) -> None:
     async with api_server("tailscale") as gone:
         url = gone.url
     async with following(url, tmp_path) as followed, api_server("tailscale", int(url.rpartition(":")[2])):
@@ -190,7 +198,7 @@ async def test_the_follower_notices_a_silent_partition_when_a_watch_should_have_
     async with following(api.url, tmp_path, watch_seconds=0, grace_seconds=0.1) as followed:
         await followed.offers.get()
         assert followed.configmaps.watched.followed
-        await followed.lost.wait()  # the server keeps its watches open, and says nothing
+        await followed.lost.wait()  # the server keeps its watches open, but sends nothing
         assert not followed.configmaps.watched.followed
 
 
@@ -207,7 +215,7 @@ SIGNS: dict[str, Callable[[ApiServer], None]] = {
 
 
 @pytest.mark.parametrize("send", SIGNS.values(), ids=SIGNS)
-async def test_each_event_is_a_sign_that_the_api_server_is_there(
+async def test_each_event_of_a_watch_updates_the_time_at_which_the_api_server_was_last_heard(
     api: ApiServer, tmp_path: Path, send: Callable[[ApiServer], None]
 ) -> None:
     async with following(api.url, tmp_path) as followed:
@@ -221,7 +229,9 @@ async def test_each_event_is_a_sign_that_the_api_server_is_there(
     assert before < watched.heard <= time.time()
 
 
-async def test_an_unexpected_failure_ends_the_follower_and_it_can_start_again(api: ApiServer, tmp_path: Path) -> None:
+async def test_an_unexpected_exception_ends_the_follower_and_the_follower_can_start_again(
+    api: ApiServer, tmp_path: Path
+) -> None:
     lost = asyncio.Event()
 
     async def fail(_: Texts) -> None:
@@ -237,7 +247,7 @@ async def test_an_unexpected_failure_ends_the_follower_and_it_can_start_again(ap
         assert (lost.is_set(), configmaps.watched.followed, len(api.lists)) == (True, False, tries)
 
 
-def test_the_backoff_doubles_up_to_its_maximum() -> None:
+def test_the_backoff_doubles_at_each_failure_up_to_its_maximum() -> None:
     backoff = Backoff(first=1, most=8)
     for failures, most in ((1, 1), (2, 2), (4, 8), (5, 8), (10_000, 8)):
         assert most / 2 <= backoff.delay(failures) <= most

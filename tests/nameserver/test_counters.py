@@ -40,7 +40,7 @@ CASES: list[tuple[bytes, int, int | None, int]] = [  # query; type, rcode and pa
 
 
 @pytest.mark.parametrize(("query", "qtype", "rcode", "fast"), CASES)
-def test_the_counter_of_queries_has_type_rcode_and_path(query: bytes, qtype: int, rcode: int | None, fast: int) -> None:
+def test_queries_are_counted_by_type_rcode_and_path(query: bytes, qtype: int, rcode: int | None, fast: int) -> None:
     counts = Counts()
     for _ in range(3):
         answer(query, sample_zone(), counts)

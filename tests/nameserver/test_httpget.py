@@ -1,4 +1,4 @@
-"""Tests of the HTTP client, against a server that sends the bytes that a test gives it."""
+"""Tests of the HTTP client, against a server that sends exactly the bytes that a test chooses."""
 
 import asyncio
 import contextlib
@@ -20,7 +20,7 @@ OK = (200, b"ok")
 
 
 class Scripted:
-    """Answers each request with the next of *responses*. An empty response closes the connection."""
+    """A server that answers each request with the next of *responses*. An empty response closes the connection."""
 
     def __init__(self, responses: Sequence[bytes]) -> None:
         self.responses = list(responses)
@@ -72,7 +72,7 @@ WELL_FORMED = {
 
 
 @pytest.mark.parametrize(("response", "status", "body"), WELL_FORMED.values(), ids=WELL_FORMED)
-async def test_the_client_reads_a_body_in_every_transfer_form_and_in_any_parts(
+async def test_the_http_client_reads_a_body_in_each_transfer_encoding_however_the_bytes_are_split(
     response: bytes, status: int, body: bytes
 ) -> None:
     async with scripted(response, b"") as (_, client):
@@ -100,7 +100,7 @@ async def test_a_malformed_response_is_an_error_after_which_the_follower_tries_a
             await said(client)
 
 
-async def test_a_request_has_its_target_its_host_header_and_further_headers() -> None:
+async def test_a_request_of_the_http_client_has_its_target_its_host_header_and_the_given_headers() -> None:
     parameters, headers = {"a": "b,c=d", "e": "1"}, {"Authorization": "Bearer x"}
     async with scripted(WHOLE, path="/proxy/") as (script, client), client.get("/api", parameters, headers):
         pass
@@ -118,14 +118,16 @@ KEPT = {
 
 
 @pytest.mark.parametrize(("response", "connections"), KEPT.values(), ids=KEPT)
-async def test_a_connection_is_kept_after_a_response_with_a_known_end(response: bytes, connections: int) -> None:
+async def test_the_http_client_reuses_a_connection_after_a_response_whose_end_is_known(
+    response: bytes, connections: int
+) -> None:
     closes = [b""] * (connections - 1)
     async with scripted(response, *closes, WHOLE) as (script, client):
         assert [await said(client), await said(client)] == [OK] * 2
     assert (script.connections, len(script.requests)) == (connections, 2)
 
 
-async def test_a_connection_is_closed_after_a_response_that_nobody_has_read() -> None:
+async def test_the_http_client_closes_a_connection_after_a_response_that_was_not_read() -> None:
     async with scripted(CHUNKED + b"2\r\nok\r\n0\r\n\r\n", WHOLE) as (script, client):
         async with client.get("/", {}, {}) as response:
             assert response.status == 200
@@ -133,7 +135,7 @@ async def test_a_connection_is_closed_after_a_response_that_nobody_has_read() ->
     assert script.connections == 2
 
 
-async def test_a_kept_connection_is_not_used_again_after_an_error() -> None:
+async def test_the_http_client_does_not_reuse_a_connection_after_an_error() -> None:
     cut = HEAD + b"Content-Length: 9\r\n\r\ncut"
     async with scripted(WHOLE, cut, b"", WHOLE) as (script, client):
         assert await said(client) == OK
@@ -143,13 +145,13 @@ async def test_a_kept_connection_is_not_used_again_after_an_error() -> None:
     assert script.connections == 2
 
 
-async def test_the_client_gives_up_a_server_that_accepts_no_connections() -> None:
+async def test_the_http_client_stops_waiting_for_a_server_that_accepts_no_connections() -> None:
     with pytest.raises(TimeoutError):
         await said(HttpGet("http://127.0.0.1:1", None, connect_seconds=0))
 
 
 @pytest.mark.parametrize("known", [True, False])
-async def test_the_client_sends_requests_only_to_a_server_with_a_certificate_of_the_authority(
+async def test_the_http_client_sends_requests_only_to_a_server_with_a_certificate_of_the_authority(
     tmp_path: Path, known: bool
 ) -> None:
     serving = certified(tmp_path)

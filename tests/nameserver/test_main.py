@@ -1,4 +1,4 @@
-"""Tests of the command: its parts together, its log and its exit codes."""
+"""Tests of the command `tsnameserver`: its parts together, its log and its exit codes."""
 
 import asyncio
 import json
@@ -45,7 +45,7 @@ async def test_queries_get_servfail_and_the_pod_is_not_ready_until_valid_records
         assert {json.loads(line)["level"] for line in running.log} == {"info", "warn"}
 
 
-async def test_the_file_of_records_is_used_only_while_the_api_server_is_away(tmp_path: Path) -> None:
+async def test_the_file_of_records_is_used_only_while_the_api_server_is_unreachable(tmp_path: Path) -> None:
     path = tmp_path / "records.json"
     path.write_text(DOCUMENT)
     async with AsyncExitStack() as stack:
@@ -62,7 +62,7 @@ async def test_the_file_of_records_is_used_only_while_the_api_server_is_away(tmp
             await running.says("serving 7 names, as the file has them")
 
 
-async def test_the_last_records_survive_a_restart_while_the_api_server_is_away(tmp_path: Path) -> None:
+async def test_the_last_records_survive_a_restart_while_the_api_server_is_unreachable(tmp_path: Path) -> None:
     kept = tmp_path / "kept"
     arguments = ["--namespace", "tailscale", "--service-account", str(tmp_path), "--snapshot", str(kept)]
     async with api_server("tailscale") as api:
@@ -81,7 +81,7 @@ async def test_the_last_records_survive_a_restart_while_the_api_server_is_away(t
         assert await running.status("/readyz") == 200
 
 
-async def test_sighup_reloads_the_records_and_logs_their_problems_again(tmp_path: Path) -> None:
+async def test_sighup_makes_the_nameserver_reload_the_records_and_log_their_problems_again(tmp_path: Path) -> None:
     path = tmp_path / "records.json"
     path.write_text(DOCUMENT)
     async with nameserver(path) as running:
@@ -98,10 +98,10 @@ async def test_sighup_reloads_the_records_and_logs_their_problems_again(tmp_path
         await running.says("serving 7 names, as the file has them")
 
 
-async def test_sighup_lists_the_records_of_the_api_server_at_once(tmp_path: Path) -> None:
+async def test_sighup_makes_the_nameserver_list_the_records_of_the_api_server_at_once(tmp_path: Path) -> None:
     async with api_server("tailscale") as api:
         api.write("dnsrecords", one_address(5))
-        api.refuse_with = 403  # after which it would wait for half a minute
+        api.refuse_with = 403  # after this refusal, the follower would wait for half a minute
         arguments = ("--api-server", api.url, "--namespace", "tailscale", "--service-account", str(tmp_path))
         async with nameserver(tmp_path / "none", *arguments) as running, asyncio.timeout(10):
             await running.says("grant list and watch on configmaps")
@@ -127,7 +127,7 @@ def test_a_line_of_the_json_log_contains_its_exception() -> None:
 
 
 @pytest.mark.parametrize(("flag", "loop"), [("auto", "compiled" if COMPILED else "Python's"), ("python", "Python's")])
-async def test_the_start_logs_which_loop_runs_and_queries_are_logged_on_request(
+async def test_the_nameserver_logs_at_its_start_which_loop_runs_and_logs_queries_on_request(
     flag: str, loop: str, tmp_path: Path
 ) -> None:
     async with nameserver(tmp_path / "none.json", "--udp-loop", flag, "--log-queries", "1/1") as running:
@@ -139,14 +139,14 @@ async def test_the_start_logs_which_loop_runs_and_queries_are_logged_on_request(
 
 
 async def ended(*arguments: str, **environment: str) -> tuple[int | None, str]:
-    """Run the command until it ends by itself. Return its exit code and its output."""
+    """Run the command until it ends without a signal. Return its exit code and its output."""
     process = await started_nameserver(*arguments, **environment)
     async with asyncio.timeout(30):
         _, stderr = await process.communicate()
     return process.returncode, stderr.decode()
 
 
-async def test_a_port_in_use_and_a_wrong_setting_are_errors_of_one_line_with_different_exit_codes() -> None:
+async def test_a_port_in_use_and_a_wrong_setting_end_the_nameserver_with_one_line_and_own_exit_codes() -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as taken:
         taken.bind(("127.0.0.1", 0))
         where = f"127.0.0.1:{taken.getsockname()[1]}"

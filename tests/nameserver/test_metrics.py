@@ -43,7 +43,7 @@ def metrics(server: Running) -> Metrics:
 
 
 def samples(metrics: Metrics, name: str) -> dict[str, float]:
-    """Return the values of a series by its labels, without the label of the server."""
+    """Return the values of the metric *name* by their labels, without the label of the server."""
     return {
         " ".join(value for label, value in sample.labels.items() if label != "server"): sample.value
         for family in text_string_to_metric_families(page(metrics))
@@ -76,7 +76,7 @@ async def test_queries_are_counted_by_type_rcode_and_path_on_the_metrics_page(
     assert counted(metrics, *expected) == expected
 
 
-async def test_the_metrics_of_each_server_are_separate(server: Running, metrics: Metrics) -> None:
+async def test_the_udp_and_tcp_servers_have_separate_metrics(server: Running, metrics: Metrics) -> None:
     udp, tcp = server.udp, server.tcp
     udp.failures, tcp.failures = 1, 2
     udp.counts.malformed, tcp.counts.malformed = 3, 4
@@ -130,7 +130,7 @@ SERIES = {
 }
 
 
-async def test_the_metrics_show_the_counted_reloads(metrics: Metrics) -> None:
+async def test_the_metrics_show_how_often_the_records_were_reloaded(metrics: Metrics) -> None:
     assert {name: samples(metrics, f"tsnameserver_{name}") for name in SERIES} == SERIES
 
 
@@ -143,7 +143,7 @@ async def test_the_metrics_show_the_counted_reloads(metrics: Metrics) -> None:
     ],
     ids=["neither", "an API server", "a snapshot"],
 )
-def test_an_unused_api_server_or_snapshot_has_no_series(
+def test_a_nameserver_without_api_server_or_snapshot_has_no_series_about_them(
     watched: Watched | None, snapshot: Snapshot | None, told: list[str]
 ) -> None:
     shown = page(Metrics([], [], reloads(), watched, snapshot=snapshot))

@@ -12,7 +12,7 @@ NO_WIRES = [b"", b"\1", b"\1a", b"\2a\0", b"\1a\0\0", b"\1a\0b", b"\xc0\0", b"\x
 
 
 @pytest.mark.parametrize("text", ["ts.net", "ts.net.", "TS.Net", ".ts.net"])
-def test_different_spellings_of_a_name_have_the_same_wire_form(text: str) -> None:
+def test_texts_of_a_name_in_any_case_with_or_without_final_dot_have_the_same_wire_form(text: str) -> None:
     assert wire_name(text) == b"\x02ts\x03net\x00"
 
 
@@ -23,14 +23,14 @@ def test_a_text_that_is_no_name_is_refused(text: str) -> None:
 
 
 @given(LABELS)
-def test_the_wire_form_has_the_labels_and_is_recognized_as_a_name(labels: list[str]) -> None:
+def test_the_wire_form_of_a_name_has_its_labels_and_is_recognized_as_a_name(labels: list[str]) -> None:
     expected = b"".join(bytes([len(label)]) + label.lower().encode() for label in labels) + b"\0"
     assert wire_name(".".join(labels)) == expected
     assert is_name(expected)
 
 
 @pytest.mark.parametrize("wire", NO_WIRES)
-def test_bytes_that_are_no_name_are_recognized(wire: bytes) -> None:
+def test_bytes_that_are_no_name_in_wire_form_are_recognized_as_such(wire: bytes) -> None:
     assert not is_name(wire)
 
 

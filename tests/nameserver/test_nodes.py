@@ -15,7 +15,7 @@ def nodes_of(known: dict[bytes, int], old: Nodes[int] | None = None) -> Nodes[in
 
 
 @given(st.dictionaries(st.binary(), st.integers()), st.dictionaries(st.binary(), st.integers()), st.sets(st.binary()))
-def test_a_draft_of_the_table_ends_up_equal_to_a_dict(
+def test_a_draft_of_the_table_of_names_has_the_same_items_as_a_dict_after_the_same_changes(
     first: dict[bytes, int], second: dict[bytes, int], gone: set[bytes]
 ) -> None:
     old = nodes_of(first)
@@ -32,7 +32,7 @@ def test_a_draft_of_the_table_ends_up_equal_to_a_dict(
     assert dict(old) == first
 
 
-def test_a_change_of_one_name_copies_one_bucket() -> None:
+def test_a_change_of_one_name_copies_only_one_bucket_of_the_table_of_names() -> None:
     old = nodes_of(dict.fromkeys(NAMES, 1))
     new = nodes_of({NAMES[7]: 2}, old)
     assert sum(new is not old for new, old in zip(new.buckets, old.buckets, strict=True)) == 1

@@ -23,14 +23,14 @@ def packed(ip4: list[str], ip6: list[str]) -> tuple[bytes, bytes, list[str]]:
     return *packed_addresses("a.ts.net", (ip4, ip6), 5, problems), problems
 
 
-def test_two_spellings_of_one_address_are_one_record() -> None:
+def test_two_texts_of_one_address_become_one_record() -> None:
     assert packed([], ["2001:db8::1", "2001:DB8:0::1"]) == packed([], ["2001:db8::1"])
 
 
 @pytest.mark.parametrize(
     ("text", "ip4", "ip6"), [*((text, [text], []) for text in BAD_IP4), *((text, [], [text]) for text in BAD_IP6)]
 )
-def test_a_bad_address_is_left_out_and_reported(text: str, ip4: list[str], ip6: list[str]) -> None:
+def test_a_bad_address_in_the_records_is_left_out_and_reported(text: str, ip4: list[str], ip6: list[str]) -> None:
     a, aaaa, (problem,) = packed(ip4, ip6)
     assert (a, aaaa) == (b"", b"")
     assert problem.startswith(f"address {text!r} of 'a.ts.net' is left out: ")
@@ -51,12 +51,12 @@ def by_standard_library(text: str) -> tuple[bytes, bytes]:
 
 
 @given(ADDRESS_LIKE)
-def test_addresses_are_read_as_the_standard_library_reads_them(text: str) -> None:
+def test_addresses_in_the_records_are_parsed_like_the_standard_library_does(text: str) -> None:
     a, aaaa, _ = packed([text], [text])
     assert (a[-4:], aaaa[-16:]) == by_standard_library(text)
 
 
-def test_addresses_that_exceed_the_size_of_a_message_are_left_out() -> None:
+def test_addresses_of_a_name_for_which_a_dns_message_has_no_room_are_left_out() -> None:
     many = [f"100.64.{number >> 8}.{number & 255}" for number in range(MAX_ADDRESSES + 5)]
     a, _, (problem,) = packed(many, [])
     assert (len(a), a[-4:]) == (16 * MAX_ADDRESSES, IPv4Address(many[MAX_ADDRESSES - 1]).packed)

@@ -60,14 +60,16 @@ async def answer_to(port: int, request: bytes) -> str:
     ],
     ids=lambda given: given[:20] if isinstance(given, bytes) else str(given),
 )
-async def test_a_connection_serves_one_request_and_ends(port: int, request_: bytes, status: int, body: str) -> None:
+async def test_the_http_server_closes_a_connection_after_one_request(
+    port: int, request_: bytes, status: int, body: str
+) -> None:
     head, _, rest = (await answer_to(port, request_)).partition("\r\n\r\n")
     assert head.startswith(f"HTTP/1.1 {status} ")
     assert {"Connection: close", "Content-Type: text/plain; charset=utf-8"} <= {*head.splitlines()}
     assert rest == body
 
 
-async def test_a_page_that_raises_is_logged_and_the_next_request_is_answered(
+async def test_an_exception_in_an_http_page_is_logged_and_the_next_request_is_answered(
     port: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert (await answer_to(port, b"GET /broken HTTP/1.1\r\n\r\n")).startswith("HTTP/1.1 500 ")
@@ -75,19 +77,19 @@ async def test_a_page_that_raises_is_logged_and_the_next_request_is_answered(
     assert (await answer_to(port, GREETING)).endswith("hello\n")
 
 
-async def test_a_silent_client_delays_no_other_client(port: int) -> None:
+async def test_a_silent_client_of_the_http_server_delays_no_other_client(port: int) -> None:
     _, silent = await asyncio.open_connection("127.0.0.1", port)
     assert (await answer_to(port, GREETING)).endswith("hello\n")
     silent.close()
     await silent.wait_closed()
 
 
-async def test_the_server_closes_the_connection_of_a_client_that_sends_its_request_too_slowly() -> None:
+async def test_the_http_server_closes_the_connection_of_a_client_that_sends_its_request_too_slowly() -> None:
     async with pages_port(PageLimits(seconds=0.05)) as port:
         assert await answer_to(port, b"GET /greeting") == ""
 
 
-async def test_the_server_closes_the_connection_of_a_client_that_reads_too_slowly() -> None:
+async def test_the_http_server_closes_the_connection_of_a_client_that_reads_too_slowly() -> None:
     async with pages_port(PageLimits(seconds=0.2)) as port, asyncio.timeout(30):
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(b"GET /endless HTTP/1.1\r\n\r\n")
@@ -99,7 +101,7 @@ async def test_the_server_closes_the_connection_of_a_client_that_reads_too_slowl
     assert 0 < read < 10_000_000
 
 
-async def test_beyond_the_limit_the_client_with_the_most_connections_loses_its_oldest_connection() -> None:
+async def test_with_too_many_connections_the_http_server_closes_the_oldest_one_of_the_client_with_the_most() -> None:
     async with pages_port(PageLimits(connections=4, seconds=30)) as port, AsyncExitStack() as stack:
         clients = {}
         for name, host in (("probe", "127.0.0.9"), ("oldest", "127.0.0.2"), *((f"{n}", "127.0.0.2") for n in range(4))):

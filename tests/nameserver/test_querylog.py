@@ -1,4 +1,4 @@
-"""Tests of the query log: which queries it has, and the content of a line."""
+"""Tests of the query log: which queries get a line, and the content of a line."""
 
 import itertools
 import logging
@@ -32,14 +32,14 @@ def _logging(caplog: pytest.LogCaptureFixture) -> None:
 
 
 @pytest.mark.parametrize(("said", "query"), LINES.items(), ids=LINES)
-def test_a_line_has_the_client_the_question_and_the_rcode(
+def test_a_line_of_the_query_log_has_the_client_the_question_and_the_rcode(
     said: str, query: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     QueryLog(1).note("192.0.2.1", "tcp", answer(query, sample_zone()))
     assert caplog.messages == [f"client=192.0.2.1 transport=tcp {said}"]
 
 
-def test_the_log_can_have_a_line_for_each_response(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_query_log_can_have_a_line_for_each_response(caplog: pytest.LogCaptureFixture) -> None:
     chance, queries = random.Random(7), QueryLog(1, clock=itertools.count().__next__)
     for _ in range(2000):
         queries.note("192.0.2.1", "udp", answer(random_query(chance), ZONES[0]))
@@ -47,7 +47,7 @@ def test_the_log_can_have_a_line_for_each_response(caplog: pytest.LogCaptureFixt
     assert all(message.isascii() and message.isprintable() for message in caplog.messages)
 
 
-def test_the_log_has_a_limit_of_lines_a_second_and_says_how_many_were_left_out(
+def test_the_query_log_has_a_limit_of_lines_a_second_and_says_how_many_were_left_out(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     times = [4.0] * 100 + [5.0] * 130 + [5.9, 6.0, 7.0]
@@ -59,7 +59,7 @@ def test_the_log_has_a_limit_of_lines_a_second_and_says_how_many_were_left_out(
 
 
 @pytest.mark.parametrize(("every", "least", "most"), [(0, 0, 0), (1, 1000, 1000), (10, 70, 130)])
-def test_a_sampled_log_has_the_first_query_and_then_about_the_requested_share_at_irregular_steps(
+def test_a_sampled_query_log_has_the_first_query_and_then_the_requested_share_at_irregular_steps(
     every: int, least: int, most: int
 ) -> None:
     queries = QueryLog(every)

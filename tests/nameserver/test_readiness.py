@@ -1,4 +1,4 @@
-"""Tests of the set of watched sockets, which tells the ready ones."""
+"""Tests of `Readiness`, the set of watched sockets that tells which of them are ready to receive or to send."""
 
 import socket
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ from tsnameserver.readiness import Readiness, Selected
 
 @dataclass
 class Watched:
-    """A connection. One end is watched under the name "own", and the test uses the other end."""
+    """A pair of connected sockets. *own* is watched under the name "own", and the test uses *other*."""
 
     readiness: Readiness[str] | Selected[str]
     own: socket.socket
@@ -26,7 +26,7 @@ def watched(request: pytest.FixtureRequest) -> Iterator[Watched]:
         yield Watched(readiness, own, other)
 
 
-def test_a_readable_socket_is_ready_until_it_is_no_longer_watched(watched: Watched) -> None:
+def test_a_watched_socket_with_data_is_ready_until_it_is_no_longer_watched(watched: Watched) -> None:
     assert watched.readiness.ready() == []
     watched.other.send(b"x")
     assert [watched.readiness.ready(), watched.readiness.ready()] == [["own"], ["own"]]
@@ -34,7 +34,7 @@ def test_a_readable_socket_is_ready_until_it_is_no_longer_watched(watched: Watch
     assert watched.readiness.ready() == []
 
 
-def test_a_socket_that_waits_for_room_is_ready_only_when_it_is_writable(watched: Watched) -> None:
+def test_a_watched_socket_that_waits_to_send_is_ready_only_when_it_is_writable(watched: Watched) -> None:
     watched.readiness.want(watched.own.fileno(), room=True)
     assert watched.readiness.ready() == ["own"]
     watched.other.send(b"x")
@@ -51,7 +51,7 @@ def test_a_closed_socket_is_never_ready(watched: Watched) -> None:
     assert (watched.readiness.ready(), watched.own.fileno()) == ([], -1)
 
 
-def test_each_of_many_ready_sockets_has_its_turn(watched: Watched) -> None:
+def test_each_of_hundreds_of_ready_sockets_is_reported_after_a_few_calls(watched: Watched) -> None:
     with ExitStack() as stack:
         for number in range(300):
             own, other = map(stack.enter_context, socket.socketpair())

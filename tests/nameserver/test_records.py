@@ -16,7 +16,7 @@ DOCUMENTS = {
 
 
 @pytest.mark.parametrize(("document", "records"), DOCUMENTS.items(), ids=["in byte order", "upstream's", "ours"])
-def test_a_written_document_reads_as_the_same_records(document: str, records: Records) -> None:
+def test_records_that_are_written_as_a_document_and_parsed_again_are_unchanged(document: str, records: Records) -> None:
     assert parse(document) == records
     assert render(records) == document
 
@@ -29,11 +29,11 @@ def test_a_written_document_reads_as_the_same_records(document: str, records: Re
         b'{"version":"v1alpha1","ip4":{},"ip7":{"x":1}}',
     ],
 )
-def test_a_document_may_lack_keys_have_null_values_and_unknown_keys(document: str | bytes) -> None:
+def test_a_records_document_may_lack_keys_and_have_null_values_and_unknown_keys(document: str | bytes) -> None:
     assert parse(document) == Records()
 
 
-def test_null_in_place_of_addresses_means_no_addresses() -> None:
+def test_null_as_the_addresses_of_a_name_in_the_records_means_no_addresses() -> None:
     assert parse('{"version":"v1alpha1","ip4":{"a":null,"b":["192.0.2.1"]}}').ip4 == {"a": [], "b": ["192.0.2.1"]}
 
 
@@ -50,7 +50,9 @@ def test_null_in_place_of_addresses_means_no_addresses() -> None:
         ('{"version":"v1alpha1","serial":-1}', "serial"),
     ],
 )
-def test_the_error_about_a_bad_document_has_the_position_of_the_fault(document: str | bytes, says: str) -> None:
+def test_the_error_about_a_bad_records_document_names_the_position_of_the_fault(
+    document: str | bytes, says: str
+) -> None:
     with pytest.raises(RecordsError, match=says):
         parse(document)
 
@@ -76,12 +78,14 @@ SETS: dict[str, tuple[list[Records], tuple[Records, ...] | None]] = {
 
 
 @pytest.mark.parametrize(("documents", "whole"), SETS.values(), ids=SETS)
-def test_the_newest_complete_set_of_shards_counts(documents: list[Records], whole: tuple[Records, ...] | None) -> None:
+def test_the_nameserver_uses_the_newest_set_of_records_whose_shards_are_all_there(
+    documents: list[Records], whole: tuple[Records, ...] | None
+) -> None:
     assert whole_set(documents) == whole
     assert (merge(documents) is None) == (whole is None)
 
 
-def test_the_shards_of_a_set_are_joined() -> None:
+def test_the_shards_of_a_whole_set_are_merged_into_one_set_of_records() -> None:
     merged = merge([shard(1, 2, serial=9), FIRST])
     assert merged == Records(
         ip4={"n0of2.ts.net": ["192.0.2.1"], "n1of2.ts.net": ["192.0.2.1"]},
@@ -90,7 +94,7 @@ def test_the_shards_of_a_set_are_joined() -> None:
     )
 
 
-def test_equal_lists_of_addresses_are_stored_once() -> None:
+def test_equal_lists_of_addresses_in_a_records_document_are_stored_once() -> None:
     old = Records(ip4={"a": ["192.0.2.1"], "b": ["192.0.2.2"]}, ip6={"a": ["2001:db8::1"]})
     new = Records(ip4={"a": ["192.0.2.1"], "b": ["192.0.2.3"]}, ip6={"a": ["2001:db8::1"]})
     before = new.model_copy(deep=True)

@@ -1,4 +1,4 @@
-"""Tests of the function that starts failed parts again."""
+"""Tests of the function that restarts tasks of the nameserver that have failed."""
 
 import asyncio
 
@@ -9,7 +9,7 @@ from tests.support.virtual_time import in_virtual_time, now
 
 
 class Part:
-    """Runs for a given number of seconds each time and then fails, except at the end of its last run."""
+    """A task that fails each time after a given number of seconds, except at the end of its last run."""
 
     def __init__(self, *seconds: float) -> None:
         self._runs = list(seconds)
@@ -25,7 +25,7 @@ class Part:
 
 
 @in_virtual_time
-async def test_a_part_that_fails_starts_again_until_it_ends_normally() -> None:
+async def test_a_task_of_the_nameserver_that_fails_is_restarted_until_it_ends_normally() -> None:
     restarts = Restarts()
     for part in (Part(0, 0, 0), Part(0), Part(0, 0)):
         await restarts.keep_running("tcp", part.work)
@@ -33,7 +33,7 @@ async def test_a_part_that_fails_starts_again_until_it_ends_normally() -> None:
     assert restarts.counts == {"tcp": 3, "api": 0}
 
 
-def test_the_pause_before_a_restart_grows_until_the_part_has_run_for_half_a_minute(
+def test_the_pause_before_restarts_of_a_task_grows_until_the_task_has_run_for_half_a_minute(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     part = Part(*[0] * 8, 29, 31, 0)

@@ -1,4 +1,4 @@
-"""Tests of flags and environment variables."""
+"""Tests of the nameserver's flags and environment variables."""
 
 import logging
 from pathlib import Path
@@ -22,7 +22,7 @@ def service_account(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_the_defaults_fit_the_deployment_of_the_go_operator() -> None:
+def test_the_default_settings_fit_the_deployment_that_the_go_operator_makes() -> None:
     settings = read_settings([], {"HOSTNAME": "nameserver-5c9f"})
     assert (settings.records, settings.snapshot) == (Path("/config/records.json"), None)
     assert settings.listen == (Endpoint("", 1053),)
@@ -31,7 +31,7 @@ def test_the_defaults_fit_the_deployment_of_the_go_operator() -> None:
     assert (settings.api, settings.drain, settings.log_level, settings.log_format) == (None, 0, logging.INFO, "text")
 
 
-def test_flags_are_parsed() -> None:
+def test_the_flags_of_the_nameserver_are_parsed() -> None:
     words = ["--records=r.json", "--listen=127.0.0.1:53", "--listen=[::1]:53", "--zone=ts.example.org", "--nsid=first"]
     words += ["--snapshot=s", "--ttl=0", "--ns-name=ns.example.org", "--health=", "--drain=3", "--metrics=:1"]
     words += ["--log-level=warning", "--log-format=json"]
@@ -76,7 +76,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in WRONG.items() for value in values])
-def test_the_error_names_the_flag_or_variable_with_the_wrong_value(name: str, value: str) -> None:
+def test_the_error_about_a_wrong_setting_names_its_flag_or_variable(name: str, value: str) -> None:
     with pytest.raises(SettingsError, match=f"^--{name}: "):
         read_settings([f"--{name}={value}"], {})
     variable = f"TSNAMESERVER_{name.replace('-', '_').upper()}"
@@ -85,26 +85,30 @@ def test_the_error_names_the_flag_or_variable_with_the_wrong_value(name: str, va
 
 
 @pytest.mark.parametrize("arguments", [["--nope"], ["--ttl"], ["stray"], ["--rec", "x"]])
-def test_an_unknown_or_incomplete_flag_is_an_error_of_one_line(arguments: list[str]) -> None:
+def test_the_error_about_an_unknown_or_incomplete_flag_of_the_nameserver_has_one_line(arguments: list[str]) -> None:
     with pytest.raises(SettingsError, match=r"\A.*\Z"):
         read_settings(arguments, {})
 
 
-def test_in_a_pod_the_nameserver_follows_the_api_server_of_its_cluster(service_account: Path) -> None:
+def test_by_default_a_nameserver_in_a_pod_reads_its_records_from_the_api_server_of_its_cluster(
+    service_account: Path,
+) -> None:
     word = f"--service-account={service_account}"
     assert read_settings([word], IN_CLUSTER).api == ApiSettings("https://192.0.2.1:443", "tailscale", service_account)
     api = read_settings([word, "--namespace=other"], {**IN_CLUSTER, "KUBERNETES_SERVICE_HOST": "2001:db8::1"}).api
     assert api == ApiSettings("https://[2001:db8::1]:443", "other", service_account)
 
 
-def test_without_a_token_or_on_request_the_nameserver_follows_no_api_server(service_account: Path) -> None:
+def test_the_nameserver_uses_no_api_server_outside_a_cluster_without_a_token_or_with_an_empty_url(
+    service_account: Path,
+) -> None:
     word = f"--service-account={service_account}"
     assert read_settings([f"{word}/none"], IN_CLUSTER).api is None
     assert read_settings([word], {}).api is None
     assert read_settings([word, "--api-server="], IN_CLUSTER).api is None
 
 
-def test_an_api_server_url_needs_a_namespace(tmp_path: Path) -> None:
+def test_a_setting_with_the_url_of_an_api_server_requires_a_namespace(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match=r"^--namespace"):
         read_settings(["--api-server", "http://127.0.0.1:1", "--service-account", str(tmp_path)], {})
 
@@ -122,7 +126,9 @@ TOLD = {
 
 
 @pytest.mark.parametrize(("flag", "told"), TOLD.items(), ids=TOLD)
-def test_the_version_and_the_help_are_printed(flag: str, told: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_nameserver_prints_its_version_and_its_help_on_request(
+    flag: str, told: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(SystemExit) as end:
         read_settings([flag], {})
     shown = capsys.readouterr().out

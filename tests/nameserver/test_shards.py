@@ -29,31 +29,33 @@ SAID: dict[str, tuple[list[Records], tuple[list[str], list[str]] | None]] = {
 
 
 @pytest.mark.parametrize(("documents", "addresses"), SAID.values(), ids=SAID)
-def test_a_lookup_finds_the_name_in_its_shard(
+def test_a_lookup_finds_a_name_in_any_shard_of_the_records(
     documents: list[Records], addresses: tuple[list[str], list[str]] | None
 ) -> None:
     found = said(*documents).addresses("a")
     assert (None if found is None else tuple(map(list, found))) == addresses
 
 
-def test_a_text_that_only_folds_to_the_same_lower_case_is_another_name() -> None:
+def test_a_lookup_distinguishes_names_that_differ_only_in_leading_dots() -> None:
     shards = said(Records(ip4={".a": ["1"], "..a": ["2"]}))
     assert (shards.addresses("a"), shards.addresses(".a")) == ((["1"], ()), (["2"], ()))
 
 
-def test_the_zones_of_all_shards_are_joined_and_the_highest_serial_counts() -> None:
+def test_a_set_of_shards_has_the_zones_of_all_its_shards_and_their_highest_serial() -> None:
     shards = said(Records(zones=["a", "b"], serial=2), Records(zones=["b", "c"], serial=9), Records())
     assert (shards.zones, shards.serial) == (("a", "b", "c"), 9)
 
 
 @given(SHARDS, SHARDS)
-def test_the_differences_of_two_sets_have_every_name_whose_records_differ(old: ShardSet, new: ShardSet) -> None:
+def test_the_comparison_of_two_sets_of_shards_finds_every_name_whose_records_differ(
+    old: ShardSet, new: ShardSet
+) -> None:
     names = {fold(n) for each in (*old.shards, *new.shards) for n in (*each.records.ip4, *each.records.ip6)}
     differing = {name for name in names if old.addresses(name) != new.addresses(name)}
     assert differing <= {name for batch in differences(old, new) for name in batch} <= names
 
 
-def test_shards_that_two_sets_have_in_common_are_not_compared() -> None:
+def test_the_comparison_of_two_sets_of_shards_skips_the_shards_that_both_contain() -> None:
     kept, before, after = (shard(Records(ip4={name: ["1"]})) for name in ("kept", "before", "after"))
     batches = list(differences(ShardSet([kept, before]), ShardSet([kept, after])))
     assert sorted(name for batch in batches for name in batch) == ["after", "before"]

@@ -19,7 +19,7 @@ def files(folder: Path) -> dict[str, str]:
     return {path.name: path.read_text() for path in folder.iterdir()}
 
 
-async def test_changes_are_written_at_most_once_a_second_and_the_last_change_is_always_written(tmp_path: Path) -> None:
+async def test_the_snapshot_is_written_at_most_once_a_second_and_always_after_the_last_change(tmp_path: Path) -> None:
     snapshot = Snapshot(tmp_path / "kept")
     async with running(snapshot.write_changes()):
         snapshot.keep(['{"ä":\r\n1}', b"[\n]"])
@@ -33,7 +33,7 @@ async def test_changes_are_written_at_most_once_a_second_and_the_last_change_is_
     assert 1 <= snapshot.written - first < 4
 
 
-async def test_a_reader_never_finds_half_of_a_snapshot(tmp_path: Path) -> None:
+async def test_a_reader_of_the_snapshot_never_finds_a_partly_written_file(tmp_path: Path) -> None:
     path = tmp_path / "kept"
     path.write_text("old\n")
     snapshot = Snapshot(path)
@@ -61,7 +61,7 @@ async def test_a_failed_write_of_the_snapshot_is_logged_once_and_repeated(
         assert [message.partition(",")[0] for message in caplog.messages] == ["the snapshot can't be written"]
         folder.rename(tmp_path / "away")
         snapshot.keep(["[]"])
-        await until(lambda: len(caplog.records) > 1)  # that is another trouble
+        await until(lambda: len(caplog.records) > 1)  # the second message is about another error
 
 
 async def test_records_that_arrive_during_a_write_of_the_snapshot_are_written_next(tmp_path: Path) -> None:
@@ -79,7 +79,7 @@ async def test_records_that_arrive_during_a_write_of_the_snapshot_are_written_ne
 
 
 def offers(path: Path, *, needed: bool = True) -> list[tuple[float, list[bytes]]]:
-    """Return the lines that the follower of the snapshot at *path* offers, with the time of each."""
+    """Return the offers of the follower of the snapshot at *path*: the lines of each, and its time."""
     offered = []
 
     async def offer(documents: dict[str, bytes]) -> None:
@@ -90,7 +90,7 @@ def offers(path: Path, *, needed: bool = True) -> list[tuple[float, list[bytes]]
     return offered
 
 
-def test_an_existing_snapshot_is_offered_after_a_second_if_it_is_needed(tmp_path: Path) -> None:
+def test_an_existing_snapshot_is_offered_after_a_second_if_no_other_records_have_arrived(tmp_path: Path) -> None:
     (tmp_path / "kept").write_text("{}\n[]\n")
     assert offers(tmp_path / "kept") == [(1.0, [b"{}", b"[]"])]
     assert offers(tmp_path / "kept", needed=False) == offers(tmp_path / "none") == []
@@ -101,7 +101,7 @@ def test_an_error_while_the_snapshot_is_read_is_logged(tmp_path: Path, caplog: p
     assert "the snapshot can't be read: " in caplog.text
 
 
-def test_the_age_of_a_snapshot_is_known_from_the_start(tmp_path: Path) -> None:
+def test_the_nameserver_knows_at_its_start_when_its_snapshot_was_written(tmp_path: Path) -> None:
     (tmp_path / "kept").write_text("{}\n")
     os.utime(tmp_path / "kept", (1700000000, 1700000000))
     assert Snapshot(tmp_path / "kept").written == 1700000000 < time.time()

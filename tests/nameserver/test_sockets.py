@@ -1,4 +1,7 @@
-"""Tests of listening addresses and their sockets. The conformance tests show that both IP families are answered."""
+"""Tests of listening addresses and their sockets.
+
+The conformance tests show that queries over both IP families get answers.
+"""
 
 import socket
 from contextlib import closing
@@ -11,7 +14,7 @@ LOOPBACK = Endpoint("127.0.0.1", 0)
 
 
 @pytest.mark.parametrize(("kind", "by"), [(socket.SOCK_DGRAM, "UDP"), (socket.SOCK_STREAM, "TCP")])
-def test_the_error_names_the_port_that_is_in_use(kind: socket.SocketKind, by: str) -> None:
+def test_the_error_about_a_listening_port_in_use_names_the_port(kind: socket.SocketKind, by: str) -> None:
     with socket.socket(socket.AF_INET, kind) as taken:
         taken.bind(LOOPBACK)
         if kind == socket.SOCK_STREAM:
@@ -41,7 +44,7 @@ def test_a_port_can_be_bound_again_while_an_old_connection_is_closing() -> None:
         endpoint = pair.endpoint
         with socket.create_connection(endpoint, timeout=30) as client:
             pair.tcp.setblocking(True)
-            pair.tcp.accept()[0].close()  # who closes first has the connection linger
+            pair.tcp.accept()[0].close()  # the side that closes first keeps the connection in TIME_WAIT
             assert client.recv(1) == b""
     bind([endpoint], None).close()
 
@@ -63,7 +66,7 @@ def test_the_udp_send_buffer_is_larger_than_the_default() -> None:
     assert ours >= 2 * default
 
 
-def test_the_log_has_the_size_of_the_receive_buffer(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_nameserver_logs_the_size_of_its_udp_receive_buffer(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level("INFO"):
         sockets = bind([LOOPBACK, Endpoint("127.0.0.2", 0)], None)
     with closing(sockets):

@@ -1,4 +1,4 @@
-"""Tests of the choice of the served records among their sources."""
+"""Tests of the sources of records, and of the choice of the records that are served."""
 
 import asyncio
 import contextlib
@@ -48,7 +48,7 @@ def follower(serving: Serving) -> Follower:
 
 
 @pytest.mark.parametrize("text", [None, "", b"", "{", '{"version":"v1beta1"}', OSError(13, "Permission denied")])
-async def test_there_is_no_zone_before_valid_documents_and_the_last_valid_zone_stays(
+async def test_the_nameserver_has_no_zone_before_the_first_valid_documents_and_keeps_the_last_valid_zone(
     serving: Serving, follower: Follower, text: str | bytes | OSError | None
 ) -> None:
     await follower.offer(FILE, {"records.json": text})
@@ -72,14 +72,16 @@ SERVED = {
     "a snapshot that comes later": "api5: api5, lost: api5, snapshot9: api5",
     "a snapshot and a file": "snapshot5: snapshot5, file4: snapshot5, file5: snapshot5, file: snapshot5, file6: file6",
 }
-"""The steps of each case, as "the event: the records that are served after it".
+"""The steps of each case, each as "event: the records that are served after it".
 
-The event "file9" is a file that comes with the serial 9; "lost" is the loss of the API server.
+The event "file9" is an offer of the file, with the serial 9. The event "lost" is the loss of the API server.
 """
 
 
 @pytest.mark.parametrize("steps", SERVED.values(), ids=SERVED)
-async def test_the_records_of_the_preferred_source_are_served(serving: Serving, follower: Follower, steps: str) -> None:
+async def test_the_nameserver_serves_the_records_of_the_preferred_source(
+    serving: Serving, follower: Follower, steps: str
+) -> None:
     assert (follower.has_none(), follower.reloads.source) == (True, "")
     for what, expected in (step.split(": ") for step in steps.split(", ")):
         label = what.rstrip("0123456789")
@@ -92,7 +94,7 @@ async def test_the_records_of_the_preferred_source_are_served(serving: Serving, 
         assert follower.reloads.source == expected.rstrip("0123456789")
 
 
-async def test_the_file_is_preferred_until_the_api_server_has_valid_records(
+async def test_the_file_of_records_is_preferred_until_the_api_server_has_valid_records(
     serving: Serving, follower: Follower
 ) -> None:
     await follower.offer(API, {"dnsrecords": None})
@@ -115,7 +117,7 @@ async def test_valid_documents_of_the_api_server_are_stored_for_the_snapshot(ser
     assert kept == [[whole]]
 
 
-async def test_a_problem_is_logged_once_and_again_when_it_returns(
+async def test_a_problem_of_the_records_is_logged_once_and_again_when_it_returns(
     follower: Follower, caplog: pytest.LogCaptureFixture
 ) -> None:
     bad = {"bad..ts.net": ["192.0.2.1"], "a.ts.net": ["nonsense"], "a.example.org": []}
@@ -130,14 +132,16 @@ async def test_a_problem_is_logged_once_and_again_when_it_returns(
     assert caplog.text.count("dnsrecords is ignored") == 2
 
 
-async def test_the_log_shortens_a_flood_of_problems(follower: Follower, caplog: pytest.LogCaptureFixture) -> None:
+async def test_the_nameserver_logs_only_a_few_of_hundreds_of_problems_and_the_number_of_the_others(
+    follower: Follower, caplog: pytest.LogCaptureFixture
+) -> None:
     bad = {f"a{number}.example.org": ["192.0.2.1"] for number in range(500)}
     await follower.offer(FILE, {"records.json": render(Records(ip4=bad))})
     assert len(caplog.records) < 25
     assert "480 more" in caplog.text
 
 
-async def test_of_several_offers_during_a_compilation_only_the_newest_is_compiled(
+async def test_of_several_offers_of_records_during_a_compilation_only_the_newest_is_compiled(
     serving: Serving, follower: Follower
 ) -> None:
     sizes = []
@@ -166,7 +170,7 @@ async def test_compiling_many_names_delays_no_query_and_excludes_them_from_garba
     gc.unfreeze()
 
 
-async def test_only_the_shard_that_changed_is_parsed(follower: Follower) -> None:
+async def test_after_a_change_only_the_changed_shard_of_the_records_is_parsed(follower: Follower) -> None:
     parsed = []
     old = {f"dnsrecords-{number}": document(f"n{number}", shard=number, shards=3) for number in range(3)}
     new = {**old, "dnsrecords-1": document("new", shard=1, shards=3)}
@@ -176,7 +180,7 @@ async def test_only_the_shard_that_changed_is_parsed(follower: Follower) -> None
     assert parsed == [3, 4, 4]
 
 
-async def test_reloads_are_counted(follower: Follower) -> None:
+async def test_successful_and_failed_reloads_of_the_records_are_counted(follower: Follower) -> None:
     started = time.time()
     for text in ("{", document("a", serial=3), document("a", serial=3), document("b", serial=4)):
         await follower.offer(FILE, {"records.json": text})
@@ -197,7 +201,9 @@ OFFER = st.dictionaries(st.sampled_from(["dnsrecords", "dnsrecords-1", "dnsrecor
 
 
 @given(st.lists(OFFER, max_size=8))
-async def test_after_any_sequence_of_offers_the_zone_is_that_of_the_last_complete_set(offers: list[Documents]) -> None:
+async def test_after_any_sequence_of_offers_the_zone_has_the_last_complete_set_of_records(
+    offers: list[Documents],
+) -> None:
     serving = Serving(empty_zone(SETTINGS))
     follower = Follower(serving, SETTINGS)
     expected = serving.zone
@@ -213,7 +219,7 @@ Offers = asyncio.Queue[Documents]
 
 @contextlib.asynccontextmanager
 async def following(path: Path, *, optional: bool = False) -> AsyncIterator[Offers]:
-    """Run a follower of the file at *path*. Its offers come out of the queue."""
+    """Run a follower of the file at *path* during the block, and yield the queue that gets its offers."""
     offers: Offers = asyncio.Queue()
 
     async def offer(_: Source, documents: Documents) -> None:
@@ -231,7 +237,9 @@ async def offered(offers: Offers, *texts: str | None) -> None:
 
 
 @pytest.mark.parametrize("optional", [False, True])
-async def test_the_follower_notices_a_file_that_comes_and_goes(tmp_path: Path, optional: bool) -> None:
+async def test_the_follower_of_the_file_of_records_notices_that_the_file_appears_and_disappears(
+    tmp_path: Path, optional: bool
+) -> None:
     path = tmp_path / "records.json"
     async with following(path, optional=optional) as offers:
         await asyncio.sleep(0.01)
@@ -253,7 +261,9 @@ class CoarsePath(PosixPath):
         return os.stat_result((*found[:7], 0, 0, 0), {"st_mtime_ns": self.now, "st_ctime_ns": self.now})
 
 
-async def test_the_follower_notices_a_second_change_with_the_same_time_stamp(tmp_path: Path) -> None:
+async def test_the_follower_of_the_file_of_records_notices_a_second_change_with_the_same_time_stamp(
+    tmp_path: Path,
+) -> None:
     CoarsePath.now = time.time_ns()
     path = CoarsePath(tmp_path / "records.json")
     path.write_text("one")
@@ -263,13 +273,15 @@ async def test_the_follower_notices_a_second_change_with_the_same_time_stamp(tmp
         await offered(offers, "two")
 
 
-async def test_an_unreadable_file_is_offered_with_the_reason(tmp_path: Path) -> None:
+async def test_the_follower_of_the_file_of_records_offers_an_unreadable_file_with_the_reason(tmp_path: Path) -> None:
     async with following(tmp_path) as offers, asyncio.timeout(30):
         (text,) = (await offers.get()).values()
     assert isinstance(text, IsADirectoryError)
 
 
-async def test_the_follower_notices_the_atomic_swap_of_the_kubelet(tmp_path: Path) -> None:
+async def test_the_follower_of_the_file_of_records_notices_the_atomic_swap_of_a_mounted_configmap(
+    tmp_path: Path,
+) -> None:
     mount(tmp_path, "one")
     async with following(tmp_path / "records.json") as offers:
         await offered(offers, "one")

@@ -28,7 +28,7 @@ LOOPBACK = Endpoint("127.0.0.1", 0)
 QUERY = wire("db.tail1234.ts.net")
 MANY = wire("many.tail1234.ts.net")
 RESET = struct.pack("ii", 1, 0)
-"""The SO_LINGER value with which closing the socket resets the connection."""
+"""The value of SO_LINGER that makes closing the socket reset the connection."""
 
 
 class Client:
@@ -40,7 +40,7 @@ class Client:
         return await self.reader.readexactly(int.from_bytes(await self.reader.readexactly(2), "big"))
 
     async def ask(self) -> list[str]:
-        """Send `QUERY`, and return the data of its answer."""
+        """Send `QUERY`, and return the addresses in its answer."""
         self.writer.write(framed(QUERY))
         return texts(parsed(await self.response()))
 
@@ -65,7 +65,7 @@ async def connected(server: Running, host: str = "127.0.0.1") -> AsyncIterator[C
             writer.close()
 
 
-async def test_a_client_that_does_not_read_is_disconnected_after_few_answers() -> None:
+async def test_the_tcp_server_disconnects_a_client_that_does_not_read_after_a_few_answers() -> None:
     loop = asyncio.get_running_loop()
     async with limited(write=0.05) as server, asyncio.timeout(30):
         with socket.socket() as client:
@@ -78,11 +78,11 @@ async def test_a_client_that_does_not_read_is_disconnected_after_few_answers() -
         assert asked(server) < 250  # 170 KB, nearly all in the kernel
 
 
-async def test_a_client_that_reads_late_gets_every_answer_in_order(server: Running) -> None:
+async def test_a_tcp_client_that_reads_late_gets_every_answer_in_order(server: Running) -> None:
     async with connected(server) as client:
         for ident in range(5000):
             client.writer.write(framed(numbered(MANY, ident)))
-            await asyncio.sleep(0)  # the server has a turn
+            await asyncio.sleep(0)  # let the server run for one turn of the event loop
         made = deque([0], maxlen=3)
 
         def has_stopped() -> bool:
@@ -94,11 +94,11 @@ async def test_a_client_that_reads_late_gets_every_answer_in_order(server: Runni
         idents = [int.from_bytes((await client.response())[:2], "big") for _ in range(5000)]
         assert idents == list(range(5000))
         assert await client.ask() == ["100.64.0.1"]
-        assert server.tcp.readiness.ready() == []  # it waits for the client, not for room
+        assert server.tcp.readiness.ready() == []  # the server waits for data, not for room to send
 
 
 @pytest.mark.virtual_time
-async def test_the_time_limit_of_a_connection_starts_again_with_every_answer() -> None:
+async def test_the_time_limit_of_a_tcp_connection_starts_again_with_every_answer() -> None:
     half, rest = framed(QUERY)[:9], framed(QUERY)[9:]
     async with (
         limited(idle=2, read=2) as server,
@@ -113,7 +113,7 @@ async def test_the_time_limit_of_a_connection_starts_again_with_every_answer() -
             assert await whole.ask() == ["100.64.0.1"]
 
 
-async def test_a_silent_connection_is_closed_in_time_while_others_come_and_go() -> None:
+async def test_the_tcp_server_closes_a_silent_connection_in_time_while_others_come_and_go() -> None:
     async with limited(idle=0.2) as server, connected(server) as silent, asyncio.timeout(10):
         ended = asyncio.create_task(silent.reader.read())
         while not ended.done():
@@ -124,7 +124,9 @@ async def test_a_silent_connection_is_closed_in_time_while_others_come_and_go() 
 @pytest.mark.parametrize(
     "limits", [{"read": 0.1}, {"queries": 1, "close": 0.05}], ids=["for the rest of a query", "after its last answer"]
 )
-async def test_a_client_that_sends_single_bytes_slowly_gets_no_more_time_than_others(limits: dict[str, float]) -> None:
+async def test_a_tcp_client_that_sends_single_bytes_slowly_gets_no_more_time_than_others(
+    limits: dict[str, float],
+) -> None:
     async with limited(idle=60, **limits) as server, connected(server) as client:
         assert await client.ask() == ["100.64.0.1"]
         client.writer.write(b"\xff\xff")
@@ -136,7 +138,7 @@ async def test_a_client_that_sends_single_bytes_slowly_gets_no_more_time_than_ot
         await until(is_closed)
 
 
-async def test_a_client_that_reads_again_after_its_connection_was_given_up_does_no_harm() -> None:
+async def test_a_tcp_client_that_reads_again_after_the_server_has_dropped_its_connection_does_no_harm() -> None:
     async with limited(write=0.05, close=30) as server:
         async with connected(server) as client:
             client.writer.write(framed(MANY) * 20_000)
@@ -153,7 +155,7 @@ async def test_a_client_that_reads_again_after_its_connection_was_given_up_does_
     [({"connections": 3}, "other"), ({"connections": 4, "client_connections": 2}, "second")],
     ids=["of all", "of its client"],
 )
-async def test_beyond_the_limit_the_connection_that_was_silent_longest_is_closed(
+async def test_with_too_many_connections_the_tcp_server_closes_the_one_that_was_silent_longest(
     limits: dict[str, int], gone: str
 ) -> None:
     async with (
@@ -172,7 +174,7 @@ async def test_beyond_the_limit_the_connection_that_was_silent_longest_is_closed
         assert (server.tcp.accepted, server.tcp.evicted) == (4, 1)
 
 
-async def test_connections_that_arrive_together_stay_within_the_limit() -> None:
+async def test_tcp_connections_that_arrive_together_do_not_exceed_the_limit() -> None:
     async with limited(connections=3) as server, AsyncExitStack() as stack:
         clients = [await stack.enter_async_context(connected(server)) for _ in range(20)]
         assert await clients[-1].ask() == ["100.64.0.1"]
@@ -180,7 +182,7 @@ async def test_connections_that_arrive_together_stay_within_the_limit() -> None:
 
 
 async def most_in_a_turn(count: Callable[[], int]) -> int:
-    """Return the greatest growth of *count* in one of ten turns of the event loop."""
+    """Return the greatest increase of *count* in one of ten turns of the event loop."""
     counts = [count()]
     for _ in range(10):
         await asyncio.sleep(0)
@@ -188,7 +190,7 @@ async def most_in_a_turn(count: Callable[[], int]) -> int:
     return max(after - before for before, after in itertools.pairwise(counts))
 
 
-async def test_a_turn_of_the_event_loop_accepts_some_connections_but_not_all() -> None:
+async def test_the_tcp_server_accepts_only_some_waiting_connections_in_one_turn_of_the_event_loop() -> None:
     async with limited(turn=0) as server, AsyncExitStack() as stack:
         for _ in range(100):
             stack.enter_context(socket.create_connection((server.host, server.port)))
@@ -197,7 +199,7 @@ async def test_a_turn_of_the_event_loop_accepts_some_connections_but_not_all() -
 
 @contextmanager
 def flooded(server: Running) -> Iterator[None]:
-    """Make 200 connections of one client, with 400 waiting queries each, to *server*."""
+    """Make 200 connections from one client to *server*, each with 400 queries that wait for their answers."""
     with contextlib.ExitStack() as stack:
         for _ in range(200):
             client = socket.create_connection((server.host, server.port), source_address=("127.0.0.2", 0))
@@ -205,14 +207,14 @@ def flooded(server: Running) -> Iterator[None]:
         yield
 
 
-async def test_a_turn_of_the_event_loop_answers_some_queries_but_not_all() -> None:
+async def test_the_tcp_server_answers_only_some_waiting_queries_in_one_turn_of_the_event_loop() -> None:
     async with limited(turn=0) as server:
         with flooded(server):
             await until(lambda: asked(server))
             assert await most_in_a_turn(lambda: asked(server)) == 64
 
 
-async def test_a_client_with_many_connections_delays_no_other_client(server: Running) -> None:
+async def test_a_tcp_client_with_many_connections_delays_no_other_client(server: Running) -> None:
     with flooded(server):
         async with connected(server, "127.0.0.9") as other:
             assert await other.ask() == ["100.64.0.1"]
@@ -222,7 +224,9 @@ async def test_a_client_with_many_connections_delays_no_other_client(server: Run
 @pytest.mark.parametrize("limit", ["connections", "client_connections"])
 @pytest.mark.parametrize("reset", [False, True], ids=["closed", "reset"])
 @pytest.mark.parametrize("left", [b"", framed(QUERY)[:-1]], ids=["between queries", "half-way"])
-async def test_a_new_connection_can_take_the_place_of_one_that_has_ended(limit: str, left: bytes, reset: bool) -> None:
+async def test_a_tcp_connection_that_has_ended_no_longer_counts_towards_the_limit(
+    limit: str, left: bytes, reset: bool
+) -> None:
     async with limited(**{limit: 1}) as server:
         for _ in range(3):
             async with connected(server, "127.0.0.9") as client:
@@ -235,7 +239,7 @@ async def test_a_new_connection_can_take_the_place_of_one_that_has_ended(limit: 
         assert "127.0.0.9" not in repr(vars(server.tcp))
 
 
-async def test_a_connection_closes_after_its_last_query_when_every_answer_is_sent() -> None:
+async def test_after_the_last_query_the_tcp_server_sends_every_answer_and_closes_the_connection() -> None:
     async with limited(queries=10, close=60) as server, connected(server) as client:
         many = (framed(numbered(QUERY, ident)) for ident in range(20_000))  # more than the server reads
         client.writer.write(b"".join(many))
@@ -244,7 +248,15 @@ async def test_a_connection_closes_after_its_last_query_when_every_answer_is_sen
         assert asked(server) == 10
 
 
-async def test_a_query_whose_answer_fails_gets_servfail_and_the_next_query_is_answered(server: Running) -> None:
+async def test_a_message_that_gets_no_answer_ends_its_connection_after_the_answers_before_it(server: Running) -> None:
+    response = QUERY[:2] + b"\x80" + QUERY[3:]
+    async with connected(server) as client, asyncio.timeout(server.tcp.limits.idle / 2):
+        client.writer.write(framed(QUERY) + framed(response) + framed(QUERY))
+        assert texts(parsed(await client.response())) == ["100.64.0.1"]
+        assert await client.reader.read() == b""
+
+
+async def test_a_tcp_query_whose_answer_raises_gets_servfail_and_the_next_query_is_answered(server: Running) -> None:
     good, server.serving.zone = server.serving.zone, cast("Zone", None)
     async with connected(server) as client:
         client.writer.write(framed(QUERY))
@@ -255,7 +267,9 @@ async def test_a_query_whose_answer_fails_gets_servfail_and_the_next_query_is_an
     assert server.tcp.counts.responses()[2] == 1
 
 
-async def test_a_connection_that_fails_affects_no_other(server: Running, caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_exception_in_one_tcp_connection_affects_no_other_connection(
+    server: Running, caplog: pytest.LogCaptureFixture
+) -> None:
     good, server.tcp.counts = server.tcp.counts, cast("Counts", object())
     async with connected(server) as client:
         client.writer.write(framed(QUERY))
@@ -266,7 +280,7 @@ async def test_a_connection_that_fails_affects_no_other(server: Running, caplog:
         assert await client.ask() == ["100.64.0.1"]
 
 
-async def test_a_stopping_server_sends_its_answers_and_does_not_wait_for_silent_clients() -> None:
+async def test_a_stopping_tcp_server_sends_its_answers_and_does_not_wait_for_silent_clients() -> None:
     async with AsyncExitStack() as stop:
         server = await stop.enter_async_context(limited(idle=60, read=60, write=60, close=60))
         async with connected(server) as gone:
@@ -282,7 +296,7 @@ async def test_a_stopping_server_sends_its_answers_and_does_not_wait_for_silent_
             reader.writer.close()
 
 
-async def test_a_stopping_server_does_not_wait_for_a_client_that_does_not_read() -> None:
+async def test_a_stopping_tcp_server_does_not_wait_for_a_client_that_does_not_read() -> None:
     async with asyncio.timeout(10), AsyncExitStack() as stack:
         client = stack.enter_context(socket.socket())
         client.setblocking(False)
@@ -293,7 +307,7 @@ async def test_a_stopping_server_does_not_wait_for_a_client_that_does_not_read()
     assert server.tcp.connections == 0
 
 
-def test_the_server_sends_answers_without_waiting_for_acknowledgements() -> None:
+def test_the_tcp_server_sets_tcp_nodelay_so_that_answers_do_not_wait_for_acknowledgements() -> None:
     with socket.create_server(LOOPBACK) as listener:
         TcpServer(listener, Serving(sample_zone()))
         with socket.create_connection(listener.getsockname()), listener.accept()[0] as accepted:
@@ -313,7 +327,7 @@ def no_free_descriptors() -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-async def test_the_server_accepts_connections_again_once_file_descriptors_are_free(
+async def test_the_tcp_server_accepts_connections_again_once_file_descriptors_are_free(
     server: Running, caplog: pytest.LogCaptureFixture
 ) -> None:
     with socket.socket() as waiting:
@@ -328,7 +342,7 @@ async def test_the_server_accepts_connections_again_once_file_descriptors_are_fr
     assert second.created - first.created > 0.05  # the server pauses
 
 
-async def test_an_error_of_accept_that_persists_ends_the_server() -> None:
+async def test_an_error_of_accept_that_persists_ends_the_tcp_server() -> None:
     with socket.socket() as deaf:
         deaf.bind(LOOPBACK)
         deaf.setblocking(False)
@@ -336,7 +350,7 @@ async def test_an_error_of_accept_that_persists_ends_the_server() -> None:
             await TcpServer(deaf, Serving(sample_zone())).serve()
 
 
-async def test_a_server_that_starts_again_closes_idle_connections() -> None:
+async def test_a_tcp_server_that_was_restarted_still_closes_idle_connections() -> None:
     with socket.create_server(LOOPBACK) as listener:
         listener.setblocking(False)
         server = TcpServer(listener, Serving(sample_zone()), TcpLimits(idle=0.05, close=0.01))

@@ -1,4 +1,4 @@
-"""Tests of the queue in which clients have their turns."""
+"""Tests of the queue that lets clients take turns."""
 
 from tsnameserver.turns import Turns
 
@@ -11,7 +11,7 @@ def taken(turns: Turns[str, str]) -> str:
     return items
 
 
-def test_clients_take_turns_even_if_one_of_them_has_many_items_in_the_queue() -> None:
+def test_the_queue_serves_clients_in_turn_even_if_one_of_them_has_many_items() -> None:
     turns: Turns[str, str] = Turns()
     for item in "abcd":
         turns.add("one", item)
@@ -20,7 +20,7 @@ def test_clients_take_turns_even_if_one_of_them_has_many_items_in_the_queue() ->
     assert taken(turns) == "ax1bycd"
 
 
-def test_a_client_waits_for_the_others_after_its_turn() -> None:
+def test_a_client_of_the_queue_waits_for_all_other_clients_after_its_turn() -> None:
     turns: Turns[str, str] = Turns()
     for client, item in (("one", "a"), ("one", "b"), ("other", "x")):
         turns.add(client, item)
@@ -30,7 +30,7 @@ def test_a_client_waits_for_the_others_after_its_turn() -> None:
     assert taken(turns) == "xbyc"
 
 
-def test_an_item_waits_only_once_in_the_queue_until_it_is_taken_or_removed() -> None:
+def test_an_item_that_is_added_twice_is_in_the_queue_of_turns_only_once() -> None:
     turns: Turns[str, str] = Turns()
     for client, item in (("one", "a"), ("one", "b"), ("one", "a"), ("other", "x"), ("one", "b")):
         turns.add(client, item)

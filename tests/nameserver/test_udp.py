@@ -1,4 +1,4 @@
-"""Tests of the UDP server's thread, in Python and compiled: its errors and its end."""
+"""Tests of the UDP server's thread with each of its loops, compiled and in Python: errors and the end of the thread."""
 
 import contextlib
 import errno
@@ -53,7 +53,10 @@ class Ends(NamedTuple):
         return self.client.recv(4096)
 
     def answers(self, *queries: bytes) -> list[bytes]:
-        """Send *queries*, start the server and stop it at once. Return the responses."""
+        """Send *queries*, and then run the server only until it has handled the waiting packets.
+
+        Return its responses.
+        """
         self.send(*queries)
         self.server.stop()
         self.server.start()
@@ -67,7 +70,7 @@ class Ends(NamedTuple):
         return responses
 
     def break_zone(self) -> None:
-        """Serve a zone in which a query for a missing name raises an exception."""
+        """Make the server's zone one in which a query for a missing name raises an exception."""
         self.serving.zone = replace(self.serving.zone, apexes={}, loaded=False)
 
 
@@ -113,7 +116,7 @@ def numbered(count: int) -> list[bytes]:
     return [number.to_bytes(2, "big") + QUERY[2:] for number in range(count)]
 
 
-def test_queries_that_raise_an_error_get_servfail_and_are_logged_once_and_counted(
+def test_udp_queries_whose_answer_raises_get_servfail_and_are_counted_but_logged_only_once(
     both: Ends, caplog: pytest.LogCaptureFixture
 ) -> None:
     good = both.serving.zone
@@ -126,7 +129,9 @@ def test_queries_that_raise_an_error_get_servfail_and_are_logged_once_and_counte
     assert [message.endswith("(failure 1)") for message in caplog.messages] == [True]
 
 
-def test_errors_that_continue_are_logged_again_later(compiled: bool, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_udp_server_logs_errors_that_continue_again_after_a_while(
+    compiled: bool, caplog: pytest.LogCaptureFixture
+) -> None:
     with ends("127.0.0.1", compiled, log_seconds=0.2) as both:
         both.break_zone()
         both.server.start()
@@ -136,21 +141,21 @@ def test_errors_that_continue_are_logged_again_later(compiled: bool, caplog: pyt
 
 
 @on_every_kind_of_socket
-def test_an_error_of_the_socket_is_counted_and_the_next_query_is_answered(both: Ends) -> None:
+def test_the_udp_server_counts_an_error_of_its_socket_and_answers_the_next_query(both: Ends) -> None:
     both.bound.setsockopt(socket.IPPROTO_IP, IP_RECVERR, 1)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as gone:
         gone.bind(("127.0.0.1", 0))
         address = gone.getsockname()
-    both.bound.sendto(b"", address)  # which comes back as an error of the next call
+    both.bound.sendto(b"", address)  # the refusal of this packet is reported as an error of the next call
     both.server.start()
     assert both.ask()[:2] == QUERY[:2]
     assert (both.server.failures, sum(both.server.unsent)) == (1, 0)
 
 
-def test_responses_that_cannot_be_sent_are_counted_and_delay_no_other_packet(
+def test_the_udp_server_counts_responses_that_cannot_be_sent_and_they_delay_no_other_packet(
     both: Ends, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with contextlib.suppress(OSError):  # it isn't connected, but from here on each send is EPIPE
+    with contextlib.suppress(OSError):  # it fails, but from now on each send fails with EPIPE
         both.bound.shutdown(socket.SHUT_WR)
     assert both.answers(*numbered(100), wire("ts.net", "SOA")) == []
     assert (both.server.failures, both.server.unsent[errno.EPIPE], sum(both.server.unsent)) == (101, 101, 101)
@@ -165,7 +170,7 @@ POD = 208 << 10
 @needs_root
 @pytest.mark.parametrize("size", [None, POD], ids=["as privileged", "as in a Pod"])
 @pytest.mark.parametrize("host", [HERE, "0.0.0.0"])
-def test_a_client_on_the_local_network_that_has_disappeared_delays_no_other_client(
+def test_a_udp_client_on_the_local_network_that_has_disappeared_delays_no_other_client(
     host: str, compiled: bool, size: int | None
 ) -> None:
     def ask_both() -> list[str]:
@@ -175,19 +180,19 @@ def test_a_client_on_the_local_network_that_has_disappeared_delays_no_other_clie
             both.server.start()
             for query in numbered(1000):
                 gone.sendto(query, (HERE, both.server.endpoint.port))
-            both.client.settimeout(1)  # the system looks for the neighbour for three seconds
+            both.client.settimeout(1)  # the system looks for the neighbour for 3 s: no answer waits for that
             return texts(parsed(both.ask()))
 
     assert in_a_lonely_network(ask_both) == ["100.64.0.1"]
 
 
 @needs_root
-def test_responses_for_which_the_send_buffer_has_no_room_are_dropped_and_counted(
+def test_udp_responses_for_which_the_send_buffer_has_no_room_are_dropped_and_counted(
     compiled: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     def drop() -> tuple[int, int]:
         with ends(HERE, compiled) as both, client_that_is_gone() as gone:
-            both.bound.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1)  # as little as there can be
+            both.bound.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1)  # the smallest possible buffer
             for query in (*numbered(100), wire("ts.net", "SOA")):
                 gone.sendto(query, (HERE, both.server.endpoint.port))
             both.server.start()
@@ -202,7 +207,7 @@ def test_responses_for_which_the_send_buffer_has_no_room_are_dropped_and_counted
     assert "a response is dropped, because the send buffer is full: a client on the local network may be" in caplog.text
 
 
-def test_a_stopping_server_answers_a_limited_number_of_waiting_packets(both: Ends) -> None:
+def test_a_stopping_udp_server_answers_a_limited_number_of_waiting_packets(both: Ends) -> None:
     both.answers(*numbered(3000))
     received = 3000 - (both.server.dropped() or 0)
     assert min(received, 1000) <= sum(both.server.counts.requests().values()) < 1100
@@ -224,10 +229,10 @@ def test_a_query_from_port_0_gets_no_answer_and_delays_no_other_query(both: Ends
 
 
 @on_every_kind_of_socket
-def test_a_loop_answers_and_counts_like_the_function_answer(both: Ends) -> None:
+def test_both_udp_loops_answer_and_count_queries_like_the_function_answer(both: Ends) -> None:
     chance, counts = random.Random(5), Counts()
     queries = [random_query(chance) for _ in range(300)]
-    alone = [answer(query, ZONES[0], counts) for query in (*queries, b"")]  # the last wakes the thread
+    alone = [answer(query, ZONES[0], counts) for query in (*queries, b"")]  # the empty packet wakes the thread
     both.serving.zone = ZONES[0]
     assert sorted(both.answers(*queries)) == sorted(response for response in alone if response is not None)
     told, expected = (
@@ -236,7 +241,7 @@ def test_a_loop_answers_and_counts_like_the_function_answer(both: Ends) -> None:
     assert told == expected
 
 
-def test_servers_at_several_addresses_answer_from_the_newest_zone(both: Ends, compiled: bool) -> None:
+def test_udp_servers_at_several_addresses_answer_from_the_newest_zone(both: Ends, compiled: bool) -> None:
     with ends("::1", compiled, serving=both.serving) as other:
         for each in (both, other):
             each.server.start()
@@ -245,7 +250,7 @@ def test_servers_at_several_addresses_answer_from_the_newest_zone(both: Ends, co
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0", "::1"])
-def test_each_query_is_logged_if_the_settings_say_so(
+def test_the_udp_server_logs_each_query_if_the_settings_ask_for_it(
     host: str, compiled: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -257,7 +262,7 @@ def test_each_query_is_logged_if_the_settings_say_so(
     assert logged[:4] == [f"{client}{each}" for each in (hit, hit, hit, miss)]
 
 
-def test_a_log_of_one_in_ten_queries_has_both_of_two_alternating_queries(
+def test_a_query_log_of_one_in_ten_queries_has_some_of_each_of_two_alternating_queries(
     compiled: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -267,7 +272,7 @@ def test_a_log_of_one_in_ten_queries_has_both_of_two_alternating_queries(
     assert (hits > 5, misses > 5, 25 < hits + misses < 80) == (True, True, True)
 
 
-def test_a_thread_waits_without_failures_until_it_is_stopped(both: Ends) -> None:
+def test_the_thread_of_an_idle_udp_server_runs_without_failures_until_it_is_stopped(both: Ends) -> None:
     both.server.start()
     both.server.join(0.3)
     assert (both.server.alive, both.server.failures) == (True, 0)
@@ -276,7 +281,7 @@ def test_a_thread_waits_without_failures_until_it_is_stopped(both: Ends) -> None
     assert not both.server.alive
 
 
-def test_a_stop_ends_the_thread_even_if_queries_keep_arriving(both: Ends) -> None:
+def test_the_thread_of_a_stopped_udp_server_ends_even_if_queries_keep_arriving(both: Ends) -> None:
     stopped = threading.Event()
 
     def flood() -> None:

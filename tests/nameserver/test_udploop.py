@@ -1,4 +1,4 @@
-"""Tests of the answers of the compiled loop: they equal those of `answer`, or the loop leaves the query to Python."""
+"""Tests of the compiled loop: each of its answers equals that of `answer`, or it leaves the query to Python."""
 
 import os
 import random
@@ -27,13 +27,13 @@ INDEX = index_of(ZONES[0], None)
 FUZZED = int(os.environ.get("FUZZ_PACKETS", "1000000"))
 SEED = os.environ.get("FUZZ_SEED", "0")
 SHARES = 4
-"""The number of shares into which the packets are divided, so that several processes can test them."""
+"""The number of shares into which the tested packets are divided, so that several processes can test them."""
 
 
 def is_same(packet: bytes, index: Any = INDEX) -> bool | None:
     """Tell whether the compiled loop answers and counts *packet* like Python.
 
-    None if it leaves the packet to Python.
+    Return None if the compiled loop leaves the packet to Python.
     """
     said = compiled.answer(index, packet)
     if said is None:
@@ -62,7 +62,7 @@ def test_the_compiled_loop_answers_mutated_packets_like_python_or_leaves_them_to
     assert answered > count // 10
 
 
-def test_a_packet_with_two_different_answers_counts_as_a_difference() -> None:
+def test_the_comparison_of_the_compiled_loop_with_python_detects_two_different_answers() -> None:
     other = index_of(build_zone(Records(ip4={"db.tail1234.ts.net": MANY[:1]}), SETTINGS), None)
     packets = [wire("db.tail1234.ts.net"), wire("no.example.org"), b""]
     assert [is_same(packet, other) for packet in packets] == [False, True, None]
@@ -70,10 +70,10 @@ def test_a_packet_with_two_different_answers_counts_as_a_difference() -> None:
 
 @pytest.mark.thorough
 @pytest.mark.timeout(600)
-def test_sanitizers_find_no_fault_in_the_loop(tmp_path: Path) -> None:
-    """Run these tests and those of the thread with AddressSanitizer and UBSan.
+def test_the_sanitizers_of_the_c_compiler_find_no_fault_in_the_compiled_loop(tmp_path: Path) -> None:
+    """Run this module and the tests of the thread with AddressSanitizer and UBSan.
 
-    Python allocates all memory by malloc.
+    Python is set to allocate all its memory by malloc, which AddressSanitizer watches.
     """
     build = ROOT / "nameserver" / "udploop" / "hatch_build.py"
     subprocess.run([sys.executable, build, tmp_path, "--sanitized"], check=True)
@@ -84,7 +84,7 @@ def test_sanitizers_find_no_fault_in_the_loop(tmp_path: Path) -> None:
     environment = {
         **os.environ,
         "LD_PRELOAD": ":".join(preloaded),
-        "ASAN_OPTIONS": "detect_leaks=0",  # the interpreter's own
+        "ASAN_OPTIONS": "detect_leaks=0",  # the interpreter has leaks of its own
         "PYTHONMALLOC": "malloc",
         "SANITIZED_UDPLOOP": str(next(tmp_path.glob("_udploop*.so"))),
         "FUZZ_PACKETS": str(FUZZED // 10),
@@ -120,7 +120,7 @@ LEFT = {
 
 
 @pytest.mark.parametrize("packet", ANSWERED.values(), ids=ANSWERED)
-def test_the_compiled_loop_answers_ordinary_queries_once_there_are_records(packet: bytes) -> None:
+def test_the_compiled_loop_answers_ordinary_queries_itself_once_there_are_records(packet: bytes) -> None:
     assert compiled.answer(index_of(sample_zone(), None), packet)[0] == answer(packet, sample_zone())
     assert compiled.answer(index_of(ZONES[1], None), packet) is None
 
@@ -130,7 +130,7 @@ def test_the_compiled_loop_leaves_unusual_packets_to_python(packet: bytes) -> No
     assert compiled.answer(index_of(sample_zone(), None), packet) is None
 
 
-def test_an_index_derived_from_another_has_its_own_zones_even_if_their_names_have_equal_lengths() -> None:
+def test_an_index_made_from_another_index_has_its_own_zones_even_if_their_names_are_equally_long() -> None:
     names = Records(ip4={"db.ts.net": MANY[:1], "db.my.net": MANY[:2]})
     one, other = (
         build_zone(names, replace(SETTINGS, origins=origins))
@@ -142,7 +142,7 @@ def test_an_index_derived_from_another_has_its_own_zones_even_if_their_names_hav
 
 
 @pytest.mark.parametrize("origins", [("ts.net",), ("ts.net", "example.org"), ("example.org", "ts.net")], ids=str)
-def test_an_index_derived_from_another_gives_the_answers_of_its_own_zone(origins: tuple[str, ...]) -> None:
+def test_an_index_made_from_another_index_gives_the_answers_of_its_own_zone(origins: tuple[str, ...]) -> None:
     old = index_of(sample_zone(), None)
     names = {f"n{number}.ts.net": MANY[:1] for number in range(1000)}
     zone = build_zone(Records(ip4={**names, "n.example.org": MANY[:2]}), replace(SETTINGS, origins=origins))
@@ -169,6 +169,8 @@ WRONG: dict[str, tuple[Any, Any, Any]] = {  # the buckets of names, the apexes, 
 
 
 @pytest.mark.parametrize("arguments", WRONG.values(), ids=WRONG)
-def test_an_index_cannot_be_built_from_objects_that_are_no_zone(arguments: tuple[Any, Any, Any]) -> None:
+def test_an_index_for_the_compiled_loop_cannot_be_built_from_objects_that_are_no_zone(
+    arguments: tuple[Any, Any, Any],
+) -> None:
     with pytest.raises((TypeError, SystemError)):
         compiled.Index(*arguments)

@@ -1,4 +1,4 @@
-"""Tests of name lookups in zones. The conformance tests check the content of one zone."""
+"""Tests of name lookups with several zones. The conformance tests check the content of one zone."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,7 +13,7 @@ from tests.nameserver.samples import sample_zone
 ZONE = sample_zone()
 
 
-def test_the_closest_zone_counts_and_names_between_two_apexes_exist() -> None:
+def test_a_name_belongs_to_the_closest_of_nested_zones_and_names_between_two_apexes_exist() -> None:
     records = Records(ip4={"x.sub.ts.net": ["192.0.2.1"], "y.ts.net": ["192.0.2.2"]})
     nested = build_zone(records, ZoneSettings(origins=("ts.net", "sub.ts.net", "a.b.ts.net")))
     for name in ("no.sub.ts.net", "no.x.sub.ts.net"):
@@ -23,7 +23,7 @@ def test_the_closest_zone_counts_and_names_between_two_apexes_exist() -> None:
 
 
 @given(st.binary(max_size=40))
-def test_an_apex_covers_whole_labels_only(prefix: bytes) -> None:
+def test_the_apex_of_a_zone_matches_only_names_that_end_in_its_whole_labels(prefix: bytes) -> None:
     at = 0
     while at < len(prefix) and 0 < prefix[at] <= 63:
         at += prefix[at] + 1

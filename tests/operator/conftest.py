@@ -12,7 +12,7 @@ from tsoperator.kube.errors import NotFound
 
 from tests.support.operator import World, running_operator
 
-os.environ["SSL_CERT_FILE"] = os.devnull  # a client reads the machine's certificates when it is made, for 20 ms
+os.environ["SSL_CERT_FILE"] = os.devnull  # so that no client reads the machine's certificates, for 20 ms
 
 
 @pytest.fixture

@@ -45,7 +45,7 @@ PACES = (0.0, 0.05, 2.0, 70.0, 400.0)
 """The possible pauses in seconds: shorter than a reconcile, or until a dead node's Pods are unready, or deleted."""
 NEVER = 10.0**6
 """Seconds after which a control server that hangs would answer."""
-_MARK = "# BEGIN tailnet stub domain"  # before what the operator writes
+_MARK = "# BEGIN tailnet stub domain"  # the first line of the operator's part of the Corefile
 _DOMAIN = f"{NAMESPACE}.svc.cluster.local"
 
 
@@ -82,7 +82,7 @@ class Play(Stage):
         await self.world.change(USERS[step.whom], step.how)
 
     async def die(self, step: Step) -> None:
-        """Make a node die, unless one is dead already."""
+        """Make a node die, unless a node is dead already."""
         if not self.world.sim.store.silent_nodes:
             self.world.sim.kubelet.kill_node(step.whom)
 
@@ -91,12 +91,12 @@ class Play(Stage):
             self.world.sim.kubelet.revive_node(name)
 
     async def succeed(self, _: Step) -> None:
-        """Let another operator take over."""
+        """Stop the operator, and start another one."""
         await self.stop()
         await self.start()
 
     async def spoil(self, _: Step) -> None:
-        """Replace the credentials of the other tailnet by bad ones."""
+        """Replace the credentials of the other tailnet by bad credentials."""
         await self.world.change(self.abroad.secret(), self.abroad.secret(client_id="bad", client_secret="bad"))
 
     async def mend(self, _: Step) -> None:
@@ -165,7 +165,7 @@ def steps() -> st.SearchStrategy[Step]:
 
 
 def wishes() -> st.SearchStrategy[frozenset[str]]:
-    """Return the objects that the user wants in the end. A Service is among them only if its group is."""
+    """Return a strategy for the objects that a user wants in the end. A Service is among them only if its group is."""
 
     def possible(chosen: set[str]) -> frozenset[str]:
         orphans = {name for name, service in GROUPED.items() if annotations(service)[PROXY_GROUP] not in chosen}
@@ -175,7 +175,7 @@ def wishes() -> st.SearchStrategy[frozenset[str]]:
 
 
 async def grant(play: Play, wish: frozenset[str]) -> None:
-    """End all faults, give the objects in *wish* their spec from `USERS` again, and delete all others of `USERS`."""
+    """End all faults, give the objects in *wish* their spec from `USERS` again, and delete the rest of `USERS`."""
     await play.heal()
     for name, obj in USERS.items():
         with suppress(NotFound):

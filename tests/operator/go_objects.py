@@ -35,7 +35,7 @@ EXPOSED = Recording("exposed", "lb", "6c0cbf7a-1704-4fd2-98af-d98de2954946")
 INGRESS = Recording("ingress", "nginx", "91d5c039-db6d-4d4c-bd89-8460407abcc8")
 CONNECTOR = Recording("connector", "router", "router-uid")
 _NAMESERVER = Recording("nameserver", "ts-dns", "dnsconfig-uid")
-_ADDRESS = "192.0.2.105"  # of the Services that the recorded proxies lead to
+_ADDRESS = "192.0.2.105"  # the address of the Services to which the recorded proxies lead
 
 
 def proxy(
@@ -43,7 +43,8 @@ def proxy(
 ) -> list[Object]:
     """Return the headless Service, the Secrets and the StatefulSet of *parent*, whose replicas have yet to log in.
 
-    *keys* are their auth keys by hostname; they log in to the control server at *server*, and lead to *address*.
+    *keys* are the auth keys of the replicas by hostname. The replicas log in to the control server at *server*, and
+    lead to *address*.
     """
     found = _recorded(parent, recording, address)
     secrets = [

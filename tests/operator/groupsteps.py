@@ -35,7 +35,7 @@ from tests.support.operator import NAMESPACE, World, running_operator
 GRACE = 0.05
 """Seconds for which an old place stays."""
 REST = 30.0
-"""Seconds of virtual time after which `GRACE` and every other wait of the operator is over by any clock."""
+"""Seconds of virtual time after which `GRACE` and all other waits of the operator are over."""
 GROUPS = {name: proxy_group(name, replicas=1) for name in ("blue", "green")}
 SERVICES = {name: group_egress(name, "blue", f"{name}.{DOMAIN}") for name in ("db", "mail")}
 MANIFESTS = {**GROUPS, **SERVICES, "dns": dnsconfig()}
@@ -47,7 +47,7 @@ KINDS = {resource.kind: resource for resource in _CHILDREN}
 PACES = (0.0, 0.01, 0.1, None)
 """The possible pauses in seconds; None waits until the operator has settled."""
 _LOOKS = 60
-_PAUSE = 1.0  # s between them
+_PAUSE = 1.0  # s between two calls
 _DOMAIN = f"{NAMESPACE}.svc.cluster.local"
 _MANAGED = "tailscale.com/managed=true"
 
@@ -62,8 +62,9 @@ class Step(NamedTuple):
 
 
 class Wish(NamedTuple):
-    """The objects that the user wants in the end: the replicas by group, and the group of each Service, empty for an
-    own proxy. All others have to be gone.
+    """The objects that the user wants in the end: the number of replicas by group, and the group of each Service.
+
+    The name of the group is empty if the Service is to have a proxy of its own. All other objects have to be gone.
     """
 
     replicas: dict[str, int]
@@ -90,7 +91,7 @@ class Stage:
         self.runs = False
 
     async def comes_to_rest(self) -> None:
-        """Assert that the operator writes nothing once some time has passed, nor when it starts again."""
+        """Assert that the operator writes nothing after some time has passed, and nothing when it starts again."""
         await asyncio.sleep(REST)
         written = await self.world.writes_when_left_alone()
         await self.stop()
@@ -150,7 +151,7 @@ class Stage:
     async def forget(self, _: Step) -> None:
         """Remove the device that joined last.
 
-        Only the first call does so: later, a proxy waits 30 s for another auth key.
+        Only the first call does so: after each later removal, the proxy would wait 30 s for another auth key.
         """
         devices = [*self.world.control.devices.values()]
         if devices and not self.forgot:
@@ -172,7 +173,7 @@ def leading(target: str) -> dict[str, str | None]:
 
 
 def ports(*numbers: int) -> Object:
-    """Return the part of a Service's spec with these TCP ports; those above 1,000 are UDP ports, too."""
+    """Return the part of a Service's spec with these ports: each with TCP, and those above 1,000 also with UDP."""
     found = [{"name": f"port-{each}", "port": each, "protocol": "TCP"} for each in numbers]
     found += [{"name": f"udp-{each}", "port": each, "protocol": "UDP"} for each in numbers if each > 1000]
     return {"ports": found}
@@ -222,7 +223,7 @@ def wishes() -> st.SearchStrategy[Wish]:
 
 
 async def grant(world: World, wish: Wish) -> None:
-    """Let the user apply the objects in *wish* and delete all others, whatever there is."""
+    """Apply the objects in *wish* and delete all others, as the user does, whatever objects exist now."""
     for name, group in GROUPS.items():
         spec = {"replicas": wish.replicas[name], "tags": None, "hostnamePrefix": None, "proxyClass": None}
         await _there(world, group, {"spec": spec})
@@ -316,7 +317,7 @@ async def end(world: World, *others: Object) -> None:
 
 
 async def soon_empty(look: Callable[[], Awaitable[Collection[str]]], pause: float = _PAUSE) -> None:
-    """Wait until *look* returns nothing.
+    """Wait until *look* returns an empty collection.
 
     In virtual time a wait costs less than a call, so the pause between two calls is long: *pause* seconds.
     """

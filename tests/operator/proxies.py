@@ -12,7 +12,7 @@ async def restarted(world: World, before: Proxy, parent: Object) -> bool:
 
 
 async def served_name(world: World, parent: Object) -> str:
-    """Return the hostname in the status of *parent*, an Ingress or a LoadBalancer Service; empty without one."""
+    """Return the hostname in the status of *parent*, an Ingress or a LoadBalancer Service, or an empty text."""
     entries = ((await world.look(parent)).get("status") or {}).get("loadBalancer", {}).get("ingress")
     return str(entries[0].get("hostname")) if entries else ""
 

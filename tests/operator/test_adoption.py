@@ -78,7 +78,7 @@ CLASS = proxy_class(statefulSet={"labels": {"team": "db"}, "pod": {"tailscaleCon
 
 
 async def egress_by_go(world: World, script: str = "", *, with_class: bool = False) -> Proxy:
-    """Create the Go operator's proxy for an egress Service, with the init *script* of its version, and return it."""
+    """Create the Go operator's proxy for an egress Service, with the init *script* of its version; return the proxy."""
     service = egress(proxy_class="prod") if with_class else egress()
     *others, statefulset = await by_go(world, service, go_objects.EGRESS, "default-db")
     template = statefulset["spec"]["template"]
@@ -95,7 +95,7 @@ async def egress_by_go(world: World, script: str = "", *, with_class: bool = Fal
 
 
 async def exposed_by_go(world: World) -> Proxy:
-    """Create the Go operator's proxy for a LoadBalancer Service, whose status shows it, and return it."""
+    """Create the Go operator's proxy for a LoadBalancer Service, whose status shows the device; return the proxy."""
     await world.apply(*await by_go(world, load_balancer(), go_objects.EXPOSED, "default-lb"))
     proxy = await logged_in(world, load_balancer())
     ips = json.loads(proxy.state["device_ips"])
@@ -135,7 +135,7 @@ async def dns_by_go(world: World, records: Mapping[str, list[str]]) -> None:
     await world.change(parent, go_objects.held(parent))
     document = json.dumps({"version": "v1alpha1", "ip4": records}, separators=(",", ":"))
     await world.apply(*go_objects.nameserver(parent, document))
-    await world.settled()  # its Pod is there
+    await world.settled()  # its Pod exists
 
 
 LEFT = {
@@ -161,7 +161,7 @@ async def test_a_proxy_of_the_go_operator_stays_unchanged(
     assert (after.name, after.pod_uid) == (before.name, before.pod_uid)
     assert after.statefulset["spec"] == before.statefulset["spec"]
     assert ([key.used for key in cluster.control.keys.values()], await cluster.device_names()) == ([True], device_names)
-    if obj == load_balancer():  # it showed the proxy in its status already
+    if obj == load_balancer():  # the status of the Service showed the proxy already
         assert await cluster.look(obj) == parent
 
 

@@ -31,7 +31,7 @@ def renamed(hostname: str | None) -> Object:
 
 
 async def url(world: World) -> str:
-    """Return the URL in the status of the group; empty without one."""
+    """Return the URL in the status of the group, or an empty text."""
     return str((await world.look(KAPI)).get("status", {}).get("url", ""))
 
 
@@ -101,7 +101,9 @@ async def subjects(world: World) -> list[str]:
     return [each["subjects"][0]["name"] for each in found if each]
 
 
-async def test_the_account_of_the_pods_and_its_rights_follow_the_mode_of_the_group(served: World) -> None:
+async def test_a_change_of_the_mode_of_a_group_gives_its_pods_another_serviceaccount_with_its_rights(
+    served: World,
+) -> None:
     assert await subjects(served) == ["kapi", "kapi"]
     before = await ready_group(served, KAPI)
     await served.change(KAPI, {"spec": {"kubeAPIServer": {"mode": "auth"}}})
@@ -152,7 +154,9 @@ async def test_a_hostname_that_is_changed_back_at_once_leaves_no_traces(served: 
     await end(served)
 
 
-async def test_a_secret_without_data_and_one_with_a_strange_name_stay_as_they_are(served: World) -> None:
+async def test_secrets_of_a_group_without_data_or_with_a_strange_name_stay_as_they_are_and_are_reported(
+    served: World,
+) -> None:
     labels = {"tailscale.com/managed": "true", "tailscale.com/parent-resource-type": "proxygroup"}
     labels |= {"tailscale.com/parent-resource": "kapi", "tailscale.com/secret-type": "state"}
     metadata = {"namespace": NAMESPACE, "name": "kapi-strange", "labels": labels}
@@ -340,7 +344,7 @@ async def test_a_status_says_once_that_headscale_has_no_tailscale_services() -> 
         await end(world)
 
 
-async def test_the_replacement_of_a_pod_serves_with_the_same_device(served: World) -> None:
+async def test_a_pod_that_replaces_a_deleted_pod_serves_with_the_same_device(served: World) -> None:
     before = await ready_group(served, KAPI)
     pods = [key_of(each).name for each in (await served.api.list(POD, NAMESPACE)).items]
     assert pods == ["kapi-0", "kapi-1"]

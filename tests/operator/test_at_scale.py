@@ -37,12 +37,12 @@ READS = 3
 TEAMS = 200
 """The number of namespaces with a ProxyGroupPolicy."""
 PATIENCE = 900.0
-"""The longest time in seconds for an operator to look at everything."""
+"""The most seconds that an operator may need until it has reconciled all objects."""
 
 _NEXT_READ = 60.0  # s: the operator waits 10 s at most before it reads a list again that it needs
 _OFFLINE = 3600.0  # s for which the dead devices have been offline
 _MORE = 20.0  # MB that 10,000 EndpointSlices of users may take
-_HELD = 2.5  # s of CPU: a full garbage collection, which may fall into any callback, takes one
+_HELD = 2.5  # s of CPU: a full garbage collection takes a second, and can happen in any callback
 
 _MOMENT = 0.02  # s of CPU for which a report or a scrape may hold the event loop at a time
 
@@ -63,7 +63,7 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def figures(pytestconfig: pytest.Config) -> Iterator[Figures]:
-    """The cost of each step; the table is printed after the last test."""
+    """A table of the costs of all steps, which is printed after the last test."""
     found: Figures = {}
     yield found
     plugins = pytestconfig.pluginmanager
@@ -132,7 +132,7 @@ async def test_a_restarted_operator_writes_nothing(proxies: World, figures: Figu
     assert proxies.sim.writes_since(before) == Counter()
 
 
-async def test_no_read_of_the_device_list_holds_the_event_loop(
+async def test_no_read_of_the_device_list_blocks_the_event_loop_for_long(
     proxies: World, figures: Figures, tmp_path: Path
 ) -> None:
     async with operator_process(proxies, tmp_path / "operator") as operator:
@@ -171,13 +171,13 @@ async def cost_of(operator: OperatorProcess, step: Callable[[], Awaitable[object
     return operator.cost(since)._replace(seconds=seconds)
 
 
-async def test_no_report_on_all_services_and_no_scrape_holds_the_event_loop(
+async def test_no_report_on_all_services_and_no_scrape_blocks_the_event_loop_for_long(
     proxies: World, figures: Figures, tmp_path: Path
 ) -> None:
     address = f"127.0.0.1:{free_port()}"
     async with operator_process(proxies, tmp_path / "operator", OPERATOR_STATUS_ADDR=address) as operator:
         await operator.done(SIZE, PATIENCE)
-        await operator.quiet()  # `done` has read the metrics, which costs the operator a step
+        await operator.quiet()  # waits for the end of the scrape by `done`, so that its CPU time isn't measured
         steps: dict[str, Callable[[], Awaitable[object]]] = {
             f"first report on {SIZE} Services": lambda: fetch(address),
             f"second report on {SIZE} Services": lambda: fetch(address),
@@ -204,7 +204,9 @@ async def test_a_name_is_taken_over_with_few_requests_however_many_devices_there
         assert join_with_their_keys(world) == [f"{fleet.hostname(number)}.{DOMAIN}" for number in range(names)]
 
 
-async def test_policies_in_many_namespaces_take_four_writes_and_a_status_each(figures: Figures, tmp_path: Path) -> None:
+async def test_a_policy_in_each_of_many_namespaces_costs_four_writes_and_the_write_of_a_status(
+    figures: Figures, tmp_path: Path
+) -> None:
     async with new_world(SimOptions(controllers=False)) as world:
         for number in range(TEAMS):
             world.store.create(kinds.NAMESPACE, {"metadata": {"name": f"team-{number}"}})

@@ -1,4 +1,4 @@
-"""Proxies that have a ProxyClass: they follow it, and only a change of their own Pods restarts them."""
+"""Proxies that have a ProxyClass: they get its changes, and only a change of their own Pods restarts them."""
 
 from functools import partial
 from operator import itemgetter
@@ -37,7 +37,7 @@ PARENTS = (SERVICE_WITH_CLASS, ROUTER, INGRESS_WITH_CLASS)
 
 
 async def joined_with_class(world: World, parent: Object, **spec: Any) -> Proxy:
-    """Return the proxy of *parent*, which names the ProxyClass ``prod``, a new one with *spec*."""
+    """Create the ProxyClass ``prod`` with *spec*. Return the proxy of *parent*, which names this class."""
     await world.apply(backend(), proxy_class(**spec), parent)
     return await world.joined(parent)
 
@@ -53,7 +53,7 @@ async def metrics_services(world: World) -> list[str]:
 
 
 @pytest.mark.parametrize("families", cases({"IPv6 alone": ("IPv6",), "IPv6 first": ("IPv6", "IPv4")}, "IPv6 alone"))
-async def test_metrics_are_served_at_an_ipv6_address(families: tuple[str, ...]) -> None:
+async def test_a_proxy_serves_its_metrics_at_an_ipv6_address(families: tuple[str, ...]) -> None:
     async with new_world(SimOptions(families=families)) as world, running_operator(world):
         before = await joined_with_class(world, ROUTER, **METRICS)
         assert before.env["TS_LOCAL_ADDR_PORT"] == "[$(POD_IP)]:9002"
@@ -78,7 +78,9 @@ PLACED: Object = {
 }
 
 
-async def test_the_operator_accepts_the_form_that_the_api_server_gives_to_a_field(world: World) -> None:
+async def test_the_operator_does_not_rewrite_a_field_that_the_api_server_has_written_in_another_form(
+    world: World,
+) -> None:
     await joined_with_class(world, SERVICE_WITH_CLASS, statefulSet={"pod": PLACED})
     assert not await world.writes_when_left_alone()
     await world.annotate(egress(), {"example.org/look": "again"})
@@ -198,7 +200,7 @@ def metrics_service(proxy: Proxy) -> Object:
     return {"apiVersion": "v1", "kind": "Service", "metadata": metadata}
 
 
-async def test_metrics_are_served_and_discoverable_until_the_class_turns_them_off(world: World) -> None:
+async def test_the_metrics_of_a_proxy_can_be_found_and_read_until_its_class_turns_metrics_off(world: World) -> None:
     proxy = await measured(world)
     service = await world.look(metrics_service(proxy))
     assert (proxy.env["TS_ENABLE_METRICS"], proxy.env["TS_LOCAL_ADDR_PORT"]) == ("true", "$(POD_IP):9002")
@@ -253,7 +255,9 @@ FAILING = [
 
 
 @pytest.mark.parametrize("failing", [None, *FAILING])
-async def test_a_service_monitor_follows_the_class(monitored: World, failing: str | None) -> None:
+async def test_a_service_monitor_gets_the_labels_of_the_class_and_goes_when_the_class_turns_it_off(
+    monitored: World, failing: str | None
+) -> None:
     for status in (500, 409, 500) if failing else ():
         monitored.sim.faults.fail(Failure(status, verb=failing or "", plural="servicemonitors"))
     async with running_operator(monitored):
@@ -285,7 +289,7 @@ async def test_the_lost_labels_of_a_service_monitor_are_restored_without_a_patch
         await monitored.change(monitor, {"metadata": {"labels": None}})
         await monitored.becomes(lambda: monitor_labels(monitored), [wanted])
         await monitored.settled()
-        # The one patch is the test's own, above; only a simulated cluster counts it.
+        # The only patch is that of the test itself. Only a simulated cluster counts patches.
         assert patches(monitored) - before == (monitored.simulation is not None)
 
 
@@ -293,7 +297,9 @@ def patches(world: World) -> int:
     return sum(count for (_, *what), count in world.requests().items() if what == ["patch", "servicemonitors"])
 
 
-async def test_the_class_reports_a_foreign_service_monitor_with_the_name_of_its_own(monitored: World) -> None:
+async def test_an_ingress_reports_a_foreign_service_monitor_that_has_the_name_of_its_own_service_monitor(
+    monitored: World,
+) -> None:
     async with running_operator(monitored):
         proxy = await measured(monitored)
     stranger = {**metrics_service(proxy), "apiVersion": "monitoring.coreos.com/v1", "kind": "ServiceMonitor"}

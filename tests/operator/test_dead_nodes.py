@@ -65,11 +65,13 @@ async def test_a_deleted_object_goes_without_waiting_for_its_pod_on_a_dead_node(
 
 
 async def pods(world: World, obj: Object) -> set[str]:
-    """Return the nodes of the object's Pods."""
+    """Return the names of the nodes on which the object's Pods run."""
     return {pod["spec"]["nodeName"] for pod in await world.children(POD, obj)}
 
 
-async def test_a_new_object_of_the_same_name_gets_a_proxy_on_another_node(world: World) -> None:
+async def test_an_object_that_is_recreated_while_its_first_node_is_dead_gets_a_proxy_on_another_node(
+    world: World,
+) -> None:
     obj = ROWS["Connector"].obj
     await start(world, obj)
     world.sim.kubelet.add_node("node2")

@@ -188,7 +188,7 @@ async def owners(world: World) -> set[str]:
 
 
 class Play:
-    """Events in the life of exposed objects, by name. Each can happen at any time."""
+    """Changes of exposed objects and of the objects around them, by name. Each change can happen at any time."""
 
     def __init__(self, world: World) -> None:
         self._world = world

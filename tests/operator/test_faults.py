@@ -20,7 +20,7 @@ from tests.support.operator import new_world
 from tests.support.othertailnet import NAME, other_tailnet
 
 PAUSE = 5.0
-"""Seconds between looks; a request that hangs is given up after a minute, and made again half a minute later."""
+"""Seconds between two looks at the world. A hanging request delays the end by minutes, so the pause is long."""
 
 
 async def play(taken: list[Step], wish: frozenset[str], dead: str = "") -> None:
@@ -44,7 +44,7 @@ async def play(taken: list[Step], wish: frozenset[str], dead: str = "") -> None:
 
 
 async def end(stage: Play, dead: str) -> None:
-    """Let the node called *dead* die, if one is given, and delete all objects once that node's Pods are going."""
+    """Let the node called *dead* die, if one is given, and delete all objects once its Pods are being deleted."""
     if dead:
         stage.world.sim.kubelet.kill_node(dead)
         await asyncio.sleep(max(PACES))
@@ -61,7 +61,7 @@ async def left(stage: Play, before: set[str], dead: str) -> list[str]:
 
 
 DEAD = st.sampled_from(["", *NODES])
-"""The node that is dead while all objects are deleted."""
+"""A strategy for the name of the node that is dead while all objects are deleted; empty if no node is dead."""
 
 
 @pytest.mark.timeout(600)

@@ -52,7 +52,9 @@ async def left(stage: Stage, before: set[str]) -> list[str]:
 
 @settings(max_examples=3)
 @given(st.lists(steps(), min_size=8, max_size=8), wishes())
-def test_few_steps_end_as_the_user_wishes_and_leave_nothing(taken: list[Step], wish: Wish) -> None:
+def test_a_few_changes_of_groups_and_services_end_as_the_user_wishes_and_leave_nothing(
+    taken: list[Step], wish: Wish
+) -> None:
     patient.run(play(taken, wish))
 
 
@@ -60,7 +62,9 @@ def test_few_steps_end_as_the_user_wishes_and_leave_nothing(taken: list[Step], w
 @pytest.mark.timeout(3600)
 @settings(max_examples=200 if settings.get_current_profile_name() == "soak" else 10)
 @given(st.lists(steps(), min_size=30, max_size=30), wishes())
-def test_many_steps_end_as_the_user_wishes_and_leave_nothing(taken: list[Step], wish: Wish) -> None:
+def test_many_changes_of_groups_and_services_end_as_the_user_wishes_and_leave_nothing(
+    taken: list[Step], wish: Wish
+) -> None:
     patient.run(play(taken, wish))
 
 
@@ -145,7 +149,7 @@ def test_each_object_has_one_writer_and_the_operator_comes_to_rest_after_many_ch
     patient.run(much(monkeypatch, writers))
     pods = [writers.pop(name) for name in [*writers] if name.startswith("pods ")]
     assert {name: found for name, found in writers.items() if len(found) != 1} == {}
-    # One opens the gates of Pods, one touches Pods whose configuration has changed, and one only deletes them.
+    # One reconciler opens the gates of Pods, one touches Pods with a changed configuration, and one only deletes Pods.
     assert set().union(*pods) == {"egresspod", "mounts", "proxygroup"}
     kinds = {"service", "ingress", "connector", "proxyclass", "proxygroup", "tailnet", "dnsconfig"}
     assert set().union(*writers.values()) == {*kinds, "dnsrecords", "tailscaleservice"}

@@ -1,6 +1,7 @@
 """Ingresses that ProxyGroups serve: from the user's objects to the traffic in the tailnet, and back to nothing."""
 
 import json
+import logging
 from base64 import b64decode
 from collections.abc import Sequence
 
@@ -10,7 +11,7 @@ from tsoperator.api.names import FINALIZER, HA_INGRESS_FINALIZER
 from tsoperator.api.objects import CONFIGMAP, ROLE, ROLEBINDING, SECRET, STATEFULSET, Object, key_of
 
 from tests.support.groups import ready_group
-from tests.support.manifests import DOMAIN, backend, ingress, proxy_group
+from tests.support.manifests import DOMAIN, annotated, backend, ingress, proxy_group
 from tests.support.operator import NAMESPACE, World, new_world, running_operator
 
 GROUP, OTHER = proxy_group("ing", type="ingress"), proxy_group("other", type="ingress")
@@ -20,11 +21,6 @@ HTTPS, BOTH = [(WEB, [443])], [(WEB, [443, 80])]
 
 def web(**annotations: str) -> Object:
     return ingress("web", "web", proxy_group="ing", **annotations)
-
-
-def annotated(**annotations: str | None) -> Object:
-    named = {f"tailscale.com/{name.replace('_', '-')}": value for name, value in annotations.items()}
-    return {"metadata": {"annotations": named}}
 
 
 async def shown(world: World, obj: Object) -> list[tuple[str, list[int]]]:
@@ -133,7 +129,9 @@ async def ports(world: World) -> Sequence[str]:
     return world.control.services.present["svc:web"].ports
 
 
-async def test_an_ingress_without_a_certificate_is_ready_at_port_80(grouped: World) -> None:
+async def test_an_ingress_with_plain_http_shows_port_80_in_its_status_while_its_certificate_is_missing(
+    grouped: World,
+) -> None:
     grouped.control.services.approvers = {}
     await serve(grouped, web(http_endpoint="enabled"), (WEB, [80]))
     told = await grouped.eventually(lambda: event(grouped, "HostsNotApproved"), 60)
@@ -264,6 +262,29 @@ async def test_an_ingress_whose_group_is_gone_can_be_deleted(grouped: World) -> 
     assert not await grouped.writes_when_left_alone()
     assert (await shown(grouped, web()), grouped.control.services.present["svc:web"].addresses) == ([], addresses)
     await end(grouped, web())
+
+
+async def test_a_warning_about_a_certificate_lasts_until_its_cause_ends(
+    grouped: World, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "tsoperator")
+    strange = {"apiVersion": "v1", "kind": "Secret", "metadata": {"namespace": NAMESPACE, "name": WEB}, "data": {}}
+    await grouped.apply(strange, web())
+    await grouped.eventually(lambda: grouped.events(web()))
+    await grouped.settled()
+    await grouped.annotate(web(), {"tailscale.com/unknown": "1"})  # the Ingress itself gets a warning, too
+    await grouped.settled()
+    assert told(caplog) == ["CertificateNameTaken"]
+    assert sum("is in the way" in line for line in caplog.messages) == 1  # the error of the step has no line of its own
+    await grouped.delete(strange)
+    await grouped.settled()
+    assert told(caplog) == ["CertificateNameTaken", "no longer CertificateNameTaken"]
+
+
+def told(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """Return the beginnings of the log lines about a certificate whose name another object has."""
+    lines = (line.removeprefix("Ingress default/web: ") for line in caplog.messages)
+    return [line.partition(":")[0] for line in lines if "CertificateNameTaken" in line]
 
 
 async def test_an_event_says_once_that_headscale_has_no_tailscale_services() -> None:

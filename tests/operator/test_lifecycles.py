@@ -5,7 +5,7 @@ from typing import NamedTuple
 import pytest
 from tsoperator.api.objects import STATEFULSET, Object
 
-from tests.support.manifests import backend, connector, egress, ingress, proxy_class
+from tests.support.manifests import annotated, backend, connector, egress, ingress, proxy_class
 from tests.support.operator import World
 
 pytestmark = pytest.mark.full
@@ -19,12 +19,8 @@ def container(**fields: object) -> Object:
 AMOUNTS: Object = {"resources": {"requests": {"cpu": "10m"}, "limits": {"memory": "64Mi"}}}
 
 
-def annotated(class_: str | None) -> Object:
-    return {"metadata": {"annotations": {"tailscale.com/proxy-class": class_}}}
-
-
 class Parent(NamedTuple):
-    """An object whose proxy has no class, and the patches that give it one and take it away."""
+    """An object whose proxy has no class, and the patches that give the proxy a class and take the class away."""
 
     plain: Object
     with_class: Object
@@ -33,13 +29,13 @@ class Parent(NamedTuple):
 
 GATE = connector(exitNode=True, hostname="gate")
 PARENTS = {
-    "Ingress": Parent(ingress(), annotated("prod"), annotated(None)),
+    "Ingress": Parent(ingress(), annotated(proxy_class="prod"), annotated(proxy_class=None)),
     "Connector": Parent(GATE, {"spec": {"proxyClass": "prod"}}, {"spec": {"proxyClass": None}}),
 }
 
 
 async def amounts(world: World, obj: Object) -> Object:
-    """Return the resources of the proxy's container."""
+    """Return the requests and the limits of CPU and memory of the proxy's container."""
     (statefulset,) = await world.children(STATEFULSET, obj)
     found: Object = statefulset["spec"]["template"]["spec"]["containers"][0]["resources"]
     return found

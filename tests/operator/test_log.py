@@ -15,7 +15,7 @@ KEYS = re.compile(r"(ts|hs)key-\w+|AuthKey|Bearer|eyJ\w+")
 
 
 def told(caplog: pytest.LogCaptureFixture, about: str) -> list[str]:
-    """Return the log lines about an object, and clear the log. Check that no line has a key or a token."""
+    """Return the log lines about an object, and clear the log. Check that no line has an auth key or a token."""
     ours = [record for record in caplog.records if "tsoperator" in record.name]
     assert not [record for record in ours if KEYS.search(record.getMessage())]
     lines = [record.getMessage() for record in ours if record.levelno >= logging.INFO]
@@ -30,11 +30,13 @@ async def annotated(world: World, reason: str, **annotations: str | None) -> Non
     await world.settled()
 
 
-@pytest.mark.simulated  # with a slow API server, changes that come together here come one after another
-async def test_each_change_in_the_life_of_a_proxy_is_one_line(cluster: World, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.simulated  # on a slow API server, changes may come one after another, and cause more lines
+async def test_the_log_has_one_line_for_each_change_in_the_life_of_a_proxy(
+    cluster: World, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level(logging.DEBUG)
     about = "Service default/db"
-    cluster.peer()  # otherwise a line may say that the device isn't there
+    cluster.peer()  # without the target's device, the log may have a line that says so
     async with running_operator(cluster):
         await cluster.apply(egress(), connector())
         await cluster.joined(connector())

@@ -15,7 +15,7 @@ def record(message: str, level: int = logging.WARNING, name: str = "some.logger"
 
 
 @pytest.mark.parametrize("message", ['"quoted"\nand \\ broken', "ünïcode ✓", "\x00\x1b[1m", "half a pair: \ud83d", ""])
-def test_every_message_is_one_line_of_json(message: str) -> None:
+def test_every_message_in_the_json_log_is_one_line_of_json(message: str) -> None:
     text = JsonFormatter().format(record(message))
     assert ("\n" in text, json.loads(text)["msg"]) == (False, f"on {message}")
 
@@ -30,7 +30,7 @@ def test_a_json_line_has_the_fields_ts_level_logger_and_msg_of_the_go_operators_
     assert abs((datetime.fromisoformat(when) - before).total_seconds()) < 5
 
 
-def test_the_fields_of_a_json_log_line_are_easy_to_search_for() -> None:
+def test_a_json_log_line_has_the_fields_about_an_object_at_its_end_without_spaces() -> None:
     made = record("this")
     made.fields = {"kind": "Service", "namespace": "default", "name": "db"}
     assert JsonFormatter().format(made).endswith(',"msg":"on this","kind":"Service","namespace":"default","name":"db"}')
@@ -44,7 +44,7 @@ def test_the_fields_of_a_json_log_line_are_easy_to_search_for() -> None:
         ("aiohttp.access", "aiohttp.access: on this"),
     ],
 )
-def test_a_line_of_text_names_its_logger_unless_it_is_about_objects(logger: str, said: str) -> None:
+def test_a_line_of_the_text_log_names_its_logger_unless_it_is_about_objects(logger: str, said: str) -> None:
     assert TextFormatter().format(record("this", name=logger)).endswith(f" WARNING {said}")
 
 
@@ -77,7 +77,7 @@ def test_the_log_has_no_debug_lines_of_libraries(level: str, said: list[str]) ->
     assert [line[-1] for line in logged("text", program, level)[1]] == said
 
 
-def test_the_text_format_is_easy_to_read_for_people() -> None:
+def test_a_line_of_the_text_log_has_the_level_and_the_message_and_a_traceback_follows_it() -> None:
     code, lines = logged("text", "logging.getLogger('some.logger').warning('on %s', 'this')\nraise ValueError('wrong')")
     assert code == 1
     assert (lines[0].endswith(" WARNING some.logger: on this"), lines[-1]) == (True, "ValueError: wrong")

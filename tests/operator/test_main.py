@@ -165,7 +165,7 @@ async def test_the_lease_names_the_leader_which_stops_at_once_at_a_signal(
 async def test_a_standby_leads_as_soon_as_the_pod_of_the_killed_leader_shows_its_end(
     sim: ClusterSim, environment: Environment
 ) -> None:
-    sim.store.silent_nodes.add("here")  # its kubelet is this test
+    sim.store.silent_nodes.add("here")  # the test plays the kubelet of this node
     for name in ("first", "second"):
         tell(sim, name, {"running": {}})
     async with operator({**environment, "POD_NAME": "first"}) as first:
@@ -253,11 +253,11 @@ def test_help_names_every_variable_that_is_read_and_the_exit_codes(command_line:
     assert "exit status: 0 stopped by SIGTERM or SIGINT, 1 cannot go on, 2 a setting is wrong" in text
 
 
-def test_the_version_is_that_of_the_release(command_line: Callable[[str], Ended]) -> None:
+def test_the_option_version_prints_the_version_of_the_release(command_line: Callable[[str], Ended]) -> None:
     assert command_line("--version") == (0, f"tsoperator {__version__}\n")
 
 
-def test_an_unknown_argument_is_refused(command_line: Callable[[str], Ended]) -> None:
+def test_the_command_line_of_the_operator_refuses_an_unknown_argument(command_line: Callable[[str], Ended]) -> None:
     code, text = command_line("--verbose")
     assert code == 2
     assert "unrecognized arguments: --verbose" in text

@@ -1,4 +1,4 @@
-"""An operator that watches only some namespaces. It serves some objects, ignores others, and may not read some."""
+"""An operator that watches only some namespaces. It serves the objects there, and ignores those elsewhere."""
 
 import logging
 from collections.abc import Sequence
@@ -52,7 +52,7 @@ async def teams(cluster: World) -> World:
 
 
 async def untouched(world: World, obj: Object) -> bool:
-    """Tell whether *obj* has nothing of the operator on it."""
+    """Tell whether *obj* has no finalizer, no status and no Event of the operator."""
     found = await world.look(obj)
     told = (found.get("status") or {}).keys() - {"loadBalancer"}
     return not (has_finalizer(found, FINALIZER) or told or await world.events(obj))
@@ -89,7 +89,7 @@ async def leads(world: World) -> set[str]:
 
 
 async def narrowed(world: World) -> dict[str, str]:
-    """Let an operator serve objects in `default`, and return their proxies' Pods by name."""
+    """Let an operator that watches all namespaces serve objects in `default`; return the proxies' Pods by name."""
     await world.apply(dnsconfig(), egress(), backend(), ingress())
     async with running_operator(world):
         await world.becomes(lambda: leads(world), NAMED)
@@ -132,7 +132,9 @@ async def test_a_service_that_was_deleted_meanwhile_goes_once_its_namespace_is_w
         await teams.becomes(lambda: leads(teams), {WEB})
 
 
-async def test_clients_in_a_namespace_that_is_not_watched_follow_the_pods_of_their_group(teams: World) -> None:
+async def test_a_service_in_a_namespace_that_is_no_longer_watched_still_leads_to_the_pods_of_its_group(
+    teams: World,
+) -> None:
     group, service = proxy_group(), group_egress()
     await teams.apply(group, service)
 
@@ -150,10 +152,19 @@ async def test_clients_in_a_namespace_that_is_not_watched_follow_the_pods_of_the
 
 
 def shut(world: World, namespace: str = "", kinds: Sequence[str] = USERS_KINDS) -> None:
-    """Forbid lists and watches of *kinds* in *namespace*, or over all namespaces if it is empty."""
+    """Forbid lists and watches of *kinds* in *namespace*, or in all namespaces if *namespace* is empty."""
     for plural in kinds:
         for verb in ("list", "watch"):
             world.sim.faults.forbid(Ban(plural, namespace, verb))
+
+
+@pytest.mark.simulated
+async def test_an_operator_with_the_rights_of_an_older_installation_serves(cluster: World) -> None:
+    shut(cluster, kinds=("nodes", "validatingadmissionpolicies", "validatingadmissionpolicybindings"))
+    shut(cluster, "kube-system", ("configmaps", "deployments", "daemonsets"))
+    await cluster.apply(egress())
+    async with running_operator(cluster):
+        await cluster.joined(egress())
 
 
 @pytest.mark.simulated
@@ -188,7 +199,7 @@ async def test_a_namespace_in_which_the_operator_has_no_rights_does_not_delay_ot
 
 @pytest.mark.simulated
 @pytest.mark.parametrize("place", cases({"all namespaces": "", "one": "default"}, "one"))
-async def test_an_ingress_is_changed_without_the_right_to_its_services_only_if_the_operator_read_them_before(
+async def test_without_the_right_to_services_an_ingress_is_changed_only_if_the_operator_knows_its_services(
     cluster: World, place: str
 ) -> None:
     await cluster.apply(backend(), ingress())

@@ -42,7 +42,7 @@ KINDS = (SERVED, GROUP, OTHER)
 
 
 def events(world: World, other: OtherTailnet, running: AsyncExitStack) -> dict[str, Callable[[], Awaitable[object]]]:
-    """Return the functions for the events, by name; each event happens once."""
+    """Return a map from the name of each event to the function that lets it happen. Each event happens once."""
 
     async def join() -> None:
         world.peer("target", other.control)

@@ -19,7 +19,7 @@ from tsoperator.reconcilers.service.reconciler import services
 from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.kind import Kind, KindReconciler
 from tsoperator.runtime.manager import Reconciler
-from tsoperator.runtime.result import DONE, Pending, Result
+from tsoperator.runtime.result import Pending, Result
 from tsoperator.sources import sources
 from tsoperator.tsclient.errors import ControlError
 
@@ -47,7 +47,7 @@ class Left:
     now: float = 1000.0
 
     async def reconcile(self, after: float = 0) -> Result:
-        """Reconcile the parent so many seconds later, once the cache has caught up."""
+        """Move the clock *after* seconds on, and reconcile the parent once the cache has caught up."""
         self.now += after
         await self.world.eventually(self._caught_up)
         while True:
@@ -130,8 +130,8 @@ async def test_an_orphan_stays_for_an_hour_and_goes_step_by_step_with_its_device
         assert await left.left() == before
         assert (await left.reconcile(1)).requeue_after
         await left.world.eventually(lambda: left.gone(STATEFULSET))
-        assert await left.reconcile() == DONE
-        assert [await left.left(), await left.reconcile(), await left.reconcile()] == [[], DONE, DONE]
+        assert await left.reconcile() == Result()
+        assert [await left.left(), await left.reconcile(), await left.reconcile()] == [[], Result(), Result()]
     begun, ended = caplog.messages
     about = f"{parent['kind']} {key_of(parent)}: "
     assert begun == f"{about}gone for long, and its proxy was left behind: removing it"
@@ -150,7 +150,7 @@ async def test_the_proxy_of_a_deleted_parent_without_our_finalizer_goes_at_once(
 
 
 @each_of_all
-async def test_a_parent_that_was_back_meanwhile_has_a_new_hour_and_is_logged_again(
+async def test_an_orphan_whose_parent_was_back_meanwhile_stays_for_another_hour_and_is_logged_again(
     parent: Object, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with leaving(parent) as left:

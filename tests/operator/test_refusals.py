@@ -45,7 +45,7 @@ PARENTS = {
 
 
 async def said(world: World, parent: Parent, reason: str) -> str:
-    """Return the message for *reason* on *parent*, which its Event and its condition, if it has one, have to share."""
+    """Return the message of the Event with *reason* on *parent*, or an empty text if the condition differs."""
     message = (await world.events(parent.obj)).get(reason, "")
     if not parent.condition:
         return message
@@ -116,11 +116,11 @@ async def test_an_object_reports_once_that_headscale_has_no_https_and_no_funnel(
 
 
 MANY = [egress(f"db-{number}") for number in range(24)]
-AT_ONCE = 16  # calls of the control server
+AT_ONCE = 16  # calls to the control server
 
 
 async def keys_asked_for_at_first(world: World) -> int:
-    """Bring up a proxy, for which the operator gets its access token; return how many keys were asked for."""
+    """Bring up a proxy, so that the operator has an access token; return the number of requests for auth keys."""
     await world.apply(egress())
     await world.eventually(lambda: world.proxy(egress()))
     await world.settled()
@@ -163,7 +163,7 @@ async def test_a_parent_that_is_refused_can_be_deleted(world: World) -> None:
     assert await world.leftovers(parent.obj) == []
 
 
-async def test_egress_exposed_services_and_connectors_work_on_headscale() -> None:
+async def test_egress_services_exposed_services_and_connectors_get_proxies_on_headscale() -> None:
     async with new_world(SimOptions(headscale=True)) as world, running_operator(world):
         for parent in (PARENTS[name] for name in ("egress", "exposed", "connector")):
             await world.apply(parent.obj)

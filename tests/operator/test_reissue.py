@@ -1,4 +1,4 @@
-"""Auth keys that die and devices that go away, for every kind of proxy: the proxy comes back under its name."""
+"""Auth keys that are refused and devices that are deleted: a proxy of any kind comes back under its name."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -21,7 +21,7 @@ LOSSES = {"deleted": Tailnet.delete_device, "expired": Tailnet.expire_device}
 
 
 class Kind(NamedTuple):
-    """A parent, and its proxy's name in the tailnet."""
+    """A parent, and the name of its proxy in the tailnet."""
 
     parent: Object
     name: str
@@ -35,7 +35,7 @@ KINDS = {
 }
 EGRESS = KINDS["egress"]
 READY = {"Service": ("TailscaleProxyReady", "ProxyCreated"), "Connector": ("ConnectorReady", "ConnectorCreated")}
-"""A map from each kind to its condition that says whether all is well, with the reason if so.
+"""A map from each kind to the type and the reason of its condition while all is well.
 
 Ingresses have no condition.
 """
@@ -74,7 +74,7 @@ async def test_a_lost_device_comes_back_under_its_name(world: World, kind: Kind,
 
 
 async def waits(world: World, parent: Object) -> str:
-    """Return the message of *parent* about a proxy that waits for another key, or an empty text before there is one."""
+    """Return the message of *parent* about a proxy that waits for an auth key, or an empty text without a message."""
     if parent["kind"] not in READY:
         return await event(world, parent, "AuthKeyDelayed")
     condition = await world.condition(parent, READY[parent["kind"]][0])
@@ -82,7 +82,7 @@ async def waits(world: World, parent: Object) -> str:
 
 
 @pytest.mark.parametrize("kind", cases(KINDS, "ingress"))
-async def test_a_proxy_that_loses_its_device_again_and_again_waits_for_its_key_and_the_parent_says_so(
+async def test_a_proxy_that_loses_its_device_again_and_again_waits_for_an_auth_key_and_the_parent_says_so(
     world: World, kind: Kind
 ) -> None:
     await start(world, kind)
@@ -108,13 +108,13 @@ async def test_a_parent_that_goes_while_its_proxy_logs_in_anew_leaves_nothing(wo
 
 
 async def asked_or_given(world: World, kind: Kind) -> bool:
-    """Return True if the proxy has asked for a key, or has got one since."""
+    """Return True if the proxy has asked for an auth key, or has got one since."""
     (secret,) = await world.children(SECRET, kind.parent)
     state = Proxy({}, {}, secret, {}).state
     return "reissue_authkey" in state or len(world.control.keys) > 1
 
 
-async def test_an_operator_that_starts_answers_requests_for_keys_from_before_its_start(cluster: World) -> None:
+async def test_an_operator_that_starts_answers_requests_for_auth_keys_from_before_its_start(cluster: World) -> None:
     async with running_operator(cluster):
         before = await start(cluster, EGRESS)
     cluster.control.delete_device(only_device(cluster))
@@ -130,12 +130,14 @@ WRITES = {
     "service": ("update", "services"),
     "event": ("create", "events"),
 }
-"""The writes by which a proxy gets another key, each by verb and kind."""
+"""The writes by which a proxy gets another auth key, each by verb and kind."""
 
 
 @pytest.mark.simulated
 @pytest.mark.parametrize("write", cases(WRITES, "key"))
-async def test_a_failed_write_causes_no_second_key(world: World, write: tuple[str, str]) -> None:
+async def test_a_failed_write_while_a_proxy_gets_another_auth_key_causes_no_second_key(
+    world: World, write: tuple[str, str]
+) -> None:
     before = await start(world, EGRESS)
     world.sim.writes.clear()
     for code in (500, 409):
@@ -149,7 +151,7 @@ async def test_a_failed_write_causes_no_second_key(world: World, write: tuple[st
 GATES = connector(exitNode=True, replicas=3, hostnamePrefix="gate")
 
 
-async def test_every_replica_that_is_lost_gets_a_key_at_once(world: World) -> None:
+async def test_every_replica_that_has_lost_its_device_gets_an_auth_key_at_once(world: World) -> None:
     await world.apply(GATES)
     await world.eventually(lambda: gates(world, set()))
     lost = set(world.control.devices)
@@ -163,14 +165,14 @@ async def test_every_replica_that_is_lost_gets_a_key_at_once(world: World) -> No
 
 
 async def gates(world: World, lost: set[str]) -> bool:
-    """Return True if all replicas of `GATES` have devices that aren't among the *lost*, and no key any more."""
+    """Return True if all replicas of `GATES` have devices that aren't among the *lost*, and no auth key any more."""
     found = [Proxy({}, {}, secret, {}) for secret in await world.children(SECRET, GATES)]
     good = [each for each in found if "AuthKey" not in each.config and "device_fqdn" in each.state]
     return len(good) == 3 and not {each.state["device_id"] for each in good} & lost
 
 
 @pytest.mark.parametrize("path", ["/api/v2/device/", pytest.param("/keys", marks=pytest.mark.thorough)])
-async def test_a_refused_call_to_the_control_server_is_reported_and_causes_no_second_key(
+async def test_a_refused_call_to_the_control_server_is_reported_and_causes_no_second_auth_key(
     world: World, path: str
 ) -> None:
     before = await start(world, EGRESS)
@@ -207,7 +209,7 @@ async def test_a_device_that_an_admin_renames_is_shown_by_its_new_name(world: Wo
     assert not await world.writes_when_left_alone()
 
 
-async def test_the_record_of_an_ingress_follows_the_name_that_an_admin_gives_its_device(world: World) -> None:
+async def test_the_record_of_an_ingress_changes_with_the_name_that_an_admin_gives_its_device(world: World) -> None:
     await world.apply(dnsconfig())
     proxy = await start(world, KINDS["ingress"])
     await world.becomes(world.records, {f"web.{DOMAIN}": proxy.addresses})

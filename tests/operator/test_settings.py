@@ -10,7 +10,7 @@ from tsoperator.variables import VARIABLES, help_lines
 
 @pytest.fixture
 def environ(tmp_path: Path) -> dict[str, str]:
-    """The variables that the operator needs at least."""
+    """The environment variables without which the operator doesn't start."""
     for name in ("id", "secret"):
         (tmp_path / name).write_text(name)
     return {
@@ -20,7 +20,7 @@ def environ(tmp_path: Path) -> dict[str, str]:
     }
 
 
-def test_the_defaults_are_the_go_operators(environ: dict[str, str], tmp_path: Path) -> None:
+def test_the_defaults_of_the_settings_are_those_of_the_go_operator(environ: dict[str, str], tmp_path: Path) -> None:
     found = read_settings(environ)
     assert found == Settings("tailscale", tmp_path / "id", tmp_path / "secret", cluster_domain=found.cluster_domain)
     assert (found.proxy_image, found.proxy_tags) == (PROXY_IMAGE, ("tag:k8s",))
@@ -196,7 +196,7 @@ def test_the_mode_of_the_api_server_proxy_comes_from_one_of_two_variables_which_
     ("secret", "words"),
     {"": "OPERATOR_SECRET is not set", "o" * 64: "at most 63 characters"}.items(),
 )
-def test_the_api_server_proxy_needs_a_secret_with_a_name_after_which_its_objects_can_be_named(
+def test_the_api_server_proxy_needs_the_setting_operator_secret_with_at_most_63_characters(
     secret: str, words: str, environ: dict[str, str]
 ) -> None:
     given = {**environ, "OPERATOR_SECRET": secret}

@@ -1,4 +1,4 @@
-"""The devices of proxies in the tailnet: their tags and names follow the parents; also approval and destinations."""
+"""The tags, names and approval of proxies' devices, which change with the parents, and missing destinations."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -14,6 +14,7 @@ from tests.support.lanes import cases
 from tests.support.manifests import (
     DOMAIN,
     FQDN,
+    annotated,
     backend,
     connector,
     egress,
@@ -31,10 +32,6 @@ pytestmark = pytest.mark.full
 
 TAGS = "/api/v2/device/{id}/tags"
 NAME = f"default-db.{DOMAIN}"
-
-
-def annotated(**annotations: str) -> Object:
-    return {"metadata": {"annotations": {f"tailscale.com/{name}": value for name, value in annotations.items()}}}
 
 
 async def tags(world: World) -> list[tuple[str, ...]]:
@@ -73,7 +70,9 @@ async def tells_of(world: World, obj: Object, tag: str) -> bool:
 
 
 @pytest.mark.parametrize("obj", cases(KINDS, "egress", "connector"))
-async def test_an_edit_of_tags_reaches_running_devices(world: World, obj: Object) -> None:
+async def test_an_edit_of_the_tags_of_an_object_changes_the_tags_of_its_running_devices(
+    world: World, obj: Object
+) -> None:
     count = 2 if obj in (GATES, RELAYS) else 1
     await world.apply(backend(), obj)
     pods = await all_joined(world, obj, count)
@@ -118,7 +117,7 @@ async def is_true(world: World, obj: Object, kind: str = "TailscaleProxyReady") 
 
 
 @pytest.mark.parametrize("status", [403, 503])
-async def test_without_the_list_of_devices_all_other_work_is_done(world: World, status: int) -> None:
+async def test_an_operator_that_cannot_list_the_devices_does_all_its_other_work(world: World, status: int) -> None:
     world.control.fail(status, count=10_000, path="/devices")
     await world.apply(egress())
     await all_joined(world, egress())
@@ -126,7 +125,7 @@ async def test_without_the_list_of_devices_all_other_work_is_done(world: World, 
     await world.becomes(world.device_names, [f"orders.{DOMAIN}"])
     assert await world.reason(egress()) == "ProxyCreated"
     asked = world.control.requests["GET", "/api/v2/tailnet/-/devices"]
-    assert status != 403 or asked <= 2  # one for all proxies, one of preflight
+    assert status != 403 or asked <= 2  # one request for all proxies, and one of preflight
 
 
 async def test_a_rebuilt_cluster_takes_over_the_names_of_its_dead_devices(cluster: World) -> None:
@@ -229,7 +228,8 @@ async def test_a_destination_that_goes_away_and_comes_back_is_reported(world: Wo
     await world.apply(egress())
     await all_joined(world, egress())
     world.control.delete_device(target)
-    await world.apply(connector("first", exitNode=True))  # for the list of devices, which is read when a proxy joins
+    # The operator reads the list of devices when the proxy of the Connector joins.
+    await world.apply(connector("first", exitNode=True))
     await world.eventually(lambda: says(world, f"device {FQDN}, to which this leads, is not in the tailnet"))
     assert FQDN in await world.eventually(lambda: event(world, egress(), "TargetGone"))
     assert (await world.reason(egress()), await is_true(world, egress())) == ("TargetGone", False)

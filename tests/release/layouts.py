@@ -1,4 +1,4 @@
-"""OCI layouts as buildah writes them, made by hand."""
+"""Writes OCI layouts like those of buildah, for the tests."""
 
 import gzip
 import hashlib

@@ -25,7 +25,7 @@ from tests.release import layouts
         ([{"app/a": "1"}, {"app/b": "2", "app/.wh..wh..opq": ""}], {"app/b": b"2"}),
     ],
 )
-def test_the_files_of_an_image_are_the_files_of_all_its_layers_each_over_the_one_below(
+def test_the_files_of_an_image_are_those_of_all_its_layers_and_a_higher_layer_replaces_files_below(
     tmp_path: Path, layers: list[dict[str, str]], found: dict[str, bytes], zipped: bool
 ) -> None:
     layout = layouts.write(tmp_path, layers, zipped=zipped)
@@ -61,7 +61,7 @@ def test_an_index_leads_to_the_images_of_all_platforms(tmp_path: Path) -> None:
     assert [read(layout, each["config"])["config"]["User"] for each in manifests] == [*images]
 
 
-def test_an_archive_has_each_image_for_containerd_and_for_docker(tmp_path: Path) -> None:
+def test_an_archive_of_images_can_be_loaded_by_containerd_and_by_docker(tmp_path: Path) -> None:
     images = {
         f"docker.io/library/{name}:1": layouts.write(tmp_path / name, [{"shared": "s"}, {"a": name}], User=name)
         for name in ("one", "two")
@@ -83,7 +83,7 @@ def test_an_archive_has_each_image_for_containerd_and_for_docker(tmp_path: Path)
         assert digests == [layer["digest"] for layer in manifest["layers"]]
 
 
-def test_a_statement_is_an_artifact_with_the_described_image_as_its_subject(tmp_path: Path) -> None:
+def test_a_statement_about_an_image_is_an_oci_artifact_whose_subject_is_the_image(tmp_path: Path) -> None:
     about = {"mediaType": oci.MANIFEST, "digest": "sha256:1", "size": 7, "platform": {"os": "linux"}}
     statement = {"predicateType": "https://example.org/said", "predicate": {"a": 1}}
     described = oci.write_artifact(tmp_path, about, statement)

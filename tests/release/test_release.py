@@ -1,4 +1,4 @@
-"""A release: the chart names the images, provenance says how they were made, and a workflow pushes and signs all."""
+"""A release: the chart names the images, provenance says how they were built, and a workflow pushes and signs them."""
 
 import base64
 import re
@@ -61,12 +61,14 @@ def test_artifact_hub_lists_the_crds_of_the_chart() -> None:
         (VALUES.replace("docsURL:", "docs:"), ABOUT, "has to have one docsURL"),
     ],
 )
-def test_a_chart_whose_images_or_docs_have_other_keys_is_not_released(values: str, about: str, words: str) -> None:
+def test_a_chart_whose_values_name_images_or_docs_by_unknown_keys_is_not_released(
+    values: str, about: str, words: str
+) -> None:
     with pytest.raises(NotReleasable, match=words):
         chart.released(values, about, "example.org/a", "")
 
 
-def test_a_chart_of_another_version_is_not_released(tmp_path: Path) -> None:
+def test_a_chart_whose_version_differs_from_its_images_is_not_released(tmp_path: Path) -> None:
     nothing = Path("/nonexistent")
     with pytest.raises(NotReleasable, match=r"\['0.1.0', '0.1.0'\], those of the images 0.2.0"):
         chart.release(
@@ -74,7 +76,7 @@ def test_a_chart_of_another_version_is_not_released(tmp_path: Path) -> None:
         )
 
 
-def test_a_release_has_the_version_of_the_sources() -> None:
+def test_the_version_of_the_sources_equals_the_version_in_chart_yaml() -> None:
     assert version_of(ROOT) == yaml.safe_load(ABOUT)["version"]
 
 

@@ -1,4 +1,4 @@
-"""Runs the API server proxy between callers and an API server, which answers each request with the request's head."""
+"""The API server proxy between callers and an API server, which answers each request with the request's head."""
 
 import asyncio
 import contextlib

@@ -59,7 +59,7 @@ def chart_rights() -> Rights:
 
 
 def complaints(used: Iterable[Right]) -> Iterator[str]:
-    """Yield a sentence for each unexplained or wrongly explained right, after all loop tests have *used* some."""
+    """Yield a sentence for each right that is neither in *used* nor in `UNUSED`, and for each wrong one of `UNUSED`."""
     unused = chart_rights().granted.difference(used)
     for right in sorted(unused - UNUSED.keys()):
         yield f"no loop test uses this right of the chart, and {__name__} gives no reason for it: {right}"

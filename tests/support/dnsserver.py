@@ -15,7 +15,7 @@ Respond = Callable[[bytes, str], bytes | None]
 
 @dataclass(slots=True)
 class DNSServer:
-    """Answers with *respond*, which a test may replace, and records the transport of each query."""
+    """A DNS server that answers with *respond*, which a test may replace, and records the transport of each query."""
 
     respond: Respond
     port: int = 0

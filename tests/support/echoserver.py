@@ -22,7 +22,7 @@ class Peer:
         self.connection = connection
 
     def head(self) -> bytes:
-        """Return the next head; empty at the end."""
+        """Return the next head, or no bytes at the end of the connection."""
         while b"\r\n\r\n" not in self._received:
             if not (data := self.connection.recv(1 << 16)):
                 return b""
@@ -31,12 +31,12 @@ class Peer:
         return head + end
 
     def read(self, most: int = 1 << 16) -> bytes:
-        """Return some bytes, at most *most*; none at the end."""
+        """Return the next bytes, at most *most*, or no bytes at the end of the connection."""
         data, self._received = self._received[:most], self._received[most:]
         return data or self.connection.recv(most)
 
     def read_exactly(self, size: int) -> bytes:
-        """Return *size* bytes, or less at the end."""
+        """Return *size* bytes, or fewer bytes at the end of the connection."""
         data = b""
         while len(data) < size and (more := self.read(size - len(data))):
             data += more
@@ -65,7 +65,7 @@ class Peer:
 
 
 Script = Callable[[Peer, bytes], None]
-"""A function that answers the request with this head."""
+"""A function that answers a request. It gets the API server's side of the connection, and the head of the request."""
 
 
 def echo(peer: Peer, head: bytes) -> None:
@@ -92,7 +92,7 @@ def silent(peer: Peer, _: bytes) -> None:
 
 
 class EchoingServer:
-    """Answers each request by the script for its path, or else with its head."""
+    """A server that answers each request by the script for its path or, without a script, with the request's head."""
 
     def __init__(self, folder: Path) -> None:
         self.tls = certified(folder)

@@ -86,7 +86,7 @@ async def plant(world: World, count: int) -> None:
 
 
 def rebuild(world: World, count: int, offline: float) -> None:
-    """Put *count* new Services into *world*, whose hostnames belong to devices that went offline *offline* s ago."""
+    """Put *count* new Services into *world*. Devices that went offline *offline* s ago have their hostnames."""
     for device in join(world.control, [hostname(number) for number in range(count)]):
         world.control.disconnect(device.node_id, offline)
     for number in range(count):

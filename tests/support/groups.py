@@ -23,7 +23,7 @@ from tests.support.operator import NAMESPACE, World, is_ready
 
 @dataclass(frozen=True, slots=True)
 class Replica:
-    """A proxy of a group: its *pod*, None before it is made, and its decoded Secrets, empty if they don't exist."""
+    """A proxy of a group: its *pod*, which is None before the Pod exists, and its decoded Secrets, empty by default."""
 
     pod: Object | None
     state: dict[str, str]
@@ -36,17 +36,17 @@ class Replica:
 
     @property
     def device_id(self) -> str:
-        """The node ID of its device, empty before it has joined."""
+        """The node ID of the replica's device; empty before the device has joined."""
         return self.state.get("device_id", "")
 
     @property
     def tailscaled(self) -> Any:
-        """The configuration of its tailscaled."""
+        """The configuration of the replica's tailscaled."""
         return json.loads(self.config["cap-106.hujson"])
 
     @property
     def k8s_proxy(self) -> Any:
-        """The configuration of its k8s-proxy."""
+        """The configuration of the replica's k8s-proxy."""
         return json.loads(self.config["config.hujson"])
 
     @property
@@ -63,7 +63,7 @@ class Replica:
 
 
 async def replicas(world: World, group: Object) -> list[Replica]:
-    """Return the replicas of *group* that have a state Secret, by their number."""
+    """Return the replicas of *group* that have a state Secret, in the order of their ordinals."""
     name = key_of(group).name
     selector = f"{LABEL_PARENT_TYPE}={PARENT_PROXYGROUP},{LABEL_PARENT_NAME}={name},{LABEL_SECRET_TYPE}!=certs"
     pods = {key_of(pod).name: pod for pod in (await world.api.list(POD, NAMESPACE, selector)).items}

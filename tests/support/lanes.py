@@ -1,4 +1,4 @@
-"""Chooses the cases of a table that `make test` runs. (`make test-all` runs all of them.)"""
+"""The choice of the cases of a table that `make test` runs. (`make test-all` runs all of them.)"""
 
 from collections.abc import Mapping
 

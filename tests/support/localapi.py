@@ -1,4 +1,4 @@
-"""A LocalAPI of tailscaled with callers, at a Unix socket."""
+"""A simulated LocalAPI of tailscaled at a Unix socket, which knows the callers of the API server proxy."""
 
 import asyncio
 import contextlib
@@ -32,22 +32,22 @@ def _granted(groups: tuple[str, ...]) -> dict[str, Any]:
 
 
 class LocalApiWithCallers:
-    """Answers WhoIs for the callers in *callers*, by `ip:port`."""
+    """A LocalAPI that answers requests for WhoIs about *callers*, a map from `ip:port` to the answer."""
 
     def __init__(self) -> None:
         self.callers: dict[str, Who] = {}
         self.asked: list[str] = []
-        """The `ip:port` of each WhoIs."""
+        """The `ip:port` of each request for WhoIs."""
         self.pinged: list[str] = []
         """The addresses that were pinged, in order."""
         self.status: Who = {"BackendState": "Running"}
         self.statuses = 0
-        """The number of questions about the status."""
+        """The number of requests for the status."""
         self._open: set[asyncio.StreamWriter] = set()
         self.hosts: set[str] = set()
-        """The values of the header Host."""
+        """The values of the header Host in the requests."""
         self.answers = asyncio.Event()
-        """While it is cleared, requests get no answer."""
+        """An event: while it is cleared, requests get no answer."""
         self.answers.set()
         self.devices: dict[str, int] = {}
         """The local port for each `ip:port` in the tailnet."""

@@ -1,4 +1,4 @@
-"""Runs the operator as ``python -m tsoperator`` does, and logs which callbacks block its event loop.
+"""A program that runs the operator as ``python -m tsoperator`` does, and logs which callbacks block its event loop.
 
 The file that ``LOOP_HOLDS`` names gets a line for each callback that takes `LEAST` seconds of CPU or more: the time of
 its end (by `time.monotonic`, which all processes share), its seconds of CPU, and its name. Time in which the thread

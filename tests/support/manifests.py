@@ -45,7 +45,7 @@ def group_egress(name: str = "db", group: str = "pg", target: str = FQDN, *ports
 
 
 def proxy_group(name: str = "pg", **spec: Any) -> Object:
-    """Return a ProxyGroup: egress with two replicas unless *spec* says otherwise."""
+    """Return a ProxyGroup of type egress with two replicas, unless *spec* says otherwise."""
     return _object(PROXYGROUP, name, {"type": "egress", **spec})
 
 
@@ -112,7 +112,7 @@ def load_balancer(name: str = "lb", *ports: int, class_: str | None = "tailscale
 
 
 def exposed(name: str = "lb", external_name: str = "", **annotations: str) -> Object:
-    """Return a Service with the annotation that exposes it: its cluster IP, or else an external name."""
+    """Return a Service with the annotation that exposes its cluster IP or, if given, its external name."""
     obj = _object(SERVICE, name, {"type": "ExternalName", "externalName": external_name})
     obj = obj if external_name else backend(name)
     obj["metadata"]["annotations"] = _named({"expose": "true", **annotations})
@@ -150,3 +150,12 @@ def _named(annotations: Mapping[str, str]) -> dict[str, str]:
 def _object(resource: Resource, name: str, spec: Object) -> Object:
     metadata = {"name": name, **({"namespace": "default"} if resource.namespaced else {})}
     return {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": metadata, "spec": spec}
+
+
+def annotated(**annotations: str | None) -> Object:
+    """Return the patch that sets annotations with the prefix tailscale.com/.
+
+    In the names, a hyphen is written as an underscore.
+    """
+    named = {f"tailscale.com/{name.replace('_', '-')}": value for name, value in annotations.items()}
+    return {"metadata": {"annotations": named}}

@@ -43,7 +43,7 @@ LET_GO: Object = {"metadata": {"finalizers": None}}
 
 
 def settings(**changes: Any) -> Settings:
-    """Return the operator's settings, all others at their defaults."""
+    """Return the operator's settings with the given values; all other settings have their defaults."""
     return Settings(OPERATOR_NAMESPACE, Path("client-id"), Path("client-secret"), **changes)
 
 
@@ -146,7 +146,7 @@ def live_ingress(
 
 
 def live_dnsconfig(name: str = "ts-dns", nameserver: Object | None = None, **metadata: Any) -> Object:
-    """Return a DNSConfig that asks for *nameserver*, one with the defaults if it isn't given."""
+    """Return a DNSConfig that asks for *nameserver*, by default a nameserver with the default settings."""
     return obj(DNSCONFIG, Key("", name), {"spec": {"nameserver": nameserver or {}}}, **{"generation": 1, **metadata})
 
 
@@ -194,7 +194,7 @@ def slim_secret(name: str, data: Mapping[str, str | Object], labels: Mapping[str
 
 
 def texts(secret: Object) -> dict[str, str]:
-    """Return the decoded data of a Secret, or of a patch of one."""
+    """Return the decoded data of a Secret or of a patch."""
     data = secret.get("data") or {}
     return {key: base64.b64decode(value).decode() for key, value in data.items() if value is not None}
 

@@ -1,4 +1,4 @@
-"""Runs the operator in the test's process on a cluster, and the World in which a test acts and looks as a user does.
+"""The World, in which a test acts and looks as a user does, and the operator in the test's process.
 
 The cluster is a simulated one or a real API server. Some things only a simulated cluster has, such as faults and a
 count of requests. Tests reach them by `World.sim`, and such tests are marked ``simulated``.
@@ -51,7 +51,7 @@ from tsoperator.dns.probe.prober import DNSProber, ProbePace
 from tsoperator.kube.client import USER_AGENT, KubeClient
 from tsoperator.kube.config import load_configuration
 from tsoperator.kube.errors import NotFound
-from tsoperator.runtime.apply import utc_now
+from tsoperator.runtime.clock import utc_now
 from tsoperator.runtime.ownership import Owner
 from tsoperator.settings import Settings
 
@@ -64,20 +64,20 @@ NAMESPACE = "tailscale"
 """The operator's namespace."""
 
 QUIET = 0.5
-"""Seconds. After two such periods without a request, the operator counts as settled. Most of the time is virtual."""
+"""A number of seconds, mostly virtual. After two such periods without a request, the operator counts as settled."""
 
 PATIENCE = 30.0
 """Seconds that a condition may take to come true."""
 
-_COMPONENT = "tailscale-operator"  # whose Events are the operator's
-_LOOKS = 3  # for the operator's own writes: a real controller may try again a second later, and be answered
+_COMPONENT = "tailscale-operator"  # the component in the source of the operator's Events
+_LOOKS = 3  # tries of a real cluster: its controllers may change something late, to which the operator reacts
 _PACE = ProbePace(rest=0.01)  # less than `QUIET`, so that the nameserver's answers count as the operator's work
-_TOGETHER = 0.01  # s for which changes are looked at together: each look has its price
+_TOGETHER = 0.01  # s in which several changes cause only one look, because each look costs time
 _LOOK_AGAIN = 0.05  # s until a condition that no change of the cluster announces is looked at again
 
 _NAMESERVER = ((objects.DEPLOYMENT, "nameserver"), (objects.SERVICE, "nameserver"))
-_OTHERS = (objects.NODE, objects.POD, objects.REPLICASET, objects.ENDPOINTSLICE)  # what the operator never writes
-_CONTROLLED = (objects.STATEFULSET, objects.DEPLOYMENT, objects.ADMISSIONPOLICY)  # they get no status
+_OTHERS = (objects.NODE, objects.POD, objects.REPLICASET, objects.ENDPOINTSLICE)  # never written by the operator
+_CONTROLLED = (objects.STATEFULSET, objects.DEPLOYMENT, objects.ADMISSIONPOLICY)  # their status: by controllers only
 _MEANT = ("namespace", "name", "uid", "labels", "finalizers", "ownerReferences", "deletionTimestamp")
 _CONTROLLERS_NOTES = "deployment.kubernetes.io/"
 
@@ -204,7 +204,7 @@ class World:
             await self.api.delete(resource_of(obj), key_of(obj))
 
     async def find(self, resource: Resource, name: str, namespace: str = NAMESPACE) -> Object | None:
-        """Return an object, None if the cluster doesn't have it."""
+        """Return an object, or None if the cluster doesn't have it."""
         try:
             return await self.api.get(resource, Key(namespace, name))
         except NotFound:
@@ -213,6 +213,12 @@ class World:
     async def look(self, obj: Object) -> Object:
         """Return the object in the cluster with the kind and the key of *obj*. Raises NotFound."""
         return await self.api.get(resource_of(obj), key_of(obj))
+
+    async def replaced(self, obj: Object) -> bool:
+        """Tell whether the cluster has another object with the kind and the key of *obj*."""
+        key = key_of(obj)
+        found = await self.find(resource_of(obj), key.name, key.namespace)
+        return found is not None and uid(found) != uid(obj)
 
     async def gone(self, obj: Object) -> bool:
         """Tell whether the cluster has no object with the kind and the key of *obj*."""
@@ -248,7 +254,7 @@ class World:
     async def joined(self, parent: Object, other_than: str = "") -> Proxy:
         """Wait until the operator has settled and the proxy of *parent* has logged in; return the proxy.
 
-        Its device is another one than *other_than*.
+        The ID of its device isn't *other_than*.
         """
 
         async def there() -> Proxy | None:
@@ -302,7 +308,7 @@ class World:
         return {name: [*ip4.get(name, ()), *ip6.get(name, ())] for name in {*ip4, *ip6}}
 
     async def zones(self) -> list[str]:
-        """Return the zones in the ConfigMap of records; none without one."""
+        """Return the zones in the ConfigMap of records; no zones if the ConfigMap doesn't exist."""
         configmap = await self.find(CONFIGMAP, CONFIGMAP_NAME)
         return json.loads(configmap["data"][RECORDS_KEY])["zones"] if configmap else []
 
@@ -365,24 +371,24 @@ class World:
             raise
 
     async def restart(self) -> None:
-        """Run another operator, beside or after the first one, until it has settled."""
+        """Run another operator, beside or after the first operator, until the other operator has settled."""
         async with running_operator(self):
             await self.settled()
 
     async def settled(self, after: float = 0.0) -> None:
         """Wait until the operator has nothing left to do: it makes no request, and nothing changes in the cluster.
 
-        Look at that first *after* some seconds.
+        The first look is *after* seconds from now.
         """
         await asyncio.sleep(after)
         async with asyncio.timeout(self.patience):
             with self.store.subscribe() as changes:
                 quiet = 0
-                while quiet < 2:  # once may be a machine that was busy elsewhere
+                while quiet < 2:  # a single quiet period may come from a busy machine
                     quiet = 0 if await self._is_busy(changes) else quiet + 1
 
     async def writes_when_left_alone(self) -> Counter[Request]:
-        """Let the operator settle, and return its writes after that. It should make none, since nothing happens."""
+        """Let the operator settle, and return its writes after that. It should make none: nobody changes anything."""
         for _ in range(1 if self.simulation else _LOOKS):
             await self.settled()
             with self.store.subscribe() as changes:
@@ -417,7 +423,7 @@ def _involves(reference: Object, obj: Object) -> bool:
 
 
 def _may_be_ours(change: Change) -> bool:
-    """Tell whether the operator may have made *change*. All others come from the cluster's controllers and nodes."""
+    """Tell whether the operator may have made *change*. All other changes come from controllers and nodes."""
     if change.resource in _CONTROLLED and change.old is not None:
         return meant(change.object) != meant(change.old)
     return change.resource not in _OTHERS

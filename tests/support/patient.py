@@ -9,11 +9,11 @@ from typing import Any, TypeVar, TypeVarTuple
 T = TypeVar("T")
 Arguments = TypeVarTuple("Arguments")
 
-_MOMENT = 0.001  # s of real time in which what was sent has arrived, or at most that: to wait costs no CPU
+_MOMENT = 0.001  # s of real time: the longest wait for data that was sent, which costs no CPU
 
 
 class _PatientSelector(selectors.DefaultSelector):
-    """Waits a moment for real events, and advances a clock if there are none."""
+    """A selector that waits a moment for real events, and advances a clock if there are none."""
 
     def __init__(self, elapse: Callable[[float], None]) -> None:
         super().__init__()
@@ -42,7 +42,7 @@ class PatientLoop(asyncio.SelectorEventLoop):
     def run_in_executor(
         self, executor: Executor | None, func: Callable[[*Arguments], T], *args: *Arguments
     ) -> asyncio.Future[T]:
-        """Run *func* in a thread; the clock stands still until it has ended."""
+        """Run *func* in a thread; the clock stands still until *func* has ended."""
         future = super().run_in_executor(executor, func, *args)
         self._threads += 1
         future.add_done_callback(self._ended)

@@ -20,8 +20,8 @@ from tests.support.operator import NAMESPACE, World
 _TICKS = os.sysconf("SC_CLK_TCK")
 _START = 60.0  # s until the operator says where its metrics are
 _LOOK = 0.25  # s between two looks at the CPU that the operator has used
-_QUIET = 3.0  # s without work that count as the end of it
-_IDLE = 0.05  # cores: what is less is no work
+_QUIET = 3.0  # s without work after which the work counts as ended
+_IDLE = 0.05  # cores: a process that uses less CPU does no work
 _METRIC = re.compile(r"(\w+)(?:\{.*\})? (\S+)")
 _ADDRESS = re.compile(r"probes and metrics on (\S+)")
 _MEMORY = re.compile(r"^(Vm\w+):\s+(\d+) kB$", re.MULTILINE)
@@ -67,7 +67,7 @@ class OperatorProcess:
     start: Moment
 
     def now(self) -> Moment:
-        """Return the present moment, from which `cost` can count."""
+        """Return the present moment, from which `cost` can measure."""
         stat = Stat.parse(Path(f"/proc/{self.child.pid}/stat").read_text())
         return Moment(time.monotonic(), stat.cpu_ticks / _TICKS)
 

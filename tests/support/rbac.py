@@ -50,7 +50,7 @@ class Request(NamedTuple):
 
 
 class Denial(NamedTuple):
-    """A request that was denied, when it was made, and what the API server said."""
+    """A request that was denied, its time, and the API server's message."""
 
     request: Request
     when: datetime
@@ -102,7 +102,7 @@ class Conduct:
             _named(reference.get("apiGroup", ""), reference["resource"], reference.get("subresource", "")),
             reference.get("namespace", ""),
         )
-        asked = entry.get("annotations") or {}  # none of a request that was turned away before
+        asked = entry.get("annotations") or {}  # a request that was refused before its authorization has none
         if _is_denied(entry):
             when = datetime.fromisoformat(entry["requestReceivedTimestamp"])
             said = entry["responseStatus"].get("message") or f"{request}: {entry['requestURI']}"
@@ -126,7 +126,7 @@ def operators_rights() -> Sequence[Object]:
 
 
 def permissions(role: Object) -> Iterator[Permission]:
-    """Yield what a Role or a ClusterRole permits."""
+    """Yield the permissions in a Role or a ClusterRole."""
     metadata = role["metadata"]
     name = _role(role["kind"], metadata.get("namespace", ""), metadata["name"])
     for rule in role["rules"] or ():

@@ -33,7 +33,7 @@ from tests.support.operator import NAMESPACE, World
 from tests.support.rbac import operators_rights
 
 QUIET = 0.15
-"""Seconds. After two such periods without a change in the cluster, the operator counts as settled."""
+"""A number of seconds. After two such periods without a change in the cluster, the operator counts as settled."""
 
 PATIENCE = 75.0
 """Seconds until a condition must be true. The garbage collector looks for new kinds only every 30 seconds."""
@@ -62,10 +62,10 @@ _NEVER_THERE = (*objects.CUSTOM_RESOURCES, objects.SECRET)
 _RBAC = "rbac.authorization.k8s.io"
 _PATCH = "application/strategic-merge-patch+json"  # like a kubelet's: conditions that others set meanwhile stay
 _EMPTYING = 60.0  # s that the removal of the last test's objects may take
-_AT_ONCE = 8  # requests for that
+_AT_ONCE = 8  # the most requests for the removal at once
 _SERVING = 15.0  # s that it may take until the API server serves a new kind
 _LOOK_AGAIN = 0.05  # s
-_TRY_AGAIN = 0.5  # s after which what is still left is removed again
+_TRY_AGAIN = 0.5  # s after which the removal of the remaining objects is tried again
 
 
 class Write(NamedTuple):
@@ -123,7 +123,7 @@ class Mirror(Store):
         """Send the writes of the node to the API server, in order, until cancelled."""
         while True:
             write = await self._queue.get()
-            with suppress(NotFound, Conflict, Rejected):  # it is gone, or another one has its name now
+            with suppress(NotFound, Conflict, Rejected):  # the object is gone, or another object has its name now
                 await write.send(client)
             self._unconfirmed.remove(write)
 
@@ -141,7 +141,7 @@ class Mirror(Store):
         """Put *obj* into the Mirror, together with the node's writes that the API server doesn't have yet."""
         if resource == objects.POD and "deletionTimestamp" in obj["metadata"]:
             self._send(obj, {}, lambda client: _end(client, obj))
-            return  # it runs until it is gone
+            return  # a deleted Pod runs until it is gone
         same = (write for write in self._unconfirmed if write.uid == obj["metadata"]["uid"])
         self.adopt(resource, reduce(_merged, (write.patch for write in same), obj))
 
@@ -279,7 +279,7 @@ async def _empty(client: KubeClient, mirror: Mirror) -> None:
     with mirror.subscribe() as changes:
         while left := mirror.leftovers():
             await asyncio.gather(*(remove(*each) for each in _unmarked(left)))
-            with suppress(TimeoutError):  # what a controller undid, or was at when we were, takes another try
+            with suppress(TimeoutError):  # a controller may have undone or hindered a removal, so the loop tries again
                 async with asyncio.timeout(_TRY_AGAIN):
                     await changes.batch()
 
@@ -306,9 +306,9 @@ def _unmarked(found: Iterable[tuple[objects.Resource, Object]]) -> Iterable[tupl
 async def _remove(client: KubeClient, resource: Resource, obj: Object) -> None:
     """Delete *obj*, and then remove its finalizers.
 
-    Before the deletion, a ProxyGroupPolicy may refuse to let its finalizers be changed.
+    Before the deletion, a ProxyGroupPolicy may refuse a change of the finalizers.
     """
-    with suppress(NotFound, Conflict):  # its controller was faster, or has made another
+    with suppress(NotFound, Conflict):  # a controller has deleted it already, or has made another object of its name
         if resource == POD:
             await _end(client, obj)
         else:

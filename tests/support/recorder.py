@@ -16,7 +16,7 @@ from h2.events import DataReceived, RequestReceived, StreamEnded
 from h2.settings import SettingCodes, Settings
 
 _WINDOW = 1 << 20
-"""The number of bytes that a client may send before the server has read them; the same as at Go's server."""
+"""The number of bytes that a client may send before the recorder has read them, as with Go's HTTP/2 server."""
 _PREFACE = b"PRI * HTTP/2.0\r\n"
 
 
@@ -31,7 +31,7 @@ class Recorder:
     """The status of the answer to a recording."""
     acknowledges: bool = True
     hangs: bool = False
-    """Whether the recorder has stopped reading and answering."""
+    """True if the recorder neither reads nor answers any more."""
     fails_after: int | None = None
     """The number of bytes of a recording after which the recorder reports an error."""
     ends_after: int | None = None
@@ -40,11 +40,11 @@ class Recorder:
     breaks_off_after: int | None = None
     """The number of bytes of a recording after which the recorder resets the stream."""
     babbles: bool = False
-    """Whether the recorder acknowledges again and again, even if no bytes come, and never ends its answer."""
+    """True if the recorder acknowledges again and again, even if no bytes come, and never ends its answer."""
     window: int = _WINDOW
     """The number of bytes that a client may send on a stream before the recorder has read them."""
     largest_frame: int = 1 << 20
-    """The most bytes in one frame of HTTP/2 that the recorder takes, the same as Go's server."""
+    """The greatest number of bytes in one frame of HTTP/2 that the recorder takes, as with Go's server."""
     port: int = 0
     requests: list[str] = field(default_factory=list)
     """The method and the path of each request."""
@@ -99,15 +99,15 @@ class Recorder:
             await asyncio.get_running_loop().create_future()
 
     def begin(self, method: str, path: str) -> None:
-        """Note a request."""
+        """Record the method and the path of a request."""
         self.requests.append(f"{method} {path}")
         if method == "POST" and path.endswith("record"):
             self.recordings.append(bytearray())
 
     def add(self, data: bytes) -> Iterator[object]:
-        """Note a piece of a recording, and return the objects of the answer."""
+        """Store a piece of a recording, and return the JSON objects that the recorder answers."""
         if not data:
-            return  # the frame that ends a recording
+            return  # the empty frame that ends a recording
         self.recordings[-1] += data
         self.frames.append(len(data))
         size = len(self.recordings[-1])
@@ -124,7 +124,7 @@ class _Http2:
         self._writer = writer
         self._http = H2Connection(H2Configuration(client_side=False, header_encoding="utf-8"))
         self._recordings: set[int] = set()
-        """The numbers of the streams that are recordings."""
+        """The numbers of the HTTP/2 streams that are recordings."""
 
     async def serve(self, first: bytes) -> None:
         sizes = {

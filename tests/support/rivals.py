@@ -13,7 +13,10 @@ from tests.support.operator import World
 
 @dataclass
 class Rival:
-    """Patches *obj* with *patch*, *delay* seconds after *differs* is true of it, and counts its *writes*."""
+    """A writer that patches *obj* with *patch* whenever *differs* is true of *obj*, and counts its *writes*.
+
+    It waits *delay* seconds before each patch.
+    """
 
     obj: Object
     patch: Object

@@ -1,4 +1,4 @@
-"""Plays rows of the tables of a plan's tests on a simulated API server, on which the whole operator runs."""
+"""The player of rows: it applies the rows of a plan's tests to a simulated API server with the whole operator."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -14,7 +14,7 @@ from tests.support.objects import reasons_of, status_of
 from tests.support.operator import World, new_world, running_operator
 
 _PATIENCE = 3.0
-"""Seconds after which the operator no longer waits for objects that a user may apply together with the row's."""
+"""Seconds after which the operator waits no longer for objects that a user may apply together with a row's."""
 
 
 class Said(NamedTuple):
@@ -25,13 +25,13 @@ class Said(NamedTuple):
     makes: bool
 
     def ready(self, kind: str = "") -> tuple[str, str, str]:
-        """Return the status, the reason and the message of the condition *kind*, by default of the only one."""
+        """Return the status, the reason and the message of the condition of type *kind*, or of the only condition."""
         (found,) = (each for each in self.status["conditions"] if each["type"] == kind or not kind)
         return found["status"], found["reason"], found["message"]
 
 
 class Row(NamedTuple):
-    """An object, and the *check* of what the operator says about it.
+    """An object, and the *check* of its status, of its Events, and of whether the operator makes something.
 
     The objects in *given* exist before the object. The *states* come after the operator has made the children: each is
     the status of a child, the data of a Secret, or another object. If only a plan can show the row, *apart* says why.
@@ -45,19 +45,19 @@ class Row(NamedTuple):
 
 
 def said_by(plan: Plan) -> Said:
-    """Return what *plan* says and makes."""
+    """Return the status and the reasons of the Events in *plan*, and whether it has steps."""
     return Said(status_of(plan), sorted({*reasons_of(plan)}), bool(plan.steps))
 
 
 def states_of(children: Children) -> list[Object]:
-    """Return the *children* in the order in which a cluster changes them."""
+    """Return the *children* as the states of a row, in the order in which their states change in a cluster."""
     return [*children.services, *children.secrets, *children.statefulsets, *children.pods]
 
 
 async def play(rows: Mapping[str, Row], **settings: Any) -> None:
     """Play *rows*, one after another, on one API server and for one operator with *settings*.
 
-    Nothing happens there but what a row and the operator do. All wrong rows are in the message of the failure.
+    Only a row and the operator change something there. The message of a failure has all wrong rows.
     """
     wrong = []
     async with new_world(SimOptions(controllers=False)) as world, running_operator(world, **settings):
@@ -71,7 +71,7 @@ async def play(rows: Mapping[str, Row], **settings: Any) -> None:
 
 
 async def _said(world: World, row: Row) -> Said:
-    """Play one row, and remove all objects that there are more than before."""
+    """Play one row, and return the result for its *check*. Remove all objects that did not exist before the row."""
     before = {*_objects(world)}
     await put(world.api, *row.given)
     await world.settled()

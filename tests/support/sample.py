@@ -1,4 +1,4 @@
-"""Chooses a share of the tests marked `full`, which are too many for one run of CI. Each commit chooses a share.
+"""The choice of a share of the tests marked `full`, which are too many for one run of CI. Each commit chooses a share.
 
 The node ID of a test marked `full` decides its share. If that would separate tests that build on each other, or put two
 long tests together, the mark says the share: ``full(share=2)``.
@@ -13,7 +13,7 @@ SHARES = 6
 
 
 def share_of(text: str) -> int:
-    """Return the share, from 1 to `SHARES`, of a test's node ID, or the share that a commit chooses."""
+    """Return the share, from 1 to `SHARES`, for *text*: the node ID of a test, or the ID of a commit."""
     return int.from_bytes(hashlib.sha256(text.encode()).digest()) % SHARES + 1
 
 

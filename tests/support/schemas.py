@@ -1,4 +1,4 @@
-"""Walks structural schemas of CRDs. In a path, ``a.b`` is a property, ``a[]`` a list's item, ``a{}`` a map's value."""
+"""The nodes in the schemas of CRDs. In a path, ``a.b`` is a property, ``a[]`` a list's item, ``a{}`` a map's value."""
 
 from collections.abc import Iterator
 

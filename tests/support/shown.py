@@ -5,7 +5,7 @@ from tsoperator.runtime.cache import Cache, Listener
 
 
 class Shown(Cache):
-    """Shows *objects*, and announces the changes that a test makes."""
+    """A cache that has *objects*, and announces the changes that a test makes."""
 
     def __init__(self, *objects: Object) -> None:
         super().__init__([])
@@ -19,7 +19,7 @@ class Shown(Cache):
         self._told.append((resource, listener))
 
     def show(self, obj: Object) -> None:
-        """Put *obj* among the objects that are there, in place of the one with its name, and tell the listeners."""
+        """Put *obj* into the cache, in place of an object with its name, and tell the listeners."""
         old = self._there.get((resource_of(obj), key_of(obj)))
         self._there[resource_of(obj), key_of(obj)] = obj
         self._tell(resource_of(obj), old, obj)

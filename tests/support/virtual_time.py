@@ -22,7 +22,7 @@ class Clock:
 
 
 class Pauses:
-    """Records the seconds that a caller wants to wait, instead of waiting."""
+    """A replacement for sleep that records the seconds of each call instead of waiting."""
 
     def __init__(self) -> None:
         self.seconds: list[float] = []
@@ -33,7 +33,7 @@ class Pauses:
 
 
 class _JumpingSelector(selectors.SelectSelector):
-    """Advances a clock instead of waiting."""
+    """A selector that advances a clock instead of waiting."""
 
     def __init__(self, advance: Callable[[float], None]) -> None:
         super().__init__()
@@ -91,5 +91,5 @@ def now() -> float:
 
 
 def wall() -> datetime:
-    """Return a calendar time that follows the running loop's."""
+    """Return a date and time that advances with the clock of the running loop."""
     return datetime(2030, 1, 1, tzinfo=UTC) + timedelta(seconds=now())

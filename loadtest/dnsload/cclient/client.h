@@ -1,4 +1,5 @@
-/* What the parts of the client share. client.py, beside this folder, starts it and reads what it says. */
+/* The declarations that the parts of the client share. client.py, beside this folder, starts the client and reads its
+   reports. */
 #ifndef CLIENT_H
 #define CLIENT_H
 #define _GNU_SOURCE
@@ -12,15 +13,15 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-enum { ASKED, JUNK, PORTLESS }; /* kinds: no answer to the last two is looked at; PORTLESS leave from source port 0 */
+enum { ASKED, JUNK, PORTLESS }; /* kinds: JUNK and PORTLESS packets need no answer; PORTLESS have the source port 0 */
 enum {
     BATCH = 64,
-    IDS = 1023 * BATCH, /* of a socket; the IDs after these are for junk, whose answers are for nobody */
-    MESSAGE = 4096,     /* bytes of one query, or of one answer by UDP */
-    ANY = 255,          /* in a record of a query: any rcode, any addresses */
+    IDS = 1023 * BATCH, /* number of IDs for queries on a socket; the higher IDs are for packets that need no answer */
+    MESSAGE = 4096,     /* most bytes of one query, or of one answer by UDP */
+    ANY = 255,          /* in the record of a query, stands for any rcode or any addresses */
     MOST_SOCKETS = 256,
     MOST_CONNECTIONS = 500,
-    STEPS = 256, /* of a histogram, to each power of two: see histogram.py */
+    STEPS = 256, /* buckets of a histogram for each power of two: see histogram.py */
     LONGEST = 40,
     BUCKETS = (LONGEST - 7) * STEPS,
 };
@@ -32,26 +33,26 @@ struct options {
 };
 struct query {
     const uint8_t *bytes, *addresses;
-    uint16_t length, question; /* where the question ends */
+    uint16_t length, question; /* QUESTION is the offset at which the question ends */
     uint8_t kind, rcode, size, count;
 };
-struct live { /* one for each ID of each socket */
-    const struct query *query, *before; /* the last query of the ID, and the one before that */
-    uint64_t due;                       /* when it should have been sent, ns */
-    uint32_t lag;                       /* after which it was, µs */
+struct live { /* the state of one ID of one socket */
+    const struct query *query, *before; /* the latest query with this ID, and the query before it */
+    uint64_t due;                       /* the time at which the latest query was due, in ns */
+    uint32_t lag;                       /* the time by which it was sent late, in µs */
     uint8_t waiting, lost;
 };
 struct run {
     const struct query *queries;
     size_t query_count;
     struct live *live;
-    uint64_t slots;      /* of live: queries take them in turn */
-    uint64_t head, tail; /* sequence numbers: the next to be sent, the oldest that may be under way */
+    uint64_t slots;      /* number of entries in LIVE; queries take the entries in turn */
+    uint64_t head, tail; /* numbers of the next query to send, and of the oldest query that may be outstanding */
     uint64_t under_way, out, started, now, patience, last_answer;
     int is_sending;
     unsigned stretches, sockets, connections;
     struct sockaddr_storage server, source;
-    socklen_t server_size; /* and of the source, if there is one */
+    socklen_t server_size; /* also the size of SOURCE */
 };
 
 enum count {
@@ -59,7 +60,7 @@ enum count {
     CONNECTIONS_FAILED, CLIENT_DROPS, UNSENT, RETRIED, COUNTS
 };
 enum fault { NO_FAULT, CUT, QUESTION, NO_RESPONSE, RCODE, NOT_AUTHORITATIVE, STREAM_CUT, ADDRESSES, MALFORMED, FAULTS };
-struct seen { /* since the last report */
+struct seen { /* the counts since the previous report */
     uint64_t counts[COUNTS], faults[FAULTS], rcodes[16], latencies[BUCKETS], lags[BUCKETS];
     uint64_t longest_gap, own_gap, idle;
 };

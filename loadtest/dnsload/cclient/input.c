@@ -1,4 +1,4 @@
-/* What the client is told: its options, its queries and its pace. */
+/* The input of the client: its options, its queries and its pace. */
 #include "client.h"
 #include <math.h>
 #include <stdio.h>
@@ -37,7 +37,7 @@ static socklen_t set_address(struct sockaddr_storage *at, const char *host, doub
     return sizeof *six;
 }
 
-/* Let a socket send from the source, if there is one. */
+/* Bind a socket to the source address, if there is one. */
 void bind_source(int made) {
     if (*options.source && bind(made, (struct sockaddr *)&run.source, run.server_size)) fail(options.source);
 }
@@ -85,7 +85,7 @@ static uint8_t *whole_input(size_t *size) {
     return all;
 }
 
-/* Where the name that begins at AT ends; past the LENGTH if it doesn't. */
+/* Return the offset after the name that begins at AT, or an offset beyond LENGTH if the name doesn't end before. */
 size_t after_name(const uint8_t *message, size_t at, size_t length) {
     while (at < length && message[at] && message[at] < 64) at += message[at] + 1u;
     return at < length ? at + (message[at] ? 2 : 1) : length + 1;
@@ -123,7 +123,7 @@ void read_rates(void) {
     }
 }
 
-/* How many queries are due within the first AT ns. */
+/* Return the number of queries that are due within the first AT ns. */
 double due_within(uint64_t at) {
     double length = options.seconds / run.stretches, left = fmin((double)at / SECOND, options.seconds), all = 0;
     for (unsigned i = 0; i < run.stretches && left > 0; i++, left -= length) {
@@ -133,7 +133,7 @@ double due_within(uint64_t at) {
     return all;
 }
 
-/* When query NUMBER is due: the inverse of it. */
+/* Return the time at which the query with this NUMBER is due. This is the inverse of due_within. */
 uint64_t due_of(uint64_t number) {
     double length = options.seconds / run.stretches, left = (double)number;
     for (unsigned i = 0; i < run.stretches; i++) {
@@ -147,7 +147,7 @@ uint64_t due_of(uint64_t number) {
     return run.now;
 }
 
-/* How many queries are due by now. */
+/* Return the number of queries that are due by now. */
 uint64_t due_now(void) {
     double due = due_within(run.now - run.started);
     return run.now - run.started < options.seconds * SECOND ? (uint64_t)due + 1 : (uint64_t)llrint(due);

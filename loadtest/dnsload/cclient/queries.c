@@ -1,6 +1,7 @@
-/* The queries that are under way, and what becomes of them.
+/* The outstanding queries, and their answers.
 
-   Queries take slots in turn; a slot is an ID of a socket. Consecutive slots are of one socket, BATCH by BATCH. */
+   Queries take slots in turn. A slot stands for one ID of one socket. The first BATCH slots are those of the first
+   socket, the next BATCH slots those of the next socket, and so on in turn. */
 #include "client.h"
 
 enum { TYPE_CNAME = 5, TYPE_DNAME = 39, TYPE_RRSIG = 46 };
@@ -8,13 +9,13 @@ enum { TYPE_CNAME = 5, TYPE_DNAME = 39, TYPE_RRSIG = 46 };
 struct run run;
 struct seen seen;
 static size_t next_query;
-static uint64_t truncated[IDS], truncated_head, truncated_tail; /* slots of queries that are to be asked again by TCP */
+static uint64_t truncated[IDS], truncated_head, truncated_tail; /* slots of the queries to repeat by TCP */
 
 unsigned socket_of(uint64_t slot) { return (unsigned)(slot / BATCH % run.sockets); }
 unsigned id_of(uint64_t slot) { return (unsigned)(slot / BATCH / run.sockets * BATCH + slot % BATCH); }
 uint64_t slot_of(unsigned socket, unsigned id) { return ((uint64_t)id / BATCH * run.sockets + socket) * BATCH + id % BATCH; }
 
-/* One query out. */
+/* Sending a query. */
 
 const struct query *take(uint8_t *into) {
     const struct query *query = &run.queries[next_query];
@@ -38,7 +39,7 @@ const struct query *take(uint8_t *into) {
     return query;
 }
 
-/* One answer in. */
+/* Taking an answer. */
 
 static int same_question(const struct query *query, const uint8_t *answer, size_t length) {
     return query && length >= query->question && number16(answer + 4) == 1 &&
@@ -79,26 +80,26 @@ static enum fault fault_of(const struct query *query, const uint8_t *answer, siz
     return query->count == ANY ? NO_FAULT : fault_of_addresses(query, answer, length);
 }
 
-/* An answer that nobody waits for (any more), or to the query that had this ID before. */
+/* Tell whether the slot's query isn't outstanding, or the answer is to the query that had the ID before. */
 static int is_stray(const struct live *entry, const uint8_t *answer, size_t length) {
     if (!entry->waiting) return 1;
     return !same_question(entry->query, answer, length) && same_question(entry->before, answer, length);
 }
 
 static void keep_truncated(uint64_t slot) {
-    if (truncated_head - truncated_tail == IDS) return; /* it will be lost */
+    if (truncated_head - truncated_tail == IDS) return; /* the query will be counted as lost */
     truncated[truncated_head++ % IDS] = slot;
     seen.counts[RETRIED]++;
 }
 
-/* Take the next slot whose query is to be asked again by TCP; returns whether there is one. */
+/* Store into SLOT the next slot whose query is to be repeated by TCP, and return 1. Return 0 if there is none. */
 int take_truncated(uint64_t *slot) {
     if (truncated_tail == truncated_head) return 0;
     *slot = truncated[truncated_tail++ % IDS];
     return 1;
 }
 
-/* Take an answer of at least 12 bytes. */
+/* Check and count an answer, which has at least 12 bytes. */
 void take_answer(uint64_t slot, const uint8_t *answer, size_t length, int stream) {
     struct live *entry = &run.live[slot];
     if (is_stray(entry, answer, length)) {

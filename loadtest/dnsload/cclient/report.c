@@ -1,4 +1,4 @@
-/* What the client says: lines of JSON, of what was counted since the last. */
+/* The reports of the client: lines of JSON, each with the counts since the previous line. */
 #include "client.h"
 #include <inttypes.h>
 #include <stdio.h>
@@ -22,14 +22,14 @@ uint64_t clock_ns(void) {
     return (uint64_t)time.tv_sec * SECOND + (uint64_t)time.tv_nsec;
 }
 
-/* As Histogram of histogram.py counts it. */
+/* Count a duration of NS in the same bucket as Histogram in histogram.py does. */
 void count_duration(uint64_t *histogram, uint64_t ns) {
     if (ns >> LONGEST) ns = (UINT64_C(1) << LONGEST) - 1;
     unsigned bits = ns ? 64 - (unsigned)__builtin_clzll(ns) : 0, shift = bits > 9 ? bits - 9 : 0;
     histogram[shift * STEPS + (unsigned)(ns >> shift)]++;
 }
 
-/* Keep the first wrong answers; QUERY is told by its number. */
+/* Store a wrong answer with the number of its QUERY, if it is one of the first. */
 void keep_example(const struct query *query, const uint8_t *answer, size_t length) {
     if (example_count == EXAMPLES) return;
     examples[example_count].place = (size_t)(query - run.queries);
@@ -74,7 +74,7 @@ static void print_examples(void) {
     printf("]");
 }
 
-/* SECONDS were those in which queries were sent; DROPS are the answers so far that the sockets had no room for. */
+/* Print a report. SECONDS is the time in which queries were sent so far, and DROPS the result of own_drops. */
 void report(double seconds, uint32_t drops, int is_last) {
     double cpu = cpu_seconds();
     seen.counts[CLIENT_DROPS] = drops - drops_before;

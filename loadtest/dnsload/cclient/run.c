@@ -1,29 +1,32 @@
-/* Sends DNS queries to one server as fast or as evenly as told, and checks every answer. client.py starts it and reads
-   what it says.
+/* Sends DNS queries to one server, at given rates or as fast as the server answers, and checks every answer. client.py
+   starts this program and reads its reports.
 
    usage: client NAME=VALUE... < QUERIES
    host=ADDRESS port=NUMBER   the server
-   seconds=S                  how long to send
-   rates=FIRST-LAST,...       queries a second, whatever the answers do: stretches of equal length, each with an even ramp
-   outstanding=N              without rates: so many queries are under way at any time; each TCP connection has its share
-   sockets=N                  UDP sockets (1)
-   connections=N              TCP connections instead (0 is UDP)
-   each=N                     queries of a connection, after which it is made anew (0 is no end)
-   patience=S                 a query that isn't answered by then is lost (1)
-   every=S                    seconds between reports (0 is one at the end)
-   authoritative=1            an answer without AA is wrong
-   total=N                    without rates: so many queries are sent at most (0 is no end)
-   source=ADDRESS             the address from which they are sent
-   retry=1                    a query whose UDP answer is truncated is asked again over a TCP connection of its own
+   seconds=S                  the time for which it sends queries
+   rates=FIRST-LAST,...       queries a second, however slow the answers are: in stretches of equal length, each from
+                              the FIRST to the LAST rate
+   outstanding=N              without rates: the number of outstanding queries; the TCP connections share it equally
+   sockets=N                  the number of UDP sockets (default: 1)
+   connections=N              the number of TCP connections (default: 0, which means UDP)
+   each=N                     the number of queries after which a new connection replaces an old one (0: never)
+   patience=S                 the time after which a query without an answer is lost (default: 1)
+   every=S                    the time between two reports (0: a single report at the end)
+   authoritative=1            an answer without the flag AA is wrong
+   total=N                    without rates: the greatest number of queries to send (0: no limit)
+   source=ADDRESS             the address from which it sends
+   retry=1                    if the answer by UDP is truncated, it repeats the query on a new TCP connection
 
-   QUERIES are records: query length (2 bytes), kind, expected rcode, length of each expected address, their number, the
-   query, the addresses. An rcode of 255 is any of NOERROR and NXDOMAIN; a number of 255 is any addresses.
-   It prints lines of JSON: what was counted since the last line. Examples of wrong answers have the number of their query.
-   It never sleeps: a thread that is woken late would count its own delay as the server's. */
+   QUERIES are records: the length of the query (2 bytes), its kind, the expected rcode, the length of each expected
+   address, the number of these addresses, the query, and the addresses. The rcode 255 stands for NOERROR or NXDOMAIN,
+   and the number 255 for any addresses.
+
+   The program prints lines of JSON, each with the counts since the previous line. Examples of wrong answers have the
+   number of their query. The program never sleeps: it would count the delay of a late wake-up as the server's. */
 #include "client.h"
 #include <math.h>
 
-#define GRACE (SECOND / 5) /* a client that lags at the end may still send for so long */
+#define GRACE (SECOND / 5) /* the time after the end in which a client that lags may still send */
 
 volatile sig_atomic_t stopped;
 
@@ -37,11 +40,11 @@ static unsigned wanted(void) {
     if (run.stretches) due = due_now();
     else due = run.under_way < room ? run.out + room - run.under_way : run.out;
     if (!run.stretches && options.total > 0 && due > options.total) due = (uint64_t)options.total;
-    if (run.head - run.tail + BATCH > run.slots) return 0; /* all IDs are under way */
+    if (run.head - run.tail + BATCH > run.slots) return 0; /* all IDs are in use */
     return due <= run.out ? 0 : due - run.out < BATCH ? (unsigned)(due - run.out) : BATCH;
 }
 
-/* Send what is due and take what has come; returns whether there was something to do. */
+/* Send the queries that are due, and take the answers that have come. Return 1 if there were any, otherwise 0. */
 static int work(void) {
     unsigned count = run.is_sending ? wanted() : 0, done = 0;
     if (count) done = run.connections ? send_tcp(count) : send_udp(count);
@@ -87,7 +90,7 @@ int main(int count, char **words) {
     run.live = allocated(run.slots, sizeof *run.live);
     open_tcp();
     if (!run.connections) open_udp();
-    if (signal(SIGINT, SIG_IGN) != SIG_IGN) signal(SIGINT, stop); /* shells ignore it for commands in the background */
+    if (signal(SIGINT, SIG_IGN) != SIG_IGN) signal(SIGINT, stop); /* a shell sets SIG_IGN for a background command */
     signal(SIGTERM, stop);
     run_all();
     return 0;

@@ -1,17 +1,17 @@
-/* TCP: connections in turn, each with its share of what is under way; and one for each truncated answer. */
+/* TCP: connections that send queries in turn, and for each truncated answer by UDP, one that repeats the query. */
 #include "client.h"
 #include <math.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 
 enum { BUFFER = 2 + (1 << 16), RETRIES = 100 };
-#define PAUSE (SECOND / 20) /* until a connection that failed is tried again */
+#define PAUSE (SECOND / 20) /* the pause before a new attempt after a failed connection */
 
 struct connection {
-    int socket; /* -1: none */
+    int socket; /* -1 while there is no connection */
     unsigned sent, answered, filled, unsent;
-    uint64_t again, heard; /* when to connect again; when it last had something to say, or nothing to wait for */
-    uint64_t slot;         /* of the query that a retry is for */
+    uint64_t again, heard; /* times: from when to connect again; when bytes last came, or no query was outstanding */
+    uint64_t slot;         /* the slot of the query that the connection repeats */
     uint8_t in[BUFFER], out[BUFFER];
 };
 
@@ -49,12 +49,12 @@ static void close_connection(struct connection *at, int early) {
 static void flush(struct connection *at) {
     if (!at->unsent) return;
     ssize_t done = send(at->socket, at->out, at->unsent, MSG_NOSIGNAL);
-    if (done <= 0) return; /* full for now, or not yet connected; or reset, which receiving finds too */
+    if (done <= 0) return; /* the socket is full, not connected yet, or reset; receive() notices a reset */
     at->unsent -= (unsigned)done;
     memmove(at->out, at->out + done, at->unsent);
 }
 
-/* Let the LENGTH bytes that were written after the frame's two go out next. */
+/* Complete the next message to send, whose LENGTH bytes stand in OUT after two bytes for its length. */
 static void frame(struct connection *at, unsigned length) {
     if (at->sent == at->answered) at->heard = run.now;
     at->out[at->unsent] = (uint8_t)(length >> 8);
@@ -106,7 +106,7 @@ static unsigned receive(struct connection *at, int is_retry) {
         close_connection(at, at->sent > at->answered);
         return 1;
     }
-    int on = 1; /* a server that waits for the acknowledgement of its last answer (Nagle) shall get it at once */
+    int on = 1; /* acknowledge the answer at once: the server may wait for that before it sends more (Nagle) */
     setsockopt(at->socket, IPPROTO_TCP, TCP_QUICKACK, &on, sizeof on);
     at->heard = run.now = clock_ns();
     at->filled += (unsigned)length;
@@ -117,9 +117,9 @@ static unsigned receive(struct connection *at, int is_retry) {
 
 static void begin_retry(struct connection *at, uint64_t slot) {
     const struct live *entry = &run.live[slot];
-    if (!entry->waiting) return; /* lost meanwhile */
+    if (!entry->waiting) return; /* the query was counted as lost meanwhile */
     open_connection(at);
-    if (at->socket < 0) return; /* it will be lost */
+    if (at->socket < 0) return; /* the query will be counted as lost */
     at->slot = slot;
     memcpy(at->out + 2, entry->query->bytes, entry->query->length);
     at->out[2] = (uint8_t)(id_of(slot) >> 8);

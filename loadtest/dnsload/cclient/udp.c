@@ -16,7 +16,7 @@ static void set_part(struct batch *batch, unsigned number, size_t length) {
 }
 
 static void widen_buffer(int made) {
-    int bytes = 4 << 20; /* answers that arrive in a burst mustn't be lost here; the kernel gives what it allows */
+    int bytes = 4 << 20; /* room for a burst of answers; without root, the kernel may allow less */
     if (setsockopt(made, SOL_SOCKET, SO_RCVBUFFORCE, &bytes, sizeof bytes))
         setsockopt(made, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof bytes);
 }
@@ -31,7 +31,8 @@ void open_udp(void) {
     }
 }
 
-/* By a socket that gets no copies of what others receive; the kernel completes the IP header. */
+/* Send a query from source port 0 by a raw socket. A socket for IPPROTO_RAW receives no copies of other packets. The
+   kernel completes the IP header. */
 static void send_portless(const struct query *query) {
     enum { IP = 20, HEADERS = IP + 8 };
     const struct sockaddr_in *to = (const struct sockaddr_in *)&run.server;
@@ -39,19 +40,19 @@ static void send_portless(const struct query *query) {
     memcpy(packet + 16, &to->sin_addr, 4);
     memcpy(packet + IP + 2, &to->sin_port, 2);
     packet[IP + 4] = (uint8_t)((8 + query->length) >> 8);
-    packet[IP + 5] = (uint8_t)(8 + query->length); /* without a checksum */
+    packet[IP + 5] = (uint8_t)(8 + query->length); /* the checksum, which comes next, stays 0: there is none */
     memcpy(packet + HEADERS, query->bytes, query->length);
     if (raw < 0 && (raw = socket(AF_INET, SOCK_RAW, IPPROTO_RAW)) < 0) fail("source port 0 needs a raw socket");
     ssize_t done = sendto(raw, packet, HEADERS + query->length, MSG_DONTWAIT, (const struct sockaddr *)to, sizeof *to);
     if (done < 0 && errno != EAGAIN && errno != ENOBUFS) fail("sendto");
 }
 
-/* What can't be sent is lost. */
+/* Send the first FILLED queries of the batch. A query that can't be sent will be counted as lost. */
 static void send_batch(int through, struct batch *batch, unsigned filled) {
     for (unsigned done = 0; done < filled && !stopped;) {
         int some = sendmmsg(through, batch->headers + done, filled - done, 0);
         if (some > 0) done += (unsigned)some;
-        else if (errno == ECONNREFUSED) seen.counts[REFUSED]++; /* what an earlier query met; now this one can go */
+        else if (errno == ECONNREFUSED) seen.counts[REFUSED]++; /* the error of an earlier query: try again */
         else if (errno != EAGAIN && errno != EINTR && errno != ENOBUFS) seen.counts[REFUSED]++, done++;
         else if (clock_ns() > run.now + run.patience) break;
     }
@@ -93,7 +94,7 @@ unsigned receive_udp(void) {
     return got;
 }
 
-/* Answers that the sockets had no room for. */
+/* Return the number of answers so far that the kernel dropped because a socket's receive buffer was full. */
 uint32_t own_drops(void) {
     uint32_t all = 0;
     for (unsigned i = 0; !run.connections && i < run.sockets; i++) {

@@ -33,6 +33,21 @@ def condition(
     return made
 
 
+def conditions_of(obj: Object) -> Sequence[Object]:
+    """Return the conditions of *obj*, empty if it has none."""
+    return (obj.get("status") or {}).get("conditions") or ()
+
+
+def is_true(obj: Object, type_: str) -> bool:
+    """Tell whether *obj* has the condition *type_*, and it is True."""
+    return any((each["type"], each["status"]) == (type_, TRUE) for each in conditions_of(obj))
+
+
+def status_with(obj: Object, *wanted: Object) -> Object:
+    """Return the status of *obj* with the *wanted* conditions, which have no times."""
+    return {**(obj.get("status") or {}), "conditions": set_condition(conditions_of(obj), wanted, now="")}
+
+
 def set_condition(conditions: Sequence[Object], wanted: Iterable[Object], now: str) -> list[Object]:
     """Return *conditions* with each *wanted* condition in place of the one of its type, or at the end.
 

@@ -1,7 +1,7 @@
 """Turns models into CRDs: ``python -m tsoperator.api.crds DIR`` writes one YAML file per kind into DIR.
 
-A structural schema is pydantic's JSON schema with references inlined, and without titles, the defaults of the code, and
-the type ``null``.
+A structural schema is pydantic's JSON schema with references inlined. It has no titles, no type ``null``, and none
+of the defaults that only the code uses.
 """
 
 import sys

@@ -23,7 +23,7 @@ class Device:
     too much memory.
     """
 
-    # Headscale's IDs look like numbers.
+    # Headscale's IDs look like numbers, so JSON may have them as numbers.
     __pydantic_config__ = ConfigDict(coerce_numbers_to_str=True)
 
     node_id: Annotated[str, Field(validation_alias=AliasChoices("nodeId", "id"))]

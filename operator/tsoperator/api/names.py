@@ -27,11 +27,12 @@ LABEL_PROXY_PARENT_NAMESPACE: Final = "ts_proxy_parent_namespace"
 LABEL_PROMETHEUS_JOB: Final = "ts_prom_job"
 """The label on metrics Services and ServiceMonitors with the name of the job for Prometheus.
 
-Prometheus also takes labels from `LABEL_PROXY_TYPE` and the two labels after it.
+Prometheus also copies `LABEL_PROXY_TYPE`, `LABEL_PROXY_PARENT_NAME` and `LABEL_PROXY_PARENT_NAMESPACE` to its metrics.
 """
 LABEL_SERVICE_NAME: Final = "kubernetes.io/service-name"
-LABEL_NAMESPACE_NAME: Final = "kubernetes.io/metadata.name"
 """The label on an EndpointSlice with the name of the Service that the EndpointSlice belongs to."""
+LABEL_NAMESPACE_NAME: Final = "kubernetes.io/metadata.name"
+"""The label that Kubernetes puts on each namespace, with the name of the namespace."""
 LABEL_SLICE_MANAGER: Final = "endpointslice.kubernetes.io/managed-by"
 """The label on an EndpointSlice with the name of the program that writes its endpoints."""
 LABEL_SECRET_TYPE: Final = "tailscale.com/secret-type"  # noqa: S105 - a label, as those of Secrets below
@@ -58,8 +59,8 @@ PARENT_OPERATOR: Final = "operator"
 The parent of these children is the Secret with the state of the device.
 """
 
-# The children of a Recorder have none of these labels. These are the values of LABEL_APP_NAME and LABEL_APP_MANAGER on
-# them; LABEL_APP_INSTANCE names the Recorder.
+# The children of a Recorder have other labels than the children above. The next two values are those of LABEL_APP_NAME
+# and LABEL_APP_MANAGER on the children of a Recorder; LABEL_APP_INSTANCE names the Recorder.
 PARENT_RECORDER: Final = "recorder"
 MANAGER: Final = "tailscale-operator"
 
@@ -124,8 +125,8 @@ ANNOTATION_LAST_CLUSTER_DNS_NAME: Final = "tailscale.com/operator-last-set-clust
 ANNOTATION_GIVEN: Final = "tailscale.com/from-proxy-class"
 """The annotation that lists the labels and annotations which a child has from its ProxyClass.
 
-A load balancer has them from its PeerRelay. The operator removes them when the ProxyClass or the PeerRelay no longer
-sets them.
+On the Service of a relay, it lists the annotations from the PeerRelay. The operator removes what is in the list
+once the ProxyClass or the PeerRelay no longer sets it.
 """
 ANNOTATION_LAST_TAILNET_TARGET_IP: Final = "tailscale.com/operator-last-set-ts-tailnet-target-ip"
 ANNOTATION_LAST_TAILNET_TARGET_FQDN: Final = "tailscale.com/operator-last-set-ts-tailnet-target-fqdn"
@@ -144,9 +145,9 @@ ANNOTATION_LEADER_POD: Final = "tailscale.com/leader-pod"
 ANNOTATION_LEADER_UID: Final = "tailscale.com/leader-pod-uid"
 ANNOTATION_LEADER_CONTAINER: Final = "tailscale.com/leader-container"
 ANNOTATION_LEADER_GONE: Final = "tailscale.com/leader-gone-seconds"
-"""The annotation on the Lease with the seconds after which the leader has ended if its Pod is gone.
+"""The annotation on the Lease with the number of seconds after which a leader without a Pod has ended.
 
-The Lease must not have changed in these seconds, either.
+They count while the leader's Pod is gone and the Lease doesn't change.
 """
 
 FIELD_MANAGER: Final = "tsoperator"
@@ -154,14 +155,15 @@ FIELD_MANAGER: Final = "tsoperator"
 
 FINALIZER: Final = "tailscale.com/finalizer"
 HA_INGRESS_FINALIZER: Final = "tailscale.com/ingress-pg-finalizer"
+"""The finalizer on an Ingress that a ProxyGroup of type ingress exposes. The Go operator uses the same finalizer."""
 HA_SERVICE_FINALIZER: Final = "tailscale.com/service-pg-finalizer"
-"""The finalizers that the Go operator puts on Ingresses and Services that a ProxyGroup of type ingress serves."""
+"""The finalizer on a Service that a ProxyGroup of type ingress exposes. The Go operator uses the same finalizer."""
 KUBE_APISERVER_FINALIZER: Final = "tailscale.com/kube-apiserver-finalizer"
 """The finalizer that holds a ProxyGroup of type kube-apiserver until nothing is left of its Tailscale Service."""
 DNS_FINALIZER: Final = "tailscale.com/dns-records-reconciler"
 """The finalizer on proxy Services that have a DNS record."""
 
-# Classes that hand a Service or an Ingress to the operator.
+# The classes of load balancers and of Ingresses by which users leave a Service or an Ingress to the operator.
 LOAD_BALANCER_CLASS: Final = "tailscale"
 DEFAULT_INGRESS_CLASS: Final = "tailscale"
 INGRESS_CONTROLLER: Final = "tailscale.com/ts-ingress"
@@ -199,20 +201,20 @@ SERVE_CONFIG_KEY: Final = "serve-config"
 SERVE_STATE_PREFIX: Final = "_serve_"
 """The prefix of the keys under which tailscaled stores the serve config that it got last."""
 ACME_ACCOUNT_KEY: Final = "acme-account.key.pem"
-"""The key under which tailscaled stores its account with the certificate authority, made before the first request."""
+"""The key under which tailscaled stores its account with the certificate authority. It makes the account on its own."""
 CERT_DOMAIN: Final = "${TS_CERT_DOMAIN}"
 """A placeholder in a serve config. The proxy image replaces it by the device's own name."""
 CONFIG_KEY: Final = "cap-107.hujson"
 CONFIG_KEY_WITHOUT_APP_CONNECTOR: Final = "cap-95.hujson"
 """The key of a proxy's config for images that don't know the field ``AppConnector``."""
 
-# What the proxies of a ProxyGroup share (docs/development/groups.md).
+# Names that the proxies of a ProxyGroup and the operator use (docs/development/groups.md).
 GROUP_CONFIG_KEY: Final = "cap-106.hujson"
 """The key of the config in a config Secret of a ProxyGroup."""
 K8S_PROXY_CONFIG_KEY: Final = "config.hujson"
 """The key of the config in a config Secret of a ProxyGroup of type kube-apiserver."""
 CONFIG_SUFFIX: Final = "-config"
-"""The end of the name of the config Secret of a replica that has two; the state Secret has the name of the Pod."""
+"""The end of the config Secret's name, if a replica has two Secrets. The state Secret has the name of the Pod."""
 DEVICE_SUFFIX: Final = "-device"
 """The end of the name of the StatefulSet that registers the operator's own device, after the name of its Secret."""
 AUTH_KEY_FILE: Final = "authkey"
@@ -236,8 +238,10 @@ SECRET_TYPE_CERTS: Final = "certs"  # noqa: S105
 LABEL_DOMAIN: Final = "tailscale.com/domain"
 """The label on the Secret, Role and RoleBinding of a certificate, with the domain; a long domain is cut."""
 EGRESS_PINGS: Final = "hep-pings"
-"""The key of the egress ConfigMap with the number of requests that a leaving proxy makes in one round, to check that no
-new connections reach it."""
+"""The key of the egress ConfigMap with the number of health checks that a proxy makes in one round for each Service.
+
+A proxy that is about to end repeats such rounds until only other proxies answer: then it gets no new connections.
+"""
 EGRESS_GATE: Final = "tailscale.com/egress-services"
 """The readiness gate of an egress Pod. The operator opens it once each Service of the group leads to the Pod."""
 HEALTH_PORT: Final = 9002
@@ -277,13 +281,13 @@ CONDITION_PROXYGROUP_READY: Final = "ProxyGroupReady"
 CONDITION_PROXYGROUP_AVAILABLE: Final = "ProxyGroupAvailable"
 CONDITION_KUBE_APISERVER_VALID: Final = "KubeAPIServerProxyValid"
 CONDITION_KUBE_APISERVER_CONFIGURED: Final = "KubeAPIServerProxyConfigured"
-"""The types of two more conditions of a ProxyGroup of type kube-apiserver."""
+"""A condition that only a ProxyGroup of type kube-apiserver has, like `CONDITION_KUBE_APISERVER_VALID`."""
 CONDITION_EGRESS_VALID: Final = "TailscaleEgressSvcValid"
 CONDITION_EGRESS_CONFIGURED: Final = "TailscaleEgressSvcConfigured"
 CONDITION_EGRESS_READY: Final = "TailscaleEgressSvcReady"
 CONDITION_INGRESS_VALID: Final = "TailscaleIngressSvcValid"
 CONDITION_INGRESS_CONFIGURED: Final = "TailscaleIngressSvcConfigured"
-"""The types of the conditions of a Service that a ProxyGroup of type ingress exposes."""
+"""A condition of a Service that a ProxyGroup of type ingress exposes, like `CONDITION_INGRESS_VALID`."""
 CONDITION_PROXYGROUPPOLICY_READY: Final = "ProxyGroupPolicyReady"
 CONDITION_RECORDER_READY: Final = "RecorderReady"
 CONDITION_TAILNET_READY: Final = "TailnetReady"

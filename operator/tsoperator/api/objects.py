@@ -30,7 +30,7 @@ class Resource:
     patchable: bool = True
     """True if the RBAC rules in existing installations let the operator patch the objects of this kind.
 
-    They always let it replace the objects.
+    The rules always let it replace the objects.
     """
     metadata_only: bool = False
     """True if lists and watches of this kind ask the API server only for the metadata of the objects."""
@@ -124,14 +124,15 @@ TAILNET = Resource("tailscale.com", "v1alpha1", "tailnets", "Tailnet", namespace
 DEVICE = Signal("Device")
 """The devices of tailnets.
 
-The namespace of such an object is the name of its Tailnet, and its name is the ID of the device. ``aliases`` has the
-names and addresses by which the device is found.
+In the object that stands for a device, the namespace is the name of the device's Tailnet, and the name is the ID of the
+device. ``aliases`` has the names and addresses by which the device is found.
 """
 
 TAILSCALE_SERVICE = Signal("TailscaleService")
 """The Tailscale Services.
 
-The namespace of such an object is the name of its Tailnet, and its name is the label of the Service.
+In the object that stands for a Tailscale Service, the namespace is the name of the Service's Tailnet, and the name is
+the label of the Service.
 """
 
 SUFFIXES = Signal("Suffixes")
@@ -189,6 +190,16 @@ def uid(obj: Object) -> str:
     """Return the UID that the API server gave *obj*."""
     value: str = obj["metadata"]["uid"]
     return value
+
+
+def generation_of(obj: Object) -> int:
+    """Return the generation of the spec of *obj*."""
+    return int(obj["metadata"].get("generation", 0))
+
+
+def by_age(obj: Object) -> tuple[str, Key]:
+    """Return the value by which objects are sorted from the oldest to the newest; names decide between equals."""
+    return obj["metadata"].get("creationTimestamp", ""), key_of(obj)
 
 
 def is_deleting(obj: Object) -> bool:

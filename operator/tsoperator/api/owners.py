@@ -60,7 +60,7 @@ class Ownership(Enum):
 def ownership(service: TailscaleService, operator_id: str, owner: SoleOwner | None = None) -> Ownership:
     """Return the relation of the operator with the ID *operator_id* to *service*, whose annotations are known.
 
-    With an *owner*, return the relation of this one object of the operator's cluster.
+    With an *owner*, which is one object of the operator's cluster, return the relation of that object.
     """
     found = _references(service.annotations or {})
     if found is None:
@@ -89,7 +89,7 @@ def sole_owner(service: TailscaleService, operator_id: str) -> tuple[str, str] |
 
 
 def joined(annotations: Mapping[str, str], operator_id: str, owner: SoleOwner | None = None) -> dict[str, str]:
-    """Return the *annotations* of a Tailscale Service with the operator as its last owner, unless it is one already.
+    """Return the *annotations* of a Tailscale Service with the operator as an owner, added last if it is new.
 
     With an *owner*, that object becomes the only owner, with its present name.
     """
@@ -118,7 +118,7 @@ def _references(annotations: Mapping[str, str]) -> Sequence[Mapping[str, Any]] |
 
 @lru_cache(maxsize=4096)  # each look at a group reads the owners of all its Services, which are mostly the same
 def _parsed(text: str) -> Sequence[Mapping[str, Any]] | None:
-    """Return the owners in the *text* of an annotation, which nobody may change; None if they can't be read."""
+    """Return the owners in the *text* of an annotation; None if they can't be read. Nobody may change the result."""
     if not text:
         return ()
     try:

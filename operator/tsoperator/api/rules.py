@@ -1,4 +1,4 @@
-"""Rules for names: the names of children, and the faults of values that a user wrote.
+"""Rules for names: how the names of children are formed, and what is wrong with values that a user wrote.
 
 A rule on user input returns ``None`` if the input is valid. Otherwise it returns one line for a condition, which says
 what is wrong and how to fix it.
@@ -123,7 +123,10 @@ def _label_error(value: str) -> str | None:
 
 
 def namesake_error(name: str, longest: int = STATEFULSET_NAME_MAX) -> str | None:
-    """Say why *name* can't be the name of a parent whose children are named after it."""
+    """Say why *name* can't be the name of a parent whose children are named after it.
+
+    *longest* is the most characters that the name may have.
+    """
     if len(name) <= longest and not dns_label_error(name):
         return None
     return (
@@ -185,18 +188,12 @@ def fqdn_error(value: str, zones: Iterable[str], *, anywhere: bool = False) -> s
 
 
 def takes_from_cluster(zone: str, cluster_domain: str) -> bool:
-    """Tell whether *zone* and *cluster_domain*, the cluster's own domain, have names in common."""
+    """Tell whether *zone* and *cluster_domain*, the cluster's own domain, have names in common.
+
+    A nameserver for such a zone would have to answer for names of the cluster's own Services.
+    """
     zone, own = f".{zone}", f".{cluster_domain.strip('.').lower()}"
     return zone.endswith(own) or own.endswith(zone)
-
-
-def is_address(value: str) -> bool:
-    """Tell whether *value* is an IPv4 or IPv6 address."""
-    try:
-        ipaddress.ip_address(value)
-    except ValueError:
-        return False
-    return True
 
 
 def target_ip_error(value: str) -> str | None:
@@ -231,8 +228,17 @@ def needs_route(address: str) -> bool:
     return ip in _SITES or not any(ip in network for network in _TAILNET)
 
 
+def is_address(text: str) -> bool:
+    """Tell whether *text* is an IP address."""
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True
+
+
 def tag_error(tag: str) -> str | None:
-    """Say why *tag* is no tag of the tailnet's policy."""
+    """Say why *tag* is not a valid tag, as the tailnet's policy writes tags; None if it is."""
     if _TAG.fullmatch(tag):
         return None
     if not tag:

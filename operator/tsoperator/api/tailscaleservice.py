@@ -8,7 +8,7 @@ PREFIX: Final = "svc:"
 """The beginning of the name of each Tailscale Service. The first label of its MagicDNS name follows."""
 
 ANY_PORT: Final = ("do-not-validate",)
-"""The ports of a Tailscale Service whose hosts may serve any port. The control server doesn't compare ports then."""
+"""The ports of a Tailscale Service whose hosts may serve any port: the control server then compares no ports."""
 
 NOT_APPROVED: Final = "not-approved"
 
@@ -41,7 +41,7 @@ class TailscaleService:
 
 @dataclass(frozen=True, slots=True)
 class ServiceHost:
-    """A device that hosts a Tailscale Service, by the ID of the device, and how it came to be approved."""
+    """A device that hosts a Tailscale Service, by its ID, and whether and how the control server approved it."""
 
     node_id: str
     approval: str

@@ -1,1 +1,1 @@
-"""The API server proxy, a program of its own: callers from the tailnet reach the Kubernetes API as who they are."""
+"""The API server proxy, a program of its own: users and devices of the tailnet reach the Kubernetes API through it."""

@@ -1,4 +1,4 @@
-"""The API server proxy: its parts put together, from the settings."""
+"""The start of the API server proxy: makes its parts from the settings, and runs them."""
 
 import asyncio
 import contextlib
@@ -24,8 +24,8 @@ from tsoperator.apiproxy.tls import ApiServer
 log = logging.getLogger("tsoperator.apiproxy")
 
 _LISTEN: Final = "127.0.0.2"
-"""The address for tailscaled. A userspace tailscaled forwards ports that it doesn't serve to 127.0.0.1, and so does
-`kubectl port-forward`. Somebody could send a forged PROXY header there."""
+"""The address on which we listen for tailscaled. On 127.0.0.1, anybody could send us a forged PROXY header: a userspace
+tailscaled forwards to 127.0.0.1 each port that it doesn't serve itself, and so does `kubectl port-forward`."""
 _BACKLOG: Final = 1024
 
 
@@ -34,7 +34,7 @@ class CannotListen(Exception):
 
 
 async def run(settings: ProxySettings) -> None:
-    """Run until cancelled. Raises CannotListen, or OSError if no connection can be accepted any more."""
+    """Run the proxy until cancelled. Raises CannotListen, or OSError if no connection can be accepted any more."""
     most = most_connections(allow_many_files())
     is_auth = settings.mode is AccessMode.AUTH
     token = settings.token_file if is_auth else None
@@ -75,10 +75,10 @@ def allow_many_files() -> int:
 
 
 def most_connections(files: int) -> int:
-    """Return the greatest number of connections of a process that may have *files* files open.
+    """Return the greatest number of connections that a process may accept if it may have *files* files open.
 
-    A connection needs up to three files. The probes need some, too: without files they fail, and Kubernetes ends the
-    process.
+    A connection needs up to three files. A hundred files are left for the probes and other needs: a probe that gets no
+    file fails, and then Kubernetes ends the process.
     """
     most = ConnectionLimits().all
     return most if files == resource.RLIM_INFINITY else max(1, min(most, (files - 100) // 3))

@@ -1,4 +1,4 @@
-"""The connection of a client: keeps the bytes that nobody has used yet, and sends answers of our own."""
+"""The connection of a client: keeps the bytes that wait to be processed, and sends errors and other answers of ours."""
 
 import asyncio
 import contextlib
@@ -9,7 +9,7 @@ from tsoperator.apiproxy.errors import ClientGone
 from tsoperator.apiproxy.stream import SocketStream
 
 MOST_AHEAD: Final = 32 << 10
-"""The most bytes that are read from a client at once, and that may wait to be used."""
+"""The most bytes that are read from a client at once, and the most that may wait to be processed."""
 _REASONS: Final = {
     400: "Bad Request", 403: "Forbidden", 413: "Content Too Large", 431: "Request Header Fields Too Large",
     500: "Internal Server Error", 501: "Not Implemented", 502: "Bad Gateway", 503: "Service Unavailable",
@@ -26,12 +26,12 @@ class Client:
         self._stream = stream
         self._sent = sent
         self.received = bytearray()
-        """The bytes that have come from the client, and that nobody has used yet."""
+        """The bytes that have come from the client and wait to be processed."""
         self.has_ended = False
         """Whether the client has said that it sends nothing more."""
 
     async def receive(self, limit: int = MOST_AHEAD) -> bool:
-        """Read some bytes, and tell whether there are any. Raises ClientGone."""
+        """Read some bytes of the client into `received`; return false if it sends no more. Raises ClientGone."""
         try:
             data = await self._stream.read(limit)
         except OSError as error:
@@ -49,7 +49,7 @@ class Client:
         self._sent(len(data))
 
     async def send_error(self, status: int, message: str, *, closes: bool, with_body: bool = True) -> None:
-        """Send an answer of our own; if it *closes* the connection, it says so. Raises ClientGone."""
+        """Send an error with an HTTP *status*. With *closes*, it says that the connection ends. Raises ClientGone."""
         await self.send(error_answer(status, message, closes=closes, with_body=with_body))
 
     def end(self) -> None:
@@ -57,9 +57,10 @@ class Client:
         self._stream.end()
 
     async def linger(self, seconds: float) -> None:
-        """End our side, and drop the bytes that the client still sends for some *seconds*. Raises ClientGone.
+        """Tell the client that no more bytes come, and for some *seconds* drop the bytes that it still sends.
 
-        Unread bytes would reset the connection, and then the client may lose the end of an answer.
+        If we closed the connection before we had read them, it would be reset, and the client could lose the end of our
+        answer. Raises ClientGone.
         """
         self.end()
         with contextlib.suppress(TimeoutError):
@@ -70,7 +71,7 @@ class Client:
 
 
 def error_answer(status: int, message: str, *, closes: bool, with_body: bool = True) -> bytes:
-    """Return an answer of our own: a line of plain text."""
+    """Return the bytes of an answer of our own, whose body is a line of plain text."""
     body = f"{message}\n".encode()
     lines = [
         f"HTTP/1.1 {status} {_REASONS[status]}",

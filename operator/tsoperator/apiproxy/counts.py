@@ -12,10 +12,10 @@ class RecordingCounts:
     """The counts of recordings since the start of the process."""
 
     sessions: Counter[str] = field(default_factory=lambda: Counter({"attempted": 0, "uploaded": 0, "failed": 0}))
-    """The sessions to be recorded, and those whose recordings are complete or have failed."""
+    """The numbers of the sessions to be recorded, and of those whose recordings are complete or have failed."""
     events: Counter[str] = field(default_factory=lambda: Counter({"attempted": 0, "recorded": 0, "failed": 0}))
     running: int = 0
-    """The recordings of sessions that are open."""
+    """The number of recordings in progress."""
 
 
 @dataclass(slots=True)
@@ -25,15 +25,15 @@ class ProxyCounts:
     mode: str
     """The mode of the proxy, as in the metrics: auth or noauth."""
     requests: Counter[str] = field(default_factory=lambda: Counter({"forwarded": 0, "refused": 0, "failed": 0}))
-    """The requests by their outcome."""
+    """The number of requests, by outcome."""
     refusals: Counter[str] = field(default_factory=Counter)
-    """The connections and requests that were refused, by reason."""
+    """The number of refused connections and requests, by reason."""
     open_connections: int = 0
     connections: int = 0
     refused_connections: Counter[str] = field(default_factory=lambda: Counter({"all": 0, "caller": 0}))
-    """The connections that were refused because there were too many, by the limit that they exceeded."""
+    """The number of connections refused because there were too many: of all callers together, or of one caller."""
     sent: Counter[str] = field(default_factory=lambda: Counter({"to_api_server": 0, "to_client": 0}))
-    """The bytes by direction."""
+    """The number of bytes sent, by direction."""
     recordings: RecordingCounts = field(default_factory=RecordingCounts)
 
     def note_sent(self, size: int) -> None:

@@ -1,4 +1,4 @@
-"""Errors of the API server proxy, in a tree by the way in which callers react to them.
+"""Errors of the API server proxy, in a tree. Each line says how the proxy reacts, a number being an HTTP status.
 
 ApiProxyError
 ├── MalformedProxyHeader  the connection begins with no PROXY header that we accept: close it without an answer
@@ -6,8 +6,8 @@ ApiProxyError
 ├── ApiServerUnreachable  no connection to the API server, or no answer of it: 502
 ├── ClientGone            the client has reset the connection, or is silent for too long: close it
 ├── BadWhoIs              tailscaled's answer doesn't say who the caller is: 500
-├── BadFrames             the frames of a recorded session are malformed: it ends
-├── RecordingFailed       a recorder can't be reached, refuses a recording, or has lost it
+├── BadFrames             the frames of a recorded session are malformed: end the session
+├── RecordingFailed       a recorder can't be reached, or refuses or loses a recording: end what must be recorded
 └── BadMessage            HTTP that we refuse: its status goes to the client, and the connection is closed
     ├── BadHead           the head of a request or of an answer
     └── BadBody           the framing of a body
@@ -43,7 +43,7 @@ class ClientGone(ApiProxyError):
 
 
 class BadWhoIs(ApiProxyError):
-    """An error: tailscaled's answer isn't that of a WhoIs. The message names the fault."""
+    """An error: tailscaled's answer to the question who the caller is can't be read. The message names the fault."""
 
 
 class BadFrames(ApiProxyError):
@@ -55,7 +55,7 @@ class BadFrames(ApiProxyError):
 
 
 class RecordingFailed(ApiProxyError):
-    """An error: a recorder doesn't take a recording or an event. The message says why."""
+    """An error: no recorder accepts a recording or an event, or a recorder has lost it. The message says why."""
 
 
 class BadMessage(ApiProxyError):

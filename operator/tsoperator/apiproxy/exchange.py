@@ -1,7 +1,8 @@
 """One request and its answer, or the bytes of an upgraded connection.
 
 While the answer is forwarded, a second task (the pump) reads from the client: the rest of the request, then the
-beginning of the next request, or the client's end. So a client that goes away ends a watch, too.
+beginning of the next request, or the client's end. So the proxy notices that a client goes away during a watch, and
+ends the watch.
 """
 
 import asyncio
@@ -19,23 +20,18 @@ from tsoperator.apiproxy.errors import (
     RecordingFailed,
 )
 from tsoperator.apiproxy.framing import UNTIL_CLOSE, AnswerBody, RequestBody
-from tsoperator.apiproxy.head import (
-    AnswerHead,
-    RequestHead,
-    answer_length,
-    answered,
-    parse_answer,
-)
+from tsoperator.apiproxy.head import AnswerHead, RequestHead, answer_length, answered, parse_answer
 from tsoperator.apiproxy.recording.tap import SessionRecording
 from tsoperator.apiproxy.tls import TlsStream
 
 _PIECE: Final = 16 << 10
-"""The most bytes of a body that are forwarded in one turn. They may be thousands of chunks, which takes a while."""
+"""The most bytes of a body that are forwarded before other tasks get their turn. So many bytes can hold thousands of
+chunks, which take a while to parse."""
 
 
 @dataclass(frozen=True, slots=True)
 class GoesOn:
-    """Whether the connections can carry another request after an answer."""
+    """The facts whether the connection of the *client* and that to the API *server* can carry another request."""
 
     client: bool
     server: bool
@@ -44,7 +40,8 @@ class GoesOn:
 class Exchange:
     """The exchange of one request for its answer.
 
-    After one side has ended, the exchange ends, too, if no byte comes for *patience* seconds.
+    One side may have said that it sends no more. Then the exchange ends as soon as no byte has come for *patience*
+    seconds.
     """
 
     def __init__(
@@ -68,9 +65,9 @@ class Exchange:
         self._is_half_closed = False
         self._limit = asyncio.timeout(None)
         self._fault: ApiProxyError = ClientGone()
-        """The error with which the exchange ends when its time is over."""
+        """The error with which the exchange ends when *patience* runs out, or when a task stops the exchange."""
         self._from_server = bytearray()
-        """The bytes that have come from the API server, up to the head of its answer."""
+        """The bytes from the API server that wait until the head of its answer is complete."""
         self._watching: asyncio.Task[None] | None = None
         """The task that waits until the recording fails."""
         self.has_begun = False
@@ -79,8 +76,8 @@ class Exchange:
     async def run(self, head: bytes) -> GoesOn:
         """Send the *head* of the request and its body, and forward the answer.
 
-        Raises ApiServerUnreachable, BadMessage, or ClientGone, which also stands for the end of patience. Raises
-        RecordingFailed and BadFrames if a session must be recorded and can't.
+        Raises ApiServerUnreachable, BadMessage, or ClientGone, also if no byte has come for *patience* seconds.
+        Raises RecordingFailed and BadFrames if a session must be recorded and can't.
         """
         await self._to_server(head)
         failure: ApiProxyError | None = None
@@ -103,7 +100,7 @@ class Exchange:
         return result
 
     async def _pump(self) -> None:
-        """Forward the body of the request. Then read ahead, up to a limit, until the client ends."""
+        """Forward the body of the request. Then read ahead, up to a limit, until the client sends no more."""
         try:
             await self._forward_body()
             while not self._client.has_ended and len(self._client.received) < MOST_AHEAD:
@@ -114,7 +111,7 @@ class Exchange:
             self._note_end()
 
     async def _forward_body(self) -> None:
-        """Forward the body of the request. Raises ClientGone and BadMessage."""
+        """Forward the body of the request to the API server. Raises ClientGone and BadMessage."""
         while not self._body.is_complete:
             if not self._client.received and not await self._client.receive():
                 raise ClientGone
@@ -123,7 +120,7 @@ class Exchange:
             try:
                 await self._to_server(data)
             except ApiServerUnreachable:
-                return  # the API server may have sent its answer before it closed the connection
+                return  # the API server may have answered before it closed the connection: _forward_answer finds out
             if not self._body.is_complete:
                 await asyncio.sleep(0)
         self._is_sent = True
@@ -174,7 +171,7 @@ class Exchange:
         return used == len(data)
 
     async def _forward_upgraded(self, answer: AnswerHead, group: asyncio.TaskGroup) -> None:
-        """Forward all bytes in both directions until both sides have ended."""
+        """Forward all bytes in both directions until both sides send no more."""
         self.has_begun = True
         data, self._from_server = bytes(self._from_server), bytearray()
         to_server = group.create_task(self._forward_client())
@@ -192,7 +189,7 @@ class Exchange:
             to_server.cancel()
 
     async def _forward_client(self) -> None:
-        """Forward all bytes of the client to the API server until its end."""
+        """Forward all bytes of the client to the API server until the client sends no more."""
         try:
             while self._client.received or await self._client.receive():
                 data, self._client.received = bytes(self._client.received), bytearray()
@@ -219,9 +216,9 @@ class Exchange:
             self._stop(error)
 
     async def _to_client(self, data: bytes) -> None:
-        """Forward bytes of an upgraded connection.
+        """Forward *data* of an upgraded connection to the client, and record it if the session is recorded.
 
-        Empty *data* stands for its end. Raises the errors that run raises.
+        Empty *data* means that the API server sends no more. Raises the errors that `run` raises.
         """
         if self._recording is not None:
             await self._recording.from_server(data, self._client.send)
@@ -229,9 +226,9 @@ class Exchange:
             await self._client.send(data)
 
     async def _upgraded_to_server(self, data: bytes) -> None:
-        """Forward bytes of an upgraded connection.
+        """Forward *data* of an upgraded connection to the API server. A recording also gets the sizes of the terminal.
 
-        Empty *data* stands for its end. Raises the errors that run raises.
+        Empty *data* means that the client sends no more. Raises the errors that `run` raises.
         """
         if self._recording is not None:
             await self._recording.from_client(data, self._to_server)
@@ -239,7 +236,7 @@ class Exchange:
             await self._to_server(data)
 
     async def _receive(self) -> bytes:
-        """Return some bytes of the API server, or none at its end. Raises ApiServerUnreachable."""
+        """Return some bytes of the API server; empty if it sends no more. Raises ApiServerUnreachable."""
         try:
             data = await self._server.read()
         except OSError as error:
@@ -259,7 +256,7 @@ class Exchange:
         self._note_bytes()
 
     def _note_bytes(self) -> None:
-        """Restart the timer that ends the exchange when one side has ended and the other one is silent."""
+        """Restart the timer that ends the exchange when one side sends no more and the other side is silent."""
         if self._is_half_closed and not self._limit.expired():
             self._limit.reschedule(asyncio.get_running_loop().time() + self._patience)
 

@@ -1,7 +1,7 @@
-"""Where the bodies of requests and answers end, and how the body of a request is written anew.
+"""The framing of the bodies of requests and answers: finds where a body ends (RFC 9112 sections 6 and 7).
 
-RFC 9112 section 6 and 7. The body of a request goes to the API server in a framing of our own: without extensions of
-chunks and without trailers. The body of an answer goes to the client as it is, so we only count its bytes.
+We write the body of a request anew for the API server, without the extensions of chunks and without trailers. The body
+of an answer goes to the client as it is, so we only count its bytes.
 """
 
 import re
@@ -15,13 +15,13 @@ from tsoperator.apiproxy.errors import BadBody
 Piece = bytes | bytearray | memoryview
 
 MOST_LINE: Final = 256
-"""The number of bytes of the longest line of a chunked body that isn't data."""
+"""The most bytes of a line in a chunked body that isn't data, such as the size of a chunk. We refuse longer lines."""
 MOST_TRAILERS: Final = 4096
-"""The most bytes of all trailers of a body."""
+"""The most bytes that all trailers of a body may have together."""
 
 
 class Framing(Enum):
-    """How the end of a body is found."""
+    """The way in which the end of a body is found."""
 
     NONE = auto()
     LENGTH = auto()
@@ -43,10 +43,10 @@ UNTIL_CLOSE: Final = BodyKind(Framing.UNTIL_CLOSE)
 
 
 class RequestBody:
-    """The body of a request on its way to the API server."""
+    """The body of a request: with its framing for the API server, or *is_plain*, without it, for us to read."""
 
-    def __init__(self, kind: BodyKind) -> None:
-        self._counter = _counter(kind, 400)
+    def __init__(self, kind: BodyKind, *, is_plain: bool = False) -> None:
+        self._counter = _counter(kind, 400, is_plain=is_plain)
 
     @property
     def is_complete(self) -> bool:
@@ -54,7 +54,7 @@ class RequestBody:
         return self._counter.is_complete
 
     def feed(self, data: Piece) -> tuple[bytes, int]:
-        """Return the bytes to forward for *data*, and how many bytes of *data* belong to the body.
+        """Return the bytes of the body for *data*, and how many bytes of *data* belong to the body.
 
         The rest of *data* is the beginning of the next request. Raises BadBody.
         """
@@ -64,27 +64,8 @@ class RequestBody:
             return b"".join(forwarded), used
 
 
-class PlainBody:
-    """The body of a request, of which the bytes are read without their framing."""
-
-    def __init__(self, kind: BodyKind) -> None:
-        self._counter = _counter(kind, 400, is_plain=True)
-
-    @property
-    def is_complete(self) -> bool:
-        """Whether no byte of the body is missing."""
-        return self._counter.is_complete
-
-    def feed(self, data: Piece) -> tuple[bytes, int]:
-        """Return the bytes of the body in *data*, and how many bytes of *data* belong to it. Raises BadBody."""
-        plain: list[Piece] = []
-        with memoryview(data) as view:
-            used = self._counter.feed(view, plain)
-            return b"".join(plain), used
-
-
 class AnswerBody:
-    """The body of an answer, of which the bytes are only counted."""
+    """The body of an answer: we only count its bytes, to find its end."""
 
     def __init__(self, kind: BodyKind) -> None:
         self._counter = _counter(kind, 502)
@@ -101,7 +82,7 @@ class AnswerBody:
 
 
 class _Counter:
-    """The bytes of a body with a known length; -1 if it lasts until the end of the connection."""
+    """Counts the bytes of a body that has *length* bytes, or lasts until the end of the connection if that is -1."""
 
     def __init__(self, length: int) -> None:
         self._left = length
@@ -111,7 +92,7 @@ class _Counter:
         return self._left == 0
 
     def feed(self, view: memoryview, forwarded: list[Piece] | None) -> int:
-        """Return how many bytes of *view* belong to the body; append those to *forwarded* if that is a list."""
+        """Return how many bytes of *view* belong to the body. Append these bytes to *forwarded* if that is a list."""
         used = len(view) if self._left < 0 else min(self._left, len(view))
         if self._left > 0:
             self._left -= used
@@ -127,7 +108,7 @@ _SIZE: Final = rb"([0-9A-Fa-f]{1,16})[\t ]*(?:;" + _TEXT + rb")?"
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """The patterns of a line between the data of a chunked body: of a *whole* line, and of its beginning (*part*)."""
+    """The patterns of a line in a chunked body that isn't data: of a *whole* line, and of its beginning (*part*)."""
 
     whole: Pattern[bytes]
     part: Pattern[bytes]
@@ -135,7 +116,7 @@ class _Line:
 
 _FIRST: Final = _Line(re.compile(_SIZE + rb"\r\n"), re.compile(rb"(?:" + _SIZE + rb"\r?)?"))
 _NEXT: Final = _Line(re.compile(rb"\r\n" + _SIZE + rb"\r\n"), re.compile(rb"\r?|\r\n(?:" + _SIZE + rb"\r?)?"))
-"""The end of a chunk, and the size of the next one."""
+"""The patterns of the lines between two chunks: the end of a chunk, and the size of the next one."""
 _TRAILER: Final = _Line(
     re.compile(rb"(" + _TOKEN + rb":" + _TEXT + rb")?\r\n"),
     re.compile(rb"\r?|" + _TOKEN + rb"(?::" + _TEXT + rb"\r?)?"),
@@ -143,7 +124,7 @@ _TRAILER: Final = _Line(
 
 
 class _Chunks:
-    """The bytes of a chunked body. An error has this *status*. If the body *is_plain*, only its data is collected."""
+    """Parses a chunked body. Errors have the HTTP *status*. With *is_plain*, forwards only the data of the chunks."""
 
     def __init__(self, status: int, *, is_plain: bool) -> None:
         self._is_plain = is_plain
@@ -152,7 +133,7 @@ class _Chunks:
         self._line = _FIRST
         self._left = 0  # bytes of data in this chunk
         self._held = b""  # the beginning of a line
-        self._trailers = 0  # bytes
+        self._trailers = 0  # bytes of all trailers so far
 
     def feed(self, view: memoryview, forwarded: list[Piece] | None) -> int:
         """Return how many bytes of *view* belong to the body; append the bytes to forward if *forwarded* is a list."""

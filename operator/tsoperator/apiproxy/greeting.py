@@ -1,7 +1,7 @@
-"""Greetings to callers after tailscaled has restarted, so that they needn't wait for their devices to notice.
+"""Pings callers after tailscaled has restarted, so that they needn't wait until their devices notice the restart.
 
-The device of a caller still has a session with the tailscaled that ended. It sends the first packet of a new session
-too early, and tries again only after five seconds. A ping from our side begins a new session at once.
+The device of a caller still has a WireGuard session with the tailscaled that ended. It sends the first packet of a new
+session too early, and tries again only after five seconds. A ping from our side begins a new session at once.
 """
 
 import asyncio
@@ -17,37 +17,37 @@ from tsoperator.apiproxy.localapi import LocalApi
 log = logging.getLogger(__name__)
 
 MOST_GREETED: Final = 100
-"""The greatest number of devices that are greeted."""
+"""The greatest number of devices that we ping after a start of tailscaled."""
 _RECENT: Final = 600.0
 """The seconds for which a caller counts as recent."""
 _LONGEST_PAUSE: Final = 2.0
-"""The most seconds between two questions whether tailscaled is connected. As long as a device isn't approved, it
-isn't."""
+"""The most seconds between two questions whether tailscaled is connected. It may have to wait long until somebody
+approves its device."""
 _RUNNING: Final = "Running"
 
 
 class RecentCallers:
-    """The addresses of recent callers, the latest one first; no more than the number of devices that are greeted."""
+    """The addresses of recent callers, the latest one first; at most as many as we ping."""
 
     def __init__(self) -> None:
         self._called: OrderedDict[str, float] = OrderedDict()
 
     def note(self, address: str, now: float) -> None:
-        """Remember that *address* has called."""
+        """Remember that a caller with *address* has sent a request at the time *now*."""
         self._called[address] = now
         self._called.move_to_end(address)
         if len(self._called) > MOST_GREETED:
             self._called.popitem(last=False)
 
     def since(self, now: float) -> Sequence[str]:
-        """Return the addresses that have called in the ten minutes before *now*."""
+        """Return the addresses of the callers in the ten minutes before *now*."""
         return [address for address, when in reversed(self._called.items()) if when > now - _RECENT]
 
 
 def online_peers(status: bytes) -> Sequence[str]:
-    """Return addresses of peers that are online, devices of users first. *status* is an answer of tailscaled.
+    """Return addresses of peers that are online, devices of users first, from tailscaled's *status* as JSON.
 
-    Raises ValueError if it is no such answer.
+    Raises ValueError if *status* can't be read.
     """
     try:
         peers = (json.loads(status).get("Peer") or {}).values()
@@ -67,7 +67,7 @@ def is_running(status: bytes) -> bool:
 
 
 class Greeter:
-    """Greets devices each time when tailscaled has started. The proxy also works without greetings.
+    """Pings devices each time when tailscaled has started. If the pings fail, the proxy works all the same.
 
     It holds a connection to tailscaled, whose end shows that tailscaled has ended. *pause* is the time between the
     first two questions whether tailscaled is back, in seconds; it grows.
@@ -79,7 +79,7 @@ class Greeter:
         self._pause = pause
 
     async def run(self) -> None:
-        """Greet until cancelled."""
+        """Ping the devices after each start of tailscaled, until cancelled."""
         while True:
             await self._until_running()
             try:
@@ -101,7 +101,7 @@ class Greeter:
             pause = min(pause * 1.1, _LONGEST_PAUSE)
 
     async def _greet(self) -> None:
-        """Ping the recent callers, or in a new Pod, which knows none, the peers that are online."""
+        """Ping the recent callers. If there are none, as in a new Pod, ping the peers that are online."""
         recent = self._callers.since(asyncio.get_running_loop().time())
         addresses = recent or online_peers(await self._local_api.status(peers=True))
         async with asyncio.TaskGroup() as group:

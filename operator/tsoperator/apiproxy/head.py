@@ -1,7 +1,7 @@
 """Reads the heads of requests and answers, refuses bad ones, and writes them anew for the other side (RFC 9110, 9112).
 
-h11 accepts more than we do, such as lines that end with a bare LF, folded lines, and HTTP/1.0. Two programs that read
-such a head differently can be played off against each other. So we check the bytes first, and h11 reads the rest.
+h11 accepts more than we do, such as lines that end with a bare LF, folded lines, and HTTP/1.0. If we and the API server
+read such a head differently, an attacker can hide a request from us. So we check the bytes before h11 parses them.
 """
 
 import re
@@ -16,14 +16,14 @@ from tsoperator.apiproxy.errors import BadHead
 from tsoperator.apiproxy.framing import CHUNKED, NO_BODY, UNTIL_CLOSE, BodyKind, Framing
 
 Header = tuple[bytes, bytes]
-"""A name in the spelling of its sender, and a value."""
+"""The name of a header, in the spelling of its sender, and its value."""
 
 MOST_BYTES: Final = 16 * 1024
-"""The longest head of a request."""
+"""The most bytes of the head of a request."""
 MOST_HEADERS: Final = 200
 """The most headers of a request. Thousands fit in a head, and reading them would keep other requests waiting."""
 MOST_ANSWER_BYTES: Final = 64 * 1024
-"""The longest head of an answer."""
+"""The most bytes of the head of an answer."""
 
 WEBSOCKET: Final = "websocket"
 SPDY: Final = "SPDY/3.1"
@@ -37,14 +37,14 @@ _ANSWER: Final = re.compile(rb"HTTP/1\.1 [1-5][0-9]{2}(?: " + _TEXT + rb")?\r\n"
 _HEADER: Final = re.compile(rb"\n(" + _TOKEN + rb"):(" + _TEXT + rb")")
 """The pattern of a header. In a head that has been checked, each line but the first one follows an LF."""
 _ODD: Final = re.compile(rb"[^\t\r\n\x20-\x7e\x80-\xff]|(?<!\r)\n|\r(?!\n|\Z)")
-"""A control character, or a CR or LF alone. A CR at the end may be the first half of a CRLF."""
+"""The pattern of a control character, or of a CR or LF alone. It allows a CR at the end, which may begin a CRLF."""
 _LOOKALIKE: Final = re.compile(rb"\n(?:content[^0-9a-z\-:]length|transfer[^0-9a-z\-:]encoding):", re.IGNORECASE)
-"""The name of a header that some programs take for Content-Length or Transfer-Encoding."""
+"""The pattern of a header's name that some programs take for Content-Length or Transfer-Encoding."""
 _IS_TOKEN: Final = re.compile(_TOKEN)
 _HOST: Final = re.compile(rb"[A-Za-z0-9\-._~!$&'()*+,;=:\[\]%]*")
 _LENGTH: Final = re.compile(rb"[0-9]{1,18}")
 _UNPARSABLE: Final = re.compile(r";|%(?![0-9A-Fa-f]{2})")
-"""Text that makes Go drop a parameter of a query."""
+"""The pattern of text for which a server in Go ignores a parameter of a query."""
 
 _SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _UPGRADES: Final = {b"websocket": WEBSOCKET, b"spdy/3.1": SPDY}
@@ -54,7 +54,7 @@ _HOP_BY_HOP: Final = frozenset({
 })  # fmt: skip
 _FORWARDING: Final = frozenset({b"forwarded", b"x-forwarded-for", b"x-forwarded-host", b"x-forwarded-proto"})
 _LEFT_OUT: Final = _HOP_BY_HOP | _FORWARDING | {b"host", b"content-length"}
-"""Headers of a request that we don't copy. We write the last two ourselves, whatever the header Connection names."""
+"""Headers of a request that we don't copy. We write Host and Content-Length anew, even if Connection names them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,12 +80,12 @@ class RequestHead:
 
     @property
     def is_safe(self) -> bool:
-        """Whether the request changes nothing. One for an upgrade may run a command, by GET too."""
+        """Whether the request changes nothing. A request for an upgrade isn't safe: even a GET may run a command."""
         return self.method in _SAFE and not self.upgrade
 
     @property
     def path(self) -> str:
-        """Return the target without its query, which may have a token. The path may stand in a log."""
+        """Return the target without its query, for the log. The query may have a token."""
         return self.target.partition("?")[0]
 
 
@@ -93,7 +93,8 @@ class RequestHead:
 class AnswerHead:
     """The head of an answer of the API server.
 
-    *options* are those of the header Connection, in lower case. *upgrade* is the protocol of a 101.
+    *options* are those of the header Connection, in lower case. *upgrade* is the protocol to which an answer with
+    status 101 switches.
     """
 
     status: int
@@ -122,9 +123,8 @@ class AnswerHead:
 def head_length(buffer: bytes | bytearray, seen: int = 0) -> int:
     """Return the number of bytes of a request's head at the beginning of *buffer*; 0 if it is incomplete.
 
-    An earlier call has looked at the first *seen* bytes already. Raises BadHead if the head is too long. Before the
-    head is complete, raises BadHead also if it doesn't begin with a method, or has a control character, or a CR or LF
-    alone.
+    An earlier call has looked at the first *seen* bytes already. Raises BadHead if the head is too long. Raises BadHead
+    even before the head is complete if it doesn't begin with a method, or has a control character, or a CR or LF alone.
     """
     end = buffer.find(b"\r\n\r\n", max(0, seen - 3), MOST_BYTES)
     if end >= 0:
@@ -208,7 +208,7 @@ def parse_answer(raw: bytes | bytearray, method: str, upgrade: str = "") -> Answ
 def forwarded(head: RequestHead, added: Iterable[Header], dropped: Set[bytes] = frozenset()) -> bytes:
     """Return the head for the API server: *head* with *added* headers, and without *dropped* ones (in lower case).
 
-    The headers are added last, so nothing that the client says about its connection can remove them.
+    We add the headers last, so that the client's header Connection, which names headers to remove, can't remove them.
     """
     skipped = _LEFT_OUT | head.options | dropped
     lines = [b"%b %b HTTP/1.1\r\nHost: %b\r\n" % (head.method.encode(), head.target.encode(), head.host)]
@@ -224,13 +224,13 @@ def forwarded(head: RequestHead, added: Iterable[Header], dropped: Set[bytes] = 
 
 
 def answered(head: AnswerHead, closes: bool = False) -> bytes:
-    """Return the head for the client; *closes* says that its connection ends with this answer.
+    """Return the head for the client. With *closes*, the head says that the connection ends with this answer.
 
-    A body until the end of the connection ends the client's connection, too.
+    It says so, too, if the body has no length of its own but lasts until the end of the connection.
     """
     skipped = (_HOP_BY_HOP | head.options) - {b"trailer"} | {b"content-length"}
     if head.body.framing is Framing.NONE and head.status >= 200 and head.status != 204:
-        skipped -= {b"content-length"}  # in an answer to HEAD, or in a 304, this is the length of another answer
+        skipped -= {b"content-length"}  # in an answer to HEAD or with status 304, it tells what a GET would return
     lines = [b"HTTP/1.1 %d %b\r\n" % (head.status, head.reason)]
     lines += [b"%b: %b\r\n" % (name, value) for name, value in head.headers if name.lower() not in skipped]
     lines.append(_framing(head.body))
@@ -243,9 +243,9 @@ def answered(head: AnswerHead, closes: bool = False) -> bytes:
 
 
 class _Found:
-    """The headers of a *raw* head, as far as we read them ourselves. A bad head is refused with *status*.
+    """The headers of a *raw* head that we read ourselves. We refuse a bad head with *status*.
 
-    We read them ourselves because h11 takes two equal headers Content-Length for one.
+    We read them ourselves because h11 accepts two headers Content-Length if they are equal.
     """
 
     def __init__(self, raw: bytes | bytearray, status: int) -> None:
@@ -268,14 +268,14 @@ class _Found:
         return options
 
     def host(self) -> bytes:
-        """Return the one host. Raises BadHead."""
+        """Return the value of the header Host. Raises BadHead unless there is exactly one such header."""
         hosts = self._values.get(b"host", ())
         if len(hosts) != 1 or not _HOST.fullmatch(hosts[0]):
             raise BadHead(self._status, "host", "the head needs one header Host with the name of a host")
         return hosts[0]
 
     def body(self) -> BodyKind | None:
-        """Return the framing of the body; None if no header says it. Raises BadHead."""
+        """Return the framing of the body; None if no header tells it. Raises BadHead."""
         lengths, codings = self._values.get(b"content-length", ()), self._values.get(b"transfer-encoding", ())
         if len(lengths) + len(codings) > 1:
             raise BadHead(self._status, "length", "more than one header says how long the body is")
@@ -302,7 +302,7 @@ class _Found:
 
 @lru_cache(maxsize=64)
 def _asked(method: str, upgrade: str) -> h11.Request:
-    """Return the request in h11's form: h11 needs it to read the answer."""
+    """Return the request as an object of h11, which needs the request to read the answer."""
     headers = [("Host", ""), ("Upgrade", upgrade)] if upgrade else [("Host", "")]
     return h11.Request(method=method, target="/", headers=headers)
 

@@ -17,7 +17,7 @@ Problem = Callable[[], Awaitable[str]]
 class HealthPages:
     """Serves probes and metrics. A request has to come within *patience* seconds.
 
-    ``/healthz`` shows only that the event loop runs. ``/readyz`` shows the *problem*, if there is one.
+    ``/healthz`` always answers 200, which shows that the event loop runs. ``/readyz`` shows the *problem*, if any.
     """
 
     def __init__(self, problem: Problem, metrics: Callable[[], str], patience: float = 5.0) -> None:

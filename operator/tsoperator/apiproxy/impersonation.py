@@ -15,17 +15,19 @@ from tsoperator.apiproxy.recording.source import UNKNOWN, SourceDevice
 
 CAPABILITY: Final = "tailscale.com/cap/kubernetes"
 LEGACY_CAPABILITY: Final = "https://tailscale.com/cap/kubernetes"
-"""The old name of the capability, which counts only if there are no rules under the new one."""
+"""The old name of the capability. We read its rules only if there are no rules under the new name."""
 
 _TOKEN: Final = re.compile(r"[\x21-\x7e]+")
 _IDENTITY: Final = re.compile(rb"authorization\Z|impersonate[^0-9a-z]", re.IGNORECASE)
-"""The pattern of headers that say who sends a request. Some programs take an underscore for a hyphen, for example."""
+"""The pattern of headers that say who sends a request. It allows other characters in place of the hyphen, because some
+programs take an underscore, for example, for a hyphen."""
 _OF_A_PROGRAM: Final = re.compile(rb"file://|https?://(?:localhost|127\.0\.0\.1|\[::1\])(?::[0-9]+)?")
-"""The origin of a page that a program on the caller's own device shows, such as a dashboard. No site can have it."""
+"""The pattern of the origin of a page that a program on the caller's own device shows, such as a dashboard. No web site
+on another machine can have such an origin."""
 
 
 class AccessMode(Enum):
-    """How a caller proves to the API server who it is."""
+    """The way in which a caller proves to the API server who it is."""
 
     AUTH = "true"
     """The proxy impersonates the caller."""
@@ -35,7 +37,7 @@ class AccessMode(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Recorders:
-    """The rules of a caller's grants about recording."""
+    """The rules about recording in the grants of a caller."""
 
     addresses: Sequence[str] = ()
     is_enforced: bool = False
@@ -51,7 +53,7 @@ class Caller:
     """
 
     name: str
-    tags: Sequence[str] = ()
+    tags: Sequence[str]
     groups: Sequence[str] = ()
     recorders: Recorders = Recorders()
     unreadable: str = ""
@@ -77,9 +79,10 @@ class Impersonation:
 
 @dataclass(frozen=True, slots=True)
 class RecordingOrder:
-    """The recording of a request that grants want.
+    """The order of the tailnet's grants to record a request, or the session that it opens.
 
-    *session* is the session to record. *unrecordable* describes a session that goes on although it can't be recorded.
+    *session* is the session to record; None if there is none. *unrecordable* describes a session that goes on although
+    it can't be recorded; empty if there is none.
     """
 
     recorders: Recorders
@@ -90,7 +93,7 @@ class RecordingOrder:
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """A request that may go to the API server; *identity* is None if it goes with the caller's own credentials.
+    """The decision that a request may go to the API server. *identity* is None if it goes with its own credentials.
 
     *recording* is None if no grant wants the request recorded.
     """
@@ -143,7 +146,7 @@ def caller(raw: bytes | str) -> Caller:
 def decide(who: Caller, mode: AccessMode, head: RequestHead, *, is_plain: bool = False) -> Admission | Denial:
     """Decide whether the request with *head* may go to the API server, and as whom.
 
-    *is_plain* says that it has come without TLS.
+    *is_plain* says that the request has come without TLS.
     """
     if not who.name:
         return Denial(403, "name", "the caller has no login name, or its device has no name")
@@ -169,7 +172,7 @@ def decide(who: Caller, mode: AccessMode, head: RequestHead, *, is_plain: bool =
 
 
 def _recording(who: Caller, head: RequestHead) -> RecordingOrder | Denial | None:
-    """Decide how a request is recorded; None if no grant wants it."""
+    """Decide how to record a request: return an order, a refusal if it is impossible, or None if no grant wants it."""
     recorders = who.recorders
     wanted = f"grants want {head.method} {head.path} recorded"
     if not recorders.addresses:
@@ -204,7 +207,7 @@ def _part(answer: Mapping[str, Any], key: str) -> Mapping[str, Any]:
 
 
 def _device(node: Mapping[str, Any], profile: Mapping[str, Any], tags: Sequence[str]) -> SourceDevice:
-    """Return the device of a WhoIs answer. Fields of another type are left out: no decision depends on them."""
+    """Return the device of a WhoIs answer. Values of a wrong type are left out, because no decision depends on them."""
     return SourceDevice(
         _text(node.get("Name")).removesuffix("."),
         _text(node.get("StableID")),
@@ -237,7 +240,8 @@ def _rules(capabilities: Mapping[str, Any], capability: str) -> Sequence[_Rule]:
 
 def _rule(fields: Mapping[str, Any]) -> _Rule:
     """Return the rule with these *fields*. Raises ValueError."""
-    _texts(fields.get("recorder"))  # the control server has put the addresses of these tags into recorderAddrs
+    # We only check that the tags of recorders are texts: the control server has put their addresses into recorderAddrs.
+    _texts(fields.get("recorder"))
     return _Rule(
         _texts(_fields(fields.get("impersonate")).get("groups")),
         tuple(map(_address, _texts(fields.get("recorderaddrs")))),
@@ -247,7 +251,10 @@ def _rule(fields: Mapping[str, Any]) -> _Rule:
 
 
 def _fields(value: object) -> Mapping[str, Any]:
-    """Return the fields of an object by their names in lower case, which Go doesn't tell apart. Raises ValueError."""
+    """Return the fields of an object by their names in lower case, since Go takes names in any case.
+
+    Raises ValueError.
+    """
     if value is None:
         return {}
     if not isinstance(value, dict):
@@ -286,8 +293,8 @@ def _is_of_another_site(head: RequestHead) -> bool:
     """Tell whether a page of another site makes a browser send the request (Origin, Fetch Metadata).
 
     We recognise a caller by the address alone, and a browser sends the requests of all its pages from that address. A
-    page can send requests and open WebSockets to any host without asking. It can't read the answers to other requests
-    than WebSockets, so those that change nothing pass.
+    browser lets any page send requests and open WebSockets to any host. But it lets the page read only what comes over
+    a WebSocket, not the answers to other requests. So we admit other requests if they change nothing.
     """
     if head.is_safe:
         return False
@@ -303,8 +310,8 @@ def _is_name_of_ours(host: bytes, device: str) -> bool:
     """Tell whether *host* can only be a name or an address of this proxy. *device* is the name of the caller's device.
 
     An attacker can point a name of his own at our address (DNS rebinding). Without TLS, a browser then takes our
-    answers for those of his site, so his page could act as the caller. He can't do so with an address, a name without a
-    dot, or a name in the tailnet.
+    answers for those of his site, so his page could act as the caller. He can't point an address, a name without a dot,
+    or a name in the tailnet at us.
     """
     name = host.decode("latin-1").lower()
     if name.startswith("["):
@@ -323,7 +330,10 @@ def _is_address(text: str) -> bool:
 
 
 def _is_name(text: str) -> bool:
-    """Whether *text* can be the value of a header without being changed. An empty user would be the proxy itself."""
+    """Tell whether *text* can be the value of an impersonation header without being changed.
+
+    An empty text can't: the API server would take the request for one of the proxy's own user.
+    """
     return bool(text) and text == text.strip() and text.isprintable()
 
 

@@ -15,7 +15,7 @@ from tsoperator.apiproxy.stream import SocketStream
 
 _HOST: Final = "local-tailscaled.sock"
 _MOST_BYTES: Final = 1 << 20
-"""The longest answer that we accept. It has all grants of a caller."""
+"""The most bytes of an answer that we accept. The answer about a caller has all of the caller's grants."""
 
 
 class LocalApi:
@@ -43,7 +43,7 @@ class LocalApi:
         return "" if status == 200 else f"tailscaled answers with status {status}"
 
     async def status(self, *, peers: bool = False) -> bytes:
-        """Return the JSON with the state of tailscaled, and maybe with its peers. Raises CallerUnknown."""
+        """Return the JSON with the state of tailscaled; with *peers*, also its peers. Raises CallerUnknown."""
         status, body = await self._ask(f"/localapi/v0/status?peers={'true' if peers else 'false'}")
         if status != 200:
             raise CallerUnknown("localapi", f"tailscaled answers with status {status}")
@@ -57,7 +57,7 @@ class LocalApi:
         await self._ask(f"/localapi/v0/ping?ip={quote(address, safe='')}&type=TSMP", "POST", seconds)
 
     async def until_it_ends(self) -> None:
-        """Wait until tailscaled ends. Return at once if it isn't there."""
+        """Wait until tailscaled ends. Return at once if it isn't running."""
         with contextlib.suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connecting:
             stream = SocketStream(connecting)
             await asyncio.get_running_loop().sock_connect(connecting, str(self._path))
@@ -106,10 +106,10 @@ async def _exchanged(stream: SocketStream, method: str, target: str) -> tuple[in
 
 
 async def _switched(stream: SocketStream, address: str) -> bytes:
-    """Ask for a connection to *address* in place of the one to tailscaled, and return the bytes that have come there.
+    """Make tailscaled turn *stream* into a connection to *address*, and return the bytes that have come from there.
 
-    Raises OSError, h11.ProtocolError and RecordingFailed. An address outside of the tailnet is refused: tailscaled
-    wants us to connect there ourselves, but nobody knows who would get the recording.
+    Raises OSError, h11.ProtocolError and RecordingFailed. We refuse an address outside of the tailnet: tailscaled
+    would have us connect to it ourselves, and then anybody might get the recording.
     """
     host, _, port = address.rpartition(":")
     connection = h11.Connection(h11.CLIENT)

@@ -11,7 +11,7 @@ MOST_BYTES: Final = 536
 
 _SIGNATURE: Final = b"\r\n\r\n\0\r\nQUIT\n"
 _START: Final = _SIGNATURE + b"\x21"
-"""The signature, version 2, and the command PROXY."""
+"""The first bytes of a header: the signature, version 2, and the command PROXY."""
 _FIXED: Final = 16  # bytes before the addresses
 _TCP4: Final = 0x11
 _TCP6: Final = 0x21
@@ -21,7 +21,7 @@ _ADDRESSES: Final = {_TCP4: 12, _TCP6: 36}
 
 @dataclass(frozen=True, slots=True)
 class ProxyHeader:
-    """The beginning of a connection: *source* is the caller's `ip:port`, *length* the number of bytes of the header."""
+    """The PROXY header of a connection: *source* is the caller's `ip:port`, *length* the header's number of bytes."""
 
     source: str
     length: int

@@ -1,4 +1,4 @@
-"""The listeners of the API server proxy, and the limits on connections: the whole tailnet can reach them."""
+"""The listeners of the API server proxy, and limits on their connections, because the whole tailnet can reach them."""
 
 import asyncio
 import errno
@@ -20,7 +20,8 @@ _TRANSIENT: Final = frozenset({
     errno.ECONNABORTED, errno.EPROTO, errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EPERM,
     errno.ENETDOWN, errno.ENETUNREACH, errno.EHOSTDOWN, errno.EHOSTUNREACH, errno.ENOPROTOOPT, errno.EOPNOTSUPP,
 })  # fmt: skip
-"""Errors of accept after which to try again: of one connection, of the network, or a lack of resources (accept(2))."""
+"""Errors of accept after which we try again: they concern one connection or the network, or tell a lack of resources
+(accept(2))."""
 _TAILSCALED: Final = "127.0.0.1"
 """The address from which tailscaled connects."""
 _TOO_MANY: Final = error_answer(503, "this proxy has too many open connections", closes=True)
@@ -31,18 +32,19 @@ class ConnectionLimits:
     """The limits on connections."""
 
     all: int = 4000
-    """The greatest number of connections. An idle one costs 50 KB."""
+    """The greatest number of connections. An idle connection takes 50 KB of memory."""
     caller: int = 1000
-    """The greatest number of connections of one address. A program may watch each of some hundred kinds of objects.
+    """The greatest number of connections of one address. A program may need hundreds, to watch as many kinds.
 
     An address also gets no more connections once it has as many as are still free for all addresses. So a few devices
-    can't take all of them."""
+    can't take all connections."""
     turned_away: int = 100
-    """The greatest number of refused connections of such addresses that stay open until the client has got its answer.
+    """The greatest number of refused connections that stay open until their clients have got the answer.
 
-    Refused connections count among all connections, so without this limit one device could keep out all others."""
+    These are connections of addresses that have too many. They count among all connections, so without this limit one
+    device could keep out all others."""
     accept_pause: float = 0.1
-    """The seconds for which nothing is accepted after a lack of resources."""
+    """The seconds for which the proxy accepts no connections after a lack of resources."""
 
 
 class ProxyServer:
@@ -56,7 +58,7 @@ class ProxyServer:
         self._turned_away = 0
 
     async def serve(self, listener: socket.socket, plain: Sequence[socket.socket] = ()) -> None:
-        """Serve until cancelled. The connections to *plain* have no TLS.
+        """Serve until cancelled. Connections to the sockets in *plain* have no TLS.
 
         Raises OSError if no connection can be accepted any more.
         """

@@ -1,4 +1,4 @@
-"""One connection of a client: who it is, its requests one after another, and the answers to them.
+"""One connection of a client: finds out who the caller is, and answers its requests one after another.
 
 A connection to the API server belongs to one connection of a client. It is opened for the first request, and again for
 a later request if the API server has closed it.
@@ -36,7 +36,7 @@ from tsoperator.apiproxy.tls import ApiServer, TlsStream
 
 @dataclass(frozen=True, slots=True)
 class SessionLimits:
-    """The limits of time for one connection of a client, in seconds. A stream has none."""
+    """The limits of time for one connection of a client, in seconds. A watch or an upgraded connection has no limit."""
 
     header: float = 10.0
     head: float = 10.0
@@ -48,11 +48,11 @@ class SessionLimits:
     comes to a connection that we are just closing.
     """
     half_closed: float = 30.0
-    """The time that may pass without a byte after one side has ended."""
+    """The time that may pass without a byte after one side has said that it sends no more."""
     linger: float = 2.0
     """The time for which we read the bytes that a client still sends after the end of our answer."""
     whois: float = 1.0
-    """The time for which an answer of tailscaled's about the caller counts."""
+    """The time after which we ask tailscaled again who the caller is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ class Session:
         return header.source
 
     async def serve(self) -> None:
-        """Answer requests until one side ends, or can't go on."""
+        """Answer requests until the client has sent its last one, or the connection can carry no other."""
         seconds = self._limits.head
         try:
             while (length := await self._next_head(seconds)) and await self._answer(length):
@@ -121,7 +121,10 @@ class Session:
             self._close_server()
 
     async def turn_away(self, message: str, *, lingers: bool) -> None:
-        """Tell the client that it has too many connections."""
+        """Refuse the connection because the client has too many: send the *message* with status 503.
+
+        If it *lingers*, the connection stays open until the client has got the answer.
+        """
         await self._end_with(503, message, lingers=lingers)
 
     async def _end_with(self, status: int, message: str, *, lingers: bool = True) -> None:
@@ -133,7 +136,7 @@ class Session:
                 await self._client.linger(self._limits.linger)
 
     async def _next_head(self, seconds: float) -> int:
-        """Wait for a whole head, and return its length; 0 if the client has ended. Raises ClientGone and BadMessage."""
+        """Wait for a whole head; return its length, or 0 if the client sends no more. Raises ClientGone, BadMessage."""
         received, loop = self._client.received, asyncio.get_running_loop()
         seen = 0
         try:
@@ -175,7 +178,7 @@ class Session:
         return goes_on
 
     async def _admission(self, head: RequestHead) -> Admission | Denial:
-        """Decide about a request. If nobody has asked within a second who the caller is, ask."""
+        """Decide about a request. Ask tailscaled who the caller is if its last answer is more than a second old."""
         now = asyncio.get_running_loop().time()
         try:
             if self._caller is None or self._caller[1] <= now:
@@ -198,7 +201,7 @@ class Session:
         return await self._shared.recordings.record_event(self._client, head, order, self._note)
 
     async def _forward(self, head: RequestHead, admission: Admission) -> bool:
-        """Send a request to the API server, and its answer to the client; return whether the client can go on.
+        """Send a request to the API server, and its answer to the client; return whether the client can send another.
 
         Raises ApiServerUnreachable, BadMessage and ClientGone. Raises RecordingFailed and BadFrames if a session must
         be recorded and can't.
@@ -219,7 +222,7 @@ class Session:
             try:
                 return await self._exchange(head, sent, self._server)
             except ApiServerUnreachable:
-                # It closed an idle connection, perhaps before it saw the request.
+                # The API server closed the idle connection, perhaps before it saw the request. So we may try again.
                 if self._has_begun or not head.is_safe or head.body.framing is not Framing.NONE:
                     raise
         self._close_server()
@@ -232,7 +235,7 @@ class Session:
         try:
             goes_on = await exchange.run(sent)
         except ClientGone:
-            self._shared.counts.requests["forwarded"] += 1  # many clients end their watches so
+            self._shared.counts.requests["forwarded"] += 1  # no failure: many clients end a watch by going away
             raise
         finally:
             self._has_begun = exchange.has_begun
@@ -246,7 +249,7 @@ class Session:
         return await self._answer_error(head, denial.status, denial.message)
 
     async def _end_unrecorded(self, head: RequestHead, error: RecordingFailed) -> bool:
-        """End a session that must be recorded and can't. The user gets the reason."""
+        """End a session that must be recorded and can't, and show the user why. Return whether the client can go on."""
         self._close_server()
         message = f"this session must be recorded, and that has failed: {error}"
         if not self._has_begun:

@@ -27,7 +27,7 @@ PROXY_VARIABLES: Final[Mapping[str, str]] = {
 
 
 class InvalidProxySetting(Exception):
-    """A setting is wrong. The message names the variable and says which values are valid."""
+    """An error: a setting is wrong. The message names the variable and says which values are valid."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class ProxySettings:
     tls_port: int = 8443
     """The port to which tailscaled forwards connections of callers after it has decrypted their TLS.
 
-    No variable sets this port and the two below."""
+    No environment variable sets this port or the two ports below."""
     http_port: int = 8080
     health_port: int = 9002
     ca_file: Path = _ACCOUNT / "ca.crt"

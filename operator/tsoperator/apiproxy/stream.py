@@ -15,7 +15,7 @@ READ_SIZE: Final = 64 << 10
 
 
 class SocketStream:
-    """The bytes from a connected socket and to it. One task may read while another one writes."""
+    """The stream of bytes from a connected socket and to it. One task may read while another one writes."""
 
     __slots__ = ("_loop", "_socket")
 
@@ -25,14 +25,14 @@ class SocketStream:
         self._socket = connected
 
     async def read(self, limit: int = READ_SIZE) -> bytes:
-        """Return some bytes, or none at the end. Raises OSError. A read that is cancelled loses no bytes."""
+        """Return some bytes; empty at the end of the stream. Raises OSError. A cancelled read loses no bytes."""
         await asyncio.sleep(0)  # a peer that always has bytes mustn't keep other tasks waiting
         while (data := self.read_now(limit)) is None:
             await self._wait(self._loop.add_reader, self._loop.remove_reader)
         return data
 
     def read_now(self, limit: int = READ_SIZE) -> bytes | None:
-        """Return the bytes that have come, b"" at the end, or None if there are none yet. Raises OSError."""
+        """Return the bytes that have come; b"" at the end of the stream, None if no bytes wait. Raises OSError."""
         try:
             return self._socket.recv(limit)
         except BlockingIOError:
@@ -53,7 +53,7 @@ class SocketStream:
             self._socket.shutdown(socket.SHUT_WR)
 
     def close(self, last: bytes = b"") -> None:
-        """Close the connection. The kernel still sends what has been written, and *last* if it has room for it."""
+        """Close the connection. The kernel still sends all written bytes, and *last* if its buffer has room for it."""
         with contextlib.suppress(OSError):
             if last:
                 self._socket.send(last)

@@ -17,15 +17,16 @@ from tsoperator.apiproxy.errors import ApiServerUnreachable
 from tsoperator.apiproxy.stream import SocketStream
 
 _RECORD: Final = 16 << 10
-"""The most bytes that the TLS library gets at once, because its buffers never shrink again."""
+"""The most bytes that we give to the TLS library at once: its buffers grow with them and never shrink again."""
 _KEEPALIVE: Final = {socket.TCP_KEEPIDLE: 30, socket.TCP_KEEPINTVL: 10, socket.TCP_KEEPCNT: 3}
-"""After how many seconds of silence the kernel asks whether the API server is still there, and how often."""
+"""The socket options by which the kernel probes a silent connection to the API server: after how many seconds first, at
+which interval, and how often until it gives up."""
 
 _T = TypeVar("_T")
 
 
 class TlsStream:
-    """The bytes from the API server and to it, by TLS. One task may read while another one writes."""
+    """The stream of bytes from the API server and to it, by TLS. One task may read while another one writes."""
 
     __slots__ = ("_ended", "_incoming", "_outgoing", "_stream", "_tls")
 
@@ -48,9 +49,9 @@ class TlsStream:
                 return
 
     async def read(self) -> bytes:
-        """Return some bytes, or none at the end. Raises OSError. A read that is cancelled loses no bytes.
+        """Return some bytes; empty at the end of the stream. Raises OSError. A read that is cancelled loses no bytes.
 
-        A connection that ends without a close_notify has just ended: answers tell their lengths themselves.
+        An end without close_notify is no error: the length of an answer shows whether the answer is complete.
         """
         data = b""
         while not data and not self._ended:
@@ -76,7 +77,7 @@ class TlsStream:
         self._stream.close(self._outgoing.read())
 
     def is_idle(self) -> bool:
-        """Tell whether the connection is open, and no bytes have come without a request."""
+        """Tell whether the connection is open, and the server has sent no bytes since its last answer."""
         try:
             came = self._stream.read_now()
             surplus = came is not None and bool(self._decrypted(came))
@@ -85,7 +86,7 @@ class TlsStream:
         return not surplus and not self._ended
 
     def _say_goodbye(self) -> None:
-        with contextlib.suppress(ssl.SSLError):  # it waits for an answer, which we don't need
+        with contextlib.suppress(ssl.SSLError):  # it asks for the server's own close_notify, which we don't need
             self._tls.unwrap()
 
     async def _receive(self) -> None:
@@ -99,7 +100,7 @@ class TlsStream:
         await self._stream.write(self._outgoing.read())
 
     def _decrypted(self, received: bytes) -> bytes:
-        """Return the data in the complete records. The TLS library keeps none of it."""
+        """Return the data in all complete TLS records, so that none of it stays in the TLS library."""
         pieces: list[bytes] = []
         for start in range(0, len(received), _RECORD):
             self._incoming.write(memoryview(received)[start : start + _RECORD])
@@ -123,9 +124,9 @@ class TlsStream:
 class ApiServer:
     """The API server at *host* and *port*, and the files with the CA's certificate and with our token.
 
-    Without *token*, requests get no token of ours. The files are looked at for each use, and read again if they have
-    changed. Looking costs two microseconds. No timer runs when nobody calls, and no request gets a token that has been
-    replaced. A connection and its certificate must come within *patience* seconds.
+    Without *token*, requests get no token of ours. At each use we look whether a file has changed, and read it again if
+    so. So no timer is needed, and no request gets a token that has been replaced. A look costs two microseconds. A
+    connection must be ready for requests within *patience* seconds.
     """
 
     def __init__(self, host: str, port: int, ca: Path, token: Path | None, patience: float = 10.0) -> None:
@@ -156,7 +157,7 @@ class ApiServer:
             raise ApiServerUnreachable(_words(error)) from error
 
     def problem(self) -> str:
-        """Describe the fault of the files; empty if they have none."""
+        """Describe the fault of the files; empty if the files have none."""
         try:
             self._context.value()
             self.token()

@@ -16,7 +16,7 @@ from tsoperator.settings import cluster_domain
 _ANSWER: Final = 2.0  # s that one answer may take
 _NOERROR: Final = 0
 _NOTIMP: Final = 4
-"""The rcode with which the Go operator's nameserver answers questions for anything but addresses."""
+"""The rcode NOTIMP, with which the Go operator's nameserver answers queries for anything but addresses."""
 _WHY: Final = {
     2: "SERVFAIL: it has no records yet, which the operator writes",
     5: "REFUSED: it doesn't serve that zone, which the operator puts into its records",
@@ -27,8 +27,8 @@ _WHY: Final = {
 class Installation:
     """The servers that a check asks.
 
-    *operator* resolves to all Pods of the operator, and has the port of their probes and metrics. *zone* is a zone
-    that *nameserver* must serve.
+    The host of *operator* resolves to all Pods of the operator, and its port is that of their probes and metrics.
+    *zone* is a zone that *nameserver* must serve.
     """
 
     namespace: str
@@ -47,9 +47,9 @@ Resolve = Callable[[Endpoint], list[str]]
 
 
 def in_cluster(service: str, namespace: str, resolv_conf: str) -> str:
-    """Return the full name of a Service, from the *resolv_conf* of a Pod.
+    """Return the full name of a Service in the cluster's domain, which stands in the *resolv_conf* of a Pod.
 
-    It ends in a dot, so that the resolver does not try its search path.
+    The name ends in a dot, so that the resolver does not try its search path.
     """
     return f"{service}.{namespace}.svc.{cluster_domain(resolv_conf, namespace)}."
 

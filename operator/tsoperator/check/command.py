@@ -46,9 +46,9 @@ def run_check(arguments: argparse.Namespace) -> int:
 
 
 def repeat(look: Callable[[], list[Finding]], seconds: float) -> list[Finding]:
-    """Repeat *look* until all is well or *seconds* have passed, and return the last findings.
+    """Repeat *look* until all findings are good or *seconds* have passed, and return the last findings.
 
-    A look that has begun is always completed.
+    A look that has begun is always completed, even if it takes longer.
     """
     deadline = time.monotonic() + seconds
     while True:
@@ -73,7 +73,7 @@ def _check(place: OperatorPlace, namespace: str) -> list[Finding]:
 
 
 def _without_report(place: OperatorPlace, homes: Sequence[str], namespace: str) -> list[Finding]:
-    """Return the findings of our own looks at the operator, which is in one of the namespaces *homes*."""
+    """Return the findings of our own looks at the operator, which we search in each of the namespaces *homes*."""
     found: list[Finding] = []
     for home in homes:
         found = asyncio.run(look(_subject(place, home, namespace), _say))
@@ -87,7 +87,7 @@ def _beside(report: LeaderReport, place: OperatorPlace, namespace: str) -> list[
     home = report.namespace
     subject = _subject(place, home, namespace)
     looked = asyncio.run(look(subject, _say, at_objects=False))
-    looked = [each for each in looked if each != not_installed(home)]  # it may run outside the cluster
+    looked = [each for each in looked if each != not_installed(home)]  # the operator may run outside the cluster
     if unseen := [each for each in looked if each.verdict is Verdict.UNSEEN]:
         _note(f"not looked at beside the operator's report: {'; '.join(each.words for each in unseen)}")
     return with_looks(check_report(report, Chosen(subject.of)), looked)
@@ -119,5 +119,5 @@ def _say(words: str) -> None:
 
 
 def _note(words: str) -> None:
-    """Print *words* about facts that the findings leave out, on stderr, for a person."""
+    """Print *words* about parts that couldn't be looked at, on stderr, for a person."""
     sys.stderr.write(f"{printable(words)}\n")

@@ -12,27 +12,27 @@ import argcomplete
 from tsoperator.kube.config import context_names
 
 _FILES, _WORDS_ONLY = 0, 4
-"""The numbers by which kubectl learns whether to offer the names of files, too."""
+"""The directives by which we tell kubectl to offer the names of files, or only our words."""
 _OF_FILES: Final = ("--kubeconfig",)
 
 
 class _Finder(argcomplete.CompletionFinder):  # type: ignore[misc]
-    """Finds words for kubectl, which opens no file for debug output, so argcomplete would take another's file."""
+    """Finds words for kubectl. A shell opens file 9 for argcomplete's debug output; kubectl doesn't, so we drop it."""
 
     def _init_debug_stream(self) -> None:
         argcomplete.io.debug_stream = io.StringIO()
 
 
 def complete(parser: argparse.ArgumentParser) -> None:
-    """Print the words that may come next, as a shell asks for them by argcomplete, and end the process."""
+    """If a shell asks by argcomplete for the words that may come next, print them and end the process."""
     _know_contexts(parser)
     argcomplete.autocomplete(parser, always_complete_options=False)
 
 
 def kubectl_words(parser: argparse.ArgumentParser, words: Sequence[str]) -> str:
-    """Return the words that may come next after *words*, of which the last one has been begun.
+    """Return the words that may stand in place of the last of *words*, which the user has only begun to type.
 
-    kubectl wants one word a line, and in the last line a number that says how to go on.
+    kubectl wants one word a line, and in the last line a directive that says whether to offer names of files.
     """
     *before, begun = words or [""]
     if before and before[-1] in _OF_FILES:
@@ -53,7 +53,7 @@ def kubectl_words(parser: argparse.ArgumentParser, words: Sequence[str]) -> str:
 
 
 def _stay(_code: int = 0) -> None:
-    """Go on, where argcomplete would end the process."""
+    """Do nothing, so that the process goes on where argcomplete would end it."""
 
 
 def _know_contexts(parser: argparse.ArgumentParser) -> None:

@@ -17,7 +17,7 @@ class Endpoint(NamedTuple):
 
 
 def endpoint(text: str) -> Endpoint:
-    """Read ``HOST:PORT`` or ``[ADDRESS]:PORT``. Raises ArgumentTypeError, whose words argparse shows."""
+    """Parse ``HOST:PORT`` or ``[ADDRESS]:PORT``. Raises ArgumentTypeError, whose message argparse shows."""
     with contextlib.suppress(ValueError):
         parts = urlsplit(f"//{text}")
         if parts.hostname and parts.port:

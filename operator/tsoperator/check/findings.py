@@ -17,7 +17,7 @@ OBJECTS: Final = "objects"
 
 
 class Verdict(StrEnum):
-    """The result of a check of one thing: it is well, will soon be, something is wrong, or we could not look."""
+    """The result of a check: the thing is well, waits for something, is wrong, or could not be looked at."""
 
     OK = "ok"
     WAITING = "waiting"
@@ -40,9 +40,9 @@ _COLOURS: Final = {Verdict.OK: Colour.GREEN, Verdict.FAILED: Colour.RED}
 class Finding:
     """The result of one check: its name, the observed fact in *words*, and advice in *cure*.
 
-    *things* is the number of things that it is about, such as the number of objects that are well. It is *about*
-    a Tailnet, if that is not empty. A finding about an object of the user *explains* the fault that a check sees, or
-    the faults about a Tailnet, so that these need not be told, too.
+    *things* is the number of things that the finding is about, such as the number of objects that are well. *about* is
+    the Tailnet that the finding is about, or empty. *explains* is the name of another check, or a Tailnet, whose faults
+    this finding explains, so that their own findings can be left out.
     """
 
     check: str
@@ -69,7 +69,7 @@ def ok(check: str, words: str, things: int = 1) -> Finding:
 
 
 def waiting(check: str, words: str, cure: str = "") -> Finding:
-    """Return the finding that something isn't well yet, and that it will be if all goes as usual."""
+    """Return the finding that something isn't well yet, but usually becomes so without help."""
     return Finding(check, Verdict.WAITING, words, cure)
 
 
@@ -86,7 +86,7 @@ def unseen(check: str, words: str, cure: str) -> Finding:
 def exit_code(findings: Iterable[Finding]) -> int:
     """Return the exit code for *findings*.
 
-    It says that something isn't well, or else that something could not be looked at, or else that all is well.
+    It is `UNHEALTHY` if something is wrong or waits, else `UNSEEN` if something could not be looked at, else `HEALTHY`.
     """
     verdicts = {each.verdict for each in findings}
     if verdicts & {Verdict.FAILED, Verdict.WAITING}:
@@ -95,7 +95,7 @@ def exit_code(findings: Iterable[Finding]) -> int:
 
 
 def distinct(findings: Iterable[Finding]) -> list[Finding]:
-    """Return the findings without repetitions: both the metrics and the objects of the cluster may show a fault."""
+    """Return the findings without repetitions. They occur because metrics and objects may both show the same fault."""
     return [*{str(each): each for each in findings}.values()]
 
 

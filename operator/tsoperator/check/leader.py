@@ -37,7 +37,7 @@ _ABSENT_CURE: Final = f"{_NAME_IT}, or install it (docs/install.md); Tailscale's
 class NoReport(Exception):
     """An error: we can't get a report. *cure* says what to do.
 
-    *namespace* is that of the operator, if there is one.
+    *namespace* is the namespace of the operator; empty if we found no operator.
     """
 
     def __init__(self, words: str, cure: str, namespace: str = "") -> None:
@@ -50,7 +50,7 @@ class NoReport(Exception):
 class OperatorPlace:
     """The way to an operator: a *kubeconfig* with its *context*, and the namespaces in which the operator may be.
 
-    *named* is the operator's namespace if the user has given it. *hint* is another one in which it may be.
+    *named* is the operator's namespace if the user has given it. *hint* is another namespace in which we look.
     """
 
     kubeconfig: str = ""
@@ -62,8 +62,8 @@ class OperatorPlace:
     def of(cls, arguments: argparse.Namespace) -> Self:
         """Return the way to the operator that the options of a command describe.
 
-        In earlier versions, the option ``--namespace`` of a check named the operator's namespace. So we look there,
-        too.
+        In earlier versions, the option ``--namespace`` of a check named the operator's namespace. So we also look for
+        the operator in that namespace.
         """
         kubeconfig = arguments.kubeconfig or os.environ.get("KUBECONFIG", "")
         return cls(kubeconfig, arguments.context, arguments.operator_namespace, arguments.namespace)
@@ -83,7 +83,7 @@ class StatusPort(Protocol):
     """A connection to the port of the report in one Pod."""
 
     def get(self, path: str, etag: str = "") -> PodAnswer:
-        """Return the answer to a GET of *path*; its status is 304 if it still has the *etag*. Raises KubeError."""
+        """Return the answer to a GET of *path*; its status is 304 if the ETag is still *etag*. Raises KubeError."""
         ...
 
     def close(self) -> None:
@@ -92,7 +92,7 @@ class StatusPort(Protocol):
 
 
 class _LocalPort:
-    """The port of the report in the Pod in which we run. Its methods raise NotListening."""
+    """The port of the report in the Pod in which this process runs. Its methods raise NotListening."""
 
     def __init__(self, address: str) -> None:
         host, _, port = address.rpartition(":")
@@ -103,7 +103,7 @@ class _LocalPort:
         self._connection.close()
 
     def get(self, path: str, etag: str = "") -> PodAnswer:
-        """Return the answer to a GET of *path*; its status is 304 if it still has the *etag*."""
+        """Return the answer to a GET of *path*; its status is 304 if the ETag is still *etag*."""
         try:
             return PodAnswer.read(self._connection, path, etag)
         except (OSError, http.client.HTTPException) as error:
@@ -119,7 +119,7 @@ class _Way(NamedTuple):
 
 
 class _Kept(NamedTuple):
-    """The connection to the Pod that led at the last look, and its report."""
+    """The connection to the Pod that led at the last look, and the Pod's report."""
 
     pod: Key
     port: StatusPort
@@ -129,7 +129,7 @@ class _Kept(NamedTuple):
 
 @dataclass(slots=True)
 class LeaderReports:
-    """Fetches one report after another, by one connection as long as it lasts. Close it."""
+    """Fetches one report after another over one connection, or a new one if that breaks. Call `close` at the end."""
 
     place: OperatorPlace
     _kept: _Kept | None = field(default=None, repr=False)
@@ -141,19 +141,19 @@ class LeaderReports:
         self._kept = None
 
     def fetch(self) -> LeaderReport:
-        """Return the leader's present report: the same object if nothing has changed. Raises NoReport."""
+        """Return the leader's present report; the same object as before if nothing has changed. Raises NoReport."""
         if (kept := self._kept) is not None:
             try:
                 answer = kept.port.get(_PATH, kept.etag)
                 return kept.report if answer.status == 304 else self._keep(kept.pod, kept.port, answer)
-            except (KubeError, _Standby, NoReport):  # there may be another leader
+            except (KubeError, _Standby, NoReport):  # look for the leader again: another Pod may lead now
                 self.close()
         if self.place.is_inside and (found := self._fetch_here()) is not None:
             return found
         return self._fetch_by(asyncio.run(_find(self.place)))
 
     def _fetch_here(self) -> LeaderReport | None:
-        """Return the report if this is a Pod of the operator; None if it is another Pod."""
+        """Return the report if this process runs in a Pod of the operator; None if it runs in another Pod."""
         pod = Key(os.environ.get("OPERATOR_NAMESPACE", NAMESPACE), os.environ.get("POD_NAME", "here"))
         port = _LocalPort(os.environ.get("OPERATOR_STATUS_ADDR") or _ADDRESS)
         try:
@@ -184,7 +184,7 @@ class LeaderReports:
         return self._fetch_through(pod, port)
 
     def _fetch_through(self, pod: Key, port: StatusPort) -> LeaderReport:
-        """Return the report, and keep the connection if there is one. Raises KubeError, NoReport, _Standby."""
+        """Return the report, and keep the connection for the next one. Raises KubeError, NoReport, _Standby."""
         try:
             return self._keep(pod, port, port.get(_PATH))
         except BaseException:
@@ -258,7 +258,7 @@ async def _pods(client: KubeClient, place: OperatorPlace) -> Sequence[Key]:
 
 
 async def _anywhere(client: KubeClient, denied: Denied | None) -> Key:
-    """Return the Pod that leads the only operator of the cluster, whichever its namespace."""
+    """Return the leading Pod of the only operator of the cluster, in whichever namespace. Raises NoReport or Denied."""
     try:
         leases = (await client.list(LEASE, field_selector=f"metadata.name={LEASE_NAME}")).items
     except Denied as error:
@@ -274,7 +274,7 @@ async def _anywhere(client: KubeClient, denied: Denied | None) -> Key:
 
 
 async def _running(client: KubeClient, namespace: str) -> list[Key]:
-    """Return the running Pods of an operator in *namespace*; none if we may not list them."""
+    """Return the running Pods of an operator in *namespace*; empty if we may not list them."""
     try:
         pods = (await client.list(POD, namespace, OUR_PODS)).items
     except Denied:

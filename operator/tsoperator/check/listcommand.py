@@ -11,16 +11,7 @@ from datetime import UTC, datetime
 from typing import Final, NoReturn
 
 from tsoperator.check.leader import LeaderReports, NoReport, OperatorPlace
-from tsoperator.check.listing import (
-    Chosen,
-    Form,
-    ListTable,
-    Raw,
-    as_document,
-    changes,
-    columns,
-    full_name,
-)
+from tsoperator.check.listing import Chosen, Form, ListTable, Raw, as_document, changes, columns, full_name
 from tsoperator.check.report import LeaderReport, ReportedObject
 from tsoperator.check.terminal import CLEAR, is_coloured, let_go_of_stdout, printable, redrawn
 from tsoperator.kube.config import current_namespace
@@ -31,7 +22,7 @@ _TABLES: Final = (Form.TABLE, Form.WIDE)
 
 
 def run_list(arguments: argparse.Namespace) -> int:
-    """Print the list, or print it again at each change until the user interrupts it; return the exit code."""
+    """Print the list once, or with ``--watch`` again at each change until the user interrupts; return the exit code."""
     place = OperatorPlace.of(arguments)
     reports = LeaderReports(place)
     shown = ListView(Form(arguments.output), _chosen(arguments, place), is_coloured(sys.stdout))
@@ -56,7 +47,7 @@ def run_list(arguments: argparse.Namespace) -> int:
 
 @dataclass(frozen=True, slots=True)
 class ListView:
-    """The way in which the list is printed: its form, the objects in it, and whether it has colours."""
+    """The way to print the list: its form, which objects are in it, and whether it has colours."""
 
     form: Form
     chosen: Chosen
@@ -72,7 +63,7 @@ class ListView:
         return "".join(f"{line}\n" for line in self.table().lines(objects)) if objects else ""
 
     def table(self, width: int = 0) -> ListTable:
-        """Return the table at this moment. Its lines have at most *width* characters, or any number if *width* is 0."""
+        """Return an empty table with its columns. Lines have at most *width* characters, any number if that is 0."""
         shown = columns(self.form, datetime.now(UTC), with_namespace=self.chosen.namespace is None)
         return ListTable(shown, self.coloured, width)
 
@@ -90,14 +81,14 @@ class ListView:
 
     @property
     def redraws(self) -> bool:
-        """True if a change redraws the whole table, which only a terminal can do."""
+        """True if ``--watch`` redraws the whole table at a change, as on a terminal, and doesn't append the change."""
         return self.form in _TABLES and sys.stdout.isatty()
 
 
 def _watch(reports: LeaderReports, shown: ListView) -> NoReturn:
     """Show the list and then its changes, until an interrupt raises KeyboardInterrupt.
 
-    Only the first look may fail. Later, there may be no leader for a while.
+    If the first look fails, raises NoReport. Later, there may be no leader for a while, so we say so and look again.
     """
     show = _redraw(shown) if shown.redraws else _append(shown)
     report, complaint = reports.fetch(), ""
@@ -114,7 +105,7 @@ def _watch(reports: LeaderReports, shown: ListView) -> NoReturn:
 
 
 def _redraw(shown: ListView) -> Callable[[LeaderReport], None]:
-    """Return a function that draws the table of a report on the terminal, in place of the one before."""
+    """Return a function that draws the table of a report on the terminal, in place of the table before."""
     drawn = ""
 
     def redraw(report: LeaderReport) -> None:

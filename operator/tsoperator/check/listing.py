@@ -44,7 +44,7 @@ class ListColumn(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """The objects that the user wants to see: those in *namespace* and those in no namespace; all if it is None."""
+    """The objects that the user wants to see: those in *namespace* and those without one; all if that is None."""
 
     namespace: str | None
 
@@ -63,18 +63,18 @@ class Chosen:
 
 @dataclass(frozen=True, slots=True)
 class ListTable:
-    """A table with one row an object, as kubectl prints it. A line has at most *width* characters, if that isn't 0."""
+    """A table with one row an object, in kubectl's format. A line has at most *width* characters, unless that is 0."""
 
     columns: Sequence[ListColumn]
-    coloured: bool = False
-    width: int = 0
+    coloured: bool
+    width: int
 
     def cells(self, objects: Iterable[ReportedObject]) -> list[list[str]]:
         """Return the texts of the rows."""
         return [[printable(column.cell(each)) or _NOTHING for column in self.columns] for each in objects]
 
     def widths(self, cells: Iterable[Sequence[str]]) -> list[int]:
-        """Return the widths of the columns with these *cells*."""
+        """Return the widths of the columns, so that all *cells* fit."""
         rows = chain([[column.title for column in self.columns]], cells)
         return [max(map(len, column)) for column in zip(*rows, strict=True)]
 
@@ -104,15 +104,15 @@ class ListTable:
         return line[: self.width] if self.width else line
 
 
-def colour_of(verdict: str, *, plain: bool = False) -> Colour:
-    """Return the colour of a *verdict*. With *plain*, the verdict `ok` has none."""
+def colour_of(verdict: str, *, plain: bool) -> Colour:
+    """Return the colour of a *verdict*. With *plain*, the verdict `ok` has no colour."""
     if verdict == OK:
         return Colour.NONE if plain else Colour.GREEN
     return Colour.YELLOW if verdict == WAITING else Colour.RED
 
 
 def columns(form: Form, now: datetime, *, with_namespace: bool) -> list[ListColumn]:
-    """Return the columns of the table; *now* is the moment from which ages count."""
+    """Return the columns of the table. Ages in it are relative to *now*."""
     shown = [ListColumn("NAMESPACE", lambda each: each.namespace)] if with_namespace else []
     shown += [
         ListColumn("KIND", lambda each: each.kind),
@@ -140,14 +140,14 @@ def status(each: ReportedObject) -> str:
 
 
 def full_name(each: ReportedObject) -> str:
-    """Return the name of an object as kubectl takes it: ``service/db``, ``connector.tailscale.com/office``."""
+    """Return the name of an object for kubectl, such as ``service/db`` or ``connector.tailscale.com/office``."""
     group = _GROUPS.get(each.kind, "")
     kind = each.kind.lower().replace(" ", "-")
     return printable(f"{kind}.{group}/{each.name}" if group else f"{kind}/{each.name}")
 
 
 def age(since: str, now: datetime) -> str:
-    """Return the time from *since*, in RFC 3339, to *now* as kubectl does; empty if *since* is no time."""
+    """Return the time from *since*, in RFC 3339, to *now* in kubectl's format; empty if *since* is no time."""
     try:
         begun = datetime.fromisoformat(since)
     except ValueError:

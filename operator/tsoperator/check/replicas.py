@@ -1,4 +1,4 @@
-"""Checks the operator's Pods by the answers of their probes and metrics: facts in, findings out."""
+"""Checks the operator's Pods by the answers of their probes and metrics (pure)."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -42,8 +42,8 @@ LACKS: Final = {
 class OperatorPod:
     """One Pod of the operator.
 
-    *wrong* says why it isn't ready, and *cure* what to do. *samples* are its metrics. *unread* says why we can't read
-    the metrics of a Pod that may show them. A Pod that *is_ending* needn't be ready, but may still lead.
+    *wrong* says why it isn't ready, and *cure* what to do. *samples* are its metrics. *unread* says why we couldn't
+    read its metrics. A Pod that *is_ending* needn't be ready, but may still lead.
     """
 
     at: str
@@ -71,9 +71,9 @@ class Page(NamedTuple):
 
 
 def read_replica(at: str, readyz: Page, metrics: Page, cure: str) -> OperatorPod:
-    """Return what the readiness probe and the metrics show of the Pod *at* this endpoint.
+    """Return the facts about the Pod *at* this endpoint, from the pages of its readiness probe and its metrics.
 
-    *cure* is what to do if the Pod isn't ready.
+    *cure* says what to do if the Pod isn't ready.
     """
     samples = parse_metrics(metrics.text) if metrics.status == 200 else []
     if readyz.status != 200:
@@ -85,7 +85,7 @@ def read_replica(at: str, readyz: Page, metrics: Page, cure: str) -> OperatorPod
 
 
 def parse_metrics(page: str) -> list[Sample]:
-    """Return the samples in the text of *page*; none if these are no metrics."""
+    """Return the samples of all metrics in the text of *page*; empty if the text can't be parsed as metrics."""
     try:
         return [sample for family in text_string_to_metric_families(page) for sample in family.samples]
     except ValueError:
@@ -142,7 +142,7 @@ def _leadership(namespace: str, leaders: Sequence[OperatorPod], replicas: Sequen
 
 
 def _preflight(namespace: str, leader: OperatorPod) -> Iterator[Finding]:
-    """Yield a finding for each check of a tailnet that failed at the leader; one finding if all have passed."""
+    """Yield a finding for each failed check of a tailnet, from the leader's metrics; one finding if all have passed."""
     looks = [*leader.values("tsoperator_preflight")]
     if not any(not each.labels["tailnet"] for each in looks):
         yield failed(
@@ -181,7 +181,7 @@ def _watches(leader: OperatorPod) -> Iterator[Finding]:
 
 
 def _proxies(namespace: str, leader: OperatorPod) -> Iterator[Finding]:
-    """Say how many of the proxies serve."""
+    """Yield the finding that tells how many of the proxies serve."""
     counts = Counter[str]()
     waiting: list[str] = []
     for each in leader.values("tsoperator_proxies"):

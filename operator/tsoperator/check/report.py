@@ -1,4 +1,4 @@
-"""The leader's report, as a client reads it. An operator of another version may leave fields out, or have more."""
+"""The leader's report, as a client reads it. A report of another version may lack fields, or have more fields."""
 
 from collections.abc import Sequence
 from typing import Any, Final
@@ -9,8 +9,8 @@ from pydantic_core import from_json
 
 OK: Final = "ok"
 WAITING: Final = "waiting"
-"""The leader's verdicts on a thing that works, and on one that doesn't work yet. All others mean that somebody must
-act."""
+"""The leader's verdicts on a thing that works, and on a thing that doesn't work yet. Any other verdict means that
+somebody must act."""
 
 
 class BadReport(ValueError):
@@ -18,7 +18,7 @@ class BadReport(ValueError):
 
 
 class _Part(BaseModel):
-    """The fields by which the leader judges one thing. An empty *cure* means that the *words* say what to do."""
+    """The fields of the leader's judgement of one thing. If *cure* is empty, the *words* say what to do."""
 
     model_config = ConfigDict(alias_generator=to_camel, extra="ignore", frozen=True)
 
@@ -31,7 +31,7 @@ class _Part(BaseModel):
 
 
 class ReportedObject(_Part):
-    """An object, how it is reached, and the leader's judgement of it."""
+    """An object, its names and addresses, and the leader's judgement of it."""
 
     kind: str
     namespace: str = ""
@@ -49,20 +49,20 @@ class ReportedObject(_Part):
 
 
 class ReportedTailnet(_Part):
-    """A tailnet. The operator's own has no name."""
+    """The leader's judgement of a tailnet. The name is that of its Tailnet, or empty for the operator's own tailnet."""
 
     domain: str = ""
 
 
 class ReportedDNS(_Part):
-    """The nameserver, or the cluster's DNS."""
+    """The leader's judgement of the nameserver, or of the cluster's DNS."""
 
 
 class ReportedRefusal(BaseModel):
     """A refusal that the operator has met.
 
-    *what* is the name of a check of the preflight, or if *by* is the API server, the resource that the operator may not
-    see.
+    *by* is the server that refused. If that is the API server, *what* is the resource that the operator may not see;
+    otherwise *what* is the name of a check of the preflight.
     """
 
     what: str
@@ -73,7 +73,7 @@ class ReportedRefusal(BaseModel):
 
 
 class LeaderReport(BaseModel):
-    """The report of the leader. *raw* is the JSON object as it came."""
+    """The report of the leader. *raw* is the same report as the leader sent it, in JSON."""
 
     model_config = ConfigDict(alias_generator=to_camel, extra="ignore", frozen=True)
 

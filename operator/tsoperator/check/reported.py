@@ -20,17 +20,17 @@ from tsoperator.check.report import (
 from tsoperator.dns.probe.answers import Fault
 
 API_SERVER: Final = "API server"
-"""The server that refuses, in a `ReportedRefusal`."""
+"""The value of `ReportedRefusal.by` if the API server has refused something."""
 PREFLIGHT_FAILED: Final = "PreflightFailed"
-"""The reason in the verdict on a tailnet if its preflight failed. The report also has the refusals, with their
-details."""
+"""The reason in the verdict on a tailnet if its preflight failed. We leave out this verdict, because the report also
+has the refusals, with their details."""
 
 _REFUSED: Final = ("tailnet/", "preflight/", WATCHES)
 _TOLD_BETTER: Final = ("leader", "preflight")
 _DNS: Final = ("nameserver", "cluster-dns")
 _CHECKS: Final = {"cluster DNS": "cluster-dns"}
 _ANSWERS: Final = frozenset(Fault)
-"""The reasons of a DNSConfig that tell a wrong answer of the cluster's DNS, and not why it is wrong."""
+"""The reasons of a DNSConfig's condition that say that the cluster's DNS answers wrongly, but not why it does."""
 
 
 def check_report(report: LeaderReport, chosen: Chosen) -> Iterator[Finding]:
@@ -38,10 +38,11 @@ def check_report(report: LeaderReport, chosen: Chosen) -> Iterator[Finding]:
     since = f" since {report.leading_since}" if report.leading_since else ""
     yield ok("leader", f"operator {report.version} in Pod {report.namespace}/{report.pod} leads{since}")
     objects = chosen.of(report.objects)
-    unready = {each.name for each in objects if each.kind == TAILNET.kind and each.verdict != OK}  # it says the same
+    # The verdict on a Tailnet tells its refusals already, and several parts may have the same words: we tell them once.
+    unready = {each.name for each in objects if each.kind == TAILNET.kind and each.verdict != OK}
     yield from (_refused(each) for each in report.refusals if each.tailnet not in unready)
     refused = {each.tailnet for each in report.refusals}
-    said = {each.words for each in objects if each.words and each.verdict != OK}  # others may say the same
+    said = {each.words for each in objects if each.words and each.verdict != OK}
     for tailnet in report.tailnets:
         if tailnet.words in said or (tailnet.name in refused and tailnet.reason == PREFLIGHT_FAILED):
             continue
@@ -57,7 +58,7 @@ def _check_of(dns: ReportedDNS) -> str:
 
 
 def _follows(dns: ReportedDNS, parts: Iterable[ReportedDNS]) -> bool:
-    """Tell whether a part of name resolution only waits for another of the *parts*, which has failed."""
+    """Tell whether *dns*, a part of name resolution, only waits for another of the *parts*, which has failed."""
     return dns.verdict == WAITING and any(each.verdict not in (OK, WAITING) for each in parts)
 
 
@@ -66,17 +67,17 @@ def _refused(refusal: ReportedRefusal) -> Finding:
         return failed(WATCHES, refusal.words, refusal.cure)
     where = f"Tailnet {refusal.tailnet}: " if refusal.tailnet else ""
     said = " ".join(filter(None, (refusal.words, refusal.cure)))
-    lacks = LACKS.get(refusal.what)  # a short form of the refusal's long message
+    lacks = LACKS.get(refusal.what)  # shorter words than the message of the refusal
     words, cure = (lacks, said) if lacks else (refusal.words, refusal.cure)
     return failed(f"tailnet/{refusal.what}", f"{where}{words}", cure)
 
 
 def with_looks(told: Iterable[Finding], looked: Iterable[Finding]) -> list[Finding]:
-    """Return the findings that the leader has *told*, and those of our own looks that add to them.
+    """Return the findings from the leader's report (*told*), and those of our own looks that add to them (*looked*).
 
-    About the tailnet and the election, the leader's findings count. A fault of the cluster's DNS that we have seen
-    ourselves counts, because we know where it is, unless a DNSConfig says why. Things that we may not look at are left
-    out.
+    About the tailnet and the election, the leader's findings replace ours. About a fault of the cluster's DNS, our
+    findings replace the leader's, because we know where the fault is, unless a DNSConfig explains it. Findings that we
+    could not look at something are left out.
     """
     ours = [each for each in looked if each.verdict is not Verdict.UNSEEN]
     told = [*told]
@@ -92,7 +93,8 @@ def with_looks(told: Iterable[Finding], looked: Iterable[Finding]) -> list[Findi
 def _adds(looked: Finding, refused: Container[str], known: Container[str]) -> bool:
     """Tell whether *looked* adds to the leader's findings.
 
-    *refused* are the checks that the leader reports as failed. For a check in *known*, a good result adds nothing.
+    *refused* are the checks that the leader reports as failed. For a check in *known*, a good result of ours adds
+    nothing.
     """
     if looked.check.startswith(_REFUSED) and _name(looked) in refused:
         return False
@@ -100,15 +102,12 @@ def _adds(looked: Finding, refused: Container[str], known: Container[str]) -> bo
 
 
 def _name(finding: Finding) -> str:
-    """Return the name of a check of the tailnet without its prefix:
-
-    ``tags`` of ``tailnet/tags`` and ``preflight/tags``.
-    """
+    """Return the name of a finding's check without its prefix, such as ``tags`` for ``tailnet/tags``."""
     return finding.check.rpartition("/")[2]
 
 
 def _objects(objects: Iterable[ReportedObject], dns: Mapping[str, str]) -> Iterator[Finding]:
-    """Yield the findings about *objects*; *dns* has the checks of name resolution, by the words of the report."""
+    """Yield the findings about *objects*. *dns* has the check of each part of name resolution, by the part's words."""
     served = 0
     for each in objects:
         if each.verdict == OK:
@@ -120,9 +119,10 @@ def _objects(objects: Iterable[ReportedObject], dns: Mapping[str, str]) -> Itera
 
 
 def _explaining(finding: Finding, each: ReportedObject, dns: Mapping[str, str]) -> Finding:
-    """Return the *finding* about an object, with what it explains.
+    """Return the *finding* about an object, completed by the name of the check, or the Tailnet, that it explains.
 
-    A finding about a wrong answer of the cluster's DNS belongs to the check that looks where the answer comes from.
+    If a DNSConfig reports only that the cluster's DNS answers wrongly, its finding gets the name of that check instead:
+    our own look at the cluster's DNS can then replace it.
     """
     if each.kind == TAILNET.kind:
         return replace(finding, explains=str(each))

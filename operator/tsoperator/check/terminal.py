@@ -12,13 +12,12 @@ CLEAR: Final = "\x1b[H\x1b[2J\x1b[3J"
 
 
 class Colour(Enum):
-    """A colour, as the sequence that begins it."""
+    """A colour: its value is the escape sequence that switches a terminal to it."""
 
     NONE = ""
     GREEN = "\x1b[32m"
     YELLOW = "\x1b[33m"
     RED = "\x1b[31m"
-    BOLD = "\x1b[1m"
 
     def paint(self, text: str) -> str:
         """Return *text* in this colour."""
@@ -31,20 +30,20 @@ def is_coloured(stream: TextIO, environ: Mapping[str, str] = os.environ) -> bool
 
 
 def printable(text: str) -> str:
-    """Return *text* with escapes for characters that control a terminal, or the order in which it shows text.
+    """Return *text* with escapes in place of characters that control a terminal or reorder its text.
 
-    Users write what objects say.
+    Texts of objects are written by users, so they may contain such characters.
     """
     return text if text.isprintable() else "".join(map(_escaped, text))
 
 
 def redrawn(lines: Iterable[str]) -> str:
-    """Return the sequence that replaces the contents of a terminal by *lines*, without flicker."""
+    """Return the text that replaces the contents of a terminal by *lines* without flicker."""
     return "\x1b[H" + "".join(f"{line}\x1b[K\n" for line in lines) + "\x1b[J"
 
 
 def let_go_of_stdout() -> None:
-    """Keep the interpreter from writing to a closed pipe again at its end."""
+    """Redirect stdout to the null device, so that the interpreter doesn't write to a closed pipe again at its end."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

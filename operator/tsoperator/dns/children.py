@@ -6,16 +6,7 @@ from typing import Final
 from tsnameserver.records import CONFIGMAP_NAME
 
 from tsoperator.api.names import LABEL_APP, LABEL_MANAGED, MANAGED, NAMESERVER
-from tsoperator.api.objects import (
-    DEPLOYMENT,
-    DNSCONFIG,
-    ROLE,
-    ROLEBINDING,
-    SERVICE,
-    SERVICEACCOUNT,
-    Object,
-    Resource,
-)
+from tsoperator.api.objects import DEPLOYMENT, DNSCONFIG, ROLE, ROLEBINDING, SERVICE, SERVICEACCOUNT, Object, Resource
 from tsoperator.api.v1alpha1.dnsconfig import DNSConfig
 from tsoperator.dns.nameserver import NameserverImage, Program, nameserver_labels
 from tsoperator.runtime.ownership import owner_reference
@@ -26,13 +17,13 @@ _HEALTH_PORT: Final = 9002
 _METRICS_PORT: Final = 9153
 _SNAPSHOT: Final = "snapshot"
 _DRAIN: Final = 10
-"""Seconds for which a Pod of the nameserver goes on answering after it is told to stop.
+"""The seconds for which a Pod of the nameserver goes on answering after it is told to stop.
 
-It isn't ready during that time. Once the kubelet has seen that, within 6 s, nodes send the Pod no more packets, not
-even from a client whose earlier packets went there.
+During that time the Pod isn't ready. The kubelet notices that within 6 s. Then nodes send the Pod no more packets, not
+even those of a client whose earlier packets went to this Pod.
 """
 _SETTLE: Final = 5
-"""Seconds for which a new Pod of the nameserver is ready before the old Pod stops.
+"""The seconds for which a new Pod of the nameserver is ready before the old Pod stops.
 
 Nodes may take that long to see that the new Pod is ready.
 """
@@ -94,13 +85,13 @@ def deployment(dnsconfig: DNSConfig, image: NameserverImage, settings: Settings)
     pace: Object = {}
     pod_labels = {LABEL_APP: NAMESERVER}
     volume: Object
-    if image.program is not Program.OURS:  # this form suits both programs
+    if image.program is not Program.OURS:  # Tailscale's program or an unknown one: both programs can read this volume
         volume = {"name": CONFIGMAP_NAME, "configMap": {"name": CONFIGMAP_NAME}}
     else:
         volume = {"name": _SNAPSHOT, "emptyDir": {}}
         strategy = {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1}}
         container |= _our_container(settings)
-        if image.reference.endswith(":latest"):  # as Kubernetes would choose; the Go operator's image never gets this
+        if image.reference.endswith(":latest"):  # Kubernetes's own default, for our image only
             container["imagePullPolicy"] = "Always"
         pace = {"minReadySeconds": _SETTLE}
         pod_labels |= nameserver_labels(dnsconfig.metadata.name, settings.namespace)
@@ -128,9 +119,9 @@ def _our_container(settings: Settings) -> Object:
 
     The container has probes and the operator's log format, and needs neither root nor a writable file system. It
     reads the records from the API server, so it needs no mounted records. It keeps a snapshot of the records on a
-    volume, because another container in the same Pod may have to start while the API server is away. An environment
-    variable gives the path of the snapshot: earlier versions of the image ignore a variable that they don't know,
-    but exit if they get such a flag.
+    volume, because its container may have to start again while the API server is away. An environment variable gives
+    the path of the snapshot, not a flag: earlier versions of the image ignore a variable that they don't know, but
+    exit if they get an unknown flag.
     """
     env = [{"name": "TSNAMESERVER_SNAPSHOT", "value": f"/{_SNAPSHOT}/records"}]
     if settings.log_format != "text":

@@ -1,8 +1,8 @@
 """The objects that have a name in the cluster's DNS, and the address of each name there (pure).
 
 A name of the tailnet has to work for Pods as it works for the tailnet's devices: with the same ports, and with TLS if
-the devices get TLS. So the name leads to the backend itself if the proxy only passes packets on, and otherwise to the
-proxy. An object that can be reached in neither way has no name.
+the devices get TLS. So if the proxy only passes packets on, the name leads to the backend itself. Otherwise the name
+leads to the proxy. If Pods can reach neither of the two by the name, the object has no name.
 """
 
 from collections.abc import Sequence
@@ -37,7 +37,7 @@ class Way(Enum):
 
 
 def way_of(child: Object) -> Way:
-    """Return how the proxies behind the Service *child* connect the cluster and the tailnet."""
+    """Return the way in which the proxies behind the Service *child* connect the cluster and the tailnet."""
     if labels(child).get(PROXY_GROUP):
         return Way.EGRESS_GROUP
     if ANNOTATION_LAST_CLUSTER_IP in annotations(child):
@@ -58,9 +58,10 @@ class Leads(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Naming:
-    """The addresses to which the name of an object *leads*; None if the object has no name.
+    """The addresses to which the name of an object in the cluster's DNS leads.
 
-    Then *why* says why, and *instead* is the name that Pods can use. Both are empty if the user knows why.
+    *leads* is None if the object has no name. Then *why* says why it has none, and *instead* is a name that Pods can
+    use. Both are empty if the user knows the reason.
     """
 
     leads: Leads | None
@@ -72,7 +73,7 @@ NO_NAME = Naming(None)
 
 
 def naming(obj: Object, way: Way) -> Naming:
-    """Return where the name of *obj* leads in the cluster's DNS, or why *obj* has no name."""
+    """Return the addresses to which the name of *obj* in the cluster's DNS leads, or why *obj* has no name."""
     if is_opted_out(obj):
         return NO_NAME
     if way is Way.FORWARDED:
@@ -94,7 +95,7 @@ def _forwarded_naming(service: Object) -> Naming:
 
 
 def name_notes(naming: Naming) -> list[Note]:
-    """Return an Event that says why an object has no name, unless the user knows it."""
+    """Return an Event that says why an object has no name, or none if it has a name or the user knows the reason."""
     if not naming.why:
         return []
     words = (
@@ -110,9 +111,9 @@ def is_opted_out(obj: Object) -> bool:
 
 
 def names_ingresses(dnsconfigs: Sequence[Object]) -> bool:
-    """Tell whether the elected DNSConfig lets Pods reach Ingresses by their names.
+    """Tell whether the DNSConfig in force lets Pods reach Ingresses by their names (``clusterDNS.ingressNames``).
 
-    The field is used even if something else in the DNSConfig is invalid, so that such a mistake restarts no proxy.
+    The field is used even if another field of the DNSConfig is invalid, so that such a mistake restarts no proxy.
     """
     spec = (elected(dnsconfigs) or {}).get("spec") or {}
     return (spec.get("clusterDNS") or {}).get("ingressNames") is True

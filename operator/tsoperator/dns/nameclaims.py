@@ -1,14 +1,15 @@
 """The holder of a name in the cluster's DNS when several objects ask for it (pure).
 
-An egress Service asks for the name of the device that it leads to, and any namespace may have such a Service. The
-addresses of several Services are joined under one name only if all of them forward the same ports: clients take any of
-the addresses, and connections to the others would be refused. Otherwise one object has the name:
+An egress Service asks for the name of the device that it leads to, and any namespace may have such a Service. If
+several Services forward the same ports, they share the name, and the name leads to the addresses of all of them. With
+different ports they can't share it: a client takes any of the addresses, and some wouldn't accept its connection. Then
+one object has the name:
 
 1. an object whose own device has that name in the tailnet,
-2. then a Service that has the name already: the operator has noted it on the Service in front of its proxies,
+2. then a Service that has the name already (the operator has noted the name on the Service in front of its proxies),
 3. then a Service that asks for it.
 
-Among equals, the oldest has the name. So nobody can take a name away from a Service by asking for it, too.
+Among objects of the same rank, the oldest has the name. So nobody can take a name away from a Service by asking for it.
 """
 
 from collections.abc import Iterable
@@ -16,7 +17,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from typing import Final
 
-from tsoperator.api.conditions import FALSE
+from tsoperator.api.conditions import FALSE, conditions_of
 from tsoperator.api.device import lookup_name
 from tsoperator.api.names import (
     ANNOTATION_CLUSTER_DNS,
@@ -35,7 +36,7 @@ from tsoperator.runtime.ownership import Owner, grouped_owner_of, owner_of
 from tsoperator.runtime.plan import Note
 
 BY_DEVICE_NAME = "device-name"
-"""The index of the Services in front of the proxies whose own devices have a name in the cluster, by that name."""
+"""The index of Services in front of proxies by a name in the cluster's DNS: the name of the proxy's own device."""
 
 Ports = frozenset[tuple[str, int]]
 """Ports, each with its protocol."""
@@ -55,12 +56,12 @@ class Standing(IntEnum):
     ASKS = 2
     """The Service asks for the name."""
     LEFT = 3
-    """The Service doesn't ask for the name any more, or is invalid. Its proxy has the name if nobody asks."""
+    """The Service doesn't ask for the name any more, or is invalid. Its proxy keeps the name if no Service asks."""
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """The claim of an object to a name. *ports* are the ports at which its addresses answer; None means all."""
+    """The claim of an object to a name. *ports* are the ports at which its addresses answer, or None for all ports."""
 
     standing: Standing = Standing.DEVICE
     created: str = ""
@@ -78,7 +79,7 @@ UNCONTESTED: Final = Claim()
 
 
 def holding(claims: Iterable[Claim]) -> Claim:
-    """Return the claim that wins a name, and that shares the name with the claims that have the same ports.
+    """Return the claim that wins a name. It shares the name with the other claims that have the same ports.
 
     There is at least one claim in *claims*.
     """
@@ -92,9 +93,9 @@ def egress_claim(service: Object, standing: Standing) -> Claim:
 
 
 def noted_claim(child: Object, parent: Object | None, name: str) -> Claim:
-    """Return the claim of *parent* to *name*, which is noted on *child*, the Service in front of its proxies.
+    """Return the claim of *parent* to *name*, which is noted on *child*, the Service in front of the parent's proxies.
 
-    The parent is None if its namespace isn't watched.
+    *parent* is None if its namespace isn't watched.
     """
     way, owner = way_of(child), owner_of(child) or grouped_owner_of(child)
     if way in _OWN_DEVICES:
@@ -118,23 +119,26 @@ def asked_name(service: Object) -> str:
 
 
 def noted_name(child: Object) -> str:
-    """Return the name that is noted on *child*, the Service in front of proxies; empty if none is."""
+    """Return the name that is noted on *child*, the Service in front of proxies; empty if no name is noted."""
     return lookup_name(annotations(child).get(ANNOTATION_MAGIC_DNSNAME, ""))
 
 
 def by_device_name(child: Object) -> Iterable[str]:
-    """Index the Services in front of the proxies whose own devices have a name in the cluster."""
+    """Index Services in front of proxies by a name in the cluster's DNS: the name of the proxy's own device."""
     name = noted_name(child)
     return (name,) if name and way_of(child) in _OWN_DEVICES else ()
 
 
 def forwarded_ports(service: Object) -> Ports | None:
-    """Return the ports that the proxies of an egress *service* forward; None means all."""
+    """Return the ports that the proxies of an egress *service* forward; None if they forward all ports."""
     return _ports(service) if annotations(service).get(PROXY_GROUP) else None
 
 
 def taken_notes(service: Object, holder: Claim | None) -> list[Note]:
-    """Return an Event on *service* if *holder* has the name for which the Service asks, and doesn't share the name."""
+    """Return an Event on *service* if another object, the *holder*, has the name for which the Service asks.
+
+    *holder* is None if no other object has the name, or if the Service shares it.
+    """
     if holder is None:
         return []
     key, kind = key_of(service), _KINDS.get(holder.owner.type, SERVICE.kind)
@@ -154,9 +158,9 @@ def taken_notes(service: Object, holder: Claim | None) -> list[Note]:
 
 
 def _is_invalid(service: Object) -> bool:
-    """Tell whether *service* is invalid, according to the condition that its mode has."""
+    """Tell whether *service* is invalid, according to its condition. Its mode decides which condition that is."""
     grouped = bool(annotations(service).get(PROXY_GROUP))
-    for each in (service.get("status") or {}).get("conditions") or ():
+    for each in conditions_of(service):
         if grouped and each["type"] == CONDITION_EGRESS_VALID:
             return bool(each["status"] == FALSE)
         if not grouped and each["type"] == CONDITION_PROXY_READY:

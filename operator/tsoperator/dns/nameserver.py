@@ -16,14 +16,14 @@ from tsoperator.api.names import (
     NAMESERVER,
     PARENT_NAMESERVER,
 )
-from tsoperator.api.objects import Key, Object, annotations, is_deleting, labels
+from tsoperator.api.objects import Key, Object, annotations, by_age, is_deleting, labels
 from tsoperator.api.v1alpha1.dnsconfig import DNSConfig
 from tsoperator.api.v1alpha1.invalid import Invalid
 from tsoperator.runtime.ownership import Owner
 from tsoperator.settings import Settings
 
 ANNOTATION_LEFT_OUT: Final = "tailscale.com/records-left-out"
-"""On the ConfigMap of records: the number of names that it has no room for; absent if all names fit."""
+"""The annotation on a ConfigMap of records with the number of names that it has no room for; absent if all fit."""
 
 OWN_NAME: Final = "ts-dns"
 """The name of the DNSConfig that the operator makes by itself, if its settings say so."""
@@ -44,7 +44,7 @@ class Program(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class NameserverImage:
-    """The image of a nameserver, and what is known of the *program* in it."""
+    """The *reference* of a nameserver's image, and the *program* in the image as far as it is known."""
 
     reference: str
     program: Program
@@ -54,21 +54,19 @@ _DEFAULT_TAGS: Final = {Program.OURS: _LATEST, Program.UPSTREAM: "stable"}
 
 
 def elected(dnsconfigs: Sequence[Object]) -> Object | None:
-    """Return the DNSConfig in force: the oldest that isn't being deleted, so that a second one changes nothing."""
-    staying = [obj for obj in dnsconfigs if not is_deleting(obj)]
-    ranked = sorted(staying, key=lambda obj: (obj["metadata"].get("creationTimestamp", ""), obj["metadata"]["name"]))
-    return ranked[0] if ranked else None
+    """Return the DNSConfig in force: the oldest one that isn't being deleted. Others have no effect."""
+    return min((obj for obj in dnsconfigs if not is_deleting(obj)), key=by_age, default=None)
 
 
 def is_operators(dnsconfig: Object) -> bool:
-    """Tell whether the operator has made *dnsconfig* by itself. Without the name or the label, it is the user's."""
+    """Tell whether the operator has made *dnsconfig* by itself: it has both the name `OWN_NAME` and our label."""
     return dnsconfig["metadata"]["name"] == OWN_NAME and labels(dnsconfig).get(LABEL_MANAGED) == MANAGED
 
 
 def before(dnsconfigs: Iterable[Object], old: Object | None, new: Object | None) -> Sequence[Object]:
     """Return the DNSConfigs as they were before one of them changed from *old* to *new*.
 
-    *dnsconfigs* are those that exist now.
+    *dnsconfigs* are the DNSConfigs that exist after the change.
     """
     return [*(each for each in dnsconfigs if each is not new), *([old] if old else ())]
 
@@ -99,11 +97,10 @@ def _program_error(dnsconfig: Object) -> str:
 def nameserver_image(obj: Object, dnsconfig: DNSConfig, settings: Settings) -> NameserverImage:
     """Return the image of the nameserver of the DNSConfig *obj*, parsed as *dnsconfig*.
 
-    A name tells little about an image, because mirrors rename images. So an annotation says which program it has.
-    Without the annotation, only the programs of the operator's default image and of Tailscale's own repository are
-    known. A DNSConfig that names only a repository or only a tag gets the other one from the default of the same
-    program. For the Go operator, such a DNSConfig always means Tailscale's program, so that is what it means here,
-    unless the annotation says otherwise.
+    An annotation says which program the image has, because mirrors rename images. Without the annotation, we know only
+    the programs of the operator's default image and of Tailscale's own repository. If a DNSConfig names only a
+    repository or only a tag, the missing part is the default for that program. For the Go operator, such a DNSConfig
+    always means Tailscale's program. So it means the same here, unless the annotation names our program.
     """
     asked = dnsconfig.spec.nameserver.image
     said = Program(annotations(obj).get(ANNOTATION_NAMESERVER, ""))
@@ -131,7 +128,8 @@ def _program(repo: str, likely: Program) -> Program:
 def default_image(settings: Settings) -> NameserverImage:
     """Return the image of nameservers for which a DNSConfig names none.
 
-    It has our program unless its name is that of Tailscale's image. A mirror may have that name, too.
+    It has our program, unless it has the name of Tailscale's image. With that name, it has Tailscale's program if it is
+    in Tailscale's repository. In another repository, which may be a mirror, its program isn't known.
     """
     image = settings.nameserver_image
     if _split(image)[0] in _UPSTREAM_REPOSITORIES:
@@ -152,7 +150,7 @@ def _split(image: str) -> tuple[str, str]:
 def reads_shards(deployment: Object | None, image: NameserverImage) -> bool:
     """Tell whether every Pod of the nameserver can read records in shards.
 
-    That is so if *image* has our program, and *deployment* has rolled it out.
+    That is so if *image* has our program, and all Pods of *deployment* run this image.
     """
     if deployment is None or image.program is not Program.OURS:
         return False

@@ -1,17 +1,18 @@
-"""The Tailscale Service as which a ProxyGroup of type kube-apiserver offers the Kubernetes API.
+"""The Tailscale Service by which a ProxyGroup of type kube-apiserver offers the Kubernetes API to the tailnet.
 
-Each proxy serves one Tailscale Service at a time. Its replica 0 gets the certificate, and the others read it. So when
-the group gets another name, replica 0 moves to it first, and the others when devices have learnt how they reach it.
+Each proxy serves one Tailscale Service at a time. Replica 0 gets the certificate, and the other replicas read it. So
+when the group gets another name, replica 0 begins to serve the new name first. The others do so when the devices of the
+tailnet have learnt how they reach the new name.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
-from tsoperator.api.owners import ANNOTATION_OWNERS, Ownership, ownership
+from tsoperator.api.owners import Ownership, ownership
 from tsoperator.api.tailscaleservice import ServiceHost
 from tsoperator.group.claims import LabelClaim
-from tsoperator.group.hosted import INVALID_SERVICE, LABEL_TAKEN, NO_IDENTITY
+from tsoperator.group.hosted import INVALID_SERVICE, LABEL_TAKEN, NO_IDENTITY, UNREADABLE_OWNERS
 from tsoperator.proxy.serviceview import NO_SERVICE, ServiceView
 from tsoperator.runtime.plan import Refusal
 
@@ -19,27 +20,29 @@ _ISSUER: Final = 0
 """The ordinal of the replica that gets the certificate."""
 
 DRAIN: Final = 20.0
-"""The seconds for which a proxy serves a name that it doesn't advertise any more, while other proxies advertise it.
+"""The seconds for which replica 0 still serves the old name after it has ceased to advertise it.
 
-In that time, the control server leads the traffic to another proxy. The image waits for the same time before it ends.
+In that time, the control server leads the traffic to the other proxies, which still advertise the old name. The image
+waits for the same time before it ends.
 """
 
 SETTLE: Final = 8.0
-"""The seconds for which replica 0 advertises a new name before the other proxies give up the old one.
+"""The seconds for which replica 0 advertises a new name before the other proxies give up the old name.
 
 In that time, the devices of the tailnet learn how they reach the new name.
 """
 
 _SHORTEST: Final = 0.1
-"""The shortest pause, in seconds. The clock might not have advanced after a shorter one, which may be a rounding
-error."""
+"""The shortest pause, in seconds. A calculated pause may be a tiny rounding error, and after such a pause the clock
+might show the same time."""
 
 
 class APIHost(NamedTuple):
-    """A proxy of the group, by its Secrets.
+    """The facts about a proxy of the group, from its Secrets.
 
-    Its config makes it serve the Tailscale Service *served*, and advertise those in *advertised*. It *advertises* now
-    those that its state Secret shows. A proxy that hasn't joined the tailnet has yet to use the auth key in its config.
+    Its config tells it to serve the Tailscale Service *served*, and to advertise those in *advertised*. Its state
+    Secret shows which ones it *advertises* now. A proxy that hasn't joined the tailnet still needs the auth key in its
+    config.
     """
 
     served: str = ""
@@ -50,22 +53,25 @@ class APIHost(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class APIHosting:
-    """The facts about a group whose *claim* is on a label.
+    """The facts about a ProxyGroup of type kube-apiserver and the Tailscale Service of its *claim* on a label.
 
     *view* is the Tailscale Service as the tailnet shows it, and *holder* is the claim that has the label. *hosts* are
-    the proxies by ordinal. The names of the tailnet are in this *domain*, which is empty until a proxy has reported it.
+    the proxies by ordinal. *domain* is the domain of the tailnet's names; it is empty until a proxy has reported it.
     *has_certificate* tells whether there is a certificate for the MagicDNS name. The certificate *is_prepared* if its
-    Secret and the rights on it are there. A proxy that doesn't find them looks again only a minute later.
+    Secret and the rights on it exist. Only then do we tell the proxies to serve the name, because a proxy that doesn't
+    find the Secret looks again only a minute later.
 
-    The operator has the ID *operator_id*; without one, *no_identity* says why. Both are empty as long as that isn't
-    known. *left* says why something is left of the Tailscale Service of a group that is being deleted.
+    *operator_id* is the ID of the operator. If the operator has none, *no_identity* says why. Both are empty as long as
+    it isn't known whether the operator has an ID. *left* says why the Tailscale Service of a group that is being
+    deleted still exists.
 
-    *waited* is the number of seconds for which the proxies have waited for a certificate; None if they don't. After a
-    while, *candidates* are the devices that would host the Tailscale Service, and *unread* is the exception that a
-    reconcile raises to wait for them.
+    *waited* is the number of seconds for which the proxies have waited for a certificate; None if they don't wait.
+    After a while, *candidates* are the devices that would host the Tailscale Service, and *unread* is the exception
+    that a reconcile raises to wait until these devices have been read.
 
-    A proxy has advertised the name for *advertised_for* seconds, None if none does. Replica 0 has been giving up
-    another name for *drained_for* seconds, None if it isn't.
+    *advertised_for* is the number of seconds for which a proxy has advertised the name; None if none does.
+    *drained_for* is the number of seconds for which replica 0 has served an old name without advertising it; None if it
+    serves none.
     """
 
     claim: LabelClaim
@@ -86,7 +92,7 @@ class APIHosting:
 
     @property
     def awaits_certificate(self) -> bool:
-        """True if proxies serve the Tailscale Service, as far as they can without a certificate."""
+        """True if a proxy is told to serve the Tailscale Service, but there is no certificate yet."""
         is_ours = self.has_label and self.relation is Ownership.OURS
         return (
             is_ours and not self.has_certificate and any(host.served == self.claim.name for host in self.hosts.values())
@@ -94,7 +100,7 @@ class APIHosting:
 
     @property
     def has_label(self) -> bool:
-        """True if the group has the label: its claim counts, and no other claim on the label wins."""
+        """True if the group has the label: its claim has won against all other claims on the label."""
         return self.holder is not None and self.holder.rank == self.claim.rank
 
     @property
@@ -104,24 +110,24 @@ class APIHosting:
 
     @property
     def drains(self) -> bool:
-        """True if replica 0 serves another name without advertising it, because other proxies do."""
+        """True if replica 0 still serves an old name, which only other proxies advertise."""
         issuer = self.hosts.get(_ISSUER)
         return issuer is not None and self._is_left_to_others(issuer) and issuer.served not in issuer.advertised
 
     @property
     def must_drain(self) -> bool:
-        """True if replica 0 serves another name that it may not give up yet."""
+        """True if replica 0 serves an old name that it may not give up yet."""
         issuer = self.hosts.get(_ISSUER)
         return issuer is not None and self._is_left_to_others(issuer) and (self.drained_for or 0.0) < DRAIN
 
     @property
     def is_settled(self) -> bool:
-        """True if devices have learnt how they reach the name."""
+        """True if a proxy has advertised the group's name for so long that all devices know how they reach the name."""
         return self.advertised_for is not None and self.advertised_for >= SETTLE
 
     @property
     def pause(self) -> float | None:
-        """The seconds after which the next proxy may move to the name; None if none waits for a moment."""
+        """The seconds after which the next proxy may begin to serve the name; None if no proxy waits for a time."""
         if self.drains and self.must_drain:
             return max(DRAIN - (self.drained_for or 0.0), _SHORTEST)
         is_awaited = any(_serves_another(each, self.claim.name) for each in self.hosts.values())
@@ -130,7 +136,7 @@ class APIHosting:
         return None
 
     def _is_left_to_others(self, issuer: APIHost) -> bool:
-        """Tell whether replica 0 serves another name, which other proxies advertise."""
+        """Tell whether replica 0 (*issuer*) serves an old name, which other proxies advertise."""
         others = [each for ordinal, each in self.hosts.items() if ordinal != _ISSUER]
         return issuer.served != self.claim.name and any(issuer.served in each.advertises for each in others)
 
@@ -141,7 +147,7 @@ class APIHosting:
 
     @property
     def relation(self) -> Ownership | None:
-        """The relation of the group to the Tailscale Service; None if there is none, or if it isn't known."""
+        """The relation of the group to the Tailscale Service; None if the Service doesn't exist or isn't known."""
         service = self.view.service
         if not self.operator_id or service is None or not self.view.tells_owner:
             return None
@@ -162,7 +168,8 @@ def api_offers(hosting: APIHosting) -> Mapping[int, APIOffer]:
 
 def _offer(ordinal: int, host: APIHost, hosting: APIHosting) -> APIOffer:
     now, name, relation = APIOffer(host.served, host.advertised), hosting.claim.name, hosting.relation
-    if relation is None or not host.has_joined:  # a change of a config with an unused auth key costs another auth key
+    # We don't change a config whose auth key is unused, because the changed config would need another auth key.
+    if relation is None or not host.has_joined:
         return now
     if not (relation.is_owner and hosting.has_label):
         return APIOffer() if host.served == name else now
@@ -171,19 +178,19 @@ def _offer(ordinal: int, host: APIHost, hosting: APIHosting) -> APIOffer:
     if ordinal == _ISSUER and hosting.must_drain:
         return APIOffer(host.served)
     if ordinal != _ISSUER and _serves_another(host, name) and not hosting.is_settled:
-        return now  # so the proxies serve the old name until one serves the new name
+        return now  # the other proxies serve the old name until devices can reach the new name at replica 0
     return APIOffer(name, (name,) if hosting.has_certificate else ())
 
 
 def _serves_another(host: APIHost, name: str) -> bool:
-    """Tell whether the proxy *host* serves and advertises another Tailscale Service than *name*."""
+    """Tell whether the config of *host* makes the proxy serve and advertise another Tailscale Service than *name*."""
     return host.served not in ("", name) and host.served in host.advertised
 
 
 def api_obstacle(hosting: APIHosting) -> Refusal | None:
-    """Return the first reason why a group can't offer the Kubernetes API; None if there is none.
+    """Return the first obstacle for which a group can't offer the Kubernetes API; None if there is none.
 
-    The reason of the refusal is a constant of `hosted`, or comes from a refusal by the control server.
+    The *reason* of the obstacle is a constant of the module `hosted`, or that of a refusal by the control server.
     """
     claim, holder = hosting.claim, hosting.holder
     if holder is not None and not hosting.has_label:
@@ -199,10 +206,7 @@ def api_obstacle(hosting: APIHosting) -> Refusal | None:
         case Ownership.TAKEN:
             why = f"belongs to something else, such as an Ingress or another cluster: choose another {_WHERE}"
         case Ownership.UNREADABLE:
-            why = (
-                f"has an annotation {ANNOTATION_OWNERS} that can't be read, so its owners aren't known: correct the "
-                "annotation, or delete the Tailscale Service if nothing uses it"
-            )
+            why = UNREADABLE_OWNERS
         case _:
             return None
     return Refusal(f"Tailscale Service {claim.name} {why}", INVALID_SERVICE)

@@ -1,8 +1,8 @@
 """The claims of objects on labels of a tailnet: the names under which a ProxyGroup should serve them.
 
 The proxies of a ProxyGroup of type ingress serve Ingresses and Services, and those of type kube-apiserver serve the
-Kubernetes API. Each of these is a Tailscale Service. The label is the first label of its MagicDNS name. Several objects
-may claim one label; the oldest claim in a tailnet wins.
+Kubernetes API. They serve each object as a Tailscale Service. The label that an object claims is the first label of
+that Service's MagicDNS name. Several objects may claim one label; the oldest claim in a tailnet wins.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -44,10 +44,10 @@ from tsoperator.api.v1alpha1.proxygroup import ProxyGroup
 from tsoperator.settings import Settings
 
 BY_LABEL: Final = "label"
-"""The index of Ingresses, Services and ProxyGroups by the label that they claim, or claimed.
+"""The index of Ingresses, Services and ProxyGroups by the label that they claim, or claimed earlier.
 
-It has the Ingresses that name a ProxyGroup, and the Services that do and aren't of type ExternalName. It has the
-ProxyGroups of type kube-apiserver, and the objects that still have the finalizer for a Tailscale Service.
+It contains Ingresses that name a ProxyGroup; Services that name a ProxyGroup and aren't of type ExternalName;
+ProxyGroups of type kube-apiserver; and all objects that still have the finalizer for a Tailscale Service.
 """
 
 KUBE_APISERVER: Final = "kube-apiserver"
@@ -69,9 +69,9 @@ _FINALIZERS: Final = {
 class LabelClaim:
     """The claim of *obj*, an Ingress, a Service or a ProxyGroup, on a *label* in the tailnet of its *group*.
 
-    The Tailscale Service should have these *ports* and *tags*. For a claim that *is_web*, the proxies end TLS; they run
-    under the ServiceAccount *account*. They also answer plain HTTP if it *serves_http*, or redirect plain HTTP to HTTPS
-    if it *redirects*. *wrong* says what is wrong with the object, and how to fix it.
+    The Tailscale Service should have these *ports* and *tags*. If the claim *is_web*, the proxies end TLS. They run
+    under the ServiceAccount *account*. With *serves_http* they also answer plain HTTP, and with *redirects* they
+    redirect plain HTTP to HTTPS. *wrong* says what is wrong with the object, and how to fix it.
     """
 
     obj: Object
@@ -112,7 +112,7 @@ class LabelClaim:
 
     @property
     def may_be_kept(self) -> bool:
-        """True if the object is invalid now, and keeps the label under which it is served."""
+        """True if the object is invalid now, but may keep the label under which it was served so far."""
         return bool(self.wrong) and has_finalizer(self.obj, self.finalizer) and not is_deleting(self.obj)
 
     @property
@@ -165,14 +165,14 @@ def _claim_of_group(group: Object, settings: Settings) -> LabelClaim | None:
 
 
 def api_proxy_mode(group: Object) -> str:
-    """Return the mode in which the proxies of a ProxyGroup of type kube-apiserver treat requests: auth or noauth."""
+    """Return the mode of the proxies of a ProxyGroup of type kube-apiserver: auth or noauth."""
     given = spec_of(group).get("kubeAPIServer")
     mode = given.get("mode") if isinstance(given, dict) else None
     return str(mode or "auth")
 
 
 def impersonates(group: Object) -> bool:
-    """Tell whether the proxies of a ProxyGroup impersonate users, which only the ServiceAccount of the chart may do."""
+    """Tell whether the proxies of a ProxyGroup impersonate users. They need the chart's ServiceAccount for that."""
     return spec_text(group, "type") == KUBE_APISERVER and api_proxy_mode(group) == "auth"
 
 
@@ -198,22 +198,19 @@ def winner(claims: Iterable[LabelClaim]) -> LabelClaim | None:
 
 
 def by_label(obj: Object) -> Iterable[str]:
-    """Index Ingresses, Services and ProxyGroups by the labels that they claim, or claimed.
-
-    Not all of them have a claim.
-    """
+    """Index Ingresses, Services and ProxyGroups by the labels that they claim, or claimed earlier (`BY_LABEL`)."""
     return (label_of(obj),) if _may_claim(obj) or has_finalizer(obj, _FINALIZERS[obj["kind"]]) else ()
 
 
 def _may_claim(obj: Object) -> bool:
-    """Tell whether *obj* may claim a label. A Service that leads Pods to a device by a ProxyGroup claims none."""
+    """Tell whether *obj* may claim a label. An egress Service at a ProxyGroup claims none."""
     if obj["kind"] == PROXYGROUP.kind:
         return spec_text(obj, "type") == KUBE_APISERVER
     return bool(annotations(obj).get(PROXY_GROUP)) and obj["spec"].get("type") != "ExternalName"
 
 
 def label_of(obj: Object) -> str:
-    """Return the label that an Ingress, a Service or a ProxyGroup asks for, in lower case; it need not be valid."""
+    """Return the label that an Ingress, a Service or a ProxyGroup asks for, in lower case, even an invalid label."""
     key = key_of(obj)
     if _is_group(obj):
         given = spec_of(obj).get("kubeAPIServer")

@@ -22,7 +22,7 @@ from tsoperator.runtime.plan import Patch
 
 
 class Target(NamedTuple):
-    """The target of the proxies: a MagicDNS name as the user wrote it, or else an address."""
+    """The device to which the proxies forward: its MagicDNS name as the user wrote it, or else its address."""
 
     fqdn: str
     ip: str
@@ -48,9 +48,9 @@ def cluster_ip_service(
 ) -> Object:
     """Return the ClusterIP Service named *key* in front of proxies, which forward its connections to *target*.
 
-    *names* has the names of its ports, and *ports* the port of the proxies for each of them. *labels* are from
-    `place_labels`. If *is_named*, Pods find the target by its name. The Service has no selector, because its
-    endpoints depend on the reports of the proxies.
+    *names* has the names of the Service's ports, and *ports* has the port of the proxies for each of them. *labels* are
+    from `place_labels`. If *is_named*, Pods can use the target's MagicDNS name. The Service has no selector, because
+    its endpoints depend on the reports of the proxies.
     """
     numbers = {each.port for each in names}
     health = next(port for port in count(HEALTH_PORT) if port not in numbers)
@@ -85,7 +85,7 @@ def cluster_ip_service(
 def unselected(live: Object | None) -> list[Patch]:
     """Return the step that removes the selector that somebody gave a *live* ClusterIP Service, if it has one.
 
-    Because of a selector, Kubernetes would add other Pods to its endpoints.
+    With a selector, Kubernetes would add other Pods to the Service's endpoints.
     """
     if live is None or not live["spec"].get("selector"):
         return []
@@ -98,8 +98,8 @@ def place_labels(owner: Owner, group: str) -> dict[str, str]:
 
 
 def is_place(child: Object) -> bool:
-    """Tell whether *child*, which a ProxyGroup's reconcilers made, is a part of a place.
+    """Tell whether *child*, which the operator made for a ProxyGroup, is a part of a place.
 
-    Only children that were made for egress Services are parts of places.
+    It is if the operator made it for an egress Service.
     """
     return labels(child).get(LABEL_SERVICE_TYPE) == SERVICE_TYPE_EGRESS

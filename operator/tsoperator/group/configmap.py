@@ -1,6 +1,7 @@
 """The egress ConfigMap of a ProxyGroup, which tells the proxies what to forward (docs/development/groups.md).
 
-It is always computed as a whole from the ClusterIP Services of the group's egress Services. Nobody else writes it.
+The operator always computes its whole content from the ClusterIP Services of the group's egress Services. Nobody else
+writes it.
 """
 
 import base64
@@ -9,19 +10,19 @@ from dataclasses import dataclass
 from typing import Final
 
 from tsoperator.api.names import ANNOTATION_EGRESS_LEFT_OUT, EGRESS_PINGS, EGRESS_SERVICES
-from tsoperator.api.objects import CONFIGMAP, Object, annotations, is_deleting, key_of
+from tsoperator.api.objects import CONFIGMAP, Object, annotations, by_age, is_deleting, key_of
 from tsoperator.group.egress import entry_name, entry_of, served_service
 from tsoperator.proxy.entries import Entry, entries_of, is_broken, render_entries
 from tsoperator.runtime.diff import metadata_patch
 from tsoperator.runtime.plan import Creation, Patch, Step
 
 SIZE_MAX: Final = 900 * 1024
-"""The most characters that the entries in an egress ConfigMap may have, as they are stored.
+"""The most characters of the document with the entries of an egress ConfigMap, in its stored form (base64).
 
 The API server accepts a ConfigMap of up to 1 MiB.
 """
 
-_PINGS: Final = 3  # the requests for each replica by which a leaving proxy sees that it gets no connections
+_PINGS: Final = 3  # the requests, for each replica, by which a proxy sees before its end that it gets no connections
 _NOTHING: Final = len("{}")
 
 
@@ -40,12 +41,12 @@ class Entries:
 def entries(services: Iterable[Object], live: Object | None, cluster_domain: str) -> Entries:
     """Return the entries for the ClusterIP *services* of a group, whose ConfigMap is *live* now.
 
-    If a Service doesn't say where it leads, its entry stays as it is. If the entries don't all fit, those that are
-    there stay, and the newest Services have none.
+    If a Service doesn't say to which device it leads, its entry stays as it is. If the ConfigMap has no room for all
+    entries, the existing entries stay, and the newest Services get no entries.
     """
     there = entries_of(live)
     oldest: dict[str, Object] = {}
-    for each in sorted(services, key=_age):
+    for each in sorted(services, key=by_age):
         if not is_deleting(each):
             oldest.setdefault(entry_name(served_service(each)), each)
     found: dict[str, Entry] = {}
@@ -64,12 +65,12 @@ def egress_configmap_steps(
 ) -> list[Step]:
     """Return the step that makes the egress ConfigMap right, if it isn't.
 
-    *wanted* has the metadata that the ConfigMap should have, and the ClusterIP *services* get entries. *replicas*
-    is the number of proxies that the group should have. It decides how many requests a proxy makes before it ends;
-    with None, the ConfigMap keeps the present number of requests.
+    *wanted* has the metadata that the ConfigMap should have, and the ClusterIP *services* get entries. *replicas* is
+    the number of proxies that the group should have. From it follows how many health checks a proxy makes before it
+    ends. If *replicas* is None, the ConfigMap keeps the present number of health checks.
     """
     if live is not None and is_deleting(live):
-        return []  # the end of its deletion queues the group again
+        return []  # when the ConfigMap is gone, the group is reconciled again
     found = entries(services, live, cluster_domain)
     pings = {} if replicas is None else {EGRESS_PINGS: _encoded(str(_PINGS * replicas))}
     if live is None:
@@ -91,8 +92,8 @@ def egress_configmap_steps(
 def _fitting(found: Mapping[str, Entry], there: Mapping[str, Entry]) -> Entries:
     """Return those of the entries *found* for which the ConfigMap has room.
 
-    They are in the order of their age, and the oldest come first. *there* are the entries that the ConfigMap has
-    already, and keeps.
+    *found* is sorted by age, the oldest first. *there* are the entries that the ConfigMap has already. It keeps them,
+    so they come before new entries.
     """
     chosen = {name: there[name] for name in found if name in there}
     size = _NOTHING + sum(_size(name, entry) for name, entry in chosen.items())
@@ -107,15 +108,8 @@ def _fitting(found: Mapping[str, Entry], there: Mapping[str, Entry]) -> Entries:
     return Entries(chosen, "" if chosen == there else render_entries(chosen), left_out)
 
 
-def _age(service: Object) -> tuple[str, str]:
-    return service["metadata"].get("creationTimestamp", ""), key_of(service).name
-
-
 def _size(name: str, entry: Entry) -> int:
-    """Return the number of bytes that *entry* adds to the document, with a comma.
-
-    The first entry doesn't need a comma.
-    """
+    """Return the number of bytes that *entry* adds to the document, with a comma, even if it needs none."""
     return len(base64.b64decode(render_entries({name: entry}))) - _NOTHING + 1
 
 

@@ -1,6 +1,6 @@
-"""Egress through a ProxyGroup: what its reconcilers and those of Services exchange (docs/development/groups.md).
+"""Egress through a ProxyGroup: the objects by which its reconciler, that of Services and the proxies work together.
 
-They meet through objects, each of which has one writer:
+Each of these objects has one writer (docs/development/groups.md):
 
 - The Service reconciler makes a ClusterIP Service for each egress Service of a user. Its ports and annotations say
   which connections the proxies should forward. It also makes the EndpointSlices of that Service.
@@ -33,8 +33,8 @@ BY_SERVING_GROUP: Final = "serving-group"
 BY_ENTRY: Final = "group-entry"
 """The index of users' Services, and of their ClusterIP Services, by the entry at a ProxyGroup.
 
-A user's Service is found by the entry that it asks for, a ClusterIP Service by the entry that it has. `indexed_entry`
-makes the values.
+The index finds a user's Service by the entry that it asks for, and a ClusterIP Service by the entry that it has.
+`indexed_entry` makes the values of the index.
 """
 
 
@@ -86,7 +86,7 @@ def entry_of(service: Object, cluster_domain: str) -> Entry | None:
 
 
 def port_of(given: Object) -> Port:
-    """Return the port of the proxies, and the port of the device, for the port *given* of a ClusterIP Service."""
+    """Return the proxies' port and the device's port, for the port *given* of a ClusterIP Service."""
     return Port(given.get("protocol", "TCP"), given["targetPort"], given["port"])
 
 

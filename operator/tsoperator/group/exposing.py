@@ -1,7 +1,8 @@
-"""The Tailscale Services of an ingress ProxyGroup: what its proxies serve and advertise (docs/development/groups.md).
+"""Decides which Tailscale Services the proxies of an ingress ProxyGroup serve and advertise.
 
-It is always computed as a whole from the facts about the Ingresses and Services that name the group. No new entry and
-no new advertisement is made for a Tailscale Service that this operator doesn't own.
+The decision is always made for the whole group, from the facts about the Ingresses and Services that name it. A
+Tailscale Service that this operator doesn't own gets no new entry, and no new proxy advertises it
+(docs/development/groups.md).
 """
 
 from collections.abc import Mapping, Sequence
@@ -21,20 +22,20 @@ from tsoperator.proxy.serviceview import NO_SERVICE, ServiceView
 SIZE_MAX: Final = 660 * 1024
 """The most bytes that the documents of an ingress ConfigMap may have.
 
-They are stored in a form that is a third longer, and the API server accepts a ConfigMap of up to 1 MiB.
+They are stored in base64, which is a third longer, and the API server accepts a ConfigMap of up to 1 MiB.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Exposed:
-    """An Ingress or a Service that names the group, by its *claim*.
+    """The facts about an Ingress or a Service that names the group in its *claim*.
 
     *label* is the label under which the group serves the object, or should serve it. *view* is the Tailscale
     Service with this label, as the tailnet of the group shows it, and *holder* is the claim that has the label. An
     Ingress leads to the Services in *backends*, by name. The object *is_ready* if one of its backends has a ready
-    endpoint. Readiness matters for a Service, and for an Ingress that several operators expose: the proxies
-    advertise these only while they are ready. *has_certificate* tells whether there is a certificate for the
-    MagicDNS name of the object.
+    endpoint. The proxies advertise a Service only while it is ready, and also an Ingress that several operators expose.
+    They advertise any other Ingress even while it isn't ready. *has_certificate* tells whether there is a certificate
+    for the MagicDNS name of the object.
     """
 
     claim: LabelClaim
@@ -55,7 +56,7 @@ class Host(NamedTuple):
     """A proxy of the group: its *pod*, its *report* about its rules, and the Services that its config advertises now.
 
     The Pod is None if it doesn't exist, and the report is None if the proxy has none. A proxy that hasn't joined the
-    tailnet has yet to use the auth key in its config.
+    tailnet still needs the auth key in its config.
     """
 
     pod: Object | None = None
@@ -68,12 +69,13 @@ class Host(NamedTuple):
 class Exposing:
     """The facts about an ingress group and the objects that it exposes.
 
-    *there* is the content of its ConfigMap now, and *hosts* are its proxies by ordinal. The names of its tailnet are in
-    this *domain*, which is empty until a proxy has reported it. The operator has the ID *operator_id*, which is empty
-    as long as it isn't known.
+    *there* is the present content of the group's ConfigMap, and *hosts* are its proxies by ordinal. *domain* is the
+    domain of the tailnet's names; it is empty until a proxy has reported it. *operator_id* is the ID of the operator;
+    it is empty as long as it isn't known.
 
-    If it doesn't see *all* Ingresses and Services, entries for which it finds no object stay as they are. So do those
-    of the *awaited* Tailscale Services, whose objects have begun to name a group that can't serve them.
+    Unless the operator *sees_all* Ingresses and Services, entries for which it finds no object stay as they are. The
+    entries of the *awaited* Tailscale Services stay, too: their objects have begun to name a group that can't serve
+    them yet.
     """
 
     exposed: Sequence[Exposed] = ()
@@ -89,8 +91,9 @@ class Exposing:
 class Offer:
     """The result for a group: the wanted content of its ConfigMap, and the Services that each proxy advertises.
 
-    *advertised* is by ordinal, for the proxies that are there. The ConfigMap has no room for the objects in *left_out*.
-    *pending* is the exception by which the group waits for Tailscale Services that have yet to be read.
+    *advertised* has the names of these Services by the ordinal of the proxy. The ConfigMap has no room for the objects
+    in *left_out*. *pending* is the exception by which the reconcile waits for Tailscale Services that have yet to be
+    read.
     """
 
     hosted: Hosted = field(default_factory=Hosted)
@@ -111,7 +114,7 @@ class _Draws(Enum):
 
 
 class _Decision(NamedTuple):
-    """The entry for one object, a *rule* or a *served* part of the serve config, and which proxies advertise it."""
+    """The entry for one object, a *rule* or a *served* part of the serve config, and the proxies to advertise it."""
 
     rule: Rule | None
     served: Object | None
@@ -122,7 +125,7 @@ _NOTHING: Final = _Decision(None, None, _Draws.NONE)
 
 
 def offer(exposing: Exposing) -> Offer:
-    """Return what the proxies of a group should serve and advertise."""
+    """Return the Tailscale Services that the proxies of a group should serve and advertise."""
     decided = {each.name: _decision(each, exposing) for each in sorted(exposing.exposed, key=_holders_last)}
     there = exposing.there
     kept = exposing.awaited
@@ -141,17 +144,19 @@ def offer(exposing: Exposing) -> Offer:
 
 
 def kept_label(claim: LabelClaim, there: Hosted) -> str:
-    """Return the label under which a group serves the object of *claim*, according to *there*, its ConfigMap.
+    """Return the label of the object of *claim*; for an invalid object the label under which it is served now, if any.
 
-    An object that has become invalid need not ask for this label any more.
+    An object that has become invalid may not ask for that label any more. *there* is the content of the group's
+    ConfigMap.
     """
     return served_label(claim, there) or claim.label if claim.wrong else claim.label
 
 
 def served_label(claim: LabelClaim, there: Hosted) -> str:
-    """Return the label under which the object of *claim* is served, according to its status, or to *there*.
+    """Return the label under which the object of *claim* is served now; empty if there is none.
 
-    That is the ConfigMap of its group. The label is empty if they show none.
+    The status of an Ingress or a ProxyGroup shows the label. For a Service, the label is in *there*, the content of the
+    group's ConfigMap.
     """
     if not claim.is_web:
         addresses = {*_cluster_ips(claim.obj)}
@@ -164,9 +169,10 @@ def served_label(claim: LabelClaim, there: Hosted) -> str:
 
 
 def _holders_last(each: Exposed) -> bool:
-    """Tell whether the claim of *each*, an object, is the holder of its label.
+    """Tell whether the claim of the object *each* has its label.
 
-    Objects are sorted by this, so that the decision about the holder comes last and replaces the others.
+    This is the sort key of the objects: of several objects with one label, the last decision remains, so the holder
+    comes last.
     """
     return each.holder is not None and each.holder.rank == each.claim.rank
 
@@ -189,7 +195,7 @@ def _decision(each: Exposed, exposing: Exposing) -> _Decision:
         return _NOTHING
     relation = ownership(service, exposing.operator_id)
     if not relation.is_owner:
-        return kept  # the operator isn't an owner any more, or has a new ID: nothing new is served
+        return kept  # the operator isn't an owner any more, or has a new ID, so it changes nothing
     if claim.is_web:
         if is_holder and not exposing.domain:
             return kept
@@ -219,16 +225,16 @@ def _cluster_ips(service: Object) -> Sequence[str]:
 
 
 def _advertised(host: Host, decided: Mapping[str, _Decision]) -> tuple[str, ...]:
-    """Return the Services that a proxy should advertise: first those that it advertises now, in their order."""
+    """Return the Tailscale Services that a proxy should advertise: first those that it advertises now, in order."""
     wanted = {name for name, each in decided.items() if _is_drawn(name, each, host)}
     kept = [each for each in dict.fromkeys(host.advertised) if each in wanted]
-    # A change of a config in which the auth key is still needed costs another auth key.
+    # While the proxy still needs the auth key in its config, we add nothing: a changed config would need another key.
     return (*kept, *sorted(wanted.difference(kept))) if host.has_joined else (*kept,)
 
 
 def _is_drawn(name: str, decision: _Decision, host: Host) -> bool:
     if decision.draws is _Draws.AS_NOW:
-        # The Pod after this one has none of the rules at first, so packets would get lost.
+        # If the Pod is about to be replaced, the next Pod has no rules at first, so packets would get lost.
         return name in host.advertised and (decision.rule is None or _is_staying(host.pod))
     if decision.draws is _Draws.WITH_RULE:
         return _is_in_effect(name, decision.rule, host)
@@ -240,7 +246,7 @@ def _is_staying(pod: Object | None) -> bool:
 
 
 def _is_in_effect(name: str, rule: Rule | None, host: Host) -> bool:
-    """Tell whether the present Pod of a proxy has the *rule* in effect for the Tailscale Service *name*."""
+    """Tell whether the present Pod of a proxy reports that it uses the *rule* for the Tailscale Service *name*."""
     pod, report = host.pod, host.report
     if pod is None or report is None or not _is_staying(pod) or report.rules.get(name) != rule:
         return False
@@ -261,7 +267,7 @@ def _fits(hosted: Hosted) -> bool:
 
 
 def _left_out(exposing: Exposing, decided: Mapping[str, _Decision]) -> list[Exposed]:
-    """Return the objects for whose entries the ConfigMap has no room: the newest of those that have none yet."""
+    """Return the objects for whose entries the ConfigMap has no room: the newest among those without an entry yet."""
     sizes = {name: _size(name, each) for name, each in decided.items()}
     new = {each.name: each for each in sorted(exposing.exposed, key=lambda each: each.claim.rank)}
     new = {name: each for name, each in new.items() if name not in exposing.there.names and sizes[name]}
@@ -276,7 +282,7 @@ def _left_out(exposing: Exposing, decided: Mapping[str, _Decision]) -> list[Expo
 
 
 def _size(name: str, decision: _Decision) -> int:
-    """Return the number of bytes that an entry adds to the documents; it may be a few too high."""
+    """Return the number of bytes that an entry adds to the documents, or a number that is slightly too high."""
     if decision.served is not None:
         return len(serve_document({name: decision.served}))
     return len(rules_document({name: decision.rule})) if decision.rule else 0

@@ -32,12 +32,13 @@ class Work:
 class GroupType:
     """The parts of a ProxyGroup that depend on its type.
 
-    The proxies of a group run in *pod*, and are there to do this *work*. If they *drain*, a Pod that ends first waits
-    until new connections go to other Pods, and a new Pod is ready only when its gate is open.
+    *pod* describes the Pods of the proxies, and *work* says in words what the proxies do. If the type *drains*, a Pod
+    that is about to end waits until new connections go to other Pods, and a new Pod is ready only after its gate opens.
 
-    A ConfigMap, whose name ends in *config_suffix*, tells the proxies what to do; without a suffix there is none.
-    *configmap_steps* returns the steps that make it right. Its arguments are the ConfigMap as it should be without its
-    content; the live one; the work of the group; the number of replicas, if it is known; and the domain of the cluster.
+    A ConfigMap, whose name ends in *config_suffix*, tells the proxies what to do. If the suffix is empty, the group has
+    no ConfigMap. *configmap_steps* returns the steps that make the ConfigMap right. Its arguments are the wanted
+    ConfigMap without its content; the live ConfigMap; the work of the group; the number of replicas, if it is known;
+    and the domain of the cluster.
 
     A type that *exposes* objects has proxies that advertise their Tailscale Services. A type that *offers_api* has
     proxies of another image, k8s-proxy, which offer the Kubernetes API as one Tailscale Service. *shares_account* tells
@@ -67,7 +68,7 @@ class GroupType:
 
 
 def _shares_account(group: Object, settings: Settings) -> bool:
-    """Tell whether *group*, which is of type ingress, shares its ACME account with other groups of its tailnet."""
+    """Tell whether the ingress group *group* shares its ACME account with other groups of its tailnet."""
     given = annotations(group).get(ANNOTATION_SHARE_ACCOUNT)
     return settings.share_acme_account if given is None else given == "true"
 
@@ -93,7 +94,7 @@ EGRESS: Final = GroupType(
     shares_account=lambda _group, _settings: False,
     vocabulary=no_annotations("ProxyGroup", _PREFIX_FIELD),
 )
-"""The proxies lead Pods to devices of the tailnet."""
+"""The type of the groups whose proxies lead Pods to devices of the tailnet."""
 
 INGRESS: Final = GroupType(
     pod=_ingress_pod,
@@ -107,7 +108,7 @@ INGRESS: Final = GroupType(
     shares_account=_shares_account,
     vocabulary=no_annotations("ProxyGroup", _PREFIX_FIELD, known=[ANNOTATION_SHARE_ACCOUNT]),
 )
-"""The proxies expose Ingresses and Services to the tailnet."""
+"""The type of the groups whose proxies expose Ingresses and Services to the tailnet."""
 
 APISERVER: Final = GroupType(
     pod=lambda _group, _settings: kube_apiserver_group(),
@@ -120,7 +121,7 @@ APISERVER: Final = GroupType(
     vocabulary=no_annotations("ProxyGroup", _PREFIX_FIELD),
     offers_api=True,
 )
-"""The proxies offer the Kubernetes API to the tailnet."""
+"""The type of the groups whose proxies offer the Kubernetes API to the tailnet."""
 
 TYPES: Final[Mapping[str, GroupType]] = {"egress": EGRESS, "ingress": INGRESS, KUBE_APISERVER: APISERVER}
 """The types of ProxyGroups, by name."""

@@ -27,19 +27,19 @@ TYPE: Final = "ingress"
 
 @dataclass(frozen=True, slots=True)
 class Hosting:
-    """The facts about the object of a *claim*.
+    """The facts about an Ingress or a Service that has a *claim* on a label.
 
-    *group* is the ProxyGroup that the object names, None if that doesn't exist. *view* is the Tailscale Service as
-    the tailnet of the group shows it. *domain* is the domain of the MagicDNS names in that tailnet; it is empty as
-    long as it isn't known. *holder* is the claim that has the label, None if no claim counts. *states* are the
-    *slim* state Secrets of the group, by ordinal.
+    *group* is the ProxyGroup that the object names; None if that group doesn't exist. *view* is the Tailscale Service
+    as the tailnet of the group shows it. *domain* is the domain of the MagicDNS names in that tailnet; it is empty as
+    long as it isn't known. *holder* is the claim that has the label; None if no claim counts. *states* are the *slim*
+    state Secrets of the group, by ordinal.
 
     The proxies advertise a Service only while it *has_pods*, that is, while one of its Pods is ready.
 
-    The Tailscale Service *is_kept* if that group can't serve it, and proxies of another group advertise it.
+    The Tailscale Service *is_kept* if *group* can't serve it, and proxies of another group still advertise it.
 
-    The operator has the ID *operator_id*, by which it owns Tailscale Services. If the operator has no ID,
-    *no_identity* says why; both are empty as long as that isn't known.
+    *operator_id* is the ID by which the operator owns Tailscale Services. If the operator has no ID, *no_identity* says
+    why. Both are empty as long as it isn't known whether the operator has an ID.
     """
 
     claim: LabelClaim
@@ -60,7 +60,7 @@ class Hosting:
 
     @property
     def has_label(self) -> bool:
-        """True if the object has the label: its claim counts, and no other claim on the label wins."""
+        """True if the object has the label: its claim has won against all other claims on the label."""
         return self.holder is not None and self.holder.rank == self.claim.rank
 
     @property
@@ -90,16 +90,16 @@ def is_host_in(group: Object, tailnet: str) -> bool:
 
 
 def is_owned(view: ServiceView, operator_id: str) -> bool:
-    """Tell whether the operator with that ID certainly owns the Tailscale Service in *view*."""
+    """Tell whether the operator with the ID *operator_id* certainly owns the Tailscale Service in *view*."""
     service = view.service
     is_known = service is not None and service.annotations is not None
     return bool(operator_id) and service is not None and is_known and ownership(service, operator_id).is_owner
 
 
 def obstacle(hosting: Hosting) -> Refusal | None:
-    """Return the first reason why a group can't expose its object; None if there is none.
+    """Return the first obstacle for which a group can't expose the object; None if there is none.
 
-    The reason of the refusal is a constant of this module, or comes from a refusal by the control server.
+    The *reason* of the obstacle is a constant of this module, or that of a refusal by the control server.
     """
     claim, view = hosting.claim, hosting.view
     if claim.wrong:
@@ -120,7 +120,10 @@ def obstacle(hosting: Hosting) -> Refusal | None:
 
 
 def group_obstacle(name: str, group: Object | None) -> Refusal | None:
-    """Return why the ProxyGroup called *name*, which is *group*, can't expose anything; None if it can."""
+    """Return the obstacle for which the ProxyGroup called *name* can't expose anything; None if it can.
+
+    *group* is the ProxyGroup, or None if it doesn't exist.
+    """
     if group is None or is_deleting(group):
         what = "does not exist: create it" if group is None else "is being deleted: create it anew"
         return Refusal(f"ProxyGroup {name!r} {what}, or name another one in annotation {PROXY_GROUP}", NO_GROUP)
@@ -133,8 +136,18 @@ def group_obstacle(name: str, group: Object | None) -> Refusal | None:
     return None
 
 
+UNREADABLE_OWNERS: Final = (
+    f"has an annotation {ANNOTATION_OWNERS} that can't be read, so its owners aren't known: correct the annotation, or "
+    "delete the Tailscale Service if nothing uses it"
+)
+"""Words about a Tailscale Service that nobody may use before a person has looked at it."""
+
+
 def service_obstacle(view: ServiceView, operator_id: str) -> Refusal | None:
-    """Return why the operator with that ID may not use the Tailscale Service in *view*; None if it may."""
+    """Return the obstacle for which our operator may not use the Tailscale Service in *view*; None if it may.
+
+    *operator_id* is the ID of our operator.
+    """
     service = view.service
     if service is None or service.annotations is None:
         return None
@@ -145,10 +158,7 @@ def service_obstacle(view: ServiceView, operator_id: str) -> Refusal | None:
         case Ownership.EXCLUSIVE:
             why = "belongs to another object, such as a ProxyGroup of type kube-apiserver: choose another name"
         case Ownership.UNREADABLE:
-            why = (
-                f"has an annotation {ANNOTATION_OWNERS} that can't be read, so its owners aren't known: correct the "
-                "annotation, or delete the Tailscale Service if nothing uses it"
-            )
+            why = UNREADABLE_OWNERS
         case _:
             return None
     return Refusal(f"Tailscale Service {name} {why}", INVALID_SERVICE)

@@ -12,18 +12,19 @@ from tsoperator.proxy.secret import reported_id_of
 from tsoperator.runtime.plan import Note
 
 APPROVAL_PATIENCE: Final = 30.0
-"""The seconds after which an Event says that no proxy is approved as a host. A policy approves hosts within seconds."""
+"""The seconds after which an Event says that no proxy is approved as a host. If the tailnet's policy approves hosts, it
+does so within a few seconds."""
 
 
 def awaits_approval(hosting: Hosting) -> bool:
-    """Tell whether proxies of the group would host the Tailscale Service, and none of them is approved."""
+    """Tell whether the control server lists proxies of the group as hosts, but none of them as approved."""
     return bool(_hosts(hosting)) and lacks_approval(hosting)
 
 
 def lacks_approval(hosting: Hosting) -> bool:
     """Tell whether no proxy of the group is known to be approved as a host.
 
-    This is true as long as hosts are being read.
+    This is also true while the hosts haven't been read yet.
     """
     return not any(host.is_approved for host in _hosts(hosting))
 

@@ -40,16 +40,17 @@ def advertising(states: Iterable[Object], name: str) -> list[Object]:
 def may_be_certificates(obj: Object) -> bool:
     """Tell whether *obj* may belong to the certificate of an Ingress or of a ProxyGroup of type kube-apiserver.
 
-    If the labels of *obj* name the type of a parent, the type must be one of these. The Go operator sometimes leaves
-    the type empty.
+    It may if its label for the type of its parent says Ingress or ProxyGroup. It also may if that label is missing or
+    empty, because the Go operator sometimes leaves it empty.
     """
     return labels(obj).get(LABEL_PARENT_TYPE, "") in ("", PARENT_INGRESS, PARENT_PROXYGROUP)
 
 
 def by_certificate(obj: Object) -> Iterable[str]:
-    """Index Secrets, Roles and RoleBindings of certificates. Each is named after the domain.
+    """Index the Secrets, Roles and RoleBindings of certificates by the first label of the certificate's domain.
 
-    An object with the labels of a certificate, but the name of another domain or of none, is somebody else's.
+    Such an object is named after the domain. An object that has the labels for a certificate, but another name, is left
+    out, because somebody else made it.
     """
     found, name = labels(obj), key_of(obj).name
     label, dot, _ = name.partition(".")

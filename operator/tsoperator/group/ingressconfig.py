@@ -1,6 +1,6 @@
 """The ingress ConfigMap of a ProxyGroup, which tells the proxies what to serve (docs/development/groups.md).
 
-It is always computed as a whole. Nobody else writes it.
+The operator always computes the whole content of the ConfigMap. Nobody else writes it.
 """
 
 import base64
@@ -18,11 +18,12 @@ _KEYS: Final = (INGRESS_RULES, INGRESS_SERVE_CONFIG)
 def ingress_configmap_steps(wanted: Object, live: Object | None, content: Hosted) -> list[Step]:
     """Return the step that makes the ingress ConfigMap right, if it isn't.
 
-    *wanted* has the metadata that the ConfigMap should have. Both documents are always there, because the proxies take
-    no notice of a document that is missing. The ConfigMap has no other keys.
+    *wanted* has the metadata that the ConfigMap should have. The ConfigMap always has both documents, the rules and the
+    serve config, even if they are empty: if a document is missing, the proxies keep the earlier one. The ConfigMap has
+    no other keys.
     """
     if live is not None and is_deleting(live):
-        return []  # the end of its deletion queues the group again
+        return []  # when the ConfigMap is gone, the group is reconciled again
     if live is None:
         return [Creation({**wanted, "binaryData": {name: _document(name, content) for name in _KEYS}})]
     there = hosted(live)

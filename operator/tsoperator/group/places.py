@@ -1,8 +1,8 @@
 """The places of a user's Service at ProxyGroups: ClusterIP Services, and their EndpointSlices.
 
-A Service moves when it names another ProxyGroup, or none. While it moves, it has an old and a new place. One of the two
-may be its own proxy. The Service points at the old place until the new one serves. The old place is removed some time
-after that, because clients may still have its address (docs/development/groups.md).
+A Service moves when it names another ProxyGroup, or none any more. While it moves, it has an old and a new place. One
+of the two may be its own proxy. The Service points at the old place until the new place serves. The old place is
+removed some time after that, because clients may still have its address (docs/development/groups.md).
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -47,10 +47,10 @@ class Place:
 def best_of(here: str, new: Place, old: Sequence[Place]) -> str:
     """Return the name of the place at which a Service should point that moves from the *old* places to the *new* one.
 
-    The Service points at the place called *here* now. Return an empty name if it should point at no place yet. That
-    is so if the new place is headless and doesn't serve: clients that look up its name get no address, and the
-    cluster's DNS repeats that answer for up to 30 s. A Service that points at such a place already stays there
-    while its Pod is replaced.
+    The Service points at the place called *here* now. Return an empty name if it should point at no place yet: the new
+    place is headless and doesn't serve, so clients that look up its name would get no address, and the cluster's DNS
+    would repeat that answer for up to 30 s. If the Service points at such a place already, it goes on doing so while
+    the Pod behind the place is replaced.
     """
     if new.serves:
         return new.name
@@ -64,7 +64,7 @@ def best_of(here: str, new: Place, old: Sequence[Place]) -> str:
 def has_moved(here: str, new: Place, old: Collection[Place]) -> bool:
     """Tell whether a Service that points at the place called *here* has moved from the *old* places to the *new* one.
 
-    It has moved if the new place serves, and if it points at none of the old places.
+    It has moved if the new place serves, and if the Service points at none of the old places.
     """
     return new.serves and here not in {place.name for place in old}
 
@@ -73,17 +73,16 @@ def has_moved(here: str, new: Place, old: Collection[Place]) -> bool:
 class Places:
     """The places of a Service at ProxyGroups, and the facts about them on which its plan depends.
 
-    *services* are its ClusterIP Services, and *slices* their EndpointSlices. *groups* are the ProxyGroups that it
-    names, or at which it has a place. *with_entry* are the names of groups that still have an entry for it. *own*
-    is the place of its own proxy, if it has one.
+    *services* are the ClusterIP Services made for the user's Service, and *slices* their EndpointSlices. *groups* are
+    the ProxyGroups that the user's Service names, or at which it has a place. *with_entry* are the names of the groups
+    that still have an entry for it. *own* is the place of its own proxy, if it has one.
 
-    *ports* are the proxies' ports that are allocated to its ports. It is None if the group has too few, or if the
-    Service is invalid. If an older Service has the same port of the proxies as one of its ports, that port is
-    *contested*, and *ports* has another port of the proxies for it. *rival* is another Service whose entry has the
-    same name.
+    *ports* has the port of the proxies for each port of the Service; None if the group has too few ports, or if the
+    Service is invalid. A port is *contested* if an older Service has the same port of the proxies; then *ports* has a
+    new one for it. *rival* is another Service whose entry has the same name.
 
-    *ages* say for how many seconds a fact has been true. An example of a fact is the name of an old place, which
-    says that the Service doesn't use that place. *cluster_domain* and *move_grace* are as in the operator's
+    *ages* has the number of seconds for which each of some facts has been true. A fact may be the name of an old place:
+    it means that the Service doesn't use that place. *cluster_domain* and *move_grace* are from the operator's
     settings.
     """
 
@@ -124,19 +123,19 @@ class Places:
         return new, [each for each in found if each.name != current]
 
     def is_abandoned(self, name: str) -> bool:
-        """Tell whether the place called *name* has been unused for so long that no client still has its address."""
+        """Tell whether the place called *name* has been unused for so long that no client has its address any more."""
         return name in self.ages and self.ages[name] >= self.move_grace
 
 
 NOWHERE = Places()
-"""The places of a Service that has no place."""
+"""The value for a Service that has no place."""
 
 
 class Move(NamedTuple):
     """The EndpointSlices of a Service that moves, and the steps that remove its abandoned places.
 
-    *slices* are the EndpointSlices as they should be. After *wait* seconds, the next old place becomes abandoned;
-    with None, there is no such place.
+    *slices* are the EndpointSlices as they should be. After *wait* seconds, the next old place becomes abandoned; None
+    if there is no other old place.
     """
 
     slices: Sequence[Object]
@@ -147,15 +146,15 @@ class Move(NamedTuple):
 def best_place(here: str, current: str, places: Places, *, is_own: bool = False) -> str:
     """Return the name of the place at which a Service should point now; empty if it should point at no place yet.
 
-    The Service points at the place called *here*, and should be served at the *current* place. *is_own* tells
-    whether the current place is its own proxy.
+    The Service points at the place called *here*, and should move to the place called *current*. *is_own* tells whether
+    that place is its own proxy.
     """
     new, old = places.new_and_old(current, is_own=is_own)
     return best_of(here, new, old)
 
 
 def unused(here: str, current: str, places: Places) -> list[str]:
-    """Return the names of a Service's old places, if it has moved to the *current* place; no names while it moves.
+    """Return the names of a Service's old places if it has moved to the *current* place; empty while it still moves.
 
     The Service points at the place called *here*.
     """
@@ -166,7 +165,7 @@ def unused(here: str, current: str, places: Places) -> list[str]:
 def move(here: str, current: str, places: Places, *updated: Object) -> Move:
     """Return the move to the *current* place of a Service that points at the place called *here*.
 
-    *updated* is the ClusterIP Service of the current place as it should be. It is missing if the place is the
+    *updated* is the ClusterIP Service of the current place as it should be. It isn't given if that place is the
     Service's own proxy.
     """
     others = [each for each in places.services if key_of(each).name != current]
@@ -200,10 +199,10 @@ def removal(places: Places, kept: Collection[str] = (), slices: Iterable[Object]
 
 
 def _surplus(places: Places, kept: Iterable[str], slices: Iterable[Object]) -> list[Step]:
-    """Return the steps that remove EndpointSlices, except for *slices* and those that the *kept* places usually have.
+    """Return the steps that remove EndpointSlices, except for *slices* and those with the usual names at *kept* places.
 
-    An EndpointSlice with another name was made by somebody else, or for ports that now have the same endpoints as
-    all others, and so share one EndpointSlice with them.
+    An EndpointSlice with another name was made by somebody else, or for ports that had endpoints of their own. Now
+    these ports have the same endpoints as the others, and stand in the EndpointSlice with the usual name.
     """
     ours = {slice_name(name, version) for name in kept for version in VERSIONS} | {key_of(each).name for each in slices}
     return [
@@ -214,9 +213,9 @@ def _surplus(places: Places, kept: Iterable[str], slices: Iterable[Object]) -> l
 
 
 def slices_of(places: Places, services: Iterable[Object]) -> list[Object]:
-    """Return the EndpointSlices that these ClusterIP Services should have.
+    """Return the EndpointSlices that the ClusterIP *services* should have.
 
-    An EndpointSlice is made only when it has an endpoint.
+    An EndpointSlice without endpoints is left out, unless it exists already.
     """
     there = {key_of(each).name for each in places.slices}
     return [
@@ -238,9 +237,9 @@ def endpoints_of(service: Object, places: Places) -> dict[int, Serving]:
 
 
 def await_newcomers(made: Plan, places: Places) -> Plan:
-    """Return *made* with a time at which the Service is reconciled again, if newcomers serve the Service.
+    """Return the plan *made*, with a time at which the Service is reconciled again if newcomers serve it.
 
-    At that time, the first of these newcomers may get connections.
+    At that time, the first of the newcomers may get connections.
     """
     waits = []
     for service in places.services:

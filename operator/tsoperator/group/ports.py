@@ -1,6 +1,6 @@
 """The ports at which the proxies of a ProxyGroup listen for the objects that it serves (docs/development/groups.md).
 
-Each port of a user's Service gets a port of its own on the proxies, so that they can tell their Services apart. An
+Each port of a user's Service gets a port of its own on the proxies, by which the proxies tell the Services apart. An
 allocated port stays the same, because a change would break the connections that use it.
 """
 
@@ -14,7 +14,7 @@ from tsoperator.group.egress import by_serving_group
 
 FIRST_PORT: Final = 10000
 PORT_COUNT: Final = 1000
-"""The number of ports at which the proxies of a ProxyGroup can listen for their Services, from `FIRST_PORT` on."""
+"""The number of ports, from `FIRST_PORT` on, at which the proxies of a ProxyGroup can listen."""
 BY_PROXY_PORT: Final = "proxy-port"
 """The index of ClusterIP Services by their target ports, which are ports of the proxies.
 
@@ -56,9 +56,8 @@ def allocate(
 ) -> Mapping[Wanted, int] | None:
     """Return a port of the proxies for each *wanted* port; None if the ProxyGroup has too few free ports.
 
-    The *kept* ports are those of an earlier allocation. They stay as they are, and come first. A new port depends
-    only on the Service's UID and on the ports that other Services have *used*, so a repeated allocation gives the
-    same port.
+    *kept* are the ports of an earlier allocation, which stay as they are. A new port depends only on the Service's UID
+    and on the ports that are *used* by other Services. So a repeated allocation gives the same port.
     """
     ports = {each: port for each, port in kept.items() if each in wanted}
     taken = {*ports.values()}

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from tsoperator.api.conditions import TRUE
+from tsoperator.api.conditions import is_true
 from tsoperator.api.names import CONDITION_PROXYGROUP_AVAILABLE, CONFIG_SUFFIX, PARENT_PROXYGROUP, PROXY_GROUP
 from tsoperator.api.objects import Key, Object, annotations, key_of, spec_of
 from tsoperator.proxy.entries import Entry, ProxyReport, entries_of
@@ -21,8 +21,8 @@ DEFAULT_REPLICAS: Final = 2
 class Group:
     """A ProxyGroup, its ConfigMap and its Pods, as the objects that it serves see them.
 
-    *obj* and *configmap* are None if they don't exist. *reports* are those of the proxies, by the names of their
-    Pods. *new* has the UIDs of newcomers, and the number of seconds for which each of them remains a newcomer.
+    *obj* and *configmap* are None if they don't exist. *reports* are the reports of the proxies, by the names of their
+    Pods. *new* has the UIDs of newcomers, with the number of seconds for which each of them remains a newcomer.
     """
 
     name: str
@@ -49,12 +49,11 @@ def replica_count(group: Object) -> int:
 
 
 def is_available(group: Object) -> bool:
-    """Tell whether at least one proxy of the ProxyGroup *group* runs, according to its condition.
+    """Tell whether at least one proxy of the ProxyGroup *group* runs, according to the condition of *group*.
 
-    The condition counts even if it is about an earlier generation of the group.
+    The condition is used even if it is about an earlier generation of the group.
     """
-    conditions = (group.get("status") or {}).get("conditions") or ()
-    return any(each["type"] == CONDITION_PROXYGROUP_AVAILABLE and each["status"] == TRUE for each in conditions)
+    return is_true(group, CONDITION_PROXYGROUP_AVAILABLE)
 
 
 def in_order(named: Iterable[Object], group: str) -> list[Object]:

@@ -1,9 +1,9 @@
 """The EndpointSlices of a place at a ProxyGroup: the proxies that get its connections (docs/development/groups.md).
 
 Usually all proxies serve all ports, and a place has one EndpointSlice for each IP version. When the ports have changed,
-some proxies read the change before others. Until all have read it, the ports that have other endpoints than the rest
-are in EndpointSlices of their own. Clients don't notice that, because kube-proxy joins the endpoints of a port from all
-EndpointSlices of a Service.
+some proxies read the change before others. Until all have read it, ports with fewer endpoints are in EndpointSlices of
+their own. Clients don't notice that, because kube-proxy joins the endpoints of a port from all EndpointSlices of a
+Service.
 """
 
 from collections import defaultdict
@@ -31,13 +31,13 @@ def slice_name(service: str, version: int) -> str:
 
 
 def cluster_ips(service: Object) -> list[str]:
-    """Return the addresses of a ClusterIP *service*; none while it has no addresses."""
+    """Return the cluster IPs of a ClusterIP *service*; empty while it has none."""
     found = service["spec"].get("clusterIPs") or [service["spec"].get("clusterIP", "")]
     return [ip for ip in found if ip not in ("", "None")]
 
 
 def families(service: Object) -> list[int]:
-    """Return the IP versions of the addresses of a ClusterIP *service*; none while it has no addresses."""
+    """Return the IP versions of the cluster IPs of a ClusterIP *service*; empty while it has none."""
     return sorted({6 if ":" in ip else 4 for ip in cluster_ips(service)})
 
 
@@ -51,7 +51,7 @@ def serving_pods(group: Group, name: str, entry: Entry | None, version: int) -> 
     """Return the Pods of *group* that serve the *entry* called *name* at their addresses of one IP version, by port.
 
     The Pods are in the order of their names. They need not be ready, because a new Pod becomes ready only when its
-    Services lead to it. A Pod that is down is left out if others serve.
+    Services lead to it. A Pod that is down is left out if other Pods serve.
     """
 
     def forwarded(pod: Object) -> Collection[Port]:
@@ -69,8 +69,8 @@ def serving_pods(group: Group, name: str, entry: Entry | None, version: int) -> 
 def without_newcomers(group: Group, serving: Sequence[Object], connected: Collection[str]) -> list[Object]:
     """Return those of the *serving* Pods that should get connections: all but newcomers, if there are older Pods.
 
-    Devices may still send their answers to the address that the proxy of a newcomer had before. *connected* are the
-    UIDs of Pods that get connections now, and go on getting them.
+    Newcomers wait, because devices may still send answers to the address that the newcomer's device had before.
+    *connected* are the UIDs of the Pods that get connections now: they go on getting them, even newcomers.
     """
     if all(uid(pod) in group.new for pod in serving):
         return [*serving]
@@ -86,10 +86,9 @@ def connected_pods(service: Object, slices: Iterable[Object]) -> set[str]:
 def endpoint_slices(service: Object, ports: Sequence[Object], serving: Mapping[int, Serving]) -> list[Object]:
     """Return the EndpointSlices of a ClusterIP *service* with *ports*, which the Pods of *serving* serve.
 
-    Every Pod that serves any port is an endpoint of the port for health checks. By such checks, a Pod that is about
-    to stop sees when it gets no more connections. The EndpointSlice with the port for health checks also has all
-    ports that every one of these Pods serves. It comes last, so that a port is in its new EndpointSlice before it
-    leaves this one.
+    Every Pod that serves any port is an endpoint of the port for health checks: by these checks, a Pod that is about to
+    stop sees when it gets no more connections. The EndpointSlice with the port for health checks also has the ports
+    that all of these Pods serve. It is written last, so that a port that leaves it is in its new EndpointSlice before.
     """
     made = []
     for version, pods_of in serving.items():
@@ -149,8 +148,8 @@ def _slice(service: Object, name: str, version: int, ports: Sequence[Object], po
 def _digest(ports: Iterable[Object]) -> str:
     """Return a short text that depends only on *ports*.
 
-    It is a part of an EndpointSlice's name, so that an EndpointSlice with other ports has another name. So a port
-    is in its new EndpointSlice before the old one is deleted.
+    It is a part of an EndpointSlice's name, so EndpointSlices with different ports have different names. When ports
+    move, their new EndpointSlice is made before the old one is deleted.
     """
     return f"{crc32(repr([(each['name'], port_of(each)) for each in ports]).encode()):08x}"
 

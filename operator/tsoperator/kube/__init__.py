@@ -1,1 +1,1 @@
-"""The only code that imports kubernetes."""
+"""The only code that imports the package ``kubernetes``."""

@@ -31,7 +31,7 @@ _METADATA = f"{_JSON};as=PartialObjectMetadata;v=v1;g=meta.k8s.io"
 _METADATA_LIST = f"{_JSON};as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
 _PAGE = 500
 _WATCH = "WATCH"  # the method that observers see for a watch, which is a GET
-_LONGEST_EVENT = 16 << 20  # bytes: etcd keeps objects of 1.5 MiB
+_LONGEST_EVENT = 16 << 20  # bytes, well above the 1.5 MiB that an object in etcd may have
 _QUIET_LIMIT = 60.0  # s: a watch that is silent for this much longer than its duration has a dead connection
 _NO_ANSWER = (aiohttp.ClientError, TimeoutError, OSError)
 _READ_AT_ONCE = 1 << 21  # bytes of a watch
@@ -84,12 +84,12 @@ class KubeClient:
         """*reload* reads the configuration again when the credentials are refused (rotated certificates, exec tokens).
 
         *observe* is called for each request with its method (WATCH for a watch) and the status of the answer, ``none``
-        if there was no answer. A request that is sent again with fresh credentials counts as two.
+        if there was no answer. If a request is sent again with fresh credentials, *observe* is called twice.
         """
         self._configuration = configuration
         self._reload = reload
         self._session = _session(configuration)
-        self._retired: aiohttp.ClientSession | None = None  # with the credentials before these; may get answers
+        self._retired: aiohttp.ClientSession | None = None  # has the credentials before these; may still get answers
         self._timeout = request_timeout
         self._observe = observe
         self._renewing = asyncio.Lock()
@@ -121,7 +121,7 @@ class KubeClient:
         field_selector: str = "",
         slim: Callable[[Object], Object] = lambda obj: obj,
     ) -> ObjectList:
-        """Return all objects that match, read in pages.
+        """Return all objects that match the selectors, read in pages.
 
         Each object gets its apiVersion and kind, which the API server leaves out of lists. *slim* returns the part of
         an object to keep. It is called page by page, so that at most one page is in memory as a whole.
@@ -268,7 +268,7 @@ class KubeClient:
     async def _page(self, resource: Resource, namespace: str, query: Mapping[str, str]) -> Object:
         accept = _METADATA_LIST if resource.metadata_only else _JSON
         page = await self._call("GET", resource.path(namespace), query, accept=accept)
-        # If such an answer were taken for an empty list, the cache would drop all its objects.
+        # Refuse the answer of another server: if it were taken for an empty list, the cache would drop all its objects.
         if not (page.get("metadata") or {}).get("resourceVersion"):
             raise KubeError(f"list of {resource}: not an API server's answer (no resourceVersion)")
         return page

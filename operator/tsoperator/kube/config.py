@@ -29,8 +29,8 @@ async def load_configuration(kubeconfig: str = "", context: str = "") -> Configu
     """Return the configuration of the API server and the credentials.
 
     *kubeconfig* is a path (or several, joined by the path separator) as in ``KUBECONFIG``; empty means the Pod's
-    ServiceAccount, or ``~/.kube/config`` outside a cluster. *context* is one of the kubeconfig's; empty means its
-    current one. Raises NoClusterError, which says what to set.
+    ServiceAccount, or ``~/.kube/config`` outside a cluster. *context* names a context of the kubeconfig; empty means
+    its current context. Raises NoClusterError, which says what to set.
     """
     configuration = Configuration()
     try:
@@ -52,14 +52,14 @@ async def load_configuration(kubeconfig: str = "", context: str = "") -> Configu
     return configuration
 
 
-def current_namespace(kubeconfig: str = "", context: str = "") -> str:
+def current_namespace(kubeconfig: str, context: str) -> str:
     """Return the namespace that kubectl uses if the user names none: that of the *context*, or ``default``."""
     contexts, current = _contexts(kubeconfig)
     chosen = next((each for each in contexts if each["name"] == context), current) or {}
     return str((chosen.get("context") or {}).get("namespace") or _DEFAULT_NAMESPACE)
 
 
-def context_names(kubeconfig: str = "") -> list[str]:
+def context_names(kubeconfig: str) -> list[str]:
     """Return the names of the contexts in a kubeconfig; none if it can't be read."""
     return [str(each["name"]) for each in _contexts(kubeconfig)[0]]
 
@@ -93,9 +93,10 @@ def tls_context(configuration: Configuration) -> SSLContext:
 async def pod_of_token(configuration: Configuration) -> str:
     """Return the UID of the Pod that our token is bound to; empty if it is bound to none, or we have no token.
 
-    The API server refuses a token that is bound to a Pod once that Pod is gone.
+    The API server refuses a token that is bound to a Pod once the Pod is gone. So nobody can use the token after
+    that.
     """
-    if configuration.cert_file:  # the API server prefers our certificate
+    if configuration.cert_file:  # the API server uses our certificate and ignores the token
         return ""
     token = await configuration.get_api_key_with_prefix("BearerToken", "authorization")
     return pod_in_claims(token or "")

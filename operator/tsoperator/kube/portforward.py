@@ -24,8 +24,10 @@ from tsoperator.kube.config import tls_context
 from tsoperator.kube.errors import NotListening, Unreachable, error_of
 
 _SHARED: Final = ("verify_ssl", "ssl_ca_cert", "cert_file", "key_file", "assert_hostname", "tls_server_name", "proxy")
-"""The fields of a configuration that matter for a port-forward. Both forms of it in the kubernetes package have
-them."""
+"""The fields of a configuration that matter for a port-forward.
+
+The kubernetes package has a configuration for asyncio and a blocking one. These fields have the same names in both.
+"""
 
 
 class PodAnswer(NamedTuple):
@@ -37,9 +39,10 @@ class PodAnswer(NamedTuple):
 
     @classmethod
     def read(cls, connection: http.client.HTTPConnection, path: str, etag: str) -> Self:
-        """Ask for *path* unless it still has this *etag*, and return the answer. Raises OSError, HTTPException.
+        """Return the answer to a GET of *path*. Raises OSError, HTTPException.
 
-        The server of the report answers requests for localhost only, whatever its address.
+        The status of the answer is 304 if the page still has this *etag*. The request names localhost as its host,
+        because the server of the report answers no other requests.
         """
         headers = {"Host": "localhost"} | ({"If-None-Match": etag} if etag else {})
         connection.request("GET", path, headers=headers)
@@ -128,8 +131,8 @@ def _in_time(call: Callable[[], Any], seconds: float) -> Any:
 def _with_an_end(opened: WebSocket) -> Callable[[bool], Any]:
     """Return a function that reads from *opened*, and raises the same error however the connection breaks.
 
-    The thread of the kubernetes package then ends the forwarded connection, too. At any other error it would only print
-    a traceback, and we would wait for an answer in vain.
+    At this error, the thread of the kubernetes package ends the forwarded connection. At any other error, the thread
+    would only print a traceback, and we would wait for an answer in vain.
     """
     receive = opened.recv_data_frame
 
@@ -144,7 +147,7 @@ def _with_an_end(opened: WebSocket) -> Callable[[bool], Any]:
 
 
 class _PodMethod:
-    """A method of the API in the form of the kubernetes package's generated ones."""
+    """A request to the API server, in the form of the generated methods of the package kubernetes."""
 
     def __init__(self, configuration: BlockingConfiguration, path: str, headers: Mapping[str, str]) -> None:
         self.api_client = SimpleNamespace(configuration=configuration, call_api=None)

@@ -27,8 +27,8 @@ class Selection:
     def covers(self, obj: Object) -> bool:
         """Tell whether *obj*, which is of the selected resource, is certainly selected.
 
-        The label selector must consist of ``name=value`` terms. With a field selector for anything but the name
-        of the object, the answer is no.
+        The label selector must consist of ``name=value`` terms. With a field selector for anything but the name of the
+        object, the result is False.
         """
         metadata = obj["metadata"]
         wanted = dict(term.partition("=")[::2] for term in self.label_selector.split(",") if term)
@@ -52,7 +52,7 @@ class Listed:
     """
 
     items: list[Object]
-    version: str = ""
+    version: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,9 +111,9 @@ async def updates(
 ) -> AsyncIterator[Update]:
     """Yield the changes of the selected objects, and never end.
 
-    A list yields a Listed. Then a watch yields a Watching as it begins, and every change. The next watch resumes where
-    the last one ended. The objects are listed again when the server has forgotten that version, when its etcd was
-    restored from a backup, and when the server has denied us access and now allows it again.
+    A list yields a Listed. Then a watch yields a Watching as it begins, and every change. The next watch resumes at the
+    version where the last watch ended. The objects are listed again when the server has forgotten that version, when
+    its etcd was restored from a backup, and when the server has denied us access and now allows it again.
 
     *slim* returns the part to keep of an object that is listed. An object that has changed is yielded as a whole.
     """
@@ -205,7 +205,7 @@ def _check_order(earlier: str, later: str) -> None:
 async def _is_unserved(client: KubeClient, resource: Resource) -> bool:
     """Tell whether a 404 for a list means that the server does not serve the kind.
 
-    A gateway in front of the server may answer 404, too.
+    A gateway in front of the server may answer 404, too, so this asks the server for the kinds that it serves.
     """
     if not (resource.is_custom or resource.since):
         return False
@@ -232,7 +232,7 @@ def _delay(selection: Selection, pace: WatchPace, failures: int, error: KubeErro
 
 
 def _read(event: Object, selection: Selection, after: str) -> tuple[str, Update | None]:
-    """Return the version to resume from after *event*, and its update; a bookmark has none."""
+    """Return the version to resume from after *event*, and the update that *event* means; None for a bookmark."""
     kind, obj = event.get("type"), event.get("object")
     if not isinstance(obj, dict):
         raise KubeError(f"watch of {selection}: an event without an object")

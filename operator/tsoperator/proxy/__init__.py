@@ -1,1 +1,1 @@
-"""A proxy: the configuration that its image reads, and the reports that it writes."""
+"""A proxy: its objects in the cluster, the configuration that its image reads, and the reports that it writes."""

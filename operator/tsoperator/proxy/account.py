@@ -1,4 +1,4 @@
-"""The account that the Pods of a workload run under, if it has one of its own."""
+"""The ServiceAccount under which the Pods of a proxy run, if the proxy has its own, and the rights of that account."""
 
 from collections.abc import Mapping, Sequence
 
@@ -12,8 +12,8 @@ def account(
 ) -> list[Object]:
     """Return the ServiceAccount of the Pods of *proxy*, with a Role that has these *rules*, and a RoleBinding.
 
-    The ServiceAccount has the name of the proxy unless *account_name* is given. *annotations* are those that the
-    parent gives it.
+    The ServiceAccount has the name of the proxy unless *account_name* is given. *annotations* are the annotations that
+    the parent wants on the ServiceAccount.
     """
     name = proxy.key.name
     account_name = account_name or name

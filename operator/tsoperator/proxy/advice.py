@@ -1,4 +1,4 @@
-"""Advice about devices of proxies that lack something: Funnel, HTTPS certificates, or an approval."""
+"""Advice about devices of proxies that lack something in the tailnet, such as Funnel or HTTPS certificates."""
 
 from collections.abc import Sequence
 
@@ -11,8 +11,8 @@ from tsoperator.runtime.plan import Creation, Note, Patch, Plan
 def funnel_notes(made: Plan, tags: Sequence[str]) -> list[Note]:
     """Return the Events about Funnel, if the plan *made* writes the serve config of a proxy with *tags*.
 
-    The operator can't find out whether the policy allows Funnel: tailscaled accepts such a config in any case, and
-    reading the policy needs another scope.
+    They advise the user to allow Funnel in the tailnet's policy. The operator can't find out whether the policy allows
+    it: tailscaled accepts such a config in any case, and reading the policy needs another OAuth scope.
     """
     if not _writes_serve_config(made):
         return []
@@ -24,7 +24,7 @@ def funnel_notes(made: Plan, tags: Sequence[str]) -> list[Note]:
 
 
 def no_https(device: ReportedDevice, feature: str) -> Note:
-    """Return the Event that says why *feature* doesn't work on a *device* without certificates, and what to do."""
+    """Return the Event that says why *feature* doesn't work on a *device* without HTTPS, and what to do."""
     if not is_headscales(device):
         message = (
             f"HTTPS is not enabled on the tailnet, so {feature} can't work: enable MagicDNS and HTTPS "

@@ -24,7 +24,7 @@ _SHOWN: Final = 40  # characters of a value that are quoted
 TAILNET_OF_A_GROUP: Final = {
     f"{GROUP}/tailnet": f"name a ProxyGroup in {PROXY_GROUP} whose spec.tailnet is that Tailnet"
 }
-"""The advice for users who choose a tailnet by an annotation. Only a ProxyGroup or a Connector chooses one."""
+"""The advice for users who choose a tailnet by an annotation, which has no effect."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,8 +33,8 @@ class Vocabulary:
 
     *known* are all of these annotations. Those in *switches* turn something on if they are "true", and do nothing
     if they are "false". Those in *opt_outs* turn something off if they are "false". *elsewhere* has the annotations
-    of other kinds, each with a sentence that says what to do on this kind instead. Users may also write the
-    annotations in *as_labels* as labels. The operator never advises users to write the *deprecated* annotations.
+    that the operator reads only on other kinds, each with a sentence that says what to do on this kind instead. The
+    annotations in *as_labels* may also be labels. The operator never advises users to write the *deprecated* ones.
     """
 
     kind: str
@@ -48,8 +48,8 @@ class Vocabulary:
     def advice(self, key: str, otherwise: str = "write that") -> str:
         """Return advice for a user who probably meant another annotation than *key*.
 
-        It is empty if it isn't clear which annotation was meant. *otherwise* is the advice if the annotation
-        that was meant has an effect on this kind.
+        The advice is empty if it isn't clear which annotation the user meant. *otherwise* is the advice if the meant
+        annotation has an effect on this kind.
         """
         near = nearest(key, [each for each in (*self.known, *self.elsewhere) if each not in self.deprecated])
         return f"if you mean {near}, {self.elsewhere.get(near, otherwise)}" if near else ""
@@ -93,7 +93,7 @@ def _without_effect(key: str, value: str, vocabulary: Vocabulary) -> str:
         return f'annotation {key} is {_quoted(value)}, which turns nothing on: write "true", or remove it'
     if key in vocabulary.opt_outs and value not in ("true", "false"):
         return f'annotation {key} is {_quoted(value)}, which turns nothing off: write "false", or remove it'
-    if key in vocabulary.known or key == ANNOTATION_DIGEST:  # ours, on a child whose labels somebody took off
+    if key in vocabulary.known or key == ANNOTATION_DIGEST:  # our own one remains if somebody took off a child's labels
         return ""
     if key in vocabulary.elsewhere:
         return f"annotation {key} has no effect on this {vocabulary.kind}: {vocabulary.elsewhere[key]}"
@@ -101,7 +101,7 @@ def _without_effect(key: str, value: str, vocabulary: Vocabulary) -> str:
 
 
 def _elsewhere_known(key: str, vocabulary: Vocabulary) -> str:
-    """Say why an annotation whose prefix isn't ours has no effect, if only the prefix is wrong; else empty."""
+    """Say why an annotation without our prefix has no effect, if only its prefix is wrong; else return empty text."""
     prefix, _, name = key.rpartition("/")
     ours = f"{_PREFIX}{name}"
     is_meant = "tailscale" in prefix.lower() and ours in (*vocabulary.known, *vocabulary.elsewhere)
@@ -114,7 +114,7 @@ def _unknown(what: str, key: str, cure: str) -> str:
 
 def _labels(obj: Object, vocabulary: Vocabulary) -> Iterator[str]:
     if is_marked(obj):
-        return  # an operator made it, and its labels are not the user's
+        return  # an operator made the object, so its labels are not the user's
     for key in sorted(labels(obj).keys() - annotations(obj).keys() - {*vocabulary.as_labels}):
         if key in vocabulary.known:
             yield f"label {key} has no effect, because it must be an annotation: move it to metadata.annotations"

@@ -1,7 +1,7 @@
 """The Events about the certificate of an Ingress, or of the API server proxy.
 
-A standalone proxy gets the certificate at the first HTTPS request. The first proxy of a ProxyGroup gets it without
-being asked. An Ingress has no conditions, so the operator reports all of this by Events.
+A standalone proxy gets the certificate at the first HTTPS request. In a ProxyGroup, the first proxy gets it by itself,
+before any request. An Ingress has no conditions, so the operator reports the progress by Events.
 """
 
 from dataclasses import dataclass
@@ -13,19 +13,20 @@ from tsoperator.proxy.x509 import Validity
 from tsoperator.runtime.plan import Note
 
 PATIENCE: Final = 600.0
-"""The seconds after which an Event says that a certificate is missing. Usually it comes within one minute."""
+"""The seconds after which an Event says that a certificate is missing. Usually a certificate comes within a minute."""
 
 _RENEWED_BEFORE: Final = timedelta(days=14)
-"""The time before expiry by which a certificate has to be renewed; a quarter of its lifetime if that is less."""
+"""The time before the expiry of a certificate at which tailscaled should have renewed it. If a quarter of the lifetime
+is less, that time is used instead."""
 
 
 @dataclass(frozen=True, slots=True)
 class ObservedCertificate:
-    """The *certificate* for *domain* at the time *now*.
+    """The facts about the *certificate* for *domain* at the time *now*.
 
     *missed_for* is the number of seconds for which the certificate has been missing, or was missing before it came;
     None if it was never missing. *writer* is the Pod of a ProxyGroup that gets the certificate; it is empty for a
-    standalone proxy. *has_class* tells that a ProxyClass can be chosen for the proxy.
+    standalone proxy. *has_class* tells whether users can choose a ProxyClass for the proxy.
     """
 
     domain: str
@@ -38,7 +39,7 @@ class ObservedCertificate:
 
 @dataclass(frozen=True, slots=True)
 class News:
-    """The Events about a certificate, and the number of seconds after which there may be others."""
+    """The Events about a certificate, and the number of seconds after which there may be other Events."""
 
     notes: tuple[Note, ...] = ()
     requeue_after: float | None = None
@@ -58,11 +59,10 @@ class MissingCertificate(NamedTuple):
 def missing(
     last: MissingCertificate | None, domain: str, certificate: Certificate, now: float
 ) -> MissingCertificate | None:
-    """Return since when the *certificate* for *domain* is missing.
+    """Return the fact that the *certificate* for *domain* is missing, or was missing before it came, with its time.
 
-    If the certificate is there, return since when it was missing; None if it never was. *last* is the result of the
-    last look, and *now* is the time. The time starts again when the proxy asks for the certificate, or needs one
-    for another domain.
+    Return None if the certificate was never missing. *last* is the result of the previous call, and *now* the present
+    time. The time begins anew when the proxy asks for the certificate, or needs a certificate for another domain.
     """
     if certificate.is_there:
         return last if last and last.domain == domain else None
@@ -72,7 +72,7 @@ def missing(
 
 
 def news(seen: ObservedCertificate) -> News:
-    """Return the Events about the certificate, and the time until there may be others."""
+    """Return the Events about the certificate, and the time until there may be other Events."""
     if not seen.certificate.is_there:
         left = PATIENCE - (seen.missed_for or 0.0)
         return News(requeue_after=left) if left > 0 else News((_missing_note(seen),))

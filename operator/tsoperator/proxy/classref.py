@@ -1,10 +1,10 @@
-"""Reads the ProxyClass that the parent of a proxy names: whether it can be used, and its contents."""
+"""Reads the ProxyClass that the parent of a proxy names, or says why the class can't be used."""
 
 from typing import Final
 
-from tsoperator.api.conditions import TRUE
+from tsoperator.api.conditions import TRUE, conditions_of
 from tsoperator.api.names import CONDITION_PROXYCLASS_READY, PROXY_CLASS
-from tsoperator.api.objects import Object, annotations, labels
+from tsoperator.api.objects import Object, annotations, generation_of, labels
 from tsoperator.api.v1alpha1.invalid import Invalid
 from tsoperator.api.v1alpha1.proxyclass import ProxyClass, ProxyClassSpec
 from tsoperator.runtime.plan import Refusal
@@ -16,7 +16,7 @@ UNSET_DEFAULT: Final = "unset the operator's PROXY_DEFAULT_CLASS"
 def class_name(parent: Object, default: str) -> str:
     """Return the name of the ProxyClass for *parent*; empty for no class.
 
-    A label of the parent counts first, then an annotation, then *default*.
+    The name in a label of the parent comes first, then the one in an annotation, then *default*.
     """
     for given in (labels(parent), annotations(parent)):
         if PROXY_CLASS in given:
@@ -25,9 +25,9 @@ def class_name(parent: Object, default: str) -> str:
 
 
 def chosen_class(parent: Object, proxy_class: Object | None, default: str) -> ProxyClassSpec | Refusal | None:
-    """Return the spec of the ProxyClass that *parent* names, None if it names none, or why its proxy can't be made yet.
+    """Return the spec of the ProxyClass for *parent*; None if it has none; a refusal if the class can't be used yet.
 
-    *proxy_class* is the object of that class, if there is one.
+    *proxy_class* is the object of that class, if there is one. *default* is the name of the default class.
     """
     named = any(PROXY_CLASS in given for given in (labels(parent), annotations(parent)))
     other = f"remove {PROXY_CLASS} from this object" if named else UNSET_DEFAULT
@@ -35,11 +35,11 @@ def chosen_class(parent: Object, proxy_class: Object | None, default: str) -> Pr
 
 
 def class_called(name: str, proxy_class: Object | None, other: str) -> ProxyClassSpec | Refusal | None:
-    """Return the spec of the class called *name*, None if *name* is empty, or why no proxy can be made with it yet.
+    """Return the spec of the class called *name*; None if *name* is empty; a refusal if the class can't be used yet.
 
     *proxy_class* is the object of that name. If there is none, the message advises the user to create it, or to do
-    what *other* says. The refusal is marked as passing if the class was valid before its last change, and its new
-    generation is being checked.
+    what *other* says. The refusal is passing if the class was valid before its last change, and its new generation
+    hasn't been checked yet.
     """
     if not name:
         return None
@@ -59,26 +59,22 @@ def class_called(name: str, proxy_class: Object | None, other: str) -> ProxyClas
 
 def is_ready(proxy_class: Object | None) -> bool:
     """Tell whether the ProxyClass reconciler has found the current generation of the class valid."""
-    return proxy_class is not None and _found_valid(proxy_class) == _generation(proxy_class)
+    return proxy_class is not None and _found_valid(proxy_class) == generation_of(proxy_class)
 
 
 def accepts_routes(spec: ProxyClassSpec | None) -> bool:
-    """Tell whether proxies of the class use the routes that other devices advertise."""
+    """Tell whether proxies with this class use the routes that other devices advertise."""
     return spec is not None and spec.tailscale is not None and spec.tailscale.accept_routes
 
 
 def _is_changing(proxy_class: Object) -> bool:
     """Tell whether an earlier generation of the class was found valid, and the current one hasn't been checked yet."""
-    return _found_valid(proxy_class) not in (None, _generation(proxy_class))
+    return _found_valid(proxy_class) not in (None, generation_of(proxy_class))
 
 
 def _found_valid(proxy_class: Object) -> int | None:
     """Return the generation of the class that its condition calls valid; None if the condition doesn't say that."""
-    for condition in (proxy_class.get("status") or {}).get("conditions") or ():
+    for condition in conditions_of(proxy_class):
         if condition["type"] == CONDITION_PROXYCLASS_READY and condition["status"] == TRUE:
             return int(condition.get("observedGeneration", 0))
     return None
-
-
-def _generation(proxy_class: Object) -> int:
-    return int(proxy_class["metadata"].get("generation", 0))

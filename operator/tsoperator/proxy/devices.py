@@ -27,7 +27,7 @@ _SOON: Final = 30.0  # s until another look at a device that somebody may have a
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """A failed request for the value *wanted*: *finding* describes the failure, and we may ask again in *seconds*."""
+    """A failed request to set the value *wanted*. *finding* describes the failure. We may try again in *seconds*."""
 
     wanted: object
     finding: DeviceFinding
@@ -38,8 +38,9 @@ class Failed:
 class Destination:
     """The device that an egress proxy leads to.
 
-    *text* is the name or address that the proxy's parent gives. *device* has that name or address now. *departed* is
-    the device that had it last, as it was then, and *moved* is the same device as it is now.
+    *text* is the name or address that the proxy's parent gives. *device* is the device that has this name or address
+    now; None if there is none. Then *departed* is the device that had it last, as it was then, and *moved* is the same
+    device as it is now; None if it is gone.
     """
 
     text: str
@@ -66,11 +67,11 @@ class TailnetView:
 
     *devices* are the devices of the proxies, by ID. *failures* are the failed requests, by the ID of the device and
     `TAGS` or `NAME`. *news* are the findings that the parent has not reported yet. *refusal* says why the tailnet
-    can't be used. *holders* are the devices with the names that *devices* asked for in vain, by the ID of the
-    device that asked. *is_listed* says whether the list of devices has been read.
+    can't be used. If one of *devices* asked for a name in vain, *holders* has the device with that name, by the ID of
+    the device that asked. *is_listed* says whether the list of devices has been read.
 
-    Until the operator has tried the tailnet's credentials, nothing is known, and *pending* is the exception that a
-    reconcile raises to wait for that.
+    Until the operator has tried the tailnet's credentials, nothing is known. Then *pending* is the exception that a
+    reconcile raises to wait for the result.
     """
 
     name: str = ""
@@ -96,12 +97,12 @@ def untried_message(removal: Plan, view: TailnetView) -> str:
 
 
 OWN_TAILNET = TailnetView()
-"""A view of the operator's own tailnet at Tailscale that contains no devices and no findings."""
+"""The view of the operator's own tailnet at Tailscale's control server, without devices and findings."""
 
 
 @dataclass(frozen=True, slots=True)
 class DevicePlan:
-    """The requests to the control server *before* and *after* the proxy's children are made, and the *findings*."""
+    """The requests to the control server *before* and *after* the proxy's children are written, and the *findings*."""
 
     before: Sequence[Step] = ()
     after: Sequence[Step] = ()
@@ -114,8 +115,9 @@ NO_DEVICES = DevicePlan()
 def plan_devices(proxy: Proxy, reported: Mapping[int, str], view: TailnetView, *, take_over_names: bool) -> DevicePlan:
     """Return the requests that the devices of *proxy* need, and the findings about the devices that *view* shows.
 
-    *reported* are the IDs of the devices that the replicas have reported, by ordinal. A replica without an entry there
-    is new. A replica that has reported no device yet has an empty ID.
+    *reported* are the IDs of the devices that the replicas have reported, by ordinal. A replica without an entry in it
+    is new. If a replica has reported no device yet, its ID is empty. With *take_over_names*, the requests free the
+    hostnames that dead devices have.
     """
     before: list[Step] = []
     after: list[Step] = []
@@ -154,9 +156,9 @@ def _upkeep(
 
 
 def _unless_it_failed(step: Step, wanted: object, failed: Failed | None) -> tuple[list[Step], list[DeviceFinding]]:
-    """Return *step* and the finding that an earlier request for *wanted* failed, if it did.
+    """Return *step*, which requests *wanted*. If an earlier such request failed, also return the finding about it.
 
-    Leave out the step while it is too early to ask for *wanted* again.
+    While it is too early to request *wanted* again, return the finding alone.
     """
     if failed is None or failed.wanted != wanted:
         return [step], []
@@ -172,9 +174,9 @@ def _unapproved(device: Device) -> list[DeviceFinding]:
 
 
 def _number(device: Device, hostname: str, holder: Holder | None) -> DeviceFinding:
-    """Return the finding that *device* got a name with a number because *holder* has the name *hostname*.
+    """Return the finding that *device* got a name with a number because another device had the name *hostname*.
 
-    Without *holder*, no device has that name any more.
+    *holder* is the device that has that name now; None if no device has it any more.
     """
     who = f"is held by {holder}" if holder else "was taken then, and is free now"
     what = "delete that device and give this one its name" if holder else "give this device its name"
@@ -201,7 +203,7 @@ def destination_findings(
 ) -> list[DeviceFinding]:
     """Return a finding if the device at the *destination* of an egress proxy with *tags* is gone, or was never found.
 
-    *is_missed* tells whether the proxy itself doesn't find it.
+    *is_missed* tells whether the proxy itself doesn't find the device.
     """
     if destination is None or destination.device is not None:
         return []
@@ -220,15 +222,15 @@ def destination_findings(
 def misses_destination(pods: Iterable[Object], device_id: str, fqdn: str, view: TailnetView) -> bool:
     """Tell whether an egress proxy doesn't find its destination (docs/development/proxies.md).
 
-    A proxy first reports the ID of its own device. Then it looks for its destination. When it has found the
-    destination, it also reports the name of its own device, *fqdn*. Until then it may exit, with code 0, and start
-    again. Our list of devices doesn't decide alone, because names of Tailscale Services and of 4via6 aren't in it.
+    A proxy first reports the ID of its own device (*device_id*). Then it looks for its destination. When it has found
+    the destination, it also reports the name of its own device (*fqdn*). Until then it may exit, with code 0, and start
+    again. We need these signs, because our list of devices has no names of Tailscale Services or of 4via6.
     """
     statuses = [each for pod in pods for each in (pod.get("status") or {}).get("containerStatuses") or ()]
     if device_id and not fqdn and any(each.get("restartCount", 0) for each in statuses):
         return True
     if device_id not in view.devices or view.destination is None or _is_address(view.destination.text):
-        return False  # the list may be older than the proxy's login, and a proxy doesn't look for an address
+        return False  # the list of devices may be older than the proxy's login, and a proxy never looks for an address
     return not fqdn or any(map(_has_given_up, statuses))
 
 

@@ -57,9 +57,9 @@ def has_ready_endpoint(slices: Iterable[Object]) -> bool:
 
 
 def changed_service(old: Object | None, new: Object | None) -> Key | None:
-    """Return the Service of an EndpointSlice that has got its first ready endpoint, or lost its last one, else None.
+    """Return the Service of an EndpointSlice that has got its first ready endpoint, or lost its last one; else None.
 
-    The EndpointSlice comes, goes or changes from *old* to *new*.
+    The EndpointSlice has changed from *old* to *new*. *old* is None if it has been created, *new* if it was deleted.
     """
     was, now = (each is not None and has_ready_endpoint([each]) for each in (old, new))
     there = new or old
@@ -67,7 +67,7 @@ def changed_service(old: Object | None, new: Object | None) -> Key | None:
 
 
 def ready_addresses(slices: Iterable[Object]) -> Iterator[str]:
-    """Yield the addresses of the ready endpoints in *slices*, which are whole."""
+    """Yield the addresses of the ready endpoints in *slices*, which must not be slim."""
     for endpoint_slice in slices:
         for endpoint in endpoint_slice.get("endpoints") or ():
             if _is_ready(endpoint.get("conditions") or {}):
@@ -75,7 +75,7 @@ def ready_addresses(slices: Iterable[Object]) -> Iterator[str]:
 
 
 def _is_ready(conditions: Object) -> bool:
-    """Tell whether an endpoint is ready according to its *conditions*. A condition that is missing counts as good."""
+    """Tell whether an endpoint is ready according to its *conditions*. A missing condition counts as good."""
     return (
         conditions.get("ready") is not False
         and conditions.get("serving") is not False

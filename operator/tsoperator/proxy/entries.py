@@ -31,7 +31,7 @@ class Entry:
 
     They forward the *ports* to the device with this MagicDNS name (*fqdn*) or address (*ip*). A proxy that is about to
     end requests the URL *health_check* until the answers no longer come from the proxy itself. An entry that a proxy
-    reports has no such URL. It *is_lost* if the proxy finds no such device, and so forwards nothing.
+    reports has no *health_check*. Such an entry *is_lost* if the proxy finds no such device, and so forwards nothing.
     """
 
     fqdn: str
@@ -41,9 +41,9 @@ class Entry:
     is_lost: bool = False
 
     def forwarded(self, reported: "Entry | None") -> frozenset[Port]:
-        """Return those ports of this entry that a proxy forwards to the right device, if it has *reported* that entry.
+        """Return those ports of this entry that a proxy forwards to the right device, by the entry that it *reported*.
 
-        A proxy that hasn't read a change yet reports the earlier entry.
+        A proxy that hasn't read a change yet reports the earlier entry. *reported* is None if it has reported none.
         """
         if reported is None or (self.fqdn, self.ip) != (reported.fqdn, reported.ip):
             return frozenset()
@@ -60,7 +60,7 @@ class ProxyReport:
 
 
 def render_entries(entries: Mapping[str, Entry]) -> str:
-    """Return the document with these *entries* that the proxies read, base64-encoded for ``binaryData``."""
+    """Return the document from which the proxies read these *entries*, base64-encoded for ``binaryData``."""
     document = {name: _wire(entry) for name, entry in sorted(entries.items())}
     return base64.b64encode(json.dumps(document, separators=(",", ":")).encode()).decode()
 
@@ -81,7 +81,7 @@ def slim_configmap(configmap: Object) -> Object:
 
 
 def entries_of(configmap: Object | None) -> Mapping[str, Entry]:
-    """Return the entries in a *slim* egress ConfigMap by name; none if there is no ConfigMap."""
+    """Return the entries in a *slim* egress ConfigMap by name; empty if there is no ConfigMap."""
     found: Mapping[str, Entry] = configmap.get(_ENTRIES) or {} if configmap else {}
     return found
 
@@ -92,7 +92,7 @@ def is_broken(configmap: Object | None) -> bool:
 
 
 def read_report(text: str) -> ProxyReport | None:
-    """Return the report of a proxy in its state Secret; None if there is none that can be read."""
+    """Return the report of a proxy from its text in the state Secret; None if the text can't be read."""
     found = _mapping(text)
     services = found.get("services")
     if not found or not isinstance(services, dict | None):

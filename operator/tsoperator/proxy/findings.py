@@ -10,7 +10,7 @@ from tsoperator.runtime.plan import Note, Plan, earliest
 
 
 class Effect(IntEnum):
-    """The meaning of a finding for the parent of the proxy. The last one is the worst.
+    """The effect of a finding on the parent of the proxy. The effects are in order: the last one is the worst.
 
     The parent reports news and warnings only by an Event. A notice also stays in the parent's condition, and its
     Event is written once. A pending or failed finding is a reason why the parent isn't ready.
@@ -27,8 +27,8 @@ class Effect(IntEnum):
 class DeviceFinding:
     """A fact about a device of a proxy. The Event about it has this *reason*.
 
-    The parent of the proxy is requeued after *requeue_after* seconds. With *is_reason*, a condition of the parent
-    that becomes false has this reason, too.
+    The parent of the proxy is requeued after *requeue_after* seconds. If the finding makes a condition of the parent
+    false, and *is_reason* is true, the condition gets this *reason*, too.
     """
 
     effect: Effect
@@ -43,9 +43,9 @@ def with_findings(
 ) -> Plan:
     """Return *plan* with *findings* in its Events and in the *condition* of its status, if it has one.
 
-    The findings that are more than a warning concern the condition. If *reasons* has a reason for the worst of
-    them, the condition becomes false for that reason. Otherwise the messages of the findings are added to the
-    message of the condition.
+    Findings whose effect is worse than a warning change the condition. If *reasons* has a reason for the worst effect,
+    the condition becomes false for that reason. Otherwise the messages of the findings are added to the message of the
+    condition.
     """
     if not findings:
         return plan

@@ -38,7 +38,7 @@ _EMPTY: Final = "{}"
 
 @dataclass(frozen=True, slots=True)
 class Hosted:
-    """The Tailscale Services in an ingress ConfigMap: the *rules*, and the parts *served* of the serve config."""
+    """The content of an ingress ConfigMap, by Tailscale Service: *rules*, and parts of the serve config (*served*)."""
 
     rules: Mapping[str, Rule] = field(default_factory=dict)
     served: Mapping[str, Object] = field(default_factory=dict)
@@ -53,13 +53,13 @@ class Hosted:
 class HostReport:
     """The report of one proxy: the addresses of its Pod, and the rules that it has put into effect, by Service."""
 
-    ip4: str = ""
+    ip4: str
     ip6: str = ""
     rules: Mapping[str, Rule] = field(default_factory=dict)
 
 
 def rule_for(service: TailscaleService, cluster_ips: Iterable[str]) -> Rule:
-    """Return the rule that leads packets for *service* to *cluster_ips*; empty if they share no IP version."""
+    """Return the rule that leads packets for *service* to *cluster_ips*; empty if both have no IP version in common."""
     pairs = {6 if ":" in ip else 4: ip for ip in cluster_ips if ip not in ("", "None")}
     return {
         version: Mapped(address, ip) for version, ip in sorted(pairs.items()) if (address := service.address(version))
@@ -67,13 +67,13 @@ def rule_for(service: TailscaleService, cluster_ips: Iterable[str]) -> Rule:
 
 
 def rules_document(rules: Mapping[str, Rule]) -> str:
-    """Return the JSON document with *rules*, by the name of the Tailscale Service, that the proxies read."""
+    """Return the JSON document from which the proxies read the *rules*, by the name of the Tailscale Service."""
     document = {name: _wire(rule) for name, rule in sorted(rules.items())}
     return json.dumps(document, separators=(",", ":"))
 
 
 def serve_document(served: Mapping[str, Object]) -> str:
-    """Return the JSON document with the serve config of Tailscale Services, by name, that the proxies read."""
+    """Return the JSON document from which the proxies read the serve config of Tailscale Services, by name."""
     return json.dumps({"Services": dict(sorted(served.items()))} if served else {}, separators=(",", ":"))
 
 
@@ -109,17 +109,12 @@ def is_sound(configmap: Object, name: str) -> bool:
 
 
 def hosted(configmap: Object | None) -> Hosted:
-    """Return the Tailscale Services in a *slim* ingress ConfigMap; none if there is no ConfigMap."""
+    """Return the content of a *slim* ingress ConfigMap; empty content if there is no ConfigMap."""
     return Hosted(configmap.get(_RULES) or {}, configmap.get(_SERVED) or {}) if configmap else Hosted()
 
 
-def read_rules(document: str) -> dict[str, Rule]:
-    """Return the rules in a document by the name of the Tailscale Service; those that can't be read are left out."""
-    return _rules(json_or_empty(document))
-
-
 def read_host_report(document: str) -> HostReport | None:
-    """Return the report of a proxy in its state Secret; None if there is none that can be read."""
+    """Return the report of a proxy from its *document* in the state Secret; None if it can't be read."""
     found = json_or_empty(document)
     if not found:
         return None

@@ -11,11 +11,10 @@ from tsoperator.runtime.plan import Note
 
 @dataclass(frozen=True, slots=True)
 class Login:
-    """The facts about the logins of a parent's *replicas*.
+    """The facts about the logins of the *replicas* of a parent's proxy.
 
     *in_need* are the ordinals of the replicas that may get an auth key. *devices* has the IDs of the devices that
-    the replicas have, by ordinal. A parent that *is_new* doesn't have our finalizer yet, so nothing has been made
-    for it.
+    the replicas have, by ordinal. A parent that *is_new* doesn't have our finalizer yet, so it has no children.
     """
 
     owner: Owner
@@ -31,8 +30,8 @@ class Keys:
     """The auth keys with which replicas are to log in, by ordinal.
 
     A replica whose auth key is the empty text gets one in *requeue_after* seconds, because its parent has used up
-    its share of auth keys. The operator also looks again after that time at a request for another auth key from a
-    proxy that still seems connected. For the *awaited* replicas, the control server has not answered yet. Their
+    its share of auth keys. If a proxy asks for another auth key but still seems connected, the operator also looks
+    again after *requeue_after* seconds. For the *awaited* replicas, the control server has not answered yet. Their
     Secrets stay as they are, and the reconcile raises *pending* at its end to wait for the answer.
     """
 
@@ -45,7 +44,7 @@ class Keys:
 NO_KEYS = Keys()
 
 SECONDS_A_KEY = 30.0
-"""Seconds after which a parent gets one more auth key, if its proxies have used up its share of auth keys."""
+"""The seconds after which a parent gets one more auth key if its proxies have used up its share of auth keys."""
 
 _CAUSE = "could not log in to the tailnet: the auth key was refused, or the device was removed or has expired."
 _GIVEN = "A new auth key has been given, with which it logs in anew"
@@ -55,10 +54,10 @@ _LATER = (
 
 
 def login_problem(asking: Mapping[int, Reissue], auth_keys: Mapping[int, str]) -> str:
-    """Say which replicas can't log in yet, and what happens next; empty if all can.
+    """Say which replicas can't log in yet, and what happens next; empty if all replicas can log in.
 
-    *asking* has their requests for another auth key. An empty auth key in *auth_keys* means that the replica gets
-    one later.
+    *asking* has the replicas' requests for another auth key, by ordinal. An empty auth key in *auth_keys* means that
+    the replica gets one later.
     """
     return " ".join(note.message for note in _told(asking, auth_keys, [*asking]))
 

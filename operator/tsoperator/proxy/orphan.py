@@ -9,7 +9,7 @@ from tsoperator.runtime.ownership import Owner
 from tsoperator.runtime.plan import Plan
 
 ORPHANED_FOR: Final = 3600.0
-"""Seconds for which a proxy outlives a parent that vanished.
+"""The seconds for which a proxy outlives a parent that vanished.
 
 In this time, a restore from a backup may bring the parent back.
 """
@@ -19,8 +19,8 @@ In this time, a restore from a backup may bring the parent back.
 class Orphan:
     """The *children* of a proxy whose *owner* vanished without waiting for our finalizer.
 
-    They may be deleted in *due* seconds, because somebody may restore the owner until then. *tailnet* is passed on
-    to `plan_removal`.
+    The children may be deleted in *due* seconds, because somebody may restore the owner until then. *tailnet* is the
+    argument of `plan_removal`.
     """
 
     owner: Owner
@@ -30,7 +30,7 @@ class Orphan:
 
 
 def plan_orphan(orphan: Orphan) -> Plan:
-    """Return the next step of removing the proxy of an owner that is gone."""
+    """Return the plan with the next steps of removing the proxy of an owner that is gone."""
     if is_removed(orphan.children):
         return Plan()
     if orphan.due > 0:

@@ -1,11 +1,12 @@
-"""Lays a ProxyClass over the StatefulSet of a proxy (docs/development/proxies.md).
+"""Changes the StatefulSet of a proxy as its ProxyClass asks (docs/development/proxies.md).
 
-The fields that this module leaves out or clears matter as much as those that it sets: with any difference, Pods that
-the Go operator made would restart.
+This module must leave out or clear the same fields as the Go operator does: with any difference, Pods that the Go
+operator made would restart.
 
-A class can make a proxy listen at the address of its Pod, so the proxy has to know the family of that address: the
-image takes an address and a port together, and an IPv6 address needs brackets, while an IPv4 address must have none.
-With the wrong format the proxy doesn't start. A Pod that was never ready isn't replaced when its template is corrected.
+A class can make a proxy listen at the address of its Pod. So we have to know whether that is an IPv4 or an IPv6 address
+before we make the Pod: the image takes an address and a port as one text, in which only an IPv6 address has brackets.
+With the wrong format the proxy doesn't start, and Kubernetes doesn't replace a Pod that was never ready when its
+template is corrected.
 """
 
 import re
@@ -47,9 +48,9 @@ def with_class(
 def _pods_have_ipv6(pods: Sequence[Object], statefulset: Object | None, service: Object | None) -> bool | None:
     """Tell whether the first address of a proxy's Pods is an IPv6 address; None if that isn't known yet.
 
-    The addresses of the Pods decide. While there are no Pods, the *statefulset* decides, so that its template
-    doesn't change to and fro. Before the StatefulSet exists, the headless *service* decides: it has the cluster's
-    families in order.
+    The addresses of the Pods decide. While there are no Pods, the variables in *statefulset* decide, so that its
+    template doesn't change to and fro. Before the StatefulSet exists, the headless *service* decides: its first IP
+    family is the cluster's first one.
     """
     for pod in pods:
         if address := (pod.get("status") or {}).get("podIP"):
@@ -64,9 +65,9 @@ def _pods_have_ipv6(pods: Sequence[Object], statefulset: Object | None, service:
 
 
 def _hosts(statefulset: Object) -> Iterable[str]:
-    """Yield the text before the last colon of each environment variable of the containers.
+    """Yield the text before the last colon in each environment variable of the containers.
 
-    In a variable with a host and a port, this text is the host.
+    If the variable has a host and a port, this text is the host.
     """
     for container in statefulset["spec"]["template"]["spec"]["containers"]:
         for variable in container.get("env") or ():
@@ -98,10 +99,7 @@ def _has_endpoints(spec: ProxyClassSpec, proxy_pod: ProxyPod) -> bool:
 
 
 def _with_endpoints(pod: Object, spec: ProxyClassSpec, proxy_pod: ProxyPod, ipv6: bool) -> Object:
-    """Add the variables and ports for debugging, metrics and certificates to tailscaled's container.
-
-    They are added in this order.
-    """
+    """Add the variables and ports for debugging, metrics and certificates, in this order, to tailscaled's container."""
     env: list[Object] = []
     ports: list[Object] = []
     host = _POD_IPV6 if ipv6 else _POD_IPV4
@@ -131,7 +129,7 @@ def _with_endpoints(pod: Object, spec: ProxyClassSpec, proxy_pod: ProxyPod, ipv6
 
 
 def _debugs(spec: ProxyClassSpec) -> bool:
-    """Tell whether the class turns on the debug endpoint. If it doesn't say, metrics turn it on."""
+    """Tell whether the class turns on the debug endpoint. If the class doesn't say, metrics turn it on."""
     container = spec.tailscale_container
     debug = container.debug if container else None
     return debug.enable if debug is not None else spec.is_measured
@@ -140,8 +138,8 @@ def _debugs(spec: ProxyClassSpec) -> bool:
 def _pod_metadata(metadata: Object, pod: Pod) -> Object:
     """Return the *metadata* of Pods with the labels and annotations that the class adds.
 
-    If the class sets a label or an annotation of ours, our value wins. One annotation is an exception, because
-    existing Pods of such a class don't have ours.
+    If the class sets a label or an annotation that we set, too, our value wins. If the class sets any annotations, our
+    `ANNOTATION_LAST_CLUSTER_DNS_NAME` is left out: existing Pods with such a class don't have it, and would restart.
     """
     made = {**metadata, "labels": {**pod.labels, **metadata["labels"]}}
     if pod.annotations:
@@ -157,7 +155,7 @@ def _pod_metadata(metadata: Object, pod: Pod) -> Object:
 def _with_pod_fields(spec: Object, pod: Pod, container: str) -> Object:
     """Return the Pods' *spec* with the fields of the class; most fields that the class doesn't set are cleared.
 
-    The proxy runs in the *container* of that name.
+    *container* is the name of the container in which the proxy runs.
     """
     assigned = {
         "affinity": pod.affinity,
@@ -198,7 +196,7 @@ def _with_container_fields(container: Object, given: Container | None) -> Object
 
 
 def amounts(resources: Object) -> Object:
-    """Return requests and limits as text, as the API server keeps them.
+    """Return the requests and limits in *resources* with amounts as text, in the API server's form.
 
     Resource claims are left out, because the Pods of proxies have no claims.
     """
@@ -209,9 +207,9 @@ def amounts(resources: Object) -> Object:
 def _unique(env: Sequence[Object]) -> list[Object]:
     """Return *env* with each variable once, with its last value.
 
-    A variable stays at the first position of its name, so that the variables behind it can refer to it. If it
-    refers to variables that come later, it moves behind them. If its value refers to its own earlier value, that
-    earlier value stays before it.
+    A variable stays at the first position of its name, so that the variables behind it can refer to it. A variable
+    that refers to later variables moves behind them. If a value refers to an earlier value of the same variable, the
+    earlier value stays, too.
     """
     last = {variable["name"]: variable for variable in env}
     made: list[Object] = []

@@ -1,4 +1,4 @@
-"""Reads the rules of an Ingress: which paths go to which Service, and which parts of them have no effect."""
+"""Reads the rules of an Ingress: which paths go to which Service, and which parts of the rules have no effect."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -13,15 +13,15 @@ BY_BACKEND: Final = "backend"
 """The index of Ingresses by the Services to which they lead. Its values are `str(Key)`."""
 
 _PATTERN: Final = re.compile(r"[*()\[\]^|\\]")
-"""The characters of patterns, as other Ingress controllers read them. Few real paths have one of them."""
+"""The characters by which we recognize that a path is a pattern for another Ingress controller."""
 
 
 @dataclass(frozen=True, slots=True)
 class Paths:
-    """The URLs of backends, by the path that goes there, and Events about the parts of the rules without effect."""
+    """The URLs of backends, by the path that leads there, and Events about parts of the rules that have no effect."""
 
     origins: Mapping[str, str]
-    notes: tuple[Note, ...] = ()
+    notes: tuple[Note, ...]
 
 
 def ingress_paths(ingress: Object, services: Mapping[str, Object], not_served: Callable[[str], str]) -> Paths:
@@ -48,7 +48,8 @@ def ingress_paths(ingress: Object, services: Mapping[str, Object], not_served: C
 def hosted_paths(ingress: Object, services: Mapping[str, Object], name: str) -> Paths:
     """Return the paths of an Ingress that a ProxyGroup serves as the MagicDNS *name*.
 
-    *services* are those of its namespace by name. If *name* is empty, it isn't known yet, and no rule is left out.
+    *services* are the Services of its namespace by name. While *name* isn't known, it is empty. Then no rule is left
+    out because of its host.
     """
     entries = ingress["spec"].get("tls") or [{}]
     served = {name, *(entries[0].get("hosts") or ())[:1]}
@@ -121,7 +122,7 @@ def _mount_point(path: Object, notes: list[Note]) -> str:
 
 
 def _backend(wanted: Object, services: Mapping[str, Object]) -> Backend:
-    """Return the Service and the port that a path of an Ingress leads to; *wanted* is the backend there.
+    """Return the Service and the port of *wanted*, the backend of a path in an Ingress.
 
     Raises Unusable.
     """

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import Any, Final
 
-from tsoperator.api.conditions import FALSE, TRUE
+from tsoperator.api.conditions import FALSE, is_true
 from tsoperator.api.names import EGRESS_GATE, LABEL_PARENT_TYPE, PARENT_PROXYGROUP
-from tsoperator.api.objects import Object, labels
+from tsoperator.api.objects import STATEFULSET, Object, labels
 
 HEALTH_CHECK: Final = "TS_ENABLE_HEALTH_CHECK"
 """The environment variable that makes a proxy answer health checks."""
@@ -14,16 +14,16 @@ _ENDED = ("exitCode", "startedAt", "finishedAt")
 _CONTAINERS_READY = "ContainersReady"
 _READY = ("Ready", _CONTAINERS_READY)
 _CONDITION = ("type", "status", "reason")
-_WAITS_FOR_GATES = "ReadinessGatesNotReady"  # the kubelet's reason if a Pod isn't ready, though its containers are
+_WAITS_FOR_GATES = "ReadinessGatesNotReady"  # the kubelet's reason if only a gate keeps a Pod from being ready
 _METADATA = ("name", "namespace", "uid", "resourceVersion", "labels", "deletionTimestamp")
 
 
 def slim(pod: Object) -> Object:
-    """Return the slim form of a Pod for the cache, which is a tenth of the Pod.
+    """Return the slim form of a Pod for the cache, which has a tenth of the Pod's size.
 
-    It has the Pod's identity, labels and addresses, the kinds of its owners, how often its containers have restarted,
-    and when and with which code they ended last. If the Pod has our readiness gate, it also has the gate and
-    `HEALTH_CHECK`. If the Pod belongs to a ProxyGroup, it also has the conditions that say whether the gate is open and
+    It has the Pod's identity, labels and addresses, the kinds of its owners, the number of its containers' restarts,
+    and the times and exit codes of their last ends. For a Pod with our readiness gate, it also has the gate and the
+    variable `HEALTH_CHECK`. For a Pod of a ProxyGroup, it also has the conditions that say whether the gate is open and
     the Pod is ready.
     """
     metadata, status = pod["metadata"], pod.get("status") or {}
@@ -48,7 +48,7 @@ def slim(pod: Object) -> Object:
 
 
 def _conditions(status: Object) -> list[Object]:
-    """Return the conditions in the *status* of a ProxyGroup's Pod that the operator reads, with few of their fields."""
+    """Return the conditions that the operator reads in the *status* of a ProxyGroup's Pod, with the fields it reads."""
     return [
         {name: each[name] for name in _CONDITION if name in each}
         for each in status.get("conditions") or ()
@@ -62,8 +62,13 @@ def _restarts(status: Object) -> Object:
     return {"restartCount": status["restartCount"], **({"lastState": {"terminated": kept}} if kept else {})}
 
 
+def is_of_statefulset(pod: Object) -> bool:
+    """Tell whether a StatefulSet manages *pod*, slim or whole."""
+    return any(owner["kind"] == STATEFULSET.kind for owner in pod["metadata"].get("ownerReferences") or ())
+
+
 def has_gate(pod: Object) -> bool:
-    """Tell whether *pod*, slim or whole, waits for our readiness gate before it is ready."""
+    """Tell whether *pod*, slim or whole, has our readiness gate, so that it is ready only after the gate has opened."""
     gates = (pod.get("spec") or {}).get("readinessGates") or ()
     return any(gate["conditionType"] == EGRESS_GATE for gate in gates)
 
@@ -71,10 +76,9 @@ def has_gate(pod: Object) -> bool:
 def is_down(pod: Object) -> bool:
     """Tell whether *pod*, slim or whole, isn't ready though our readiness gate has opened, as when its node died.
 
-    Pods from before an update, or of some ProxyClasses, have no gate. The kubelet reacts a moment after the gate opens.
-    Until then the Pod isn't ready, but isn't down.
-
-    A Pod whose gate is closed is down if one of its containers has ended and isn't ready again, as in a crash loop.
+    In the moment between the opening of the gate and the kubelet's reaction, the Pod isn't ready, but isn't down.
+    Pods without a gate, such as those from before an update, are down if they aren't ready. A Pod whose gate is closed
+    is down if one of its containers has ended and isn't ready again, as in a crash loop.
     """
     status = pod.get("status") or {}
     unready = [
@@ -92,15 +96,13 @@ def is_down(pod: Object) -> bool:
 
 def is_open(pod: Object) -> bool:
     """Tell whether our readiness gate of *pod*, slim or whole, has opened."""
-    conditions = (pod.get("status") or {}).get("conditions") or ()
-    return any(each["type"] == EGRESS_GATE and each["status"] == TRUE for each in conditions)
+    return is_true(pod, EGRESS_GATE)
 
 
 def in_service(pods: Sequence[Object]) -> Sequence[Object]:
-    """Return the *pods* that aren't down; if all are down, return them all.
+    """Return the *pods* that aren't down; if all are down, return all of them.
 
-    If the API server is cut off from all Pods, they all seem to be down, and nobody can tell which of them still
-    serve.
+    If the API server is cut off from all nodes, all Pods seem to be down, and nobody can tell which Pods still serve.
     """
     return [pod for pod in pods if not is_down(pod)] or pods
 

@@ -16,8 +16,8 @@ from tsoperator.runtime.plan import Note
 class Children:
     """The existing children of one proxy; its Secrets are slim.
 
-    *metrics* are its metrics Service and ServiceMonitor. *overdue* is for Pods that still exist after their grace
-    periods: it has the seconds since the end of the period, by the Pod's UID.
+    *metrics* are its metrics Service and ServiceMonitor. *overdue* has, for each Pod that still exists after its grace
+    period, the seconds since the end of that period, by the Pod's UID.
     """
 
     services: Sequence[Object] = ()
@@ -51,16 +51,19 @@ NO_CHILDREN = Children([], [], [], [], [])
 class Proxy:
     """A proxy as it should be: one StatefulSet, named *key*, whose Pods are its replicas.
 
-    Each of its replicas has a device with the *tags* in the Tailnet called *tailnet*; with a *hostname_prefix* each has
-    a hostname of its own. *notes* are Events that say which settings of the parent the operator ignores. With a
-    *config_infix* or a *config_suffix* each replica has two Secrets: the name of its config Secret has the infix before
-    the ordinal, and the suffix after it. Otherwise one Secret holds both config and state. The children of one replica
-    carry its ordinal under the label *replica_label*, if there is one. The replicas advertise the Tailscale Services in
-    *advertised*, by ordinal; proxies of the Kubernetes API serve those in *served*, and their Pods run under the
-    ServiceAccount *account*. Other devices may reach the replicas at their *static_endpoints*, by ordinal, with the
-    help of the *services*. If *controller* is given, it is the kind of the parent, and the owner references of the
-    children name the parent; otherwise only their labels name it. The Secrets of the replicas *left_alone* stay as they
-    are.
+    Each replica has a device with the *tags* in the Tailnet called *tailnet*. With a *hostname_prefix*, each replica
+    has a hostname of its own. *notes* are Events that say which settings of the parent the operator ignores.
+
+    With a *config_infix* or a *config_suffix*, each replica has two Secrets: the name of its config Secret has the
+    infix before the ordinal, and the suffix after it. Otherwise one Secret holds both config and state. If there is a
+    *replica_label*, the children of one replica have its ordinal as the value of this label.
+
+    *advertised* has the Tailscale Services that each replica advertises, by ordinal. *served* has those that each proxy
+    of the Kubernetes API serves. *account* is the ServiceAccount of the Pods. *static_endpoints* has the endpoints at
+    which other devices may reach each replica, by ordinal, by way of the Services in *services*.
+
+    If *controller* is given, it is the kind of the parent, and the owner references of the children name the parent.
+    Otherwise only their labels name it. The Secrets of the replicas *left_alone* stay as they are.
     """
 
     owner: Owner
@@ -87,7 +90,7 @@ class Proxy:
     left_alone: frozenset[int] = frozenset()
 
     def child(self, resource: Resource, name: str, content: Object | None = None, **labels: str) -> Object:
-        """Return a child with *content* beside its metadata.
+        """Return a child of the proxy called *name*, with metadata and *content*.
 
         *labels* are added to the labels that name the parent.
         """

@@ -39,8 +39,10 @@ GROUP_CONFIGS: Final = "/etc/proxies"
 class ProxyPod:
     """The Pods of one kind of proxy.
 
-    *app* is the name of that kind for the image, and *type* its name in the metrics. *modes* and *target* are variables
-    for the image: *modes* say how the proxy works, and *target* says where it leads. The variables in *more* come last.
+    *app* is the name by which the image knows that kind, and *type* its name in the metrics. *modes* and *target* are
+    environment variables for the image: *modes* say how the proxy works, and *target* says where it leads. The
+    variables in *more* come last.
+
     A *userspace* proxy needs no privileges. A proxy that *serves* has a serve config, and one that also *serves_https*
     asks for certificates. A *measurable* proxy can serve metrics; a proxy that forwards all connections to its Pod's
     address can't. A *grouped* proxy belongs to a ProxyGroup. The image runs in the *container* of that name, and keeps
@@ -110,7 +112,7 @@ def served_service() -> ProxyPod:
 
 
 def served_ingress(*, forward_cluster_traffic: bool) -> ProxyPod:
-    """Return the Pods that serve an Ingress; *forward_cluster_traffic* adds connections to the Pod's own address."""
+    """Return the Pods that serve an Ingress; with *forward_cluster_traffic*, they also serve it to other Pods."""
     forwarding = {"EXPERIMENTAL_ALLOW_PROXYING_CLUSTER_TRAFFIC_VIA_INGRESS": "true"}
     return ProxyPod(
         APP_INGRESS,

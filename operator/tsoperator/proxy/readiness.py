@@ -19,7 +19,7 @@ def ready_replicas(statefulset: Object) -> int:
 
 
 def is_rolled_out(statefulset: Object, replicas: int) -> bool:
-    """Tell whether a StatefulSet has exactly *replicas* Pods, all of its present template."""
+    """Tell whether a StatefulSet has exactly *replicas* Pods, all made from its present template."""
     status = statefulset.get("status") or {}
     seen = status.get("observedGeneration") == statefulset["metadata"].get("generation")
     counts = {wanted_replicas(statefulset), status.get("replicas") or 0, status.get("updatedReplicas") or 0}
@@ -35,7 +35,7 @@ def secret_keys(statefulset: Object) -> list[Key]:
 def is_serving(statefulset: Object, secret: Callable[[Key], Object | None]) -> bool:
     """Tell whether all replicas of a proxy serve.
 
-    *secret* is a function that returns the *slim* Secret with a key, or None.
+    *secret* is a function that returns the *slim* Secret with a key; None if it doesn't exist.
     """
     if ready_replicas(statefulset) < wanted_replicas(statefulset):
         return False

@@ -10,14 +10,14 @@ from tsoperator.api.rules import DNS_LABEL_MAX
 REPLICAS_MAX: Final = 100
 """The most replicas that a proxy can have.
 
-Each Pod of a ProxyGroup mounts the configs of all replicas. With many more replicas, the plan for one proxy would take
-so long that all other objects had to wait.
+Each Pod of a ProxyGroup mounts the configs of all replicas, so the time to plan a proxy grows with their number. With
+many more replicas, all other objects would have to wait for the plan of one proxy.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Replica:
-    """A replica of a proxy: one Pod with a device of its own, named like its *state_secret*.
+    """A replica of a proxy: one Pod, named like its *state_secret*, with a device of its own.
 
     The operator writes *config_secret*, and the proxy writes *state_secret*; a standalone proxy has one Secret for
     both. *hostname* and *tags* are those that the device should have.
@@ -39,14 +39,14 @@ class ReplicaSecrets:
 
 
 def replicas_error(count: int) -> str:
-    """Say what is wrong with a spec that wants *count* replicas, and how to fix it; empty if nothing is."""
+    """Say what is wrong with a spec that wants *count* replicas, and how to fix it; empty if nothing is wrong."""
     return f"spec.replicas must be at most {REPLICAS_MAX}, not {count}: lower it" if count > REPLICAS_MAX else ""
 
 
 def hostnames_error(prefix: str, count: int) -> str:
-    """Say that the last of *count* hostnames that begin with *prefix* is too long; empty if it isn't.
+    """Say that the longest of *count* hostnames that begin with *prefix* is too long; empty if none is too long.
 
-    tailscaled cuts off the end of a hostname that is too long, so all replicas would ask for the same name.
+    tailscaled cuts off the end of such a hostname, so all replicas would ask for the same name.
     """
     longest = f"{prefix}-{min(max(count, 1), REPLICAS_MAX) - 1}"
     if len(longest) <= DNS_LABEL_MAX:

@@ -50,7 +50,7 @@ BY_DEVICE = "device"
 """The index of Secrets by the ID of the device that they report."""
 
 TLS = "tls"
-"""The text in place of the domain in key names such as ``tls.crt``, in a Secret that has one certificate."""
+"""The text that stands for the domain in keys such as ``tls.crt``, in a Secret with a single certificate."""
 
 _DEVICE_KEYS = (
     SECRET_DEVICE_ID,
@@ -107,10 +107,10 @@ class ReportedDevice:
 
 @dataclass(frozen=True, slots=True)
 class Certificate:
-    """A certificate, which the proxy's tailscaled gets at the first HTTPS request for it.
+    """The facts about a certificate, which tailscaled gets at the first HTTPS request that needs it.
 
-    *validity* is None if it can't be read. *asked* is true if the certificate is missing, and the proxy is known to
-    have asked for it.
+    *validity* is None if it can't be read. *asked* is true if the certificate is missing, and the proxy has certainly
+    asked for it.
     """
 
     is_there: bool
@@ -121,14 +121,18 @@ class Certificate:
 def slim(secret: Object) -> Object:
     """Return the slim form of a proxy's Secret for the cache.
 
-    It has the keys that describe the device; the URL at which the proxy logs in, and its hostname; digests of the
-    config, of the auth key in it, and of the refused auth key that the proxy asks to replace; the names of the configs
-    for images of different versions; the names of the keys in which tailscaled stored its last serve config; the
-    validity of the certificates; the static endpoints of a relay or of a proxy of a ProxyGroup; and, for such a proxy,
-    its report of the entries that it forwards, or of the rules that it has, the Tailscale Services that it advertises,
-    and the one as which it serves the Kubernetes API. For a Connector, it also says whether the proxy has routes that
-    it would have to lose before it can be an app connector. A Recorder reports nothing but the state of its tailscaled,
-    which has the URL and the name of its device, too.
+    It has these facts:
+
+    - the keys that describe the device; the URL at which the proxy logs in, and its hostname;
+    - digests of the config, of the auth key in it, and of the refused auth key that the proxy asks to replace;
+    - the names of the configs for images of different versions, and of the keys with tailscaled's last serve config;
+    - the validity of the certificates;
+    - the static endpoints of a relay or of a proxy of a ProxyGroup;
+    - of a proxy of a ProxyGroup: its report of the entries that it forwards, or of its rules; the Tailscale Services
+      that it advertises; and the Tailscale Service by which it serves the Kubernetes API;
+    - of a Connector: whether the proxy has routes that it has to lose before it can be an app connector.
+
+    The Secret of a Recorder has only the state of its tailscaled, so the URL and the device's name come from there.
     """
     data: Mapping[str, str] = secret.get("data") or {}
     config, profile = newest_config(data), login_profile(data)
@@ -170,17 +174,17 @@ def auth_key_of(secret: Object) -> str:
 def login_url_of(secret: Object) -> str:
     """Return the URL of the control server at which the config in a *slim* Secret makes a proxy log in.
 
-    It has no slash at its end, and is empty if there is no such config.
+    The URL has no slash at its end. It is empty if there is no config.
     """
     url: str = secret[_LOGIN_URL]
     return url.removesuffix("/")
 
 
 def expiries_of(secret: Object) -> dict[str, datetime]:
-    """Return when the certificates in a *slim* Secret expire, by their domains.
+    """Return the times at which the certificates in a *slim* Secret expire, by their domains.
 
-    A proxy whose name has changed still has the certificate of its old name, which nobody renews. It is left out. In a
-    Secret that has one certificate, the name of the Secret is the domain.
+    A proxy whose name has changed still has the certificate of its old name. That one is left out, because nobody
+    renews it. In a Secret with a single certificate, the name of the Secret is the domain.
     """
     found: Mapping[str, Validity | None] = secret.get(_CERTIFICATES) or {}
     if not found:
@@ -204,7 +208,8 @@ def hostname_of(secret: Object) -> str:
 def needs_auth_key(secrets: ReplicaSecrets) -> bool:
     """Tell whether a replica needs an auth key to log in, and its Secrets have none.
 
-    A replica can log in with the state of an earlier login, even if the ID of its device was removed from the Secret.
+    With the state of an earlier login, a replica needs no auth key, even if somebody has removed the ID of its device
+    from the Secret.
     """
     has_key = secrets.config is not None and secrets.config[_AUTH_KEY_DIGEST]
     return not (has_key or device_id_of(secrets))
@@ -213,7 +218,7 @@ def needs_auth_key(secrets: ReplicaSecrets) -> bool:
 def has_other_config(old: Object, new: Object) -> bool:
     """Tell whether the configs in the *slim* Secrets *old* and *new* differ in a way that matters to the proxy.
 
-    The removal of an auth key alone doesn't matter, because the proxy has used that key.
+    The mere removal of an auth key doesn't matter, because the proxy has used that key already.
     """
     return new[_CONFIG_DIGEST] != old[_CONFIG_DIGEST] or new[_AUTH_KEY_DIGEST] not in ("", old[_AUTH_KEY_DIGEST])
 
@@ -229,12 +234,12 @@ def must_keep_auth_key(secrets: ReplicaSecrets, config: ProxyConfig) -> bool:
 
 
 def config_for_now(config: ProxyConfig, secrets: ReplicaSecrets) -> ProxyConfig:
-    """Return *config* as the replica with these *secrets* should have it now.
+    """Return the config that a replica with these *secrets* should have now, on its way to *config*.
 
-    An app connector without routes must have no list of routes in its config, because an empty list clears the
-    routes that tailscaled has learned or has from the policy. Without a list, tailscaled keeps all routes,
-    including those that an earlier config named. So the routes of earlier configs have to go first. Until they are
-    gone, the replica gets an empty list and is not an app connector, so that it can't learn other routes meanwhile.
+    An app connector without routes of its own must have no list of routes in its config: an empty list would clear the
+    routes that tailscaled has learned or has from the policy. But without a list, tailscaled also keeps the routes of
+    earlier configs. So until these are gone, the replica gets an empty list, and isn't an app connector yet, so that it
+    learns no other routes meanwhile.
     """
     if not config.app_connector or config.routes:
         return config
@@ -244,7 +249,7 @@ def config_for_now(config: ProxyConfig, secrets: ReplicaSecrets) -> ProxyConfig:
 
 
 def reissue_of(secrets: ReplicaSecrets) -> Reissue:
-    """Return whether a replica asks for another auth key, and whether it has got one."""
+    """Return the state of a replica's request for another auth key: not asked, asked or answered."""
     refused = secrets.state[_REFUSED_KEY_DIGEST] if secrets.state is not None else ""
     if not refused:
         return Reissue.NOT_ASKED
@@ -253,7 +258,7 @@ def reissue_of(secrets: ReplicaSecrets) -> Reissue:
 
 
 def device_id_of(secrets: ReplicaSecrets) -> str:
-    """Return the ID of the device that a replica has; empty if it has no device, as far as is known."""
+    """Return the ID of the device that a replica has; empty if we know of no device."""
     return reported_id_of(secrets.state) if secrets.state is not None else ""
 
 
@@ -268,8 +273,8 @@ def reported_id_of(secret: Object) -> str:
 def device_of(secret: Object, pod: Object | None) -> ReportedDevice:
     """Return the device that a *slim* Secret reports.
 
-    The capability version in the Secret counts only if *pod* wrote it. An old image doesn't report an HTTPS
-    endpoint, so the MagicDNS name is used instead.
+    If *pod* has written the capability version in the Secret, and the version is new enough, the Secret has the HTTPS
+    endpoint. Otherwise the MagicDNS name is used in its place.
     """
     data = secret["data"]
     id_, fqdn = reported_id_of(secret), fqdn_of(secret)
@@ -315,13 +320,13 @@ def reporting_pod_of(secret: Object) -> str:
 
 
 def egress_report_of(secret: Object) -> ProxyReport | None:
-    """Return the report of a proxy of a ProxyGroup in its *slim* state Secret; None if it has none."""
+    """Return the report of a proxy of an egress group in its *slim* state Secret; None if there is no report."""
     report: ProxyReport | None = secret[_EGRESS_REPORT]
     return report
 
 
 def host_report_of(secret: Object) -> HostReport | None:
-    """Return the rules that a proxy reports in its *slim* state Secret; None if it has reported none."""
+    """Return the report of a proxy of an ingress group in its *slim* state Secret; None if there is no report."""
     report: HostReport | None = secret[_HOST_REPORT]
     return report
 
@@ -336,17 +341,17 @@ def advertised_services(secret: Object) -> tuple[str, ...]:
 
 
 def served_service_of(secret: Object) -> str:
-    """Return the name of the Tailscale Service as which a proxy is to serve the Kubernetes API, from its *slim* config.
+    """Return the name of the Tailscale Service by which a proxy should serve the Kubernetes API; empty without one.
 
-    It is empty if there is none.
+    *secret* is the proxy's *slim* config Secret.
     """
     return secret[_SERVED] or ""
 
 
 def is_mounted(secret: Object) -> bool:
-    """Tell whether a proxy that reads this *slim* Secret mounts it.
+    """Tell whether the proxy that this *slim* Secret is for mounts it.
 
-    A proxy of the Kubernetes API reads its config by the API.
+    A proxy of the Kubernetes API doesn't, because it reads its config through the API.
     """
     return secret[_SERVED] is None
 
@@ -357,7 +362,7 @@ def lacks_api_config(config: Object) -> bool:
 
 
 def static_endpoints_of(config: Object | None) -> tuple[str, ...]:
-    """Return the static endpoints in a *slim* config Secret, in their order; none without a Secret."""
+    """Return the static endpoints in a *slim* config Secret, in their order; empty without a Secret."""
     found: tuple[str, ...] = config[_STATIC_ENDPOINTS] if config else ()
     return found
 
@@ -376,24 +381,25 @@ def by_device(secret: Object) -> Iterable[str]:
 def certificate_of(secret: Object, domain: str) -> Certificate:
     """Return the facts about the certificate for *domain* in a *slim* Secret."""
     found: Mapping[str, Validity | None] = secret[_CERTIFICATES]
-    # The account exists since the first request for any name. Without any certificate, that request was for this name.
+    # The ACME account shows that the proxy has asked for a certificate. If it has none at all, it asked for this one.
     return Certificate(domain in found, found.get(domain), not found and secret[_ASKED_FOR_CERTIFICATE])
 
 
 def config_patch(secrets: ReplicaSecrets, config: ProxyConfig, auth_key: str) -> Patch | None:
     """Return the patch that brings the config of a replica up to date.
 
-    Return None if the config is up to date, or if the replica has no Secret yet. *auth_key* is the auth key that
-    the replica has yet to use. Once the replica has a device, the auth key is removed from the Secret, unless the
-    proxy has lost that device and asks for another auth key. A config that another operator wrote for newer images
-    is removed, because those images would read it in place of ours. If a proxy should no longer serve anything, the
-    serve config that tailscaled stored is removed, too, because tailscaled would serve it again after a restart.
+    Return None if the config is up to date, or if the replica has no Secret yet. *auth_key* is the auth key with which
+    the replica is to log in. Once the replica has a device, the patch removes the auth key from the Secret, unless the
+    proxy has lost that device and asks for another auth key. The patch removes a config that another operator wrote
+    for newer images, because those images would read it in place of ours. If the proxy should no longer serve
+    anything, the patch also removes the serve config that tailscaled stored, because tailscaled would serve it again
+    after a restart.
     """
     secret = secrets.config
     if secret is None:
         return None
     files = config_files(config)
-    changes = secret[_CONFIG_DIGEST] != _digest_of_files(files)  # more than the auth key differs
+    changes = secret[_CONFIG_DIGEST] != _digest_of_files(files)  # true if more than the auth key differs
     logged_in = has_logged_in(secrets)
     drop = logged_in and secret[_AUTH_KEY_DIGEST]
     served = secret[_SERVE_STATE] if config.serve_config is None else []
@@ -415,6 +421,6 @@ def has_logged_in(secrets: ReplicaSecrets) -> bool:
 def _digest_of_files(files: Mapping[str, str]) -> str:
     """Return a digest of config *files* by their names and contents.
 
-    The auth key is left out, because it comes and goes.
+    The digest leaves out the auth key, so that a change of the auth key alone doesn't change the digest.
     """
     return digest_of({name: {**json_or_empty(text), "AuthKey": ""} for name, text in files.items()})

@@ -1,4 +1,4 @@
-"""Reads the files, the certificates and the login in the data of a proxy's whole Secret."""
+"""Reads the config files, the certificates and the login profile in the data of a proxy's whole Secret."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -29,8 +29,8 @@ def newest_config(data: Mapping[str, str]) -> Object:
 def file_names(data: Mapping[str, str]) -> Sequence[str]:
     """Return the keys of the config files in the *data* of a Secret.
 
-    A Recorder has a file with the auth key, and no other. Beside other files, that key is a leftover of an early
-    version of the Go operator, and no proxy reads it.
+    A Recorder has only one file, with the auth key. If other files are there, too, the file with the auth key is from
+    an early version of the Go operator: no proxy reads it, so it is left out.
     """
     named = (SERVE_CONFIG_KEY, K8S_PROXY_CONFIG_KEY)
     found = [name for name in data if name in named or CONFIG_FILE.fullmatch(name)]
@@ -38,14 +38,14 @@ def file_names(data: Mapping[str, str]) -> Sequence[str]:
 
 
 def auth_key_in(data: Mapping[str, str], config: Object) -> str:
-    """Return the auth key in the *data* of a Secret with this newest *config*; empty if there is none."""
+    """Return the auth key in the *data* of a Secret; empty if there is none. *config* is the newest config there."""
     return text(data, AUTH_KEY_FILE) if AUTH_KEY_FILE in file_names(data) else text_in(config, "AuthKey")
 
 
 def served_service(data: Mapping[str, str], config: Object) -> str | None:
     """Return the Tailscale Service in the *config* of a proxy of the Kubernetes API; empty if it has none.
 
-    Return None if *data* are those of another proxy.
+    Return None if *data* are of a proxy of another kind.
     """
     given = config.get("APIServerProxy")
     if K8S_PROXY_CONFIG_KEY not in data:
@@ -54,11 +54,12 @@ def served_service(data: Mapping[str, str], config: Object) -> str | None:
 
 
 def has_routes_to_lose(config: Object, profile: Object) -> bool:
-    """Tell whether the proxy may advertise routes that its *config*, or an earlier one, named.
+    """Tell whether a proxy may still advertise routes that it must lose before it can be an app connector.
 
-    Without a list of routes in its config, the proxy keeps its routes. With a list, its login *profile*, in which
-    tailscaled stores the routes that it advertises, shows when they are gone. Earlier versions of this operator
-    gave every app connector a list.
+    They are the routes that its *config*, or an earlier config, named. If *config* has no list of routes, the proxy
+    keeps all its routes, so it has none to lose. If it has a list, the login *profile*, in which tailscaled stores the
+    routes that it advertises, shows whether they are gone. The empty list of an app connector is no sign of routes:
+    earlier versions of this operator wrote it.
     """
     routes = config.get("AdvertiseRoutes")
     if routes is None or (routes == [] and _is_app_connector(config)):
@@ -88,7 +89,7 @@ def static_endpoints(data: Mapping[str, str]) -> tuple[str, ...]:
 def certificates(data: Mapping[str, str]) -> dict[str, Validity | None]:
     """Return the validity of each certificate in *data* by its domain.
 
-    Certificates without a private key are left out, and so are empty ones. In a Secret of type ``kubernetes.io/tls``,
+    Empty certificates, and certificates without a private key, are left out. In a Secret of type ``kubernetes.io/tls``,
     `TLS` stands for the domain.
     """
     domains = [name.removesuffix(".crt") for name in data if name.endswith(".crt") and data[name]]
@@ -109,7 +110,8 @@ def device_in(profile: Object) -> str:
 def fqdn_in(profile: Object) -> str:
     """Return the MagicDNS name of the device in tailscaled's login *profile*; empty if there is none.
 
-    A tagged device has its own name as its login name. Control servers are free to show another login name.
+    The login name of a tagged device is usually its MagicDNS name. If the control server gives another login name, the
+    result is empty.
     """
     config = profile.get("Config")
     user = config.get("UserProfile") if isinstance(config, dict) else None

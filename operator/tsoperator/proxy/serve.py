@@ -6,17 +6,17 @@ from typing import Final, NamedTuple
 from tsoperator.api.names import ANNOTATION_EXPOSE, CERT_DOMAIN
 from tsoperator.api.objects import Object, key_of
 
-_REDIRECT: Final = "301:https://${HOST}${REQUEST_URI}"  # tailscaled expands these
+_REDIRECT: Final = "301:https://${HOST}${REQUEST_URI}"  # tailscaled puts values in place of HOST and REQUEST_URI
 
 
 class Unusable(Exception):
-    """An error about a backend that can't be used. The message names the backend and says why."""
+    """An error: a backend can't be used. The message names the backend and says why."""
 
 
 class Backend(NamedTuple):
     """A port of a *service* that an Ingress leads to.
 
-    The port is chosen by its *port_name*, or else by its *number*; it need not exist.
+    The Ingress names the port by *port_name*, or else by *number*. The Service need not have such a port.
     """
 
     service: Object
@@ -31,7 +31,7 @@ class Backend(NamedTuple):
         return f"{scheme}://{host}:{port}"
 
     def doubt(self) -> str:
-        """Return a message if the Service doesn't have a port with the *number*; the proxy uses that number anyway."""
+        """Return a message if the Service has no port with the *number*, which the proxy uses anyway; else empty."""
         ports = self.service["spec"].get("ports") or ()
         there = [each["port"] for each in ports if each.get("protocol", "TCP") == "TCP"]
         if self.port_name or self.number in there:
@@ -56,7 +56,8 @@ class Backend(NamedTuple):
 def web_config(origins: Mapping[str, str], *, redirects: bool, funnels: bool) -> Object:
     """Return the serve config of a proxy that serves HTTPS; *origins* are the URLs to which its paths go.
 
-    If it *redirects*, plain HTTP is answered with a redirect to HTTPS. If it *funnels*, the Internet may reach it.
+    With *redirects*, the proxy answers plain HTTP with a redirect to HTTPS. With *funnels*, the proxy can be reached
+    from the Internet.
     """
     secure, plain = f"{CERT_DOMAIN}:443", f"{CERT_DOMAIN}:80"
     config: Object = {
@@ -76,8 +77,8 @@ def web_config(origins: Mapping[str, str], *, redirects: bool, funnels: bool) ->
 def hosted_config(name: str, origins: Mapping[str, str], *, serves_http: bool, redirects: bool) -> Object:
     """Return the serve config of one Tailscale Service with the MagicDNS *name*, which serves HTTPS.
 
-    *origins* are the URLs to which its paths go. If it *serves_http*, plain HTTP gets the same answers. If it
-    *redirects*, plain HTTP is answered with a redirect to HTTPS.
+    *origins* are the URLs to which its paths go. With *serves_http*, the proxy also serves the paths by plain HTTP.
+    With *redirects*, it answers plain HTTP with a redirect to HTTPS.
     """
     handlers = {path: {"Proxy": f"{url}{path}"} for path, url in origins.items()}
     config: Object = {

@@ -1,4 +1,4 @@
-"""A Tailscale Service as reconcilers see it."""
+"""The knowledge of the operator about a Tailscale Service, for reconcilers."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,14 +9,14 @@ from tsoperator.runtime.plan import Refusal
 
 @dataclass(frozen=True, slots=True)
 class ServiceView:
-    """A Tailscale Service as the operator knows it.
+    """The knowledge of the operator about a Tailscale Service.
 
     *service* is None if the tailnet has no Service of that name. *pending* is the exception that a reconcile raises
     to wait until the Service has been read, and also its hosts if the reconcile needs them. *hosts* are the devices
     that host the Service. *refusal* says why the control server doesn't show the Service, or why it refused the
     last change of the Service.
 
-    Unless the Service *is_shown*, nobody knows whether it is there, or who owns it.
+    Unless *is_shown* is true, the operator doesn't know whether the Service exists, or who owns it.
     """
 
     service: TailscaleService | None = None
@@ -28,8 +28,8 @@ class ServiceView:
     def is_shown(self) -> bool:
         """True if *service* is the Tailscale Service as the tailnet has it now, or None if the tailnet has none.
 
-        If there is a *refusal*, too, the control server has refused a change of the Service, and the refusal
-        names its *step*.
+        If there is a *refusal* as well, the control server has refused a change of the Service, and *step* of the
+        refusal is that change.
         """
         return self.pending is None and (self.refusal is None or self.refusal.step is not None)
 

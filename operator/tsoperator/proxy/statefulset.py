@@ -1,6 +1,6 @@
 """The StatefulSet that runs a proxy on the official image (docs/development/proxies.md).
 
-The order of the variables matters to the image.
+The environment variables must stay in their order, because the order matters to the image.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,7 +23,7 @@ from tsoperator.settings import Settings
 CONFIGS: Final = "/etc/tsconfig"
 """The folder in which each Pod mounts the configs of all replicas."""
 CONFIG_VOLUME: Final = "tailscaledconfig-"
-"""The beginning of the name of the volume that has a replica's config. The ordinal of the replica follows."""
+"""The beginning of the name of the volume with a replica's config. The ordinal of the replica follows."""
 CA_BUNDLE_KEY: Final = "ca.crt"
 """The key of the user's CA bundle in its ConfigMap."""
 _CA_BUNDLE: Final = "ca-bundle"
@@ -35,17 +35,17 @@ _SERVE_CONFIGS: Final = "/etc/tailscaled"
 _FORWARD_IPV4: Final = "/proc/sys/net/ipv4/ip_forward"
 _FORWARD_IPV6: Final = "/proc/sys/net/ipv6/conf/all/forwarding"
 _SCRIPT: Final = f"echo 1 > {_FORWARD_IPV4} && if [ -e {_FORWARD_IPV6} ]; then echo 1 > {_FORWARD_IPV6}; fi"
-"""The script with which Go operators from 1.103 on turn IP forwarding on.
+"""The script with which we, and Go operators from 1.103 on, turn on IP forwarding.
 
-The script needs no program of the image but the shell.
+The script needs no program of the image except the shell.
 """
 _OLD_SCRIPT: Final = (
     "sysctl -w net.ipv4.ip_forward=1 && if sysctl net.ipv6.conf.all.forwarding; "
     "then sysctl -w net.ipv6.conf.all.forwarding=1; fi"
 )
-"""The script with which Go operators up to 1.102, and earlier versions of this operator, turn IP forwarding on.
+"""The script with which Go operators up to 1.102, and earlier versions of this operator, turn on IP forwarding.
 
-Some images lack sysctl, which this script needs.
+It needs the program sysctl, which some images lack.
 """
 
 
@@ -128,7 +128,7 @@ def proxy_pod_spec(
 def k8s_proxy_pod_spec(proxy: Proxy, settings: Settings) -> Object:
     """Return the spec of the Pods of a *proxy* of the Kubernetes API.
 
-    The image reads its config by the API, so the Pods mount at most a CA bundle.
+    The image reads its config through the Kubernetes API, so the Pods mount no Secret, but at most a CA bundle.
     """
     config = f"kube:{proxy.key.namespace}/$(POD_NAME){CONFIG_SUFFIX}"
     of_this_kind = {"TS_K8S_PROXY_CONFIG": config, "TS_DEBUG_ACME_FORCE_RENEWAL": "true", **proxy.pod.modes}
@@ -216,9 +216,9 @@ def _sysctler(settings: Settings, live: Object | None) -> Object:
 
 
 def _sysctl_script(live: Object | None) -> str:
-    """Return our script for the init container, or the script of the *live* StatefulSet if it does the same.
+    """Return our script for the init container, or the script of the *live* StatefulSet if that one does the same.
 
-    A change of the script would restart the Pods.
+    We keep a live script, because a change of the script would restart the Pods.
     """
     for container in live["spec"]["template"]["spec"].get("initContainers") or () if live else ():
         for script in container.get("args") or ():

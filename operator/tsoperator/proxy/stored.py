@@ -22,13 +22,13 @@ def text(data: Mapping[str, str], name: str) -> str:
 
 
 def text_in(config: Object, name: str) -> str:
-    """Return a text in *config*; empty if there is none."""
+    """Return the text under *name* in *config*; empty if there is none."""
     value = config.get(name)
     return value if isinstance(value, str) else ""
 
 
 def texts_in(config: Object, name: str) -> tuple[str, ...]:
-    """Return the list of texts in *config*; empty if there is none."""
+    """Return the list of texts under *name* in *config*; empty if there is none."""
     value = config.get(name)
     return tuple(each for each in value if isinstance(each, str)) if isinstance(value, list) else ()
 

@@ -23,13 +23,13 @@ from tsoperator.api.objects import Object
 class APIServing:
     """The part of a configuration that only a proxy of the Kubernetes API has.
 
-    In the *mode* auth, a request gets the rights of the tailnet's user who makes it; in noauth, the credentials in the
-    request count. The proxy keeps its state in the Secret *state*, serves the Tailscale Service called *service*, and
-    gets certificates for it if it *issues*. *metrics* and *accept_routes* are None if the ProxyClass doesn't say.
+    In the *mode* auth, the proxy impersonates the caller; in noauth, it forwards the credentials in the request. It
+    keeps its state in the Secret *state*, and serves the Tailscale Service called *service*. If it *issues*, it also
+    gets the certificate for this Service. *metrics* and *accept_routes* are None if the ProxyClass doesn't set them.
     """
 
-    mode: str = "auth"
-    log_level: Literal["info", "debug"] = "info"
+    mode: str
+    log_level: Literal["info", "debug"]
     state: str = ""
     service: str = ""
     issues: bool = False
@@ -41,7 +41,9 @@ class APIServing:
 class ProxyConfig:
     """The part of a proxy's configuration that is in files. A proxy reloads these files, but not its environment.
 
-    *routes* are advertised to the tailnet; with None, tailscaled keeps the routes that it has, even over a restart.
+    The proxy advertises *routes* to the tailnet. If *routes* is None, tailscaled keeps the routes that it advertised
+    before, even over a restart.
+
     A proxy that is *in_group* belongs to a ProxyGroup. It advertises the Tailscale Services in *services*, by name, and
     other devices may reach it at its *static_endpoints* without NAT traversal. A *relay* forwards between devices,
     which reach it at its *static_endpoints*. If *only_key* is true, the proxy has no file but one with the auth key.
@@ -65,11 +67,11 @@ class ProxyConfig:
 def config_files(config: ProxyConfig, auth_key: str = "") -> dict[str, str]:
     """Return the files of a proxy's config by the keys that they have in the Secret.
 
-    docs/development/proxies.md lists the fields. Their order must stay as it is. For a proxy of a ProxyGroup and
-    for a relay there is only one file: an image that is too old to read it can run neither.
+    docs/development/proxies.md lists the fields. Their order must stay as it is. A proxy of a ProxyGroup and a relay
+    have only one file, without versions for older images, because those images can't run them.
     """
     if config.only_key:
-        return {AUTH_KEY_FILE: auth_key}  # even without a key, because the Pods mount this file
+        return {AUTH_KEY_FILE: auth_key}  # an empty file if there is no key, because the Pods mount this file
     if config.api is not None:
         return {K8S_PROXY_CONFIG_KEY: _compact(_k8s_proxy_config(config, config.api, auth_key))}
     head: Object = {"Version": "alpha0", "Locked": False, "ServerURL": config.server_url}

@@ -20,7 +20,7 @@ def withdrawal(secrets: ReplicaSecrets, services: Collection[str]) -> Patch | No
     """Return the patch after which a replica advertises only those of its Services that are in *services*.
 
     The rest of its config stays. Return None if there is nothing to withdraw. Before its first login, a replica
-    advertises nothing, and its config stays as it is, because it has the auth key.
+    advertises nothing, so its config stays as it is, with the auth key that the replica needs.
     """
     secret = secrets.config
     if secret is None or not has_logged_in(secrets):

@@ -1,7 +1,7 @@
-"""The plan for the children of any proxy, standalone or of a ProxyGroup, and the plan that removes them."""
+"""The plan for the children of any proxy, standalone or of a ProxyGroup, and the plan that removes the children."""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from tsoperator.api.names import (
@@ -32,10 +32,12 @@ from tsoperator.proxy.devices import (
     destination_findings,
     misses_destination,
     plan_devices,
+    untried_message,
 )
 from tsoperator.proxy.login import NO_KEYS, Keys, Login, login_notes, login_problem
 from tsoperator.proxy.metrics import metrics_objects
 from tsoperator.proxy.overlay import with_class
+from tsoperator.proxy.pod import is_of_statefulset
 from tsoperator.proxy.proxy import NO_CHILDREN, Children, Proxy
 from tsoperator.proxy.readiness import is_rolled_out
 from tsoperator.proxy.replica import Replica, ReplicaSecrets
@@ -59,7 +61,19 @@ from tsoperator.proxy.stored import encoded
 from tsoperator.proxy.tailscaled import ProxyConfig, config_files
 from tsoperator.runtime.diff import metadata_patch
 from tsoperator.runtime.ownership import Owner, first
-from tsoperator.runtime.plan import Child, Creation, DeleteDevice, Deletion, Note, Outline, Patch, Plan, Step, earliest
+from tsoperator.runtime.plan import (
+    Child,
+    Creation,
+    DeleteDevice,
+    Deletion,
+    Note,
+    Outline,
+    Patch,
+    Plan,
+    Refusal,
+    Step,
+    earliest,
+)
 from tsoperator.settings import Settings
 
 POD_NOT_WAITED_FOR = "PodNotWaitedFor"
@@ -77,9 +91,9 @@ _LOST = 60.0  # s after the end of a Pod's grace period; then no plan waits for 
 class Workload:
     """The children of a proxy that depend on the kind of its parent.
 
-    The steps *first* make the children that need no Secret, such as Services and the account of the Pods.
-    *statefulset* is None until its contents are known. The steps *surplus* remove other objects of surplus
-    replicas, once all Pods and devices of these replicas are gone.
+    The steps *first* make the children that don't depend on a Secret, such as Services and the ServiceAccount.
+    *statefulset* is None until its contents are known. The steps *surplus* remove the objects of surplus replicas other
+    than their Secrets, once all Pods and devices of these replicas are gone.
     """
 
     first: Sequence[Step]
@@ -87,22 +101,10 @@ class Workload:
     surplus: Sequence[Step] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class _Leftovers:
-    """The Secrets of replicas that a proxy should no longer have.
-
-    The Secrets in *gone* can be deleted, with their devices, because no Pod mounts them any more. If Pods still
-    mount some of the other Secrets, the proxy is reconciled again in *requeue_after* seconds.
-    """
-
-    gone: Sequence[Object]
-    requeue_after: float | None = None
-
-
 def proxy_key(owner: Owner, parent_uid: str, children: Children, settings: Settings) -> Key:
     """Return the key of the headless Service and the StatefulSet of a proxy.
 
-    This is the key that they have, or else the key for a new proxy.
+    If they exist, this is their key. Otherwise it is derived from the proxy's Secret, or made for a new proxy.
     """
     if there := first(children.services) or first(children.statefulsets):
         return key_of(there)
@@ -133,9 +135,9 @@ def _may_need_key(secrets: ReplicaSecrets, config: ProxyConfig) -> bool:
 
 
 def proxy_problem(proxy: Proxy, children: Children, keys: Keys) -> str:
-    """Say why replicas of *proxy* can't log in any more, and what happens next; empty if all can.
+    """Say why replicas of *proxy* can't log in any more, and what happens next; empty if all replicas can log in.
 
-    *keys* are the auth keys with which the proxy was planned.
+    *keys* are the auth keys from which the plan of the proxy was made.
     """
     return login_problem(_asking(proxy, children), keys.by_ordinal)
 
@@ -157,11 +159,7 @@ def proxy_devices(proxy: Proxy, children: Children, view: TailnetView, settings:
 
 
 def plan_proxy(
-    proxy: Proxy,
-    children: Children,
-    settings: Settings,
-    keys: Keys = NO_KEYS,
-    devices: DevicePlan = NO_DEVICES,
+    proxy: Proxy, children: Children, settings: Settings, keys: Keys = NO_KEYS, devices: DevicePlan = NO_DEVICES
 ) -> Plan:
     """Return the plan that brings the *children* of a standalone *proxy*, and its devices, up to date.
 
@@ -172,8 +170,9 @@ def plan_proxy(
         return plan_renewal(live)  # the parent was recreated
     leaving = [Deletion(SERVICE, service, release=DNS_FINALIZER)] if service and is_deleting(service) else []
     made = with_class(standalone_statefulset(proxy, settings, live), proxy, children.pods, live, service)
-    workload = Workload([Child(_headless_service(proxy)), *leaving], made)
-    return plan_workload(proxy, workload, children, keys, devices)
+    cluster_ip = proxy.pod.annotations.get(ANNOTATION_LAST_CLUSTER_IP, "")
+    headless = headless_service(proxy.key, proxy.owner, proxy.parent_uid, proxy.magic_dns_name, cluster_ip)
+    return plan_workload(proxy, Workload([Child(headless), *leaving], made), children, keys, devices)
 
 
 def plan_renewal(statefulset: Object) -> Plan:
@@ -181,17 +180,18 @@ def plan_renewal(statefulset: Object) -> Plan:
 
     The selector of an existing StatefulSet can't be changed.
     """
-    return Plan(hold=FINALIZER, steps=_in_foreground(statefulset), requeue_after=_STILL_THERE)
+    steps = [] if is_deleting(statefulset) else [Deletion(STATEFULSET, statefulset, "Foreground")]
+    return Plan(hold=FINALIZER, steps=steps, requeue_after=_STILL_THERE)
 
 
 def plan_workload(proxy: Proxy, workload: Workload, children: Children, keys: Keys, devices: DevicePlan) -> Plan:
     """Return the plan that brings the *children* of any *proxy*, and its devices, up to date.
 
-    The steps are in the order in which they are needed: a Pod needs its Secret, and a Secret needs an auth key.
-    Steps that the control server may hold up come after those that don't need it. *devices* is the plan for the
-    devices.
+    The steps are in the order of their dependencies: a Pod needs its Secret, and a Secret needs an auth key. Steps that
+    need the control server come after other steps that don't depend on them, because the control server may fail.
+    *devices* is the plan for the devices.
     """
-    left = _leftovers(proxy, children)
+    gone, look_again = _leftovers(proxy, children)
     measured = metrics_objects(proxy, children.metrics)
     running = workload.statefulset if _all_secrets_come(proxy, children, keys) else None
     mounted = mounted_secrets(workload.statefulset or children.statefulset(proxy.key))
@@ -205,14 +205,14 @@ def plan_workload(proxy: Proxy, workload: Workload, children: Children, keys: Ke
             *secret_steps(proxy, children, keys),
             *([Child(running)] if running else ()),
             *devices.after,
-            *_device_deletions(proxy.owner, left.gone, proxy.tailnet),
-            *(workload.surplus if left.requeue_after is None else ()),
-            *(Deletion(SECRET, each, unchanged=True) for each in left.gone if key_of(each).name not in mounted),
+            *_device_deletions(proxy.owner, gone, proxy.tailnet),
+            *(workload.surplus if look_again is None else ()),
+            *(Deletion(SECRET, each, unchanged=True) for each in gone if key_of(each).name not in mounted),
         ],
         notes=[*login_notes(_asking(proxy, children), keys.by_ordinal), *proxy.notes],
-        requeue_after=earliest(left.requeue_after, keys.requeue_after),
+        requeue_after=earliest(look_again, keys.requeue_after),
         error=keys.pending,
-        way_out=_way_out(left.gone),
+        way_out=_way_out(gone),
         outline=_outline(proxy, children),
     )
 
@@ -230,17 +230,17 @@ def _outline(proxy: Proxy, children: Children) -> Outline:
 
 
 def plan_removal(owner: Owner, children: Children, tailnet: str | None = "") -> Plan:
-    """Return the next step of removing the proxy of *owner*, which names the Tailnet called *tailnet*.
+    """Return the plan with the next steps of removing the proxy of *owner*, which names the Tailnet called *tailnet*.
 
     The proxy's Pods are deleted first, then the children for which no request to the control server is needed, then
     the devices, and last the Secrets and our finalizer on the parent. *tailnet* is None if the parent is gone,
     because then nothing names a Tailnet. A load balancer stays until the devices are deleted: as long as they
-    advertise its address, nobody else should get it.
+    advertise its address, nobody else should get that address.
 
-    This plan waits for the Pods itself, because deleting a StatefulSet in the foreground costs the garbage
-    collector several more requests, of which it makes twenty a second. The plan doesn't wait for a Pod that has
-    lost its StatefulSet (kubectl delete --cascade=orphan). It waits for a minute at most for a Pod that has
-    outlived its grace period: the node of such a Pod is dead.
+    The operator itself waits for the Pods, and doesn't delete the StatefulSet in the foreground: that costs the garbage
+    collector of Kubernetes several more requests, and it makes only twenty a second. The operator doesn't wait for a
+    Pod that has lost its StatefulSet (kubectl delete --cascade=orphan). It waits for at most a minute after the end of
+    a Pod's grace period: if the Pod still exists then, its node is probably dead.
     """
     if children.statefulsets or awaited_pods(children):
         going = [Deletion(STATEFULSET, obj) for obj in children.statefulsets if not is_deleting(obj)]
@@ -256,16 +256,33 @@ def plan_removal(owner: Owner, children: Children, tailnet: str | None = "") -> 
             *(Deletion(SECRET, obj, unchanged=True) for obj in children.secrets),
         ],
         notes=tuple(
-            Note("Warning", POD_NOT_WAITED_FOR, _left_behind(pod)) for pod in children.pods if _is_managed(pod)
+            Note("Warning", POD_NOT_WAITED_FOR, _left_behind(pod)) for pod in children.pods if is_of_statefulset(pod)
         ),
         release=FINALIZER,
         way_out=_way_out(children.secrets),
     )
 
 
+def plan_reported_removal(
+    owner: Owner, children: Children, view: TailnetView, report: Callable[[Refusal], Plan], reasons: tuple[str, str]
+) -> Plan:
+    """Return the plan with the next step of removing a proxy. The parent reports why the removal can't go on, if so.
+
+    *report* returns the plan that reports a refusal on the parent. *reasons* are the reasons of two refusals: that the
+    devices can't be deleted yet, and that Pods have yet to end.
+    """
+    step = plan_removal(owner, children, view.name)
+    if untried := untried_message(step, view):
+        told = report(Refusal(untried, reasons[0]))
+        return replace(step, status=told.status, notes=[*step.notes, *told.notes])
+    if step.release:
+        return step
+    return replace(step, status=report(Refusal(removal_message(awaited_pods(children)), reasons[1])).status)
+
+
 def awaited_pods(children: Children) -> list[Object]:
     """Return the Pods that must end before the rest of a proxy is removed."""
-    return [pod for pod in children.pods if _is_managed(pod) and children.overdue.get(uid(pod), 0.0) < _LOST]
+    return [pod for pod in children.pods if is_of_statefulset(pod) and children.overdue.get(uid(pod), 0.0) < _LOST]
 
 
 def is_removed(children: Children) -> bool:
@@ -275,9 +292,9 @@ def is_removed(children: Children) -> bool:
 
 
 def holds_nothing(parent: Object, children: Children) -> bool:
-    """Tell whether *parent* has neither our finalizer nor any of the *children* of a proxy.
+    """Tell whether *parent* has neither our finalizer nor *children* of a proxy.
 
-    A parent can have children without the finalizer: another writer may take the finalizer off, such as ``kubectl
+    A parent can have children but no finalizer, because somebody may take the finalizer off, such as by ``kubectl
     replace``.
     """
     return not has_finalizer(parent, FINALIZER) and is_removed(children)
@@ -309,7 +326,7 @@ def _way_out(secrets: Iterable[Object]) -> str:
 
 
 def proxy_device(children: Children) -> ReportedDevice | None:
-    """Return the device that the proxy has reported."""
+    """Return the device that a proxy with one replica has reported; None if the proxy has no Secret yet."""
     secret = first(children.secrets)
     if secret is None:
         return None
@@ -324,16 +341,11 @@ def replica_devices(proxy: Proxy, children: Children) -> list[ReportedDevice]:
     return [device for device in devices if device.id]
 
 
-def _headless_service(proxy: Proxy) -> Object:
-    cluster_ip = proxy.pod.annotations.get(ANNOTATION_LAST_CLUSTER_IP, "")
-    return headless_service(proxy.key, proxy.owner, proxy.parent_uid, proxy.magic_dns_name, cluster_ip)
-
-
 def secret_steps(proxy: Proxy, children: Children, keys: Keys) -> Iterable[Step]:
     """Yield the steps that make the Secrets of each replica, or bring them up to date.
 
-    *keys* are the auth keys. The Secrets of a replica that awaits its auth key are neither made nor changed, nor are
-    those of one that is left alone.
+    *keys* are the auth keys. The Secrets of a replica that awaits its auth key are neither made nor changed. Those of a
+    replica in `proxy.left_alone` stay as they are, too.
     """
     for replica in proxy.replicas:
         if replica.ordinal in keys.awaited | proxy.left_alone:
@@ -348,7 +360,7 @@ def secret_steps(proxy: Proxy, children: Children, keys: Keys) -> Iterable[Step]
         elif proxy.config_suffix:
             yield from _corrected(found.config, whole, patch)
         elif patch:
-            yield patch  # the only Secret of a replica is found by its labels, so its labels are right
+            yield patch  # the labels need no check: we found the replica's only Secret by them
         if replica.state_secret != replica.config_secret:
             state = _secret(proxy, replica, replica.state_secret, SECRET_TYPE_STATE)
             yield from [Creation(state)] if found.state is None else _corrected(found.state, state)
@@ -366,9 +378,9 @@ def _secret(proxy: Proxy, replica: Replica, key: Key, type_: str) -> Object:
 
 
 def _corrected(live: Object, wanted: Object, patch: Patch | None = None) -> Iterable[Patch]:
-    """Yield one patch for *live*: *patch*, and the parts of the metadata in *wanted* that *live* lacks.
+    """Yield one patch for *live*: *patch*, completed by the metadata in *wanted* that *live* lacks.
 
-    Yield nothing if both are empty.
+    Yield nothing if there is nothing to patch, or if *live* is being deleted.
     """
     if is_deleting(live):
         return
@@ -379,9 +391,9 @@ def _corrected(live: Object, wanted: Object, patch: Patch | None = None) -> Iter
 
 
 def _all_secrets_come(proxy: Proxy, children: Children, keys: Keys) -> bool:
-    """Tell whether the Pods of all replicas find their config Secrets, or will as soon as the plan is carried out.
+    """Tell whether the config Secrets of all replicas will exist as soon as the plan has been carried out.
 
-    They don't if a missing Secret has to wait for an auth key.
+    They won't if a missing Secret has to wait for an auth key.
     """
     awaited = (each for each in proxy.replicas if each.ordinal in keys.awaited)
     return all(children.secrets_of(each).config is not None for each in awaited)
@@ -391,20 +403,24 @@ def _asking(proxy: Proxy, children: Children) -> dict[int, Reissue]:
     return {each.ordinal: reissue_of(children.secrets_of(each)) for each in proxy.replicas}
 
 
-def _leftovers(proxy: Proxy, children: Children) -> _Leftovers:
-    """Return the Secrets of the replicas that *proxy* should not have any more."""
+def _leftovers(proxy: Proxy, children: Children) -> tuple[list[Object], float | None]:
+    """Return the Secrets of surplus replicas that can be deleted, because no Pod mounts them any more.
+
+    If Pods still mount Secrets of other surplus replicas, also return the seconds until the next reconcile; else None.
+    """
     numbered = [(proxy.ordinal_of(secret), secret) for secret in children.secrets]
     surplus = [
         (ordinal, secret) for ordinal, secret in numbered if ordinal is not None and ordinal >= proxy.replica_count
     ]
     gone = [secret for ordinal, secret in surplus if _is_released(ordinal, proxy, children)]
-    return _Leftovers(gone, None if len(gone) == len(surplus) else _STILL_THERE)
+    return gone, None if len(gone) == len(surplus) else _STILL_THERE
 
 
 def _is_released(ordinal: int, proxy: Proxy, children: Children) -> bool:
     """Tell whether no Pod mounts the Secrets of a surplus replica any more.
 
-    That is so if its own Pod is gone, and if the other Pods, which also mounted its Secrets, have been replaced.
+    That is so if the Pod of the surplus replica is gone, and if the other Pods, which also mounted its Secrets, have
+    been replaced.
     """
     own = Key(proxy.key.namespace, f"{proxy.key.name}-{ordinal}")
     statefulset = children.statefulset(proxy.key)
@@ -429,11 +445,3 @@ def unwanted(there: Sequence[Object], wanted: Sequence[Object] = ()) -> list[Del
     """Return the deletions of those objects in *there* that aren't *wanted*."""
     kept = {(obj["kind"], key_of(obj)) for obj in wanted}
     return [Deletion(resource_of(obj), obj) for obj in there if (obj["kind"], key_of(obj)) not in kept]
-
-
-def _is_managed(pod: Object) -> bool:
-    return any(owner["kind"] == STATEFULSET.kind for owner in pod["metadata"].get("ownerReferences") or ())
-
-
-def _in_foreground(statefulset: Object) -> list[Deletion]:
-    return [] if is_deleting(statefulset) else [Deletion(STATEFULSET, statefulset, "Foreground")]

@@ -1,4 +1,4 @@
-"""Reads the validity of a certificate (RFC 5280 4.1.2.5), which is all that we need of it."""
+"""Reads the validity of a certificate (RFC 5280 4.1.2.5), the only part of a certificate that we need."""
 
 import base64
 import binascii
@@ -15,7 +15,7 @@ _FORMATS: Final = {0x17: "%y%m%d%H%M%SZ", 0x18: "%Y%m%d%H%M%SZ"}  # UTCTime, Gen
 
 @dataclass(frozen=True, slots=True)
 class Validity:
-    """The times at which a certificate begins and ceases to be valid."""
+    """The time from which a certificate is valid, and the time at which it expires."""
 
     starts: datetime
     ends: datetime

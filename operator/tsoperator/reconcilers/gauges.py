@@ -8,6 +8,7 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
+from tsoperator.api.conditions import conditions_of
 from tsoperator.api.names import (
     CONDITION_PEERRELAY_READY,
     CONDITION_PROXYGROUP_READY,
@@ -26,6 +27,7 @@ from tsoperator.api.objects import (
     Object,
     Resource,
     key_of,
+    spec_text,
 )
 from tsoperator.group.grouptype import EGRESS, type_of
 from tsoperator.proxy.entries import entries_of
@@ -37,11 +39,11 @@ from tsoperator.tailnet.tailnet import Tailnets
 from tsoperator.tsclient.timeslice import TimeSlice
 
 _COUNTED: Final = {TAILNET: CONDITION_TAILNET_READY, RECORDER: CONDITION_RECORDER_READY}
-"""The kinds whose objects are counted by the reason of a condition, each with the type of that condition."""
+"""The kinds whose objects the gauges count by the reason of a condition, each with the type of that condition."""
 
 
 async def count_proxies(cache: Cache) -> Metric:
-    """Count the proxies that serve, and those that don't."""
+    """Count the proxies that serve, and those that don't, by the kind of their parents."""
     family = GaugeMetricFamily(
         "tsoperator_proxies",
         "Proxies by the kind of object that asked for them, and by whether they serve.",
@@ -63,7 +65,8 @@ async def count_proxies(cache: Cache) -> Metric:
 async def certificate_expiries(cache: Cache) -> Metric:
     """Return when the certificates of proxies expire, from the Secrets in which the proxies keep them.
 
-    If several Secrets have a certificate of a domain, the one that lasts longest counts: a proxy renews its own.
+    Several Secrets may have a certificate of one domain. The gauge shows the latest expiry among them, because a proxy
+    whose certificate expires earlier renews its own.
     """
     family = GaugeMetricFamily(
         "tsoperator_certificate_expiry_timestamp_seconds",
@@ -85,7 +88,7 @@ class GroupGauges(Collector):
     """Counts the ProxyGroups, the entries of egress groups, and the objects of the kinds in `_COUNTED`."""
 
     def __init__(self, cache: Cache, namespace: str) -> None:
-        """*namespace* is the operator's, which has the ConfigMaps of ProxyGroups."""
+        """*namespace* is the operator's namespace, where the ConfigMaps of ProxyGroups are."""
         self._cache = cache
         self._namespace = namespace
 
@@ -96,7 +99,7 @@ class GroupGauges(Collector):
             "tsoperator_proxygroups", "ProxyGroups by type and by why they are ready or not.", labels=["type", "reason"]
         )
         for values, count in Counter(
-            (_type(each), _reason(each, CONDITION_PROXYGROUP_READY)) for each in found
+            (spec_text(each, "type"), _reason(each, CONDITION_PROXYGROUP_READY)) for each in found
         ).items():
             groups.add_metric(values, count)
         entries = GaugeMetricFamily(
@@ -154,7 +157,8 @@ class ServiceGauges(Collector):
     def collect(self) -> Iterator[Metric]:
         """Yield the counts; prometheus_client calls this for each scrape.
 
-        The ID is asked for only if a tailnet has Tailscale Services, because the first such question reads a Secret.
+        The operator's ID is read only if a tailnet has Tailscale Services, because the first read of the ID reads a
+        Secret.
         """
         family = GaugeMetricFamily(
             "tsoperator_tailscale_services", "Tailscale Services that this operator owns.", labels=["tailnet"]
@@ -165,11 +169,6 @@ class ServiceGauges(Collector):
         yield family
 
 
-def _type(group: Object) -> str:
-    return str((group.get("spec") or {}).get("type", ""))
-
-
 def _reason(obj: Object, type_: str) -> str:
     """Return the reason of the condition *type_*; empty while there is none."""
-    conditions = (obj.get("status") or {}).get("conditions") or ()
-    return next((str(each["reason"]) for each in conditions if each["type"] == type_), "")
+    return next((str(each["reason"]) for each in conditions_of(obj) if each["type"] == type_), "")

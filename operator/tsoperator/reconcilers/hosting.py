@@ -1,4 +1,4 @@
-"""The facts about objects that ProxyGroups expose to the tailnet, for the reconcilers that share them."""
+"""The facts about the objects that ProxyGroups expose to the tailnet. Several reconcilers need these facts."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
@@ -55,7 +55,7 @@ _REMOVING = Refusal("its Tailscale Service is being removed from the tailnet", i
 
 
 class ShowsServices(Protocol):
-    """The function that returns what the operator knows about a Tailscale Service."""
+    """The function that returns the operator's knowledge of a Tailscale Service."""
 
     def __call__(self, tailnet: str, label: str, /, *, hosts: bool = False) -> ServiceView:
         """Return the Tailscale Service with this *label* in a *tailnet*, and its *hosts* if they are asked for."""
@@ -65,12 +65,12 @@ class ShowsServices(Protocol):
 class HostingWorld(NamedTuple):
     """The facts from outside of the cluster.
 
-    *service* returns what is known of a Tailscale Service. *tailnets* returns the names of the tailnets in which
-    something may be the operator's. *operator_id* returns the ID of the operator, and *no_identity* why it has none.
-    *knows_id* tells whether the ID was looked up.
+    *service* returns the operator's knowledge about a Tailscale Service. *tailnets* returns the names of the tailnets
+    in which the operator may own Tailscale Services. *operator_id* returns the ID of the operator, and *no_identity*
+    the reason why it has none. *knows_id* tells whether the operator has looked up its ID.
 
-    *known* returns all Tailscale Services that are known, each as a tailnet and a label. *settled* is called with
-    the tailnet and the label of a Service whose last write was refused, and which needs no write any more.
+    *known* returns all Tailscale Services that the operator knows, each as a tailnet and a label. *settled* is called
+    with the tailnet and the label of a Tailscale Service that needs no write after its last write was refused.
     """
 
     service: ShowsServices
@@ -110,7 +110,7 @@ class HostingView:
     def claim(self, obj: Object) -> LabelClaim | None:
         """Return the claim of an Ingress, a Service or a ProxyGroup.
 
-        An object is parsed only once, because a group asks for the claims of all its objects again and again.
+        An object is parsed only once, because each reconcile of a group needs the claims of all objects of the group.
         """
         known = self._claims.get(obj)
         if known is None or known.obj is not obj:
@@ -139,7 +139,7 @@ class HostingView:
         )
 
     def hosts(self, hosting: Hosting) -> ServiceView:
-        """Return the view of the Tailscale Service of an object with its hosts, also if no proxy advertises it."""
+        """Return the view of an object's Tailscale Service with its hosts, even if no proxy advertises the Service."""
         if hosting.group is None:
             return NO_SERVICE
         return self.world.service(tailnet_of(hosting.group), hosting.claim.label, hosts=True)
@@ -154,15 +154,15 @@ class HostingView:
         return self._cache.get(PROXYGROUP, Key("", name))
 
     def groups_of(self, tailnet: str) -> list[Object]:
-        """Return the ProxyGroups in a tailnet whose proxies advertise Tailscale Services."""
+        """Return the ProxyGroups in a tailnet whose types have Tailscale Services."""
         return [each for each in self._cache.all(PROXYGROUP) if is_host_in(each, tailnet)]
 
     def states(self, group: str) -> list[Object]:
-        """Return the *slim* state Secrets of the ProxyGroup called *group*, by ordinal."""
+        """Return the slim state Secrets of the ProxyGroup called *group*, by ordinal."""
         return [each for each in self._secrets(group) if _secret_type(each) == SECRET_TYPE_STATE]
 
     def configs(self, group: str) -> list[Object]:
-        """Return the *slim* config Secrets of the ProxyGroup called *group*, by ordinal."""
+        """Return the slim config Secrets of the ProxyGroup called *group*, by ordinal."""
         return [
             each for each in self._secrets(group) if _secret_type(each) not in (SECRET_TYPE_STATE, SECRET_TYPE_CERTS)
         ]
@@ -175,21 +175,23 @@ class HostingView:
                     yield claim
 
     def holder(self, tailnet: str, label: str) -> LabelClaim | None:
-        """Return the claim that has *label* in a tailnet, and counts; None if there is none."""
+        """Return the claim that has *label* in a tailnet, if this claim counts. Otherwise return None."""
         found = self.claimant(tailnet, label)
         return found if found is not None and found.counts else None
 
     def claimant(self, tailnet: str, label: str) -> LabelClaim | None:
         """Return the claim that has *label* in a tailnet; None if there is none.
 
-        An object that is invalid now, and is served under the label, keeps it, so that a wrong edit doesn't lead the
-        traffic to another object.
+        An invalid object that is still served under the label keeps it, so that a wrong edit doesn't lead the traffic
+        to another object.
 
-        A ProxyGroup owns its Tailscale Service alone, and an Ingress or a Service may share one. If both sorts claim
-        the label, the owner of the existing Tailscale Service tells which of the claims count. While that isn't known,
-        no claim has the label.
+        A Tailscale Service of a ProxyGroup has no other owner; one of an Ingress or a Service may have other owners. If
+        claims of both sorts ask for the label, only those of the sort that has the existing Tailscale Service can win.
+        While its owner isn't known, no claim has the label.
         """
-        counting = (each for each in self.claims_on(label) if each.counts or self._is_kept(each))
+        counting = (
+            each for each in self.claims_on(label) if each.counts or (each.may_be_kept and self._is_served(each))
+        )
         claims = [each for each in counting if self.tailnet(each) == tailnet]
         if len({each.sole_owner is None for each in claims}) < 2:
             return winner(claims)
@@ -201,20 +203,17 @@ class HostingView:
             claims = [each for each in claims if (each.sole_owner is not None) is is_alone]
         return winner(claims)
 
-    def _is_kept(self, claim: LabelClaim) -> bool:
-        """Tell whether the object of *claim* is invalid now, and is served under its label."""
-        return claim.may_be_kept and self._is_served(claim)
-
     def _is_served(self, claim: LabelClaim) -> bool:
-        """Tell whether the configuration of its group has the object of *claim* under its label."""
+        """Tell whether the ConfigMap of the claim's ProxyGroup has the object of *claim* under its label."""
         configmap = self._cache.get(CONFIGMAP, Key(self._settings.namespace, f"{claim.group}-ingress-config"))
         return served_label(claim, hosted(configmap)) == claim.label
 
     def is_reached(self, hosting: Hosting) -> bool:
         """Tell whether devices reach an object by its MagicDNS name, as far as the operator knows.
 
-        Its Tailscale Service must be the operator's. As long as nobody can tell that, the configuration of the group
-        does: it has only such objects. So an operator that starts takes no name away while it asks the control server.
+        They do only if the operator owns the Tailscale Service of the object. While the owner isn't known, the
+        ConfigMap of the group decides, because it lists only objects whose Tailscale Service is the operator's. So an
+        operator that starts takes no name away while it asks the control server.
         """
         if hosting.operator_id and hosting.view.tells_owner:
             return hosting.has_label and hosting.is_owned
@@ -236,13 +235,13 @@ class HostingView:
         return any(self.tailnet(each) in (None, tailnet) for each in self.reserving(label))
 
     def is_wanted(self, tailnet: str, service: TailscaleService) -> bool:
-        """Tell whether an object for which the label of *service* is reserved in a tailnet can have *service*."""
+        """Tell whether the operator may write *service* for an object that reserves its label in a tailnet."""
         claims = (each for each in self.reserving(service.label) if self.tailnet(each) in (None, tailnet))
         operator_id = self.world.operator_id()
         return any(ownership(service, operator_id, each.sole_owner).may_write for each in claims)
 
     def reserving(self, label: str) -> Iterator[LabelClaim]:
-        """Yield those claims on *label* that count, have counted, or will count if nobody changes the object."""
+        """Yield the claims on *label* of objects that are valid or have our finalizer, and aren't being deleted."""
         for claim in self.claims_on(label):
             if not is_deleting(claim.obj) and (not claim.wrong or has_finalizer(claim.obj, claim.finalizer)):
                 yield claim
@@ -264,23 +263,23 @@ class HostingView:
         return name in hosted(configmap).names or any(name in each for each in told)
 
     def certificates(self, label: str) -> list[Object]:
-        """Return the objects of certificates whose names begin with *label*, in all tailnets.
+        """Return the Secrets, Roles and RoleBindings of the certificates for *label*, in all tailnets.
 
-        They are in the order in which they should be deleted. The Secrets are *slim*.
+        They are in the order in which they should be deleted. The Secrets are slim.
         """
         kinds = (ROLEBINDING, ROLE, SECRET)
         found = (each for kind in kinds for each in self._cache.indexed(kind, BY_CERTIFICATE, label))
         return [each for each in found if self._is_hosts(labels(each).get(PROXY_GROUP, ""))]
 
     def _is_hosts(self, name: str) -> bool:
-        """Tell whether the ProxyGroup called *name* has Tailscale Services, or doesn't exist."""
+        """Tell whether the ProxyGroup called *name* is of a type that has Tailscale Services, or doesn't exist."""
         group = self.group(name)
         return group is None or is_host(group)
 
     def remainder(self, obj: Object) -> Refusal | None:
-        """Return why something is left of the Tailscale Service of *obj*, which has no claim any more.
+        """Return why the Tailscale Service of *obj*, which has no claim any more, isn't completely removed.
 
-        Return None if nothing is left. The refusal is passing if the rest is being removed.
+        Return None if nothing of it remains. The refusal is passing if the operator is removing the remainder.
         """
         label = label_of(obj)
         group = self.group(annotations(obj).get(PROXY_GROUP, ""))
@@ -293,9 +292,9 @@ class HostingView:
         return _REMOVING if any(self._may_be_in(each, tailnets) for each in certificates) else None
 
     def remainder_of_group(self, group: Object) -> Refusal | None:
-        """Return why something is left of the Tailscale Services of a ProxyGroup of type kube-apiserver.
+        """Return why the Tailscale Services of a ProxyGroup of type kube-apiserver aren't completely removed.
 
-        Return None if nothing is left. A group that got another hostname may have had several.
+        Return None if nothing of them remains. A group whose hostname was changed may have had several.
         """
         tailnet, label, name = tailnet_of(group), label_of(group), key_of(group).name
         if not self.holder(tailnet, label) and (left := self._left(tailnet, label, uid(group))):
@@ -315,14 +314,15 @@ class HostingView:
         ]
 
     def _may_be_in(self, certificate: Object, tailnets: Iterable[str]) -> bool:
-        """Tell whether an object of a certificate belongs to one of *tailnets*, or its group is gone."""
+        """Tell whether the group of *certificate*, an object of a certificate, is in one of *tailnets*, or is gone."""
         group = self.group(labels(certificate).get(PROXY_GROUP, ""))
         return group is None or tailnet_of(group) in tailnets
 
     def _left(self, tailnet: str, label: str, group: str = "") -> Refusal | None:
-        """Return why something is left of the Tailscale Service with *label*, which nobody claims in this tailnet.
+        """Return why the Tailscale Service with *label*, which nobody claims in this tailnet, isn't completely removed.
 
-        If *group* is given, that is the UID of the only ProxyGroup whose Tailscale Service matters.
+        Return None if nothing of it remains. With *group*, the UID of a ProxyGroup, only a Tailscale Service of that
+        group matters.
         """
         view, name = self.world.service(tailnet, label), service_name(label)
         if view.refusal and view.refusal.reason != UNSUPPORTED:
@@ -333,7 +333,7 @@ class HostingView:
         return _REMOVING if is_there or self.uses(tailnet, name) else None
 
     def _owns(self, view: ServiceView, group: str) -> bool:
-        """Tell whether the operator owns the Tailscale Service in *view*; for the ProxyGroup with that UID, if any."""
+        """Tell whether we own the Tailscale Service in *view*; with the UID of a *group*, whether that group does."""
         if not group:
             return is_owned(view, self.world.operator_id())
         is_known = view.service is not None and view.tells_owner
@@ -357,8 +357,8 @@ def _secret_type(secret: Object) -> str:
 class HostingChanges:
     """Maps a change to the objects of one *resource*, Ingresses or Services, whose Tailscale Services it concerns.
 
-    A group may serve hundreds of objects, and its Secrets and its ConfigMap change often, mostly for one of them.
-    In the arguments, None stands for an object that doesn't exist.
+    Only these objects are reconciled, because a group may serve hundreds of objects, and its Secrets and its ConfigMap
+    change often. In the arguments, None stands for an object that doesn't exist.
     """
 
     def __init__(self, cache: Cache, resource: Resource) -> None:
@@ -404,12 +404,12 @@ class HostingChanges:
         return self._labelled(name.removeprefix(PREFIX) for name in before[0] ^ after[0])
 
     def of_configmap(self, old: Object | None, new: Object | None) -> list[Key]:
-        """Return the objects whose entries came into an ingress ConfigMap or left it."""
+        """Return the objects whose entries a change of an ingress ConfigMap has added or removed."""
         before, after = (hosted(each).names for each in (old, new))
         return self._labelled(name.removeprefix(PREFIX) for name in before ^ after)
 
     def of_slice(self, old: Object | None, new: Object | None) -> list[Key]:
-        """Return the Service of an EndpointSlice if it names a ProxyGroup and may have got or lost its last Pod."""
+        """Return the Service of an EndpointSlice that got its first or lost its last ready Pod, if it names a group."""
         key = changed_service(old, new)
         found = self._cache.get(self._resource, key) if key else None
         return [key_of(found)] if found and any(by_label(found)) else []
@@ -439,7 +439,7 @@ def _group_facts(group: Object | None) -> object:
 
 
 def _host_facts(secret: Object | None) -> tuple[frozenset[str], str, str]:
-    """Return the Tailscale Services in the *slim* Secret of a proxy, the domain of its tailnet, and its HTTPS name."""
+    """Return the Tailscale Services in the slim Secret of a proxy, the domain of its tailnet, and its HTTPS name."""
     if secret is None:
         return frozenset(), "", ""
     data, domain = secret["data"], domain_of(fqdn_of(secret))

@@ -126,8 +126,8 @@ class Decides(Protocol[Ask_contra, Observed_contra]):
 class _Vanished:
     """A parent that is gone, but whose proxy is still there.
 
-    *since* is when we first missed the parent; it is -inf if the proxy can be removed at once. *name* is the
-    parent's name in the log once the proxy is being removed.
+    *since* is the time at which the operator noticed that the parent is gone; it is -inf if the proxy can be removed at
+    once. *name* is the parent's name in the log; it is empty until the removal of the proxy begins.
     """
 
     since: float
@@ -153,7 +153,7 @@ class Proxies:
         self._applier = applier
         self._tailnets = tailnets
         self._clock = clock
-        self._vanished: dict[Owner, _Vanished] = {}  # parents that left a proxy behind, and so have no UID any more
+        self._vanished: dict[Owner, _Vanished] = {}  # not a Memory, because these parents are gone
         self._unseen: set[str] = set()  # namespaces that aren't watched, but have proxies
         for resource, owner_type in _PARENTS.items():
             cache.listen_for_deletions(resource, partial(self._note_deletion, owner_type))
@@ -178,7 +178,7 @@ class Proxies:
     def overdue(self, pods: Iterable[Object]) -> dict[str, float]:
         """Return the seconds for which Pods among *pods* still exist after their grace periods, by the UID of the Pod.
 
-        Pods that still have time, or that nobody deletes, are left out.
+        The result has no Pods whose grace period lasts, or that nobody deletes.
         """
         ends = {uid(pod): pod["metadata"]["deletionTimestamp"] for pod in pods if is_deleting(pod)}
         late = {pod: (self._applier.now() - datetime.fromisoformat(end)).total_seconds() for pod, end in ends.items()}
@@ -203,8 +203,8 @@ class Proxies:
     def _home(self, name: str, owner: Owner, children: Children) -> str:
         """Return the name of the tailnet in which the proxies of *owner* are; *name* is the one in its spec.
 
-        These differ if a user has added or removed ``spec.tailnet``. The API server allows that, although devices can't
-        move. Namespaced objects have no such field. Raises Pending.
+        The two names differ if a user has added or removed ``spec.tailnet``. The API server allows that, although
+        devices can't move. Namespaced objects have no such field. Raises Pending.
         """
         reported = [device_of(secret, None) for secret in children.secrets]
         devices = {device.id: device.fqdn for device in reported if device.id}
@@ -263,9 +263,8 @@ class Proxies:
     ) -> Kind[Seen[Ask, Observed] | Plan]:
         """Return the `Kind` of a *resource* whose objects have proxies: it mints auth keys, and removes orphans.
 
-        *parse* parses an object that exists, and *look* gathers the facts about it. *left* returns the plan
-        that removes the leftovers of an owner that is gone; by default, this is the plan that removes its
-        proxy.
+        *parse* parses an object that exists, and *look* gathers the facts about it. *left* returns the plan for an
+        owner that is gone, which removes its leftovers; by default, the plan removes its proxy.
         """
         type_ = _OWNER_TYPES[resource]
 
@@ -332,7 +331,8 @@ class Proxies:
     def orphan(self, resource: Resource, owner: Owner) -> Orphan:
         """Return the proxy that *owner*, an object of *resource*, left behind without waiting for our finalizer.
 
-        The proxy stays for `ORPHANED_FOR` seconds, and as long as the parent may exist where we can't see it.
+        The proxy stays for `ORPHANED_FOR` seconds. It stays longer if the operator doesn't watch the parent's
+        namespace, because the parent may exist there.
         """
         # Namespaced objects have no spec.tailnet: their proxies are in the operator's own.
         found = Orphan(owner, self.children(owner), tailnet=OWN if resource.namespaced else None)
@@ -346,7 +346,7 @@ class Proxies:
         now = self._clock()
         vanished = self._vanished.setdefault(owner, _Vanished(now))
         left = vanished.since + ORPHANED_FOR - now
-        if left <= 0 and not vanished.name:  # the removal takes several steps
+        if left <= 0 and not vanished.name:  # warn once: the removal takes several reconciles
             vanished.name = f"{resource.kind} {owner.key}"
             why = "deleted before our finalizer held it" if left == -math.inf else "gone for long"
             log.warning("%s: %s, and its proxy was left behind: removing it", vanished.name, why)
@@ -365,7 +365,7 @@ class Proxies:
         return keys
 
     def parents_of_device(self, device: Object, owner_type: str) -> Iterable[Key]:
-        """Return the parents of *owner_type* whose proxies have this device of a tailnet."""
+        """Return the keys of the parents of *owner_type* to whose proxies *device* belongs."""
         for secret in self.cache.indexed(SECRET, BY_DEVICE, key_of(device).name):
             yield from owned_keys(secret, owner_type, self.settings.namespace)
 

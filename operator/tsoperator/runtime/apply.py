@@ -3,13 +3,14 @@
 import contextlib
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import datetime
 
 from tsoperator.api.conditions import FALSE, set_condition
 from tsoperator.api.objects import Object, Resource, has_finalizer, is_deleting, key_of, labels, resource_of, uid
 from tsoperator.kube.client import KubeClient
 from tsoperator.kube.errors import AlreadyExists, Conflict, KubeError, NameTaken, NotFound
 from tsoperator.runtime.cache import Cache
+from tsoperator.runtime.clock import utc_now
 from tsoperator.runtime.diff import to_create, write_for
 from tsoperator.runtime.events import EventRecorder
 from tsoperator.runtime.journal import Journal, Write, is_taken_over
@@ -36,11 +37,6 @@ Its arguments are the object and the refusal.
 """
 
 
-def utc_now() -> datetime:
-    """Return the time of the wall clock, in UTC."""
-    return datetime.now(UTC)
-
-
 class Applier:
     """Carries out the plans of all reconcilers and writes statuses. All writes for an object happen here.
 
@@ -61,7 +57,7 @@ class Applier:
         explain: Callable[[Exception], Refusal | None],
         now: Callable[[], datetime] = utc_now,
     ) -> None:
-        """*run_errand* carries out the steps that are not writes; *explain* returns a Refusal if an error is one."""
+        """*run_errand* carries out the steps that are not writes. *explain* returns the Refusal that an error means."""
         self._client = client
         self._cache = cache
         self._events = events
@@ -87,9 +83,9 @@ class Applier:
             refusal = replace(refusal, step=begun[-1] if begun else None)
             if plan.way_out and not isinstance(error, KubeError):
                 refusal = replace(refusal, message=f"{refusal.message}; {plan.way_out}")
-                if not parent:  # no object says it
+                if not parent:  # there is no object whose condition could say so
                     error.add_note(plan.way_out)
-            if parent:  # the finalizer may have been put on it just now
+            if parent:  # `_carry_out` may have put the finalizer on it just now
                 parent = self._cache.newest(resource_of(parent), parent)
             refused = replace(failed(parent, refusal), whole=False)
             parent, _ = await self._carry_out(parent, refused, [])
@@ -103,12 +99,12 @@ class Applier:
     async def report(self, parent: Object, plan: Plan, failed: Failed) -> Result:
         """Write each status of *plan* that differs, then remove the finalizer that *plan* releases.
 
-        Conditions get their times here. If *plan* has an error, raise it after that. If the API server refuses, write
-        the Events of the plan that *failed* returns, and raise the error.
+        Conditions get their times here. If *plan* has an error, it is raised last. If the API server refuses, write
+        the Events of the plan that *failed* returns, and raise the API server's error.
 
-        While the object waits, conditions that are False stay, unless an Event tells the change. If a control server
-        refuses the same call again and again, the status would otherwise change before each answer and after it, and
-        each change causes the next try.
+        If the error of *plan* is Pending, a condition that is False stays as it is, unless *plan* has an Event with the
+        new reason. Otherwise, if a control server refused the same call again and again, the status would change before
+        and after each answer, and each change would cause the next call.
         """
         if isinstance(plan.error, Pending):
             plan = replace(plan, status=_still_failing(parent.get("status") or {}, plan))
@@ -147,8 +143,8 @@ class Applier:
     async def _carry_out(self, parent: Object, plan: Plan, begun: list[Step]) -> tuple[Object, Pending | None]:
         """Add the finalizer, carry out the steps, write the Events, and return the parent as it is stored now.
 
-        Add each step to *begun* when it begins. If the deletion of a device takes time, return its Pending,
-        too.
+        Add each step to *begun* when it begins. If the deletion of a device takes time, return the Pending that it
+        raised, too.
         """
         waiting: Pending | None = None
         self.journal.planned(parent or next((each.obj for each in plan.reports), parent), plan)
@@ -181,7 +177,7 @@ class Applier:
         for obj, report in reports_of(parent, plan):
             await self._tell(obj, report.notes)
             self.journal.carried_out(obj, report, [write for write in writes if write])
-            writes = []  # the line about the first object tells of the writes
+            writes = []  # only the log line about the first object names the writes
         return parent, waiting
 
     async def _tell(self, parent: Object, notes: Iterable[Note]) -> None:
@@ -272,7 +268,7 @@ class Applier:
 def _still_failing(live: Object, plan: Plan) -> Object | None:
     """Return the status in *plan*, in which the conditions that are False in the *live* status stay as they are.
 
-    But a condition changes if the plan has an Event with the new reason.
+    But a condition changes if the plan has an Event with the condition's new reason.
     """
     wanted, told = plan.status, {note.reason for note in plan.notes}
     if not wanted or "conditions" not in wanted:

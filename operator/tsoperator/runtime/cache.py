@@ -53,9 +53,9 @@ def without_managed_fields(obj: Object) -> Object:
 class Source:
     """The contents of the cache for one kind: which objects, which part of each object, and in which indexes.
 
-    Several Sources of one kind may select the same object. An index of one Source finds the objects of all of them. The
-    operator does not wait for an *optional* Source if the API server does not let it see the objects. If it works
-    *without* them, it logs no warning about that.
+    Several Sources of one kind may select the same object. An index of one Source finds the objects of all of them.
+    The operator does not wait for an *optional* Source if the API server does not let it see the objects. If the
+    operator works *without* the objects, it logs no warning that it can't see them.
     """
 
     selection: Selection
@@ -78,11 +78,11 @@ class Cache:
             self.add(source)
 
     def add(self, source: Source) -> None:
-        """Hold the objects of *source*, too. Nobody may add one once `follow` has begun."""
+        """Let the cache hold the objects of a further *source*. Nobody may add a Source once `follow` has begun."""
         self._kinds.setdefault(source.selection.resource, _Kind()).add(source)
 
     def index(self, resource: Resource, indexes: Mapping[str, Index]) -> None:
-        """Let *indexes* find the objects of *resource*, too. Nobody may add one once `follow` has begun."""
+        """Add *indexes* that find the objects of *resource*. Nobody may add an index once `follow` has begun."""
         self._kinds[resource].index(indexes)
 
     def get(self, resource: Resource, key: Key) -> Object | None:
@@ -119,7 +119,7 @@ class Cache:
         return bool(parts) and all(part.known and not part.refused for part in parts)
 
     def serves(self, resource: Resource) -> bool:
-        """Tell whether the API server serves *resource*, as far as it has said."""
+        """Tell whether the API server serves *resource*; True until it says that it doesn't."""
         return self._kinds[resource].served
 
     def written(self, resource: Resource, obj: Object) -> None:
@@ -139,7 +139,7 @@ class Cache:
     def listen_for_deletions(self, resource: Resource, listener: Callable[[Object], None]) -> None:
         """Call *listener* from now on with the last state of each object of *resource* that the API server deletes.
 
-        It isn't called for objects that a new list lacks: a restore from a backup, say, has lost them.
+        It isn't called for objects that are only missing from a new list, as after a restore from a backup.
         """
         self._kinds[resource].deletion_listeners.append(listener)
 
@@ -171,7 +171,7 @@ class Cache:
 
 
 class CacheMetrics(Collector):
-    """Exports the resources and namespaces that the operator may not see."""
+    """Exports the resources and namespaces that the API server doesn't let the operator see."""
 
     def __init__(self, cache: Cache) -> None:
         self._cache = cache
@@ -189,7 +189,8 @@ class CacheMetrics(Collector):
 class _Kind:
     """The objects of one kind.
 
-    A `_Part` has the objects of one Source. If several parts have an object, this shows the newest state of it.
+    A `_Part` has the objects of one Source. If several parts have an object, the `_Kind` shows the newest state of the
+    object.
     """
 
     def __init__(self) -> None:
@@ -203,12 +204,12 @@ class _Kind:
         self._values: dict[Key, tuple[tuple[str, ...], ...]] = {}  # under which each index finds a key
 
     def add(self, source: Source) -> None:
-        """Hold the objects that *source* selects, too."""
+        """Hold the objects that a further *source* selects."""
         self.parts.append(_Part(self, source))
         self.index(source.indexes)
 
     def index(self, indexes: Mapping[str, Index]) -> None:
-        """Let *indexes* find the objects, too."""
+        """Add *indexes* that find the objects."""
         self._indexes.update(indexes)
         for index in indexes:
             self.found.setdefault(index, defaultdict(set))
@@ -279,7 +280,7 @@ class _Part:
                 self.synced.set()
 
     def written(self, obj: Object) -> None:
-        # If the watch is past this version, it may have yielded the deletion of the object, too.
+        # If the watch is past this version, it may have yielded the deletion of the object, too. Then don't store it.
         if self.synced.is_set() and _number(obj) > self._told:
             self._hold(key_of(obj), self.source.slim(obj))
 
@@ -339,9 +340,10 @@ class _Part:
         self._kind.served = served
 
     def _tell(self, last: Object, obj: Object | None) -> None:
-        """Store the state of an object that the watch yields.
+        """Store the state *obj* that the watch yields for an object, or remove the object if *obj* is None.
 
-        Do nothing if a write of ours has stored this state already, or a newer one.
+        *last* is the state that the watch event contains. Do nothing if the cache has got this state, or a newer one,
+        from a write of ours.
         """
         number = _number(last)
         self._told = max(self._told, number)

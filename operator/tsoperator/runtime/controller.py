@@ -21,7 +21,7 @@ from tsoperator.runtime.workqueue import Backoff, WorkQueue
 log = logging.getLogger(__name__)
 
 QUIET_CONFLICTS = 10
-"""The number of conflicts in a row that are logged at DEBUG only. They take about as long as a cache may lag, 5 s."""
+"""The number of conflicts in a row that are logged at DEBUG only: a cache that lags for 5 s causes about so many."""
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
 
@@ -116,10 +116,10 @@ class ControllerMetrics(Collector):
 class Controller:
     """Calls *reconcile* for the keys of a queue: several keys at once, each by one worker.
 
-    A conflict is retried quietly. A `TerminalError` waits for a change. Any other error is retried after a
-    back-off. An error is logged once when it begins, with its traceback unless the policy expects such errors, and
-    once more when its words change. One line at INFO says when the key no longer fails. Repeats are logged at
-    DEBUG.
+    A conflict is retried without a warning. A key with a `TerminalError` is reconciled again when something
+    changes. Any other error is retried after a back-off. An error is logged once when it begins, with its traceback
+    unless the policy expects such errors, and once more when its words change. One line at INFO says when the key no
+    longer fails. Repeats are logged at DEBUG.
     """
 
     def __init__(
@@ -156,7 +156,7 @@ class Controller:
         loop = asyncio.get_running_loop()
         while True:
             key = await self._queue.get()
-            start, began = loop.time(), time.perf_counter()  # the loop's time stands still while a task holds it
+            start, began = loop.time(), time.perf_counter()  # the loop's time stands still while one task runs
             try:
                 outcome = await self._attempt(key)
             finally:
@@ -228,7 +228,8 @@ class Controller:
     def _retry(self, key: Key, error: Exception) -> None:
         """Retry *key* after the back-off for *error*, or after the longer wait that the API server has asked for.
 
-        A back-off of *patience* starts with its first wait, whatever failed before.
+        If `Policy.patience` has another back-off for *error* than for the error before, that back-off starts with
+        its first wait.
         """
         patience = self._policy.patience.items()
         backoff = next((backoff for kind, backoff in patience if _is_only(error, kind)), None)
@@ -273,7 +274,7 @@ def _asked_wait(error: Exception) -> float:
 def _text(error: Exception) -> str:
     """Return the type, the words and the notes of *error* in one line.
 
-    For a group of errors, return those of each of them.
+    For a group of errors, the line has the type, the words and the notes of each error in the group.
     """
     if isinstance(error, ExceptionGroup):
         return "; ".join(_text(inner) for inner in error.exceptions)

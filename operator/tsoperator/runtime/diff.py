@@ -72,7 +72,7 @@ def write_for(desired: Object, live: Object | None) -> Object | None:
 def metadata_patch(live: Object, wanted: Object) -> Object:
     """Return the merge patch of metadata that gives *live* the labels and the owner of *wanted*, empty if it has them.
 
-    Owner references of others stay.
+    Owner references that others have put on *live* stay.
     """
     ours = wanted["metadata"]
     missing = {name: value for name, value in labels(wanted).items() if labels(live).get(name) != value}

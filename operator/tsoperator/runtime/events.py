@@ -13,6 +13,7 @@ from typing import Literal, NamedTuple, Protocol
 from tsoperator.api.names import COMPONENT
 from tsoperator.api.objects import EVENT, Key, Object, Resource
 from tsoperator.kube.errors import AlreadyExists, KubeError, NotFound
+from tsoperator.runtime.clock import utc_now
 
 log = logging.getLogger(__name__)
 
@@ -48,8 +49,8 @@ class EventClient(Protocol):
 class Quiet:
     """The pause before an event that repeats an earlier one is written again: *first* seconds, doubled up to *longest*.
 
-    *longest* is well below the hour for which the API server keeps an event after its last write. So an event that
-    goes on stays visible. *memory* is how many events are remembered; those seen longest ago are forgotten first.
+    *longest* is well below the hour for which the API server keeps an event after its last write. So an event whose
+    cause lasts stays visible. *memory* is how many events are remembered; those seen longest ago are forgotten first.
     """
 
     first: float = 600.0
@@ -67,7 +68,7 @@ class _Seen:
 
 
 class _Identity(NamedTuple):
-    """The fields that make an event: two events that have them in common count as the same event."""
+    """The fields that identify an event: two events with the same fields count as the same event."""
 
     uid: str
     type: str
@@ -75,16 +76,13 @@ class _Identity(NamedTuple):
     message: str
 
 
-def _utc_now() -> datetime:
-    return datetime.now(UTC)
-
-
 class EventRecorder:
     """Writes core/v1 Events on objects.
 
-    An event that repeats an earlier one (same object, type, reason and message) is only counted. Once the quiet time is
-    over, the next repetition updates the count and the time of the written event. The name of an event is made from its
-    content, so this also works across restarts and replicas.
+    An event that repeats an earlier one (same object, type, reason and message) is only counted in memory. After
+    the pause that `Quiet` sets, the next repetition updates the count and the time of the written event. The name
+    of an event is made from its content, so a repetition also finds the event that an earlier process or another
+    replica wrote.
     """
 
     def __init__(
@@ -94,7 +92,7 @@ class EventRecorder:
         instance: str = "",
         quiet: Quiet | None = None,
         clock: Callable[[], float] = time.monotonic,
-        wall: Callable[[], datetime] = _utc_now,
+        wall: Callable[[], datetime] = utc_now,
     ) -> None:
         self._client = client
         self._component = component
@@ -128,7 +126,7 @@ class EventRecorder:
     def _note(self, identity: _Identity) -> _Seen | None:
         """Count an event with this *identity*.
 
-        Return how often and when it was seen, if it has to be written now; None if not.
+        Return the count and the pause of this event if it has to be written now; None if not.
         """
         now = self._clock()
         seen = self._seen.get(identity)

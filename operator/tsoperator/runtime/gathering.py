@@ -22,7 +22,7 @@ class Gathering:
 
 
 AT_ONCE: Final = Gathering(0.0)
-"""Each change leads to a reconcile at once."""
+"""The value for a reconciler that gathers no changes: each change enqueues its keys at once."""
 
 
 class Gatherer:

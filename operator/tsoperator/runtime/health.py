@@ -23,7 +23,7 @@ Encode = Callable[[CollectorRegistry], bytes]
 """A function that writes the metrics of a registry in one of Prometheus' formats."""
 
 _SAMPLES: Final = 500
-"""The number of samples that are written at once. This takes some milliseconds."""
+"""The number of samples that are written before other tasks may run. Writing them takes some milliseconds."""
 
 
 class HealthServer(HttpServer):
@@ -100,7 +100,7 @@ def _parts(metric: Metric) -> Iterator[Metric]:
 
 
 class _Given(Collector):
-    """One metric that is there already."""
+    """A collector of one metric, which was counted earlier."""
 
     def __init__(self, metric: Metric) -> None:
         self._metric = metric

@@ -7,16 +7,16 @@ standby that this leader has ended, so that the standby needn't wait until the L
   of a container is never used again. But a process that was just started may read a status that still has the ID of the
   container before it, and write that into the Lease. So the end must be later than the holder's last renewal. Both
   times are of one clock, that of the holder's node, and no leader writes where it runs in its first write.
-- The leader's Pod is gone, and the Lease has not changed, for as many seconds as an annotation there says. The Pod
-  alone proves nothing, because a deletion by force leaves the process running, cut off or not. But that process has
-  stopped leading by its own clock before the seconds are over, because it has renewed nothing for longer. And the API
-  server refuses the requests that it may still send: only a leader whose token is bound to its Pod writes that
-  annotation, and the API server remembers for at most 10 s that such a token was good.
+- The leader's Pod is gone, and the Lease has not changed, for as many seconds as an annotation of the Lease says. The
+  Pod alone proves nothing, because a deletion by force leaves the process running, cut off or not. But a process that
+  has not renewed the Lease for so many seconds has stopped leading by its own clock. And the API server refuses the
+  requests that it may still send: only a leader whose token is bound to its Pod writes that annotation, and the API
+  server remembers for at most 10 s that such a token was good.
 
 The seconds count from the moment at which the standby has first seen the Lease as it is and the Pod gone, by its own
-clock. A UID is never used again, so a Pod that is gone in two looks was gone in between. A new process can see no
-earlier moment that is safe: times in the Lease are of another machine's clock. So a process looks at the Lease as soon
-as it starts.
+clock. A UID is never used again, so a Pod that is gone in two looks was gone in between. A new process can't count the
+seconds from an earlier moment, because the times in the Lease are of another machine's clock. So a process looks at
+the Lease as soon as it starts.
 """
 
 import re
@@ -55,9 +55,9 @@ _ROUNDED: Final = timedelta(seconds=1)  # the kubelet cuts the end of a containe
 class Process(NamedTuple):
     """A process that may lead.
 
-    Its *identity* is unique to the process, not just to its Pod: a Lease with this name belongs to the process
-    itself. *pod* is the name of the Pod in which the process runs, and *bound_to* is the UID of the Pod that its
-    token is bound to. Both are empty if there is none.
+    Its *identity* is unique to the process, not just to its Pod: if a Lease has this identity as its holder, the
+    process itself holds the Lease. *pod* is the name of the Pod in which the process runs, and *bound_to* is the
+    UID of the Pod that its token is bound to. Each of them is empty if there is no such Pod.
     """
 
     identity: str
@@ -92,9 +92,9 @@ class LeaderPlace:
 
 
 def own_note(process: Process, pod: Object, gone_seconds: int) -> LeaderPlace | None:
-    """Return where *process* runs, by its *pod*; None if the Pod does not show it yet.
+    """Return where *process* runs, as its *pod* shows; None if the Pod does not show it yet.
 
-    If our token is bound to another Pod than this one, the process runs there, and *pod* only has the same name.
+    Return None, too, if our token is bound to another Pod. Then *pod* has the same name as ours, but isn't ours.
     """
     uid = pod["metadata"]["uid"]
     if process.bound_to not in ("", uid):
@@ -109,7 +109,7 @@ def own_note(process: Process, pod: Object, gone_seconds: int) -> LeaderPlace | 
 def noted(lease: Object) -> LeaderPlace | None:
     """Return where the present holder of *lease* runs, according to annotations of the Lease.
 
-    Annotations of an earlier holder are ignored.
+    Return None if the annotations are those of an earlier holder, or don't say where it ran.
     """
     found = annotations(lease)
     identity = found.get(ANNOTATION_LEADER, "")
@@ -125,7 +125,7 @@ def noted(lease: Object) -> LeaderPlace | None:
 def is_gone(note: LeaderPlace, pod: Object | None) -> bool:
     """Tell whether the Pod of the leader in *note* is gone.
 
-    *pod* is the Pod that has its name now, if any.
+    *pod* is the Pod that has the name of the leader's Pod now; None if there is none.
     """
     return pod is None or pod["metadata"]["uid"] != note.uid
 

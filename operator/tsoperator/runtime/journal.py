@@ -105,9 +105,9 @@ class Write(NamedTuple):
 class _Known:
     """The facts that the journal remembers about an object.
 
-    *outline* is its proxy as last seen, *notes* are those of the last plan by each reconciler, and *lost* are the types
-    of conditions that have become false. *unsaid* are the notes of reports that the API server refuses. *warned* are
-    the warnings among *notes*, each since the first one for its reason.
+    *outline* is its proxy as last seen, *notes* are the notes of the last plan of each reconciler, and *lost* are
+    the types of conditions that have become false. *unsaid* are the notes of reports that the API server refuses.
+    *warned* are the warnings among *notes*. The time of a warning is that of the first one with the same reason.
     """
 
     outline: Outline | None = None
@@ -121,7 +121,7 @@ class Journal:
     """Logs the changes of each object that users care about, and remembers the warnings."""
 
     def __init__(self, cache: Cache, now: Callable[[], datetime]) -> None:
-        """*now* is the wall clock."""
+        """*now* returns the time of the wall clock."""
         self._known = Memory[_Known](cache)
         self._now = now
 
@@ -170,7 +170,7 @@ class Journal:
     def unreported(self, parent: Object, plan: Plan) -> None:
         """Log the notes of *plan*, which says that the API server refused a report on *parent*.
 
-        Leave out the notes that were logged for the report before, which was refused, too.
+        If the API server has refused the report before, leave out the notes that were logged then.
         """
         known = self._known.get(parent) or self._begin(parent)
         for note in plan.notes:
@@ -250,7 +250,7 @@ class Journal:
 def _writes_in_words(parent: Object, plan: Plan, writes: Sequence[Write]) -> Iterator[str]:
     """Yield words for the *writes*, except for routine writes."""
     workloads = [each for each in writes if each.verb == "made" and each.resource in _WORKLOADS]
-    if workloads:  # the other new objects belong to them
+    if workloads:  # the other new objects belong to these, so the line doesn't name them
         hostname = f" (hostname {plan.outline.hostname})" if plan.outline else ""
         yield f"made {', '.join(map(str, workloads))}{hostname}"
     elif resource_of(parent) not in _ROUTINE:
@@ -284,7 +284,7 @@ def _changes_in_words(before: Outline | None, now: Outline, *, is_made: bool) ->
 def changed_fields(desired: Any, live: Any, path: str = "") -> Iterator[str]:
     """Yield the paths of the fields of *desired* that *live* doesn't contain.
 
-    In a path, an item of a list is given by its name. The paths begin with *path*.
+    A path names an item of a list by the name of the item. The paths begin with *path*.
     """
     if isinstance(desired, dict) and isinstance(live or {}, dict):
         for name, value in desired.items():
@@ -354,7 +354,7 @@ def _name(parent: Object) -> str:
 def _fields(parent: Object, devices: Iterable[tuple[str, str]] = ()) -> dict[str, dict[str, str]]:
     """Return the fields of a log record by which programs find the lines about *parent*.
 
-    They also have the names of *devices*.
+    The fields also have the names of *devices*.
     """
     if not parent:
         return {}
@@ -385,7 +385,7 @@ def _lasts(note: Note, conditions: Iterable[Object]) -> bool:
 
 
 def _is_news(note: Note, plan: Plan, conditions: Sequence[Object], first: _First) -> bool:
-    """Tell whether a *note* that is no warning is worth a log line, besides the changes of the *plan*.
+    """Tell whether *note*, which is no warning, gets a log line, besides the lines about the changes of *plan*.
 
     A proxy that was just made isn't ready, which needs no line; another line says when its device is ready. A note
     that is seen for the first time may be old, unless it says why the object isn't ready.

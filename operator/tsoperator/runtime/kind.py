@@ -21,7 +21,7 @@ Observed = TypeVar("Observed")
 
 
 def _nothing(_obj: Object, _observed: Any, _plan: Plan) -> None:
-    """Do nothing: the default of *acted* and *reported*."""
+    """Do nothing: the default of `Kind.acted` and `Kind.reported`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,12 +29,12 @@ class Kind(Generic[Observed]):
     """The way to reconcile the objects of one kind.
 
     *watches* has a mapper for each resource and each signal to watch. A mapper returns the keys that a change
-    concerns. *look* gathers the facts for a key, mostly from the cache. *plan* decides; it is pure. *refused* returns
+    concerns. *look* reads the facts for a key, mostly from the cache. *plan* decides; it is pure. *refused* returns
     the plan that reports a refusal. *acted* is called after the steps of a plan. *reported* is called after the
     report, also if the object has to wait.
 
     Each function gets the object of *resource* that the key names. The object is empty if it is gone; then *plan*
-    removes what it left behind. It is also empty if the key names something else, such as a namespace. Then
+    removes the rest of its children. It is also empty if the key names something else, such as a namespace. Then
     *resource* may be None, *look* finds the objects of the key, and the plan has a report on each of them.
 
     *name* is the name of the kind in metrics and in the log, if that isn't the name of *resource*.

@@ -25,13 +25,14 @@ from typing import Final, Protocol
 from tsoperator.api.objects import LEASE, POD, Key, Object, Resource, annotations
 from tsoperator.kube.errors import Conflict, KubeError, NotFound, Unreachable
 from tsoperator.runtime import holder
+from tsoperator.runtime.clock import loop_time, utc_now
 from tsoperator.runtime.holder import LeaderPlace, Process
 
 log = logging.getLogger(__name__)
 
 _LATE: Final = 1.0
 """Seconds between two looks at the Lease while a renewal is late."""
-_ROUNDING: Final = 0.01  # s to add to a wait for a moment, so that the next look isn't just before it
+_ROUNDING: Final = 0.01  # s to add to a wait until a moment, so that the next look comes after that moment
 _LONGEST_PAUSE: Final = 60.0  # s between two tries to find out where we run
 
 
@@ -82,12 +83,8 @@ class Timing:
 
     @property
     def last_resort(self) -> float:
-        """The time at which a process must end if its work goes on: halfway from *renew_deadline* to *gone*."""
+        """The time at which a process must end if its work goes on: halfway from `renew_deadline` to `gone`."""
         return (self.renew_deadline + self.gone) / 2
-
-
-def _utc_now() -> datetime:
-    return datetime.now(UTC)
 
 
 def end_process() -> None:
@@ -121,7 +118,7 @@ class LeaderElector:
         key: Key,
         process: Process,
         timing: Timing | None = None,
-        wall: Callable[[], datetime] = _utc_now,
+        wall: Callable[[], datetime] = utc_now,
         abort: Callable[[], None] = end_process,
     ) -> None:
         self._client = client
@@ -131,10 +128,10 @@ class LeaderElector:
         self._wall = wall
         self._abort = abort
         self._lease: Object | None = None  # as last read or written; None if it has to be read again
-        self._note: LeaderPlace | None = None  # of where we run, once we lead and know it
+        self._note: LeaderPlace | None = None  # where this process runs, once it leads and knows its place
         self._seen: _Silence | None = None
         self._pause = self._timing.retry_period  # until the next look at another's record
-        self._claimed = False  # the record may bear our name
+        self._claimed = False  # the Lease may name this process as its holder
         self._renewed = -math.inf  # when the last good write was sent
         self._last_resort: asyncio.TimerHandle | None = None
         self._complaint = ""
@@ -186,7 +183,7 @@ class LeaderElector:
     async def _work_while_renewing(self, work: Callable[[], Awaitable[None]]) -> None:
         """Run *work* in this task, and renew the lease until the work has stopped.
 
-        If renewing fails, the group cancels the work.
+        If renewing fails, the TaskGroup cancels the work.
         """
         try:
             async with asyncio.TaskGroup() as group:
@@ -283,7 +280,7 @@ class LeaderElector:
         who = _holder(lease)
         if who in ("", self._process.identity):
             return True
-        now = asyncio.get_running_loop().time()
+        now = loop_time()
         was_renewed = self._seen is not None and self._seen.record != spec
         if self._seen is None or was_renewed:
             self._seen = _Silence(spec, now)
@@ -306,7 +303,7 @@ class LeaderElector:
             pod = await self._client.get(POD, Key(self._key.namespace, note.pod))
         except NotFound:
             pod = None
-        now = asyncio.get_running_loop().time()
+        now = loop_time()
         seen.gone_since = min(seen.gone_since, now) if holder.is_gone(note, pod) else math.inf
         gone_for = max(now - seen.gone_since, 0)
         if (remaining := note.gone_seconds - gone_for) > 0:
@@ -318,7 +315,7 @@ class LeaderElector:
 
         The time of the renewal is the moment before the write is sent.
         """
-        sent = asyncio.get_running_loop().time()
+        sent = loop_time()
         new = {**lease, "metadata": self._noting(lease), "spec": self._claim(lease.get("spec") or {})}
         self._claimed = True  # from here on: the write may succeed even if we get no answer
         if "resourceVersion" in lease["metadata"]:
@@ -381,7 +378,7 @@ class LeaderElector:
         self._claimed = False
 
     def _arm(self, when: float) -> None:
-        """Let the process end at *when*, in place of an earlier time, if its work hasn't stopped by then."""
+        """End the process at *when* if the work hasn't stopped by then. This replaces the time of an earlier call."""
         self._disarm()
         self._last_resort = asyncio.get_running_loop().call_at(when, self._overrun)
 

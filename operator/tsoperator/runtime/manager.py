@@ -31,14 +31,14 @@ LEADER_REST: Final = 0.02
 """Seconds for which the leader's watches rest after each read.
 
 A change brings several events, many of them echoes of our writes, and to read them together costs less than to read
-each one. A standby is in no hurry.
+each one. The watches of a standby rest longer.
 """
 
 SLICE: Final = 0.01
 """Seconds for which a task that enqueues all keys may hold the event loop, before other tasks get their turn."""
 
 Mapper = Callable[[Object], Iterable[Key]]
-"""A function that returns the keys to reconcile when an object changes. It gets the old object, and the new one."""
+"""A function that returns the keys to reconcile when an object changes. It gets the old object, then the new one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +189,7 @@ class Manager:
         before: Callable[[], Awaitable[None]] | None = None,
         beside: Sequence[Program] = (),
     ) -> None:
-        """Run until cancelled. Raises a group with LeadershipLost.
+        """Run until cancelled. Raises an exception group with LeadershipLost if this process loses the Lease.
 
         When the cache is synced and *before* has ended, this process tries to become the leader. Without an *elector*,
         it leads at once. While it leads, the programs *beside* run as well as the reconcilers.
@@ -201,7 +201,7 @@ class Manager:
             following = tasks.create_task(self._cache.follow(client, WatchPace(rest=self._rest)), name="watches")
             try:
                 await self._cache.synced()  # a process that can't see the cluster leaves the Lease to another
-                gc.freeze()  # objects of the cluster have no cycles, and to search 10,000 for them takes a second
+                gc.freeze()  # the objects have no cycles, and a search for some in 10,000 objects would take a second
                 if before is not None:
                     await before()
                 if elector is None:

@@ -12,8 +12,8 @@ Fact = TypeVar("Fact")
 class Memory(Generic[Fact]):
     """Facts about objects, at most one about each.
 
-    A fact ends when the object is no longer in the cache. An object that is made under the name of an earlier one has
-    another UID, so it has none of the earlier one's facts.
+    A fact is forgotten when its object is no longer in the cache. An object that is made under the name of an
+    earlier one has another UID, so it has none of the earlier object's facts.
     """
 
     def __init__(self, cache: Cache) -> None:

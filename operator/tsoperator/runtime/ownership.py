@@ -46,6 +46,7 @@ from tsoperator.api.objects import (
     Object,
     Resource,
     annotations,
+    by_age,
     is_deleting,
     key_of,
     labels,
@@ -82,7 +83,7 @@ _TITLES = {
 }
 
 RECORDERS = {LABEL_APP_MANAGER: MANAGER, LABEL_APP_NAME: PARENT_RECORDER}
-"""The labels that the children of all Recorders have. They have no label `LABEL_MANAGED`."""
+"""The labels that the children of all Recorders have. These children have no label `LABEL_MANAGED`."""
 
 OF_RECORDERS = ",".join(f"{name}={value}" for name, value in RECORDERS.items())
 """The label selector of the children of Recorders."""
@@ -108,7 +109,7 @@ class Owner:
     def labels(self) -> dict[str, str]:
         """The labels that each child of this owner has.
 
-        For some kinds of owners, no label names the namespace; a Recorder has other labels.
+        For some kinds of owners, no label names the namespace. The children of a Recorder have other labels.
         """
         if self.type == PARENT_RECORDER:
             return {**RECORDERS, LABEL_APP_INSTANCE: self.key.name}
@@ -142,7 +143,7 @@ def grouped_owner_of(child: Object) -> Owner | None:
 def metrics_owner_of(child: Object) -> Owner | None:
     """Return the owner of the proxy whose metrics *child* is for; None if *child* isn't for metrics.
 
-    The labels have the names in full, because a parent whose names don't fit in labels has no proxy.
+    The labels that name the owner aren't shortened: a parent whose names don't fit in labels has no proxy.
     """
     found = labels(child)
     kind = _PARENTS.get(found.get(LABEL_PROXY_TYPE, ""))
@@ -184,7 +185,7 @@ def is_child(obj: Object, namespace: str) -> bool:
 
 
 def owned_keys(child: Object, owner_type: str, namespace: str) -> Iterable[Key]:
-    """Map a child in the operator's *namespace* to the key of its parent if that is of *owner_type*."""
+    """Map a child in the operator's *namespace* to the key of its parent, if the parent is of *owner_type*."""
     owner = _parent_of(child, namespace)
     return (owner.key,) if owner and owner.type == owner_type else ()
 
@@ -194,7 +195,7 @@ def is_marked(obj: Object) -> bool:
 
     Objects that an operator made have its labels or annotations. A Secret that a proxy made has keys that only
     proxies write: under the Go operator's Role, a proxy may create its Secret again after somebody has deleted it.
-    The admission policies of namespaces have nothing but their names: the Go operator gave them no labels.
+    An admission policy of a namespace is known by its name alone, because the Go operator gave it no labels.
     """
     if {ANNOTATION_DIGEST, ANNOTATION_MAGIC_DNSNAME} & annotations(obj).keys() or _MARKS & labels(obj).keys():
         return True
@@ -209,7 +210,7 @@ def is_marked(obj: Object) -> bool:
 def is_anothers(obj: Object, owner: Owner) -> bool:
     """Tell whether *obj* belongs to somebody else, although it has a name that a child of *owner* needs.
 
-    The owner reference decides. If there is none, the labels decide, by which children of other kinds are found.
+    The owner reference of *obj* decides. Without one, the owner that the labels of *obj* name decides.
     """
     for reference in obj["metadata"].get("ownerReferences") or ():
         if reference.get("controller"):
@@ -229,7 +230,7 @@ def in_the_way(stranger: Object) -> str:
 def is_named_after(child: Object, owner: Owner) -> bool:
     """Tell whether *child* has a name that we or the Go operator give to children of *owner*.
 
-    Labels alone prove nothing, because somebody can edit them to claim the child of another parent.
+    Labels alone prove nothing, because somebody can edit them to name another parent.
     """
     name, parent = key_of(child).name, owner.key.name
     stem, rest = child_base_name(parent), _AFTER_STEM
@@ -256,11 +257,7 @@ def first(objects: Iterable[Object]) -> Object | None:
     A child that isn't being deleted comes before one that is, and then the oldest comes first, so that all callers
     get the same child.
     """
-    ranked = sorted(
-        objects,
-        key=lambda obj: (is_deleting(obj), obj["metadata"].get("creationTimestamp", ""), obj["metadata"]["name"]),
-    )
-    return ranked[0] if ranked else None
+    return min(objects, key=lambda obj: (is_deleting(obj), by_age(obj)), default=None)
 
 
 def _parent_of(child: Object, namespace: str) -> Owner | None:
@@ -275,7 +272,7 @@ def _labelled_owner(child: Object) -> Owner | None:
     if found.get(LABEL_MANAGED) != MANAGED or not name:
         return _recorder_of(child)
     type_ = found.get(LABEL_PARENT_TYPE, "")
-    # These children don't have the label, so it means nothing if somebody has put it there.
+    # The children of such owners don't have this label, so ignore it if somebody has put it there.
     namespace = "" if type_ in _WITHOUT_NAMESPACE else found.get(LABEL_PARENT_NAMESPACE, "")
     return Owner(type_, Key(namespace, name))
 

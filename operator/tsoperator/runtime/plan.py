@@ -109,9 +109,9 @@ class TakeName:
 
 @dataclass(frozen=True, slots=True)
 class ForgetFailure:
-    """The removal of a record: the control server refused *what* the operator asked for a *device*.
+    """An order to forget a failed change: the control server refused to change *what* of a *device*.
 
-    The device doesn't need that any more.
+    The device doesn't need the change any more.
     """
 
     tailnet: str
@@ -153,7 +153,7 @@ class FindNodePorts:
 
 
 Errand = ControlStep | FindNodePorts
-"""A step that doesn't write an object of the plan."""
+"""A step of a Plan that isn't a write into the cluster."""
 
 Step = Child | Creation | Patch | Deletion | Errand
 
@@ -162,7 +162,7 @@ Step = Child | Creation | Patch | Deletion | Errand
 class Note:
     """An Event to write on the object of a plan.
 
-    An Event that goes on is written again from time to time, so that it stays visible. An Event that is to be
+    An Event whose cause lasts is written again from time to time, so that it stays visible. An Event that is to be
     written *once* is not.
     """
 
@@ -182,7 +182,7 @@ class LastingWarning(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """The reason why something can't be done for an object, because the operator, a server or the object is not right.
+    """The reason why something can't be done for an object: a server refused, or the object or what it needs is wrong.
 
     *message* says why, and what the user can do. *reason* is the reason for the condition; if it is empty, the
     condition has the usual reason of its kind. *error* is the exception that was raised, if a server refused. The
@@ -220,7 +220,8 @@ class Outline:
 class Report:
     """A report on *obj*: an Event for each of *notes*, and then the desired *status*, as in a Plan.
 
-    *by* is the name of the reconciler if the object has another one, too. Neither ends the warnings of the other.
+    *by* is the name of the reconciler, if two reconcilers report on the object. Then neither of them ends the
+    warnings of the other one.
     """
 
     obj: Object

@@ -18,7 +18,7 @@ _POLL: Final = 1.0  # s between two looks at the Pods
 
 
 async def gone(client: KubeClient, own: Key) -> None:
-    """Wait until no Pod of the Go operator is left in the Deployment of *own*, the Pod that this process runs in.
+    """Wait until no Pod of the Go operator is left in our Deployment; *own* is the Pod in which this process runs.
 
     Wait also for a Pod that is being deleted. If there is no Pod *own*, as when somebody runs the operator by hand,
     there is nothing to wait for.

@@ -15,16 +15,12 @@ class Result:
     requeue_after: float | None = None
 
 
-DONE = Result()
-"""The result of a reconcile that needs no requeue."""
-
-
 class TerminalError(Exception):
     """An error that a retry cannot fix. The key is reconciled again when something changes."""
 
 
 class Pending(Exception):
-    """An exception by which a reconcile ends to wait, which is no failure.
+    """An exception by which a reconcile ends because it has to wait. This is no failure.
 
     Its key is queued again when *until* is done. If *requeue_after* is given, the key is also queued after so many
     seconds.

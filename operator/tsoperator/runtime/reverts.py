@@ -12,7 +12,7 @@ class Reverts:
     """The reaction to another writer that keeps reverting an object.
 
     *fields* are the fields that the other writer reverts, and *who* is its name, if known. Both are empty until the
-    object has been reverted often enough to tell the user. The object may be rewritten in *wait* seconds. The
+    object has been reverted often enough to tell the user. The object may be rewritten after *wait* seconds. The
     rewrite counts as lasting once the object has stayed as it is for *settles* seconds.
     """
 

@@ -1,9 +1,9 @@
 """Decides when to rewrite an object that the operator shares with others, while another writer keeps reverting it."""
 
-import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from tsoperator.runtime.clock import loop_time
 from tsoperator.runtime.reverts import NO_REVERTS, Reverts
 
 AT_ONCE = 3
@@ -18,7 +18,7 @@ LAG = 5.0
 
 @dataclass(slots=True)
 class _Rewritten:
-    """The rewrites of an object for a *goal*.
+    """The rewrites of an object for the same *goal*, a text that says what the object is to become.
 
     *version* is the resourceVersion that was last rewritten, at the time *at*. The other fields are about the
     reverts so far.
@@ -39,10 +39,6 @@ class _Rewritten:
     who: str = ""
 
 
-def _loop_time() -> float:
-    return asyncio.get_running_loop().time()
-
-
 class Rewrites:
     """Remembers that an object was rewritten, and decides when to rewrite it again; *clock* is monotonic.
 
@@ -50,7 +46,7 @@ class Rewrites:
     all counts start anew with another goal.
     """
 
-    def __init__(self, clock: Callable[[], float] = _loop_time) -> None:
+    def __init__(self, clock: Callable[[], float] = loop_time) -> None:
         self._clock = clock
         self._last: _Rewritten | None = None
 
@@ -99,7 +95,7 @@ def _left(seconds: float) -> float:
 
 
 def _count(known: _Rewritten, fields: Sequence[str], now: float) -> None:
-    """Count that *fields* were reverted at the time *now*."""
+    """Add a revert of *fields* at the time *now* to the numbers of *known*."""
     took = now - known.at
     known.quick, known.slowest = (known.quick + 1, max(known.slowest, took)) if took < LONGEST else (1, 0.0)
     known.total = known.total + 1 if now - known.last < MEMORY else 1
@@ -116,6 +112,6 @@ def _pause(times: int) -> float:
 def _calm(known: _Rewritten) -> float:
     """Return for how many seconds nobody must revert an object, so that its last rewrite counts as lasting.
 
-    This is longer than the other writer took for its reverts. It is 0 if there were at most `AT_ONCE` reverts.
+    The result is longer than the other writer took for its reverts. It is 0 if there were at most `AT_ONCE` reverts.
     """
     return max(_pause(known.quick), min(2 * known.slowest, LONGEST)) if known.total > AT_ONCE else 0.0

@@ -25,7 +25,7 @@ class HttpServer:
         """Listen, and return the bound ``ADDR:PORT``, empty if turned off.
 
         Raises:
-            ListenError: *listen* is not an address, or we can't listen there.
+            ListenError: the address to listen on is not valid, or we can't listen there.
         """
         if not self._listen:
             return ""

@@ -1,4 +1,4 @@
-"""The Event that says once where an object is reached, when it is ready or is reached elsewhere than before."""
+"""Writes an Event that says at which name and address an object is reached, once when this becomes true or changes."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -9,11 +9,11 @@ from tsoperator.runtime.plan import Note, Plan
 
 
 def with_success(plan: Plan, before: Sequence[Object], type_: str, words: str | None = None) -> Plan:
-    """Return *plan* with an Event that has *words*, if the condition of this type becomes True, or if its words change.
+    """Return *plan* with an Event that has *words*, if the condition *type_* becomes True, or is True with new words.
 
-    Without *words*, the Event has the message of the condition. There is no Event if they are empty. *before* are the
-    conditions that the object has. If the condition was True and only repeated its reason, as in the Go operator, the
-    object was ready before, and there is no Event.
+    If *words* is None, the Event has the message of the condition. If it is an empty text, there is no Event. *before*
+    are the conditions that the object has. If the condition was True and its message only repeated its reason, as in
+    the Go operator, the object was ready before, and there is no Event.
     """
     shown = _found((plan.status or {}).get("conditions") or (), type_)
     if shown is None or shown["status"] != TRUE:

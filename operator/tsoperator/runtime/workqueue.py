@@ -36,7 +36,10 @@ def _observe_nothing(_seconds: float) -> None:
 
 
 class _Timer(NamedTuple):
-    """The time at which a key is added, by the loop's clock. A handle of uvloop doesn't always have that time."""
+    """The time at which a key is added, by the loop's clock, and the handle that adds it.
+
+    A handle of uvloop doesn't always know that time, so this object has it beside the handle.
+    """
 
     due: float
     handle: asyncio.Handle
@@ -111,8 +114,8 @@ class WorkQueue:
     def retry(self, key: Key, backoff: Backoff | None = None, at_least: float = 0.0) -> None:
         """Count a failure of *key*, and add it again after *backoff*, or after the back-off of the queue.
 
-        The key waits for at least *at_least* seconds. If an earlier `requeue` or `retry` would add it sooner, that time
-        stays.
+        The key waits for at least *at_least* seconds. But if an earlier `requeue` or `retry` adds it sooner, it is
+        added then.
         """
         failures = self.failures(key)
         self._failures[key] = failures + 1

@@ -1,11 +1,11 @@
-"""Judges an object by the conditions that the operator wrote into its status; an Ingress by the name in its status."""
+"""Judges an object by the conditions that the operator wrote into its status, and an Ingress by the name there."""
 
 from collections.abc import Iterable
 from enum import StrEnum
 from typing import Final, NamedTuple
 
 from tsoperator.api import names
-from tsoperator.api.conditions import FALSE, TRUE
+from tsoperator.api.conditions import FALSE, TRUE, conditions_of
 from tsoperator.api.objects import Object
 
 OURS: Final = (
@@ -30,13 +30,13 @@ OURS: Final = (
 )
 """The types of the operator's conditions that say whether an object is served.
 
-If several conditions of an object are false, the first of them says why, because the others follow from it. If all are
-true, the last of them says the most.
+They are in the order of cause and effect. If several conditions of an object are false, the first of them says why the
+object isn't served, and the others follow from it. If all are true, the message of the last one is used.
 """
 
 _RANK: Final = {type_: rank for rank, type_ in enumerate(OURS)}
 _PASSING: Final = ("Creating", "Pending", "Terminating")
-"""The endings of reasons: a condition whose reason ends so turns true without anybody's help."""
+"""The endings of reasons by which we recognize that a condition usually becomes true without anybody's help."""
 _ALSO_PASSING: Final = (
     "ClusterResourcesNotReady",
     "IngressSvcNoBackendsConfigured",
@@ -48,7 +48,7 @@ _ALSO_PASSING: Final = (
 
 
 class Grade(StrEnum):
-    """Whether an object is served, isn't served yet, or isn't served until somebody acts."""
+    """The grade of an object: it is served, isn't served yet, or isn't served until somebody acts."""
 
     OK = "ok"
     WAITING = "waiting"
@@ -58,8 +58,8 @@ class Grade(StrEnum):
 class Judgement(NamedTuple):
     """The operator's judgement of one thing: its *grade*, the reason, and *words* and a *cure* for people.
 
-    *since* is the time in RFC 3339 from which it holds; it is empty if that isn't known. The cure is empty if *words*
-    say what to do.
+    *since* is the time, in RFC 3339, at which the judgement became true; it is empty if that isn't known. The cure is
+    empty if *words* say what to do.
     """
 
     grade: Grade
@@ -70,23 +70,23 @@ class Judgement(NamedTuple):
 
 
 def ours(obj: Object) -> list[Object]:
-    """Return the conditions of the operator in the status of *obj* that say whether it is served, the causes first."""
-    conditions = (obj.get("status") or {}).get("conditions") or ()
-    found = [each for each in conditions if each.get("type") in _RANK]
-    return sorted(found, key=_rank) if len(found) > 1 else found
+    """Return the conditions of *obj* by which the operator says whether *obj* is served, causes before effects."""
+    found = [each for each in conditions_of(obj) if each.get("type") in _RANK]
+    return sorted(found, key=lambda each: _RANK[each["type"]]) if len(found) > 1 else found
 
 
 def is_wrong(condition: Object) -> bool:
     """Tell whether a *condition* says that an object isn't served.
 
-    The status is Unknown for an egress Service whose ProxyGroup doesn't exist: it is neither valid nor invalid.
+    If the ProxyGroup of an egress Service doesn't exist, the status is Unknown: the Service is neither valid nor
+    invalid. It isn't served in that case, either.
     """
     status = condition.get("status")
     return bool(status == FALSE or (status != TRUE and condition["type"] == names.CONDITION_EGRESS_VALID))
 
 
 def wrong_one(conditions: Iterable[Object]) -> Object | None:
-    """Return the first of *conditions* that says that an object isn't served; None if there is none."""
+    """Return the first of *conditions* that says that an object isn't served; None if no condition says so."""
     return next(filter(is_wrong, conditions), None)
 
 
@@ -119,16 +119,12 @@ def ingress_name(ingress: Object) -> str:
 
 
 UNNAMED: Final = "it has no name in its status, so nobody reaches it"
-"""The words for an Ingress that isn't served. Ingresses have no conditions."""
+"""The words for an Ingress that isn't served. We need them because Ingresses have no conditions with a message."""
 
 
 def judge_ingress(ingress: Object) -> Judgement:
-    """Return the judgement that the status of an Ingress of the operator's class says."""
+    """Return the judgement of an Ingress of the operator's class, by its status."""
     since = ingress["metadata"].get("creationTimestamp") or ""
     if name := ingress_name(ingress):
         return Judgement(Grade.OK, "", f"the tailnet reaches it at {name}", since=since)
     return Judgement(Grade.WAITING, "", UNNAMED, since=since)
-
-
-def _rank(condition: Object) -> int:
-    return _RANK[condition["type"]]

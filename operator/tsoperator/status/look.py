@@ -53,14 +53,14 @@ _OWNER_TYPES: Final = {
     RECORDER.kind: PARENT_RECORDER,
     SERVICE.kind: PARENT_SERVICE,
 }
-"""The kinds whose objects have proxies. Each has its name in the labels of the proxies."""
+"""The kinds whose objects have proxies, each with the name that the labels of the proxies have for it."""
 
 
 class ServedDevice(NamedTuple):
     """The keys of the objects of the operator's own device, if this device serves the API server.
 
     *deployment* is the Deployment of the API server proxy, and *secret* the Secret of the device. *own* is the
-    operator's own Deployment: the Events about the proxy are on this one.
+    operator's own Deployment, which has the Events about the proxy.
     """
 
     deployment: Key
@@ -101,8 +101,8 @@ class Look:
         if resource is not SERVICE and resource is not INGRESS:
             workloads = self._workloads(resource, key)
             return Surroundings(role, workloads, self._replicas(SECRET, workloads), warnings=warnings)
-        if key.namespace == self._settings.namespace and is_child(obj, key.namespace):
-            return None  # it stands in front of proxies, and may have the annotations of a user's Service
+        if is_child(obj, self._settings.namespace):
+            return None  # not a user's object: a Service in front of proxies may have annotations of a user's Service
         served = self._served(obj, role)
         workloads = () if served else self._workloads(resource, key)
         return Surroundings(
@@ -136,7 +136,7 @@ class Look:
         return [found for key in keys if (found := self._cache.get(resource, key)) is not None]
 
     def _served(self, obj: Object, role: str) -> Served | None:
-        """Return the facts about the ProxyGroup that *obj* names; None if it names none."""
+        """Return the facts about the ProxyGroup that *obj* names; None if *obj* names no ProxyGroup."""
         name = annotations(obj).get(PROXY_GROUP)
         if not name:
             return None
@@ -151,7 +151,7 @@ class Look:
         return Served(served.group, (), self._cache.get(SERVICE, place), slices)
 
     def _addresses(self, obj: Object, role: str, served: Served | None) -> Sequence[str]:
-        """Return the addresses in the tailnet of the target of an egress Service, or of a Tailscale Service."""
+        """Return the tailnet addresses of the target of an egress Service, or of the Tailscale Service of *obj*."""
         group = served.group if served else None
         tailnet = self._tailnets.registered(spec_text(group, "tailnet") if group else "")
         if tailnet is None or (served is not None and group is None):

@@ -1,9 +1,10 @@
-"""Describes the parts that all objects depend on: tailnets, the nameserver, the cluster's DNS, and refusals."""
+"""Describes the parts of the report that aren't about single objects: tailnets, name resolution, and refusals."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+from tsoperator.api.conditions import conditions_of
 from tsoperator.api.names import (
     CONDITION_CLUSTER_DNS_CONFIGURED,
     CONDITION_CLUSTER_DNS_READY,
@@ -20,7 +21,7 @@ _RECORDS: Final = "RecordsComplete"  # the condition that a DNSConfig has only w
 
 
 class StatusReport(NamedTuple):
-    """The report as JSON, and a *digest* of everything in it but the time at which it was made."""
+    """The report as JSON, and a *digest* of its content without the time at which it was made."""
 
     body: bytes
     digest: str
@@ -32,10 +33,10 @@ Part = dict[str, str]
 
 @dataclass(frozen=True, slots=True)
 class TailnetFacts:
-    """The facts about a tailnet whose Tailnet is called *name*; the name is empty for the operator's own.
+    """The facts about a tailnet. *name* is the name of its Tailnet, or empty for the operator's own tailnet.
 
-    *domains* are those of its devices. *wrong* has a message for each check of the tailnet that failed, and *is_looked*
-    tells whether there was a check. *tailnet* is the Tailnet itself.
+    *domains* are the domains of its devices. *wrong* has a message for each failed check of the preflight, and
+    *is_looked* tells whether the preflight has been made. *tailnet* is the Tailnet itself.
     """
 
     name: str
@@ -47,7 +48,7 @@ class TailnetFacts:
 
 
 def tailnet_part(facts: TailnetFacts) -> Part:
-    """Describe a tailnet. The condition of its Tailnet counts first, and then the last check of the tailnet."""
+    """Describe a tailnet by a false condition of its Tailnet, or else by the result of its last preflight."""
     told = judge_conditions(facts.tailnet) if facts.tailnet else None
     if told is None or told.grade is Grade.OK:
         told = _checked(facts, told)
@@ -64,15 +65,15 @@ def _checked(facts: TailnetFacts, told: Judgement | None) -> Judgement:
 
 
 def dns_parts(dnsconfig: Object | None) -> Iterator[Part]:
-    """Describe the nameserver and the cluster's DNS, by the conditions of the *dnsconfig* that counts."""
+    """Describe the nameserver and the cluster's DNS, by the conditions of *dnsconfig*, the DNSConfig in force."""
     if dnsconfig is None:
         yield _part(Judgement(Grade.OK, words=NO_DNSCONFIG), name="nameserver")
         return
-    found = {each["type"]: each for each in (dnsconfig.get("status") or {}).get("conditions") or ()}
+    found = {each["type"]: each for each in conditions_of(dnsconfig)}
     for name, types in (
         ("nameserver", (_RECORDS, CONDITION_NAMESERVER_READY)),
         ("cluster DNS", (CONDITION_CLUSTER_DNS_READY, CONDITION_CLUSTER_DNS_CONFIGURED)),
-    ):  # of two faults, the second is the cause
+    ):  # if both conditions are false, the second one has the cause
         told = [judge(found[each]) for each in types if each in found]
         wrong = [each for each in told if each.grade is Grade.FAILED]
         worst = wrong[-1] if wrong else next(iter(told), None)
@@ -80,9 +81,9 @@ def dns_parts(dnsconfig: Object | None) -> Iterator[Part]:
 
 
 def refusal_parts(tailnets: Iterable[TailnetFacts], unseen: Iterable[tuple[str, str]]) -> Iterator[Part]:
-    """Describe the refusals of the control servers, from the checks of the *tailnets*, and those of the API server.
+    """Describe the refusals of the control servers, from the preflight of the *tailnets*, and those of the API server.
 
-    *unseen* are the resources that the operator may not see, each with a namespace, which is empty if that is all.
+    *unseen* are the resources that the operator may not see, each with a namespace, which is empty if that means all.
     """
     for tailnet in tailnets:
         for check, words in tailnet.wrong.items():
@@ -98,7 +99,7 @@ UNSEEN_CURE: Final = (
 
 
 def unseen_words(resource: str, namespace: str) -> str:
-    """Say that the operator may not see the objects of a *resource* in a *namespace*, or in any if that is empty."""
+    """Say that the operator may not see the objects of a *resource* in *namespace*, or anywhere if that is empty."""
     return f"the operator may not see {resource}" + (f" in namespace {namespace}" if namespace else "")
 
 

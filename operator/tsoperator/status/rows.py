@@ -1,4 +1,4 @@
-"""Describes an object in a row: how the tailnet and the cluster reach it, its proxies, and whether it is served."""
+"""Describes an object in a row of the report: its names and addresses, its proxies, and whether it is served."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -53,8 +53,9 @@ _Row = dict[str, object]
 class Row(TypedDict):
     """The description of one object, with the names of fields that it has in JSON. An empty field is left out.
 
-    *tailnet* is the name of the Tailnet, and missing for the operator's own. *names* and *addresses* are those in the
-    tailnet, *inCluster* and *clusterAddresses* those at which Pods reach the object. *verdict* is a `Grade`.
+    *tailnet* is the name of the Tailnet; it is missing for the operator's own tailnet. *names* and *addresses* are
+    those in the tailnet. *inCluster* and *clusterAddresses* are the name and the addresses at which Pods reach the
+    object. *verdict* is a `Grade`.
     """
 
     kind: str
@@ -90,7 +91,7 @@ class Served:
 
     @property
     def objects(self) -> Iterator[Object]:
-        """All objects among the facts."""
+        """All objects of the cluster among these facts."""
         yield from filter(None, (self.group, self.place))
         yield from self.states
         yield from self.slices
@@ -98,12 +99,13 @@ class Served:
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """The facts about an object that aren't in it, and its *role*.
+    """The *role* of an object, and the facts about it from other objects.
 
-    *workloads* are the StatefulSets or the Deployment of its own proxies. *secrets* are their *slim* Secrets; an egress
-    Service has *pods* here instead. *addresses* are those that the tailnet gives the target of an egress
-    Service, or the Tailscale Service of an object. *names_ingresses* tells whether the DNSConfig lets Pods reach
-    Ingresses. *warnings* still hold.
+    *workloads* are the StatefulSets or the Deployment of its own proxies. *secrets* are their *slim* Secrets; for an
+    egress Service, *pods* are their Pods instead. *served* has the facts about the ProxyGroup that the object names.
+    *addresses* are the tailnet addresses of the target of an egress Service, or of the object's Tailscale Service.
+    *names_ingresses* tells whether the DNSConfig lets Pods reach Ingresses by name. *warnings* are about faults that
+    still exist.
     """
 
     role: str = ""
@@ -118,7 +120,8 @@ class Surroundings:
     def digest(self, obj: Object) -> str:
         """Return a text that changes whenever *obj* or a fact about it changes.
 
-        The texts of all objects are remembered, so they have to be small, and mustn't cost the garbage collector time.
+        We keep the texts of all objects in memory, so they must be short. They are texts because Python's garbage
+        collector doesn't look at texts, and so takes no longer with many of them.
         """
         objects = [obj, *self.workloads, *self.secrets, *self.pods]
         if self.served is not None:
@@ -129,7 +132,7 @@ class Surroundings:
 
 
 def role_of(obj: Object, settings: Settings) -> str:
-    """Return the role that *obj* asks for; empty if it asks nothing of the operator."""
+    """Return the role in which the operator should serve *obj*; empty if *obj* asks nothing of the operator."""
     kind = obj["kind"]
     if kind == "Service":
         return _service_role(obj, settings)
@@ -139,13 +142,13 @@ def role_of(obj: Object, settings: Settings) -> str:
 
 
 def target_of(service: Object) -> str:
-    """Return the name or the address of the device to which a Service leads; empty if it leads to none."""
+    """Return the name or the address of the device to which a Service leads; empty if it isn't an egress Service."""
     given = annotations(service)
     return next((given[name].removesuffix(".") for name in _TARGETS if given.get(name)), "")
 
 
 def row_of(obj: Object, around: Surroundings, settings: Settings) -> Row | None:
-    """Return the row of *obj*; None if it has nothing to do with the operator."""
+    """Return the row of *obj*; None if *obj* has nothing to do with the operator."""
     role = around.role
     judged = _judged(obj, role, around.warnings)
     if judged is None:
@@ -169,7 +172,7 @@ def row_of(obj: Object, around: Surroundings, settings: Settings) -> Row | None:
 
 
 def _judged(obj: Object, role: str, warnings: Sequence[LastingWarning]) -> Judgement | None:
-    """Return the judgement of *obj*: a condition that is false counts first, then a warning."""
+    """Return the judgement of *obj*: by a failed condition, else by a warning, else by the other conditions."""
     if role == INGRESS_ROLE:
         judged: Judgement | None = judge_ingress(obj)
     else:
@@ -194,7 +197,7 @@ def _judged_deployment(deployment: Object) -> Judgement:
 def _unready(around: Surroundings) -> Judgement:
     """Return the judgement of an object whose condition is true, although none of its proxies is ready.
 
-    Some conditions become true when the proxy is made, and say nothing about its Pod.
+    Some conditions become true as soon as the proxy is made, and say nothing about its Pod.
     """
     names = ", ".join(f"{each['kind']} {key_of(each)}" for each in around.workloads)
     words = f"none of its Pods is ready: see {names}" if names else "no proxy of its ProxyGroup serves it"
@@ -202,7 +205,7 @@ def _unready(around: Surroundings) -> Judgement:
 
 
 def _own_proxies(row: _Row, obj: Object, around: Surroundings, _settings: Settings) -> None:
-    """Add the devices of an object's own proxies, and how many of its proxies are ready."""
+    """Add to *row* the devices of an object's own proxies, and the number of these proxies that are ready."""
     row["tailnet"] = spec_text(obj, "tailnet")
     row["names"], addresses = _devices(around)
     row["addresses"] = addresses or _shown_addresses(obj)
@@ -250,7 +253,7 @@ def _ingress(row: _Row, ingress: Object, around: Surroundings, settings: Setting
 
 def _dns(row: _Row, dnsconfig: Object, around: Surroundings, _settings: Settings) -> None:
     nameserver = (dnsconfig.get("status") or {}).get("nameserver") or {}
-    if nameserver.get("ip"):  # another DNSConfig than the one that counts has no nameserver
+    if nameserver.get("ip"):  # only the DNSConfig in force has a nameserver
         row["clusterAddresses"] = [nameserver["ip"]]
         _count_workloads(row, around)
 
@@ -269,11 +272,11 @@ _PARTS: Final[dict[str, Callable[[_Row, Object, Surroundings, Settings], None]]]
     "policy": _alone,
     "tailnet": _alone,
 }
-"""The functions that add the fields which depend on the role. The other roles have proxies of their own."""
+"""The functions that add the fields which depend on the role. For all other roles, it is `_own_proxies`."""
 
 
 def _hosted(row: _Row, obj: Object, around: Surroundings, served: Served) -> None:
-    """Add the name that a ProxyGroup hosts for *obj*, and how many of its proxies advertise the name."""
+    """Add to *row* the name that a ProxyGroup hosts for *obj*, and how many of its proxies advertise that name."""
     label, domain = label_of(obj), domain_of_group(served.states)
     hosts = advertising(served.states, service_name(label))
     row["names"] = [f"{label}.{domain}"] if hosts and domain else []
@@ -295,7 +298,10 @@ def _devices(around: Surroundings) -> tuple[list[str], list[str]]:
 
 
 def _shown_addresses(obj: Object) -> list[str]:
-    """Return the addresses of the devices that the status of *obj* shows. The Secrets of a Recorder have none."""
+    """Return the addresses of the devices that the status of *obj* shows, such as those of a Recorder.
+
+    The Secrets of a Recorder don't have the addresses of its devices.
+    """
     devices = (obj.get("status") or {}).get("devices") or ()
     return [ip for each in devices for ip in each.get("tailnetIPs") or ()]
 
@@ -306,7 +312,7 @@ def _cluster_name(service: Object, settings: Settings) -> str:
 
 
 def _is_address(target: str) -> bool:
-    """Tell whether a *target* of an egress Service is an address. The last label of a name isn't a number."""
+    """Tell whether a *target* of an egress Service is an address, and not a name, whose last label is no number."""
     return ":" in target or target.rpartition(".")[2].isdigit()
 
 

@@ -1,7 +1,7 @@
 """Serves the operator's report over HTTP: as JSON at /status, and as a page for a browser at /.
 
-Only the leader has a report; a standby names the leader. The page has no data of its own: its script reads /status, and
-writes all that it shows as text.
+Only the leader has a report; a standby answers with the name of the leader. The page contains no data: its script reads
+/status, and shows all data as text, never as HTML.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ STATUS: Final = "/status"
 _HOSTS: Final = frozenset({"localhost", "127.0.0.1", "[::1]"})
 _PAGE: Final = Path(__file__).parent / "page"
 _FILES: Final = {"page.html": "text/html", "page.css": "text/css", "page.js": "text/javascript"}
-"""The files of the page, and their types."""
+"""The names of the page's files, and their media types."""
 _HEADERS: Final = {
     "Cache-Control": "no-store",
     "Content-Security-Policy": (
@@ -38,7 +38,7 @@ _HEADERS: Final = {
 
 
 class StatusServer(HttpServer):
-    """Serves the report on *listen* while the context is open. An empty *listen* turns it off.
+    """Serves the report at the address *listen* while the context is open. An empty *listen* turns the server off.
 
     *report* returns the report; its argument is the time from which this process leads. *leader* returns the
     name of the Pod that leads, empty if that isn't known.
@@ -64,9 +64,9 @@ class StatusServer(HttpServer):
         super().__init__(listen, app, "the status")
 
     async def __aenter__(self) -> str:
-        """Listen, and return the bound ``ADDR:PORT``, empty if turned off.
+        """Listen, and return the bound ``ADDR:PORT``; empty if the server is turned off or can't listen.
 
-        The operator works without the report, so a port that another process has is only a warning.
+        The operator also works without the report, so only a warning is logged if another process has the port.
         """
         try:
             return await super().__aenter__()
@@ -75,7 +75,7 @@ class StatusServer(HttpServer):
             return ""
 
     async def lead(self) -> None:
-        """Serve the report until cancelled, because this process leads meanwhile."""
+        """Serve the report until cancelled. Call this while this process leads."""
         self._leading_since = self._now()
         try:
             await asyncio.Event().wait()
@@ -101,7 +101,7 @@ class StatusServer(HttpServer):
 
 
 async def _file(request: web.Request) -> web.Response:
-    """Return a file of the page, which is the page itself unless the URL names another one."""
+    """Return the file of the page that the URL names, or the page itself if the URL names no file."""
     name = request.match_info.get("name", "page.html")
     if name not in _FILES:
         raise web.HTTPNotFound
@@ -112,7 +112,7 @@ async def _file(request: web.Request) -> web.Response:
 async def _refuse_other_hosts(
     request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
 ) -> web.StreamResponse:
-    """Refuse a request with another host name: a site could give its name our address, and so read the report."""
+    """Refuse a request for a foreign host name: a web site could point its name at our address to read the report."""
     host = request.host if request.host.endswith("]") else request.host.rpartition(":")[0] or request.host
     if host.lower() not in _HOSTS:
         raise web.HTTPForbidden(text="the host of the URL must be localhost, 127.0.0.1 or [::1]\n")

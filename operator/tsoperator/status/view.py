@@ -1,7 +1,7 @@
 """Reads the facts for the report from the cache and from the tables, and builds the report.
 
-Nothing here asks a server, or waits for anything but its turn on the event loop. A row is built again only if one of
-the objects on which it depends has changed.
+Nothing here sends a request to a server. The only waits are pauses for other tasks of the event loop. A row is built
+again only if one of the objects on which it depends has changed.
 """
 
 import asyncio
@@ -22,17 +22,17 @@ from tsoperator.tailnet.tailnet import OWN
 from tsoperator.tsclient.timeslice import TimeSlice
 
 KINDS: Final = tuple(sorted((DEPLOYMENT, SERVICE, INGRESS, *OWN_KINDS), key=lambda each: each.kind))
-"""The kinds of the objects that the report describes. The only Deployment is that of the API server proxy."""
+"""The kinds of the objects that the report describes. Of all Deployments, it has only that of the API server proxy."""
 
 REMEMBERED: Final = 60.0
-"""Seconds for which rows are remembered after a report, for somebody who asks again and again."""
+"""The seconds for which rows are kept after a report, so that a client that asks again gets the next report fast."""
 
 
 class _Known:
     """The rows of the last report, each with a digest of the facts from which it was built, by the UID of the object.
 
-    The row of an object without a row is empty. A row is no Python object of its own, because the garbage collector
-    would look at each of them. With 10,000 rows, this would stop the event loop for a while.
+    If an object has no row, its text is empty. We keep a row as bytes, because the garbage collector looks at every
+    dictionary: with 10,000 rows, this would stop the event loop for a while.
     """
 
     def __init__(self) -> None:

@@ -60,7 +60,8 @@ class _Minted:
 class _Parent:
     """The facts that we remember about the auth keys of one parent. *replicas* is how many replicas it has.
 
-    Each dictionary has the ordinals of replicas as its keys; *devices* has the device IDs that we saw last.
+    Each dictionary has the ordinals of replicas as its keys; *devices* has the device IDs that the Secrets named
+    last.
     """
 
     owner: Owner
@@ -97,9 +98,9 @@ class AuthKeys:
     refused, or because its device was deleted or has expired. Its old device is deleted first, so that the new
     device gets the name.
 
-    This class reads the Secrets live, so that no auth key is minted just because the cache is behind. A new parent
-    has no Secrets yet, so nothing is read for it. If an auth key could not be stored, the next call returns the
-    same auth key.
+    This class reads the Secrets live: by a cache that lags behind, it would mint auth keys that nobody needs. A new
+    parent has no Secrets yet, so nothing is read for it. If an auth key could not be stored, the next call of
+    `obtain` returns the same auth key.
     """
 
     def __init__(
@@ -117,7 +118,7 @@ class AuthKeys:
         self._parents: dict[Owner, _Parent] = {}
 
     async def obtain(self, login: Login) -> Keys:
-        """Return the auth keys for the replicas in need. Raises KubeError, ControlError.
+        """Return the auth keys for the replicas of *login* that are in need of one. Raises KubeError, ControlError.
 
         If the control server takes long to answer for one replica, the replicas after it have to wait for their
         auth keys, too.
@@ -156,7 +157,7 @@ class AuthKeys:
     async def _obtain(self, parent: _Parent, replica: Replica, *, is_new: bool) -> str | None:
         """Return the auth key with which the replica should log in.
 
-        It is empty if the replica gets one later, and None if it needs none.
+        The result is empty if the replica gets an auth key later, and None if the replica needs none.
         """
         live = _Live(None, None) if is_new else await self._live(replica)
         found, key = live.slim, live.auth_key
@@ -181,9 +182,10 @@ class AuthKeys:
             return None
 
     async def _reissued_key(self, parent: _Parent, replica: Replica, live: _Live, device: str) -> str | None:
-        """Return the auth key for a proxy that asks for another one than the auth key in its *live* Secret.
+        """Return another auth key for a proxy that asks for one, because the key in its *live* Secret is of no use.
 
-        Return "" if the replica has to wait for a new auth key, and None if it doesn't ask for one.
+        The result is empty if the proxy has to wait for the new auth key. It is None if the device of the proxy is
+        still connected: then the proxy needs no other auth key.
         """
         if minted := _unstored_key(parent, replica):
             return minted.key
@@ -219,7 +221,7 @@ class AuthKeys:
         del parent.connected_since[replica.ordinal]
 
     async def _is_connected(self, parent: _Parent, replica: Replica, device: str) -> bool:
-        """Tell whether the control server says that *device* is connected to it now; Headscale doesn't say."""
+        """Tell whether the control server says that *device* is connected to it. Headscale never says so."""
 
         async def ask() -> bool:
             try:

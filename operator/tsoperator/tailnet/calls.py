@@ -33,10 +33,11 @@ class NotAsked(Pending):
 
 @dataclass(slots=True)
 class _Call:
-    """A call to the control server for the value *wanted*: it waits for its turn, runs, or has ended.
+    """A call to the control server. It waits for its turn, runs, or has ended.
 
-    Then it has an *answer* or an *error*. A call that has *give_up* is dropped when it ends, because nobody waits
-    for it. Any other call is kept until a reconcile takes its result.
+    *wanted* is the value that the call sets or asks about. A call that has ended has an *answer* or an *error*. If
+    the call has a function *give_up*, no reconcile waits for the call, and it is dropped when it ends. Any other
+    call is kept until a reconcile takes its result.
     """
 
     owner: Owner
@@ -90,7 +91,7 @@ class Calls:
         if call.ended.cancelled():
             raise NotAsked(call.ended)
         self._drop(call)
-        if call.wanted != wanted:  # it was for something that is no longer wanted
+        if call.wanted != wanted:  # the call was for a value that the reconcile no longer wants
             return await self.result(owner, about, wanted, make)
         if call.error is not None:
             raise call.error.with_traceback(None)
@@ -106,8 +107,8 @@ class Calls:
     ) -> None:
         """Call *make* soon, unless a call with the same *owner* and *about* is under way.
 
-        If other calls get no answer before it is the turn of *make*, *give_up* is called with their failure instead.
-        Raises NotAsked.
+        If other calls get no answer before it is the turn of *make*, *give_up* is called with the error of those
+        calls instead. Raises NotAsked.
         """
         try:
             self._call(owner, about, wanted, make, give_up)
@@ -115,7 +116,7 @@ class Calls:
             give_up(error)
 
     def forget(self, owner: Owner) -> None:
-        """Forget the calls for *owner*; those that run end by themselves."""
+        """Forget the calls for *owner*. A call that runs goes on, but nobody gets its result."""
         for call in self._of_owner.pop(owner, {}).values():
             if call in self._waiting:
                 self._waiting.remove(call)

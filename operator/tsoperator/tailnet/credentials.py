@@ -53,7 +53,7 @@ def violation(tailnet: Tailnet | Invalid) -> Refusal | None:
 
 
 def credentials(key: Key, secret: Object | None) -> Given | Refusal:
-    """Return the credentials in the Secret named *key*, or a refusal that says what is wrong with it."""
+    """Return the credentials in *secret*, which is named *key*, or a refusal that says what is wrong with it."""
     name = f'Secret "{key.name}"'
     fields = "client_id, and client_secret or audience"
     if secret is None:

@@ -16,6 +16,7 @@ from tsoperator.api.names import PARENT_OPERATOR
 from tsoperator.api.objects import SECRET
 from tsoperator.proxy.secret import reported_id_of
 from tsoperator.runtime.cache import Cache
+from tsoperator.runtime.clock import loop_time
 from tsoperator.runtime.ownership import owner_of
 from tsoperator.runtime.workqueue import nine_to_ten_tenths
 from tsoperator.tsclient.client import TailnetClient
@@ -25,7 +26,7 @@ from tsoperator.tsclient.timeslice import SECONDS, TimeSlice
 log = logging.getLogger(__name__)
 
 DEPARTED = 4096
-"""The number of lookup names of departed devices that the table of devices remembers."""
+"""The number of names and addresses of departed devices that the table of devices remembers."""
 
 Listener = Callable[[Device | None, Device | None], None]
 """A function that is called with a device as it was and as it is now.
@@ -53,7 +54,7 @@ class ListPace:
 class DeviceNames(NamedTuple):
     """The *domains* of the names of a tailnet's devices, and the names of devices that other tailnets *shared* with it.
 
-    A domain is empty if a name has none.
+    If the name of a device has no domain, there is an empty string in *domains*.
     """
 
     domains: frozenset[str]
@@ -79,8 +80,8 @@ async def count_devices(cache: Cache) -> Metric:
 class Devices:
     """A table of the tailnet's devices.
 
-    One list from the control server serves all proxies. It is read in the background, so that looking a device up
-    never waits.
+    The operator reads one list from the control server for all proxies. It does so in the background, so that a
+    lookup in the table never waits.
     """
 
     def __init__(self, tailnet: TailnetClient, pace: ListPace | None = None, time_slice: float = SECONDS) -> None:
@@ -92,9 +93,9 @@ class Devices:
         self._time_slice = time_slice
         self._pace = pace or ListPace()
         self._by_id: dict[str, Device] = {}
-        self._ids: dict[str, tuple[str, ...]] = {}  # by lookup name; if several devices share it, `at` finds the last
+        self._ids: dict[str, tuple[str, ...]] = {}  # by name or address; `at` finds the last of several IDs
         self._domains: Counter[str] = Counter()  # of the devices that are this tailnet's own
-        self._shared: Counter[str] = Counter()  # the lookup names of devices that other tailnets share with it
+        self._shared: Counter[str] = Counter()  # the names and addresses of devices that other tailnets share with it
         self._told: DeviceNames | None = None  # the names that the listeners know
         self._name_listeners: list[Callable[[], None]] = []
         self._departed: OrderedDict[str, Device] = OrderedDict()  # by lookup name
@@ -170,7 +171,7 @@ class Devices:
         return _find(text, self._departed.get)
 
     def has(self, node_id: str) -> bool:
-        """Tell whether the device with this ID is in the list, and is this tailnet's own."""
+        """Tell whether the device with this ID is in the list, and isn't shared by another tailnet."""
         device = self.known(node_id)
         return device is not None and not device.external
 
@@ -205,7 +206,7 @@ class Devices:
     async def refresh(self) -> None:
         """Read the list of devices, unless it was read a few seconds ago. Raises ControlError."""
         async with self._reading:
-            if self._now() >= self._not_before:
+            if loop_time() >= self._not_before:
                 await self._read()
             elif self._failure is not None:
                 raise self._failure.with_traceback(None)
@@ -213,7 +214,7 @@ class Devices:
     def retry(self) -> None:
         """Read the list of devices now, if the last read failed, because somebody may have fixed the cause."""
         if self._failure is not None:
-            self._not_before = self._now()
+            self._not_before = loop_time()
             self._hurry.set()
 
     async def follow(self) -> None:
@@ -255,7 +256,7 @@ class Devices:
         await self._update(listed)
         self._tell_names()
         self.wake()
-        self._not_before = self._now() + self._spacing
+        self._not_before = loop_time() + self._spacing
 
     def _fail(self, error: ControlError) -> None:
         """Remember the *error* of the last read of the list, and log it if it differs from the error before."""
@@ -267,12 +268,13 @@ class Devices:
         if was_pending:
             self._call_name_listeners()
         self.wake()
-        self._not_before = self._now() + (self._pace.denied if denied else self._pace.longest)
+        self._not_before = loop_time() + (self._pace.denied if denied else self._pace.longest)
 
     async def _update(self, listed: Mapping[str, Device]) -> None:
         """Update the table to *listed*, the devices by node ID.
 
-        An unchanged device is the same Python object in both.
+        If the Python object of a device is the same in *listed* as in the table, the device is unchanged and is
+        left out.
         """
         time_slice = TimeSlice(self._time_slice)
         for node_id in self._by_id.keys() - listed.keys():
@@ -313,7 +315,10 @@ class Devices:
                 listener(old, new)
 
     def _count(self, device: Device | None, sign: int) -> None:
-        """Add *sign* to the count of the domain of *device*, or to that of its name if another tailnet shares it."""
+        """Add *sign* to the number of devices in the domain of *device*.
+
+        If another tailnet shares *device*, add *sign* to the number of shared devices with its name instead.
+        """
         if device is None:
             return
         counts = self._shared if device.external else self._domains
@@ -344,10 +349,6 @@ class Devices:
     def _others(self, name: str, node_id: str) -> tuple[str, ...]:
         return tuple(each for each in self._ids.get(name, ()) if each != node_id)
 
-    @staticmethod
-    def _now() -> float:
-        return asyncio.get_running_loop().time()
-
 
 def _find(text: str, get: Callable[[str], Device | None]) -> Device | None:
     """Return the device that *text* names. *get* looks up a name in the table."""
@@ -359,7 +360,7 @@ def _find(text: str, get: Callable[[str], Device | None]) -> Device | None:
 
 
 def _named(device: Device) -> tuple[object, ...]:
-    """Return the fields of *device* that its lookup names are made from."""
+    """Return the fields of *device* that decide by which names and addresses the table finds it."""
     return device.name, device.external, device.addresses
 
 

@@ -1,4 +1,4 @@
-"""Makes the tailnets that Tailnets describe, and the clients with which their credentials are tried."""
+"""Makes a `KnownTailnet` for what a Tailnet object describes, and clients that try the credentials of the Tailnet."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ from tsoperator.tsclient.oauth import ClientCredentials, Jwt, MintedIdentity
 Connect = Callable[[str, ClientCredentials, str], TailnetClient]
 """A function that returns a client.
 
-Its arguments are a control server's URL, credentials, and words that describe their Secret.
+Its arguments are a control server's URL, credentials, and words that describe the Secret with the credentials.
 """
 
 

@@ -8,17 +8,17 @@ import asyncio
 import logging
 from typing import Final
 
-from tsoperator.api.objects import IDENTITY, SECRET, SECRET_METADATA, Key, Object, Signal, key_of
+from tsoperator.api.objects import IDENTITY, SECRET, SECRET_METADATA, Key, Object, key_of
 from tsoperator.kube.client import KubeClient
 from tsoperator.kube.errors import KubeError, NotFound
 from tsoperator.proxy.replica import ReplicaSecrets
 from tsoperator.proxy.secret import Reissue, reissue_of, slim
-from tsoperator.runtime.cache import Cache, Listener
+from tsoperator.runtime.cache import Cache
+from tsoperator.runtime.feeds import Announcer
 from tsoperator.tailnet.operatorid import OperatorIdentity, UnreadableProfile, node_id_in
 
 log = logging.getLogger(__name__)
 
-_EVENT: Final[Object] = {"kind": IDENTITY.kind, "metadata": {"name": ""}}
 _PAUSE: Final = 5.0  # s after a failed read until the next one
 
 _UNSET: Final = (
@@ -41,7 +41,8 @@ class KnownIdentity:
         self._obstacle = ""
         self._is_wanted = False
         self._stale = asyncio.Event()
-        self._listeners: list[Listener] = []
+        self.feed = Announcer(IDENTITY)
+        """Announces a change of the identity, and that the device asks for another auth key."""
         for resource in (SECRET_METADATA, SECRET):  # SECRET if somebody gave the Secret the label of our objects
             cache.listen(resource, self._look)
 
@@ -59,27 +60,18 @@ class KnownIdentity:
         return self._read
 
     def state(self) -> Object | None:
-        """Return the *slim* form of the Secret as it was last read; None if there is no Secret."""
+        """Return the slim form of the Secret as it was last read; None if there is no Secret."""
         return self._state
 
     def hindered(self, obstacle: str, *, is_told: bool = False) -> None:
         """Remember the *obstacle* that keeps the operator from registering a device; empty if there is none.
 
-        If *is_told* is true, an Event or the log has said it already.
+        If *is_told* is true, an Event or the log has told the user of the obstacle already, so it isn't logged
+        again.
         """
         if obstacle and obstacle != self._obstacle and not is_told:
             log.warning("the operator's own device can't be registered: %s", obstacle)
         self._take(self._read, self._state, obstacle)
-
-    def listen(self, signal: Signal, listener: Listener) -> None:
-        """Call *listener* when the identity has changed, or when the device asks for another auth key."""
-        if signal == IDENTITY:
-            self._listeners.append(listener)
-
-    def all(self, signal: Signal) -> list[Object]:
-        """Return nothing, because a resync enqueues the objects that the identity concerns already."""
-        del signal
-        return []
 
     async def run(self) -> None:
         """Read the Secret at each change, from the first call of `current` on, until cancelled."""
@@ -139,15 +131,14 @@ class KnownIdentity:
             log.info("the operator's own device in the tailnet is %s", read.node_id or "none")
         self._read, self._state, self._obstacle = read, state, obstacle
         if self._known() != before or _asks(state) != _asks(asked):
-            for listener in self._listeners:
-                listener(None, _EVENT)
+            self.feed.announce()
 
 
 def _slim(secret: Object) -> Object:
-    """Return the *slim* form of the Secret without annotations, which may have a copy of its data."""
+    """Return the slim form of the Secret without annotations, which may have a copy of its data."""
     return slim({**secret, "metadata": {"namespace": key_of(secret).namespace, "name": key_of(secret).name}})
 
 
 def _asks(state: Object | None) -> bool:
-    """Tell whether the device with this *slim* Secret asks for another auth key."""
+    """Tell whether the device with this slim Secret asks for another auth key."""
     return reissue_of(ReplicaSecrets(state=state)) is Reissue.ASKED

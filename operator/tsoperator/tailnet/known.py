@@ -1,4 +1,4 @@
-"""One tailnet that the operator knows, with its control server, its tables, its auth keys and its upkeep."""
+"""One tailnet that the operator knows: its control server, its devices and Services, its auth keys and its upkeep."""
 
 import asyncio
 from collections.abc import Iterable, Mapping
@@ -20,7 +20,7 @@ from tsoperator.tsclient.client import TailnetClient
 
 
 class KnownTailnet:
-    """A tailnet that the operator knows, with all that the proxies need that join it."""
+    """A tailnet that the operator knows, with everything that the operator needs for the proxies that join it."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class KnownTailnet:
     async def run(self) -> None:
         """Follow the devices and the Tailscale Services, and make calls, until cancelled.
 
-        Check whether the tailnet is set up, too.
+        Also check whether the tailnet is set up.
         """
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.preflight.run())

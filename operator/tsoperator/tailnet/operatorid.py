@@ -1,7 +1,7 @@
 """The node ID of the operator's own device, which names the operator as an owner of Tailscale Services.
 
 The device's tailscaled stores the ID in its login profile, in the Secret that OPERATOR_SECRET names. The Go operator is
-such a device itself. For this operator the proxy image registers one.
+a device itself. For this operator, the proxy image registers a device.
 """
 
 import base64

@@ -89,9 +89,9 @@ def own_pod(client: KubeClient, settings: Settings) -> Subject:
 class Preflight:
     """Checks the tailnet regularly, and reports in the log, in Events on *subject*, and in metrics.
 
-    It stops and delays nothing. If something is missing, the call that needs it fails, and the object that needs
-    the call reports that, too. *name* is that of the Tailnet, empty for the operator's own tailnet. *needs_services*
-    can be set at any time; it tells whether somebody needs Tailscale Services now.
+    A failed check doesn't stop the operator. The call that needs what is missing fails, and the object that needs
+    the call reports that, too. *name* is the name of the Tailnet, empty for the operator's own tailnet.
+    *needs_services* can be set at any time; it tells whether somebody needs Tailscale Services now.
     """
 
     def __init__(
@@ -169,9 +169,9 @@ class Preflight:
                 return minutes
 
     async def look(self) -> Findings:
-        """Return what is missing in the tailnet.
+        """Check the tailnet now, and return the findings.
 
-        This asks for an access token and reads; it changes nothing.
+        The checks ask for an access token and read; they change nothing in the tailnet.
         """
         findings = Findings()
         try:
@@ -185,7 +185,7 @@ class Preflight:
     async def _look(self, findings: Findings) -> None:
         """Make the checks of the tailnet, and put their results into *findings*.
 
-        Each check needs the ones before it. Raises ControlError.
+        The first check gets an access token. Raises ControlError if that fails, since the other checks need the token.
         """
         url = self._tailnet.url
         granted = findings.granted = await self._tailnet.granted(anew=True)

@@ -32,7 +32,7 @@ NAMES: Final = {**NEEDED, SERVICES: "Services"}
 """The names of all scopes that the operator may need. Only Tailscale Services need the last one."""
 
 _SCOPES = {"/vip-services": SERVICES, "/services": SERVICES, "/keys": AUTH_KEYS, "/device": DEVICES}
-"""The scopes that a call may lack, by a part of its path."""
+"""The scopes that a call may lack, by a part of the call's path."""
 _BROAD = {"all", "devices"}  # OAuth clients that are older than the split of "devices" still have it
 _AGAIN = "It is tried again by itself, within five minutes at the latest, and at once when this object changes"
 _CREDENTIALS = "the files of CLIENT_ID_FILE and CLIENT_SECRET_FILE (the chart takes them from Secret operator-oauth)"

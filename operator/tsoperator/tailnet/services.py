@@ -1,10 +1,10 @@
-"""The Tailscale Services of one tailnet: as the control server last showed them, and the writes of them.
+"""The Tailscale Services of one tailnet, as the control server last showed them, and how the operator writes them.
 
 One list has all Services, but not always their owners. So if the owners of a Service aren't known when somebody looks
 at it, that Service is read by a request of its own. All reads happen in the background, so that a look never waits.
 
-The API has no versions. A write that relied on an old state could take back what another operator has just written. So
-a Service is read right before it is written, and looked at again some seconds later.
+The API has no versions. A write that relied on an old state could undo what another operator has just written. So a
+Service is read right before it is written, and looked at again some seconds later.
 """
 
 import asyncio
@@ -20,6 +20,7 @@ from tsoperator.api.objects import TAILSCALE_SERVICE
 from tsoperator.api.owners import ANNOTATION_OWNERS, ownership
 from tsoperator.api.tailscaleservice import ServiceHost, TailscaleService, service_name
 from tsoperator.proxy.serviceview import NO_SERVICE, ServiceView
+from tsoperator.runtime.clock import loop_time
 from tsoperator.runtime.plan import DeleteService, PutService, Refusal
 from tsoperator.runtime.result import Pending
 from tsoperator.runtime.workqueue import nine_to_ten_tenths
@@ -43,10 +44,10 @@ Write = PutService | DeleteService
 class ServicePace:
     """The numbers of seconds between reads.
 
-    *interval* lies between two lists, and *check* between a write and the next look at the result. A read that failed
-    is repeated after *away*, or after *denied* if the control server refused it. Facts about an owner are read again
-    when somebody looks and they are older than *interval*. So are hosts older than *approved*, or older than
-    *unapproved* as long as none of them is approved.
+    *interval* lies between two lists, and *check* between a write and the next look at its result. A read that
+    failed is repeated after *away*, or after *denied* if the control server refused it. When somebody looks at a
+    Service, its owners are read again if they are older than *interval*. Its hosts are read again if they are older
+    than *approved*, or older than *unapproved* as long as none of them is approved.
     """
 
     interval: float = 300.0
@@ -59,7 +60,7 @@ class ServicePace:
 
 
 class _Question(NamedTuple):
-    """A request to read one Service, or else its hosts."""
+    """A request to read one Service or, if *hosts* is true, the hosts of the Service."""
 
     label: str
     hosts: bool = False
@@ -71,7 +72,7 @@ class _Hosts(NamedTuple):
 
 
 class Services:
-    """A table of the tailnet's Services by label. The list is read for the first time when somebody looks."""
+    """A table of the tailnet's Services by label. It is empty until somebody first looks at a Service."""
 
     def __init__(self, tailnet: TailnetClient, calls: Calls, devices: Devices, pace: ServicePace | None = None) -> None:
         """*calls* makes the writes. *devices* tells which device has the name of a Service."""
@@ -104,15 +105,15 @@ class Services:
         self._listeners.append(listener)
 
     def labels(self) -> list[str]:
-        """Return the labels of the Services that are known."""
+        """Return the labels of the Services that are in the table."""
         return [*self._known]
 
     def known(self, label: str) -> TailscaleService | None:
-        """Return the Service with this *label*, as far as it is known, and ask nobody about it."""
+        """Return the Service with this *label* as the table has it, without a request to the control server."""
         return self._known.get(label)
 
     def owned(self, operator_id: str) -> frozenset[str]:
-        """Return the labels of the Services that the operator with this ID owns, as far as the owners are known."""
+        """Return the labels of the Services that the operator with this ID owns, if their owners are known."""
         return frozenset(
             label
             for label, service in self._known.items()
@@ -120,7 +121,7 @@ class Services:
         )
 
     def view(self, label: str, *, hosts: bool = False) -> ServiceView:
-        """Return the Service with this *label*, and its *hosts* if they are asked for."""
+        """Return the Service with this *label*, and its hosts if *hosts* is true. Request a read of missing facts."""
         refused = self._refused.get(label)
         if not self._is_listed:
             return self._unlisted(label)
@@ -129,13 +130,16 @@ class Services:
             return ServiceView(refusal=refused) if refused else NO_SERVICE
         if service.annotations is None:
             return replace(self._answer(_Question(label)), service=service)
-        if self._now() - self._read_at[label] >= self._pace.interval:
+        if loop_time() - self._read_at[label] >= self._pace.interval:
             self._answer(_Question(label))
         view = ServiceView(service, refusal=refused)
         return self._with_hosts(view, label) if hosts else view
 
     def device_changed(self, old: Device | None, new: Device | None) -> None:
-        """Announce the Service that could not be made because *old*, which has another name now, had its name."""
+        """Announce the Service that could not be made because the device had its name, if the device no longer has it.
+
+        *old* and *new* are the device before and after its change.
+        """
         label = old.short_name.lower() if old else ""
         refused = self._refused.get(label)
         is_gone = new is None or new.short_name.lower() != label
@@ -150,7 +154,7 @@ class Services:
     def retry(self) -> None:
         """Repeat the reads that failed, because somebody may have fixed the cause."""
         if self._failure is not None:
-            self._read_list_at(self._now())
+            self._read_list_at(loop_time())
         labels = {question.label for question in self._unread}
         self._unread.clear()
         self._tell(labels)
@@ -170,11 +174,11 @@ class Services:
                 tasks.create_task(self._answer_questions())
 
     async def carry_out(self, step: Write) -> None:
-        """Write the Service of *step*, if it hasn't changed since the decision. Raises ControlError, Pending.
+        """Write the Service of *step*. Raises ControlError, Pending, NotAsked.
 
-        Raises NotAsked if the Service has changed: the object has to be reconciled again. A write is identified
-        by its step and by the version of the Service, so that the result of an earlier write isn't taken for
-        that of this one.
+        Raises NotAsked if the Service has changed since the reconcile decided on *step*, so that the object is
+        reconciled again. A write is identified by its step and by the version of the Service, so that no write gets
+        the result of an earlier one.
         """
         label = _subject(step).label
         wanted = (step, self._versions.get(label))
@@ -185,7 +189,7 @@ class Services:
             raise
 
     def _unlisted(self, label: str) -> ServiceView:
-        """Return the view of a Tailscale Service as long as nobody has listed the Services. Request the list."""
+        """Return the view of a Tailscale Service while no list of the Services has been read. Request the list."""
         self._waiting.add(label)
         self._wanted.set()
         if self._failure is not None:
@@ -195,9 +199,9 @@ class Services:
         return ServiceView(pending=Pending(self._listed))
 
     def _answer(self, question: _Question) -> ServiceView:
-        """Request the answer to *question*, and return the view of the Service without it.
+        """Request the read that *question* stands for, and return a view of the Service that waits for this read.
 
-        Do not ask again while the request runs, or soon after an error.
+        If that read failed a short time ago, don't request it, and return a view with the refusal.
         """
         if (error := self._unread.get(question)) is not None:
             return ServiceView(refusal=_refusal(error))
@@ -210,7 +214,7 @@ class Services:
         there = self._hosts.get(label)
         is_approved = there is not None and any(each.is_approved for each in there.found)
         age = self._pace.approved if is_approved else self._pace.unapproved
-        if there is not None and self._now() - there.read_at < age:
+        if there is not None and loop_time() - there.read_at < age:
             return replace(view, hosts=there.found)
         found = self._answer(_Question(label, hosts=True))
         return replace(view, refusal=view.refusal or found.refusal, pending=found.pending)
@@ -233,7 +237,7 @@ class Services:
 
     async def _read_list(self) -> None:
         self._written = set()
-        began = self._now()
+        began = loop_time()
         try:
             listed = {each.label: each for each in await self._tailnet.services()}
         except ControlError as error:
@@ -252,7 +256,7 @@ class Services:
             del self._unchecked[label]
             if label in self._known and not self._is_confirmed(label, listed.get(label)):
                 self._answer(_Question(label))
-        now = self._now()
+        now = loop_time()
         checks = [max(due, now + self._pace.check) for due in self._unchecked.values()]
         self._due = min([now + self._pace.interval * self._pace.jitter(), *checks])
         self._end_waiting()
@@ -260,7 +264,7 @@ class Services:
     def _compare(self, label: str, listed: TailscaleService | None) -> None:
         """Compare the known state of a Service with the list, in which the owners of the Service may be missing.
 
-        If the list shows that a Service has changed, the Service is read alone.
+        If the list shows that a Service has changed, the Service is read by a request of its own.
         """
         known = self._known.get(label)
         if known is None or listed is None or known.annotations is None:
@@ -268,26 +272,26 @@ class Services:
         elif _facts(known) != _facts(listed) or _hint(listed) not in (None, _hint(known)):
             self._answer(_Question(label))
         elif self._is_confirmed(label, listed):
-            self._read_at[label] = self._now()
+            self._read_at[label] = loop_time()
 
     def _is_confirmed(self, label: str, listed: TailscaleService | None) -> bool:
-        """Tell whether the list shows the owners that are known."""
+        """Tell whether *listed*, which is the Service in the list, has the owners that the table has."""
         return listed is not None and _hint(listed) is not None and _hint(listed) == _hint(self._known[label])
 
     def _note_failure(self, error: ControlError) -> None:
-        """Remember the *error* of the list, and log it if it differs from the error before."""
+        """Remember the *error* of the last try to list the Services, and log it if it differs from the error before."""
         is_news = str(error) != str(self._failure)
         if is_news:
             log.warning("the tailnet's Tailscale Services can't be listed: %s", error)
         self._failure = error
-        self._due = self._now() + (self._pace.denied if isinstance(error, Refused) else self._pace.away)
+        self._due = loop_time() + (self._pace.denied if isinstance(error, Refused) else self._pace.away)
         if is_news:
             self._end_waiting()
 
     def _end_waiting(self) -> None:
         """Announce the Services that somebody looked at before there was a list.
 
-        The list has been read now, or there is another reason why there is none.
+        The list has been read now, or a read of the list has failed for a new reason.
         """
         if self._listed is not None:
             _wake(self._listed)
@@ -337,10 +341,10 @@ class Services:
     async def _read_hosts(self, label: str) -> None:
         known = self._known.get(label)
         found = tuple(await self._tailnet.service_hosts(known.name if known else service_name(label)))
-        self._hosts[label] = _Hosts(found, self._now())
+        self._hosts[label] = _Hosts(found, loop_time())
 
     async def _write(self, step: Write) -> None:
-        """Carry out *step*, if the Service hasn't changed since the decision. Raises ControlError, NotAsked."""
+        """Carry out *step*, if the Service is still as the reconcile saw it. Raises ControlError, NotAsked."""
         subject = _subject(step)
         live = await self._tailnet.service(subject.name)
         if live is None and isinstance(step, DeleteService):
@@ -365,18 +369,18 @@ class Services:
             self._doubt(subject.label)  # the write may have taken effect
             raise
         self._put(subject.label, stored)
-        self._unchecked[subject.label] = self._now() + self._pace.check
+        self._unchecked[subject.label] = loop_time() + self._pace.check
         self._read_list_at(self._unchecked[subject.label])
 
     def _in_use(self, label: str, error: BadRequest) -> NameInUse | None:
-        """Return the error to raise if the control server refused the Service because a device has its name."""
+        """Return the error to raise if a device has the name of the Service; None if *error* has another reason."""
         said = error.detail.lower()
         if "tag" in said or not ("device" in said or "in use" in said or self._devices.at(label)):
             return None
         return NameInUse(str(error), error.status, error.detail, error.call)
 
     def _put(self, label: str, service: TailscaleService | None) -> None:
-        """Put a Service that was just read or written into the table; None if there is none. Announce a change."""
+        """Put *service*, which was just read or written, into the table; remove it if it is None. Announce a change."""
         old = self._known.pop(label, None)
         if self._written is not None:
             self._written.add(label)
@@ -384,7 +388,7 @@ class Services:
             self._hosts.pop(label, None)
             self._read_at.pop(label, None)
         else:
-            self._known[label], self._read_at[label] = service, self._now()
+            self._known[label], self._read_at[label] = service, loop_time()
         if not _is_same(old, service):
             if service is None:
                 self._versions.pop(label, None)
@@ -396,7 +400,7 @@ class Services:
     def _doubt(self, label: str) -> None:
         """Let the Service be read again when somebody looks at it."""
         if label in self._known:
-            self._read_at[label] = self._now() - self._pace.interval
+            self._read_at[label] = loop_time() - self._pace.interval
 
     def _note_refusal(self, label: str, refusal: Refusal) -> None:
         """Remember why a write failed, and announce it, unless it failed in the same way before.
@@ -413,10 +417,6 @@ class Services:
             for listener in self._listeners:
                 listener(label)
 
-    @staticmethod
-    def _now() -> float:
-        return asyncio.get_running_loop().time()
-
 
 def _subject(step: Write) -> TailscaleService:
     """Return the Service that *step* writes."""
@@ -428,12 +428,12 @@ def _refusal(error: ControlError) -> Refusal:
 
 
 def _facts(service: TailscaleService) -> tuple[object, ...]:
-    """Return the fields of *service* that a list shows, and that matter."""
+    """Return the fields of *service* that a list shows, and in which two states of it are compared."""
     return service.name, frozenset(service.ports), frozenset(service.tags), frozenset(service.addresses)
 
 
 def _hint(service: TailscaleService) -> str | None:
-    """Return the annotation with the owners of *service*; None if it has none, or if that isn't known."""
+    """Return the annotation with the owners of *service*; None if it has no such annotation, or none is known."""
     return (service.annotations or {}).get(ANNOTATION_OWNERS)
 
 

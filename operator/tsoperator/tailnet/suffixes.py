@@ -4,20 +4,18 @@ Headscale lists devices by their short names, so there only the proxies say whic
 of the proxies are in the cluster, so they are known even while a control server can't be reached.
 """
 
-import asyncio
 from collections import Counter
 from collections.abc import Callable
-from typing import Final
 
 from tsoperator.api.device import domain_of, lookup_name
 from tsoperator.api.names import ANNOTATION_TAILNET_FQDN
-from tsoperator.api.objects import SECRET, SERVICE, SUFFIXES, TAILNET, Object, Signal, annotations, key_of
+from tsoperator.api.objects import SECRET, SERVICE, SUFFIXES, TAILNET, Object, annotations, key_of
 from tsoperator.proxy.secret import fqdn_of, login_url_of
-from tsoperator.runtime.cache import Cache, Listener
+from tsoperator.runtime.cache import Cache
+from tsoperator.runtime.clock import loop_time
+from tsoperator.runtime.feeds import Announcer
 from tsoperator.tailnet.tailnet import OWN, Tailnets
 from tsoperator.tailnet.zones import Reported, Suffixes, TailnetNames, known_suffixes
-
-_EVENT: Final[Object] = {"kind": SUFFIXES.kind, "metadata": {"name": ""}}
 
 
 class KnownSuffixes:
@@ -33,7 +31,7 @@ class KnownSuffixes:
         leads_to: Callable[[str], bool] = lambda name: False,
         patience: float = 5.0,
     ) -> None:
-        """*leads_to* tells whether a Service leads to the device with a name.
+        """*leads_to* tells for a name whether a Service leads to the device with this name.
 
         For *patience* seconds after the first call of `current`, the suffixes may be pending: more suffixes may
         be known in a moment.
@@ -44,7 +42,8 @@ class KnownSuffixes:
         self._cache = cache
         self._tailnets = tailnets
         self._reported: Counter[Reported] = Counter()
-        self._listeners: list[Listener] = []
+        self.feed = Announcer(SUFFIXES)
+        """Announces changes of the known suffixes."""
         self._told = Suffixes()
         cache.listen(SECRET, self._count)
         cache.listen(TAILNET, lambda *_: self._tell())
@@ -56,21 +55,11 @@ class KnownSuffixes:
         for each in self._tailnets.all_registered():
             each.devices.want_names()
         if self._due is None:
-            self._due = self._now() + self._patience
+            self._due = loop_time() + self._patience
         known = self._known()
         if known.pending:
-            self._told = known  # so that the listeners are called when this ends
+            self._told = known  # so that the listeners are called when the suffixes are no longer pending
         return known
-
-    def listen(self, signal: Signal, listener: Listener) -> None:
-        """Call *listener* when the known suffixes have changed."""
-        if signal == SUFFIXES:
-            self._listeners.append(listener)
-
-    def all(self, signal: Signal) -> list[Object]:
-        """Return nothing, because a resync enqueues the objects that suffixes concern already."""
-        del signal
-        return []
 
     def _known(self) -> Suffixes:
         names = [OWN, *(key_of(each).name for each in self._cache.all(TAILNET))]
@@ -78,7 +67,7 @@ class KnownSuffixes:
 
     def _listed(self, name: str) -> TailnetNames:
         """Return the names that the tailnet called *name* lists; no names if it can't be used."""
-        pending = self._due is not None and self._now() < self._due and self._tailnets.is_pending(name)
+        pending = self._due is not None and loop_time() < self._due and self._tailnets.is_pending(name)
         tailnet = self._tailnets.registered(name)
         if tailnet is None:
             return TailnetNames("", pending=pending)
@@ -86,7 +75,10 @@ class KnownSuffixes:
         return TailnetNames(tailnet.client.url, *names) if names else TailnetNames(tailnet.client.url, pending=pending)
 
     def _look_for_shared(self, old: Object | None, new: Object | None) -> None:
-        """Announce changes of the suffixes if the Service led or leads to a device that another tailnet shares."""
+        """Announce changes of the suffixes if a device that another tailnet shares is the target of the Service.
+
+        *old* and *new* are the Service before and after its change. One of them leads to the device.
+        """
         led_to = {lookup_name(annotations(each).get(ANNOTATION_TAILNET_FQDN, "")) for each in (old, new) if each}
         known = (each.devices.names() for each in self._tailnets.all_registered())
         if any(names.shared & led_to for names in known if names):
@@ -102,13 +94,8 @@ class KnownSuffixes:
         if before != set(self._reported):
             self._tell()
 
-    @staticmethod
-    def _now() -> float:
-        return asyncio.get_running_loop().time()
-
     def _tell(self) -> None:
         known = self._known()
         if known != self._told:
             self._told = known
-            for listener in self._listeners:
-                listener(None, _EVENT)
+            self.feed.announce()

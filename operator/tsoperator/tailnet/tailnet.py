@@ -38,9 +38,8 @@ class Tailnets:
     A change of a device in one of them is a watch event of `DEVICE`, and a change of a Tailscale Service is one of
     `TAILSCALE_SERVICE`.
 
-    Each tailnet is followed from its registration to its end, and everything remembered about it is dropped then. A
-    Tailnet may be registered, but refused to parents that have no proxies in it yet. Proxies that already run in it
-    go on.
+    Each tailnet is followed until it is unregistered, and everything remembered about it is dropped then. A Tailnet
+    may be registered, but refused to parents that have no proxies in it yet. Proxies that already run in it go on.
     """
 
     def __init__(
@@ -50,7 +49,7 @@ class Tailnets:
         pause: float = _PAUSE,
         held: Callable[[], Iterable[str]] = lambda: (),
     ) -> None:
-        """*exists* tells whether there is a Tailnet with a name.
+        """*exists* tells for a name whether there is a Tailnet called so.
 
         *held* returns the names of the Tailnets that have been usable, so that devices may be in them. If
         following a tailnet fails, it starts again *pause* seconds later; a failure of the operator's own
@@ -86,12 +85,12 @@ class Tailnets:
         raise UnknownTailnet(self.refusal(name) or "the operator has no tailnet of its own")
 
     def refusal(self, name: str) -> str:
-        """Return why parents without proxies in the tailnet called *name* may not use it; empty if they may."""
+        """Return why parents without proxies in the tailnet called *name* must not use it; empty if they may."""
         why = self._refusals.get(name)
         return f"Tailnet {name!r} can't be used: {why}" if why else ""
 
     def registered(self, name: str) -> KnownTailnet | None:
-        """Return the tailnet that is registered as *name*."""
+        """Return the tailnet that is registered as *name*; None if there is none."""
         return self._tailnets.get(name)
 
     def is_pending(self, name: str) -> bool:
@@ -103,7 +102,7 @@ class Tailnets:
         return found.devices.is_pending() if found else name != OWN and name not in self._refusals
 
     def service(self, tailnet: str, label: str, *, hosts: bool = False) -> ServiceView:
-        """Return the Tailscale Service with this *label* in a *tailnet*, and its *hosts* if they are asked for.
+        """Return the Tailscale Service with this *label* in a *tailnet*, and its hosts if *hosts* is true.
 
         This raises nothing and never waits.
         """
@@ -115,7 +114,7 @@ class Tailnets:
             return ServiceView(refusal=explain(error))
 
     def service_settled(self, tailnet: str, label: str) -> None:
-        """Forget that the last write of a Tailscale Service failed, because it needs no write any more."""
+        """Forget that the last write of a Tailscale Service failed, because the Service needs no write any more."""
         if (found := self._tailnets.get(tailnet)) is not None:
             found.services.settled(label)
 
@@ -128,7 +127,7 @@ class Tailnets:
         return found.services.owned(operator_id) if found else frozenset()
 
     def names(self) -> list[str]:
-        """Return the names of the tailnets in which the operator may own something.
+        """Return the names of the tailnets in which the operator may own Tailscale Services.
 
         These are the tailnets that are registered, and those whose Tailnets have yet to be tried after a start.
         """
@@ -142,10 +141,10 @@ class Tailnets:
     def home(self, name: str, url: str, devices: Mapping[str, str]) -> str:
         """Return the name of the tailnet that has *devices*, whose proxies should be in the tailnet called *name*.
 
-        *devices* are their MagicDNS names by ID, and *url* is where the proxies log in. At one URL there may be
-        several tailnets, and several Tailnets may be for the same tailnet. Devices of different servers may
-        have the same ID. So the answer is *name* unless the devices are certainly elsewhere. Raises Pending
-        until the lists of devices that decide this have been read.
+        *devices* has the MagicDNS names of the devices by ID, and *url* is where the proxies log in. At one URL
+        there may be several tailnets, and several Tailnets may be for the same tailnet. Devices of different
+        servers may have the same ID. So the result is *name* unless the devices are certainly elsewhere. Raises
+        Pending until the lists of devices that decide this have been read.
         """
         named = self._tailnets.get(name)
         others = [each for each in self._tailnets.values() if each.client.url == url and each is not named]
@@ -192,7 +191,7 @@ class Tailnets:
         self._end(name)
         for tell in self._name_listeners:
             tell()
-        self.refuse(name, "")  # nobody waits for it any more
+        self.refuse(name, "")  # wakes everybody who waits for the check of its credentials
         del self._refusals[name]
 
     async def run(self) -> None:
@@ -215,7 +214,7 @@ class Tailnets:
     async def _follow(self, tailnet: KnownTailnet) -> None:
         """Follow *tailnet* until cancelled.
 
-        Errors of a tailnet don't end this, because the other tailnets must go on.
+        After an error, follow it again a moment later, so that the other tailnets go on.
         """
         while True:
             try:
@@ -233,8 +232,10 @@ class Tailnets:
     async def carry_out(self, step: ControlStep) -> None:
         """Make the request of *step* to the control server of the tailnet that it names. Raises ControlError, Pending.
 
-        A device that is to be deleted may be in another tailnet. Namespaced objects have no ``spec.tailnet``, so their
-        devices are certainly in the tailnet that *step* names.
+        The device of a cluster-scoped parent, such as a Connector, may have joined another tailnet than the one
+        that *step* names, because users can change ``spec.tailnet``. So to delete such a device, ask every tailnet
+        that may have it. Namespaced parents have no ``spec.tailnet``, so their devices are always in the tailnet
+        that *step* names.
         """
         if isinstance(step, DeleteDevice) and not step.owner.key.namespace:
             await self._delete(step)
@@ -255,7 +256,7 @@ class Tailnets:
         if step.tailnet is not None and not any(each.devices.has(step.device) for each in asked):
             if step.tailnet not in self._tailnets:
                 _await_lists(asked)
-            self.at(step.tailnet)  # raises UnknownTailnet or Pending if nobody can ask it
+            self.at(step.tailnet)  # raises UnknownTailnet or Pending if that tailnet can't be asked
         for each in asked:
             if await each.delete(step):
                 self._deleted[step.owner].add(step.device)
@@ -313,7 +314,7 @@ class Tailnets:
     def check_services_while(self, needs: Callable[[str], bool]) -> None:
         """Check whether tailnets let the operator write Tailscale Services.
 
-        This is checked in a tailnet while *needs*, called with the name of its Tailnet, returns true.
+        Each tailnet is checked while *needs*, called with the name of its Tailnet, returns true.
         """
         self._needs_services = needs
         for each in self._tailnets.values():
@@ -332,9 +333,9 @@ class Tailnets:
             each.preflight.listen(listener)
 
     def all(self, signal: Signal) -> list[Object]:
-        """Return the Tailscale Services: for some of them, there may be no object in the cluster any more.
+        """Return all Tailscale Services, if *signal* is theirs: some may have no object in the cluster any more.
 
-        Return no devices, because a resync enqueues the objects that devices concern already.
+        Return no devices, because a resync enqueues the objects that devices concern anyway.
         """
         if signal != TAILSCALE_SERVICE:
             return []
@@ -374,9 +375,9 @@ def _is_home(devices: Devices, wanted: Mapping[str, str]) -> bool:
 
 
 def _may_have(tailnet: KnownTailnet, step: DeleteDevice) -> bool:
-    """Tell whether *tailnet* may be asked for the device of *step*.
+    """Tell whether *tailnet* may be asked to delete the device of *step*.
 
-    It may not if it has another device with the same ID.
+    *tailnet* must not be asked if it may have another device with the same ID.
     """
     if tailnet.client.url == step.url:
         return True

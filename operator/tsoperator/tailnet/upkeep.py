@@ -1,9 +1,8 @@
-"""The upkeep of the devices of proxies: makes the changes that Plans ask for, and remembers failures.
+"""The upkeep of the devices of proxies: has the control server make the changes that Plans ask for.
 
-The control server makes the changes.
+It remembers failed changes, so that the parents of the proxies can report them.
 """
 
-import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,8 +14,8 @@ from tsoperator.api.objects import SECRET
 from tsoperator.proxy.devices import NAME, TAGS, TWO_HOSTNAMES, Failed, Holder, listed
 from tsoperator.proxy.findings import DeviceFinding, Effect
 from tsoperator.proxy.secret import BY_DEVICE
-from tsoperator.runtime.apply import utc_now
 from tsoperator.runtime.cache import Cache
+from tsoperator.runtime.clock import loop_time, utc_now
 from tsoperator.runtime.ownership import Owner, parent_title
 from tsoperator.runtime.plan import ControlStep, DeleteDevice, ForgetFailure, FreeName, SetTags, TakeName
 from tsoperator.tailnet.calls import Calls
@@ -33,10 +32,10 @@ DEAD_FOR: Final = timedelta(minutes=5)
 
 @dataclass(frozen=True, slots=True)
 class RetryPauses:
-    """Seconds after which the control server is asked again.
+    """Seconds after a failed change until the control server is asked for the change again.
 
-    *soon* applies if it gave no answer. *later* applies after a refusal, because an admin may have changed the
-    policy by then.
+    *soon* applies if the control server gave no answer. *later* applies after a refusal, because an admin may have
+    changed the policy by then.
     """
 
     soon: float = 30.0
@@ -59,8 +58,8 @@ class _Failure:
 class _Memory:
     """The news about the devices of one parent, and the failed changes of them.
 
-    `DeviceUpkeep.news` has returned the first *shown* of the news. The failures are by device ID and by what should
-    change, `TAGS` or `NAME`.
+    *shown* says how many of the news `DeviceUpkeep.news` has returned. The failures are by device ID and by what
+    should change, `TAGS` or `NAME`.
     """
 
     news: list[DeviceFinding] = field(default_factory=list)
@@ -95,7 +94,7 @@ class DeviceUpkeep:
 
     def failures(self, owner: Owner) -> dict[tuple[str, str], Failed]:
         """Return the changes that failed for the devices of *owner*, with the seconds until we may retry them."""
-        now = asyncio.get_running_loop().time()
+        now = loop_time()
         there = self._memories.get(owner)
         found = there.failures if there else {}
         return {about: Failed(each.wanted, each.finding, each.until - now) for about, each in found.items()}
@@ -117,7 +116,7 @@ class DeviceUpkeep:
 
     def retry(self) -> None:
         """Allow a retry of all failed changes now, because somebody may have changed the policy."""
-        now = asyncio.get_running_loop().time()
+        now = loop_time()
         for memory in self._memories.values():
             memory.failures = {about: replace(each, until=now) for about, each in memory.failures.items()}
             for device, _ in memory.failures:
@@ -130,7 +129,7 @@ class DeviceUpkeep:
     async def carry_out(self, step: ControlStep) -> None:
         """Make the change that *step* asks for, or begin to make it.
 
-        Raises ControlError for the deletion of a device, and Pending.
+        Raises Pending, and ControlError if a device can't be deleted.
         """
         match step:
             case ForgetFailure(_, owner, device, what):
@@ -172,7 +171,8 @@ class DeviceUpkeep:
         def give_up(error: ControlError) -> None:
             found = _because(failing, error)
             log.debug("%s", found.message)
-            self._remember(owner, about, wanted, found, self._seconds(error))
+            seconds = self._retry.later if isinstance(error, Refused) else self._retry.soon
+            self._remember(owner, about, wanted, found, seconds)
 
         async def attempt() -> None:
             try:
@@ -199,7 +199,7 @@ class DeviceUpkeep:
         if found is not None and found.effect is Effect.NEWS:
             memory.news.append(found)
         elif found is not None:
-            until = asyncio.get_running_loop().time() + seconds
+            until = loop_time() + seconds
             memory.failures[about] = _Failure(wanted, found, until)
         self._forget_if_empty(owner)
         if seconds or last is None or found != last.finding:
@@ -213,9 +213,6 @@ class DeviceUpkeep:
     def _forget_if_empty(self, owner: Owner) -> None:
         if (memory := self._memories.get(owner)) is not None and not (memory.news or memory.failures):
             del self._memories[owner]
-
-    def _seconds(self, error: ControlError) -> float:
-        return self._retry.later if isinstance(error, Refused) else self._retry.soon
 
     async def _delete(self, device: str) -> bool:
         was_there = await self._tailnet.delete_device(device)

@@ -45,11 +45,11 @@ NO_SUFFIXES: Final = Suffixes()
 
 @dataclass(frozen=True, slots=True)
 class TailnetNames:
-    """A tailnet, whose control server is at *url*, and the domains of its devices' names; None until they are listed.
+    """A tailnet, whose control server is at *url*, and the *domains* of its devices' names.
 
-    *shared* are the names of the devices that other tailnets share with it, whose domains aren't in *domains*.
-    Headscale lists names without a domain, so that *domains* has an empty one. While *pending*, the list is on its
-    way.
+    *domains* is None until the devices are listed. *shared* are the names of the devices that other tailnets share with
+    this one; the domains of these names aren't in *domains*. Headscale lists names without a domain, so that *domains*
+    has an empty domain. While *pending*, the list of devices hasn't been read yet.
     """
 
     url: str
@@ -68,12 +68,12 @@ class Reported(NamedTuple):
 def known_suffixes(
     tailnets: Iterable[TailnetNames],
     reported: Collection[Reported],
-    leads_to: Callable[[str], bool] = lambda name: False,
+    leads_to: Callable[[str], bool],
 ) -> Suffixes:
     """Return the known suffixes of *tailnets*, which must be all tailnets.
 
-    *reported* are the domains that proxies report. *leads_to* tells whether a Service leads to the device with a
-    name.
+    *reported* are the domains that proxies report. *leads_to* tells for a name whether a Service leads to the device
+    with this name.
     """
     shared: set[str] = set()
     found, urls = {each.domain for each in reported}, {each.url for each in reported}
@@ -132,7 +132,7 @@ def forwarded_zones(dnsconfig: Object, given: Sequence[str], suffixes: Suffixes)
 def zones_status(given: Sequence[str], zones: Sequence[str]) -> Object:
     """Return the fields of a DNSConfig's status with the *zones* that the cluster's DNS has to forward.
 
-    They also say where the zones come from.
+    The fields also say where the zones come from.
     """
     return {"zones": [*zones], "zonesFrom": FROM_SETTING if given else FROM_TAILNETS}
 
@@ -152,7 +152,7 @@ def tailnet_zones(dnsconfig: Object) -> Sequence[str]:
 
 
 def name_error(name: str, given: Sequence[str], suffixes: Suffixes) -> str | None:
-    """Say why *name* can't be the MagicDNS name of a device. *given* are the zones that the user gives."""
+    """Say why *name* can't be a device's MagicDNS name; None if it can. *given* are the zones that the user gives."""
     anywhere = suffixes.anywhere and not given
     return fqdn_error(name, nameserver_zones(given, suffixes), anywhere=anywhere)
 

@@ -50,7 +50,7 @@ class TailnetClient:
         self._device_lists = DeviceListReader()
 
     def listen(self, listener: Callable[[str], None]) -> None:
-        """Call *listener* with the status of each try, whenever *observe* is called."""
+        """Call *listener* with the status of the answer to each try of a request; ``none`` if there was no answer."""
         self._transport.observers.append(lambda _, status: listener(status))
 
     def use(self, credentials: ClientCredentials) -> None:
@@ -71,7 +71,7 @@ class TailnetClient:
     async def devices(self) -> dict[str, Device]:
         """Return all devices of the tailnet by node ID.
 
-        A device that has not changed since the last call is the same object.
+        A device that has not changed since the last call is the same Python object as then.
         """
         return await self._device_lists.read(await self._call("GET", "/api/v2/tailnet/-/devices"))
 
@@ -161,7 +161,7 @@ class TailnetClient:
         return self._tokens.granted
 
     async def has_services(self) -> bool:
-        """Tell whether the control server has Tailscale Services, even if the OAuth client may not see them."""
+        """Tell whether the control server has Tailscale Services, even if it doesn't let the OAuth client see them."""
         try:
             await self.list_services()
         except NotSupported:
@@ -197,7 +197,7 @@ class TailnetClient:
 def _device_path(device_id: str) -> str:
     """Return the URL path of a device.
 
-    Raises Missing if *device_id* can't be an ID, as the path could lead elsewhere.
+    Raises Missing if *device_id* can't be an ID: such a path could be that of another call.
     """
     if not _DEVICE_ID.fullmatch(device_id):
         raise Missing(f"no device has the ID {device_id!r}", 404, "not a device ID")
@@ -207,7 +207,7 @@ def _device_path(device_id: str) -> str:
 def _service_path(name: str) -> str:
     """Return the URL path of a Tailscale Service.
 
-    Raises BadRequest if nothing can have that *name*, as the path could lead elsewhere.
+    Raises BadRequest if nothing can have that *name*: such a path could be that of another call.
     """
     if not _SERVICE_NAME.fullmatch(name):
         raise BadRequest(f"no Tailscale Service can have the name {name!r}", 400, "not a name of a Service")

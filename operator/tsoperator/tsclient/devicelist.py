@@ -4,10 +4,10 @@ The list of a large tailnet is tens of megabytes of JSON, and little of it chang
 split where one device ends and the next one begins, which is ``},{"`` in compact JSON. Each piece is looked up by its
 hash among the pieces of the last list. Only the pieces that are not found there are parsed.
 
-The same bytes may occur inside a device: in a nested list, or where a string ends in ``},{``. A piece that ends there
-is not valid JSON, since a brace or a quote is still open. It is joined with the pieces after it until they are valid
-together, which happens at the end of the device and not before. If the server does not always write the same white
-space between two devices, a piece holds several devices. So a piece is parsed as a list.
+Those characters may also occur inside a device: in a nested list, or where a string ends in ``},{``. A piece that ends
+there is not valid JSON, since a brace or a quote is still open. It is joined with the pieces after it until they are
+valid together, which happens at the end of the device and not before. If the server does not always write the same
+white space between two devices, a piece holds several devices. So a piece is parsed as a list.
 """
 
 import re
@@ -28,7 +28,7 @@ _BETWEEN: Final = rb"\} , \{".replace(b" ", _SPACE)
 _TAIL: Final = re.compile(rb"\} \] \} \Z".replace(b" ", _SPACE))
 _COMPACT: Final = b'},{"'
 _LONGEST: Final = 1 << 18
-"""The number of bytes that a piece may have."""
+"""The largest number of bytes that a piece may have. With a larger piece, the whole list is parsed at once."""
 _VAIN: Final = 1 << 22
 """The number of bytes that may be parsed without success for one device, in all tries together."""
 _DEVICES: Final = TypeAdapter(list[Device])
@@ -49,7 +49,7 @@ class DeviceListReader:
     async def read(self, answer: Answer) -> dict[str, Device]:
         """Return the devices by node ID. If several have the same ID, return the last. Raises ControlError.
 
-        A device that has not changed since the last list is the same object.
+        A device that has not changed since the last list is the same Python object as in that list.
         """
         answer.check_status()
         try:
@@ -95,7 +95,7 @@ class _Pieces:
 
     @classmethod
     def of(cls, blocks: Sequence[bytes]) -> Self:
-        """Learn from the first block of the body how devices are separated. Raises _NotSplit."""
+        """Return the pieces in *blocks*. The first block shows how devices are separated. Raises _NotSplit."""
         first = blocks[0] if blocks else b""
         head = _HEAD.match(first)
         if head is None:
@@ -122,7 +122,8 @@ class _Pieces:
 def _decoded(text: bytes, count: int, answer: Answer) -> list[Device]:
     """Return the devices in the JSON *text*, none if it is not JSON.
 
-    Raises UnexpectedAnswer; *count* devices of the list came before these.
+    Raises UnexpectedAnswer, which gives the number of the faulty device in the whole list. So *count* says how many
+    devices come before those in *text*.
     """
     try:
         return _DEVICES.validate_json(b'[{"' + text + b"}]")

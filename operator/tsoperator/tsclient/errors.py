@@ -1,14 +1,19 @@
 """Errors of the control server, in a tree by the way in which callers react to them.
 
-ControlError ├── Unavailable no answer in time, or 5xx, in every try: try again later ├── RateLimited 429 in every try:
-try again later ├── UnexpectedAnswer a redirect, a web page, JSON of another shape: that is not the API ├──
-CredentialsUnreadable the files of the OAuth client are missing or empty │ ├── IdentityUnreadable the ServiceAccount
-token of workload identity is missing or empty │ └── NoToken the API server gave no token for workload identity └──
-Refused a refusal; *status* and *detail* as the server gave them ├── BadRequest 400, 409, 422: a request that is not
-acceptable, such as one for a tag that is not permitted │ └── NameInUse 400: a device has the name of a Tailscale
-Service that is to be made ├── Unauthorized 401: the OAuth client is not, or no longer, accepted ├── Forbidden 403: the
-OAuth client lacks a scope or a tag ├── Missing 404 of the API: no such device └── NotSupported 404 in plain text: this
-control server has no such call
+ControlError
+├── Unavailable            no answer in time, or 5xx, in every try: try again later
+├── RateLimited            429 in every try: try again later
+├── UnexpectedAnswer       a redirect, a web page, JSON of another shape: that is not the API
+├── CredentialsUnreadable  the files of the OAuth client are missing or empty
+│   ├── IdentityUnreadable the ServiceAccount token of workload identity is missing or empty
+│   └── NoToken            the API server gave no token for workload identity
+└── Refused                a refusal; *status* and *detail* as the server gave them
+    ├── BadRequest         400, 409, 422: a request that is not acceptable, such as one for a tag that is not permitted
+    │   └── NameInUse      400: a device has the name of a Tailscale Service that is to be made
+    ├── Unauthorized       401: the OAuth client is not, or no longer, accepted
+    ├── Forbidden          403: the OAuth client lacks a scope or a tag
+    ├── Missing            404 of the API: no such device
+    └── NotSupported       404 in plain text: this control server has no such call
 """
 
 from dataclasses import dataclass
@@ -27,9 +32,10 @@ UNTOLD = Granted()
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A call of a *server*. *tags* are the tags that it asked for; *granted* is what its access token allows.
+    """A request to the control server at the URL *server*.
 
-    *secret* says which Secret has the credentials; it is empty for the operator's own.
+    *tags* are the tags that the request asked for, and *granted* are the rights of its access token. *secret* says
+    which Secret has the credentials; it is empty for the operator's own.
     """
 
     server: str = ""
@@ -96,7 +102,7 @@ class Unauthorized(Refused):
 
 
 class Forbidden(Refused):
-    """The OAuth client may not do this: it lacks a scope or a tag."""
+    """The control server doesn't let the OAuth client do this, because the client lacks a scope or a tag."""
 
 
 class Missing(Refused):

@@ -16,7 +16,7 @@ _Split = Annotated[
 _Words = Annotated[tuple[str, ...], BeforeValidator(lambda value: value or ())]
 
 NOTE: Final = "The Tailscale operator of a Kubernetes cluster manages this Service. Do not change it."
-"""The comment of a Tailscale Service that the operator has created. Nobody compares it."""
+"""The comment of a Tailscale Service that the operator has created. A user may change it: the operator ignores it."""
 
 # Other fields are ignored. An ID may be written as a number: Headscale's IDs look like numbers.
 _CONFIG: Final = ConfigDict(frozen=True, coerce_numbers_to_str=True, hide_input_in_errors=True)
@@ -59,13 +59,13 @@ class ServiceBody(_Body):
         return cls.model_validate({**others, **known, "annotations": dict(service.annotations or {})})
 
     def to_json(self) -> Mapping[str, Any]:
-        """Return the fields as JSON, without those that the operator knows and that are empty."""
+        """Return the fields as JSON. An empty field that the operator knows is left out."""
         extra = self.model_extra or {}
         fields = self.model_dump(mode="json", by_alias=True)
         return {name: value for name, value in fields.items() if value or name in extra}
 
     def to_service(self) -> TailscaleService:
-        """Return the Service. Its annotations are None if there is no field for them."""
+        """Return the Service. Its annotations are None if the control server's JSON has no field for them."""
         return TailscaleService(
             self.name, self.addresses, self.ports, self.tags, self.annotations, {**(self.model_extra or {})}
         )

@@ -48,7 +48,7 @@ class Identity(NamedTuple):
     jwt: SecretStr
 
     def request(self) -> Request:
-        """Return the request for an access token in exchange for *jwt* (docs/development/control-servers.md)."""
+        """Return the request that exchanges the `jwt` for an access token (docs/development/control-servers.md)."""
         form = {"client_id": self.client_id, "jwt": self.jwt.get_secret_value()}
         return Request("POST", TOKEN_EXCHANGE, secret=self.jwt, form=form)
 
@@ -56,7 +56,7 @@ class Identity(NamedTuple):
 ClientCredentials = Callable[[], Credentials | Identity | Awaitable[Credentials | Identity]]
 """A function that returns the credentials of an OAuth client, or an awaitable of them.
 
-It raises CredentialsUnreadable. It is called before every use of a token, so that a rotation is noticed at once.
+It raises CredentialsUnreadable. It is called before every use of a token, so that new credentials are used at once.
 """
 
 
@@ -121,7 +121,7 @@ class MintedIdentity:
         return Identity(self._client_id, self._jwt.value)
 
     def drop(self) -> None:
-        """Forget the token, which the control server refused, because the cluster may have a new key to sign with."""
+        """Forget the token after the control server has refused it: the cluster may have a new key to sign tokens."""
         self._jwt = None
 
 

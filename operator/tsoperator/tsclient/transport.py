@@ -219,8 +219,9 @@ class _Rest:
 class Transport:
     """Sends requests to one control server.
 
-    Every request may be sent again if no answer came. Reading, deleting and setting are idempotent. A repeated request
-    may create one access token or auth key too many. Nobody knows the extra one, so nobody can use it, and it expires.
+    Every request may be sent again if no answer came. To repeat a read, a deletion or a change does no harm. A repeated
+    request may create one access token or auth key too many. Nobody knows the extra one, so nobody can use it, and it
+    expires.
     """
 
     def __init__(
@@ -297,7 +298,7 @@ class Transport:
             log.debug("%s: %s in %.1f ms", where, code, 1000 * (time.perf_counter() - began))
         if answer.status != HTTPStatus.TOO_MANY_REQUESTS and answer.status < HTTPStatus.INTERNAL_SERVER_ERROR:
             return answer
-        rests = retry_after is not None and retry_after > self._retry.longest_pause  # then `send` says for how long
+        rests = retry_after is not None and retry_after > self._retry.longest_pause  # then `send` adds for how long
         said = f"{answer.refusal()}{'' if rests else f'; {_AGAIN}'}"
         is_limit = answer.status == HTTPStatus.TOO_MANY_REQUESTS
         return _Failure(RateLimited(said) if is_limit else Unavailable(said), retry_after)
@@ -313,15 +314,15 @@ class Transport:
 def environment_proxy(url: str) -> str | None:
     """Return the HTTP proxy through which the environment (HTTPS_PROXY, NO_PROXY) sends requests to *url*, if any.
 
-    aiohttp's own `trust_env` looks it up in a thread before each request. It also takes credentials from ~/.netrc, and
-    then refuses requests that have their own.
+    We don't use aiohttp's own `trust_env`: it looks the proxy up in a thread before each request. It also takes
+    credentials from ~/.netrc, and then refuses requests that have credentials of their own.
     """
     parts = urlsplit(url)
     return None if proxy_bypass(parts.netloc) else getproxies().get(parts.scheme)
 
 
 async def _blocks(content: aiohttp.StreamReader) -> tuple[bytes, ...]:
-    """Read a body into blocks of at least *_BLOCK* bytes, of which the last one may be smaller."""
+    """Read a body into blocks of at least `_BLOCK` bytes; only the last block may be smaller."""
     blocks: list[bytes] = []
     block: list[bytes] = []
     async for data in content.iter_any():

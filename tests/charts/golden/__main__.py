@@ -1,4 +1,4 @@
-"""Writes the files of this folder again from the present output of the chart."""
+"""Rewrites the files of this folder from the present output of the chart."""
 
 from tests.charts.golden import VALUES, rendered, written
 from tests.e2e.testbed.build import build_program

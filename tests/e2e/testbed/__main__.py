@@ -26,7 +26,7 @@ Files of a running bed, and the logs of the last one, are in ${TESTBED_WORK:-/va
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return the parser of the command line."""
+    """Return the parser for the testbed's command line."""
     top = argparse.ArgumentParser(
         prog="python -m tests.e2e.testbed",
         description="A real Kubernetes cluster and tailnet on this machine, for the end-to-end tests.",
@@ -109,7 +109,7 @@ def _state(alive: bool) -> str:
 
 
 def build_parts(paths: Paths, arguments: argparse.Namespace) -> int:
-    """Build parts."""
+    """Build the programs of the given parts, or of all parts."""
     names = [name for name in arguments.part if name != rootfs.FOREIGN.name]
     chosen = [parts.named(name) for name in names] if arguments.part else parts.ALL
     if not arguments.part and not Bed(paths).runs:
@@ -129,7 +129,7 @@ def peers(paths: Paths, _: argparse.Namespace) -> int:
 
 
 def say_program(paths: Paths, arguments: argparse.Namespace) -> int:
-    """Print the path of a program."""
+    """Print the path of a built program."""
     print(build_program(arguments.name, paths, Progress()))
     return 0
 
@@ -157,11 +157,11 @@ COMMANDS: Mapping[str, Callable[[Paths, argparse.Namespace], int]] = {
 def main() -> int:
     """Run one command; return its exit code."""
     arguments = parser().parse_args()
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # either way what `up` has begun is taken down
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # SIGTERM takes the bed down as Ctrl-C does
     try:
         code = COMMANDS[arguments.command](Paths.from_environment(), arguments)
         sys.stdout.flush()
-    except BrokenPipeError:  # who read it has seen enough
+    except BrokenPipeError:  # the reader of the output has closed it, such as `head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except BedError as problem:

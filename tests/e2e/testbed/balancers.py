@@ -1,4 +1,4 @@
-"""Gives Services of type LoadBalancer an address of the node each, as the cloud of a cluster does.
+"""Gives each Service of type LoadBalancer an address of the node, as the load balancers of a cloud do.
 
 If the status of a Service shows an address, kube-proxy leads connections to this address to the Pods of the Service.
 This module is a program of its own: it runs on the node, and calls kubectl.
@@ -32,7 +32,10 @@ def start(plane: ControlPlane, node: Isolation) -> None:
 
 
 def missing(services: Iterable[dict[str, Any]]) -> dict[tuple[str, str], str]:
-    """Return a free address for each Service that lacks one, by namespace and name, as long as there are free ones."""
+    """Return a free address for each Service that lacks one, by namespace and name.
+
+    Services beyond the number of free addresses get none.
+    """
     balanced = [each for each in services if each["spec"]["type"] == "LoadBalancer"]
     shown = {key(each): each["status"]["loadBalancer"].get("ingress") for each in balanced}
     taken = {entry.get("ip") for entries in shown.values() for entry in entries or ()}
@@ -66,4 +69,4 @@ if __name__ == "__main__":
             serve(sys.argv[1:])
         except subprocess.CalledProcessError as problem:
             sys.stderr.write(f"{problem}\n")
-        time.sleep(1)  # the API server is away
+        time.sleep(1)  # the API server can't be reached now

@@ -1,4 +1,4 @@
-"""One bed: its parts, brought up in order and taken down whole. The way in for tests."""
+"""The bed, which tests use through `Bed`: starts the programs in their order, and removes everything at the end."""
 
 import os
 import shutil
@@ -32,14 +32,18 @@ RELAY = Path(__file__).parent / "relay.py"
 
 @dataclass(frozen=True, slots=True)
 class Bed:
-    """A bed in a folder: the whole cluster, or with *api_only* only etcd, the API server and the controller manager."""
+    """A bed with its files in one folder.
+
+    It is a whole cluster with two tailnets. With *api_only* it has only etcd, the API server and the controller
+    manager.
+    """
 
     paths: Paths
     api_only: bool = False
     is_oldest: bool = False
-    """True if the API server and the controller manager are of the oldest Kubernetes. `up` alone needs to know."""
+    """True to run the API server and the controller manager of the oldest Kubernetes. Only `up` reads it."""
     controller_flags: Mapping[str, Word] = field(default_factory=dict)
-    """Flags of the controller manager that replace the usual ones. Only the caller who brings the bed up gives them."""
+    """Flags of the controller manager that replace the usual ones. Only `up` reads them."""
 
     @property
     def folder(self) -> Path:
@@ -64,12 +68,12 @@ class Bed:
 
     @property
     def images(self) -> Images:
-        """The maker of images, which pushes them to the bed's registry."""
+        """The `Images` of the bed, which builds images and pushes them to the bed's registry."""
         return Images(self.paths, self.machines["node"], self.folder / "images")
 
     @property
     def plane(self) -> ControlPlane:
-        """The control plane of the bed, as the files in the bed's folder describe it."""
+        """The control plane of the bed, read from the files in the bed's folder."""
         inside = self.machines.get("node")
         flags = self.controller_flags
         return ControlPlane(self.paths, self.folder, self.daemons, self._ports(), inside, flags, self.is_oldest)
@@ -90,10 +94,11 @@ class Bed:
         return self.plane.helm(*words, timeout=timeout)
 
     def up(self, progress: Progress) -> None:
-        """Build the missing parts, and start the bed.
+        """Build the missing parts, and start the bed. If a part fails, stop the bed again.
 
-        If a part fails, stop the bed again. If an earlier bed was killed, remove its rest first. Raises:
-        BedError: the bed runs already, or something didn't start. The error has the end of its log.
+        If an earlier bed was killed, remove its leftovers first.
+
+        Raises: BedError: the bed runs already, or a program didn't start. The error has the end of the program's log.
         """
         if self.runs:
             raise BedError(f"a bed runs already: {self.folder}. Run `down` first")
@@ -117,7 +122,7 @@ class Bed:
             raise
 
     def down(self, progress: Progress) -> list[str]:
-        """End the bed and return the leftovers on the machine, one line each."""
+        """Stop the bed, and return a line for each leftover on the machine."""
         before = Snapshot.load(self._before)
         for machine in self.machines.values():
             machine.remove()
@@ -130,17 +135,17 @@ class Bed:
         return self._left(before)
 
     def _left(self, before: Snapshot | None) -> list[str]:
-        """Return the leftovers on the machine. Without a node, the bed had nothing but processes."""
+        """Return the leftovers on the machine. A bed without a node can leave only processes behind."""
 
         def left() -> list[str]:
             return leftovers(before, self.folder) if before else strays(self.folder)
 
-        wait_until(lambda: not left(), 3)  # what was killed may need a moment to be gone from lists
+        wait_until(lambda: not left(), 3)  # killed processes may be listed for another moment
         return left()
 
     @property
     def _before(self) -> Path:
-        """The snapshot of the machine from before the start. A bed with *api_only* has none."""
+        """The snapshot that the bed took of the machine before its start. A bed with *api_only* has none."""
         return self.folder / "before.json"
 
     def _prepare(self) -> None:
@@ -189,9 +194,10 @@ class Bed:
 
     @contextmanager
     def second_node(self) -> Iterator[Node]:
-        """Add a second node with the taint `node.TAINT` during the block. Afterwards the node and its Pods are gone.
+        """Add a second node with the taint `node.TAINT` during the block.
 
-        Meanwhile the controllers wait for a silent node as long as by default.
+        At the end, the node and its Pods are removed. During the block, the controllers wait for a silent node as long
+        as Kubernetes does by default.
         """
         with ExitStack() as stack:
             machine = network.make_second_node(self.folder, self.machines)
@@ -207,7 +213,8 @@ class Bed:
     def third_peer(self, user: str = "") -> Iterator[peer.Peer]:
         """Add another device outside the cluster to the first tailnet during the block.
 
-        *user* is the login name of its user. Without a user it is a tagged device, as the others are.
+        The device belongs to the user with the login name *user*. Without *user* it is a tagged device, as the others
+        are.
         """
         machine = network.make_third_peer(self.folder, self.machines)
         added = peer.Peer.at(self.paths, machine, self.folder, machine.name)
@@ -242,7 +249,7 @@ class Bed:
             peer.start(self.paths, self.daemons, outside, key)
 
     def _open_to_the_machine(self) -> None:
-        """Make the API server reachable from the machine itself, by a relay on loopback."""
+        """Make the API server reachable from the machine itself, by a TCP relay on loopback."""
         plane = self.plane
         with socket.create_server((LOOPBACK, 0)) as listener:
             port = listener.getsockname()[1]

@@ -1,7 +1,7 @@
-"""Builds the programs of the testbed and the file system of all images, into a cache outside the source tree.
+"""Builds the programs of the testbed, and the file system of its images, into a cache outside the source tree.
 
-Each part is built in its own folder, which gets its final name when it is complete. So a build that was stopped keeps
-all complete parts, and Go's own cache shortens the rest.
+Each part is built in a temporary folder, which gets its final name once it is complete. So after an interrupted build,
+all complete parts remain. Go's own cache shortens the build of the others.
 """
 
 import re
@@ -18,11 +18,13 @@ from tests.e2e.testbed.parts import ALL, Part
 from tests.e2e.testbed.paths import Paths
 from tests.e2e.testbed.progress import Progress
 
-PART_LIMIT = 3600.0  # seconds; far above what one part takes
+PART_LIMIT = 3600.0  # the time limit for a part in seconds, far more than any part needs
 
 
 def build(paths: Paths, progress: Progress, parts: Iterable[Part] = ALL, whole: bool = True) -> None:
-    """Build the missing ones of *parts*. With *whole*, also install the Debian packages and build the base image.
+    """Build those of *parts* that are missing.
+
+    With *whole*, also install the Debian packages and build the base image.
 
     Raises: BedError: something can't be built. The error says what.
     """
@@ -54,7 +56,7 @@ def build_foreign_base(paths: Paths, progress: Progress) -> Path:
 
 
 def build_part(part: Part, paths: Paths, progress: Progress) -> None:
-    """Build the programs of one part, and move them to their place in one step."""
+    """Build the programs of one part in a temporary folder, and then move them to their place in one step."""
     target = part.output(paths)
     unfinished = target.with_name(f"{target.name}.unfinished")
     shutil.rmtree(unfinished, ignore_errors=True)
@@ -92,6 +94,9 @@ def _go_build(part: Part, folder: Path) -> None:
 
 
 def _default_name(package: str) -> str:
-    """Return the file name that `go build` chooses for a package: its last element that isn't a major version."""
+    """Return the file name that `go build` chooses for a package: the last element of its path.
+
+    If that is a major version such as v2, it is the element before.
+    """
     elements = [element for element in package.split("/") if not re.fullmatch(r"v\d+", element)]
     return elements[-1]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from tests.e2e.testbed.errors import BedError
 
-Word = str | Path  # of a command line
+Word = str | Path  # one word of a command line
 
 
 def run(
@@ -17,10 +17,11 @@ def run(
     env: Mapping[str, str] | None = None,
     cwd: Path | None = None,
 ) -> str:
-    """Run *argv* and return its standard output; *env* is added to the environment, *timeout* is in seconds.
+    """Run *argv* and return its standard output.
 
-    Raises:
-        BedError: it failed, took too long, or isn't installed.
+    *env* is added to the environment. *timeout* is in seconds.
+
+    Raises: BedError: the command failed, took too long, or isn't installed.
     """
     command = [str(word) for word in argv]
     try:

@@ -1,7 +1,7 @@
-"""The world outside the cluster: two tailnets (each with control server, relay and management API) and an ACME server.
+"""The servers outside the cluster: an ACME server, and for each tailnet a control server, a relay and a management API.
 
-All of it runs on the machine `wan`. The operator's credentials are for the first tailnet. The second one serves objects
-that name another tailnet.
+All of them run on the machine `wan`. The operator's credentials are for the first tailnet. The second tailnet is for
+objects that name another tailnet.
 """
 
 import json
@@ -25,14 +25,14 @@ from tests.e2e.testbed.pki import Pki
 class Tailnet:
     """A tailnet of the bed.
 
-    *name* is the suffix in the names of its programs. *address* is that of its control server. *keeper* is the port of
-    the program `tailnet`, which stores its auth keys and devices. *client_id* and *client_secret* are the credentials
-    of its only OAuth client.
+    *name* is the suffix in the names of its programs. *address* is the address of its control server. *keeper* is the
+    port of its keeper, the program `tailnet`. *client_id* and *client_secret* are the credentials of its only OAuth
+    client.
     """
 
     name: str
     domain: str
-    # A private address: tailscaled calls a control server elsewhere by HTTPS as soon as a connection breaks.
+    # A private address: with a public one, tailscaled would use HTTPS after a broken connection.
     address: str
     keeper: int
     client_id: str
@@ -57,9 +57,9 @@ ADDRESS = FIRST.address
 URL = FIRST.url
 ACME_URL = f"https://{ADDRESS}:14000/dir"
 DEFAULT_NAME = "controlplane.tailscale.com"
-"""The name at which tailscaled looks for its control server by default. In the cluster it leads to the first tailnet.
+"""The host name of tailscaled's default control server.
 
-The relays of the Go operator always use it.
+In the cluster the name leads to the first tailnet, because the relays of the Go operator always use this name.
 """
 SERVERS = "servers"  # the name of the one certificate of the ACME server and of the default control server
 ACME_ROOT_URL = f"https://{ADDRESS}:15000/roots/0"
@@ -77,9 +77,10 @@ ACME_ENV = {"TS_DEBUG_ACME_DIRECTORY_URL": ACME_URL}
 
 
 class Listening(NamedTuple):
-    """The addresses of a tailnet's control server and of its redirect of ACME clients, and the port of its keeper.
+    """The addresses of a tailnet's servers.
 
-    *secure* is the address at which the control server also listens for HTTPS; empty for none.
+    They are the address of its control server, the address of its redirect of ACME clients, and the port of its keeper.
+    *secure* is the address at which the control server also listens for HTTPS, or "" for none.
     """
 
     control: str
@@ -89,9 +90,9 @@ class Listening(NamedTuple):
 
 
 def acme_authority(paths: Paths) -> Pki:
-    """Return the CA that has signed the certificate of the servers.
+    """Return the CA that has signed the certificate of the servers, and make it first if it is missing.
 
-    If there is none yet, make it. Later beds use the same CA, because images that were built before trust it.
+    Later beds use the same CA, because existing images trust it.
     """
     trusted = Pki(paths.cache / "acme-ca", days=3650)
     if not trusted.ca.exists():
@@ -121,7 +122,7 @@ def start(paths: Paths, daemons: Daemons, wan: Isolation, folder: Path) -> None:
 def start_tailnet(
     paths: Paths, daemons: Daemons, at: Listening, inside: Isolation | None = None, tailnet: Tailnet = FIRST
 ) -> None:
-    """Start the control server and the keeper, which stores auth keys and devices. Both answer when this returns.
+    """Start the control server and the keeper of a tailnet, and wait until both answer.
 
     Raises: BedError: a program does not start, for example because the STUN port 3478 is in use.
     """
@@ -138,7 +139,7 @@ def start_tailnet(
             *client,
         ],
         inside,
-        # The folder that the program starts in is the machine's root; what it simulates is this tree's.
+        # The program starts in the machine's root folder. So PYTHONPATH has to name this source tree.
         {"PYTHONPATH": os.pathsep.join([str(_TREE), str(_TREE / "loadtest")])},
     )
     trusted = acme_authority(paths)
@@ -154,13 +155,16 @@ def start_tailnet(
     }
     argv: list[Word] = [program(paths, "control"), *(f"-{name}={value}" for name, value in flags.items())]
     daemons.start(control, argv, inside)
-    # Nothing but 404 is at the root: it is an answer.
+    # The root path answers with 404, which shows that the server is up.
     _wait(daemons, inside, keeper, f"http://127.0.0.1:{at.keeper}/")
     _wait(daemons, inside, control, f"http://{at.control}/key")
 
 
 def acme_root(paths: Paths, machine: Isolation) -> str:
-    """Return the root certificate of issued certificates, as PEM. The ACME server makes a new one at each start."""
+    """Return the root certificate of all certificates that the ACME server issues, as PEM.
+
+    The ACME server makes a new one at each start.
+    """
     return machine.run(["curl", "-fsS", "--cacert", acme_authority(paths).ca, ACME_ROOT_URL])
 
 

@@ -1,4 +1,4 @@
-"""etcd, the API server and the controller manager."""
+"""The control plane of the bed: etcd, the API server and the controller manager."""
 
 import json
 import socket
@@ -77,7 +77,7 @@ class ControlPlane:
     controller_flags: Mapping[str, Word] = field(default_factory=dict)
     """Flags of the controller manager that replace the usual ones."""
     is_oldest: bool = False
-    """True if the programs are those of the oldest Kubernetes."""
+    """True to run the programs of the oldest Kubernetes."""
 
     @property
     def pki(self) -> Pki:
@@ -95,7 +95,10 @@ class ControlPlane:
 
     @property
     def audit_log(self) -> Path:
-        """The unbuffered log of the operator's and the nameserver's requests to the API server, as JSON Lines."""
+        """The path of the API server's audit log, in JSON Lines.
+
+        It has the requests of the operator and the nameserver, and is written without a buffer.
+        """
         return self.folder / "audit.log"
 
     def start(self) -> None:
@@ -118,7 +121,7 @@ class ControlPlane:
 
     @contextmanager
     def kubernetes_patience(self) -> Iterator[None]:
-        """During the block, let the controllers wait as long as by default before they take a silent node for dead."""
+        """Make the controllers wait during the block as long as by default before they take a silent node for dead."""
         name = "kube-controller-manager"
         self.daemons.stop(name)
         self._start_controller_manager({"node-monitor-grace-period": "50s"})
@@ -129,7 +132,7 @@ class ControlPlane:
             self._start_controller_manager()
 
     def wait_for_controllers(self) -> None:
-        """Wait until the controllers are at work."""
+        """Wait until the controllers do their work."""
         self.wait_for_namespace("default")
 
     def wait_for_namespace(self, name: str) -> None:
@@ -155,9 +158,9 @@ class ControlPlane:
 
     @contextmanager
     def excused(self, why: str) -> Iterator[None]:
-        """Record the time of the block as an `Excuse`, a time in which the API server may deny requests.
+        """Record the time of the block as an `Excuse` with the reason *why*.
 
-        *why* is the reason.
+        The API server may deny requests during this time.
         """
         began = datetime.now(UTC)
         try:
@@ -168,7 +171,7 @@ class ControlPlane:
 
     @property
     def excuses(self) -> list[Excuse]:
-        """The spans of time so far in which the API server was allowed to deny requests."""
+        """The excuses that were recorded so far."""
         notes = self._excuses.read_text().splitlines() if self._excuses.exists() else []
         found = map(json.loads, notes)
         return [Excuse(why, datetime.fromisoformat(began), datetime.fromisoformat(end)) for why, began, end in found]
@@ -224,8 +227,8 @@ class ControlPlane:
         flags: dict[str, Word] = {
             "audit-policy-file": policy,
             "audit-log-path": self.audit_log,
-            "audit-log-maxsize": "0",  # one file however long it gets
-            "enable-admission-plugins": "OwnerReferencesPermissionEnforcement",  # as on OpenShift
+            "audit-log-maxsize": "0",  # no size limit, so that the log stays in one file
+            "enable-admission-plugins": "OwnerReferencesPermissionEnforcement",  # OpenShift enables this plugin, too
             "etcd-servers": f"http://{LOOPBACK}:{self.ports.etcd}",
             "secure-port": str(self.ports.api),
             "service-cluster-ip-range": network.SERVICE_CIDR,
@@ -258,10 +261,10 @@ class ControlPlane:
             "service-account-private-key-file": self.pki.service_accounts,
             "root-ca-file": self.pki.ca,
             "leader-elect": "false",
-            "node-monitor-grace-period": "2m",  # an outage of the API server is not one of the node
+            "node-monitor-grace-period": "2m",  # longer than an outage of the API server
         }
         if not self.inside:
-            # No kubelet renews the lease of the node there: this controller would take its Pods for dead.
+            # Without an isolation, no kubelet renews the Lease of a node. So this controller would evict its Pods.
             flags["controllers"] = "*,-node-lifecycle-controller"
         self._start("kube-controller-manager", {**flags, **self.controller_flags, **(changes or {})})
 

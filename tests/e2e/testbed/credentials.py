@@ -5,11 +5,11 @@ import secrets
 from collections.abc import Mapping
 from pathlib import Path
 
-# Token holder → its groups.
+# The groups of each user that has a token.
 USERS: Mapping[str, tuple[str, ...]] = {
     "admin": ("system:masters",),
-    "system:serviceaccount:tailscale:operator": (),  # run by a test, outside the cluster
-    "operatorbench": ("system:masters",),  # an operator that is measured
+    "system:serviceaccount:tailscale:operator": (),  # an operator that a test runs outside the cluster
+    "operatorbench": ("system:masters",),  # an operator that the benchmark measures
     "kube-controller-manager": ("system:masters",),
     "system:kube-scheduler": (),
     "system:kube-proxy": (),

@@ -1,4 +1,7 @@
-"""Background programs, each in its own session, with a log and a file that tells how to end it."""
+"""The background programs of a bed.
+
+Each has its own session, a log, and a file with its process, by which a later command can stop it.
+"""
 
 import json
 import os
@@ -17,7 +20,7 @@ TAIL = 25  # lines of a log that a failure shows
 
 
 class Daemon(NamedTuple):
-    """A running program: its name, and its process as seen from outside of isolations."""
+    """A started program: its name, and its process as the machine sees it from outside of isolations."""
 
     name: str
     process: Process
@@ -39,9 +42,11 @@ class Daemons:
         env: Mapping[str, str] | None = None,
         descriptor: int | None = None,
     ) -> Daemon:
-        """Start a program, in an isolation or on the machine itself. *descriptor* becomes its file number 3.
+        """Start a program, in an isolation or on the machine itself.
 
-        Raises: BedError: the program ended at once, or another one with its name runs.
+        *descriptor* becomes its file descriptor 3.
+
+        Raises: BedError: the program ended at once, or another program with its name runs.
         """
         if (there := self.get(name)) and there.process.alive:
             raise BedError(f"{name} runs already, pid {there.process.pid}")
@@ -72,7 +77,7 @@ class Daemons:
         return Daemon(name, Process(**json.loads(note.read_text())["process"]), self.logs / f"{name}.log")
 
     def all(self) -> list[Daemon]:
-        """Return every program that was started, whether it still runs or not."""
+        """Return every program that was started, including those that have ended."""
         found = [self.get(note.stem) for note in sorted(self.notes.glob("*.json"))]
         return [daemon for daemon in found if daemon]
 
@@ -82,9 +87,11 @@ class Daemons:
             daemon.process.end(grace)
 
     def wait_for(self, name: str, holds: Callable[[], object], seconds: float, what: str) -> None:
-        """Wait until *holds* returns something true while the program *name* runs. An error of *holds* counts as false.
+        """Wait until *holds* returns something true while the program *name* runs.
 
-        Raises: BedError: the program ended, or the time is over. The error has the end of the log.
+        An error of *holds* counts as false.
+
+        Raises: BedError: the program ended, or *seconds* have passed. The error has the end of the log.
         """
         daemon = self.get(name)
         if daemon is None:

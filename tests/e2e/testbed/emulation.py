@@ -11,12 +11,12 @@ from tests.e2e.testbed.errors import BedError
 from tests.e2e.testbed.progress import Progress
 
 _DEBIANS = "qemu-" + {"arm64": "aarch64", "amd64": "x86_64"}[oci.other_architecture()]
-"""The name of the kernel's rule for QEMU, if Debian or somebody else has registered it."""
+"""The name of the rule in binfmt_misc by which the kernel runs QEMU, if somebody else has registered such a rule."""
 
 _OURS = f"testbed-{_DEBIANS}"
 _RULE = Path("/usr/lib/binfmt.d") / f"{_DEBIANS}.conf"
 
-# Since Linux 6.7 the rules go with the last mount. So this process keeps a mount of its own, until its input ends.
+# Since Linux 6.7, the last unmount deletes the rules. So this process keeps a mount of its own, until its input ends.
 _HOLDER = """
 rules=/proc/sys/fs/binfmt_misc
 mount -t binfmt_misc binfmt_misc $rules
@@ -31,8 +31,7 @@ test -z "$ours" || echo -1 > $rules/$ours
 def emulated(progress: Progress) -> Iterator[None]:
     """Run programs of the other architecture by QEMU during the block, in containers and other roots, too.
 
-    Raises:
-        BedError: QEMU can't be installed, or the kernel refuses.
+    Raises: BedError: QEMU can't be installed, or the kernel refuses.
     """
     packages.install(progress, packages.EMULATOR)
     rule = _RULE.read_text().strip().replace(_DEBIANS, _OURS, 1)

@@ -10,7 +10,7 @@ from typing import cast
 
 
 class Datagrams(asyncio.DatagramProtocol):
-    """Answers each datagram with *words*."""
+    """A UDP server that answers each datagram with *words*."""
 
     def __init__(self, words: bytes) -> None:
         self._words = words
@@ -18,7 +18,7 @@ class Datagrams(asyncio.DatagramProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Store the transport for answers."""
-        self._transport = cast("asyncio.DatagramTransport", transport)  # in Python 3.11 its class is another one
+        self._transport = cast("asyncio.DatagramTransport", transport)  # no DatagramTransport in Python 3.11
 
     def datagram_received(self, _data: bytes, sender: tuple[str, int]) -> None:
         """Answer the datagram."""
@@ -27,7 +27,7 @@ class Datagrams(asyncio.DatagramProtocol):
 
 
 async def greet(port: int, words: bytes) -> None:
-    """Serve until the process ends."""
+    """Answer on *port* until the process ends."""
 
     async def connected(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(words)

@@ -14,12 +14,12 @@ from tests.e2e.testbed.parts import program
 from tests.e2e.testbed.paths import Paths
 
 Files = Mapping[str, Path]
-"""The files that an image adds to its base: path in the image → file on this machine."""
+"""The files that an image adds to its base: a map from the path in the image to the file on this machine."""
 
 
 @dataclass(frozen=True, slots=True)
 class Images:
-    """Makes images in its own work folder, and pushes them to the registry in *node*."""
+    """Builds images in its own work folder, and pushes them to the registry in *node*."""
 
     paths: Paths
     node: Isolation
@@ -44,9 +44,9 @@ class Images:
     def push_dockerfile(self, name: str, context: Path, target: str, arguments: Mapping[str, str]) -> None:
         """Build one *target* of a context's Dockerfile by buildah, and push it as *name*.
 
-        An image of that name that was built before is pushed as it is: the name has to tell what it is made of.
-        *arguments* are build arguments; one that names the base image is given `registry.BASE`. Images and layers are
-        kept beside the parts. Build steps use the machine's network, as any build does.
+        If an image of that name was built before, push that image without a build. So the name has to change with the
+        content. *arguments* are build arguments. An argument that names the base image has the value `registry.BASE`.
+        Images and layers are stored beside the parts. Build steps use the machine's network.
         """
         to = registry.address_of(name)
         try:
@@ -63,7 +63,7 @@ class Images:
         self._buildah(*push, timeout=300, before=registry.reach(self.node))
 
     def _provide_base(self) -> None:
-        """Put the present base image into buildah's own storage, unless it is there already."""
+        """Import the present base image into buildah's own storage, unless it is there already."""
         layout = rootfs.layout(self.paths)
         mark = self._storage / "base"
         if mark.exists() and mark.read_text() == layout.name:
@@ -73,7 +73,7 @@ class Images:
 
     @property
     def storage(self) -> tuple[Path, Path]:
-        """The folder of buildah's images and layers, which stays, and the folder of the state of that storage."""
+        """The two folders of buildah's storage: one for images and layers, which stays, and one for its state."""
         return self._storage / "storage", self.folder / "buildah"
 
     @property

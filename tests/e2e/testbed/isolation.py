@@ -18,10 +18,10 @@ from tests.e2e.testbed.errors import BedError
 from tests.e2e.testbed.processes import Process, children, wait_until
 
 NETNS = Path("/run/netns")
-# System folders that programs write to.
+# The system folders to which programs write.
 PRIVATE = ("/etc", "/opt", "/usr/libexec", "/var/lib", "/var/log")
 
-# volatile: nothing needs to outlive it, so nobody waits for the disk when it ends.
+# volatile: the end of an isolation doesn't wait for the disk, because no file has to outlive the isolation.
 # SIGCHLD is ignored so that the kernel reaps what containerd's shims leave to the first process.
 _FIRST_PROCESS = """
 set -e
@@ -51,7 +51,7 @@ class Isolation:
 
     @classmethod
     def make(cls, name: str, folder: Path) -> "Isolation":
-        """Start an isolation, and give its network namespace the name *name*.
+        """Start an isolation, and name its network namespace *name*.
 
         Raises: BedError: the name is in use, or the kernel refuses.
         """
@@ -104,27 +104,27 @@ class Isolation:
 
 
 def remove_name(handle: Path) -> None:
-    """Remove the name of a network namespace, and the folder of names if that was the last one."""
+    """Remove the name of a network namespace, and the folder /run/netns if it had no other name."""
     if not handle.exists():
         return
     while f" {handle} nsfs " in Path("/proc/self/mounts").read_text():
         run(["umount", handle])
     handle.unlink()
-    with suppress(OSError):  # other names are in it, or `ip netns` has made it a mount of its own
+    with suppress(OSError):  # the folder has other names, or `ip netns` has made it a mount
         handle.parent.rmdir()
 
 
 def _unshare(script: Path, folder: Path) -> Process:
-    """Start the first process and return it, as the outside sees it."""
+    """Start the first process of an isolation, and return it as the machine sees it from outside."""
     apart = ["unshare", "--net", "--mount", "--pid", "--fork", "--mount-proc", "--propagation", "private"]
     pid = spawn([*apart, "sh", str(script), str(folder), *PRIVATE], folder / "log")
     return only_child(pid, folder / "log")
 
 
 def spawn(argv: Sequence[str], log: Path, descriptor: int | None = None) -> int:
-    """Start *argv* in a session of its own with its output added to *log*; return its pid.
+    """Start *argv* in a session of its own, with its output added to *log*, and return its pid.
 
-    The file *descriptor*, when there is one, becomes the program's number 3.
+    The file *descriptor*, if given, becomes the program's file descriptor 3.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
     actions: list[tuple[int, int, str, int, int] | tuple[int, int, int]] = [
@@ -138,10 +138,9 @@ def spawn(argv: Sequence[str], log: Path, descriptor: int | None = None) -> int:
 
 
 def only_child(pid: int, log: Path) -> Process:
-    """Return the one child of a program that forks and waits, such as unshare and nsenter.
+    """Return the only child of a program that forks and waits, such as unshare or nsenter.
 
-    Raises:
-        BedError: it ended before it had one.
+    Raises: BedError: the program ended before it had a child.
     """
     found: list[int] = []
 

@@ -17,7 +17,7 @@ from tests.e2e.testbed.processes import wait_until
 CGROUPS = Path("/sys/fs/cgroup")
 OURS = "kubepods"  # the cgroup of all Pods, made by the kubelet
 OURS_ON = f"{OURS}-%s"  # the cgroup in which the kubelet of a further node makes its cgroups
-# What a kubelet sets for the whole machine; `down` sets it back.
+# The sysctls that a kubelet sets for the whole machine. `down` restores them.
 SYSCTLS = (
     "kernel/keys/root_maxbytes",
     "kernel/keys/root_maxkeys",
@@ -45,7 +45,7 @@ class Snapshot:
     def take(cls, folder: Path) -> "Snapshot":
         """Return the present state of the machine.
 
-        Of its processes, include those with *folder* on their command line.
+        It includes the processes that have *folder* in their command lines.
         """
         return cls(
             namespaces=sorted(entry.name for entry in NETNS.iterdir()) if NETNS.exists() else [],
@@ -60,7 +60,7 @@ class Snapshot:
 
     @classmethod
     def load(cls, file: Path) -> "Snapshot | None":
-        """Return the snapshot that was saved in *file*; None if there is no such file."""
+        """Return the snapshot that was saved in *file*, or None if there is no such file."""
         return cls(**json.loads(file.read_text())) if file.exists() else None
 
     def save(self, file: Path) -> None:
@@ -69,7 +69,7 @@ class Snapshot:
 
 
 def leftovers(before: Snapshot, folder: Path) -> list[str]:
-    """Return a line for each thing that exists now and not *before*, and a line for each thing that is missing now."""
+    """Return a line for each difference between *before* and now: things that are new, and things that are missing."""
     then, now = asdict(before), asdict(Snapshot.take(folder))
     found: list[str] = []
     for what in then:
@@ -88,7 +88,7 @@ def _lines(value: "list[str] | dict[str, str] | str") -> list[str]:
 
 
 def _iptables() -> list[str]:
-    """Return the rules of the machine's own network without counters and dates."""
+    """Return the iptables rules of the machine's own network, without counters and dates."""
     if shutil.which("iptables-save") is None:
         return []
     lines = run(["iptables-save"]).splitlines()
@@ -118,7 +118,10 @@ def pods_run(cgroups: Path = CGROUPS) -> bool:
 
 
 def remove_cgroups() -> bool:
-    """Remove the cgroups of Pods, which may outlive their processes by a moment; tell whether they are gone."""
+    """Remove the cgroups of Pods, and tell whether they are gone.
+
+    A cgroup can't be removed while processes are in it, and they may end a moment later.
+    """
     return wait_until(_tried_to_remove_cgroups, 5)
 
 
@@ -126,13 +129,13 @@ def _tried_to_remove_cgroups() -> bool:
     for top in pod_cgroups():
         folders = [Path(folder) for folder, _, _ in os.walk(top)]
         for folder in sorted(folders, key=lambda path: len(path.parts), reverse=True):
-            with contextlib.suppress(OSError):  # busy, or gone since: the same hierarchy may be mounted twice
+            with contextlib.suppress(OSError):  # busy, or gone already, because the same hierarchy may be mounted twice
                 folder.rmdir()
     return not pod_cgroups()
 
 
 def restore_sysctls(before: Snapshot) -> None:
-    """Restore the machine's limits to their former values."""
+    """Restore the sysctls of the machine to their former values."""
     for name, value in before.sysctls.items():
         file = Path("/proc/sys") / name
         if file.read_text().strip() != value:

@@ -11,7 +11,7 @@ from tests.e2e.testbed.errors import BedError
 
 @contextmanager
 def locked(folder: Path, doing: str) -> Iterator[None]:
-    """Hold the lock of *folder*, which is created if necessary.
+    """Hold the lock of *folder* during the block. The folder is created if necessary.
 
     Raises: BedError: another process holds the lock.
     """

@@ -1,4 +1,4 @@
-"""The tailnet's management API. A test calls it with curl from inside one of the machines."""
+"""The tailnet's management API, which tests call with curl from one of the machines."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ Grant = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Management:
-    """The API with an access token that is valid for an hour.
+    """A client of the management API, with an access token that is valid for an hour.
 
     A device is a dict as in the API's JSON, and so is a Tailscale Service.
     """
@@ -80,14 +80,14 @@ class Management:
         self._call("DELETE", f"tailnet/-/vip-services/{name}")
 
     def hosts(self, service: str) -> dict[str, str]:
-        """Return how each device that hosts a Tailscale Service was approved, by node ID."""
+        """Return the approval of each device that hosts a Tailscale Service, by node ID."""
         found = self._call("GET", f"tailnet/-/services/{service}/devices")["hosts"]
         return {each["nodeId"]: each["approvalLevel"] for each in found}
 
     def hold_hosts(self, approvers: Mapping[str, Sequence[str]]) -> None:
-        """Let hosts of Tailscale Services wait for approval, except those with a tag that the policy's table names.
+        """Make hosts of Tailscale Services wait for approval, unless the policy's table approves their tags.
 
-        *approvers* is that table, `autoApprovers.services`: tags of devices by the name or the tag of a Service.
+        *approvers* is that table, `autoApprovers.services`: the tags of devices by the name or the tag of a Service.
         """
         self._post("approvers", approvers)
 

@@ -1,7 +1,8 @@
-"""The machines of the bed on one wire without any other connection.
+"""The machines of the bed, all on one virtual network without any other connection.
 
-`wan` has the world outside, `node` the cluster. The devices on `peer` and `peer2` are in the first tailnet, that on
-`second` in the second. A test can add `node2`, a second node, and `peer3`, another device of the first tailnet.
+`wan` has the servers outside the cluster, and `node` has the cluster. The devices on `peer` and `peer2` are in the
+first tailnet, and the device on `second` is in the second. A test can add `node2`, a second node, and `peer3`, another
+device of the first tailnet.
 """
 
 from collections.abc import Mapping
@@ -11,13 +12,13 @@ from typing import NamedTuple
 from tests.e2e.testbed.commands import run
 from tests.e2e.testbed.isolation import NETNS, Isolation
 
-# Private: tailscaled calls a control server elsewhere by HTTPS as soon as a connection breaks.
+# Private addresses. After a broken connection, tailscaled would use HTTPS with a control server at a public address.
 WAN = "10.255.0.1"
 NODE = "10.255.0.10"
 BITS = 24
 BRIDGE = "wan0"
 
-POD_CIDR = "10.244.0.0/21"  # of all nodes
+POD_CIDR = "10.244.0.0/21"  # the addresses of the Pods on all nodes
 SERVICE_CIDR = "10.96.0.0/16"
 LOAD_BALANCERS = tuple(f"10.255.0.{number}" for number in range(64, 80))
 """The addresses of the first node for Services of type LoadBalancer."""
@@ -52,7 +53,10 @@ NAMES = ("wan", *_ON_THE_WIRE, SECOND_NODE.machine, THIRD_PEER)
 
 
 def make(folder: Path) -> dict[str, Isolation]:
-    """Make and connect all machines, except those that some tests add. Their files are in folders of *folder*."""
+    """Make and connect all machines, except those that some tests add.
+
+    Each has its files in its own folder in *folder*.
+    """
     machines = {name: Isolation.make(name, folder / name) for name in ("wan", *_ON_THE_WIRE)}
     wan = machines["wan"]
     _configure(
@@ -85,16 +89,16 @@ def make_third_peer(folder: Path, machines: Mapping[str, Isolation]) -> Isolatio
 
 
 def _connect(wan: Isolation, machine: Isolation, address: str) -> None:
-    """Connect a machine to the wire."""
+    """Connect a machine to the virtual network."""
     name = machine.name
     _configure(wan, f"ip link add {name} type veth peer name eth0", f"ip link set {name} master {BRIDGE} up")
-    # The other end is moved from outside, where the target's pid means something.
+    # The other end is moved by a command outside of the isolation, because only there the target's pid is valid.
     _run_in_network(wan, f"ip link set eth0 netns {machine.first.pid}")
     _configure(
         machine,
         f"ip address add {address}/{BITS} dev eth0",
         "ip link set eth0 up",
-        # tailscaled takes a machine without a default route for one without a network.
+        # The default route is needed, since tailscaled believes that a machine without one has no network.
         f"ip route add default via {WAN}",
     )
 

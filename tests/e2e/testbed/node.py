@@ -60,17 +60,17 @@ class Node:
     place: Place = FIRST_NODE
 
     def start_runtime(self) -> None:
-        """Start containerd; it needs the registry only once the first Pod starts."""
+        """Start containerd. The registry isn't needed before the first Pod starts."""
         self.folder.mkdir(parents=True, exist_ok=True)
         self._write_containerd()
         self._write("cni/10-testbed.conflist", _cni(self.place.pods))
-        # Its shim is looked for on the PATH.
+        # containerd looks for its shim on the PATH.
         path = f"{named('containerd').output(self.plane.paths)}:/usr/sbin:/sbin:{os.environ.get('PATH', os.defpath)}"
         argv: list[Word] = [program(self.plane.paths, "containerd"), f"--config={self.folder / 'containerd.toml'}"]
         self.plane.daemons.start(self._named("containerd"), argv, self.inside, env={"PATH": path})
 
     def start(self) -> None:
-        """Start kubelet and kube-proxy on the node, once containerd runs. The API server must be ready."""
+        """Start the kubelet and kube-proxy on the node, after containerd. The API server must be ready."""
         version: list[Word] = [program(self.plane.paths, "ctr"), "--address", SOCKET, "version"]
         runs = lambda: self.inside.run(version, timeout=10)  # noqa: E731
         self.plane.daemons.wait_for(self._named("containerd"), runs, 60, "ctr version")
@@ -101,7 +101,7 @@ class Node:
         shutil.rmtree(self.folder)
 
     def _named(self, program: str) -> str:
-        """Return the name under which the bed lists *program* of this node."""
+        """Return the name of *program* of this node among the programs of the bed."""
         return program if self.place == FIRST_NODE else f"{self.place.name}-{program}"
 
     @property

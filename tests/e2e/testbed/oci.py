@@ -1,6 +1,7 @@
-"""Container images as OCI layouts: an image is a list of tar files and a configuration, no engine needed.
+"""Writes and reads container images as OCI layouts.
 
-Layers stay uncompressed: all traffic is on one machine, where gzip would cost more than it saves.
+An image is a list of tar files and a configuration, so no container engine is needed. The layers stay uncompressed: all
+traffic is on one machine, where gzip would cost more than it saves.
 """
 
 import hashlib
@@ -35,7 +36,7 @@ def architecture() -> str:
 
 
 def other_architecture() -> str:
-    """Return the other one of the architectures that a release has images for."""
+    """Return the other architecture for which a release has images."""
     return "amd64" if architecture() == "arm64" else "arm64"
 
 
@@ -46,7 +47,7 @@ def digest_of(file: Path) -> str:
 
 
 def write_layer(target: Path, files: Mapping[str, Path]) -> None:
-    """Write a tar file with *files*, a map from the path in the image to the file here. Root owns them."""
+    """Write a tar file with *files*, a map from the path in the image to the file here. All files belong to root."""
     with tarfile.open(target, "w") as tar:
         for inside, file in sorted(files.items()):
             entry = tar.gettarinfo(file, inside.lstrip("/"))
@@ -57,9 +58,10 @@ def write_layer(target: Path, files: Mapping[str, Path]) -> None:
 
 
 def write_layout(folder: Path, layers: Sequence[Path], start: Start, of: str = "") -> None:
-    """Write an OCI layout with one image; layers of the same file system are hard links, not copies.
+    """Write an OCI layout with one image.
 
-    *of* is the image's architecture, by default this machine's.
+    On the same file system, layers are hard links and not copies. *of* is the image's architecture, by default this
+    machine's.
     """
     blobs = folder / "blobs" / "sha256"
     blobs.mkdir(parents=True)
@@ -76,7 +78,7 @@ def write_layout(folder: Path, layers: Sequence[Path], start: Start, of: str = "
             "Env": list(start.environment),
         },
         "rootfs": {"type": "layers", "diff_ids": [f"sha256:{digest}" for digest in digests]},
-        # buildah counts the layers here.
+        # buildah compares the number of layers with this list.
         "history": [{"created_by": "testbed"} for _ in digests],
     }
     manifest = {
@@ -91,7 +93,7 @@ def write_layout(folder: Path, layers: Sequence[Path], start: Start, of: str = "
 
 
 def layers_of(folder: Path) -> list[Path]:
-    """Return the layer files of the one image in an OCI layout."""
+    """Return the layer files of the only image in an OCI layout."""
     return [_blob_path(folder, layer["digest"]) for layer in _manifest(folder)["layers"]]
 
 
@@ -121,5 +123,5 @@ def _link(source: Path, target: Path) -> None:
         return
     try:
         target.hardlink_to(source)
-    except OSError:  # another file system
+    except OSError:  # the folder is on another file system, so a hard link isn't possible
         shutil.copyfile(source, target)

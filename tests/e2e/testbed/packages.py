@@ -8,7 +8,7 @@ from tests.e2e.testbed.commands import run
 from tests.e2e.testbed.errors import BedError
 from tests.e2e.testbed.progress import Progress
 
-# Debian's name → a program or a path that the package brings, by which it is known to be there.
+# The name of each package, and a program or a path that exists only if the package is installed.
 PACKAGES = {
     "buildah": "buildah",
     "conntrack": "conntrack",
@@ -32,11 +32,11 @@ EMULATOR = {"qemu-user-static": "qemu-aarch64-static"}
 
 def missing(packages: Mapping[str, str]) -> list[str]:
     """Return those of *packages* that aren't installed."""
-    return [name for name, brings in packages.items() if shutil.which(brings) is None]  # a path is looked at as it is
+    return [name for name, brings in packages.items() if shutil.which(brings) is None]  # which() takes paths, too
 
 
 def install_peers(progress: Progress) -> None:
-    """Install the packages PEERS, and stop the services that Debian starts for them.
+    """Install the packages in `PEERS`, and stop the services that Debian starts for them.
 
     Raises: BedError: apt is missing or fails.
     """

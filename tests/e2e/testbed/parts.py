@@ -10,7 +10,7 @@ from tests.e2e.testbed.paths import PARTS, Paths
 
 KUBERNETES = "v1.36.3"
 OLDEST_KUBERNETES = "v1.30.14"
-"""The newest patch of the oldest Kubernetes that the chart promises."""
+"""The newest patch release of the oldest Kubernetes version that the chart supports."""
 _HELMS_KUBERNETES = tuple(f"helm.sh/helm/v3/pkg/chartutil.k8sVersion{part}" for part in ("Major", "Minor"))
 _KUBERNETES_VERSION = "k8s.io/component-base/version.gitVersion"
 TAILSCALE = "1.102.5"
@@ -18,7 +18,7 @@ TAILSCALE = "1.102.5"
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Programs that share one build list: the folder `parts/<name>` holds it as go.mod and go.sum."""
+    """Programs that are built with one list of Go modules: the folder `parts/<name>` has its go.mod and go.sum."""
 
     name: str
     programs: Mapping[str, str]  # name of the binary → Go package
@@ -26,7 +26,7 @@ class Part:
 
     @property
     def folder(self) -> Path:
-        """The folder of go.mod, go.sum, and sources of our own where there are any."""
+        """The folder of the part: go.mod, go.sum, and our own sources, if it has any."""
         return PARTS / self.name
 
     @property
@@ -36,7 +36,10 @@ class Part:
 
     @property
     def digest(self) -> str:
-        """The digest of the part's inputs, which tells its builds apart."""
+        """The digest of the part's inputs.
+
+        The names of its builds contain it, so that a changed part is built again.
+        """
         seen = hashlib.sha256(repr((sorted(self.programs.items()), self.ldflags)).encode())
         for file in sorted(path for path in self.folder.rglob("*") if path.is_file()):
             seen.update(f"{file.relative_to(self.folder)}\0".encode() + file.read_bytes() + b"\0")
@@ -92,9 +95,9 @@ OLDEST = Part(
     _commands("k8s.io/kubernetes", "kube-apiserver", "kube-controller-manager"),
     {_KUBERNETES_VERSION: OLDEST_KUBERNETES},
 )
-"""Programs of the oldest Kubernetes. A bed uses them in place of those of ALL only if it is asked to."""
+"""The programs of the oldest Kubernetes. A bed uses them instead of those in ALL only on request."""
 
-# What the API server alone needs.
+# The parts that a bed with only an API server needs.
 API_ONLY = ("kubernetes",)
 
 
@@ -110,7 +113,9 @@ def named(name: str) -> Part:
 
 
 def program(paths: Paths, name: str, *, oldest: bool = False) -> Path:
-    """Return the path of the built program called *name*; with *oldest*, that of the oldest Kubernetes if it is of it.
+    """Return the path of the built program called *name*.
+
+    With *oldest*, it is the program of the oldest Kubernetes if that has one.
 
     Raises: BedError: no part has it.
     """

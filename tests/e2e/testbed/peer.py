@@ -17,7 +17,7 @@ from tests.e2e.testbed.paths import Paths
 WEB_PORT = 8000
 GREETER_PORT = 7000  # TCP and UDP
 GREETING = "hello from the peer\n"
-NAMES = ("tailscaled", "web", "greeter")  # each with the peer's name before it
+NAMES = ("tailscaled", "web", "greeter")  # the names of its programs begin with the peer's name
 
 PROXY = "127.0.0.1:1055"
 MAGIC_DNS = "100.100.100.100"
@@ -38,7 +38,7 @@ print(answer.hex())
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """A device outside the cluster. The kernel of its machine handles its connections, by a tun device.
+    """A device outside the cluster, whose connections the kernel of its machine handles by a tun device.
 
     With `--tun=userspace-networking`, tailscaled's own network stack would answer connections. That stack ignores a SYN
     from a port that had a connection within the last minute, and proxies use the same address after a restart.
@@ -81,17 +81,20 @@ class Peer:
         return self.machine.run([self.program, f"--socket={self.socket}", *arguments], timeout=timeout)
 
     def status(self) -> dict[str, Any]:
-        """Return the device's own status (``Self``) and its view of the others (``Peer``, by node key)."""
+        """Return the output of `tailscale status` as JSON.
+
+        ``Self`` is the device, and ``Peer`` has its peers by node key.
+        """
         found: dict[str, Any] = json.loads(self.tailscale("status", "--json"))
         return found
 
     def whois(self, other: "Peer") -> dict[str, Any]:
-        """Return what this device knows about another one: the device itself (``Node``) and its ``UserProfile``."""
+        """Return the facts that this device knows about another device: its node (``Node``) and its ``UserProfile``."""
         found: dict[str, Any] = json.loads(self.tailscale("whois", "--json", other.address))
         return found
 
     def capabilities(self, other: "Peer") -> dict[str, Any]:
-        """Return the capabilities that another device has at this device, with their values."""
+        """Return the application capabilities that grants give another device on this device, with their values."""
         return self.whois(other).get("CapMap") or {}
 
     @property
@@ -100,7 +103,7 @@ class Peer:
         return self.tailscale("ip", "-4").strip()
 
     def ask_magic_dns(self) -> None:
-        """Let all programs of the machine, which has an /etc of its own, find MagicDNS names."""
+        """Make MagicDNS names resolve for all programs of the machine, which has an /etc of its own."""
         self.machine.run(["sh", "-c", f"echo nameserver {MAGIC_DNS} > /etc/resolv.conf"])
 
     def peer_api(self, name: str) -> int:
@@ -109,7 +112,10 @@ class Peer:
         return int(other["PeerAPIURL"][0].rpartition(":")[2])
 
     def exchange(self, address: str, port: int, request: bytes) -> bytes:
-        """Send *request* to a TCP port, and return the answer until a second of silence; nothing if it is refused."""
+        """Send *request* to a TCP port, and return the bytes of the answer until a second of silence.
+
+        Return no bytes if the connection is refused.
+        """
         words = [sys.executable, "-c", _EXCHANGE, address, str(port), request.hex(), str(_SILENCE)]
         return bytes.fromhex(self.machine.run(words))
 
@@ -120,7 +126,9 @@ class Peer:
 
 
 def start(paths: Paths, daemons: Daemons, peer: Peer, key: str) -> None:
-    """Start *peer* as a new device that logs in with the auth *key*, and start its servers. A machine has room for one.
+    """Start *peer* as a new device that logs in with the auth *key*, and start its servers.
+
+    A machine has room for only one device.
 
     Raises: BedError: a program does not start, or the control server refuses the key.
     """
@@ -133,7 +141,7 @@ def start(paths: Paths, daemons: Daemons, peer: Peer, key: str) -> None:
         f"--login-server={peer.tailnet.url}",
         f"--auth-key={key}",
         f"--hostname={peer.name}",
-        "--accept-dns=false",  # else it writes /etc/resolv.conf
+        "--accept-dns=false",  # otherwise tailscaled writes /etc/resolv.conf
         f"--timeout={_PATIENCE:.0f}s",
     )
 

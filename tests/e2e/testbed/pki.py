@@ -1,4 +1,7 @@
-"""Certificates and keys, made by openssl: those of a bed's API server and that of the ACME server, each with a CA."""
+"""Certificates and keys, made by openssl.
+
+One CA is for the programs of a bed's cluster, another one for the ACME server.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,20 +22,20 @@ class Pki:
 
     @property
     def ca(self) -> Path:
-        """The CA that all certificates chain to."""
+        """The file with the certificate of the CA, which has signed all other certificates."""
         return self.certificate("ca")
 
     @property
     def service_accounts(self) -> Path:
-        """The private key that signs ServiceAccount tokens."""
+        """The file with the private key that signs ServiceAccount tokens."""
         return self.key("service-accounts")
 
     def certificate(self, name: str) -> Path:
-        """The certificate called *name*."""
+        """The file with the certificate called *name*."""
         return self.folder / f"{name}.crt"
 
     def key(self, name: str) -> Path:
-        """The private key of the certificate called *name*."""
+        """The file with the private key of the certificate called *name*."""
         return self.folder / f"{name}.key"
 
     def make_ca(self) -> None:

@@ -1,4 +1,4 @@
-"""Processes identified by pid and start time, so that a reused pid is never taken for one of ours."""
+"""Processes identified by pid and start time, so that a new process with a reused pid is never taken for an old one."""
 
 import os
 import signal
@@ -59,7 +59,7 @@ def ancestors(pid: int) -> set[int]:
 
 
 def _stat(pid: int) -> list[str]:
-    """Return the fields of /proc/PID/stat from the state on, or none if the process is gone."""
+    """Return the fields of /proc/PID/stat from the state on, or no fields if the process is gone."""
     try:
         text = Path(f"/proc/{pid}/stat").read_text()
     except (FileNotFoundError, ProcessLookupError):
@@ -87,7 +87,7 @@ def command_of(pid: int) -> str:
 
 
 def wait_until(holds: Callable[[], bool], seconds: float) -> bool:
-    """Call *holds* until it returns True or the time is over, and return its last result.
+    """Call *holds* until it returns True or *seconds* have passed, and return its last result.
 
     The calls of *holds* take at most half of the time.
     """

@@ -28,17 +28,20 @@ def start(paths: Paths, daemons: Daemons, node: Isolation, folder: Path) -> None
 
 
 def push(paths: Paths, node: Isolation, layout: Path, name: str) -> None:
-    """Push the image in an OCI layout as *name*: `tailscale/tailscale:v1.102.5`, or with the registry's own address."""
+    """Push the image in an OCI layout as *name*.
+
+    *name* is like `tailscale/tailscale:v1.102.5`, or begins with the registry's own address.
+    """
     run([*reach(node), program(paths, "crane"), "push", layout, address_of(name)], timeout=120)
 
 
 def copy(paths: Paths, node: Isolation, name: str, other: str) -> None:
-    """Give the image *name* in the registry another name *other* as well."""
+    """Add the name *other* to the image *name* in the registry."""
     run([*reach(node), program(paths, "crane"), "copy", address_of(name), address_of(other)], timeout=120)
 
 
 def read(paths: Paths, node: Isolation, folder: Path, name: str) -> tuple[dict[str, Any], list[Path]]:
-    """Return the configuration and the layer files of the image *name*, which was pushed; *folder* has the blobs."""
+    """Return the configuration and the layer files of the pushed image *name*. The registry's blobs are in *folder*."""
     manifest = json.loads(run([*reach(node), program(paths, "crane"), "manifest", address_of(name)], timeout=60))
 
     def blob(of: Mapping[str, str]) -> Path:
@@ -48,11 +51,14 @@ def read(paths: Paths, node: Isolation, folder: Path, name: str) -> tuple[dict[s
 
 
 def reach(node: Isolation) -> list[str]:
-    """Return the beginning of a command of this machine that runs in the node's network, where the registry is."""
+    """Return the words before a command that make it run in the node's network, where the registry is."""
     return ["nsenter", f"--net={NETNS / node.name}", "--"]
 
 
 def address_of(name: str) -> str:
-    """Return our registry's name for the image *name*. The first part of *name* is a registry if it has . or :."""
+    """Return the name in our registry for the image *name*.
+
+    The first part of *name* is the address of another registry if it contains a dot or a colon.
+    """
     first, _, rest = name.partition("/")
     return f"{ADDRESS}/{rest if '.' in first or ':' in first else name}"

@@ -1,7 +1,7 @@
 """Forwards TCP connections from the machine's loopback into a network namespace.
 
-It is a program of its own that runs inside the namespace. Its listening socket was made outside, and is file number 3.
-So a kubeconfig works from the machine itself although no wire connects the machine to the cluster.
+By this program, a kubeconfig works on the machine itself, although the machine has no network connection to the
+cluster. The program runs inside the namespace. Its listening socket was made outside, and is its file descriptor 3.
 """
 
 import asyncio
@@ -13,13 +13,13 @@ CHUNK = 1 << 16  # bytes
 
 
 async def carry(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Copy one direction of a connection until its end, and then end the other side."""
+    """Copy the bytes of one direction of a connection until its end, and then close the writing side."""
     try:
         while data := await reader.read(CHUNK):
             writer.write(data)
             await writer.drain()
         writer.write_eof()
-    except ConnectionError:  # one side is gone: so is the other
+    except ConnectionError:  # the connection of one side has broken, so both sides are closed
         writer.transport.abort()
 
 
@@ -29,7 +29,7 @@ async def relay(listener: socket.socket, host: str, port: int) -> None:
     async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
             inner_reader, inner_writer = await asyncio.open_connection(host, port)
-        except OSError:  # the server is away: so is the relay
+        except OSError:  # the server can't be reached, so the client's connection is closed
             writer.transport.abort()
             return
         try:

@@ -1,6 +1,7 @@
-"""Base images, made by debootstrap and cached: Debian with the tools of proxies and test Pods, and a smaller one.
+"""Base images, made by debootstrap and cached.
 
-The smaller one is for the other architecture. Only a test that builds images for both needs it.
+One image is Debian with the tools of proxies and test Pods. The other, smaller image is for the other architecture.
+Only a test that builds images for both architectures needs it.
 """
 
 import hashlib
@@ -43,7 +44,7 @@ FOREIGN = Base(
 )
 """The base image of the other architecture. Its packages are those that the Dockerfile needs."""
 
-# What a container doesn't read: half of the size.
+# The files that no container reads: half of the size.
 UNNEEDED = (
     "./dev/*",
     "./proc/*",
@@ -72,7 +73,7 @@ def build(paths: Paths, progress: Progress, base: Base = OWN) -> None:
     unfinished.mkdir(parents=True)
     root, layer = unfinished / "root", unfinished / "layer.tar"
     with progress.step(f"making {base.name} by debootstrap: {SUITE} with {', '.join(base.packages)}"):
-        # In a mount namespace of its own: what debootstrap mounts can't stay behind.
+        # In a mount namespace of its own, so that no mount of debootstrap remains.
         apart = ["unshare", "--mount", "--propagation", "private"]
         what = [f"--arch={base.architecture}", "--variant=minbase", f"--include={','.join(base.packages)}"]
         run([*apart, "debootstrap", *what, SUITE, root], timeout=1800)

@@ -1,8 +1,8 @@
-"""Stores a tailnet's auth keys, devices and Services in clustersim's control server; the devices are real tailscaleds.
+"""Stores the auth keys, devices and Services of a tailnet whose devices are real, in clustersim's control server.
 
-It runs behind the `control` program (`parts/control`). That program passes management requests on to it, asks it about
-every client that registers, and applies to the real control server what it stores for each device. Run it with ``python
--m``.
+This program is the keeper. It runs behind the program `control` (`parts/control`), which passes management requests on
+to it and asks it about every client that registers. `control` applies to the real control server what this program
+stores for each device. Run it with ``python -m``.
 """
 
 import argparse
@@ -57,7 +57,7 @@ class RealDevices:
         ]
 
     async def _join(self, request: web.Request) -> web.Response:
-        """Admit a device: ``{authKey, hostname, nodeId, addresses}``.
+        """Let a device join: ``{authKey, hostname, nodeId, addresses}``.
 
         Answer 403 with a reason if the key isn't valid.
         """
@@ -66,7 +66,7 @@ class RealDevices:
             device = self._tailnet.register(asked["authKey"], asked["hostname"])
         except AuthKeyError as error:
             return web.Response(status=403, text=str(error))
-        self._tailnet.delete_device(device)  # it is known by what tailscaled is told, not by what was made up here
+        self._tailnet.delete_device(device)  # its ID and addresses come from the real control server
         device = replace(device, node_id=asked["nodeId"], addresses=tuple(asked["addresses"]))
         self._tailnet.update(device)
         return web.json_response(self._shown(device))
@@ -74,7 +74,7 @@ class RealDevices:
     async def _report(self, request: web.Request) -> web.Response:
         """Store the report of a device: ``{nodeId, hostname, routes}``.
 
-        Its routes are approved, as by a policy with autoApprovers.
+        Its routes are approved at once, as by a policy with autoApprovers.
         """
         asked = json.loads(await request.read())
         node_id, routes = asked["nodeId"], tuple(asked["routes"] or ())
@@ -157,7 +157,7 @@ class RealDevices:
         return web.json_response({})
 
     def _shown_grant(self, grant: dict[str, Any]) -> dict[str, Any]:
-        """Return a grant with the addresses of the devices that are in the tailnet now."""
+        """Return a grant with the present addresses of its devices instead of its tags and users."""
         return {
             "sources": self._addresses(grant["src"]),
             "destinations": [_route_to(address) for address in self._addresses(grant["dst"])],
@@ -197,9 +197,10 @@ class RealDevices:
         return _shown(device, self._routes()[device.node_id])
 
     def _routes(self) -> dict[str, list[str]]:
-        """Return the active routes of each device. If several devices have a route, only the first one's is active.
+        """Return the active routes of each device.
 
-        The addresses of a Tailscale Service are routes of the host that gets its traffic.
+        If several devices advertise a route, it is active only on the first one. The addresses of a Tailscale Service
+        are routes of the host that gets its traffic.
         """
         devices, services = self._tailnet.devices.values(), self._tailnet.services
         first = {route: each.node_id for each in reversed([*devices]) for route in each.enabled_routes}
@@ -227,7 +228,7 @@ def _host(advertises: bool, ports: list[str] | None) -> Host:
 
 
 async def serve(tailnet: Tailnet, port: int) -> None:
-    """Serve on loopback until SIGTERM."""
+    """Serve the keeper of *tailnet* on loopback until SIGTERM."""
     api, devices = Api(tailnet), RealDevices(tailnet)
     application = web.Application(middlewares=[devices.count, api.refusals])
     application.add_routes([*devices.routes(), *api.routes()])
@@ -243,7 +244,7 @@ async def serve(tailnet: Tailnet, port: int) -> None:
 
 
 def main() -> None:
-    """Serve the tailnet that the command line names."""
+    """Serve the keeper of the tailnet that the command line names."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--domain", required=True, help="MagicDNS domain")
     parser.add_argument("--port", required=True, type=int, help="port on loopback")
@@ -252,7 +253,7 @@ def main() -> None:
     arguments = parser.parse_args()
     tailnet = Tailnet(arguments.domain)
     tailnet.client_id, tailnet.client_secret = arguments.client_id, arguments.client_secret
-    tailnet.audience = arguments.domain  # of the tokens by which a cluster's ServiceAccount proves who it is
+    tailnet.audience = arguments.domain  # the audience of the tokens with which a ServiceAccount proves its identity
     asyncio.run(serve(tailnet, arguments.port))
 
 

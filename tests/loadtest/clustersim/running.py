@@ -1,4 +1,4 @@
-"""Objects that tests put into a store, and functions that wait for the work of its controllers."""
+"""The objects that tests put into a store, and functions that wait for the controllers of the simulated cluster."""
 
 import asyncio
 import json
@@ -27,7 +27,7 @@ BINDING: Object = {
 
 
 async def until(store: Store, holds: Callable[[], Any], seconds: float = 30) -> None:
-    """Wait for a change after which *holds* is true, for so many *seconds* at most."""
+    """Wait until *holds* is true after a change in the store. Raises an error after *seconds*."""
     with store.subscribe() as changes:
         async with asyncio.timeout(seconds):
             while not holds():
@@ -75,13 +75,13 @@ def new_key(tailnet: Tailnet, **changes: Any) -> str:
 
 
 def config_secret(name: str = "ts-db-0", **config: Any) -> Object:
-    """Return a proxy's Secret."""
+    """Return a proxy's config Secret."""
     metadata = {"name": name, "namespace": "tailscale"}
     return {"metadata": metadata, "stringData": {"cap-107.hujson": json.dumps({**CONFIG, **config})}}
 
 
 def configure(store: Store, name: str = "ts-db-0", **config: Any) -> None:
-    """Change the proxy's configuration in the same way as the operator."""
+    """Change the configuration in the proxy's Secret, as the operator does."""
     store.merge(SECRET, "tailscale", name, {"stringData": config_secret(name, **config)["stringData"]})
     touch(store, name)
 

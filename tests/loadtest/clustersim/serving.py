@@ -1,4 +1,4 @@
-"""An API server without controllers, a control server, and clients that speak JSON to them."""
+"""A simulated API server without controllers, a simulated control server, and clients that speak JSON to them."""
 
 import asyncio
 import io
@@ -59,7 +59,7 @@ async def _events(response: aiohttp.ClientResponse) -> AsyncIterator[Object]:
 
 @asynccontextmanager
 async def serving(bookmark_interval: float = 30.0) -> AsyncIterator[Api]:
-    """Run an API server with the namespaces and kinds of a fresh cluster."""
+    """Run a simulated API server with the namespaces and kinds of a new cluster."""
     store = Store()
     faults = Faults(store)
     rights = Rights()
@@ -75,9 +75,9 @@ async def serving(bookmark_interval: float = 30.0) -> AsyncIterator[Api]:
 
 @asynccontextmanager
 async def calling(control: Control) -> AsyncIterator[Call]:
-    """Serve *control*, and yield a client that has logged in.
+    """Serve *control* over HTTP, and yield a client that has logged in.
 
-    It returns the status of an answer, and its JSON or its text.
+    The client returns the status of an answer, and its JSON or its text.
     """
     async with control.serve() as url, aiohttp.ClientSession(url) as session, asyncio.timeout(30):
 

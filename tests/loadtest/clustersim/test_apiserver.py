@@ -1,4 +1,4 @@
-"""The API server over HTTP."""
+"""Tests of the simulated API server over HTTP."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""The certificates that replica 0 of an ingress ProxyGroup writes."""
+"""Tests of the certificates that replica 0 of an ingress ProxyGroup stores in Secrets."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -17,7 +17,7 @@ MINUTE, SECOND = timedelta(minutes=1), timedelta(seconds=1)
 
 
 class Ground:
-    """A store whose clock a test moves, and the Certificates that write into it."""
+    """A store with a clock that the test moves, and the `Certificates` that write into the store."""
 
     def __init__(self, shared: tuple[str, str] | None = None) -> None:
         self.clock = Clock(0)
@@ -25,7 +25,10 @@ class Ground:
         self.certificates = Certificates(self.store, "tailscale", "ing", shared)
 
     def after(self, time: timedelta, listed: list[str] = LISTED) -> str:
-        """Let *time* pass, let the replica check its certificate, and return the stored one; empty if there is none."""
+        """Let *time* pass, and let the replica check its certificate.
+
+        Return the stored certificate, or "" if there is none.
+        """
         self.clock.now += time.total_seconds()
         self.certificates.follow([DOMAIN], listed)
         return state(self.store, DOMAIN).get("tls.crt", "") if self.store.find(SECRET, "tailscale", DOMAIN) else ""
@@ -72,7 +75,7 @@ def test_a_replica_tries_again_to_store_a_certificate_that_could_not_be_stored(
 
 
 @pytest.mark.parametrize("failures", range(1, 6))
-def test_each_failure_to_store_a_certificate_makes_the_next_wait_longer(failures: int) -> None:
+def test_after_each_failure_to_store_a_certificate_the_replica_waits_longer(failures: int) -> None:
     ground, waits = prepared(), [MINUTE, 10 * MINUTE, 100 * MINUTE, CHECKED_EVERY, CHECKED_EVERY]
     ground.store.delete(ROLE, "tailscale", DOMAIN)
     for passed in [timedelta(), *waits][:failures]:
@@ -98,7 +101,7 @@ def test_a_certificate_is_renewed_when_it_has_less_than_30_days_left() -> None:
     assert end_of(ground.after(CHECKED_EVERY)) == ground.store.now() + LIFETIME
 
 
-def test_a_certificate_waits_until_the_server_lists_its_domain_and_is_checked_at_once_if_needed_again() -> None:
+def test_a_replica_makes_a_certificate_once_the_control_server_lists_the_domain_and_checks_it_when_needed() -> None:
     ground = prepared()
     assert ground.after(timedelta(), listed=[]) == ""
     assert ground.after(timedelta())
@@ -108,7 +111,7 @@ def test_a_certificate_waits_until_the_server_lists_its_domain_and_is_checked_at
     assert ground.after(timedelta())
 
 
-def test_certificates_of_a_shared_account_have_the_same_fingerprint() -> None:
+def test_the_certificates_of_one_acme_account_have_the_same_account_fingerprint() -> None:
     ground = prepared(("acme", "a.pem"))
     ground.after(timedelta())
     before = state(ground.store, DOMAIN)
@@ -129,5 +132,7 @@ def test_certificates_of_a_shared_account_have_the_same_fingerprint() -> None:
         ({"svc:a": {"Web": {"a.example.org:80": {}}}, "svc:b": {"Web": {"b.example.org:443": {}}}}, ["b.example.org"]),
     ],
 )
-def test_a_service_with_https_needs_a_certificate(services: Object | None, domains: list[str]) -> None:
+def test_a_tailscale_service_with_https_in_its_serve_config_needs_a_certificate(
+    services: Object | None, domains: list[str]
+) -> None:
     assert domains_in({"Services": services}) == domains

@@ -39,7 +39,7 @@ async def test_the_clusters_dns_forwards_a_stub_domain_and_knows_no_other_names(
 @pytest.mark.parametrize(
     ("corefile", "zones"), [(COREFILE, []), (STUB, ["tail1234.ts.net"]), (COREFILE + STUB, ["tail1234.ts.net"])]
 )
-def test_a_server_block_that_forwards_is_a_stub_domain(corefile: str, zones: list[str]) -> None:
+def test_a_server_block_of_the_corefile_that_forwards_is_read_as_a_stub_domain(corefile: str, zones: list[str]) -> None:
     assert [zone for zone in stub_domains(corefile) if zone] == zones
 
 
@@ -51,7 +51,7 @@ def test_a_server_block_that_forwards_is_a_stub_domain(corefile: str, zones: lis
         ("192.0.2.1", 53, ("192.0.2.1", 53)),
     ],
 )
-def test_only_the_dns_port_of_a_cluster_ip_leads_to_the_nameserver(
+def test_in_the_simulated_cluster_only_the_dns_port_of_a_cluster_ip_leads_to_the_nameserver(
     host: str, port: int, found: tuple[str, int]
 ) -> None:
     assert place(host, port, 5300) == found

@@ -1,7 +1,7 @@
 from clustersim.conditions import with_condition
 
 
-def test_the_transition_time_changes_only_with_the_status_of_the_condition() -> None:
+def test_the_last_transition_time_of_a_condition_changes_only_with_its_status() -> None:
     other, old = ({"type": kind, "status": "True", "lastTransitionTime": "2020-01-01T00:00:00Z"} for kind in "AB")
     kept = with_condition([other, old], {"type": "B", "status": "True", "reason": "C"})
     assert kept == [other, {**old, "reason": "C"}]

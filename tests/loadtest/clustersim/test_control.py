@@ -22,7 +22,7 @@ async def call(control: Control) -> AsyncIterator[Call]:
         yield call
 
 
-async def test_tailscale_lists_the_routes_of_devices_if_the_client_asks_for_routes(
+async def test_the_api_of_tailscale_lists_the_routes_of_devices_if_the_client_asks_for_them(
     control: Control, call: Call
 ) -> None:
     control.register(new_key(control), "web")
@@ -31,7 +31,7 @@ async def test_tailscale_lists_the_routes_of_devices_if_the_client_asks_for_rout
     assert listed == [False, not control.headscale]
 
 
-async def test_only_headscale_requires_every_field_of_a_key(control: Control, call: Call) -> None:
+async def test_only_headscale_requires_every_field_in_a_request_for_an_auth_key(control: Control, call: Call) -> None:
     status, answer = await call("POST", KEYS, json={"capabilities": {"devices": {"create": {"tags": ["tag:k8s"]}}}})
     refused = (422, "validation failed")
     assert (status, answer.get("message")) == (refused if control.headscale else (200, None))
@@ -47,7 +47,7 @@ async def test_only_headscale_requires_every_field_of_a_key(control: Control, ca
         (["tag:admin"], (400, "not permitted"), (403, "not allowed for this client")),
     ],
 )
-async def test_a_key_with_tags_that_its_client_does_not_own_is_refused(
+async def test_the_control_server_refuses_an_auth_key_with_tags_that_the_oauth_client_does_not_own(
     control: Control, call: Call, tags: list[str], tailscale: tuple[int, str], headscale: tuple[int, str]
 ) -> None:
     control.policy_tags, control.client_tags = {"tag:k8s", "tag:admin"}, {"tag:k8s"}
@@ -61,7 +61,7 @@ async def test_a_key_with_tags_that_its_client_does_not_own_is_refused(
 @pytest.mark.parametrize(
     ("name", "status", "after"), [("db", 400, "web"), ("a.b", 400, "web"), ("shop", 200, "shop"), ("", 200, "web")]
 )
-async def test_a_device_can_be_renamed_but_not_to_a_name_in_use(
+async def test_the_control_server_renames_a_device_but_not_to_a_name_in_use(
     control: Control, call: Call, name: str, status: int, after: str
 ) -> None:
     control.register(new_key(control), "db")
@@ -84,7 +84,7 @@ async def test_headscale_answers_an_unknown_path_with_404_in_plain_text(call: Ca
     ("owners", "status"),
     [({"tag:k8s-operator": [], "tag:k8s": ["tag:k8s-operator"]}, 200), ({"tag:k8s": []}, 400), ({}, 400)],
 )
-async def test_the_policy_of_a_tailnet_decides_which_tags_the_client_may_give(
+async def test_the_policy_of_a_tailnet_decides_which_tags_the_oauth_client_may_give(
     owners: dict[str, list[str]], status: int
 ) -> None:
     async with calling(Control()) as call:
@@ -94,6 +94,6 @@ async def test_the_policy_of_a_tailnet_decides_which_tags_the_client_may_give(
         assert (await call("POST", "/api/v2/tailnet/-/keys", json=body))[0] == status
 
 
-async def test_a_policy_without_owners_of_tags_is_refused() -> None:
+async def test_the_control_server_refuses_a_policy_without_tagowners() -> None:
     async with calling(Control()) as call:
         assert (await call("POST", "/api/v2/tailnet/-/acl", json={"acls": []}))[0] == 400

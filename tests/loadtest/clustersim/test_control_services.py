@@ -1,4 +1,4 @@
-"""The API of Tailscale Services."""
+"""Tests of the control server's API of Tailscale Services."""
 
 from collections.abc import AsyncIterator
 from typing import Any
@@ -30,7 +30,7 @@ async def call(control: Control) -> AsyncIterator[Call]:
         yield call
 
 
-async def test_a_service_gets_two_addresses_and_keeps_them_until_it_is_deleted(call: Call) -> None:
+async def test_a_tailscale_service_gets_two_addresses_and_keeps_them_until_it_is_deleted(call: Call) -> None:
     assert await call("PUT", WEB, json=BODY) == (200, STORED)
     other = {"name": "svc:web", "displayName": "Web", "addrs": ADDRESSES, "ports": ["do-not-validate"]}
     assert await call("PUT", WEB, json=other) == (200, other)
@@ -99,7 +99,7 @@ async def test_a_request_about_a_tailscale_service_with_a_bad_name_is_refused(ca
         ({"devices:core"}, 403, 403, 403),
     ],
 )
-async def test_every_request_about_tailscale_services_needs_a_scope(
+async def test_the_scopes_of_an_oauth_client_decide_which_requests_about_tailscale_services_it_may_make(
     control: Control, scopes: set[str], reads: int, writes: int, lists_hosts: int
 ) -> None:
     control.scopes = {"services"}
@@ -112,7 +112,7 @@ async def test_every_request_about_tailscale_services_needs_a_scope(
     assert [status for status, _ in answers] == [reads, reads, lists_hosts, writes, writes]
 
 
-async def test_the_hosts_of_a_service_are_listed_with_their_approval(control: Control, call: Call) -> None:
+async def test_the_hosts_of_a_tailscale_service_are_listed_with_their_approval(control: Control, call: Call) -> None:
     assert (await call("GET", HOSTS))[0] == 404
     await call("PUT", WEB, json=BODY)
     assert await call("GET", HOSTS) == (200, {"hosts": []})

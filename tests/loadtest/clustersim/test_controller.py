@@ -19,13 +19,13 @@ def create(store: Store, name: str, team: str) -> None:
 
 
 async def take(seen: Queue[str], number: int) -> list[str]:
-    """Take the next *number* keys. Return them, and all other keys that are in the queue."""
+    """Wait for the next *number* reconciled keys. Return them, and all other keys that are in the queue."""
     async with asyncio.timeout(30):
         taken = [await seen.get() for _ in range(number)]
     return taken + [seen.get_nowait() for _ in range(seen.qsize())]
 
 
-async def test_a_change_of_a_label_enqueues_the_old_key_too() -> None:
+async def test_a_change_of_the_label_that_gives_the_key_makes_the_controller_reconcile_the_old_key_too() -> None:
     store, seen = Store(), Queue[str]()
     create(store, "a", "red")
     async with running(follow(store, [CONFIGMAP], by_team, seen.put_nowait)):
@@ -34,7 +34,7 @@ async def test_a_change_of_a_label_enqueues_the_old_key_too() -> None:
         assert await take(seen, 2) == ["blue", "red"]
 
 
-async def test_a_controller_goes_on_after_a_refused_write() -> None:
+async def test_a_simulated_controller_continues_with_the_next_key_after_a_refused_write() -> None:
     store, seen = Store(), Queue[str]()
 
     def reconcile(key: str) -> None:

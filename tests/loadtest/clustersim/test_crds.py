@@ -1,4 +1,4 @@
-"""Custom kinds are served while their definitions exist."""
+"""Tests of CRDs: the simulated API server serves a custom kind while its CRD exists."""
 
 from typing import Any
 
@@ -24,7 +24,7 @@ async def status(sim: ClusterSim) -> int:
 
 
 async def define(sim: ClusterSim, **metadata: Any) -> None:
-    """Create the definition, and wait until the kind is served."""
+    """Create the CRD, and wait until its kind is served."""
     crd = definition(SERVICEMONITOR)
     sim.store.create(CRD, {**crd, "metadata": {**crd["metadata"], **metadata}})
     await until(lambda: is_served(sim))
@@ -36,7 +36,9 @@ def create(sim: ClusterSim, name: str, *finalizers: str) -> None:
 
 
 @pytest.mark.parametrize("metadata", [{}, {"finalizers": []}])
-async def test_a_kind_is_served_while_its_definition_exists(sim: ClusterSim, metadata: dict[str, list[str]]) -> None:
+async def test_the_api_server_serves_a_custom_kind_while_its_crd_exists(
+    sim: ClusterSim, metadata: dict[str, list[str]]
+) -> None:
     assert await status(sim) == 404
     await define(sim, **metadata)
     assert await status(sim) == 200
@@ -46,7 +48,7 @@ async def test_a_kind_is_served_while_its_definition_exists(sim: ClusterSim, met
     assert (await status(sim), sim.store.list(SERVICEMONITOR)) == (404, [])
 
 
-async def test_the_deletion_of_a_definition_waits_for_the_finalizers_of_its_objects(sim: ClusterSim) -> None:
+async def test_the_deletion_of_a_crd_waits_for_the_finalizers_of_its_objects(sim: ClusterSim) -> None:
     await define(sim)
     create(sim, "a", "example.org/hold")
     create(sim, "b")

@@ -1,4 +1,4 @@
-"""The fields that the API server fills in."""
+"""Tests of the default values that the simulated API server fills in."""
 
 from typing import Any
 
@@ -85,7 +85,9 @@ def test_the_string_data_of_a_secret_is_stored_as_base64_data() -> None:
 
 
 @pytest.mark.parametrize(("resource", "status"), [(INGRESS, {"loadBalancer": {}}), (STATEFULSET, {"replicas": 0})])
-def test_a_new_object_gets_the_initial_status_of_the_server(resource: Resource, status: Object) -> None:
+def test_a_new_object_gets_the_initial_status_that_the_api_server_gives_its_kind(
+    resource: Resource, status: Object
+) -> None:
     assert create(resource, spec={}, status={"mine": True})["status"] == status
 
 

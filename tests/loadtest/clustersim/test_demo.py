@@ -45,7 +45,7 @@ def start(folder: Path, *options: str, **environment: str) -> subprocess.Popen[s
 
 @contextmanager
 def kept(folder: Path, *options: str) -> Iterator[tuple[Path, list[str]]]:
-    """Run a demo that stays up; yield its folder and its output so far, and end it by a signal."""
+    """Run a demo with `--keep`. Yield its folder and its output so far, and end it by a signal."""
     with start(folder, "--keep", *options) as demo:
         assert demo.stdout is not None
         lines = list(takewhile(lambda line: line != "Ctrl-C ends it.\n", demo.stdout))
@@ -58,7 +58,7 @@ def kept(folder: Path, *options: str) -> Iterator[tuple[Path, list[str]]]:
     assert demo.returncode == 0
 
 
-def test_every_name_resolves_and_every_device_is_in_the_tailnet(tmp_path: Path) -> None:
+def test_in_the_demo_every_name_resolves_and_every_device_is_in_the_tailnet(tmp_path: Path) -> None:
     with start(tmp_path) as demo:
         text, _ = demo.communicate(timeout=SECONDS)
     assert demo.returncode == 0, text
@@ -94,7 +94,7 @@ def test_no_example_in_the_demo_has_a_warning_and_the_check_finds_no_fault(tmp_p
 
 
 async def successor(folder: Path) -> tuple[str, str]:
-    """Delete the operator's Pod; return its name, and that of the Pod that leads afterwards."""
+    """Delete the operator's Pod. Return its name, and the name of the Pod that leads afterwards."""
     server = yaml.safe_load((folder / "kubeconfig").read_text())["clusters"][0]["cluster"]["server"]
     async with (
         ApiClient(server) as api,
@@ -143,7 +143,7 @@ def test_an_operator_whose_pod_is_deleted_leads_again_in_the_next_pod(tmp_path: 
         ("node", "1/2 ProxyGroup pods running", "kubectl annotate node node2 clustersim/power-"),
     ],
 )
-def test_the_demo_shows_a_fault_and_mends_it(tmp_path: Path, fault: str, words: str, cure: str) -> None:
+def test_the_demo_shows_a_fault_on_request_and_repairs_it(tmp_path: Path, fault: str, words: str, cure: str) -> None:
     with start(tmp_path, "--fail", fault) as demo:
         text, _ = demo.communicate(timeout=240)
     assert demo.returncode == 0, text

@@ -48,7 +48,7 @@ async def world() -> AsyncIterator[World]:
 
 
 async def proxy(world: World, target: Exposed = DB) -> None:
-    """Make the objects that the operator would make for *target*, with a Pod that runs and does nothing."""
+    """Make the objects that the operator would make for *target*, and the Pod of the proxy, which only runs."""
     metadata: Any = {"name": "ts-db-abcde", "namespace": "tailscale", "labels": target.labels}
     pods = statefulset()
     pods["spec"]["template"]["metadata"]["labels"] |= target.labels
@@ -58,7 +58,7 @@ async def proxy(world: World, target: Exposed = DB) -> None:
     await until(world.sim.store, lambda: in_cluster(world.sim, "IPv4") and in_cluster(world.sim, "IPv6"))
 
 
-async def test_a_name_resolves_to_a_ready_proxy_only(world: World) -> None:
+async def test_the_demo_expects_that_a_name_resolves_only_to_a_ready_proxy(world: World) -> None:
     world.sim.store.create(SERVICE, egress())
     with pytest.raises(NotYet, match="has no ready proxy"):
         await world.checks.leads(DB)
@@ -66,7 +66,7 @@ async def test_a_name_resolves_to_a_ready_proxy_only(world: World) -> None:
     assert await world.checks.leads(DB) == (FQDN, ("10.244.0.2", "2001:db8:244::2"))
 
 
-async def test_a_name_at_a_group_resolves_to_the_clusterip_service_of_its_ready_proxies(world: World) -> None:
+async def test_the_demo_expects_that_a_name_in_an_egress_group_resolves_to_its_clusterip_service(world: World) -> None:
     world.sim.store.create(SERVICE, egress())
     with pytest.raises(NotYet, match="has no ready proxy"):
         await world.checks.leads(IN_GROUP)
@@ -81,7 +81,9 @@ async def test_a_name_at_a_group_resolves_to_the_clusterip_service_of_its_ready_
 
 
 @pytest.mark.parametrize(("qtype", "address"), [("A", "192.0.2.1"), ("AAAA", "2001:db8::1")])
-async def test_the_report_shows_the_wrong_answer_and_the_right_one(world: World, qtype: str, address: str) -> None:
+async def test_the_report_of_the_demo_shows_a_wrong_answer_and_the_right_one(
+    world: World, qtype: str, address: str
+) -> None:
     world.sim.store.create(SERVICE, egress())
     await proxy(world)
     world.wrong_answers[qtype] = frozenset({address})

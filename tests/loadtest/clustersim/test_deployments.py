@@ -16,7 +16,7 @@ def test_pods_of_an_older_template_are_not_counted_as_updated() -> None:
     store.create(DEPLOYMENT, statefulset(2, "example.org/a:1"))
     controller.reconcile(Key("default", "web"))
     store.replace(DEPLOYMENT, statefulset(2, "example.org/a:2"))
-    for name in pods(store):  # they take their time to go
+    for name in pods(store):  # the deleted Pods need some time to end
         store.merge(POD, "default", name, {"metadata": {"finalizers": ["example.org/slow"]}})
     controller.reconcile(Key("default", "web"))
     status = store.get(DEPLOYMENT, "default", "web")["status"]

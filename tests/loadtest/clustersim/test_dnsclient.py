@@ -37,5 +37,5 @@ async def test_the_dns_client_reads_the_answer_of_a_server(
 
 
 @pytest.mark.parametrize("ask", [ask_udp, ask_tcp])
-async def test_the_dns_client_gets_no_answer_from_a_server_that_does_not_run(ask: Ask) -> None:
+async def test_the_dns_client_reports_no_answer_if_the_server_does_not_run(ask: Ask) -> None:
     assert await ask(free_port(), NAME, "A") == NONE

@@ -1,4 +1,4 @@
-"""The proxies of a ProxyGroup of type egress."""
+"""Tests of the simulated proxies of a ProxyGroup of type egress."""
 
 import asyncio
 import json
@@ -49,7 +49,9 @@ def ground(**entries: Object) -> tuple[Store, Tailnet]:
     ("resource", "name", "word"),
     [(CONFIGMAP, NAME.name, "configmap"), (SECRET, "foo-1", "secret"), (SECRET, "foo-0", "secret")],
 )
-async def test_a_replica_waits_for_every_object_that_it_mounts(resource: Any, name: str, word: str) -> None:
+async def test_a_replica_of_an_egress_group_starts_only_when_all_objects_that_it_mounts_exist(
+    resource: Any, name: str, word: str
+) -> None:
     def status() -> Any:
         return store.get(POD, "tailscale", "foo-0").get("status", {})
 
@@ -65,7 +67,7 @@ async def test_a_replica_waits_for_every_object_that_it_mounts(resource: Any, na
         await until(store, lambda: tailnet.devices and status().get("podIP") == "10.244.0.2")
 
 
-async def test_a_replica_follows_its_egress_target_to_a_new_address() -> None:
+async def test_a_replica_of_an_egress_group_reports_the_new_address_of_its_target() -> None:
     def report() -> Any:
         return json.loads(state(store, "foo-0")["egress-services"])["services"]
 
@@ -86,14 +88,14 @@ async def test_a_replica_follows_its_egress_target_to_a_new_address() -> None:
 
 
 def egress(store: Store, addresses: dict[str, str]) -> Egress:
-    """Return the egress part of a proxy that mounts the objects in *store*."""
+    """Return the part of a simulated proxy that is about egress. The proxy mounts the objects in *store*."""
     volumes = Volumes(store, NAME.namespace, [(CONFIGMAP, NAME.name)])
     volumes.sync()
     return Egress(store, volumes, NAME.name, addresses)
 
 
 def configured(**files: str) -> Store:
-    """Return a store with *files* in the ConfigMap. In their names, - is written as _."""
+    """Return a store with *files* as keys of the group's ConfigMap. A ``_`` in an argument's name stands for ``-``."""
     store = Store()
     data = {name.replace("_", "-"): text for name, text in files.items()}
     store.create(CONFIGMAP, {"metadata": {"namespace": "tailscale", "name": NAME.name}, "data": data})
@@ -140,7 +142,7 @@ async def test_a_proxy_that_ignores_sigterm_ends_with_the_grace_period_of_its_fi
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"a-b": {"ports": []}}'])
-def test_an_unreadable_list_of_egress_services_is_an_error(text: str) -> None:
+def test_a_proxy_refuses_an_unreadable_list_of_egress_services(text: str) -> None:
     with pytest.raises(ConfigError):
         egress(configured(egress_services=text), ADDRESSES).report(Tailnet())
 
@@ -177,7 +179,7 @@ def test_a_proxy_that_ends_waits_until_the_health_check_services_no_longer_route
         ("example.org/tailscale", {"TS_ENABLE_HEALTH_CHECK": ""}, True, None),
     ],
 )
-def test_an_answer_of_the_health_port_names_the_pod(
+def test_an_answer_of_a_proxys_health_port_has_the_addresses_of_its_pod(
     image: str, env: dict[str, str], has_joined: bool, answer: object
 ) -> None:
     given = {"TS_ENABLE_HEALTH_CHECK": "true", **env}

@@ -15,7 +15,7 @@ def slices(store: Store) -> dict[str, Object]:
     return {item["addressType"]: item for item in found}
 
 
-def test_an_empty_slice_has_the_labels_of_its_headless_service() -> None:
+def test_an_empty_endpointslice_has_the_labels_of_its_headless_service() -> None:
     store = Store()
     store.create(SERVICE, headless())
     endpoints.Endpoints(store).reconcile(Key("default", "web"))
@@ -30,7 +30,7 @@ def test_an_empty_slice_has_the_labels_of_its_headless_service() -> None:
     assert (found["endpoints"], found["ports"]) == (None, None)
 
 
-def test_a_pod_that_waits_for_its_finalizer_counts_as_serving_and_terminating() -> None:
+def test_a_deleted_pod_with_a_finalizer_is_a_serving_and_terminating_endpoint() -> None:
     store = Store()
     store.create(SERVICE, headless(ports=[{"name": "a", "port": 80, "targetPort": 8080}]))
     metadata = {"name": "a", "namespace": "default", "labels": {"app": "web"}, "finalizers": ["example.org/wait"]}
@@ -48,14 +48,14 @@ def test_a_pod_that_waits_for_its_finalizer_counts_as_serving_and_terminating() 
 @pytest.mark.parametrize(
     "spec", [{}, {"type": "ExternalName", "externalName": "example.org", "selector": {"app": "web"}}]
 )
-def test_a_service_without_a_selector_has_no_slices(spec: dict[str, Any]) -> None:
+def test_a_service_without_a_selector_gets_no_endpointslices(spec: dict[str, Any]) -> None:
     store = Store()
     store.create(SERVICE, {"metadata": {"name": "web", "namespace": "default"}, "spec": spec})
     endpoints.Endpoints(store).reconcile(Key("default", "web"))
     assert not slices(store)
 
 
-async def test_a_deleted_slice_is_made_again_while_its_service_exists() -> None:
+async def test_a_deleted_endpointslice_is_made_again_while_its_service_exists() -> None:
     store = Store()
     store.create(SERVICE, headless())
     async with running(endpoints.run(store), garbage.run(store)):

@@ -51,7 +51,7 @@ def connector(**spec: Any) -> Any:
         ({"routes": [1]}, 422, 'spec.routes[0]: Invalid value: "integer": must be of type string'),
     ],
 )
-async def test_a_custom_object_is_checked_by_the_schema_of_its_definition(
+async def test_the_api_server_checks_the_fields_of_a_custom_object_by_the_schema_of_its_crd(
     api: Api, spec: Any, status: int, words: str
 ) -> None:
     api.store.create(CRD, DEFINITION)
@@ -59,7 +59,7 @@ async def test_a_custom_object_is_checked_by_the_schema_of_its_definition(
     assert (code, words in answer.get("message", "")) == (status, True)
 
 
-async def test_fields_are_not_checked_for_a_client_that_does_not_ask_for_it(api: Api) -> None:
+async def test_the_api_server_accepts_unknown_fields_if_the_client_asks_for_no_field_validation(api: Api) -> None:
     api.store.create(CRD, DEFINITION)
     assert (await api.call("POST", CONNECTORS, connector(hostnam="a")))[0] == 201
 
@@ -72,14 +72,14 @@ async def test_fields_are_not_checked_for_a_client_that_does_not_ask_for_it(api:
         ({"ports": [{"port": 80, "targetPort": "web"}, {"port": 81, "targetPort": 8080}]}, ""),
     ],
 )
-async def test_a_kind_of_kubernetes_own_is_checked_by_the_schema_of_the_kubernetes_package(
+async def test_the_api_server_checks_the_fields_of_a_builtin_kind_by_the_schema_of_the_kubernetes_package(
     api: Api, spec: Any, words: str
 ) -> None:
     code, answer = await api.call("POST", f"{SERVICES}?fieldValidation=Strict", service(**spec))
     assert (code, words in answer.get("message", "")) == (400 if words else 201, True)
 
 
-async def test_the_result_of_a_patch_is_checked(api: Api) -> None:
+async def test_the_api_server_checks_the_fields_of_the_result_of_a_patch(api: Api) -> None:
     api.store.create(SERVICE, service())
     code, _ = await api.call(
         "PATCH", f"{SERVICES}/web?fieldValidation=Strict", {"spec": {"selectr": {}}}, Content_Type=MERGE

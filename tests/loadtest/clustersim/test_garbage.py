@@ -28,7 +28,7 @@ def found_names(store: Store) -> list[str]:
     return [obj["metadata"]["name"] for obj in store.list(CONFIGMAP)]
 
 
-async def test_a_child_stays_while_one_of_its_owners_exists(store: Store) -> None:
+async def test_the_garbage_collector_keeps_an_object_while_one_of_its_owners_exists(store: Store) -> None:
     first, second = create(store, "first"), create(store, "second")
     create(store, "child", first, second)
     create(store, "witness", first)
@@ -38,7 +38,7 @@ async def test_a_child_stays_while_one_of_its_owners_exists(store: Store) -> Non
 
 
 @pytest.mark.parametrize(("propagation", "left"), [("Foreground", ["child", "owner"]), ("Background", ["child"])])
-async def test_an_owner_that_is_deleted_in_the_foreground_waits_for_its_children(
+async def test_an_owner_with_foreground_deletion_stays_until_its_dependents_are_gone(
     store: Store, propagation: str, left: list[str]
 ) -> None:
     owner = create(store, "owner")
@@ -50,7 +50,7 @@ async def test_an_owner_that_is_deleted_in_the_foreground_waits_for_its_children
     await until(store, lambda: found_names(store) == [])
 
 
-async def test_the_collector_deletes_a_child_that_existed_before_it_started() -> None:
+async def test_the_garbage_collector_deletes_a_dependent_that_existed_before_the_collector_started() -> None:
     store = Store()
     create(store, "child", create(store, "owner"))
     store.delete(CONFIGMAP, "default", "owner")

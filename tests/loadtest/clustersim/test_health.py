@@ -1,4 +1,4 @@
-"""Requests to the health ports of proxies through the simulated cluster."""
+"""Tests of requests to the health ports of proxies, by the addresses of Services in the simulated cluster."""
 
 import aiohttp
 import pytest
@@ -27,7 +27,7 @@ def endpointslice(*addresses: str, family: str = "IPv4", **more: object) -> Obje
 async def answers(slice_: Object, url: str = HEALTH, count: int = 1) -> list[tuple[int, str] | None]:
     """Return the status and the header of each answer, or None for an error.
 
-    Two Services exist, one of them with *slice_*.
+    Two Services exist. *slice_* belongs to one of them.
     """
     store = Store()
     ports = [{"name": "other", "port": 5432, "targetPort": 10437}, {"name": "health", "port": 9004}]
@@ -45,7 +45,7 @@ async def answers(slice_: Object, url: str = HEALTH, count: int = 1) -> list[tup
     return found
 
 
-async def test_every_ready_pod_behind_a_service_answers_some_requests() -> None:
+async def test_each_ready_pod_behind_a_service_answers_some_of_many_health_requests() -> None:
     assert {*await answers(endpointslice(*PODS), count=20)} == {(200, "10.244.0.2"), (503, "")}
 
 
@@ -60,7 +60,7 @@ async def test_every_ready_pod_behind_a_service_answers_some_requests() -> None:
         ("http://localhost:9004/healthz", None),
     ],
 )
-async def test_a_connection_to_a_service_without_endpoints_is_cut(url: str, answer: tuple[int, str] | None) -> None:
+async def test_a_health_request_to_a_service_without_endpoints_fails(url: str, answer: tuple[int, str] | None) -> None:
     assert await answers(endpointslice("10.244.0.2"), url) == [answer]
 
 
@@ -73,5 +73,5 @@ async def test_a_connection_to_a_service_without_endpoints_is_cut(url: str, answ
         endpointslice("10.244.0.2", ports=None),
     ],
 )
-async def test_an_endpoint_that_accepts_no_connections_gets_no_request(unused: Object) -> None:
+async def test_an_endpoint_that_accepts_no_connections_gets_no_health_request(unused: Object) -> None:
     assert await answers(unused) == [None]

@@ -1,4 +1,4 @@
-"""The proxies of a ProxyGroup of type ingress: hosts of Tailscale Services."""
+"""Tests of the simulated proxies of a ProxyGroup of type ingress, which are hosts of Tailscale Services."""
 
 import asyncio
 import json
@@ -45,7 +45,7 @@ ADVERTISED = ["svc:web", "svc:api"]
 
 
 def replica(name: str = "ing-0", **variables: str) -> Object:
-    """Return the Pod of a proxy that may host Services."""
+    """Return the Pod of a proxy that may host Tailscale Services."""
     values = {
         "TS_INGRESS_PROXIES_CONFIG_PATH": "/etc/proxies/ingress-config.json",
         "TS_SERVE_CONFIG": "/etc/proxies/serve-config.json",
@@ -59,7 +59,7 @@ def replica(name: str = "ing-0", **variables: str) -> Object:
 
 
 def put_files(store: Store, **files: str | None) -> None:
-    """Change files in the ConfigMap of the group; in their names, - is written as _."""
+    """Change *files* in the group's ConfigMap. A ``_`` in an argument's name stands for ``-``."""
     data = {
         f"{name.replace('_', '-')}.json": None if text is None else b64encode(text.encode()).decode()
         for name, text in files.items()
@@ -68,14 +68,14 @@ def put_files(store: Store, **files: str | None) -> None:
 
 
 def put_config(store: Store, name: str = "ing-0", **config: Any) -> None:
-    """Change the configuration of a replica."""
+    """Change the configuration in a replica's Secret."""
     text = json.dumps({**CONFIG, "Hostname": "ing-0", **config})
     store.merge(SECRET, "tailscale", name, {"stringData": {"cap-106.hujson": text}})
 
 
 @dataclass
 class Ground:
-    """A group of which one proxy runs, step by step."""
+    """A group with one running proxy, whose steps the test takes."""
 
     store: Store
     tailnet: Tailnet
@@ -88,29 +88,29 @@ class Ground:
 
     @property
     def hosts(self) -> dict[str, Host]:
-        """The present reports of the device, by the name of the Service."""
+        """The present reports of the device about the Tailscale Services that it hosts, by their names."""
         reports = {name: self.tailnet.services.hosts(name) for name in ADVERTISED}
         return {name: hosts[self.node_id] for name, hosts in reports.items() if self.node_id in hosts}
 
     def start(self) -> None:
-        """Start the proxy anew."""
+        """Start the proxy again, as a new container."""
         self.proxy = started(self.store, self.tailnet, replica())
 
     def lose_device(self) -> None:
-        """Delete the device, so that the container starts anew with another auth key."""
+        """Delete the device from the tailnet, and start the container again with another auth key."""
         put_config(self.store, AuthKey=new_key(self.tailnet), AdvertiseServices=ADVERTISED)
         self.proxy.sync()
         self.tailnet.delete_device(self.tailnet.devices[self.node_id])
 
     def settle(self) -> None:
-        """Mount the present files, and go on until nothing is left to do."""
+        """Mount the present files, and let the proxy work until nothing changes any more."""
         self.proxy.sync()
         self.proxy.step()
         while self.proxy.is_outdated():
             self.proxy.step()
 
     def preference(self) -> Any:
-        """Return the names of the Services that the login profile says the device advertises."""
+        """Return the Tailscale Services that the device advertises, according to the login profile in its state."""
         found = state(self.store, "ing-0")
         return json.loads(found[found["_current-profile"]])["AdvertiseServices"]
 
@@ -180,7 +180,9 @@ def test_a_host_of_tailscale_services_advertises_at_each_start_before_it_has_its
         (json.dumps({"Services": {"svc:web": {"TCP": {"80": {"HTTP": True}}}}}), frozenset({"tcp:80"})),
     ],
 )
-def test_a_missing_or_empty_serve_configuration_changes_nothing(text: str | None, ports: frozenset[str] | None) -> None:
+def test_a_host_with_a_missing_or_empty_serve_config_file_keeps_its_present_serve_config(
+    text: str | None, ports: frozenset[str] | None
+) -> None:
     it = ground()
     put_files(it.store, serve_config=SERVE)
     it.settle()
@@ -216,14 +218,14 @@ def test_a_host_of_tailscale_services_reports_its_rules(
 
 @pytest.mark.parametrize("file", ["serve_config", "ingress_config"])
 @pytest.mark.parametrize("text", ["{", "[]"])
-def test_a_host_of_tailscale_services_crashes_at_an_unreadable_file(file: str, text: str) -> None:
+def test_a_host_of_tailscale_services_crashes_if_one_of_its_files_is_unreadable(file: str, text: str) -> None:
     it = ground()
     put_files(it.store, **{file: text})
     it.settle()
     assert it.proxy.step().waits == "CrashLoopBackOff"
 
 
-def test_the_advertised_tailscale_services_follow_the_configuration() -> None:
+def test_a_host_advertises_the_tailscale_services_in_its_present_configuration() -> None:
     it = ground()
     it.settle()
     assert (it.preference(), [*it.hosts]) == (ADVERTISED, ADVERTISED)

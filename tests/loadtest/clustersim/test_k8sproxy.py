@@ -1,4 +1,4 @@
-"""The simulated k8s-proxy: its configuration, its login, and the Tailscale Service that it serves."""
+"""Tests of the simulated k8s-proxy: its configuration, its login, and the Tailscale Service that it serves."""
 
 import json
 from collections.abc import AsyncIterator
@@ -40,14 +40,16 @@ def text(**config: Any) -> str:
         ({"AdvertiseServices": [SERVICE], "SomethingNew": 1}, {"advertised": (SERVICE,)}),
     ],
 )
-def test_a_configuration_is_read_and_unknown_fields_are_ignored(given: Any, expected: dict[str, Any]) -> None:
+def test_the_simulated_k8s_proxy_reads_its_configuration_and_ignores_unknown_fields(
+    given: Any, expected: dict[str, Any]
+) -> None:
     assert parse_api_config(text(**given)) == APIConfig(**{"state": NAME, "hostname": NAME, **expected})
 
 
 @pytest.mark.parametrize(
     "wrong", ["", "[]", text(Version="v1"), text(State="mem:"), text(APIServerProxy={"Mode": "other"})]
 )
-def test_an_invalid_configuration_is_refused(wrong: str) -> None:
+def test_the_simulated_k8s_proxy_refuses_an_invalid_configuration(wrong: str) -> None:
     with pytest.raises(ConfigError):
         parse_api_config(wrong)
 
@@ -67,7 +69,7 @@ async def tailnet(store: Store) -> AsyncIterator[Tailnet]:
 
 
 def start(store: Store, *, permitted: bool = True, **config: Any) -> None:
-    """Run a Pod with this configuration, and let its ServiceAccount read that if it is *permitted*."""
+    """Run a Pod with this configuration. If *permitted*, its ServiceAccount may read the configuration."""
     for name, data in ((CONFIG, {"config.hujson": text(**config)}), (NAME, {}), (DOMAIN, {})):
         store.create(SECRET, {"metadata": {"name": name, "namespace": "tailscale"}, "stringData": data})
     of_domain = {**ROLE_OF_PODS["rules"][0], "resourceNames": [DOMAIN], "verbs": ["patch"]}
@@ -99,7 +101,7 @@ def advertised(store: Store) -> Any:
     return json.loads(found.get(found.get("_current-profile", ""), "{}")).get("AdvertiseServices")
 
 
-async def test_a_proxy_joins_gets_the_certificate_and_advertises_what_its_config_says(
+async def test_a_k8s_proxy_joins_the_tailnet_gets_its_certificate_and_advertises_the_service_in_its_config(
     store: Store, tailnet: Tailnet
 ) -> None:
     start(store, AuthKey=new_key(tailnet), APIServerProxy=SERVING)
@@ -113,14 +115,14 @@ async def test_a_proxy_joins_gets_the_certificate_and_advertises_what_its_config
     assert (tailnet.services.primary(SERVICE), store.find(POD, "tailscale", NAME)) == ("", None)
 
 
-async def test_a_proxy_that_issues_no_certificates_gets_none(store: Store, tailnet: Tailnet) -> None:
+async def test_a_k8s_proxy_whose_config_turns_certificates_off_gets_none(store: Store, tailnet: Tailnet) -> None:
     start(store, AuthKey=new_key(tailnet), APIServerProxy={**SERVING, "IssueCerts": False})
     await until(store, lambda: tailnet.services.hosts(SERVICE))
     assert "tls.crt" not in state(store, DOMAIN)
 
 
 @pytest.mark.parametrize(("key", "asked"), [("used", "used"), ("", "no-authkey")])
-async def test_a_proxy_with_a_refused_key_asks_for_another_key(
+async def test_a_k8s_proxy_with_a_refused_auth_key_asks_for_another_key(
     store: Store, tailnet: Tailnet, key: str, asked: str
 ) -> None:
     start(store, AuthKey=key)
@@ -130,7 +132,7 @@ async def test_a_proxy_with_a_refused_key_asks_for_another_key(
     assert ("reissue_authkey" in state(store, NAME), container(store)["restartCount"]) == (False, 1)
 
 
-async def test_a_proxy_without_the_right_to_read_its_config_does_not_start(store: Store, tailnet: Tailnet) -> None:
+async def test_a_k8s_proxy_without_the_right_to_read_its_config_does_not_start(store: Store, tailnet: Tailnet) -> None:
     start(store, permitted=False, AuthKey=new_key(tailnet))
     await until(store, lambda: container(store).get("state", {}).get("waiting"))
     assert "forbidden" in container(store)["state"]["waiting"]["message"]
@@ -139,7 +141,9 @@ async def test_a_proxy_without_the_right_to_read_its_config_does_not_start(store
     await until(store, lambda: "device_id" in state(store, NAME))
 
 
-async def test_a_proxy_that_the_tailnet_does_not_answer_never_gets_ready(store: Store, tailnet: Tailnet) -> None:
+async def test_a_k8s_proxy_to_which_the_control_server_gives_no_answer_never_gets_ready(
+    store: Store, tailnet: Tailnet
+) -> None:
     tailnet.silent.add(NAME)
     start(store, AuthKey=new_key(tailnet))
     await until(store, lambda: container(store).get("state", {}).get("waiting"))
@@ -147,7 +151,7 @@ async def test_a_proxy_that_the_tailnet_does_not_answer_never_gets_ready(store: 
     assert (tailnet.devices, container(store)["ready"]) == ({}, False)
 
 
-async def test_a_running_proxy_ignores_an_invalid_config_and_takes_a_new_hostname(
+async def test_a_running_k8s_proxy_ignores_an_invalid_config_and_applies_a_new_hostname(
     store: Store, tailnet: Tailnet
 ) -> None:
     start(store, AuthKey=new_key(tailnet))

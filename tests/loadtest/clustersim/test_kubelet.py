@@ -30,7 +30,7 @@ async def world() -> AsyncIterator[World]:
 
 @pytest.fixture
 async def joined(world: World) -> World:
-    """Yield a world with a proxy that has joined the tailnet, and whose auth key is used up."""
+    """Yield a world with a proxy that has joined the tailnet and has used up its auth key."""
     start(world, **TARGET)
     await until(world.store, lambda: "device_fqdn" in state(world.store))
     configure(world.store, Hostname="ts-db-0")
@@ -38,7 +38,7 @@ async def joined(world: World) -> World:
 
 
 def start(world: World, more: dict[str, str] | None = None, /, **variables: str) -> None:
-    """Start a proxy whose Secret has a valid auth key and the keys of *more*."""
+    """Start a proxy. Its Secret has a valid auth key, and the keys in *more*."""
     secret = config_secret(AuthKey=new_key(world.tailnet), Hostname="ts-db-0")
     secret["stringData"] |= more or {}
     world.store.create(SECRET, secret)
@@ -153,7 +153,7 @@ async def test_a_running_proxy_sees_a_changed_secret_when_the_kubelet_syncs_its_
     assert at_least <= now() - began <= at_most
 
 
-async def test_a_new_pod_gets_an_image_of_the_present_version() -> None:
+async def test_the_kubelet_gives_each_new_pod_of_a_proxy_the_present_version_of_the_image() -> None:
     world = World(Store(), Tailnet())
     nodes = Kubelet(world.store, Tailnets(world.tailnet))
     async with running(nodes.run()):
@@ -165,14 +165,14 @@ async def test_a_new_pod_gets_an_image_of_the_present_version() -> None:
     assert [device.hostname for device in world.tailnet.devices.values()] == ["new"]
 
 
-async def test_a_new_pod_of_a_proxy_removes_the_reports_of_an_earlier_pod(world: World) -> None:
+async def test_a_new_pod_of_a_proxy_removes_the_reports_of_an_earlier_pod_from_the_state_secret(world: World) -> None:
     stale = dict.fromkeys(("reissue_authkey", "https_endpoint", "egress-services", "ingress-config.json"), "old")
     start(world, stale)
     await until(world.store, lambda: "device_fqdn" in state(world.store))
     assert not stale.keys() & state(world.store).keys()
 
 
-async def test_a_proxy_reports_a_removed_auth_key_at_its_next_start_only(joined: World) -> None:
+async def test_a_proxy_restores_a_removed_device_id_in_its_secret_only_at_its_next_start(joined: World) -> None:
     (node_id,) = joined.tailnet.devices
     joined.store.merge(SECRET, "tailscale", "ts-db-0", {"data": {"device_id": None}})
     configure(joined.store, Hostname="other")
@@ -207,7 +207,7 @@ async def test_the_state_of_a_proxy_has_the_settings_of_a_relay_while_the_config
 
 
 def relay_of(world: World) -> Object:
-    """Return the preferences of a relay in the login profile."""
+    """Return the settings about peer relays in the login profile that tailscaled has stored."""
     found = state(world.store)
     profile: Object = json.loads(found[found["_current-profile"]])
     return {name: value for name, value in profile.items() if name.startswith("Relay")}

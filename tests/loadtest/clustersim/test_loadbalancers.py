@@ -31,7 +31,9 @@ def ingress(store: Store, name: str) -> list[Any]:
     return list(status.get("loadBalancer", {}).get("ingress") or ())
 
 
-async def test_each_load_balancer_gets_an_address_of_its_own(store: Store, balancers: LoadBalancers) -> None:
+async def test_each_service_of_type_loadbalancer_gets_a_public_address_of_its_own(
+    store: Store, balancers: LoadBalancers
+) -> None:
     for name in ("a", "b"):
         store.create(SERVICE, service(name, **BALANCED))
     await until(store, lambda: ingress(store, "a") and ingress(store, "b"))
@@ -46,7 +48,7 @@ async def test_each_load_balancer_gets_an_address_of_its_own(store: Store, balan
 @pytest.mark.parametrize(
     "spec", [{}, {"type": "NodePort"}, {**BALANCED, "loadBalancerClass": "tailscale"}, {"clusterIP": "None"}]
 )
-async def test_a_service_that_wants_no_load_balancer_of_the_cloud_gets_none(
+async def test_a_service_of_another_type_or_load_balancer_class_gets_no_public_address(
     store: Store, balancers: LoadBalancers, spec: Object
 ) -> None:
     store.create(SERVICE, service("a", **spec))
@@ -55,7 +57,9 @@ async def test_a_service_that_wants_no_load_balancer_of_the_cloud_gets_none(
     assert ingress(store, "a") == []
 
 
-async def test_a_load_balancer_shows_what_the_test_demands(store: Store, balancers: LoadBalancers) -> None:
+async def test_a_test_chooses_whether_load_balancers_show_an_address_a_hostname_or_nothing(
+    store: Store, balancers: LoadBalancers
+) -> None:
     for name in ("a", "b"):
         store.create(SERVICE, service(name, **BALANCED))
     balancers.show(Shown.NOTHING)

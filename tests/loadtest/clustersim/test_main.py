@@ -1,4 +1,4 @@
-"""The command that runs the cluster alone."""
+"""Tests of the command that runs the simulated cluster without an operator."""
 
 import asyncio
 import signal
@@ -9,7 +9,7 @@ import pytest
 
 
 @pytest.mark.thorough
-async def test_the_command_serves_until_a_signal_stops_it(tmp_path: Path) -> None:
+async def test_the_command_clustersim_serve_runs_until_a_signal_stops_it(tmp_path: Path) -> None:
     kubeconfig = tmp_path / "config"
     command = [sys.executable, "-m", "clustersim", "serve", "--kubeconfig", str(kubeconfig)]
     process = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)

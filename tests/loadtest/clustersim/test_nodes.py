@@ -1,4 +1,4 @@
-"""Nodes that die and come back, in virtual time."""
+"""Tests of nodes that die and come back, in virtual time."""
 
 import asyncio
 from datetime import datetime
@@ -121,7 +121,7 @@ async def test_proxies_go_offline_with_their_node_and_come_back_with_it(sim: Clu
     assert sim.kubelet.ask(sim.store.get(POD, "tailscale", "ts-db-0")["status"]["podIP"], 9002)
 
 
-async def test_a_user_switches_a_node_off_and_on_by_an_annotation(spread: ClusterSim) -> None:
+async def test_an_annotation_switches_a_simulated_node_off_and_on(spread: ClusterSim) -> None:
     spread.kubelet.monitor_grace = 2
     for value, is_well in (("off", False), (None, True)):
         spread.store.merge(NODE, "", "node2", {"metadata": {"annotations": {POWER: value}}})

@@ -11,7 +11,7 @@ STUBBORN = "signal.signal(signal.SIGTERM, signal.SIG_IGN); "
 
 
 async def start(processes: Processes, folder: Path, code: str) -> None:
-    """Start a program that runs *code*, and wait until it has run everything but the last statement."""
+    """Start a Python program with *code*, and wait until it reaches its last statement."""
     before, after = code.rsplit("; ", 1) if "; " in code else ("", code)
     pipe = folder / "pipe"
     os.mkfifo(pipe)
@@ -22,7 +22,7 @@ async def start(processes: Processes, folder: Path, code: str) -> None:
     await asyncio.to_thread(pipe.read_bytes)
 
 
-async def test_a_process_ends_at_the_end_of_its_block(tmp_path: Path) -> None:
+async def test_a_started_process_is_stopped_at_the_end_of_the_context_manager(tmp_path: Path) -> None:
     async with Processes(tmp_path) as processes:
         await start(processes, tmp_path, SLEEPER)
         processes.check()
@@ -38,7 +38,7 @@ async def test_a_process_that_ignores_its_stop_signal_is_killed(tmp_path: Path) 
 
 
 @pytest.mark.thorough
-async def test_a_cancelled_stop_kills_the_process(tmp_path: Path) -> None:
+async def test_cancelling_the_stop_of_a_process_kills_it(tmp_path: Path) -> None:
     processes = Processes(tmp_path)
     await start(processes, tmp_path, STUBBORN + SLEEPER)
     with pytest.raises(TimeoutError):

@@ -33,7 +33,9 @@ def make_pod(sim: ClusterSim, app: str) -> None:
 
 
 @pytest.mark.parametrize(("query", "text"), [("", "one\ntwo\n"), ("?tailLines=1", "two\n"), ("?tailLines=0", "")])
-async def test_the_log_of_a_pod_is_that_of_the_program_that_plays_it(tmp_path: Path, query: str, text: str) -> None:
+async def test_the_log_of_a_pod_is_the_log_of_the_program_that_plays_the_pod(
+    tmp_path: Path, query: str, text: str
+) -> None:
     log = tmp_path / "operator.log"
     log.write_text("one\ntwo\n")
     async with playing(Program("operator", log)) as session, session.get(f"{POD_PATH}/log{query}") as response:
@@ -51,7 +53,7 @@ async def test_a_client_follows_the_log_of_a_pod(tmp_path: Path) -> None:
             assert await response.content.readline() == b"two\n"
 
 
-async def test_a_pod_that_no_program_plays_has_a_log_that_says_so() -> None:
+async def test_the_log_of_a_pod_that_no_program_plays_says_so() -> None:
     async with cluster_sim() as sim, aiohttp.ClientSession(sim.api_url) as session:
         make_pod(sim, "operator")
         async with session.get(f"{POD_PATH}/log") as response:
@@ -81,6 +83,8 @@ async def test_a_client_forwards_the_port_of_a_pod_by_websocket() -> None:
     assert (answer[:1], answer.endswith(b"/status on localhost")) == (b"\0", True)
 
 
-def test_a_program_that_plays_pods_can_be_written_as_json_and_read_back(tmp_path: Path) -> None:
+def test_the_description_of_a_program_that_plays_pods_is_unchanged_after_a_round_trip_through_json(
+    tmp_path: Path,
+) -> None:
     program = Program("operator", tmp_path / "a.log", {9002: 1234})
     assert Program.parse(program.to_json()) == program

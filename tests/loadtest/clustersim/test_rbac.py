@@ -1,4 +1,4 @@
-"""The rights that the user of the kubeconfig has by its roles."""
+"""Tests of the rights that roles give to the user of the kubeconfig."""
 
 import pytest
 from clustersim.objects import CONFIGMAP, SERVICE, Object
@@ -44,7 +44,7 @@ HERE: Object = {
         (200, "GET", "/api/v1", None),
     ],
 )
-async def test_the_user_may_do_what_a_rule_allows(
+async def test_the_simulated_api_server_allows_a_user_with_roles_only_what_a_rule_allows(
     api: Api, status: int, method: str, path: str, body: Object | None
 ) -> None:
     api.store.create(SERVICE, service())
@@ -56,7 +56,7 @@ async def test_the_user_may_do_what_a_rule_allows(
     assert api.rights.denied == ([answer["message"]] if status == 403 else [])
 
 
-async def test_other_users_and_a_user_without_a_role_may_do_everything(api: Api) -> None:
+async def test_the_simulated_api_server_allows_other_users_and_a_user_without_roles_everything(api: Api) -> None:
     assert (await api.call("GET", CONFIGMAPS, Authorization=f"Bearer {USER}"))[0] == 200
     api.rights.give(EVERYWHERE)
     assert (await api.call("GET", CONFIGMAPS, Authorization="Bearer other"))[0] == 200

@@ -28,7 +28,10 @@ async def tailnet(store: Store) -> AsyncIterator[Tailnet]:
 
 
 def recorder_pod(more: Object | None = None, **variables: str) -> Object:
-    """Return the Pod of a Recorder's replica, as the Go operator makes it; *more* is for its container."""
+    """Return the Pod of a Recorder's replica, as the Go operator makes it.
+
+    *more* are further fields of its container.
+    """
     values = {
         "TS_AUTHKEY_FILE": "/etc/tailscaled/$(POD_NAME)/authkey",
         "TS_STATE": "kube:$(POD_NAME)",
@@ -52,7 +55,7 @@ def put_secret(store: Store, name: str, **data: str) -> None:
 
 
 def give_key(store: Store, key: str) -> None:
-    """Replace the auth key as the operator does."""
+    """Replace the auth key in the recorder's Secret, as the operator does."""
     store.merge(SECRET, "tailscale", AUTH, {"stringData": {"authkey": key}})
     touch(store, NAME)
 
@@ -64,7 +67,7 @@ def start(store: Store, key: str, pod: Object | None = None) -> None:
 
 
 def login(store: Store) -> Any:
-    """Return what the operator reads from the state Secret: the profile of the login."""
+    """Return the login profile in the state Secret, which the operator reads."""
     found = state(store, NAME)
     return json.loads(found.get(found.get("_current-profile", ""), "{}")).get("Config", {})
 
@@ -74,7 +77,9 @@ def container(store: Store) -> Any:
     return statuses[0] if statuses else {}
 
 
-async def test_a_recorder_joins_the_tailnet_and_stores_nothing_but_its_login(store: Store, tailnet: Tailnet) -> None:
+async def test_a_simulated_recorder_joins_the_tailnet_and_stores_only_its_login_in_its_secret(
+    store: Store, tailnet: Tailnet
+) -> None:
     start(store, new_key(tailnet))
     await until(store, lambda: login(store))
     (device,) = tailnet.devices.values()
@@ -89,7 +94,7 @@ async def test_a_recorder_joins_the_tailnet_and_stores_nothing_but_its_login(sto
 
 
 @pytest.mark.parametrize(("key", "asked"), [("used", "used"), ("", "no-authkey")])
-async def test_a_recorder_with_a_refused_key_asks_for_another_key(
+async def test_a_simulated_recorder_with_a_refused_auth_key_asks_for_another_key(
     store: Store, tailnet: Tailnet, key: str, asked: str
 ) -> None:
     start(store, key)
@@ -100,7 +105,9 @@ async def test_a_recorder_with_a_refused_key_asks_for_another_key(
     assert ("reissue_authkey" in state(store, NAME), container(store)["restartCount"]) == (False, 1)
 
 
-async def test_a_deleted_device_comes_back_by_a_new_key(store: Store, tailnet: Tailnet) -> None:
+async def test_a_simulated_recorder_whose_device_was_deleted_joins_again_with_a_new_auth_key(
+    store: Store, tailnet: Tailnet
+) -> None:
     used = new_key(tailnet)
     start(store, used)
     await until(store, lambda: login(store))
@@ -138,7 +145,7 @@ FROM_SECRET = {"envFrom": [{"secretRef": {"name": "s3"}}]}
         (recorder_pod({"image": "registry.invalid/tsrecorder:1"}), "", "ImagePullBackOff"),
     ],
 )
-async def test_a_recorder_that_cannot_start_says_why(
+async def test_the_container_status_of_a_recorder_that_cannot_start_has_the_reason(
     store: Store, tailnet: Tailnet, pod: Object, lacks: str, reason: str
 ) -> None:
     for name, data in {AUTH: {} if lacks == "authkey" else {"authkey": new_key(tailnet)}, NAME: {}}.items():

@@ -1,4 +1,4 @@
-"""The rules of the API server for Services."""
+"""Tests of the rules of the simulated API server for Services."""
 
 import pytest
 from clustersim.objects import SERVICE, Object
@@ -22,7 +22,7 @@ def change(store: Store, **spec: object) -> Object:
     return store.merge(SERVICE, "default", "web", {"spec": spec})
 
 
-def test_a_service_gets_an_address_and_defaults(store: Store) -> None:
+def test_a_new_service_gets_a_cluster_ip_and_default_values(store: Store) -> None:
     spec = store.get(SERVICE, "default", "web")["spec"]
     assert spec["clusterIP"].startswith("10.96.")
     assert spec == {
@@ -37,7 +37,7 @@ def test_a_service_gets_an_address_and_defaults(store: Store) -> None:
     }
 
 
-def test_two_services_have_two_addresses() -> None:
+def test_two_services_have_different_cluster_ips() -> None:
     store = Store()
     wanted = store.create(SERVICE, service("a", clusterIP="10.96.0.1"))["spec"]["clusterIP"]
     assert wanted == "10.96.0.1"
@@ -78,7 +78,7 @@ def test_a_headless_service_may_have_the_ip_families_of_the_cluster(
     assert created["clusterIPs"] == [created["clusterIP"]]
 
 
-def test_a_service_may_have_an_address_of_each_family() -> None:
+def test_a_service_may_have_a_cluster_ip_of_each_ip_family() -> None:
     store = Store(service_families=["IPv4", "IPv6"])
     single = store.create(SERVICE, service())["spec"]
     dual = change(store, ipFamilyPolicy="PreferDualStack", ipFamilies=None)["spec"]
@@ -98,7 +98,9 @@ def test_a_service_may_have_an_address_of_each_family() -> None:
         ({"ports": [{"port": 80, "nodePort": 30000}]}, {"ports": [{"port": 80, "nodePort": 29999}]}),
     ],
 )
-def test_an_unknown_class_and_a_node_port_out_of_range_are_refused(store: Store, spec: Object, changed: Object) -> None:
+def test_a_changed_load_balancer_class_and_a_node_port_out_of_range_are_refused(
+    store: Store, spec: Object, changed: Object
+) -> None:
     change(store, **spec)
     with pytest.raises(ApiError, match=r"may not change once set|29999: provided port is not in the valid range"):
         change(store, **changed)
@@ -111,7 +113,7 @@ def test_an_externalname_service_has_no_cluster_ip_and_no_node_ports(store: Stor
     assert (back["clusterIP"].startswith("10.96."), "externalName" in back) == (True, False)
 
 
-def test_only_a_load_balancer_shows_addresses(store: Store) -> None:
+def test_only_a_service_of_type_loadbalancer_may_have_addresses_in_its_status(store: Store) -> None:
     with pytest.raises(ApiError, match="LoadBalancer"):
         store.merge(SERVICE, "default", "web", {"status": SHOWN}, "status")
     change(store, **BALANCED)

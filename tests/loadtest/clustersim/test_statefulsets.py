@@ -28,7 +28,10 @@ async def create(store: Store, replicas: int) -> Object:
 
 
 async def create_lingering(store: Store, replicas: int, **spec: Any) -> None:
-    """Create a StatefulSet whose Pods have a preStop hook, and mark the Pods as ready. No kubelet ends them."""
+    """Create a StatefulSet whose Pods have a preStop hook, and mark the Pods as ready.
+
+    No kubelet runs, so deleted Pods stay until the test removes them.
+    """
     obj = statefulset(replicas, **spec)
     hook = {"lifecycle": {"preStop": {"sleep": {"seconds": 5}}}}
     obj["spec"]["template"]["spec"] |= {"containers": [{"name": "web", **hook}], "nodeName": "node1"}
@@ -66,7 +69,7 @@ async def test_a_statefulset_starts_one_pod_after_the_other_unless_its_policy_is
     assert list(pods(store)) == started
 
 
-async def test_a_changed_template_replaces_the_pods_one_by_one(store: Store) -> None:
+async def test_a_changed_template_of_a_statefulset_replaces_its_pods_one_by_one(store: Store) -> None:
     await create(store, 2)
     before, revision = pods(store), status(store)["currentRevision"]
     with store.subscribe(POD) as changes:
@@ -81,7 +84,7 @@ async def test_a_changed_template_replaces_the_pods_one_by_one(store: Store) -> 
 
 
 @pytest.mark.parametrize(("policy", "ended"), [("OrderedReady", {2}), ("Parallel", {1, 2})])
-async def test_a_pod_that_takes_long_to_end_delays_the_next_pod_unless_the_policy_is_parallel(
+async def test_a_pod_of_a_statefulset_that_ends_slowly_delays_the_next_pod_unless_the_policy_is_parallel(
     policy: str, ended: set[int]
 ) -> None:
     store = Store()
@@ -92,7 +95,7 @@ async def test_a_pod_that_takes_long_to_end_delays_the_next_pod_unless_the_polic
     assert {int(name[-1]) for name, pod in pods(store).items() if is_deleting(pod)} == ended
 
 
-async def test_the_next_pod_waits_for_the_end_of_a_pod_that_is_being_deleted() -> None:
+async def test_the_next_pod_of_a_statefulset_waits_until_a_deleted_pod_is_gone() -> None:
     store = Store()
     async with running(statefulsets.run(store)):
         await create_lingering(store, 1)
@@ -102,9 +105,9 @@ async def test_the_next_pod_waits_for_the_end_of_a_pod_that_is_being_deleted() -
     assert list(pods(store)) == ["web-0"]
 
 
-async def test_the_controllers_write_nothing_when_nothing_changes(store: Store) -> None:
+async def test_the_controllers_of_the_cluster_write_nothing_when_nothing_changes(store: Store) -> None:
     await create(store, 2)
     revision = store.revision
     store.create(POD, {"metadata": {"name": "other", "namespace": "default"}, "spec": {"containers": [{"name": "c"}]}})
     await until(store, lambda: address(pods(store)["other"]))
-    assert store.revision == revision + 3  # created, scheduled, started
+    assert store.revision == revision + 3  # the Pod was created, scheduled and started, each by one write

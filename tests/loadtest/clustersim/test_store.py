@@ -1,4 +1,4 @@
-"""The store's rules for writing objects."""
+"""Tests of the store of the simulated API server: its rules for writing objects."""
 
 from datetime import UTC, datetime
 
@@ -25,7 +25,7 @@ def refusal(status: int, reason: str) -> "pytest.RaisesExc[ApiError]":
     return pytest.raises(ApiError, check=lambda error: (error.status, error.reason) == (status, reason))
 
 
-def test_the_store_generates_different_names_for_objects_with_the_same_prefix() -> None:
+def test_the_store_generates_different_names_for_objects_with_the_same_generatename() -> None:
     store, obj = Store(), {"metadata": {"generateName": "a-", "namespace": "default"}}
     generated = {store.create(CONFIGMAP, obj)["metadata"]["name"] for _ in range(9)}
     assert len(generated) == 9
@@ -95,7 +95,7 @@ def test_the_deletion_of_a_namespace_deletes_its_objects_and_waits_for_their_fin
     assert (store.find(NAMESPACE, "", "shop"), store.list(CONFIGMAP)) == (None, [])
 
 
-async def test_an_object_that_the_test_takes_over_stays_unchanged_until_the_test_releases_it() -> None:
+async def test_the_store_can_take_in_an_object_of_another_cluster_unchanged_and_drop_it_again() -> None:
     store = Store(())
     obj = {"metadata": {"name": "s", "namespace": "shop", "uid": "of-another-cluster"}}
     with store.subscribe() as changes:
@@ -107,7 +107,7 @@ async def test_an_object_that_the_test_takes_over_stays_unchanged_until_the_test
         assert [change.type for change in await changes.batch()] == ["ADDED", "MODIFIED", "DELETED"]
 
 
-def test_a_restore_undoes_all_later_writes() -> None:
+def test_restoring_a_revision_of_the_store_undoes_all_later_writes() -> None:
     store = Store()
     kept, changed = (store.create(CONFIGMAP, configmap(name)) for name in ("kept", "changed"))
     revision = store.revision
@@ -135,7 +135,7 @@ def test_a_restore_undoes_all_later_writes() -> None:
         (SERVICE, service("a.b")),
     ],
 )
-def test_an_invalid_object_is_refused(resource: Resource, obj: Object) -> None:
+def test_the_store_refuses_an_invalid_object(resource: Resource, obj: Object) -> None:
     with refusal(422, "Invalid"):
         Store().create(resource, obj)
 

@@ -38,7 +38,7 @@ async def test_kubectl_gets_a_table_with_the_columns_of_the_kind(api: Api) -> No
     assert (row["object"]["kind"], row["object"]["metadata"]["name"]) == ("PartialObjectMetadata", "web")
 
 
-async def test_the_columns_of_a_custom_kind_are_those_of_its_definition(api: Api) -> None:
+async def test_the_columns_of_a_custom_kind_are_those_in_its_crd(api: Api) -> None:
     api.store.create(CRD, DEFINITION)
     api.store.create(CONNECTOR, {"metadata": {"name": "exit"}})
     devices = [{"hostname": "exit-0"}, {"hostname": "exit-1"}]
@@ -70,7 +70,7 @@ async def test_a_watch_of_tables_sends_the_definitions_of_the_columns_once(api: 
         ("", "<unknown>"),
     ],
 )
-def test_an_age_in_a_table_has_the_form_that_kubectl_uses(since: str, words: str) -> None:
+def test_an_age_in_a_table_for_kubectl_has_the_form_of_the_real_api_server(since: str, words: str) -> None:
     assert age(since, NOW) == words
 
 

@@ -17,7 +17,7 @@ def tailnet(clock: Clock) -> Tailnet:
     return Tailnet(clock=clock)
 
 
-def test_a_taken_hostname_gets_the_first_free_number(tailnet: Tailnet) -> None:
+def test_a_device_with_a_taken_hostname_gets_the_first_free_number_behind_its_name(tailnet: Tailnet) -> None:
     devices = [tailnet.register(new_key(tailnet), "db") for _ in range(3)]
     assert [device.name.partition(".")[0] for device in devices] == ["db", "db-1", "db-2"]
     assert [device.addresses[0] for device in devices] == ["100.64.0.1", "100.64.0.2", "100.64.0.3"]
@@ -28,7 +28,7 @@ def test_a_taken_hostname_gets_the_first_free_number(tailnet: Tailnet) -> None:
     assert tailnet.register(new_key(tailnet), "db").name == devices[0].name
 
 
-def test_a_single_use_key_is_refused_the_second_time(tailnet: Tailnet) -> None:
+def test_the_tailnet_refuses_a_single_use_auth_key_the_second_time(tailnet: Tailnet) -> None:
     single, reusable = new_key(tailnet), new_key(tailnet, reusable=True)
     for key in (single, reusable, reusable):
         tailnet.register(key, "db")
@@ -36,7 +36,7 @@ def test_a_single_use_key_is_refused_the_second_time(tailnet: Tailnet) -> None:
         tailnet.register(single, "web")
 
 
-def test_an_expired_key_and_an_unknown_key_are_refused(tailnet: Tailnet, clock: Clock) -> None:
+def test_the_tailnet_refuses_an_expired_or_unknown_auth_key(tailnet: Tailnet, clock: Clock) -> None:
     expired = new_key(tailnet, seconds=60)
     clock.now += 60
     tailnet.dead_keys = 1

@@ -1,4 +1,4 @@
-"""The Tailscale Services of a tailnet: which host gets the traffic."""
+"""Tests of the Tailscale Services of a simulated tailnet, especially of the choice of the primary host."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -17,7 +17,7 @@ HALF = replace(SERVING, ports=frozenset(PORTS[:1]))
 
 
 class Hosted(NamedTuple):
-    """A tailnet with a Service, and two devices that host it; the first is the primary host."""
+    """A tailnet with a Tailscale Service and two devices that host it. *first* is the primary host."""
 
     tailnet: Tailnet
     first: Device
@@ -99,7 +99,9 @@ def test_another_host_takes_over_the_traffic_once_the_primary_host_can_no_longer
         (("do-not-validate",), replace(SERVING, advertises=False), ""),
     ],
 )
-def test_a_host_has_to_serve_all_ports_of_the_service(ports: tuple[str, ...], host: Host, primary: str) -> None:
+def test_a_host_gets_traffic_only_if_it_serves_all_ports_of_the_tailscale_service(
+    ports: tuple[str, ...], host: Host, primary: str
+) -> None:
     ground = hosted(host, service=replace(WEB, ports=ports))
     assert ground.primary == primary
     assert ground.services.backends("svc:web") == (host.backends if primary else ())
@@ -115,7 +117,9 @@ def test_a_host_has_to_serve_all_ports_of_the_service(ports: tuple[str, ...], ho
         ({"svc:web": ["tag:other"], "svc:app": ["tag:k8s"], "tag:k8s": ["tag:k8s"]}, "not-approved"),
     ],
 )
-def test_the_policy_or_an_admin_approves_a_host(table: dict[str, list[str]] | None, level: str) -> None:
+def test_the_policy_or_an_admin_approves_a_host_of_a_tailscale_service(
+    table: dict[str, list[str]] | None, level: str
+) -> None:
     ground = hosted(SERVING)
     services, node_id = ground.services, ground.first.node_id
     services.approvers = table
@@ -131,7 +135,7 @@ def test_the_policy_or_an_admin_approves_a_host(table: dict[str, list[str]] | No
     assert services.approval("svc:web", node_id) == level
 
 
-def test_a_host_that_withdraws_still_has_its_serve_configuration() -> None:
+def test_a_host_that_withdraws_its_tailscale_services_still_has_its_serve_configuration() -> None:
     ground = hosted()
     services, node_id = ground.services, ground.first.node_id
     services.report(node_id, {"svc:web": SERVING, "svc:api": Host()})
@@ -143,12 +147,12 @@ def test_a_host_that_withdraws_still_has_its_serve_configuration() -> None:
     assert services.hosts("svc:web") == {}
 
 
-def test_a_host_may_get_a_certificate_before_it_advertises() -> None:
+def test_a_host_may_get_a_certificate_before_it_advertises_the_tailscale_service() -> None:
     ground = hosted(replace(SERVING, advertises=False))
     assert ground.services.names_of_host(ground.first.node_id) == ["web.tail1234.ts.net"]
 
 
-def test_a_device_and_a_service_never_have_the_same_name() -> None:
+def test_a_device_and_a_tailscale_service_never_have_the_same_name() -> None:
     tailnet = hosted().tailnet
     late = tailnet.register(new_key(tailnet), "Web")
     assert late.name == "web-1.tail1234.ts.net"
@@ -158,7 +162,7 @@ def test_a_device_and_a_service_never_have_the_same_name() -> None:
     assert tailnet.addresses("web.example.org") == ()
 
 
-def test_every_change_of_services_changes_the_version_of_the_tailnet() -> None:
+def test_every_change_of_tailscale_services_changes_the_version_of_the_tailnet() -> None:
     ground = hosted()
     changes: list[Callable[[], object]] = [
         lambda: ground.services.put(WEB),

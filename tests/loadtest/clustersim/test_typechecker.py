@@ -8,7 +8,7 @@ from tests.support.cluster import running
 
 
 @pytest.mark.virtual_time
-async def test_a_policy_gets_a_status_a_moment_after_its_creation_and_after_an_edit() -> None:
+async def test_an_admission_policy_gets_a_status_a_moment_after_its_creation_and_after_an_edit() -> None:
     store = Store()
     policy = {"metadata": {"name": "a"}, "spec": {"failurePolicy": "Ignore"}}
 

@@ -1,4 +1,4 @@
-"""Watches over HTTP."""
+"""Tests of watches over HTTP."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -14,7 +14,7 @@ async def take(events: AsyncIterator[Object], count: int) -> list[Object]:
         return [await anext(events) for _ in range(count)]
 
 
-async def test_a_watch_reports_that_objects_enter_and_leave_its_selection(api: Api) -> None:
+async def test_a_watch_reports_when_objects_begin_and_cease_to_match_its_selector(api: Api) -> None:
     path = f"/api/v1/configmaps?labelSelector=color%3Dred&resourceVersion={api.store.revision}"
     async with api.watch(path) as events:
         api.store.create(CONFIGMAP, configmap())
@@ -27,7 +27,7 @@ async def test_a_watch_reports_that_objects_enter_and_leave_its_selection(api: A
     assert seen[1]["object"]["metadata"]["resourceVersion"] > seen[0]["object"]["metadata"]["resourceVersion"]
 
 
-async def test_a_watch_for_metadata_shows_metadata_only() -> None:
+async def test_a_watch_for_partial_object_metadata_shows_only_metadata() -> None:
     async with (
         serving(bookmark_interval=0.05) as api,
         api.watch(f"{CONFIGMAPS}?allowWatchBookmarks=true&labelSelector=a%3Db", Accept=METADATA) as events,
@@ -41,7 +41,7 @@ async def test_a_watch_for_metadata_shows_metadata_only() -> None:
     assert seen[0]["object"]["metadata"] == created["metadata"]
 
 
-async def test_a_watch_from_a_future_version_is_silent_until_the_server_reaches_the_version(api: Api) -> None:
+async def test_a_watch_from_a_future_resource_version_is_silent_until_the_server_reaches_it(api: Api) -> None:
     async with api.watch(f"{CONFIGMAPS}?resourceVersion={api.store.revision + 2}") as events:
         for name in ("a", "b", "c"):
             api.store.create(CONFIGMAP, configmap(name))
@@ -49,7 +49,7 @@ async def test_a_watch_from_a_future_version_is_silent_until_the_server_reaches_
 
 
 @pytest.mark.parametrize(("query", "bookmarks"), [("allowWatchBookmarks=true&", True), ("", False)])
-async def test_bookmarks_come_until_the_watch_ends_if_the_client_asks_for_them(query: str, bookmarks: bool) -> None:
+async def test_a_watch_sends_bookmarks_only_if_the_client_asks_for_them(query: str, bookmarks: bool) -> None:
     async with (
         serving(bookmark_interval=0.05) as api,
         api.watch(f"{CONFIGMAPS}?{query}timeoutSeconds=1") as events,

@@ -1,4 +1,4 @@
-"""The compiled client, and our server with some names."""
+"""Fixtures: the compiled client, and our nameserver with some names."""
 
 import os
 from collections.abc import Iterator
@@ -23,12 +23,12 @@ def client() -> Client:
 
 @pytest.fixture(scope="session")
 def folder_of_ours(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return the folder with the records that `ours` serves."""
+    """Return the folder with the records that the fixture `ours` serves."""
     return tmp_path_factory.mktemp("ours")
 
 
 @pytest.fixture(scope="session")
 def ours(folder_of_ours: Path) -> Iterator[Server]:
-    """Yield our server, which serves NAMES names."""
+    """Yield our nameserver, which serves `NAMES` names."""
     with Installed.find({Kind.OURS}, None).serve(Kind.OURS, NAMES, folder_of_ours, SERVER_CORE) as server:
         yield server

@@ -1,4 +1,4 @@
-"""Measurements that tests use for verdicts and reports."""
+"""Made-up measurements for tests of verdicts and reports."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from dnsload.tally import Tally
 
 
 def seen(**counts: int) -> Seen:
-    """Return the report of a client about two seconds: 100 queries, 2 of them lost."""
+    """Return a client's report on two seconds, with 100 queries, of which 2 were lost."""
     tally = Tally(latencies=[400] * 97 + [500])
     for name, count in ({"sent": 100, "right": 97, "wrong": 1, "lost": 2} | counts).items():
         setattr(tally, name, count)

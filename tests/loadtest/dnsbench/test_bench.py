@@ -1,4 +1,4 @@
-"""Tests of measuring: our server alone, in short rounds."""
+"""Tests of the DNS benchmark's measurements, with our nameserver alone and in short rounds."""
 
 import os
 from dataclasses import replace
@@ -32,18 +32,18 @@ def bench(client: Client, tmp_path: Path) -> Bench:
     return Bench(installed, client, SERVER_CORE, tmp_path, Progress(), warm_seconds=0.05)
 
 
-def test_contestants_are_measured_round_after_round(bench: Bench) -> None:
+def test_the_dns_benchmark_measures_each_contestant_in_each_round(bench: Bench) -> None:
     rows = bench.run(Scenario("flood", "Flood", Load(0.1), 2, (HITS, MISSES)))
     assert [(row.label, len(row.rounds)) for row in rows] == [("ours, hits", 2), ("ours, misses", 2)]
     assert all(row.best.sent > 100 and row.best.wrong == 0 and row.best.changes == 0 for row in rows)
     spent = [each.cpu_us * each.sent / 1e6 for row in rows for each in row.rounds]  # seconds, counted in ticks
     assert sum(spent) > 0
-    assert max(spent) < 0.2  # not what came before
+    assert max(spent) < 0.2  # the CPU time from before the round isn't counted
     commands = [path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists()]
     assert not [command for command in commands if str(bench.folder).encode() in command]
 
 
-def test_the_echo_server_answers_every_query_and_its_answers_count_as_right(bench: Bench) -> None:
+def test_in_the_dns_benchmark_the_answers_of_the_echo_server_count_as_right(bench: Bench) -> None:
     measuring = replace(bench, installed=Installed.find({Kind.ECHO}, None))
     (row,) = measuring.run(Scenario("saturated", "Saturated", Load(0.1), 1, (ECHO,)))
     assert row.best.sent > 100
@@ -64,26 +64,28 @@ FLOOD, GONE = (
     [FLOOD, pytest.param(GONE, marks=pytest.mark.skipif(os.geteuid() != 0, reason="it needs root"))],
     ids=lambda scenario: scenario.attack,
 )
-def test_the_benchmark_measures_another_client_during_an_attack(bench: Bench, scenario: Scenario) -> None:
+def test_during_an_attack_the_dns_benchmark_measures_the_answers_to_a_well_behaved_client(
+    bench: Bench, scenario: Scenario
+) -> None:
     for row in bench.run(scenario):
         assert (row.best.sent > 0, row.best.wrong, row.best.lost) == (True, 0, 0)
         assert 0 < row.best.p50_us <= row.best.longest_us
         assert row.best.longest_us <= 1.002 * row.best.stall_us  # latencies are known to 0.2 %, stalls exactly
 
 
-def test_the_benchmark_fails_if_the_attack_does_not_start() -> None:
+def test_the_dns_benchmark_fails_if_the_attack_does_not_start() -> None:
     with pytest.raises(BenchError, match="doesn't start"), attacked(Attack.FLOOD, free_port(), SERVER_CORE):
         pass
 
 
-def test_every_query_to_a_server_that_does_not_answer_is_lost(tmp_path: Path) -> None:
+def test_the_dns_benchmark_counts_every_query_to_a_silent_server_as_lost(tmp_path: Path) -> None:
     query = hit(*next(iter(addresses(1).items())))
     seen = watch(Victim.TCP, query, free_port(), tmp_path, 0.05).tally
     assert seen.sent == seen.lost == seen.latency.count > 0
 
 
 @pytest.mark.thorough
-def test_the_benchmark_waits_until_each_change_of_the_records_is_served(bench: Bench) -> None:
+def test_the_dns_benchmark_waits_until_each_change_of_the_records_is_served(bench: Bench) -> None:
     measuring = replace(bench, client=replace(bench.client, tick_seconds=0.5))
     rows = measuring.run(Scenario("reload", "Reload", Load(1.7, rates=steady(200)), 1, (CHANGES, ASIDE)))
     assert rows[0].best.changes > 0

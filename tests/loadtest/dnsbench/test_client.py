@@ -1,4 +1,4 @@
-"""Tests of the client process, which has a CPU core of its own."""
+"""Tests of the compiled client, which the DNS benchmark runs on a CPU core of its own."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -30,7 +30,7 @@ def written(folder: Path, mix: Mix) -> Path:
 
 @pytest.mark.parametrize("load", LOADS.values(), ids=LOADS)
 @pytest.mark.parametrize("mix", [Mix(NAMES), SORTS], ids=["plain", "every sort"])
-def test_the_client_counts_every_answer_as_right(
+def test_the_compiled_client_counts_every_answer_of_our_nameserver_as_right(
     client: Client, ours: Server, tmp_path: Path, load: Load, mix: Mix
 ) -> None:
     for times in (1, 10, 100):
@@ -45,19 +45,19 @@ def test_the_client_counts_every_answer_as_right(
         assert tally.rcodes[3] == pytest.approx(0.1 * tally.sent, rel=0.5)
 
 
-def test_the_client_prints_reports_while_it_runs(client: Client, ours: Server, tmp_path: Path) -> None:
+def test_the_compiled_client_prints_reports_while_it_runs(client: Client, ours: Server, tmp_path: Path) -> None:
     ticks: list[Seen] = []
     load = Load(0.5, steady(1000), every=0.1)
     seen = client.run(written(tmp_path, Mix(NAMES)), ours.port, load, lambda at: ticks.append(read_reports(at)))
     assert any(0 < each.tally.sent < seen.tally.sent and not each.last for each in ticks)
 
 
-def test_an_incomplete_line_of_a_report_is_ignored(tmp_path: Path) -> None:
+def test_an_incomplete_last_line_of_the_compiled_clients_reports_is_ignored(tmp_path: Path) -> None:
     (tmp_path / "reports").write_bytes(LINE + LINE + LINE[:-1])
     assert read_reports(tmp_path / "reports").tally.sent == 6
 
 
-def test_the_command_line_of_the_client_has_its_target_its_rate_and_its_core(tmp_path: Path) -> None:
+def test_the_compiled_client_starts_with_its_target_and_rate_on_its_own_core(tmp_path: Path) -> None:
     program = tmp_path / "client"
     commands = "echo $@ > words", "cat > asked", "taskset -p $$ > core", f"echo '{LINE.decode().strip()}'"
     program.write_text("\n".join(["#!/bin/sh", f"cd {tmp_path}", *commands]))

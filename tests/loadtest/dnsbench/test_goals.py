@@ -1,4 +1,4 @@
-"""Tests of the goals."""
+"""Tests of the goals of the DNS benchmark."""
 
 import pytest
 from dnsbench.goals import GOALS, Table, judged
@@ -28,7 +28,7 @@ MET = Table([
 ])  # fmt: skip
 
 
-def test_a_figure_that_equals_the_limit_meets_the_goal() -> None:
+def test_a_figure_of_the_dns_benchmark_that_equals_the_limit_meets_the_goal() -> None:
     verdicts = judged(MET)
     assert [verdict.text for verdict in verdicts if verdict.missed or verdict.figure is None] == []
 
@@ -70,7 +70,7 @@ def test_a_figure_that_equals_the_limit_meets_the_goal() -> None:
         ("paced", "echo", "wrong", 1, 0),
     ],
 )
-def test_a_figure_that_exceeds_the_limit_by_the_smallest_amount_misses_the_goal(
+def test_a_figure_of_the_dns_benchmark_that_exceeds_the_limit_by_the_least_amount_misses_the_goal(
     scenario: str, label: str, figure: str, value: float, missed: int
 ) -> None:
     found = MET.get(scenario, label)
@@ -87,11 +87,11 @@ def test_the_echo_server_is_compared_with_the_go_server_and_has_no_goal() -> Non
     }
 
 
-def test_a_goal_without_a_measurement_is_not_missed() -> None:
+def test_a_goal_of_the_dns_benchmark_without_a_measurement_does_not_count_as_missed() -> None:
     assert {(verdict.figure, verdict.missed) for verdict in judged(Table([]))} == {(None, False)}
 
 
-def test_a_verdict_has_the_figure_of_each_round_in_which_the_goal_was_measured() -> None:
+def test_the_verdict_on_a_goal_has_the_figure_of_each_round_in_which_the_goal_was_measured() -> None:
     ours, theirs = row("saturated", "ours", cpu_us=3.0), row("saturated", "Go", cpu_us=10.0)
     rows = [
         ours.model_copy(update={"rounds": [figures(cpu_us=3.0), figures(cpu_us=6.0)]}),

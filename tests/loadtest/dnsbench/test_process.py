@@ -44,7 +44,7 @@ def test_the_memory_of_a_server_includes_its_child_processes(tmp_path: Path) -> 
         )
 
 
-def test_the_cpu_time_of_a_busy_server_grows(tmp_path: Path) -> None:
+def test_the_measured_cpu_time_of_a_busy_server_grows(tmp_path: Path) -> None:
     with running(["sh", "-c", "while :; do :; done"], SERVER_CORE, 1, tmp_path / "log", lambda: True) as server:
         _wait_until(lambda: server.cpu_seconds >= 0.05)
 

@@ -8,14 +8,14 @@ from dnsbench.queries import DOMAIN, FEWEST, NXDOMAIN, REFUSED, Hostile, Mix, ma
 from dnsload.client import ASKED, JUNK, PORTLESS
 
 
-def test_each_packet_is_a_plain_query_for_an_address() -> None:
+def test_each_packet_of_the_dns_benchmark_is_a_plain_query_for_an_address() -> None:
     query = dns.message.from_wire(packet(f"db.{DOMAIN}"))
     assert query.question[0].to_text() == f"db.{DOMAIN}. IN A"
     assert (query.id, query.flags, query.edns) == (0, 0x0100, -1)
 
 
 @pytest.mark.parametrize("names", [1, 20_000])
-def test_a_mix_of_queries_has_the_requested_shares(names: int) -> None:
+def test_a_mix_of_queries_has_the_requested_share_of_each_sort(names: int) -> None:
     shares = {"misses": 0.1, "deep": 0.2, "outside": 0.05, "hostility": 0.04}
     queries = make(Mix(names, cookies=0.3, hostile=tuple(Hostile), **shares))
     total = max(names, FEWEST)
@@ -40,7 +40,7 @@ def test_each_hostile_packet_is_of_the_requested_sort(sort: Hostile) -> None:
     assert {len(query.options) for query in queries} == {sort is Hostile.COOKIES}
 
 
-def test_every_name_is_asked_for_equally_often() -> None:
+def test_the_dns_benchmark_asks_for_every_name_equally_often() -> None:
     asked = Counter(query.packet for query in make(Mix(100, misses=0)))
     assert set(asked.values()) == {FEWEST // 100}
 

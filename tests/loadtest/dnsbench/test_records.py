@@ -1,4 +1,4 @@
-"""Tests of the names in the format that each server reads."""
+"""Tests of the files with the benchmark's names, in the format that each server reads."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ from tsnameserver.records import merge, parse
         (2 * NAMES_IN_SHARD + 1, ["records.json", "records-1.json", "records-2.json"]),
     ],
 )
-def test_many_names_are_split_into_shards_of_one_whole_set(names: int, files: list[str]) -> None:
+def test_the_dns_benchmark_splits_many_names_into_the_shards_of_one_whole_set(names: int, files: list[str]) -> None:
     made = documents(addresses(names))
     whole = merge(map(parse, made.values()))
     assert whole is not None
@@ -24,7 +24,7 @@ def test_many_names_are_split_into_shards_of_one_whole_set(names: int, files: li
 
 
 def test_a_shard_fits_a_configmap() -> None:
-    names = dict.fromkeys(addresses(NAMES_IN_SHARD), "100.127.255.254")  # the longest of them
+    names = dict.fromkeys(addresses(NAMES_IN_SHARD), "100.127.255.254")  # the longest address that the benchmark uses
     assert len(documents(names)["records.json"]) <= 256 << 10
 
 
@@ -36,7 +36,7 @@ def test_the_document_for_the_go_server_and_the_zone_file_have_every_name() -> N
     assert found == addresses(3)
 
 
-def test_a_change_replaces_the_last_shard_and_keeps_all_other_names(tmp_path: Path) -> None:
+def test_a_change_of_the_records_in_the_dns_benchmark_rewrites_only_the_last_shard(tmp_path: Path) -> None:
     names = addresses(NAMES_IN_SHARD + 1)
     before = parse(documents(names)["records-1.json"]).ip4
     changes = Changes.of(tmp_path, names)

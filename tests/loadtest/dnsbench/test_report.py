@@ -19,27 +19,27 @@ MET, MISSED, UNMEASURED, COMPARED = (
 )
 
 
-def test_the_report_warns_if_the_client_was_at_its_limit() -> None:
+def test_the_benchmark_report_warns_if_the_client_was_too_busy_to_measure_the_server() -> None:
     busy, idle = row("saturated", "Knot", client_busy=0.99), row("saturated", "ours", client_busy=0.8)
     assert "The client was the limit with Knot:" in measurements(SATURATED, [busy, idle])
     assert "limit" not in measurements(SATURATED, [idle])
 
 
-def test_the_report_has_the_share_of_answers_and_the_worst_figure_of_all_rounds() -> None:
+def test_the_benchmark_report_has_the_share_of_answered_queries_and_the_worst_cpu_time_of_all_rounds() -> None:
     two = row("saturated", "ours", sent=300, lost=1)
     two = two.model_copy(update={"rounds": [*two.rounds, figures(cpu_us=99.5)]})
     cells = [cell.strip() for cell in measurements(SATURATED, [two]).splitlines()[-1].split("|")]
     assert (cells[3], cells[11]) == ("99.50", "99.67")
 
 
-def test_the_report_shows_a_dash_for_an_unknown_figure() -> None:
+def test_the_benchmark_report_shows_a_dash_for_an_unknown_figure() -> None:
     attacked = row("gone", "ours, UDP", cpu_us=0.0, client_cpu_us=0.0, client_stall_us=0.0)
     gone = next(each for each in SCENARIOS if each.name == "gone")
     cells = [cell.strip() for cell in measurements(gone, [attacked]).splitlines()[-1].split("|")]
     assert [cells[place] for place in (2, 3, 14, 16)] == ["-"] * 4
 
 
-def test_verdicts_say_whether_each_goal_is_met() -> None:
+def test_the_verdicts_in_the_benchmark_report_say_whether_each_goal_is_met() -> None:
     lines = verdicts([MET, MISSED, UNMEASURED, COMPARED]).splitlines()[-4:]
     assert [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines] == [
         ["a", "≤ 1.4 x", "1.20 x", "1.20 to 1.50", "met"],

@@ -1,4 +1,4 @@
-"""Tests of a long run: its work in each second, and its verdict."""
+"""Tests of a soak: its work in each second, and the verdict on it."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -66,7 +66,7 @@ def test_packets_from_port_0_are_left_out_if_the_system_cannot_send_them() -> No
 
 
 @pytest.mark.thorough
-def test_a_short_soak_loses_nothing_and_serves_its_changes(client: Client, tmp_path: Path) -> None:
+def test_in_a_short_soak_our_nameserver_loses_no_query_and_serves_all_changes(client: Client, tmp_path: Path) -> None:
     often = replace(client, tick_seconds=0.5)
     bench = Bench(Installed.find({Kind.OURS}, None), often, SERVER_CORE, tmp_path, Progress())
     run = soak.soak(bench, minutes=1.7 / 60, rate=1000)

@@ -1,4 +1,4 @@
-"""Runs of both engines inside a test."""
+"""Runs dnsload with either engine, within the process of a test."""
 
 import asyncio
 from collections.abc import Sequence
@@ -27,7 +27,10 @@ NAMES = [f"n{number}.tail1234.ts.net" for number in range(5)]
 
 
 class Ran(NamedTuple):
-    """A finished run. *runs* is the number of runs so far, with those for which the machine was too busy."""
+    """A finished run.
+
+    *runs* is the number of runs until then, including those for which the machine was too busy.
+    """
 
     report: Report
     runs: int
@@ -46,7 +49,10 @@ def small(settings: Settings) -> Settings:
 
 
 def run_settings(target: Target, folder: Path, *arguments: str, seconds: float = 0.1) -> Settings:
-    """Return settings for a silent run. Without other *arguments* it sends 100 queries in so many *seconds*."""
+    """Return settings for a run that prints nothing.
+
+    By default, it sends 100 queries in *seconds*. *arguments* change that.
+    """
     steady = ("--rate", f"{100 / seconds:g}", "--duration", f"{seconds:g}")
     pace = () if {"--concurrency", "--rate", "--steps"} & {*arguments} else steady
     base = ("--target", str(target), "--records", str(records_file(folder)), "--quiet")
@@ -56,8 +62,8 @@ def run_settings(target: Target, folder: Path, *arguments: str, seconds: float =
 async def conduct(engine: str, target: Target, folder: Path, *arguments: str) -> Ran:
     """Run an engine to its end with the settings of `run_settings`.
 
-    If the client fell behind its schedule, the machine was too busy. Then repeat the run, a few times at most, and send
-    the 100 queries more slowly each time.
+    If the client fell behind its schedule, the machine was too busy. In that case, repeat the run, a few times at most,
+    and send the 100 queries more slowly each time.
     """
     runs = 0
     while True:

@@ -15,7 +15,7 @@ from dnsload.targets import Target
 
 ADDRESS = "100.64.0.1"
 Respond = Callable[[int, bytes], bytes | None]
-"""A function that gets the number of a query, from 1 on, and the query. It returns the answer."""
+"""A function that gets the number of a query, from 1, and the query, and returns the answer, or None to stay silent."""
 
 
 def response(query: bytes) -> dns.message.Message:
@@ -26,9 +26,9 @@ def response(query: bytes) -> dns.message.Message:
 
 
 def answer_well(number: int, query: bytes, address: str = ADDRESS) -> bytes | None:
-    """Answer *address* for every name, and NXDOMAIN for names that dnsload made up.
+    """Return the right answer: *address* for a name in the records, and NXDOMAIN for a name that dnsload has made up.
 
-    Leave malformed queries unanswered.
+    Return None for a malformed query, which gets no answer.
     """
     del number
     try:
@@ -43,7 +43,7 @@ def answer_well(number: int, query: bytes, address: str = ADDRESS) -> bytes | No
 
 
 class _Datagrams(asyncio.DatagramProtocol):
-    """Answers each query as *respond* says, *delay* seconds later."""
+    """A UDP server that answers each query with the result of *respond*, after *delay* seconds."""
 
     def __init__(self, respond: Respond, delay: float, copies: int) -> None:
         self._respond = respond
@@ -93,9 +93,9 @@ def _framed(answer: bytes | None) -> bytes:
 
 
 class Tens:
-    """Answers the queries of a connection in groups of ten, in reverse order.
+    """A TCP server that answers ten queries at once, in reverse order.
 
-    Only a client that pipelines gets an answer.
+    Only a client that pipelines queries gets answers.
     """
 
     def __init__(self) -> None:
@@ -116,7 +116,7 @@ class Tens:
 
 @asynccontextmanager
 async def relay_of_tens() -> AsyncIterator[Tens]:
-    """Run a server of `Tens`."""
+    """Run a TCP server that behaves as in `Tens`."""
     tens = Tens()
     async with await asyncio.start_server(tens.serve, "127.0.0.1", 0) as server:
         tens.target = Target(*server.sockets[0].getsockname())

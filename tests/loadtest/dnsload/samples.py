@@ -1,4 +1,4 @@
-"""The output of a client, and a made-up run, for tests of reports."""
+"""A line of the compiled client's output, and a made-up run, for tests of reports."""
 
 from collections import Counter
 
@@ -13,7 +13,7 @@ LINE = (
     b'"counts":{"sent":3,"right":2,"wrong":1},"rcodes":{"0":2,"3":1},"reasons":{"rcode":1},'
     b'"latency":[[500,2],[511,1]],"lag":[[1,3]],"examples":[[4,"00ff"]]}\n'
 )
-"""A line of the output of a client."""
+"""A line of the compiled client's output."""
 
 
 def settings_for(*arguments: str) -> Settings:
@@ -21,7 +21,7 @@ def settings_for(*arguments: str) -> Settings:
 
 
 def record(recording: Recording, seconds: int, **counts: int) -> None:
-    """Record this many seconds, each with a hundred right answers in 1 to 100 ms and with *counts*."""
+    """Record *seconds* of a run, each with a hundred right answers in 1 to 100 ms, and with the other *counts*."""
     start = recording.next_turn - SECOND
     recording.begin(start)
     for number in range(1, seconds + 1):
@@ -36,7 +36,7 @@ def record(recording: Recording, seconds: int, **counts: int) -> None:
 
 
 def report_on(*arguments: str, seconds: int = 3, **counts: int) -> Report:
-    """Return the report on a run of so many *seconds*, each as `record` makes it."""
+    """Return the report on a run of *seconds*, which `record` makes up."""
     settings = settings_for(*arguments)
     session = make_session(settings, make_workload(settings))
     record(session.recording, seconds, **counts)

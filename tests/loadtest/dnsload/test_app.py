@@ -1,4 +1,4 @@
-"""Tests of how the settings decide the engine, the sockets, the questions and the expected answers of a run."""
+"""Tests of the choices that the settings imply: the engine, the sockets, the questions and the expected answers."""
 
 import tempfile
 from contextlib import ExitStack
@@ -25,7 +25,7 @@ def engine_of(*arguments: str) -> str:
 
 
 BUILT = Path(__file__)
-"""A path that exists, in place of the compiled client."""
+"""A path that exists. It stands for the compiled client."""
 
 
 @pytest.mark.parametrize(
@@ -41,11 +41,11 @@ BUILT = Path(__file__)
         ("--rate 5 --engine compiled", "compiled, with 1 worker"),
     ],
 )
-def test_the_rate_decides_the_engine_unless_the_user_names_one(arguments: str, engine: str) -> None:
+def test_the_rate_decides_the_engine_of_dnsload_unless_the_user_names_one(arguments: str, engine: str) -> None:
     assert engine_of(*arguments.split()) == engine
 
 
-def test_without_a_compiler_the_engine_is_asyncio_and_the_output_says_so(
+def test_without_a_c_compiler_dnsload_uses_the_engine_on_asyncio_and_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -56,14 +56,16 @@ def test_without_a_compiler_the_engine_is_asyncio_and_the_output_says_so(
         run(settings(*named, "--engine", "compiled"))
 
 
-def test_without_a_writable_cache_folder_the_engine_is_asyncio(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_writable_cache_folder_dnsload_uses_the_engine_on_asyncio(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "nowhere"))
     with ExitStack() as stack:
         program, words = choose_engine(settings("--name", "a.ts.net", "--concurrency", "1"), stack)
     assert (program, words.startswith("asyncio: there is no folder to compile the client in: ")) == (None, True)
 
 
-def test_a_run_has_enough_sockets_for_its_message_ids() -> None:
+def test_a_run_of_dnsload_has_enough_sockets_for_its_message_ids() -> None:
     named = ("--name", "a.ts.net", "--target", "[::1]:53")
     assert [str(target) for target in every_target(settings(*named, "--sockets", "2"))] == [
         *("127.0.0.1:53", "[::1]:53") * 2

@@ -76,7 +76,9 @@ CASES: dict[str, tuple[Callable[[bytes], bytes], Fate, str | None]] = {
 
 
 @pytest.mark.parametrize(("make", "fate", "reason"), CASES.values(), ids=CASES)
-def test_each_answer_gets_its_verdict(make: Callable[[bytes], bytes], fate: Fate, reason: str | None) -> None:
+def test_the_checker_of_answers_detects_each_sort_of_wrong_answer(
+    make: Callable[[bytes], bytes], fate: Fate, reason: str | None
+) -> None:
     load = workload()
     checker = Checker(load.pool)
     answer = make(load.pool[0].packet)
@@ -85,7 +87,7 @@ def test_each_answer_gets_its_verdict(make: Callable[[bytes], bytes], fate: Fate
     assert [*checker.reasons] == ([reason] if reason else [])
 
 
-def test_an_answer_to_another_open_question_counts_as_foreign() -> None:
+def test_an_answer_to_another_question_than_the_querys_counts_as_foreign() -> None:
     load = workload()
     checker = Checker(load.pool)
     answer = addresses(load.pool[1].packet, OTHERS)
@@ -95,7 +97,7 @@ def test_an_answer_to_another_open_question_counts_as_foreign() -> None:
     assert not checker.reasons
 
 
-def test_without_records_only_the_rcode_decides() -> None:
+def test_without_records_only_the_rcode_decides_whether_an_answer_is_right() -> None:
     load = workload(known=None)
     checker = Checker(load.pool)
     assert checker.judge(0, addresses(load.pool[0].packet, "192.0.2.1")).fate is Fate.RIGHT

@@ -41,14 +41,14 @@ def program() -> Path:
 
 
 def silent_server() -> socket.socket:
-    """Return a bound socket that answers nothing."""
+    """Return a bound socket that never answers."""
     bound = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
     bound.bind(("127.0.0.1", 0))
     return bound
 
 
 async def asked(program: Path, target: Target, load: Load, *queries: Query) -> list[Seen]:
-    """Run the client to its end, and return its reports."""
+    """Run the compiled client until it ends, and return its reports."""
     words = [str(program), *load.words(*target)]
     process = await asyncio.create_subprocess_exec(*words, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     output, _ = await asyncio.wait_for(process.communicate(b"".join(encoded(queries))), 30)
@@ -57,7 +57,7 @@ async def asked(program: Path, target: Target, load: Load, *queries: Query) -> l
 
 
 def changed(change: Callable[..., object]) -> Callable[[int, bytes], bytes]:
-    """Return a responder whose answers are right except for a *change*."""
+    """Return a responder that makes the right answer, and applies *change* to it."""
 
     def respond(number: int, query: bytes) -> bytes:
         reply = response(query)
@@ -100,7 +100,7 @@ CASES: dict[str, tuple[Respond, Query, str | None]] = {
 
 
 @pytest.mark.parametrize(("respond", "query", "reason"), CASES.values(), ids=CASES)
-async def test_an_answer_is_compared_with_the_expected_answer(
+async def test_the_compiled_client_compares_each_answer_with_the_expected_answer(
     program: Path, respond: Respond, query: Query, reason: str | None
 ) -> None:
     async with udp_responder(respond) as target:
@@ -111,26 +111,26 @@ async def test_an_answer_is_compared_with_the_expected_answer(
     assert [place for place, _ in seen.examples] == [0] * seen.tally.wrong
 
 
-async def test_a_resolver_may_answer_without_the_authoritative_flag(program: Path) -> None:
+async def test_the_compiled_client_accepts_answers_of_a_resolver_without_the_authoritative_flag(program: Path) -> None:
     async with udp_responder(WITHOUT_AA) as target:
         (seen,) = await asked(program, target, Load(0.02, steady(200), authoritative=False, patience=LONG), RIGHT)
     assert seen.tally.right == 4
 
 
-async def test_a_truncated_answer_by_tcp_is_wrong(program: Path) -> None:
+async def test_the_compiled_client_takes_a_truncated_answer_by_tcp_as_wrong(program: Path) -> None:
     async with tcp_responder(changed(flip(dns.flags.TC))) as target:
         (seen,) = await asked(program, target, Load(0.02, steady(200), connections=1, patience=LONG), RIGHT)
     assert (seen.tally.wrong, dict(seen.reasons)) == (4, {"truncated": 4})
 
 
-async def test_the_second_of_two_late_answers_counts_as_unexpected(program: Path) -> None:
+async def test_the_compiled_client_counts_the_second_of_two_late_answers_as_unexpected(program: Path) -> None:
     async with udp_responder(delay=0.2, copies=2) as target:
         (seen,) = await asked(program, target, Load(0.3, steady(10), patience=0.1), RIGHT)
     assert seen.tally.lost == 3
     assert 1 <= seen.tally.unexpected <= seen.tally.late <= 3
 
 
-async def test_a_truncated_packet_is_no_answer_to_any_query(program: Path) -> None:
+async def test_the_compiled_client_takes_an_incomplete_packet_as_an_answer_to_no_query(program: Path) -> None:
     async with udp_responder(lambda _, query: query[:11]) as target:
         (seen,) = await asked(program, target, Load(0.02, steady(200), patience=0.3), RIGHT)
     assert (seen.tally.lost, seen.tally.unexpected) == (4, 4)
@@ -138,7 +138,7 @@ async def test_a_truncated_packet_is_no_answer_to_any_query(program: Path) -> No
 
 @pytest.fixture
 def forgetful(tmp_path: Path) -> Path:
-    """Return the client with only 256 message IDs, so that it reuses the first ID soon, even on a slow machine."""
+    """Return the client, compiled with only 256 message IDs, so that it soon reuses them, even on a slow machine."""
     folder = shutil.copytree(SOURCES, tmp_path / "sources")
     header = folder / "client.h"
     text = header.read_text()
@@ -148,7 +148,9 @@ def forgetful(tmp_path: Path) -> Path:
 
 
 @NEEDS_CC
-async def test_a_late_answer_is_not_taken_for_the_next_query_with_its_message_id(forgetful: Path) -> None:
+async def test_the_compiled_client_does_not_take_a_late_answer_for_the_next_query_with_its_message_id(
+    forgetful: Path,
+) -> None:
     others = [Query(packet(bytes((1, letter)) + NAME[2:])) for letter in b"bcde"]
     with silent_server() as silent:
         load = Load(1.0, steady(400), patience=0.4)
@@ -164,7 +166,7 @@ async def test_a_late_answer_is_not_taken_for_the_next_query_with_its_message_id
     assert seen.tally.right <= 1  # none on a machine that stalls for longer than the patience
 
 
-async def test_queries_that_cannot_be_sent_in_time_are_counted_as_unsent(program: Path) -> None:
+async def test_the_compiled_client_counts_queries_that_cannot_be_sent_in_time_as_unsent(program: Path) -> None:
     with silent_server() as silent:
         load = Load(0.02, steady(10_000_000), patience=0.3)
         (seen,) = await asked(program, Target(*silent.getsockname()), load, RIGHT)
@@ -172,7 +174,9 @@ async def test_queries_that_cannot_be_sent_in_time_are_counted_as_unsent(program
     assert seen.tally.sent + seen.tally.unsent == 200_000
 
 
-async def test_repeated_answers_count_as_unexpected_except_those_to_malformed_queries(program: Path) -> None:
+async def test_the_compiled_client_counts_repeated_answers_as_unexpected_except_those_to_malformed_queries(
+    program: Path,
+) -> None:
     junk = Query(b"\xff\xff" + packet()[2:], JUNK)
     async with udp_responder(copies=2) as target:
         (seen,) = await asked(program, target, Load(0.04, steady(200), patience=LONG), RIGHT, junk)
@@ -182,7 +186,7 @@ async def test_repeated_answers_count_as_unexpected_except_those_to_malformed_qu
     assert tally.malformed_answered >= 6
 
 
-async def test_the_client_sends_queries_at_the_rate_of_each_step_and_ramp(program: Path) -> None:
+async def test_the_compiled_client_sends_queries_at_the_rate_of_each_step_and_ramp(program: Path) -> None:
     load = Load(0.4, ((100, 100), (400, 600)), every=0.2, patience=LONG)
     async with udp_responder() as target:
         for _ in range(5):
@@ -195,7 +199,9 @@ async def test_the_client_sends_queries_at_the_rate_of_each_step_and_ramp(progra
 
 
 @pytest.mark.parametrize("load", [Load(0.1, outstanding=3), Load(0.1, outstanding=3, sockets=3)], ids=str)
-async def test_without_a_rate_a_fixed_number_of_queries_is_outstanding(program: Path, load: Load) -> None:
+async def test_without_a_rate_the_compiled_client_keeps_a_fixed_number_of_queries_outstanding(
+    program: Path, load: Load
+) -> None:
     async with udp_responder(delay=0.02) as target:
         (seen,) = await asked(program, target, load, RIGHT)
     assert 3 * 2 <= seen.tally.sent <= 3 * 6
@@ -203,7 +209,7 @@ async def test_without_a_rate_a_fixed_number_of_queries_is_outstanding(program: 
     assert seen.tally.latency.percentiles([1.0])[0] >= 0.019e9
 
 
-async def test_the_client_uses_its_sockets_in_turn_and_tells_their_answers_apart(program: Path) -> None:
+async def test_the_compiled_client_uses_its_sockets_in_turn_and_tells_their_answers_apart(program: Path) -> None:
     with silent_server() as silent:
         load = Load(0.08, steady(3000), sockets=4, patience=0.1)
         await asked(program, Target(*silent.getsockname()), load, RIGHT)
@@ -215,7 +221,7 @@ async def test_the_client_uses_its_sockets_in_turn_and_tells_their_answers_apart
     assert 0.0005 < seen.seconds - seen.idle_seconds < 0.9 * seen.seconds
 
 
-async def test_the_report_shows_no_gap_while_the_client_waits_for_the_last_answers(program: Path) -> None:
+async def test_waiting_for_the_last_answers_is_no_gap_in_the_compiled_clients_report(program: Path) -> None:
     async with udp_responder(delay=0.3) as target:
         (seen,) = await asked(program, target, Load(0.02, steady(200), patience=LONG), RIGHT)
     assert (seen.tally.right, seen.gap_ns) == (4, 0)
@@ -223,7 +229,9 @@ async def test_the_report_shows_no_gap_while_the_client_waits_for_the_last_answe
 
 
 @pytest.mark.parametrize(("each", "connections"), [(0, 2), (1, 20), (5, 4)])
-async def test_a_connection_carries_the_requested_number_of_queries(program: Path, each: int, connections: int) -> None:
+async def test_a_tcp_connection_of_the_compiled_client_carries_the_requested_number_of_queries(
+    program: Path, each: int, connections: int
+) -> None:
     made: list[int] = []
     async with tcp_responder(connected=made.append) as target:
         load = Load(0.1, steady(200), connections=2, each=each, patience=LONG)
@@ -232,7 +240,7 @@ async def test_a_connection_carries_the_requested_number_of_queries(program: Pat
     assert len(made) == pytest.approx(connections, abs=1)
 
 
-async def test_the_report_names_failed_connections_and_the_client_tries_again(program: Path) -> None:
+async def test_the_compiled_client_reports_failed_tcp_connections_and_connects_again(program: Path) -> None:
     async with tcp_responder(close_after=0) as target:
         (ended,) = await asked(program, target, Load(0.2, steady(100), connections=1, patience=0.1), RIGHT)
     (refused,) = await asked(program, target, Load(0.2, steady(100), connections=1, patience=0.1), RIGHT)
@@ -241,14 +249,14 @@ async def test_the_report_names_failed_connections_and_the_client_tries_again(pr
         assert 2 <= seen.tally.connections_failed < 10
 
 
-async def test_the_client_gives_up_a_connection_without_answers(program: Path) -> None:
+async def test_the_compiled_client_closes_a_tcp_connection_that_brings_no_answers(program: Path) -> None:
     async with tcp_responder(lambda number, query: answer_well(number, query) if number > 2 else None) as target:
         (seen,) = await asked(program, target, Load(0.5, outstanding=1, connections=1, each=1, patience=0.1), RIGHT)
     assert seen.tally.lost == seen.tally.connections_failed >= 2
     assert seen.tally.right > 2
 
 
-async def test_the_client_can_query_a_server_at_an_ipv6_address(program: Path) -> None:
+async def test_the_compiled_client_can_query_a_server_at_an_ipv6_address(program: Path) -> None:
     with closing(socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)) as bound:
         bound.bind(("::1", 0))
         await asked(program, Target(*bound.getsockname()[:2]), Load(0.02, steady(100), patience=0.01), RIGHT)
@@ -256,7 +264,7 @@ async def test_the_client_can_query_a_server_at_an_ipv6_address(program: Path) -
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="raw sockets need root")
-async def test_queries_without_a_source_port_leave_from_port_0(program: Path) -> None:
+async def test_the_compiled_client_sends_hostile_queries_from_source_port_0(program: Path) -> None:
     with silent_server() as bound:
         portless = Query(packet(), PORTLESS)
         (seen,) = await asked(program, Target(*bound.getsockname()), Load(0.02, steady(100)), portless)
@@ -276,12 +284,14 @@ async def test_queries_without_a_source_port_leave_from_port_0(program: Path) ->
         ([], b""),
     ],
 )
-def test_the_client_reports_invalid_input_in_one_line(program: Path, words: Sequence[str], queries: bytes) -> None:
+def test_the_compiled_client_reports_invalid_input_in_one_line(
+    program: Path, words: Sequence[str], queries: bytes
+) -> None:
     ended = subprocess.run([program, *words], input=queries, capture_output=True, timeout=10, check=False)
     assert (ended.returncode, ended.stdout, ended.stderr.count(b"malformed\n")) == (1, b"", 1)
 
 
-def test_the_sums_of_all_reports_are_the_totals() -> None:
+def test_the_reports_of_the_compiled_client_add_up_to_its_totals() -> None:
     seen = Seen()
     for _ in range(2):
         seen.add(Seen.parse(LINE))
@@ -291,14 +301,16 @@ def test_the_sums_of_all_reports_are_the_totals() -> None:
     assert seen.examples == [(4, b"\x00\xff")] * 2
 
 
-def test_the_error_names_the_missing_compiler(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_about_a_missing_c_compiler_names_the_compiler(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(ClientError, match="apt-get install gcc"):
         compile_client(tmp_path)
 
 
 @NEEDS_CC
-def test_a_source_that_does_not_compile_is_an_error_of_one_line(tmp_path: Path) -> None:
+def test_the_error_about_a_client_source_that_does_not_compile_has_one_line(tmp_path: Path) -> None:
     (tmp_path / "bad.c").write_text("int main(void) { return nothing; }")
     with pytest.raises(ClientError, match=r"doesn't compile \(.*\): /.*bad.c:1.*'nothing' undeclared") as failure:
         compile_client(tmp_path, tmp_path)

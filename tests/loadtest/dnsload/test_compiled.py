@@ -28,7 +28,7 @@ A = Question("a.ts.net", "A")
         (None, UNKNOWN, Query(b"\xff\xffrest", JUNK)),
     ],
 )
-def test_the_input_of_a_client_has_its_queries_and_the_expected_answers(
+def test_the_input_of_a_compiled_client_has_its_queries_and_the_expected_answers(
     question: Question | None, expected: Expectation, told: Query
 ) -> None:
     assert query(Asked(b"rest", question, b"", expected)) == told
@@ -45,7 +45,7 @@ def test_the_input_of_a_client_has_its_queries_and_the_expected_answers(
         (Load(1, outstanding=5, sockets=4), 1, 0, [5], 4),
     ],
 )
-def test_clients_share_the_load_and_each_has_enough_sockets(
+def test_several_compiled_clients_share_the_load_and_each_has_enough_sockets(
     load: Load, clients: int, rates: float, outstanding: list[int], sockets: int
 ) -> None:
     loads = shared(load, clients)
@@ -72,7 +72,7 @@ def test_the_load_of_the_compiled_clients_follows_the_command_line(tmp_path: Pat
     assert replace(told, every=0, authoritative=False) == load
 
 
-async def test_the_report_adds_up_several_clients(tmp_path: Path) -> None:
+async def test_the_report_adds_up_the_results_of_several_compiled_clients(tmp_path: Path) -> None:
     async with udp_responder() as target:
         pace = ("--rate", "300", "--duration", "1.6", "--workers", "2")
         report = (await conduct("compiled", target, tmp_path, *pace)).report

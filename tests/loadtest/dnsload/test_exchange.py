@@ -28,7 +28,7 @@ def answer(place: int, rcode: int = 0) -> bytes:
     return bytes((0x80, rcode)) + packet[2:]
 
 
-def test_the_latency_counts_from_the_scheduled_time_of_a_query(exchange: Exchange, tally: Tally) -> None:
+def test_the_latency_of_a_query_begins_at_its_scheduled_time(exchange: Exchange, tally: Tally) -> None:
     exchange.open([0, 1], [100, 150], 200, tally)
     exchange.close(tally, 1, answer(1), 260)
     exchange.close(tally, 0, answer(0, 3), 300)

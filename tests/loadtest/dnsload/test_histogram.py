@@ -11,7 +11,7 @@ def lognormal(seed: int) -> np.ndarray:
     return np.random.default_rng(seed).lognormal(12, 2, 20_003).astype(np.int64)
 
 
-def test_percentiles_differ_from_those_of_numpy_by_a_fifth_of_a_percent_at_most() -> None:
+def test_percentiles_of_a_histogram_differ_from_those_of_numpy_by_a_fifth_of_a_percent_at_most() -> None:
     values = lognormal(0)
     histogram = Histogram()
     histogram.record(values)
@@ -23,7 +23,7 @@ def test_percentiles_differ_from_those_of_numpy_by_a_fifth_of_a_percent_at_most(
     assert (histogram.count, histogram.largest) == (len(values), values.max())
 
 
-def test_every_power_of_two_is_in_its_own_bucket() -> None:
+def test_every_power_of_two_has_its_own_bucket_in_the_histogram() -> None:
     for bits in range(40):
         histogram = Histogram()
         histogram.record([1 << bits, 1 << 39])
@@ -40,7 +40,7 @@ def test_two_histograms_can_be_added() -> None:
     assert (first.count, first.mean, first.largest) == (both.count, both.mean, both.largest)
 
 
-def test_a_copy_with_more_durations_leaves_the_original_as_it_is() -> None:
+def test_adding_durations_to_a_copy_of_a_histogram_leaves_the_original_unchanged() -> None:
     histogram = Histogram()
     histogram.record([1000, 3000])
     more = histogram.with_more(5000, 8)
@@ -48,7 +48,7 @@ def test_a_copy_with_more_durations_leaves_the_original_as_it_is() -> None:
     assert (histogram.count, histogram.largest, histogram.with_more(5000, 0).largest) == (2, 3000, 3000)
 
 
-def test_the_counts_of_buckets_are_those_of_their_durations() -> None:
+def test_each_bucket_of_a_histogram_counts_its_durations() -> None:
     histogram, recorded = Histogram(), Histogram()
     histogram.record_buckets([(3, 2), (700, 1)])
     recorded.record([3, 3, 889])
@@ -57,7 +57,7 @@ def test_the_counts_of_buckets_are_those_of_their_durations() -> None:
     assert histogram.mean == pytest.approx((6 + 888) / 3, rel=1e-2)
 
 
-def test_a_negative_or_too_long_duration_goes_into_the_nearest_bucket() -> None:
+def test_a_negative_or_too_long_duration_is_counted_in_the_nearest_bucket_of_the_histogram() -> None:
     histogram = Histogram()
     histogram.record([-5, 1 << 50])
     assert histogram.percentiles([50.0]) == [0]

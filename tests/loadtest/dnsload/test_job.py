@@ -22,7 +22,7 @@ def settings(**environment: str) -> Settings:
     return read_settings(arguments)
 
 
-def test_dnsload_accepts_the_arguments_of_the_job() -> None:
+def test_dnsload_accepts_the_arguments_of_the_documented_kubernetes_job() -> None:
     read = settings(TARGET="192.0.2.10:53", RATE="1..5000", DURATION="24h")
     assert (str(read.targets[0]), read.form.recursion_desired) == ("192.0.2.10:53", True)
     assert read.speed.seconds == 24 * 3600
@@ -30,7 +30,7 @@ def test_dnsload_accepts_the_arguments_of_the_job() -> None:
     assert read.records == (Path(mount["mountPath"]),)
 
 
-def test_the_job_mounts_every_shard_that_a_set_of_records_may_have() -> None:
+def test_the_documented_kubernetes_job_mounts_every_shard_that_the_records_may_have() -> None:
     (volume,) = pod()["volumes"]
     first, *others = (source["configMap"] for source in volume["projected"]["sources"])
     assert first == {"name": CONFIGMAP_NAME, "items": [{"key": RECORDS_KEY, "path": RECORDS_KEY}]}

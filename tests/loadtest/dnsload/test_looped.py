@@ -6,7 +6,7 @@ import selectors
 from dnsload.looped import fine_loop
 
 
-def test_the_loop_wakes_up_to_the_microsecond() -> None:
+def test_the_event_loop_of_the_engine_on_asyncio_sleeps_with_microsecond_precision() -> None:
     with asyncio.Runner(loop_factory=fine_loop) as runner:
-        # The loop tells of it in no other way; epoll would wait for whole milliseconds.
+        # No public attribute shows the selector of the loop. With epoll, the loop would wait for whole milliseconds.
         assert isinstance(vars(runner.get_loop())["_selector"], selectors.SelectSelector)

@@ -73,7 +73,7 @@ def test_the_nameserver_answers_every_query_of_dnsload_right(server: Server, how
     assert report.totals.malformed_sent > 0
 
 
-def test_a_run_prints_a_report_each_second_and_at_the_end(server: Server, tmp_path: Path) -> None:
+def test_a_run_of_dnsload_prints_a_report_each_second_and_at_the_end(server: Server, tmp_path: Path) -> None:
     out, page = tmp_path / "report.json", tmp_path / "report.html"
     how = ("--rate", "200", "--duration", "2.2", "--json", str(out), "--html", str(page))
     ended = subprocess.run([*COMMAND, *server.arguments, *how], capture_output=True, text=True, timeout=45, check=False)
@@ -93,14 +93,18 @@ def test_a_run_prints_a_report_each_second_and_at_the_end(server: Server, tmp_pa
         pytest.param("--tcp", signal.SIGTERM, marks=pytest.mark.thorough),
     ],
 )
-def test_a_signal_ends_a_run_early_and_the_report_is_printed(server: Server, how: str, number: signal.Signals) -> None:
+def test_a_signal_ends_a_run_of_dnsload_early_and_the_report_is_printed(
+    server: Server, how: str, number: signal.Signals
+) -> None:
     with sigint_is(signal.default_int_handler):
         stdout = signalled([*server.arguments, "--rate", "200", "--duration", "30", how], number)
     assert re.search(r"\(interrupted\).*^sent +[1-9]", stdout, re.DOTALL | re.MULTILINE)
 
 
 @pytest.mark.parametrize("engine", ["asyncio", pytest.param("compiled", marks=NEEDS_CC)])
-def test_a_run_that_was_started_with_sigint_ignored_continues_after_sigint(server: Server, engine: str) -> None:
+def test_a_run_of_dnsload_that_was_started_with_sigint_ignored_continues_after_sigint(
+    server: Server, engine: str
+) -> None:
     with sigint_is(signal.SIG_IGN):
         stdout = signalled([*server.arguments, "--rate", "200", "--duration", "1.5", "--engine", engine], signal.SIGINT)
     assert "(interrupted)" not in stdout
@@ -109,7 +113,7 @@ def test_a_run_that_was_started_with_sigint_ignored_continues_after_sigint(serve
 
 @contextmanager
 def sigint_is(handler: Any) -> Iterator[None]:
-    """Let *handler* handle SIGINT in this process and in processes that it starts.
+    """Make *handler* handle SIGINT in this process, and in processes that it starts.
 
     SIGINT may have been ignored before.
     """
@@ -133,7 +137,7 @@ def signalled(arguments: Sequence[str], number: signal.Signals) -> str:
     return stdout
 
 
-def test_a_wrong_answer_makes_the_exit_code_1(
+def test_dnsload_exits_with_1_after_a_wrong_answer(
     server: Server, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     arguments = ["--target", server.target, "--records", str(records_file(tmp_path)), "--duration", "0.2"]
@@ -141,7 +145,7 @@ def test_a_wrong_answer_makes_the_exit_code_1(
     assert "FAILED: " in capsys.readouterr().out
 
 
-def test_loss_makes_the_exit_code_1_unless_the_user_allows_it() -> None:
+def test_dnsload_exits_with_1_after_a_lost_query_unless_the_user_allows_losses() -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as silent:
         silent.bind(("127.0.0.1", 0))
         target = f"127.0.0.1:{silent.getsockname()[1]}"
@@ -165,7 +169,7 @@ def test_loss_makes_the_exit_code_1_unless_the_user_allows_it() -> None:
         ("127.0.0.1", "what to ask?"),
     ],
 )
-def test_bad_input_is_an_error_of_one_line_and_exit_code_2(
+def test_dnsload_reports_bad_input_in_one_line_and_exits_with_2(
     arguments: str, words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["--target", *arguments.split()]) == 2
@@ -174,13 +178,13 @@ def test_bad_input_is_an_error_of_one_line_and_exit_code_2(
     assert printed.err.startswith(f"dnsload: {words}")
 
 
-def test_the_option_version_prints_the_version(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_option_version_prints_the_version_of_dnsload(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["--version"])
     assert (ended.value.code, capsys.readouterr().out) == (0, f"dnsload {__version__}\n")
 
 
-def test_the_process_ends_with_the_exit_code_of_the_run() -> None:
+def test_the_process_of_dnsload_ends_with_the_exit_code_of_the_run() -> None:
     command = [*COMMAND, "--target", "127.0.0.1", "--rate", "2000000"]
     ended = subprocess.run(command, capture_output=True, text=True, timeout=45, check=False)
     assert (ended.returncode, ended.stdout) == (2, "")

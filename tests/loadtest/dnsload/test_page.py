@@ -1,4 +1,4 @@
-"""Tests of the HTML report: one of a plain run, and one with every part that a report can have."""
+"""Tests of the HTML report of two runs: a plain one, and one whose report has every possible part."""
 
 import re
 from html.parser import HTMLParser
@@ -10,7 +10,7 @@ from tests.loadtest.dnsload.samples import report_on
 
 
 class Page(HTMLParser):
-    """Collects the texts of a page, and the addresses that a browser would fetch."""
+    """A parser that collects the texts of a page, and the addresses that a browser would fetch for it."""
 
     def __init__(self, source: str) -> None:
         super().__init__()
@@ -48,26 +48,28 @@ def full() -> Page:
     return Page(page(report.model_copy(update={"soak": soak, "interrupted": True, **wrong})))
 
 
-def test_a_page_has_plots_tables_and_settings_and_loads_nothing_from_elsewhere(plain: Page) -> None:
+def test_the_html_report_has_plots_tables_and_settings_and_loads_nothing_from_elsewhere(plain: Page) -> None:
     assert (plain.plots, plain.fetched) == (5, [])
     assert not re.search(r"@import|url\((?!#)", plain.source)
     assert {"p99.99", "300", "Settings", "time-out", "192.0.2.53:53"} <= {*plain.texts}
 
 
-def test_the_verdict_is_at_the_top_of_the_page(plain: Page, full: Page) -> None:
+def test_the_verdict_is_at_the_top_of_the_html_report(plain: Page, full: Page) -> None:
     assert "OK:" in plain.verdict
     assert not {"Failed:", "Limited by the client:"} & {*plain.texts}
     assert re.search("interrupted.*Failed: 3 answers were wrong.*Limited by the client:", full.verdict)
     assert "OK:" not in full.texts
 
 
-def test_steps_targets_soak_and_wrong_answers_each_have_a_table(plain: Page, full: Page) -> None:
+def test_the_html_report_has_a_table_for_each_of_steps_targets_soak_and_wrong_answers_if_there_are_any(
+    plain: Page, full: Page
+) -> None:
     assert {"2,000/s", "[2001:db8::1]:53", "first 1 windows", "1,234"} <= {*full.texts}
     heads = {"Steps", "Targets", "Soak: beginning and end", "Wrong answers"}
     assert heads <= {*full.texts}
     assert not heads & {*plain.texts}
 
 
-def test_text_from_a_server_is_escaped(full: Page) -> None:
+def test_the_html_report_escapes_text_that_comes_from_a_server(full: Page) -> None:
     assert "<script>" in full.texts
     assert "<script>" not in full.source

@@ -1,4 +1,4 @@
-"""Tests of the plots."""
+"""Tests of the plots in the HTML report."""
 
 from collections.abc import Callable
 from xml.etree import ElementTree
@@ -29,5 +29,5 @@ def test_a_plot_has_a_title_and_axes_with_units(plot: Callable[[Report], str], t
     assert title in texts(plot(report_on(seconds=0)))
 
 
-def test_a_plot_of_a_run_without_errors_says_so() -> None:
+def test_the_plot_of_errors_of_a_run_without_errors_says_that_there_were_none() -> None:
     assert {"queries a second", "none"} <= texts(errors_over_time(report_on(seconds=0)))

@@ -7,7 +7,7 @@ START = 7 * SECOND
 
 
 def recorded(seconds: int, window: int, steps: int = 1, step_seconds: int = 1) -> tuple[Recording, list[Row]]:
-    """Record a run in which n queries are sent in the n-th second, and each is answered in n milliseconds."""
+    """Record a run in which, in the n-th second, n queries are sent, each of which is answered after n milliseconds."""
     said: list[Row] = []
     recording = Recording(window, said.append, Steps(steps, step_seconds, timeout=1))
     recording.begin(START)
@@ -19,7 +19,7 @@ def recorded(seconds: int, window: int, steps: int = 1, step_seconds: int = 1) -
     return recording, said
 
 
-def test_each_second_is_reported_and_belongs_to_a_window_and_the_total() -> None:
+def test_the_recording_of_a_run_has_figures_for_each_second_each_window_and_the_whole_run() -> None:
     recording, said = recorded(6, window=2)
     assert [row.counts.sent for row in said] == [1, 2, 3, 4, 5, 6]
     assert [round(row.percentiles[0] / 1e6) for row in said] == [1, 2, 3, 4, 5, 6]
@@ -29,7 +29,7 @@ def test_each_second_is_reported_and_belongs_to_a_window_and_the_total() -> None
     assert (recording.total.sent, recording.total.latency.count) == (21, 21)
 
 
-def test_an_incomplete_last_window_is_joined_to_the_window_before() -> None:
+def test_an_incomplete_last_time_window_of_a_run_is_joined_to_the_window_before() -> None:
     recording, _ = recorded(2, window=1)
     recording.tally.lost += 5
     recording.end(START + 2 * SECOND + SECOND // 4)
@@ -37,13 +37,13 @@ def test_an_incomplete_last_window_is_joined_to_the_window_before() -> None:
     assert recording.total.lost == 5
 
 
-def test_each_step_has_its_own_counts_and_late_answers_belong_to_the_last_step() -> None:
+def test_each_step_of_the_rate_has_its_own_counts_and_late_answers_belong_to_the_last_step() -> None:
     recording, _ = recorded(5, window=1, steps=2, step_seconds=2)
     recording.end(START + 5 * SECOND + 2000)
     assert [step.sent for step in recording.steps] == [1 + 2, 3 + 4 + 5]
 
 
-def test_a_lost_query_belongs_to_the_step_in_which_it_was_sent() -> None:
+def test_a_lost_query_is_counted_in_the_step_of_the_rate_in_which_it_was_sent() -> None:
     recording, _ = recorded(2, window=1, steps=2, step_seconds=2)
     recording.tally.lost, recording.tally.late = 5, 4
     recording.turn(START + 3 * SECOND)

@@ -1,4 +1,4 @@
-"""Tests of the report's numbers."""
+"""Tests of the figures in dnsload's report."""
 
 import pytest
 from dnsload.report import Report
@@ -7,7 +7,7 @@ from tests.loadtest.dnsload.conducting import LIMITED
 from tests.loadtest.dnsload.samples import report_on
 
 
-def test_windows_show_the_measured_and_the_intended_rate() -> None:
+def test_each_time_window_of_a_report_has_the_measured_and_the_intended_rate() -> None:
     windows = report_on("--rate", "100..200", "--duration", "3").windows
     assert [window.sent_rate for window in windows] == pytest.approx([100] * 3)
     assert [window.target_rate for window in windows] == pytest.approx([100 + 100 / 6, 150, 200 - 100 / 6])
@@ -26,7 +26,7 @@ def test_windows_show_the_measured_and_the_intended_rate() -> None:
         ({"sent": 0}, ["no query was sent"], ()),
     ],
 )
-def test_a_run_fails_by_wrong_answers_by_too_much_loss_and_without_any_query(
+def test_a_run_of_dnsload_fails_after_wrong_answers_too_many_losses_or_no_query_at_all(
     counts: dict[str, int], failures: list[str], arguments: tuple[str, ...]
 ) -> None:
     assert report_on(*arguments, **counts).failures == failures
@@ -59,14 +59,14 @@ def test_the_report_on_a_soak_compares_its_beginning_and_its_end() -> None:
     assert report_on().soak is None
 
 
-def test_the_latency_curve_ends_where_no_answers_came() -> None:
+def test_the_latency_curve_of_a_report_ends_at_the_share_of_queries_that_were_answered() -> None:
     curve = report_on().curve
     assert curve[0][0] == 0
     assert 99 < curve[-1][0] < 99.9
     assert [value for _, value in curve] == sorted(value for _, value in curve)
 
 
-def test_a_stored_report_can_be_read_again() -> None:
+def test_a_report_that_dnsload_has_stored_can_be_read_again() -> None:
     report = report_on("--steps", "100,200", "--step-seconds", "2")
     assert Report.model_validate_json(report.model_dump_json()) == report
     assert [step.totals.sent for step in report.steps] == [200, 100]

@@ -18,7 +18,9 @@ def engine(request: pytest.FixtureRequest) -> str:
     return name
 
 
-async def test_a_run_against_a_good_server_passes_and_its_delay_shows_as_latency(engine: str, tmp_path: Path) -> None:
+async def test_a_run_against_a_good_server_passes_and_the_servers_delay_shows_as_latency(
+    engine: str, tmp_path: Path
+) -> None:
     async with udp_responder(delay=0.02) as target:
         report = (await conduct(engine, target, tmp_path)).report
     assert (report.totals.sent, report.totals.answered, report.totals.lost) == (100, 100, 0)
@@ -27,7 +29,9 @@ async def test_a_run_against_a_good_server_passes_and_its_delay_shows_as_latency
     assert (report.failures, report.totals.unexpected, report.totals.unsent) == ([], 0, 0)
 
 
-async def test_a_run_mixes_in_queries_for_absent_names_and_malformed_packets(engine: str, tmp_path: Path) -> None:
+async def test_a_run_of_dnsload_contains_queries_for_absent_names_and_malformed_packets(
+    engine: str, tmp_path: Path
+) -> None:
     async with udp_responder() as target:
         mix = ("--miss", "0.3", "--malformed", "0.2", "--edns", "1232", "--seed", "1", "--timeout", "1")
         totals = (await conduct(engine, target, tmp_path, *mix)).report.totals
@@ -38,7 +42,7 @@ async def test_a_run_mixes_in_queries_for_absent_names_and_malformed_packets(eng
 
 
 def misbehave(number: int, query: bytes) -> bytes | None:
-    """Treat ten queries in turn: leave one unanswered, answer one with a wrong address, truncate one answer."""
+    """Treat the queries in groups of ten: drop one of them, give one a wrong address, and truncate one answer."""
     if number % 10 == 1:
         reply = response(query)
         reply.flags |= dns.flags.TC
@@ -59,7 +63,7 @@ async def test_the_report_counts_lost_wrong_and_truncated_answers_separately(eng
     ]
 
 
-async def test_late_answers_count_as_late_and_lost_and_delay_no_other_query(engine: str, tmp_path: Path) -> None:
+async def test_a_query_with_a_late_answer_counts_as_lost_and_delays_no_other_query(engine: str, tmp_path: Path) -> None:
     pace = ("--rate", "200", "--duration", "0.5", "--timeout", "0.2")
     async with udp_responder(delay=0.3) as target:
         report = (await conduct(engine, target, tmp_path, *pace)).report
@@ -69,7 +73,7 @@ async def test_late_answers_count_as_late_and_lost_and_delay_no_other_query(engi
     assert (report.latency.min >= 200, report.latency.max >= 300) == (True, True)
 
 
-async def test_a_run_without_a_rate_continues_after_a_loss(engine: str, tmp_path: Path) -> None:
+async def test_a_run_of_dnsload_without_a_rate_continues_after_a_lost_query(engine: str, tmp_path: Path) -> None:
     pace = ("--concurrency", "3", "--duration", "0.4", "--timeout", "0.1")
     async with udp_responder(lambda number, query: answer_well(number, query) if number > 3 else None) as target:
         totals = (await conduct(engine, target, tmp_path, *pace)).report.totals
@@ -77,7 +81,7 @@ async def test_a_run_without_a_rate_continues_after_a_loss(engine: str, tmp_path
     assert totals.answered + totals.lost == totals.sent
 
 
-async def test_a_closed_port_counts_as_loss_and_the_report_says_so(engine: str, tmp_path: Path) -> None:
+async def test_queries_to_a_closed_port_count_as_lost_and_the_report_says_so(engine: str, tmp_path: Path) -> None:
     async with udp_responder() as target:
         pass
     report = (await conduct(engine, target, tmp_path, "--timeout", "0.2")).report
@@ -87,7 +91,7 @@ async def test_a_closed_port_counts_as_loss_and_the_report_says_so(engine: str, 
 
 
 @pytest.mark.parametrize("pace", [("--rate", "300"), ("--concurrency", "4"), ("--concurrency", "4", "--tcp")])
-async def test_the_questions_are_asked_in_order_in_each_pass_from_the_source_address(
+async def test_dnsload_asks_each_question_once_in_each_pass_and_sends_from_the_given_source_address(
     engine: str, tmp_path: Path, pace: tuple[str, ...]
 ) -> None:
     asked: list[str] = []

@@ -1,4 +1,4 @@
-"""Tests of the schedule and of both ways of pacing."""
+"""Tests of the schedule of queries, and of both ways of sending them: at a rate, or with a number outstanding."""
 
 import numpy as np
 import pytest
@@ -11,14 +11,14 @@ def due_seconds(schedule: Schedule) -> list[float]:
     return [due / SECOND for due in schedule.due_times(0, schedule.total + 5)]
 
 
-def test_a_constant_rate_is_evenly_spaced() -> None:
+def test_queries_at_a_constant_rate_are_evenly_spaced() -> None:
     schedule = Schedule([Segment(2, 1000, 1000)])
     assert schedule.total == 2000
     assert due_seconds(schedule) == pytest.approx([number / 1000 for number in range(2000)], abs=1e-9)
 
 
 @pytest.mark.parametrize(("first", "last"), [(100, 1100), (1100, 100)])
-def test_a_ramp_sends_as_many_queries_as_the_integral_of_its_rate(first: int, last: int) -> None:
+def test_a_ramp_of_the_rate_sends_as_many_queries_as_the_integral_of_the_rate(first: int, last: int) -> None:
     schedule = Schedule([Segment(10, first, last)])
     due = due_seconds(schedule)
     assert len(due) == schedule.total == 6000
@@ -33,13 +33,13 @@ def test_each_step_of_a_schedule_has_its_rate() -> None:
     assert [sum(start <= each < end for each in due) for start, end in ((0, 2), (2, 3), (3, 5))] == [20, 100, 10]
 
 
-def test_due_times_are_the_same_whether_they_are_computed_at_once_or_in_parts() -> None:
+def test_the_due_times_of_queries_are_the_same_whether_they_are_computed_at_once_or_in_parts() -> None:
     schedule = Schedule(STEPS)
     whole = schedule.due_times(0, schedule.total)
     assert whole == [due for first in range(0, 130, 7) for due in schedule.due_times(first, 7)]
 
 
-def test_the_rate_at_a_time_is_that_of_its_step() -> None:
+def test_a_schedule_has_at_each_time_the_rate_of_its_step() -> None:
     schedule = Schedule([*STEPS, Segment(2, 10, 30)])
     assert [schedule.rate(at) for at in (0, 1.9, 2.5, 3, 6, 7, -1)] == [10, 10, 100, 5, 20, 0, 0]
 

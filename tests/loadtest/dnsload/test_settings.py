@@ -1,4 +1,4 @@
-"""Tests of the command line."""
+"""Tests of the command line of dnsload."""
 
 from pathlib import Path
 
@@ -16,7 +16,7 @@ def read(*arguments: str) -> Settings:
     return read_settings([*BASE, *arguments])
 
 
-def test_every_option_has_its_default() -> None:
+def test_every_option_of_dnsload_has_its_default() -> None:
     settings = read()
     assert settings.targets == (Target("127.0.0.1", 5353),)
     assert settings.records == (Path("records.json"),)
@@ -36,16 +36,18 @@ def test_every_option_has_its_default() -> None:
         ("--concurrency 100", "closed loop, 100 outstanding", ()),
     ],
 )
-def test_a_speed_is_parsed_and_described_in_words(arguments: str, words: str, segments: tuple[Segment, ...]) -> None:
+def test_the_options_about_rate_and_concurrency_of_dnsload_are_parsed_and_described_in_words(
+    arguments: str, words: str, segments: tuple[Segment, ...]
+) -> None:
     speed = read(*arguments.split()).speed
     assert (speed.segments, str(speed)) == (segments, words)
 
 
-def test_the_user_can_name_several_targets() -> None:
+def test_the_user_of_dnsload_can_name_several_targets() -> None:
     assert read("--target", "[::1]:53").targets == (Target("127.0.0.1", 5353), Target("::1", 53))
 
 
-def test_the_do_flag_implies_edns_and_a_resolver_implies_rd() -> None:
+def test_the_option_for_the_do_flag_implies_edns_and_the_option_resolver_sets_the_rd_flag() -> None:
     assert read("--dnssec-ok", "--resolver").form == QueryForm(1232, dnssec_ok=True, recursion_desired=True)
 
 
@@ -59,14 +61,16 @@ def test_the_do_flag_implies_edns_and_a_resolver_implies_rd() -> None:
         ("--client-subnet 2001:db8::/32 --nsid", 1232, [(8, "0002200020010db8"), (3, "")]),
     ],
 )
-def test_any_option_about_edns_turns_edns_on(arguments: str, size: int, options: list[tuple[int, str]]) -> None:
+def test_any_option_of_dnsload_about_edns_turns_edns_on(
+    arguments: str, size: int, options: list[tuple[int, str]]
+) -> None:
     form = read(*arguments.split()).form
     assert form.edns == size
     assert [(int(each.otype), (each.to_wire() or b"").hex()) for each in form.options] == options
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("90", 90), ("90s", 90), ("1.5m", 90), ("24h", 86400)])
-def test_a_duration_is_parsed(text: str, seconds: float) -> None:
+def test_a_duration_on_the_command_line_of_dnsload_is_parsed(text: str, seconds: float) -> None:
     assert parse_duration(text) == seconds
 
 
@@ -106,20 +110,20 @@ def test_a_duration_is_parsed(text: str, seconds: float) -> None:
         ("--wrong", "unrecognized arguments: --wrong"),
     ],
 )
-def test_bad_input_is_described_in_one_line(arguments: str, words: str) -> None:
+def test_the_error_about_bad_options_of_dnsload_has_one_line(arguments: str, words: str) -> None:
     with pytest.raises(InputError, match=words) as caught:
         read(*arguments.split())
     assert "\n" not in str(caught.value)
 
 
-def test_the_user_must_give_names_and_a_target() -> None:
+def test_dnsload_requires_names_to_ask_for_and_a_target() -> None:
     with pytest.raises(InputError, match="--target"):
         read_settings(["--records", "r"])
     with pytest.raises(InputError, match="what to ask"):
         read_settings(["--target", "127.0.0.1"])
 
 
-def test_the_help_has_examples(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_help_of_dnsload_has_examples(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         read("--help")
     assert ended.value.code == 0

@@ -1,4 +1,4 @@
-"""Tests of addresses and sockets."""
+"""Tests of the addresses of targets, and of the sockets for the queries."""
 
 import socket
 from pathlib import Path
@@ -18,24 +18,26 @@ from dnsload.targets import Target, parse_target, receive_drops, udp_socket
         ("2001:db8::1", Target("2001:db8::1", 53)),
     ],
 )
-def test_a_target_is_parsed(text: str, target: Target) -> None:
+def test_the_address_of_a_target_of_dnsload_is_parsed(text: str, target: Target) -> None:
     assert parse_target(text) == parse_target(str(target)) == target
 
 
 @pytest.mark.parametrize("text", ["", ":53", "127.0.0.1:0", "127.0.0.1:x", "127.0.0.1:65536", "[::1", "[::1]53", "a b"])
-def test_an_invalid_target_is_an_input_error(text: str) -> None:
+def test_an_invalid_target_of_dnsload_is_an_input_error(text: str) -> None:
     with pytest.raises(InputError):
         parse_target(text)
 
 
-def test_the_target_cluster_is_the_first_nameserver_of_resolv_conf(tmp_path: Path) -> None:
+def test_the_target_named_cluster_is_the_first_nameserver_in_resolv_conf(tmp_path: Path) -> None:
     path = tmp_path / "resolv.conf"
     path.write_text("# nameserver 192.0.2.1\nsearch svc\nnameserver 198.51.100.10\nnameserver 192.0.2.2\n")
     assert parse_target("cluster", path) == Target("198.51.100.10", 53)
 
 
 @pytest.mark.parametrize("text", [None, "search svc\nnameserver\n"])
-def test_the_target_cluster_without_a_nameserver_is_an_input_error(tmp_path: Path, text: str | None) -> None:
+def test_the_target_named_cluster_is_an_input_error_if_resolv_conf_has_no_nameserver(
+    tmp_path: Path, text: str | None
+) -> None:
     path = tmp_path / "resolv.conf"
     if text is not None:
         path.write_text(text)

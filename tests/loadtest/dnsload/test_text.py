@@ -1,4 +1,4 @@
-"""Tests of the output on the terminal."""
+"""Tests of dnsload's output on the terminal."""
 
 from dnsload.app import make_session, make_workload
 from dnsload.report import Report
@@ -12,7 +12,7 @@ def lines(report: Report) -> dict[str, str]:
     return {line.split()[0]: line for line in table(report).splitlines() if line.split()}
 
 
-def test_the_table_has_counts_and_percentiles_in_columns() -> None:
+def test_the_table_on_the_terminal_has_counts_and_percentiles_in_columns() -> None:
     said = lines(report_on())
     assert said["sent"].split() == ["sent", "300"]
     assert "NOERROR 300" in said["answered"]
@@ -21,7 +21,7 @@ def test_the_table_has_counts_and_percentiles_in_columns() -> None:
     assert len({len(said[word]) for word in ("latency,", "answer", "send")}) == 1
 
 
-def test_failures_and_the_limits_of_the_client_are_the_last_lines() -> None:
+def test_the_last_lines_of_the_output_say_why_the_run_failed_and_whether_the_client_was_the_limit() -> None:
     last = table(report_on(wrong=1, unsent=5)).splitlines()[-2:]
     assert last[0].startswith("LIMITED BY THE CLIENT: 15 queries were due")
     assert last[1] == "FAILED: 3 answers were wrong"
@@ -36,7 +36,7 @@ def test_the_footnote_of_a_report_says_at_which_moment_a_latency_begins() -> Non
     assert [table(report_on(unsent=count)).count("never sent are not in these figures") for count in (0, 1)] == [0, 1]
 
 
-def test_the_output_has_a_table_for_steps_for_targets_and_for_a_soak() -> None:
+def test_the_output_of_dnsload_has_a_table_for_steps_for_targets_and_for_a_soak() -> None:
     steps = table(report_on("--steps", "100,2000", "--step-seconds", "2"))
     assert "100/s" in steps
     assert "2,000/s" in steps
@@ -44,7 +44,7 @@ def test_the_output_has_a_table_for_steps_for_targets_and_for_a_soak() -> None:
     assert "first 2 windows" in table(report_on("--soak", seconds=200))
 
 
-def test_progress_is_printed_as_one_line_a_second() -> None:
+def test_dnsload_prints_its_progress_as_one_line_a_second() -> None:
     recording = make_session(settings_for(), make_workload(settings_for())).recording
     record(recording, 2, lost=3)
     line = progress_line(recording.rows[1])

@@ -40,7 +40,7 @@ def workload(mix: Mix = Mix(), questions: list[Question] = NAMES) -> Workload:  
         QueryForm(edns=1232, options=(dns.edns.ECSOption("192.0.2.0", 24), dns.edns.NSIDOption(b""))),
     ],
 )
-def test_packets_equal_those_of_dnspython(form: QueryForm) -> None:
+def test_the_packets_of_dnsload_equal_those_of_dnspython(form: QueryForm) -> None:
     packet = Workload([Question("db.tail1234.ts.net", "AAAA")], None, form, Mix()).pool[0].packet
     query = dns.message.make_query(
         "db.tail1234.ts.net",
@@ -55,26 +55,26 @@ def test_packets_equal_those_of_dnspython(form: QueryForm) -> None:
     assert b"\x00\x07" + packet == query.to_wire()
 
 
-def test_a_name_is_chosen_as_often_as_it_is_listed() -> None:
+def test_dnsload_asks_for_a_name_as_often_as_the_name_is_listed() -> None:
     chosen = Counter(workload(questions=[*NAMES, NAMES[0]]).choose(22_000))
     assert {*chosen} == set(range(10))
     assert chosen[0] == pytest.approx(4000, rel=0.1)
     assert all(1700 < chosen[place] < 2300 for place in range(1, 10))
 
 
-def test_questions_in_order_come_as_they_are_listed_again_and_again() -> None:
+def test_questions_that_are_asked_in_order_start_again_after_the_last_one() -> None:
     load = workload(Mix(in_order=True), questions=[*NAMES, NAMES[3]])
     assert [*load.choose(4), *load.choose(20_000)] == ([*range(10), 3] * 2000)[:20_004]
 
 
-def test_the_mix_of_questions_has_the_requested_shares() -> None:
+def test_the_mix_of_questions_has_the_requested_shares_of_absent_names_and_malformed_packets() -> None:
     load = workload(Mix(miss=0.2, malformed=0.1, absent_names=10))
     chosen = [load.pool[place] for place in load.choose(20_000)]
     assert sum(asked.question is None for asked in chosen) == pytest.approx(2000, rel=0.1)
     assert sum(asked.expected is ABSENT for asked in chosen) == pytest.approx(4000, rel=0.1)
 
 
-def test_absent_names_are_siblings_of_existing_names() -> None:
+def test_the_absent_names_that_dnsload_makes_up_are_siblings_of_existing_names() -> None:
     load = workload(Mix(miss=1, absent_names=1000))
     names = {str(parsed(asked).question[0].name) for asked in load.pool if asked.expected is ABSENT}
     assert len(names) == 1000
@@ -83,7 +83,7 @@ def test_absent_names_are_siblings_of_existing_names() -> None:
     assert Mix().absent_names == 65_536
 
 
-def test_malformed_packets_differ_from_valid_queries() -> None:
+def test_the_malformed_packets_of_dnsload_differ_from_valid_queries() -> None:
     load = workload(Mix(malformed=0.5))
     well = {asked.packet for asked in load.pool if asked.question}
     damaged = [asked.packet for asked in load.pool if asked.question is None]

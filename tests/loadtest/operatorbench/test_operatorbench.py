@@ -1,4 +1,4 @@
-"""The benchmark of operators: the goals for its runs, and the reports on them. These tests need no bed."""
+"""Tests of the benchmark of operators: the goals for its runs, and the reports on them. They need no bed."""
 
 import json
 from base64 import b64encode
@@ -26,7 +26,7 @@ from operatorbench.measure import (
 from operatorbench.process import busy_seconds, peak_mb
 from operatorbench.report import document, groups, hosting, runs, steady, verdicts, writes
 from tsoperator.proxy.entries import read_report
-from tsoperator.proxy.hosting import read_host_report, read_rules
+from tsoperator.proxy.hosting import Mapped, read_host_report
 from tsoperator.proxy.secret import advertised_services, slim
 
 WRITES = {"create secrets": 10, "patch services": 20, "create events": 5, "update leases": 3}
@@ -46,7 +46,7 @@ def sample(kind: Kind = Kind.OURS, run: int = 1, **changes: Any) -> Sample:
 
 
 def pair(run: int = 1, **changes: Any) -> Steady:
-    """Return the figures of a leader and a standby."""
+    """Return the figures of a run with a leader and a standby."""
     figures: dict[str, Any] = {
         "services": 10, "made": step(), "rss_mb": 90.0, "every_seconds": 0.25, "standby_cpu_seconds": 0.02,
         "standby_rss_mb": 80.0, "configmap_bytes": 50_000,
@@ -55,7 +55,7 @@ def pair(run: int = 1, **changes: Any) -> Steady:
 
 
 def grouped(kind: Kind = Kind.OURS, run: int = 1, **changes: Any) -> Grouped:
-    """Return the figures of two ProxyGroups."""
+    """Return the figures of a run with two ProxyGroups of type egress."""
     figures: dict[str, Any] = {
         "services": 10, "made": step(), "rss_mb": 90.0, "groups": 2, "configmap_writes": {"a": 40, "b": 9},
         "served": step(), "idle": step(30, writes={}), "entry_seconds": [0.3, 0.1], "slice_seconds": [0.2, 0.3],
@@ -65,7 +65,7 @@ def grouped(kind: Kind = Kind.OURS, run: int = 1, **changes: Any) -> Grouped:
 
 
 def hosted(kind: Kind = Kind.OURS, run: int = 1, **changes: Any) -> Hosting:
-    """Return the figures of two ProxyGroups that expose Ingresses and Services."""
+    """Return the figures of a run with two ProxyGroups that expose Ingresses and Services."""
     figures: dict[str, Any] = {
         "services": 10, "ingresses": 6, "made": step(), "rss_mb": 90.0, "calls": {"PUT /x": 10, "GET /x": 20},
         "idle": step(300, writes={}), "idle_calls": {"GET /x": 2},
@@ -83,19 +83,19 @@ def verdict(text: str, *samples: Sample) -> Verdict:
     return next(each for each in judged(samples, GOALS) if each.goal.text == text)
 
 
-def test_events_and_leases_are_not_counted_as_writes() -> None:
+def test_the_operator_benchmark_does_not_count_events_and_leases_as_writes() -> None:
     assert step().counted == 30
     assert sample().writes == 3.0
 
 
-def test_touches_of_pods_are_counted_apart() -> None:
+def test_the_operator_benchmark_counts_patches_of_pods_apart_from_other_writes() -> None:
     touching = step(writes={"patch pods": 2, "patch services": 20, "update pods": 1})
     assert (touching.counted, touching.touches) == (21, 2)
     assert ["touches of Pods a Service made", "0.20"] in cells(groups([grouped(made=touching)]))
     assert ["idle: API writes, leases apart", "23"] in cells(groups([grouped(idle=touching)]))
 
 
-def test_figures_are_divided_by_the_number_of_services() -> None:
+def test_the_figures_of_the_operator_benchmark_are_divided_by_the_number_of_services() -> None:
     alone = sample(made=step(cpu_seconds=0.12), removed=step(cpu_seconds=0.03, writes={"delete secrets": 5}))
     assert (alone.cpu_ms, alone.removal_cpu_ms, alone.removal_writes) == pytest.approx((12.0, 3.0, 0.5))
     seen = pair(made=step(cpu_seconds=0.12, writes={"patch configmaps": 19, "create configmaps": 1, "create pods": 9}))
@@ -107,7 +107,7 @@ def entry(verb: str = "patch", user: str = "operatorbench", resource: str = "con
     return {"verb": verb, "user": {"username": user}, "objectRef": {"resource": resource}, **more}
 
 
-def test_the_bytes_of_configmaps_are_those_in_the_requests_of_the_operator() -> None:
+def test_the_bytes_of_a_configmap_are_the_bytes_in_the_operators_requests() -> None:
     sent = {"data": {"records.json": "ä"}}  # 30 bytes
     log = [
         entry("create", requestObject=sent),
@@ -135,7 +135,7 @@ def test_writes_of_a_configmap_are_counted_by_the_name_of_the_configmap() -> Non
     assert configmap_writes(log, "operatorbench") == {"a": 2, "b": 1}
 
 
-def test_writes_are_listed_from_the_most_frequent() -> None:
+def test_the_operator_benchmark_lists_the_most_frequent_writes_first() -> None:
     counted = by_write({("patch", "services"): 2, ("create", "secrets"): 9, ("delete", "secrets"): 0})
     assert list(counted.items()) == [("create secrets", 9), ("patch services", 2)]
 
@@ -151,7 +151,9 @@ def test_writes_are_listed_from_the_most_frequent() -> None:
         ("API writes when idle", {"idle": step(writes={"update leases": 9})}, {"idle": step(writes={"patch x": 1})}),
     ],
 )
-def test_a_goal_is_met_up_to_its_limit(text: str, met: dict[str, Any], missed: dict[str, Any]) -> None:
+def test_a_goal_of_the_operator_benchmark_is_met_by_a_figure_up_to_its_limit(
+    text: str, met: dict[str, Any], missed: dict[str, Any]
+) -> None:
     theirs = sample(Kind.GO, 2, made=step(8, 0.5), removed=step(10), rss_mb=100)
     assert [verdict(text, sample(**changes), theirs).missed for changes in (met, missed)] == [False, True]
 
@@ -169,7 +171,9 @@ def test_a_goal_is_met_up_to_its_limit(text: str, met: dict[str, Any], missed: d
         ("slice after a proxy's report, slowest", {"slice_seconds": [0.3]}, {"slice_seconds": [0.1, 0.31]}),
     ],
 )
-def test_a_goal_of_groups_is_met_up_to_its_limit(text: str, met: dict[str, Any], missed: dict[str, Any]) -> None:
+def test_a_goal_of_the_scenario_with_groups_is_met_by_a_figure_up_to_its_limit(
+    text: str, met: dict[str, Any], missed: dict[str, Any]
+) -> None:
     theirs = grouped(Kind.GO, 2, made=step(10), removed=step(10))
     found = [judged([grouped(**changes), theirs], GROUP_GOALS) for changes in (met, missed)]
     assert [each.missed for all_ in found for each in all_ if each.goal.text == f"groups: {text}"] == [False, True]
@@ -187,7 +191,7 @@ def test_a_goal_of_groups_is_met_up_to_its_limit(text: str, met: dict[str, Any],
         ("control-server calls when idle", {"idle_calls": {"GET /x": 2}}, {"idle_calls": {"GET /x": 2, "GET /y": 1}}),
     ],
 )
-def test_a_goal_of_the_fourth_scenario_is_met_by_a_figure_up_to_its_limit(
+def test_a_goal_of_the_scenario_with_exposed_objects_is_met_by_a_figure_up_to_its_limit(
     text: str, met: dict[str, Any], missed: dict[str, Any]
 ) -> None:
     theirs = hosted(Kind.GO, 2, made=step(10))
@@ -204,11 +208,11 @@ def test_the_leader_and_the_standby_are_judged_separately(leader: float, standby
     assert [each.missed for each in judged([run], STEADY_GOALS)] == missed
 
 
-def test_a_scenario_that_was_not_run_is_not_judged() -> None:
+def test_a_scenario_of_the_operator_benchmark_that_was_not_run_is_not_judged() -> None:
     assert judged([], STEADY_GOALS) == []
 
 
-def test_of_several_runs_the_least_time_and_the_most_memory_count() -> None:
+def test_the_verdict_on_several_runs_uses_the_least_time_and_the_most_memory() -> None:
     twice = [sample(run=1, made=step(2), rss_mb=99.0), sample(run=3, made=step(1), rss_mb=90.0)]
     found = [verdict(text, *twice).ours for text in ("all StatefulSets made", "memory with all of them")]
     assert found == [Measured(1, 3), Measured(99.0, 1)]
@@ -232,21 +236,21 @@ def test_the_table_of_runs_has_a_column_for_each_run() -> None:
     assert cells(text)[0] == ["all StatefulSets made, s", "1.00", "12.35"]
 
 
-def test_the_table_of_pairs_shows_the_standby_and_the_leader_separately() -> None:
+def test_the_table_of_runs_with_two_replicas_shows_the_standby_and_the_leader_separately() -> None:
     lines = cells(steady([pair(), pair(standby_cpu_seconds=0.031)]))
     assert ["leader: CPU, ms a Service made", "10.0", "10.0"] in lines
     assert ["standby: CPU, ms a Service made", "2.0", "3.1"] in lines
     assert ["kB of ConfigMap written a Service made", "5.0", "5.0"] in lines
 
 
-def test_the_table_of_groups_shows_the_spread_of_times() -> None:
+def test_the_table_of_the_scenario_with_groups_shows_the_spread_of_times() -> None:
     lines = cells(groups([grouped(), grouped(Kind.GO, configmap_writes={"a": 250})]))
     assert ["writes of a ConfigMap, at most", "40", "250"] in lines
     assert ["one Service more: entry written, s", "0.10 to 0.30", "0.10 to 0.30"] in lines
     assert ["slice has a proxy, s after its report", "0.20 to 0.30", "0.20 to 0.30"] in lines
 
 
-def test_the_table_of_the_fourth_scenario_shows_the_calls_of_the_control_server() -> None:
+def test_the_table_of_the_scenario_with_exposed_objects_shows_the_requests_to_the_control_server() -> None:
     text = hosting([hosted(), hosted(Kind.GO, calls={"GET /x": 90})])
     assert "### 6 Ingresses and 4 Services of two ProxyGroups" in text
     lines = cells(text)
@@ -254,13 +258,13 @@ def test_the_table_of_the_fourth_scenario_shows_the_calls_of_the_control_server(
     assert ["control server: PUT /x", "10", "0"] in lines
 
 
-def test_the_table_of_writes_is_per_service() -> None:
+def test_the_table_of_writes_of_the_operator_benchmark_has_numbers_per_service() -> None:
     lines = cells(writes([sample(made=step(writes={"create secrets": 10}), removed=step(writes={})), sample(Kind.GO)]))
     assert ["made: create secrets", "1.00", "1.00"] in lines
     assert ["removed: patch services", "-", "2.00"] in lines
 
 
-def test_the_document_is_json_with_every_figure() -> None:
+def test_the_stored_results_of_the_operator_benchmark_are_json_with_every_figure() -> None:
     samples = [sample(run=1), sample(Kind.GO, 2)]
     all_runs = Runs(samples, [grouped(run=3)], [pair(run=4)], [hosted(run=5)])
     kept = json.loads(json.dumps(document({"cores": 2}, all_runs, judged(samples, GOALS))))
@@ -273,7 +277,7 @@ def test_the_document_is_json_with_every_figure() -> None:
     assert all_runs.next_number == 6
 
 
-def test_services_are_assigned_to_the_groups_in_turn() -> None:
+def test_the_operator_benchmark_assigns_services_to_the_groups_in_turn() -> None:
     made = [service(number, f"db-{number}")["metadata"]["annotations"] for number in range(3)]
     assert [each["tailscale.com/proxy-group"] for each in made] == ["even", "odd", "even"]
 
@@ -291,7 +295,7 @@ def test_a_simulated_proxy_reports_the_entries_of_its_configmap() -> None:
 
 
 def secret(**files: str) -> dict[str, Any]:
-    """Return a Secret with these files."""
+    """Return a Secret with these *files* as its keys."""
     metadata = {"namespace": "tailscale", "name": "odd-1"}
     return {
         "apiVersion": "v1",
@@ -302,13 +306,14 @@ def secret(**files: str) -> dict[str, Any]:
 
 
 def test_a_simulated_host_shows_the_services_that_it_advertises_and_its_rules() -> None:
-    rules = {"svc:api": {"IPv4Mapping": {"TailscaleServiceIP": "100.64.1.2", "ClusterIP": "10.96.0.9"}}}
+    rule = Mapped("100.64.1.2", "10.96.0.9")
+    rules = {"svc:api": {"IPv4Mapping": {"TailscaleServiceIP": rule.address, "ClusterIP": rule.cluster_ip}}}
     proxy = Proxy("odd", 1)
     state = secret(**profile(proxy, ["svc:api"]))
     read = read_host_report(json.dumps(host_report(proxy, rules)))
     assert advertised_services(slim(state)) == ("svc:api",)
     assert read is not None
-    assert (read.ip4, read.rules) == (proxy.address, read_rules(json.dumps(rules)))
+    assert (read.ip4, read.rules) == (proxy.address, {"svc:api": {4: rule}})
 
 
 def test_a_simulated_host_reads_the_configuration_for_the_newest_images() -> None:
@@ -317,12 +322,12 @@ def test_a_simulated_host_reads_the_configuration_for_the_newest_images() -> Non
     assert newest_config(secret(other="{}")) == newest_config(None) == {}
 
 
-def test_a_simulated_host_gets_certificates_for_the_sites_whose_tls_ends_there() -> None:
+def test_a_simulated_host_gets_certificates_for_the_tailscale_services_whose_tls_it_ends() -> None:
     web: dict[str, Any] = {"web.tail1234.ts.net:443": {}, "web.tail1234.ts.net:80": {}}
     assert domains({"svc:web": {"TCP": {}, "Web": web}, "svc:api": {"TCP": {}}}) == ["web.tail1234.ts.net"]
 
 
-def test_three_of_five_exposed_objects_are_ingresses() -> None:
+def test_three_of_five_objects_that_the_operator_benchmark_exposes_are_ingresses() -> None:
     names = exposed(5, "a-")
     assert [*names.ingresses, *names.services] == ["a-web-0", "a-web-1", "a-web-2", "a-api-0", "a-api-1"]
 
@@ -351,14 +356,14 @@ def test_an_ingress_counts_as_served_once_its_status_has_its_name_and_https(
         ("2/2 proxy backends ready and advertising", {"hostname": "api"}, False),
     ],
 )
-def test_a_service_counts_as_exposed_once_both_proxies_advertise_it(
+def test_a_service_counts_as_exposed_once_its_status_says_that_both_proxies_advertise_it(
     message: str, entry: dict[str, str], *, counts: bool
 ) -> None:
     condition = {"type": "TailscaleIngressSvcConfigured", "status": "True", "message": message}
     assert is_exposed({"status": {"conditions": [condition], "loadBalancer": {"ingress": [entry]}}}) is counts
 
 
-def test_a_slice_has_the_addresses_of_all_its_endpoints() -> None:
+def test_the_operator_benchmark_reads_the_addresses_of_all_endpoints_in_an_endpointslice() -> None:
     assert addresses({"endpoints": [{"addresses": ["10.244.0.1"]}, {"addresses": ["10.244.0.2"]}]}) == {
         "10.244.0.1", "10.244.0.2",
     }  # fmt: skip
@@ -386,7 +391,7 @@ def test_a_name_counts_as_resolved_once_it_has_an_address() -> None:
     assert addressed({"data": {"records.json": json.dumps(records)}}) == 1
 
 
-def test_memory_and_cpu_are_read_from_the_kernels_tables() -> None:
+def test_the_operator_benchmark_reads_memory_and_cpu_time_from_proc() -> None:
     assert peak_mb("Name:\tx\nVmPeak:\t  9 kB\nVmHWM:\t   1000 kB\n") == pytest.approx(1.024)
     assert peak_mb("Name:\tkthread\n") == 0
     assert busy_seconds("cpu  100 200 300 9999 9999 10 20 30 0 0\ncpu0 1 1 1\n") == pytest.approx(6.6)

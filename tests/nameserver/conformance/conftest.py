@@ -1,4 +1,4 @@
-"""Running nameservers, and functions that query them by UDP and by TCP."""
+"""Fixtures: running nameservers, and functions that query them by UDP and by TCP."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path

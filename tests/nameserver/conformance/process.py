@@ -1,4 +1,4 @@
-"""A nameserver that runs as a process, and functions of tests that talk to it."""
+"""Runs a nameserver as a process, and talks to it."""
 
 import http.client
 import os
@@ -32,7 +32,7 @@ class Server:
     host: str = "127.0.0.1"
 
     def says(self, what: str) -> str:
-        """Read the log of the process up to a line that contains *what*."""
+        """Read the log of the process until a line contains *what*, and return that line."""
         assert self.process.stderr is not None
         said = []
         while line := self.process.stderr.readline():
@@ -58,7 +58,7 @@ class Server:
 
     @contextmanager
     def tcp_socket(self, host: str | None = None) -> Iterator[tuple[socket.socket, BinaryIO]]:
-        """Yield a connection, and the stream of bytes that the server sends on it."""
+        """Yield a TCP connection, and the stream of bytes that the server sends on it."""
         with socket.create_connection((host or self.host, self.port), PATIENCE) as client:
             client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             with client.makefile("rb") as stream:
@@ -100,7 +100,7 @@ def read_message(stream: BinaryIO) -> bytes:
 def nameserver(
     records: Path, *arguments: str, listen: str = "127.0.0.1:0", host: str = "127.0.0.1"
 ) -> Iterator[Server]:
-    """Run a nameserver with *records* during the block. It serves the records when the block starts."""
+    """Run a nameserver during the block. The block begins when the nameserver serves *records*."""
     health = listen.rpartition(":")[0] + ":0"
     words = [sys.executable, "-m", "tsnameserver", "--records", str(records), "--listen", listen, "--health", health]
     words += ["--nsid", WHO]

@@ -96,8 +96,11 @@ SIZES: list[tuple[str, int | None, int, list[str] | None]] = [
     *((LARGE, payload, 1232, None) for payload in (1232, 4096, 65535)),
     ("v4.tail1234.ts.net", 0, 512, ["100.64.0.4", "100.64.0.3"]),
 ]
-"""Rows of four: the name asked for; the size that the client says it takes, None without EDNS; the largest response
-that it may get; and the addresses in the answer, None if the answer is truncated."""
+"""The rows of the test of sizes.
+
+A row has the name asked for; the response size in the client's OPT record, or None without EDNS; the largest permitted
+response; and the expected addresses, or None if the answer has to be truncated.
+"""
 
 
 @pytest.mark.parametrize(("name", "payload", "limit", "answers"), SIZES, ids=lambda value: str(value)[:20])

@@ -1,4 +1,4 @@
-"""Names: case, length, odd bytes, and what lies in a zone (RFC 1035, RFC 4343)."""
+"""Names: their case, length and unusual bytes, and which names belong to a zone (RFC 1035, RFC 4343)."""
 
 import itertools
 

@@ -1,4 +1,4 @@
-"""Negative answers, and questions that get a minimal answer or none (RFC 2308, RFC 8482)."""
+"""Negative answers (RFC 2308), and queries that get a minimal answer (RFC 8482) or a refusal."""
 
 import struct
 
@@ -59,7 +59,10 @@ def test_30_a_query_of_a_class_other_than_in_is_refused(ask: Ask, rdclass: str) 
 
 
 def transfer(qtype: str, name: str) -> bytes:
-    """Return a secondary's request for a zone. dnspython's own request would wait for an answer of many messages."""
+    """Return a request for a zone transfer, as a secondary server sends it.
+
+    dnspython's own function would wait for an answer of many messages.
+    """
     query = make_query(name, "SOA")
     if qtype == "IXFR":
         query.authority = [dns.rrset.from_text(f"{name}.", 0, "IN", "SOA", "a. b. 1 2 3 4 5")]

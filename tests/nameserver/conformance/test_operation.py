@@ -1,4 +1,4 @@
-"""Operation: health checks, reloads, stops, batches, IPv6."""
+"""Operation: health checks, reloads, stops, bursts of queries, and IPv6."""
 
 import itertools
 import signal
@@ -41,13 +41,16 @@ NAMES = [f"name{number}.tail1234.ts.net" for number in range(300)]
 
 
 def version(number: int) -> str:
-    """Return records in which both addresses of every name end in the same *number*."""
+    """Return version *number* of the records, in which both addresses of every name end in *number*."""
     addresses = [f"192.0.2.{number}", f"198.51.100.{number}"]
     return render(Records(ip4=dict.fromkeys(NAMES, addresses), serial=number))
 
 
 def seen_version(server: Server, name: str) -> int:
-    """Return the number of the version to which both addresses of *name* belong."""
+    """Return the version of the records from which the answer for *name* comes.
+
+    Both its addresses must be of that version.
+    """
     (number,) = {int(address.rpartition(".")[2]) for address in texts(server.ask(name))}
     return number
 
@@ -95,7 +98,7 @@ def test_47_several_addresses_are_all_in_the_answer_in_order_with_one_ttl(server
 
 
 def seconds_to_stop(records: Path, number: signal.Signals) -> float:
-    """Return the seconds that a nameserver with an open connection needs to end after signal *number*."""
+    """Return the seconds from signal *number* to the end of a nameserver that has an open connection."""
     with nameserver(records) as server, server.tcp_socket() as (client, stream):
         client.sendall(framed(GOOD))
         assert read_message(stream)

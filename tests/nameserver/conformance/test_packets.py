@@ -29,7 +29,7 @@ UNANSWERED = {
 def test_32_a_packet_that_is_not_a_query_gets_no_answer(server: Server, packet: bytes) -> None:
     with server.udp_socket() as client:
         client.send(packet)
-        client.send(numbered(GOOD, 0x3232))  # answered after the other, were that answered
+        client.send(numbered(GOOD, 0x3232))  # its answer would come after an answer to the packet before
         assert client.recv(512)[:2] == b"\x32\x32"
 
 
@@ -106,7 +106,10 @@ BURST = 100
 
 
 def burst_answers(client: socket.socket, burst: list[bytes]) -> set[bytes]:
-    """Send *burst* and then a valid query. Return the answers that came before the answer to that query."""
+    """Send the packets in *burst* and then a valid query.
+
+    Return the answers that came before the answer to that query.
+    """
     for packet in burst:
         client.send(packet)
     client.send(numbered(GOOD, 0xFFFF))

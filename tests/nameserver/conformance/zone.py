@@ -1,4 +1,4 @@
-"""The records that the tested nameserver serves, and one question for every kind of answer."""
+"""The records that the tested nameserver serves, and one question for each kind of answer."""
 
 from typing import NamedTuple
 
@@ -73,6 +73,6 @@ OUTSIDE = [Case(name, "A", "REFUSED") for name in (".", "net", "xts.net", "ts.ne
 
 
 def check_nodata(response: dns.message.Message) -> None:
-    """Check that *response* says that the name exists and that there is nothing to answer."""
+    """Check that *response* is NODATA: the name exists, but has no records of this type."""
     assert (response.rcode(), response.answer) == (dns.rcode.NOERROR, [])
     assert [rrset.rdtype for rrset in response.authority] == [dns.rdatatype.SOA]

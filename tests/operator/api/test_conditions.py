@@ -15,7 +15,9 @@ def ready(status: bool | str, reason: str = "Because", generation: int | None = 
 
 
 @pytest.mark.parametrize(("status", "word"), [(True, "True"), (False, "False"), ("Unknown", "Unknown")])
-def test_a_new_condition_has_its_status_as_a_word_and_no_transition_time(status: bool | str, word: str) -> None:
+def test_a_new_condition_has_true_false_or_unknown_as_its_status_and_no_transition_time(
+    status: bool | str, word: str
+) -> None:
     bare = {"type": "Ready", "status": word, "reason": "Because", "message": "words"}
     assert ready(status, generation=None) == bare
     assert ready(status) == {**bare, "observedGeneration": 3}
@@ -47,7 +49,7 @@ def test_the_transition_time_of_a_condition_changes_only_with_its_status(
     assert before == given
 
 
-def test_conditions_keep_their_order_and_new_types_come_last() -> None:
+def test_the_conditions_of_a_status_keep_their_order_and_new_types_come_last() -> None:
     before = set_condition([], [condition("B", True, "Yes", ""), condition("A", True, "Yes", "")], THEN)
     after = set_condition(before, [condition("C", True, "Yes", ""), condition("A", False, "No", "")], NOW)
     assert [(each["type"], each["status"]) for each in after] == [("B", "True"), ("A", "False"), ("C", "True")]

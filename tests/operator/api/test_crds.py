@@ -36,7 +36,7 @@ def root_schema(definition: Definition) -> Object:
     return schema
 
 
-def test_the_crds_in_the_chart_are_the_crds_that_the_command_writes(tmp_path: Path) -> None:
+def test_the_crds_in_the_chart_are_those_that_the_module_crds_writes_from_the_models(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-m", "tsoperator.api.crds", tmp_path], check=True, timeout=30)
     written, charts = ({path.name: path.read_text() for path in folder.iterdir()} for folder in (tmp_path, CHART_CRDS))
     assert written == charts, "run: make crds"
@@ -66,17 +66,17 @@ def test_every_node_of_a_schema_is_structural_and_has_a_description_of_one_parag
 
 
 class Ruled(WireModel):
-    """A model with rules and a default."""
+    """A model with validation rules, with a default that the schema must not have, and with a field called title."""
 
     model_config = ConfigDict(json_schema_extra={"x-kubernetes-validations": [{"rule": "has(self.size)"}]})
 
     size: int = 3
-    """A field whose default the operator's code applies."""
+    """A field whose default only the operator's code applies, so that the schema must not have the default."""
     title: str = Field(default="", json_schema_extra={"x-kubernetes-validations": [{"rule": "self == oldSelf"}]})
     """A field that has the name of a keyword of JSON Schema."""
 
 
-def test_the_schema_has_the_rules_and_only_the_defaults_that_the_api_server_applies() -> None:
+def test_the_schema_of_a_model_has_the_rules_and_only_the_defaults_that_the_api_server_applies() -> None:
     made = structural_schema(Ruled)
     assert made["x-kubernetes-validations"] == [{"rule": "has(self.size)"}]
     assert made["properties"]["title"] == {

@@ -9,7 +9,7 @@ from tsoperator.api.device import Device, lookup_name, lookup_names
 DEVICE = TypeAdapter(Device)
 
 
-def test_a_device_of_tailscale_is_parsed() -> None:
+def test_a_device_in_the_json_of_tailscale_is_parsed() -> None:
     device = DEVICE.validate_json(
         """{"id": "3000000000000001", "nodeId": "n000001CNTRL", "name": "db.tail1234.ts.net", "tags": ["tag:k8s"],
         "hostname": "DB", "addresses": ["100.64.0.1"], "lastSeen": "2026-01-02T03:04:05.123456789Z",
@@ -22,7 +22,7 @@ def test_a_device_of_tailscale_is_parsed() -> None:
 
 
 @pytest.mark.parametrize("node_id", ["7", '"7"'])
-def test_a_device_of_headscale_is_parsed(node_id: str) -> None:
+def test_a_device_in_the_json_of_headscale_is_parsed(node_id: str) -> None:
     device = DEVICE.validate_json(f'{{"id": {node_id}, "nodeId": {node_id}, "name": "db"}}')
     assert device == Device("7", "db")
     assert device.short_name == "db"

@@ -19,7 +19,7 @@ NO_IMAGES = [
         "docker.io/library/tailscale",
     ],
 )  # fmt: skip
-def test_an_image_reference_is_accepted(image: str) -> None:
+def test_a_valid_image_reference_is_accepted(image: str) -> None:
     assert image_error(image) is None
 
 

@@ -15,7 +15,7 @@ def test_a_valid_label_has_no_error(key: str, value: str) -> None:
 @pytest.mark.parametrize(
     "key", ["", "-a", "a-", "x" * 64, "a b", "a/b/c", "Example.org/team", "/a", "a/", f"{'a' * 254}/b", "ä", "a\n"]
 )
-def test_the_error_for_a_bad_label_key_is_one_line_that_says_what_a_key_is(key: str) -> None:
+def test_the_error_for_a_bad_label_key_is_one_line_that_explains_the_format_of_keys(key: str) -> None:
     (error,) = label_errors({key: "x"})
     assert "\n" not in error
     assert ": a key is" in error or "DNS name in lower case" in error
@@ -44,6 +44,6 @@ def test_a_label_value_that_is_too_long_ends_in_a_hash() -> None:
 
 
 @given(st.text("abc", min_size=64, max_size=80), st.text("abc", min_size=64, max_size=80))
-def test_long_values_are_cut_to_63_characters_and_different_values_stay_different(one: str, other: str) -> None:
+def test_long_label_values_are_cut_to_63_characters_and_different_values_stay_different(one: str, other: str) -> None:
     assert len(label_value(one)) == 63
     assert (label_value(one) == label_value(other)) == (one == other)

@@ -39,12 +39,12 @@ def test_the_url_path_of_a_kind_is_the_path_in_the_kubernetes_api(
     assert resource.path(*parts) == path
 
 
-def test_the_text_of_a_key_or_a_kind_is_as_in_kubectl() -> None:
+def test_keys_and_kinds_are_written_as_kubectl_writes_them() -> None:
     read = [str(each) for each in (Key("default", "a"), Key("", "a"), SERVICE, INGRESS)]
     assert read == ["default/a", "a", "services", "ingresses.networking.k8s.io"]
 
 
-def test_every_kind_is_found_from_its_objects() -> None:
+def test_the_kind_of_an_object_is_found_by_its_apiversion_and_kind() -> None:
     for resource in RESOURCES.values():
         assert resource_of({"apiVersion": resource.api_version, "kind": resource.kind}) is resource
 
@@ -70,7 +70,7 @@ def test_the_key_and_the_uid_of_an_object_are_read_from_its_metadata() -> None:
 
 
 @pytest.mark.parametrize("metadata", [{}, {"labels": None, "annotations": None, "finalizers": None}])
-def test_a_missing_part_of_an_object_is_empty(metadata: Object) -> None:
+def test_a_missing_part_of_an_object_is_read_as_empty(metadata: Object) -> None:
     obj = {"metadata": metadata}
     assert (labels(obj), annotations(obj), has_finalizer(obj, "a"), is_deleting(obj)) == ({}, {}, False, False)
 

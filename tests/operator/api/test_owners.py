@@ -77,7 +77,7 @@ def test_an_object_that_owns_a_tailscale_service_alone_has_its_uid_in_the_annota
 
 
 @pytest.mark.parametrize("before", [{}, owned_by({**US, "resource": {**RESOURCE, "name": "old"}}), owned_by(OURS)])
-def test_a_sole_owner_is_written_with_its_present_name(before: dict[str, str]) -> None:
+def test_the_annotation_with_a_single_owner_gets_the_present_name_of_the_owning_object(before: dict[str, str]) -> None:
     after = joined(before, "nUS", API)
     text = '{"ownerRefs":[{"operatorID":"nUS","resource":{"kind":"ProxyGroup","name":"api","uid":"u"}}]}'
     assert json.loads(after[ANNOTATION_OWNERS]) == json.loads(text)

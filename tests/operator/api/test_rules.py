@@ -42,7 +42,7 @@ def name_error(value: str) -> str | None:
 
 
 @given(PARENTS, st.uuids().map(str))
-def test_a_childs_name_is_a_label_that_leaves_room_for_the_suffixes_that_statefulsets_add(
+def test_a_childs_name_is_a_dns_label_that_leaves_room_for_the_suffixes_that_statefulsets_add(
     parent: str, uid: str
 ) -> None:
     name = child_name(parent, uid)
@@ -51,11 +51,11 @@ def test_a_childs_name_is_a_label_that_leaves_room_for_the_suffixes_that_statefu
     assert name.startswith(f"{child_base_name(parent)}-")
 
 
-def test_the_name_of_a_child_never_changes_between_versions() -> None:
+def test_the_name_of_a_child_is_the_same_in_every_version_of_the_operator() -> None:
     assert child_name("db", "8f0cbb83-0e5d-4d36-a8bd-8a1c3a3d6a50") == "ts-db-7acy7"
 
 
-def test_parents_of_the_same_name_get_different_children() -> None:
+def test_the_children_of_parents_with_the_same_name_have_different_names() -> None:
     assert len({child_name("db", f"uid-{number}") for number in range(1000)}) == 1000
 
 
@@ -149,7 +149,9 @@ BAD: list[tuple[Check, str, list[str]]] = [
 
 
 @pytest.mark.parametrize("address", ["100.64.0.1", "100.64.0.1:80", "[2001:db8::1]:80"])
-def test_no_part_of_an_address_is_recommended_as_a_dns_label(address: str) -> None:
+def test_the_error_for_an_ip_address_in_place_of_a_dns_label_does_not_suggest_a_part_of_the_address(
+    address: str,
+) -> None:
     assert "write only" not in (dns_label_error(address) or "write only")
 
 
@@ -167,21 +169,21 @@ def test_the_error_for_an_invalid_name_target_address_or_tag_says_why(
 
 
 @pytest.mark.parametrize("address", ["100.64.0.0", "100.127.255.255", "fd7a:115c:a1e0::9"])
-def test_an_address_that_a_device_can_have_needs_no_accepted_route(address: str) -> None:
+def test_a_target_address_in_tailscales_range_for_devices_needs_no_accepted_route(address: str) -> None:
     assert not needs_route(address)
 
 
 @pytest.mark.parametrize("address", ["100.128.0.0", "10.1.2.3", "fd7a:115c:a1e0:b1a:0:7:a01:203", "fd7a:115c:a1e1::1"])
-def test_an_address_that_no_device_can_have_needs_an_accepted_route(address: str) -> None:
+def test_a_target_address_outside_tailscales_range_for_devices_needs_an_accepted_route(address: str) -> None:
     assert needs_route(address)
 
 
-def test_tags_are_split_and_trimmed() -> None:
+def test_a_list_of_tags_is_split_at_commas_and_each_tag_is_trimmed() -> None:
     tags = {"tag:a": ("tag:a",), " tag:a ,tag:b ": ("tag:a", "tag:b"), "": ("",), "tag:a,": ("tag:a", "")}
     assert {value: split_tags(value) for value in tags} == tags
 
 
-def test_only_the_word_true_in_lower_case_counts_as_true() -> None:
+def test_only_the_word_true_in_lower_case_is_read_as_true() -> None:
     assert [is_true(value) for value in ("true", "True", "1", "", None)] == [True, False, False, False, False]
 
 

@@ -1,4 +1,4 @@
-"""The ends of bodies, and the form in which the API server gets the body of a request."""
+"""The ends of HTTP bodies, and the form in which the API server gets the body of a request."""
 
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
@@ -8,15 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tsoperator.apiproxy.errors import BadBody
-from tsoperator.apiproxy.framing import (
-    CHUNKED,
-    NO_BODY,
-    UNTIL_CLOSE,
-    AnswerBody,
-    BodyKind,
-    Framing,
-    RequestBody,
-)
+from tsoperator.apiproxy.framing import CHUNKED, NO_BODY, UNTIL_CLOSE, AnswerBody, BodyKind, Framing, RequestBody
 
 NEXT = b"GET /next HTTP/1.1\r\n"
 
@@ -82,7 +74,7 @@ def pieces(raw: bytes, cuts: Iterable[int]) -> Sequence[bytes]:
 
 
 def fed(body: RequestBody, data: Sequence[bytes]) -> tuple[bytes, int]:
-    """Return all bytes that *body* forwards, and how many bytes of *data* belong to it."""
+    """Return all bytes that *body* forwards, and how many bytes of *data* belong to the body."""
     results = [body.feed(piece) for piece in data]
     return b"".join(forwarded for forwarded, _ in results), sum(used for _, used in results)
 
@@ -92,7 +84,9 @@ cuts = st.lists(st.integers(0, 300), max_size=20)
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 @given(cuts)
-def test_the_body_of_a_request_is_forwarded_in_our_framing_however_it_is_cut(case: Case, cuts: list[int]) -> None:
+def test_a_request_body_is_forwarded_in_the_framing_of_the_proxy_however_its_bytes_are_cut(
+    case: Case, cuts: list[int]
+) -> None:
     body = RequestBody(case.kind)
     assert fed(body, pieces(case.raw + NEXT, cuts)) == (case.forwarded, len(case.raw))
     assert body.is_complete
@@ -100,7 +94,7 @@ def test_the_body_of_a_request_is_forwarded_in_our_framing_however_it_is_cut(cas
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
 @given(cuts)
-def test_the_bytes_of_the_body_of_an_answer_are_counted_however_it_is_cut(case: Case, cuts: list[int]) -> None:
+def test_the_end_of_the_body_of_an_answer_is_found_however_its_bytes_are_cut(case: Case, cuts: list[int]) -> None:
     body = AnswerBody(case.kind)
     assert sum(body.feed(memoryview(piece)) for piece in pieces(case.raw + NEXT, cuts)) == len(case.raw)
     assert body.is_complete
@@ -118,7 +112,9 @@ def test_a_body_is_complete_with_its_last_byte(case: Case) -> None:
 
 @pytest.mark.parametrize("raw", REFUSED.values(), ids=REFUSED)
 @given(cuts)
-def test_a_malformed_chunk_or_trailer_is_refused_however_it_is_cut(raw: bytes, cuts: list[int]) -> None:
+def test_a_malformed_chunk_or_trailer_of_a_body_is_refused_however_its_bytes_are_cut(
+    raw: bytes, cuts: list[int]
+) -> None:
     with pytest.raises(BadBody) as refusal:
         fed(RequestBody(CHUNKED), pieces(raw, cuts))
     assert refusal.value.status == 400
@@ -153,7 +149,9 @@ parts = st.sampled_from(
 
 
 @given(st.binary(max_size=600) | st.lists(parts, max_size=12).map(b"".join), cuts)
-def test_random_bytes_are_refused_or_forwarded_so_that_they_need_no_change(random: bytes, cuts: list[int]) -> None:
+def test_a_body_of_random_bytes_is_refused_or_forwarded_in_the_framing_of_the_proxy(
+    random: bytes, cuts: list[int]
+) -> None:
     body = RequestBody(CHUNKED)
     try:
         forwarded, used = fed(body, pieces(random, cuts))

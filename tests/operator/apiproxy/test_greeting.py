@@ -1,4 +1,4 @@
-"""The greetings to callers after tailscaled has started again."""
+"""Pings to the devices of callers after tailscaled has started, so that their first connection needn't wait."""
 
 import asyncio
 import json
@@ -36,7 +36,7 @@ async def greeting(ground: Ground, callers: RecentCallers) -> AsyncIterator[None
             await greeter
 
 
-async def test_recent_callers_are_greeted_each_time_when_tailscaled_has_started(ground: Ground) -> None:
+async def test_the_proxy_pings_recent_callers_each_time_when_tailscaled_has_started(ground: Ground) -> None:
     callers = RecentCallers()
     callers.note("100.64.0.7", asyncio.get_running_loop().time())
     tailscaled = ground.tailscaled
@@ -50,14 +50,14 @@ async def test_recent_callers_are_greeted_each_time_when_tailscaled_has_started(
         await until(lambda: tailscaled.pinged == ["100.64.0.7"] * 2)
 
 
-async def test_a_new_pod_greets_the_peers_that_are_online(ground: Ground) -> None:
+async def test_a_new_api_server_proxy_that_has_had_no_caller_pings_all_devices_that_are_online(ground: Ground) -> None:
     ground.tailscaled.status = {"BackendState": "Running", "Peer": {"a": SERVER, "b": AWAY, "c": PHONE}}
     async with greeting(ground, RecentCallers()):
         await until(lambda: {*ground.tailscaled.pinged} == {"100.64.0.1", "100.64.0.2"})
 
 
 @pytest.mark.parametrize("raw", [b"SSH-2.0\r\n\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nhi"])
-async def test_an_odd_answer_of_tailscaled_does_not_end_the_greeter(ground: Ground, raw: bytes) -> None:
+async def test_an_odd_answer_of_tailscaled_does_not_end_the_task_that_pings_callers(ground: Ground, raw: bytes) -> None:
     tailscaled = ground.tailscaled
     tailscaled.raw = raw
     async with greeting(ground, RecentCallers()):
@@ -73,7 +73,7 @@ async def test_the_proxy_remembers_the_address_of_a_caller(ground: Ground) -> No
         assert [*ground.callers.since(asyncio.get_running_loop().time())] == ["100.64.0.7"]
 
 
-def test_the_last_hundred_callers_of_ten_minutes_are_recent() -> None:
+def test_the_list_of_recent_callers_has_the_last_hundred_callers_of_the_last_ten_minutes() -> None:
     callers = RecentCallers()
     for number in range(MOST_GREETED + 1):
         callers.note(f"n{number}", number)
@@ -93,7 +93,9 @@ TABLE: Mapping[str, tuple[dict[str, Any], list[str]]] = {
 
 
 @pytest.mark.parametrize(("peers", "addresses"), TABLE.values(), ids=TABLE)
-def test_the_status_of_tailscaled_tells_which_peers_are_online(peers: dict[str, Any], addresses: list[str]) -> None:
+def test_the_devices_that_are_online_are_read_from_the_status_of_tailscaled(
+    peers: dict[str, Any], addresses: list[str]
+) -> None:
     assert online_peers(json.dumps({"Peer": peers}).encode()) == addresses
 
 

@@ -1,4 +1,4 @@
-"""The heads that are refused, and the forms in which the other side gets all other heads."""
+"""Heads of HTTP requests and answers: those that the proxy refuses, and how it rewrites those that it forwards."""
 
 from typing import NamedTuple
 
@@ -36,7 +36,7 @@ def length(number: int) -> BodyKind:
 
 
 class Forwarded(NamedTuple):
-    """The head of a request, and the one that the API server gets for it."""
+    """The head of a request, and the head that the API server gets for it."""
 
     raw: bytes
     wanted: bytes
@@ -216,11 +216,11 @@ TARGETS = {
     "/?a=%zz&b=%4&%=c&d=e&f=%": "/?d=e",
     "/?;": "/",
 }
-"""The targets of requests, and those that the API server gets."""
+"""A map from the targets of requests to the targets that the API server gets."""
 
 
 class Answer(NamedTuple):
-    """The head of an answer to a request, the one for the client, and the body that follows."""
+    """The head of an answer to a request, the head that the client gets for it, and the body that follows."""
 
     raw: bytes
     wanted: bytes
@@ -365,11 +365,13 @@ def test_the_header_connection_of_a_request_cannot_remove_headers_that_the_proxy
     ("lines", "wanted"),
     [((), False), ((b"Connection: Keep-Alive, CLOSE",), True), ((b"Proxy-Connection: close",), False)],
 )
-def test_a_request_may_say_that_its_connection_ends(lines: tuple[bytes, ...], wanted: bool) -> None:
+def test_a_request_with_connection_close_is_the_last_one_on_its_connection(
+    lines: tuple[bytes, ...], wanted: bool
+) -> None:
     assert accepted(head(GET, HOST, *lines)).closes is wanted
 
 
-def test_the_path_for_logs_has_no_query() -> None:
+def test_the_path_of_a_request_in_the_log_has_no_query() -> None:
     assert accepted(head(b"GET /a/b?token=c HTTP/1.1", HOST)).path == "/a/b"
 
 
@@ -454,7 +456,7 @@ def test_a_bad_head_is_refused_even_before_it_is_complete(raw: bytes, cut: int) 
     assert read(raw.removesuffix(b"\r\n\r\n"), [cut]) in {(400, "characters"), (400, "head")}
 
 
-def test_a_cr_may_be_the_first_half_of_a_line_end() -> None:
+def test_a_head_that_ends_in_a_carriage_return_so_far_is_incomplete_and_not_refused() -> None:
     assert [
         read(raw, [len(raw) - 1]) for raw in (b"GET / HTTP/1.1\r", b"GET / HTTP/1.1\r\n", b"GET / HTTP/1.1\r\n\r")
     ] == [0, 0, 0]
@@ -490,7 +492,7 @@ def test_h11_reads_a_forwarded_head_as_the_proxy_meant_it(first: bytes, lines: l
 
 
 @given(st.binary(max_size=200), st.sampled_from([b"", GET + b"\r\n", b"GET "]), st.sampled_from([b"", b"\r\n\r\n"]))
-def test_random_bytes_of_a_client_are_an_incomplete_head_a_refused_head_or_a_head(
+def test_random_bytes_of_a_client_are_read_as_a_head_or_as_an_incomplete_head_or_are_refused(
     random: bytes, start: bytes, end: bytes
 ) -> None:
     size = read(start + random + end, [5, 50])
@@ -500,6 +502,8 @@ def test_random_bytes_of_a_client_are_an_incomplete_head_a_refused_head_or_a_hea
 
 
 @given(st.binary(max_size=200), st.sampled_from([b"", OK + b"\r\n", b"HTTP/1.1 "]))
-def test_random_bytes_of_a_server_are_refused_or_an_answer(random: bytes, start: bytes) -> None:
+def test_random_bytes_of_an_api_server_are_read_as_the_head_of_an_answer_or_are_refused(
+    random: bytes, start: bytes
+) -> None:
     status = answer_status(start + random + b"\r\n\r\n")
     assert status == -502 or 100 <= status < 600

@@ -1,4 +1,4 @@
-"""The users and groups that requests are impersonated as, and the callers that are refused."""
+"""The users and groups as which the proxy sends requests to the API server, and the callers that it refuses."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -50,7 +50,7 @@ def groups(*names: object) -> Mapping[str, object]:
 
 
 class Case(NamedTuple):
-    """An answer of tailscaled, and the user and the groups of the request; None if they are the caller's own."""
+    """An answer of tailscaled, and the user and the groups that the proxy sends. It sends none if *user* is None."""
 
     whois: str
     user: str | None
@@ -200,7 +200,7 @@ def test_a_request_goes_to_the_api_server_as_its_caller(case: Case) -> None:
 
 
 @pytest.mark.parametrize("case", REFUSED.values(), ids=REFUSED)
-def test_the_refusal_of_a_caller_has_a_reason(case: Refusal) -> None:
+def test_a_caller_without_permission_is_refused_with_a_reason(case: Refusal) -> None:
     refusal = denied(case.whois, case.mode)
     assert (refusal.status, refusal.reason) == (403, case.reason)
 
@@ -212,12 +212,14 @@ def test_the_words_of_a_refusal_fit_in_one_line_of_a_log(case: Refusal) -> None:
     assert len(message) < 250
 
 
-def test_the_refusal_of_a_caller_without_a_name_says_so() -> None:
+def test_the_refusal_of_a_caller_without_a_login_name_says_that_the_name_is_missing() -> None:
     assert "has no login name" in denied(whois(login="")).message
 
 
 @pytest.mark.parametrize(("rules", "wanted"), RECORDING.values(), ids=RECORDING)
-def test_grants_say_where_requests_are_recorded(rules: Sequence[object], wanted: Recorders) -> None:
+def test_the_recorders_of_a_callers_requests_are_read_from_the_grants(
+    rules: Sequence[object], wanted: Recorders
+) -> None:
     found = caller(whois(rules)).recorders
     assert (list(found.addresses), found.is_enforced, found.has_events) == (
         list(wanted.addresses),
@@ -251,7 +253,7 @@ def head(method: str, target: str, upgrade: str = "") -> RequestHead:
 )
 @pytest.mark.parametrize("rules", [OPEN, ENFORCED], ids=["open", "enforced"])
 @pytest.mark.parametrize("mode", AccessMode)
-def test_a_session_is_recorded(
+def test_a_caller_whose_grants_name_recorders_is_admitted_with_an_order_to_record_the_session(
     request_head: RequestHead, kind: str | None, rules: Sequence[object], mode: AccessMode
 ) -> None:
     order = admitted(whois(rules), mode, request_head).recording
@@ -299,7 +301,7 @@ def test_the_device_of_a_caller_is_read_from_the_answer_of_tailscaled(who: str, 
     assert caller(who).device == device
 
 
-def test_the_refusal_of_an_unrecorded_request_names_it_without_its_query() -> None:
+def test_the_refusal_of_a_request_that_cannot_be_recorded_names_the_request_without_its_query() -> None:
     message = denied(whois([{"enforceRecorder": True}])).message
     assert "GET /api/v1/pods " in message
     assert "token" not in message
@@ -314,7 +316,7 @@ def test_the_refusal_of_an_unrecorded_request_names_it_without_its_query() -> No
         *(whois(login=1), whois(tags="tag:foo"), whois(tags=[1]), whois(tags=TAGS, Name=1)),
     ],
 )  # fmt: skip
-def test_an_answer_that_is_no_whois_says_so(raw: str | bytes) -> None:
+def test_an_answer_of_tailscaled_that_describes_no_device_is_an_error(raw: str | bytes) -> None:
     with pytest.raises(BadWhoIs):
         caller(raw)
 
@@ -343,7 +345,9 @@ EVIL = b"Origin: https://evil.example.net\r\n"
         (b"POST", b"", False),
     ],
 )
-def test_no_page_of_another_site_acts_as_the_user_of_a_browser(method: bytes, lines: bytes, is_refused: bool) -> None:
+def test_requests_of_a_browser_from_a_page_of_another_site_are_denied(
+    method: bytes, lines: bytes, is_refused: bool
+) -> None:
     head = parse_request(method + b" / HTTP/1.1\r\nHost: a.example.org\r\n" + lines + b"\r\n")
     decision = decide(caller(whois()), AUTH, head)
     assert (isinstance(decision, Denial) and decision.reason == "origin") is is_refused
@@ -367,7 +371,9 @@ def test_no_page_of_another_site_acts_as_the_user_of_a_browser(method: bytes, li
         ("k8s.tail5678.ts.net", True),
     ],
 )
-def test_without_tls_no_page_acts_as_the_user_by_a_name_that_leads_to_the_proxy(host: str, is_refused: bool) -> None:
+def test_without_tls_a_request_whose_host_is_not_a_name_or_address_of_the_proxy_is_denied(
+    host: str, is_refused: bool
+) -> None:
     head = parse_request(f"GET / HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
     decision = decide(caller(whois()), AUTH, head, is_plain=True)
     assert (isinstance(decision, Denial) and decision.reason == "host") is is_refused
@@ -389,7 +395,7 @@ IDENTITY = "".join(
 
 
 def sent(admission: Admission, *lines: bytes) -> bytes:
-    """Return the headers after the host that the API server gets for a request with these header *lines*."""
+    """Return the headers after Host that the API server gets for a request with these header *lines*."""
     start = b"GET / HTTP/1.1\r\nHost: a\r\n"
     raw = admission.head(parse_request(start + b"".join(line + b"\r\n" for line in lines) + b"\r\n"), TOKEN)
     assert raw.startswith(start)
@@ -436,13 +442,13 @@ def test_the_header_connection_cannot_remove_the_identity_that_the_proxy_sends(n
 
 
 @pytest.mark.parametrize("token", ["", "a\r\nImpersonate-Group: system:masters", "a b", "\xe9"])
-def test_nobody_is_impersonated_without_a_token(token: str) -> None:
+def test_the_proxy_impersonates_nobody_if_its_own_token_is_missing_or_malformed(token: str) -> None:
     with pytest.raises(ValueError, match="token"):
         ALICE.head(GET, token)
 
 
 @pytest.mark.parametrize("user", ["", " ", "bob\r\nA: b"])
-def test_nobody_is_impersonated_without_a_name(user: str) -> None:
+def test_the_proxy_impersonates_nobody_with_a_missing_or_malformed_user_name(user: str) -> None:
     with pytest.raises(ValueError, match="user"):
         Admission(Impersonation(user, ["g1"])).head(GET, TOKEN)
 

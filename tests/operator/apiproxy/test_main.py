@@ -87,14 +87,14 @@ async def test_the_proxy_needs_no_token_in_noauth_mode(ground: Ground) -> None:
         ground.socket.with_name("moved").rename(ground.socket)
 
 
-async def test_an_address_of_another_host_ends_the_proxy_process(ground: Ground) -> None:
+async def test_the_proxy_process_ends_if_it_is_to_listen_on_an_address_of_another_host(ground: Ground) -> None:
     async with proxy_process(ground, POD_IP="192.0.2.1") as child:
         assert "cannot listen on 192.0.2.1" in await line(child)
         async with asyncio.timeout(10):
             assert await child.wait() == 1
 
 
-def test_a_wrong_setting_ends_the_process_with_a_line_that_names_it(
+def test_a_wrong_setting_ends_the_proxy_process_with_a_line_that_names_the_setting(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["apiproxy"])

@@ -4,7 +4,9 @@ import pytest
 from tsoperator.apiproxy.notes import Notes
 
 
-def test_surplus_log_lines_about_callers_are_only_counted(caplog: pytest.LogCaptureFixture) -> None:
+def test_log_lines_about_callers_beyond_the_limit_become_one_line_with_their_number(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     caplog.set_level("INFO")
     now = [0.0]
     notes = Notes(most=2, seconds=10, clock=lambda: now[0])

@@ -14,7 +14,7 @@ EXTENSION = b"\x04\0\1x"  # PP2_TYPE_NOOP
 
 
 def proxied(source: str, port: int, extensions: bytes = b"") -> bytes:
-    """Return the header of a connection from *source*, as tailscaled writes it."""
+    """Return the PROXY header of a connection from *source*, as tailscaled writes it."""
     address = ip_address(source)
     body = address.packed * 2 + port.to_bytes(2) + (443).to_bytes(2) + extensions
     return SIGNATURE + (b"\x21\x11" if address.version == 4 else b"\x21\x21") + len(body).to_bytes(2) + body
@@ -25,7 +25,7 @@ IPV6 = proxied("2001:db8::7", 1)
 
 
 class Case(NamedTuple):
-    """A header, and its parsed form or the reason for its refusal."""
+    """A PROXY header, and its parsed form or the reason for its refusal."""
 
     raw: bytes
     wanted: ProxyHeader | str

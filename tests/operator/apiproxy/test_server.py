@@ -18,7 +18,7 @@ SHORT = SessionLimits(header=0.3, head=0.3, idle=0.3)
 REQUEST = "GET /version HTTP/1.1\r\nHost: k8s\r\n\r\n"
 
 
-async def test_only_tailscaled_may_connect(ground: Ground) -> None:
+async def test_only_tailscaled_may_connect_to_the_api_server_proxy(ground: Ground) -> None:
     async with ground.serving(), ground.connected(local="127.0.0.3") as caller:
         caller.send(REQUEST)
         assert await caller.rest() == b""
@@ -135,7 +135,7 @@ async def test_refused_connections_of_a_caller_leave_room_for_other_callers(grou
     assert ground.counts.refused_connections == {"all": 0, "caller": 8}
 
 
-async def test_a_caller_gets_no_more_connections_than_are_left_for_other_callers(ground: Ground) -> None:
+async def test_a_single_caller_cannot_take_all_connections_of_the_proxy(ground: Ground) -> None:
     async with ground.serving(most=ConnectionLimits(all=4)), AsyncExitStack() as stack:
         callers = [await stack.enter_async_context(ground.connected()) for _ in range(3)]
         answers = [(await caller.ask()).status for caller in callers]

@@ -86,7 +86,7 @@ async def test_pipelined_requests_are_answered_one_after_another(ground: Ground)
     assert ground.api.connections == 1
 
 
-async def test_interim_answers_are_forwarded(ground: Ground) -> None:
+async def test_interim_answers_such_as_100_continue_are_forwarded(ground: Ground) -> None:
     def script(peer: Peer, head: bytes) -> None:
         assert b"\r\nExpect: 100-continue\r\n" in head
         peer.send(b"HTTP/1.1 100 Continue\r\n\r\n")
@@ -130,8 +130,11 @@ async def test_a_watch_gets_each_event_when_it_comes_and_ends_with_its_client(gr
 
 # Bytes and requests that may be lost, and those that may not
 
-TEN_MB = 10_000_000
-CLOSE = "Connection: close\r\n"
+TEN_MB, CLOSE = 10_000_000, "Connection: close\r\n"
+
+
+def switched(protocol: str) -> bytes:
+    return f"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: {protocol}\r\n\r\n".encode()
 
 
 class Ending(NamedTuple):
@@ -147,10 +150,7 @@ FRAMED = {
     "with a length": Ending(b"HTTP/1.1 200 OK\r\nContent-Length: 10000000\r\n\r\n"),
     "in a chunk": Ending(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n", b"989680\r\n", b"\r\n0\r\n\r\n"),
     "until the end": Ending(b"HTTP/1.1 200 OK\r\n\r\n"),
-    "upgraded": Ending(
-        b"HTTP/1.1 101 Switching\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n\r\n",
-        upgrade="Connection: Upgrade\r\nUpgrade: SPDY/3.1\r\n",
-    ),
+    "upgraded": Ending(switched("SPDY/3.1"), upgrade="Connection: Upgrade\r\nUpgrade: SPDY/3.1\r\n"),
 }
 
 
@@ -205,7 +205,7 @@ UNUSABLE = {
 
 
 @pytest.mark.parametrize("raw", UNUSABLE.values(), ids=UNUSABLE)
-async def test_a_connection_to_the_api_server_is_not_used_again_after_an_answer_with(
+async def test_an_answer_with_connection_close_or_surplus_bytes_ends_the_connection_to_the_api_server(
     ground: Ground, raw: bytes
 ) -> None:
     ground.api.scripts["/pods"] = lambda peer, _: peer.send(raw)
@@ -225,7 +225,7 @@ async def test_the_proxy_reads_only_a_little_from_a_client_that_sends_much_durin
                 await caller.writer.drain()
 
 
-async def test_a_client_that_sends_no_more_gets_answers_until_none_comes_for_a_while(ground: Ground) -> None:
+async def test_a_client_that_has_closed_its_sending_side_gets_the_answer_while_more_of_it_comes(ground: Ground) -> None:
     pieces, pause = 6, threading.Event()
 
     def script(peer: Peer, _: bytes) -> None:
@@ -247,7 +247,7 @@ async def test_a_client_that_sends_no_more_gets_answers_until_none_comes_for_a_w
 
 
 class Burst(NamedTuple):
-    """Bytes that come at once. They increase a count by at most *step* before other tasks get their turn."""
+    """A *request* and an *answer*, each sent at once. Between turns of other tasks, *count* grows by at most *step*."""
 
     request: str
     answer: bytes
@@ -257,20 +257,14 @@ class Burst(NamedTuple):
 
 
 CHUNKS = "1\r\na\r\n" * 10_000 + "0\r\n\r\n"
+CHUNKED = f"Transfer-Encoding: chunked\r\n\r\n{CHUNKS}"
 GET, POST = (f"{method} /burst HTTP/1.1\r\nHost: k8s\r\n" for method in ("GET", "POST"))
 BURSTS = {
     "requests that are denied": Burst(f"{GET}\r\n" * 100, b"", lambda counts: counts.requests["refused"], 1, ""),
-    "interim answers": Burst(
-        f"{GET}\r\n", b"HTTP/1.1 103 Early\r\n\r\n" * 100, lambda counts: counts.sent["to_client"], 100
-    ),
-    "small chunks of a request": Burst(
-        f"{POST}Transfer-Encoding: chunked\r\n\r\n{CHUNKS}", b"", lambda counts: counts.sent["to_api_server"], 17_000
-    ),
+    "interim answers": Burst(f"{GET}\r\n", b"HTTP/1.1 103 Early\r\n\r\n" * 100, lambda had: had.sent["to_client"], 100),
+    "small chunks of a request": Burst(f"{POST}{CHUNKED}", b"", lambda had: had.sent["to_api_server"], 17_000),
     "small chunks of an answer": Burst(
-        f"{GET}\r\n",
-        f"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{CHUNKS}".encode(),
-        lambda counts: counts.sent["to_client"],
-        17_000,
+        f"{GET}\r\n", f"HTTP/1.1 200 OK\r\n{CHUNKED}".encode(), lambda had: had.sent["to_client"], 17_000
     ),
 }
 
@@ -306,13 +300,14 @@ async def test_other_tasks_get_their_turn_while_many_bytes_come_at_once(ground: 
 
 
 @pytest.mark.parametrize("protocol", ["websocket", "SPDY/3.1"])
-async def test_each_side_of_an_upgraded_connection_can_end_alone(ground: Ground, protocol: str) -> None:
+async def test_one_side_of_an_upgraded_connection_can_end_while_the_other_side_still_sends(
+    ground: Ground, protocol: str
+) -> None:
     last_words, reads = [], threading.Event()
 
     def script(peer: Peer, head: bytes) -> None:
         assert f"\r\nConnection: Upgrade\r\nUpgrade: {protocol}\r\n".encode() in head
-        lines = ["HTTP/1.1 101 Switching Protocols", "Connection: Upgrade", f"Upgrade: {protocol}", "", "early"]
-        peer.send("\r\n".join(lines).encode())
+        peer.send(switched(protocol) + b"early")
         peer.send(peer.read_exactly(5))
         peer.say_goodbye()  # this drops the bytes that come meanwhile
         reads.set()
@@ -320,8 +315,7 @@ async def test_each_side_of_an_upgraded_connection_can_end_alone(ground: Ground,
             last_words.append(data)
 
     def after(peer: Peer, head: bytes) -> None:
-        lines = ["HTTP/1.1 101 Switching Protocols", "Connection: Upgrade", f"Upgrade: {protocol}", "", ""]
-        peer.send("\r\n".join(lines).encode())
+        peer.send(switched(protocol))
         assert peer.read() == b""
         peer.send(b"last words")
         peer.close()
@@ -351,7 +345,7 @@ async def test_an_upgraded_connection_ends_if_one_side_has_ended_and_the_other_i
     ground: Ground, ends: str
 ) -> None:
     def script(peer: Peer, _: bytes) -> None:
-        peer.send(b"HTTP/1.1 101 OK\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n")
+        peer.send(switched("websocket"))
         if ends == "server":
             peer.say_goodbye()
         while peer.read():
@@ -370,14 +364,11 @@ async def test_an_upgraded_connection_ends_if_one_side_has_ended_and_the_other_i
         over.set()
 
 
-UPGRADED = b"HTTP/1.1 101 OK\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n"
-
-
 async def test_the_connection_of_a_client_ends_if_its_upgraded_connection_breaks_at_the_api_server(
     ground: Ground,
 ) -> None:
     def script(peer: Peer, _: bytes) -> None:
-        peer.send(UPGRADED)
+        peer.send(switched("websocket"))
         assert peer.read() == b"x"
         peer.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         peer.connection.close()
@@ -389,7 +380,9 @@ async def test_the_connection_of_a_client_ends_if_its_upgraded_connection_breaks
         assert await caller.rest() == b""
 
 
-async def test_an_api_server_that_reads_no_more_can_still_send(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_api_server_that_reads_no_more_can_still_send_on_an_upgraded_connection(
+    ground: Ground, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write, failed = TlsStream.write, threading.Event()
 
     async def failing(stream: TlsStream, data: bytes) -> None:
@@ -399,7 +392,7 @@ async def test_an_api_server_that_reads_no_more_can_still_send(ground: Ground, m
         await write(stream, data)
 
     def script(peer: Peer, _: bytes) -> None:
-        peer.send(UPGRADED)
+        peer.send(switched("websocket"))
         assert failed.wait(20)
         peer.send(b"last words")
         peer.close()
@@ -486,7 +479,7 @@ async def test_only_a_safe_request_is_sent_again_if_the_idle_connection_for_it_b
                 assert (await caller.ask("/broken", *headers, method=method)).status == 502
 
 
-async def test_the_next_request_has_the_token_that_has_been_replaced(ground: Ground) -> None:
+async def test_the_next_request_has_the_new_token_after_the_token_file_was_replaced(ground: Ground) -> None:
     async with ground.serving(), ground.connected() as caller:
         await caller.ask()
         (ground.folder / "next").write_text("new-token")
@@ -497,7 +490,7 @@ async def test_the_next_request_has_the_token_that_has_been_replaced(ground: Gro
         assert (answer.status, b"the file with the token holds no token" in answer.body) == (502, True)
 
 
-async def test_the_next_connection_trusts_a_ca_that_has_been_replaced(ground: Ground) -> None:
+async def test_the_next_connection_trusts_the_new_ca_after_the_ca_file_was_replaced(ground: Ground) -> None:
     right = ground.api.ca.read_text()
     async with ground.serving():
         (ground.folder / "other").mkdir()
@@ -519,7 +512,7 @@ async def test_a_certificate_of_the_api_server_for_another_name_is_not_accepted(
 # Refusals
 
 
-async def test_a_denied_request_gets_an_answer_and_the_next_one_is_decided_anew(ground: Ground) -> None:
+async def test_a_denied_request_gets_an_answer_and_the_next_request_is_decided_anew(ground: Ground) -> None:
     ground.tailscaled.callers[ALICE] = user("")
     async with ground.serving(limits=SessionLimits(whois=0)), ground.connected() as caller:
         answer = await caller.ask()
@@ -561,7 +554,7 @@ BAD = {
 
 
 @pytest.mark.parametrize(("raw", "status"), BAD.values(), ids=BAD)
-async def test_a_refused_message_of_a_client_ends_its_connection(ground: Ground, raw: str, status: int) -> None:
+async def test_a_client_whose_message_is_refused_loses_its_connection(ground: Ground, raw: str, status: int) -> None:
     ground.api.scripts["/"] = silent
     async with ground.serving(), ground.connected() as caller:
         caller.send(raw + "GET /next HTTP/1.1\r\nHost: a\r\n\r\n")

@@ -1,4 +1,4 @@
-"""The settings of the API server proxy, and the lines about wrong ones."""
+"""The settings of the API server proxy, and the error messages about wrong settings."""
 
 import dataclasses
 from pathlib import Path
@@ -11,7 +11,7 @@ GIVEN = {"APISERVER_PROXY": "true", "POD_IP": "10.0.0.7", "KUBERNETES_SERVICE_HO
 LEAST = ProxySettings(AccessMode.AUTH, "10.0.0.7", "10.96.0.1")
 
 
-def test_settings_without_a_variable_have_defaults() -> None:
+def test_settings_without_an_environment_variable_have_defaults() -> None:
     assert read_proxy_settings(GIVEN) == LEAST
     assert read_proxy_settings({**GIVEN, "APISERVER_PROXY_HTTP": "", "OPERATOR_LOGGING": " "}) == LEAST
 
@@ -33,16 +33,18 @@ ROWS = [(name, value, changed) for name, rows in SET.items() for value, changed 
 
 
 @pytest.mark.parametrize(("name", "value", "changed"), ROWS)
-def test_a_variable_sets_a_setting(name: str, value: str, changed: dict[str, object]) -> None:
+def test_each_environment_variable_sets_its_setting_of_the_api_server_proxy(
+    name: str, value: str, changed: dict[str, object]
+) -> None:
     assert read_proxy_settings({**GIVEN, name: value}) == dataclasses.replace(LEAST, **changed)  # type: ignore[arg-type]
 
 
-def test_the_level_dev_of_the_go_operator_means_debug_in_text_format() -> None:
+def test_the_log_level_dev_of_the_go_operator_means_debug_in_text_format() -> None:
     settings = read_proxy_settings({**GIVEN, "OPERATOR_LOGGING": "dev", "OPERATOR_LOG_FORMAT": "json"})
     assert (settings.log_level, settings.log_format) == ("DEBUG", "text")
 
 
-def test_each_variable_that_has_a_description_is_tested() -> None:
+def test_every_environment_variable_of_the_api_server_proxy_is_in_the_table_of_the_tests() -> None:
     assert PROXY_VARIABLES.keys() == SET.keys()
 
 
@@ -62,7 +64,7 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("name", "value", "words"), WRONG)
-def test_the_error_for_a_wrong_value_names_the_variable(name: str, value: str, words: str) -> None:
+def test_the_error_for_a_wrong_value_names_the_environment_variable(name: str, value: str, words: str) -> None:
     with pytest.raises(InvalidProxySetting) as caught:
         read_proxy_settings({**GIVEN, name: value})
     assert str(caught.value) == f"{name}: {words}"

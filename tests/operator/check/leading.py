@@ -31,10 +31,10 @@ def row(kind: str = "Service", namespace: str = "shop", name: str = "db", **fiel
 class Leading:
     """The cluster of a test, which the test may change. No Deployment runs the operator.
 
-    *leases* has the holders of the operators' Leases by namespace, and *pods* the Pods that run. Of these, *leader*
-    leads and answers with *objects* and the other fields of *report*, under *headers*; a Pod in *deaf* listens nowhere,
-    and the API server opens no port-forward to one in *mute*. The user may not request a path that has one of *denied*
-    in it.
+    *leases* has the holders of the operators' Leases by namespace, and *pods* the Pods that run. The Pod *leader*
+    leads. Its report has the entries *objects* and the fields *report*, and its answer has the HTTP headers *headers*.
+    A Pod in *deaf* listens on no port. The API server opens no port-forward to a Pod in *mute*. The user may not
+    request a path that contains one of *denied*.
     """
 
     kubeconfig: Path

@@ -46,7 +46,7 @@ async def test_a_ready_operator_is_healthy_without_a_nameserver(operator: Operat
     ]
 
 
-async def test_every_pod_of_the_operator_has_to_be_ready(operator: Operator) -> None:
+async def test_the_operator_is_healthy_only_if_each_of_its_pods_is_ready(operator: Operator) -> None:
     ready, refuses, *_ = await findings(operator.at, resolve=lambda _: ["127.0.0.1", "127.0.0.2"])
     assert (ready.verdict, refuses.verdict) == ("ok", "FAILED")
     assert refuses.words == f"operator at 127.0.0.2:{operator.at.port}: no answer (Connection refused)"
@@ -154,7 +154,7 @@ PACKETS: dict[str, tuple[Answer, str]] = {
 
 
 @pytest.mark.parametrize(("answer", "words"), PACKETS.values(), ids=PACKETS)
-async def test_a_packet_counts_only_if_it_is_the_answer_of_a_nameserver(
+async def test_a_check_accepts_a_packet_only_if_the_packet_is_the_answer_of_a_nameserver(
     operator: Operator, answer: Answer, words: str
 ) -> None:
     with responder(answer) as at:
@@ -164,7 +164,7 @@ async def test_a_packet_counts_only_if_it_is_the_answer_of_a_nameserver(
 
 
 @pytest.mark.parametrize("text", ["9002", "operator", "operator:", "operator:x", "a:70000", "[::1", ":9002", ""])
-def test_an_endpoint_is_a_host_and_a_port(text: str) -> None:
+def test_the_endpoint_in_an_option_of_a_check_is_a_host_and_a_port(text: str) -> None:
     assert endpoint("operator-test:9002") == ("operator-test", 9002)
     assert str(endpoint("[2001:db8::1]:53")) == "[2001:db8::1]:53"
     with pytest.raises(ArgumentTypeError, match=r"is not HOST:PORT, such as operator:9002"):

@@ -58,7 +58,9 @@ def nobody(*_asked: object, **_options: object) -> NoReturn:
     raise socket.gaierror(socket.EAI_NONAME, "nobody has that name")
 
 
-async def test_a_check_finds_the_nameserver_by_the_environment_of_its_pod(operator: Operator, run: Run) -> None:
+async def test_a_check_in_a_pod_finds_the_nameserver_by_the_environment_variables_of_the_pod(
+    operator: Operator, run: Run
+) -> None:
     code, lines = await run(f"--operator={operator.at}", NAMESERVER_SERVICE_HOST="::1")
     assert (code, lines[0]) == (1, f"ok: operator at {operator.at} is ready")
     assert lines[-3].startswith("FAILED: nameserver at [::1]:53")
@@ -70,7 +72,7 @@ async def test_a_check_waits_for_an_operator_that_becomes_ready(operator: Operat
     operator.until_ready = 2
     code, lines = await run(f"--operator={operator.at}", "--seconds=15")
     assert (code, [line for line in lines if not line.startswith("ok: ")]) == (0, ["5 ok, 0 to mend"])
-    assert operator.until_ready == -1  # it was asked once more after two times, and then no longer
+    assert operator.until_ready == -1  # two probes failed, the third one succeeded, and no further probe came
     operator.until_ready = 2
     assert (await run(f"--operator={operator.at}"))[0] == 1
 

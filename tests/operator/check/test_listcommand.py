@@ -77,7 +77,7 @@ async def test_the_list_has_the_objects_of_a_namespace_and_those_without_a_names
     assert await listed(*options, "-o", "name") == Printed(0, names.split(), [])
 
 
-async def test_the_table_has_a_row_for_each_object(led: Leading, listed: List) -> None:
+async def test_the_table_that_the_command_list_prints_has_a_row_for_each_object(led: Leading, listed: List) -> None:
     assert (await listed("-A")).out == [
         "NAMESPACE   KIND        NAME     ROLE        TAILNET-NAME   IN-CLUSTER   READY   STATUS             SINCE",
         "-           Connector   office   connector   -              -            -       waiting            -",
@@ -98,7 +98,9 @@ async def test_json_and_yaml_have_all_fields_of_the_leaders_report(
     assert (found["objects"], found["tailnets"]) == ([ROUTER, EGRESS], [{"name": "", "later": 1}])
 
 
-async def test_an_empty_list_says_where_objects_are(led: Leading, listed: List) -> None:
+async def test_an_empty_list_of_a_namespace_says_how_many_objects_other_namespaces_have(
+    led: Leading, listed: List
+) -> None:
     led.objects = [WEB]
     words = "The operator serves nothing in namespace shop. In other namespaces: 1 (-A shows them)"
     assert await listed() == Printed(0, [], [words])
@@ -113,7 +115,7 @@ async def test_text_that_users_write_cannot_control_the_terminal(
 
 
 class Found(NamedTuple):
-    """A cluster in which `list` finds the leader: its Leases, its Pods, denied paths, and the options it takes."""
+    """A cluster in which `list` finds the leader: its Leases, its Pods, the denied paths, and the options of `list`."""
 
     leases: dict[str, str]
     pods: list[str]
@@ -264,7 +266,7 @@ async def test_a_watch_asks_no_server_on_this_machine_when_the_pod_ends_the_conn
 
 @pytest.fixture
 async def inside(led: Leading, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[None]:
-    """Let the program run in a Pod of the operator that leads, unless the test says otherwise."""
+    """Let the program run in the operator's Pod `LEADER`, which leads unless the test lets another Pod lead."""
 
     async def handler(request: web.Request) -> web.StreamResponse:
         return await led.status(LEADER, request)
@@ -294,7 +296,7 @@ async def test_the_error_inside_a_standby_has_the_command_for_the_leading_pod(
 async def run_at_terminal(
     *options: str, lines: int = 24, no_color: str = "", code: int = 0
 ) -> AsyncGenerator[str, None]:
-    """Run the program at a terminal, and yield its output there. It has to end with this *code*."""
+    """Run the program at a terminal, and yield its output there. The program has to end with *code*."""
     ours, its = pty.openpty()
     termios.tcsetwinsize(its, (lines, 100))
     words = [sys.executable, "-m", "tsoperator", *options]

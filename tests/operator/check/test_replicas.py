@@ -68,7 +68,9 @@ CASES = [
 
 
 @pytest.mark.parametrize(("lines", "check", "words", "cure"), CASES)
-def test_the_finding_for_each_fault_has_its_cure(lines: list[str], check: str, words: str, cure: str) -> None:
+def test_the_finding_for_each_fault_in_the_metrics_has_a_cure(
+    lines: list[str], check: str, words: str, cure: str
+) -> None:
     (found,) = wrong(replica(*lines))
     assert (found.verdict, found.check) == ("FAILED", check)
     assert words in found.words
@@ -80,7 +82,7 @@ def test_a_watch_that_failed_and_works_again_is_no_fault() -> None:
     assert wrong(replica(*watch("services", "a", refused=0.0))) == []
 
 
-def test_two_leaders_are_a_fault() -> None:
+def test_a_check_reports_two_leaders_as_a_fault() -> None:
     (found,) = wrong(replica(LEADS, SET_UP), replica(LEADS, SET_UP, at="b"))
     assert found.words == "2 Pods of the operator lead at a time"
 
@@ -93,7 +95,9 @@ def test_a_pod_that_ends_may_still_lead_and_need_not_be_ready() -> None:
 
 
 @pytest.mark.parametrize("leaders", [0, 2])
-def test_leadership_may_move_during_a_check(leaders: int) -> None:
+def test_the_cure_is_to_check_again_if_no_pod_or_every_pod_seems_to_lead_as_during_a_change_of_leader(
+    leaders: int,
+) -> None:
     (found,) = wrong(*(replica(LEADS if each < leaders else STANDS_BY, SET_UP, at=str(each)) for each in range(2)))
     assert found.cure.startswith("check again")
 
@@ -111,6 +115,6 @@ def test_a_pod_whose_metrics_can_not_be_read_may_lead(replicas: list[OperatorPod
     assert [each.verdict.value for each in wrong(*replicas)] == verdicts
 
 
-def test_a_pod_without_metrics_is_one_finding() -> None:
+def test_a_pod_whose_metrics_cannot_be_read_causes_a_single_finding() -> None:
     (found,) = wrong(OperatorPod("a", "no answer", "look at it"))
     assert (found.words, found.cure) == ("operator at a: no answer", "look at it")

@@ -1,4 +1,4 @@
-"""The findings from the leader's report, together with those of the check's own looks at the cluster."""
+"""The findings of a check from the leader's report, together with those that the check makes in the cluster itself."""
 
 from dataclasses import replace
 from typing import Any
@@ -105,7 +105,7 @@ def test_the_findings_cover_objects_tailnets_dns_and_refusals_in_the_report(
     assert (leader.verdict, found) == (Verdict.OK, finding)
 
 
-def test_a_tailnet_is_left_out_only_if_something_else_says_what_is_wrong_with_it() -> None:
+def test_a_tailnet_with_a_fault_has_a_finding_unless_another_finding_says_the_same() -> None:
     tailnets = [
         {"name": "a", "words": "set up"},
         {"name": "b", "verdict": "failed", "reason": "PreflightFailed", "words": "no list"},
@@ -119,13 +119,13 @@ def test_a_tailnet_is_left_out_only_if_something_else_says_what_is_wrong_with_it
     assert [each.words for each in found if each.check == "tailnet"] == told
 
 
-def test_findings_are_only_about_chosen_objects() -> None:
+def test_a_check_of_a_namespace_reports_only_objects_of_this_namespace() -> None:
     objects = [row(verdict="failed"), row(namespace="web", verdict="failed"), row("Connector", "", "office")]
     found = [each.words for each in check_report(report(objects=objects), Chosen("web"))][1:]
     assert found == ["Service web/db", "objects that are served: 1"]
 
 
-def test_a_look_at_the_cluster_adds_only_findings_that_the_leader_lacks() -> None:
+def test_a_check_adds_only_findings_of_its_own_that_the_leader_has_not_reported() -> None:
     told = [ok("leader", "operator-0 leads"), failed("tailnet/tags", "may not give tags", "let it")]
     added = [ok("rights", "it has all"), failed("devices", "gone", "look")]
     looked = [
@@ -163,7 +163,7 @@ UNSHOWN = ok("cluster-dns", "the cluster's DNS has a stub domain")
         ([], [UNSHOWN], [UNSHOWN]),
     ],
 )
-def test_a_fault_of_the_clusters_dns_is_reported_once_by_the_look_if_it_has_seen_the_fault(
+def test_a_fault_of_the_clusters_dns_that_both_the_leader_and_the_check_find_is_reported_once(
     told: list[Finding], looked: list[Finding], found: list[Finding]
 ) -> None:
     assert with_looks(told, looked) == found

@@ -1,4 +1,4 @@
-"""Fixtures: the scene of a kind, and the portrait of a world in which nothing goes wrong."""
+"""Fixtures: the Scene of a kind, and the portrait of a world in which nothing goes wrong."""
 
 from collections.abc import Awaitable, Callable
 

@@ -28,7 +28,6 @@ from tests.operator.contract.kind import (
     Bad,
     Edit,
     KindExample,
-    annotated,
     crd,
     has_reason,
     is_balanced,
@@ -37,6 +36,7 @@ from tests.operator.contract.kind import (
 )
 from tests.support.manifests import (
     DOMAIN,
+    annotated,
     backend,
     group_egress,
     identity,
@@ -64,7 +64,7 @@ def certificate_child(obj: Object, _: Resource) -> str:
 
 
 def all_offer_the_api(group: Object) -> bool:
-    """Tell whether a ProxyGroup is ready, and both its proxies offer the Kubernetes API by its present hostname."""
+    """Tell whether a ProxyGroup is ready, and both its proxies offer the Kubernetes API by the group's hostname."""
     conditions = (group.get("status") or {}).get("conditions") or ()
     is_whole = any("2/2 proxy backends" in each["message"] for each in conditions)
     return is_whole and has_reason("ProxyGroupReady", "ProxyGroupReady")(group)

@@ -1,4 +1,4 @@
-"""A kind that the operator reconciles, with the facts that the tests of the contract need, and parts for such facts."""
+"""A kind that the operator reconciles, with the facts that the tests of the contract need, and builders of facts."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -25,7 +25,7 @@ class Bad(NamedTuple):
     """A merge patch that makes an object invalid, with the reason and words of the condition that it causes.
 
     The Event that says so has the reason *event*. There is no Event if *event* is empty. If the CRD's own rules
-    refuse the patch on a real API server, *is_simulated* is true: only a simulated one accepts the patch.
+    refuse the patch on a real API server, *is_simulated* is true: only a simulated API server accepts the patch.
     """
 
     patch: Object
@@ -56,13 +56,14 @@ class KindExample:
     filler: Key | None = None
     """The Pod that writes the certificate into the child Secret at its start, and then checks the Secret daily."""
     shared: Sequence[tuple[Resource, Key]] = ()
-    """The objects of others into which the operator writes, and which are as before when the object is gone."""
+    """The objects of other owners into which the operator writes. They are as before when the object is gone."""
     devices: int = 0
     """The number of devices that the object has in the tailnet."""
     edits: Mapping[str, Edit] = field(default_factory=dict)
     bad: Mapping[str, Bad] = field(default_factory=dict)
     is_collected: bool = False
-    """True if Kubernetes deletes the Secrets with the object. Without our finalizer its devices are then unknown."""
+    """True if Kubernetes deletes the Secrets with the object. If the object goes without waiting for our finalizer,
+    the operator can't find its devices any more."""
     keeps_others_labels: bool = False
     """True if a child with the labels of another object's child keeps them.
 
@@ -73,7 +74,7 @@ class KindExample:
     is_held: bool = True
     """True if our finalizer holds the object until its children are gone."""
     waits_for_minutes: bool = False
-    """True if something has to wait for minutes before the object is complete, which only virtual time can do."""
+    """True if the object is complete only after minutes, so that its tests need virtual time."""
     finalizer: str = FINALIZER
     other_finalizer: str = ""
     """A second finalizer of ours; empty if there is none."""
@@ -113,17 +114,8 @@ def spec(**fields: Any) -> Object:
     return {"spec": fields}
 
 
-def annotated(**annotations: str | None) -> Object:
-    """Return the patch that sets annotations with the prefix tailscale.com/.
-
-    In the names, a hyphen is written as an underscore.
-    """
-    named = {f"tailscale.com/{name.replace('_', '-')}": value for name, value in annotations.items()}
-    return {"metadata": {"annotations": named}}
-
-
 def crd(patch: Object, reason: str, words: str) -> Bad:
-    """Return a bad patch that the CRD's own rules refuse on a real API server."""
+    """Return a `Bad` whose patch the CRD's own rules refuse on a real API server."""
     return Bad(patch, reason, words, event=reason, is_simulated=True)
 
 

@@ -22,7 +22,7 @@ _FOLLOWED = {resource.kind for resource in real.KINDS}
 def marks(kind: KindExample) -> list[pytest.MarkDecorator]:
     """Return pytest's marks for *kind*: `simulated` if its tests can't run on a real API server.
 
-    A world there doesn't watch all kinds, and has no virtual time.
+    On a real API server, a World doesn't watch all kinds, and has no virtual time.
     """
     is_real = kind.resource.kind in _FOLLOWED and not kind.waits_for_minutes
     return [] if is_real else [pytest.mark.simulated]

@@ -45,7 +45,7 @@ def _runners() -> Iterator[tuple[str, Any]]:
 
 
 def _parts(value: Any) -> Iterator[tuple[str, Any]]:
-    """Yield each value inside *value*, after the text for the value in a path, such as ``[]`` or ``.name``."""
+    """Yield each value inside *value*, with the text that stands for it in a path, such as ``[]`` or ``.name``."""
     if isinstance(value, dict):
         for key, held in [*value.items()]:
             yield " key", key

@@ -95,7 +95,7 @@ class Scene:
         return len(self.world.control.keys) - self.keys_before
 
     async def apply(self, *objects: Object) -> None:
-        """Create *objects*. The faults of a simulated API server concern only the operator's writes, not these."""
+        """Create *objects*. The faults of a simulated API server fail only the operator's writes, not these writes."""
         for obj in objects:
             if sim := self.world.simulation:
                 sim.store.create(_simulated(obj), obj)
@@ -157,7 +157,7 @@ class Scene:
         await self.whole()
 
     async def edit_all(self) -> str:
-        """Make all edits, each after the one before has taken effect, and return the portrait after the last one."""
+        """Make each edit after the previous edit has taken effect, and return the portrait after the last edit."""
         for name, edit in self.kind.edits.items():
             assert not await self.shows(edit.shows)
             pods, devices = self._pods(), set(self.node_ids)
@@ -232,7 +232,7 @@ class Scene:
         await self.world.becomes(self.is_current, True)
 
     async def is_current(self) -> bool:
-        """Tell whether our conditions have the object's current generation. Those of Kubernetes' own kinds have none.
+        """Tell whether our conditions are for the object's current generation, or have none if Kubernetes has the kind.
 
         The condition ClusterDNSReady isn't compared: it has the last generation that was good.
         """

@@ -26,7 +26,6 @@ from tests.operator.contract.kind import (
     Bad,
     Edit,
     KindExample,
-    annotated,
     crd,
     has_reason,
     is_balanced,
@@ -35,6 +34,7 @@ from tests.operator.contract.kind import (
 )
 from tests.support.manifests import (
     DOMAIN,
+    annotated,
     backend,
     connector,
     dnsconfig,
@@ -89,7 +89,7 @@ _BAD_SERVICE = {
     "hostname": Bad(annotated(hostname="-bad.host_"), "ProxyInvalid", "-bad.host_", "INVALIDSERVICE"),
     "class": Bad(annotated(proxy_class="nonesuch"), "ProxyFailed", "nonesuch", "ProxyFailed"),
 }
-_SUFFIX = "update dnsconfigs"  # the first device shows the suffix: the zone that the cluster's DNS has to forward
+_SUFFIX = "update dnsconfigs"  # because the name of the first device shows the zone to forward
 
 
 def _service(manifest: Object, **fields: Any) -> KindExample:

@@ -28,7 +28,8 @@ async def populate(world: World) -> list[Scene]:
 async def test_an_operator_that_starts_again_writes_nothing(cluster: World) -> None:
     async with running_operator(cluster):
         await populate(cluster)
-    for _ in range(1 if cluster.simulation else 3):  # on a slow API server, an operator may leave work to the next one
+    # On a slow API server, an operator may leave work to the next operator.
+    for _ in range(1 if cluster.simulation else 3):
         written = await cluster.writes_during(cluster.restart())
         if not written:
             break
@@ -42,7 +43,7 @@ def test_an_idle_operator_writes_nothing_for_a_resync_period_and_notices_a_chang
 
 
 async def idle_for(seconds: float) -> None:
-    """Watch the operator and its cluster do nothing for so many *seconds*."""
+    """Fail if the operator writes within *seconds* in which nobody changes anything, or misses a later change."""
     async with new_world(SimOptions(bookmark_interval=2 * RESYNC)) as world, running_operator(world):
         scenes = await populate(world)
         rest_kubelets()

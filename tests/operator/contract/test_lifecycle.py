@@ -37,7 +37,7 @@ def orders() -> Iterator[object]:
 
 
 def _registers(kind: KindExample, order: tuple[object, ...]) -> bool:
-    """Tell whether the operator makes the Secret of its own device before the test does, since a group needs it."""
+    """Tell whether the operator makes the Secret of its own device before the test does, because of a ProxyGroup."""
     objects = dict(enumerate([kind.manifest, *kind.beside]))
     secret, groups = key_of(identity()), [number for number, obj in objects.items() if obj["kind"] == PROXYGROUP.kind]
     numbers = [number for number, obj in objects.items() if obj["kind"] == SECRET.kind and key_of(obj) == secret]
@@ -79,7 +79,7 @@ async def devices_first(scene: Scene) -> None:
 
 
 async def children_first(scene: Scene) -> None:
-    """Delete the children except the Secrets, because only these tell which devices the object has."""
+    """Delete the children except the Secrets, because only the Secrets tell which devices the object has."""
     for resource in scene.kind.children:
         await scene.delete(*(scene.children(resource) if resource != SECRET else []))
 
@@ -131,7 +131,7 @@ async def test_an_object_that_is_deleted_before_its_children_are_made_leaves_not
     await scene.apply(kind.manifest)
     await scene.end()
     await scene.world.settled()
-    await scene.world.becomes(scene.left, [])  # a cluster's garbage collector may need a second round
+    await scene.world.becomes(scene.left, [])  # a real garbage collector may need two tries
 
 
 @each_lasting

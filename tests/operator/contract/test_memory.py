@@ -4,10 +4,11 @@ import pytest
 from clustersim.faults import Failure
 from tsoperator.api.objects import POD, key_of, uid
 
-from tests.operator.contract.kind import KindExample, annotated
+from tests.operator.contract.kind import KindExample
 from tests.operator.contract.kinds import each_kind
 from tests.operator.contract.memory import remembered
 from tests.operator.contract.scene import Scene
+from tests.support.manifests import annotated
 from tests.support.operator import World, running_operator
 
 pytestmark = pytest.mark.simulated
@@ -24,7 +25,7 @@ LISTED = ("Devices._ids", "Devices._by_id", ".devices._ids", ".devices._by_id")
 
 @each_kind
 @pytest.mark.parametrize("is_held", [True, False], ids=["in order", "without our finalizer"])
-async def test_an_object_that_is_gone_is_forgotten(cluster: World, kind: KindExample, is_held: bool) -> None:
+async def test_the_operator_forgets_an_object_that_is_gone(cluster: World, kind: KindExample, is_held: bool) -> None:
     scene = Scene(cluster, kind)
     async with running_operator(cluster) as operator:
         await scene.prepare()
@@ -42,7 +43,7 @@ async def test_an_object_that_is_gone_is_forgotten(cluster: World, kind: KindExa
 
 
 async def vanish(scene: Scene) -> None:
-    """Delete the object without its finalizer, its children and its devices, so that the operator has no part in it."""
+    """Remove the object's finalizer, and delete the object, its children and its devices in place of the operator."""
     await scene.world.settled()
     await scene.change(scene.obj, {"metadata": {"finalizers": None}})
     await scene.delete(scene.obj)

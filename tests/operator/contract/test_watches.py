@@ -14,7 +14,7 @@ each_end = pytest.mark.parametrize("end", ["expire_history", pytest.param("drop_
 
 @each_kind
 @each_end
-async def test_no_change_is_overlooked_if_the_watches_end_after_each_change(
+async def test_the_operator_overlooks_no_change_if_its_watches_end_after_each_change(
     scene: Scene, kind: KindExample, end: str
 ) -> None:
     end_watches = getattr(scene.world.sim.faults, end)

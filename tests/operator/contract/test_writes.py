@@ -25,7 +25,7 @@ def fail(world: World, status: int, writes: frozenset[str]) -> None:
 
 @each_kind
 @pytest.mark.parametrize("status", cases(FAULTS, "refused", "conflict", "answer lost"))
-async def test_each_write_may_fail_once_without_an_effect_on_the_result(
+async def test_each_write_of_the_operator_may_fail_once_without_an_effect_on_the_result(
     scene: Scene, kind: KindExample, status: int, afresh: Callable[[], Awaitable[str]]
 ) -> None:
     world = scene.world
@@ -42,7 +42,7 @@ async def test_each_write_may_fail_once_without_an_effect_on_the_result(
 @pytest.mark.thorough
 @each_kind
 @pytest.mark.parametrize("status", [409, LOST, 500])
-async def test_six_writes_in_a_row_may_fail_without_an_effect_on_the_result(
+async def test_six_writes_of_the_operator_in_a_row_may_fail_without_an_effect_on_the_result(
     scene: Scene, kind: KindExample, status: int, afresh: Callable[[], Awaitable[str]]
 ) -> None:
     scene.world.sim.faults.fail(Failure(status, times=6))

@@ -4,15 +4,7 @@ from typing import Any
 
 import pytest
 from tsoperator.api.objects import Key, Object, key_of
-from tsoperator.dns.nameclaims import (
-    Claim,
-    Standing,
-    asked_name,
-    egress_claim,
-    holding,
-    noted_claim,
-    taken_notes,
-)
+from tsoperator.dns.nameclaims import Claim, Standing, asked_name, egress_claim, holding, noted_claim, taken_notes
 from tsoperator.proxy.service import headless_service
 from tsoperator.runtime.ownership import Owner
 
@@ -34,7 +26,7 @@ def shown(service: Object, kind: str, status: str, reason: str) -> Object:
     return {**service, "status": {"conditions": [{"type": kind, "status": status, "reason": reason}]}}
 
 
-def test_the_device_of_a_name_has_the_strongest_claim_then_the_holder_and_then_the_oldest_object() -> None:
+def test_a_name_goes_to_the_parent_of_the_device_before_the_last_holder_and_the_oldest_object() -> None:
     ranked = [
         claim(Standing.DEVICE, YOUNG, "device"),
         claim(Standing.HOLDS, YOUNG, "holder"),
@@ -95,7 +87,7 @@ OF_INGRESS = headless(Owner("ingress", Key("default", "web")), "uid", "ts-web", 
         (OF_INGRESS, live_ingress(), Standing.DEVICE, "", None),
     ],
 )
-def test_a_parent_holds_a_recorded_name_while_the_parent_asks_for_the_name_or_cannot_be_seen(
+def test_a_parent_is_the_holder_of_a_recorded_name_while_it_asks_for_the_name_or_cannot_be_seen(
     child: Object, parent: Object | None, standing: Standing, created: str, ports: Any
 ) -> None:
     found = noted_claim(child, parent, FQDN)

@@ -1,4 +1,4 @@
-"""The facts that the nameserver's objects share."""
+"""The elected DNSConfig, the image of the nameserver, and the rollout after which records are split into shards."""
 
 import pytest
 from tsoperator.api.objects import Object
@@ -84,7 +84,7 @@ def test_an_unknown_nameserver_program_is_an_error(said: str | None, wrong: bool
 
 
 @pytest.mark.parametrize("program", Program)
-def test_records_are_split_only_once_all_pods_run_our_nameserver(program: Program) -> None:
+def test_records_are_split_into_shards_only_once_all_pods_run_our_nameserver(program: Program) -> None:
     image = NameserverImage(DEFAULT, program)
     assert reads_shards(rolled_out(DEFAULT), image) is (program is OURS)
     assert not reads_shards(rolled_out("example.org/ns:v1"), image)

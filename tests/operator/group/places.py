@@ -76,7 +76,7 @@ POD_IPS = ("10.0.0.1", "10.0.0.2")
 
 
 def group(serving: int = 2, **changes: Any) -> Group:
-    """Return the group with two replicas, of which *serving* report the Service's entry."""
+    """Return the group with two replicas, of which the first *serving* replicas report the Service's entry."""
     found: dict[str, Any] = {
         "obj": live_group(),
         "configmap": configmap(),

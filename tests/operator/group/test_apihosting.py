@@ -8,24 +8,19 @@ from typing import Any, NamedTuple
 
 import pytest
 from tsoperator.api.names import KUBE_APISERVER_FINALIZER
-from tsoperator.api.objects import INGRESS, PROXYGROUP, Key, Object
+from tsoperator.api.objects import INGRESS, PROXYGROUP, Key
 from tsoperator.api.owners import ANNOTATION_OWNERS
 from tsoperator.api.tailscaleservice import TailscaleService
 from tsoperator.group.apihosting import APIHost, APIHosting, APIOffer, api_obstacle, api_offers
-from tsoperator.group.claims import LabelClaim, claim_of
+from tsoperator.group.claims import LabelClaim
 from tsoperator.proxy.serviceview import ServiceView
 from tsoperator.runtime.plan import Refusal
 
-from tests.support.objects import obj, settings
+from tests.support.hosting import claimed
+from tests.support.objects import obj
 
 US, RESOURCE = {"operatorID": "nUS"}, {"kind": "ProxyGroup", "name": "kapi", "uid": "kapi-uid"}
 OURS = {**US, "resource": RESOURCE}
-
-
-def claimed(of: Object) -> LabelClaim:
-    found = claim_of(of, settings())
-    assert found is not None
-    return found
 
 
 def group(name: str = "kapi", **metadata: Any) -> LabelClaim:
@@ -126,7 +121,8 @@ def test_the_obstacle_to_offering_the_kubernetes_api_says_what_to_change(
     [
         ({"hosts": {0: DRAINING, 1: SERVED_OLD}, "drained_for": 5.0}, 15.0),
         ({"hosts": {0: DRAINING, 1: SERVED_OLD}, "drained_for": 20.0}, None),
-        ({"hosts": {0: SERVED_OLD, 1: SERVED_OLD}}, None),  # until the first proxy drains, a change of its Secret tells
+        # No pause is needed: the first proxy's Secret changes when that proxy drains.
+        ({"hosts": {0: SERVED_OLD, 1: SERVED_OLD}}, None),
         ({"hosts": {0: SERVES, 1: SERVED_OLD}, "advertised_for": 5.0}, 3.0),
         ({"hosts": {0: SERVES, 1: SERVED_OLD}, "advertised_for": 7.999999999999}, 0.1),
         ({"hosts": {0: DRAINING, 1: SERVED_OLD}, "drained_for": 19.99999999999}, 0.1),
@@ -134,7 +130,9 @@ def test_the_obstacle_to_offering_the_kubernetes_api_says_what_to_change(
         ({"hosts": {0: SERVES, 1: SERVES}, "advertised_for": 5.0}, None),
     ],
 )
-def test_the_next_proxy_moves_to_a_new_name_after_a_pause(facts: dict[str, Any], pause: float | None) -> None:
+def test_the_proxies_of_a_group_move_to_a_new_name_one_after_another_with_a_pause_between_them(
+    facts: dict[str, Any], pause: float | None
+) -> None:
     assert replace(FACTS, **facts).pause == pause
 
 

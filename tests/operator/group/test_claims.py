@@ -100,7 +100,7 @@ ASKS = [
 
 
 @pytest.mark.parametrize("ask", ASKS)
-def test_a_claim_says_how_the_tailscale_service_should_be(ask: Ask) -> None:
+def test_a_claim_has_the_label_the_ports_and_the_tags_of_the_wanted_tailscale_service(ask: Ask) -> None:
     found = claim(ask.given)
     assert (found.label, found.name, found.ports, found.tags) == (ask.label, f"svc:{ask.label}", ask.ports, ask.tags)
     assert (found.wrong, found.counts, [*by_label(ask.given)]) == ([], True, [ask.label])

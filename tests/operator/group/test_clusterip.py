@@ -51,7 +51,7 @@ def test_the_clusterip_service_for_an_address_has_no_magicdns_name() -> None:
     assert notes == {"tailscale.com/operator-last-set-ts-tailnet-target-ip": "100.64.0.9"}
 
 
-def test_the_health_port_avoids_the_users_ports() -> None:
+def test_the_health_port_of_a_clusterip_service_is_none_of_the_users_ports() -> None:
     for numbers, health in (((9001, 9003), 9002), ((9002,), 9003), ((9002, 9003), 9004), ((80,), 9002)):
         ports = {Wanted("UDP", number): 10000 + number for number in numbers}
         assert made(ports)["spec"]["ports"][-1]["port"] == health

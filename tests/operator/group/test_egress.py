@@ -72,7 +72,7 @@ def test_an_index_finds_a_child_by_the_group_that_serves_it() -> None:
     assert [tuple(egressgroup.by_serving_group(child)) for child in children] == [("foo",), (), (), ()]
 
 
-def test_a_change_of_a_child_concerns_the_users_service() -> None:
+def test_a_change_of_a_clusterip_service_at_a_group_reconciles_the_users_service() -> None:
     assert egressgroup.served_service(service()) == Key("default", "db")
 
 

@@ -11,14 +11,14 @@ from tsoperator.api.objects import SERVICE, Key, Object
 from tsoperator.api.owners import ANNOTATION_OWNERS
 from tsoperator.api.tailscaleservice import TailscaleService
 from tsoperator.group import exposing
-from tsoperator.group.claims import LabelClaim, claim_of
 from tsoperator.group.exposing import Exposed, Exposing, Host, kept_label, offer
 from tsoperator.proxy.hosting import Hosted, HostReport, Mapped, rules_document, serve_document
 from tsoperator.proxy.serve import hosted_config
 from tsoperator.proxy.serviceview import NO_SERVICE, ServiceView
 from tsoperator.runtime.plan import DeleteService, Refusal
 
-from tests.support.objects import backend_service, deleting, live_ingress, obj, pod, settings
+from tests.support.hosting import claimed
+from tests.support.objects import backend_service, deleting, live_ingress, obj, pod
 
 GROUP = {"tailscale.com/proxy-group": "ing"}
 REDIRECT, HTTP = {"tailscale.com/http-redirect": "true"}, {"tailscale.com/http-endpoint": "enabled"}
@@ -44,15 +44,9 @@ def api(annotations: Mapping[str, str] = {}, ips: tuple[str, ...] = ("10.0.0.9",
     return obj(SERVICE, Key("default", "api"), {"spec": spec}, **given)
 
 
-def claim(of: Object) -> LabelClaim:
-    found = claim_of(of, settings())
-    assert found is not None
-    return found
-
-
 def exposed(of: Object, **changes: Any) -> Exposed:
     """Return the facts about an object that has its label, Tailscale Service and ready backends."""
-    made = claim(of)
+    made = claimed(of)
     label = changes.pop("label", made.label)
     facts: dict[str, Any] = {
         "view": ServiceView(owned(f"svc:{label}")),
@@ -75,7 +69,7 @@ WITH_HTTP = hosted_config(DNS_NAME, PATHS, serves_http=True, redirects=False)
 REDIRECTED = hosted_config(DNS_NAME, PATHS, serves_http=False, redirects=True)
 WEB, API = Hosted(served={"svc:web": SERVED}), Hosted(rules={"svc:default-api": RULE})
 LABELS = ("svc:web", "svc:default-api")
-OTHER = claim(replace_uid := {**web(), "metadata": {**web()["metadata"], "uid": "a", "name": "older"}})
+OTHER = claimed(replace_uid := {**web(), "metadata": {**web()["metadata"], "uid": "a", "name": "older"}})
 
 OLDER_AND_WRONG = replace(OTHER, wrong=["wrong"])
 
@@ -141,7 +135,7 @@ CASES = {
     "invalid": Case(exposed(web(WRONG | HTTP)), WEB, True, is_there=True),
     "invalid, new": Case(exposed(web(WRONG)), Hosted(), False),
     "invalid, taken": Case(exposed(web(WRONG), holder=OTHER), Hosted(), False, is_there=True),
-    "invalid, has its label": Case(exposed(web(WRONG | HTTP), holder=claim(web(WRONG))), WEB, True, is_there=True),
+    "invalid, has its label": Case(exposed(web(WRONG | HTTP), holder=claimed(web(WRONG))), WEB, True, is_there=True),
     "taken by an invalid one": Case(exposed(web(), holder=OLDER_AND_WRONG), Hosted(), False),
     "invalid, others'": Case(exposed(web(WRONG), view=OF_OTHERS), WEB, True, is_there=True),
     "service": Case(exposed(api()), API, True),
@@ -240,7 +234,7 @@ def test_a_rule_of_an_ingress_is_served_if_its_host_is_empty_or_the_magicdns_nam
     ],
 )
 def test_the_label_of_an_invalid_object_follows_from_its_status_or_from_its_rule(of: Object, label: str) -> None:
-    assert kept_label(claim(of), Hosted(API.rules, WEB.served)) == label
+    assert kept_label(claimed(of), Hosted(API.rules, WEB.served)) == label
 
 
 def test_the_newest_objects_are_left_out_if_the_configmap_has_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -259,7 +253,7 @@ def test_the_newest_objects_are_left_out_if_the_configmap_has_no_room(monkeypatc
 def test_of_two_objects_with_one_label_only_the_holder_is_served(is_first: bool) -> None:
     young = web(HTTP)
     young["metadata"] |= {"creationTimestamp": "2026-02-02T03:04:05Z", "name": "young", "uid": "young-uid"}
-    objects = [exposed(web()), exposed(young, holder=claim(web()))]
+    objects = [exposed(web()), exposed(young, holder=claimed(web()))]
     assert offered(*(objects if is_first else reversed(objects))) == (WEB, ("svc:web",))
 
 

@@ -118,7 +118,7 @@ def test_objects_that_are_being_deleted_are_neither_updated_nor_deleted_again_wi
     going = Places([deleting(OLD_PLACE)], [deleting(OLD_UP)], GROUPS)
     for kept in (["ts-db-old"], []):
         found = [each.obj for each in removal(going, kept) if isinstance(each, Deletion)]
-        assert names(found) == ["ts-db-old"]  # again, so that a finalizer comes off
+        assert names(found) == ["ts-db-old"]  # it is deleted again, so that its finalizer comes off
     assert upkeep(going) == ()
 
 

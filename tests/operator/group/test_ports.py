@@ -41,12 +41,12 @@ def test_the_proxies_port_for_a_port_of_a_service_stays_as_long_as_the_service_h
     assert {*found.values()} <= {*ALL_PORTS}
 
 
-def test_allocation_is_deterministic_and_differs_between_services() -> None:
+def test_the_ports_allocated_to_a_service_are_the_same_each_time_and_differ_between_services() -> None:
     found = [allocate(uid, [SQL], {}, ()) for uid in ("a", "a", "b")]
     assert found[0] == found[1] != found[2]
 
 
-def test_allocation_finds_the_only_free_port_anywhere_in_the_range() -> None:
+def test_the_only_free_port_is_allocated_wherever_it_is_in_the_range() -> None:
     for free in (FIRST_PORT, FIRST_PORT + 500, FIRST_PORT + PORT_COUNT - 1):
         assert allocate("db-uid", [SQL], {}, set(ALL_PORTS) - {free}) == {SQL: free}
 
@@ -57,5 +57,7 @@ def numbered(count: int) -> list[Wanted]:
 
 def test_the_proxy_ports_of_a_service_differ_and_a_service_gets_none_if_too_few_are_free() -> None:
     assert sorted((allocate("db-uid", numbered(PORT_COUNT), {}, ()) or {}).values()) == [*ALL_PORTS]
+    (alone,) = (allocate("db-uid", [SQL], {}, ()) or {}).values()
+    assert len({*(allocate("db-uid", [DNS, SQL], {DNS: alone}, ()) or {}).values()}) == 2
     for count, used in ((1, ALL_PORTS), (PORT_COUNT + 1, ()), (2, ALL_PORTS[1:])):
         assert allocate("db-uid", numbered(count), {}, {*used}) is None

@@ -82,7 +82,7 @@ def test_a_new_pod_gets_no_connections_while_an_older_pod_serves(
     assert found == [pods[each] for each in leading]
 
 
-def test_each_family_of_the_service_has_a_slice_as_the_go_operator_makes_it() -> None:
+def test_each_ip_family_of_the_service_has_an_endpointslice_as_the_go_operator_makes_it() -> None:
     own = place()["metadata"]["labels"]
     service = place(ips=BOTH, labels={**own, "example.org/team": "db"})
     made = endpoint_slices(service, service["spec"]["ports"], {4: serving(pod(0, IP4, IP6)), 6: serving()})

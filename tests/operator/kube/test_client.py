@@ -50,7 +50,7 @@ async def first_event(client: KubeClient, version: str = "1", resource: Resource
     raise AssertionError("the watch ended without an event")
 
 
-async def test_a_long_list_is_read_in_pages(sim: ClusterSim, client: KubeClient) -> None:
+async def test_the_client_reads_a_long_list_in_pages(sim: ClusterSim, client: KubeClient) -> None:
     for number in range(1001):
         sim.store.create(kinds.CONFIGMAP, configmap(f"a-{number:04}", "tailscale", team="x"))
     sim.store.create(kinds.CONFIGMAP, configmap("z", "tailscale", team="y"))
@@ -148,7 +148,9 @@ async def test_a_merge_patch_changes_only_the_fields_in_the_patch_and_may_change
     assert (await client.patch(SERVICE, A, {"status": ready}, "status"))["status"].items() >= ready.items()
 
 
-async def test_replacing_a_status_changes_nothing_else(sim: ClusterSim, client: KubeClient) -> None:
+async def test_the_replacement_of_the_status_of_an_object_changes_no_other_field(
+    sim: ClusterSim, client: KubeClient
+) -> None:
     made = sim.store.create(kinds.DNSCONFIG, {"metadata": {"name": "a"}, "spec": {"nameserver": {}}})
     stored = await client.replace_status(DNSCONFIG, {**made, "spec": {}, "status": {"conditions": []}})
     assert (stored["spec"], stored["status"]) == ({"nameserver": {}}, {"conditions": []})
@@ -156,7 +158,7 @@ async def test_replacing_a_status_changes_nothing_else(sim: ClusterSim, client: 
         await client.replace_status(DNSCONFIG, {**made, "status": {}})
 
 
-async def test_a_refusal_is_an_error_with_the_path_and_the_servers_words() -> None:
+async def test_a_refusal_of_the_api_server_is_an_error_with_the_path_and_the_servers_words() -> None:
     text = '{"kind": "Status", "reason": "Expired", "message": "no"}'
     async with client_of(always(410, text=text, content_type="application/json")) as client:
         for request in (client.get(CONFIGMAP, A), first_event(client), client.ask_pod(A, 9002, "/readyz")):
@@ -187,14 +189,14 @@ async def test_the_error_for_a_web_page_from_an_http_proxy_before_the_api_server
     assert caught.value.status == 502
 
 
-async def test_a_refused_connection_is_unreachable() -> None:
+async def test_a_refused_connection_is_an_error_that_says_that_the_api_server_cannot_be_reached() -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         async with kube_client(f"http://127.0.0.1:{unused.getsockname()[1]}") as client:
             await reach_nobody(client)
 
 
-async def test_a_server_that_is_slow_or_cuts_the_connection_is_unreachable(sim: ClusterSim) -> None:
+async def test_an_api_server_that_is_slow_or_cuts_the_connection_counts_as_unreachable(sim: ClusterSim) -> None:
     async with kube_client(sim.api_url, request_timeout=0.1) as client, asyncio.timeout(30):
         sim.faults.latency = 30
         await reach_nobody(client)
@@ -214,7 +216,7 @@ async def reach_nobody(client: KubeClient) -> None:
             await request
 
 
-async def test_each_request_is_observed_with_its_status_and_logged_in_a_line_without_contents(
+async def test_each_request_is_reported_to_the_observer_with_its_status_and_logged_without_its_contents(
     sim: ClusterSim, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG, "tsoperator.kube.client")
@@ -248,7 +250,7 @@ async def test_a_line_is_logged_when_a_server_stops_answering_and_when_it_answer
     assert caplog.messages[1] == "the API server answers again"
 
 
-async def test_an_answer_that_does_not_end_in_time_is_unreachable() -> None:
+async def test_an_api_server_whose_answer_does_not_end_in_time_counts_as_unreachable() -> None:
     async def handler(request: web.Request) -> web.StreamResponse:
         response = web.StreamResponse()
         await response.prepare(request)
@@ -393,7 +395,7 @@ async def test_a_refused_request_fails_if_the_credentials_cannot_be_read_again(
     assert guard.told == [("GET", "401"), ("WATCH", "401")]
 
 
-async def test_unusable_certificates_are_an_error() -> None:
+async def test_unusable_certificates_in_the_configuration_of_the_client_are_an_error() -> None:
     useless = configuration("https://127.0.0.1:1")
     useless.ca_cert_data = "nonsense"
     with pytest.raises(KubeError, match=r"certificates that lead to https://127\.0\.0\.1:1"):

@@ -103,7 +103,7 @@ def test_a_watch_that_was_cut_resumes_after_the_last_event_that_came(tmp_path: P
     with closing_server(tmp_path, api.answer, api.closed) as url, operators_loop() as runner:
         runner.run(follow_some(url))
     assert seen[:5] == [1, 2, 3, 4, 5]
-    assert api.watched_from[:5] == [0, 1, 2, 3, 4]  # each was cut after its first event
+    assert api.watched_from[:5] == [0, 1, 2, 3, 4]  # each watch was cut after its first event
 
 
 def large(cut: bool) -> Callable[[str, Send], None]:

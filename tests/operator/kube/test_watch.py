@@ -1,4 +1,4 @@
-"""The stream of changes: it misses no change, repeats none, and doesn't ask a server too often."""
+"""The follower of a selection: it misses no change, repeats none, and doesn't ask the API server too often."""
 
 import asyncio
 import json
@@ -36,9 +36,9 @@ def configmap(name: str, **labels: str) -> Object:
 async def following(
     client: KubeClient, selection: Selection = CONFIGMAPS, pace: WatchPace = PACE, *, watches: bool = False
 ) -> AsyncIterator[list[str]]:
-    """Follow the objects, and yield a list of the updates as texts.
+    """Follow the objects of *selection*, and yield a list of the updates as texts.
 
-    If *watches* is true, the starts of watches are in it, too.
+    If *watches* is true, the list also has the starts of watches.
     """
     seen: list[str] = []
 
@@ -69,7 +69,9 @@ def watching(sim: ClusterSim, plural: str = "configmaps") -> int:
     return sim.requests["tsoperator", "watch", plural]
 
 
-async def test_existing_objects_come_first_and_then_every_change(sim: ClusterSim, client: KubeClient) -> None:
+async def test_a_follower_gets_the_existing_objects_first_and_then_every_change(
+    sim: ClusterSim, client: KubeClient
+) -> None:
     sim.store.create(kinds.CONFIGMAP, configmap("a"))
     async with following(client) as seen:
         await until(lambda: seen)
@@ -80,7 +82,7 @@ async def test_existing_objects_come_first_and_then_every_change(sim: ClusterSim
     assert seen == ["Listed a", "Changed b", "Changed a", "Deleted a"]
 
 
-async def test_after_a_pause_a_watch_delivers_all_events_of_the_pause_at_once(
+async def test_a_follower_gets_the_events_that_came_during_its_pause_all_at_once(
     sim: ClusterSim, client: KubeClient
 ) -> None:
     loop, rest = asyncio.get_running_loop(), 0.3
@@ -101,7 +103,9 @@ async def test_after_a_pause_a_watch_delivers_all_events_of_the_pause_at_once(
     assert second - first > 0.9 * rest > third - second
 
 
-async def test_a_watch_does_not_keep_the_objects_of_the_list_in_memory(sim: ClusterSim, client: KubeClient) -> None:
+async def test_a_follower_keeps_no_object_of_the_list_in_memory_while_it_watches(
+    sim: ClusterSim, client: KubeClient
+) -> None:
     class Held(dict[str, Any]):
         """An object that allows weak references."""
 
@@ -121,7 +125,7 @@ async def test_a_watch_does_not_keep_the_objects_of_the_list_in_memory(sim: Clus
         assert [each() for each in held] == [None]
 
 
-async def test_a_short_watch_of_a_single_object_is_followed_by_the_next_watch(
+async def test_the_follower_of_a_single_object_opens_another_watch_when_a_short_watch_ends(
     sim: ClusterSim, client: KubeClient
 ) -> None:
     sim.store.create(kinds.CONFIGMAP, configmap("a"))
@@ -139,11 +143,13 @@ async def watches(sim: ClusterSim, count: int) -> None:
 
 
 async def retries(sim: ClusterSim, plural: str = "configmaps") -> None:
-    """Wait until there are more requests than the first list, its watch, and another watch after that one ended."""
+    """Wait until the follower tries again: until it has sent more requests than the first list and two watches."""
     await until(lambda: sim.requests["tsoperator", "list", plural] + watching(sim, plural) > 4)
 
 
-async def test_dropped_watches_neither_miss_nor_repeat_a_change(sim: ClusterSim, client: KubeClient) -> None:
+async def test_a_follower_misses_no_change_and_repeats_none_when_its_watches_are_cut(
+    sim: ClusterSim, client: KubeClient
+) -> None:
     async with following(client) as seen:
         await watches(sim, 1)
         for number in range(60):
@@ -157,7 +163,7 @@ async def test_dropped_watches_neither_miss_nor_repeat_a_change(sim: ClusterSim,
     assert sim.requests["tsoperator", "list", "configmaps"] == 1
 
 
-async def test_a_watch_continues_from_its_last_version_when_the_server_is_back(
+async def test_a_follower_watches_from_the_last_version_that_it_got_once_the_api_server_is_back(
     sim: ClusterSim, client: KubeClient
 ) -> None:
     async with following(client) as seen:
@@ -172,7 +178,7 @@ async def test_a_watch_continues_from_its_last_version_when_the_server_is_back(
 
 
 @pytest.mark.parametrize("first", [[], ["Listed"]], ids=["absent", "taken away"])
-async def test_a_kind_is_listed_as_soon_as_the_server_has_it(
+async def test_a_follower_lists_a_kind_as_soon_as_the_api_server_serves_the_kind(
     sim: ClusterSim, client: KubeClient, first: list[str]
 ) -> None:
     if not first:
@@ -200,7 +206,7 @@ async def change_behind_a_gateway(sim: ClusterSim, kind: Resource) -> None:
 
 
 @pytest.mark.parametrize("kind", [kinds.CONFIGMAP, kinds.DNSCONFIG], ids=lambda kind: kind.plural)
-async def test_a_gateway_that_answers_404_to_everything_does_not_remove_a_kind(
+async def test_a_follower_does_not_take_a_kind_for_removed_because_a_gateway_answers_404_to_everything(
     sim: ClusterSim, client: KubeClient, kind: Resource
 ) -> None:
     selection = CONFIGMAPS if kind == kinds.CONFIGMAP else Selection(DNSCONFIG)
@@ -216,7 +222,7 @@ def failures(caplog: pytest.LogCaptureFixture) -> list[tuple[int, float]]:
     return [(args[1], args[2]) for args in found if isinstance(args, tuple)]  # type: ignore[misc]
 
 
-async def test_a_server_that_is_away_is_tried_less_and_less_often_and_logged_in_one_line_by_the_client(
+async def test_a_follower_tries_an_api_server_that_is_away_more_and_more_rarely_and_the_client_logs_one_line(
     sim: ClusterSim, client: KubeClient, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG, "tsoperator.kube")
@@ -228,7 +234,7 @@ async def test_a_server_that_is_away_is_tried_less_and_less_often_and_logged_in_
     assert not any(record.exc_info or "\n" in record.getMessage() for record in caplog.records)
 
 
-async def test_a_list_that_fails_slowly_does_not_reset_the_backoff(
+async def test_a_list_that_fails_after_a_long_time_does_not_reset_the_backoff_of_a_follower(
     sim: ClusterSim, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG, "tsoperator.kube.watch")
@@ -344,16 +350,16 @@ FOLLOWED = {
 
 
 @pytest.mark.parametrize(("script", "versions", "updates"), FOLLOWED.values(), ids=FOLLOWED)
-async def test_each_watch_starts_from_the_last_version_or_after_a_new_list(
+async def test_each_watch_of_a_follower_starts_from_the_last_version_or_from_that_of_a_new_list(
     script: Script, versions: list[str], updates: list[str]
 ) -> None:
-    """Each of *versions* is the version from which the follower asks for a watch."""
+    """Compare *versions* with the versions from which the follower asks for watches."""
     assert await script.follow(len(versions)) == updates
     assert script.versions[: len(versions)] == versions
 
 
 @pytest.mark.parametrize(("good", "end"), [([], 1), ([ADDED, FAILURE], 5)], ids=["an end", "an event"])
-async def test_a_successful_watch_resets_the_backoff(
+async def test_a_successful_watch_resets_the_backoff_of_a_follower(
     good: list[Object], end: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG, "tsoperator.kube.watch")
@@ -363,7 +369,9 @@ async def test_a_successful_watch_resets_the_backoff(
     assert {f"configmaps in default: {line}" for line in lines} <= {*caplog.messages}
 
 
-async def test_a_broken_server_is_logged_in_few_lines(caplog: pytest.LogCaptureFixture) -> None:
+async def test_the_failures_of_a_follower_at_a_broken_api_server_are_logged_in_few_lines(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     caplog.set_level(logging.DEBUG, "tsoperator.kube")
     await Script(None).follow(12)
     loud = [record for record in caplog.records if record.levelno > logging.DEBUG]
@@ -390,7 +398,9 @@ def passed(moment: float) -> bool:
     return asyncio.get_running_loop().time() > moment
 
 
-async def test_a_busy_server_is_not_asked_before_the_time_that_it_names(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_follower_asks_a_busy_api_server_only_after_the_time_that_the_server_names(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     caplog.set_level(logging.DEBUG, "tsoperator.kube.watch")
 
     async def refuse(_request: web.Request) -> web.Response:
@@ -401,7 +411,7 @@ async def test_a_busy_server_is_not_asked_before_the_time_that_it_names(caplog: 
     assert failures(caplog) == [(1, 30)]
 
 
-async def test_a_long_watch_without_events_resets_the_backoff(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_long_watch_without_events_resets_the_backoff_of_a_follower(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG, "tsoperator.kube.watch")
     loop, opened = asyncio.get_running_loop(), asyncio.Queue[asyncio.Transport]()
     async with serving(silent(opened)) as url, kube_client(url) as client, following(client):
@@ -416,7 +426,7 @@ async def test_a_long_watch_without_events_resets_the_backoff(caplog: pytest.Log
 @pytest.mark.parametrize(
     "nonsense", [{"type": "ADDED"}, {}, {"type": "ADDED", "object": {}}, {"type": "ADDED", "object": {"metadata": []}}]
 )
-async def test_a_line_that_is_no_event_counts_as_a_failure(nonsense: Object) -> None:
+async def test_a_line_of_a_watch_that_is_no_event_is_a_failure_of_the_watch(nonsense: Object) -> None:
     script = Script([nonsense], [event("ADDED", "5")], [])
     assert await script.follow(3) == ["Listed", "Changed a"]
 

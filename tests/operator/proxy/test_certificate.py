@@ -80,7 +80,7 @@ def test_a_warning_about_a_groups_certificate_names_a_pod_and_asks_for_no_https_
 
 
 @pytest.mark.parametrize("has_class", [True, False])
-def test_a_proxy_class_is_named_only_for_a_proxy_that_can_have_one(has_class: bool) -> None:
+def test_an_event_about_a_certificate_names_the_proxyclass_only_if_the_proxy_can_have_one(has_class: bool) -> None:
     (note,) = news(ObservedCertificate(WEB, ASKED, NOW, 600, has_class=has_class)).notes
     assert ("ProxyClass" in note.message) is has_class
 

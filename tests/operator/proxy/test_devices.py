@@ -80,14 +80,14 @@ def test_a_device_that_is_not_in_the_list_of_devices_is_left_alone(reported: str
     assert planned(proxy(reported, tags=OTHERS), view()) == NOTHING
 
 
-def test_every_replica_gets_the_tags() -> None:
+def test_the_devices_of_all_replicas_get_the_tags_of_the_proxy() -> None:
     tags = {"n1": OURS, "n2": (), "n3": (*OTHERS, *OURS)}
     devices = [replace(DEVICE, node_id=node_id, tags=has) for node_id, has in tags.items()]
     made = planned(proxy(*tags, tags=OTHERS), view(*devices))
     assert made == DevicePlan([], [replace(SET_TAGS, device=node_id) for node_id in tags], [])
 
 
-def test_a_name_is_freed_before_a_new_replica_is_made_and_taken_over_once_the_device_has_its_tags() -> None:
+def test_a_new_replica_waits_until_its_name_is_freed_and_a_device_takes_over_its_name_after_its_tags() -> None:
     freed = [replace(FREE_NAME, hostname=f"db-{ordinal}") for ordinal in (1, 2)]
     first = replace(NUMBERED, name="db-0-1.tail1234.ts.net", hostname="db-0")
     taken = replace(TAKE_NAME, hostname="db-0")
@@ -96,7 +96,7 @@ def test_a_name_is_freed_before_a_new_replica_is_made_and_taken_over_once_the_de
     assert both == DevicePlan([], [SET_TAGS, replace(TAKE_NAME, tags=OTHERS)], [])
 
 
-def test_names_are_not_taken_over_if_the_setting_is_off() -> None:
+def test_names_of_dead_devices_are_neither_freed_nor_taken_over_if_a_setting_forbids_that() -> None:
     made = planned(proxy("n1", new=1, tags=OTHERS), view(NUMBERED), take_over=False)
     assert (made.before, made.after) == ([], [SET_TAGS])
 
@@ -130,7 +130,7 @@ def test_the_finding_for_a_name_with_a_number_says_which_device_holds_the_name(
 
 
 @pytest.mark.parametrize("wanted", [proxy("n2"), proxy("n1", tags=OTHERS)])
-def test_a_name_without_a_number_is_no_finding(wanted: Case) -> None:
+def test_a_device_whose_name_has_no_number_causes_no_finding(wanted: Case) -> None:
     assert planned(wanted, view(DEVICE), take_over=False).findings == []
 
 
@@ -168,13 +168,13 @@ FAILURES: dict[str, tuple[Case, Device, Failures, list[Step], list[DeviceFinding
 
 
 @pytest.mark.parametrize(("wanted", "device", "failures", "steps", "findings"), FAILURES.values(), ids=FAILURES)
-def test_a_failure_is_a_finding_and_is_retried_only_after_a_while(
+def test_a_failed_change_of_a_device_is_a_finding_and_is_retried_only_after_a_while(
     wanted: Case, device: Device, failures: Failures, steps: list[Step], findings: list[DeviceFinding]
 ) -> None:
     assert planned(wanted, view(device, failures=failures)) == DevicePlan([], steps, findings)
 
 
-def test_news_come_before_the_other_findings_and_once() -> None:
+def test_news_about_a_device_come_before_the_other_findings_and_are_reported_once() -> None:
     seen = view(replace(DEVICE, authorized=False), failures=failed_tags(595), news=[TAGGED])
     findings = planned(proxy("n1", tags=OTHERS), seen).findings
     assert [each.reason for each in findings] == ["TagsChanged", "DeviceApprovalNeeded", "TagsRefused"]
@@ -203,7 +203,9 @@ NUMBERED_NAMES = [("db-1", "db", "db"), ("db-12", "db", "db"), ("DB-1", "Db", "d
 
 
 @pytest.mark.parametrize(("name", "wanted", "hostname"), NUMBERED_NAMES + OTHER_NAMES)
-def test_only_the_hostname_with_a_number_is_a_numbered_name(name: str, wanted: str, hostname: str) -> None:
+def test_only_the_hostname_with_a_number_after_it_is_recognized_as_a_numbered_name(
+    name: str, wanted: str, hostname: str
+) -> None:
     found = [is_numbered(Device("n1", each, hostname), wanted) for each in (name, f"{name}.tail1234.ts.net")]
     assert found == [(name, wanted, hostname) in NUMBERED_NAMES] * 2
 
@@ -231,7 +233,7 @@ def test_a_target_with_a_new_name_or_address_is_a_finding(
 
 
 @pytest.mark.parametrize("destination", [None, Destination(FQDN, DEVICE), Destination(FQDN, RENAMED, DEVICE, RENAMED)])
-def test_a_target_that_exists_is_no_finding(destination: Destination | None) -> None:
+def test_a_target_that_exists_causes_no_finding(destination: Destination | None) -> None:
     assert [destination_findings(destination, OURS, is_missed=missed) for missed in (False, True)] == [[], []]
 
 

@@ -73,7 +73,7 @@ def test_a_proxy_that_has_not_read_a_change_still_serves_the_unchanged_ports() -
     assert replace(DATABASE, ports=frozenset([added, changed])).forwarded(REPORTED) == frozenset()
 
 
-# A value of each key, and what is read of the entry.
+# The value of an entry in a report, and the entry that is read from it, or None if the value is invalid.
 ODD: list[tuple[Any, Entry | None]] = [
     ({"tailnetTarget": TARGET, "ports": [PORT]}, REPORTED),
     ({"tailnetTarget": TARGET, "ports": [PORT, PORT], "tailnetTargetIPs": ["100.64.0.9"]}, REPORTED),
@@ -97,7 +97,7 @@ ODD: list[tuple[Any, Entry | None]] = [
 
 
 @pytest.mark.parametrize(("given", "entry"), ODD, ids=lambda value: json.dumps(value) if not value else None)
-def test_an_invalid_entry_is_left_out(given: Any, entry: Entry | None) -> None:
+def test_an_invalid_entry_of_a_document_is_left_out(given: Any, entry: Entry | None) -> None:
     services = {"odd": given, "good": {"tailnetTarget": TARGET, "ports": [PORT]}}
     wanted = {"good": REPORTED, **({"odd": entry} if entry else {})}
     stored = configmap(egress_services=encoded(json.dumps(services)))
@@ -124,7 +124,7 @@ def test_an_invalid_document_has_no_entries(text: str) -> None:
         ({}, None),
     ],
 )
-def test_a_proxy_reports_its_addresses(document: Object, report: ProxyReport | None) -> None:
+def test_the_addresses_of_a_proxy_are_read_from_its_report(document: Object, report: ProxyReport | None) -> None:
     assert entries.read_report(json.dumps(document)) == report
 
 

@@ -35,7 +35,7 @@ OTHER = ("False", "Other", "no hostname")
         (OTHER, [FAILED], ("False", "ProxyFailed", "not permitted; no hostname")),
     ],
 )
-def test_the_condition_shows_lasting_findings_with_the_reason_of_the_worst(
+def test_the_condition_shows_the_lasting_findings_with_the_reason_of_the_worst_finding(
     before: tuple[str, str, str], findings: list[DeviceFinding], shown: tuple[str, str, str]
 ) -> None:
     status = {"conditions": [condition(READY, *before)], "loadBalancer": {}}
@@ -45,7 +45,7 @@ def test_the_condition_shows_lasting_findings_with_the_reason_of_the_worst(
     assert status_of(plan)["loadBalancer"] == {}
 
 
-def test_each_finding_is_an_event_after_those_of_the_plan() -> None:
+def test_each_finding_causes_an_event_after_the_events_of_the_plan() -> None:
     plan = with_findings(Plan(notes=[Note("Warning", "First", "first")]), [NEWS, NOTICE, FAILED])
     assert plan.notes == [
         Note("Warning", "First", "first"),

@@ -27,7 +27,7 @@ GIVEN, LATER = "A new auth key has been given", "Another auth key is given withi
         ),
     ],
 )
-def test_the_message_has_each_step_of_the_new_login_and_each_new_key_is_one_event(
+def test_the_message_about_a_new_login_has_each_step_and_each_new_auth_key_causes_one_event(
     asking: list[Reissue], auth_keys: dict[int, str], words: list[str], reasons: list[str]
 ) -> None:
     by_replica = dict(enumerate(asking))

@@ -93,18 +93,24 @@ def test_a_proxy_that_serves_no_metrics_has_no_metrics_service(wanted: Metrics |
     assert objects_for(wanted, service(), pod=pod) == []
 
 
-@pytest.mark.parametrize("pod", [exposed_ip("192.0.2.4"), exposed_name("db.example.org"), served_service()])
-def test_the_metrics_labels_of_the_proxy_of_an_exposed_service_have_the_type_of_the_proxy(pod: ProxyPod) -> None:
+EXPOSED = ("ingress_service", "ts_ingress_service_default_web")
+TYPES = [
+    (exposed_ip("192.0.2.4"), EXPOSED),
+    (exposed_name("db.example.org"), EXPOSED),
+    (served_service(), EXPOSED),
+    (connected_networks(), ("connector", "ts_connector_web")),
+]
+
+
+@pytest.mark.parametrize(("pod", "wanted"), TYPES)
+def test_the_metrics_labels_have_the_type_of_the_proxy_and_the_namespace_of_a_parent_that_has_one(
+    pod: ProxyPod, wanted: tuple[str, str]
+) -> None:
     found = labels(objects_for(metrics(), pod=pod)[0])
-    assert (found["ts_proxy_type"], found["ts_prom_job"]) == ("ingress_service", "ts_ingress_service_default_web")
+    assert (found["ts_proxy_type"], found["ts_prom_job"]) == wanted
 
 
-def test_the_job_label_of_a_proxy_whose_parent_has_no_namespace_contains_no_namespace() -> None:
-    found = labels(objects_for(metrics(), pod=connected_networks())[0])
-    assert (found["ts_proxy_type"], found["ts_prom_job"]) == ("connector", "ts_connector_web")
-
-
-def test_names_that_are_too_long_for_labels_are_cut() -> None:
+def test_names_that_are_too_long_for_the_labels_of_metrics_are_cut() -> None:
     long = Owner("ingress", Key("n" * 64, "p" * 64))
     found = labels(objects_for(metrics(), owner=long)[0])
     assert {len(found[name]) for name in ("ts_proxy_parent_name", "ts_proxy_parent_namespace", "ts_prom_job")} == {63}

@@ -133,7 +133,7 @@ POD_FIELDS = {
 
 
 @pytest.mark.parametrize("field", POD_FIELDS)
-def test_the_class_decides_a_field_of_pods(field: str) -> None:
+def test_a_field_for_pods_in_the_class_replaces_the_field_of_the_operator(field: str) -> None:
     assert over_pod({field: POD_FIELDS[field]}) == {**pods_of(unclassed()), field: POD_FIELDS[field]}
 
 
@@ -151,7 +151,7 @@ CONTAINER_FIELDS = {
 
 
 @pytest.mark.parametrize("field", CONTAINER_FIELDS)
-def test_the_class_decides_a_field_of_a_container(field: str) -> None:
+def test_a_field_for_a_container_in_the_class_replaces_the_field_of_the_operator(field: str) -> None:
     given = {field: CONTAINER_FIELDS[field]}
     assert over_container(given) == {**container_of(unclassed()), **given}
     init = over_pod({"tailscaleInitContainer": given})["initContainers"][0]
@@ -170,7 +170,7 @@ def test_empty_fields_of_the_class_do_not_change_the_container() -> None:
         ({"claims": [{"name": "gpu"}]}, {"requests": {"cpu": "1m", "memory": "1Mi"}}),
     ],
 )
-def test_the_class_replaces_all_requests_and_all_limits(given: Object, resources: Object) -> None:
+def test_the_class_replaces_all_requests_and_all_limits_of_the_container(given: Object, resources: Object) -> None:
     assert over_container({"resources": given})["resources"] == resources
 
 
@@ -193,7 +193,7 @@ VARIABLES: dict[str, tuple[list[tuple[str, str]], list[tuple[str, str]]]] = {
 
 
 @pytest.mark.parametrize(("given", "last"), VARIABLES.values(), ids=VARIABLES)
-def test_each_variable_occurs_once_with_its_last_value_and_references_between_variables_work(
+def test_each_environment_variable_occurs_once_with_its_last_value_and_after_those_that_it_refers_to(
     given: list[tuple[str, str]], last: list[tuple[str, str]]
 ) -> None:
     env = [{"name": name, **({"value": value} if value else {})} for name, value in given]

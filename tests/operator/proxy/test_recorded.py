@@ -1,4 +1,4 @@
-"""Our children have every field of the Go operator's, and its children are taken over without a restart."""
+"""Our children have every field of the Go operator's children, which are taken over without a restart."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -26,7 +26,7 @@ _PODS = {
     "containers.*.env.*.valueFrom.fieldRef.apiVersion",
     *(f"{containers}.*.{field}" for containers in ("containers", "initContainers") for field in _CONTAINER),
 }  # fmt: skip
-# The API server fills these in, in ours too.
+# The API server fills in these fields, in our children, too.
 DEFAULTS = {
     *(
         f"{what}.metadata.{field}"
@@ -45,7 +45,7 @@ NAMESERVER_DEFAULTS = {
 }  # fmt: skip
 # Our names follow from the parent, so that two operators that run at once would write the same object.
 NAMES = {"service.metadata.generateName"}
-# The proxy writes these once it runs.
+# A proxy that runs writes these keys.
 STATE = {f"secret.data.{key}" for key in ("_machinekey", "device_fqdn", "device_id", "device_ips")}
 # The script of a new proxy needs no program sysctl; an existing proxy keeps its own script.
 SCRIPT = {f"statefulset.{_SPEC}.initContainers.*.args.*"}
@@ -126,7 +126,7 @@ RECORDED_SPECS = [("exposed", "service"), *((name, "statefulset") for name in ("
 
 
 @pytest.mark.parametrize(("name", "what"), [*RECORDED_SPECS, ("class", "metrics")])
-def test_a_recorded_spec_stays_unchanged_when_metadata_is_added(name: str, what: str) -> None:
+def test_the_spec_of_a_recorded_object_stays_unchanged_when_metadata_is_added(name: str, what: str) -> None:
     live, statefulset = (placed(recorded(name)[each]) for each in (what, "statefulset"))
     written = write_for(ours(name, statefulset)[what], live)
     assert written is not None
@@ -134,7 +134,7 @@ def test_a_recorded_spec_stays_unchanged_when_metadata_is_added(name: str, what:
 
 
 @pytest.mark.parametrize("name", ["egress", "exposed", "ingress", "connector"])
-def test_a_recorded_config_is_not_written_again(name: str) -> None:
+def test_the_secret_of_a_recorded_proxy_is_not_written_again(name: str) -> None:
     plan = PLANS[name](recorded(name), None)
     assert not [patch for patch in patches_of(plan) if patch.resource.kind == "Secret"]
     assert not [obj for obj in children_of(plan) if obj["kind"] == "Secret"]

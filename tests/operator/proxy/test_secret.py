@@ -45,7 +45,7 @@ SERVING = ProxyConfig("default-db", "https://controlplane.tailscale.com", {"TCP"
 NAME = "ts-db-abcde-0"
 LOGGED_IN = {"device_id": "n1"}
 ASKING = {**LOGGED_IN, "reissue_authkey": "refused"}
-"""The data of a proxy whose key was refused and that asks for another one."""
+"""The data in the Secret of a proxy that asks for another auth key, because its key was refused."""
 PROFILE = {"_current-profile": "profile-1", "profile-1": '{"Config":{"NodeID":"n7"}}'}
 FQDN = {"device_fqdn": "db.tail1234.ts.net."}
 
@@ -84,7 +84,9 @@ def patch_for(secrets: ReplicaSecrets, config: ProxyConfig, auth_key: str = "") 
         ({"tls.crt": "", "tls.key": "key"}, False),
     ],
 )
-def test_a_certificate_is_there_once_both_of_its_keys_are_filled(data: dict[str, str], is_there: bool) -> None:
+def test_a_secret_has_a_certificate_once_both_of_its_keys_for_the_certificate_are_filled(
+    data: dict[str, str], is_there: bool
+) -> None:
     assert certificate_of(slim_secret("web.tail1234.ts.net", data), TLS).is_there is is_there
 
 
@@ -134,7 +136,7 @@ def test_a_secret_without_data_or_with_broken_data_has_no_auth_key() -> None:
 
 
 @pytest.mark.parametrize("secrets_of", [whole, apart])
-def test_a_request_for_a_key_is_answered_by_any_other_key_than_the_refused_key(
+def test_a_request_for_an_auth_key_is_answered_by_any_other_key_than_the_refused_key(
     secrets_of: Callable[..., ReplicaSecrets],
 ) -> None:
     def answer(auth_key: str, **asking: str) -> Reissue:
@@ -210,7 +212,7 @@ WRITTEN = {
 
 
 @pytest.mark.parametrize(("secrets", "config", "auth_key", "files"), WRITTEN.values(), ids=WRITTEN)
-def test_a_new_config_has_the_key_that_the_proxy_has_not_used_yet(
+def test_a_new_config_has_the_auth_key_that_the_proxy_has_not_used_yet(
     secrets: ReplicaSecrets, config: ProxyConfig, auth_key: str, files: dict[str, str]
 ) -> None:
     patch = patch_for(secrets, config, auth_key)
@@ -240,7 +242,9 @@ REORDERED: dict[str, str | Object] = {
         ReplicaSecrets(None, apart(**LOGGED_IN).state),
     ],
 )
-def test_a_config_that_is_right_or_missing_is_not_written(secrets: ReplicaSecrets) -> None:
+def test_a_right_config_is_not_written_again_and_a_missing_config_secret_is_not_patched(
+    secrets: ReplicaSecrets,
+) -> None:
     assert config_patch(secrets, CONFIG, "") is None
 
 
@@ -266,14 +270,14 @@ def test_a_patch_removes_unwanted_configs_and_changes_nothing_else(
     assert body["data"].keys() - fields == {"cap-107.hujson", "cap-95.hujson"}
 
 
-def test_the_log_has_a_changed_config_but_not_a_key_that_comes_or_goes() -> None:
+def test_the_log_shows_a_changed_config_but_not_an_auth_key_that_comes_or_goes() -> None:
     changed, renamed = whole(**LOGGED_IN), patch_for(whole(SERVING, **LOGGED_IN), RENAMED)
     assert patch_for(changed, RENAMED).about == renamed.about == "the configuration of the proxy"
     assert patch_for(whole(auth_key="used", **LOGGED_IN), CONFIG).about == ""
     assert patch_for(whole(), CONFIG, "new-authkey").about == ""
 
 
-def test_the_serve_state_of_a_proxy_is_removed_even_if_written_late_unless_the_proxy_serves_something() -> None:
+def test_the_stored_serve_config_of_a_proxy_that_serves_nothing_is_removed_even_if_it_is_stored_late() -> None:
     assert patch_for(whole(auth_key="unused", **SERVED), CONFIG).body == {"data": {"_serve_1234": None}}
     assert config_patch(whole(SERVING, **LOGGED_IN, **SERVED), SERVING, "") is None
 

@@ -57,7 +57,7 @@ def statefulset(
 
 
 def environment(made: Object) -> list[tuple[str, str]]:
-    """Return the variables in order: each name with its value, or with the path of the field that has the value."""
+    """Return the environment variables in order: each name with its value, or with the path of the field with it."""
     return [
         (variable["name"], variable.get("value") or variable["valueFrom"]["fieldRef"]["fieldPath"])
         for variable in container_of(made)["env"]
@@ -79,7 +79,7 @@ NAME_TARGET = {"tailscale.com/operator-last-set-cluster-dns-name": "db.example.o
         (PUBLIC, [SERVES], "k8s-operator-ingress-proxy", None),
     ],
 )
-def test_the_variables_for_the_target_are_in_the_images_order_and_only_a_kernel_proxy_is_privileged(
+def test_the_variables_for_the_target_have_a_fixed_order_and_only_a_kernel_proxy_is_privileged(
     pod: ProxyPod, target: list[tuple[str, str]], app: str, annotations: Object | None
 ) -> None:
     made = statefulset(pod)
@@ -93,7 +93,7 @@ def test_the_variables_for_the_target_are_in_the_images_order_and_only_a_kernel_
 
 
 @pytest.mark.parametrize(("pod", "position"), [(BY_IP, 8), (TO_NAME, 8), (PUBLIC, 8), (KERNEL_INGRESS, 9)])
-def test_the_firewall_mode_comes_before_the_target(pod: ProxyPod, position: int) -> None:
+def test_the_variable_for_the_firewall_mode_comes_before_those_for_the_target(pod: ProxyPod, position: int) -> None:
     env = environment(statefulset(pod, firewall_mode="nftables"))
     assert env[position] == ("TS_DEBUG_FIREWALL_MODE", "nftables")
     assert env[position + 1][0].startswith("TS_")

@@ -32,7 +32,7 @@ def test_the_config_of_a_connector_lists_its_routes_even_if_there_are_none() -> 
     assert json.loads(silent["cap-107.hujson"])["AdvertiseRoutes"] == []
 
 
-def test_a_serve_config_is_a_separate_file() -> None:
+def test_the_serve_config_of_a_proxy_is_a_separate_file() -> None:
     serve = {"TCP": {"443": {"HTTPS": True}}}
     files = config_files(ProxyConfig("web", "https://headscale.example.org", serve), "key")
     assert files["serve-config"] == '{"TCP":{"443":{"HTTPS":true}}}'
@@ -45,7 +45,7 @@ def test_a_proxy_accepts_the_routes_of_other_devices_if_its_class_says_so() -> N
 
 
 @pytest.mark.parametrize("auth_key", ["tskey-auth-x", ""])
-def test_a_recorder_has_a_file_with_its_key_only(auth_key: str) -> None:
+def test_a_recorder_has_a_single_file_with_its_auth_key_and_no_config(auth_key: str) -> None:
     assert config_files(ProxyConfig("rec-0", URL, only_key=True), auth_key) == {"authkey": auth_key}
 
 

@@ -239,7 +239,7 @@ REMOVALS: dict[str, tuple[Children, Sequence[Step], list[str]]] = {
 
 
 @pytest.mark.parametrize(("children", "steps", "events"), REMOVALS.values(), ids=REMOVALS)
-def test_a_removal_deletes_pods_then_the_device_then_the_rest_and_releases_the_parent(
+def test_the_removal_of_a_proxy_deletes_pods_then_the_device_then_the_rest_and_releases_the_parent(
     children: Children, steps: Sequence[Step], events: list[str]
 ) -> None:
     plan = plan_removal(OWNER, children, "staging")
@@ -247,12 +247,12 @@ def test_a_removal_deletes_pods_then_the_device_then_the_rest_and_releases_the_p
     assert (plan.release, plan.requeue_after is None) == ((FINALIZER, True) if steps == REST else ("", False))
 
 
-def test_the_removal_goes_on_if_the_last_pod_is_a_minute_late() -> None:
+def test_the_removal_of_a_proxy_goes_on_if_its_last_pod_is_a_minute_late() -> None:
     found = [left(OF_SET, 60.0), *(Children(pods=left(OF_SET).pods, overdue={"P": late}) for late in (59.0, 60.0))]
     assert [is_removed(each) for each in found] == [False, False, True]
 
 
-def test_the_advice_for_a_stuck_removal_names_the_secrets_that_have_a_device() -> None:
+def test_the_advice_for_a_stuck_removal_of_a_proxy_names_the_secrets_that_have_a_device() -> None:
     plan = plan_removal(OWNER, Children(secrets=[secret(device_id="n1"), secret(f"{NAME}-1", device_id="n2")]))
     assert f"delete Secret tailscale/{NAME}-0 and tailscale/{NAME}-1 by hand" in plan.way_out
     none = [plan_removal(OWNER, each) for each in (Children(), Children([service()], [], [secret(auth_key="unused")]))]
@@ -300,7 +300,7 @@ def test_names_of_devices_are_freed_before_the_pods_are_made_and_tags_are_set_at
 AWAITED = Keys(awaited=frozenset({1}), pending=ValueError("waiting"))
 
 
-def test_only_the_pods_and_the_replica_whose_key_is_not_there_yet_wait_for_the_key() -> None:
+def test_only_the_pods_and_the_replica_whose_auth_key_is_not_there_yet_wait_for_the_key() -> None:
     several = replace(PROXY, replica_count=2)
     whole, plan = (plan_proxy(several, running(), SETTINGS, keys) for keys in (Keys({1: "key"}), AWAITED))
     held = [each for each in whole.steps if each not in plan.steps]
@@ -309,7 +309,7 @@ def test_only_the_pods_and_the_replica_whose_key_is_not_there_yet_wait_for_the_k
     assert (len(plan.steps), plan.error) == (len(whole.steps) - 2, AWAITED.pending)
 
 
-def test_a_replica_that_awaits_another_key_keeps_its_secret_and_the_pods_change() -> None:
+def test_a_replica_that_awaits_another_auth_key_keeps_its_secret_and_the_pods_change() -> None:
     there = replace(running(), secrets=[*running().secrets, secret(f"{NAME}-1", auth_key="refused")])
     renamed = replace(PROXY, replica_count=2, config=replace(CONFIG, hostname="other"))
     plan = plan_proxy(renamed, there, SETTINGS, AWAITED)
@@ -357,7 +357,7 @@ def test_the_outline_for_the_log_has_the_settings_of_a_proxy_and_its_ready_devic
     assert plan_proxy(proxy, Children(secrets=secrets), SETTINGS).outline == outline
 
 
-def test_a_plan_has_events_for_ignored_annotations_and_delayed_keys() -> None:
+def test_a_plan_has_events_for_ignored_annotations_and_delayed_auth_keys() -> None:
     proxy = replace(PROXY, notes=[Note("Warning", "Ignored", "left out")])
     asking = Children(secrets=[secret(device_id="n1", reissue_authkey="")])
     plan = plan_proxy(proxy, asking, SETTINGS, Keys({0: ""}, requeue_after=20.0))
@@ -394,12 +394,12 @@ def replicas(count: int, made: Object | None = None) -> Children:
 
 
 def plan_of(count: int, children: Children, **auth_keys: str) -> Plan:
-    """Return the plan with *keys*. ``r0`` is the key of the first replica, ``r1`` that of the second."""
+    """Return the plan with the given auth keys: ``r0`` is that of the first replica, ``r1`` that of the second."""
     keys = Keys({int(name[1:]): key for name, key in auth_keys.items()})
     return plan_proxy(several(count), children, SETTINGS, keys)
 
 
-def test_each_replica_gets_a_secret_with_its_hostname_and_its_key_before_any_pod_runs() -> None:
+def test_each_replica_gets_a_secret_with_its_hostname_and_its_auth_key_before_any_pod_runs() -> None:
     children = children_of(plan_of(2, Children(), r0="first", r1="second"))
     assert [obj["kind"] for obj in children] == ["Service", "Secret", "Secret", "StatefulSet"]
     assert [obj["metadata"]["name"] for obj in children] == [NAME, f"{NAME}-0", f"{NAME}-1", NAME]
@@ -407,7 +407,7 @@ def test_each_replica_gets_a_secret_with_its_hostname_and_its_key_before_any_pod
     assert [texts(obj) for obj in children[1:3]] == files
 
 
-def test_a_correct_proxy_is_left_alone() -> None:
+def test_a_proxy_whose_children_are_right_stays_unchanged() -> None:
     made = plan_of(3, replicas(3))
     assert [obj["kind"] for obj in children_of(made)] == ["Service", "StatefulSet"]
     assert (len(made.steps), made.requeue_after) == (2, None)
@@ -429,7 +429,7 @@ def test_an_additional_replica_gets_a_secret_and_the_others_keep_theirs() -> Non
     assert not patches_of(made)
 
 
-def test_a_login_has_the_devices_of_all_replicas_and_names_the_replicas_that_need_a_key() -> None:
+def test_the_login_of_a_proxy_has_the_devices_of_all_replicas_and_names_those_that_need_an_auth_key() -> None:
     children = Children(secrets=[replica_secret(0, device_id="n0"), replica_secret(1), replica_secret(2, auth_key="k")])
     login = proxy_login(several(4), children)
     assert (login.in_need, login.devices) == (frozenset({1, 3}), {0: "n0"})

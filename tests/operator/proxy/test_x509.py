@@ -64,5 +64,5 @@ def test_text_that_is_no_certificate_has_no_validity(text: str) -> None:
 
 
 @given(st.binary(max_size=80))
-def test_any_bytes_can_be_read_without_an_exception(der: bytes) -> None:
+def test_any_bytes_can_be_read_as_a_certificate_without_an_exception(der: bytes) -> None:
     assert validity(pem(der)) is None

@@ -96,7 +96,7 @@ async def nameserver(world: World, folder: Path) -> AsyncIterator[Serving]:
 
 
 def answers(zone: Zone, number: int) -> tuple[int, IPv4Address]:
-    """Return the number of answers to a query for the name *number*, and the address at the end of the response."""
+    """Return the number of answers to a query for name *number*, and the address at the end of the response."""
     labels = f"db-{number}.{DOMAIN}".encode().split(b".")
     qname = b"".join(bytes([len(label)]) + label for label in labels)
     response = answer(struct.pack("!HHHHHH", 1, 0x0100, 1, 0, 0, 0) + qname + b"\0\0\1\0\1", zone) or bytes(12)

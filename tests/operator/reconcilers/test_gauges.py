@@ -41,7 +41,7 @@ def relay(name: str, reason: str, *addresses: str) -> Object:
 
 
 def proxy(name: str, parent: str, replicas: int) -> Object:
-    """Return a proxy's StatefulSet. Without a Secret with a device, only a proxy with 0 *replicas* counts as ready."""
+    """Return a proxy's StatefulSet. Without a Secret with a device, only a proxy with 0 *replicas* is ready."""
     template = {"metadata": {"labels": {"app": name}}, "spec": {"containers": [{"name": "c", "image": "example"}]}}
     spec = {"replicas": replicas, "selector": {"matchLabels": {"app": name}}, "template": template}
     return obj(STATEFULSET, Key(OPERATOR_NAMESPACE, name), {"spec": spec}, labels=Owner(parent, Key("", name)).labels)

@@ -1,4 +1,4 @@
-"""The facts about objects that ProxyGroups expose: who has a label, and what is left of one that nobody claims."""
+"""The facts about objects that ProxyGroups expose: which object has a label, and what remains of an unclaimed label."""
 
 import json
 from collections.abc import AsyncIterator
@@ -45,7 +45,7 @@ PASSING, STUCK = True, False
         (ServiceView(refusal=Refusal("Headscale", "UnsupportedByControlServer")), True, "", None),
     ],
 )
-def test_a_tailscale_service_that_our_operator_may_own_counts_as_a_leftover(
+def test_a_tailscale_service_that_our_operator_may_own_is_a_leftover(
     view: ServiceView, known: bool, problem: str, left: bool | None
 ) -> None:
     def service(tailnet: str, label: str, /, *, hosts: bool = False) -> ServiceView:
@@ -131,7 +131,9 @@ CLAIMS = {
 
 
 @pytest.mark.parametrize("case", CLAIMS.values(), ids=CLAIMS)
-async def test_the_owner_of_a_tailscale_service_decides_between_an_ingress_and_a_group(case: Claimed) -> None:
+async def test_the_owner_of_a_tailscale_service_decides_whether_an_ingress_or_a_group_has_its_label(
+    case: Claimed,
+) -> None:
     async with seen(*case.objects, view=case.view) as view:
         holder = view.holder("", "web")
         assert (holder.obj["kind"] if holder else "") == case.holder
@@ -157,7 +159,7 @@ OF_GROUP: dict[str, tuple[list[Object], ServiceView, bool | None]] = {
 
 
 @pytest.mark.parametrize(("objects", "shown", "left"), OF_GROUP.values(), ids=OF_GROUP)
-async def test_a_deleted_group_waits_for_what_is_left_of_its_tailscale_services(
+async def test_a_deleted_apiserver_group_waits_until_its_tailscale_services_and_certificates_are_gone(
     objects: list[Object], shown: ServiceView, left: bool | None
 ) -> None:
     async with seen(*objects, view=shown) as view:

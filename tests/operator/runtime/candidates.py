@@ -64,7 +64,7 @@ class Candidate:
         fates: Iterable[Fate] = (),
         pod: OperatorPod | None = None,
     ) -> None:
-        """Create a candidate that runs in the newest container of *pod*, or outside Pods without one."""
+        """Create a candidate that runs in the newest container of *pod*, or outside Pods if *pod* is None."""
         process = Process(name, pod.name, pod.bound_to) if pod else Process(name)
         self.link = Link(server, fates, pod.bound_to if pod else "")
         self.elector = diary.elector(self.link, process, pod.skew if pod else 0)

@@ -100,7 +100,7 @@ async def test_our_finalizer_is_added_and_removed_with_the_writes_that_rbac_gran
     ground.sim.store.delete(kinds.DNSCONFIG, "", "parent")
     caplog.set_level("INFO", "tsoperator")
     await ground.applier.report(old, Plan(release=FINALIZER), failed)
-    assert caplog.messages == []  # the reconciler that released it has reported that
+    assert caplog.messages == []  # the log has no line: the reconciler that released the object reports its end
 
 
 async def test_a_write_with_an_outdated_cache_is_a_conflict(ground: Ground) -> None:
@@ -157,7 +157,9 @@ async def test_an_object_that_was_deleted_before_the_cache_noticed_is_a_conflict
         await ground.applier.report(await ground.applier.act(parent, plan, failed), plan, failed)
 
 
-async def test_a_write_that_fails_leaves_the_deletes_for_the_next_time(ground: Ground) -> None:
+async def test_after_a_failed_write_the_deletions_of_a_plan_wait_until_the_plan_is_carried_out_again(
+    ground: Ground,
+) -> None:
     old = ground.put(child("old"))
     ground.sim.faults.fail(Failure(status=500, plural="configmaps", verb="create"))
     steps: list[Step] = [Child(child()), Deletion(CONFIGMAP, old)]
@@ -178,7 +180,9 @@ async def test_a_report_uses_the_patched_parent_but_not_another_patched_object_o
     assert await ground.applier.act(parent, Plan(steps=[patch]), failed) == parent
 
 
-async def test_an_object_that_is_gone_counts_as_deleted_and_a_new_object_of_its_name_stays(ground: Ground) -> None:
+async def test_the_deletion_of_an_object_that_is_gone_succeeds_and_a_new_object_of_its_name_stays(
+    ground: Ground,
+) -> None:
     old = ground.put(child("old"))
     ground.sim.store.delete(kinds.CONFIGMAP, *key_of(old))
     await ground.act(Deletion(CONFIGMAP, old), Deletion(CONFIGMAP, old, release=OTHERS))
@@ -188,7 +192,9 @@ async def test_an_object_that_is_gone_counts_as_deleted_and_a_new_object_of_its_
     assert ground.live(CONFIGMAP, key_of(old))
 
 
-async def test_an_object_that_changed_is_deleted_unless_it_must_be_unchanged(ground: Ground) -> None:
+async def test_an_object_that_has_changed_is_deleted_unless_the_deletion_is_only_for_the_unchanged_object(
+    ground: Ground,
+) -> None:
     old = ground.put(child("old"))
     ground.sim.store.merge(kinds.CONFIGMAP, *key_of(old), {"data": {"k": "v"}})
     with pytest.raises(Conflict):
@@ -283,7 +289,7 @@ async def test_the_log_names_the_writes_and_says_when_the_children_of_an_object_
 
 
 @pytest.mark.parametrize("verb", ["create", "update"])
-async def test_the_log_has_a_new_refusal_once_and_does_not_report_the_end_of_the_refusal_before(
+async def test_the_log_has_a_new_refusal_once_and_does_not_report_the_end_of_the_previous_refusal(
     ground: Ground, caplog: pytest.LogCaptureFixture, verb: str
 ) -> None:
     caplog.set_level("INFO", "tsoperator")
@@ -381,7 +387,7 @@ async def test_alternating_errors_of_the_deletion_of_a_device_change_the_status_
     assert (ground.condition()["reason"], len({*versions})) == ("Failed", 1)
 
 
-async def test_a_plan_is_reported_after_its_steps(ground: Ground) -> None:
+async def test_the_report_of_a_plan_is_written_after_its_steps_are_carried_out(ground: Ground) -> None:
     assert await ground.act(Child(child()), hold=FINALIZER, status={"conditions": []}) == ground.parent
     assert ground.live(CONFIGMAP, A)
     assert "status" not in ground.parent

@@ -81,7 +81,7 @@ def found(cache: Cache, team: str) -> list[str]:
     return [obj["metadata"]["name"] for obj in cache.indexed(CONFIGMAP, "team", team)]
 
 
-async def test_an_index_follows_every_change_and_finds_an_object_under_several_values(sim: ClusterSim) -> None:
+async def test_an_index_has_every_change_and_finds_an_object_under_several_values(sim: ClusterSim) -> None:
     create(sim, configmap("a", "x.y.x"), configmap("b", "x"))
     async with followed(sim.api_url) as cache:
         assert (found(cache, "x"), found(cache, "y")) == (["a", "b"], ["a"])
@@ -133,11 +133,11 @@ async def away(sim: ClusterSim, change: Callable[[], None]) -> None:
     await until(lambda: sim.requests["tsoperator", "watch", "configmaps"])
     sim.faults.leave()
     before = sim.requests.total()
-    await until(lambda: sim.requests.total() > before + 2)  # a watch, once more on another connection, and the next try
+    await until(lambda: sim.requests.total() > before + 2)  # a watch, the same on another connection, and the next try
     change()
 
 
-async def test_after_a_restore_of_etcd_the_cache_follows_deletions_and_writes(sim: ClusterSim) -> None:
+async def test_after_a_restore_of_etcd_the_cache_still_gets_deletions_and_writes(sim: ClusterSim) -> None:
     create(sim, configmap("a", "x"))
     backup = sim.store.revision
     for team in ("y", "z"):
@@ -159,7 +159,9 @@ def replace_with(sim: ClusterSim, obj: Object) -> None:
     create(sim, obj)
 
 
-async def test_the_newest_state_of_a_deleted_object_is_not_that_of_a_new_object_with_its_name(sim: ClusterSim) -> None:
+async def test_a_new_object_with_the_name_of_a_deleted_object_is_not_taken_for_the_newest_state_of_that_object(
+    sim: ClusterSim,
+) -> None:
     create(sim, configmap("a", "x"))
     old = sim.store.get(kinds.CONFIGMAP, *A)
     join(sim, "a", "y")
@@ -172,13 +174,15 @@ async def test_the_newest_state_of_a_deleted_object_is_not_that_of_a_new_object_
         assert cache.newest(CONFIGMAP, old) == old
 
 
-def test_managed_fields_are_left_out_and_nothing_else() -> None:
+def test_the_cache_leaves_out_the_managed_fields_of_an_object_and_no_other_field() -> None:
     obj = {"metadata": {"name": "a", "managedFields": [{"manager": "kubectl"}]}, "data": {}}
     assert without_managed_fields(obj) == {"metadata": {"name": "a"}, "data": {}}
     assert "managedFields" in obj["metadata"]
 
 
-async def test_the_objects_of_a_removed_kind_are_gone_and_the_kind_no_longer_counts_as_refused(sim: ClusterSim) -> None:
+async def test_the_objects_of_a_removed_kind_leave_the_cache_and_the_kind_no_longer_counts_as_refused(
+    sim: ClusterSim,
+) -> None:
     sim.store.create(kinds.DNSCONFIG, {"metadata": {"name": "a", "labels": {"team": "x"}}})
     notes = Notes()
     async with followed(sim.api_url, Source(Selection(DNSCONFIG), optional=True)) as cache:
@@ -193,7 +197,7 @@ async def test_the_objects_of_a_removed_kind_are_gone_and_the_kind_no_longer_cou
     assert notes.changes == [("x", None)]
 
 
-async def test_a_write_is_announced_and_slimmed_once_and_no_older_state_follows_it(sim: ClusterSim) -> None:
+async def test_a_write_is_announced_and_slimmed_once_and_no_older_state_is_announced_after_it(sim: ClusterSim) -> None:
     slimmed: list[Object] = []
 
     def slim(obj: Object) -> Object:
@@ -210,7 +214,7 @@ async def test_a_write_is_announced_and_slimmed_once_and_no_older_state_follows_
     assert notes.changes == [(None, "slim y"), (None, "slim z")]
 
 
-async def test_the_end_of_a_deleted_object_does_not_remove_its_successor(sim: ClusterSim) -> None:
+async def test_the_late_event_of_a_deletion_does_not_remove_a_new_object_of_the_same_name(sim: ClusterSim) -> None:
     create(sim, configmap("a", "x"))
     async with noted(sim.api_url) as (cache, notes):
         replace_with(sim, configmap("a", "y"))
@@ -221,7 +225,9 @@ async def test_the_end_of_a_deleted_object_does_not_remove_its_successor(sim: Cl
 
 
 @pytest.mark.parametrize("listed", [True, False], ids=["when listed", "later"])
-async def test_an_object_that_was_written_and_is_gone_stays_gone(sim: ClusterSim, listed: bool) -> None:
+async def test_a_written_object_that_is_deleted_already_does_not_come_back_into_the_cache(
+    sim: ClusterSim, listed: bool
+) -> None:
     create(sim, configmap("a", "x"))
     stored = sim.store.get(kinds.CONFIGMAP, *A)
     if listed:
@@ -251,7 +257,7 @@ TWO = [
 SHUT = Ban("configmaps", "tailscale")
 
 
-async def test_queries_find_the_objects_of_several_namespaces_together(sim: ClusterSim) -> None:
+async def test_a_query_of_the_cache_finds_the_objects_of_several_namespaces_together(sim: ClusterSim) -> None:
     create(sim, configmap("b", "x", "tailscale"), configmap("c", "x"), configmap("a", "x", "kube-system"))
     async with followed(sim.api_url, *TWO) as cache:
         assert found(cache, "x") == ["c", "b"]
@@ -309,7 +315,9 @@ async def test_a_refused_source_that_is_not_optional_keeps_the_cache_unsynced(
         assert cache.unsynced_selections() == ["configmaps in default"]
 
 
-async def test_a_namespace_whose_rights_are_taken_away_keeps_its_known_objects(sim: ClusterSim) -> None:
+async def test_a_namespace_in_which_the_operator_loses_its_rights_keeps_its_objects_in_the_cache(
+    sim: ClusterSim,
+) -> None:
     create(sim, configmap("a", "x", "tailscale"), configmap("b", "x", "tailscale"))
     async with followed(sim.api_url, *TWO) as cache:
         await until(lambda: sim.requests["tsoperator", "watch", "configmaps"] == 2)
@@ -323,7 +331,7 @@ async def test_a_namespace_whose_rights_are_taken_away_keeps_its_known_objects(s
         assert found(cache, "x") == ["a"]
 
 
-async def test_objects_that_may_be_listed_but_not_watched_are_refused_until_they_are_watched(
+async def test_a_selection_that_may_be_listed_but_not_watched_counts_as_refused_until_it_is_watched(
     sim: ClusterSim, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "tsoperator")
@@ -331,7 +339,7 @@ async def test_objects_that_may_be_listed_but_not_watched_are_refused_until_they
     async with followed(sim.api_url, *TWO) as cache:
         await until(cache.refused_selections)
         create(sim, configmap("a", "x", "tailscale"))
-        await until(lambda: found(cache, "x"))  # by another list
+        await until(lambda: found(cache, "x"))  # the cache has listed the objects again
         assert (len(cache.refused_selections()), len(caplog.messages)) == (1, 1)
         assert cache.knows(CONFIGMAP, "tailscale")
         sim.faults.clear()
@@ -430,7 +438,7 @@ async def test_an_object_that_two_sources_select_is_announced_once(sim: ClusterS
 
 
 @pytest.mark.parametrize("change", [{"team": "y"}, {"tier": "back"}], ids=str)
-async def test_an_object_that_leaves_one_selection_by_a_write_stays_in_the_other(
+async def test_an_object_that_leaves_one_selection_by_a_write_stays_in_the_cache_for_the_other_selection(
     sim: ClusterSim, change: Object
 ) -> None:
     create(sim, configmap("a", "x", tier="front"))

@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry
 from tsoperator.api.objects import Key
 from tsoperator.kube.errors import AlreadyExists, Conflict, StatusError, Unreachable
 from tsoperator.runtime.controller import Controller, ControllerMetrics, Policy
-from tsoperator.runtime.result import DONE, Pending, Result, TerminalError
+from tsoperator.runtime.result import Pending, Result, TerminalError
 from tsoperator.runtime.workqueue import Backoff, WorkQueue
 
 from tests.support.virtual_time import in_virtual_time, now, run
@@ -21,7 +21,7 @@ Reconcile = Callable[[Key], Awaitable[Result]]
 
 
 class Ground:
-    """A controller with the test's reconcile function, a queue that retries after 1, 2, 4 … seconds, and a registry."""
+    """A controller with the test's reconcile function, a queue that retries after 1, 2, 4 … seconds, and metrics."""
 
     def __init__(self, reconcile: Reconcile, policy: Policy | None = None) -> None:
         self.registry = CollectorRegistry()
@@ -92,6 +92,7 @@ def levels(caplog: pytest.LogCaptureFixture) -> list[tuple[str, bool]]:
     return [(record.levelname, bool(record.exc_info)) for record in told]
 
 
+DONE = Result()
 X = OSError("x")
 BUSY = StatusError(429, "TooManyRequests", "x", retry_after=8)
 TERMINAL = TerminalError("no such zone")
@@ -134,14 +135,14 @@ def test_the_result_of_a_reconcile_says_when_its_key_is_reconciled_again(
 
 
 @in_virtual_time
-async def test_a_retry_of_refused_keys_reconciles_only_keys_with_a_refusal_at_once() -> None:
+async def test_a_retry_of_refused_keys_reconciles_keys_with_a_refusal_at_once_and_no_other_keys() -> None:
     for end, times in ((PATIENTLY, [0, 3, 4, 9]), (X, [0, 1, 3, 7])):
         script = Script(end)
         ground = Ground(script, PATIENT)
         asyncio.get_running_loop().call_at(now() + 4, ground.controller.retry_refused)
         start = now()
-        await ground.run(10, A)
-        assert [each - start for each in script.times] == times
+        await ground.run(10, A, B)
+        assert [each - start for each in script.times] == [each for each in times for _ in (A, B)]
 
 
 @pytest.mark.parametrize(
@@ -204,16 +205,16 @@ def test_a_change_while_a_reconcile_succeeds_is_not_lost(announce: Callable[[Wor
         ([DONE], ""),
     ],
 )
-def test_an_error_is_logged_when_it_begins_when_it_changes_and_when_it_ends(
+def test_an_error_of_reconciles_is_logged_when_it_begins_when_it_changes_and_when_it_ends(
     ends: Sequence[End], lines: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """An exclamation mark in the table stands for a traceback."""
+    """Read an exclamation mark in the table as a traceback."""
     caplog.set_level(logging.DEBUG, "tsoperator")
     times_of(*ends)
     assert [f"{level}{'!' * traceback}" for level, traceback in levels(caplog)] == lines.split()
 
 
-def test_each_reconcile_is_a_line_at_debug_level(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_log_has_a_line_for_each_reconcile_at_debug_level(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG, "tsoperator")
     times_of(Conflict(409, "Conflict", "changed"), DONE)
     found = [message for message in caplog.messages if message.endswith(" ms")]
@@ -223,7 +224,7 @@ def test_each_reconcile_is_a_line_at_debug_level(caplog: pytest.LogCaptureFixtur
     ]
 
 
-def test_an_expected_error_is_logged_in_one_line_unless_the_log_already_has_the_error(
+def test_an_expected_error_of_a_reconcile_is_logged_in_one_line_unless_the_log_already_has_the_error(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     class ControlPlaneError(Exception): ...
@@ -238,13 +239,13 @@ def test_an_expected_error_is_logged_in_one_line_unless_the_log_already_has_the_
     assert levels(caplog) == [("WARNING", False), ("INFO", False)]
 
 
-def test_a_conflict_that_does_not_end_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_conflict_that_comes_back_at_each_retry_is_logged(caplog: pytest.LogCaptureFixture) -> None:
     times_of(Conflict(409, "Conflict", "changed"), seconds=320)
     assert levels(caplog) == [("WARNING", False)]
 
 
 @in_virtual_time
-async def test_a_terminal_error_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_terminal_error_of_a_reconcile_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     ground = Ground(Script(TerminalError("no such zone")))
     await ground.run(1, A)
     await ground.run(1, A)
@@ -311,7 +312,7 @@ def test_a_cancelled_task_inside_a_reconcile_does_not_end_the_worker(caplog: pyt
     assert "was cancelled" in caplog.messages[0]
 
 
-def test_outcomes_of_reconciles_are_counted() -> None:
+def test_the_metrics_count_the_reconciles_by_outcome() -> None:
     ground = Ground(Script(X, Conflict(409, "Conflict", "x"), Result(requeue_after=1), Until(30), DONE))
     run(ground.run(60, A))
     counts = {"error": 1, "conflict": 1, "requeue": 2, "success": 1, "terminal": 0}

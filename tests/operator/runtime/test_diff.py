@@ -109,7 +109,7 @@ def with_defaults(value: Any) -> Any:
 
 
 @given(DESIRED, TEXTS, FINALIZERS)
-def test_a_written_child_is_not_written_again_because_the_api_server_or_others_add_fields(
+def test_fields_that_the_api_server_or_others_add_to_a_written_child_cause_no_write(
     wanted: Object, words: Object, others: list[str]
 ) -> None:
     found = stored(write_for(wanted, None))
@@ -121,7 +121,7 @@ def test_a_written_child_is_not_written_again_because_the_api_server_or_others_a
 
 
 @given(DESIRED, DESIRED)
-def test_a_child_needs_no_second_write(wanted: Object, before: Object) -> None:
+def test_a_child_is_right_after_a_single_write_whatever_it_was_before(wanted: Object, before: Object) -> None:
     found = stored(before)
     result = write_for(wanted, found)
     assert write_for(wanted, stored(result) if result else found) is None
@@ -164,7 +164,7 @@ LOST: list[Object] = [{"labels": {}}, {"annotations": {"other": "x"}}, {"finaliz
 
 
 @pytest.mark.parametrize("lost", [*LOST, {"finalizers": ["other"]}])
-def test_our_lost_metadata_comes_back(lost: Object) -> None:
+def test_the_operator_puts_lost_labels_annotations_finalizers_and_owners_of_a_child_back(lost: Object) -> None:
     owner = {"kind": "DNSConfig", "uid": "u"}
     wanted = desired(annotations={"a": "b"}, finalizers=["ours"], ownerReferences=[owner])
     made = written(wanted, stored(write_for(wanted, None), **lost))["metadata"]
@@ -181,7 +181,9 @@ def test_a_replaced_child_keeps_the_metadata_of_others() -> None:
 
 
 @pytest.mark.parametrize("spec", [{"clusterIP": "None"}, {"clusterIP": "1"}])
-def test_an_unwanted_magic_dns_name_is_removed_together_with_its_finalizer(spec: Object) -> None:
+def test_the_annotation_with_an_unwanted_magicdns_name_is_removed_together_with_the_finalizer_for_dns(
+    spec: Object,
+) -> None:
     notes = {ANNOTATION_MAGIC_DNSNAME: "old.tail1234.ts.net", ANNOTATION_LAST_CLUSTER_IP: "192.0.2.4", "note": "x"}
     made = written(desired(), live(spec, annotations=notes, finalizers=[DNS_FINALIZER, "their/own"]))
     assert annotations(made) == {"note": "x", ANNOTATION_DIGEST: digest_of(desired())}

@@ -34,7 +34,7 @@ MINUTE, HOUR = 60.0, 3600.0
 
 
 class EventServer:
-    """An API server that keeps Events and counts what is written."""
+    """An API server that stores Events and counts the writes."""
 
     def __init__(self, quiet: Quiet | None = None) -> None:
         self.events: dict[Key, Object] = {}
@@ -137,7 +137,7 @@ async def test_an_event_that_returns_after_hours_is_written_as_rarely_as_an_even
     ],
 )
 @in_virtual_time
-async def test_an_event_that_differs_in_a_field_is_written(field: str, value: Any) -> None:
+async def test_an_event_that_differs_from_earlier_events_in_a_field_is_written(field: str, value: Any) -> None:
     server = EventServer()
     await server.tell()
     await server.tell(**{field: value})
@@ -170,7 +170,7 @@ async def test_an_event_to_be_written_once_is_never_updated() -> None:
 
 
 @in_virtual_time
-async def test_the_same_event_reported_twice_at_a_time_is_written_once() -> None:
+async def test_the_same_event_that_is_reported_twice_at_the_same_time_is_written_once() -> None:
     server = EventServer()
     async with asyncio.TaskGroup() as group:
         for _ in range(3):
@@ -192,7 +192,7 @@ async def test_failing_writes_of_events_are_logged_once_until_a_write_succeeds_a
 
 
 @in_virtual_time
-async def test_a_hanging_api_server_delays_nobody_for_long() -> None:
+async def test_the_reporter_of_an_event_waits_only_a_limited_time_for_a_hanging_api_server() -> None:
     server = EventServer()
     server.hangs = True
     await server.tell()
@@ -205,7 +205,8 @@ async def test_only_the_events_reported_last_are_remembered() -> None:
     for message in ("a", "b", "a", "c", "a", "b"):
         await server.tell(message=message)
         writes.append(server.writes)
-    assert writes == [1, 2, 2, 3, 3, 5]  # b is tried as new, found there, and counted
+    # At the end, the recorder has forgotten b: it tries to create b, finds b, and raises its count.
+    assert writes == [1, 2, 2, 3, 3, 5]
 
 
 def test_a_long_message_is_cut_and_a_long_object_name_still_makes_a_valid_event_name() -> None:

@@ -26,7 +26,9 @@ GROWING = Gathering(first=1, longest=5)
     ],
     ids=str,
 )
-def test_changes_are_gathered_for_longer_in_a_burst(times: Gathering, changes: list[float], due: list[float]) -> None:
+def test_the_time_for_which_the_changes_of_a_key_are_gathered_grows_during_a_burst(
+    times: Gathering, changes: list[float], due: list[float]
+) -> None:
     clock = Clock()
     gatherer = Gatherer(times, clock)
     for change, moment in zip(changes, due, strict=True):

@@ -19,7 +19,7 @@ def child(**metadata: Any) -> Object:
     return {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "ts", **metadata}, "spec": {"a": 1}}
 
 
-def test_given_labels_and_annotations_are_added_and_recorded_but_the_childs_own_win() -> None:
+def test_given_labels_and_annotations_are_added_and_recorded_but_do_not_replace_those_of_the_child() -> None:
     own = child(labels={"team": "ours"}, annotations={"note": "ours"})
     made = with_given(own, {"team": "web", "tier": "1"}, {"note": "x", "example.org/note": "x"})
     assert labels(made) == {"team": "ours", "tier": "1"}
@@ -69,7 +69,7 @@ def test_a_class_can_change_the_value_of_a_label_without_a_change_of_the_childs_
     assert (labels(made), made["spec"]) == ({"team": "db"}, {"a": 1, "restarted": "by hand"})
 
 
-def test_labels_that_another_operator_gave_are_only_recorded() -> None:
+def test_labels_that_another_operator_has_given_are_recorded_as_given_without_another_change() -> None:
     theirs = stored(child(labels={"team": "web"}))
     theirs["spec"] = {"a": 1, "restarted": "by hand"}
     made = written(with_given(child(), {"team": "web"}, {}), theirs)

@@ -39,7 +39,7 @@ async def fetch(address: str, path: str, accept: str = "*/*") -> tuple[int, str,
         ({"caches": breaks}, 503, "[-] caches: the check failed: ValueError('bug')\nfailed\n"),
     ],
 )
-async def test_the_probes_ready_and_alive_each_follow_their_own_checks(
+async def test_the_readiness_probe_and_the_liveness_probe_each_run_their_own_checks(
     checks: dict[str, Check], status: int, text: str
 ) -> None:
     others: dict[str, Check] = {"others": fails}
@@ -57,7 +57,7 @@ async def test_a_health_check_runs_at_each_request() -> None:
     assert (before, after) == (503, 200)
 
 
-async def test_a_port_in_use_is_an_error_and_the_port_is_free_after_the_end() -> None:
+async def test_a_health_server_fails_if_its_port_is_in_use_and_frees_the_port_at_its_end() -> None:
     async with HealthServer("127.0.0.1:0", CollectorRegistry(), {}) as address:
         with pytest.raises(ListenError, match=f"on {address}: Address already in use"):
             await HealthServer(address, CollectorRegistry(), {}).__aenter__()
@@ -76,7 +76,9 @@ class Samples(Collector):
 
 
 @pytest.mark.parametrize("kind", ["text/plain", "application/openmetrics-text"])
-async def test_other_tasks_run_while_the_metrics_page_is_written_and_the_page_stays_the_same(kind: str) -> None:
+async def test_other_tasks_run_while_the_metrics_page_is_written_and_it_equals_that_of_the_prometheus_client(
+    kind: str,
+) -> None:
     registry, turns = CollectorRegistry(), Counter[str]()
     registry.register(Samples())
     encode, _ = choose_encoder(kind)
@@ -97,7 +99,9 @@ async def count_proxies() -> Metric:
 
 
 @pytest.mark.parametrize("kind", ["text/plain", "application/openmetrics-text"])
-async def test_the_metrics_page_shows_the_metrics_of_the_given_registry_and_counts(kind: str) -> None:
+async def test_the_metrics_page_shows_the_metrics_of_the_registry_and_those_that_functions_count_on_request(
+    kind: str,
+) -> None:
     registry = CollectorRegistry()
     Gauge("tsoperator_leader", "Whether it leads.", registry=registry).set(1)
     async with HealthServer("127.0.0.1:0", registry, {}, counts=[count_proxies]) as address:

@@ -141,7 +141,7 @@ class Leader:
 
 
 class Scene:
-    """A leader in one Pod, and a standby in another, which begins 1 s after it."""
+    """A leader in one Pod, and a standby in another Pod, which begins 1 s after the leader."""
 
     def __init__(self) -> None:
         self.server, self.diary = LeaseServer(), Diary()
@@ -275,7 +275,7 @@ async def test_a_standby_reads_the_pod_of_the_holder_only_if_a_renewal_is_late()
     scene = Scene()
     await scene.begin()
     await asyncio.sleep(60)
-    assert scene.server.pods_read == [0]  # the leader its own
+    assert scene.server.pods_read == [0]  # only the leader has read a Pod, which is its own
     scene.leader.link.hangs = True
     await asyncio.sleep(4)
     scene.leader.link.hangs = False
@@ -347,7 +347,7 @@ MACHINES = st.builds(
 
 
 async def run_machine(server: LeaseServer, diary: Diary, number: int, machine: Machine) -> None:
-    """Run the processes of a machine: in one Pod, in which containers are restarted, or in the next if it is gone."""
+    """Run the processes of a machine in new containers of one Pod, or in another Pod if that Pod is gone."""
     place: OperatorPod | None = None
     for turn, (fates, seconds, end, pause, lag) in enumerate(machine.turns):
         if place is None:

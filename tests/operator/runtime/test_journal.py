@@ -22,7 +22,7 @@ from tsoperator.api.objects import (
     Resource,
 )
 from tsoperator.kube.errors import Denied, Unreachable
-from tsoperator.runtime.apply import utc_now
+from tsoperator.runtime.clock import utc_now
 from tsoperator.runtime.journal import Journal, Write, changed_fields, is_taken_over
 from tsoperator.runtime.ownership import Owner
 from tsoperator.runtime.plan import (
@@ -334,7 +334,7 @@ def test_the_end_of_an_object_is_logged_and_its_state_is_forgotten_also_if_it_wa
         assert book.carried_out(Plan(notes=[INVALID]), parent=parent(uid)) == ["Invalid: no such tag"]
 
 
-def test_a_line_names_the_object_and_its_device_for_machines(book: Book) -> None:
+def test_a_log_line_has_the_kind_and_the_names_of_its_object_and_device_as_fields(book: Book) -> None:
     book.carried_out(Plan(outline=READY))
     book.journal.released(PARENT)
     book.journal.released({**PARENT, "metadata": {"name": "cluster-wide", "uid": "2"}})
@@ -363,7 +363,7 @@ SECRET_OBJECT: Object = {"apiVersion": "v1", "kind": "Secret", "metadata": {"nam
         (Plan(notes=[INVALID], status=status(False, "Bad")), "Event Invalid; Ready=False (Bad)"),
     ],
 )
-def test_a_plan_is_one_line_at_debug_level(plan: Plan, words: str, book: Book) -> None:
+def test_the_log_has_one_line_for_each_plan_at_debug_level(plan: Plan, words: str, book: Book) -> None:
     book.journal.planned(PARENT, plan)
     assert book.told() == []
     book.log.set_level(logging.DEBUG, "tsoperator")
@@ -404,7 +404,7 @@ def test_a_warning_is_remembered_with_the_time_of_its_first_event_until_it_ends(
     assert told(INVALID)[0][1] > 1
 
 
-def test_an_object_that_is_gone_is_forgotten(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_journal_forgets_an_object_that_is_gone(caplog: pytest.LogCaptureFixture) -> None:
     objects = [{**PARENT, "metadata": {**PARENT["metadata"], "name": name, "uid": name}} for name in ("gone", "there")]
     cache = Shown(*objects)
     journal = Journal(cache, utc_now)

@@ -87,7 +87,9 @@ async def test_the_plan_of_a_reconcile_may_depend_on_the_answer_to_a_question(si
     assert ground.called == ["acted lab 3", "reported lab 3"]
 
 
-async def test_a_report_that_fails_does_not_count_as_reported(sim: ClusterSim, ground: Ground) -> None:
+async def test_a_kind_is_not_told_that_a_plan_was_reported_if_the_write_of_the_status_failed(
+    sim: ClusterSim, ground: Ground
+) -> None:
     sim.faults.fail(Failure(403, verb="update", plural="tailnets"))
     with pytest.raises(KubeError):
         await ground.reconcile(Plan(status=READY))

@@ -43,7 +43,7 @@ async def test_the_lease_of_a_crashed_leader_is_taken_when_it_has_run_out() -> N
         await asyncio.sleep(1)
         group.create_task(Candidate(server, diary, "b").lead(until=40))
         await asyncio.sleep(3.5)
-        first.link.away = True  # so that it is stopped without a release
+        first.link.away = True  # so that the first candidate stops without a release of the Lease
     assert diary.terms == [("a", 0, 5), ("b", 21, 40)]  # b saw the renewal of second 4 at second 5
 
 
@@ -73,7 +73,7 @@ async def test_a_standby_waits_for_the_duration_in_the_record_by_its_own_clock(
 
 
 @in_virtual_time
-async def test_taking_over_a_record_adds_one_to_its_transitions() -> None:
+async def test_a_process_that_takes_the_lease_of_another_process_adds_one_to_the_leases_transitions() -> None:
     server = LeaseServer()
     server.put_record("", strategy="OldestEmulationVersion")
     await Candidate(server, Diary(), "b").lead(until=1)
@@ -232,7 +232,9 @@ async def test_a_shutdown_without_the_api_server_does_not_take_long(caplog: pyte
 
 @pytest.mark.parametrize("error", [None, ValueError("broken")], ids=str)
 @in_virtual_time
-async def test_the_end_of_the_work_frees_the_lease_and_its_error_is_raised(error: Exception | None) -> None:
+async def test_a_leader_whose_work_ends_releases_the_lease_and_raises_the_error_of_the_work(
+    error: Exception | None,
+) -> None:
     server, diary = LeaseServer(), Diary()
     elector = diary.elector(Link(server), Process("a"))
 
@@ -284,7 +286,9 @@ async def test_an_error_that_comes_back_after_a_renewal_is_logged_again(caplog: 
 
 
 @pytest.mark.parametrize("seconds", [(15, 10, 2, 10), (15, 9, 9, 10), (15, 9, 0, 10), (5, 4, 2, 10)])
-def test_times_that_cannot_keep_two_leaders_apart_are_refused(seconds: tuple[float, float, float, int]) -> None:
+def test_settings_of_the_election_with_which_two_processes_could_lead_at_once_are_refused(
+    seconds: tuple[float, float, float, int],
+) -> None:
     with pytest.raises(ValueError, match="a lease needs"):
         Timing(*seconds)
 

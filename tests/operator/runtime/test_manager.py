@@ -17,7 +17,7 @@ from tsoperator.runtime.gathering import AT_ONCE, Gathering
 from tsoperator.runtime.holder import Process
 from tsoperator.runtime.leader import LeaderElector, LeadershipLost, Timing
 from tsoperator.runtime.manager import Comparison, Manager, Mapper, ResyncTimes, Watches
-from tsoperator.runtime.result import DONE, Result
+from tsoperator.runtime.result import Result
 
 from tests.support.cluster import kube_client, running, serving, until
 
@@ -61,7 +61,7 @@ class Noting:
     async def reconcile(self, key: Key) -> Result:
         self._look()
         self.keys.append(key)
-        return DONE
+        return Result()
 
     @property
     def names(self) -> set[str]:
@@ -178,14 +178,14 @@ async def test_a_change_queues_the_keys_for_both_the_old_and_the_new_object(
     assert reconciler.keys == [Key("", "x"), Key("", "x"), Key("", "y")]
 
 
-async def test_reconciles_wait_until_every_kind_is_known() -> None:
+async def test_no_reconcile_begins_before_the_objects_of_every_kind_have_been_listed() -> None:
     cache = new_cache()
     unsynced: list[list[str]] = []
     reconciler = Noting(look=lambda: unsynced.append(cache.unsynced_selections()))
     item = {"metadata": {"name": "a", "namespace": "default", "uid": "1", "resourceVersion": "1"}}
 
     async def handler(request: web.Request) -> web.Response:
-        if request.path.endswith("services"):  # gives the reconciler the time to be wrong
+        if request.path.endswith("services"):  # a reconciler that doesn't wait has the time to begin now
             with suppress(TimeoutError):
                 await until(lambda: reconciler.keys, 0.2)
         return web.json_response({"metadata": {"resourceVersion": "1"}, "items": [item]})
@@ -195,7 +195,9 @@ async def test_reconciles_wait_until_every_kind_is_known() -> None:
     assert unsynced[0] == []
 
 
-async def test_several_changes_in_a_burst_can_cause_a_single_reconcile(sim: ClusterSim, client: KubeClient) -> None:
+async def test_several_changes_in_a_burst_cause_a_single_reconcile_of_a_kind_that_gathers(
+    sim: ClusterSim, client: KubeClient
+) -> None:
     cache, reconciler = new_cache(), Noting(by_team, gathering=Gathering(0.5))
     async with managing(client, reconciler, cache=cache):
         for name in "abcdefgh":
@@ -209,7 +211,9 @@ def key_names(cache: Cache) -> set[str]:
     return {key_of(obj).name for obj in cache.all(CONFIGMAP)}
 
 
-async def test_every_kind_is_enqueued_again_after_a_while(sim: ClusterSim, client: KubeClient) -> None:
+async def test_the_keys_of_the_objects_of_every_kind_are_enqueued_again_after_a_while(
+    sim: ClusterSim, client: KubeClient
+) -> None:
     create(sim, "a")
     create(sim, "b")
     reconciler = Noting(watched=[CONFIGMAP, SERVICE, DEVICE])
@@ -269,7 +273,7 @@ async def test_a_change_while_the_keys_of_all_objects_are_enqueued_is_not_lost(c
         await until(lambda: len(table.names) == 110 and reconciler.names == table.names)
 
 
-async def test_a_process_that_no_longer_leads_queues_nothing(client: KubeClient) -> None:
+async def test_a_process_that_no_longer_leads_empties_its_queues_and_adds_no_keys_to_them(client: KubeClient) -> None:
     registry, table, reconciler = CollectorRegistry(), Table("a", "b"), Hanging(watched=[DEVICE])
 
     def depth() -> float | None:

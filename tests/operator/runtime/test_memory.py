@@ -1,4 +1,4 @@
-"""Facts about objects: they end with their objects."""
+"""Facts about objects that are only in memory: they are forgotten when their objects are gone."""
 
 from collections.abc import Callable, Sequence
 
@@ -27,7 +27,7 @@ CHANGES: dict[str, tuple[Sequence[tuple[Callable[[Shown, Object], None], Object]
 
 
 @pytest.mark.parametrize(("changes", "stays"), CHANGES.values(), ids=CHANGES)
-def test_a_fact_stays_until_its_object_is_no_longer_there(
+def test_the_memory_keeps_a_fact_until_its_object_is_gone(
     changes: Sequence[tuple[Callable[[Shown, Object], None], Object]], *, stays: bool
 ) -> None:
     cache = Shown(DB, WEB)
@@ -52,7 +52,7 @@ def test_facts_about_objects_of_several_kinds_are_forgotten_one_by_one() -> None
 
 
 @pytest.mark.parametrize("there", [[], [AGAIN]], ids=["nothing", "another object"])
-def test_an_object_that_is_gone_gets_no_facts(there: list[Object]) -> None:
+def test_the_memory_accepts_no_fact_about_an_object_that_is_gone(there: list[Object]) -> None:
     memory = Memory[str](Shown(*there))
     memory.note(DB, "a fact")
     assert (memory.get(DB), [*memory.facts()]) == (None, [])

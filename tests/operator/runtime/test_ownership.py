@@ -65,7 +65,7 @@ def test_an_owners_labels_are_those_of_the_go_operator() -> None:
         (None, None),
     ],
 )
-def test_an_owner_finds_its_child(labels: dict[str, str] | None, owner: Owner | None) -> None:
+def test_a_child_is_found_by_the_owner_that_its_labels_name(labels: dict[str, str] | None, owner: Owner | None) -> None:
     child = obj(SERVICE, Key("tailscale", "ts-db"), labels=labels)
     assert owner_of(child) == owner
     assert list(by_owner(child)) == ([str(owner)] if owner else [])
@@ -79,7 +79,7 @@ def test_a_proxygroups_service_is_found_by_its_parent_and_is_no_child_of_ours() 
     assert list(owned_keys(made, "svc", "tailscale")) == [OWNER.key]
 
 
-def test_a_child_maps_to_a_parent_of_the_kind_asked_for_if_it_is_in_the_operators_namespace() -> None:
+def test_a_child_maps_to_its_parent_only_in_the_operators_namespace_and_for_the_kind_of_the_parent() -> None:
     child, foreign = (obj(SERVICE, Key(namespace, "ts-db"), labels=LABELS) for namespace in ("tailscale", "default"))
     assert [list(owned_keys(child, kind, "tailscale")) for kind in ("svc", "ingress")] == [[OWNER.key], []]
     assert list(owned_keys(foreign, "svc", "tailscale")) == []
@@ -88,7 +88,7 @@ def test_a_child_maps_to_a_parent_of_the_kind_asked_for_if_it_is_in_the_operator
     assert list(within("default", by_owner)(foreign)) == [str(OWNER)]
 
 
-def test_of_several_children_the_oldest_that_is_not_being_deleted_counts_and_then_the_first_by_name() -> None:
+def test_of_several_children_the_oldest_that_is_not_being_deleted_is_used_and_then_the_first_by_name() -> None:
     old, older, new = (
         obj(SERVICE, Key("tailscale", name), creationTimestamp=f"2026-01-0{day}T00:00:00Z")
         for name, day in (("b", 2), ("c", 1), ("a", 3))

@@ -11,7 +11,8 @@ from tests.support.cluster import until
 
 NAMESPACE = "tailscale"
 OURS = {"app": "operator", "tailscale.com/operator": "tsoperator"}
-GO = {"app": "operator", "app.kubernetes.io/name": "tailscale-operator"}  # the second by values of its chart
+# The second label depends on the values of the Go operator's chart.
+GO = {"app": "operator", "app.kubernetes.io/name": "tailscale-operator"}
 
 
 def pod(sim: ClusterSim, name: str, labels: dict[str, str]) -> None:
@@ -20,7 +21,7 @@ def pod(sim: ClusterSim, name: str, labels: dict[str, str]) -> None:
     sim.store.create(kinds.POD, {"metadata": {"namespace": NAMESPACE, "name": name, "labels": labels}, "spec": spec})
 
 
-async def test_the_operator_waits_while_a_pod_of_the_go_operator_is_there(
+async def test_our_operator_waits_while_a_pod_of_the_go_operator_exists(
     sim: ClusterSim, client: KubeClient, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")
@@ -44,7 +45,7 @@ async def test_the_operator_waits_while_a_pod_of_the_go_operator_is_there(
     ],
     ids=["a replica", "another app", "itself", "in no Pod"],
 )
-async def test_the_operator_waits_for_no_other_pod(
+async def test_our_operator_waits_only_for_pods_of_the_go_operator_and_never_waits_outside_a_pod(
     sim: ClusterSim, client: KubeClient, own: str, pods: dict[str, dict[str, str]]
 ) -> None:
     for name, labels in pods.items():
@@ -53,7 +54,7 @@ async def test_the_operator_waits_for_no_other_pod(
         await predecessor.gone(client, Key(NAMESPACE, own))
 
 
-def test_a_pod_of_the_go_operator_counts_until_it_has_ended() -> None:
+def test_our_operator_waits_for_a_pod_of_the_go_operator_until_that_pod_has_failed_or_succeeded() -> None:
     statuses = [{}, *({"phase": phase} for phase in ("Running", "Failed", "Succeeded"))]
     found = [predecessor.is_go({"metadata": {"labels": GO}, "status": status}) for status in statuses]
     assert found == [True, True, False, False]

@@ -29,7 +29,7 @@ def managed(manager: str, second: str, *fields: str) -> Object:
         ([managed("kustomize-controller", "01", "type")], "kustomize-controller"),
     ],
 )
-def test_the_last_writer_of_the_fields_is_found(entries: list[Object], writer: str) -> None:
+def test_the_other_program_that_last_wrote_the_given_fields_is_found(entries: list[Object], writer: str) -> None:
     service = egress_service(managedFields=entries or None)
     assert last_writer(service, "spec", "externalName", "type") == writer
     assert last_writer(service, "data", "externalName", "type") == ""

@@ -38,7 +38,7 @@ class Fight:
         return self.seen(*FIELDS)
 
     def mend(self, reverts: Reverts) -> None:
-        """Wait as long as *reverts* says, and rewrite the object."""
+        """Wait until *reverts* allows a rewrite, and rewrite the object."""
         self.now += reverts.wait
         assert self.seen(*FIELDS).wait == 0
         self.rewrite()
@@ -61,11 +61,11 @@ def fight() -> Fight:
     return begun
 
 
-def test_the_wait_before_a_rewrite_grows_with_each_revert_up_to_a_minute() -> None:
+def test_the_wait_before_a_rewrite_of_an_object_grows_with_each_revert_up_to_a_minute() -> None:
     assert fight().lose(12, after=0.5) == [0.5, 0.5, 0.5, 1, 2, 4, 8, 16, 32, LONGEST, LONGEST, LONGEST]
 
 
-def test_reverts_are_reported_as_soon_as_a_rewrite_waits() -> None:
+def test_the_reverts_of_an_object_are_reported_as_soon_as_the_next_rewrite_has_to_wait() -> None:
     begun = fight()
     for _ in range(AT_ONCE):
         reverts = begun.set_back(0.25)
@@ -76,7 +76,7 @@ def test_reverts_are_reported_as_soon_as_a_rewrite_waits() -> None:
     assert begun.seen(*FIELDS).who == "argocd-controller"
 
 
-def test_an_object_has_no_reverts_once_it_has_stayed_as_it_is_for_long_enough() -> None:
+def test_the_reverts_of_an_object_are_forgotten_once_nobody_has_reverted_the_object_for_long_enough() -> None:
     begun = fight()
     begun.lose(AT_ONCE + 2)
     begun.now += 0.5
@@ -86,7 +86,7 @@ def test_an_object_has_no_reverts_once_it_has_stayed_as_it_is_for_long_enough() 
 
 
 @pytest.mark.parametrize("slowness", [0.9, 1.5, 12, 50])
-def test_the_reverts_of_a_slow_writer_are_reported_without_interruption(slowness: float) -> None:
+def test_the_reverts_by_a_slow_writer_are_reported_even_between_two_reverts(slowness: float) -> None:
     begun = fight()
     begun.lose(AT_ONCE + 1, after=slowness)
     for _ in range(4):
@@ -97,7 +97,7 @@ def test_the_reverts_of_a_slow_writer_are_reported_without_interruption(slowness
     assert begun.seen() == Reverts()
 
 
-def test_the_slowness_of_the_other_writer_in_an_earlier_fight_is_forgotten() -> None:
+def test_long_pauses_between_the_reverts_of_an_earlier_fight_do_not_prolong_a_later_fight() -> None:
     begun = fight()
     begun.lose(AT_ONCE + 1, after=20)
     begun.lose(1, after=LONGEST)
@@ -105,13 +105,13 @@ def test_the_slowness_of_the_other_writer_in_an_earlier_fight_is_forgotten() -> 
     assert begun.set_back(0.5).settles == 4
 
 
-def test_the_same_revert_counts_once() -> None:
+def test_a_revert_that_the_operator_sees_twice_is_counted_once() -> None:
     begun = fight()
     begun.lose(AT_ONCE - 1)
     assert [begun.set_back(0).wait for _ in range(10)] == [0] * 10
 
 
-def test_two_reverts_count_twice_if_the_object_was_right_in_between() -> None:
+def test_two_reverts_without_a_rewrite_between_them_count_as_two_if_the_object_was_right_meanwhile() -> None:
     begun = fight()
     for _ in range(AT_ONCE + 2):
         reverts = begun.set_back(0.1)
@@ -119,7 +119,7 @@ def test_two_reverts_count_twice_if_the_object_was_right_in_between() -> None:
     assert reverts.settles == 2
 
 
-def test_a_rewrite_that_failed_is_tried_again_at_once() -> None:
+def test_a_failed_rewrite_of_a_reverted_object_is_tried_again_at_once() -> None:
     begun = fight()
     begun.lose(AT_ONCE + 1)
     reverts = begun.set_back()
@@ -128,13 +128,15 @@ def test_a_rewrite_that_failed_is_tried_again_at_once() -> None:
 
 
 @pytest.mark.parametrize("every", [LONGEST, 600])
-def test_the_reverts_of_a_rare_writer_are_reported_and_the_object_is_rewritten_at_once(every: float) -> None:
+def test_the_reverts_of_a_writer_that_reverts_rarely_are_reported_and_the_object_is_rewritten_at_once(
+    every: float,
+) -> None:
     begun = fight()
     assert begun.lose(2 * AT_ONCE, after=every) == [every] * 2 * AT_ONCE
     assert begun.set_back(every) == Reverts(FIELDS)
 
 
-def test_a_writer_that_reverted_nothing_for_an_hour_is_forgotten() -> None:
+def test_another_writer_that_has_reverted_nothing_for_an_hour_is_forgotten() -> None:
     begun = fight()
     begun.lose(2 * AT_ONCE)
     begun.rewrites.remember_writer("kustomize-controller")
@@ -143,7 +145,7 @@ def test_a_writer_that_reverted_nothing_for_an_hour_is_forgotten() -> None:
     assert begun.set_back().who == ""
 
 
-def test_an_object_that_looks_as_before_the_rewrite_is_no_revert_while_the_cache_may_lag() -> None:
+def test_an_object_that_looks_unchanged_after_a_rewrite_counts_as_no_revert_while_the_cache_may_lag() -> None:
     begun = fight()
     assert begun.look(*FIELDS) == Reverts(wait=LAG)
     assert begun.look() == Reverts()
@@ -152,12 +154,12 @@ def test_an_object_that_looks_as_before_the_rewrite_is_no_revert_while_the_cache
     assert begun.look(*FIELDS).fields == FIELDS
 
 
-def test_an_object_that_was_never_rewritten_is_no_fight() -> None:
+def test_changes_of_an_object_that_the_operator_has_never_rewritten_count_as_no_reverts() -> None:
     begun = Fight()
     assert [begun.set_back() for _ in range(10)] == [Reverts()] * 10
 
 
-def test_an_object_that_gets_another_value_from_the_operator_is_rewritten_at_once() -> None:
+def test_a_reverted_object_is_rewritten_at_once_if_the_operator_wants_another_value() -> None:
     begun = fight()
     begun.lose(2 * AT_ONCE)
     assert begun.look(*FIELDS, goal="ts-db-y") == Reverts()
@@ -165,7 +167,7 @@ def test_an_object_that_gets_another_value_from_the_operator_is_rewritten_at_onc
     assert begun.look(goal="ts-db-y") == Reverts()
 
 
-def test_an_object_that_is_deleted_each_time_is_created_again_more_and_more_rarely() -> None:
+def test_an_object_that_somebody_deletes_again_and_again_is_created_more_and_more_rarely() -> None:
     begun = Fight()
     begun.rewrites.rewritten("", GOAL)
     waits = []

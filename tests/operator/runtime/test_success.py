@@ -12,7 +12,7 @@ WORDS = "it is reached at 192.0.2.1"
 
 
 class Case(NamedTuple):
-    """The status and message of the condition before and after, and whether there is an Event."""
+    """The status and message of the condition *before* and *after* a reconcile, and whether there is an Event."""
 
     before: tuple[bool | str, str] | None
     after: tuple[bool | str, str]
@@ -41,7 +41,7 @@ def test_an_event_reports_that_an_object_can_be_reached_or_has_another_name(case
     assert [*plan.notes] == [Note("Normal", "Made", WORDS, once=True)] * case.tells
 
 
-def test_the_event_has_the_message_of_the_condition_if_there_are_no_other_words() -> None:
+def test_the_event_about_a_reachable_object_has_the_message_of_the_condition_if_no_words_are_given() -> None:
     plan = Plan(status={"conditions": shown((True, "all is well"))})
     assert [note.message for note in with_success(plan, [], "Ready").notes] == ["all is well"]
     assert with_success(plan, [], "Ready", "") == with_success(plan, [], "Other") == plan

@@ -30,7 +30,7 @@ async def handed_out_at(queue: WorkQueue, until: float) -> list[tuple[Key, float
 
 
 @in_virtual_time
-async def test_a_key_that_is_added_twice_waits_once() -> None:
+async def test_a_key_that_is_added_twice_waits_in_the_queue_once() -> None:
     queue = WorkQueue()
     for key in (A, B, A):
         queue.add(key)
@@ -52,7 +52,7 @@ async def test_a_waiting_worker_gets_an_added_key_and_a_worker_that_is_cancelled
         queue.done(A)
 
 
-def test_retries_wait_twice_as_long_each_time_up_to_the_cap_or_a_tenth_shorter() -> None:
+def test_each_retry_of_a_key_waits_twice_as_long_up_to_a_cap_and_up_to_a_tenth_shorter_by_chance() -> None:
     assert [STEADY.delay(n) for n in (0, 1, 2, 13, 14, 10_000)] == [0.005, 0.01, 0.02, 40.96, 60, 60]
     assert Backoff(first=1, jitter=lambda: 0.5).delay(3) == 4
     assert all(0.9 <= nine_to_ten_tenths() <= 1 for _ in range(100))
@@ -187,7 +187,7 @@ async def called(function: Any, *args: Any) -> None:
     function(*args)
 
 
-def test_no_key_is_lost_or_with_two_workers_in_any_order_of_events() -> None:
+def test_no_key_is_lost_or_handed_to_two_workers_in_any_order_of_events() -> None:
     run_state_machine_as_test(QueueMachine, settings=settings(stateful_step_count=30))
 
 

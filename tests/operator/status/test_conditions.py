@@ -38,7 +38,7 @@ def test_every_condition_of_the_operator_is_judged_except_proxygroup_available()
         ([("Progressing", "False", "Other"), ("ConnectorReady", "True", "B")], "ok", "B"),
     ],
 )
-def test_the_first_false_condition_decides_or_else_the_last_true_condition(
+def test_the_first_false_condition_decides_about_an_object_or_else_the_last_true_condition(
     conditions: list[tuple[str, str, str]], grade: str, reason: str
 ) -> None:
     found = judge_conditions({"status": {"conditions": [told(*each) for each in conditions]}})
@@ -53,7 +53,7 @@ def test_a_condition_of_somebody_else_may_lack_fields() -> None:
     assert found.grade == "waiting"
 
 
-def test_an_object_waits_if_the_docs_say_that_the_user_need_only_wait() -> None:
+def test_an_object_counts_as_waiting_if_the_docs_say_that_the_user_need_only_wait() -> None:
     rows = [match.groups() for line in CONDITIONS.read_text().splitlines() if (match := _ROW.match(line))]
     waiting = {reason for reason, status, words in rows if status != "True" and words.lower().startswith("wait")}
     assert len(waiting) > 5

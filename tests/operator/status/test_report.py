@@ -23,7 +23,7 @@ from tests.support.manifests import (
     tailnet,
 )
 from tests.support.objects import obj, texts
-from tests.support.operator import World, running_operator
+from tests.support.operator import NAMESPACE, World, running_operator
 
 S3 = {"secret": {"name": "s3"}}
 WITH_PORT = {**egress(), "spec": {**egress()["spec"], "ports": [{"port": 5432}]}}
@@ -35,7 +35,7 @@ TOLD = ("device_fqdn", "device_id", "device_ips", "https_endpoint", "pod_uid", "
 
 
 async def read(address: str) -> str:
-    """Return the report; an empty one before the operator listens."""
+    """Return the report, or an empty report while the operator doesn't listen yet."""
     try:
         async with aiohttp.ClientSession() as session, session.get(f"http://{address}/status") as response:
             return await response.text()
@@ -50,14 +50,17 @@ def rows(report: str) -> dict[str, dict[str, Any]]:
 @pytest.mark.simulated
 async def test_the_report_has_a_row_for_each_object_and_sends_no_request_to_a_server(cluster: World) -> None:
     await cluster.apply(egress(), backend(), ingress())
-    await cluster.apply(obj(SERVICE, Key("default", "typo"), PORTS, annotations={"tailscale.com/expsoe": "true"}))
+    for namespace in (NAMESPACE, "default"):
+        await cluster.apply(obj(SERVICE, Key(namespace, "typo"), PORTS, annotations={"tailscale.com/expsoe": "true"}))
     address = f"127.0.0.1:{free_port()}"
     async with running_operator(cluster, status_address=address):
         await cluster.joined(egress())
         await cluster.joined(ingress())
         before = cluster.requests().copy(), cluster.control.requests.copy()
-        found = rows(await read(address))
+        report = await read(address)
         assert (cluster.requests(), cluster.control.requests) == before
+    found, objects = rows(report), json.loads(report)["objects"]
+    assert [each["namespace"] for each in objects if each["name"] == "typo"] == ["default", NAMESPACE]
     row = found["Service db"]
     assert {key: row[key] for key in ("role", "names", "inCluster", "ready", "wanted", "verdict")} == {
         "role": "egress",

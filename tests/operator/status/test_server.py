@@ -120,13 +120,17 @@ async def test_a_request_for_the_report_under_a_foreign_host_name_is_refused(hos
         assert (await ask(address, Host=host))[0] == status
 
 
-async def test_a_host_that_nobody_can_have_is_only_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_impossible_host_in_the_address_of_the_report_causes_only_a_warning(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     async with server("a..b:9003") as address:
         assert address == ""
     assert "cannot serve the status on a..b:9003: " in caplog.text
 
 
-async def test_a_port_that_another_process_has_is_only_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_port_of_the_report_that_another_process_uses_causes_only_a_warning(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     async with server() as address, server(address) as other:
         assert other == ""
     (record,) = [each for each in caplog.records if each.levelno == logging.WARNING]

@@ -83,23 +83,23 @@ class Ground:
         return device.node_id
 
     async def obtain(self, children: Children | None = None, proxy: Proxy = PROXY) -> Keys:
-        """Obtain keys for *proxy* with the given *children*, by default those in the cluster."""
+        """Obtain auth keys for *proxy* with the given *children*, by default those in the cluster."""
         return await self.auth_keys.obtain(proxy_login(proxy, children or self.seen()))
 
     async def obtained(self, children: Children | None = None, proxy: Proxy = PROXY) -> Mapping[int, str]:
         return (await self.obtain(children, proxy)).by_ordinal
 
     async def wait(self, children: Children | None = None, proxy: Proxy = PROXY) -> None:
-        """Ask for keys in a call that takes longer than the caller waits, and wait for the end of the call."""
+        """Ask for auth keys in a call that takes longer than the caller waits, and wait for the end of the call."""
         found = await self.obtain(children, proxy)
         assert isinstance(found.pending, Pending)
         assert (found.by_ordinal.keys() | found.awaited) == {*range(proxy.replica_count)}
         await found.pending.until
 
     async def refuse_next(self) -> str:
-        """Obtain the next auth key of a proxy that asks for one.
+        """Obtain the next auth key of a proxy that asks for a key.
 
-        The control server refuses that key, too. Return it.
+        The control server refuses that auth key, too. Return the key.
         """
         key = (await self.obtained())[0]
         self.put_secret(config={"AuthKey": key}, reissue_authkey=key)
@@ -130,7 +130,7 @@ async def hasty(sim: ClusterSim, client: KubeClient) -> AsyncIterator[Ground]:
         yield made
 
 
-async def test_every_replica_of_a_new_proxy_gets_its_own_key_and_the_log_does_not_contain_it(
+async def test_every_replica_of_a_new_proxy_gets_an_auth_key_of_its_own_that_the_log_does_not_contain(
     ground: Ground, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("DEBUG", "tsoperator.tailnet.authkeys")
@@ -141,7 +141,9 @@ async def test_every_replica_of_a_new_proxy_gets_its_own_key_and_the_log_does_no
     assert caplog.messages == lines
 
 
-async def test_the_key_in_the_live_secret_is_used_and_every_call_reads_the_secret(ground: Ground) -> None:
+async def test_a_proxy_gets_the_auth_key_in_its_live_secret_which_is_read_each_time_a_key_is_obtained(
+    ground: Ground,
+) -> None:
     first = await ground.obtained(NO_SECRETS)
     for key in (first[0], "tskey-auth-unused"):
         ground.put_secret(config={"AuthKey": key})
@@ -154,7 +156,7 @@ PROFILE = {"_current-profile": "profile-1", "profile-1": '{"Config":{"NodeID":"n
 
 
 @pytest.mark.parametrize("state", [{"device_id": "n000001CNTRL"}, PROFILE])
-async def test_a_proxy_that_has_logged_in_needs_no_key_and_keeps_its_device(
+async def test_a_proxy_that_has_logged_in_needs_no_auth_key_and_keeps_its_device(
     ground: Ground, state: dict[str, str]
 ) -> None:
     assert ground.join(connected=True) == "n000001CNTRL"
@@ -164,7 +166,7 @@ async def test_a_proxy_that_has_logged_in_needs_no_key_and_keeps_its_device(
     assert (ground.minted, len(ground.control.devices)) == ([], 1)
 
 
-async def test_a_replica_that_has_logged_in_with_a_separate_state_secret_needs_no_key(ground: Ground) -> None:
+async def test_a_replica_that_has_logged_in_with_a_separate_state_secret_needs_no_auth_key(ground: Ground) -> None:
     ground.put_secret(config={"Hostname": "db"})
     ground.put_secret(1, device_id="n000001CNTRL")
     login = proxy_login(PROXY, NO_SECRETS)
@@ -178,7 +180,7 @@ async def test_a_secret_without_an_auth_key_gets_an_auth_key(ground: Ground, con
     assert await ground.obtained() == {0: ground.minted[0]}
 
 
-async def test_no_key_is_minted_while_the_secret_cannot_be_read(ground: Ground) -> None:
+async def test_no_auth_key_is_minted_while_the_secret_cannot_be_read(ground: Ground) -> None:
     ground.sim.faults.leave()
     with pytest.raises(Unreachable):
         await ground.obtained(NO_SECRETS)
@@ -196,7 +198,7 @@ async def test_no_key_is_minted_while_the_secret_cannot_be_read(ground: Ground) 
         ({"AuthKey": REFUSED}, REFUSED, ""),
     ],
 )
-async def test_a_proxy_that_asks_for_a_key_gets_another_key_and_its_old_device_is_deleted(
+async def test_a_proxy_that_asks_for_an_auth_key_gets_another_key_and_its_old_device_is_deleted(
     ground: Ground, config: Object, reissue: str, device: str
 ) -> None:
     ground.put_secret(
@@ -215,7 +217,7 @@ async def test_a_proxy_that_asks_for_a_key_gets_another_key_and_its_old_device_i
     ],
     ids=["answered", "over"],
 )
-async def test_no_key_is_minted_for_a_request_that_was_answered_or_withdrawn(
+async def test_no_auth_key_is_minted_for_a_request_that_was_answered_or_withdrawn(
     ground: Ground, now: dict[str, Any], found: dict[int, str]
 ) -> None:
     device = ground.join()
@@ -256,7 +258,9 @@ async def test_an_auth_key_that_was_not_stored_is_not_given_to_a_proxy_with_othe
     assert ground.tags_of(found[0]) == ("tag:web",)
 
 
-async def test_a_parent_with_one_replica_gets_one_key_at_once_and_the_next_after_half_a_minute(ground: Ground) -> None:
+async def test_a_parent_with_one_replica_gets_one_auth_key_at_once_and_the_next_key_after_half_a_minute(
+    ground: Ground,
+) -> None:
     ground.put_secret(config={}, reissue_authkey="")
     given = [await ground.refuse_next()]
     ground.clock.now += 10
@@ -291,7 +295,7 @@ async def test_each_parent_has_its_own_limit_of_auth_keys_which_ends_when_the_pa
 
 
 @pytest.mark.parametrize(("path", "left"), [("keys", 0), ("/api/v2/device/", 1)])
-async def test_no_key_is_minted_before_the_old_device_is_deleted_and_a_failed_attempt_uses_up_no_key(
+async def test_no_auth_key_is_minted_before_the_old_device_is_deleted_and_a_failed_attempt_uses_up_no_key(
     ground: Ground, path: str, left: int
 ) -> None:
     ground.put_secret(config={}, reissue_authkey="", device_id=ground.join())
@@ -327,7 +331,7 @@ async def test_the_device_of_a_deleted_secret_is_remembered_until_it_is_deleted(
     assert (await ground.obtained(), ground.control.devices) == ({0: ground.minted[0]}, {})
 
 
-async def test_a_request_for_a_key_by_a_connected_proxy_is_delayed_and_then_ignored(ground: Ground) -> None:
+async def test_a_request_of_a_connected_proxy_for_an_auth_key_is_delayed_and_then_ignored(ground: Ground) -> None:
     ground.put_secret(config={}, reissue_authkey="", device_id=ground.join(connected=True))
     for wait in (30, 10):
         assert await ground.obtain() == Keys({}, wait)
@@ -339,7 +343,9 @@ async def test_a_request_for_a_key_by_a_connected_proxy_is_delayed_and_then_igno
     assert await ground.obtain() == Keys({}, 30)
 
 
-async def test_a_delayed_request_for_a_key_that_changes_is_not_ignored(ground: Ground) -> None:
+async def test_a_delayed_request_for_an_auth_key_that_changes_meanwhile_is_not_removed_from_the_secret(
+    ground: Ground,
+) -> None:
     ground.put_secret(config={}, reissue_authkey="", device_id=ground.join(connected=True))
     await ground.obtain()
     ground.clock.now += 30
@@ -365,7 +371,7 @@ async def test_a_proxy_that_asks_for_an_auth_key_and_disconnects_late_gets_the_k
     assert not ground.control.devices
 
 
-async def test_a_repeated_request_for_a_key_is_delayed_again(ground: Ground) -> None:
+async def test_a_repeated_request_for_an_auth_key_is_delayed_again(ground: Ground) -> None:
     device = ground.join(connected=True)
     for reissue in ({"reissue_authkey": ""}, {}, {"reissue_authkey": ""}):
         ground.put_secret(config={}, device_id=device, **reissue)
@@ -373,7 +379,7 @@ async def test_a_repeated_request_for_a_key_is_delayed_again(ground: Ground) -> 
         ground.clock.now += 30
 
 
-async def test_the_limit_of_keys_grows_with_the_replicas_of_a_parent(ground: Ground) -> None:
+async def test_the_limit_of_auth_keys_grows_with_the_replicas_of_a_parent(ground: Ground) -> None:
     ground.put_secret(config={}, reissue_authkey="")
     await ground.refuse_next()
     ground.clock.now += 90
@@ -382,7 +388,7 @@ async def test_the_limit_of_keys_grows_with_the_replicas_of_a_parent(ground: Gro
     assert all((await ground.obtained(proxy=THREE)).values())
 
 
-async def test_the_device_of_a_removed_replica_is_forgotten(ground: Ground) -> None:
+async def test_the_operator_forgets_the_device_of_a_removed_replica(ground: Ground) -> None:
     for ordinal in range(3):
         ground.put_secret(ordinal, config={}, device_id=ground.join())
     await ground.obtained(proxy=THREE)
@@ -393,7 +399,7 @@ async def test_the_device_of_a_removed_replica_is_forgotten(ground: Ground) -> N
 
 async def test_the_time_for_which_a_proxy_was_connected_ends_when_it_disconnects(ground: Ground) -> None:
     ground.put_secret(config={}, reissue_authkey="")
-    key = await ground.refuse_next()  # so that the parent's next key has to wait
+    key = await ground.refuse_next()  # uses up the parent's limit, so that its next key has to wait
     device = ground.join(connected=True)
     ground.put_secret(config={"AuthKey": key}, reissue_authkey=key, device_id=device)
     waits = []
@@ -404,7 +410,7 @@ async def test_the_time_for_which_a_proxy_was_connected_ends_when_it_disconnects
     assert waits == pytest.approx([30, 20, 30])
 
 
-async def test_a_parent_is_reconciled_again_when_the_next_of_its_replicas_is_due(ground: Ground) -> None:
+async def test_a_parent_is_reconciled_again_when_the_next_of_its_replicas_may_get_an_auth_key(ground: Ground) -> None:
     ground.put_secret(config={}, reissue_authkey="", device_id=ground.join(connected=True))
     two, key = replace(THREE, replica_count=2), "tskey-auth-first"
     ground.put_secret(1, config={"AuthKey": key})

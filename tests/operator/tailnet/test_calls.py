@@ -1,4 +1,4 @@
-"""The calls of a control server: their callers, their number, and the time while no call is answered."""
+"""The calls to a control server: their callers, the number that run at once, and a server that doesn't answer."""
 
 import asyncio
 import gc
@@ -25,9 +25,9 @@ Value = TypeVar("Value")
 
 
 class Server:
-    """A control server that records the times of calls, and the queue of calls to it.
+    """A control server with the queue of calls to it. It records the time of each call.
 
-    At most *at_once* of them run together.
+    At most *at_once* of the calls run together.
     """
 
     def __init__(self, at_once: int = 16) -> None:
@@ -70,13 +70,13 @@ class Server:
                 await asyncio.wait({pending.until})
 
     async def begin(self, owner: Owner, name: str, seconds: float = 0.0, error: Exception | None = None) -> Pending:
-        """Ask for a result that takes longer than the patience of the caller, and return the exception."""
+        """Ask for a result that takes longer than a caller waits, and return the caller's exception."""
         with pytest.raises(Pending) as raised:
             await self.ask(owner, name, seconds, error)
         return raised.value
 
     async def stop_answering(self) -> Unavailable:
-        """Leave a call without an answer; return its error."""
+        """Make a call that fails because the control server doesn't answer, and return its error."""
         error = Unavailable("away")
         with pytest.raises(Unavailable):
             await self.wait_for(A, "unanswered", error=error)
@@ -93,7 +93,7 @@ async def serving(at_once: int = 16) -> AsyncIterator[Server]:
 
 
 @in_virtual_time
-async def test_a_quick_answer_is_awaited_and_a_slow_answer_is_requested_once_and_kept() -> None:
+async def test_a_caller_waits_for_a_quick_answer_and_a_slow_answer_is_requested_once_and_kept_for_the_caller() -> None:
     async with serving() as server:
         assert await server.ask(B, "quick", 0.2) == "quick"
         pending = [await server.begin(A, "x", 10) for _ in range(3)]
@@ -107,7 +107,7 @@ async def test_a_quick_answer_is_awaited_and_a_slow_answer_is_requested_once_and
 @pytest.mark.parametrize("error", [REFUSED, Unavailable("away"), CredentialsUnreadable("no file"), KeyError("x")])
 @pytest.mark.parametrize("seconds", [0.0, 10.0])
 @in_virtual_time
-async def test_the_caller_gets_the_error_of_a_call(error: Exception, seconds: float) -> None:
+async def test_the_caller_gets_the_error_with_which_its_call_ends(error: Exception, seconds: float) -> None:
     async with serving() as server:
         with pytest.raises(type(error)) as raised:
             await server.wait_for(A, "x", seconds, error)
@@ -116,7 +116,7 @@ async def test_the_caller_gets_the_error_of_a_call(error: Exception, seconds: fl
 
 
 @in_virtual_time
-async def test_a_new_call_replaces_a_waiting_call_of_its_owner_and_follows_a_running_call() -> None:
+async def test_a_new_call_of_an_owner_replaces_its_waiting_call_and_runs_after_its_call_that_has_begun() -> None:
     async with serving(at_once=1) as server:
         await server.begin(A, "busy", 10)
         await server.begin(B, "x")
@@ -126,7 +126,7 @@ async def test_a_new_call_replaces_a_waiting_call_of_its_owner_and_follows_a_run
 
 
 @in_virtual_time
-async def test_each_owner_and_each_subject_has_its_own_call() -> None:
+async def test_an_owner_can_have_a_call_for_each_subject_and_owners_share_no_call() -> None:
     async with serving() as server:
         await asyncio.gather(
             *(server.calls.result(owner, about, None, server.make(f"{owner.key.name} {about}", 0.1))
@@ -136,7 +136,7 @@ async def test_each_owner_and_each_subject_has_its_own_call() -> None:
 
 
 @in_virtual_time
-async def test_calls_run_in_order_and_no_caller_waits_for_the_turn_of_its_call() -> None:
+async def test_calls_run_in_the_order_of_the_requests_and_no_caller_waits_until_it_is_the_turn_of_its_call() -> None:
     async with serving(at_once=2) as server:
         for owner in (A, B):
             await server.begin(owner, owner.key.name, 10)
@@ -149,7 +149,7 @@ async def test_calls_run_in_order_and_no_caller_waits_for_the_turn_of_its_call()
 
 @pytest.mark.parametrize("error", [Unavailable("away"), RateLimited("slow down")], ids=["away", "rate limited"])
 @in_virtual_time
-async def test_the_error_of_an_unanswered_call_ends_all_waiting_calls(error: Exception) -> None:
+async def test_a_call_without_an_answer_ends_all_waiting_calls_with_its_error(error: Exception) -> None:
     async with serving(at_once=1) as server:
         pending = [await server.begin(owner, "x", 10, error) for owner in (A, B, C)]
         await asyncio.wait({each.until for each in pending})
@@ -162,7 +162,7 @@ async def test_the_error_of_an_unanswered_call_ends_all_waiting_calls(error: Exc
 
 
 @in_virtual_time
-async def test_a_server_that_does_not_answer_gets_one_call_at_a_time() -> None:
+async def test_a_control_server_that_does_not_answer_gets_one_call_at_a_time() -> None:
     async with serving() as server:
         error = await server.stop_answering()
         await server.begin(A, "first", 10, Unavailable("still away"))
@@ -179,7 +179,9 @@ async def test_a_server_that_does_not_answer_gets_one_call_at_a_time() -> None:
 
 @pytest.mark.parametrize("answer", [None, REFUSED], ids=["success", "refusal"])
 @in_virtual_time
-async def test_after_the_first_answer_all_owners_can_make_calls_again(answer: Exception | None) -> None:
+async def test_all_owners_can_make_calls_again_after_the_first_answer_of_the_control_server(
+    answer: Exception | None,
+) -> None:
     async with serving() as server:
         await server.stop_answering()
         await asyncio.gather(server.wait_for(A, "a", 1, answer), return_exceptions=True)
@@ -189,7 +191,7 @@ async def test_after_the_first_answer_all_owners_can_make_calls_again(answer: Ex
 
 
 @in_virtual_time
-async def test_unreadable_credentials_do_not_count_as_a_server_without_answers() -> None:
+async def test_unreadable_credentials_do_not_count_as_a_missing_answer_of_the_control_server() -> None:
     async with serving() as server:
         await asyncio.gather(server.ask(A, "a", 0, CredentialsUnreadable("no file")), return_exceptions=True)
         for owner in (B, C):
@@ -216,7 +218,7 @@ async def test_the_calls_of_a_forgotten_owner_are_neither_made_nor_awaited() -> 
 
 
 @in_virtual_time
-async def test_a_caller_that_waits_for_a_forgotten_call_learns_that_the_call_was_not_made() -> None:
+async def test_a_waiting_caller_whose_owner_is_forgotten_learns_that_its_call_was_not_made() -> None:
     async with serving() as server:
         waiting = asyncio.create_task(server.ask(A, "a", 10))
         await asyncio.sleep(0.1)
@@ -228,7 +230,7 @@ async def test_a_caller_that_waits_for_a_forgotten_call_learns_that_the_call_was
 
 
 @in_virtual_time
-async def test_no_call_is_made_after_the_end_of_a_tailnet() -> None:
+async def test_no_call_is_made_to_a_control_server_after_the_registration_of_its_tailnet_has_ended() -> None:
     async with serving() as server:
         pending = await server.begin(A, "a", 10)
         server.calls.end()
@@ -241,7 +243,7 @@ async def test_no_call_is_made_after_the_end_of_a_tailnet() -> None:
 
 
 @in_virtual_time
-async def test_nobody_waits_for_a_call_that_is_only_started() -> None:
+async def test_nobody_waits_for_a_started_call_and_its_owner_starts_no_second_call_at_the_same_time() -> None:
     async with serving() as server:
         for name in ("x", "x", "y"):
             server.start(A, name, 10)
@@ -253,7 +255,7 @@ async def test_nobody_waits_for_a_call_that_is_only_started() -> None:
 
 
 @in_virtual_time
-async def test_a_started_call_is_given_up_while_other_calls_get_no_answer() -> None:
+async def test_a_started_call_is_given_up_while_the_control_server_does_not_answer_other_calls() -> None:
     async with serving(at_once=1) as server:
         error = Unavailable("away")
         await server.begin(A, "unanswered", 10, error)
@@ -284,7 +286,7 @@ class Parent(Owner):
 
 
 @in_virtual_time
-async def test_finished_calls_are_not_remembered() -> None:
+async def test_calls_that_have_ended_and_their_owners_are_not_remembered() -> None:
     parents = WeakSet[Parent]()
 
     def parent(name: str) -> Owner:
@@ -305,7 +307,7 @@ async def test_finished_calls_are_not_remembered() -> None:
 
 
 @in_virtual_time
-async def test_interrupted_calls_are_no_longer_awaited_and_their_failure_is_forgotten() -> None:
+async def test_nobody_waits_any_longer_for_calls_that_the_end_of_a_tailnets_registration_interrupts() -> None:
     server = Server(at_once=1)
     async with running(server.calls.run()):
         pending = [await server.begin(owner, "x", 10) for owner in (A, B)]

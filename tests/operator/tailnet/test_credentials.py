@@ -31,7 +31,7 @@ def secret(**data: str) -> Object:
         ("https://headscale.example.org/", "https://headscale.example.org"),
     ],
 )
-def test_a_tailnet_is_at_its_login_url_or_at_tailscales(given: str | None, used: str) -> None:
+def test_the_control_server_of_a_tailnet_is_at_the_login_url_or_is_tailscales(given: str | None, used: str) -> None:
     parsed = Tailnet.parse(tailnet(loginUrl=given))
     assert isinstance(parsed, Tailnet)
     assert (login_url(parsed), violation(parsed)) == (used, None)

@@ -60,7 +60,7 @@ async def test_a_device_is_found_by_its_id_name_label_and_addresses(control: Con
     for text in ("DB.tail.example.org", "db.tail.example.org.", "Db", *device.addresses, "FD7A:115C:A1E0:0::1"):
         assert devices.at(text) == known, text
     assert devices.at("other") is None
-    # Headscale's list has only the first labels.
+    # Headscale's list has only the first label of each name, so the rest of the name isn't compared.
     assert devices.at("db.tail9999.ts.net") == (known if control.headscale else None)
 
 
@@ -77,7 +77,7 @@ async def test_a_shared_device_of_another_tailnet_is_not_found_by_the_first_labe
     assert devices.names() == DeviceNames(frozenset(), frozenset({"db.tail9999.ts.net"}))
 
 
-async def test_the_list_is_read_for_the_first_query_and_then_for_missing_devices(
+async def test_the_list_of_devices_is_read_for_the_first_query_and_later_only_for_missing_devices(
     control: Control, client: TailnetClient
 ) -> None:
     first = join(control)
@@ -93,7 +93,7 @@ async def test_the_list_is_read_for_the_first_query_and_then_for_missing_devices
     assert (control.requests[LIST], unasked.known(first.node_id)) == (2, None)
 
 
-async def test_the_list_is_read_at_the_first_pace_again_once_nobody_asks_for_a_missing_device(
+async def test_the_list_of_devices_is_read_at_its_usual_pace_once_nobody_asks_for_a_missing_device_any_more(
     control: Control, client: TailnetClient
 ) -> None:
     devices = Devices(client, ListPace(first=0.01, longest=60, interval=0.05))
@@ -126,7 +126,7 @@ async def test_a_device_that_waits_for_approval_is_looked_at_again(control: Cont
 
 
 @both_servers
-async def test_listeners_hear_of_changes_that_matter_and_of_no_other_changes(
+async def test_listeners_hear_of_changes_of_devices_that_concern_parents_and_of_no_other_changes(
     control: Control, client: TailnetClient
 ) -> None:
     device, other = join(control), join(control, "web")
@@ -272,7 +272,7 @@ async def test_a_device_that_is_not_in_the_list_is_looked_for_less_and_less_ofte
 
     async with control.serve() as url, tailnet_client(control, url, Retry(tries=1), note) as client:
         devices = Devices(client, ListPace(first=0.02, longest=100, interval=0.01))
-        await devices.refresh()  # logs in, which is an answer, too
+        await devices.refresh()  # gets the access token here, so that this answer isn't among the noted times
         async with running(devices.follow()):
             assert await look(5) >= 0.9 * (0.02 + 0.04 + 0.08 + 0.16)  # the jitter takes a tenth at most
             read = control.requests[LIST]
@@ -321,6 +321,12 @@ async def test_a_forbidden_list_of_devices_is_read_at_once_after_a_change_of_the
         await until(lambda: devices.known(device.node_id) is not None)
         devices.retry()
     assert (control.requests[LIST], ListPace().denied) == (2, 300)
+    control.fail(403, path=LIST[1])
+    devices = Devices(client)
+    with pytest.raises(Forbidden):
+        await devices.refresh()
+    devices.retry()
+    await devices.refresh()
 
 
 async def test_other_tasks_run_while_many_devices_change(control: Control, client: TailnetClient) -> None:

@@ -1,4 +1,4 @@
-"""The parts from which a Tailnet's tailnet is made: tokens of our ServiceAccount, and preflight with reports."""
+"""The tokens of our ServiceAccount, with which the operator logs in to the tailnet that a Tailnet describes."""
 
 import pytest
 from aiohttp import web
@@ -22,7 +22,9 @@ def factory(client: KubeClient, account: str = "operator") -> TailnetFactory:
     return TailnetFactory(connect, client, Cache([]), EventRecorder(client), settings(service_account=account))
 
 
-async def test_an_identity_is_a_token_of_our_service_account_for_the_audience(client: KubeClient) -> None:
+async def test_an_identity_token_is_a_token_of_our_serviceaccount_for_the_audience_of_the_tailnet(
+    client: KubeClient,
+) -> None:
     source = factory(client).identity("kLab", "lab.example.org")
     first, second = await source(), await source()
     claims = claims_of(first.jwt.get_secret_value())
@@ -31,7 +33,7 @@ async def test_an_identity_is_a_token_of_our_service_account_for_the_audience(cl
     assert first == second
 
 
-async def test_without_our_service_account_there_is_no_token(client: KubeClient) -> None:
+async def test_without_our_serviceaccount_there_is_no_identity_token(client: KubeClient) -> None:
     with pytest.raises(NoToken, match=r"ServiceAccount tailscale/gone.*OPERATOR_SERVICE_ACCOUNT_NAME"):
         await factory(client, "gone").identity("kLab", "lab.example.org")()
 

@@ -22,17 +22,19 @@ WRONG = {
 
 
 @pytest.mark.parametrize(("data", "node_id"), READ.values(), ids=READ)
-def test_the_node_id_is_that_of_the_current_profile(data: dict[str, str | Object], node_id: str) -> None:
+def test_the_node_id_is_that_of_the_current_profile_of_the_tailscaled(
+    data: dict[str, str | Object], node_id: str
+) -> None:
     assert node_id_in(whole_secret("operator", data)) == node_id
 
 
 @pytest.mark.parametrize(("profile", "words"), WRONG.values(), ids=WRONG)
-def test_an_unreadable_profile_is_an_error(profile: str, words: str) -> None:
+def test_an_unreadable_profile_of_a_tailscaled_is_an_error(profile: str, words: str) -> None:
     with pytest.raises(UnreadableProfile, match=words):
         node_id_in(whole_secret("operator", {**CURRENT, "profile-1a2b": profile}))
 
 
-def test_a_profile_that_is_no_text_is_an_error() -> None:
+def test_a_profile_of_a_tailscaled_that_is_no_text_is_an_error() -> None:
     secret = whole_secret("operator", CURRENT)
     secret["data"]["profile-1a2b"] = "/w=="
     with pytest.raises(UnreadableProfile, match="isn't text"):

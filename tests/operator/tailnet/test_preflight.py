@@ -37,7 +37,7 @@ WELL = {"api": True, "credentials": True, "auth_keys": True, "devices": True, "t
 
 
 class Nap:
-    """A replacement for sleep that waits until it is cancelled, and records the seconds that it was called with.
+    """A replacement for `asyncio.sleep` that waits until it is cancelled, and records the seconds of each call.
 
     The first *left* calls don't wait. The first call calls *meanwhile*.
     """
@@ -149,7 +149,7 @@ MISSING = {
 
 
 @pytest.mark.parametrize(("spoil", "failed", "words"), MISSING.values(), ids=MISSING)
-async def test_a_missing_setting_is_found_and_reported_once(
+async def test_preflight_finds_each_missing_setting_of_the_tailnet_and_reports_it_once(
     either: Ground, spoil: Callable[[Control], object], failed: list[str], words: str
 ) -> None:
     spoil(either.control)
@@ -175,7 +175,7 @@ async def test_preflight_checks_the_scope_for_services_only_while_it_is_needed_a
     assert ["Auth Keys, Devices Core and Services" in each for each in words] == [True] * (not findings.complete)
 
 
-async def test_a_client_without_tags_can_make_no_keys(ground: Ground) -> None:
+async def test_preflight_finds_that_an_oauth_client_without_tags_can_make_no_auth_keys(ground: Ground) -> None:
     ground.control.own_tags = []
     findings = await ground.preflight.look()
     assert [check for check, passed in findings.passed.items() if not passed] == ["tags"]
@@ -199,7 +199,7 @@ async def test_each_check_of_preflight_has_a_gauge_once_the_check_was_made(
     assert ground.metrics() == gauges
 
 
-def test_each_tailnet_has_its_own_gauges() -> None:
+def test_each_tailnet_has_its_own_gauges_for_the_checks_of_preflight() -> None:
     found = {"": Findings({"api": True}, server="tailscale"), "lab": Findings({"api": False})}
     samples = [each for metric in PreflightMetrics(lambda: found).collect() for each in metric.samples]
     assert [(each.name, each.labels, each.value) for each in samples] == [
@@ -262,7 +262,7 @@ async def test_listeners_hear_when_the_findings_of_preflight_change(
     assert found == [ground.preflight.findings] * told
 
 
-async def test_new_findings_are_logged_at_once_and_there_is_no_event_without_a_pod(
+async def test_new_findings_are_logged_at_once_and_without_the_operators_pod_there_is_no_event(
     ground: Ground, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "tsoperator.tailnet.preflight")

@@ -187,7 +187,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_the_message_for_each_failure_says_what_to_do(case: Case) -> None:
+def test_the_message_for_each_failed_call_to_the_control_server_says_what_to_do(case: Case) -> None:
     told = explain(case.error)
     assert [words for words in case.words if words not in told.message] == []
     assert case.not_said not in told.message

@@ -9,7 +9,7 @@ import pytest
 from clustersim import objects as kinds
 from clustersim.control import Control
 from clustersim.sim import ClusterSim
-from tsoperator.api.objects import DEVICE, SERVICE, SUFFIXES, Object, key_of
+from tsoperator.api.objects import SERVICE, SUFFIXES, Object, key_of
 from tsoperator.kube.client import KubeClient
 from tsoperator.reconcilers.service.ask import BY_DESTINATION, by_destination
 from tsoperator.runtime.cache import Cache
@@ -71,8 +71,7 @@ async def scene(sim: ClusterSim, client: KubeClient) -> AsyncIterator[Scene]:
         await cache.synced()
         led_to = partial(cache.indexed, SERVICE, BY_DESTINATION)
         made = Scene(sim, cache, client, tailnets, KnownSuffixes(cache, tailnets, lambda name: bool(led_to(name))))
-        made.suffixes.listen(SUFFIXES, made.tell)
-        made.suffixes.listen(DEVICE, lambda *_: pytest.fail("told as a device"))
+        made.suffixes.feed.listen(SUFFIXES, made.tell)
         yield made
 
 
@@ -83,23 +82,23 @@ def report(scene: Scene, name: str, fqdn: str, url: str = "") -> None:
     scene.sim.store.create(kinds.SECRET, whole_secret(name, data, {"tailscale.com/managed": "true"}))
 
 
-async def test_the_suffix_is_that_of_the_devices_and_is_announced_once(scene: Scene) -> None:
+async def test_the_suffix_of_a_tailnet_is_that_of_its_devices_and_is_announced_once(scene: Scene) -> None:
     join(scene.sim.control)
     await scene.knows(OWN)
     join(scene.sim.control, "web")
     await until(lambda: scene.tailnets.at("").devices.at("web"))
-    assert (scene.told, scene.suffixes.all(SUFFIXES)) == (1, [])
+    assert scene.told == 1
     for device in [*scene.sim.control.devices.values()]:
         scene.sim.control.update(replace(device, name=f"{device.node_id}.{OTHER}"))
     await scene.knows(OTHER)
     assert scene.told == 2
-    scene.twin()  # whose suffix is unknown until its devices are listed
+    scene.twin()  # the suffix of the new object is unknown until its devices are listed
     assert scene.told == 3
     await scene.knows(OTHER)
     assert scene.told == 4
 
 
-async def test_suffixes_are_pending_until_the_list_is_read_or_cannot_be_read(scene: Scene) -> None:
+async def test_suffixes_are_pending_until_the_list_of_devices_is_read_or_cannot_be_read(scene: Scene) -> None:
     assert scene.suffixes.current() == Suffixes(pending=True)
     await until(lambda: scene.told)
     await scene.knows(complete=False)
@@ -111,7 +110,7 @@ async def test_suffixes_are_pending_until_the_list_is_read_or_cannot_be_read(sce
     assert scene.suffixes.current() == Suffixes()
 
 
-async def test_suffixes_are_not_pending_for_ever_if_a_list_does_not_come(scene: Scene) -> None:
+async def test_suffixes_are_not_pending_for_ever_if_the_list_of_devices_does_not_come(scene: Scene) -> None:
     scene.sim.control.latency = 3600
     impatient = KnownSuffixes(scene.cache, scene.tailnets, patience=0.01)
     assert impatient.current() == Suffixes(pending=True)
@@ -127,7 +126,7 @@ async def test_the_list_of_devices_is_read_only_when_somebody_asks_for_the_suffi
     assert scene.told == 2
 
 
-async def test_a_tailnet_that_was_empty_is_looked_at_again(scene: Scene) -> None:
+async def test_the_list_of_devices_of_an_empty_tailnet_is_read_again_until_the_suffix_is_known(scene: Scene) -> None:
     slow = scene.twin(ListPace(first=0.01))
     await until(lambda: not scene.suffixes.current().known and slow.devices.names())
     join(scene.sim.control)
@@ -160,7 +159,7 @@ async def test_the_suffix_of_a_headscale_tailnet_is_known_from_the_report_of_a_p
     await scene.knows("tail.example.org", OTHER)
 
 
-async def test_a_new_tailnet_object_leaves_the_suffixes_pending_and_the_end_of_a_tailnet_is_announced(
+async def test_a_new_tailnet_object_leaves_the_suffixes_pending_and_the_end_of_its_registration_is_announced(
     scene: Scene,
 ) -> None:
     join(scene.sim.control)

@@ -103,7 +103,7 @@ MOVES: dict[str, tuple[str, Object | None, str]] = {
 
 
 @pytest.mark.parametrize(("destination", "becomes", "now"), MOVES.values(), ids=MOVES)
-async def test_a_destination_has_its_device_or_else_the_departed_device_and_that_device_under_its_new_name(
+async def test_the_view_of_a_destination_has_its_device_or_the_departed_device_and_the_devices_new_name(
     sim: ClusterSim, tailnets: Tailnets, destination: str, becomes: Object | None, now: str
 ) -> None:
     device = await joined(sim, tailnets)
@@ -187,7 +187,10 @@ LAB = "lab"
 
 
 class Lab(NamedTuple):
-    """Tailnets to which others can be added, and the control server of another one. *existing* are their objects."""
+    """The registered tailnets, and another tailnet that can be registered, with its control server.
+
+    *existing* has the names of the Tailnets that exist in the cluster.
+    """
 
     tailnets: Tailnets
     control: Control
@@ -197,7 +200,7 @@ class Lab(NamedTuple):
 
 @pytest.fixture
 async def lab(sim: ClusterSim, client: KubeClient) -> AsyncIterator[Lab]:
-    """The operator's own tailnet, which runs, and another one that isn't registered."""
+    """The operator's own tailnet, which runs, and another tailnet that isn't registered."""
     cache, control, existing = Cache(sources(OPERATOR_NAMESPACE)), Control("tail5678.ts.net", first=100), {LAB}
     async with (
         control.serve() as url,
@@ -208,7 +211,7 @@ async def lab(sim: ClusterSim, client: KubeClient) -> AsyncIterator[Lab]:
         yield Lab(tailnets, control, tailnet_of(other, client, cache, settings(), LAB, QUICK), existing)
 
 
-async def test_a_tailnet_is_followed_from_its_registration_to_its_end(lab: Lab) -> None:
+async def test_the_devices_of_a_tailnet_are_followed_from_the_registration_of_the_tailnet_to_its_end(lab: Lab) -> None:
     changes: list[Object | None] = []
     lab.tailnets.listen(DEVICE, lambda _, new: changes.append(new))
     lab.tailnets.register(lab.other)
@@ -222,7 +225,7 @@ async def test_a_tailnet_is_followed_from_its_registration_to_its_end(lab: Lab) 
     assert lab.tailnets.registered(LAB) is None
 
 
-async def test_a_call_to_a_tailnet_is_no_longer_awaited_when_the_tailnet_ends(lab: Lab) -> None:
+async def test_nobody_waits_any_longer_for_a_call_to_a_tailnet_whose_registration_has_ended(lab: Lab) -> None:
     lab.tailnets.register(lab.other)
     lab.control.latency = 3600
     with pytest.raises(Pending) as raised:
@@ -269,7 +272,7 @@ async def test_a_failure_of_the_operators_own_tailnet_is_raised(sim: ClusterSim,
             await Tailnets([own]).run()
 
 
-async def test_a_tailnet_that_fails_is_followed_again_and_the_others_go_on(
+async def test_the_devices_of_a_tailnet_that_fails_are_followed_again_and_the_other_tailnets_go_on(
     sim: ClusterSim, lab: Lab, caplog: pytest.LogCaptureFixture
 ) -> None:
     failing: list[str] = [LAB]
@@ -302,13 +305,13 @@ async def test_a_parent_of_an_unchecked_tailnet_waits_until_the_tailnet_is_check
     assert not any(each.done() for each in waiting)
     lab.tailnets.unregister(LAB)
     assert all(each.done() for each in waiting)
-    waiting = [verdict(lab), verdict(lab)]  # it was made anew
+    waiting = [verdict(lab), verdict(lab)]  # the Tailnet was created anew
     assert not any(each.done() for each in waiting)
     lab.tailnets.refuse(LAB, "no")
     assert all(each.done() for each in waiting)
 
 
-async def test_the_operator_may_own_something_in_a_tailnet_until_the_tailnet_is_refused(lab: Lab) -> None:
+async def test_a_tailnet_is_listed_as_one_with_possible_devices_of_the_operator_until_it_is_refused(lab: Lab) -> None:
     assert lab.tailnets.names() == ["", LAB]
     lab.tailnets.refuse(LAB, "no")
     assert lab.tailnets.names() == [""]
@@ -397,7 +400,7 @@ GATE = Owner("connector", Key("", "gate"))
 
 
 def together(sim: ClusterSim, lab: Lab) -> Device:
-    """Let the other tailnet be at the same URL as the operator's own, as at Tailscale; let a device join it."""
+    """Register the other tailnet with the URL of the operator's own, as at Tailscale; let a device join the other."""
     lab.other.client.url = sim.control_url
     lab.tailnets.register(lab.other)
     return join(lab.control, "gate")
@@ -410,7 +413,7 @@ def deletion(sim: ClusterSim, device: Device, tailnet: str | None) -> DeleteDevi
 async def delete(tailnets: Tailnets, step: DeleteDevice, last: asyncio.Future[None] | None = None) -> None:
     """Carry out *step* again after each wait, until no wait is left.
 
-    Raise Pending for the wait for the future *last*.
+    But raise Pending if the wait is for the future *last*.
     """
     while True:
         try:
@@ -426,7 +429,7 @@ async def test_a_device_is_deleted_in_the_tailnet_in_which_it_is(sim: ClusterSim
     step = deletion(sim, together(sim, lab), named)
     others = await joined(sim, lab.tailnets)
     await delete(lab.tailnets, step)
-    await delete(lab.tailnets, step)  # the deletion of its Secret failed
+    await delete(lab.tailnets, step)  # as after a failed deletion of the device's Secret
     assert (len(lab.control.devices), [*sim.control.devices]) == (0, [others.node_id])
 
 
@@ -469,7 +472,9 @@ async def test_a_device_that_no_tailnet_has_counts_as_gone_only_if_some_known_ta
         await delete(lab.tailnets, step)
 
 
-async def test_no_other_tailnet_is_asked_for_a_device_that_is_gone_from_its_own(sim: ClusterSim, lab: Lab) -> None:
+async def test_a_device_that_is_gone_from_its_own_tailnet_is_looked_for_in_no_other_tailnet(
+    sim: ClusterSim, lab: Lab
+) -> None:
     device = together(sim, lab)
     join(lab.control, "other")
     lab.control.delete_device(device)
@@ -478,7 +483,7 @@ async def test_no_other_tailnet_is_asked_for_a_device_that_is_gone_from_its_own(
 
 
 @pytest.mark.parametrize(("name", "left"), [("gate.tail5678.ts.net", 0), ("other.tail5678.ts.net", 1), ("", 1)])
-async def test_at_another_url_a_device_is_known_by_its_id_and_its_name(
+async def test_a_device_whose_control_server_has_another_url_now_is_known_by_its_id_and_its_name(
     sim: ClusterSim, lab: Lab, name: str, left: int
 ) -> None:
     lab.tailnets.register(lab.other)
@@ -489,13 +494,17 @@ async def test_at_another_url_a_device_is_known_by_its_id_and_its_name(
     assert len(lab.control.devices) == left
 
 
-async def test_headscale_has_one_tailnet_so_a_device_that_it_does_not_have_is_gone(sim: ClusterSim, lab: Lab) -> None:
+async def test_a_device_that_headscale_does_not_have_is_gone_because_headscale_has_only_one_tailnet(
+    sim: ClusterSim, lab: Lab
+) -> None:
     lab.tailnets.register(lab.other)
     await delete(lab.tailnets, DeleteDevice(None, GATE, "7", "gate.tail.example.org", lab.other.client.url))
     assert sim.control.requests["DELETE", "/api/v2/device/{id}"] == 0
 
 
-async def test_each_change_of_a_service_of_a_tailnet_is_an_event(sim: ClusterSim, tailnets: Tailnets) -> None:
+async def test_each_change_of_a_tailscale_service_is_announced_as_the_change_of_an_object(
+    sim: ClusterSim, tailnets: Tailnets
+) -> None:
     changes: list[Object | None] = []
     tailnets.listen(TAILSCALE_SERVICE, lambda _, new: changes.append(new))
     sim.control.services.put(Present("svc:web", ("tcp:443",), ("tag:k8s",), joined_by({}, "nUS")))
@@ -515,7 +524,7 @@ async def test_each_change_of_a_service_of_a_tailnet_is_an_event(sim: ClusterSim
     assert not sim.control.services.present
 
 
-async def test_a_look_at_a_service_of_an_unknown_tailnet_says_why_it_is_not_shown(lab: Lab) -> None:
+async def test_the_view_of_a_tailscale_service_in_an_unknown_tailnet_says_why_it_is_not_shown(lab: Lab) -> None:
     pending = lab.tailnets.service(LAB, "web").pending
     assert isinstance(pending, Pending)
     lab.tailnets.refuse(LAB, "bad credentials")
@@ -526,7 +535,7 @@ async def test_a_look_at_a_service_of_an_unknown_tailnet_says_why_it_is_not_show
     lab.tailnets.service_settled("none", "web")
 
 
-async def test_the_services_of_a_tailnet_are_looked_for_anew_when_it_is_registered_anew(
+async def test_the_tailscale_services_of_a_tailnet_are_read_again_when_the_tailnet_is_registered_again(
     client: KubeClient, lab: Lab
 ) -> None:
     lab.control.services.put(Present("svc:web"))
@@ -541,7 +550,7 @@ async def test_the_services_of_a_tailnet_are_looked_for_anew_when_it_is_register
     assert {key_of(each) for each in changes if each} == {Key(LAB, "web")}
 
 
-async def test_the_scope_for_services_is_checked_in_the_tailnets_that_need_it(lab: Lab) -> None:
+async def test_the_scope_for_tailscale_services_is_checked_in_the_tailnets_that_need_the_scope(lab: Lab) -> None:
     own = lab.tailnets.at(OWN)
     lab.tailnets.check_services_while(lambda name: name == LAB)
     lab.tailnets.register(lab.other)
@@ -551,7 +560,7 @@ async def test_the_scope_for_services_is_checked_in_the_tailnets_that_need_it(la
 
 
 async def service(tailnets: Tailnets, name: str, label: str) -> TailscaleService | None:
-    """Return a Service, as a reconcile sees it that waits until the Service has been read."""
+    """Return a Tailscale Service, after each wait for a read of it."""
     while isinstance(pending := (seen := tailnets.service(name, label)).pending, Pending):
         await pending.until
     assert seen.is_shown

@@ -106,7 +106,7 @@ def take_name(device: Device) -> TakeName:
 FREE_NAME = FreeName("", OWNER, "db", ("tag:k8s",))
 
 
-async def test_tags_are_set_and_reported_once(tailnet: Tailnet) -> None:
+async def test_the_tags_of_a_device_are_set_and_reported_once(tailnet: Tailnet) -> None:
     device = await tailnet.join()
     await tailnet.change(set_tags(device, "tag:b", "tag:a"))
     known = tailnet.devices.known(device.node_id)
@@ -118,7 +118,7 @@ async def test_tags_are_set_and_reported_once(tailnet: Tailnet) -> None:
 
 
 @pytest.mark.parametrize(("status", "seconds"), [(400, 300), (403, 300), (500, 30), (429, 30)], ids=str)
-async def test_each_failure_is_a_finding_and_is_remembered_with_the_time_of_the_next_try(
+async def test_each_failed_change_of_a_device_is_a_finding_and_has_the_time_of_the_next_try(
     tailnet: Tailnet, status: int, seconds: float
 ) -> None:
     device = await tailnet.join()
@@ -175,7 +175,7 @@ async def test_the_news_of_a_device_stays_until_its_parent_has_reported_it(tailn
     shown = tailnet.upkeep.news(OWNER)
     assert tailnet.upkeep.news(OWNER) == shown != []
     await tailnet.change(set_tags(device, "tag:b"))
-    for _ in range(2):  # the second time, nobody has seen any news since the first
+    for _ in range(2):  # the second call must change nothing, because the parent hasn't seen the newer news
         tailnet.upkeep.news_told(OWNER)
     assert tailnet.news() == [(Effect.NEWS, "TagsChanged")]
 
@@ -192,7 +192,7 @@ async def test_a_control_server_that_hangs_does_not_delay_the_caller() -> None:
                 await tailnet.upkeep.carry_out(step)
 
 
-async def test_a_change_whose_turn_does_not_come_is_a_failure() -> None:
+async def test_a_change_of_a_device_whose_call_is_not_made_is_a_failure() -> None:
     control = Control()
     async with control.serve() as url, upkeep_in(control, url, calls=Calls(1, patience=30)) as tailnet:
         device = await tailnet.join()
@@ -205,7 +205,7 @@ async def test_a_change_whose_turn_does_not_come_is_a_failure() -> None:
         assert 20 < tailnet.failures[device.node_id, TAGS].seconds <= 30
 
 
-async def test_after_a_change_that_got_no_answer_one_call_is_made_at_a_time(tailnet: Tailnet) -> None:
+async def test_after_a_change_without_an_answer_the_control_server_gets_one_call_at_a_time(tailnet: Tailnet) -> None:
     device = await tailnet.join()
     tailnet.control.fail(503, path="/tags")
     await tailnet.change(set_tags(device))
@@ -222,7 +222,7 @@ async def test_a_change_of_a_device_that_was_deleted_meanwhile_is_no_failure(tai
     assert (tailnet.failures, tailnet.news()) == ({}, [])
 
 
-async def test_a_deleted_device_is_unknown_and_each_failed_deletion_is_an_error(tailnet: Tailnet) -> None:
+async def test_a_deleted_device_is_no_longer_in_the_list_and_each_failed_deletion_is_an_error(tailnet: Tailnet) -> None:
     device = await tailnet.join()
     deletion = DeleteDevice("", OWNER, device.node_id)
     tailnet.control.fail(403, count=2, path=DEVICE)
@@ -230,14 +230,14 @@ async def test_a_deleted_device_is_unknown_and_each_failed_deletion_is_an_error(
         with pytest.raises(Forbidden):
             await tailnet.upkeep.carry_out(deletion)
         assert tailnet.devices.known(device.node_id)
-    for _ in range(2):  # one that is gone already is no error
+    for _ in range(2):  # the second time, the device is gone already, which is no error
         await tailnet.upkeep.carry_out(deletion)
         assert (tailnet.devices.known(device.node_id), tailnet.control.devices) == (None, {})
     assert (tailnet.failures, tailnet.news()) == ({}, [])
 
 
 @pytest.mark.parametrize("hostname", ["db", "DB"])
-async def test_a_name_is_taken_from_a_dead_device(tailnet: Tailnet, hostname: str) -> None:
+async def test_a_proxy_takes_its_name_over_from_a_dead_device(tailnet: Tailnet, hostname: str) -> None:
     holder, device = await tailnet.join(offline=600), await tailnet.join()
     await tailnet.change(replace(take_name(device), hostname=hostname))
     assert [each.name for each in tailnet.control.devices.values()] == [FQDN]
@@ -263,8 +263,8 @@ async def held(tailnet: Tailnet, step: TakeName, words: str) -> None:
     assert (tailnet.control.devices, tailnet.news()) == (before, [])
     told = len(tailnet.told)
     await tailnet.upkeep.carry_out(step)
-    await tailnet.upkeep.carry_out(DeleteDevice("", OTHER, "n9"))  # a turn later
-    assert tailnet.told[told:] == []  # or the parent would come back for ever
+    await tailnet.upkeep.carry_out(DeleteDevice("", OTHER, "n9"))  # gives an announcement of *step* the time to arrive
+    assert tailnet.told[told:] == []  # an announcement here would reconcile the parent again and again
 
 
 @pytest.mark.parametrize("offline", [None, 600], ids=["online", "back since the list"])
@@ -320,7 +320,7 @@ async def test_a_device_that_does_not_get_its_name_by_its_hostname_is_renamed_or
     failed = tailnet.failures[device.node_id, NAME]
     assert (failed.wanted, failed.finding.effect, failed.finding.reason) == ("db", Effect.NOTICE, "NameNotTakenOver")
     assert failed.finding.message.startswith("device db-1.tail1234.ts.net could not be given the name db: ")
-    tailnet.control.answer("{}", path="/name")  # as a server that leaves a device the number it once got
+    tailnet.control.answer("{}", path="/name")  # the server accepts the call, but the name keeps its number
     await tailnet.change(take_name(device))
     assert tailnet.control.devices[device.node_id].name == FQDN
     assert tailnet.control.requests[SET_NAME] == 3

@@ -1,4 +1,4 @@
-"""The zones of MagicDNS names, which follow from the suffixes of the devices' names."""
+"""The zones of MagicDNS names, which depend on the suffixes of the devices' names."""
 
 from typing import NamedTuple
 
@@ -54,7 +54,7 @@ SEEN: dict[str, tuple[list[TailnetNames], list[Reported], Suffixes]] = {
 
 
 @pytest.mark.parametrize(("tailnets", "reported", "wanted"), SEEN.values(), ids=SEEN)
-def test_a_suffix_is_known_from_devices_and_from_proxies(
+def test_the_suffix_of_a_tailnet_is_known_from_its_devices_and_from_the_reports_of_proxies(
     tailnets: list[TailnetNames], reported: list[Reported], wanted: Suffixes
 ) -> None:
     assert known_suffixes(tailnets, reported, lambda name: name.startswith("db.")) == wanted
@@ -96,7 +96,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_the_zones_follow_from_the_setting_the_known_suffixes_and_the_served_zones(case: Case) -> None:
+def test_the_zones_depend_on_the_setting_the_known_suffixes_and_the_zones_that_are_served(case: Case) -> None:
     assert nameserver_zones(case.given, case.suffixes, case.served) == case.nameserver
     assert stub_zones(case.given, case.suffixes, case.served) == case.stubs
 

@@ -25,7 +25,7 @@ DEVICES = "/api/v2/tailnet/-/devices"
 TOKEN = "/api/v2/oauth/token"
 
 
-async def test_an_auth_key_is_single_use_preauthorized_lasting_and_tagged(
+async def test_a_minted_auth_key_is_for_one_use_is_preauthorized_is_not_ephemeral_and_has_the_tags(
     client: TailnetClient, control: Control
 ) -> None:
     created = await client.create_auth_key(["tag:k8s", "tag:db"])
@@ -34,7 +34,7 @@ async def test_an_auth_key_is_single_use_preauthorized_lasting_and_tagged(
     assert control.register(created.key.get_secret_value(), "db").tags == ("tag:k8s", "tag:db")
 
 
-async def test_a_device_has_the_same_fields_whether_it_is_read_alone_or_in_the_list_from_either_server(
+async def test_a_device_of_either_control_server_has_the_same_fields_in_the_list_of_devices_and_alone(
     client: TailnetClient, control: Control, clock: Clock
 ) -> None:
     assert await client.devices() == {}
@@ -61,7 +61,7 @@ async def test_a_deleted_device_is_gone_and_may_be_deleted_again(client: Tailnet
             await call
 
 
-async def test_a_404_in_plain_text_or_a_web_page_does_not_count_as_deleted(
+async def test_a_404_in_plain_text_or_a_web_page_is_not_taken_for_the_answer_about_a_deleted_device(
     client: TailnetClient, control: Control
 ) -> None:
     device = join(control).node_id
@@ -74,7 +74,7 @@ async def test_a_404_in_plain_text_or_a_web_page_does_not_count_as_deleted(
 
 
 @pytest.mark.parametrize("device_id", ["", ".", "..", "a/b", "../tailnet/-/keys/1", "1?x=1", "1#", "1%2f", "1\n", "ä"])
-async def test_text_that_cannot_be_an_id_is_neither_a_device_nor_a_url_path(
+async def test_no_request_is_sent_for_a_text_that_cannot_be_the_id_of_a_device(
     client: TailnetClient, control: Control, device_id: str
 ) -> None:
     await client.delete_device(device_id)
@@ -96,7 +96,7 @@ async def test_the_error_for_refused_tags_names_the_requested_tags(
     assert "requested tags [tag:other] are invalid or not permitted" in refused.value.detail
 
 
-async def test_a_call_is_forbidden_in_the_servers_words_until_the_missing_scope_is_added(
+async def test_the_error_for_a_missing_scope_has_the_servers_words_and_the_call_works_once_the_scope_is_added(
     client: TailnetClient, control: Control
 ) -> None:
     control.scopes.remove("auth_keys")
@@ -121,7 +121,9 @@ async def test_a_token_that_is_revoked_or_old_by_the_clock_of_the_client_is_repl
     assert (control.requests["POST", TOKEN], control.requests["GET", DEVICES]) == (3, 4)
 
 
-async def test_a_token_that_is_never_accepted_is_unauthorized(client: TailnetClient, control: Control) -> None:
+async def test_a_token_that_the_control_server_refuses_twice_is_an_error_about_the_credentials(
+    client: TailnetClient, control: Control
+) -> None:
     control.fail(401, count=10, path="/devices")
     with pytest.raises(Unauthorized, match="CLIENT_ID_FILE and CLIENT_SECRET_FILE"):
         await client.devices()
@@ -129,13 +131,13 @@ async def test_a_token_that_is_never_accepted_is_unauthorized(client: TailnetCli
 
 
 @pytest.mark.parametrize("body", ["{}", '{"id": "k1", "key": ""}', '{"id": "k1"}', "null", "[]"])
-async def test_an_answer_without_a_key_is_unexpected(client: TailnetClient, control: Control, body: str) -> None:
+async def test_an_answer_without_an_auth_key_is_an_error(client: TailnetClient, control: Control, body: str) -> None:
     control.answer(body, path=KEYS)
     with pytest.raises(UnexpectedAnswer, match=KEYS):
         await client.create_auth_key(["tag:k8s"])
 
 
-async def test_a_call_ends_in_time_whatever_the_server_does(
+async def test_a_call_ends_within_its_time_limit_whatever_the_control_server_does(
     session: aiohttp.ClientSession, url: str, control: Control, credentials: Credentials
 ) -> None:
     control.latency = 3600

@@ -68,7 +68,7 @@ class Change(NamedTuple):
     before: str
     after: str
     decoded: int
-    """The number of devices in the second list that are other objects than in the first one."""
+    """The number of devices in the second list that are other Python objects than in the first list."""
 
 
 CHANGES = {
@@ -93,7 +93,7 @@ CHANGES = {
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
 @pytest.mark.parametrize("block", [1, 50, 1 << 17])
-async def test_only_devices_that_changed_are_decoded(change: Change, block: int) -> None:
+async def test_only_devices_that_have_changed_since_the_last_list_are_decoded(change: Change, block: int) -> None:
     reader = DeviceListReader()
     before = await reader.read(answer(change.before, block))
     after = await reader.read(answer(change.after, block))
@@ -103,7 +103,7 @@ async def test_only_devices_that_changed_are_decoded(change: Change, block: int)
     assert sum(id(each) not in kept for each in after.values()) == change.decoded
 
 
-async def test_a_device_that_is_gone_is_not_remembered() -> None:
+async def test_the_reader_of_device_lists_forgets_a_device_that_the_last_list_lacks() -> None:
     reader = DeviceListReader()
     before, _, after = [await reader.read(answer(compact(*devices))) for devices in ([ONE, TWO], [TWO], [ONE, TWO])]
     assert after == before
@@ -151,7 +151,7 @@ async def test_the_error_for_an_answer_that_is_no_list_has_the_same_words_as_wit
         compact(device(1, note=["},{"] * 100_000), TWO),
     ],
 )
-async def test_a_list_in_an_unusual_form_is_also_read(body: str) -> None:
+async def test_a_list_of_devices_in_an_unusual_form_is_also_read(body: str) -> None:
     assert await sliced(DeviceListReader(), body) == plainly(body)
 
 
@@ -180,17 +180,17 @@ _BROKEN = st.builds(broken, _BODIES, st.integers(0, 999), st.integers(0, 3), st.
 
 
 @given(st.lists(_BODIES | _BROKEN, max_size=4), st.integers(1, 300))
-def test_a_list_has_the_same_devices_as_with_a_plain_json_parser(bodies: list[str], block: int) -> None:
+def test_the_reader_finds_the_same_devices_in_a_list_as_a_plain_json_parser(bodies: list[str], block: int) -> None:
     async def read() -> list[dict[str, Device] | str]:
         reader = DeviceListReader()
         return [await sliced(reader, body, block) for body in bodies]
 
     for found, wanted in zip(asyncio.run(read()), map(plainly, bodies), strict=True):
-        # If there are several mistakes, the two errors may name different ones.
+        # If there are several mistakes, the two errors may name different mistakes.
         assert found == wanted or (isinstance(found, str) and isinstance(wanted, str))
 
 
-async def test_other_tasks_run_while_a_list_is_read() -> None:
+async def test_other_tasks_run_while_a_list_of_devices_is_read() -> None:
     reading = asyncio.create_task(DeviceListReader(time_slice=0).read(answer(compact(*map(device, range(100))))))
     turns = 0
     while not reading.done():

@@ -42,7 +42,7 @@ def test_credentials_from_files_are_trimmed_and_hide_their_secret(files: Credent
 
 @pytest.mark.parametrize("content", [None, b"", b" \n", b"\xff\xfe"])
 @pytest.mark.parametrize("name", ["client_id", "client_secret"])
-def test_the_error_names_a_file_that_is_missing_or_empty(
+def test_the_error_names_a_file_with_credentials_that_is_missing_or_empty(
     files: CredentialFiles, name: str, content: bytes | None
 ) -> None:
     file: Path = getattr(files, name)
@@ -76,7 +76,7 @@ async def test_a_token_is_renewed_shortly_before_it_ends(
     assert await tokens.token() != first
 
 
-async def test_the_lifetime_of_a_token_counts_from_the_request_for_it(
+async def test_the_lifetime_of_a_token_begins_with_the_request_for_the_token(
     session: aiohttp.ClientSession, url: str, control: Control, files: CredentialFiles, clock: Clock
 ) -> None:
     async def pause(_: float) -> None:
@@ -91,7 +91,7 @@ async def test_the_lifetime_of_a_token_counts_from_the_request_for_it(
     assert await tokens.token() != first
 
 
-async def test_rotated_and_other_credentials_are_used_at_once(
+async def test_credentials_that_are_rotated_or_replaced_are_used_at_once(
     tokens: TokenSource, control: Control, files: CredentialFiles
 ) -> None:
     values = {await tokens.token()}
@@ -104,7 +104,7 @@ async def test_rotated_and_other_credentials_are_used_at_once(
     assert (len(values), control.requests["POST", TOKEN]) == (3, 3)
 
 
-async def test_a_token_that_is_dropped_twice_is_replaced_once(tokens: TokenSource) -> None:
+async def test_an_access_token_that_two_callers_report_as_refused_is_replaced_once(tokens: TokenSource) -> None:
     first = await tokens.token()
     tokens.drop(first)
     second = await tokens.token()
@@ -112,7 +112,7 @@ async def test_a_token_that_is_dropped_twice_is_replaced_once(tokens: TokenSourc
     assert first != second == await tokens.token()
 
 
-async def test_a_wrong_secret_is_unauthorized_and_not_repeated_in_the_error(
+async def test_the_error_for_a_wrong_client_secret_does_not_contain_the_secret(
     tokens: TokenSource, control: Control, files: CredentialFiles
 ) -> None:
     files.client_secret.write_text("swordfish")
@@ -134,7 +134,7 @@ async def test_a_wrong_secret_is_unauthorized_and_not_repeated_in_the_error(
         ('{"error": "unauthorized_client", "error_description": "not for you"}', 400, Unauthorized),
     ],
 )
-async def test_a_strange_answer_is_an_error_without_the_token(
+async def test_the_error_for_a_strange_answer_to_a_token_request_does_not_contain_the_token(
     tokens: TokenSource, control: Control, body: str, status: int, kind: type[ControlError]
 ) -> None:
     control.answer(body, status=status)
@@ -166,7 +166,7 @@ def exchanged(
     return TokenSource(Transport(session, url, retry), identity, clock)
 
 
-async def test_an_identity_token_is_exchanged_and_its_file_read_again_for_the_next_access_token(
+async def test_the_file_with_the_identity_token_is_read_again_for_each_new_access_token(
     exchanged: TokenSource, control: Control, identity: IdentityFile, clock: Clock
 ) -> None:
     first = await exchanged.token()
@@ -179,7 +179,7 @@ async def test_an_identity_token_is_exchanged_and_its_file_read_again_for_the_ne
     assert await exchanged.token() != first
 
 
-async def test_a_cluster_that_is_not_trusted_is_unauthorized_and_the_error_hides_its_token(
+async def test_the_error_for_a_cluster_that_the_control_server_does_not_trust_does_not_contain_the_token(
     exchanged: TokenSource, identity: IdentityFile
 ) -> None:
     identity.jwt.write_text("e30.e30.c3dvcmRmaXNo")

@@ -31,7 +31,7 @@ headscale = pytest.mark.parametrize("control", ["headscale"], indirect=True)
 
 
 @tailscale
-async def test_a_service_is_created_read_and_deleted(client: TailnetClient, control: Control) -> None:
+async def test_a_tailscale_service_is_created_read_and_deleted(client: TailnetClient, control: Control) -> None:
     assert await client.service("svc:web") is None
     created = await client.put_service(WANTED)
     present = control.services.present["svc:web"]
@@ -43,7 +43,7 @@ async def test_a_service_is_created_read_and_deleted(client: TailnetClient, cont
 
 
 @tailscale
-async def test_a_write_of_a_service_keeps_its_addresses_and_the_fields_that_the_client_does_not_know(
+async def test_a_write_of_a_tailscale_service_keeps_its_addresses_and_the_fields_that_the_client_does_not_know(
     client: TailnetClient, control: Control
 ) -> None:
     control.services.put(Present("svc:web", ("tcp:80",), annotations={"a": "b"}, display_name="Web", comment="mine"))
@@ -56,7 +56,7 @@ async def test_a_write_of_a_service_keeps_its_addresses_and_the_fields_that_the_
 
 @tailscale
 @pytest.mark.parametrize("answer", ["", "{}", '{"name": "svc:web"}'])
-async def test_a_service_is_read_if_the_answer_to_its_write_does_not_contain_the_service(
+async def test_a_tailscale_service_is_read_if_the_answer_to_its_write_does_not_contain_the_service(
     client: TailnetClient, control: Control, answer: str
 ) -> None:
     control.services.put(Present("svc:web", ("tcp:80",)))
@@ -67,7 +67,7 @@ async def test_a_service_is_read_if_the_answer_to_its_write_does_not_contain_the
 
 
 @tailscale
-async def test_a_list_without_annotations_does_not_mean_that_services_have_no_annotations(
+async def test_a_list_without_annotations_does_not_mean_that_tailscale_services_have_no_annotations(
     client: TailnetClient, control: Control
 ) -> None:
     control.services.put(Present("svc:web", annotations=OWNED))
@@ -79,7 +79,9 @@ async def test_a_list_without_annotations_does_not_mean_that_services_have_no_an
 
 
 @tailscale
-async def test_the_hosts_of_a_service_come_with_their_approval(client: TailnetClient, control: Control) -> None:
+async def test_the_hosts_of_a_tailscale_service_come_with_their_approval(
+    client: TailnetClient, control: Control
+) -> None:
     control.services.put(Present("svc:web"))
     first, second = join(control), join(control)
     control.services.approvers = {}
@@ -94,7 +96,7 @@ async def test_the_hosts_of_a_service_come_with_their_approval(client: TailnetCl
 
 @headscale
 @pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
-async def test_headscale_supports_no_call_about_services(
+async def test_headscale_supports_no_call_about_tailscale_services(
     client: TailnetClient, control: Control, call: Callable[[TailnetClient], Awaitable[object]]
 ) -> None:
     with pytest.raises(NotSupported):
@@ -103,7 +105,7 @@ async def test_headscale_supports_no_call_about_services(
 
 @tailscale
 @pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
-async def test_each_call_about_services_needs_the_scope_and_refuses_a_strange_answer(
+async def test_each_call_about_tailscale_services_needs_the_scope_and_refuses_a_strange_answer(
     client: TailnetClient, control: Control, call: Callable[[TailnetClient], Awaitable[object]]
 ) -> None:
     control.answer_nonsense(path="services")
@@ -117,7 +119,7 @@ async def test_each_call_about_services_needs_the_scope_and_refuses_a_strange_an
 
 @tailscale
 @pytest.mark.parametrize("name", ["", "web", "svc:", "svc:a/b", "svc:..", "svc:a?b", "svc:a#", "svc:a%2f", "svc:a\n"])
-async def test_text_that_cannot_be_the_name_of_a_service_is_refused_without_a_request(
+async def test_text_that_cannot_be_the_name_of_a_tailscale_service_is_refused_without_a_request(
     client: TailnetClient, control: Control, name: str
 ) -> None:
     for call in (client.service, client.delete_service, client.service_hosts):
@@ -128,7 +130,7 @@ async def test_text_that_cannot_be_the_name_of_a_service_is_refused_without_a_re
     assert not control.requests
 
 
-def test_a_write_of_a_service_has_the_fields_with_a_value_and_all_fields_that_were_read() -> None:
+def test_a_write_of_a_tailscale_service_has_the_fields_with_a_value_and_all_fields_that_were_read() -> None:
     created = ServiceBody.of(TailscaleService("svc:web", (), ("tcp:443",), (), OWNED)).to_json()
     assert created == {"name": "svc:web", "comment": NOTE, "ports": ["tcp:443"], "annotations": OWNED}
     read = TailscaleService("svc:web", ("100.64.0.1",), (), (), {}, {"autoApprove": False})

@@ -95,7 +95,9 @@ def test_an_unusable_answer_is_a_short_error_without_secrets(status: int, body: 
         (302, "", "give the control server's own URL, or see whether a captive portal answers in its place"),
     ],
 )
-def test_the_error_for_an_answer_of_something_else_says_what_to_look_at(status: int, body: str, words: str) -> None:
+def test_the_error_for_an_answer_that_is_not_from_a_control_server_says_what_to_look_at(
+    status: int, body: str, words: str
+) -> None:
     with pytest.raises(UnexpectedAnswer, match=f"{words}.*; the operator tries again by itself$"):
         answer(status, body).read(Device)
 
@@ -106,11 +108,11 @@ def test_the_error_for_an_answer_of_the_wrong_shape_names_the_field() -> None:
 
 
 @pytest.mark.parametrize("body", ["", " \n", "{}", "null"])
-def test_a_successful_answer_needs_no_body(body: str) -> None:
+def test_a_successful_answer_without_a_body_is_accepted(body: str) -> None:
     answer(200, body).check()
 
 
-def test_an_empty_secret_leaves_messages_readable() -> None:
+def test_an_empty_client_secret_removes_nothing_from_the_message_of_an_error() -> None:
     refusal = Answer("GET /", 400, [b'{"message": "no"}'], SecretStr("")).refusal()
     assert refusal.detail == "no"
 
@@ -135,7 +137,7 @@ async def test_a_passing_failure_or_a_dropped_connection_is_tried_again(
 
 
 @pytest.mark.parametrize("healed", [True, False])
-async def test_a_server_that_falls_silent_is_asked_again_and_then_unavailable(
+async def test_a_control_server_that_no_longer_answers_is_asked_again_before_the_call_fails(
     session: aiohttp.ClientSession, healed: bool
 ) -> None:
     async def sleep(_: float) -> None:
@@ -152,7 +154,7 @@ async def test_a_server_that_falls_silent_is_asked_again_and_then_unavailable(
 
 
 @pytest.mark.parametrize(("status", "error"), [(503, Unavailable), (429, RateLimited)])
-async def test_the_number_of_tries_is_limited(
+async def test_the_number_of_tries_of_a_failing_call_is_limited(
     transport: Transport, control: Control, status: int, error: type[ControlError]
 ) -> None:
     control.fail(status, count=10)
@@ -161,7 +163,9 @@ async def test_the_number_of_tries_is_limited(
     assert control.requests.total() == 4
 
 
-async def test_each_try_is_observed_with_the_status_of_its_answer(session: aiohttp.ClientSession, retry: Retry) -> None:
+async def test_each_try_of_a_call_is_reported_to_the_observer_with_the_status_of_its_answer(
+    session: aiohttp.ClientSession, retry: Retry
+) -> None:
     told: list[tuple[str, str]] = []
     control = Control()
     async with control.serve() as url:
@@ -182,7 +186,9 @@ async def test_each_try_is_observed_with_the_status_of_its_answer(session: aioht
         ("https://inside.example.org:8443", None),
     ],
 )
-def test_the_environment_chooses_the_http_proxy(monkeypatch: pytest.MonkeyPatch, url: str, proxy: str | None) -> None:
+def test_the_http_proxy_is_read_from_the_environment(
+    monkeypatch: pytest.MonkeyPatch, url: str, proxy: str | None
+) -> None:
     monkeypatch.setenv("HTTPS_PROXY", "http://proxy.example.org:3128")
     monkeypatch.setenv("NO_PROXY", "localhost,inside.example.org")
     assert environment_proxy(url) == proxy
@@ -198,7 +204,7 @@ async def test_requests_go_through_the_http_proxy_of_the_environment(
 
 
 @pytest.mark.parametrize("status", [200, 302, 400, 401, 403, 404])
-async def test_a_final_answer_is_not_tried_again_nor_a_redirect_followed(
+async def test_a_call_with_a_final_answer_is_not_tried_again_and_no_redirect_is_followed(
     transport: Transport, control: Control, status: int
 ) -> None:
     control.answer("{}", status=status, headers={"Location": "/elsewhere"})
@@ -220,7 +226,7 @@ async def test_a_final_answer_is_not_tried_again_nor_a_redirect_followed(
         ("Fri, 21 Nov 2036 17:00:00 GMT", [0.5, 1, 2]),
     ],
 )
-async def test_pauses_double_unless_the_server_asks_for_a_certain_pause(
+async def test_the_pauses_between_tries_double_unless_the_server_asks_for_a_certain_pause(
     transport: Transport, control: Control, pauses: Pauses, retry_after: str, seconds: list[float]
 ) -> None:
     control.fail(429, count=4, retry_after=retry_after)
@@ -246,5 +252,7 @@ async def test_while_the_server_wants_a_longer_pause_calls_fail_without_a_reques
 
 
 @pytest.mark.parametrize(("jitter", "tries", "seconds"), [(0.0, 3, 1.0), (0.5, 3, 1.5), (1.0, 3, 2.0), (1.0, 100, 15)])
-def test_jitter_takes_up_to_half_of_a_pause_and_pauses_stop_growing(jitter: float, tries: int, seconds: float) -> None:
+def test_jitter_shortens_a_pause_between_tries_by_up_to_half_and_pauses_stop_growing(
+    jitter: float, tries: int, seconds: float
+) -> None:
     assert Retry(jitter=lambda: jitter).pause(tries, None) == seconds

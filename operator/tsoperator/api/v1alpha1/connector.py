@@ -54,7 +54,8 @@ class ConnectorSpec(WireModel):
     model_config = ConfigDict(json_schema_extra=_RULES)
 
     app_connector: AppConnector | None = None
-    """Makes the Connector an app connector; it may be an empty object. Such a Connector can't be anything else."""
+    """Makes the Connector an app connector, which can't be a subnet router or an exit node. An empty object is
+    enough."""
     exit_node: bool = False
     """Makes the Connector an exit node: devices of the tailnet can send all their traffic through it."""
     hostname: str | None = Field(default=None, pattern=CONNECTOR_HOSTNAME)
@@ -71,7 +72,7 @@ class ConnectorSpec(WireModel):
     """The tags of the devices, such as tag:k8s. Unset means the operator's default. The tailnet's policy must let the
     operator's own tag own them."""
     tailnet: TailnetName | None = None
-    """The Tailnet to join. Unset means the operator's own."""
+    """The Tailnet to join. Unset means the operator's own tailnet."""
 
 
 class ConnectorDevice(WireModel):

@@ -13,10 +13,10 @@ class Image(WireModel):
     """The container image of the nameserver. Unset, or empty, means the operator's default."""
 
     repo: str | None = None
-    """The image's repository. Unset, or empty, means the default of the same program: the annotation
-    tailscale.com/nameserver says whether that is tsnameserver or, as without it, k8s-nameserver."""
+    """The image's repository. Unset, or empty, means the default for the program that the annotation
+    tailscale.com/nameserver names: tsnameserver or, without the annotation, k8s-nameserver."""
     tag: str | None = None
-    """The image's tag. Unset, or empty, means the default of the same program."""
+    """The image's tag. Unset, or empty, means the default for the same program."""
 
 
 class NameserverService(WireModel):
@@ -103,7 +103,7 @@ class ClusterDNSStatus(WireModel):
 
 
 class NameserverStatus(WireModel):
-    """The nameserver as it runs."""
+    """The address of the nameserver."""
 
     ip: str | None = None
     """The ClusterIP of the nameserver's Service: forward status.clusterDNS.zones in the cluster's DNS
@@ -114,19 +114,21 @@ class DNSConfigStatus(WireModel):
     """The results of the operator's work. Only the operator writes them."""
 
     conditions: Conditions = ()
-    """NameserverReady: whether a Pod of the nameserver is ready and answers. ClusterDNSReady: whether the cluster's own
-    DNS asks it. ClusterDNSConfigured: whether the operator has written the stub domain. NameserverComplete, while the
-    nameserver lacks something: what that is. RecordsComplete, while some names don't resolve: how many."""
+    """NameserverReady: whether a Pod of the nameserver is ready and answers. ClusterDNSReady: whether the cluster's
+    own DNS asks the nameserver. ClusterDNSConfigured: whether the operator has written the stub domain.
+    NameserverComplete is False, and says why, while the nameserver lacks something. RecordsComplete is False, and says
+    how many names don't resolve, while some don't. Otherwise, these two conditions are absent."""
     cluster_dns: ClusterDNSStatus = Field(default_factory=ClusterDNSStatus, alias="clusterDNS")
     """The text to write into the configuration of the cluster's own DNS, so that it asks the nameserver."""
     nameserver: NameserverStatus = Field(default_factory=NameserverStatus)
-    """The nameserver as it runs."""
+    """The address of the nameserver."""
 
 
 class DNSConfig(CustomResource):
     """DNSConfig runs a nameserver for the tailnet's MagicDNS names, by which the cluster's Pods then reach proxies.
 
-    A cluster has at most one. The cluster's own DNS (CoreDNS or kube-dns) forwards such names to it by a stub domain.
+    A cluster has at most one DNSConfig. The cluster's own DNS (CoreDNS or kube-dns) forwards MagicDNS names to the
+    nameserver by a stub domain.
     """
 
     spec: DNSConfigSpec

@@ -30,7 +30,8 @@ class Condition(WireModel):
     message: str = Field(max_length=32768)
     """An explanation for people. It may be empty."""
     observed_generation: Int64 = Field(default=0, ge=0)
-    """The metadata.generation of the object when this was set. If the object's is newer now, this is out of date."""
+    """The object's metadata.generation when this condition was set. The condition is out of date if it is higher
+    now."""
     reason: str = Field(min_length=1, max_length=1024, pattern=r"^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$")
     """The reason, in one word for programs."""
     status: Literal["True", "False", "Unknown"]
@@ -58,9 +59,9 @@ class Toleration(WireModel):
     """Lets the Pod run on nodes with a matching taint."""
 
     effect: str | None = None
-    """The taint's effect: NoSchedule, PreferNoSchedule or NoExecute; empty for all."""
+    """The taint's effect: NoSchedule, PreferNoSchedule or NoExecute. Empty means all effects."""
     key: str | None = None
-    """The taint's key; empty, with the operator Exists, for all."""
+    """The taint's key. Empty means all taints; the operator must be Exists then."""
     operator: str | None = None
     """The comparison of value with the taint's: Equal (the default) or Exists, which needs no value."""
     toleration_seconds: Int64 | None = None
@@ -81,7 +82,7 @@ class Requirement(WireModel):
 
 
 class LabelSelector(WireModel):
-    """Selects objects whose labels meet all of these; an empty one selects everything."""
+    """Selects objects that have all these labels and pass all these tests. An empty selector selects every object."""
 
     model_config = ConfigDict(json_schema_extra=ATOMIC_MAP)
 
@@ -92,7 +93,7 @@ class LabelSelector(WireModel):
 
 
 class NodeSelectorTerm(WireModel):
-    """Selects nodes that meet all of these; an empty one selects none."""
+    """Selects nodes that pass all these tests. An empty term selects no node."""
 
     model_config = ConfigDict(json_schema_extra=ATOMIC_MAP)
 
@@ -103,7 +104,7 @@ class NodeSelectorTerm(WireModel):
 
 
 class PreferredSchedulingTerm(WireModel):
-    """Makes nodes that match more attractive."""
+    """Makes the scheduler prefer the nodes that match."""
 
     preference: NodeSelectorTerm
     """The nodes to prefer."""
@@ -124,16 +125,16 @@ class NodeAffinity(WireModel):
     """The nodes that the Pod may or should run on."""
 
     preferred_during_scheduling_ignored_during_execution: AtomicList[PreferredSchedulingTerm] | None = None
-    """Nodes to prefer: the sum of the matching weights decides."""
+    """Nodes to prefer. The scheduler adds up the weights of the preferences that a node matches."""
     required_during_scheduling_ignored_during_execution: NodeSelector | None = None
-    """Nodes that the Pod may be placed on; a Pod that runs stays."""
+    """Nodes that the Pod may be placed on. A Pod that runs already stays where it is."""
 
 
 class PodAffinityTerm(WireModel):
     """Selects Pods, and says which nodes are near to these Pods."""
 
     label_selector: LabelSelector | None = None
-    """The labels of the Pods. Unset selects none."""
+    """The labels of the Pods. Unset selects no Pods."""
     match_label_keys: AtomicList[str] | None = None
     """Label keys. Only Pods that have the same values of these labels as the new Pod are selected."""
     mismatch_label_keys: AtomicList[str] | None = None
@@ -141,13 +142,14 @@ class PodAffinityTerm(WireModel):
     namespace_selector: LabelSelector | None = None
     """The labels of namespaces whose Pods are selected, besides the listed namespaces; an empty selector means all."""
     namespaces: AtomicList[str] | None = None
-    """The names of the namespaces whose Pods are selected. Without names and without a selector: the Pod's own."""
+    """The names of the namespaces whose Pods are selected. Without names and without a selector, this is the Pod's own
+    namespace."""
     topology_key: str
     """A node label such as kubernetes.io/hostname. Nodes with the same value of this label are near to each other."""
 
 
 class WeightedPodAffinityTerm(WireModel):
-    """Makes nodes near or far from some Pods more attractive."""
+    """Makes the scheduler prefer nodes that are near to some Pods, or far from them."""
 
     pod_affinity_term: PodAffinityTerm
     """The Pods, and the nodes that are near to them."""
@@ -159,18 +161,18 @@ class PodAffinity(WireModel):
     """The Pods that the Pod must or should run near to."""
 
     preferred_during_scheduling_ignored_during_execution: AtomicList[WeightedPodAffinityTerm] | None = None
-    """Pods to prefer being near to: the sum of the matching weights decides."""
+    """Pods to prefer being near to. The scheduler adds up the weights of the terms that a node matches."""
     required_during_scheduling_ignored_during_execution: AtomicList[PodAffinityTerm] | None = None
-    """Pods that the Pod must be placed near to; a Pod that runs stays."""
+    """Pods that the Pod must be placed near to. A Pod that runs already stays where it is."""
 
 
 class PodAntiAffinity(WireModel):
     """The Pods that the Pod must or should run away from."""
 
     preferred_during_scheduling_ignored_during_execution: AtomicList[WeightedPodAffinityTerm] | None = None
-    """Pods to avoid where possible: the sum of the matching weights decides."""
+    """Pods to avoid where possible. The scheduler adds up the weights of the terms that a node matches."""
     required_during_scheduling_ignored_during_execution: AtomicList[PodAffinityTerm] | None = None
-    """Pods that the Pod must not be placed near to; a Pod that runs stays."""
+    """Pods that the Pod must not be placed near to. A Pod that runs already stays where it is."""
 
 
 class Affinity(WireModel):

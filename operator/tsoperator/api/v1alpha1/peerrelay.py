@@ -30,7 +30,7 @@ class ElasticIP(WireModel):
     """A public address in AWS."""
 
     allocation_id: str = Field(alias="allocationID", pattern=ALLOCATION_ID)
-    """The ID of the address's allocation."""
+    """The ID by which AWS has allocated the address, such as eipalloc-0123456789abcdef0."""
     subnet_id: str = Field(alias="subnetID", pattern=SUBNET_ID)
     """The subnet of the load balancer that gets the address."""
 
@@ -39,7 +39,7 @@ class AWS(WireModel):
     """Settings that apply in AWS only."""
 
     elastic_ips: Annotated[AtomicList[ElasticIP], Field(alias="elasticIPs", min_length=1)]
-    """The addresses that the replicas are reached at, in their order."""
+    """The addresses at which the replicas are reached. The first address is that of replica 0."""
 
 
 class RelayService(WireModel):
@@ -68,11 +68,11 @@ class PeerRelaySpec(WireModel):
     """The tags of the devices, such as tag:k8s. Unset means the operator's default. The tailnet's policy must let the
     operator's own tag own them."""
     tailnet: TailnetName | None = None
-    """The Tailnet to join. Unset means the operator's own."""
+    """The Tailnet to join. Unset means the operator's own tailnet."""
 
 
 class RelayEndpoint(WireModel):
-    """The addresses of a relay."""
+    """One address of a relay."""
 
     address: str
     """The address of the relay."""

@@ -106,7 +106,7 @@ class PodSecurityContext(WireModel):
 
 
 class Capabilities(WireModel):
-    """Linux capabilities beside the container runtime's own choice."""
+    """Changes to the Linux capabilities that the container runtime gives by default."""
 
     add: AtomicList[str] | None = None
     """The capabilities that are added."""
@@ -144,23 +144,23 @@ class SecurityContext(WireModel):
 
 
 class ResourceClaim(WireModel):
-    """Names a claim of the Pod."""
+    """Names a resource claim of the Pod, by which a container gets a device such as a GPU."""
 
     name: str
-    """The claim's name in the Pod."""
+    """The name that the Pod's spec.resourceClaims gives to the resource claim."""
     request: str | None = None
-    """The name of one request in the claim; unset means all requests."""
+    """The name of one request in the resource claim; unset means all its requests."""
 
 
 class Resources(WireModel):
-    """A container's share of the node."""
+    """A container's share of the node's CPU, memory and other resources."""
 
     claims: Annotated[Sequence[ResourceClaim] | None, Field(json_schema_extra=list_map_keywords("name"))] = None
-    """Claims for devices. Accepted, but not applied: a proxy's Pod has no claims that could be named here."""
+    """Resource claims. They are accepted, but not applied: a proxy's Pod has no resource claims."""
     limits: dict[str, Quantity] | None = None
-    """The most of each resource that it may use."""
+    """The most of each resource that the container may use."""
     requests: dict[str, Quantity] | None = None
-    """The amount of each resource that the scheduler keeps free for it."""
+    """The amount of each resource that the scheduler keeps free for the container."""
 
 
 class TopologySpreadConstraint(WireModel):
@@ -169,7 +169,7 @@ class TopologySpreadConstraint(WireModel):
     label_selector: LabelSelector | None = None
     """The labels of the Pods that are counted."""
     match_label_keys: AtomicList[str] | None = None
-    """Label keys whose values must equal the new Pod's for a Pod to be counted."""
+    """Label keys. Only Pods that have the same values of these labels as the new Pod are counted."""
     max_skew: Int32
     """The most by which the numbers of Pods in two parts may differ."""
     min_domains: Int32 | None = None

@@ -48,7 +48,7 @@ class Container(WireModel):
 
     debug: Debug | None = None
     """The debug endpoint of tailscaled, on port 9001 of tailscaleContainer; can't be set for tailscaleInitContainer.
-    Unset, it is served if metrics are."""
+    Unset means that it is served if the proxy serves metrics."""
     env: Sequence[EnvironmentVariable] = ()
     """Environment variables besides those that the operator sets."""
     image: str | None = None
@@ -56,13 +56,16 @@ class Container(WireModel):
     image_pull_policy: Literal["Always", "Never", "IfNotPresent"] | None = None
     """The policy for pulling the image."""
     resources: EmbeddedResources | None = None
-    """The container's share of the node."""
+    """The container's share of the node's CPU, memory and other resources."""
     security_context: EmbeddedSecurityContext | None = None
-    """The container's rights, in place of those that the operator gives it: privileged for a proxy in the kernel."""
+    """The container's rights, in place of those that the operator gives it: privileged, unless the proxy runs in
+    userspace."""
 
 
 class Pod(WireModel):
-    """The settings of the proxy's Pods. If this is given, its fields count even where they are empty."""
+    """The settings of the proxy's Pods. If this is set, a field that is empty here is empty in the Pods, too. But the
+    containers, dnsConfig and dnsPolicy keep the operator's values for fields that are empty here.
+    """
 
     affinity: EmbeddedAffinity | None = None
     """The Pods' affinity rules."""
@@ -87,7 +90,7 @@ class Pod(WireModel):
     tailscale_container: Container | None = None
     """The container that runs tailscaled."""
     tailscale_init_container: Container | None = None
-    """The container that turns IP forwarding on; proxies that don't use the kernel have none."""
+    """The container that turns IP forwarding on; proxies that run in userspace have none."""
     tolerations: Tolerations = ()
     """Taints of nodes that the Pods tolerate."""
     topology_spread_constraints: TopologySpreadConstraints = ()
@@ -102,7 +105,8 @@ class StatefulSet(WireModel):
     labels: Mapping[str, LabelValue] = Field(default_factory=dict)
     """Labels of the StatefulSet, besides the operator's own."""
     pod: Pod | None = None
-    """The settings of the proxy's Pods. If this is given, its fields count even where they are empty."""
+    """The settings of the proxy's Pods. If this is set, a field that is empty here is empty in the Pods, too. But the
+    containers, dnsConfig and dnsPolicy keep the operator's values for fields that are empty here."""
 
 
 class ServiceMonitor(WireModel):
@@ -194,7 +198,7 @@ class ProxyClassStatus(WireModel):
 class ProxyClass(CustomResource):
     """ProxyClass says how proxies run: where, with what image, environment, rights and resources, and with metrics.
 
-    Services and Ingresses name one by the label or annotation tailscale.com/proxy-class.
+    Services and Ingresses name a ProxyClass by the label or annotation tailscale.com/proxy-class.
     """
 
     spec: ProxyClassSpec

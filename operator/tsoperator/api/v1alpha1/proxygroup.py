@@ -17,7 +17,8 @@ class KubeAPIServer(WireModel):
     hostname: str | None = Field(default=None, pattern=GROUP_HOSTNAME)
     """The name in the tailnet. Unset means the ProxyGroup's name."""
     mode: Literal["auth", "noauth"] | None = None
-    """auth: a request gets the rights of the tailnet's user who makes it. noauth: the credentials in the request count.
+    """auth: a request gets the rights of the tailnet's user who makes it. noauth: a request needs credentials of its
+    own.
     Unset means auth."""
 
 
@@ -55,7 +56,7 @@ class ProxyGroupDevice(WireModel):
     hostname: str
     """The device's name in the tailnet, without the tailnet's domain."""
     static_endpoints: Sequence[str] = ()
-    """Addresses and ports at which it can be reached without NAT traversal."""
+    """Addresses and ports at which the device can be reached without NAT traversal."""
     tailnet_ips: Sequence[str] = Field(default=(), alias="tailnetIPs")
     """The device's addresses in the tailnet."""
 
@@ -65,9 +66,9 @@ class ProxyGroupStatus(WireModel):
 
     conditions: Conditions = ()
     """The condition ProxyGroupReady, which is True if all proxies have joined the tailnet, and ProxyGroupAvailable,
-    which is True if at least one has. A group of type kube-apiserver also has KubeAPIServerProxyValid, which is True if
-    it can have its name, and KubeAPIServerProxyConfigured, which is True if a proxy serves the name. If not, the
-    message says what is wrong."""
+    which is True if at least one has. A group of type kube-apiserver also has KubeAPIServerProxyValid, which is True
+    if it can have its name, and KubeAPIServerProxyConfigured, which is True if a proxy serves the name. The message of
+    a condition that isn't True says what is wrong."""
     devices: Annotated[Sequence[ProxyGroupDevice], Field(json_schema_extra=list_map_keywords("hostname"))] = ()
     """The devices of the Pods that run now."""
     proxies: str | None = None
@@ -77,8 +78,8 @@ class ProxyGroupStatus(WireModel):
 
 
 class ProxyGroup(CustomResource):
-    """ProxyGroup runs several proxies that share their work, so that it goes on while one of them is away. A Service
-    names its ProxyGroup in the annotation tailscale.com/proxy-group.
+    """ProxyGroup runs several proxies that share their work, so that the work goes on while one proxy is away. A
+    Service names its ProxyGroup in the annotation tailscale.com/proxy-group.
     """
 
     spec: ProxyGroupSpec

@@ -30,7 +30,7 @@ class RecorderContainer(WireModel):
     image_pull_policy: Literal["Always", "Never", "IfNotPresent"] | None = None
     """The policy for pulling the image."""
     resources: EmbeddedResources | None = None
-    """The container's share of the node."""
+    """The container's share of the node's CPU, memory and other resources."""
     security_context: EmbeddedSecurityContext | None = None
     """The container's rights."""
 
@@ -79,7 +79,7 @@ class RecorderStatefulSet(WireModel):
 
 
 class S3Secret(WireModel):
-    """Names the Secret with the keys."""
+    """Names the Secret with the access keys."""
 
     name: str | None = None
     """A Secret in the operator's namespace whose keys become environment variables: AWS_ACCESS_KEY_ID and
@@ -87,10 +87,10 @@ class S3Secret(WireModel):
 
 
 class S3Credentials(WireModel):
-    """The credentials of the recorder for the storage. Unset means those of its ServiceAccount."""
+    """The credentials of the recorder for the storage. Unset means those of the recorder's ServiceAccount."""
 
     secret: S3Secret | None = None
-    """The Secret with the keys."""
+    """The Secret with the access keys."""
 
 
 class S3(WireModel):
@@ -99,7 +99,7 @@ class S3(WireModel):
     bucket: str | None = None
     """The bucket's name."""
     credentials: S3Credentials | None = None
-    """The credentials of the recorder for the storage. Unset means those of its ServiceAccount."""
+    """The credentials of the recorder for the storage. Unset means those of the recorder's ServiceAccount."""
     endpoint: str | None = None
     """The host of the storage, such as s3.eu-central-1.amazonaws.com."""
 
@@ -127,7 +127,7 @@ class RecorderSpec(WireModel):
     tags: Sequence[Tag] = ()
     """The tags of the devices. Unset means tag:k8s. The tailnet's policy must let the operator's own tag own them."""
     tailnet: TailnetName | None = None
-    """The Tailnet to join. Unset means the operator's own."""
+    """The Tailnet to join. Unset means the operator's own tailnet."""
 
 
 class RecorderDevice(WireModel):

@@ -11,8 +11,8 @@ class TailnetCredentials(WireModel):
 
     secret_name: str
     """A Secret in the operator's namespace. Its key client_id names an OAuth client of the tailnet; client_secret has
-    the client's secret. For workload identity, audience takes the place of client_secret, and counts if both are there.
-    A change takes effect without a restart."""
+    the client's secret. For workload identity, the Secret has the key audience instead of client_secret. With both,
+    audience is used. A change of the Secret needs no restart of the operator."""
 
 
 class TailnetSpec(WireModel):

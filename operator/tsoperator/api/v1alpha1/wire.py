@@ -56,7 +56,7 @@ def immutable_keyword(message: str) -> dict[str, JsonValue]:
 
 
 class WireModel(BaseModel):
-    """Part of a custom resource: camelCase on the wire, unknown fields ignored, never changed."""
+    """A part of a custom resource. It has camelCase on the wire, ignores unknown fields, and never changes."""
 
     model_config = ConfigDict(
         alias_generator=to_camel,
@@ -91,7 +91,7 @@ class CustomResource(WireModel):
 
 @dataclass(frozen=True, slots=True)
 class Embedded:
-    """Marks a Kubernetes structure that must be valid as *model*. It stays as it is on the wire, to be copied."""
+    """Marks a Kubernetes structure that must be valid as *model*. The field keeps the JSON as it came, to be copied."""
 
     model: type[WireModel]
 

@@ -12,13 +12,14 @@ from tsoperator.apiproxy.recording.source import SourceDevice
 
 NO_TERMINAL: Final = Size(0, 0)
 DEFAULT_SIZE: Final = Size(80, 24)
-"""The size in the recording if the client doesn't send the size of its terminal."""
+"""The size of the terminal in the recording if the client doesn't send one."""
 
 
 class Cast:
     """The lines of a recording.
 
-    Each line is for *seconds* after the start. A character whose bytes come in two pieces stays whole.
+    Each line is for a time, in *seconds* after the start. If the bytes of a character come in two pieces, the character
+    stands in the line for the second piece.
     """
 
     def __init__(self, device: SourceDevice, session: SessionRequest, timestamp: int) -> None:
@@ -68,7 +69,7 @@ class Cast:
         return _line((seconds, "r", f"{size.width}x{size.height}"))
 
     def end(self, seconds: float) -> bytes:
-        """Return the lines for characters whose ends never came."""
+        """Return the lines for characters whose last bytes never came, as U+FFFD; empty if there are none."""
         rests = [decoder.decode(b"", final=True) for decoder in self._decoders.values()]
         return b"".join(_line((seconds, "o", rest)) for rest in rests if rest)
 

@@ -9,7 +9,7 @@ from tsoperator.apiproxy.errors import RecordingFailed
 from tsoperator.apiproxy.stream import SocketStream
 
 Dial = Callable[[str], Awaitable[tuple[SocketStream, bytes]]]
-"""Opens a connection to an `ip:port` in the tailnet, and returns it with the bytes that have come already.
+"""A function that opens a connection to an `ip:port` in the tailnet. It also returns the bytes that have come already.
 
 Raises OSError and RecordingFailed.
 """
@@ -21,13 +21,13 @@ class RecorderLimits:
 
     dial: float = 5.0
     probe: float = 10.0
-    """The time in which a recorder must answer whether it knows a sort of request."""
+    """The time within which a recorder must answer whether it supports recordings by HTTP/2, or events."""
     search: float = 30.0
-    """The time until some recorder must have begun a recording or taken an event."""
+    """The time within which one of the recorders must have begun a recording or accepted an event."""
     patience: float = 30.0
-    """The time that may pass without an acknowledgement, or until our bytes are taken."""
+    """The time that may pass until a recorder reads our bytes, or between two of its acknowledgements."""
     size: float = 2.0
-    """The time for which the output to a terminal waits until the client tells its size."""
+    """The time for which output waits for the size of the terminal, which the client sends."""
     gather: float = 0.05
     """The time for which small pieces of output wait for more output."""
     waiting: int = 64 << 20

@@ -1,4 +1,4 @@
-"""Events about requests: their contents, and their way to a recorder in the tailnet."""
+"""Events about requests: makes them, and sends them to a recorder in the tailnet."""
 
 import asyncio
 import base64
@@ -16,19 +16,20 @@ from tsoperator.apiproxy.recording.requestinfo import query_parameters, request_
 from tsoperator.apiproxy.recording.source import SourceDevice
 
 MOST_BODY: Final = 3 << 20
-"""The longest body that becomes part of an event, as at the API server."""
+"""The most bytes of a body that becomes part of an event. The API server has the same limit for its requests."""
 
 _PATH: Final = "/v2/event"
 _PIECE: Final = 48 << 10
-"""The bytes of a body that are encoded at once. Three bytes become four characters."""
+"""The number of bytes of a body that are encoded in base64 at once. It can be divided by three, because base64 makes
+four characters of three bytes."""
 
 
 class EventsUnsupported(RecordingFailed):
-    """An error: a recorder takes no events. Older ones take sessions only."""
+    """An error: a recorder accepts no events. Older recorders accept sessions only."""
 
 
 class RequestEvent:
-    """An event about a request with this *head* and *body*. The body is encoded only as it is sent."""
+    """An event about a request with this *head* and *body*. To save memory, we encode the body only as we send it."""
 
     def __init__(self, head: RequestHead, body: bytes, device: SourceDevice, timestamp: int) -> None:
         agents = [value for name, value in head.headers if name.lower() == b"user-agent"]
@@ -66,7 +67,8 @@ class RequestEvent:
 async def send_event(event: RequestEvent, dial: Dial, addresses: Sequence[str], limits: RecorderLimits) -> None:
     """Send *event* to the first recorder that takes it.
 
-    Raises RecordingFailed with the reasons of all that don't; EventsUnsupported if none of them takes events.
+    If none takes it, raises RecordingFailed with the reasons of all. Raises EventsUnsupported if no recorder knows
+    events.
     """
     failures: list[str] = []
     unsupported = 0

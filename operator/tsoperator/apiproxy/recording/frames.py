@@ -8,11 +8,11 @@ from typing import Final
 from tsoperator.apiproxy.errors import BadFrames
 
 PIECE: Final = 16 << 10
-"""The most bytes that a parser gets at once. As lines of JSON, they have at most six times as many."""
+"""The most bytes that a parser gets at once. In the JSON of a recording, they become at most six times as many."""
 MOST_SIZE: Final = 4096
-"""The longest message about the size of a terminal, in bytes."""
+"""The most bytes of a message about the size of a terminal."""
 MOST_FILLED: Final = 64 << 10
-"""The most bytes that may be missing of the current frame if a message of ours is to fill it up."""
+"""The most bytes that we add to an incomplete frame to show the user a text. If more are missing, we show no text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class Size:
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
-    """Bytes of a session that may be *forwarded* once the rest is recorded.
+    """The result of parsing some bytes of a session: *forwarded* may be sent on once the rest is recorded.
 
     *outputs* are pieces of output, each with the number of its stream. *sizes* are new sizes of the terminal.
     """
@@ -36,7 +36,8 @@ class Parsed:
 
 
 Notice = Callable[[bytes], bytes]
-"""Returns bytes that show a text to the user after all that was forwarded; none if that is impossible."""
+"""A function that returns the bytes which show a text to the user; empty if that is impossible. The bytes must be sent
+after all forwarded bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +61,7 @@ class Cutter:
         self._payload = payload
         self._held = b""
         self.left = 0
-        """The number of bytes of the current frame that are missing."""
+        """The number of bytes of the current frame that are still to come."""
 
     @property
     def held(self) -> bytes:
@@ -68,7 +69,7 @@ class Cutter:
         return self._held
 
     def release(self) -> bytes:
-        """Return the bytes that wait for the rest of a header, and forget them: nothing more comes, or is looked at."""
+        """Return the bytes that wait for the rest of a header, and forget them. The caller parses no more bytes."""
         held, self._held = self._held, b""
         return held
 

@@ -1,6 +1,6 @@
 """Requests to recorders by HTTP/1.1: events, and recordings (`/record`) for recorders of the first version.
 
-Such a recorder acknowledges nothing until the end.
+A recorder of the first version acknowledges nothing until the end of a recording.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from tsoperator.apiproxy.stream import SocketStream
 PATH: Final = "/record"
 _READ: Final = 16 << 10
 _MOST_BODY: Final = 1000
-"""The bytes of an answer's body that can become part of a message."""
+"""The most bytes of an answer's body that we keep, to quote them in an error message."""
 
 
 class Http1Connection:
@@ -33,7 +33,8 @@ class Http1Connection:
             data = self._http.send(event)
         except h11.ProtocolError as error:
             raise RecordingFailed("it has ended the request") from error
-        with contextlib.suppress(OSError):  # a task that receives finds an earlier answer, or that there is none
+        # If the connection broke, the task that receives finds the answer that came before, or reports that none came.
+        with contextlib.suppress(OSError):
             await self._stream.write(data or b"")
 
     async def receive(self) -> h11.InformationalResponse | h11.Response | h11.Data | h11.EndOfMessage:
@@ -73,7 +74,7 @@ class Http1Connection:
 
 
 class Http1Recorder:
-    """A recording by HTTP/1.1. One task may watch while another one sends."""
+    """A recording by HTTP/1.1. One task may call `watch` while another one calls `send`."""
 
     def __init__(self, connection: Http1Connection, address: str, patience: float) -> None:
         self._connection = connection
@@ -111,7 +112,7 @@ class Http1Recorder:
 
     @contextlib.asynccontextmanager
     async def _limit(self) -> AsyncIterator[None]:
-        """Limit the time of a block of code. Raises RecordingFailed."""
+        """Limit the time of a block of code to *patience* seconds. Raises RecordingFailed when the time is over."""
         try:
             async with asyncio.timeout(self._patience):
                 yield

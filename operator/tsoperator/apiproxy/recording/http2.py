@@ -1,4 +1,4 @@
-"""A recording by HTTP/2 without TLS (`/v2/record`): the recorder acknowledges how many bytes it has got."""
+"""A recording by HTTP/2 without TLS (`/v2/record`). The recorder acknowledges the bytes that it has got."""
 
 import asyncio
 import json
@@ -30,22 +30,24 @@ from tsoperator.apiproxy.stream import SocketStream
 
 PATH: Final = "/v2/record"
 FRAME: Final = 16 << 10
-"""The bytes that each recorder takes in one frame. Each frame costs CPU."""
+"""The size, in bytes, of the largest frame that every recorder accepts. We fill frames, since each one costs CPU."""
 _READ: Final = 8 << 10
-"""The bytes that are looked at at once. They may be a thousand frames, each of which becomes an object."""
+"""The most bytes from a recorder that h2 parses at once. It is small, because h2 makes an object of each frame, and
+so many bytes can hold a thousand frames."""
 _PAUSE: Final = 0.005
-"""The seconds between two reads of a recorder's frames. It sends one for every 16 KiB, and each read costs CPU."""
+"""The seconds between two reads from a recorder. It sends a frame for every 16 KiB, and after a pause one read gets
+several frames, which saves CPU."""
 _MOST_ACK: Final = 4096
-"""The longest object in an answer, in bytes."""
+"""The most bytes of an object in an answer."""
 _FRAME_HEADER: Final = 9
 _DATA: Final = 0
 _SETTINGS: Final = 4
 _MOST_OTHER: Final = 2 << 10
-"""The longest frame without data, in bytes. h2 keeps up to 64 of them until the end of a head."""
+"""The most bytes of a frame that isn't a DATA frame. h2 keeps up to 64 such frames in memory until a head ends."""
 _MOST_SETTINGS: Final = 600
-"""The most bytes of all settings of a recorder, of six bytes each. h2 remembers each of them in 800 bytes."""
+"""The most bytes of all settings that a recorder sends. A setting has six bytes, but h2 takes 800 to remember it."""
 _LAST_PATIENCE: Final = 10
-"""We wait for the end of the answer, after the end of the recording, this many times as long as for an
+"""The factor by which we wait longer for the end of the answer, after the end of the recording, than for an
 acknowledgement."""
 
 
@@ -66,7 +68,7 @@ class Acknowledgements:
             except RecursionError as error:
                 raise RecordingFailed("its answer is malformed") from error
             except ValueError:
-                break  # the rest of the object is still to come
+                break  # the next data brings the rest of the object
             _look_at(value)
             count += 1
             at = end
@@ -92,10 +94,10 @@ class FrameLimits:
     def __init__(self) -> None:
         self._cutter = Cutter(self._begin, lambda _piece, _left: None)
         self._settings = 0
-        """The bytes of all settings so far."""
+        """The number of bytes of all settings so far."""
 
     def check(self, data: bytes) -> None:
-        """Look at the next bytes of a recorder. Raises RecordingFailed."""
+        """Check the next bytes of a recorder. Raises RecordingFailed if a frame in them is too long."""
         self._cutter.feed(data)
 
     def _begin(self, buffer: bytes, at: int) -> Frame | None:
@@ -120,11 +122,11 @@ class Http2Recorder:
         self._limits = FrameLimits()
         self._writing = asyncio.Lock()
         self._has_room = asyncio.Event()
-        """Is set when the recorder may have made room for more bytes."""
+        """The event that is set when the recorder may have made room for more bytes."""
         self._id = 0
         """The number of the current request's stream."""
         self._early: list[Event] = []
-        """Events after the head of the answer that nobody has looked at yet."""
+        """The events that came with the head of the answer, until they are processed."""
         self._has_ended = False
         self._until = math.inf
         """The time at which the answer must have ended, by the loop's clock."""
@@ -180,9 +182,9 @@ class Http2Recorder:
 
     @asynccontextmanager
     async def _limited(self, problem: str) -> AsyncIterator[asyncio.Timeout]:
-        """Limit the time of a block of code, which may extend it.
+        """Limit the time of a block of code to *patience* seconds. The block may move the limit.
 
-        Raises RecordingFailed with the *problem* after that time.
+        When the time is over, raises RecordingFailed with the *problem*.
         """
         try:
             async with asyncio.timeout(self._patience) as limit:
@@ -195,7 +197,7 @@ class Http2Recorder:
         self._stream.close()
 
     def _frame(self, data: bytes) -> int:
-        """Make frames of *data*, as far as there is room, and return the number of their bytes."""
+        """Make frames of as much of *data* as flow control allows now, and return the number of these bytes."""
         at = 0
         try:
             room = min(self._http.local_flow_control_window(self._id), len(data))
@@ -208,7 +210,7 @@ class Http2Recorder:
         return at
 
     async def _take(self, acknowledgements: Acknowledgements) -> bool:
-        """Wait for an acknowledgement, or for the end, and tell whether it was the end."""
+        """Wait for an acknowledgement or the end of the answer, and tell whether the answer has ended."""
         count = 0
         while not count:
             await asyncio.sleep(_PAUSE)
@@ -261,7 +263,7 @@ class Http2Recorder:
         return events
 
     def _check(self, event: Event) -> None:
-        """Raise RecordingFailed if *event* ends the recording. Its answer, which says why, may come before it."""
+        """Raise RecordingFailed if the recorder ends the recording with *event*."""
         if isinstance(event, StreamReset) and event.stream_id == self._id:
             raise RecordingFailed(f"it has broken off the recording (error {_name(event.error_code)})")
         if isinstance(event, ConnectionTerminated):

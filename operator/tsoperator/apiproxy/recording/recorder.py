@@ -13,11 +13,11 @@ from tsoperator.apiproxy.stream import SocketStream
 
 _T = TypeVar("_T")
 _MOST_GATHERED: Final = 4 * FRAME
-"""The most bytes that wait to be sent. As long as there are so many, the output of the session waits, too."""
+"""The most bytes that may wait to be sent to a recorder. While so many wait, the session's output waits, too."""
 
 
 class _Recorder(Protocol):
-    """A connection to a recorder, by one of both versions of HTTP."""
+    """A connection to a recorder, by HTTP/1.1 or by HTTP/2."""
 
     async def begin(self) -> None: ...
 
@@ -31,7 +31,7 @@ class _Recorder(Protocol):
 
 
 class Upload:
-    """A recording that a recorder takes. Small pieces are gathered before they are sent."""
+    """The upload of a recording to a recorder. Small pieces are gathered before they are sent."""
 
     def __init__(self, recorder: _Recorder, address: str, limits: RecorderLimits) -> None:
         self._recorder = recorder
@@ -66,7 +66,10 @@ class Upload:
             self._recorder.close()
 
     async def write(self, data: bytes) -> None:
-        """Hand *data* on to the recorder. It waits if the recorder is slow. Raises RecordingFailed."""
+        """Add *data* to the bytes for the recorder. If too many bytes wait, wait for the recorder.
+
+        Raises RecordingFailed.
+        """
         if self._failure:
             raise self._failure
         self._gathered.append(data)
@@ -133,24 +136,24 @@ class RecorderSearch:
         self._reached: _Recorder | None = None
 
     async def reach(self) -> None:
-        """Find a recorder that answers. Raises RecordingFailed with the reasons of all that don't."""
+        """Find a recorder that answers. If none does, raise RecordingFailed with the reasons of all."""
         await self._limited(self._reach_next())
 
     async def begin(self) -> Upload:
-        """Begin the recording at the recorder that was found; if it fails, at one of the next.
+        """Begin the recording at the recorder that was found. If that recorder refuses, try the next ones.
 
         Raises RecordingFailed.
         """
         return await self._limited(self._begin())
 
     def close(self) -> None:
-        """Close the connection to a recorder that was found and isn't used."""
+        """Close the connection to the recorder that was found, if no recording uses the connection."""
         if self._reached is not None:
             self._reached.close()
             self._reached = None
 
     async def _limited(self, attempt: Coroutine[Any, Any, _T]) -> _T:
-        """Await *attempt* for as long as the search may still last."""
+        """Await *attempt*, at most until the time for the whole search is over."""
         loop = asyncio.get_running_loop()
         start = loop.time()
         try:
@@ -202,7 +205,7 @@ class RecorderSearch:
         return Http1Recorder(Http1Connection(*await self._dialled()), self._address, self.limits.patience)
 
     async def _answered(self, question: Coroutine[Any, Any, _T]) -> _T:
-        """Await an answer of a recorder. Raises OSError and RecordingFailed."""
+        """Await the answer of a recorder to a *question*. Raises OSError and RecordingFailed."""
         try:
             async with asyncio.timeout(self.limits.probe):
                 return await question

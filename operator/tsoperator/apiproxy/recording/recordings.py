@@ -1,4 +1,4 @@
-"""The recordings that grants want: events of requests before they are forwarded, and sessions."""
+"""The recordings that the tailnet's grants require: an event before each request is forwarded, and whole sessions."""
 
 import time
 from collections import Counter
@@ -9,7 +9,7 @@ from typing import Final
 from tsoperator.apiproxy.client import Client
 from tsoperator.apiproxy.counts import RecordingCounts
 from tsoperator.apiproxy.errors import ClientGone, RecordingFailed
-from tsoperator.apiproxy.framing import Framing, PlainBody
+from tsoperator.apiproxy.framing import Framing, RequestBody
 from tsoperator.apiproxy.head import RequestHead
 from tsoperator.apiproxy.impersonation import Denial, RecordingOrder
 from tsoperator.apiproxy.recording.cast import Cast
@@ -21,7 +21,7 @@ from tsoperator.apiproxy.recording.tap import SessionRecording, session_parsers
 Note = Callable[[str], None]
 
 _MOST_FRAMED: Final = MOST_BODY + (1 << 20)
-"""The most bytes of a body of an event with its framing."""
+"""The most bytes of a body that becomes part of an event, counted with the framing."""
 
 
 @dataclass(slots=True)
@@ -40,12 +40,12 @@ class _Waiting:
             del self.of[device]
 
     def are_too_many(self, device: str) -> bool:
-        """Tell whether so many bytes wait that *device* can't have more."""
+        """Tell whether too many bytes wait to be sent: in all, or those of the caller *device*."""
         return self.size > self.limits.waiting or self.of[device] > self.limits.waiting_of_one
 
 
 class _Unreadable(Exception):
-    """An error: a body can't become part of an event. *status* is that of the refusal."""
+    """An error: a body can't become part of an event. *status* is the HTTP status for the client."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -61,12 +61,12 @@ class _Body:
         self._device = device
         self._waiting = waiting
         self.taken = 0
-        """The bytes that have come, with their framing."""
+        """The number of bytes of the body that have come, counted with the framing."""
 
     async def read(self) -> bytes:
         """Return the body. Raises _Unreadable, ClientGone and BadMessage."""
         received, kind = self._client.received, self._head.body
-        reader, body = PlainBody(kind), bytearray()
+        reader, body = RequestBody(kind, is_plain=True), bytearray()
         if kind.framing is Framing.LENGTH and kind.length > MOST_BODY:
             raise _Unreadable(413, f"a body of more than {MOST_BODY >> 20} MiB can't be recorded")
         if not reader.is_complete and not received and _expects_continue(self._head):
@@ -110,11 +110,9 @@ class Recordings:
         self._waiting = _Waiting(self._limits)
 
     async def record_event(self, client: Client, head: RequestHead, order: RecordingOrder, note: Note) -> Denial | None:
-        """Record a request whose body *client* is about to send. Return a refusal, or None.
+        """Record a request whose body *client* is about to send. The bytes of the body stay in *client*.
 
-        The bytes of the body stay in *client*.
-
-        Raises ClientGone and BadMessage.
+        Return the refusal if the request must be recorded and can't; else None. Raises ClientGone and BadMessage.
         """
         self._counts.events["attempted"] += 1
         body = _Body(client, head, order.device.stable_id, self._waiting)
@@ -129,7 +127,7 @@ class Recordings:
         return refusal
 
     async def _record(self, body: "_Body", head: RequestHead, order: RecordingOrder, note: Note) -> Denial | None:
-        """Record a request; return why that is impossible, or None. Raises ClientGone and BadMessage."""
+        """Record a request; return the refusal if that fails, else None. Raises ClientGone and BadMessage."""
         try:
             data = await body.read()
         except _Unreadable as error:

@@ -3,7 +3,7 @@
 The rules are those of k8s.io/apiserver, `endpoints/request/requestinfo.go`.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 from urllib.parse import unquote, unquote_plus
@@ -23,12 +23,12 @@ _UNRECORDABLE: Final = {"portforward": "port-forward", "ephemeralcontainers": "e
 _KUBELET: Final = {"run": "run", "portForward": "port-forward", "cri": "kubelet session"}
 """The names of sessions that no recorder can record, by the first part of the path of a kubelet."""
 _UPGRADED: Final = "upgraded connection"
-"""The name of another session that no recorder can record."""
+"""The name of all other sessions that no recorder can record."""
 
 
 @dataclass(frozen=True, slots=True)
 class RequestInfo:
-    """The parts of a request. Their names in events are the names here, in Go's spelling."""
+    """The parts of a request. In events, a part has the same name as here, but in Go's spelling."""
 
     is_resource_request: bool
     path: str
@@ -51,7 +51,7 @@ class RequestInfo:
 
 @dataclass(frozen=True, slots=True)
 class SessionRequest:
-    """A request that opens a session. *kind* is `exec`, `attach`, or the name of one that *is_recordable* excludes."""
+    """A request that opens a session. *kind* is `exec` or `attach`, or the name of a session that can't be recorded."""
 
     kind: str
     namespace: str = ""
@@ -73,17 +73,17 @@ def query_parameters(target: str) -> Mapping[str, Sequence[str]]:
 
 
 def request_info(method: str, target: str) -> RequestInfo:
-    """Return the parts of a request, in the words of the API server."""
+    """Return the parts of a request, as the API server would find them."""
     path = unquote(target.partition("?")[0])
     return _info(method, path, _split(path), query_parameters(target))
 
 
 def session_request(method: str, target: str, *, upgrades: bool = False) -> SessionRequest | None:
-    """Return the session that a request opens, if it opens one. The request *upgrades* its connection, or doesn't.
+    """Return the session that a request opens; None if it opens none. *upgrades* says if it upgrades its connection.
 
-    A path with empty parts or dots counts as the session that it would open for a server which removes them, too.
-    Any upgraded connection is a session, unless it carries a watch or a log: it may lead to a shell in a virtual
-    machine, to a kubelet or to the API server itself, by the proxy of a Pod, a Service or a node.
+    Some servers remove empty parts and dots from a path, so we also look at the path without them. We take any upgraded
+    connection for a session, unless it carries a watch or a log: it may lead to a shell in a virtual machine, or, by
+    the proxy of a Pod, a Service or a node, to a kubelet or to the API server itself.
     """
     path, query = unquote(target.partition("?")[0]), query_parameters(target)
     literal = _split(path)
@@ -141,7 +141,7 @@ def _info(method: str, path: str, parts: Sequence[str], query: Mapping[str, Sequ
 
 
 def _session(method: str, info: RequestInfo, query: Mapping[str, Sequence[str]]) -> SessionRequest | None:
-    """Return the session that a request opens: the table of all ways to one."""
+    """Return the session that a request opens; None if it opens none. All paths that open sessions stand here."""
     parts = info.parts or ()
     if info.subresource in {EXEC, ATTACH}:
         return SessionRequest(
@@ -173,7 +173,7 @@ def _is_reading(info: RequestInfo) -> bool:
 def _kubelet_session(parts: Sequence[str], query: Mapping[str, Sequence[str]]) -> SessionRequest | None:
     """Return the session that a request to a kubelet opens, by a path such as `exec/<namespace>/<pod>/<container>`.
 
-    The API server resolves dots in that path. They lead no further up than to the kubelet.
+    The API server resolves dots in that path. No dots lead up beyond the kubelet.
     """
     match _cleaned(parts):
         case ["exec" | "attach" as kind, namespace, pod, *_, container]:
@@ -207,7 +207,7 @@ def _first(query: Mapping[str, Sequence[str]], name: str) -> str:
 
 
 def _is_true(values: Sequence[str] | None) -> bool:
-    """Whether a parameter counts as true: it is there, and its first value says neither false nor 0."""
+    """Tell whether a parameter is true: it is there, and its first value is neither false nor 0."""
     return values is not None and values[0].lower() not in {"false", "0"}
 
 
@@ -222,8 +222,4 @@ def _selected_name(selector: str) -> str:
 
 
 def _go_name(name: str) -> str:
-    return "".join(_go_words(name))
-
-
-def _go_words(name: str) -> Iterator[str]:
-    return (word.upper() if word == "api" else word.capitalize() for word in name.split("_"))
+    return "".join(word.upper() if word == "api" else word.capitalize() for word in name.split("_"))

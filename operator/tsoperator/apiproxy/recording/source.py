@@ -1,4 +1,4 @@
-"""The source of a session or a request, as recordings and events describe it."""
+"""The device and the user that a session or a request comes from, as recordings and events describe them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,8 +9,9 @@ from typing import Final
 class SourceDevice:
     """The device that a session or a request comes from, and its user if it has no *tags*.
 
-    *name* is its full name without the final dot, and *stable_id* its ID, which never changes. *owner_id* is the ID of
-    the user to whom the device belongs, and *profile_id* that of the profile with the *login* name.
+    *name* is the full name of the device without the final dot, and *stable_id* its ID, which never changes. *owner_id*
+    is the ID of the user to whom the device belongs. *login* is the user's login name, and *profile_id* the ID of the
+    user's profile.
     """
 
     name: str = ""

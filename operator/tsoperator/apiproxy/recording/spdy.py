@@ -33,7 +33,7 @@ _TAIL: Final = (
 DICTIONARY: Final = b"".join(
     len(word).to_bytes(4) + word.replace("_", " ").encode() for word in _WORDS.split()
 ) + _TAIL.encode()  # fmt: skip
-"""The text that compressed headers refer to (the draft of SPDY/3, section 2.6.10.1)."""
+"""The dictionary with which headers are compressed (draft of SPDY/3, section 2.6.10.1)."""
 
 _HEADER: Final = 8
 _SYN_STREAM: Final = 1
@@ -45,19 +45,19 @@ _GOAWAY: Final = 7
 _HEADERS: Final = 8
 _WINDOW_UPDATE: Final = 9
 _BEFORE_HEADERS: Final = {_SYN_STREAM: 10, _SYN_REPLY: 4, _HEADERS: 4}
-"""The bytes before the header block of a control frame, by type."""
+"""The number of bytes before the header block of a control frame, by type."""
 _LENGTHS: Final = {_RESET: 8, _PING: 4, _GOAWAY: 8, _WINDOW_UPDATE: 8}
-"""The lengths of control frames, by type. Readers in Go don't look at some of them: they take surplus bytes for the
-next frame, which may open a stream."""
+"""The right lengths of control frames, by type. We refuse other lengths: programs in Go ignore some lengths and take
+surplus bytes for the next frame, which may open a stream."""
 _MOST_BLOCK: Final = 8 << 10
-"""The longest header block, compressed or not."""
+"""The most bytes of a header block, compressed or not."""
 _MOST_STREAMS: Final = 64
 """The most streams that a client may open in a session."""
 
 
 @dataclass(slots=True)
 class SpdyStreams:
-    """The streams that a client has opened, by their type."""
+    """The numbers of the streams that a client has opened, by type."""
 
     stdout: set[int] = field(default_factory=set)
     stderr: set[int] = field(default_factory=set)
@@ -65,36 +65,28 @@ class SpdyStreams:
 
 
 class SpdyClient:
-    """The bytes of a client, which open streams and tell the size of its terminal."""
+    """A parser of the bytes of a client: it finds the streams that the client opens, and the sizes of its terminal."""
 
     def __init__(self, streams: SpdyStreams, has_terminal: bool) -> None:
         self._streams = streams
         self._has_terminal = has_terminal
-        self._cutter = Cutter(self._begin, self._payload)
+        self.cutter = Cutter(self._begin, self._payload)
         self._headers = zlib.decompressobj(zdict=DICTIONARY)
         self._is_resize = False
         self._message = bytearray()
         self._sizes: list[Size] = []
 
-    @property
-    def held(self) -> bytes:
-        """Return the bytes that wait for the rest of a frame's header."""
-        return self._cutter.held
-
-    def release(self) -> bytes:
-        """Return the bytes that wait for the rest of a frame's header, and forget them."""
-        return self._cutter.release()
-
     def feed(self, data: bytes) -> Parsed:
         """Return the bytes that may be forwarded, and the sizes in them. Raises BadFrames."""
-        forwarded = self._cutter.feed(data)
+        forwarded = self.cutter.feed(data)
         sizes, self._sizes = self._sizes, []
         return Parsed(forwarded, sizes=sizes)
 
     def _begin(self, buffer: bytes, at: int) -> Frame | None:
         """Begin a frame.
 
-        All of a frame with a header block counts as its header, so it is read before it is forwarded.
+        If a frame has a header block, all its bytes count as the frame's header. So we read the block before we forward
+        it.
         """
         found = _header(buffer, at)
         if found is None:
@@ -131,7 +123,7 @@ class SpdyClient:
         """
         start = _BEFORE_HEADERS[kind]
         if kind == _SYN_REPLY and len(payload) == start:
-            return  # its headers are optional
+            return  # the frame has no headers: they are optional
         types = _stream_types(self._decompressed(payload[start:]))
         if kind != _SYN_STREAM:
             return
@@ -154,33 +146,24 @@ class SpdyClient:
 
 
 class SpdyServer:
-    """The bytes of the API server, which carry the output of a session."""
+    """A parser of the bytes of the API server: it finds the output of a session."""
 
     def __init__(self, streams: SpdyStreams) -> None:
         self._streams = streams
-        self._cutter = Cutter(self._begin, self._payload)
+        self.cutter = Cutter(self._begin, self._payload)
         self._stream = 0
-        """The stream of the current data frame if it carries output."""
+        """The number of the stream of the current data frame; 0 if it carries no output."""
         self._outputs: list[tuple[int, bytes]] = []
-
-    @property
-    def held(self) -> bytes:
-        """Return the bytes that wait for the rest of a frame's header."""
-        return self._cutter.held
-
-    def release(self) -> bytes:
-        """Return the bytes that wait for the rest of a frame's header, and forget them."""
-        return self._cutter.release()
 
     def feed(self, data: bytes) -> Parsed:
         """Return the bytes that may be forwarded, and the output in them. Raises BadFrames."""
-        forwarded = self._cutter.feed(data)
+        forwarded = self.cutter.feed(data)
         outputs, self._outputs = self._outputs, []
         return Parsed(forwarded, outputs)
 
     def notice(self) -> Notice:
-        """Return the bytes that show a text to the user. They are right only until more bytes are forwarded."""
-        return partial(_shown, self._streams, self._cutter.left, bool(self._stream))
+        """Return the function that makes a notice to the user. It is valid only until more bytes are forwarded."""
+        return partial(_shown, self._streams, self.cutter.left, bool(self._stream))
 
     def _begin(self, buffer: bytes, at: int) -> Frame | None:
         found = _header(buffer, at)
@@ -197,9 +180,9 @@ class SpdyServer:
 
 
 def _shown(streams: SpdyStreams, left: int, is_output: bool, text: bytes) -> bytes:
-    """Return frames that show *text*.
+    """Return frames that show *text*; empty if that is impossible.
 
-    *left* bytes of the current frame are missing; *is_output* says if it has output.
+    *left* bytes of the current frame are still to come; *is_output* says if that frame carries output.
     """
     ids = streams.stderr or streams.stdout
     if not ids or left > MOST_FILLED or (left and not is_output):
@@ -228,9 +211,9 @@ def _header(buffer: bytes, at: int) -> tuple[int, int, int] | None:
 
 
 def _settings(buffer: bytes, at: int, length: int) -> Frame | None:
-    """Return the frame with settings at a position, or None if the number of settings is incomplete. Raises BadFrames.
+    """Return the frame with settings at the position *at*; None if its first bytes are missing. Raises BadFrames.
 
-    A setting has eight bytes.
+    The first bytes tell the number of settings, of which each has eight bytes.
     """
     if length < 4:
         raise BadFrames("length", "a frame with settings has a wrong length")

@@ -11,7 +11,7 @@ from tsoperator.apiproxy.counts import RecordingCounts
 from tsoperator.apiproxy.errors import RecordingFailed
 from tsoperator.apiproxy.head import SPDY
 from tsoperator.apiproxy.recording.cast import DEFAULT_SIZE, NO_TERMINAL, Cast
-from tsoperator.apiproxy.recording.frames import PIECE, Notice, Parsed, Size
+from tsoperator.apiproxy.recording.frames import PIECE, Cutter, Notice, Parsed, Size
 from tsoperator.apiproxy.recording.recorder import RecorderSearch, Upload
 from tsoperator.apiproxy.recording.spdy import SpdyClient, SpdyServer, SpdyStreams
 from tsoperator.apiproxy.recording.websocket import WebSocketFrames
@@ -22,12 +22,9 @@ Send = Callable[[bytes], Awaitable[None]]
 class _Parser(Protocol):
     """A parser of the bytes of one direction of a session."""
 
-    @property
-    def held(self) -> bytes: ...
+    cutter: Cutter
 
     def feed(self, data: bytes) -> Parsed: ...
-
-    def release(self) -> bytes: ...
 
 
 class _ServerParser(_Parser, Protocol):
@@ -56,7 +53,7 @@ def session_parsers(protocol: str, has_terminal: bool) -> SessionParsers:
 
 
 class SessionRecording:
-    """The recording of one session. Unless it *is_enforced*, the session goes on if the recording fails.
+    """The recording of one session. If the recording fails and *is_enforced*, the session ends; else it goes on.
 
     *note* is called with the reason why a recording fails.
     """
@@ -89,7 +86,7 @@ class SessionRecording:
         self._failure: RecordingFailed | None = None
 
     async def reach(self) -> None:
-        """Find a recorder. Raises RecordingFailed if there must be one."""
+        """Find a recorder. Raises RecordingFailed if there is none and the recording is enforced."""
         try:
             await self._search.reach()
         except RecordingFailed as error:
@@ -99,7 +96,7 @@ class SessionRecording:
             raise
 
     async def begin(self) -> Upload | None:
-        """Begin the recording; return None if it has failed. Raises RecordingFailed if it mustn't fail."""
+        """Begin the recording; return None if it has failed. Raises RecordingFailed if it is enforced."""
         if self._failure:
             return None
         try:
@@ -115,17 +112,17 @@ class SessionRecording:
         return self._upload
 
     async def watch(self) -> None:
-        """Wait until the recording fails. Raises RecordingFailed if it mustn't."""
+        """Wait until the recording fails. Then raises RecordingFailed if the recording is enforced."""
         if self._upload is not None:
             self._fail(await self._upload.failed())
 
     async def from_client(self, data: bytes, send: Send) -> None:
-        """Forward bytes of the client; no bytes stand for its end. Raises BadFrames, and the errors of *send*.
+        """Forward *data* of the client, which sends no more if it is empty. Raises BadFrames, and the errors of *send*.
 
-        Raises RecordingFailed if the recording mustn't fail.
+        Raises RecordingFailed if the recording fails and is enforced.
         """
         if not data or self._failure:
-            await send(self._client.release() + data)
+            await send(self._client.cutter.release() + data)
             return
         for piece in _pieces(data):
             parsed = self._client.feed(piece)
@@ -134,28 +131,28 @@ class SessionRecording:
             await send(parsed.forwarded)
 
     async def from_server(self, data: bytes, send: Send) -> None:
-        """Record and forward bytes of the API server, as from_client does."""
+        """Record and forward *data* of the API server. Arguments and errors are those of `from_client`."""
         if not data or self._failure:
-            forwarded = self._server.release() + data
+            forwarded = self._server.cutter.release() + data
         else:
-            whole = self._server.held + data
+            whole = self._server.cutter.held + data
             for piece in _pieces(data):
                 await self._record(piece)
-            forwarded = whole[: len(whole) - len(self._server.held)]
+            forwarded = whole[: len(whole) - len(self._server.cutter.held)]
         self._is_sending = True
         await send(forwarded)
         self._is_sending = False
         self._notice = self._server.notice()
 
     async def _record(self, piece: bytes) -> None:
-        """Record bytes of the API server. All but those that the parser holds may be forwarded then."""
+        """Record a piece of the API server's bytes. Then all bytes may be forwarded that the cutter doesn't hold."""
         if outputs := self._server.feed(piece).outputs:
             if not self._has_header.is_set():
                 await self._wait_for_size()
             await self._write(self._lines(outputs))
 
     def notice(self, text: str) -> bytes:
-        """Return bytes that show *text* to the user; none if that is impossible."""
+        """Return bytes that show *text* to the user; empty if that is impossible."""
         return b"" if self._is_sending else self._notice(f"\r\n{text}\r\n".encode())
 
     async def finish(self) -> None:
@@ -173,7 +170,7 @@ class SessionRecording:
             self.close()
 
     def close(self) -> None:
-        """End the recording, complete or not."""
+        """End the recording, even if it is incomplete."""
         self._search.close()
         if self._is_running:
             self._is_running = False
@@ -190,7 +187,7 @@ class SessionRecording:
         )
 
     async def _wait_for_size(self) -> None:
-        """Wait until the header is written. If the client doesn't tell its size in time, write it with a usual size."""
+        """Wait until the client's size comes and the header is written. After a time, write a usual size instead."""
         try:
             async with asyncio.timeout_at(self._start + self._search.limits.size):
                 await self._has_header.wait()
@@ -217,7 +214,7 @@ class SessionRecording:
             self._fail(error)
 
     def _fail(self, error: RecordingFailed) -> None:
-        """Note that the recording has failed. Raises RecordingFailed if it mustn't."""
+        """Store and report that the recording has failed. Raises RecordingFailed if the recording is enforced."""
         self._note_failure(error)
         if self._is_enforced:
             raise error

@@ -35,7 +35,7 @@ class _Message:
         self._coded = b""
 
     def decoded(self, piece: bytes) -> bytes:
-        """Return the bytes in a *piece* of the message. The last ones may come with the next piece.
+        """Return the bytes in a *piece* of the message. The last bytes of a piece may be returned with the next piece.
 
         Raises BadFrames.
         """
@@ -59,13 +59,12 @@ class _Message:
 
 
 class WebSocketFrames:
-    """The bytes of a client, which tell the size of its terminal, or of the API server, which carry the output."""
+    """Parses the bytes of a client, with the size of its terminal, or those of the API server, with the output."""
 
     def __init__(self, *, is_client: bool, has_terminal: bool) -> None:
-        self._is_client = is_client
         self._has_terminal = has_terminal
         self._channels = ({RESIZE} if has_terminal else set()) if is_client else {STDOUT, STDERR}
-        self._cutter = Cutter(self._begin, self._payload)
+        self.cutter = Cutter(self._begin, self._payload)
         self._message: _Message | None = None
         self._is_control = False
         self._is_final = True
@@ -74,25 +73,16 @@ class WebSocketFrames:
         self._outputs: list[tuple[int, bytes]] = []
         self._sizes: list[Size] = []
 
-    @property
-    def held(self) -> bytes:
-        """Return the bytes that wait for the rest of a frame's header."""
-        return self._cutter.held
-
-    def release(self) -> bytes:
-        """Return the bytes that wait for the rest of a frame's header, and forget them."""
-        return self._cutter.release()
-
     def feed(self, data: bytes) -> Parsed:
         """Return the bytes that may be forwarded, and the output and the sizes in them. Raises BadFrames."""
-        forwarded = self._cutter.feed(data)
+        forwarded = self.cutter.feed(data)
         outputs, self._outputs = self._outputs, []
         sizes, self._sizes = self._sizes, []
         return Parsed(forwarded, outputs, sizes)
 
     def notice(self) -> Notice:
-        """Return the bytes that show a text to the user. They are right only until more bytes are forwarded."""
-        left, message = self._cutter.left, self._message
+        """Return the function that makes a notice to the user. It is valid only until more bytes are forwarded."""
+        left, message = self.cutter.left, self._message
         if message and (message.is_text or message.channel not in self._channels):
             return _nothing
         if left > MOST_FILLED or (left and (self._is_control or self._mask or not message)):
@@ -165,7 +155,7 @@ def _nothing(_: bytes) -> bytes:
 def _shown(left: int, goes_on: bool, channel: int, text: bytes) -> bytes:
     """Return frames that show *text*.
 
-    *left* bytes of the current frame are missing; then its message *goes_on* or not.
+    *left* bytes of the current frame are still to come. *goes_on* says if more frames of its message follow then.
     """
     filled, rest = text[:left].ljust(left), text[left:]
     if goes_on:

@@ -1,10 +1,10 @@
-"""Reports the Warnings that the operator wrote as Events, and for which there is no condition.
+"""Reports the Warnings that the operator wrote as Events about faults that no condition shows.
 
-Such Warnings say that an annotation or a class is misspelt, that a device has the name already, or that a proxy takes
-no routes. The API server keeps an Event for an hour, so the fault may have been repaired since.
+Such faults are that an annotation or a class is misspelt, that another device has the name already, or that a proxy
+accepts no routes. The API server keeps an Event for an hour, so a fault may have been repaired since.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Final
 
 from tsoperator.api.names import COMPONENT
@@ -35,18 +35,20 @@ OF_CONDITIONS: Final = frozenset(
         "UnsupportedByControlServer",
     }
 )
-"""The reasons of conditions that the operator also writes as Warnings. The condition shows whether it still holds."""
+"""The reasons of conditions that the operator also writes as Warnings. We leave out such Warnings, because the
+condition shows whether the fault is still there."""
 
 WARNINGS: Final = f"type=Warning,reportingComponent={COMPONENT}"
-"""The field selector of the operator's Warnings. A cluster may have a great many others."""
+"""The field selector of the operator's Warnings. It saves the check from reading all other Events of the cluster."""
 
 
 def check_warnings(events: Iterable[Object], objects: Iterable[Object]) -> Iterator[Finding]:
-    """Yield a finding for each Warning of the operator among *events* on one of *objects* that still exists as it was.
+    """Yield a finding for each Warning of the operator among *events* that is about one of the present *objects*.
 
-    If an object has several Warnings with the same reason, only the last one makes a finding.
+    If an object has several Warnings with the same reason, only the last one makes a finding. Warnings about a deleted
+    object with the same name as a present one are left out.
     """
-    there = {_uid(each): each for each in objects}
+    there = {each["metadata"].get("uid", ""): each for each in objects}
     last: dict[tuple[str, str], Object] = {}
     for event in sorted(events, key=_time):
         uid = (event.get("involvedObject") or {}).get("uid", "")
@@ -59,13 +61,9 @@ def check_warnings(events: Iterable[Object], objects: Iterable[Object]) -> Itera
 
 
 def _is_in_condition(event: Object, obj: Object) -> bool:
-    """Tell whether a condition of *obj* shows the fault in *event*, or would show it if there still were that fault."""
+    """Tell whether a condition of *obj* shows the fault in *event*, or would show the fault if it still existed."""
     conditions, reason = ours(obj), event.get("reason", "")
     return bool(conditions) and (reason in OF_CONDITIONS or reason in {each.get("reason") for each in conditions})
-
-
-def _uid(obj: Mapping[str, Mapping[str, str]]) -> str:
-    return obj["metadata"].get("uid", "")
 
 
 def _time(event: Object) -> str:

@@ -9,6 +9,7 @@ from typing import Final, TypeVar
 import aiohttp
 from pydantic import SecretStr
 
+from tsoperator.api.conditions import conditions_of
 from tsoperator.api.device import Device
 from tsoperator.api.names import LABEL_MANAGED, LABEL_SERVICE_NAME, MANAGED, NAMESERVER, PARENT_NAMESERVER
 from tsoperator.api.objects import (
@@ -67,15 +68,14 @@ _WEBHOOKS: Final = tuple(
 _MANAGED: Final = (f"{LABEL_MANAGED}={MANAGED}", OF_RECORDERS)
 """The label selectors of the objects that the operator makes. The objects of Recorders have labels of their own."""
 _DNS_NAMESPACE: Final = "kube-system"
-_AT_ONCE: Final = 16  # requests
+_AT_ONCE: Final = 16  # the most requests at a time
 _CALL: Final = 10.0  # s that a call of the control server may take
 
 Value = TypeVar("Value")
 
 
 def _slim(obj: Object) -> Object:
-    """Return the fields that checks need of a user's object, because there may be many such objects."""
-    conditions = (obj.get("status") or {}).get("conditions") or ()
+    """Return a user's object with only the fields that checks need, to save memory if there are many."""
     kept = ("namespace", "name", "uid", "creationTimestamp", "deletionTimestamp")
     metadata = {name: obj["metadata"][name] for name in kept if name in obj["metadata"]}
     tailnet = (obj.get("spec") or {}).get("tailnet", "")
@@ -83,12 +83,12 @@ def _slim(obj: Object) -> Object:
         "kind": obj["kind"],
         "metadata": metadata,
         "spec": {"tailnet": tailnet},
-        "status": {"conditions": conditions},
+        "status": {"conditions": conditions_of(obj)},
     }
 
 
 class CannotLook(Exception):
-    """A part of the cluster or of the tailnet can't be looked at. *cure* says what to do."""
+    """An error: the check can't look at a part of the cluster or of the tailnet. *cure* says what to do."""
 
     def __init__(self, words: str, cure: str) -> None:
         super().__init__(words)
@@ -96,14 +96,14 @@ class CannotLook(Exception):
 
 
 class BadCredentials(CannotLook):
-    """The credentials can't be read, so the operator can't use them either."""
+    """An error: the operator's credentials can't be read, so the operator can't use them either."""
 
 
 @dataclass(frozen=True, slots=True)
 class Control:
     """The control server's answers about the operator's own tailnet.
 
-    They say whether the tailnet is set up, and list its devices if that is allowed.
+    *findings* say whether the tailnet is set up. *devices* are those of the tailnet; None if we may not list them.
     """
 
     findings: Findings
@@ -120,7 +120,7 @@ class ClusterReader:
         self._namespace = installed.namespace
 
     async def replicas(self) -> list[OperatorPod]:
-        """Return the operator's Pods with their reports, even those that are ending: one of them may lead."""
+        """Return the operator's Pods with their probes and metrics, also Pods that are ending: one of them may lead."""
         pods = (await self._client.list(POD, self._namespace, OUR_PODS)).items
         found = await _together(map(self._replica, pods))
         return [replace(each, is_ending=is_deleting(pod)) for each, pod in zip(found, pods, strict=True)]
@@ -292,7 +292,7 @@ class ClusterReader:
     async def _listed(
         self, resource: Resource, namespace: str = "", slim: Callable[[Object], Object] = _slim
     ) -> list[Object]:
-        """Return all objects of a kind, reduced by *slim*; none if the API server doesn't serve the kind."""
+        """Return all objects of a kind, reduced by *slim*; empty if the API server doesn't serve the kind."""
         try:
             return (await self._client.list(resource, namespace, slim=slim)).items
         except NotFound:
@@ -311,11 +311,11 @@ async def deployments(client: KubeClient, namespace: str) -> list[Object]:
 
 
 async def _nobody() -> None:
-    """Return None, because there is no object to write Events on: a check prints the findings of the preflight."""
+    """Return None: there is no object for Events of the preflight, because a check prints the findings instead."""
 
 
 async def _together(calls: Iterable[Awaitable[Value]]) -> list[Value]:
-    """Run *calls*, a few at a time. Return their results, in the order of the calls. Raises the first error."""
+    """Run *calls*, a few at a time, and return their results in the same order. Raises the first error."""
     gate = asyncio.Semaphore(_AT_ONCE)
 
     async def one(call: Awaitable[Value]) -> Value:

@@ -1,9 +1,10 @@
-"""The operator's Deployment, and the settings of the operator as they stand in it."""
+"""The operator's Deployment, and the settings of the operator in it."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
+from tsoperator.api.conditions import conditions_of
 from tsoperator.api.names import DEFAULT_CONTROL_URL, DEFAULT_INGRESS_CLASS, LABEL_OPERATOR, OPERATOR
 from tsoperator.api.objects import Key, Object, is_deleting, key_of
 from tsoperator.check.findings import Finding, failed, ok
@@ -21,7 +22,7 @@ class SecretKey(NamedTuple):
 
 
 class WorkloadIdentity(NamedTuple):
-    """The ID of a client that trusts this cluster, and the audience of the tokens that prove who the operator is."""
+    """The ID of an OAuth client that trusts this cluster, and the audience of the tokens with which we log in."""
 
     client_id: str
     audience: str
@@ -47,7 +48,7 @@ class Installed:
 
     @property
     def is_being_updated(self) -> bool:
-        """True if Kubernetes is making new Pods of the Deployment available, and has not given up yet."""
+        """True if an update of the Deployment has begun, and has neither ended nor failed yet."""
         status, generation = self.deployment.get("status") or {}, self.deployment["metadata"].get("generation", 0)
         progress = next((each for each in status.get("conditions") or () if each["type"] == "Progressing"), None)
         seen: int = status.get("observedGeneration", 0)
@@ -77,12 +78,12 @@ class Installed:
 
     @property
     def cluster_dns_configmap(self) -> str:
-        """The ConfigMap with CoreDNS's Corefile, as the user has named it in the settings; empty if not named."""
+        """The name that the settings give for the ConfigMap with CoreDNS's Corefile; empty if they give none."""
         return self._env.get("OPERATOR_CLUSTER_DNS_CONFIGMAP", "")
 
     @property
     def watched(self) -> list[str]:
-        """The namespaces of users' objects, with the operator's own; empty if all are watched."""
+        """The namespaces that the operator watches for users' objects, with its own; empty if it watches all."""
         found = _listed(self._env.get("OPERATOR_WATCH_NAMESPACES", ""))
         return [*dict.fromkeys((self.namespace, *found))] if found else []
 
@@ -175,7 +176,7 @@ def no_pods(installed: Installed) -> Finding:
             f"Deployment {namespace}/{name} is scaled to 0, so nobody looks after the cluster",
             f"`kubectl -n {namespace} scale deployment/{name} --replicas=2`",
         )
-    conditions = (installed.deployment.get("status") or {}).get("conditions") or ()
+    conditions = conditions_of(installed.deployment)
     why = next((each.get("message", "") for each in conditions if each["type"] == "ReplicaFailure"), "")
     return failed(
         "operator",
@@ -187,8 +188,8 @@ def no_pods(installed: Installed) -> Finding:
 def findings_during_update(installed: Installed, findings: Iterable[Finding]) -> list[Finding]:
     """Return *findings* about the operator's Pods, adapted to an update of the operator.
 
-    During an update, each cure advises the user to wait for its end and to check again. One more finding says that
-    the operator is being updated.
+    During an update, the cure of each finding advises the user to wait for the end of the update and to check again.
+    One more finding says that the operator is being updated.
     """
     if not installed.is_being_updated:
         return [*findings]
@@ -201,7 +202,7 @@ def findings_during_update(installed: Installed, findings: Iterable[Finding]) ->
 def check_pod_security(namespace: Object, statefulsets: Iterable[Object], has_default_class: bool) -> Finding:
     """Check whether Pod security lets proxies run in the operator's *namespace*.
 
-    Proxies without a class are privileged. So a namespace that forbids this is fine only if no proxy needs it.
+    Proxies without a class are privileged. If the namespace forbids privileged Pods, all proxies must have a class.
     """
     name, labels = namespace["metadata"]["name"], namespace["metadata"].get("labels") or {}
     level = labels.get(_ENFORCE, PRIVILEGED)

@@ -17,17 +17,17 @@ _WRITTEN: Final = {
     "rbac.authorization.k8s.io": {"roles", "rolebindings"},
     GROUP: {word for kind in OWN_KINDS for word in (kind.plural, f"{kind.plural}/status")},
 }
-"""The objects that the operator writes, and the Pods that Kubernetes makes for its StatefulSets.
+"""The kinds of the objects that the operator writes, and Pods, which Kubernetes makes for its StatefulSets.
 
-These are the plurals of the kinds, by API group.
+Each kind is named by its plural, under its API group.
 """
 
 _LABELS: Final = {LABEL_MANAGED: MANAGED}
-"""The labels that most of the objects in _WRITTEN have, whatever they are for."""
+"""The labels of nearly all objects that the operator writes."""
 
 
 def check_kinds(served: Collection[Resource]) -> Iterator[Finding]:
-    """Check that all of the operator's kinds are *served*."""
+    """Check that the API server's *served* kinds include all of the operator's own kinds."""
     missing = [each for each in OWN_KINDS if each not in served]
     for each in missing:
         yield failed(
@@ -45,7 +45,7 @@ def check_kinds(served: Collection[Resource]) -> Iterator[Finding]:
 class Webhooks:
     """The webhook configurations of the cluster, and the facts that say whether they stop the operator.
 
-    These are the labels of the operator's *namespace*, and the Services that have a ready Pod.
+    *namespace* has the labels of the operator's namespace. *ready* are the Services that have a ready Pod.
     """
 
     configurations: Sequence[Object]
@@ -54,7 +54,7 @@ class Webhooks:
 
 
 def check_webhooks(webhooks: Webhooks) -> Iterator[Finding]:
-    """Check that the API server need not ask a webhook that can't answer about the operator's writes."""
+    """Check that each webhook that the API server must ask about the operator's writes has a ready Pod to answer."""
     asked, wrong = 0, []
     for configuration in webhooks.configurations:
         for webhook in configuration.get("webhooks") or ():
@@ -74,7 +74,7 @@ def check_webhooks(webhooks: Webhooks) -> Iterator[Finding]:
 
 
 def webhook_services(configurations: Iterable[Object]) -> set[Key]:
-    """Return the Services that webhooks lead to."""
+    """Return the Services that the webhooks in *configurations* call."""
     found = (_service(webhook) for each in configurations for webhook in each.get("webhooks") or ())
     return {service for service in found if service is not None}
 
@@ -97,7 +97,7 @@ def _unanswered_finding(configuration: Object, webhook: str, service: Key, conce
 
 
 def _service(webhook: Object) -> Key | None:
-    """Return the Service that a webhook leads to; None if it leads to a URL, which we can't look at."""
+    """Return the Service that a webhook calls; None if it calls a URL, which we can't look at."""
     service = (webhook.get("clientConfig") or {}).get("service")
     return Key(service["namespace"], service["name"]) if service else None
 

@@ -42,7 +42,7 @@ Progress = Callable[[str], None]
 class _Target:
     """The operator that a check looks at, the reader that gathers the facts about it, and the objects to look at.
 
-    If the user has given a *namespace*, only the objects in it are looked at, and those in no namespace.
+    If the user has given a *namespace*, the check looks only at objects in that namespace or without a namespace.
     """
 
     installed: Installed
@@ -123,7 +123,7 @@ async def _warnings(target: _Target) -> Iterable[Finding]:
 
 
 class _Part(NamedTuple):
-    """A part of a look: a function, *words* about the part for the user, and the *check* of its error finding."""
+    """A part of a look: a function, *words* for the user, and the *check* to name if the part can't be looked at."""
 
     check: str
     words: str
@@ -148,7 +148,8 @@ _PARTS: Final = (
 class Subject:
     """The subject of a look: the operator in *namespace*, and users' objects.
 
-    The objects are all, or those in the namespace *of*. *kubeconfig* and its *context* name the cluster.
+    If *of* isn't None, only the objects in that namespace are looked at. *kubeconfig* and its *context* name the
+    cluster.
     """
 
     kubeconfig: str
@@ -183,13 +184,14 @@ async def _look(target: _Target, progress: Progress, parts: Iterable[_Part]) -> 
         progress(part.words)
         looked = await _findings_in_time(target, part)
         if part.look is _proxies and all(each.verdict is not Verdict.UNSEEN for each in looked):
-            found = [each for each in found if each.check != part.check or each in looked]  # the operator only counts
+            # The operator's metrics tell only how many proxies serve. Findings about each proxy replace that number.
+            found = [each for each in found if each.check != part.check or each in looked]
         found += looked
     return found
 
 
 async def _findings_in_time(target: _Target, part: _Part) -> list[Finding]:
-    """Return the findings of *part*, or the finding that it could not be looked at."""
+    """Return the findings of *part*, or the finding that it could not be looked at or took too long."""
     check, words = part.check, part.words
     try:
         async with asyncio.timeout(_PART_SECONDS):

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from tsoperator.api.conditions import TRUE
+from tsoperator.api.conditions import TRUE, conditions_of
 from tsoperator.api.names import CONDITION_CLUSTER_DNS_CONFIGURED, CONDITION_CLUSTER_DNS_READY, NAMESERVER
 from tsoperator.api.objects import Object, key_of
 from tsoperator.check.findings import Finding, failed, ok, unseen
@@ -58,7 +58,7 @@ def _nameserver(names: NameResolution, dnsconfig: str) -> Finding:
 
 
 def _cure(dnsconfig: Object) -> str:
-    """Say how the stub domain is put right: by the operator, if it manages the cluster's DNS, or by hand."""
+    """Say how to correct the stub domain. If the operator manages the cluster's DNS, say where to see its problem."""
     name = key_of(dnsconfig).name
     if ((dnsconfig.get("spec") or {}).get("clusterDNS") or {}).get("mode") == "Managed":
         return f"the operator writes it: its condition {CONDITION_CLUSTER_DNS_CONFIGURED} says why it hasn't"
@@ -67,11 +67,11 @@ def _cure(dnsconfig: Object) -> str:
 
 
 def _restart(dnsconfig: Object) -> str:
-    """Return how the user makes the cluster's DNS load the stub domain.
+    """Say how the user makes the cluster's DNS load the stub domain.
 
-    Return an empty text if it has loaded the stub domain, or does so by itself.
+    Return an empty text if the DNS server has loaded the stub domain already, or loads it by itself.
     """
-    found = {each["type"]: each for each in (dnsconfig.get("status") or {}).get("conditions") or ()}
+    found = {each["type"]: each for each in conditions_of(dnsconfig)}
     written, asks = (found.get(type_, {}) for type_ in (CONDITION_CLUSTER_DNS_CONFIGURED, CONDITION_CLUSTER_DNS_READY))
     is_due = written.get("reason") == "RestartNeeded" and asks.get("status") != TRUE
     return str(written["message"]) if is_due else ""
@@ -118,7 +118,7 @@ def _stub_domain(names: NameResolution, zone: str, addresses: Sequence[str], dns
 
 
 def is_dns_config(configmap: Object) -> bool:
-    """Tell whether the cluster's DNS reads *configmap*; the cache on each node (NodeLocal DNSCache) doesn't count."""
+    """Tell whether the cluster's DNS reads *configmap*, and not just NodeLocal DNSCache, the cache on each node."""
     name = key_of(configmap).name
     if name.startswith(NODE_CACHES):
         return False
@@ -126,10 +126,10 @@ def is_dns_config(configmap: Object) -> bool:
 
 
 def servers_for(zone: str, configmaps: Iterable[Object]) -> Sequence[str]:
-    """Return the servers that the cluster's DNS asks especially for names in *zone*.
+    """Return the servers to which the cluster's DNS forwards queries for *zone*.
 
-    Servers that it asks for all names are left out. Raises CorefileError if a Corefile, or a file for one, can't be
-    read.
+    Servers to which it forwards queries for all names are left out. Raises CorefileError if a Corefile, or a file that
+    it imports, can't be read.
     """
     wanted = zone.strip(".").lower()
     found = nearest(each for configmap in configmaps for each in _forwards(wanted, configmap) if each.zone)

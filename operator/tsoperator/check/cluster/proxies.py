@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from tsoperator.api.conditions import conditions_of
 from tsoperator.api.device import Device
 from tsoperator.api.objects import Key, Object, is_deleting, key_of
 from tsoperator.check.findings import Finding, failed, ok
@@ -16,10 +17,10 @@ _STARTING: Final = ("PodInitializing", "ContainerCreating")
 
 @dataclass(frozen=True, slots=True)
 class ProxyObjects:
-    """The StatefulSets of the proxies, their Pods and *slim* Secrets by key, and why Pods were refused, by StatefulSet.
+    """The StatefulSets of the proxies, and their Pods and *slim* Secrets by key.
 
-    *elsewhere* has the Tailnets of the Connectors, PeerRelays and ProxyGroups whose proxies are not in the operator's
-    own tailnet.
+    *refusals* has the reasons why Kubernetes refused to create Pods, by the name of the StatefulSet. *elsewhere* has
+    the names of the Tailnets, by parent, of the proxies that are not in the operator's own tailnet.
     """
 
     statefulsets: Sequence[Object]
@@ -42,7 +43,7 @@ def check_proxies(proxies: ProxyObjects) -> Iterator[Finding]:
 def check_devices(proxies: ProxyObjects, devices: Mapping[str, Mapping[str, Device]]) -> Iterator[Finding]:
     """Check that the device of each proxy is there, approved and online.
 
-    *devices* are those of each Tailnet that could be asked, by the name of the Tailnet, which is empty for the
+    *devices* has the devices of each tailnet that we could read, by the name of the Tailnet. The name is empty for the
     operator's own tailnet.
     """
     looked = wrong = 0
@@ -67,7 +68,7 @@ def check_devices(proxies: ProxyObjects, devices: Mapping[str, Mapping[str, Devi
 def pod_problem(pod: Object) -> str:
     """Return why a Pod isn't ready; empty if it is."""
     status = pod.get("status") or {}
-    conditions = {each["type"]: each for each in status.get("conditions") or ()}
+    conditions = {each["type"]: each for each in conditions_of(pod)}
     if is_deleting(pod):
         return "it is being deleted"
     if (conditions.get("Ready") or {}).get("status") == "True":
@@ -87,7 +88,7 @@ def pod_problem(pod: Object) -> str:
 
 
 def _container_problem(status: Object) -> str:
-    """Return what is wrong with a container by its *status*; empty if nothing is, or if it is still starting."""
+    """Return what is wrong with a container by its *status*; empty if it is well or still starting."""
     state, name = status.get("state") or {}, status["name"]
     waiting, ended = state.get("waiting") or {}, state.get("terminated") or {}
     if waiting and waiting.get("reason") not in _STARTING:
@@ -137,9 +138,9 @@ def _device(secret: Key, named: str, device: Device | None) -> Finding | None:
 
 
 def refusals_of(events: Iterable[Object]) -> dict[str, str]:
-    """Return the reasons why Kubernetes refused to create Pods, by the name of the StatefulSet.
+    """Return the last reason why Kubernetes refused to create a Pod, by the name of the StatefulSet.
 
-    The reasons come from *events*, of which the oldest come first.
+    The reasons stand in *events*, which are in the order of their age, the oldest first.
     """
     return {
         each["involvedObject"]["name"]: each.get("message", "") for each in events if each["reason"] == "FailedCreate"

@@ -21,7 +21,7 @@ _SHOWN: Final = 5  # more findings than this become one, because then a whole ro
 
 
 class Right(NamedTuple):
-    """The right to do each of *verbs*, separated by blanks, with the objects of a *resource*, or with those *named*."""
+    """The right to do each of *verbs* (separated by blanks) with objects of a *resource*, or with those *named*."""
 
     group: str
     resource: str
@@ -148,7 +148,7 @@ def questions(installed: Installed) -> list[AccessQuestion]:
 
 
 def check_rights(missing: Sequence[AccessQuestion]) -> Iterator[Finding]:
-    """Yield the findings about the operator's rights, of which these are *missing*."""
+    """Yield the findings about the operator's rights, given the ones that are *missing*."""
     found = [
         (f"{', '.join(dict.fromkeys(each.verb for each in of_one))} {_plural(resource)}", namespace)
         for (namespace, *resource), of_one in groupby(missing, key=lambda each: (each[0], each.group, each.resource))

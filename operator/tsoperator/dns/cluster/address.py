@@ -1,7 +1,7 @@
 """Chooses the address for a nameserver's new Service.
 
-This is the address that the cluster's DNS already asks, if it is free. The API server has the last word, because it
-alone knows which addresses a Service may have.
+The operator chooses the address that the cluster's DNS already asks, if that address is free. The API server decides in
+the end, because it alone knows which addresses a Service may have.
 """
 
 import ipaddress
@@ -32,9 +32,9 @@ class Addresses:
     def choice(self, dns: DNSObjects | None, zones: Sequence[str], services: Iterable[Object]) -> str:
         """Return the address that the nameserver's new Service should ask for; empty if no address is suitable.
 
-        Suitable is the address that the cluster's DNS asks, or else the nameserver's last one, if the API
-        server hasn't refused it and none of *services* has it. *dns* is the configuration of the cluster's DNS,
-        and *zones* are those that it has to forward to the nameserver.
+        The address that the cluster's DNS asks comes first, then the nameserver's last one. An address is suitable if
+        the API server hasn't refused it and none of *services* has it. *dns* is the configuration of the cluster's DNS,
+        and *zones* are the zones that it has to forward to the nameserver.
         """
         taken = self.refused.union(map(address_of, services))
         wanted = (asked_address(dns, zones) if dns else "", self.last)

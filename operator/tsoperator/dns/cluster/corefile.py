@@ -7,7 +7,7 @@ snippet, or of the files that x names. ``{$X}`` and ``{%X%}`` stand for variable
 only CoreDNS knows.
 
 This parser accepts a little less than CoreDNS. CoreDNS also accepts a server block without braces, and a file whose
-last closing brace is missing. Text that is added at the end of such a file would become part of that block.
+last closing brace is missing. We refuse such a file: our block at its end would become part of the block before.
 """
 
 import re
@@ -24,13 +24,13 @@ _WORD: Final = re.compile(
 _VARIABLE: Final = re.compile(r"\{\$[^{}]+\}|\{%[^{%]+%\}")
 _SCHEMES: Final = ("dns", "tls", "quic", "grpc", "https", "https3", "unix")
 _MAX_IMPORTED: Final = 100_000
-"""The number of words that one Corefile may have after its snippets are put in place of their imports."""
+"""The most words that a Corefile may have after its snippets are put in place of their imports."""
 _MAX_DEPTH: Final = 50
 """The most levels at which snippets in a Corefile may import each other."""
 
 
 class CorefileError(Exception):
-    """A Corefile can't be read: the *line*, the *problem* there, and its *cure*."""
+    """An error: a Corefile can't be read. It has the *line*, the *problem* there, and its *cure*."""
 
     def __init__(self, line: int, problem: str, cure: str) -> None:
         super().__init__(f"line {line}: {problem}; {cure}")
@@ -50,7 +50,7 @@ class Span(NamedTuple):
 
 
 class Address(NamedTuple):
-    """An address of a server block. *zone* is empty for the root, and *port* where none is written."""
+    """An address of a server block. *zone* is empty for the root. *port* is empty if the address names no port."""
 
     zone: str
     port: str = ""
@@ -70,7 +70,8 @@ class Address(NamedTuple):
     def may_be(self, zone: str, ports: Container[str] | None) -> bool:
         """Tell whether a server block with this address may get plain queries for exactly *zone* at one of *ports*.
 
-        With None, any port counts. A variable in the address may have any value, so it fits everything.
+        If *ports* is None, the port doesn't matter. A variable in the address may have any value, so it matches any
+        text.
         """
         first, *others = _VARIABLE.split(self.zone)
         is_zone = zone.startswith(first) and zone.endswith(others[-1]) if others else zone == first
@@ -153,7 +154,7 @@ def _split(text: str) -> tuple[list[Span], list[Span]]:
                 word = re.sub(r"\\(.)", lambda escape: '"' if escape[1] == '"' else escape[0], content, flags=re.DOTALL)
                 words.append(Span(word, line, line + content.count("\n"), start, position))
             case _:
-                word = content.partition("#")[0].rstrip("\r")  # the comment in a word ends with the word
+                word = content.partition("#")[0].rstrip("\r")  # a comment inside a word ends where the word ends
                 words.append(Span(word.replace("\r", ""), line, line, start, start + len(word)))
         line += content.count("\n")
     return words, comments
@@ -161,7 +162,7 @@ def _split(text: str) -> tuple[list[Span], list[Span]]:
 
 @dataclass(slots=True)
 class _Snippets:
-    """The snippets that are known so far, and how many more words the imports of snippets may add."""
+    """The snippets that are known so far, and the number of words (*left*) that imports of snippets may still add."""
 
     words: dict[str, Sequence[Span]] = field(default_factory=dict)
     left: int = _MAX_IMPORTED
@@ -169,7 +170,7 @@ class _Snippets:
 
 @dataclass(slots=True)
 class _Parser:
-    """A reader of the words of a file, or of a snippet where it is imported."""
+    """A parser of the words of a file, or of the words of a snippet that a file imports."""
 
     words: Sequence[Span]
     snippets: _Snippets = field(default_factory=_Snippets)

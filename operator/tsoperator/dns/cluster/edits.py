@@ -33,17 +33,17 @@ from tsoperator.dns.cluster.stubdomains import ANNOTATION, Edited, with_zones, w
 from tsoperator.runtime.plan import Creation, Deletion, Patch, Refusal
 
 _MAX_SIZE: Final = 1 << 20
-"""The number of bytes that the values of a ConfigMap may have together."""
+"""The most bytes that all values of a ConfigMap may have together."""
 _ABOUT: Final = "the stub domain"
 
 Result = Change | Nothing | Refusal
 
 
 def plan_edit(platform: Platform, objects: DNSObjects, stub: StubDomain, owner: str) -> Result:
-    """Return the write that makes the cluster's DNS ask the nameserver for the zones of *stub*, and for no others.
+    """Return the write that makes the cluster's DNS ask the nameserver for the zones of *stub*, and for no other zones.
 
-    If an object other than that of *platform* has a stub domain of ours, `plan_removal` removes that. *owner* is
-    our namespace, which tells our stub domain from that of another operator.
+    The write is for the object of *platform*. If another object has a stub domain of ours, `plan_removal` removes it.
+    *owner* is our namespace, which tells our stub domain from that of another operator.
     """
     match platform.kind:
         case PlatformKind.CORE_DNS | PlatformKind.CORE_DNS_CUSTOM:
@@ -96,10 +96,10 @@ def _gone_refusal(platform: Platform) -> Refusal:
 
 
 def _into_corefile(platform: Platform, objects: DNSObjects, stub: StubDomain, owner: str) -> Result:
-    """Return the write of our server block for *stub*, or why there can't be one.
+    """Return the write of our server block for *stub*, or the refusal that says why it is impossible.
 
-    It goes into the Corefile, or becomes our key of ConfigMap coredns-custom. No file may have a server block for
-    one of our zones yet.
+    The block goes into the Corefile, or becomes our key of ConfigMap coredns-custom. It is impossible if any file has
+    another server block for one of our zones.
     """
     found = configmap(objects, platform.key.name)
     if platform.kind is PlatformKind.CORE_DNS and COREFILE not in data_of(found):
@@ -168,9 +168,9 @@ def _patch(found: Object, body: Mapping[str, object], restart: str) -> Change:
 
 
 def _too_large(found: Object, key: str, text: str) -> Refusal | None:
-    """Return why the API server would refuse the ConfigMap *found* with *text* as the value of *key*.
+    """Return a refusal if the ConfigMap *found*, with *text* as the value of *key*, is too large for the API server.
 
-    It does so if the values are larger than a ConfigMap may be. Return None if they aren't.
+    Return None if it isn't.
     """
     texts = {**data_of(found), key: text}
     size = sum(len(each.encode(errors="surrogatepass")) for each in texts.values())

@@ -13,16 +13,16 @@ from tsoperator.dns.cluster.corefile import CorefileError, parse
 from tsoperator.dns.cluster.forwards import block_forwards, nearest, stub_forwards
 
 _CLUSTER_DNS: Final = "__PILLAR__CLUSTER__DNS__"  # the cache puts the address of the cluster's DNS there
-_REVERSE: Final = "in-addr.arpa"  # like the cluster's own domain, a zone that the cache asks the cluster's DNS for
+_REVERSE: Final = "in-addr.arpa"  # the cache asks the cluster's DNS for names in this zone and in the cluster's domain
 
 
 def bypass(
     text: str, stub_domains: str | None, zones: Sequence[str], addresses: Sequence[str], cluster_domain: str
 ) -> str:
-    """Say why Pods don't get to the stub domain for *zones*, and the cure; return "" if they do.
+    """Say why Pods that ask the cache don't get to the stub domain for *zones*, and the cure; return "" if they do.
 
-    *text* is the Corefile of the cache, and *stub_domains* are those of kube-dns if the cache uses them, too; None if
-    it doesn't, as with Kubespray. *addresses* are the nameserver's. *cluster_domain* is the cluster's own domain.
+    *text* is the Corefile of the cache. *stub_domains* are kube-dns's stub domains; None if the cache doesn't use them,
+    as with Kubespray. *addresses* are the nameserver's. *cluster_domain* is the cluster's own domain.
     """
     try:
         blocks = parse(text).blocks

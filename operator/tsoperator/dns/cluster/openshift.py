@@ -29,7 +29,7 @@ def servers_of(openshift: Object) -> Sequence[Object]:
 def with_server(servers: Sequence[Object], where: str, stub: StubDomain, owner: str) -> list[Object] | Refusal:
     """Return *servers* with our server for *stub*.
 
-    If the live server of ours has fields that others have set, they stay.
+    If our server is there already, fields that somebody else has set in it stay.
     """
     others = without_server(servers, owner)
     for server in others:

@@ -18,16 +18,16 @@ from tsoperator.runtime.plan import Refusal
 
 NAMESPACE: Final = "kube-system"
 COREDNS: Final = "coredns"
-"""The Deployment or the DaemonSet that runs CoreDNS."""
+"""The name of the Deployment or the DaemonSet that runs CoreDNS, and of the ConfigMap with its Corefile."""
 COREFILES: Final = (COREDNS, "coredns-base", "rke2-coredns-rke2-coredns")
 CUSTOM: Final = "coredns-custom"
 KUBE_DNS: Final = "kube-dns"
 NODE_CACHE: Final = "node-local-dns"
 KUBESPRAY_CACHE: Final = "nodelocaldns"
 NODE_CACHES: Final = (NODE_CACHE, KUBESPRAY_CACHE)
-"""The ConfigMaps with a Corefile of NodeLocal DNSCache, which the operator only reads."""
+"""The names of the ConfigMaps with a Corefile of NodeLocal DNSCache. The operator only reads these ConfigMaps."""
 CONFIGMAPS: Final = (*COREFILES, CUSTOM, KUBE_DNS, *NODE_CACHES)
-"""The ConfigMaps of NAMESPACE that say what the cluster's DNS is."""
+"""The names of the ConfigMaps in NAMESPACE by which the operator finds out what the cluster's DNS is."""
 OPENSHIFT_DNS: Final = Resource("operator.openshift.io", "v1", "dnses", "DNS", namespaced=False)
 OPENSHIFT_NAME: Final = "default"
 
@@ -61,7 +61,7 @@ class Platform:
     kind: PlatformKind
     resource: Resource
     key: Key
-    """The object that the operator has to write. For CoreDNSCustom it may not be there yet."""
+    """The key of the object that the operator has to write. For CoreDNSCustom the object may not exist yet."""
     entry: str
     """The key in the ConfigMap's data, or the field of OpenShift's object, that has the stub domain."""
     at: Listening = EVERYWHERE
@@ -69,7 +69,7 @@ class Platform:
     restart: str = ""
     """The manual step that makes CoreDNS load a change; empty if CoreDNS loads changes by itself."""
     node_cache: str = ""
-    """Why Pods that ask NodeLocal DNSCache don't get to the stub domain, and the cure; empty if they do."""
+    """The reason why Pods that ask NodeLocal DNSCache don't get to the stub domain, and the cure; empty if they do."""
 
     @property
     def where(self) -> str:
@@ -95,8 +95,8 @@ def find_platform(
     """Return the platform that a DNSConfig names in spec.clusterDNS.platform, or else the one that *objects* show.
 
     *wanted* is the value in the DNSConfig. Return a refusal if the objects lack the platform. *zones* and
-    *addresses* are those of the stub domain. With them and *cluster_domain* this finds out whether NodeLocal
-    DNSCache bypasses the stub domain.
+    *addresses* are those of the stub domain. From them and *cluster_domain*, the function finds out whether NodeLocal
+    DNSCache bypasses the stub domain, for `Platform.node_cache`.
     """
     kind = PlatformKind(wanted) if wanted else _kind(objects)
     if isinstance(kind, Refusal):
@@ -161,7 +161,7 @@ def _mounted(pod: Object, container: Object) -> str:
 
 
 def restart_of(objects: DNSObjects, name: str, corefile: Corefile) -> str:
-    """Say how to make CoreDNS load a change of the Corefile in ConfigMap *name*; empty if it does so by itself."""
+    """Say how to make CoreDNS load a change of the Corefile in ConfigMap *name*; empty if CoreDNS does so by itself."""
     if corefile.has("reload") or any(each.name == "reload" for _, found in overrides(objects) for each in found):
         return ""
     coredns = next((f"{each['kind'].lower()} {key_of(each).name}" for each in objects.workloads), f"deployment {name}")
@@ -169,7 +169,7 @@ def restart_of(objects: DNSObjects, name: str, corefile: Corefile) -> str:
 
 
 def corefile_of(objects: DNSObjects) -> tuple[str, Corefile] | Refusal:
-    """Return the name of CoreDNS's ConfigMap, and the contents of the Corefile in it; or why there is none to use."""
+    """Return the name of CoreDNS's ConfigMap and the contents of its Corefile, or a refusal if they can't be read."""
     told = mounted_corefile(objects)
     names = [told] if told else [*filter(None, [objects.corefile]), *COREFILES]
     found = next(filter(None, (configmap(objects, name) for name in names)), None)
@@ -185,7 +185,10 @@ def corefile_of(objects: DNSObjects) -> tuple[str, Corefile] | Refusal:
 
 
 def corefiles(objects: DNSObjects) -> Iterator[tuple[str, str]]:
-    """Yield a description and the text of each file that has server blocks: the Corefile, and its imports."""
+    """Yield a description and the text of each file that has server blocks: the Corefile, and files that it imports.
+
+    Yield nothing if the Corefile can't be read.
+    """
     main = corefile_of(objects)
     if isinstance(main, Refusal):
         return
@@ -198,7 +201,10 @@ def corefiles(objects: DNSObjects) -> Iterator[tuple[str, str]]:
 
 
 def overrides(objects: DNSObjects) -> Iterator[tuple[str, Sequence[Directive]]]:
-    """Yield a description and the plugins of each file that a Corefile may import into its block for all names."""
+    """Yield a description and the plugins of each file that a Corefile may import into its server block for all names.
+
+    Files that can't be read are left out.
+    """
     for key, text in data_of(configmap(objects, CUSTOM)).items():
         if key.endswith(OVERRIDES):
             with contextlib.suppress(CorefileError):
@@ -206,7 +212,7 @@ def overrides(objects: DNSObjects) -> Iterator[tuple[str, Sequence[Directive]]]:
 
 
 def _kind(objects: DNSObjects) -> PlatformKind | Refusal:
-    """Return the kind of the cluster's DNS that *objects* show, or why they show none."""
+    """Return the kind of the cluster's DNS that *objects* show, or a refusal if they don't show it."""
     if objects.openshift is not None:
         return PlatformKind.OPENSHIFT
     found = corefile_of(objects)
@@ -253,7 +259,10 @@ def _coredns(objects: DNSObjects, kind: PlatformKind) -> Platform | Refusal:
 
 
 def _imports(objects: DNSObjects, corefile: Corefile) -> bool:
-    """Tell whether *corefile* would import our key of ConfigMap coredns-custom, outside of its server blocks."""
+    """Tell whether *corefile* imports our key of ConfigMap coredns-custom, or would if the key existed.
+
+    Only imports outside of its server blocks are of use.
+    """
     for pattern in map(PurePosixPath, corefile.imports):
         likely = pattern.parent.name == "custom" or configmap(objects, CUSTOM) is not None
         if likely and fnmatchcase(CUSTOM_KEY, pattern.name):

@@ -44,18 +44,18 @@ class DNSObjects:
 
 @dataclass(frozen=True, slots=True)
 class StubDomain:
-    """The *zones* to forward to the nameserver, and its *addresses*: at least one of each, in their usual form."""
+    """The *zones* to forward to the nameserver, and its *addresses*: at least one of each, in their canonical form."""
 
     zones: tuple[str, ...]
     addresses: tuple[str, ...]
 
     @classmethod
     def of(cls, zones: Sequence[str], addresses: Sequence[str], cluster_domain: str = "") -> "StubDomain | Refusal":
-        """Return the stub domain with these *zones* and *addresses*, or why it can't be written anywhere.
+        """Return the stub domain with these *zones* and *addresses*, or a refusal if it may not be written anywhere.
 
-        The order of *zones* doesn't matter. A zone may come from a control server, and goes into the
-        configuration of a program, so it has to be a domain name. If *cluster_domain* is given, a zone must not
-        take names in that domain away from the cluster.
+        The order of *zones* doesn't matter. Each zone has to be a domain name, because it may come from a control
+        server, and goes into the configuration of a program. If *cluster_domain* is given, a zone must not take names
+        in that domain away from the cluster.
         """
         own = cluster_domain.strip(".").lower()
         names = tuple(sorted({zone.strip(".").lower() for zone in zones}))
@@ -83,13 +83,13 @@ class StubDomain:
 class Change:
     """A write of one object of the cluster's DNS.
 
-    The caller adds the object's ``resourceVersion`` to a Patch, so that somebody else's edit at the same time is
-    kept. A ConfigMap that is created or deleted is one that only the operator writes to.
+    If *step* is a Patch, the caller adds the object's ``resourceVersion`` to it. So the API server refuses the Patch if
+    somebody else has edited the object at the same time. The operator creates and deletes only a ConfigMap of its own.
     """
 
     step: Patch | Creation | Deletion
     restart: str = ""
-    """The restart by hand after which the cluster's DNS uses the change; empty if it does so by itself."""
+    """The restart by hand after which the cluster's DNS uses the change; empty if no restart is needed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,7 @@ class Nothing:
     """The result if the objects of the cluster's DNS already are as they should be, so that nothing is written."""
 
     restart: str = ""
-    """The restart by hand after which the cluster's DNS uses its configuration; empty if it needs none.
+    """The restart by hand after which the cluster's DNS uses its configuration; empty if no restart is needed.
 
     The objects don't show whether somebody has restarted the DNS server since the last change.
     """

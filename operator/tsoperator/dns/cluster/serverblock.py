@@ -1,7 +1,7 @@
 """Puts our server block into a Corefile, between two comment lines, and takes it out again.
 
-A third comment line, behind the first one, names the namespace of the operator whose block it is, because a cluster may
-have two operators. A block without this line was written by an earlier version of an operator, and is treated as ours.
+A third comment line, behind the first one, tells the namespace of the operator that wrote the block, because a cluster
+may have two operators. A block without that line is from an earlier version of an operator, and is treated as ours.
 Our block is added at the end of the file, so that its removal leaves exactly the text from before. If the file had no
 final newline, the file with our block has none either, and the newline before our block is removed with it.
 """
@@ -28,8 +28,8 @@ END: Final = "# END tailnet stub domain"
 _MARKERS: Final = ("# BEGIN tailnet stub domain", END)
 _OWNER: Final = re.compile(r"# It belongs to the operator in namespace ([a-z0-9-]+)\.")
 _DENIAL_SECONDS: Final = 1
-"""The time for which CoreDNS may remember that a name doesn't exist. Its default is 5 s. For that time, clients can't
-reach a new name that somebody has asked for too early.
+"""The time for which CoreDNS may remember that a name doesn't exist. Its default is 5 s. If somebody asks too early for
+a new name, clients can't use the name until this time is over.
 """
 
 
@@ -37,14 +37,14 @@ _FORWARDING: Final = ("forward", "grpc")
 _ANSWERING: Final = (*_FORWARDING, "auto", "etcd", "file", "hosts", "kubernetes", "secondary", "template")
 """The plugins that answer queries for the zones in their arguments.
 
-The plugins of _FORWARDING differ: only their first argument is a zone.
+Of the arguments of a plugin in _FORWARDING, only the first one is a zone.
 """
 
 
 class Listening(NamedTuple):
     """The addresses at which the cluster's DNS takes queries: its ports, and the arguments of its plugin bind.
 
-    A port is empty if the Corefile doesn't name one.
+    A port is the empty text where the Corefile doesn't name one.
     """
 
     ports: tuple[str, ...] = ("53",)
@@ -55,7 +55,7 @@ EVERYWHERE: Final = Listening()
 
 
 class _Place(NamedTuple):
-    """The position of an operator's lines in a Corefile: from the first character of BEGIN to the last one of END.
+    """The position of an operator's lines in a Corefile: from the first character of `BEGIN` to the last one of `END`.
 
     *newline* ends each line. *owner* is the namespace of the operator; empty if no line names it.
     """
@@ -106,7 +106,10 @@ def listening(corefile: Corefile) -> Listening:
 
 
 def with_block(text: str, where: str, stub: StubDomain, at: Listening, owner: str) -> str | Refusal:
-    """Return the Corefile *text*, which is in *where*, with our block for *stub*; *owner* is our namespace."""
+    """Return the Corefile *text* with our block for *stub*, or a refusal.
+
+    *where* describes the place of the text for messages. *owner* is our namespace.
+    """
     place = _ours(text, where, read_corefile(text, where), owner)
     if isinstance(place, Refusal):
         return place
@@ -119,9 +122,12 @@ def with_block(text: str, where: str, stub: StubDomain, at: Listening, owner: st
 
 
 def without_block(text: str, where: str, owner: str) -> str | Refusal:
-    """Return the Corefile *text*, which is in *where*, as it is without our block; *owner* is our namespace."""
+    """Return the Corefile *text* without our block, or a refusal.
+
+    *where* describes the place of the text for messages. *owner* is our namespace.
+    """
     if not any(marker in text for marker in _MARKERS):
-        return text  # it need not be readable for that
+        return text  # a text without our block need not be readable
     place = _ours(text, where, read_corefile(text, where), owner)
     if place is None or isinstance(place, Refusal):
         return place or text
@@ -130,11 +136,11 @@ def without_block(text: str, where: str, owner: str) -> str | Refusal:
 
 
 def corefile_refusal(text: str, where: str, stub: StubDomain, at: Listening, owner: str) -> Refusal | None:
-    """Return why the Corefile *text* in *where* rules out our block in any file; None if it doesn't.
+    """Return a refusal if the Corefile *text* rules out our block in this file or any other; None if it doesn't.
 
-    CoreDNS doesn't accept two blocks for the same zone and port. A block for a zone above or below ours rules out
-    nothing, unless the block above has a plugin for our zone: with our block, that plugin would get no queries for
-    our zone any more. *owner* is our namespace.
+    CoreDNS doesn't accept two blocks for the same zone and port. It accepts blocks for a zone and for its parent zone.
+    But if the block for the parent zone has a plugin for our zone, that plugin would get no more queries for our zone,
+    so we refuse. *where* describes the place of the text for messages. *owner* is our namespace.
     """
     corefile = read_corefile(text, where)
     place = _ours(text, where, corefile, owner)
@@ -167,9 +173,10 @@ def corefile_refusal(text: str, where: str, stub: StubDomain, at: Listening, own
 
 
 def plugin_refusal(plugins: Iterable[Directive], where: str, zones: Collection[str]) -> Refusal | None:
-    """Return why *plugins* in *where* rule out a block of ours for *zones*; None if they don't.
+    """Return a refusal if one of *plugins* rules out a server block of ours for *zones*; None if none does.
 
-    The plugins are in a block for a zone above *zones*. CoreDNS asks only the block with the longest zone.
+    The plugins are in a block for a parent zone of *zones*. CoreDNS asks only the block with the longest zone, so with
+    our block a plugin for one of *zones* would get no more queries. *where* describes their place for messages.
     """
     for plugin in plugins:
         if plugin.name in _ANSWERING:
@@ -185,7 +192,7 @@ def plugin_refusal(plugins: Iterable[Directive], where: str, zones: Collection[s
 
 
 def read_corefile(text: str, where: str) -> Corefile | Refusal:
-    """Return the contents of the Corefile *text* in *where*, or why it can't be read."""
+    """Return the contents of the Corefile *text*, or a refusal that says why *text* in *where* can't be read."""
     try:
         return parse(text)
     except CorefileError as error:

@@ -1,7 +1,7 @@
 """Puts our zones into kube-dns's stub domains, a JSON object in a ConfigMap, and takes them out again.
 
-JSON has no comments, so an annotation on the ConfigMap says which zones are ours. Ours are written before all others,
-and nothing else in the text changes.
+JSON has no comments, so an annotation on the ConfigMap says which zones are ours. We write our zones before all others,
+and change nothing else in the text.
 """
 
 import json
@@ -28,7 +28,7 @@ _SPACE: Final = re.compile(r"[ \t\r\n]*")
 class Edited(NamedTuple):
     """The wanted contents of ConfigMap kube-dns: the *text* of its stub domains, and the *annotation*.
 
-    None removes the text or the annotation.
+    If one of them is None, it is to be removed.
     """
 
     text: str | None
@@ -49,7 +49,7 @@ class _Ours:
 
     @classmethod
     def parse(cls, annotation: str | None, owner: str) -> "_Ours":
-        """Return the facts in *annotation*; if it can't be read, no stub domain is ours. *owner* is our namespace."""
+        """Return the facts in *annotation*; no facts if it can't be read. *owner* is our namespace."""
         try:
             found = json.loads(annotation or "{}")
             is_earlier = isinstance(found.get("made"), bool)
@@ -65,7 +65,7 @@ class _Ours:
             return cls(others=others)
 
     def has(self, member: "_Member") -> bool:
-        """Tell whether *member* is a stub domain of ours, and still as we wrote it."""
+        """Tell whether *member* is a stub domain that we wrote, and that nobody has changed since."""
         return member.key in self.zones and self.zones[member.key] == member.value
 
     def annotation(self, owner: str) -> str | None:
@@ -84,9 +84,9 @@ class _Member(NamedTuple):
 
 
 def with_zones(text: str | None, annotation: str | None, where: str, stub: StubDomain, owner: str) -> Edited | Refusal:
-    """Return the stub domains *text* with those of *stub*, and with no others of ours.
+    """Return the stub domains *text* with those of *stub* in place of all others that we wrote, or a refusal.
 
-    *text* is None if the ConfigMap has no such key. *owner* is our namespace.
+    *text* is None if the ConfigMap has no key ``stubDomains``. *owner* is our namespace.
     """
     before = without_zones(text, annotation, where, owner)
     if isinstance(before, Refusal):
@@ -113,9 +113,9 @@ def with_zones(text: str | None, annotation: str | None, where: str, stub: StubD
 
 
 def without_zones(text: str | None, annotation: str | None, where: str, owner: str) -> Edited | Refusal:
-    """Return the stub domains *text* without ours; those that somebody has changed aren't ours any more.
+    """Return the stub domains *text* without those that we wrote, or a refusal.
 
-    *owner* is our namespace.
+    A stub domain that somebody has changed since isn't ours any more, so it stays. *owner* is our namespace.
     """
     ours = _Ours.parse(annotation, owner)
     left = _Ours(others=ours.others).annotation(owner)
@@ -147,7 +147,7 @@ def _unreadable(where: str, error: Exception) -> Refusal:
 
 
 def _is_servers(value: Any) -> bool:
-    """Tell whether kube-dns accepts *value* as a list of servers."""
+    """Tell whether kube-dns accepts *value* as the list of a stub domain's servers."""
     return value is None or (isinstance(value, list) and all(isinstance(each, str) for each in value))
 
 
@@ -173,7 +173,7 @@ def _members(text: str) -> list[_Member]:
 
 
 def _after(text: str, at: int, mark: str) -> int:
-    """Return the position behind *mark* and the white space after it.
+    """Return the position behind *mark* and the white space that follows it.
 
     *mark* has to come next in *text*, after the position *at*.
     """

@@ -1,4 +1,4 @@
-"""Finds out where the configuration of the cluster's DNS sends questions for a zone."""
+"""Finds the servers to which the configuration of the cluster's DNS forwards queries for a zone."""
 
 from collections.abc import Sequence
 
@@ -10,9 +10,9 @@ from tsoperator.dns.cluster.results import DNSObjects
 
 
 def targets(objects: DNSObjects, zone: str) -> Sequence[str] | None:
-    """Return the servers that the cluster's DNS asks especially for names in *zone*; None if they aren't known.
+    """Return the servers to which the cluster's DNS forwards queries for *zone*; None if they aren't known.
 
-    Servers that it asks for all names are left out.
+    Servers to which it forwards queries for all names are left out.
     """
     try:
         found = _forwards(objects, zone)

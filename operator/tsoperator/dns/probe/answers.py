@@ -1,13 +1,13 @@
-"""Decides from answers whether the cluster's DNS asks the nameserver, and if not, what is wrong (pure)."""
+"""Judges from DNS answers whether the cluster's DNS asks the nameserver, and names the fault if it doesn't (pure)."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from tsoperator.api.conditions import condition
+from tsoperator.api.conditions import condition, conditions_of
 from tsoperator.api.names import CONDITION_CLUSTER_DNS_READY
-from tsoperator.api.objects import Object
+from tsoperator.api.objects import Object, generation_of
 from tsoperator.api.rules import server_address
 
 READY: Final = "NamesResolve"
@@ -24,7 +24,7 @@ _OTHER_SERVER: Final = "if Pods ask another server, set OPERATOR_CLUSTER_DNS to 
 
 
 class Fault(StrEnum):
-    """The causes for which names don't resolve. Each is a reason of the condition of a DNSConfig."""
+    """The causes for which names don't resolve. Each value can be the reason of a condition of a DNSConfig."""
 
     NOT_FORWARDED = "NotForwarded"
     WRONG_ADDRESS = "WrongAddress"
@@ -39,7 +39,7 @@ class Fault(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Authority:
-    """The SOA record that a negative answer came with: the zone, who serves it, and the version of its records."""
+    """The SOA record of a negative answer: the *zone*, its primary server, the contact, and the zone's *serial*."""
 
     zone: str
     mname: str
@@ -49,7 +49,7 @@ class Authority:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """The result of a DNS query: an *rcode* with *addresses* or an *authority*, or else a *failure* in words."""
+    """The result of a DNS query: an answer with *rcode*, *addresses* and *authority*, or else a *failure* in words."""
 
     rcode: str = ""
     addresses: frozenset[str] = frozenset()
@@ -58,12 +58,12 @@ class Reply:
 
     @property
     def denies(self) -> bool:
-        """True if this reply says that the name doesn't exist, or has no address."""
+        """True if the server says that the name doesn't exist, or has no address."""
         return self.rcode == "NXDOMAIN" or (self.rcode == "NOERROR" and not self.addresses)
 
     @property
     def words(self) -> str:
-        """The result of the query in words: a verb and its object."""
+        """The result of the query in words that can follow the name of the server, such as "answered NXDOMAIN"."""
         if self.failure:
             return self.failure
         if self.addresses:
@@ -73,7 +73,7 @@ class Reply:
 
 @dataclass(frozen=True, slots=True)
 class ZoneReplies:
-    """All that is known of one *zone* at one *server* of the cluster's DNS.
+    """The replies about one *zone* from one *server* of the cluster's DNS and from the nameserver.
 
     *direct* is the reply of the nameserver, at the address *nameserver*, to a direct question for the canary. *udp* and
     *tcp* are the server's replies to the same question; None if the server wasn't asked. *fresh* and *fresh_direct* are
@@ -99,7 +99,10 @@ class ZoneReplies:
 
 @dataclass(frozen=True, slots=True)
 class ServerVerdict:
-    """The verdict on one DNS *server* for one *zone*: *fault* is empty if names resolve, and *message* says why not."""
+    """The verdict on one DNS *server* for one *zone*.
+
+    *fault* is empty if names resolve there. Otherwise *message* says why they don't.
+    """
 
     zone: str
     server: str
@@ -113,7 +116,7 @@ def gives(reply: Reply | None, address: str) -> bool:
 
 
 def is_of_ours(reply: Reply) -> bool:
-    """Tell whether a negative *reply* is from a nameserver of this project: its SOA says so."""
+    """Tell whether a negative *reply* is from a nameserver of this project, by the SOA record in the reply."""
     said = reply.authority
     return said is not None and said.rname == f"hostmaster.{said.zone}" and said.mname.startswith("nameserver.")
 
@@ -121,8 +124,8 @@ def is_of_ours(reply: Reply) -> bool:
 def nameserver_verdict(seen: Sequence[ZoneReplies]) -> ServerVerdict:
     """Return the verdict on the nameserver, from its own answers in each zone.
 
-    The nameserver is fine if it gives the address of one canary: it may lack the records of a new zone, or refuse a
-    zone.
+    The nameserver works if it answers with the address of one canary. It may still lack the records of a new zone, or
+    refuse a zone.
     """
     first = seen[0]
     if any(gives(each.direct, each.nameserver) for each in seen):
@@ -233,9 +236,9 @@ def steady_verdicts(
 ) -> tuple[ServerVerdict, ...]:
     """Return the verdicts to show next.
 
-    *shown* are those that the status shows now, *last* those of the round before, and *found* those of this round.
-    Some faults alternate between several symptoms. So a fault takes the place of another one only if two rounds in
-    a row have found it.
+    *shown* are the verdicts that the status shows now, *last* those of the round before, and *found* those of this
+    round. Some faults show different symptoms by turns. So a fault takes the place of another one only if two rounds
+    in a row have found it.
     """
     before = {(each.zone, each.server): each for each in shown if each.fault}
     twice = {*last}
@@ -249,15 +252,14 @@ def cluster_dns_condition(
 ) -> Object:
     """Return the condition of *dnsconfig* that follows from the *verdicts* on *servers*.
 
-    While there are no verdicts, the condition stays as the operator's previous leader left it.
+    *servers* are the servers of the cluster's DNS. While there are no verdicts yet, the condition stays as it is.
     """
-    generation = int(dnsconfig["metadata"].get("generation", 0))
+    generation = generation_of(dnsconfig)
     if not servers:
         return condition(CONDITION_CLUSTER_DNS_READY, "Unknown", NOT_ASKED, _NO_SERVER, generation)
     if not verdicts:
-        before = (dnsconfig.get("status") or {}).get("conditions") or ()
         unknown = condition(CONDITION_CLUSTER_DNS_READY, "Unknown", NOT_ASKED, _NOT_YET, generation)
-        return next((each for each in before if each["type"] == CONDITION_CLUSTER_DNS_READY), unknown)
+        return next((each for each in conditions_of(dnsconfig) if each["type"] == CONDITION_CLUSTER_DNS_READY), unknown)
     wrong = sorted((each for each in verdicts if each.fault), key=lambda each: (each.zone, each.server))
     if wrong:
         message = "; ".join(each.message for each in wrong[:_NAMED])

@@ -24,7 +24,7 @@ Transport = Literal["udp", "tcp"]
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A question to *server*, an address with or without a port, for the addresses of *name*.
+    """A DNS query for the addresses of *name*, to *server*, an address with or without a port.
 
     The server has to answer within *timeout* seconds. Over UDP, the question is sent a second time half-way.
     """
@@ -37,11 +37,11 @@ class Query:
 
 
 AskServer = Callable[[Query], Awaitable[Reply]]
-"""A function that asks a question. It raises no errors, but returns them as replies."""
+"""A function that sends a query and returns the reply. It raises no errors: a failure is a reply, too."""
 
 
 async def ask(query: Query) -> Reply:
-    """Ask the question of *query*, and return the reply, which may also be a failure."""
+    """Send *query*, and return the reply. A failure is a reply, too."""
     question = dnslib.DNSRecord.question(query.name, "AAAA" if query.ipv6 else "A")
     try:
         async with asyncio.timeout(query.timeout):
@@ -57,8 +57,8 @@ async def ask(query: Query) -> Reply:
 async def _by_udp(query: Query, question: Any) -> Reply:
     """Ask by UDP, from a new socket at each try: a Service may lead all packets of one socket to a Pod that is gone.
 
-    An answer to the first try is used even during the second try: if a server gets no answer from another one, it
-    says so only after some seconds.
+    The answer to the first try is used even if it comes during the second try. An answer can take seconds, for instance
+    if a server waits in vain for another server.
     """
     error: BaseException = TimeoutError()
     tries: set[asyncio.Task[Reply]] = set()

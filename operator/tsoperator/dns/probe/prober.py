@@ -1,4 +1,4 @@
-"""Asks the nameserver and the cluster's DNS in the background, and announces changes of the answers."""
+"""Asks the nameserver and the cluster's DNS in the background, and announces changes of the verdicts on them."""
 
 import asyncio
 import secrets
@@ -12,7 +12,7 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
-from tsoperator.api.objects import Object, Signal
+from tsoperator.api.objects import Signal
 from tsoperator.dns.probe.answers import (
     Reply,
     ServerVerdict,
@@ -25,20 +25,18 @@ from tsoperator.dns.probe.answers import (
 )
 from tsoperator.dns.probe.asking import AskServer, Query
 from tsoperator.dns.probe.question import Canary, CanaryQuestion
-from tsoperator.runtime.cache import Listener
+from tsoperator.runtime.feeds import Announcer
 from tsoperator.runtime.workqueue import Backoff
 
 VERDICT: Final = Signal("Verdict")
-"""The resource whose events announce changes of the findings about the nameserver and the cluster's DNS.
+"""The signal that announces changes of the verdicts on the nameserver and the cluster's DNS.
 
-The findings are no objects of the API server.
+The verdicts are no objects of the API server.
 """
-
-_CHANGE: Final[Object] = {"kind": VERDICT.kind, "metadata": {"name": "cluster-dns"}}
 
 
 class Found(NamedTuple):
-    """The verdicts of one round of questions: that on the *nameserver* itself, and those on the *cluster*'s DNS."""
+    """The verdicts of one round of queries: that on the *nameserver* itself, and those on the *cluster*'s DNS."""
 
     nameserver: ServerVerdict
     cluster: tuple[ServerVerdict, ...]
@@ -49,9 +47,9 @@ class Found(NamedTuple):
         return not any(each.fault for each in (self.nameserver, *self.cluster))
 
     def after(self, shown: "Found | None", last: "Found | None") -> "Found":
-        """Return the verdicts to show after this round of questions.
+        """Return the verdicts to show after this round of queries.
 
-        *shown* are those that are shown now, and *last* those of the round before.
+        *shown* are the verdicts that are shown now, and *last* those of the round before.
         """
         if shown is None or last is None:
             return self
@@ -61,12 +59,12 @@ class Found(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ProbePace:
-    """The pauses between questions to the nameserver and the cluster's DNS, in seconds.
+    """The pauses between the queries to the nameserver and the cluster's DNS, and the time to answer, in seconds.
 
-    While all is well, the pauses are those of *steady*, and otherwise those of *backoff*. Both start again after a
-    change, because the cluster's DNS may load a new configuration a minute later. Changes in the cluster come in
-    bursts, so there are at least *rest* seconds between two rounds. The cluster's DNS has *timeout* seconds to answer,
-    and the nameserver *direct*. No more than *at_once* zones are asked for at a time.
+    While no verdict has a fault, the pauses are those of *steady*, and otherwise those of *backoff*. Both begin with
+    short pauses again after a change: the cluster's DNS may load a new configuration a minute later. There are at least
+    *rest* seconds between two rounds, because changes in the cluster come in bursts. The cluster's DNS has *timeout*
+    seconds to answer, and the nameserver *direct*. We ask for at most *at_once* zones at a time.
     """
 
     steady: Backoff = field(default_factory=lambda: Backoff(first=1.0, cap=180.0))
@@ -100,26 +98,20 @@ class DNSProber(Collector):
         self._last: Found | None = None  # the results of the last round
         self._asked_at = 0.0
         self._changed = asyncio.Event()
-        self._listeners: list[Listener] = []
+        self.feed = Announcer(VERDICT)
+        """The announcer of changes of the verdicts."""
 
     def follow(self, question: CanaryQuestion | None) -> Found | None:
-        """Ask *question* from now on, at once if it is new. Return its results, or None if there are none yet."""
+        """Ask *question* from now on, at once if it is new. Return the verdicts, or None if there are none yet.
+
+        If *question* is None, ask nothing.
+        """
         if question != self._question:
             if question is None or not question.is_same(self._question):
                 self._shown = None
             self._question = question
             self._changed.set()
         return self._shown
-
-    def listen(self, signal: Signal, listener: Listener) -> None:
-        """Call *listener* at every change of the verdicts, if *signal* is `VERDICT`; ignore any other signal."""
-        if signal == VERDICT:
-            self._listeners.append(listener)
-
-    def all(self, signal: Signal) -> list[Object]:
-        """Return nothing, because a resync enqueues all DNSConfigs already."""
-        del signal
-        return []
 
     async def run(self) -> None:
         """Ask the current question again and again until cancelled."""
@@ -146,9 +138,9 @@ class DNSProber(Collector):
             self._question = self._shown = None
 
     def _tell(self, question: CanaryQuestion, found: Found) -> bool:
-        """Note the results *found*, unless the question has changed, and call the listeners of new results.
+        """Store the verdicts *found*, unless the question has changed. Announce a change of the verdicts to show.
 
-        Return whether new results are to be shown.
+        Return whether there was such a change.
         """
         if not question.is_same(self._question):
             return False
@@ -158,8 +150,7 @@ class DNSProber(Collector):
         if shown == self._shown:
             return False
         self._shown = shown
-        for listener in self._listeners:
-            listener(None, _CHANGE)
+        self.feed.announce()
         return True
 
     async def _round(self, question: CanaryQuestion) -> Found:
@@ -180,7 +171,7 @@ class DNSProber(Collector):
     async def _look(self, question: CanaryQuestion, canary: Canary) -> tuple[ZoneReplies, list[ZoneReplies]]:
         """Ask the nameserver itself, then the servers of the cluster's DNS, and return the replies of both.
 
-        If the nameserver doesn't know the canary, the cluster's DNS isn't asked, because it would remember that answer.
+        If the nameserver doesn't know the canary, the cluster's DNS isn't asked: it would cache the negative answer.
         """
         direct = await self._answer(question.nameserver, canary.name, question)
         blank = ZoneReplies(canary.zone, "", question.nameserver, direct, targets=question.targets.get(canary.zone))
@@ -209,7 +200,7 @@ class DNSProber(Collector):
         return await self._ask(Query(server, name, "tcp" if tcp else "udp", ipv6, timeout))
 
     def collect(self) -> Iterator[Metric]:
-        """Yield the results of the last questions; prometheus_client calls this for each scrape."""
+        """Yield the results of the last round as metrics. prometheus_client calls this method at each scrape."""
         ready = GaugeMetricFamily(
             "tsoperator_cluster_dns_ready",
             "Whether a server of the cluster's DNS resolves the names of a zone by the nameserver.",

@@ -1,4 +1,4 @@
-"""Decides which question the nameserver and the cluster's DNS are asked (pure)."""
+"""Chooses the question that the prober asks the nameserver and the cluster's DNS (pure)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -23,8 +23,8 @@ class CanaryQuestion:
     """The question whether the *nameserver* and the *servers* know each of the *canaries*.
 
     The right answer is the nameserver's address. *seen* has the versions of the objects on which the answers depend:
-    when they change, the same question is asked again. *targets* are the addresses to which the cluster's DNS forwards
-    each zone, where that is known.
+    when a version changes, the prober asks the same question again. *targets* has the addresses to which the cluster's
+    DNS forwards each zone; None for a zone for which they aren't known.
     """
 
     servers: tuple[str, ...]
@@ -34,7 +34,7 @@ class CanaryQuestion:
     targets: Mapping[str, Sequence[str] | None] = field(default_factory=dict)
 
     def is_same(self, other: "CanaryQuestion | None") -> bool:
-        """Tell whether the answers to *other* are answers to this question."""
+        """Tell whether *other* has the same servers and canaries, so that its answers are also answers to this one."""
         return other is not None and replace(self, seen=(), targets={}) == replace(other, seen=(), targets={})
 
 

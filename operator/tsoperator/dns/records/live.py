@@ -30,9 +30,9 @@ class NamedProxy:
     """A proxy that may have a name, and the objects on which its record depends.
 
     *service* is the headless Service of the proxy, or the Service that leads to a ProxyGroup's proxies. *parent* is the
-    object that the proxy is for, if it is found. If the namespace of the parent is not *watched*, a parent that is not
-    found may exist. *slices* are the EndpointSlices of the Service. *leads* is true if the parent points at this
-    Service, false if it points at the Service of another proxy of its own, and None if it points at neither.
+    object that the proxy is for; None if we don't find it. If the parent's namespace is not *watched*, it may exist all
+    the same. *slices* are the EndpointSlices of the Service. *leads* is true if the parent points at this Service,
+    false if it points at the Service of another proxy of its own, and None if it points at no such Service.
     """
 
     service: Object
@@ -44,10 +44,10 @@ class NamedProxy:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A name and its addresses, in order.
+    """A name in the cluster's DNS and its sorted addresses.
 
-    *claim* decides who has the name if several proxies answer to it. The record *serves* if somebody answers at the
-    addresses: a cluster IP may have no endpoint.
+    *claim* decides which proxy has the name if several proxies ask for it. The record *serves* if connections to the
+    addresses reach something: a cluster IP may have no endpoint.
     """
 
     name: str
@@ -93,7 +93,8 @@ def hosted_record(service: Object, name: str) -> Record | None:
 def shared_record(records: Sequence[Record]) -> Record:
     """Return the one record of a name for which there are these *records*, at least one.
 
-    The records with the same ports as the winning claim share the name. If any of them serve, only these are used.
+    The records whose ports are those of the winning claim share the name. If some of them serve, the others are left
+    out.
     """
     first, *others = records
     if not others:
@@ -105,9 +106,9 @@ def shared_record(records: Sequence[Record]) -> Record:
 
 
 def _noted_parent(service: Object) -> Object:
-    """Return the parent of a proxy with only the facts that the proxy's *service* notes.
+    """Return an object in place of a proxy's parent, which we can't see: it has the facts noted on *service*.
 
-    We can't see the parent itself.
+    *service* is the headless Service of the proxy.
     """
     return {"metadata": {}, "spec": {"clusterIP": annotations(service).get(ANNOTATION_LAST_CLUSTER_IP, "")}}
 
@@ -115,9 +116,9 @@ def _noted_parent(service: Object) -> Object:
 def _name(proxy: NamedProxy, way: Way, settings: Settings) -> str:
     """Return the name of *proxy* in the cluster's DNS, in lower case; empty if it has none.
 
-    A proxy has no name if its parent is being deleted. While nothing is known of the parent, this is the name that
-    was last noted on the Service. While the parent moves from one proxy to another, only the proxy at which it
-    points has the name, because the other proxy may not serve.
+    A proxy has no name if its parent is being deleted. If the parent's namespace isn't watched, the name is the one
+    noted on the Service. While the parent moves from one proxy to another, only the proxy at which it points has the
+    name, because the other proxy may not serve.
     """
     parent = proxy.parent
     if is_deleting(proxy.service) or (parent is not None and is_deleting(parent)):
@@ -135,9 +136,9 @@ def _name(proxy: NamedProxy, way: Way, settings: Settings) -> str:
         fqdn = given.get(ANNOTATION_TAILNET_FQDN, "")
         if not noted and ANNOTATION_LAST_TAILNET_TARGET_FQDN not in annotations(proxy.service):
             noted = fqdn  # the Go operator notes no name
-        return _folded(noted) if asks and fqdn else ""  # the device to which the proxies were last told to lead
+        return _folded(noted) if asks and fqdn else ""  # the noted name, because the proxies still lead to that device
     if way is Way.FORWARDED:
-        asks = True  # the name goes with the proxy's Service; until then it leads to the right place
+        asks = True  # the name leads to the right place as long as the proxy's Service exists
     elif way is Way.INGRESS:
         asks = parent["spec"].get("ingressClassName") == settings.ingress_class
     else:
@@ -162,7 +163,7 @@ def _cluster_ips(service: Object) -> Sequence[str]:
 def in_order(addresses: Iterable[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the IPv4 and the IPv6 addresses among *addresses*, sorted.
 
-    Names are left out, and so are addresses with a zone, such as fe80::1%eth0.
+    Texts that are names are left out, and so are addresses with a zone, such as fe80::1%eth0.
     """
     of4: set[ipaddress.IPv4Address] = set()
     of6: set[ipaddress.IPv6Address] = set()

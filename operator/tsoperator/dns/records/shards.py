@@ -1,8 +1,8 @@
 """The spread of records over ConfigMaps: their number, their contents, and the names that don't fit (pure).
 
 The shard of a name depends only on the name and the number of shards, so a change of one name rewrites one ConfigMap.
-The number is a power of two. It grows before a document passes a limit. It shrinks only when half of that limit is
-enough, so that a name that comes and goes doesn't split and merge the shards by turns.
+The number is a power of two. It grows before a document would be larger than a limit. It shrinks only when no document
+would need more than half of that limit. So a name that comes and goes doesn't split and merge the shards by turns.
 """
 
 import re
@@ -16,7 +16,7 @@ from tsoperator.dns.records.live import Record
 from tsoperator.dns.records.table import Bucket, bucket_of
 
 SERIALS: Final = 2**32
-"""The number below which all serials are (RFC 1035 3.3.13)."""
+"""The number of possible serials: all serials are less than this number (RFC 1035 3.3.13)."""
 
 Value = TypeVar("Value")
 
@@ -31,8 +31,8 @@ _TAIL_MOST: Final = 80  # characters
 class Limits:
     """The limits of a document's size in bytes.
 
-    The records are spread over more shards if a document would be larger than *split*. A ConfigMap has room for
-    *full* bytes; its limit is 1 MiB.
+    The records are spread over more shards if a document would be larger than *split*. Names that would make a document
+    larger than *full* are left out, because the API server accepts a ConfigMap of up to 1 MiB.
     """
 
     split: int = 256 * 1024
@@ -86,7 +86,7 @@ def trailer_of(document: str) -> Trailer | None:
 
 
 def zones_of(document: str) -> list[str]:
-    """Return the zones that the end of *document* states, without reading the rest."""
+    """Return the zones in the trailer at the end of *document*, without reading the rest."""
     start = document.rfind('"zones":[')
     match = _ZONES.fullmatch(document, start) if start >= 0 else None
     return [zone.strip('"') for zone in match[1].split(",")] if match else []
@@ -99,7 +99,7 @@ def with_serial(document: str, serial: int) -> str:
 
 
 def frame_of(zones: Sequence[str]) -> int:
-    """Return the most bytes that a document needs for everything except its names."""
+    """Return the number of bytes that a document needs at most for everything except its names."""
     longest = Records(ip6={"": []}, zones=[*zones], serial=SERIALS, shard=MAX_SHARDS, shards=MAX_SHARDS)
     return len(render(longest).encode())
 
@@ -107,7 +107,7 @@ def frame_of(zones: Sequence[str]) -> int:
 def count_for(buckets: Sequence[Bucket], frame: int, now: int, limits: Limits) -> int:
     """Return the number of shards that the records in *buckets* should have.
 
-    They have *now* shards at present. *frame* is the number of bytes that each document needs besides its names.
+    *now* is the present number. *frame* is the number of bytes that each document needs besides its names.
     """
     weights = [bucket.weight for bucket in buckets]
 
@@ -127,7 +127,7 @@ def parts_of(buckets: tuple[Bucket, ...], count: int, zones: tuple[str, ...]) ->
 def fitting_part(part: Part, room: int, served: Collection[str]) -> Part:
     """Return *part* with only those names that fit in *room* bytes.
 
-    The names that are *served* already come first, and then the others in their order.
+    The names that are *served* already come first, and then the other names in alphabetical order.
     """
     weights = _joined(bucket.weights for bucket in part.buckets)
     ip4 = _joined(bucket.ip4 for bucket in part.buckets)
@@ -143,8 +143,8 @@ def fitting_part(part: Part, room: int, served: Collection[str]) -> Part:
 def document(part: Part) -> str:
     """Return the document of *part* with serial 0.
 
-    If there is only one shard, the document doesn't mention shards, as the Go operator writes it. The records are
-    not validated again, which would cost as much as everything else.
+    If there is only one shard, the document doesn't mention shards, like a document of the Go operator. To save time,
+    the records are not validated again here.
     """
     alone = part.count == 1
     return render(

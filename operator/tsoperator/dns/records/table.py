@@ -1,6 +1,6 @@
-"""The table of all records.
+"""The table of all records, which are in buckets by their names.
 
-They are in buckets by their names, so that a change of one record rebuilds only one bucket.
+So a change of one record rebuilds only one bucket.
 """
 
 from collections import defaultdict
@@ -16,9 +16,9 @@ from tsoperator.dns.records.live import Record, shared_record
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Bucket:
-    """Some names with their addresses, and the bytes that each name needs in a document.
+    """Some names with their addresses, and the number of bytes that each name needs in a document.
 
-    A bucket that doesn't change stays the same Python object.
+    A bucket that doesn't change stays the same Python object, so that results for it can be reused.
     """
 
     ip4: Mapping[str, list[str]]
@@ -71,7 +71,10 @@ class Table:
         return self._proxies[bucket_number(record.name)][record.name] - {proxy} if record else set()
 
     def put(self, proxy: Key, record: Record | None) -> bool:
-        """Store *record* as that of *proxy*, or remove its record if it is None; tell whether that changes anything."""
+        """Store *record* as that of *proxy*, or remove the proxy's record if *record* is None.
+
+        Return whether that changes anything.
+        """
         old = self._records.pop(proxy, None)
         if record is not None:
             self._records[proxy] = record

@@ -23,7 +23,8 @@ class Ask:
     """The requests in the Connector *obj*, completed by the operator's settings.
 
     *wrong* says why it is invalid; it is empty for a valid one. *class_name* is the ProxyClass that the Connector
-    names, and *tailnet* the Tailnet. They are empty if there is none, and known even if the Connector is invalid.
+    names, and *tailnet* the Tailnet. Each of them is empty if the Connector names none, and is known even if the
+    Connector is invalid.
 
     The other fields are those of a valid Connector. It has *replicas*, whose devices have *tags*. With a
     *hostname_prefix*, each device asks for a hostname of its own that begins with the prefix; without one, all

@@ -2,13 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
-from tsoperator.api.conditions import condition, set_condition
+from tsoperator.api.conditions import condition, conditions_of, set_condition
 from tsoperator.api.names import CONDITION_CONNECTOR_READY
-from tsoperator.api.objects import Object, is_deleting, uid
+from tsoperator.api.objects import Object, generation_of, is_deleting, uid
 from tsoperator.proxy.annotations import no_annotations, with_ignored
 from tsoperator.proxy.classref import accepts_routes, class_called
-from tsoperator.proxy.devices import OWN_TAILNET, TailnetView, untried_message
+from tsoperator.proxy.devices import OWN_TAILNET, TailnetView
 from tsoperator.proxy.findings import Effect, with_findings
 from tsoperator.proxy.login import NO_KEYS, Keys
 from tsoperator.proxy.proxy import Children, Proxy
@@ -16,15 +17,13 @@ from tsoperator.proxy.proxypod import connected_networks
 from tsoperator.proxy.secret import ReportedDevice
 from tsoperator.proxy.tailscaled import ProxyConfig
 from tsoperator.proxy.workload import (
-    awaited_pods,
     awaits_keys,
     holds_nothing,
     plan_proxy,
-    plan_removal,
+    plan_reported_removal,
     proxy_devices,
     proxy_key,
     proxy_problem,
-    removal_message,
     replica_devices,
 )
 from tsoperator.reconcilers.connector.ask import Ask
@@ -123,22 +122,15 @@ def _proxy_plan(ask: Ask, wanted: Proxy | Plan, observed: Observed, settings: Se
         status["conditions"] = _conditions(ask.obj, False, CREATING, problem)
     complete = replace(made, status=status)
     found = with_findings(complete, devices.findings, condition=CONDITION_CONNECTOR_READY, reasons=DEVICE_REASONS)
-    before = (ask.obj.get("status") or {}).get("conditions") or ()
-    return with_success(found, before, CONDITION_CONNECTOR_READY, _joined(reported))
+    return with_success(found, conditions_of(ask.obj), CONDITION_CONNECTOR_READY, _joined(reported))
 
 
 def plan_deletion(ask: Ask, observed: Observed) -> Plan:
     """Return the plan with the next step of removing the children of a Connector."""
     if holds_nothing(ask.obj, observed.children):
         return Plan()
-    step = plan_removal(ask.owner, observed.children, observed.tailnet.name)
-    if untried := untried_message(step, observed.tailnet):
-        told = _refusal_plan(ask, Refusal(untried))
-        return replace(step, status=told.status, notes=[*step.notes, *told.notes])
-    if step.release:
-        return step
-    waits = _conditions(ask.obj, False, TERMINATING, removal_message(awaited_pods(observed.children)))
-    return replace(step, status={**_NO_STATUS, **(ask.obj.get("status") or {}), "conditions": waits})
+    report, reasons = partial(_refusal_plan, ask), (FAILED, TERMINATING)
+    return plan_reported_removal(ask.owner, observed.children, observed.tailnet, report, reasons)
 
 
 def failed(ask: Ask, _observed: Observed, refusal: Refusal) -> Plan:
@@ -178,6 +170,5 @@ def _refusal_plan(ask: Ask, refusal: Refusal) -> Plan:
 
 
 def _conditions(obj: Object, ready: bool, reason: str, message: str) -> list[Object]:
-    generation = int(obj["metadata"].get("generation", 0))
-    wanted = condition(CONDITION_CONNECTOR_READY, ready, reason, message, generation)
-    return set_condition((obj.get("status") or {}).get("conditions") or [], [wanted], now="")
+    wanted = condition(CONDITION_CONNECTOR_READY, ready, reason, message, generation_of(obj))
+    return set_condition(conditions_of(obj), [wanted], now="")

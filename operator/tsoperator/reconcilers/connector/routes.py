@@ -41,7 +41,10 @@ def default_route_error(routes: Iterable[str]) -> str | None:
 
 
 def advertised_routes(routes: Iterable[str], *, exit_node: bool) -> tuple[str, ...]:
-    """Return the valid *routes*, and those of an *exit_node*, without repetitions. Larger networks come first."""
+    """Return the valid *routes* without repetitions, larger networks first.
+
+    An *exit_node* advertises the default routes of IPv4 and IPv6, too.
+    """
     found = {interface.network for route in routes if (interface := _parsed_route(route))}
     if exit_node:
         found |= {_ALL_IPV4, _ALL_IPV6}

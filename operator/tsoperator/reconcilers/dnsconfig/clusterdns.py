@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
 
-from tsoperator.api.conditions import TRUE, condition
+from tsoperator.api.conditions import condition, is_true
 from tsoperator.api.names import CONDITION_CLUSTER_DNS_CONFIGURED
 from tsoperator.api.objects import CONFIGMAP, Key, Object, Resource, key_of
 from tsoperator.api.v1alpha1.dnsconfig import ClusterDNS
@@ -22,15 +22,12 @@ from tsoperator.settings import Settings
 from tsoperator.tailnet.zones import zones_status
 
 OVERWRITTEN: Final = "StubDomainOverwritten"
-"""The reason of the condition if another writer keeps undoing the operator's writes."""
+"""The reason of the condition ClusterDNSConfigured if another writer keeps undoing the operator's writes."""
 
 PENDING: Final = "NameserverPending"
-"""The reason of the condition until a Pod of the nameserver is ready and answers."""
+"""The reason of the condition ClusterDNSConfigured until a Pod of the nameserver is ready and answers."""
 REMOVED: Final = "removed"
-"""The goal of a plan that removes our stub domain from the cluster's DNS.
-
-A plan that writes a stub domain has this stub domain as its goal.
-"""
+"""The field `goal` of a `ClusterDNSPlan` that removes our stub domain from the cluster's DNS."""
 
 _WRITTEN: Final = "the stub domain is in the configuration of the cluster's DNS"
 _VALUE: Final = "set operatorConfig.manageClusterDNS of the chart to true"
@@ -55,7 +52,10 @@ Write = Patch | Creation | Deletion
 
 
 class NameserverHealth(NamedTuple):
-    """The *address* of the nameserver, and its *problem*; empty if a Pod of the nameserver is ready and answers."""
+    """The *address* of the nameserver, and its *problem*.
+
+    The problem is empty if a Pod of the nameserver is ready and answers.
+    """
 
     address: str
     problem: str = ""
@@ -63,10 +63,10 @@ class NameserverHealth(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ClusterDNSPlan:
-    """The writes into the cluster's DNS, and what a DNSConfig's status says about them.
+    """The writes into the cluster's DNS, and the facts about them for a DNSConfig's status.
 
-    *result* is the content of the condition. If it is None, the DNSConfig doesn't have this condition. *status* is
-    the field ``clusterDNS`` of the status.
+    *result* is the content of the condition. If it is None, the DNSConfig doesn't have this condition. *status* is the
+    field ``clusterDNS`` of the status.
     """
 
     steps: Sequence[Write] = ()
@@ -75,12 +75,15 @@ class ClusterDNSPlan:
     again: float | None = None
     """The seconds until the operator looks again whether it may see an object of the cluster's DNS.
 
-    No event tells when it may.
+    It has to look by itself, because no watch event tells when the API server lets it see the object.
     """
     restart: str = ""
     """The manual step by which the cluster's DNS notices that the stub domain has been removed."""
     goal: str = ""
-    """The result that the writes should have: the stub domain that they write, or `REMOVED`."""
+    """The text that names the intended result of the writes: the stub domain that they write, or `REMOVED`.
+
+    With a new goal, the operator counts anew how often another writer undoes its writes.
+    """
     overwritten: str = ""
     """The message about another writer that keeps undoing the writes; empty if there is no such writer."""
     is_held: bool = False
@@ -140,7 +143,7 @@ def _installation(
 ) -> ClusterDNSPlan:
     """Return the plan that writes our stub domain into the cluster's DNS.
 
-    It also removes our stub domain from the objects of other platforms.
+    The plan also removes our stub domain from the objects of other platforms.
     """
     if isinstance(platform, Refusal):
         return ClusterDNSPlan(result=platform)
@@ -191,9 +194,9 @@ def _overwritten(reverts: Sequence[Reverts], is_removal: bool) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A part of an object that the operator shares with others, such as a key in the data of a ConfigMap.
+    """A field of an object that the operator shares with others, such as a key in the data of a ConfigMap.
 
-    A step writes the *field* in the *part* of that object.
+    The operator writes only this *field*, which is given by its parent field and its name.
     """
 
     resource: Resource
@@ -202,13 +205,13 @@ class Written:
 
     @property
     def words(self) -> str:
-        """Words for this part of an object, for messages."""
+        """The words that name this field and its object in messages."""
         part, name = self.field
         return f"{f'key {name}' if part == 'data' else f'{part}.{name}'} of {self.resource.kind} {self.key}"
 
 
 def written_by(step: Write) -> Written:
-    """Return the part of a shared object that *step* writes."""
+    """Return the field of a shared object that *step* writes."""
     match step:
         case Patch(resource, key, body):
             part = "data" if "data" in body else "spec"
@@ -232,12 +235,11 @@ def _versioned_step(change: Change, objects: DNSObjects) -> Write:
 
 
 def unseen_removal(obj: Object) -> ClusterDNSPlan:
-    """Return the plan for a deleted DNSConfig *obj* while the operator may not see the objects of the cluster's DNS.
+    """Return the plan for a deleted DNSConfig *obj* while the operator isn't allowed to see the cluster's DNS.
 
-    The deletion waits if a condition says that the operator has written into these objects.
+    The deletion waits if a condition says that the operator has written into the configuration of the cluster's DNS.
     """
-    conditions = (obj.get("status") or {}).get("conditions") or ()
-    written = any((each["type"], each["status"]) == (CONDITION_CLUSTER_DNS_CONFIGURED, TRUE) for each in conditions)
+    written = is_true(obj, CONDITION_CLUSTER_DNS_CONFIGURED)
     return ClusterDNSPlan(result=_UNSEEN, again=_LOOK_AGAIN) if written else ClusterDNSPlan()
 
 

@@ -2,12 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from ipaddress import ip_address
 from typing import Final
 
 from tsnameserver.records import MAX_SHARDS
 
-from tsoperator.api.conditions import TRUE, condition, set_condition
+from tsoperator.api.conditions import condition, conditions_of, is_true, set_condition, status_with
 from tsoperator.api.images import image_error
 from tsoperator.api.names import (
     ANNOTATION_NAMESERVER,
@@ -19,7 +18,8 @@ from tsoperator.api.names import (
     LABEL_MANAGED,
     NAMESERVER,
 )
-from tsoperator.api.objects import SERVICE, Key, Object, annotations, is_deleting, labels, uid
+from tsoperator.api.objects import SERVICE, Key, Object, annotations, generation_of, is_deleting, labels, uid
+from tsoperator.api.rules import is_address
 from tsoperator.api.v1alpha1.dnsconfig import DNSConfig
 from tsoperator.api.v1alpha1.invalid import Invalid
 from tsoperator.dns import children
@@ -46,18 +46,19 @@ from tsoperator.settings import Settings
 from tsoperator.tailnet.zones import NO_SUFFIXES, TS_NET, Suffixes, forwarded_zones, nameserver_zones
 
 CONDITION_NAMESERVER_COMPLETE: Final = "NameserverComplete"
-"""The type of the condition that says what a nameserver which isn't ours lacks. It is False or absent."""
+"""The type of the condition that says what a nameserver which isn't ours lacks. The condition is False or absent."""
 _ZONES_SOON: Final = 1.0
 """The seconds after which the operator looks again for zones, while it knows none.
 
-No event tells that it has waited too long for the first list of devices.
+It must look by itself: no watch event tells that it has waited long enough for the first list of devices.
 """
 
 CONDITION_RECORDS_COMPLETE: Final = "RecordsComplete"
-"""The type of the condition of a DNSConfig whose nameserver doesn't know all names. It is False or absent."""
+"""The type of the condition of a DNSConfig whose nameserver doesn't know all names. The condition is False or absent.
+"""
 
 KEPT: Final = "DNSConfigKept"
-"""The reason of the Event on a user's DNSConfig that stands in for the one that the operator would make."""
+"""The reason of the Event on a user's DNSConfig because of which the operator makes no DNSConfig by itself."""
 
 _PASSING: Final = {CONDITION_NAMESERVER_COMPLETE, CONDITION_RECORDS_COMPLETE, CONDITION_CLUSTER_DNS_CONFIGURED}
 """The types of the conditions that a DNSConfig has only while they have something to report."""
@@ -165,7 +166,7 @@ def plan(
         requeue_after=dns.again,
     )
     for type_ in (CONDITION_NAMESERVER_READY, CONDITION_CLUSTER_DNS_READY):
-        made = with_success(made, (obj.get("status") or {}).get("conditions") or (), type_)
+        made = with_success(made, conditions_of(obj), type_)
     return made
 
 
@@ -177,16 +178,17 @@ def _image_error(image: NameserverImage) -> str:
 def _address_error(dnsconfig: DNSConfig) -> str:
     """Return what is wrong with the address that a DNSConfig gives for a new Service; empty if nothing is."""
     address = dnsconfig.spec.nameserver.service.cluster_ip
-    try:
-        ip_address(address or "192.0.2.1")
-    except ValueError:
-        where = "spec.nameserver.service.clusterIP"
-        return f"{where} is {address}: give a free address in the cluster's Service range, or leave it out"
-    return ""
+    if not address or is_address(address):
+        return ""
+    where = "spec.nameserver.service.clusterIP"
+    return f"{where} is {address}: give a free address in the cluster's Service range, or leave it out"
 
 
 def refused_address(obj: Object, observed: Observed, refusal: Refusal, settings: Settings) -> str:
-    """Return the address that the operator chose for a new Service, if the API server has refused this Service."""
+    """Return the address that the operator chose for a new Service, if the API server has refused this Service.
+
+    Return an empty text if it has refused something else, or if the operator chose no address.
+    """
     step = refusal.step
     if observed.service is not None or not isinstance(step, Child) or step.obj["kind"] != SERVICE.kind:
         return ""
@@ -209,22 +211,23 @@ def _zones(obj: Object, observed: Observed, settings: Settings) -> Sequence[str]
 def _deletion_plan(obj: Object, dns: ClusterDNSPlan, observed: Observed) -> Plan:
     """Return the plan for a DNSConfig that is being deleted; *dns* says how our stub domain is removed.
 
-    The garbage collector deletes the children, which have owner references. A DNSConfig that is invalid, too,
-    doesn't make them anew. The deletion doesn't wait until another writer leaves the cluster's DNS alone.
+    The garbage collector deletes the children, which have owner references. The operator doesn't make them anew, even
+    if the DNSConfig is invalid. The deletion doesn't wait until another writer leaves the cluster's DNS alone.
     """
     if (dns.result is None or dns.overwritten) and not dns.is_held:
         return Plan(steps=dns.steps, notes=_notes(dns), release=FINALIZER)
     if dns.result is None or observed.dns is None:  # the condition goes on reporting that something was written
         return Plan(steps=dns.steps, notes=_notes(dns), requeue_after=dns.again)
     notes = _notes(ClusterDNSPlan(result=dns.result))
-    status = _with_conditions(obj, clusterdns.condition_of(dns.result, _generation(obj)))
+    status = status_with(obj, clusterdns.condition_of(dns.result, generation_of(obj)))
     return Plan(steps=dns.steps, notes=notes, status=status, requeue_after=dns.again)
 
 
 def failed(obj: Object, observed: Observed, refusal: Refusal, settings: Settings, *, is_denied: bool) -> Plan:
     """Return the plan that only reports a refusal of the API server on the DNSConfig *obj*.
 
-    If it refused a write into the cluster's DNS, the nameserver doesn't count as failed.
+    A refusal of a write into the cluster's DNS changes only the condition about the cluster's DNS. The condition about
+    the nameserver still says whether the nameserver works.
     """
     if not obj:
         return Plan()
@@ -245,13 +248,13 @@ def _answer_conditions(obj: Object, observed: Observed, settings: Settings) -> S
     if first is None or uid(first) != uid(obj):
         return []
     if not _address(observed):
-        return [condition(CONDITION_CLUSTER_DNS_READY, "Unknown", NOT_ASKED, _NO_NAMESERVER, _generation(obj))]
+        return [condition(CONDITION_CLUSTER_DNS_READY, "Unknown", NOT_ASKED, _NO_NAMESERVER, generation_of(obj))]
     return [cluster_dns_condition(obj, observed.verdicts, settings.cluster_dns)]
 
 
 def _refusal_plan(obj: Object, reason: str, message: str, asked: Sequence[Object] = ()) -> Plan:
-    told = condition(CONDITION_NAMESERVER_READY, False, reason, message, _generation(obj))
-    return Plan(status=_with_conditions(obj, told, *asked), notes=[Note("Warning", reason, message)])
+    told = condition(CONDITION_NAMESERVER_READY, False, reason, message, generation_of(obj))
+    return Plan(status=status_with(obj, told, *asked), notes=[Note("Warning", reason, message)])
 
 
 def _address(observed: Observed) -> str:
@@ -264,7 +267,7 @@ def _conditions(obj: Object, image: NameserverImage, observed: Observed, setting
 
     The conditions about what the nameserver lacks are there only while it lacks something.
     """
-    generation = _generation(obj)
+    generation = generation_of(obj)
     conditions = [_nameserver_ready(obj, observed, settings)]
     conditions.append(cluster_dns_condition(obj, observed.verdicts, settings.cluster_dns))
     if image.program is not Program.OURS:
@@ -285,13 +288,12 @@ def _nameserver_ready(obj: Object, observed: Observed, settings: Settings) -> Ob
     problem = _problem(observed, settings)
     if problem and not _replicas(observed):
         words = "spec.nameserver.replicas is 0, so no name resolves: give it at least 1"
-        return condition(CONDITION_NAMESERVER_READY, False, _NO_REPLICAS, words, _generation(obj))
-    conditions = (obj.get("status") or {}).get("conditions") or ()
-    was_ready = any((each["type"], each["status"]) == (CONDITION_NAMESERVER_READY, TRUE) for each in conditions)
+        return condition(CONDITION_NAMESERVER_READY, False, _NO_REPLICAS, words, generation_of(obj))
+    was_ready = is_true(obj, CONDITION_NAMESERVER_READY)
     if not problem or (was_ready and observed.nameserver is None and _has_ready_pod(observed)):
         words = f"the nameserver answers at {_address(observed)}"
-        return condition(CONDITION_NAMESERVER_READY, True, "NameserverCreated", words, _generation(obj))
-    return condition(CONDITION_NAMESERVER_READY, False, clusterdns.PENDING, problem, _generation(obj))
+        return condition(CONDITION_NAMESERVER_READY, True, "NameserverCreated", words, generation_of(obj))
+    return condition(CONDITION_NAMESERVER_READY, False, clusterdns.PENDING, problem, generation_of(obj))
 
 
 def _problem(observed: Observed, settings: Settings) -> str:
@@ -333,12 +335,12 @@ def _selects_ours(observed: Observed) -> bool:
 
 def _status(obj: Object, conditions: Sequence[Object], dns: ClusterDNSPlan) -> Object:
     """Return the status of *obj* with these *conditions*, and with the field about the cluster's DNS."""
-    status = obj.get("status") or {}
     if dns.result is not None:
-        conditions = [*conditions, clusterdns.condition_of(dns.result, _generation(obj))]
+        conditions = [*conditions, clusterdns.condition_of(dns.result, generation_of(obj))]
     resolved = _PASSING - {each["type"] for each in conditions}
-    kept = [each for each in status.get("conditions") or [] if each["type"] not in resolved]
-    return {**status, "conditions": set_condition(kept, conditions, now=""), "clusterDNS": dns.status}
+    kept = [each for each in conditions_of(obj) if each["type"] not in resolved]
+    merged = set_condition(kept, conditions, now="")
+    return {**(obj.get("status") or {}), "conditions": merged, "clusterDNS": dns.status}
 
 
 def _notes(dns: ClusterDNSPlan) -> list[Note]:
@@ -402,12 +404,3 @@ def _left_out_message(left_out: str, image: NameserverImage, deployment: Object 
             f"Deployment {NAMESERVER} run {image.reference}: see what its rollout waits for"
         )
     return f"{left_out} names don't resolve: {MAX_SHARDS} ConfigMaps are full, and there can't be more"
-
-
-def _with_conditions(obj: Object, *wanted: Object) -> Object:
-    status = obj.get("status") or {}
-    return {**status, "conditions": set_condition(status.get("conditions") or [], wanted, now="")}
-
-
-def _generation(obj: Object) -> int:
-    return int(obj["metadata"].get("generation", 0))

@@ -87,7 +87,7 @@ class _View:
         self._cache = cache
         self._client = client
         self._prober = prober
-        self._rewrites: defaultdict[Key, Rewrites] = defaultdict(Rewrites)  # a revert may be the deletion of an object
+        self._rewrites: defaultdict[Key, Rewrites] = defaultdict(Rewrites)  # a revert may delete the object
         self._settings = settings
         self._suffixes = suffixes
         self._addresses = NO_ADDRESSES

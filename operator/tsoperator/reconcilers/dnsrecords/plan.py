@@ -126,7 +126,7 @@ def plan(observed: Observed, settings: Settings, limits: Limits = DEFAULT_LIMITS
     configmaps[0] = _with_left_out(configmaps[0], found.get(0), left_out)
     writes = [_write(configmap, found.get(shard)) for shard, configmap in enumerate(configmaps)]
     surplus = [configmap for shard, configmap in sorted(found.items()) if shard >= len(parts)]
-    # If a surplus ConfigMap has changed since we saw it, it may be needed again, so it isn't deleted.
+    # A surplus ConfigMap that has changed since the cache had it may be needed again, so it isn't deleted.
     gone = [Deletion(CONFIGMAP, configmap, unchanged=True) for configmap in surplus if not is_deleting(configmap)]
     return Plan(steps=[*(write for write in reversed(writes) if write), *gone], reports=[Report(dnsconfig, by=NAME)])
 

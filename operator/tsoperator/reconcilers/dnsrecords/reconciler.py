@@ -119,7 +119,7 @@ class _View:
         await self._look_at_changed()
         wait = self._due - asyncio.get_running_loop().time()
         if self._written and not self._stale and wait > 0:
-            return plans.Observed(wait=wait)  # a Pod that comes up changes its Service and slices several times
+            return plans.Observed(wait=wait)  # a Pod that comes up causes several changes, so wait
         dnsconfig = elected(self._cache.all(DNSCONFIG))
         self._put_canaries(dnsconfig)
         self._stale, self._written, self._due, self._writer = False, False, inf, asyncio.current_task()
@@ -206,14 +206,14 @@ class _View:
         return False if name.removesuffix(suffix) in there else None
 
     def _owner(self, service: Object) -> Owner | None:
-        """Return the owner of the proxy behind *service*; None if this is no proxy that can have a name."""
+        """Return the owner of the proxy behind *service*; None if there is no proxy that can have a name."""
         if key_of(service).namespace != self._settings.namespace:
             return None
         owner = owner_of(service) or grouped_owner_of(service)
         return owner if owner and owner.type in _PARENTS else None
 
     def _configmaps(self) -> Mapping[int, Object]:
-        """Return the ConfigMaps of records by shard."""
+        """Return the ConfigMaps of records, by the number of the shard."""
         shards = ((_shard(configmap), configmap) for configmap in self._cache.all(CONFIGMAP))
         return {shard: configmap for shard, configmap in shards if shard is not None}
 
@@ -223,7 +223,7 @@ class _View:
             return self._of_anything_else(service)
         if self._owner(service):
             return self._noting([key])
-        exposed = [key] if key in self._table or any(by_label(service)) else []
+        exposed = [key] if any(by_label(service)) else []
         parents = self._services_of(Owner(PARENT_SERVICE, key))
         return self._noting([*map(key_of, parents), *exposed])
 
@@ -249,13 +249,13 @@ class _View:
         return self._noting([service]) if counts else ()
 
     def _noting(self, proxies: Iterable[Key]) -> Iterable[Key]:
-        """Return a mapper that notes the proxies which a change concerns. The function *proxies* finds them."""
+        """Note the *proxies*, whose records may have changed. Return the single key if any of them wasn't noted yet."""
         before = len(self._changed)
         self._changed.update(proxies)
         return (self._key,) if len(self._changed) > before else ()
 
     def _of_anything_else(self, _obj: Object) -> Iterable[Key]:
-        """Note that the ConfigMaps may have to change."""
+        """Note that the ConfigMaps of records may have to change, and return the single key."""
         self._stale = True
         return (self._key,)
 

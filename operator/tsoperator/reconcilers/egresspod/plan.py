@@ -1,16 +1,16 @@
 """Decides when the readiness gate of an egress Pod opens, and what a proxy's answer to a health check means.
 
-The gate opens when each Service of the group leads to the Pod. So a rollout goes on to the next Pod only when this one
-gets its share of the connections (docs/development/groups.md).
+The gate opens when each Service of the group leads to the Pod. So a rollout goes on to the next Pod only when the new
+Pod gets its share of the connections (docs/development/groups.md).
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from ipaddress import ip_address
 from typing import Final
 
-from tsoperator.api.conditions import condition, set_condition
+from tsoperator.api.conditions import condition, status_with
 from tsoperator.api.names import EGRESS_GATE, LABEL_SERVICE_NAME, PARENT_PROXYGROUP
 from tsoperator.api.objects import Key, Object, is_deleting, key_of, labels, uid
 from tsoperator.group.egress import entry_name, health_url, served_service
@@ -49,9 +49,9 @@ class HealthAnswer(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """A request to the *url* at which *service*, a user's Service, leads to the health checks of the group's Pods.
+    """A health check of the egress Pods behind *service*, a user's Service, by a request to its *url*.
 
-    A Pod answers with its own address in the *header*. The check passes if that is the *address* of the Pod whose
+    Each Pod answers with its own address in the *header*. The check passes if this is the *address* of the Pod whose
     gate is to open.
     """
 
@@ -61,7 +61,7 @@ class Check:
     address: str
 
     def answer(self, status: int, given: str | None) -> HealthAnswer:
-        """Return the meaning of an answer with this HTTP *status*, in which the header has the value *given*."""
+        """Return the result of the check, from the HTTP *status* of an answer and the value *given* in its header."""
         if given is None:
             return HealthAnswer.NO_HEADER if status in _OLD_PROXY else HealthAnswer.UNHEALTHY
         if not _is_same(given, self.address):
@@ -87,10 +87,10 @@ class GateQuestion:
 class ServedGroup:
     """The ProxyGroup of a Pod, with its ClusterIP *services*, their *slices*, and the *entries* in its ConfigMap."""
 
-    group: Object | None = None
-    services: Sequence[Object] = ()
-    slices: Sequence[Object] = ()
-    entries: Mapping[str, Entry] = field(default_factory=dict)
+    group: Object | None
+    services: Sequence[Object]
+    slices: Sequence[Object]
+    entries: Mapping[str, Entry]
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,9 +157,8 @@ def plan(_pod: Object, observed: Observed) -> Plan:
         return Plan(error=observed.pending)
     services = observed.services
     message = f"{services} Services lead to this Pod" if services else "the gate waits for no Service"
-    status = observed.live.get("status") or {}
-    opened = set_condition(status.get("conditions") or [], [condition(EGRESS_GATE, True, OPENED, message)], now="")
-    return Plan(reports=[Report(observed.live, {**status, "conditions": opened})])
+    status = status_with(observed.live, condition(EGRESS_GATE, True, OPENED, message))
+    return Plan(reports=[Report(observed.live, status)])
 
 
 def failed(_observed: Observed, _pod: Object, refusal: Refusal) -> Plan:

@@ -54,7 +54,7 @@ def health_session(*, in_cluster: bool) -> aiohttp.ClientSession:
 
 @dataclass(slots=True)
 class _Watch:
-    """The health checks for a waiting Pod: its *question*, the checks that have *passed*, and the tasks of the rest."""
+    """The health checks for a waiting Pod: its *question*, the checks that have *passed*, and tasks for the others."""
 
     pod: Key
     question: GateQuestion
@@ -101,9 +101,12 @@ class GateProber:
                 self._end(watch)
 
     def follow(self, pod: Key, question: GateQuestion | None) -> "asyncio.Future[None] | None":
-        """Make the checks of *question* about *pod*, in place of those of an earlier question; None ends all checks.
+        """Make the checks of *question* until all have passed, to find out whether Services lead to *pod*.
 
-        Return a future that is done when all checks have passed; None if they have passed already.
+        They replace the checks of an earlier question about the Pod. Without a question, stop all its checks.
+
+        Return a future that is done when all checks have passed; None if they have passed already, or without a
+        question.
         """
         watch = self._watches.get(pod)
         if watch is not None and (question is None or watch.question.pod != question.pod):
@@ -161,7 +164,7 @@ class GateProber:
             watch.ended.set_result(None)
 
     async def _attempt(self, watch: _Watch, check: Check) -> bool:
-        """Make requests until one reaches the Pod, or fails, or enough of them reached other Pods.
+        """Make requests until one reaches the Pod or gets no answer, or until enough requests have reached other Pods.
 
         Return whether *check* passes.
         """

@@ -38,8 +38,9 @@ class Ask:
     """The requests in an *ingress*, completed by the operator's settings.
 
     *ingress_class* is the class that it names, and *class_name* its ProxyClass; both are empty if there is none. *host*
-    is the first host of the first TLS entry, the only one that counts. The device of its proxy asks for *hostname*,
-    which is the first label of that host, and for *tags*. *backends* are the names of the Services to which it leads.
+    is the first host of the first TLS entry, the only one that has an effect. The device of its proxy asks for
+    *hostname*, which is the first label of that host, and for *tags*. *backends* are the names of the Services to which
+    it leads.
 
     If it *redirects*, plain HTTP is answered with a redirect to HTTPS. If it *funnels*, the Internet is to reach it.
     *takes_cluster_traffic* tells whether Pods may reach it; with None, the DNSConfig says that for all Ingresses. If it
@@ -118,6 +119,6 @@ def is_ours(ingress: Object, settings: Settings) -> bool:
 
 
 def _tls_host(ingress: Object) -> str:
-    """Return the first host of the first TLS entry, the only one that counts; empty if there is none."""
+    """Return the first host of the first TLS entry; empty if there is none. All other hosts have no effect."""
     entries = ingress["spec"].get("tls") or [{}]
     return next(iter(entries[0].get("hosts") or ()), "")

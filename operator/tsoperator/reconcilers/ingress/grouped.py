@@ -25,18 +25,19 @@ from tsoperator.reconcilers.ingress.serve import reached_notes, renamed_notes, s
 from tsoperator.runtime.plan import Note, Plan, Refusal, earliest
 from tsoperator.settings import Settings
 
-_STILL_THERE: Final = 30.0  # s until another look whether something has ended; a watch event should have told
-_WITH_A_CLAIM: Final = (LABEL_TAKEN, NO_IDENTITY)  # obstacles to which an Ingress makes its claim all the same
+_STILL_THERE: Final = 30.0  # s until another look for an ended Tailscale Service, if no watch event comes
+_WITH_A_CLAIM: Final = (LABEL_TAKEN, NO_IDENTITY)  # the obstacles that don't keep an Ingress from making its claim
 
 
 @dataclass(frozen=True, slots=True)
 class AtGroups:
     """The facts about an Ingress at ProxyGroups.
 
-    *hosting* is None if the Ingress asks for no group. *left* says why something is left of the Tailscale Service of an
-    Ingress that asks for no group any more; it is None if nothing is left. *without_https* is the device of a proxy of
-    the group that can't get certificates. The Ingress *is_advertised* if a proxy of any group advertises the name in
-    its status. *approval* is the answer to the question whether the group is approved as a host.
+    *hosting* is None if the Ingress asks for no group. If the Ingress asks for no group any more, *left* says why its
+    Tailscale Service isn't completely removed; None if nothing of that Service remains. *without_https* is the device
+    of a proxy of the group that can't get certificates. The Ingress *is_advertised* if a proxy of any group advertises
+    the name in its status. *approval* tells how long the Ingress has waited for an approved host; it is None if it
+    needs none, or if a host is approved.
     """
 
     hosting: Hosting | None = None
@@ -60,7 +61,7 @@ class Approval:
 
 
 NOWHERE: Final = AtGroups()
-"""The facts about an Ingress that no ProxyGroup serves now, or has served before."""
+"""The facts about an Ingress that no ProxyGroup serves now, and that none has served before."""
 
 
 def may_lack_approval(ask: Ask, hosting: Hosting, certificate: ObservedCertificate | None) -> bool:
@@ -74,9 +75,9 @@ def may_lack_approval(ask: Ask, hosting: Hosting, certificate: ObservedCertifica
 
 
 def can_take_over(ask: Ask, hosting: Hosting, services: Mapping[str, Object]) -> bool:
-    """Tell whether a group can serve an Ingress that has a proxy of its own, so that this proxy may go.
+    """Tell whether a group can serve an Ingress that has a proxy of its own, so that this proxy may be removed.
 
-    The device of that proxy has the name of the Tailscale Service, so there is no Service as long as the device exists.
+    The Tailscale Service needn't exist yet. It can't exist as long as the device of the proxy has its name.
     """
     if ask.is_held:
         return True
@@ -117,8 +118,9 @@ def plan(
     ]
     status, service = _status(ask, at, hosting, certificate), hosting.view.service
     notes += reached_notes(ask, status, service.addresses if service else ())
+    claims = not unread and (refusal is None or refusal.reason in _WITH_A_CLAIM)
     return Plan(
-        hold=HA_INGRESS_FINALIZER if _makes_claim(refusal) and not unread else "",
+        hold=HA_INGRESS_FINALIZER if claims else "",
         status=status,
         notes=notes,
         requeue_after=told.requeue_after,
@@ -130,8 +132,8 @@ def plan(
 def ended(ask: Ask, at: AtGroups, made: Plan) -> Plan:
     """Return *made*, the plan for an Ingress that asks for no ProxyGroup, with the steps to end its Tailscale Service.
 
-    Once nothing is left of that Service, the plan takes the finalizer for groups off the Ingress. A plan that takes
-    another finalizer off does so alone.
+    Once nothing of that Tailscale Service remains, the plan takes the finalizer for groups off the Ingress. If *made*
+    already takes off another finalizer, the finalizer for groups waits for the next plan.
     """
     if not ask.is_held:
         return made
@@ -178,10 +180,6 @@ def _hindrance(ask: Ask, hosting: Hosting) -> Refusal | None:
     """
     refusal = obstacle(hosting)
     return None if refusal and refusal.is_passing and ask.is_held else refusal
-
-
-def _makes_claim(refusal: Refusal | None) -> bool:
-    return refusal is None or refusal.reason in _WITH_A_CLAIM
 
 
 def _note(refusal: Refusal) -> Note:

@@ -31,7 +31,7 @@ _ELSEWHERE: Final = {
     ANNOTATION_TAILNET_IP: "move it to a Service, which can lead to a device of the tailnet",
     **TAILNET_OF_A_GROUP,
 }
-"""The annotations that have no effect on any Ingress, such as those for Services, and what to do instead."""
+"""The annotations that have no effect on any Ingress, such as those for Services, with hints at what to do instead."""
 
 VOCABULARY: Final = Vocabulary(
     "Ingress",
@@ -92,7 +92,10 @@ def ignored_notes(ask: Ask) -> list[Note]:
 
 
 def _given(ask: Ask) -> str:
-    """Return an annotation of ours on an Ingress that doesn't name a class otherwise; empty if it has none."""
+    """Return an annotation on an Ingress that the operator reads.
+
+    Return an empty text if there is none, or if the deprecated annotation names the class of the Ingress.
+    """
     found = annotations(ask.ingress)
     ours = {*VOCABULARY.known, *HOSTED_VOCABULARY.known} - {ANNOTATION_CLUSTER_DNS}
     return "" if ANNOTATION_INGRESS_CLASS in found else min(ours & found.keys(), default="")

@@ -4,11 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 
-from tsoperator.api.names import (
-    ANNOTATION_DEFAULT_INGRESS_CLASS,
-    ANNOTATION_TAGS,
-    INGRESS_CONTROLLER,
-)
+from tsoperator.api.names import ANNOTATION_DEFAULT_INGRESS_CLASS, ANNOTATION_TAGS, INGRESS_CONTROLLER
 from tsoperator.api.objects import Object, annotations, is_deleting
 from tsoperator.api.rules import dns_label_error, tag_error
 from tsoperator.group.hosted import Hosting
@@ -83,7 +79,7 @@ class ProxyIdentity:
 
     hostname: str
     tags: Sequence[str]
-    warnings: Sequence[Note] = ()
+    warnings: Sequence[Note]
 
 
 def class_warning(ingress_class: Object | None, name: str) -> str:

@@ -42,7 +42,7 @@ from tsoperator.reconcilers.ingress import plan as plans
 from tsoperator.reconcilers.ingress.ask import Ask, IngressMode, is_ours, parse
 from tsoperator.reconcilers.ingress.grouped import NOWHERE, Approval, AtGroups, may_lack_approval
 from tsoperator.reconcilers.proxies import Proxies, Seen
-from tsoperator.runtime.apply import utc_now
+from tsoperator.runtime.clock import utc_now
 from tsoperator.runtime.kind import Kind
 from tsoperator.runtime.manager import Comparison, Watches
 from tsoperator.runtime.memory import Memory
@@ -186,7 +186,7 @@ class _View:
         return ObservedCertificate(domain, certificate, self._now(), missed_for)
 
     def _warn_of_class(self) -> None:
-        """Log once what is wrong with the IngressClass; its Ingresses are served all the same."""
+        """Log once what is wrong with the IngressClass. Its Ingresses are served nevertheless."""
         name = self._settings.ingress_class
         warning = plans.class_warning(self._cache.get(INGRESSCLASS, Key("", name)), name)
         if warning and warning != self._class_warning:
@@ -196,7 +196,7 @@ class _View:
     def _keys_of_service(self, service: Object) -> Iterable[Key]:
         """Map a Service of a proxy to the parent of the proxy.
 
-        Map any other Service to the Ingresses that lead to it, or that ask for its label in the tailnet.
+        Map any other Service to the Ingresses that lead to it, or that ask for the same label in a tailnet.
         """
         if is_child(service, self._settings.namespace):
             return self._parent_keys(service)

@@ -56,9 +56,10 @@ def _ignored_hosts(ask: Ask) -> Iterator[Note]:
 
 
 def reached_notes(ask: Ask, status: Object | None, addresses: Sequence[str]) -> list[Note]:
-    """Return the Event that says where the tailnet reaches an Ingress, until its status says so.
+    """Return the Event that tells the name and addresses by which the tailnet reaches an Ingress.
 
-    *status* is the desired status, None if the live one stays. The name in it has these *addresses* in the tailnet.
+    Return it until the status of the Ingress shows that name. *status* is the desired status, None if the live one
+    stays. *addresses* are the addresses of the name in that status.
     """
     entries = ((status or {}).get("loadBalancer") or {}).get("ingress") or ()
     if not entries or entries[0]["hostname"] == ask.shown_name:

@@ -1,1 +1,1 @@
-"""Pods of proxies whose mounted configuration has changed."""
+"""The kind that makes kubelets mount the changed configuration of proxies at once."""

@@ -36,15 +36,15 @@ def plan(pod: Object, observed: Observed) -> Plan:
     if not pod or is_deleting(pod):
         return Plan()
     last = -math.inf if observed.touched is None else observed.touched
-    left = round(last + INTERVAL - observed.at, 3)  # a timer may be a nanosecond early
+    left = round(last + INTERVAL - observed.at, 3)  # rounded, because a timer may end a nanosecond early
     return Plan(requeue_after=left) if left > 0 else Plan(steps=[_touch(pod, observed.now)])
 
 
 def is_news(old: Object | None, new: Object) -> bool:
-    """Tell whether the contents of the slim Secrets or ConfigMaps *old* and *new* differ for the proxies."""
+    """Tell whether *old* and *new*, slim forms of one Secret or ConfigMap, differ in something that proxies read."""
     if new["kind"] == SECRET.kind and not is_mounted(new):
         return False
-    if old is None:  # somebody had deleted it
+    if old is None:  # the object comes back after somebody has deleted it
         return True
     if new["kind"] == CONFIGMAP.kind:
         return _content(old) != _content(new)

@@ -1,14 +1,13 @@
 """Gathers the facts about Pods of proxies for `plan`, and finds the Pods that read a changed Secret or ConfigMap."""
 
-import asyncio
 from collections.abc import Callable, Iterable
 from datetime import datetime
 from typing import Final
 
 from tsoperator.api.objects import CONFIGMAP, POD, SECRET, Key, Object, key_of, uid
 from tsoperator.reconcilers.mounts import plan as plans
-from tsoperator.runtime.apply import utc_now
 from tsoperator.runtime.cache import Cache
+from tsoperator.runtime.clock import loop_time, utc_now
 from tsoperator.runtime.gathering import Gathering
 from tsoperator.runtime.kind import Kind
 from tsoperator.runtime.manager import Comparison, Watches
@@ -65,7 +64,7 @@ class _View:
 
     def look(self, _key: Key, pod: Object) -> plans.Observed:
         """Return the time at which the operator last touched *pod*, and the present time by both clocks."""
-        return plans.Observed(self._touched.get(pod) if pod else None, asyncio.get_running_loop().time(), self._now())
+        return plans.Observed(self._touched.get(pod) if pod else None, loop_time(), self._now())
 
     def touched(self, pod: Object, observed: plans.Observed, plan: Plan) -> None:
         """Remember that *pod* has been touched, if *plan* does so."""
@@ -74,7 +73,7 @@ class _View:
 
     def _note_change(self, old: Object | None, new: Object | None) -> None:
         if old is not None and new is not None and owner_of(new) is not None and plans.is_news(old, new):
-            self._changed.note(new, asyncio.get_running_loop().time())
+            self._changed.note(new, loop_time())
 
     def readers(self, old: Object | None, new: Object | None) -> Iterable[Key]:
         """Map a Secret or ConfigMap to the Pods that read it, if *new* differs from *old* for them."""
@@ -88,7 +87,7 @@ class _View:
         owner = owner_of(new) if new is not None else None
         if new is None or owner is None or (old is not None and uid(old) == uid(new)):
             return ()
-        since = asyncio.get_running_loop().time() - KUBELET
+        since = loop_time() - KUBELET
         read = (self._cache.get(resource, key) for resource, key in plans.read_by(new, owner))
         times = (self._changed.get(each) for each in read if each and owner_of(each) == owner)
         return (key_of(new),) if any(at is not None and at > since for at in times) else ()

@@ -38,10 +38,10 @@ _ENDING: Final = 5.0  # s until another look whether other Pods have ended, if n
 class ObservedProxy:
     """The facts on which the plan depends, besides the settings.
 
-    *deployment* is that of the proxy, which has this *age* in seconds, and *pods* are its Pods. It belongs to the
-    ServiceAccount *account*. *own* is the operator's own Deployment, and *like* the placement of the operator's own
-    Pod; None if it isn't known. *secrets* are the slim Secrets of the device. The *statefulset* and *its_pods* register
-    the device. *go* names the Pods of a Go operator that runs.
+    *deployment* is the Deployment of the proxy; it has this *age* in seconds, and belongs to the ServiceAccount
+    *account*. *pods* are its Pods. *own* is the operator's own Deployment, and *like* the placement of the operator's
+    own Pod; None if it isn't known. *secrets* are the slim Secrets of the device. The *statefulset* and *its_pods*
+    register the device. *go* names the Pods of a Go operator that runs.
     """
 
     deployment: Object | None = None
@@ -101,7 +101,7 @@ def failed(observed: ObservedProxy, refusal: Refusal) -> Decided:
 
 
 def _planned(ask: Ask, observed: ObservedProxy, settings: Settings, keys: Keys | Refusal) -> Decided:
-    """Return the plan for the proxy, with the Events as its notes, except for the one about the problem."""
+    """Return the plan for the proxy. Its notes are all Events but the one about the `problem` of the result."""
     devices = _devices(ask, observed, settings)
     told = notices(observed.secrets.state, observed.pods, devices.findings, observed.certificate, settings)
     if problem := _obstacle(ask, observed, settings):
@@ -126,7 +126,10 @@ def _planned(ask: Ask, observed: ObservedProxy, settings: Settings, keys: Keys |
 
 
 def _registering(ask: Ask, observed: ObservedProxy) -> Sequence[Object]:
-    """Return the objects that still register the device, which must not run twice: a StatefulSet and its Pods."""
+    """Return the StatefulSet that registers the device, and its Pods.
+
+    While they exist, the proxy must wait, because only one Pod at a time may run the device.
+    """
     found = observed.statefulset
     return [*([found] if found and not is_anothers(found, ask.owner) else ()), *observed.its_pods]
 
@@ -148,14 +151,18 @@ def _steps(ask: Ask, observed: ObservedProxy, settings: Settings, keys: Keys, de
         key, has_state = keys.by_ordinal.get(0, ""), observed.secrets.state is not None
         yield from secret_steps(ask, proxy, observed.secrets, key, has_state=has_state, account=observed.account)
     yield Child(proxy_deployment(proxy, ask.replica, observed.account, _like(observed), settings))
-    # tailscaled reads these keys only at its start. They would keep a Go operator from serving the API server.
+    # tailscaled reads these keys, its last serve config, only at its start. If they stayed there, a Go operator that
+    # gets the device later could not serve the API server.
     if served := serve_state_of(observed.secrets.state):
         yield Patch(SECRET, ask.key, {"data": dict.fromkeys(served)})
     yield from devices.after
 
 
 def _like(observed: ObservedProxy) -> Object:
-    """Return the placement of the Pod: that of the operator's own Pod, or else the one that it has already."""
+    """Return the placement for the proxy's Pod: that of the operator's own Pod.
+
+    If that placement isn't known, return the present one of the proxy.
+    """
     live = observed.deployment
     return observed.like or (placement(live["spec"]["template"]) if live else {})
 
@@ -196,7 +203,7 @@ def _slowness(ask: Ask, observed: ObservedProxy) -> str:
 def _devices(ask: Ask, observed: ObservedProxy, settings: Settings) -> DevicePlan:
     """Return the plan for the device.
 
-    It keeps its tags: OPERATOR_INITIAL_TAGS are those of a new device, and later ones are the user's to choose.
+    The device keeps its tags: OPERATOR_INITIAL_TAGS are those of a new device, and the user may change them later.
     """
     device = observed.tailnet.devices.get(observed.device)
     proxy = _proxy(ask, settings, device.tags if device else ask.tags)

@@ -1,4 +1,4 @@
-"""The device that the settings ask for, the names of the objects that run it, and the objects that need it."""
+"""The device that the settings ask for, the names of the objects that run it, and the objects that need its ID."""
 
 import re
 from dataclasses import dataclass
@@ -22,8 +22,8 @@ _POD_OF_DEPLOYMENT: Final = re.compile(r"(.+)-[a-z0-9]+-[a-z0-9]{5}")
 class Ask:
     """The device that the settings ask for.
 
-    Its state is in the Secret *key*. *wrong* says why the operator can't register it, and how to fix that. *own* is
-    the key of the operator's own Deployment.
+    Its state is in the Secret with this *key*. *wrong* says why the operator can't register it, and how to fix that.
+    *own* is the key of the operator's own Deployment.
     """
 
     key: Key
@@ -73,7 +73,8 @@ def ask_of(settings: Settings) -> Ask:
 def own_name(settings: Settings) -> str:
     """Return the name of the operator's own Deployment.
 
-    The name of its Pod begins with it, unless that had to be cut. The chart also names the Secret like the Deployment.
+    It comes from the name of the operator's Pod, which begins with it. Kubernetes cuts a long name, so then the name of
+    the Secret is returned: the chart gives the Deployment and the Secret one name.
     """
     found = _POD_OF_DEPLOYMENT.fullmatch(settings.pod_name)
     return found[1] if found and len(settings.pod_name) < DNS_LABEL_MAX else settings.operator_secret

@@ -18,9 +18,9 @@ def secret_steps(
 ) -> Iterator[Step]:
     """Yield the steps that make the Secrets of the device, or bring its config up to date.
 
-    *has_state* tells that the Secret with the state exists. This Secret gets none of our labels, and neither does the
-    Go operator's, because it stays when the other objects are removed. If a ServiceAccount *account* is given, the
-    config is removed with it.
+    *has_state* tells that the Secret with the state exists. This Secret gets none of our labels, even if the Go
+    operator has made it. So it stays when the other objects are removed. If a ServiceAccount *account* is given, the
+    config Secret is deleted together with it.
     """
     if not has_state:
         yield Creation(_secret(ask.key))
@@ -44,7 +44,7 @@ def secret_steps(
 
 
 def reference_to(account: Object) -> Object:
-    """Return the owner reference to *account*. When Helm removes this ServiceAccount, our objects go, too."""
+    """Return the owner reference to *account*. When Helm removes *account*, the objects with this reference go, too."""
     return {
         "apiVersion": SERVICEACCOUNT.api_version,
         "kind": SERVICEACCOUNT.kind,
@@ -58,7 +58,10 @@ def _owners(account: Object | None) -> Object:
 
 
 def stranger_among(ask: Ask, *objects: Object | None) -> Object | None:
-    """Return the first of *objects*, which have names of children, that belongs to another owner; None if none does."""
+    """Return the first of *objects* that belongs to another owner; None if none does.
+
+    The objects have names that our children need.
+    """
     return next((each for each in objects if each and is_anothers(each, ask.owner)), None)
 
 

@@ -1,7 +1,7 @@
 """The Deployment of the API server proxy: one Pod with the operator's own device, and the program that it serves.
 
-In the container `tailscale`, tailscaled ends TLS, and forwards each connection with a PROXY header, which says who
-calls. In the container `apiproxy`, a program asks tailscaled about the caller, and forwards to the API server.
+In the container `tailscale`, tailscaled ends TLS, and forwards each connection with a PROXY header, which names the
+caller. In the container `apiproxy`, a program asks tailscaled about the caller, and forwards to the API server.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,13 +21,13 @@ CONTAINER: Final = "apiproxy"
 """The name of the container with the program that forwards to the API server."""
 
 _USER: Final = 65532
-_OTHER_USER: Final = 65533  # so that the program can't change the settings of tailscaled
+_OTHER_USER: Final = 65533  # not tailscaled's user, so that the program can't change tailscaled's settings
 _LOCALAPI: Final = "/var/run/tailscale"
 _SOCKET: Final = f"{_LOCALAPI}/tailscaled.sock"
 _PORT: Final = "41641"
 """The UDP port of the device, which is Tailscale's usual one.
 
-After tailscaled has restarted, the devices of callers still send to its old port. So it has to be the same one.
+The port must not change when tailscaled restarts, because the devices of callers still send to the old port then.
 """
 _TLS_TARGET: Final = "127.0.0.2:8443"
 _HTTP_TARGET: Final = "127.0.0.2:8080"
@@ -65,7 +65,7 @@ def device_pod(secret: str, settings: Settings) -> ProxyPod:
 def placement(pod: Object) -> Object:
     """Return the parts of the spec of a *pod* that say on which nodes it runs, and how its images are pulled.
 
-    The API server adds tolerations of lost nodes to Pods. The proxy has its own, so they are left out.
+    The tolerations of lost nodes, which the API server adds to Pods, are left out: the API server proxy has its own.
     """
     spec = pod["spec"]
     tolerations = [each for each in spec.get("tolerations") or () if each.get("key") not in _LOST]
@@ -77,7 +77,8 @@ def placement(pod: Object) -> Object:
 def proxy_deployment(proxy: Proxy, replica: Replica, account: Object, like: Object, settings: Settings) -> Object:
     """Return the Deployment of the API server proxy, with the one *replica* of *proxy*.
 
-    It belongs to the ServiceAccount *account*, so that it goes with the chart. *like* is the `placement` of its Pod.
+    Its owner is the ServiceAccount *account*, so that it is deleted when Helm uninstalls the chart. *like* is the
+    `placement` of its Pod.
     """
     labels = proxy.owner.labels
     made = proxy.child(DEPLOYMENT, proxy.key.name, {"spec": {

@@ -16,7 +16,7 @@ FAILED: Final = "APIServerProxyFailed"
 """The reason of the Event which says why the API server proxy can't be made, or doesn't join the tailnet."""
 
 _SINCE: Final = 131
-"""The capability version from which images say who calls: that of Tailscale 1.92."""
+"""The capability version of Tailscale 1.92. From this version on, tailscaled names the caller in a PROXY header."""
 
 _WITHOUT: Final = (
     'set apiServerProxyConfig.http of the chart to "true" (APISERVER_PROXY_HTTP), and run tailscale configure '
@@ -25,7 +25,7 @@ _WITHOUT: Final = (
 
 
 class Told(NamedTuple):
-    """Events, and the number of seconds after which there may be others."""
+    """The Events of a device as notes, and the number of seconds after which they have to be computed again."""
 
     notes: Sequence[Note] = ()
     requeue_after: float | None = None
@@ -40,7 +40,8 @@ def notices(
 ) -> Told:
     """Return the Events about the device of the proxy.
 
-    The device has its *state* in a slim Secret, and runs in one of *pods*. *findings* are those of the control server.
+    The device has its *state* in a slim Secret, and runs in one of *pods*. *findings* come from the control server's
+    facts about the device.
     """
     told = news(certificate) if certificate else News()
     notes = [
@@ -65,7 +66,7 @@ def _reporter(state: Object, pods: Sequence[Object]) -> Object | None:
 
 
 def _image_notes(state: Object | None, pods: Sequence[Object], settings: Settings) -> Iterator[Note]:
-    """Yield an Event if the image is too old: it forwards connections without the PROXY header that says who calls."""
+    """Yield an Event if the image is too old: it forwards connections without a PROXY header that names the caller."""
     version = capability_version_of(state) if state and _reporter(state, pods) else None
     if version is not None and version < _SINCE:
         message = (

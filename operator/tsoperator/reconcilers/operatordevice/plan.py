@@ -36,7 +36,7 @@ class Observed:
 
     *stored* is the identity as the Secret has it. The identity is *needed* if an object asks for a Tailscale
     Service. A reconcile raises *pending* to wait until that is known. *go* names the Pods of a Go operator that
-    runs. The *statefulset* has this *age* in seconds. *config* is the *slim* config Secret, and *state* the *slim*
+    runs. The *statefulset* has this *age* in seconds. *config* is the slim config Secret, and *state* the slim
     Secret with the state of the device; *has_state* tells that this Secret exists. *deployment* is that of an API
     server proxy, and *pods* are its Pods.
     """

@@ -32,6 +32,7 @@ from tsoperator.kube.errors import Denied, NotFound
 from tsoperator.kube.watch import Selection
 from tsoperator.proxy.certificate import MissingCertificate, ObservedCertificate, missing
 from tsoperator.proxy.login import Keys, Login
+from tsoperator.proxy.pod import is_of_statefulset
 from tsoperator.proxy.replica import ReplicaSecrets
 from tsoperator.proxy.secret import certificate_of, device_id_of, slim
 from tsoperator.reconcilers.hosting import tailnet_of
@@ -43,7 +44,6 @@ from tsoperator.reconcilers.operatordevice.children import in_the_way
 from tsoperator.reconcilers.operatordevice.deployment import placement
 from tsoperator.reconcilers.operatordevice.notices import reported_device
 from tsoperator.runtime import predecessor
-from tsoperator.runtime.apply import utc_now
 from tsoperator.runtime.cache import Cache, Source, only_identity
 from tsoperator.runtime.kind import Kind
 from tsoperator.runtime.manager import Watches
@@ -64,12 +64,12 @@ def operatordevices(
     tailnets: Tailnets,
     identity: KnownIdentity,
     settings: Settings,
-    now: Callable[[], datetime] = utc_now,
+    now: Callable[[], datetime],
 ) -> Kind[plans.Observed] | Kind[ObservedProxy]:
     """Return the `Kind` of the operator's own device.
 
-    If the settings ask for an API server proxy, the `Kind` runs that proxy, which has the device. Otherwise it
-    registers the device, if an object needs its ID and there is none. It has a single key, that of the Secret that
+    If the settings ask for an API server proxy, the `Kind` runs that proxy, which has the device. Otherwise the `Kind`
+    registers the device, if there is none and an object needs its ID. It has a single key, that of the Secret that
     OPERATOR_SECRET names.
     """
     world = _World(cache, client, tailnets, identity, settings, now)
@@ -104,7 +104,8 @@ def proxy_sources(ask: Ask) -> Iterator[Source]:
 def _slim_secret(obj: Object) -> Object:
     """Return the slim form of the Secret of the operator's own device.
 
-    An annotation of kubectl may hold a copy of the data, with the keys of the device.
+    The annotations are left out, because an annotation of kubectl may hold a copy of the data, with the keys of the
+    device.
     """
     metadata = {name: value for name, value in obj["metadata"].items() if name != "annotations"}
     return slim({**obj, "metadata": metadata})
@@ -131,9 +132,9 @@ class _World:
         self._client = client
 
     def pods(self, *, of_statefulset: bool) -> Sequence[Object]:
-        """Return the Pods that run the device: those of the StatefulSet, or all others."""
+        """Return the Pods that run the device: if *of_statefulset*, those of the StatefulSet, otherwise all others."""
         found = self.cache.indexed(POD, BY_OWNER, str(self.ask.owner))
-        return [pod for pod in found if _is_of_statefulset(pod) is of_statefulset]
+        return [pod for pod in found if is_of_statefulset(pod) is of_statefulset]
 
     def age(self, obj: Object | None) -> float:
         """Return the age of *obj* in seconds; 0 without an object."""
@@ -196,7 +197,7 @@ class _View:
 
     async def look(self, _key: Key, _obj: Object) -> plans.Observed:
         """Gather the facts about the device."""
-        ask, claims = self._ask, self._claims()  # not all of them: there may be hundreds
+        ask, claims = self._ask, self._claims()  # an iterator: often only the first is read
         statefulset = self._cache.get(STATEFULSET, ask.statefulset)
         stored = self._identity.stored()
         lacks = stored.is_known and not stored.node_id
@@ -297,7 +298,7 @@ class _ProxyView:
             SERVICEACCOUNT: lambda account: world.keys(key_of(account) == ask.deployment),
             STATEFULSET: lambda statefulset: world.keys(key_of(statefulset) == ask.statefulset),
             POD: world.keys_of_pod,
-            DEVICE: lambda device: world.keys(key_of(device) == Key(OWN, self._device())),
+            DEVICE: lambda device: world.keys(key_of(device) == Key(OWN, device_id_of(self._secrets()))),
         }
 
     async def look(self, _key: Key, _obj: Object) -> ObservedProxy:
@@ -363,14 +364,15 @@ class _ProxyView:
     def _hindered(self, observed: ObservedProxy, problem: str) -> None:
         """Remember why there is no device, for the objects that need its ID.
 
-        An Event or the log reports the reason itself.
+        The reason isn't logged here, because an Event or the log has it already.
         """
         self._world.identity.hindered("" if observed.device else problem, is_told=True)
 
     async def _placement(self) -> Object | None:
         """Return the placement of the operator's own Pod, which never changes.
 
-        The operator's Deployment isn't asked: in an update it is newer than this process.
+        It doesn't come from the operator's Deployment: during an update, the Deployment is already newer than this
+        process.
         """
         if self._like is None and (pod := await self._world.own_pod()):
             self._like = placement(pod)
@@ -379,11 +381,8 @@ class _ProxyView:
     def _secrets(self) -> ReplicaSecrets:
         return ReplicaSecrets(*(self._cache.get(SECRET, key) for key in (self._ask.config, self._ask.key)))
 
-    def _device(self) -> str:
-        return device_id_of(self._secrets())
-
     def _certificate(self, state: Object | None, pods: Sequence[Object]) -> ObservedCertificate | None:
-        """Return the state of the certificate of the device; None if it needs none, or hasn't said yet."""
+        """Return the state of the device's certificate; None if it needs none, or hasn't reported its HTTPS name."""
         device = reported_device(state, pods)
         if state is None or device is None or not device.https_name:
             return None
@@ -391,7 +390,3 @@ class _ProxyView:
         self._missing = missing(self._missing, device.https_name, certificate, now)
         missed_for = None if self._missing is None else now - self._missing.at
         return ObservedCertificate(device.https_name, certificate, self._world.now(), missed_for, has_class=False)
-
-
-def _is_of_statefulset(pod: Object) -> bool:
-    return any(owner["kind"] == STATEFULSET.kind for owner in pod["metadata"].get("ownerReferences") or ())

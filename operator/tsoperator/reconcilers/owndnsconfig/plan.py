@@ -14,22 +14,22 @@ NAME: Final = "owndnsconfig"
 """The name of the reconciler."""
 
 NOT_REMOVED: Final = "DNSConfigNotRemoved"
-"""The reason of the Event on a DNSConfig that the operator has made and may not delete."""
+"""The reason of the Event on a DNSConfig that the operator has made, but isn't permitted to delete."""
 
 _UNSEEN_AGAIN: Final = 10.0
-"""The seconds after which the operator looks again whether it may see DNSConfigs. No watch event tells when it may."""
+"""The seconds after which the operator looks again whether it can list DNSConfigs. No watch event tells when it can."""
 
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """All DNSConfigs of the cluster. The operator *sees_all* of them if their CRD is there and it may list them."""
+    """All DNSConfigs of the cluster. The operator *sees_all* of them if their CRD is there and it can list them."""
 
     dnsconfigs: Sequence[Object]
     sees_all: bool
 
 
 def plan(observed: Observed, settings: Settings) -> Plan:
-    """Return the plan that makes our DNSConfig where the cluster has none, or removes it if nobody wants it any more.
+    """Return the plan that makes our DNSConfig if the cluster has none, or removes it if the settings don't ask for it.
 
     If there is a DNSConfig of somebody else, the operator makes none. The operator only creates its own DNSConfig and
     doesn't write it again, so users may edit it.
@@ -38,7 +38,7 @@ def plan(observed: Observed, settings: Settings) -> Plan:
         return Plan(requeue_after=_UNSEEN_AGAIN)
     if not settings.makes_dnsconfig:
         made = [each for each in observed.dnsconfigs if is_operators(each) and not is_deleting(each)]
-        reports = [Report(each, by=NAME) for each in observed.dnsconfigs]  # they end an earlier warning
+        reports = [Report(each, by=NAME) for each in observed.dnsconfigs]  # to end an earlier warning
         return Plan(steps=[Deletion(DNSCONFIG, each) for each in made], reports=reports)
     return Plan() if observed.dnsconfigs else Plan(steps=[Creation(own_dnsconfig())])
 

@@ -9,10 +9,10 @@ from tsoperator.dns.nameserver import OWN_NAME, elected, is_operators
 from tsoperator.kube.errors import Denied
 from tsoperator.reconcilers.owndnsconfig import plan as plans
 from tsoperator.runtime.cache import Cache
+from tsoperator.runtime.feeds import START
 from tsoperator.runtime.kind import Kind
 from tsoperator.runtime.manager import Watches
 from tsoperator.runtime.plan import Creation, Plan, Refusal
-from tsoperator.runtime.start import START
 from tsoperator.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -53,7 +53,7 @@ class _View:
         return plans.failed(refusal)
 
     def acted(self, _obj: Object, observed: plans.Observed, plan: Plan) -> None:
-        """Log which DNSConfig the plan has made or removed, and which one of somebody else makes ours unnecessary."""
+        """Log that *plan* has made or removed our DNSConfig, or that a DNSConfig of somebody else replaces ours."""
         for step in plan.steps:
             log.info("%s DNSConfig %s", "made" if isinstance(step, Creation) else "deleted", OWN_NAME)
         first = elected(observed.dnsconfigs)

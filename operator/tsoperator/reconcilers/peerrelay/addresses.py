@@ -5,9 +5,9 @@ import socket
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Final
 
-from tsoperator.api.objects import Key, Object, Signal
+from tsoperator.api.objects import Key, Signal
 from tsoperator.reconcilers.peerrelay.endpoints import Resolved
-from tsoperator.runtime.cache import Listener
+from tsoperator.runtime.feeds import Announcer
 from tsoperator.runtime.workqueue import Backoff
 
 ADDRESSES: Final = Signal("Addresses")
@@ -36,7 +36,7 @@ async def resolve_ipv4(host: str) -> Sequence[str]:
 class HostAddresses:
     """Looks up the hostnames of each PeerRelay's load balancers again and again, while `run` runs.
 
-    It keeps the addresses.
+    It keeps the addresses, so that `follow` can return them at once.
     """
 
     def __init__(self, resolve: Resolve = resolve_ipv4, retry: Backoff = _RETRY) -> None:
@@ -51,7 +51,8 @@ class HostAddresses:
         self._running: dict[str, asyncio.Task[None]] = {}
         self._changed = asyncio.Event()
         self._turns = asyncio.Semaphore(_AT_ONCE)
-        self._listeners: list[Listener] = []
+        self.feed = Announcer(ADDRESSES)
+        """Announces each PeerRelay whose addresses change."""
 
     def follow(self, relay: Key, hosts: Collection[str]) -> Mapping[str, Resolved]:
         """Look up *hosts* for the PeerRelay named *relay* from now on, and return the answers known so far."""
@@ -61,19 +62,6 @@ class HostAddresses:
                 del self._followed[relay]
             self._changed.set()
         return {host: self._known[host] for host in hosts if host in self._known}
-
-    def listen(self, signal: Signal, listener: Listener) -> None:
-        """Call *listener* for each PeerRelay whose addresses change, if *signal* is `ADDRESSES`.
-
-        Ignore any other signal.
-        """
-        if signal == ADDRESSES:
-            self._listeners.append(listener)
-
-    def all(self, signal: Signal) -> list[Object]:
-        """Return nothing, because a resync enqueues all PeerRelays already."""
-        del signal
-        return []
 
     async def run(self) -> None:
         """Look up hostnames until cancelled."""
@@ -117,5 +105,4 @@ class HostAddresses:
 
     def _announce(self, host: str) -> None:
         for relay in [name for name, hosts in self._followed.items() if host in hosts]:
-            for listener in self._listeners:
-                listener(None, {"kind": ADDRESSES.kind, "metadata": {"name": relay.name}})
+            self.feed.announce(relay.name)

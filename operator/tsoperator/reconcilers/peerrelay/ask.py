@@ -1,7 +1,7 @@
 """Parses a PeerRelay: returns the settings of its relays, or what is wrong with it."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
@@ -31,7 +31,7 @@ _NAME_MAX: Final = STATEFULSET_NAME_MAX - len(peer_relay_name(""))
 class RelayWishes:
     """The settings of the relays of one PeerRelay.
 
-    *hostname_prefix* begins the hostnames of their devices. *annotations* are for the Service of each relay, and
+    The hostnames of their devices begin with *hostname_prefix*. *annotations* are for the Service of each relay, and
     *elastic_ips* are the addresses in AWS, by ordinal.
     """
 
@@ -39,9 +39,9 @@ class RelayWishes:
     uid: str
     replicas: int
     hostname_prefix: str
-    tags: Sequence[str] = ()
-    annotations: Mapping[str, str] = field(default_factory=dict)
-    elastic_ips: Sequence[ElasticIP] = ()
+    tags: Sequence[str]
+    annotations: Mapping[str, str]
+    elastic_ips: Sequence[ElasticIP]
 
     @property
     def owner(self) -> Owner:

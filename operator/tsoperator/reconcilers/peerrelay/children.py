@@ -39,7 +39,10 @@ _CLOUDS: Final[Mapping[str, str]] = {
     f"{_AWS}healthcheck-path": "/healthz",
     "service.beta.kubernetes.io/azure-load-balancer-internal": "false",
 }
-"""The annotations with which clouds make a load balancer that the Internet reaches. The user can't change them."""
+"""The annotations with which clouds make a load balancer that the Internet reaches.
+
+Annotations of the user can't replace them.
+"""
 
 _CROSS_ZONE: Final = "load_balancing.cross_zone.enabled=true"
 

@@ -2,11 +2,11 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from ipaddress import ip_address
 from typing import Final
 
 from tsoperator.api.names import RELAY_PORT
-from tsoperator.api.objects import Key, Object, is_deleting, key_of
+from tsoperator.api.objects import Key, Object, by_age, is_deleting, key_of
+from tsoperator.api.rules import is_address
 from tsoperator.proxy.workload import LOAD_BALANCER
 
 BY_RELAY_ADDRESS: Final = "relay-address"
@@ -62,7 +62,11 @@ def by_relay_address(service: Object) -> Iterable[str]:
 def hostnames(service: Object) -> list[str]:
     """Return the hostnames of the load balancer of *service* that have to be looked up; none if it has an address."""
     entries = _entries(service)
-    return [] if any(entry.get("ip") for entry in entries) else [each["hostname"] for each in entries if _named(each)]
+    return (
+        []
+        if any(entry.get("ip") for entry in entries)
+        else [each["hostname"] for each in entries if each.get("hostname")]
+    )
 
 
 def endpoints(service: Object | None, key: Key, balancers: Balancers, published: Sequence[str]) -> Endpoints:
@@ -79,7 +83,7 @@ def endpoints(service: Object | None, key: Key, balancers: Balancers, published:
     if refused := next(filter(None, map(_refused, entries)), ""):
         words = f"the load balancer of Service {key} can't open UDP port {RELAY_PORT} ({refused}): free that port there"
         return Endpoints(problem=words)
-    ips = [entry["ip"] for entry in entries if entry.get("ip") and _is_address(entry["ip"])]
+    ips = [entry["ip"] for entry in entries if entry.get("ip") and is_address(entry["ip"])]
     if ips:
         return _unshared(service, ips, balancers.sharing)
     return _looked_up(key, hostnames(service), balancers.resolved, published)
@@ -104,7 +108,7 @@ def _unshared(service: Object, ips: Sequence[str], sharing: Sequence[Object]) ->
 
 def _holder(ip: str, service: Object, sharing: Sequence[Object]) -> Key:
     others = [each for each in sharing if ip in by_relay_address(each) and not is_deleting(each)]
-    return key_of(min([service, *others], key=_age))
+    return key_of(min([service, *others], key=by_age))
 
 
 def _looked_up(key: Key, hosts: Sequence[str], resolved: Mapping[str, Resolved], published: Sequence[str]) -> Endpoints:
@@ -129,7 +133,7 @@ def _hosts(published: Sequence[str]) -> Iterator[str]:
     """Yield the addresses in the static endpoints *published*, without their ports."""
     for each in published:
         host = each.rpartition(":")[0].removeprefix("[").removesuffix("]")
-        if _is_address(host):
+        if is_address(host):
             yield host
 
 
@@ -145,19 +149,3 @@ def _is_relays(port: Object) -> bool:
 
 def _entries(service: Object) -> list[Object]:
     return [*(((service.get("status") or {}).get("loadBalancer") or {}).get("ingress") or ())]
-
-
-def _named(entry: Object) -> bool:
-    return bool(entry.get("hostname"))
-
-
-def _is_address(text: str) -> bool:
-    try:
-        ip_address(text)
-    except ValueError:
-        return False
-    return True
-
-
-def _age(service: Object) -> tuple[str, Key]:
-    return service["metadata"].get("creationTimestamp", ""), key_of(service)

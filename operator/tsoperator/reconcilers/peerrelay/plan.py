@@ -5,28 +5,27 @@ docs/development/proxies.md describes the relays.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Final
 
-from tsoperator.api.conditions import condition, set_condition
+from tsoperator.api.conditions import condition, status_with
 from tsoperator.api.names import CONDITION_PEERRELAY_READY, CONFIG_SUFFIX, RELAY_CAPABILITY_VERSION, RELAY_PORT
-from tsoperator.api.objects import Key, Object, is_deleting, key_of
+from tsoperator.api.objects import Key, Object, generation_of, is_deleting, key_of
 from tsoperator.api.rules import peer_relay_name
 from tsoperator.proxy.annotations import with_ignored
 from tsoperator.proxy.classref import class_called
-from tsoperator.proxy.devices import OWN_TAILNET, TailnetView, untried_message
+from tsoperator.proxy.devices import OWN_TAILNET, TailnetView
 from tsoperator.proxy.findings import Effect, with_findings
 from tsoperator.proxy.login import NO_KEYS, Keys
 from tsoperator.proxy.proxy import Children, Proxy
 from tsoperator.proxy.readiness import ready_replicas
 from tsoperator.proxy.secret import capability_version_of, static_endpoints_of
 from tsoperator.proxy.workload import (
-    awaited_pods,
     holds_nothing,
-    plan_removal,
+    plan_reported_removal,
     plan_workload,
     proxy_devices,
     proxy_problem,
-    removal_message,
     replica_devices,
 )
 from tsoperator.reconcilers.peerrelay.ask import VOCABULARY, Ask, RelayWishes, class_name, class_refusal, owner
@@ -50,8 +49,8 @@ DEVICE_REASONS: Final = {Effect.PENDING: PODS_PENDING, Effect.FAILED: FAILED}
 
 _PASSING: Final = frozenset({ENDPOINTS_PENDING, PODS_PENDING})  # the reasons that need no Event
 _CLASS_REASONS: Final = {"ProxyPending": PODS_PENDING, "ProxyFailed": FAILED}
-_FREED: Final = 60.0  # s until another look at a name that another object has
-_SHOWN: Final = 3  # problems of load balancers that the condition tells in full
+_FREED: Final = 60.0  # s until the operator looks again whether another object still has the name of a child
+_SHOWN: Final = 3  # the number of problems of load balancers that the condition tells in full
 _OLDEST: Final = "Tailscale 1.102.5"  # the oldest version that can be a relay
 
 
@@ -144,14 +143,8 @@ def plan_deletion(relay: Object, observed: Observed) -> Plan:
     """
     if holds_nothing(relay, observed.children):
         return Plan()
-    step = plan_removal(owner(key_of(relay)), observed.children, observed.tailnet.name)
-    if untried := untried_message(step, observed.tailnet):
-        told = _refused(relay, Refusal(untried, NO_TAILNET))
-        return replace(step, status=told.status, notes=[*step.notes, *told.notes])
-    if step.release:
-        return step
-    waits = Refusal(removal_message(awaited_pods(observed.children)), TERMINATING)
-    return replace(step, status=_status(relay, waits, []))
+    report, reasons = partial(_refused, relay), (NO_TAILNET, TERMINATING)
+    return plan_reported_removal(owner(key_of(relay)), observed.children, observed.tailnet, report, reasons)
 
 
 def failed(ask: Ask, observed: Observed, refusal: Refusal) -> Plan:
@@ -227,7 +220,7 @@ def _too_old(proxy: Proxy, children: Children) -> Refusal | None:
 
 
 def _restarting(children: Children) -> str:
-    """Say which Pod restarts again and again, and what its cause may be; empty if none does."""
+    """Say which Pod restarts again and again, and what the cause may be; empty if no Pod does."""
     for pod in children.pods:
         statuses = (pod.get("status") or {}).get("containerStatuses") or ()
         if any(each.get("restartCount", 0) for each in statuses):
@@ -254,15 +247,13 @@ def _refused(relay: Object, refusal: Refusal) -> Plan:
 
 def _status(relay: Object, problem: Refusal | None, found: Sequence[Endpoints] | None) -> Object:
     """Return the status of *relay* with the endpoints *found*; with None, its endpoints stay as they are."""
-    old = relay.get("status") or {}
-    generation = int(relay["metadata"].get("generation", 0))
     if problem is None:
-        message = "; ".join([READY, *_problems(found or ())])
-        ready = condition(CONDITION_PEERRELAY_READY, True, READY, message, generation)
+        reason, message = READY, "; ".join([READY, *_problems(found or ())])
     else:
-        reason = problem.reason or FAILED
-        ready = condition(CONDITION_PEERRELAY_READY, False, reason, problem.message, generation)
-    made = {**old, "conditions": set_condition(old.get("conditions") or [], [ready], now="")}
+        reason, message = problem.reason or FAILED, problem.message
+    made = status_with(
+        relay, condition(CONDITION_PEERRELAY_READY, problem is None, reason, message, generation_of(relay))
+    )
     if found is not None:
         made["endpoints"] = [
             {"replica": ordinal, "address": address, "port": RELAY_PORT}

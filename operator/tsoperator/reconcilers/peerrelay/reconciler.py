@@ -88,10 +88,7 @@ class _View:
         return [each for address in addresses for each in self._cache.indexed(SERVICE, BY_RELAY_ADDRESS, address)]
 
     def left(self, owner: Owner) -> Plan:
-        """Return the plan that removes the proxy of a PeerRelay that is gone.
-
-        Stop the look-ups for the PeerRelay.
-        """
+        """Return the plan that removes the proxy of a PeerRelay that is gone, and end the look-ups of its hostnames."""
         self._addresses.follow(owner.key, ())
         return plan_orphan(self._proxies.orphan(PEERRELAY, owner))
 

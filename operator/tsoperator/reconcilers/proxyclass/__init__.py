@@ -1,1 +1,1 @@
-"""ProxyClass: how proxies run."""
+"""ProxyClasses: settings of proxies, and whether they can be used."""

@@ -5,11 +5,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from tsoperator.api.conditions import condition, set_condition
+from tsoperator.api.conditions import condition, status_with
 from tsoperator.api.images import image_error
 from tsoperator.api.labels import annotation_errors, label_errors
 from tsoperator.api.names import CONDITION_PROXYCLASS_READY, FINALIZER, PROXY_CONTAINER, SYSCTL_CONTAINER
-from tsoperator.api.objects import SERVICEMONITOR, Object, is_deleting
+from tsoperator.api.objects import SERVICEMONITOR, Object, generation_of, is_deleting
 from tsoperator.api.quantities import amount
 from tsoperator.api.v1alpha1.invalid import Invalid
 from tsoperator.api.v1alpha1.proxyclass import MONITOR_NEEDS_METRICS, Container, Metrics, Pod, ProxyClass, StatefulSet
@@ -63,11 +63,11 @@ class Observed:
 
 
 def plan(obj: Object, proxy_class: ProxyClass | Invalid, observed: Observed) -> Plan:
-    """Return the plan for the ProxyClass *obj*, parsed as *proxy_class*. It sets our finalizer and a condition."""
+    """Return the plan for the ProxyClass *obj*, parsed as *proxy_class*: to set our finalizer and a condition."""
     if is_deleting(obj):
         return Plan(release=FINALIZER)  # objects that name the class report that it is gone; their proxies go on
     if isinstance(proxy_class, Invalid):
-        return replace(_refusal_plan(obj, [proxy_class.message], []), hold="")  # it can't be written as it is
+        return replace(_refusal_plan(obj, [proxy_class.message], []), hold="")  # an invalid object can't be written
     if ports.ranges(proxy_class) and not observed.asked_for_ports:
         return Plan(hold=FINALIZER, steps=[FindNodePorts()], requeue_after=0.0)
     warnings = [Note("Warning", _CUSTOM_VARIABLE, words) for words in custom_variables(proxy_class)]
@@ -222,7 +222,7 @@ def _metrics_violations(metrics: Metrics, observed: Observed) -> Iterable[str]:
 
 
 def _invalid(path: str, error: str) -> str:
-    """Return the message that *error*, which begins with the value, is wrong with the field at *path*."""
+    """Return the message about an *error* in the field at *path*. The error begins with the value of the field."""
     return f"{path}: Invalid value: {error}"
 
 
@@ -238,7 +238,4 @@ def _refusal_plan(obj: Object, wrong: Sequence[str], warnings: Sequence[Note]) -
 
 
 def _status(obj: Object, ready: bool, reason: str, message: str) -> Object:
-    generation = int(obj["metadata"].get("generation", 0))
-    wanted = condition(CONDITION_PROXYCLASS_READY, ready, reason, message, generation)
-    status = obj.get("status") or {}
-    return {**status, "conditions": set_condition(status.get("conditions") or [], [wanted], now="")}
+    return status_with(obj, condition(CONDITION_PROXYCLASS_READY, ready, reason, message, generation_of(obj)))

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-from tsoperator.api.objects import Object, is_deleting, key_of
+from tsoperator.api.objects import Object, by_age, is_deleting, key_of
 from tsoperator.api.v1alpha1.invalid import Invalid
 from tsoperator.api.v1alpha1.proxyclass import ProxyClass
 from tsoperator.proxy.classref import is_ready
@@ -75,8 +75,4 @@ def _comes_before(other: Object, obj: Object) -> bool:
     """
     if other["metadata"]["uid"] == obj["metadata"]["uid"] or is_deleting(other) or not is_ready(other):
         return False
-    return not is_ready(obj) or _age(other) < _age(obj)
-
-
-def _age(obj: Object) -> tuple[str, str]:
-    return obj["metadata"].get("creationTimestamp", ""), obj["metadata"]["name"]
+    return not is_ready(obj) or by_age(other) < by_age(obj)

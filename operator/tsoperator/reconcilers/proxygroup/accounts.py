@@ -6,13 +6,7 @@ A certificate authority limits how many accounts are made from one address. So n
 from collections.abc import Sequence
 from typing import Final
 
-from tsoperator.api.names import (
-    ACCOUNTS,
-    ACCOUNTS_CAPABILITY_VERSION,
-    ACCOUNTS_FINALIZER,
-    LABEL_MANAGED,
-    MANAGED,
-)
+from tsoperator.api.names import ACCOUNTS, ACCOUNTS_CAPABILITY_VERSION, ACCOUNTS_FINALIZER, LABEL_MANAGED, MANAGED
 from tsoperator.api.objects import SECRET, Key, Object, has_finalizer, is_deleting, key_of, labels
 from tsoperator.proxy.secret import capability_version_of
 from tsoperator.runtime.plan import Creation, Note, Patch, Report, Step
@@ -52,7 +46,7 @@ def account_reports(live: Object | None) -> list[Report]:
 
 
 def image_notes(states: Sequence[Object]) -> list[Note]:
-    """Return the Event for a group, given its *slim* state Secrets, if an image is too old to share an account."""
+    """Return the Event for a group, given its slim state Secrets, if an image is too old to share an account."""
     versions = {key_of(each).name: capability_version_of(each) for each in states}
     old = [name for name, version in versions.items() if version and version < ACCOUNTS_CAPABILITY_VERSION]
     message = (

@@ -24,13 +24,13 @@ _VOLUME_NAME_MAX: Final = 63  # a volume has the name of the ConfigMap, which mu
 class Ask:
     """The requests in a ProxyGroup *group*, completed by the operator's settings.
 
-    *class_name* is its ProxyClass and *tailnet* its Tailnet; each is empty if there is none. Both are known even if
-    the group is invalid. If its class doesn't exist, the user can create it, or do what *without_class* says.
+    *class_name* is its ProxyClass and *tailnet* its Tailnet; each is empty if there is none. Both are known even if the
+    group is invalid. If its class doesn't exist, the user can create it, or do what *without_class* says.
 
-    The group is of *type*; a group whose type can't be read counts as one of type egress.
+    The group is of *type*. If the type can't be read, it is taken to be egress.
 
-    *unreadable* says why the group can't be parsed, and *wrong* what else is wrong with it. A group that can be
-    parsed has *replicas*. Their devices have *tags*, and hostnames that begin with *hostname_prefix*.
+    *unreadable* says why the group can't be parsed, and *wrong* what else is wrong with it. A group that can be parsed
+    has *replicas*. Their devices have *tags*, and hostnames that begin with *hostname_prefix*.
     """
 
     group: Object

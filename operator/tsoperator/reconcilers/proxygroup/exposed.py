@@ -1,6 +1,5 @@
 """Gathers the facts about the Tailscale Services of groups, and finds the groups that a change concerns."""
 
-import asyncio
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
@@ -47,6 +46,7 @@ from tsoperator.proxy.secret import (
 )
 from tsoperator.reconcilers.hosting import HostingView, tailnet_of
 from tsoperator.runtime.cache import Cache
+from tsoperator.runtime.clock import loop_time
 from tsoperator.runtime.memory import Memory
 from tsoperator.settings import Settings
 
@@ -143,11 +143,14 @@ class ExposedView:
 
 
 def _seconds(since: Memory[float], group: Object, *, lasts: bool) -> float | None:
-    """Return for how many seconds a fact about *group* has been true, and remember it if it *lasts*; None if not."""
+    """Return for how many seconds a fact about *group* has been true; None if it isn't true now.
+
+    *lasts* says whether it is true now. *since* has the time at which it became true.
+    """
     if not lasts:
         since.note(group, None)
         return None
-    now = asyncio.get_running_loop().time()
+    now = loop_time()
     began = since.get(group)
     if began is None:
         since.note(group, began := now)
@@ -171,7 +174,8 @@ def _hosts(children: Children) -> Mapping[int, Host]:
 def _api_hosts(children: Children) -> Mapping[int, APIHost]:
     """Return the proxies of a group that offers the Kubernetes API, by ordinal.
 
-    A proxy whose config Secret somebody has deleted goes on, so its next config must be whole.
+    A proxy whose config Secret somebody has deleted is among them. It still runs, so its new config must say what it
+    serves.
     """
     return {
         ordinal: APIHost(
@@ -185,12 +189,15 @@ def _api_hosts(children: Children) -> Mapping[int, APIHost]:
 
 
 def _replicas(children: Children) -> Iterator[tuple[int, Object, Object]]:
-    """Yield the ordinal of each replica that has both its Secrets, its config Secret, and its state Secret."""
+    """Yield the ordinal, the config Secret and the state Secret of each replica that has both Secrets."""
     return ((ordinal, config, state) for ordinal, config, state in _states(children) if config is not None)
 
 
 def _states(children: Children) -> Iterator[tuple[int, Object | None, Object]]:
-    """Yield the ordinal of each replica that has a state Secret, its config Secret, if any, and its state Secret."""
+    """Yield the ordinal, the config Secret and the state Secret of each replica that has a state Secret.
+
+    None stands for a config Secret that doesn't exist.
+    """
     secrets = {key_of(each).name: each for each in children.secrets}
     for name, state in secrets.items():
         if not name.endswith(CONFIG_SUFFIX):
@@ -208,9 +215,9 @@ class ExposedChanges:
         self._settings = settings
 
     def of_claimant(self, old: Object | None, new: Object | None) -> set[Key]:
-        """Return the groups that may expose an Ingress or a Service, or another object that wants its label.
+        """Return the groups that may expose an Ingress or a Service, or another object that asks for the same label.
 
-        A group that it no longer names may still serve it.
+        They include a group that the Ingress or Service named before the change, because it may still serve the object.
         """
         if _claim_facts(old) == _claim_facts(new):
             return set()
@@ -226,7 +233,10 @@ class ExposedChanges:
         return {*self._naming(self._leading_to(key_of(there)))}
 
     def of_slice(self, old: Object | None, new: Object | None) -> set[Key]:
-        """Return the groups that expose a Service, or an Ingress which leads to it, if its readiness may change."""
+        """Return the groups that expose the Service of an EndpointSlice, or an Ingress which leads to this Service.
+
+        Return none if the change of the EndpointSlice can't have changed the readiness of the Service.
+        """
         service = changed_service(old, new)
         if service is None:
             return set()
@@ -258,7 +268,7 @@ class ExposedChanges:
         return self._cache.indexed(INGRESS, BY_BACKEND, str(service))
 
     def _labelled(self, labels: Iterable[str]) -> Iterator[Key]:
-        """Yield the keys of the groups that have a claim on one of *labels*, or are named by objects with a claim."""
+        """Yield the keys of the groups that ask for one of *labels*, and of the groups of objects that ask for one."""
         for label in labels:
             for resource in (INGRESS, SERVICE):
                 yield from self._naming(self._cache.indexed(resource, BY_LABEL, label))

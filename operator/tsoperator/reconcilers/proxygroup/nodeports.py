@@ -55,7 +55,7 @@ def with_static_endpoints(
 ) -> Proxy | Refusal:
     """Return *proxy* with the static endpoints that its class asks for.
 
-    *there* has all Services with node ports, and *nodes* are those of the cluster.
+    *there* has all Services with node ports, and *nodes* are all nodes of the cluster.
     """
     asked = proxy.proxy_class.static_endpoints if proxy.proxy_class else None
     if asked is None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from tsoperator.api.conditions import conditions_of
 from tsoperator.api.images import image_name
 from tsoperator.api.names import (
     ACCOUNTS,
@@ -87,7 +88,7 @@ _NO_ACCOUNT: Final = (
     f"the ServiceAccount {AUTH_PROXY_SERVICE_ACCOUNT} doesn't exist, and its Pods need it to impersonate users: set "
     'apiServerProxyConfig.allowImpersonation of the chart to "true", or spec.kubeAPIServer.mode to noauth'
 )
-_LOOK_AGAIN: Final = 30.0  # s until another look whether something has ended; a watch event should have told
+_LOOK_AGAIN: Final = 30.0  # s until the operator looks again whether something has ended, if no watch event comes
 _END: Final = 30  # s that the Pods of a group have to end when the group is removed
 
 
@@ -96,14 +97,14 @@ class Observed:
     """The facts on which a ProxyGroup's plan depends, besides the ProxyGroup itself.
 
     The Secrets among its *children* are in the order of their ordinals, and a state Secret comes before the config
-    Secret of the same replica. *named* are all objects that have the name of a child, whoever made them. *services*
-    are the ClusterIP Services of the egress Services that name the group, and *offer* is what an ingress group should
-    serve. *node_ports* are all Services that have node ports, and those of the group; they and the *nodes* matter if
-    the class has static endpoints. *account* is the Secret with the ACME accounts that groups share.
+    Secret of the same replica. *named* are all objects that have the name of a child, whoever made them. *services* are
+    the ClusterIP Services of the egress Services that name the group, and *offer* has the objects that an ingress group
+    should serve. *node_ports* are all Services that have node ports, and those of the group; they and the *nodes*
+    matter if the class has static endpoints. *account* is the Secret with the ACME accounts that groups share.
 
     *api* are the facts about a group of type kube-apiserver. The Secrets in *misnamed* have the labels of a replica of
-    such a group, but not the name of one. The group *lacks_account* if its Pods are to run under the
-    ServiceAccount of the chart, and that doesn't exist.
+    such a group, but not the name of one. The group *lacks_account* if its Pods are to run under the ServiceAccount of
+    the chart, and that doesn't exist.
     """
 
     children: Children
@@ -219,8 +220,8 @@ def _planned(ask: Ask, wanted: Proxy | Plan, observed: Observed, settings: Setti
         error=complete.error or observed.offer.pending,
     )
     found = with_findings(complete, devices.findings, condition=CONDITION_PROXYGROUP_READY, reasons=DEVICE_REASONS)
-    before = (ask.group.get("status") or {}).get("conditions") or ()
-    return with_success(found, before, CONDITION_PROXYGROUP_READY, reached(observed.children, observed.api))
+    words = reached(observed.children, observed.api)
+    return with_success(found, conditions_of(ask.group), CONDITION_PROXYGROUP_READY, words)
 
 
 def _misnamed_problem(misnamed: Sequence[Object]) -> str:
@@ -234,7 +235,7 @@ def _misnamed_problem(misnamed: Sequence[Object]) -> str:
 
 
 def _emptied(ask: Ask, children: Children) -> list[str]:
-    """Return the names of the config Secrets without a config of a group that offers the Kubernetes API."""
+    """Return the names of the config Secrets that lack a config, if the group offers the Kubernetes API."""
     configs = [each for each in children.secrets if key_of(each).name.endswith(CONFIG_SUFFIX)]
     return [key_of(each).name for each in configs if lacks_api_config(each)] if ask.type.offers_api else []
 
@@ -248,7 +249,8 @@ def _emptied_problem(emptied: Sequence[str]) -> str:
 def _with_api(plan: Plan, ask: Ask, api: APIHosting, children: Children, settings: Settings) -> Plan:
     """Return the *plan* for a group that offers the Kubernetes API with the parts about its Tailscale Service.
 
-    A plan holds one finalizer. The other one follows when the group has changed by the first.
+    A plan can put only one finalizer on the group, and such a group needs two. When the first one is there, the next
+    plan puts on the other one.
     """
     obstacle, waited = api_obstacle(api), api.waited
     hosting = Hosting(api.claim, ask.group, replace(api.view, hosts=api.candidates), states=_states(children))
@@ -278,7 +280,7 @@ def _obstacle_note(refusal: Refusal) -> Note:
 
 
 def _states(children: Children) -> list[Object]:
-    """Return the *slim* state Secrets among *children*."""
+    """Return the slim state Secrets among *children*."""
     return [each for each in children.secrets if not key_of(each).name.endswith(CONFIG_SUFFIX)]
 
 
@@ -316,7 +318,7 @@ def plan_deletion(ask: Ask, observed: Observed) -> Plan:
 def _plan_end(group: Object, observed: Observed) -> Plan:
     """Return the plan for a *group* that is being deleted, and whose proxies are gone.
 
-    A group that offers the Kubernetes API stays until nothing is left of its Tailscale Service.
+    A group that offers the Kubernetes API stays until its Tailscale Service is completely removed.
     """
     if observed.api is None or not has_finalizer(group, KUBE_APISERVER_FINALIZER):
         return Plan()
@@ -409,7 +411,7 @@ def _workload(ask: Ask, proxy: Proxy, observed: Observed, settings: Settings) ->
 
 
 def _refused(ask: Ask, observed: Observed, settings: Settings, refusal: Refusal) -> Plan:
-    """Return the plan that reports *refusal* on a group. Running proxies go on, and serve changed Services, too."""
+    """Return the plan that reports *refusal* on a group. Its running proxies serve the Services as they are now."""
     return replace(_refusal_plan(ask, observed, refusal), steps=_kept(ask, observed, settings))
 
 
@@ -427,7 +429,7 @@ def _kept(ask: Ask, observed: Observed, settings: Settings) -> Sequence[Step]:
 
 
 def _withdrawals(observed: Observed) -> Iterator[Step]:
-    """Yield the steps that withdraw Tailscale Services from the configs of proxies."""
+    """Yield the steps that take Tailscale Services out of the configs of proxies that should not advertise them."""
     secrets = {key_of(each): each for each in observed.children.secrets}
     for key, state in secrets.items():
         config = secrets.get(Key(key.namespace, f"{key.name}{CONFIG_SUFFIX}"))

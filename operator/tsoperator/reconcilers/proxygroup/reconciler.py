@@ -97,7 +97,7 @@ def proxygroups(proxies: Proxies, hosting: HostingView) -> Kind[Seen[Ask, plans.
         kind,
         sources=[NODES],
         indexes={SERVICE: {BY_NODE_PORT: by_node_port}},
-        gathering=Gathering(0.05, 0.5),  # each reconcile writes the group's ConfigMap as a whole
+        gathering=Gathering(0.05, 0.5),  # a burst of changes should cause one write of the ConfigMap
     )
 
 
@@ -198,7 +198,7 @@ class _View:
         return owned_keys(child, PARENT_PROXYGROUP, self._settings.namespace)
 
     def keys_of_account(self, account: Object) -> Iterable[Key]:
-        """Map a ServiceAccount to its group, and that of the chart to all groups whose Pods run under it."""
+        """Map a ServiceAccount to its group. Map the chart's ServiceAccount to all groups whose Pods run under it."""
         if key_of(account) != self._auth_proxy:
             return self.parent_keys(account)
         asked = (parse(each, self._settings) for each in self._cache.all(PROXYGROUP))
@@ -217,7 +217,7 @@ class _View:
     def keys_of_node(self, node: Object) -> Iterable[Key]:
         """Map any node to the groups whose class has static endpoints.
 
-        The node may have matched the selector of the class before its change.
+        The selector of the class isn't asked, because it may have matched the node before the change of the node.
         """
         del node
         classes = {key_of(each).name for each in self._cache.all(PROXYCLASS) if has_static_endpoints(each)}

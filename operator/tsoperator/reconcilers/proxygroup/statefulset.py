@@ -11,14 +11,7 @@ from tsoperator.proxy.overlay import with_class
 from tsoperator.proxy.proxy import Children, Proxy
 from tsoperator.proxy.proxypod import GROUP_CONFIGS
 from tsoperator.proxy.replica import Replica
-from tsoperator.proxy.statefulset import (
-    CONFIG_VOLUME,
-    Volume,
-    configs,
-    k8s_proxy_pod_spec,
-    proxy_pod_spec,
-    statefulset,
-)
+from tsoperator.proxy.statefulset import CONFIG_VOLUME, Volume, configs, k8s_proxy_pod_spec, proxy_pod_spec, statefulset
 from tsoperator.runtime.diff import contains, digest_of
 from tsoperator.runtime.given import without_given
 from tsoperator.settings import Settings
@@ -30,10 +23,11 @@ The program of a proxy may hang when it is stopped. Then a rollout waits until t
 """
 
 _SETTLE: Final = 10
-"""The seconds for which a rollout waits for a new proxy that doesn't drain, after its container has started.
+"""The seconds for which a rollout waits after the container of a new proxy has started, before it ends another proxy.
 
-Nothing else delays the readiness of its Pod. In that time, the proxy logs in and advertises what it serves, and the
-devices of the tailnet learn how they reach it. Then another proxy may end.
+A rollout waits so only in groups whose proxies don't wait for their connections to end, because nothing else delays the
+readiness of the new Pod there. In that time, the proxy logs in and advertises what it serves, and the devices of the
+tailnet learn how they reach it.
 """
 
 _PACE: Final = "minReadySeconds"
@@ -79,7 +73,7 @@ def _statefulset(type_: GroupType, proxy: Proxy, settings: Settings, live: Objec
         "name": proxy.key.name,
         "namespace": proxy.key.namespace,
         "labels": labels,
-        "deletionGracePeriodSeconds": 360 if drains else 10,  # without effect, but existing Pods have it
+        "deletionGracePeriodSeconds": 360 if drains else 10,  # without effect on new Pods; existing Pods have it
     }
     if type_.offers_api:
         spec = k8s_proxy_pod_spec(proxy, settings)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
-from tsoperator.api.conditions import TRUE, condition, set_condition
+from tsoperator.api.conditions import TRUE, condition, conditions_of, set_condition
 from tsoperator.api.names import (
     CONDITION_KUBE_APISERVER_CONFIGURED,
     CONDITION_KUBE_APISERVER_VALID,
@@ -10,7 +10,7 @@ from tsoperator.api.names import (
     CONDITION_PROXYGROUP_READY,
     CONFIG_SUFFIX,
 )
-from tsoperator.api.objects import Key, Object, is_deleting, key_of, uid
+from tsoperator.api.objects import Key, Object, generation_of, is_deleting, key_of, uid
 from tsoperator.api.policy import UNSUPPORTED
 from tsoperator.group.apihosting import APIHosting, api_obstacle
 from tsoperator.group.hosted import INVALID_SERVICE, LABEL_TAKEN
@@ -28,7 +28,8 @@ CREATING = "ProxyGroupCreating"
 FAILED = "ProxyGroupCreationFailed"
 _NONE = "spec.replicas is 0, so it serves nothing"
 FREED = 60.0
-"""The seconds after which the operator looks again whether a name or a node port is free that another object has."""
+"""The seconds after which the operator looks again whether another object still has a name or a node port that we need.
+"""
 
 
 def running_devices(children: Children) -> list[Object]:
@@ -39,7 +40,7 @@ def running_devices(children: Children) -> list[Object]:
 def reached(children: Children, api: APIHosting | None = None) -> str:
     """Say under which names and addresses the running proxies are in the tailnet; empty without such proxies.
 
-    For a group that offers the Kubernetes API, say where that is reached.
+    If a group offers the Kubernetes API at a URL, say this URL instead.
     """
     if api and api.url:
         return f"the tailnet reaches the Kubernetes API at {api.url}"
@@ -50,8 +51,8 @@ def reached(children: Children, api: APIHosting | None = None) -> str:
 def _running(children: Children) -> list[tuple[ReportedDevice, Object]]:
     """Return the devices of running proxies, by ordinal, each with the further fields of its entry in the status.
 
-    A proxy runs if its Pod has reported a device with a MagicDNS name, and isn't down while another one runs: Services
-    lead to the same Pods.
+    A proxy runs if its Pod has reported a device with a MagicDNS name, and isn't down. If all Pods with such a device
+    are down, all their devices are returned, because nobody can tell which proxies still serve.
     """
     found = [(pod, device) for pod in children.pods if (device := _reported_device(pod, children))]
     running = in_service([pod for pod, _ in found])
@@ -70,7 +71,7 @@ def status(group: Object, children: Children, problem: Refusal | None = None, ap
     whole = bool(devices) and len(devices) == replicas
     old = group.get("status") or {}
     of_api = [*_api_conditions(group, api, replicas)] if api else []
-    told = set_condition(old.get("conditions") or [], of_api, now="")
+    told = set_condition(conditions_of(group), of_api, now="")
     if api:
         problem = problem or _api_problem(group, api, told)
     problem = problem or _incomplete(len(devices), replicas, running)
@@ -94,7 +95,7 @@ def _api_conditions(group: Object, api: APIHosting, replicas: int) -> Iterator[O
 
     The condition about its name stays as it is while nobody knows whether the group may have the name.
     """
-    generation, obstacle = _generation(group), api_obstacle(api)
+    generation, obstacle = generation_of(group), api_obstacle(api)
     if obstacle is not None and obstacle.reason in (INVALID_SERVICE, LABEL_TAKEN, UNSUPPORTED):
         reason = UNSUPPORTED if obstacle.reason == UNSUPPORTED else "KubeAPIServerProxyInvalid"
         yield condition(CONDITION_KUBE_APISERVER_VALID, False, reason, obstacle.message, generation)
@@ -121,17 +122,16 @@ def _api_problem(group: Object, api: APIHosting, conditions: Sequence[Object]) -
 def _holds(conditions: Sequence[Object], type_: str, group: Object) -> bool:
     """Tell whether the condition *type_* is True for the present generation of *group*."""
     found = next((each for each in conditions if each["type"] == type_), {})
-    return found.get("status") == TRUE and found.get("observedGeneration") == _generation(group)
-
-
-def _generation(group: Object) -> int:
-    return int(group["metadata"].get("generation", 0))
+    return found.get("status") == TRUE and found.get("observedGeneration") == generation_of(group)
 
 
 def _ready_condition(group: Object, problem: Refusal | None, words: str) -> Object:
-    """Return the condition that says whether *group* is ready: the *problem* if not, and otherwise *words*."""
+    """Return the condition that says whether *group* is ready.
+
+    Its message is *words* if the group is ready, and otherwise the *problem*.
+    """
     reason, message = (problem.reason or FAILED, problem.message) if problem else (READY, words or READY)
-    return condition(CONDITION_PROXYGROUP_READY, problem is None, reason, message, _generation(group))
+    return condition(CONDITION_PROXYGROUP_READY, problem is None, reason, message, generation_of(group))
 
 
 def _reported_device(pod: Object, children: Children) -> tuple[ReportedDevice, Object] | None:

@@ -27,7 +27,7 @@ _IS_EXPOSED: Final = (
     f'(has({_ANNOTATIONS}) && "{ANNOTATION_EXPOSE}" in {_ANNOTATIONS} && '
     f'{_ANNOTATIONS}["{ANNOTATION_EXPOSE}"] == "true")'
 )
-"""The CEL expression for a Service that devices of the tailnet can reach. All other Services count as egress."""
+"""The CEL expression that is true for exposed Services. We take all other Services for egress Services."""
 
 _IS_NOT_BEING_DELETED: Final = "oldObject == null || !has(oldObject.metadata.deletionTimestamp)"
 
@@ -73,7 +73,7 @@ def _policy(name: str, rules: Sequence[Object], validations: Sequence[Object], s
 
 
 def _binding(name: str, namespace: str) -> Object:
-    # A list of expressions can't have additions, as the labels can.
+    # By an expression, not by labels: others could add labels to the live object, but no expressions to this list.
     of_namespace = {"key": LABEL_NAMESPACE_NAME, "operator": "In", "values": [namespace]}
     spec: Object = {
         "policyName": name,
@@ -112,8 +112,8 @@ def _rule(group: str, version: str, plural: str) -> Object:
 def _conditions(settings: Settings) -> Sequence[Object]:
     """Return the conditions that a request must meet so that the API server applies the admission policy to it.
 
-    Some requests are left out, because an object may be older than the policy: the operator must still be able to
-    write its finalizer, and anybody must be able to end the deletion of the object.
+    The policy may be newer than the object. So the policy doesn't apply to requests of the operator, which must be able
+    to write its finalizer, or to objects that are being deleted, so that anybody can end their deletion.
     """
     account = f"system:serviceaccount:{settings.namespace}:{settings.service_account}"
     return [

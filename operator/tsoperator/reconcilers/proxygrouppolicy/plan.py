@@ -4,9 +4,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from tsoperator.api.conditions import condition, set_condition
+from tsoperator.api.conditions import condition, status_with
 from tsoperator.api.names import ADMISSION_EGRESS, ADMISSION_INGRESS, CONDITION_PROXYGROUPPOLICY_READY
-from tsoperator.api.objects import ADMISSIONPOLICY, Object, key_of, resource_of
+from tsoperator.api.objects import ADMISSIONPOLICY, Object, generation_of, key_of, resource_of
 from tsoperator.api.v1alpha1.invalid import Invalid
 from tsoperator.api.v1alpha1.proxygrouppolicy import ProxyGroupPolicy
 from tsoperator.reconcilers.proxygrouppolicy.admission import admission_policies
@@ -37,11 +37,10 @@ _HIDDEN: Final = (
 class Observed:
     """The facts on which the plan for a namespace depends.
 
-    *policies* are its ProxyGroupPolicies; *sees_policies* tells whether these are surely all of them. *admission*
-    are the existing admission policies and bindings with the names that the operator gives to those of the
-    namespace. *serves_admission* tells whether the API server has such kinds, and *sees_admission* whether the
-    operator may see them. *groups* are the existing ProxyGroups that the policies name, each with
-    its type.
+    *policies* are its ProxyGroupPolicies; *sees_policies* tells whether these are surely all of them. *admission* are
+    the existing admission policies and bindings with the names that the operator gives to those of the namespace.
+    *serves_admission* tells whether the API server has such kinds, and *sees_admission* whether it lets the operator
+    see them. *groups* are the existing ProxyGroups that the policies name, each with its type.
     """
 
     namespace: str
@@ -85,7 +84,7 @@ def failed(observed: Observed, refusal: Refusal) -> Plan:
 
 
 def _taken(theirs: Object) -> str:
-    """Say that a binding of somebody else has the name that the operator needs. No other name would do."""
+    """Say that a binding of somebody else has the name that the operator needs for its own binding."""
     name, binds = key_of(theirs).name, theirs["spec"].get("policyName")
     return (
         f"not all is enforced, because the ValidatingAdmissionPolicyBinding {name} is somebody else's: it binds the "
@@ -140,7 +139,5 @@ def _warning(obj: Object, reason: str, message: str) -> Report:
 
 
 def _report(obj: Object, *, ready: bool, reason: str, message: str) -> Report:
-    generation = int(obj["metadata"].get("generation", 0))
-    wanted = condition(CONDITION_PROXYGROUPPOLICY_READY, ready, reason, message, generation)
-    status = obj.get("status") or {}
-    return Report(obj, {**status, "conditions": set_condition(status.get("conditions") or [], [wanted], now="")})
+    wanted = condition(CONDITION_PROXYGROUPPOLICY_READY, ready, reason, message, generation_of(obj))
+    return Report(obj, status_with(obj, wanted))

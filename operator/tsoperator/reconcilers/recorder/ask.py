@@ -92,7 +92,7 @@ def account_of(recorder: Recorder) -> RecorderServiceAccount:
 
 
 def s3_of(recorder: Recorder) -> S3 | None:
-    """Return the bucket in which *recorder* keeps its recordings; None if they are on the disk of the Pod."""
+    """Return the S3 bucket in which *recorder* keeps its recordings; None if they are on the disk of the Pod."""
     return recorder.spec.storage.s3 if recorder.spec.storage else None
 
 
@@ -125,7 +125,10 @@ def _metadata_errors(recorder: Recorder) -> Iterator[str]:
 
 
 def host_in(endpoint: str) -> str:
-    """Return the host, with its port, in an *endpoint* of a storage that is a URL or has a path; empty if it isn't."""
+    """Return the host, with its port, in the *endpoint* of a storage, if the user gave a URL or added a path.
+
+    Return an empty text if the endpoint is only a host.
+    """
     _, separator, rest = endpoint.rpartition("://")
     host, slash, _ = rest.partition("/")
     return host if separator or slash else ""

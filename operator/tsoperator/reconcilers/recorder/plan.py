@@ -1,18 +1,19 @@
 """Makes the plan for a Recorder: decides which children, status and Events it should have."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
-from tsoperator.api.conditions import condition, set_condition
+from tsoperator.api.conditions import condition, status_with
 from tsoperator.api.device import Device
 from tsoperator.api.names import AUTH_INFIX, CONDITION_RECORDER_READY
-from tsoperator.api.objects import RECORDER, Key, Object, is_deleting, key_of, uid
+from tsoperator.api.objects import RECORDER, Key, Object, generation_of, is_deleting, key_of, uid
 from tsoperator.api.v1alpha1.recorder import Recorder
 from tsoperator.proxy.account import account
 from tsoperator.proxy.annotations import no_annotations, with_ignored
-from tsoperator.proxy.devices import OWN_TAILNET, TailnetView, untried_message
+from tsoperator.proxy.devices import OWN_TAILNET, TailnetView
 from tsoperator.proxy.findings import DeviceFinding, Effect, with_findings
 from tsoperator.proxy.login import NO_KEYS, Keys
 from tsoperator.proxy.proxy import Children, Proxy
@@ -22,15 +23,13 @@ from tsoperator.proxy.secret import device_id_of
 from tsoperator.proxy.tailscaled import ProxyConfig
 from tsoperator.proxy.workload import (
     Workload,
-    awaited_pods,
     awaits_keys,
     holds_nothing,
-    plan_removal,
     plan_renewal,
+    plan_reported_removal,
     plan_workload,
     proxy_devices,
     proxy_problem,
-    removal_message,
     unwanted,
 )
 from tsoperator.reconcilers.recorder.ask import DEFAULT_TAGS, Ask, account_of, host_in, missing_of_s3, s3_of
@@ -52,7 +51,7 @@ VOCABULARY: Final = no_annotations("Recorder", "metadata.name", "spec.statefulSe
 """The annotations and labels of Recorders that the operator reads: none."""
 
 FREED: Final = 60.0
-"""The seconds after which the operator looks again whether a name is free that another object has."""
+"""The seconds after which the operator looks again whether another object still has the name of a child."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,8 +125,8 @@ def _planned(ask: Ask, wanted: Proxy | Plan, observed: Observed, settings: Setti
     devices = proxy_devices(wanted, observed.children, observed.tailnet, settings)
     made = plan_workload(wanted, _workload(ask.recorder, wanted, observed, settings), observed.children, keys, devices)
     problem = proxy_problem(wanted, observed.children, keys)
-    condition = _conditions(obj, False, CREATING, problem) if problem else _conditions(obj, True, CREATED, CREATED)
-    status = {**_kept_status(obj), "devices": _devices(obj, wanted, observed), "conditions": condition}
+    status = _status(obj, False, CREATING, problem) if problem else _status(obj, True, CREATED, CREATED)
+    status["devices"] = _devices(obj, wanted, observed)
     findings = [*devices.findings, *_storage_findings(ask, observed)]
     return with_findings(
         replace(made, status=status), findings, condition=CONDITION_RECORDER_READY, reasons=DEVICE_REASONS
@@ -136,17 +135,10 @@ def _planned(ask: Ask, wanted: Proxy | Plan, observed: Observed, settings: Setti
 
 def plan_deletion(ask: Ask, observed: Observed) -> Plan:
     """Return the plan with the next step of removing a Recorder; the garbage collector removes the rest."""
-    obj = ask.obj
-    if holds_nothing(obj, observed.children):
+    if holds_nothing(ask.obj, observed.children):
         return Plan()
-    step = plan_removal(ask.owner, observed.children, observed.tailnet.name)
-    if untried := untried_message(step, observed.tailnet):
-        told = _refused(ask, Refusal(untried, NO_TAILNET))
-        return replace(step, status=told.status, notes=[*step.notes, *told.notes])
-    if step.release:
-        return step
-    waits = _conditions(obj, False, TERMINATING, removal_message(awaited_pods(observed.children)))
-    return replace(step, status={**(obj.get("status") or {}), "conditions": waits})
+    report, reasons = partial(_refused, ask), (NO_TAILNET, TERMINATING)
+    return plan_reported_removal(ask.owner, observed.children, observed.tailnet, report, reasons)
 
 
 def failed(ask: Ask, observed: Observed, refusal: Refusal) -> Plan:
@@ -218,14 +210,17 @@ def _devices(obj: Object, proxy: Proxy, observed: Observed) -> list[Object]:
 
 
 def _entry(device: Device) -> Object:
-    """Return the entry of the status for *device*; some control servers don't tell the hostname that it asked for."""
+    """Return the entry of the status for *device*.
+
+    Some control servers don't tell the hostname that the device asked for. Then the entry has its short name instead.
+    """
     addresses = {"tailnetIPs": [*device.addresses]} if device.addresses else {}
     hostname = device.hostname or device.short_name
     return {"hostname": hostname, **addresses, "url": f"https://{device.name.removesuffix('.')}"}
 
 
 def _storage_findings(ask: Ask, observed: Observed) -> list[DeviceFinding]:
-    """Return what may be wrong with the storage of a Recorder, so that it can't keep recordings."""
+    """Return the findings about the storage of a Recorder, such as missing credentials."""
     found = []
     if observed.lacks_credentials:
         words = (
@@ -257,15 +252,9 @@ def _refused(ask: Ask, refusal: Refusal) -> Plan:
         more = "; or name another ServiceAccount in spec.statefulSet.pod.serviceAccount.name" if names_account else ""
         refusal = replace(refusal, reason=INVALID, message=f"{refusal.message}{more}")
     note = refusal.note(FAILED)
-    status = {**(ask.obj.get("status") or {}), "conditions": _conditions(ask.obj, False, note.reason, note.message)}
+    status = _status(ask.obj, False, note.reason, note.message)
     return Plan(status=status, notes=[note], error=refusal.error, requeue_after=refusal.requeue_after)
 
 
-def _kept_status(obj: Object) -> Mapping[str, object]:
-    return {name: value for name, value in (obj.get("status") or {}).items() if name != "devices"}
-
-
-def _conditions(obj: Object, ready: bool, reason: str, message: str) -> list[Object]:
-    generation = int(obj["metadata"].get("generation", 0))
-    wanted = condition(CONDITION_RECORDER_READY, ready, reason, message, generation)
-    return set_condition((obj.get("status") or {}).get("conditions") or [], [wanted], now="")
+def _status(obj: Object, ready: bool, reason: str, message: str) -> Object:
+    return status_with(obj, condition(CONDITION_RECORDER_READY, ready, reason, message, generation_of(obj)))

@@ -54,18 +54,17 @@ class ServiceMode(Enum):
 class Ask:
     """The requests in a user's *service*, completed by the operator's settings.
 
-    *is_exposed* tells whether the Service asks to be reachable from the tailnet, which takes precedence over
-    egress; a headless Service may ask, but can't be exposed. *is_balanced* tells whether it is a load balancer of
-    our class. With *wants_funnel*, the Internet is to reach it, too; Funnel can't serve the ports *unfunnelled*.
+    *is_exposed* tells whether the Service asks to be reachable from the tailnet, which takes precedence over egress; a
+    headless Service may ask, but can't be exposed. *is_balanced* tells whether it is a load balancer of our class. With
+    *wants_funnel*, the Internet is to reach it, too; Funnel can't serve the ports *unfunnelled*.
 
     *fqdn* and *ip* name the device to which the Service should lead, as the user wrote them; *ip_annotation* is the
-    annotation with the address. *target* is the name or the address, whichever counts. *ports* are the ports and
-    their names, in their order. *group* is the ProxyGroup, and *class_name* the ProxyClass; both are empty if there
-    is none. The proxy's device asks for *hostname* and *tags*. *zones* are those that the user gives for MagicDNS
-    names.
+    annotation with the address. *target* is the one of the two that the operator uses. *ports* are the ports and their
+    names, in their order. *group* is the ProxyGroup, and *class_name* the ProxyClass; both are empty if there is none.
+    The proxy's device asks for *hostname* and *tags*. *zones* are those that the user gives for MagicDNS names.
 
-    Proxies are in *namespace*, and the names of their Services end with *proxies_domain*. *points_at* is the name
-    of the Service in that namespace at which the user's Service points; it is empty if the user's Service points
+    Proxies are in *namespace*, and the names of their Services end with *proxies_domain*. *points_at* is the name of
+    the Service in that namespace at which the user's Service points; it is empty if the user's Service points
     elsewhere.
     """
 
@@ -115,10 +114,9 @@ class Ask:
 
     @property
     def outranks_name(self) -> bool:
-        """True if the Service gives a name, but also an address in the deprecated annotation.
+        """True if the Service gives the name of its target, but also an address in the deprecated annotation.
 
-        If the Service has a proxy of its own, the address counts; at a ProxyGroup, the name counts. The Go
-        operator does the same.
+        The Service's own proxy uses the address; a ProxyGroup uses the name. The Go operator does the same.
         """
         return bool(self.fqdn) and self.ip_annotation == ANNOTATION_TAILNET_TARGET_IP_DEPRECATED
 
@@ -245,7 +243,7 @@ def _target(given: Mapping[str, str]) -> Target:
 def _ip_annotation(given: Mapping[str, str]) -> str:
     """Return the annotation that gives the address of the device.
 
-    The deprecated annotation counts only if the present one is empty.
+    The deprecated annotation is used only if the present one is empty.
     """
     deprecated = given.get(ANNOTATION_TAILNET_TARGET_IP_DEPRECATED) and not given.get(ANNOTATION_TAILNET_IP)
     return ANNOTATION_TAILNET_TARGET_IP_DEPRECATED if deprecated else ANNOTATION_TAILNET_IP

@@ -8,15 +8,7 @@ have changed.
 from collections.abc import Iterable, Mapping
 
 from tsoperator.api.names import ANNOTATION_EGRESS_LEFT_OUT, PARENT_PROXYGROUP
-from tsoperator.api.objects import (
-    SERVICE,
-    Key,
-    Object,
-    annotations,
-    is_deleting,
-    key_of,
-    uid,
-)
+from tsoperator.api.objects import SERVICE, Key, Object, annotations, is_deleting, key_of, uid
 from tsoperator.group.egress import BY_ENTRY, BY_SERVING_GROUP, by_serving_group, indexed_entry, served_service
 from tsoperator.group.grouptype import EGRESS
 from tsoperator.group.ports import BY_PROXY_PORT, by_proxy_port
@@ -45,7 +37,7 @@ class GroupChanges:
     def of_pod(self, old: Object | None, new: Object | None) -> Iterable[Key]:
         """Return all Services of a ProxyGroup if one of its Pods has changed in a way that matters to them.
 
-        It may have come, be about to leave, have another address, be down, or be up again.
+        The Pod may be new, be about to leave, have another address, be down, or be up again.
         """
         group = _group_of(new or old)
         return self._all(group) if group and _pod_facts(old) != _pod_facts(new) else ()
@@ -84,7 +76,7 @@ class GroupChanges:
         }
 
     def sharing(self, cluster_ip: Object) -> set[Key]:
-        """Return the Services that share a target port of *cluster_ip* with another Service.
+        """Return the Services that have a target port of *cluster_ip*, if several Services have this port.
 
         The target ports are ports of the proxies. *cluster_ip* is an old or a new state of a ClusterIP Service.
         """

@@ -14,7 +14,7 @@ from tsoperator.runtime.plan import Note, Patch, Plan, earliest
 from tsoperator.runtime.reverts import Reverts
 
 LED: Final = "Pods reach "
-"""The first of the words that say where Pods reach the target of an egress Service."""
+"""The beginning of the message that says where Pods reach the target of an egress Service."""
 
 
 def pod(ask: Ask) -> ProxyPod:
@@ -36,7 +36,7 @@ def route_notes(ask: Ask, *, accepts_routes: bool) -> list[Note]:
 
 
 def strays(ask: Ask, place: str) -> list[str]:
-    """Return the fields of a Service that don't point at the place called *place*.
+    """Return the fields of a Service that must change so that the Service points at the place called *place*.
 
     Return no fields if the name of the place is empty.
     """
@@ -70,7 +70,10 @@ def pointed(ask: Ask, place: str, made: Plan, reverts: Reverts) -> Plan:
 
 
 def reached(ask: Ask, addresses: Sequence[str] = ()) -> str:
-    """Say where Pods reach the target of an egress Service: at the *addresses* of the Service, if they last."""
+    """Say where Pods reach the target of an egress Service.
+
+    The message names *addresses* at which Pods reach the target. Callers give only addresses that don't change.
+    """
     at = f"at {', '.join(addresses)} and " if addresses else ""
     return f"{LED}{ask.destination} {at}as {ask.cluster_name}"
 

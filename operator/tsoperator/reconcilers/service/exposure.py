@@ -126,7 +126,7 @@ def policy_notes(ask: Ask, made: Plan) -> list[Note]:
 def load_balancer(ask: Ask, entries: Sequence[Object]) -> Object:
     """Return the ``loadBalancer`` of a status with these *entries*.
 
-    If the live one differs only by defaults of the API server, return that.
+    If the live one differs only by defaults of the API server, return the live one.
     """
     plain = [{name: value for name, value in entry.items() if name != "ipMode"} for entry in _entries(ask)]
     if plain == [*entries]:

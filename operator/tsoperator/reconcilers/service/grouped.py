@@ -35,13 +35,13 @@ from tsoperator.runtime.reverts import NO_REVERTS, Reverts
 from tsoperator.tailnet.zones import NO_SUFFIXES, Suffixes
 
 FRESH = "fresh"
-"""The fact that a Service's status doesn't say yet whether the Service is ready."""
+"""The name of a fact: a Service's status doesn't say yet whether the Service is ready."""
 
 CONDITIONS = (CONDITION_EGRESS_VALID, CONDITION_EGRESS_CONFIGURED, CONDITION_EGRESS_READY)
 PATIENCE = 1.0
 """Seconds for which the status of a new Service may say nothing about its readiness.
 
-So one write says what several writes would say one after another.
+In this time, several facts become known one after another, and one write of the status can say them all.
 """
 
 _PORT_FIELDS = ("name", "protocol", "appProtocol", "port", "targetPort", "nodePort")
@@ -50,7 +50,7 @@ _LOOK_AGAIN = 30.0  # s until the ports of a ProxyGroup that has no free ones ar
 
 
 def problem(ask: Ask, places: Places, suffixes: Suffixes = NO_SUFFIXES) -> tuple[Object, list[Note]] | None:
-    """Return the condition and the Events of an invalid Service, for which nothing may change; None for a valid one.
+    """Return the condition and the Events of an invalid Service, whose objects must not change; None for a valid one.
 
     *suffixes* are the known suffixes of MagicDNS names.
     """
@@ -80,7 +80,7 @@ def plan(
     Service. Unless it *is_named*, Pods don't find the Service by the name of its device.
     """
     if wrong := problem(ask, places, suffixes):
-        release = FINALIZER if places.is_empty and places.own is None else ""  # nothing runs
+        release = FINALIZER if places.is_empty and places.own is None else ""  # no proxy or place needs it
         return replace(_kept(ask, [wrong[0]], wrong[1], places), release=release)
     if places.ports is None:
         return _exhausted(ask, places)
@@ -152,7 +152,7 @@ def _updated(live: Object, wanted: Object) -> Object:
 def _kept(ask: Ask, shown: Sequence[Object], notes: Sequence[Note], places: Places) -> Plan:
     """Return the plan that reports a problem by the conditions *shown* and by *notes*.
 
-    It changes nothing but EndpointSlices.
+    The plan changes nothing but EndpointSlices.
     """
     status = _status(ask, [*shown, _readiness(ask, places)], places)
     return Plan(steps=upkeep(places), notes=notes, status=status)
@@ -204,7 +204,7 @@ def _reported(ask: Ask, wanted: Object, made: Plan, places: Places) -> Plan:
 def _lost(ask: Ask, places: Places) -> str:
     """Return a message if no proxy finds the device of a Service; empty if one does, or if no proxy has looked yet.
 
-    Proxies that don't find the device forward nothing, but count as ready, as in the Go operator.
+    Proxies that don't find the device forward nothing. They are ready nevertheless, as in the Go operator.
     """
     group, name = places.group(ask.group), entry_name(ask.key)
     entry = group.entry(name)
@@ -237,8 +237,8 @@ def is_fresh(ask: Ask) -> bool:
 def _readiness(ask: Ask, places: Places, *, is_lost: bool = False) -> Object:
     """Return the condition that says how many proxies route traffic, and where Pods reach the device.
 
-    It doesn't say where if the device *is_lost*. While a Pod is replaced, the readiness is unknown, and the condition
-    goes on saying where if it has said so before.
+    If the device *is_lost*, the condition doesn't say where Pods reach it. While a Pod is replaced, the readiness is
+    unknown, and the condition goes on saying where if it has said so before.
     """
     live = places.at(ask.group)
     shown = readiness(places.group(ask.group), endpoints_of(live, places) if live else {})
@@ -248,7 +248,7 @@ def _readiness(ask: Ask, places: Places, *, is_lost: bool = False) -> Object:
 
 
 def _was_reached(ask: Ask) -> bool:
-    """Tell whether the condition says where Pods reach the device."""
+    """Tell whether a condition in the status already says where Pods reach the device."""
     return any(each["type"] == CONDITION_EGRESS_READY and egress.LED in each["message"] for each in ask.conditions)
 
 
@@ -302,7 +302,7 @@ def readiness(group: Group, serving: Mapping[int, Serving]) -> Object:
     """Return the condition that says how many proxies of *group* route traffic.
 
     *serving* are the Pods in the EndpointSlices of each IP version, by port; there are none while the ClusterIP Service
-    has no address. A Pod counts if all ports lead to it, in all IP versions.
+    has no address. A Pod routes traffic if all ports lead to it, in all IP versions.
     """
     if not serving or group.obj is None or not is_available(group.obj):
         message = (

@@ -44,7 +44,7 @@ _FAULTS: Final = (INVALID, INVALID_SERVICE, LABEL_TAKEN, NO_GROUP)
 Other obstacles are in the tailnet, or at the control server.
 """
 _WITH_A_CLAIM: Final = (LABEL_TAKEN, NO_IDENTITY)
-"""The reasons of obstacles to which a Service makes its claim all the same."""
+"""The reasons of those obstacles that don't keep a Service from making its claim."""
 _IDLE: Final = "IngressSvcNoBackendsConfigured"
 _NO_PODS: Final = (
     "none of its Pods is ready: the proxies advertise it as soon as one is. If that stays, see that spec.selector "
@@ -83,7 +83,7 @@ def refusal_of(ask: Ask, hosting: Hosting | None) -> Refusal | None:
 
 
 def refused(ask: Ask, refusal: Refusal | None) -> Plan:
-    """Return the plan that reports why a Service, as it is now, can't be exposed. It stops no proxy that runs."""
+    """Return the plan that reports why a Service, as it is now, can't be exposed. The plan stops no proxy."""
     status = ask.status_with(_validity(refusal))
     return Plan(status=status, notes=[_event(refusal)] if refusal else [])
 
@@ -119,7 +119,7 @@ def without_traces(ask: Ask, status: Object) -> Object:
 
 
 def left_notes(left: Refusal) -> Sequence[Note]:
-    """Return an Event if something is *left* of a Tailscale Service, and can't be removed now."""
+    """Return an Event if the remainder of a Tailscale Service can't be removed now. *left* says why."""
     return () if left.is_passing else (Note("Warning", "DeletionBlocked", left.message),)
 
 

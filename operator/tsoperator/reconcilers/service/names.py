@@ -1,10 +1,11 @@
 """The egress Services that ask for a name in the cluster's DNS, and the object that has the name.
 
-Both come from the cache.
+This module finds them in the cache.
 """
 
 from collections.abc import Iterable, Iterator
 
+from tsoperator.api.conditions import conditions_of
 from tsoperator.api.names import CONDITION_PROXY_READY, PARENT_INGRESS, PARENT_SERVICE
 from tsoperator.api.objects import INGRESS, SERVICE, Key, Object, is_deleting, key_of
 from tsoperator.dns.clusternames import is_opted_out
@@ -46,22 +47,22 @@ class NamesView:
         ports = forwarded_ports(service)
         devices = [*self._devices(name)]
         if not devices and all(forwarded_ports(each) == ports for each in self._leading(name)):
-            return None  # whoever has the name, all share it
+            return None  # all can share the name, whoever has it
         first = holding([self._claim(service, name), *devices, *self._asking(name, key_of(service))])
         return None if first.ports == ports else first
 
     def concerned(self, service: Object) -> Iterable[Key]:
         """Return the Services that may get or lose their name by a change of *service*.
 
-        *service* is the old or the new state of the Service that changes. If it has the name of its device in
-        that state, these are all other Services that lead to the same device.
+        *service* is the old or the new state of the Service that changes. If *service* has the name of its device in
+        that state, the result is all other Services that lead to the same device; otherwise it is empty.
         """
         name = destination_name(service)
         own = key_of(service)
         others = [key for each in self._leading(name) if (key := key_of(each)) != own] if name else []
         if not others or not self._asked(service):
             return ()
-        mine = egress_claim(service, Standing.HOLDS)  # the note of it may be gone already
+        mine = egress_claim(service, Standing.HOLDS)  # its child, with the note of its claim, may be gone already
         return () if any(each.rank < mine.rank for each in self._asking(name, own)) else others
 
     def concerned_by_child(self, child: Object) -> Iterable[Key]:
@@ -75,7 +76,7 @@ class NamesView:
         return self.concerned(parent) if parent else map(key_of, found)
 
     def _is_shared(self, service: Object) -> bool:
-        """Tell whether a second object may ask for the name of the device to which *service* leads.
+        """Tell whether it is possible that a second object asks for the name of the device to which *service* leads.
 
         If the result is False, no other object asks for it.
         """
@@ -115,8 +116,7 @@ class NamesView:
 
         It can if it has a proxy or a place, or has yet to be reconciled for the first time.
         """
-        conditions = (service.get("status") or {}).get("conditions") or ()
-        is_told = any(each["type"] in (CONDITION_PROXY_READY, *grouped.CONDITIONS) for each in conditions)
+        is_told = any(each["type"] in (CONDITION_PROXY_READY, *grouped.CONDITIONS) for each in conditions_of(service))
         return not is_told or any(self._children(service))
 
     def _children(self, service: Object) -> Iterator[Object]:

@@ -135,7 +135,7 @@ def _idle(ask: Ask) -> str:
 
 
 def _outranked(ask: Ask) -> Iterator[str]:
-    """Yield messages about annotations that have no effect because of others, or because of the ProxyGroup."""
+    """Yield messages about annotations that have no effect because of other annotations or the ProxyGroup."""
     if ask.mode in _MAIN:
         yield from _left_to_the_group(ask)
     if ask.is_exposed:

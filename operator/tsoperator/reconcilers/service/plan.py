@@ -46,19 +46,19 @@ TERMINATING = "ProxyTerminating"
 DEVICE_REASONS = {Effect.PENDING: "ProxyPending", Effect.FAILED: "ProxyFailed"}
 """The reasons of a Service's condition, by the effect of a finding about the device."""
 
-_STILL_THERE = 5.0  # s until another look at a deletion that should have ended by a watch event
+_STILL_THERE = 5.0  # s until another look for an ended deletion, if no watch event comes
 
 
 @dataclass(frozen=True, slots=True)
 class Observed:
     """The facts on which a Service's plan depends, besides the Service itself.
 
-    *suffixes* are the known suffixes of MagicDNS names. *reverts* say how another writer keeps reverting the
-    Service. *has_dnsconfig* tells whether there is a DNSConfig, so that Pods look up names. *holder* is the claim
-    of the object that has the name of the device in the cluster's DNS, if the Service can't use that name.
+    *suffixes* are the known suffixes of MagicDNS names. *reverts* say how another writer keeps reverting the Service.
+    *has_dnsconfig* tells whether there is a DNSConfig, so that Pods look up names. *holder* is the claim of the object
+    that has the name of the device in the cluster's DNS, if the Service can't use that name.
 
-    *hosting* are the facts about the Tailscale Service of a Service that a ProxyGroup exposes. *left* says why
-    something is left of that Tailscale Service if no ProxyGroup is to expose the Service any more.
+    *hosting* are the facts about the Tailscale Service of a Service that a ProxyGroup exposes. If no ProxyGroup is to
+    expose the Service any more, *left* says why that Tailscale Service isn't completely removed.
     """
 
     children: Children
@@ -76,9 +76,9 @@ class Observed:
 def plan_left(places: Places, proxy: Plan, *, is_seen: bool) -> Plan:
     """Return the next step that removes the objects of a Service which vanished without waiting for our finalizer.
 
-    *proxy* is the plan for the Service's own proxy. Its *places* are removed at once, because nothing is lost by
-    that. But if the operator doesn't watch the namespace of the Service, the Service may still exist. Then
-    *is_seen* is False, and the places stay. Their EndpointSlices go on following the Pods.
+    *proxy* is the plan for the Service's own proxy. The *places* of the Service are removed at once. But if the
+    operator doesn't watch the namespace of the Service, the Service may still exist. Then *is_seen* is False, and the
+    places stay. Their EndpointSlices are kept up to date with the Pods.
     """
     there = Plan(steps=removal(places)) if is_seen else await_newcomers(Plan(steps=upkeep(places)), places)
     again = earliest(there.requeue_after, proxy.requeue_after)
@@ -169,8 +169,8 @@ def _proxied(ask: Ask, wanted: Proxy, observed: Observed, settings: Settings, ke
 def _pointed(ask: Ask, proxy: Proxy, place: str, made: Plan, ready: Object, observed: Observed) -> Plan:
     """Return *made* with the step that points an egress Service at the place called *place*.
 
-    The place is that of its own *proxy*, or an old place. Its abandoned places at ProxyGroups are removed. *ready*
-    is the condition if no other writer reverts the Service.
+    The place is that of its own *proxy*, or an old place. The abandoned places of the Service at ProxyGroups are
+    removed. *ready* is the condition if no other writer reverts the Service.
     """
     reverts = observed.reverts
     if reverts.settles:
@@ -260,7 +260,7 @@ def _hosted(ask: Ask, observed: Observed, settings: Settings) -> Plan:
 def _unheld(ask: Ask, made: Plan, observed: Observed) -> Plan:
     """Return *made*, which also releases the Service, because no ProxyGroup is to expose it any more.
 
-    The Service stays held as long as something is *left* of its Tailscale Service.
+    The Service isn't released until its Tailscale Service is completely removed.
     """
     if not hosted.is_held(ask) or made.release:
         return made
@@ -302,7 +302,7 @@ def rewritten_to(ask: Ask, plan: Plan) -> str:
 def plan_deletion(ask: Ask, observed: Observed) -> Plan:
     """Return the plan with the next step of removing the children of a Service.
 
-    The finalizer stays until nothing is left, and no ProxyGroup's ConfigMap has an entry for the Service.
+    The finalizer stays until all children are gone, and no ProxyGroup's ConfigMap has an entry for the Service.
     """
     held, places = not holds_nothing(ask.service, observed.children), observed.places
     step = plan_removal(ask.owner, observed.children) if held else Plan()

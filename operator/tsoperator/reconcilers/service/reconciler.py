@@ -187,7 +187,7 @@ class _View:
     async def _reverts(self, ask: Ask, own_name: str, places: Places) -> Reverts:
         """Return how another writer keeps reverting an egress Service.
 
-        The name of that writer comes from a read of the live Service, which is rare.
+        The name of that writer comes from a read of the live Service. After such a read the name is remembered.
         """
         if ask.mode is ServiceMode.NOTHING or ask.is_exposed:
             self._rewrites.note(ask.service, None)
@@ -220,10 +220,10 @@ class _View:
     def _keys_of_service(self, service: Object) -> Iterable[Key]:
         """Map a Service that a proxy has to its parent, and any other Service to itself and to those that it concerns.
 
-        A user's Service concerns the Services that get or lose their name by its change. If it has an entry at
-        a ProxyGroup, or asks for one, it also concerns the Services that ask for the same entry, and those that
-        share a port of the proxies with it. If it is gone, its ports may be free for Services that found no
-        free port.
+        A user's Service concerns the Services that get or lose their name by its change. If it has an entry at a
+        ProxyGroup, or asks for one, it also concerns the Services that ask for the same entry, and those that share a
+        port of the proxies with it. If it is gone, it also concerns the Services that found no free port, because its
+        ports may be free now.
         """
         key, is_made = key_of(service), is_child(service, self._settings.namespace)
         if is_made:
@@ -288,7 +288,7 @@ class _View:
         ]
 
     def _keys_of_suffixes(self, _suffixes: Object) -> Iterable[Key]:
-        """Map the known suffixes to the Services that may be valid or not because of them."""
+        """Map the known suffixes to the Services whose validity depends on them."""
         return [key_of(service) for service in self._cache.all(SERVICE) if needs_suffix(service)]
 
     def _keys_of_device(self, device: Object) -> Iterable[Key]:

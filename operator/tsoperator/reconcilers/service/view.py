@@ -15,6 +15,7 @@ from tsoperator.api.objects import (
     SERVICE,
     Key,
     Object,
+    by_age,
     has_finalizer,
     is_deleting,
     key_of,
@@ -43,7 +44,7 @@ from tsoperator.tailnet.zones import NO_SUFFIXES, Suffixes
 _CATCHING_UP: Final = 60.0
 """Seconds after which the cache surely shows a change.
 
-A place that the cache doesn't show by then has been deleted, so its ports are free.
+A place that the cache still doesn't show after this time has been deleted, so its ports are free.
 """
 
 
@@ -70,7 +71,7 @@ class _Claim:
 
     service: Key
     group: str
-    ports: frozenset[int] = frozenset()
+    ports: frozenset[int]
 
 
 class PlacesView:
@@ -80,9 +81,9 @@ class PlacesView:
         """*clock* is monotonic."""
         self._cache = cache
         self._clock = clock
-        self._first_seen = Memory[float](cache)  # of each Pod
+        self._first_seen = Memory[float](cache)  # when each Pod was first seen
         self._settings = settings
-        self._claims = Memory[_Claim](cache)  # of Services, of which several are reconciled at once
+        self._claims = Memory[_Claim](cache)  # by Service: several Services are reconciled at once
         self._ahead: list[Object] = []  # live ClusterIP Services that the cache doesn't show, or not as they are now
         self._ahead_until = 0.0
 
@@ -104,7 +105,7 @@ class PlacesView:
 
         *suffixes* are the known suffixes of MagicDNS names.
         """
-        self._claims.note(ask.service, None)  # it is given ports anew, or needs none any more
+        self._claims.note(ask.service, None)  # the Service gets its ports anew, or needs none any more
         made = self.made_for(ask.owner)
         if ask.mode is not ServiceMode.GROUP:
             is_leaving = ask.mode is ServiceMode.NOTHING and has_finalizer(ask.service, FINALIZER)
@@ -112,7 +113,7 @@ class PlacesView:
         groups = made.groups if ask.group in made.groups else {**made.groups, ask.group: self._group(ask.group)}
         found = replace(made, groups=groups, rival=self._rival(ask, ask.group))
         if group_violations(ask, found, suffixes):
-            return found  # it must not keep ports from others
+            return found  # without ports, so that other Services can get them
         live = made.at(ask.group)
         contested = self._contested(ask, live)
         return replace(found, ports=self._ports(ask, live, contested), contested=contested)
@@ -187,8 +188,8 @@ class PlacesView:
             return None
         users = (each for each in found if not self._is_place(each))
         asking = (each for each in users if parse(each, self._settings).mode is ServiceMode.GROUP)
-        oldest = min(asking, key=_age, default=ask.service)
-        return key_of(oldest) if _age(oldest) < _age(ask.service) else None
+        oldest = min(asking, key=by_age, default=ask.service)
+        return key_of(oldest) if by_age(oldest) < by_age(ask.service) else None
 
     def _is_place(self, service: Object) -> bool:
         return key_of(service).namespace == self._settings.namespace and any(by_serving_group(service))
@@ -204,8 +205,8 @@ class PlacesView:
         for wanted, port in allocated(live).items():
             others = self._cache.indexed(SERVICE, BY_PROXY_PORT, indexed_port(ask.group, port))
             rivals = [each for each in others if not is_deleting(each) and served_service(each) != ask.key]
-            oldest = min(rivals, key=_age, default=None)
-            if live and oldest and wanted in ask.ports and _age(oldest) < _age(live):
+            oldest = min(rivals, key=by_age, default=None)
+            if live and oldest and wanted in ask.ports and by_age(oldest) < by_age(live):
                 found[wanted] = served_service(oldest)
         return found
 
@@ -254,7 +255,3 @@ class _Used:
             return True
         found = self.cache.indexed(SERVICE, BY_PROXY_PORT, indexed_port(self.group, port))
         return any(served_service(each) != self.service for each in found)
-
-
-def _age(service: Object) -> tuple[str, Key]:
-    return service["metadata"].get("creationTimestamp", ""), key_of(service)

@@ -55,7 +55,7 @@ def violations(ask: Ask, suffixes: Suffixes = NO_SUFFIXES, *, is_public: bool = 
     return [*found, *_wrong_tags(given.get(ANNOTATION_TAGS))]
 
 
-def group_violations(ask: Ask, places: Places, suffixes: Suffixes = NO_SUFFIXES) -> list[str]:
+def group_violations(ask: Ask, places: Places, suffixes: Suffixes) -> list[str]:
     """Return the violations of an egress Service that names a ProxyGroup.
 
     *suffixes* are the known suffixes of MagicDNS names.

@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from tsoperator.api.conditions import TRUE, condition, set_condition
+from tsoperator.api.conditions import TRUE, condition, conditions_of, status_with
 from tsoperator.api.names import CONDITION_TAILNET_READY, FINALIZER
-from tsoperator.api.objects import SECRET, Object, has_finalizer, is_deleting
+from tsoperator.api.objects import SECRET, Object, generation_of, has_finalizer, is_deleting
 from tsoperator.runtime.plan import Note, Plan, Refusal
 from tsoperator.tailnet.credentials import INVALID, SOON
 
@@ -19,7 +19,7 @@ IN_USE: Final = "TailnetInUse"
 DAY: Final = 24 * 3600.0
 """The seconds after which good credentials are tried again."""
 
-_SHOWN: Final = 20  # objects that a message names
+_SHOWN: Final = 20  # the most objects that a message names
 _AWAY: Final = "check that spec.loginUrl is right, and that the operator's Pod can reach it"
 
 
@@ -27,10 +27,11 @@ _AWAY: Final = "check that spec.loginUrl is right, and that the operator's Pod c
 class Probe:
     """The result of trying credentials: the refusals of the calls, and the devices, if they could be listed.
 
-    The devices are given by ID, with their MagicDNS names. Devices that other tailnets share have an empty name.
+    The devices are given by ID, with their MagicDNS names. A device of another tailnet that is shared with this one has
+    an empty name.
     """
 
-    refusals: Sequence[Refusal] = ()
+    refusals: Sequence[Refusal]
     devices: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -38,8 +39,8 @@ class Probe:
 class Observed:
     """The facts on which the plan for a Tailnet depends, besides the Tailnet itself.
 
-    *refusal* says why the Tailnet can't be used; it is None if it can. *users* are the objects that name the
-    Tailnet. The credentials have to be tried again in *seconds*.
+    *refusal* says why the Tailnet can't be used; it is None if it can. *users* are the objects that name the Tailnet.
+    The Tailnet is reconciled again after *seconds*; with None, only after a change.
     """
 
     refusal: Refusal | None = None
@@ -67,7 +68,7 @@ def refusal_of(probe: Probe, ours: Mapping[str, str]) -> Refusal | None:
 def _is_theirs(listed: Mapping[str, str], ours: Mapping[str, str]) -> bool:
     """Tell whether the *listed* devices are in the tailnet of the devices *ours*.
 
-    They are if the two share a device or a domain.
+    They are if the two lists have a device or a domain in common.
     """
     domains = {_domain(name) for name in listed.values()} - {""}
     return not ours or not listed.keys().isdisjoint(ours) or not domains.isdisjoint(map(_domain, ours.values()))
@@ -93,21 +94,19 @@ def plan(obj: Object, observed: Observed) -> Plan:
         return Plan(release=FINALIZER)
     refused = Refusal(_still_used(observed), IN_USE) if is_deleting(obj) else observed.refusal
     reason, message = (refused.reason, refused.message) if refused else (VALID, VALID)
-    conditions = (obj.get("status") or {}).get("conditions") or []
-    generation = int(obj["metadata"].get("generation", 0))
-    wanted = condition(CONDITION_TAILNET_READY, refused is None, reason, message, generation)
-    told = [each for each in conditions if each["type"] == CONDITION_TAILNET_READY]
+    wanted = condition(CONDITION_TAILNET_READY, refused is None, reason, message, generation_of(obj))
+    told = [each for each in conditions_of(obj) if each["type"] == CONDITION_TAILNET_READY]
     is_new = [(each["reason"], each["message"]) for each in told] != [(reason, message)]
     return Plan(
         hold="" if refused else FINALIZER,
-        status={**(obj.get("status") or {}), "conditions": set_condition(conditions, [wanted], now="")},
+        status=status_with(obj, wanted),
         notes=[Note("Warning", reason, message)] if is_new and refused else [],
         requeue_after=observed.seconds,
     )
 
 
 def refusal(made: Plan) -> str:
-    """Return the reason why no new proxy may use the Tailnet of the plan *made*; empty if it may."""
+    """Return the reason why new proxies must not use the Tailnet of the plan *made*; empty if they may."""
     found = ((made.status or {}).get("conditions") or []) if made.status else []
     ready = next((each for each in found if each["type"] == CONDITION_TAILNET_READY), None)
     return "" if ready is None or ready["status"] == TRUE else str(ready["message"])

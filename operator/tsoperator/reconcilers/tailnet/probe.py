@@ -27,7 +27,7 @@ async def probe(client: TailnetClient) -> Probe:
         try:
             await client.list_services()
         except NotSupported:
-            return  # Headscale has none, and only what needs them misses them
+            return  # Headscale has no Tailscale Services: no fault of the credentials
 
     calls = {
         "devices": list_devices(),

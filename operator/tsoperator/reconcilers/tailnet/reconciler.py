@@ -84,8 +84,8 @@ class _Judged:
     basis: _Basis
     refusal: Refusal | None
     until: float
-    client: TailnetClient | None = None
-    credentials: ClientCredentials | None = None
+    client: TailnetClient | None
+    credentials: ClientCredentials | None
 
 
 @dataclass(slots=True)
@@ -105,7 +105,7 @@ def tailnet_kind(
     cache: Cache,
     tailnets: Tailnets,
     factory: TailnetFactory,
-    operator_id: Callable[[], str] = str,
+    operator_id: Callable[[], str],
     clock: Callable[[], float] = time.monotonic,
 ) -> Kind[Observed]:
     """Return the `Kind` of Tailnets, which tries their credentials.

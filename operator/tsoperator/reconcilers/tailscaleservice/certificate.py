@@ -56,7 +56,7 @@ def certificate_objects(key: Key, claim: LabelClaim) -> Sequence[Object]:
 def certificate_steps(key: Key, claim: LabelClaim, secret: Object | None) -> Iterator[Step]:
     """Yield the steps that make the objects of the certificate for *claim* right.
 
-    *secret* is the live *slim* Secret, None if there is none. Only its labels are changed, because its data are the
+    *secret* is the live slim Secret, None if there is none. Only its labels are changed, because its data are the
     certificate.
     """
     role, binding, wanted = certificate_objects(key, claim)

@@ -16,7 +16,7 @@ from tsoperator.runtime.ownership import Owner
 from tsoperator.runtime.plan import DeleteService, Deletion, Note, Plan, PutService, Refusal, Report, Step
 
 PARENT: Final = "tailscaleservice"
-"""The type of the owner that stands for a label in the calls to the control server."""
+"""The type of the owner that stands for a label in the calls to the control server, and the name of the reconciler."""
 
 COMMENT: Final = "This Tailscale Service is managed by the Tailscale Kubernetes Operator, do not modify"
 FAILED: Final = "TailscaleServiceFailed"
@@ -30,19 +30,19 @@ class Observed:
     """The facts about a *label* in a *tailnet*.
 
     *view* is the Tailscale Service as the tailnet shows it. The operator has the ID *operator_id*, by which it owns
-    Tailscale Services. The ID is empty if the operator has none, or if the ID isn't known yet; *knows_id* is true
-    if it is known.
+    Tailscale Services. The ID is empty if the operator has none, or if the ID isn't known yet; *knows_id* is true if it
+    is known.
 
     *holder* is the claim that has the label, None if no claim counts. Without a holder, the Tailscale Service still
     stays if it *is_reserved*, because an object that names the label may get its claim back; or if it *is_used*,
-    because a ProxyGroup still has it in its configuration. If the ProxyGroups *serves_web*, they end TLS for the
+    because a ProxyGroup still has it in its configuration. *serves_web* tells whether proxies end TLS for the Tailscale
     Service. The Tailscale Service *is_left_over* if no object that claims the label can have it, and no proxy uses it.
 
     *certificate* is the key of the certificate's objects for the holder, None as long as the domain isn't known.
-    *secret* is the live object of that key that is the Secret of a certificate, and *stranger* is one that isn't.
-    If the Secret *is_hidden*, it lacks our labels, so it may be somebody else's. *leftovers* are the objects of
-    certificates that no claim on the label needs. The label is looked at again after *again* seconds; with None,
-    only after a change.
+    *secret* is the live object of that key that is the Secret of a certificate, and *stranger* is one that isn't. If
+    the Secret *is_hidden*, it lacks our labels, so it may be somebody else's. *leftovers* are the objects of
+    certificates that no claim on the label needs. The label is looked at again after *again* seconds; with None, only
+    after a change.
     """
 
     tailnet: str
@@ -96,8 +96,8 @@ def has_settled(observed: Observed, made: Plan) -> bool:
 def pause_after(observed: Observed, made: Plan) -> float | None:
     """Return the seconds after which to look at the label again, if the plan *made* ends our ownership of the Service.
 
-    Another owner may have written the Tailscale Service at the same time, and so made the operator an owner again.
-    Several operators look at different times.
+    Another owner may have written the Tailscale Service at the same time, and so made the operator an owner again. The
+    seconds depend on the operator's ID, so that not all operators look, and write, at the same time.
     """
     if observed.holder or not any(isinstance(step, PutService) for step in made.steps):
         return None
@@ -124,12 +124,12 @@ def _held(observed: Observed, holder: LabelClaim) -> Plan:
     steps = [*put, *certificate] if observed.is_hidden else [*certificate, *put]
     if observed.certificate if holder.is_web else not observed.serves_web:
         steps += _deletions(observed.leftovers)
-    reports = [_taken(holder, observed.stranger)] if holder.is_web and observed.stranger else []
-    return Plan(steps=steps, reports=reports)
+    notes = [_taken(observed.stranger)] if holder.is_web and observed.stranger else []
+    return Plan(steps=steps, reports=[_report(holder, *notes)])  # without notes, it ends an earlier warning
 
 
 def _freed(observed: Observed) -> Plan:
-    """Return the plan for a label that no claim has: nothing of ours stays, once no proxy uses it."""
+    """Return the plan for a label that no claim has. Once no proxy uses the label, the plan removes what is ours."""
     service = observed.view.service
     is_reserved = observed.is_reserved and not observed.is_left_over
     if is_reserved or observed.is_used or not _is_decided(observed):
@@ -169,7 +169,7 @@ def _is_alike(one: TailscaleService, other: TailscaleService) -> bool:
 
 
 def _certificate(observed: Observed, holder: LabelClaim) -> Iterator[Step]:
-    """Yield the steps for the certificate of *holder*."""
+    """Yield the steps that make the objects of the certificate for *holder*."""
     if holder.is_web and observed.certificate and not observed.stranger:
         yield from certificate_steps(observed.certificate, holder, observed.secret)
 
@@ -189,14 +189,14 @@ def _is_decided(observed: Observed) -> bool:
     return view.is_shown and (view.service is None or observed.knows_id)
 
 
-def _taken(holder: LabelClaim, stranger: Object) -> Report:
+def _taken(stranger: Object) -> Note:
     name = stranger["metadata"]["name"]
     message = (
         f"Secret {name} is needed for the certificate, but something else uses it, so it is left alone, and HTTPS does "
         "not work: delete the Secret if nothing needs it, or choose another name"
     )
-    return _report(holder, Note("Warning", NAME_TAKEN, message))
+    return Note("Warning", NAME_TAKEN, message)
 
 
-def _report(holder: LabelClaim, note: Note) -> Report:
-    return Report(holder.obj, notes=[note])
+def _report(holder: LabelClaim, *notes: Note) -> Report:
+    return Report(holder.obj, notes=notes, by=PARENT)

@@ -1,6 +1,5 @@
 """Gathers the facts about a label in a tailnet, and finds the labels that a change concerns."""
 
-import asyncio
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Final
@@ -40,6 +39,7 @@ from tsoperator.reconcilers.hosting import HostingView, HostingWorld, tailnet_of
 from tsoperator.reconcilers.tailscaleservice import plan as plans
 from tsoperator.reconcilers.tailscaleservice.plan import Observed
 from tsoperator.runtime.cache import Cache
+from tsoperator.runtime.clock import loop_time
 from tsoperator.runtime.kind import Kind
 from tsoperator.runtime.manager import Comparison, Watches
 from tsoperator.runtime.ownership import owner_of
@@ -101,7 +101,7 @@ class _Look:
     def note(self, observed: Observed, seconds: float | None) -> None:
         """Remember to look at the label again after so many *seconds*; with None, do nothing."""
         if seconds is not None:
-            self._again[observed.owner.key] = asyncio.get_running_loop().time() + seconds
+            self._again[observed.owner.key] = loop_time() + seconds
 
     def look(self, key: Key, _obj: Object) -> Observed:
         """Gather the facts about the label that *key* names, in a tailnet."""
@@ -137,10 +137,12 @@ class _Look:
         )
 
     def _is_fading(self, key: Key, *, may_fade: bool) -> bool:
-        """Tell whether a label, if it *may_fade*, is still advertised: the kubelet mounts the configs a moment late.
+        """Tell whether the removal of a label has to wait, because proxies still advertise it.
 
-        The proxy that writes certificates has to see that the label is gone. Otherwise it looks at the Secret only a
-        day later if a new Ingress gets the same label. A proxy that doesn't run sees nothing, so the wait ends.
+        *may_fade* says whether nobody needs the label any more, and objects of its certificate are left. A proxy ceases
+        to advertise the label only a moment later, when the kubelet has mounted its config. The proxy that writes
+        certificates has to see that the label is gone. Otherwise it looks at the Secret only a day later if a new
+        Ingress gets the same label. A proxy that doesn't run sees nothing, so the wait ends.
         """
         states = (
             state for group in self._view.groups_of(key.namespace) for state in self._view.states(key_of(group).name)
@@ -148,14 +150,14 @@ class _Look:
         if not may_fade or not advertising(states, service_name(key.name)):
             self._withdrawn.pop(key, None)
             return False
-        now = asyncio.get_running_loop().time()
+        now = loop_time()
         return now < self._withdrawn.setdefault(key, now + WITHDRAWAL)
 
     def _pause(self, key: Key, *, is_fading: bool) -> float | None:
         """Return the seconds until the label has to be looked at again; None if it needn't be."""
         if is_fading:
-            return self._withdrawn[key] - asyncio.get_running_loop().time()
-        pause = self._again.get(key, 0.0) - asyncio.get_running_loop().time()
+            return self._withdrawn[key] - loop_time()
+        pause = self._again.get(key, 0.0) - loop_time()
         if pause <= 0:
             self._again.pop(key, None)
         return pause if pause > 0 else None
@@ -171,7 +173,7 @@ class _Look:
     def _is_elsewhere(self, shown: ServiceView, key: Key, holders: Mapping[str, LabelClaim | None]) -> bool:
         """Tell whether another claim has the same Tailscale Service.
 
-        That is so if the claim is in another Tailnet, and both Tailnets are for the same tailnet.
+        That is so if the claim is in the tailnet of another Tailnet object, and both objects describe the same tailnet.
         """
         addresses = shown.service.addresses if shown.service else ()
         others = (
@@ -261,10 +263,10 @@ class _Mappers:
         tailnets = {*map(tailnet_of, there), *self._world.tailnets()}
         labels = {label for each in there for label in self._labels_of(each)}
         found = {Key(tailnet, label) for label in labels for tailnet in tailnets}
-        return found | {Key(tailnet_of(each), "") for each in there}  # a look at any label requests the list
+        return found | {Key(tailnet_of(each), "") for each in there}  # for the list of its Services
 
     def of_configmap(self, old: Object | None, new: Object | None) -> Iterable[Key]:
-        """Map the ConfigMap of an ingress group to the labels whose entries came or went."""
+        """Map the ConfigMap of an ingress group to the labels whose entries were added or removed."""
         obj = new or old or {}
         key = key_of(obj)
         if key.namespace != self._settings.namespace or not key.name.endswith(_CONFIG_SUFFIX):
@@ -295,7 +297,7 @@ class _Mappers:
         return self._in_group(owner.key.name, map(_label, _told(old) ^ _told(new)))
 
     def of_statefulset(self, old: Object | None, new: Object | None) -> Iterable[Key]:
-        """Map a StatefulSet of a ProxyGroup to the label that the group claims, if its Pods get another account."""
+        """Map a StatefulSet of a ProxyGroup to the label that the group claims, if its ServiceAccount changes."""
         owner = owner_of(new or old or {})
         if owner is None or owner.type != PARENT_PROXYGROUP or _account(old) == _account(new):
             return ()
@@ -303,7 +305,7 @@ class _Mappers:
         return self._in_group(owner.key.name, by_label(group)) if group else ()
 
     def of_strange_secret(self, old: Object | None, new: Object | None) -> Iterable[Key]:
-        """Map a Secret that isn't ours to the label whose certificate needs its name, when the Secret comes or goes."""
+        """Map a Secret that isn't ours, when it comes or goes, to the label whose certificate needs that name."""
         if old is not None and new is not None:
             return ()
         key = key_of(new or old or {})
@@ -334,13 +336,13 @@ class _Mappers:
         yield from self._in_group(annotations(obj)[PROXY_GROUP], (label_of(obj),))
 
     def _in_group(self, name: str, found: Iterable[str]) -> set[Key]:
-        """Return the keys of the labels *found* in the tailnet of a group; in all tailnets if that isn't known."""
+        """Return the keys of the labels *found* in a group's tailnet; in all tailnets if that tailnet isn't known."""
         group = self._view.group(name)
         tailnets = [tailnet_of(group)] if group is not None and is_host(group) else [*self._world.tailnets()]
         return {Key(tailnet, label) for label in found for tailnet in tailnets}
 
     def _labels_of(self, group: Object) -> set[str]:
-        """Return the labels of a group: those that its objects or itself claim, and those that its proxies have."""
+        """Return the labels of a group: those that it or its objects claim, and those that its proxies have."""
         name = key_of(group).name
         configmap = self._cache.get(CONFIGMAP, Key(self._settings.namespace, f"{name}{_CONFIG_SUFFIX}"))
         advertised = (each for config in self._view.configs(name) for each in _told(config))
@@ -360,7 +362,7 @@ def _asked_of_group(group: Object) -> object:
 
 
 def _told(secret: Object | None) -> set[str]:
-    """Return the Tailscale Services in the *slim* Secret of a proxy: those it advertises, and the one it serves."""
+    """Return the Tailscale Services in the slim Secret of a proxy: those it advertises, and the one it serves."""
     return {*advertised_services(secret), served_service_of(secret)} - {""} if secret else set()
 
 
@@ -371,7 +373,7 @@ def _account(statefulset: Object | None) -> str:
 
 
 def _domain(state: Object | None) -> str:
-    """Return the domain of the device that a *slim* state Secret reports; empty if there is none."""
+    """Return the domain of the device that a slim state Secret reports; empty if there is none."""
     return domain_of(fqdn_of(state)) if state else ""
 
 

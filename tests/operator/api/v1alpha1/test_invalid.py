@@ -31,11 +31,13 @@ def thing(**fields: object) -> Thing | Invalid:
         ({"short": "long"}, 'short must have at most 3 characters, not "long"'),
     ],
 )
-def test_an_error_is_one_line_with_the_field_the_rule_and_the_value(fields: dict[str, object], message: str) -> None:
+def test_an_error_in_a_custom_resource_is_one_line_with_the_field_the_rule_and_the_value(
+    fields: dict[str, object], message: str
+) -> None:
     assert thing(**fields) == Invalid(message)
 
 
-def test_the_error_for_a_long_value_shortens_it() -> None:
+def test_the_error_for_a_long_value_in_a_custom_resource_shortens_the_value() -> None:
     invalid = thing(letters="A" * 1000)
     assert isinstance(invalid, Invalid)
     assert len(invalid.message) < 200

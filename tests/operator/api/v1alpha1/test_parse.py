@@ -95,22 +95,22 @@ def test_an_error_in_a_proxyclass_names_its_field(spec: object, message: str) ->
     assert message in made.message
 
 
-def test_a_missing_spec_is_an_error() -> None:
+def test_a_custom_resource_without_a_spec_is_an_error() -> None:
     assert DNSConfig.parse({"metadata": {"name": "ts-dns"}}) == Invalid("spec is required: add it")
 
 
-def test_an_unknown_field_is_ignored() -> None:
+def test_an_unknown_field_of_a_custom_resource_is_ignored() -> None:
     assert DNSConfig.parse(live_dnsconfig(nameserver={"future": {"a": 1}})) == DNSConfig.parse(live_dnsconfig())
 
 
-def test_a_model_cannot_be_changed() -> None:
+def test_the_model_of_a_parsed_custom_resource_cannot_be_changed() -> None:
     config = DNSConfig.parse(live_dnsconfig())
     assert isinstance(config, DNSConfig)
     with pytest.raises(ValidationError, match="frozen"):
         config.spec.nameserver.replicas = 2
 
 
-def test_a_status_is_read_and_may_be_missing() -> None:
+def test_the_status_of_a_custom_resource_is_parsed_and_may_be_missing() -> None:
     device = {"hostname": "router.tail1234.ts.net", "tailnetIPs": ["100.64.0.1"]}
     status = {"devices": [device], "isExitNode": True, **device}
     read = [Connector.parse(live_connector() | more) for more in ({"status": status}, {})]

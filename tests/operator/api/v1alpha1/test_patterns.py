@@ -1,4 +1,4 @@
-"""The explanations in words for the patterns of the CRDs."""
+"""The explanations in words for the regular expressions (`pattern`) in the CRDs."""
 
 import re
 from collections.abc import Iterator
@@ -42,7 +42,7 @@ def test_every_pattern_of_a_spec_has_an_explanation() -> None:
         (patterns.SUBNET_ID, ["subnet-0f"], ["subnet-", "subnet-g", "0f"]),
     ],
 )
-def test_a_pattern_matches_the_texts_that_its_explanation_allows_and_no_others(
+def test_a_pattern_of_a_field_matches_the_texts_that_its_explanation_allows_and_no_other_texts(
     pattern: str, good: list[str], bad: list[str]
 ) -> None:
     assert [bool(re.search(pattern, each)) for each in [*good, *bad]] == [True] * len(good) + [False] * len(bad)

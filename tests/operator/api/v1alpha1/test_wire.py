@@ -26,6 +26,6 @@ def test_an_embedded_structure_is_checked_and_keeps_fields_that_its_model_does_n
 
 
 @pytest.mark.parametrize("content", [{"exact_size": 1}, *({"exactSize": value} for value in ("1", 1.0, True, None))])
-def test_fields_have_to_have_the_names_and_types_of_the_json(content: Object) -> None:
+def test_a_model_accepts_a_field_only_with_the_name_and_the_type_that_it_has_in_json(content: Object) -> None:
     with pytest.raises(ValidationError, match="exactSize"):
         Part.model_validate(content)

@@ -1,4 +1,4 @@
-"""Feeds a parser of sessions bytes in pieces, and returns the bytes that it forwards and the output that it finds."""
+"""Functions that feed a session's bytes to a parser in pieces, and compare what the parser forwards and finds."""
 
 from collections.abc import Callable, Sequence
 from itertools import pairwise
@@ -6,15 +6,14 @@ from typing import Protocol
 
 from hypothesis import strategies as st
 from tsoperator.apiproxy.errors import BadFrames
-from tsoperator.apiproxy.recording.frames import Parsed, Size
+from tsoperator.apiproxy.recording.frames import Cutter, Parsed, Size
 
 MOST_HELD = 32 << 10
-"""The most bytes that a parser may hold back."""
+"""The greatest number of bytes that a parser may store before it forwards them."""
 
 
 class Parser(Protocol):
-    @property
-    def held(self) -> bytes: ...
+    cutter: Cutter
 
     def feed(self, data: bytes) -> Parsed: ...
 
@@ -23,7 +22,7 @@ Outputs = dict[int, bytes]
 
 
 def read(parser: Parser, pieces: Sequence[bytes]) -> tuple[bytes, Outputs, list[Size]]:
-    """Return the bytes of *pieces* that *parser* forwards, the output of each stream in them, and the sizes."""
+    """Return the bytes of *pieces* that *parser* forwards, the output of each stream, and the terminal sizes."""
     forwarded, outputs, sizes = b"", dict[int, bytes](), list[Size]()
     for piece in pieces:
         parsed = parser.feed(piece)
@@ -45,7 +44,7 @@ def splits(data: bytes) -> "st.SearchStrategy[list[bytes]]":
 
 
 def survives(make: Callable[[], Parser], pieces: Sequence[bytes]) -> None:
-    """Fail unless the parser forwards *pieces* unchanged until it refuses one, and holds back only few bytes."""
+    """Fail unless the parser forwards *pieces* unchanged until it refuses one, and stores at most `MOST_HELD` bytes."""
     parser, forwarded, came = make(), b"", b""
     for piece in pieces:
         came += piece
@@ -53,6 +52,6 @@ def survives(make: Callable[[], Parser], pieces: Sequence[bytes]) -> None:
             forwarded += parser.feed(piece).forwarded
         except BadFrames:
             break
-        assert forwarded + parser.held == came
+        assert forwarded + parser.cutter.held == came
     assert came.startswith(forwarded)
-    assert len(parser.held) <= MOST_HELD
+    assert len(parser.cutter.held) <= MOST_HELD

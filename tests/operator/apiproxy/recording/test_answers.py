@@ -22,7 +22,7 @@ LIMITS = RecorderLimits(dial=5, probe=5, search=5, patience=5)
 
 
 def by_http2() -> bytes:
-    """Return the bytes of a recorder that takes a recording by HTTP/2."""
+    """Return the bytes that a recorder sends while it takes a recording by HTTP/2."""
     http = H2Connection(H2Configuration(client_side=False))
     client = H2Connection(H2Configuration(client_side=True))
     client.initiate_connection()
@@ -42,7 +42,7 @@ EVENT = b"HTTP/1.1 200 OK\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"
 
 
 def answering(raw: bytes) -> Dial:
-    """Return a function that opens a connection. On this connection *raw* has come, and nothing more comes."""
+    """Return a function that opens a connection. Its other end has sent *raw*, and sends nothing more."""
 
     async def dial(_: str) -> tuple[SocketStream, bytes]:
         ours, theirs = socket.socketpair()
@@ -79,7 +79,7 @@ async def tell(dial: Dial) -> None:
     st.integers(0, 20),
     st.binary(max_size=40),
 )
-def test_a_random_answer_of_a_recorder_makes_at_most_the_recording_fail(
+def test_a_random_answer_of_a_recorder_causes_no_other_error_than_a_failed_recording(
     case: tuple[Callable[[Dial], Awaitable[None]], bytes], at: int, removed: int, added: bytes
 ) -> None:
     use, raw = case

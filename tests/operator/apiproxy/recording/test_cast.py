@@ -1,4 +1,4 @@
-"""The lines of recordings."""
+"""The lines of the recording of a session."""
 
 import json
 from collections.abc import Sequence
@@ -62,7 +62,7 @@ def test_the_keys_in_the_header_of_a_recording_have_a_fixed_order() -> None:
     assert [*header] == [*keys.split(), "connectionID", "kubernetes"]
 
 
-def test_each_output_and_each_new_size_becomes_a_line_of_a_recording() -> None:
+def test_each_output_and_each_new_terminal_size_becomes_a_line_of_a_recording() -> None:
     cast = Cast(USERS, SHELL, START)
     assert cast.output(0.5, 1, b"\7<a>") == b'[0.5,"o","\\u0007<a>"]\n'
     assert cast.output(0.5, 1, b"") == b""
@@ -77,7 +77,7 @@ def test_an_incomplete_character_is_replaced_at_the_end_of_a_recording() -> None
 
 
 @given(splits(TEXT))
-def test_characters_stay_whole_although_their_bytes_come_in_several_pieces(pieces: Sequence[bytes]) -> None:
+def test_a_recording_has_whole_characters_even_if_their_bytes_come_in_several_pieces(pieces: Sequence[bytes]) -> None:
     cast, lines = Cast(USERS, SHELL, START), b""
     for piece in pieces:
         lines += cast.output(0.5, 1, piece) + cast.output(0.5, 2, b"\xc3")  # another stream has characters of its own

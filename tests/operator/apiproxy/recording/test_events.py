@@ -1,4 +1,4 @@
-"""Events about requests: their contents, and which recorder takes them."""
+"""Events that report requests to a recorder: their contents, and the recorder that gets them."""
 
 import base64
 import json
@@ -61,13 +61,13 @@ def test_an_event_describes_the_request_and_the_device_that_sent_it(
 
 
 @pytest.mark.parametrize("size", [0, 1, 48 << 10, (48 << 10) + 1, 100_000])
-def test_the_content_length_of_an_event_is_its_length(size: int) -> None:
+def test_the_content_length_of_an_event_is_the_number_of_bytes_that_are_sent(size: int) -> None:
     made = event(body=bytes(range(256)) * (size // 256) + b"x" * (size % 256))
     assert sum(map(len, made.pieces())) == len(made)
 
 
 class Deliveries:
-    """Two recorders in the tailnet."""
+    """Two recorders in the tailnet, and the sending of events to them."""
 
     def __init__(self, tailscaled: LocalApiWithCallers, socket: Path) -> None:
         self.tailscaled = tailscaled
@@ -89,7 +89,7 @@ async def tailnet(tmp_path: Path) -> AsyncIterator[Deliveries]:
         yield deliveries
 
 
-async def test_an_event_goes_to_the_first_recorder_alone(tailnet: Deliveries) -> None:
+async def test_an_event_about_a_request_is_sent_to_the_first_recorder_alone(tailnet: Deliveries) -> None:
     body = b"x" * 300_000
     await tailnet.send(body)
     first, second = tailnet.recorders
@@ -106,7 +106,9 @@ FAULTS = {
 
 
 @pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS)
-async def test_an_event_goes_to_the_next_recorder_if_the_first_one_fails(tailnet: Deliveries, fault: Recorder) -> None:
+async def test_an_event_about_a_request_is_sent_to_the_next_recorder_if_the_first_recorder_fails(
+    tailnet: Deliveries, fault: Recorder
+) -> None:
     tailnet.recorders[0].events_status, tailnet.recorders[0].hangs = fault.events_status, fault.hangs
     await tailnet.send()
     assert len(tailnet.recorders[1].events) == 1
@@ -130,7 +132,7 @@ async def test_the_error_names_the_reasons_of_all_recorders_that_took_no_event(
     assert (caught.type, words in str(caught.value)) == (error, True)
 
 
-async def test_an_event_cannot_be_sent_without_a_recorder_that_answers(tailnet: Deliveries) -> None:
+async def test_an_event_about_a_request_cannot_be_sent_without_a_recorder_that_answers(tailnet: Deliveries) -> None:
     with pytest.raises(RecordingFailed, match="no recorder"):
         await tailnet.send(addresses=[])
     tailnet.recorders[0].hangs = tailnet.recorders[1].hangs = True

@@ -1,4 +1,4 @@
-"""The memory that parsers use for hostile bytes."""
+"""The memory that the parsers of sessions use for hostile bytes."""
 
 import contextlib
 import tracemalloc
@@ -19,7 +19,7 @@ MOST = 256 << 10
 
 
 def opened(data: bytes) -> Callable[[], object]:
-    """Return a function that feeds *data* to the parser of a client that has opened its streams."""
+    """Return a function that feeds *data* to a parser, which has already got the frames that open the streams."""
     parser = spdy.client()
     parser.feed(spdy.OPENING)
     return lambda: parser.feed(data)
@@ -48,7 +48,7 @@ HOSTILE: dict[str, Callable[[], object]] = {
 
 
 @pytest.mark.parametrize("use", HOSTILE.values(), ids=HOSTILE)
-def test_a_parser_uses_little_memory_for_hostile_bytes(use: Callable[[], object]) -> None:
+def test_a_parser_of_sessions_uses_little_memory_for_hostile_bytes(use: Callable[[], object]) -> None:
     tracemalloc.start()
     try:
         with contextlib.suppress(BadFrames, RecordingFailed):

@@ -85,17 +85,20 @@ async def test_a_recorder_gets_the_whole_recording(
 async def test_small_pieces_of_a_recording_are_sent_in_one_frame(tailnet: Recordings) -> None:
     recorder = await tailnet.have(Recorder(largest_frame=FRAME))
     async with tailnet.upload(limits=RecorderLimits(gather=1)) as upload:
+        for _ in range(3 * FRAME // 256):
+            await upload.write(b"x" * 256)
+        await until(lambda: len(recorder.frames) == 3)
         for _ in range(50):
             await upload.write(b"x")
             await asyncio.sleep(0)
-        await until(lambda: bool(recorder.frames))
+        await until(lambda: len(recorder.frames) == 4)
         for _ in range(3 * FRAME // 256):
             await upload.write(b"x" * 256)
         await upload.finish()
-    assert recorder.frames == [50, FRAME, FRAME, FRAME]
+    assert recorder.frames == [*[FRAME] * 3, 50, *[FRAME] * 3]
 
 
-async def test_a_recorder_gets_the_output_for_a_key_press_soon(tailnet: Recordings) -> None:
+async def test_a_recorder_gets_a_small_output_such_as_that_for_a_key_press_soon(tailnet: Recordings) -> None:
     recorder = await tailnet.have(Recorder())
     async with tailnet.upload() as upload:
         start = time.monotonic()
@@ -114,7 +117,7 @@ FAULTS = {
 
 
 @pytest.mark.parametrize(("first", "words"), FAULTS.values(), ids=FAULTS)
-async def test_the_next_recorder_gets_the_recording_if_the_first_one_fails(
+async def test_the_next_recorder_gets_the_recording_if_the_first_recorder_fails(
     tailnet: Recordings, first: Recorder | None, words: str
 ) -> None:
     if first:
@@ -201,7 +204,7 @@ async def test_an_upload_fails_if_its_recorder_only_sends_acknowledgements(
                 await upload.finish()
 
 
-async def test_a_write_that_waits_for_a_recorder_fails_with_the_recorder(tailnet: Recordings) -> None:
+async def test_a_write_that_waits_for_a_recorder_fails_when_the_recorder_fails(tailnet: Recordings) -> None:
     recorder = await tailnet.have(Recorder())
     async with tailnet.upload(limits=QUICK) as upload:
         recorder.hangs = True
@@ -226,7 +229,9 @@ async def test_a_slow_recorder_makes_the_writer_of_a_recording_wait(tailnet: Rec
         filling.cancel()
 
 
-async def test_an_upload_lasts_longer_than_its_time_limit_if_acknowledgements_come(tailnet: Recordings) -> None:
+async def test_an_upload_may_last_longer_than_the_time_limit_for_acknowledgements_as_long_as_they_come(
+    tailnet: Recordings,
+) -> None:
     recorder = await tailnet.have(Recorder())
     start = time.monotonic()
     async with tailnet.upload(limits=RecorderLimits(patience=1)) as upload:

@@ -33,7 +33,7 @@ def pod(name: str, *parts: str, **more: Any) -> RequestInfo:
     return info(given.pop("verb", "get"), "pods", **given)
 
 
-# The request shapes of the Go operator's tests come first.
+# The first rows are the requests in the Go operator's tests.
 CASES = [
     Case("/api/v1/namespaces/default/pods/foo.bar", pod("foo.bar")),
     Case("/api/v1/namespaces/default/pods/foo-bar", pod("foo-bar")),
@@ -106,12 +106,12 @@ def test_a_request_is_read_as_the_api_server_reads_it(case: Case) -> None:
     assert found.as_event() == {**case.info.as_event(), "Path": path}
 
 
-def test_the_parts_of_a_request_have_gos_names_in_an_event() -> None:
+def test_an_event_names_the_parts_of_a_request_as_the_go_operator_names_them() -> None:
     names = "IsResourceRequest Path Verb APIPrefix APIGroup APIVersion Namespace Resource Subresource Name Parts"
     assert [*request_info("GET", "/").as_event()] == [*names.split(), "FieldSelector", "LabelSelector"]
 
 
-def test_a_parameter_of_a_query_keeps_all_its_values() -> None:
+def test_a_parameter_that_occurs_several_times_in_a_query_keeps_all_its_values() -> None:
     assert query_parameters("/?a=1&b&a=%202+&") == {"a": ["1", " 2 "], "b": [""]}
     assert query_parameters("/") == {}
 
@@ -177,13 +177,15 @@ def test_a_request_that_opens_a_session_is_recognised_by_its_path(target: str, s
         ("/version", True),
     ],
 )
-def test_an_upgraded_connection_is_a_session_unless_it_is_only_read(target: str, is_session: bool) -> None:
+def test_any_upgraded_connection_is_a_session_except_for_a_watch_or_the_log_of_a_pod(
+    target: str, is_session: bool
+) -> None:
     found = session_request("GET", target, upgrades=True)
     assert (found and found.kind) == ("upgraded connection" if is_session else None)
     assert session_request("GET", target) is None
 
 
-def test_ephemeral_containers_can_be_read_without_a_session() -> None:
+def test_a_get_of_the_ephemeral_containers_of_a_pod_opens_no_session() -> None:
     assert session_request("GET", f"{POD}/ephemeralcontainers") is None
 
 

@@ -1,4 +1,4 @@
-"""Sessions and requests that grants want recorded, from a caller through the proxy to an API server and a recorder."""
+"""Sessions and requests that have to be recorded because of grants, from a caller to an API server and a recorder."""
 
 import asyncio
 import base64
@@ -38,7 +38,7 @@ class Sessions:
     received: bytearray = field(default_factory=bytearray)
     """The bytes that the API server got in the session."""
     stays: bool = False
-    """Whether the API server waits for the client's end before it ends the session."""
+    """True if the API server ends the session only after the client has closed its side of the connection."""
     go_on: threading.Event = field(default_factory=threading.Event)
     refusal: str = ""
 
@@ -47,7 +47,7 @@ class Sessions:
         return self.ground.counts.recordings
 
     def grant(self, *, enforced: bool, events: bool = False) -> None:
-        """Give Alice grants that want a recorder."""
+        """Give Alice a grant that names the recorder."""
         who = user("alice@example.org", "system:masters")
         who["CapMap"][CAPABILITY].append(
             {"recorderAddrs": [ADDRESS], "enforceRecorder": enforced, "enableEvents": events}
@@ -55,7 +55,7 @@ class Sessions:
         self.ground.tailscaled.callers[ALICE] = who
 
     def answer(self, opening: bytes, *outputs: bytes, path: str = f"{POD}/exec") -> None:
-        """Let the API server send the first of *outputs* after it got *opening*, and each other one after `go_on`."""
+        """Let the API server send the first of *outputs* after it has got *opening*, the rest once `go_on` is set."""
 
         def script(peer: Peer, head: bytes) -> None:
             upgrade = next(line for line in head.split(b"\r\n") if line.startswith(b"Upgrade:"))
@@ -75,7 +75,7 @@ class Sessions:
     async def session(
         self, target: str = f"{POD}/exec", upgrade: str = "SPDY/3.1"
     ) -> AsyncIterator[tuple[Connection, int]]:
-        """Open a session; yield the connection and the status."""
+        """Open a session; yield the connection and the status of the answer."""
         async with self.ground.connected() as caller:
             caller.send(f"POST {target} HTTP/1.1\r\nHost: k8s\r\nConnection: Upgrade\r\nUpgrade: {upgrade}\r\n\r\n")
             status, headers = await caller.head()
@@ -174,7 +174,7 @@ async def test_the_recording_of_a_terminal_begins_after_a_while_if_the_client_se
     sessions.grant(enforced=True)
     sessions.answer(case.opening, *case.outputs[:1])
     async with sessions.session(f"{POD}/attach?tty=true", case.upgrade) as (_, status):
-        assert status == 200  # the echo of a path that isn't scripted
+        assert status == 200  # the API server has no script for this path, and echoes the request
     async with sessions.session(f"{POD}/exec?tty=true", case.upgrade) as (caller, _):
         caller.send(case.opening)
         assert await caller.rest() == case.outputs[0]
@@ -202,7 +202,7 @@ async def test_an_answer_without_an_upgrade_is_forwarded_and_not_recorded(sessio
     assert sessions.recorder.requests == ["HEAD /v2/record"]
 
 
-async def test_an_incomplete_frame_of_the_api_server_is_forwarded_at_its_end(sessions: Sessions) -> None:
+async def test_an_incomplete_last_frame_of_the_api_server_is_forwarded_when_its_side_ends(sessions: Sessions) -> None:
     sessions.grant(enforced=True)
     sessions.answer(OPENING, data_frame(1, b"last") + b"\0\0\0")
     async with sessions.session() as (caller, _):
@@ -210,7 +210,7 @@ async def test_an_incomplete_frame_of_the_api_server_is_forwarded_at_its_end(ses
         assert await caller.rest() == data_frame(1, b"last") + b"\0\0\0"
 
 
-async def test_an_incomplete_frame_of_the_client_is_forwarded_at_its_end(sessions: Sessions) -> None:
+async def test_an_incomplete_last_frame_of_the_client_is_forwarded_when_its_side_ends(sessions: Sessions) -> None:
     sessions.grant(enforced=True)
     sessions.answer(OPENING + b"\0\0\0", data_frame(1, b"last"))
     async with sessions.session() as (caller, _):
@@ -231,7 +231,7 @@ async def test_a_session_is_recorded_even_if_its_terminal_has_no_size_and_no_out
     assert (header["width"], header["height"]) == (80, 24)
 
 
-async def test_no_notice_is_sent_in_the_middle_of_bytes_that_are_being_forwarded(hurried: Sessions) -> None:
+async def test_no_notice_to_the_user_is_sent_in_the_middle_of_bytes_that_are_being_forwarded(hurried: Sessions) -> None:
     hurried.grant(enforced=True)
     hurried.answer(OPENING, b"".join(data_frame(1, b"x" * 32000) for _ in range(100)))
     async with hurried.session() as (caller, _):
@@ -336,7 +336,9 @@ async def test_a_session_that_may_go_unrecorded_goes_on_when_its_recording_fails
 
 
 @pytest.mark.parametrize("enforced", [True, False])
-async def test_malformed_frames_end_the_session_and_nothing_else(sessions: Sessions, enforced: bool) -> None:
+async def test_malformed_frames_end_their_own_session_and_no_other_connection(
+    sessions: Sessions, enforced: bool
+) -> None:
     sessions.grant(enforced=enforced)
     sessions.answer(OPENING, bytes(8) + b"secret")
     async with sessions.session() as (caller, _), sessions.ground.connected() as other:
@@ -368,7 +370,7 @@ async def test_a_slow_client_gets_10_mb_of_output_that_are_all_recorded(sessions
 UNRECORDABLE = f"{POD}/portforward"
 
 
-async def test_a_session_of_an_unrecordable_sort_is_refused_if_it_must_be_recorded(
+async def test_a_session_of_a_protocol_that_cannot_be_recorded_is_refused_if_it_must_be_recorded(
     sessions: Sessions, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -415,7 +417,7 @@ async def test_a_request_is_recorded_before_it_reaches_the_api_server(
     assert sessions.counts.events == {"attempted": 2, "recorded": 2, "failed": 0}
 
 
-async def test_a_recorded_body_reaches_the_api_server_whole(sessions: Sessions) -> None:
+async def test_the_body_of_a_recorded_request_reaches_the_api_server_whole(sessions: Sessions) -> None:
     sessions.grant(enforced=True, events=True)
     async with sessions.ground.connected() as caller:
         answer = await caller.ask("/pods", "Expect: 100-continue", method="POST", body=b"x" * 100_000)
@@ -424,7 +426,9 @@ async def test_a_recorded_body_reaches_the_api_server_whole(sessions: Sessions) 
     assert answer.body.endswith(b"\r\n\r\n" + b"x" * 100_000)
 
 
-async def test_the_proxy_asks_a_client_that_expects_it_to_send_the_body(sessions: Sessions) -> None:
+async def test_the_proxy_sends_100_continue_to_a_client_that_waits_for_it_before_a_body_that_is_recorded(
+    sessions: Sessions,
+) -> None:
     sessions.grant(enforced=True, events=True)
     async with sessions.ground.connected() as caller:
         caller.send("POST /pods HTTP/1.1\r\nHost: k8s\r\nExpect: 100-continue\r\nContent-Length: 5\r\n\r\n")
@@ -437,7 +441,7 @@ LONG = 3 * (1 << 20) + 1
 
 
 @pytest.mark.parametrize("length", [f"Content-Length: {LONG}", "Transfer-Encoding: chunked"])
-async def test_a_body_that_is_too_long_is_not_recorded(sessions: Sessions, length: str) -> None:
+async def test_a_request_with_a_body_that_is_too_long_is_not_recorded(sessions: Sessions, length: str) -> None:
     head = f"PUT {POD} HTTP/1.1\r\nHost: k8s\r\n{length}\r\n\r\n".encode()
     body = b"x" * LONG if "Length" in length else b"%x\r\n%b\r\n0\r\n\r\n" % (LONG, b"x" * LONG)
     sessions.ground.api.scripts[POD] = lambda peer, _: peer.answer(str(len(peer.read_exactly(LONG))).encode())
@@ -454,7 +458,9 @@ async def test_a_body_that_is_too_long_is_not_recorded(sessions: Sessions, lengt
     assert json.loads(event)["request"]["body"] == ""
 
 
-async def test_the_bodies_that_one_device_sends_leave_room_for_those_of_other_devices(ground: Ground) -> None:
+async def test_bodies_of_one_device_that_wait_for_a_recorder_leave_room_for_bodies_of_other_devices(
+    ground: Ground,
+) -> None:
     put = f"PUT {POD} HTTP/1.1\r\nHost: k8s\r\nContent-Length: 700\r\n\r\n" + "x" * 600
     async with recorded(ground, RecorderLimits(waiting=2000, waiting_of_one=1000)) as sessions:
         sessions.grant(enforced=True, events=True)
@@ -469,7 +475,7 @@ async def test_the_bodies_that_one_device_sends_leave_room_for_those_of_other_de
                 assert (await other.answer()).status == 200
 
 
-async def test_a_body_whose_framing_is_too_long_is_refused(sessions: Sessions) -> None:
+async def test_a_request_that_is_recorded_is_refused_if_the_framing_of_its_body_is_too_long(sessions: Sessions) -> None:
     sessions.grant(enforced=True, events=True)
     chunk = b"1;" + b"x" * 240 + b"\r\na\r\n"
     async with sessions.ground.connected() as caller:
@@ -495,7 +501,7 @@ async def test_a_request_that_must_be_recorded_is_refused_if_no_recorder_takes_i
     assert sessions.counts.events == {"attempted": 2, "recorded": 0, "failed": 2}
 
 
-async def test_sessions_are_recorded_in_noauth_mode_too(ground: Ground) -> None:
+async def test_sessions_are_recorded_in_noauth_mode(ground: Ground) -> None:
     sessions = Sessions(ground)
     async with sessions.recorder.listening(), ground.serving(AccessMode.NOAUTH):
         ground.tailscaled.devices[ADDRESS] = sessions.recorder.port

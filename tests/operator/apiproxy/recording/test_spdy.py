@@ -17,7 +17,7 @@ from tests.operator.apiproxy.recording.reading import Outputs, read, splits, sur
 STDOUT = "800300010000002a0000000100000000000078f9e3c6a7c202a62346703a2b294a4dcc851625c0149b925f5a02000000ffff"
 STDERR = "800300010000001500000003000000000000c229975a5404000000ffff"
 RESIZE = "800300010000001700000005000000000000c22e072c6480b10a000000ffff"
-"""Frames that open the streams 1, 3 and 5. Their headers are one zlib stream."""
+"""Frames that open the streams 1, 3 and 5. The headers of all three frames are compressed as one zlib stream."""
 OPENING = bytes.fromhex(STDOUT + STDERR + RESIZE)
 SIZE = b'{"Width":10,"Height":20}\n'
 
@@ -61,7 +61,7 @@ def data_frame(stream: int, payload: bytes) -> bytes:
 
 
 class Opener:
-    """Makes frames with headers, whose blocks are one zlib stream."""
+    """A builder of frames with headers. It compresses the headers of all its frames as one zlib stream."""
 
     def __init__(self) -> None:
         self._packer = zlib.compressobj(zdict=DICTIONARY)
@@ -87,27 +87,29 @@ def test_the_dictionary_for_compressed_headers_is_that_of_the_draft_of_spdy() ->
 def test_all_bytes_of_a_session_are_forwarded_and_its_output_is_recorded(case: Output) -> None:
     sent, kept, parser = pieces(case.writes), bytes.fromhex(case.kept), server()
     assert read(parser, sent) == (b"".join(sent).removesuffix(kept), case.outputs, [])
-    assert parser.held == kept
+    assert parser.cutter.held == kept
 
 
 @pytest.mark.parametrize("case", OUTPUTS, ids=lambda case: case.writes)
 @given(data=st.data())
-def test_the_same_output_is_found_however_the_bytes_are_cut(case: Output, data: st.DataObject) -> None:
+def test_the_parser_finds_the_same_output_however_the_bytes_are_cut(case: Output, data: st.DataObject) -> None:
     whole = b"".join(pieces(case.writes))
     assert read(server(), data.draw(splits(whole))) == read(server(), [whole])
 
 
 @given(splits(OPENING + data_frame(5, SIZE) * 2 + b"\x80\x03"))
-def test_the_same_streams_and_sizes_are_found_however_the_bytes_of_a_client_are_cut(came: Sequence[bytes]) -> None:
+def test_the_parser_finds_the_same_streams_and_terminal_sizes_however_the_bytes_of_a_client_are_cut(
+    came: Sequence[bytes],
+) -> None:
     streams = SpdyStreams()
     parser = SpdyClient(streams, has_terminal=True)
     forwarded, _, sizes = read(parser, came)
-    assert forwarded + parser.held == b"".join(came)
+    assert forwarded + parser.cutter.held == b"".join(came)
     assert sizes == [Size(10, 20)] * 2
     assert streams == SpdyStreams({1}, {3}, {5})
 
 
-def test_other_control_frames_of_a_client_are_forwarded() -> None:
+def test_control_frames_of_a_client_that_have_no_headers_are_forwarded_unchanged() -> None:
     frames = (
         "80030003 00000008 00000001 00000005 80030004 00000004 00000000 80030004 0000000c 00000001 00000004 00000064"
         "80030006 00000004 00000001 80030007 00000008 00000001 00000000 80030009 00000008 00000001 00001000"
@@ -116,7 +118,7 @@ def test_other_control_frames_of_a_client_are_forwarded() -> None:
     assert read(client(), [sent[at : at + 1] for at in range(len(sent))]) == (sent, {}, [])
 
 
-def test_headers_can_be_read_only_after_those_of_earlier_frames() -> None:
+def test_the_headers_of_a_frame_can_be_read_only_after_those_of_earlier_frames() -> None:
     with pytest.raises(BadFrames, match="decompressed"):
         client().feed(bytes.fromhex(STDERR))
 
@@ -130,13 +132,13 @@ def test_the_headers_of_all_sorts_of_frames_are_one_zlib_stream(kind: int) -> No
     assert streams.stdout == {9}
 
 
-def test_the_first_of_several_values_gives_a_stream_its_type() -> None:
+def test_the_first_of_several_values_of_the_header_streamtype_is_the_type_of_the_stream() -> None:
     streams = SpdyStreams()
     SpdyClient(streams, has_terminal=True).feed(Opener().frame((b"StreamType", b"stdout\0stdin"), stream=0x81000001))
     assert streams.stdout == {0x01000001}
 
 
-def test_the_input_of_a_session_without_a_terminal_is_not_read_as_a_size() -> None:
+def test_the_parser_reads_no_terminal_size_from_the_input_of_a_session_without_a_terminal() -> None:
     sent = OPENING + data_frame(5, b"no JSON") + data_frame(7, b"input")
     assert read(client(has_terminal=False), [sent]) == (sent, {}, [])
 
@@ -178,14 +180,16 @@ def test_malformed_frames_of_a_client_are_refused(frame: str) -> None:
 @pytest.mark.parametrize(
     ("headers", "rest"),
     [
-        ([(TYPE, b"stdin"), (b"Streamtype", b"stdout")], b""),  # receivers may look at either
+        ([(TYPE, b"stdin"), (b"Streamtype", b"stdout")], b""),  # a receiver may use the value of either header
         ([(TYPE, b"stdin")], b"\0"),
         ([(b"\0\0\0\1", b"")], b"\0\0"),
         ([(b"x", b"a" * 8179)], b"b" * 1000),  # a few bytes that become more than 8 KiB
     ],
     ids=["twice", "more", "cut", "bomb"],
 )
-def test_ambiguous_incomplete_or_long_headers_are_refused(headers: list[tuple[bytes, bytes]], rest: bytes) -> None:
+def test_frames_with_ambiguous_incomplete_or_long_headers_are_refused(
+    headers: list[tuple[bytes, bytes]], rest: bytes
+) -> None:
     with pytest.raises(BadFrames):
         client().feed(Opener().frame(*headers, rest=rest))
 
@@ -198,7 +202,7 @@ def test_the_number_of_streams_that_a_client_may_open_is_limited() -> None:
         parser.feed(opener.frame((TYPE, b"stderr"), stream=65))
 
 
-def test_a_size_with_a_missing_number_and_two_sizes_in_one_message_are_read() -> None:
+def test_a_terminal_size_with_a_missing_number_and_two_terminal_sizes_in_one_message_are_read() -> None:
     parser = client()
     parser.feed(OPENING)
     sent = data_frame(5, b'{"WIDTH":3,"height":null} {"Width":1,"Height":2}') + data_frame(5, b"")
@@ -209,7 +213,7 @@ FRAME_STARTS = st.sampled_from([b"", OPENING, OPENING + data_frame(5, SIZE), b"\
 
 
 @given(FRAME_STARTS, st.lists(st.binary(max_size=300), max_size=8))
-def test_random_bytes_are_forwarded_or_refused(start: bytes, came: list[bytes]) -> None:
+def test_the_parser_forwards_random_bytes_unchanged_or_refuses_them(start: bytes, came: list[bytes]) -> None:
     survives(client, [start, *came])
     survives(server, [start, *came])
 

@@ -77,11 +77,11 @@ def test_all_bytes_of_a_session_are_forwarded_and_its_output_is_recorded(case: O
 
 @pytest.mark.parametrize("case", OUTPUTS, ids=lambda case: case.writes)
 @given(data=st.data())
-def test_the_same_output_is_found_however_the_bytes_are_cut(case: Output, data: st.DataObject) -> None:
+def test_the_parser_finds_the_same_output_however_the_bytes_are_cut(case: Output, data: st.DataObject) -> None:
     whole = b"".join(pieces(case.writes))
     parser = server()
     forwarded, outputs, _ = read(parser, data.draw(splits(whole)))
-    assert (forwarded + parser.held, outputs) == (whole, case.outputs)
+    assert (forwarded + parser.cutter.held, outputs) == (whole, case.outputs)
 
 
 SIZES = [
@@ -101,10 +101,12 @@ SIZES = [
 
 @pytest.mark.parametrize(("sent", "number"), SIZES)
 @given(data=st.data())
-def test_the_same_sizes_are_found_however_the_bytes_are_cut(sent: bytes, number: int, data: st.DataObject) -> None:
+def test_the_parser_finds_the_same_terminal_sizes_however_the_bytes_are_cut(
+    sent: bytes, number: int, data: st.DataObject
+) -> None:
     parser = client()
     forwarded, _, sizes = read(parser, data.draw(splits(sent)))
-    assert (forwarded + parser.held, sizes) == (sent, [Size(10, 20)] * number)
+    assert (forwarded + parser.cutter.held, sizes) == (sent, [Size(10, 20)] * number)
 
 
 @pytest.mark.parametrize("size", [100, 300, 70000])
@@ -116,7 +118,7 @@ def test_a_frame_is_forwarded_however_its_header_is_cut(size: int, mask: bytes, 
         assert read(parser, cut(sent, places))[0] == sent
 
 
-def test_a_long_input_is_forwarded_in_random_segments() -> None:
+def test_a_long_input_is_forwarded_whatever_the_sizes_of_the_pieces_in_which_it_comes() -> None:
     random = Random(1)
     sent = b"".join(frame(0x82, b"\0" + bytes(32767), MASK) for _ in range(16)) * 16
     parser, at, forwarded = client(), 0, bytearray()
@@ -149,7 +151,7 @@ def test_malformed_frames_are_refused(sent: str) -> None:
 
 
 @pytest.mark.parametrize("size", [b"x", b'{"width":1', b'{"width":-1}', b"{}" + b" " * 5000, b"[]", b"1" * 4000])
-def test_malformed_sizes_are_refused(size: bytes) -> None:
+def test_malformed_terminal_sizes_are_refused(size: bytes) -> None:
     with pytest.raises(BadFrames):
         client().feed(frame(0x82, b"\x04" + size))
 
@@ -158,7 +160,7 @@ STARTS = st.sampled_from([b"", frame(0x82, SIZE, MASK), b"\x82\xfe\0", b"\x02\5\
 
 
 @given(STARTS, st.lists(st.binary(max_size=300), max_size=8))
-def test_random_bytes_are_forwarded_or_refused(start: bytes, came: list[bytes]) -> None:
+def test_the_parser_forwards_random_bytes_unchanged_or_refuses_them(start: bytes, came: list[bytes]) -> None:
     survives(client, [start, *came])
     survives(server, [start, *came])
 
@@ -177,7 +179,7 @@ def test_random_bytes_are_forwarded_or_refused(start: bytes, came: list[bytes]) 
         ("89 04 61", b""),
     ],
 )
-def test_a_notice_to_the_user_fills_up_the_current_frame_or_is_a_new_one(before: str, expected: bytes) -> None:
+def test_a_notice_to_the_user_fills_up_the_current_frame_or_is_a_new_frame(before: str, expected: bytes) -> None:
     parser = server()
     parser.feed(bytes.fromhex(before))
     assert parser.notice()(b"end") == expected

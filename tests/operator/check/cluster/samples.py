@@ -21,7 +21,7 @@ def manifests() -> Sequence[Object]:
 
 
 def deployment(env: dict[str, str] | None = None, replicas: int = 2, **pod: Any) -> Object:
-    """Return the operator's Deployment with more or other environment variables, and optionally another Pod spec."""
+    """Return the operator's Deployment with the environment variables *env* and the fields *pod* in its Pod spec."""
     (found,) = (obj for obj in manifests() if obj["kind"] == "Deployment")
     template = found["spec"]["template"]
     (container,) = template["spec"]["containers"]

@@ -25,7 +25,7 @@ WELL = [
 ]
 
 
-def test_an_object_that_is_not_served_is_a_finding() -> None:
+def test_a_check_reports_an_object_that_is_not_served() -> None:
     (found,) = check_conditions(WELL)
     assert found.words == "objects with a condition of the operator that are served: 2 of 2"
     late = service(("TailscaleEgressSvcValid", "True"), ("TailscaleEgressSvcReady", "False"))
@@ -66,7 +66,9 @@ UNNAMED = "Ingress a/db: it has no name in its status, so nobody reaches it"
         ([ingress("db", ip="192.0.2.4")], [UNNAMED]),
     ],
 )
-def test_an_ingress_of_the_operator_has_a_name(found: list[Object], words: list[str]) -> None:
+def test_a_check_reports_an_ingress_of_the_operator_that_has_no_name_in_its_status(
+    found: list[Object], words: list[str]
+) -> None:
     findings = [*check_ingresses(found, "tailscale")]
     assert [(each.check, each.words) for each in findings] == [(OBJECTS, each) for each in words]
     assert ["describe ingress db" in each.cure for each in findings] == [each.verdict == "FAILED" for each in findings]

@@ -40,7 +40,7 @@ def test_a_check_reports_no_warning_whose_reason_belongs_to_a_condition(reason: 
     assert [*check_warnings([event("no", reason=reason)], [SERVICE])]
 
 
-def test_the_reasons_of_conditions_are_those_of_the_documentation() -> None:
+def test_the_reasons_that_a_check_takes_for_those_of_conditions_are_those_of_the_documentation() -> None:
     (listed,) = re.findall(
         r"also writes these reasons of conditions as Warning Events: (.*?), and all of", PAGE, re.DOTALL
     )

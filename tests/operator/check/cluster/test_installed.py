@@ -145,7 +145,7 @@ PRIVILEGED: dict[str, Any] = {"privileged": True}
         ("restricted", [{"capabilities": {"add": ["NET_ADMIN"]}}], True, "privileged, as p-0 is"),
     ],
 )
-def test_pod_security_must_let_the_proxies_run(
+def test_a_check_reports_a_pod_security_level_that_refuses_the_pods_of_proxies(
     level: str, contexts: list[Object], default_class: bool, words: str
 ) -> None:
     labels = {"pod-security.kubernetes.io/enforce": level} if level else None

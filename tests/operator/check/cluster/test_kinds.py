@@ -4,13 +4,7 @@ from typing import Any
 
 import pytest
 from tsoperator.api.objects import OWN_KINDS, RECORDER, Key, Object
-from tsoperator.check.cluster.kinds import (
-    Webhooks,
-    check_kinds,
-    check_webhooks,
-    has_ready_endpoint,
-    webhook_services,
-)
+from tsoperator.check.cluster.kinds import Webhooks, check_kinds, check_webhooks, has_ready_endpoint, webhook_services
 
 from tests.docs.pages import ROOT
 from tests.operator.check.cluster.samples import manifests, wrong

@@ -68,7 +68,7 @@ CASES = {
 
 
 @pytest.mark.parametrize(("looked_at", "verdicts", "words", "cure"), CASES.values(), ids=CASES)
-def test_names_resolve_if_nameserver_and_stub_domain_are_right(
+def test_a_check_reports_whether_the_nameserver_and_the_stub_domain_let_names_resolve(
     looked_at: NameResolution, verdicts: list[str], words: str, cure: str
 ) -> None:
     found = [*check_names(looked_at)]
@@ -96,7 +96,7 @@ def test_a_stub_domain_that_the_clusters_dns_has_yet_to_load_is_not_reported_as_
     assert (found.verdict.value, words in found.words, cure in found.cure) == (verdict, True, True)
 
 
-def test_each_zone_needs_a_stub_domain() -> None:
+def test_a_check_reports_a_zone_without_a_stub_domain_in_the_clusters_dns() -> None:
     zoned = {**DNSCONFIG, "status": {"clusterDNS": {"zones": ["tail1234.ts.net", "example.org"]}}}
     found = [*check_names(replace(names(), dnsconfigs=[zoned]))]
     assert [each.verdict.value for each in found] == ["ok", "ok", "FAILED"]

@@ -22,7 +22,7 @@ def granted(namespace: str, role: Object) -> set[AccessQuestion]:
     }
 
 
-def test_the_rights_are_those_of_the_charts_roles() -> None:
+def test_the_rights_that_a_check_asks_about_are_those_of_the_charts_roles() -> None:
     everywhere, own, _proxies = (role for role in manifests() if role["kind"] in ("ClusterRole", "Role"))
     assert set(questions(installed())) == granted("", everywhere) | granted("tailscale", own)
 
@@ -83,7 +83,7 @@ def lacking(*resources: str) -> list[AccessQuestion]:
         (lacking(*"abcdef"), ["the operator lacks 12 rights in the cluster, among them to get, list a; get, list b"]),
     ],
 )
-def test_missing_rights_are_listed_by_resource(missing: list[AccessQuestion], words: list[str]) -> None:
+def test_a_check_lists_missing_rights_by_resource(missing: list[AccessQuestion], words: list[str]) -> None:
     assert [each.words for each in check_rights([])] == ["the operator has all rights that it needs in the cluster"]
     found = wrong([*check_rights(missing)])
     assert all(each.startswith(begun) and "helm upgrade" in each for each, begun in zip(found, words, strict=True))

@@ -1,4 +1,4 @@
-"""Corefiles made up by Hypothesis."""
+"""Strategies by which Hypothesis generates Corefiles."""
 
 from hypothesis import strategies as st
 from tsoperator.dns.cluster.serverblock import BEGIN, END

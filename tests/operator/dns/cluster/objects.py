@@ -34,7 +34,7 @@ def workload(*mounted: str, kind: str = "Deployment", arguments: Sequence[str] =
 
 
 def platform_of(objects: DNSObjects, wanted: str | None = None, zones: Sequence[str] = ()) -> Platform:
-    """Return the platform of the cluster's DNS. The test fails if it isn't a known one."""
+    """Return the platform of the cluster's DNS. Fail the test if the platform is unknown."""
     platform = find_platform(objects, wanted, zones)
     assert isinstance(platform, Platform), platform
     return platform

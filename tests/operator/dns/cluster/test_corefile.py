@@ -52,13 +52,15 @@ CASES: dict[str, tuple[str, list[Address], dict[str, list[str]]]] = {
 
 
 @pytest.mark.parametrize(("text", "addresses", "directives"), CASES.values(), ids=CASES)
-def test_a_server_block_is_parsed(text: str, addresses: list[Address], directives: dict[str, list[str]]) -> None:
+def test_a_server_block_of_a_corefile_is_parsed(
+    text: str, addresses: list[Address], directives: dict[str, list[str]]
+) -> None:
     (block,) = parse(text).blocks
     assert [*block.addresses] == addresses
     assert {each.name: each.args for each in block.directives} == directives
 
 
-def test_a_parsed_block_has_its_position_in_the_file() -> None:
+def test_a_parsed_server_block_has_its_position_in_the_corefile() -> None:
     text = "# a\nx {\n errors\n} y z {\n\n log\n}\nimport a\n(s) {\n}\nimport b/*\n"
     found = parse(text)
     assert [text[block.start : block.end] for block in found.blocks] == ["x {\n errors\n}", "y z {\n\n log\n}"]
@@ -67,7 +69,7 @@ def test_a_parsed_block_has_its_position_in_the_file() -> None:
     assert [(text[each.start : each.end], each.line) for each in found.comments] == [("# a", 1)]
 
 
-def test_a_plugin_is_found_in_any_block() -> None:
+def test_a_plugin_is_found_in_any_server_block_of_a_corefile() -> None:
     found = parse("(s) {\n reload 10s\n}\na {\n errors\n}\nb {\n import s\n}\n")
     assert (found.has("reload"), found.has("loop")) == (True, False)
 
@@ -110,7 +112,9 @@ ERRORS = {
 
 
 @pytest.mark.parametrize(("text", "message"), ERRORS.values(), ids=ERRORS)
-def test_the_error_for_an_invalid_file_has_its_position_and_the_cure(text: str, message: str) -> None:
+def test_the_error_for_an_invalid_corefile_has_the_position_of_the_mistake_and_the_cure(
+    text: str, message: str
+) -> None:
     with pytest.raises(CorefileError) as raised:
         parse(text)
     assert str(raised.value) == message
@@ -122,7 +126,7 @@ def chain(length: int, start: int = 0) -> str:
     return f"(s0) {{\n log\n}}\n{snippets}. {{\n import s{length - 1}\n}}\n"
 
 
-def test_imported_snippets_have_a_limit_of_size() -> None:
+def test_a_corefile_that_imports_too_many_snippets_is_an_error() -> None:
     assert parse(chain(50)).has("log")
     with pytest.raises(CorefileError, match="too many imports"):
         parse(chain(51))
@@ -198,7 +202,7 @@ LARGE = {
 
 @pytest.mark.timeout(30)
 @pytest.mark.parametrize("text", LARGE.values(), ids=LARGE)
-def test_a_large_file_is_parsed_in_linear_time(text: str) -> None:
+def test_a_large_corefile_is_parsed_in_linear_time(text: str) -> None:
     """Parse files so large that quadratic time would take minutes."""
     with contextlib.suppress(CorefileError):
         for block in parse(text).blocks:

@@ -43,7 +43,7 @@ def test_the_servers_for_a_zone_are_those_of_the_most_specific_matching_block(
     assert beside_the_root.to == (servers or ["/etc/resolv.conf"])
 
 
-def test_the_first_matching_forward_plugin_counts() -> None:
+def test_the_first_matching_forward_plugin_decides_to_which_servers_a_zone_is_forwarded() -> None:
     plugins = parse_plugins("forward example.org 10.0.0.1\nforward . 10.0.0.2\nforward ts.net 10.0.0.3\n")
     assert [*plugin_forwards("ts.net", plugins)] == [Forward("", ["10.0.0.2"])]
     assert [*plugin_forwards("a.example.org", plugins, "org")] == [Forward("example.org", ["10.0.0.1"])]
@@ -62,6 +62,8 @@ def test_the_first_matching_forward_plugin_counts() -> None:
         ("[" * 99999, None),
     ],
 )
-def test_stub_domains_of_kube_dns_are_json(text: str, servers: list[str] | None) -> None:
+def test_the_servers_for_a_zone_are_read_from_the_json_with_the_stub_domains_of_kube_dns(
+    text: str, servers: list[str] | None
+) -> None:
     found = nearest(stub_forwards("ts.net", text))
     assert (found.to if found else None) == servers

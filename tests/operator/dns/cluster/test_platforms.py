@@ -92,7 +92,7 @@ def test_coredns_with_and_without_automatic_reload_is_distinguished(
     assert platform_of(objects).restart == expected
 
 
-def test_the_coredns_of_rke2_has_another_name() -> None:
+def test_the_coredns_of_rke2_is_recognized_although_its_objects_have_other_names() -> None:
     platform = platform_of(DNSObjects([configmap("rke2-coredns-rke2-coredns", Corefile=SILENT)]))
     assert platform.where == "ConfigMap kube-system/rke2-coredns-rke2-coredns, key Corefile"
     assert platform.restart.endswith(" rollout restart deployment rke2-coredns-rke2-coredns")
@@ -182,7 +182,9 @@ MISSING = "ConfigMap kube-system/coredns, key Corefile, isn't there: put it back
         ([configmap("coredns", Corefile=". {\n")], "CorefileUnreadable", "line 1: the server block"),
     ],
 )
-def test_an_unreadable_platform_is_a_refusal(found: list[Object], reason: str, message: str) -> None:
+def test_an_unknown_dns_of_the_cluster_and_a_missing_or_invalid_corefile_are_refusals(
+    found: list[Object], reason: str, message: str
+) -> None:
     refusal = find_platform(DNSObjects(found))
     assert isinstance(refusal, Refusal)
     assert refusal.reason == reason

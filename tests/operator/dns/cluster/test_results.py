@@ -1,4 +1,4 @@
-"""The desired stub domain."""
+"""The stub domain that the operator wants: its zones and the addresses of the nameserver."""
 
 import pytest
 from tsoperator.dns.cluster.results import StubDomain
@@ -7,7 +7,7 @@ from tsoperator.runtime.plan import Refusal
 LONGEST = f"{'a.' * 95}{'b' * 63}"
 
 
-def test_zones_and_addresses_are_normalized() -> None:
+def test_the_zones_and_addresses_of_a_stub_domain_are_normalized() -> None:
     stub = StubDomain.of(["TS.net.", "ts.net", "_a.b-c.org", LONGEST], ["fd00:0::53", "10.0.0.1", "10.0.0.1"])
     assert stub == StubDomain(("_a.b-c.org", LONGEST, "ts.net"), ("fd00::53", "10.0.0.1"))
 
@@ -34,7 +34,7 @@ def test_a_stub_domain_needs_a_zone_and_an_address(
     ["", ".", "a..b", "a b", "a{", "a\n}", "a#b", 'a"', "a:53", "-a", "a-", "*.a", "ä.org", f"{'a' * 64}.b",
      "a." * 126 + "bb"],
 )  # fmt: skip
-def test_text_that_is_no_domain_name_is_refused(zone: str) -> None:
+def test_a_zone_of_a_stub_domain_that_is_no_domain_name_is_refused(zone: str) -> None:
     message = f"{zone.strip('.').lower()!r} isn't a domain name: correct operatorConfig.zones"
     assert StubDomain.of(["ts.net", zone], ["10.0.0.1"]) == Refusal(message, "InvalidZone")
 

@@ -80,7 +80,7 @@ CASES = {
 }  # fmt: skip
 
 
-def test_every_sample_has_a_row_in_the_table() -> None:
+def test_every_sample_of_a_cluster_has_a_row_in_the_table() -> None:
     assert {path.name for path in SAMPLES.iterdir() if path.is_dir()} == CASES.keys()
 
 

@@ -34,7 +34,7 @@ def test_the_operators_server_block_has_everything_that_coredns_needs() -> None:
         "    bind lo 10.0.0.1",
         "    errors",
         "    cache 30 {",
-        "        denial 9984 1",  # seconds that a name may be missing after it is made; 5 if nothing is said
+        "        denial 9984 1",  # for this number of seconds, CoreDNS may deny a new name; the default is 5 seconds
         "    }",
         "    forward . 10.96.0.53 fd00::53",
         "}",
@@ -129,7 +129,7 @@ def test_damaged_lines_of_the_operator_in_a_corefile_stay_unchanged(text: str) -
     assert corefile_refusal(text, "here", STUB, EVERYWHERE, OWNER) == refusal
 
 
-def test_the_refusal_has_the_position_of_the_damaged_lines() -> None:
+def test_the_refusal_of_a_corefile_has_the_position_of_our_damaged_lines() -> None:
     message = (
         "somebody has changed the lines that the operator wrote into ConfigMap a, key b, at line 4: remove them all, "
         f"from {BEGIN!r} to {END!r}, and the operator writes them anew"
@@ -199,7 +199,9 @@ TAKEN = {
 
 
 @pytest.mark.parametrize(("text", "expected", "at"), TAKEN.values(), ids=TAKEN)
-def test_only_the_server_block_of_another_owner_can_serve_the_zone(text: str, expected: bool, at: Listening) -> None:
+def test_a_server_block_of_somebody_else_for_our_zone_is_refused_if_it_may_listen_at_our_port(
+    text: str, expected: bool, at: Listening
+) -> None:
     refusal = corefile_refusal(text, "here", StubDomain(("x.ts.net", *STUB.zones), ("10.0.0.1",)), at, OWNER)
     assert (refusal is not None) is expected
 
@@ -218,7 +220,7 @@ LAB = StubDomain(("lab.example.org",), ("10.96.0.54",))
 
 
 @pytest.mark.parametrize("root", [ROOT, ROOT[:-1], ""])
-def test_two_operators_have_blocks_side_by_side(root: str) -> None:
+def test_two_operators_have_server_blocks_side_by_side_in_a_corefile(root: str) -> None:
     first = with_block(root, "here", STUB, EVERYWHERE, OWNER)
     assert isinstance(first, str)
     assert corefile_refusal(first, "here", LAB, EVERYWHERE, "lab") is None
@@ -232,7 +234,7 @@ def test_two_operators_have_blocks_side_by_side(root: str) -> None:
     assert without_block(both, "here", OWNER) == with_block(root, "here", LAB, EVERYWHERE, "lab")
 
 
-def test_a_block_of_another_operator_for_our_zone_stays() -> None:
+def test_a_server_block_of_another_operator_for_our_zone_stays() -> None:
     text = f"{ROOT}{marked_block(STUB, EVERYWHERE, 'lab')}\n"
     message = (
         "line 6 of here, begins a server block that answers for tail1234.ts.net, or may because of a variable, and it "
@@ -251,7 +253,9 @@ STUBS = st.builds(
 
 
 @given(corefiles(), STUBS, STUBS)
-def test_adding_and_removing_the_stub_domain_restores_the_json(text: str, stub: StubDomain, other: StubDomain) -> None:
+def test_adding_and_removing_our_server_block_restores_the_corefile(
+    text: str, stub: StubDomain, other: StubDomain
+) -> None:
     at = listening(parse(text))
     first = with_block(text, "here", stub, at, OWNER)
     assert isinstance(first, str)

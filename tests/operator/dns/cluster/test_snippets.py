@@ -63,7 +63,7 @@ def test_the_page_for_openshift_shows_the_same_server_as_the_operator() -> None:
     assert yaml.safe_load(shown)["servers"] == yaml.safe_load(made_for(PlatformKind.OPENSHIFT))
 
 
-def test_the_page_about_names_shows_the_same_block_as_the_operator() -> None:
+def test_the_page_about_names_shows_the_same_server_block_as_the_operator() -> None:
     assert made_for(PlatformKind.CORE_DNS) in {body for _, body in fences(ROOT / "docs" / "dns.md")}
 
 

@@ -30,7 +30,7 @@ CHANGES: dict[str, tuple[str | None, str]] = {
 
 
 @pytest.mark.parametrize(("before", "after"), CHANGES.values(), ids=CHANGES)
-def test_our_stub_domain_is_added_and_removed(before: str | None, after: str) -> None:
+def test_our_stub_domain_is_added_to_those_of_kube_dns_and_removed(before: str | None, after: str) -> None:
     added = with_zones(before, None, "here", STUB, OWNER)
     assert added == Edited(after, MADE if before is None else ADDED)
     assert with_zones(*added, "here", STUB, OWNER) == added
@@ -82,7 +82,9 @@ SEEN = {
 
 
 @pytest.mark.parametrize(("text", "annotation", "left"), SEEN.values(), ids=SEEN)
-def test_only_our_stub_domain_is_removed(text: str | None, annotation: str | None, left: str | None) -> None:
+def test_the_removal_of_our_stub_domain_leaves_the_stub_domains_of_others(
+    text: str | None, annotation: str | None, left: str | None
+) -> None:
     assert without_zones(text, annotation, "here", OWNER) == Edited(left, None)
 
 
@@ -116,7 +118,7 @@ UNREADABLE = {
 
 
 @pytest.mark.parametrize(("text", "problem"), UNREADABLE.items())
-def test_text_that_is_no_json_object_stays_unchanged(text: str, problem: str) -> None:
+def test_stub_domains_of_kube_dns_that_are_no_json_object_stay_unchanged(text: str, problem: str) -> None:
     message = f"here isn't a JSON object, so it stays as it is: {problem}; correct it"
     for annotation in (None, ADDED):
         assert with_zones(text, annotation, "here", STUB, OWNER) == Refusal(message, "StubDomainsUnreadable")
@@ -131,7 +133,7 @@ def test_stub_domains_that_kube_dns_refuses_are_errors(value: str) -> None:
     assert without_zones(f'{{{OURS}, "b": {value}}}', ADDED, "here", OWNER) == Edited(f'{{"b": {value}}}', None)
 
 
-def test_deeply_nested_json_is_an_error_like_other_invalid_json() -> None:
+def test_deeply_nested_json_in_place_of_stub_domains_is_an_error_like_other_invalid_json() -> None:
     refusal = with_zones('{"a":' + "[" * 99999, None, "here", STUB, OWNER)
     assert isinstance(refusal, Refusal)
     assert refusal.reason == "StubDomainsUnreadable"

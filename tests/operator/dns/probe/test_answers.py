@@ -109,7 +109,7 @@ def test_a_fault_of_the_clusters_dns_is_recognized_and_its_message_has_the_cure(
         ([OTHER], "RecordsMissing", "answered 192.0.2.1, 192.0.2.2 for the name"),
     ],
 )
-def test_the_nameserver_counts_as_answering_if_the_nameserver_knows_any_of_the_names(
+def test_the_nameserver_has_no_fault_if_it_knows_the_canary_of_any_zone(
     replies: list[Reply], fault: str, words: str
 ) -> None:
     found = nameserver_verdict([replace(SEEN, direct=reply) for reply in replies])
@@ -136,7 +136,7 @@ WELL = [ServerVerdict("z2", SERVER), ServerVerdict("z1", SERVER), ServerVerdict(
         (failing(5), ("False", "Fault0", "m0; m1; m2; and 2 more")),
     ],
 )
-def test_the_message_of_the_condition_is_about_every_zone(
+def test_the_condition_about_the_clusters_dns_has_a_message_about_every_zone(
     verdicts: Sequence[ServerVerdict] | None, told: tuple[str, str, str]
 ) -> None:
     made = cluster_dns_condition(live_dnsconfig(generation=4), verdicts, [SERVER])

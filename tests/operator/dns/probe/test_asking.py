@@ -58,14 +58,14 @@ async def test_the_probe_client_can_ask_for_addresses_of_one_ip_family_only(ipv6
     assert {(str(each.qname), QTYPE[each.qtype]) for each in seen} == {(f"{NAME}.", "AAAA" if ipv6 else "A")}
 
 
-async def test_the_client_repeats_a_lost_datagram_once() -> None:
+async def test_the_probe_client_sends_a_query_again_once_if_no_answer_comes() -> None:
     async with dns_server(lambda *_: None) as server:
         server.respond = lambda query, _: replying(both)(query, "") if len(server.asked) > 1 else None
         assert (await ask(Query(server.address, NAME, timeout=3))).addresses
         assert server.asked == ["udp", "udp"]
 
 
-async def test_a_late_answer_to_the_first_attempt_counts() -> None:
+async def test_the_probe_client_accepts_a_late_answer_to_its_first_query() -> None:
     server = await asyncio_dgram.bind(("127.0.0.1", 0))
     asking = asyncio.create_task(ask(Query(f"127.0.0.1:{server.sockname[1]}", NAME, timeout=3)))
     (first, client), _ = await server.recv(), await server.recv()
@@ -74,20 +74,20 @@ async def test_a_late_answer_to_the_first_attempt_counts() -> None:
     server.close()
 
 
-async def test_an_answer_to_another_question_is_ignored() -> None:
+async def test_the_probe_client_ignores_an_answer_to_another_question() -> None:
     async with dns_server(lambda query, _: bytes([query[0] ^ 1]) + query[1:]) as server:
         assert (await ask(Query(server.address, NAME, timeout=0.1))).failure == "didn't answer within 0.1 s"
 
 
 @pytest.mark.parametrize("transport", ["udp", "tcp"])
-async def test_a_port_without_a_listener_is_an_error(transport: Transport) -> None:
+async def test_a_query_to_a_port_without_a_listener_is_an_error(transport: Transport) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         found = await ask(Query(f"127.0.0.1:{free.getsockname()[1]}", NAME, transport, timeout=3))
     assert found == Reply(failure="couldn't be reached (Connection refused)")
 
 
-async def test_a_connection_that_ends_early_is_an_error() -> None:
+async def test_a_tcp_connection_that_ends_before_the_answer_is_an_error() -> None:
     server = await asyncio.start_server(lambda _, writer: writer.close(), "127.0.0.1", 0)
     async with server:
         address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"

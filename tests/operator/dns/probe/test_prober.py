@@ -6,7 +6,6 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 
 from prometheus_client import CollectorRegistry
-from tsoperator.api.objects import DEVICE
 from tsoperator.dns.probe.answers import Authority, Reply, ServerVerdict
 from tsoperator.dns.probe.asking import Query
 from tsoperator.dns.probe.prober import VERDICT, DNSProber, Found, ProbePace
@@ -34,8 +33,7 @@ class Servers:
         self.most = self._now = 0
         self._seconds = seconds
         self.prober = DNSProber(self.ask, PACE, token=lambda: f"t{len(self.asked)}", clock=lambda: 1000 + now())
-        self.prober.listen(VERDICT, lambda old, new: self.told.append(now()))
-        self.prober.listen(DEVICE, lambda old, new: self.told.append(-1))
+        self.prober.feed.listen(VERDICT, lambda old, new: self.told.append(now()))
 
     async def ask(self, query: Query) -> Reply:
         self.asked.append(query)

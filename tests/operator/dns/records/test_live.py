@@ -73,7 +73,7 @@ OPT_OUT = {"tailscale.com/cluster-dns": "false"}
 
 
 def exposed(parent: Object | None = None, *slices: Object, name: str = LB, **metadata: str) -> NamedProxy:
-    """Return the proxy of *parent*, a Service with a cluster IP in each family. The proxy forwards to the first one."""
+    """Return the proxy of *parent*, a Service with two cluster IPs. The proxy forwards to the first one."""
     user_object = parent or egress_service({}, spec={"type": "ClusterIP", **IPS})
     owner = Owner("svc", key_of(user_object))
     service = headless_service(Key("tailscale", "ts-db"), owner, "uid", name, "192.0.2.50")
@@ -165,7 +165,7 @@ def test_a_name_is_served_while_its_parent_asks_for_the_name_or_is_in_an_unwatch
     assert both(case.proxy) == (case.ip4, case.ip6 or {})
 
 
-def test_the_name_of_the_ingress_class_is_a_setting() -> None:
+def test_a_setting_names_the_ingress_class_whose_ingresses_have_records() -> None:
     private = proxy(UP, parent=live_ingress(spec={"ingressClassName": "private"}), name=WEB)
     record = record_of(private, settings(ingress_class="private"))
     assert record
@@ -194,24 +194,26 @@ UNKNOWN: dict[str, bool | None] = dict.fromkeys(("ready", "serving", "terminatin
         ({"ready": True, "terminating": True}, False),
     ],
 )
-def test_an_endpoint_without_a_condition_counts_as_ready(conditions: dict[str, bool | None], ready: bool) -> None:
+def test_an_endpoint_without_conditions_gives_the_record_its_address_like_a_ready_endpoint(
+    conditions: dict[str, bool | None], ready: bool
+) -> None:
     found = endpoint_slice("ts-db", endpoint("192.0.2.1", **conditions))
     assert both(proxy(found))[0] == {FQDN: ["192.0.2.1"] if ready else []}
 
 
-def test_null_conditions_and_null_addresses_count_as_none() -> None:
+def test_null_in_place_of_the_conditions_or_addresses_of_an_endpoint_is_read_as_empty() -> None:
     found = endpoint_slice("ts-db", {"addresses": None}, {**endpoint("192.0.2.1"), "conditions": None})
     assert both(proxy(found))[0] == {FQDN: ["192.0.2.1"]}
 
 
-def test_addresses_are_sorted_as_numbers_without_duplicates() -> None:
+def test_the_addresses_of_a_record_are_sorted_as_numbers_and_have_no_duplicates() -> None:
     found = endpoint_slice("ts-db", endpoint("192.0.2.10", "192.0.2.9", "2001:db8::a", "2001:db8::9", "192.0.2.10"))
     longer = endpoint_slice("ts-db", endpoint("2001:0db8::0009"))
     assert both(proxy(found, longer)) == ({FQDN: ["192.0.2.9", "192.0.2.10"]}, {FQDN: ["2001:db8::9", "2001:db8::a"]})
 
 
 @pytest.mark.parametrize("address", ["2001:db8::1%eth0", "db.example.org", "", "192.0.2.0/24", "192.0.2.01"])
-def test_a_text_that_is_no_valid_address_is_left_out(address: str) -> None:
+def test_the_record_leaves_out_a_text_that_is_no_valid_address(address: str) -> None:
     assert both(proxy(endpoint_slice("ts-db", endpoint(address, "192.0.2.1")))) == ({FQDN: ["192.0.2.1"]}, {})
 
 

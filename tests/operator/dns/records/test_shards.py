@@ -52,7 +52,7 @@ def test_a_name_is_always_in_the_same_bucket() -> None:
         (30, 4, 2),
     ],
 )
-def test_the_number_of_shards_grows_at_the_limit_and_shrinks_when_half_is_enough(
+def test_the_number_of_shards_grows_when_they_are_full_and_shrinks_when_half_of_them_is_enough(
     weight: int, now: int, wanted: int
 ) -> None:
     assert shards.count_for(even(32 * weight), 0, now, LIMITS) == wanted
@@ -154,15 +154,17 @@ WEIGHT = 38
 
 
 @pytest.mark.parametrize(("room", "fit"), [(3 * WEIGHT, 3), (4 * WEIGHT - 1, 3), (9 * WEIGHT, 9), (0, 0)])
-def test_names_without_room_are_left_out_from_the_end_of_the_order(room: int, fit: int) -> None:
+def test_names_for_which_a_document_has_no_room_are_left_out_beginning_with_the_last_name(room: int, fit: int) -> None:
     assert fitted(room) == numbered_names(fit)
 
 
-def test_a_served_name_keeps_its_room_when_new_names_come() -> None:
+def test_a_name_that_is_served_stays_in_the_documents_when_new_names_come() -> None:
     assert fitted(3 * WEIGHT, served=numbered_names(9)[6:]) == numbered_names(9)[6:]
 
 
 @given(st.integers(0, 400), st.sets(st.sampled_from(numbered_names(9))))
-def test_the_names_that_fit_stay_the_same_when_names_are_chosen_again(room: int, served: set[str]) -> None:
+def test_the_names_that_fit_into_a_document_stay_the_same_when_names_are_chosen_again(
+    room: int, served: set[str]
+) -> None:
     once = fitted(room, served)
     assert fitted(room, once) == once

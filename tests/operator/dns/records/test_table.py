@@ -37,7 +37,7 @@ def test_a_name_has_the_sorted_addresses_of_all_its_proxies_and_loses_those_of_a
     assert both(shared) == ({DB.name: ["192.0.2.1"]}, {})
 
 
-def test_a_name_without_ipv4_exists_in_both_families() -> None:
+def test_a_name_with_only_ipv6_addresses_exists_without_addresses_in_the_table_for_ipv4() -> None:
     assert both(table((A, WEB))) == ({WEB.name: []}, {WEB.name: ["2001:db8::2"]})
 
 

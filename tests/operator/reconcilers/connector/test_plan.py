@@ -138,7 +138,7 @@ SHOWN: dict[str, tuple[Object, list[Object], Object]] = {
 
 
 def shows(spec: Object, shown: Object) -> Callable[[Said], None]:
-    """Return the check that the status shows the role of a Connector with *spec*, and *shown* besides."""
+    """Return a check that the status shows the role of a Connector with *spec*, and the fields *shown*."""
     has_joined, role = "hostname" in shown, {"isAppConnector": "appConnector" in spec}
     none = "its proxy is made, and has not joined the tailnet yet" if spec.get("replicas", 1) else IDLE
     words = JOINED if has_joined else none
@@ -200,7 +200,7 @@ class Bad(NamedTuple):
 
 
 def long(length: int, words: str, **spec: object) -> Bad:
-    """Return an exit node with a name of *length* characters."""
+    """Return a Connector with an exit node and a name of *length* characters."""
     return Bad({**EXIT, **spec}, words, name="a" * length)
 
 
@@ -236,7 +236,7 @@ def test_a_connector_that_cannot_be_served_says_why_and_keeps_its_proxy(bad: Bad
 
 
 @pytest.mark.virtual_time
-async def test_a_connector_says_on_a_cluster_what_its_plan_says() -> None:
+async def test_a_connector_has_on_a_cluster_the_status_and_the_events_of_its_plan() -> None:
     shown = {
         name: Row(live_connector(spec), shows(spec, rest), secrets) for name, (spec, secrets, rest) in SHOWN.items()
     }
@@ -252,7 +252,7 @@ async def test_a_connector_says_on_a_cluster_what_its_plan_says() -> None:
         long(9, "", hostnamePrefix="p" * 61, replicas=10),
     ],
 )
-def test_the_longest_names_that_fit_are_served(longest: Bad) -> None:
+def test_a_connector_with_the_longest_allowed_names_is_served(longest: Bad) -> None:
     assert plan(live_connector(longest.spec, name=longest.name)).steps
 
 
@@ -264,7 +264,7 @@ def test_a_connector_waits_without_an_event_for_a_class_that_cannot_be_applied_y
 
 
 KEYS = Keys(awaited=frozenset({0}), pending=ValueError("waiting"))
-CHANGING = live_proxy_class("prod", ready=True, generation=2)  # its check goes on, which is no news
+CHANGING = live_proxy_class("prod", ready=True, generation=2)  # its check isn't finished, so nothing is reported
 
 
 @pytest.mark.parametrize(
@@ -277,7 +277,9 @@ CHANGING = live_proxy_class("prod", ready=True, generation=2)  # its check goes 
     ],
     ids=["class", "credentials", "auth keys", "the garbage collector"],
 )
-def test_a_connector_writes_nothing_while_it_waits(obj: Object, observed: Observed, keys: Keys, waits: Plan) -> None:
+def test_nothing_is_written_for_a_connector_that_waits(
+    obj: Object, observed: Observed, keys: Keys, waits: Plan
+) -> None:
     assert plan(obj, observed, keys) == waits
 
 
@@ -332,7 +334,9 @@ def test_a_connector_with_any_spec_has_a_plan(spec: Object) -> None:
         ("proxyclass", "if you mean tailscale.com/proxy-class, write spec.proxyClass instead"),
     ],
 )
-def test_an_event_names_an_annotation_or_label_that_has_no_effect(given: str, key: str, cure: str) -> None:
+def test_an_event_names_an_annotation_or_label_of_a_connector_that_has_no_effect(
+    given: str, key: str, cure: str
+) -> None:
     marked = live_connector(EXIT)
     marked["metadata"][given] = {f"tailscale.com/{key}": "x"}
     for obj in (marked, {**marked, "spec": {}}):

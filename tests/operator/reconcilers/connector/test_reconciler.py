@@ -1,15 +1,31 @@
 """Connectors on a cluster with a running operator: the tests check the state of the cluster and of the tailnet."""
 
+from typing import Any, cast
+
 import pytest
-from tsoperator.api.objects import POD, SECRET, SERVICE, STATEFULSET, Object, key_of
+from tsoperator.api.objects import POD, SECRET, SERVICE, SERVICEMONITOR, STATEFULSET, Key, Object, key_of
+from tsoperator.reconcilers.connector.reconciler import connectors
+from tsoperator.reconcilers.proxies import Proxies
+from tsoperator.runtime.cache import Cache
+from tsoperator.runtime.ownership import Owner
+from tsoperator.sources import sources
 
 from tests.support.manifests import DOMAIN, connector
+from tests.support.objects import OPERATOR_NAMESPACE, obj, settings
 from tests.support.operator import Proxy, World, is_ready
 
 READY = "ConnectorReady"
 EXIT: Object = {"exitNode": True}
 APPS: Object = {"appConnector": {}}
 ROUTES = ["10.40.0.0/14", "2001:db8::/32"]
+
+
+def test_a_change_of_a_child_concerns_its_connector() -> None:
+    missing, owner = cast("Any", None), Owner("connector", Key("", "router"))
+    watches = connectors(Proxies(Cache(sources(OPERATOR_NAMESPACE)), missing, missing, settings())).watches
+    for resource in (SERVICE, SERVICEMONITOR, STATEFULSET, SECRET, POD):
+        child = obj(resource, Key(OPERATOR_NAMESPACE, "ts-router-0"), labels=owner.labels)
+        assert [*watches[resource](child)] == [owner.key]
 
 
 async def joined_replicas(world: World, obj: Object, replicas: int = 1) -> list[Proxy]:

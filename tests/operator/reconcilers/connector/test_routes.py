@@ -46,7 +46,7 @@ def test_any_text_is_parsed_as_a_route_or_refused_with_the_reason(route: str) ->
         assert advertised_routes([route], exit_node=False)
 
 
-def test_a_default_route_of_one_family_is_refused() -> None:
+def test_a_default_route_for_only_one_ip_version_is_refused() -> None:
     assert '"0.0.0.0/0"' in (default_route_error(["0.0.0.0/0"]) or "")
     assert '"::/0"' in (default_route_error(["10.0.0.0/8", "::/0"]) or "")
     assert [default_route_error(routes) for routes in (["0.0.0.0/0", "::/0"], ["10.0.0.0/8"], [])] == [None] * 3

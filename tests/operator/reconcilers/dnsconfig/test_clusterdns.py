@@ -201,7 +201,7 @@ def test_the_status_names_the_kind_of_the_clusters_dns_and_the_text_to_write(mod
     assert wanted(mode, DNSObjects()).status == {"zones": [ZONE], "zonesFrom": "Tailnets"}
 
 
-def test_the_status_says_whether_the_zones_come_from_the_setting() -> None:
+def test_the_status_says_whether_the_zones_come_from_a_setting_or_from_the_tailnets() -> None:
     found = [
         plan(ClusterDNS(), coredns(), [ZONE], NameserverHealth(ADDRESS), settings(zones=zones))
         for zones in ((), (ZONE,))
@@ -210,7 +210,9 @@ def test_the_status_says_whether_the_zones_come_from_the_setting() -> None:
 
 
 @pytest.mark.parametrize(("mode", "reason"), [("Managed", "NotPermitted"), ("Manual", None)])
-def test_a_configuration_that_the_operator_may_not_read_is_looked_at_again(mode: str, reason: str | None) -> None:
+def test_a_configuration_of_the_clusters_dns_that_the_operator_may_not_read_is_looked_at_again(
+    mode: str, reason: str | None
+) -> None:
     found = plan(ClusterDNS.model_validate({"mode": mode}), None, ["ts.net"], NameserverHealth(ADDRESS), MAY)
     assert (reason_of(found), found.status["zones"], found.again, found.steps) == (reason, ["ts.net"], 10, ())
     assert wanted().again is None

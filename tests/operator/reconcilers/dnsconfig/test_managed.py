@@ -152,7 +152,7 @@ async def test_without_the_reload_plugin_an_event_says_how_coredns_forgets_the_s
 
 @pytest.mark.simulated
 async def test_an_edit_of_the_corefile_during_the_operators_write_is_kept(world: World) -> None:
-    world.sim.faults.latency = 0.1  # seconds between the counting of a write and its execution
+    world.sim.faults.latency = 0.1  # the API server executes a write 0.1 s after it has counted it
     await world.apply(managed())
 
     async def is_writing() -> bool:

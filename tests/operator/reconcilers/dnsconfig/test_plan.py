@@ -60,7 +60,7 @@ def live_service(**spec: str) -> Object:
 UP = live_service(clusterIP="192.0.2.53")
 
 
-def test_every_child_is_in_the_operators_namespace_and_owned_by_the_dnsconfig() -> None:
+def test_every_child_of_a_dnsconfig_is_in_the_operators_namespace_and_owned_by_the_dnsconfig() -> None:
     made = plan(live_dnsconfig())
     assert made.hold == FINALIZER
     kinds = ["Service", "ServiceAccount", "Role", "RoleBinding", "Deployment"]
@@ -83,7 +83,7 @@ def test_the_nameserver_may_read_configmaps_and_nothing_else() -> None:
     assert binding["subjects"] == [{"kind": "ServiceAccount", "name": "nameserver", "namespace": "tailscale"}]
 
 
-def test_our_image_is_probed_has_no_privileges_and_is_replaced_without_a_gap() -> None:
+def test_a_nameserver_with_our_image_is_probed_unprivileged_and_replaced_without_a_gap() -> None:
     spec = deployment_spec(of=OURS)
     (container,) = pod_of(spec)["containers"]
     assert spec["strategy"] == {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1}}
@@ -115,7 +115,9 @@ MOUNTED = ({"name": "dnsrecords", "configMap": {"name": "dnsrecords"}}, "/config
 
 
 @pytest.mark.parametrize(("of", "volume", "path"), [(OURS, *SNAPSHOT), (THEIRS, *MOUNTED), (UNKNOWN, *MOUNTED)])
-def test_our_image_keeps_a_snapshot_and_other_images_mount_the_records(of: Settings, volume: Object, path: str) -> None:
+def test_our_nameserver_image_keeps_a_snapshot_and_other_images_mount_the_records(
+    of: Settings, volume: Object, path: str
+) -> None:
     pod = pod_of(deployment_spec(of=of))
     assert pod["volumes"] == [volume]
     assert pod["containers"][0]["volumeMounts"] == [{"name": volume["name"], "mountPath": path}]
@@ -136,12 +138,12 @@ def test_the_environment_of_the_go_operators_image_has_no_settings_of_the_log() 
 
 
 @pytest.mark.parametrize("replicas", [0, 1, 3])
-def test_the_deployment_has_the_replicas_and_the_image_of_the_dnsconfig(replicas: int) -> None:
+def test_the_nameservers_deployment_has_the_replicas_and_the_image_of_the_dnsconfig(replicas: int) -> None:
     spec = deployment_spec({"replicas": replicas, "image": {"repo": "example.org/ns", "tag": "v2"}})
     assert (spec["replicas"], pod_of(spec)["containers"][0]["image"]) == (replicas, "example.org/ns:v2")
 
 
-def test_the_pods_have_the_placement_that_the_dnsconfig_asks_for() -> None:
+def test_the_nameservers_pods_have_the_placement_that_the_dnsconfig_asks_for() -> None:
     term = {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}
     required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
     asked = {
@@ -155,7 +157,7 @@ def test_the_pods_have_the_placement_that_the_dnsconfig_asks_for() -> None:
 
 
 @pytest.mark.parametrize("pod", [{}, {"nodeSelector": {}, "tolerations": [], "imagePullSecrets": []}])
-def test_the_pods_have_no_fields_of_placement_that_the_dnsconfig_leaves_out_or_empty(pod: Object) -> None:
+def test_the_nameservers_pods_lack_the_fields_of_placement_that_the_dnsconfig_leaves_out_or_empty(pod: Object) -> None:
     assert pod_of(deployment_spec({"pod": pod})) == pod_of(deployment_spec())
 
 
@@ -207,7 +209,7 @@ ELSEWHERE = live_service(clusterIP="192.0.2.99")
     ("nameserver", "live", "address"),
     [(ASKED, None, "192.0.2.53"), (ASKED, ELSEWHERE, "192.0.2.99"), ({}, ELSEWHERE, "192.0.2.99")],
 )
-def test_the_cluster_ip_of_the_spec_has_an_effect_only_when_the_service_is_made(
+def test_the_cluster_ip_in_a_dnsconfigs_spec_has_an_effect_only_when_the_service_is_made(
     nameserver: Object, live: Object | None, address: str
 ) -> None:
     made = plan(live_dnsconfig(nameserver=nameserver), service=live)
@@ -237,10 +239,11 @@ ROLLED_OUT = deployment(observedGeneration=1, replicas=1, updatedReplicas=1, ava
 
 
 class Told(NamedTuple):
-    """A condition: its *type*, its *reason*, and the first and last words of its message.
+    """The facts about a nameserver, and the condition that the plan for them must report.
 
-    Without a reason there is no condition. *works* tells whether the nameserver is ready. *facts* are the
-    differences from the facts about a nameserver that works. *was* is the status that the condition had before.
+    The condition has this *type* and *reason*, and its message *begins* and *ends* with these words. If the reason is
+    empty, the plan must report no such condition. *works* tells whether the plan reports that the nameserver is ready.
+    *facts* are the differences from the facts about a ready nameserver. *was* is the earlier status of the condition.
     """
 
     type: str
@@ -342,7 +345,9 @@ def test_the_conditions_say_whether_the_nameserver_works_and_which_part_is_missi
 
 
 @pytest.mark.parametrize("service", [None, UP])
-def test_no_service_is_made_while_the_zones_may_become_known_within_a_moment(service: Object | None) -> None:
+def test_the_nameserver_gets_no_service_while_the_zones_may_become_known_within_a_moment(
+    service: Object | None,
+) -> None:
     made = plan(live_dnsconfig(), service=service, suffixes=Suffixes(pending=True))
     kinds = [each["kind"] for each in children_of(made)]
     assert (kinds[:-3], made.status, made.requeue_after) == ([*["Service"] * bool(service), "ServiceAccount"], None, 1)
@@ -358,12 +363,12 @@ def test_the_status_of_a_dnsconfig_is_not_written_until_the_nameservers_service_
 MIRRORED: Object = {"image": {"repo": "mirror.org/ns"}}
 
 
-def test_an_unknown_image_runs_with_the_same_deployment_as_the_go_operators_image() -> None:
+def test_an_unknown_nameserver_image_runs_with_the_same_deployment_as_the_go_operators_image() -> None:
     said = live_dnsconfig(nameserver=MIRRORED, annotations={NAMESERVER: "k8s-nameserver"})
     assert deployment_spec(MIRRORED, OURS) == child(plan(said, of=OURS), "Deployment")["spec"]
 
 
-def test_an_image_that_the_annotation_calls_ours_gets_a_readiness_probe() -> None:
+def test_a_nameserver_image_that_the_annotation_calls_ours_gets_a_readiness_probe() -> None:
     made = plan(live_dnsconfig(nameserver=MIRRORED, annotations={NAMESERVER: "tsnameserver"}), service=UP, of=OURS)
     (container,) = pod_of(child(made, "Deployment")["spec"])["containers"]
     assert (container["image"], "readinessProbe" in container) == ("mirror.org/ns:v1", True)
@@ -451,7 +456,7 @@ def test_the_older_of_two_dnsconfigs_has_the_same_plan_as_without_the_other() ->
         ({"service": {"clusterIP": "192.0.2.99"}}, None, "Service", ""),
     ],
 )
-def test_an_address_counts_as_refused_if_the_api_server_refuses_the_new_service_with_the_address(
+def test_the_chosen_cluster_ip_counts_as_refused_if_the_api_server_refuses_the_new_service(
     nameserver: Object, live: Object | None, refused: str, address: str
 ) -> None:
     found, known = live_dnsconfig(nameserver=nameserver), NO_ADDRESSES.with_last(UP)

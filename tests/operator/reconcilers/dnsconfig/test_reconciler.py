@@ -109,7 +109,7 @@ async def test_a_dnsconfig_reports_that_its_nameservers_address_is_taken_until_i
 
 @asynccontextmanager
 async def reconciling(world: World, ask: AskServer = ask, address: str = "") -> AsyncIterator[None]:
-    """Run the reconciler of DNSConfigs. With the *address* of the cluster's DNS, ask it, and reconcile records, too."""
+    """Run the reconciler of DNSConfigs. With an *address*, also reconcile records, and ask the cluster's DNS there."""
     cache, tailnets, prober = Cache(sources(NAMESPACE)), Tailnets([]), DNSProber(ask, PACE)
     writer, chosen = (
         applier(world.api, cache, tailnets),
@@ -119,7 +119,7 @@ async def reconciling(world: World, ask: AskServer = ask, address: str = "") -> 
     kinds += [dnsrecords(cache, chosen, no_hosting(cache, chosen))] if address else []
     both = [KindReconciler(kind, cache, writer) for kind in kinds]
     metrics = ControllerMetrics(CollectorRegistry())
-    manager = Manager(cache, both, metrics, feeds={VERDICT: prober, SUFFIXES: tailnets, **QUIET})
+    manager = Manager(cache, both, metrics, feeds={VERDICT: prober.feed, SUFFIXES: tailnets, **QUIET})
     async with running(manager.run(world.api, None, beside=[prober.run])):
         yield
 
@@ -149,7 +149,7 @@ async def test_a_change_of_openshifts_dns_is_reconciled_even_without_a_dnsconfig
 class Servers:
     """The cluster's DNS and the nameserver.
 
-    Queries to the address of the cluster's DNS go there, all others to the nameserver.
+    The cluster's DNS gets the queries to its own address, and the nameserver all other queries.
     """
 
     cluster: DNSServer
@@ -315,7 +315,7 @@ async def test_a_new_leader_writes_no_status_before_it_has_asked_the_clusters_dn
 
 
 @pytest.mark.simulated  # the CRD's schema refuses such a DNSConfig, unless the object is older than the schema
-async def test_names_are_kept_up_to_date_while_the_dnsconfig_is_invalid(world: World) -> None:
+async def test_the_records_are_kept_up_to_date_while_the_dnsconfig_is_invalid(world: World) -> None:
     await world.apply(dnsconfig())
     await running_nameserver(world, dnsconfig())
     await world.change(dnsconfig(), {"spec": {"nameserver": {"replicas": "many"}}})

@@ -72,7 +72,7 @@ async def test_the_operator_writes_rarely_while_another_writer_puts_the_stub_dom
 
 
 @pytest.mark.simulated
-async def test_a_failed_write_is_not_counted_as_a_rewrite(world: World) -> None:
+async def test_a_failed_write_of_the_corefile_is_not_counted_as_a_rewrite(world: World) -> None:
     await world.apply(managed())
     before = await configured(world)
     world.sim.faults.fail(Failure(status=500, verb="patch", plural="configmaps"))

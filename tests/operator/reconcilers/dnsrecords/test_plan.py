@@ -75,7 +75,7 @@ def document_of(made: Plan) -> Object:
     return document
 
 
-def test_a_missing_configmap_is_created_with_all_its_fields() -> None:
+def test_a_missing_configmap_of_records_is_created_with_all_its_fields() -> None:
     text = '{"version":"v1alpha1","ip4":{"db.tail1234.ts.net":["192.0.2.1"]},"zones":["ts.net"],"serial":1}'
     metadata = {"namespace": "tailscale", "name": "dnsrecords", **METADATA}
     made = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"records.json": text}}
@@ -101,7 +101,7 @@ UNREADABLE = [
 
 
 @pytest.mark.parametrize("document", UNREADABLE)
-def test_a_document_that_cannot_be_read_or_is_the_go_operators_is_replaced(document: str | None) -> None:
+def test_a_document_of_records_that_cannot_be_read_or_is_the_go_operators_is_replaced(document: str | None) -> None:
     made = document_of(plan(UP, configmap=configmap(document)))
     assert (made["serial"], made["ip4"]) == (1, {FQDN: ["192.0.2.1"]})
 
@@ -112,7 +112,7 @@ def test_the_operator_puts_lost_labels_back_on_a_configmap_of_records() -> None:
     assert patch.body["data"]["records.json"] == SERVED
 
 
-def test_the_plan_leaves_other_keys_and_labels_of_the_configmap_alone() -> None:
+def test_the_plan_leaves_other_keys_and_labels_of_a_configmap_of_records_alone() -> None:
     found = configmap(SERVED, labels={**METADATA["labels"], "more": "x"})
     found["data"]["other"] = "kept"
     assert plan(UP, configmap=found) == RIGHT
@@ -146,7 +146,7 @@ def test_a_zone_stays_in_the_records_if_a_tailnet_may_have_shown_it_until_all_su
     assert document_of(made)["zones"] == ["ts.net", *zones]
 
 
-def test_the_records_name_the_zones_of_the_setting() -> None:
+def test_the_records_have_exactly_the_zones_that_the_settings_name() -> None:
     made = plans.plan(Observed(DNSCONFIG_OBJ, buckets(())), settings(zones=("ts.net", TAIL)))
     assert document_of(made)["zones"] == ["ts.net", TAIL]
 
@@ -225,7 +225,7 @@ def test_the_number_of_configmaps_grows_with_the_number_of_records(names: int, c
 
 
 @pytest.mark.parametrize("names", [0, 20, 220])
-def test_correct_shards_are_not_written(names: int) -> None:
+def test_the_plan_of_the_records_writes_no_correct_shard(names: int) -> None:
     cluster = carried_out({}, sharded({}, named(names)))
     assert sharded(cluster, named(names)) == RIGHT
 
@@ -334,7 +334,7 @@ def test_names_that_are_served_stay_in_a_full_configmap_and_other_names_get_the_
     assert {record.name for record in named(100)[60:]} <= records.ip4.keys()
 
 
-def test_the_annotation_about_names_that_are_left_out_goes_when_there_is_room_again() -> None:
+def test_a_configmap_of_records_loses_the_annotation_about_left_out_names_when_it_has_room_again() -> None:
     cluster = carried_out({}, sharded({}, named(100), of=SETTINGS))
     assert noted(carried_out(cluster, sharded(cluster, named(20), of=SETTINGS))) is None
     assert noted(carried_out(cluster, sharded(cluster, named(100)))) is None
@@ -399,11 +399,11 @@ def test_nothing_is_written_while_the_plan_of_the_records_waits(wait: float, req
     assert plans.plan(observed, SETTINGS) == Plan(requeue_after=requeue)
 
 
-def test_without_a_dnsconfig_nothing_is_written() -> None:
+def test_without_a_dnsconfig_the_plan_of_the_records_writes_nothing() -> None:
     assert plans.plan(Observed(None, buckets((UP,)), {0: configmap(SERVED)}), SETTINGS) == Plan()
 
 
-def test_a_refused_write_is_reported_by_an_event() -> None:
+def test_a_refused_write_of_the_records_is_reported_by_an_event() -> None:
     refusal = Refusal("no ConfigMaps for you")
     notes = [Note("Warning", "RecordsNotWritten", "no ConfigMaps for you")]
     assert plans.failed(DNSCONFIG_OBJ, refusal) == Plan(reports=[Report(DNSCONFIG_OBJ, notes=notes, by="DNSRecords")])

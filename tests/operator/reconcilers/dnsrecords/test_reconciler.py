@@ -79,7 +79,9 @@ async def test_the_suffix_of_a_tailnet_is_forwarded_even_if_its_control_server_i
     assert await forwarded(cluster) == [DOMAIN]
 
 
-async def test_a_zone_set_by_mistake_goes_with_the_setting_even_while_a_tailnet_is_unusable(cluster: World) -> None:
+async def test_a_zone_that_the_settings_no_longer_name_is_not_served_even_while_a_tailnet_is_unusable(
+    cluster: World,
+) -> None:
     cluster.peer()
     await cluster.apply(tailnet())  # this Tailnet's Secret doesn't exist
     async with running_operator(cluster, zones=("example.org",)):

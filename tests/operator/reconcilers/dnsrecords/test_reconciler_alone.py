@@ -12,25 +12,16 @@ from clustersim.objects import CONFIGMAP as SIM_CONFIGMAP
 from prometheus_client import CollectorRegistry
 from tsnameserver.records import LABEL_SELECTOR, RECORDS_KEY, merge, parse
 from tsoperator.api.names import LABEL_SERVICE_NAME, LABEL_SERVICE_TYPE, NAMESERVER, PROXY_GROUP, SERVICE_TYPE_EGRESS
-from tsoperator.api.objects import (
-    CONFIGMAP,
-    DEPLOYMENT,
-    ENDPOINTSLICE,
-    SERVICE,
-    SUFFIXES,
-    Key,
-    Object,
-    Signal,
-    key_of,
-)
+from tsoperator.api.objects import CONFIGMAP, DEPLOYMENT, ENDPOINTSLICE, SERVICE, SUFFIXES, Key, Object, key_of
 from tsoperator.dns.nameserver import nameserver_labels
 from tsoperator.dns.records.live import in_order
 from tsoperator.dns.records.shards import Limits
 from tsoperator.kube.client import USER_AGENT
 from tsoperator.proxy.service import headless_service
 from tsoperator.reconcilers.dnsrecords.reconciler import dnsrecords
-from tsoperator.runtime.cache import Cache, Listener
+from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.controller import ControllerMetrics
+from tsoperator.runtime.feeds import Announcer
 from tsoperator.runtime.kind import KindReconciler
 from tsoperator.runtime.manager import Manager
 from tsoperator.runtime.ownership import Owner
@@ -54,22 +45,15 @@ class Known:
 
     def __init__(self) -> None:
         self.suffixes = Suffixes()
-        self.listeners: list[Listener] = []
+        self.feed = Announcer(SUFFIXES)
 
     def __call__(self) -> Suffixes:
         return self.suffixes
 
-    def listen(self, _: Signal, listener: Listener) -> None:
-        self.listeners.append(listener)
-
-    def all(self, _: Signal) -> list[Object]:
-        return []
-
     def tell(self, suffix: str) -> None:
         """Tell the reconciler of the tailnet's *suffix*."""
         self.suffixes = Suffixes((suffix,))
-        for listener in self.listeners:
-            listener(None, {"metadata": {"name": ""}})
+        self.feed.announce()
 
 
 @asynccontextmanager
@@ -78,7 +62,7 @@ async def following_records(world: World, cache: Cache | None = None) -> AsyncIt
     acting = applier(world.api, cache, Tailnets([]))
     reconciler = KindReconciler(dnsrecords(cache, SHARDED, no_hosting(cache, SHARDED), known, SMALL), cache, acting)
     metrics = ControllerMetrics(CollectorRegistry())
-    manager = Manager(cache, [reconciler], metrics, feeds={SUFFIXES: known, **QUIET})
+    manager = Manager(cache, [reconciler], metrics, feeds={SUFFIXES: known.feed, **QUIET})
     async with running(manager.run(world.api, None)):
         yield known
 
@@ -91,7 +75,7 @@ async def prepared(world: World, count: int) -> None:
 
 
 def nameserver(image: str = SHARDED.nameserver_image) -> Object:
-    """Return the nameserver's Deployment without replicas, so that it counts as rolled out at once."""
+    """Return the nameserver's Deployment without replicas, so that its rollout is complete at once."""
     pods = {
         "metadata": {"labels": {"app": NAMESERVER}},
         "spec": {"containers": [{"name": NAMESERVER, "image": image}]},
@@ -174,7 +158,9 @@ async def test_a_new_name_without_an_address_is_written_a_second_later(cluster: 
 
 
 @pytest.mark.parametrize(("type_", "parent"), [("svc", load_balancer()), ("ingress", ingress())])
-async def test_a_change_of_a_users_object_alone_reaches_the_record(cluster: World, type_: str, parent: Object) -> None:
+async def test_a_change_of_only_the_object_of_the_user_updates_the_record_of_its_proxy(
+    cluster: World, type_: str, parent: Object
+) -> None:
     key, owner = Key(NAMESPACE, "ts-lb"), Owner(type_, key_of(parent))
     await cluster.apply(dnsconfig(), nameserver(), parent)
     address = (await cluster.look(parent))["spec"].get("clusterIP", "")
@@ -267,7 +253,9 @@ class Brittle(dict[str, Any]):
         return super().get(name, default)
 
 
-async def test_a_proxy_that_could_not_be_read_is_read_again(cluster: World, caplog: pytest.LogCaptureFixture) -> None:
+async def test_the_reconciler_of_records_reads_a_proxy_again_that_it_could_not_read(
+    cluster: World, caplog: pytest.LogCaptureFixture
+) -> None:
     watched, slims = sources(NAMESPACE), {ENDPOINTSLICE: Brittle}
     cache = Cache([replace(each, slim=slims.get(each.selection.resource, each.slim)) for each in watched])
     await prepared(cluster, 1)
@@ -282,7 +270,7 @@ async def test_a_zone_that_becomes_known_during_a_write_of_the_records_is_in_the
         return cluster.sim.writes[USER_AGENT, "create", "configmaps"]
 
     await cluster.apply(dnsconfig())
-    cluster.sim.faults.latency = 0.1  # seconds between the counting of a write and its execution
+    cluster.sim.faults.latency = 0.1  # the API server executes a write 0.1 s after it has counted it
     async with following_records(cluster) as known:
         await cluster.eventually(is_writing)
         known.tell("tail.example.org")

@@ -37,7 +37,9 @@ WAITS = {
 
 @pytest.mark.parametrize(("found", "waits"), WAITS.values(), ids=WAITS)
 @pytest.mark.parametrize("kept", [slim, lambda obj: obj], ids=["slim", "whole"])
-def test_a_pod_waits_while_its_gate_is_closed(found: Object, waits: bool, kept: Callable[[Object], Object]) -> None:
+def test_an_egress_pod_waits_while_its_gate_is_closed(
+    found: Object, waits: bool, kept: Callable[[Object], Object]
+) -> None:
     assert plans.is_waiting(kept(found)) == waits
 
 
@@ -102,7 +104,7 @@ def test_there_is_a_health_check_for_each_service_that_the_group_serves(case: As
 
 
 @pytest.mark.parametrize(("replicas", "requests"), [(None, 6), (0, 3), (1, 3), (3, 9)])
-def test_an_attempt_has_three_requests_for_each_replica(replicas: int | None, requests: int) -> None:
+def test_an_attempt_at_a_health_check_has_three_requests_for_each_replica(replicas: int | None, requests: int) -> None:
     served = ServedGroup(group(replicas), [service()], [endpoints(POD_IP)], entries([USER]))
     made = plans.question(pod(POD_IP), served, "cluster.local")
     assert made is not None
@@ -120,7 +122,7 @@ def test_there_is_no_health_check_for_a_pod_without_a_group_or_an_address(
     assert plans.question(slim(pod(*ips)), served, "cluster.local") is None
 
 
-def test_a_bad_address_of_the_pod_is_an_error() -> None:
+def test_an_invalid_address_of_an_egress_pod_raises_an_error() -> None:
     with pytest.raises(ValueError, match="nonsense"):
         plans.question(pod("nonsense"), ServedGroup(group(), [service()], [], entries([USER])), "cluster.local")
 
@@ -164,7 +166,7 @@ def test_the_operator_opens_a_gate_by_one_more_condition_of_the_pod_and_keeps_th
     assert words in conditions[EGRESS_GATE]["message"]
 
 
-def test_a_refused_write_is_reported_by_an_event() -> None:
+def test_a_refused_write_of_a_gate_is_reported_by_an_event() -> None:
     refusal = Refusal("no status for you", error=ValueError("403"))
     wanted = Plan(notes=[Note("Warning", "EgressGateFailed", "no status for you")], error=refusal.error)
     assert plans.failed(Observed(), pod(POD_IP), refusal) == wanted

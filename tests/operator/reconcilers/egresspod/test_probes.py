@@ -1,4 +1,4 @@
-"""The prober in virtual time, and its requests to a server on loopback."""
+"""The prober of the readiness gate in virtual time, and its requests to a server on loopback."""
 
 import asyncio
 import logging
@@ -60,7 +60,7 @@ class Services:
         return answers.pop(0) if len(answers) > 1 else answers[0]
 
     async def pass_all(self, wanted: GateQuestion) -> None:
-        """Follow the prober's answers to *wanted* until all Services have passed, as the reconciles of the Pod do."""
+        """Make the checks of *wanted* until all of them have passed, as the reconciles of the Pod do."""
         while (left := self.prober.follow(POD, wanted)) is not None:
             await left
 
@@ -104,7 +104,7 @@ async def test_a_service_that_does_not_answer_for_three_seconds_is_unreachable()
 
 
 @in_virtual_time
-async def test_the_prober_counts_each_answer_by_its_meaning() -> None:
+async def test_the_prober_passes_on_the_result_of_each_health_request_for_the_metrics() -> None:
     services = Services(db=[OTHER, OTHER, UNHEALTHY, OWN], web=[NO_HEADER])
     async with asking(services):
         await services.pass_all(question("db", "web"))
@@ -145,7 +145,7 @@ ANEW = {
 
 @pytest.mark.parametrize(("questions", "asked"), ANEW.values(), ids=ANEW)
 @in_virtual_time
-async def test_the_prober_asks_a_service_that_has_passed_only_about_a_new_pod_or_after_the_service_was_gone(
+async def test_the_prober_asks_a_service_that_has_passed_again_only_about_a_new_pod_or_if_the_service_was_gone(
     questions: Sequence[GateQuestion], asked: Sequence[str]
 ) -> None:
     services = Services(web=[UNREACHABLE, OWN])
@@ -199,7 +199,7 @@ async def test_the_health_requests_of_the_prober_end_when_the_operator_no_longer
 
 
 @in_virtual_time
-async def test_only_a_single_task_asks_a_service_that_leaves_and_comes_back() -> None:
+async def test_the_prober_asks_a_service_by_one_task_even_if_the_service_is_gone_for_a_moment() -> None:
     services = Services(db=[UNREACHABLE, OWN])
     async with asking(services) as prober:
         for names in (["db"], [], ["db"], [], ["db"]):
@@ -263,7 +263,7 @@ def answering(status: int, headers: dict[str, str], connections: list[object] | 
         (302, {"Location": "http://192.0.2.99/"}, UNHEALTHY),
     ],
 )
-async def test_a_health_request_returns_the_meaning_of_the_servers_answer(
+async def test_the_result_of_a_health_request_depends_on_the_status_and_the_header_of_the_answer(
     status: int, headers: dict[str, str], means: HealthAnswer
 ) -> None:
     async with serving(answering(status, headers)) as url, health_session(in_cluster=True) as session:
@@ -291,6 +291,6 @@ async def test_each_health_request_has_a_connection_of_its_own() -> None:
 
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:9/healthz", "http://[bad", "http:///"])
-async def test_a_service_with_an_unreachable_url_is_unreachable(url: str) -> None:
+async def test_a_health_request_to_a_useless_url_has_the_result_unreachable(url: str) -> None:
     async with health_session(in_cluster=True) as session:
         assert await ask_by_http(session, replace(check("db"), url=url)) is UNREACHABLE

@@ -25,7 +25,7 @@ from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.controller import ControllerMetrics
 from tsoperator.runtime.kind import KindReconciler
 from tsoperator.runtime.manager import Manager
-from tsoperator.runtime.result import DONE, Pending
+from tsoperator.runtime.result import Pending, Result
 from tsoperator.sources import sources
 from tsoperator.tailnet.tailnet import Tailnets
 
@@ -151,7 +151,7 @@ async def test_a_gate_opens_even_if_the_first_write_of_its_condition_fails(scene
         await until(lambda: scene.is_open)
 
 
-async def test_an_open_gate_is_not_written_again(scene: Scene) -> None:
+async def test_the_condition_of_an_open_gate_is_not_written_again(scene: Scene) -> None:
     await scene.make(pod(POD_IP, status=gate("True")), group(), config([USER]), service(), endpoints(OTHER_IP))
     async with reconciling(scene.client) as looks:
         await until(looks)
@@ -188,7 +188,7 @@ async def test_the_gate_of_a_pod_that_was_replaced_or_deleted_meanwhile_stays_cl
     await then(scene)  # the cache has stopped, and doesn't see the change
     async with health_session(in_cluster=False) as session:
         reconciler = by_hand(scene.client, cache, GateProber(partial(ask_by_http, session)))
-        assert await reconciler.reconcile(key_of(WAITING)) == DONE
+        assert await reconciler.reconcile(key_of(WAITING)) == Result()
     assert not scene.is_open
 
 
@@ -234,7 +234,7 @@ async def test_a_gate_opens_even_while_twenty_other_pods_wait(scene: Scene) -> N
         await until(lambda: scene.is_open)
 
 
-async def test_a_refused_write_is_reported_by_an_event(scene: Scene) -> None:
+async def test_a_refused_write_of_a_gate_is_reported_by_an_event(scene: Scene) -> None:
     await scene.make(WAITING, group())
     scene.sim.faults.forbid(Ban("pods", OPERATOR_NAMESPACE, "update"))
     async with reconciling(scene.client):

@@ -25,7 +25,7 @@ async def test_a_pod_that_replaces_another_is_ready_once_each_service_routes_to_
     assert await endpoint_counts(world) == {2}
 
 
-async def test_a_deleted_pod_and_the_pod_that_replaces_it_cost_one_write_each_to_each_slice(
+async def test_the_end_and_the_replacement_of_an_egress_pod_each_cause_one_write_of_each_endpointslice(
     world: World,
 ) -> None:
     await world.apply(FOO, *SERVICES)

@@ -49,7 +49,7 @@ def test_the_hostname_of_an_ingress_is_the_first_label_of_its_tls_host() -> None
         (None, ""),
     ],
 )
-def test_only_the_first_host_of_the_first_tls_entry_counts(tls: list[Object] | None, host: str) -> None:
+def test_only_the_first_host_of_the_first_tls_entry_has_an_effect(tls: list[Object] | None, host: str) -> None:
     assert ask(live_ingress(spec={"tls": tls})).host == host
 
 

@@ -205,7 +205,7 @@ def test_an_ingress_gets_the_finalizer_as_soon_as_it_is_known_whether_its_name_i
 
 
 class Told(NamedTuple):
-    """An Ingress that a group serves, the facts about it, the Events about it, and when it is looked at again."""
+    """An Ingress that a group serves, the facts about it, the Events about it, and the seconds to the next look."""
 
     ingress: Object
     observed: Observed
@@ -262,7 +262,7 @@ def test_events_report_on_the_certificate_and_the_hosts_of_an_ingress_of_a_group
     assert (plan.hold, plan.release) == (HA_INGRESS_FINALIZER, "")
 
 
-def test_hosts_matter_only_for_an_ingress_whose_tailscale_service_is_ours_and_has_no_certificate() -> None:
+def test_only_an_ingress_with_our_tailscale_service_and_without_a_certificate_may_lack_approval() -> None:
     def matters(ingress: Object, observed: Observed) -> bool:
         assert observed.at_groups.hosting is not None
         return may_lack_approval(parse(ingress, SETTINGS), observed.at_groups.hosting, observed.certificate)
@@ -344,7 +344,7 @@ def alone(*finalizers: str, shown: str = "", class_: str = "tailscale") -> Objec
 
 
 class Ended(NamedTuple):
-    """An Ingress that asks for no group any more, and its plan: the finalizer that goes, its Events, its next look."""
+    """An Ingress that asks for no group any more, and its plan, with the seconds to the next look."""
 
     ingress: Object
     observed: Observed
@@ -369,13 +369,13 @@ ENDED: dict[str, Ended] = {
 
 
 @pytest.mark.parametrize("case", ENDED.values(), ids=ENDED)
-def test_an_ingress_is_released_once_nothing_is_left_of_its_tailscale_service(case: Ended) -> None:
+def test_an_ingress_is_released_once_its_tailscale_service_is_completely_removed(case: Ended) -> None:
     plan = planned(case.ingress, case.observed)
     assert (plan.release, reasons_of(plan), plan.requeue_after) == (case.release, [*case.reasons], case.again)
     assert (plan.status, children_of(plan)) == (case.status, [])
 
 
-def test_an_ingress_gets_a_proxy_of_its_own_once_nothing_is_left_of_its_tailscale_service() -> None:
+def test_an_ingress_gets_a_proxy_of_its_own_once_its_tailscale_service_is_completely_removed() -> None:
     ingress = alone(HA_INGRESS_FINALIZER, shown=NAME)
     assert isinstance(plans.wanted(parse(ingress, SETTINGS), left(None), SETTINGS), Proxy)
     plan = planned(ingress, left(None))

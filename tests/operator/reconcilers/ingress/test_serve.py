@@ -56,7 +56,7 @@ EXACT = ("Warning", "UnsupportedPathTypeExact")
 UNDEFINED = ("Normal", "PathUndefined")
 
 
-def test_with_redirect_and_funnel_the_config_equals_the_go_operators_byte_for_byte() -> None:
+def test_the_serve_config_with_redirect_and_funnel_equals_the_go_operators_byte_for_byte() -> None:
     result = served(live_ingress({**REDIRECT, **FUNNEL}, host="default-test"))
     assert json.dumps(result.config, separators=(",", ":")) == (
         '{"TCP":{"443":{"HTTPS":true},"80":{"HTTP":true}},'
@@ -67,7 +67,7 @@ def test_with_redirect_and_funnel_the_config_equals_the_go_operators_byte_for_by
     assert result.notes == ()
 
 
-def test_an_ingress_without_a_redirect_serves_only_https_also_with_funnel() -> None:
+def test_an_ingress_without_a_redirect_serves_only_https_even_with_funnel() -> None:
     plain = {
         "TCP": {"443": {"HTTPS": True}},
         "Web": {"${TS_CERT_DOMAIN}:443": {"Handlers": {"/": {"Proxy": "http://192.0.2.4:8080/"}}}},
@@ -78,7 +78,7 @@ def test_an_ingress_without_a_redirect_serves_only_https_also_with_funnel() -> N
     assert served(live_ingress(FUNNEL)).config == plain | public
 
 
-def test_a_redirect_covers_every_path() -> None:
+def test_the_redirect_of_an_ingress_covers_every_path() -> None:
     config = served(live_ingress(REDIRECT, spec=rules(to_path("/a"), to_path("/b")))).config
     assert config is not None
     assert list(config["Web"]["${TS_CERT_DOMAIN}:80"]["Handlers"]) == ["/a", "/b"]
@@ -123,27 +123,27 @@ def to(name: str = "web", /, **port: Any) -> Object:
         (to("six", number=2283), {"/": "http://[2001:db8::25]:2283/"}, []),
     ],
 )
-def test_each_path_is_served_or_an_event_says_why_it_is_left_out(
+def test_each_path_of_an_ingress_is_served_or_an_event_says_why_it_is_left_out(
     spec: Object, urls: dict[str, str], told: list[tuple[str, str]]
 ) -> None:
     result = serving_of(spec)
     assert (proxied(result), reasons(result)) == (urls, told)
 
 
-def test_a_path_that_is_left_out_does_not_affect_the_other_paths() -> None:
+def test_a_path_of_an_ingress_that_is_left_out_does_not_affect_the_other_paths() -> None:
     result = serving_of(rules(to_path("/bad", to_service("missing")), to_path("/good")))
     assert proxied(result) == {"/good": "http://192.0.2.4:8080/good"}
     missing = "Service 'missing' does not exist in the Ingress's namespace: create it, or name another"
     assert result.notes[0].message == f"path '/bad' is left out: {missing}"
 
 
-def test_a_rule_for_the_root_replaces_the_default_backend() -> None:
+def test_a_rule_of_an_ingress_for_the_root_replaces_the_default_backend() -> None:
     spec = {"defaultBackend": to_service(), **rules(to_path("/", to_service("six", number=2283)))}
     assert serving_of(spec).notes == ()
     assert proxied(serving_of(spec)) == {"/": "http://[2001:db8::25]:2283/"}
 
 
-def test_a_rule_must_have_exactly_the_host_of_the_tls_entry() -> None:
+def test_a_rule_of_an_ingress_must_have_exactly_the_host_of_the_tls_entry() -> None:
     for host, words in (
         ("web.tail1234.ts.net", "a proxy has one name, that of spec.tls[0].hosts[0], 'web.tail1234"),
         ("", "because spec.tls names no host: write web in spec.tls[0].hosts[0], or remove rules"),

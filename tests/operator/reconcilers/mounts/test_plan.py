@@ -98,5 +98,5 @@ TOUCHED = Patch(
         ({}, None, Plan()),
     ],
 )
-def test_a_pod_is_touched_once_in_two_seconds(found: Object, last: float | None, wanted: Plan) -> None:
+def test_a_pod_is_touched_at_most_once_in_two_seconds(found: Object, last: float | None, wanted: Plan) -> None:
     assert plan(found, Observed(last, 100.0, NOW)) == wanted

@@ -11,17 +11,15 @@ from tsoperator.api.objects import Object, annotations, key_of
 
 from tests.support.groups import endpoints, ready_group
 from tests.support.lanes import cases
-from tests.support.manifests import DOMAIN, backend, connector, egress, group_egress, ingress, proxy_group
+from tests.support.manifests import DOMAIN, annotated, backend, connector, egress, group_egress, ingress, proxy_group
 from tests.support.operator import NAMESPACE, World
 
 pytestmark = pytest.mark.simulated
 
 SOON = 1.0  # seconds
+KUBELETS_WATCH = 0.1
+"""The seconds within which the kubelet's own watch sees a change. A Pod that is touched earlier is synced in vain."""
 TOUCH = ("tsoperator", "patch", "pods")
-
-
-def annotated(**given: str) -> Object:
-    return {"metadata": {"annotations": {f"tailscale.com/{name}": value for name, value in given.items()}}}
 
 
 GATE = connector(hostname="before", exitNode=True)
@@ -51,7 +49,7 @@ async def test_a_running_proxy_reads_an_edited_hostname_at_once(world: World, ki
     await world.eventually(lambda: is_named(world, "before"))
     await world.settled()
     await world.change(obj, edit)
-    assert await seconds(world, lambda: is_named(world, "after")) < SOON
+    assert KUBELETS_WATCH <= await seconds(world, lambda: is_named(world, "after")) < SOON
     assert not await world.writes_when_left_alone()
 
 
@@ -80,7 +78,7 @@ async def test_a_service_that_is_added_to_a_group_is_served_at_once(world: World
     assert world.sim.writes[TOUCH] == touches + 2
 
 
-async def test_a_burst_of_changes_touches_a_pod_once_in_two_seconds(world: World) -> None:
+async def test_a_burst_of_changes_touches_a_pod_at_most_once_in_two_seconds(world: World) -> None:
     await world.apply(egress())
     await world.joined(egress())
     for number in range(20):
@@ -117,7 +115,7 @@ async def test_the_operator_repeats_a_touch_that_failed(world: World) -> None:
     assert await seconds(world, lambda: is_named(world, "after")) < 1 + SOON
 
 
-async def test_an_operator_that_may_not_touch_pods_leaves_the_delay_to_the_kubelet(
+async def test_without_the_right_to_touch_pods_a_proxy_reads_a_change_when_the_kubelet_mounts_it_later(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     await world.apply(egress())

@@ -56,7 +56,7 @@ SETTINGS = serving()
 ASK: Ask = ask_of(SETTINGS)
 ACCOUNT = obj(SERVICEACCOUNT, ASK.deployment)
 NEW = ObservedProxy(account=ACCOUNT, own=OWN, like=placement(OWN_POD))
-"""The facts before anything is made."""
+"""The facts before the operator has made an object."""
 
 NAME = "tailscale-operator.tail1234.ts.net"
 DEVICE = Device("nABC", NAME, "tailscale-operator", ("100.64.0.1",), ("tag:k8s-operator",))

@@ -16,7 +16,7 @@ from tsoperator.proxy.replica import ReplicaSecrets
 from tsoperator.proxy.secret import Certificate
 from tsoperator.reconcilers.operatordevice.apiserverproxy import ObservedProxy, can_serve, failed, login, plan
 from tsoperator.reconcilers.operatordevice.ask import ask_of
-from tsoperator.runtime.apply import utc_now
+from tsoperator.runtime.clock import utc_now
 from tsoperator.runtime.plan import Child, Note, Refusal, Report
 from tsoperator.runtime.result import Pending
 from tsoperator.settings import Settings
@@ -145,12 +145,12 @@ def test_the_plan_makes_or_updates_the_api_server_proxy_unless_there_is_a_proble
 
 
 @pytest.mark.parametrize("name", ["no account", "a Go operator runs", "its Pod ends", "it runs", "tags refused"])
-def test_an_auth_key_is_minted_only_for_a_proxy_that_can_be_made(name: str) -> None:
+def test_an_auth_key_is_minted_only_for_an_api_server_proxy_that_can_be_made(name: str) -> None:
     case = CASES[name]
     assert can_serve(ASK, case.observed, SETTINGS) is (name in ("it runs", "tags refused"))
 
 
-async def test_the_secrets_of_the_proxy_stay_unchanged_until_its_auth_key_comes() -> None:
+async def test_the_secrets_of_the_api_server_proxy_stay_unchanged_until_its_auth_key_comes() -> None:
     late = Pending(asyncio.get_running_loop().create_future())
     waiting = plan(ASK, NEW, SETTINGS, Keys(awaited=frozenset([0]), pending=late)).plan
     assert (in_words(waiting), waiting.error) == ([], late)
@@ -176,13 +176,15 @@ IN_NEED = {
 
 
 @pytest.mark.parametrize(("observed", "in_need"), IN_NEED.values(), ids=IN_NEED)
-def test_the_device_of_the_proxy_gets_an_auth_key_unless_it_can_log_in(observed: ObservedProxy, in_need: bool) -> None:
+def test_the_device_of_the_api_server_proxy_gets_an_auth_key_unless_it_can_log_in(
+    observed: ObservedProxy, in_need: bool
+) -> None:
     found = login(ASK, observed, SETTINGS)
     assert bool(found.in_need) is in_need
     assert [each.tags for each in found.replicas] == [("tag:k8s-operator",)]
 
 
-def test_an_unused_auth_key_is_not_lost_when_the_hostname_of_the_proxy_changes() -> None:
+def test_an_unused_auth_key_is_not_lost_when_the_hostname_of_the_api_server_proxy_changes() -> None:
     changed = serving(operator_hostname="gate")
     waiting = replace(RUNNING, secrets=ReplicaSecrets(config("tskey-1"), state()))
     assert login(ask_of(changed), waiting, changed).in_need

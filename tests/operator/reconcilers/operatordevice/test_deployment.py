@@ -47,7 +47,7 @@ def env(container: Object) -> dict[str, Any]:
 
 
 def sources(made: Object, container: Object) -> dict[str, list[str]]:
-    """Return the kinds of contents of each projected volume that *container* mounts, by the path."""
+    """Return the kinds of contents of each projected volume that *container* mounts, by the path of the mount."""
     volumes = {each["name"]: each for each in pod_spec(made)["volumes"]}
     mounted = {each["mountPath"]: volumes[each["name"]] for each in container["volumeMounts"]}
     return {
@@ -57,7 +57,7 @@ def sources(made: Object, container: Object) -> dict[str, list[str]]:
     }
 
 
-def test_the_deployment_has_one_pod_and_is_deleted_with_its_service_account() -> None:
+def test_the_deployment_of_the_api_server_proxy_has_one_pod_and_is_deleted_with_its_service_account() -> None:
     made = deployment()
     assert key_of(made) == Key("tailscale", "operator-apiserver-proxy")
     assert made["metadata"]["labels"] == made["spec"]["template"]["metadata"]["labels"] == ASK.owner.labels
@@ -89,7 +89,9 @@ def test_the_config_secret_has_a_config_for_each_version_of_the_image_and_the_se
 
 
 @pytest.mark.parametrize(("http", "text"), [(False, f"{SERVED}}}}}"), (True, f"{SERVED}{HTTP_SERVED}}}}}")])
-def test_the_device_forwards_https_and_also_plain_http_if_the_settings_ask_for_it(http: bool, text: str) -> None:
+def test_the_operators_device_forwards_https_and_also_plain_http_if_the_settings_ask_for_it(
+    http: bool, text: str
+) -> None:
     assert json.dumps(serve_config(http=http), separators=(",", ":")) == text
 
 
@@ -146,7 +148,7 @@ def test_the_container_of_the_proxy_program_has_a_token_only_in_auth_mode(mode: 
     assert pod_spec(made)["automountServiceAccountToken"] is False
 
 
-def test_the_pod_meets_the_restricted_standard_and_its_containers_run_as_different_users() -> None:
+def test_the_api_server_proxys_pod_meets_the_restricted_standard_and_each_container_has_its_own_user() -> None:
     made = deployment()
     assert pod_spec(made)["securityContext"] == {"runAsNonRoot": True, "seccompProfile": {"type": "RuntimeDefault"}}
     for each in containers(made):
@@ -161,7 +163,7 @@ def test_the_pod_meets_the_restricted_standard_and_its_containers_run_as_differe
 LOST = [f"node.kubernetes.io/{taint}" for taint in ("not-ready", "unreachable")]
 
 
-def test_the_pod_has_the_placement_of_the_operators_pod_and_soon_leaves_a_lost_node() -> None:
+def test_the_api_server_proxys_pod_has_the_placement_of_the_operators_pod_and_soon_leaves_a_lost_node() -> None:
     spec = pod_spec(deployment())
     assert PLACED.items() <= {**spec, "tolerations": PLACED["tolerations"]}.items()
     assert "nodeName" not in spec
@@ -171,7 +173,7 @@ def test_the_pod_has_the_placement_of_the_operators_pod_and_soon_leaves_a_lost_n
     assert containers(deployment())[1]["imagePullPolicy"] == "Always"
 
 
-def test_the_pod_keeps_its_placement_if_the_operators_own_pod_is_not_known() -> None:
+def test_the_api_server_proxys_pod_keeps_its_placement_if_the_operators_own_pod_is_not_known() -> None:
     assert deployment(observed=replace(RUNNING, like=None)) == deployment()
     unplaced = deployment(observed=replace(NEW, like=None))
     assert not PLACED.keys() & pod_spec(unplaced).keys() - {"tolerations"}
@@ -196,6 +198,6 @@ def test_the_operators_deployment_is_found_by_the_name_of_its_pod(pod: str, name
     assert own_name(settings(pod_name=pod, operator_secret="own")) == name
 
 
-def test_long_names_of_the_secret_are_cut_in_the_names_of_the_objects() -> None:
+def test_a_long_name_of_the_operators_secret_is_cut_in_the_names_of_the_proxys_objects() -> None:
     ask = ask_of(serving(operator_secret="o" * 63))
     assert (len(ask.deployment.name), ask.deployment.name[-17:]) == (63, "o-apiserver-proxy"[-17:])

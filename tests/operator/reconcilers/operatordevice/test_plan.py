@@ -171,12 +171,12 @@ def test_the_operators_device_gets_an_auth_key_unless_its_present_key_is_good(
     assert [each.tags for each in found.replicas] == [("tag:k8s-operator",)]
 
 
-def test_an_unused_auth_key_is_not_lost_when_the_hostname_changes() -> None:
+def test_an_unused_auth_key_is_not_lost_when_the_hostname_of_the_operators_device_changes() -> None:
     changed = replace(SETTINGS, operator_hostname="gate")
     assert login(ask_of(changed), RUNNING, changed).in_need
 
 
-def test_the_pod_keeps_its_state_in_the_secret_of_the_operator_and_needs_no_privileges() -> None:
+def test_the_pod_of_the_operators_device_is_unprivileged_and_keeps_its_state_in_the_operators_secret() -> None:
     state, config, statefulset = made()
     spec = statefulset["spec"]["template"]["spec"]
     (container,) = spec["containers"]

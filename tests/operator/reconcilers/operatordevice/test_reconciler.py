@@ -9,7 +9,7 @@ import pytest
 from clustersim import objects as kinds
 from clustersim.faults import LOST, Failure
 from clustersim.sim import SimOptions
-from tsoperator.api.objects import SECRET, STATEFULSET, Key, Object, Resource, key_of, resource_of, uid
+from tsoperator.api.objects import SECRET, STATEFULSET, Key, Object, Resource, uid
 from tsoperator.group import grouptype
 
 from tests.support.manifests import backend, ingress, load_balancer, proxy_group
@@ -27,7 +27,7 @@ OLD: dict[str, str | Object] = {"_current-profile": "profile-1a2b", "profile-1a2
 
 @pytest.fixture(autouse=True)
 def _exposing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the operator support ProxyGroups of type ingress, which run here as those of type egress do."""
+    """Let the operator make the proxies of ProxyGroups of type ingress in the same way as those of type egress."""
     monkeypatch.setitem(grouptype.TYPES, "ingress", grouptype.EGRESS)
 
 
@@ -107,7 +107,7 @@ async def test_no_device_is_registered_in_a_tailnet_without_tailscale_services()
         assert not await world.writes_when_left_alone()
 
 
-async def test_a_device_is_registered_as_soon_as_the_tailnet_shows_its_services(
+async def test_a_device_is_registered_as_soon_as_the_tailnet_shows_its_tailscale_services(
     cluster: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     cluster.control.fail(503, count=1000, path="/vip-services")
@@ -225,16 +225,10 @@ async def test_an_object_that_registers_the_device_comes_back_if_somebody_delete
         obj = await cluster.eventually(lambda: cluster.find(resource, name))
         await cluster.settled()
         await cluster.delete(obj)
-        await cluster.eventually(lambda: other(cluster, obj))
+        await cluster.eventually(lambda: cluster.replaced(obj))
 
 
-async def other(world: World, obj: Object) -> bool:
-    """Tell whether the cluster has another object with the kind and the name of *obj*."""
-    found = await world.find(resource_of(obj), key_of(obj).name)
-    return found is not None and uid(found) != uid(obj)
-
-
-async def test_another_device_is_registered_if_the_secret_is_lost(cluster: World) -> None:
+async def test_another_device_is_registered_if_the_secret_of_the_operators_device_is_lost(cluster: World) -> None:
     async with operator(cluster):
         await cluster.apply(backend(), GROUP, CLAIM)
         first = await registered(cluster)
@@ -243,7 +237,7 @@ async def test_another_device_is_registered_if_the_secret_is_lost(cluster: World
         assert await registered(cluster) != first
 
 
-async def test_an_operator_that_starts_anew_goes_on_with_the_registration(cluster: World) -> None:
+async def test_an_operator_that_starts_anew_goes_on_with_the_registration_of_its_device(cluster: World) -> None:
     await cluster.apply(backend(), GROUP, CLAIM)
     cluster.control.silent.add("tailscale-operator")
     async with operator(cluster):

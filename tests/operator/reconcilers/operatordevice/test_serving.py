@@ -3,15 +3,19 @@
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, cast
 
+import aiohttp
 import pytest
 from clustersim.faults import LOST, Failure
+from clustersim.processes import free_port
 from clustersim.sim import SimOptions
 from clustersim.tailnet import NewKey
 from tsoperator.api.apiserver import ProxyMode
+from tsoperator.api.device import Device
 from tsoperator.api.objects import (
     DEPLOYMENT,
+    DEVICE,
     EVENT,
     POD,
     SECRET,
@@ -20,15 +24,18 @@ from tsoperator.api.objects import (
     Object,
     Resource,
     key_of,
-    resource_of,
     uid,
 )
+from tsoperator.reconcilers.operatordevice.reconciler import operatordevices
+from tsoperator.runtime.clock import utc_now
+from tsoperator.tailnet.tailnet import OWN, device_object
 
 from tests.operator.contract.memory import remembered
 from tests.operator.reconcilers.operatordevice.facts import IMAGE
 from tests.support.manifests import backend, ingress, proxy_group
-from tests.support.objects import texts, whole_secret
+from tests.support.objects import OPERATOR_NAMESPACE, settings, slim_secret, texts, whole_secret
 from tests.support.operator import NAMESPACE, World, is_ready, meant, new_world, running_operator
+from tests.support.shown import Shown
 
 pytestmark = pytest.mark.simulated
 
@@ -72,7 +79,7 @@ async def _installed(cluster: World) -> None:
 
 @asynccontextmanager
 async def serving(world: World, mode: ProxyMode = ProxyMode.AUTH, **settings: Any) -> AsyncIterator[Any]:
-    """Run an operator that serves the API server in this *mode*."""
+    """Run an operator with an API server proxy in this *mode*."""
     given = {"operator_secret": NAME, "pod_name": POD_NAME, "operator_image": IMAGE, **settings}
     async with running_operator(world, apiserver_proxy=mode, **given) as task:
         yield task
@@ -127,7 +134,9 @@ async def says(world: World, words: str) -> bool:
 
 
 @pytest.mark.parametrize("mode", [ProxyMode.AUTH, ProxyMode.NOAUTH])
-async def test_a_proxy_is_made_with_a_device_and_then_nothing_is_written(cluster: World, mode: ProxyMode) -> None:
+async def test_the_api_server_proxy_is_made_with_a_device_and_then_nothing_is_written(
+    cluster: World, mode: ProxyMode
+) -> None:
     async with serving(cluster, mode, operator_hostname="gate", operator_tags=("tag:gate",)):
         device = cluster.control.devices[await joined(cluster)]
         assert (device.hostname, device.tags) == ("gate", ("tag:gate",))
@@ -143,7 +152,7 @@ async def test_a_proxy_is_made_with_a_device_and_then_nothing_is_written(cluster
         assert await told(cluster) == []
 
 
-async def test_an_operator_that_starts_anew_writes_nothing(cluster: World) -> None:
+async def test_an_operator_that_starts_anew_writes_nothing_for_its_api_server_proxy(cluster: World) -> None:
     async with serving(cluster):
         await joined(cluster)
     async with serving(cluster):
@@ -170,11 +179,11 @@ async def test_the_device_of_a_go_operator_is_adopted_with_its_name_addresses_an
 
 
 async def served(world: World) -> list[str]:
-    """Return the keys under which tailscaled stores its serve config. tailscaled would use it in a Go operator, too."""
+    """Return the keys of the stored serve config, which the tailscaled of a Go operator would use, too."""
     return [name for name in await state(world) if name.startswith("_serve_")]
 
 
-async def test_the_keys_of_the_device_never_come_into_the_memory_of_the_operator(cluster: World) -> None:
+async def test_the_keys_of_the_operators_device_never_come_into_the_memory_of_the_operator(cluster: World) -> None:
     secret = adopted(cluster)
     copy = {"kubectl.kubernetes.io/last-applied-configuration": json.dumps(secret["data"])}
     await cluster.apply({**secret, "metadata": {**secret["metadata"], "annotations": copy}})
@@ -208,7 +217,7 @@ DRIFT: dict[str, tuple[Resource, str, Object]] = {
 
 
 @pytest.mark.parametrize(("resource", "name", "patch"), DRIFT.values(), ids=DRIFT)
-async def test_the_operator_repairs_objects_of_the_proxy_that_somebody_else_has_changed(
+async def test_the_operator_repairs_objects_of_the_api_server_proxy_that_somebody_else_has_changed(
     cluster: World, resource: Resource, name: str, patch: Object
 ) -> None:
     async with serving(cluster):
@@ -230,7 +239,7 @@ def right_of(obj: Object) -> Object:
 
 
 @pytest.mark.parametrize(("resource", "name"), [(DEPLOYMENT, PROXY), (SECRET, CONFIG)], ids=["Deployment", "config"])
-async def test_the_operator_restores_objects_of_the_proxy_that_somebody_else_has_deleted(
+async def test_the_operator_restores_objects_of_the_api_server_proxy_that_somebody_else_has_deleted(
     cluster: World, resource: Resource, name: str
 ) -> None:
     async with serving(cluster):
@@ -238,16 +247,11 @@ async def test_the_operator_restores_objects_of_the_proxy_that_somebody_else_has
         before = await cluster.find(resource, name)
         assert before is not None
         await cluster.delete(before)
-        await cluster.eventually(lambda: another(cluster, before))
+        await cluster.eventually(lambda: cluster.replaced(before))
         assert await joined(cluster) == device
 
 
-async def another(world: World, obj: Object) -> bool:
-    found = await world.find(resource_of(obj), key_of(obj).name)
-    return found is not None and uid(found) != uid(obj)
-
-
-async def test_another_hostname_renames_the_device_and_restarts_no_pod(cluster: World) -> None:
+async def test_another_hostname_renames_the_operators_device_and_restarts_no_pod(cluster: World) -> None:
     async with serving(cluster):
         device, before = await joined(cluster), await pod(cluster)
     async with serving(cluster, operator_hostname="gate"):
@@ -256,7 +260,7 @@ async def test_another_hostname_renames_the_device_and_restarts_no_pod(cluster: 
         assert uid(await pod(cluster) or {}) == uid(before or {})
 
 
-async def test_another_mode_replaces_the_pod_and_keeps_the_device(cluster: World) -> None:
+async def test_another_mode_of_the_api_server_proxy_replaces_its_pod_and_keeps_the_device(cluster: World) -> None:
     async with serving(cluster):
         device, before = await joined(cluster), await pod(cluster)
     async with serving(cluster, ProxyMode.NOAUTH, apiserver_proxy_http=True):
@@ -265,7 +269,7 @@ async def test_another_mode_replaces_the_pod_and_keeps_the_device(cluster: World
         assert '"80"' in (await config(cluster))["serve-config"]
 
 
-async def test_only_the_device_and_its_state_stay_when_the_proxy_is_turned_off(cluster: World) -> None:
+async def test_only_the_device_and_its_state_stay_when_the_api_server_proxy_is_turned_off(cluster: World) -> None:
     async with serving(cluster):
         device = await joined(cluster)
     await cluster.api.delete(SECRET, Key(NAMESPACE, CONFIG))
@@ -278,7 +282,9 @@ async def test_only_the_device_and_its_state_stay_when_the_proxy_is_turned_off(c
         assert not await cluster.writes_when_left_alone()
 
 
-async def test_the_proxy_takes_over_from_the_statefulset_that_registers_the_device(cluster: World) -> None:
+async def test_the_api_server_proxy_takes_over_the_device_from_the_statefulset_that_registers_it(
+    cluster: World,
+) -> None:
     cluster.control.silent.add(HOSTNAME)
     async with serving(cluster, ProxyMode.OFF):
         await cluster.apply(backend(), proxy_group("pg", type="ingress"), ingress(proxy_group="pg"))
@@ -299,7 +305,7 @@ async def owned(world: World, device: str) -> bool:
     return any(device in json.dumps(each.annotations) for each in world.control.services.present.values())
 
 
-async def test_a_device_that_was_deleted_comes_back_under_its_name(cluster: World) -> None:
+async def test_the_operators_device_comes_back_under_its_name_after_its_deletion(cluster: World) -> None:
     async with serving(cluster):
         device = await joined(cluster)
         cluster.control.delete_device(cluster.control.devices[device])
@@ -308,7 +314,7 @@ async def test_a_device_that_was_deleted_comes_back_under_its_name(cluster: Worl
         assert (await counts(cluster))["AuthKeyReissued"] == 1
 
 
-async def test_a_device_whose_secret_was_lost_comes_back_under_its_name(cluster: World) -> None:
+async def test_the_operators_device_comes_back_under_its_name_after_the_loss_of_its_secret(cluster: World) -> None:
     async with serving(cluster):
         device = await joined(cluster)
         await cluster.api.delete(SECRET, Key(NAMESPACE, NAME))
@@ -318,7 +324,9 @@ async def test_a_device_whose_secret_was_lost_comes_back_under_its_name(cluster:
 
 @pytest.mark.parametrize("status", [500, LOST])
 @pytest.mark.parametrize("write", ["create secrets", "create deployments", "patch secrets", "delete statefulsets"])
-async def test_the_operator_makes_the_proxy_even_if_a_write_fails(cluster: World, write: str, status: int) -> None:
+async def test_the_operator_makes_the_api_server_proxy_even_if_a_write_fails(
+    cluster: World, write: str, status: int
+) -> None:
     verb, plural = write.split()
     cluster.control.silent.add(HOSTNAME)
     async with serving(cluster, ProxyMode.OFF):
@@ -336,7 +344,9 @@ async def test_the_operator_makes_the_proxy_even_if_a_write_fails(cluster: World
 
 @pytest.mark.parametrize("status", [500, LOST])
 @pytest.mark.parametrize("write", ["delete deployments", "delete secrets"])
-async def test_the_operator_removes_the_proxy_even_if_a_write_fails(cluster: World, write: str, status: int) -> None:
+async def test_the_operator_removes_the_api_server_proxy_even_if_a_write_fails(
+    cluster: World, write: str, status: int
+) -> None:
     verb, plural = write.split()
     async with serving(cluster):
         await joined(cluster)
@@ -347,7 +357,9 @@ async def test_the_operator_removes_the_proxy_even_if_a_write_fails(cluster: Wor
         assert cluster.sim.faults.to_json()["fail"] == []
 
 
-async def test_without_its_service_account_the_proxy_waits_and_an_event_says_what_to_apply(cluster: World) -> None:
+async def test_without_its_service_account_the_api_server_proxy_waits_and_an_event_says_what_to_apply(
+    cluster: World,
+) -> None:
     await cluster.delete(ACCOUNT)
     async with serving(cluster):
         await cluster.eventually(lambda: says(cluster, "apply the manifest charts/manifests/apiserver-proxy.yaml"))
@@ -356,7 +368,9 @@ async def test_without_its_service_account_the_proxy_waits_and_an_event_says_wha
         assert await joined(cluster)
 
 
-async def test_the_proxy_is_deleted_with_its_service_account_and_made_again_with_it(cluster: World) -> None:
+async def test_the_operator_deletes_the_api_server_proxy_while_the_service_account_is_missing(
+    cluster: World,
+) -> None:
     async with serving(cluster):
         device = await joined(cluster)
         await cluster.delete(ACCOUNT)
@@ -369,7 +383,7 @@ async def test_the_proxy_is_deleted_with_its_service_account_and_made_again_with
 
 
 @pytest.mark.parametrize("resource", [DEPLOYMENT, SECRET], ids=["a Deployment", "a Secret"])
-async def test_a_foreign_object_with_the_name_of_a_child_stays_and_an_event_names_it(
+async def test_a_foreign_object_with_the_name_of_a_child_of_the_api_server_proxy_stays_and_an_event_names_it(
     cluster: World, resource: Resource
 ) -> None:
     theirs = whole_secret(CONFIG, {"password": "x"})
@@ -384,7 +398,7 @@ async def test_a_foreign_object_with_the_name_of_a_child_stays_and_an_event_name
         assert await joined(cluster)
 
 
-async def test_the_proxy_is_not_made_without_its_image_and_an_event_says_so(
+async def test_the_api_server_proxy_is_not_made_without_its_image_and_an_event_says_so(
     cluster: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     claim = ingress(proxy_group="pg")
@@ -400,7 +414,9 @@ async def test_the_proxy_is_not_made_without_its_image_and_an_event_says_so(
         assert "can't be registered" not in caplog.text  # the log line about the Event says it already
 
 
-async def test_refused_tags_are_reported_until_the_policy_allows_them(cluster: World) -> None:
+async def test_refused_tags_of_the_operators_device_are_reported_until_the_policy_allows_the_tags(
+    cluster: World,
+) -> None:
     permitted, cluster.control.policy_tags = cluster.control.policy_tags, set()
     async with serving(cluster):
         await cluster.eventually(lambda: says(cluster, '"tagOwners": {"tag:k8s-operator": []'))
@@ -409,7 +425,9 @@ async def test_refused_tags_are_reported_until_the_policy_allows_them(cluster: W
         assert await joined(cluster)
 
 
-async def test_an_event_about_a_lack_is_written_once_and_the_proxy_notices_the_end_of_the_lack(cluster: World) -> None:
+async def test_an_event_says_only_once_that_https_is_not_enabled_even_if_the_operator_starts_again(
+    cluster: World,
+) -> None:
     cluster.control.https = False
     for _ in range(2):
         async with serving(cluster):
@@ -418,7 +436,7 @@ async def test_an_event_about_a_lack_is_written_once_and_the_proxy_notices_the_e
             assert not await cluster.writes_when_left_alone()
 
 
-async def test_a_device_that_waits_for_approval_or_got_another_name_is_reported(cluster: World) -> None:
+async def test_an_operators_device_that_waits_for_approval_or_got_another_name_is_reported(cluster: World) -> None:
     cluster.peer(HOSTNAME)
     async with serving(cluster):
         device = cluster.control.devices[await joined(cluster)]
@@ -426,7 +444,25 @@ async def test_a_device_that_waits_for_approval_or_got_another_name_is_reported(
         await cluster.eventually(lambda: says(cluster, f"the name {HOSTNAME} is held by device"))
 
 
-async def test_a_new_device_takes_over_the_name_of_a_dead_one(cluster: World) -> None:
+async def test_the_report_has_a_row_for_the_api_server_proxy_with_the_name_of_its_device(cluster: World) -> None:
+    address = f"127.0.0.1:{free_port()}"
+    async with serving(cluster, status_address=address), aiohttp.ClientSession() as session:
+        await joined(cluster)
+        async with session.get(f"http://{address}/status") as response:
+            objects = (await response.json())["objects"]
+    found = [(each["name"], each["names"]) for each in objects if each["kind"] == DEPLOYMENT.kind]
+    assert found == [(PROXY, [f"{HOSTNAME}.tail1234.ts.net"])]
+
+
+async def test_a_change_of_the_operators_device_concerns_the_api_server_proxy_and_that_of_others_does_not() -> None:
+    cache, missing = Shown(slim_secret(NAME, {"device_id": "nABC"})), cast("Any", None)
+    chosen = settings(operator_secret=NAME, apiserver_proxy=ProxyMode.AUTH)
+    watches = operatordevices(cache, missing, missing, missing, chosen, utc_now).watches
+    for device, keys in (("nABC", [Key(OPERATOR_NAMESPACE, NAME)]), ("nXYZ", [])):
+        assert [*watches[DEVICE](device_object(OWN, Device(device, "a.example.org")))] == keys
+
+
+async def test_a_new_operators_device_takes_over_the_name_of_a_dead_one(cluster: World) -> None:
     dead = cluster.control.register(cluster.control.create_key(NewKey(("tag:k8s-operator",))).key, HOSTNAME)
     cluster.control.disconnect(dead.node_id, 3600)
     async with serving(cluster, take_over_names=True) as operator:
@@ -450,7 +486,7 @@ async def test_headscale_has_no_certificates_so_an_event_says_how_to_serve_plain
             assert not await world.writes_when_left_alone()
 
 
-async def test_an_operator_outside_of_a_deployment_logs_each_fault_once(
+async def test_an_operator_outside_of_a_deployment_logs_each_fault_of_its_api_server_proxy_once(
     cluster: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     await cluster.delete(DEPLOYED, POD_OF_OPERATOR)

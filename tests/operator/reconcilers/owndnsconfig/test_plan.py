@@ -49,7 +49,7 @@ def test_the_operator_only_looks_again_while_it_may_not_see_dnsconfigs(wanted: b
     assert plans.plan(Observed([], sees_all=False), settings(makes_dnsconfig=wanted)) == Plan(requeue_after=10.0)
 
 
-def test_a_refused_deletion_is_an_event_on_the_dnsconfig() -> None:
+def test_a_refused_deletion_of_a_dnsconfig_is_reported_by_an_event() -> None:
     refusal = Refusal("forbidden", error=Denied(403, "Forbidden", "no"), step=DELETED[0])
     (report,) = plans.failed(refusal).reports
     (note,) = report.notes

@@ -36,7 +36,7 @@ async def configured(world: World, obj: Object = OURS) -> None:
     await world.eventually(is_written)
 
 
-async def test_the_setting_makes_a_dnsconfig_and_without_it_the_dnsconfig_and_the_stub_domain_go(
+async def test_the_operator_makes_a_dnsconfig_if_a_setting_says_so_and_else_removes_it_with_the_stub_domain(
     cluster: World,
 ) -> None:
     async with running_operator(cluster, makes_dnsconfig=True):
@@ -93,7 +93,7 @@ async def test_a_dnsconfig_without_the_operators_label_belongs_to_the_user_and_s
 
 
 @pytest.mark.simulated
-async def test_a_dnsconfig_that_stays_is_warned_of_until_it_is_the_users(
+async def test_the_log_warns_of_a_dnsconfig_that_cannot_be_deleted_until_it_belongs_to_the_user(
     cluster: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "tsoperator")
@@ -109,7 +109,7 @@ async def test_a_dnsconfig_that_stays_is_warned_of_until_it_is_the_users(
 
 
 @pytest.mark.simulated
-async def test_the_log_names_the_value_that_lets_the_operator_make_a_dnsconfig(
+async def test_the_log_names_the_chart_value_that_lets_the_operator_make_a_dnsconfig(
     cluster: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     cluster.sim.faults.fail(Failure(403, 2, "create", "dnsconfigs"))

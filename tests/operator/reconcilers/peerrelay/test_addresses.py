@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 import pytest
-from tsoperator.api.objects import DEVICE, Key, key_of
+from tsoperator.api.objects import Key, key_of
 from tsoperator.reconcilers.peerrelay.addresses import ADDRESSES, HostAddresses, resolve_ipv4
 from tsoperator.reconcilers.peerrelay.endpoints import Resolved
 from tsoperator.runtime.workqueue import Backoff
@@ -29,8 +29,7 @@ class DNS:
         self.told: list[tuple[str, float]] = []
         self.busy = self.most = 0
         self.kept = HostAddresses(self.resolve, Backoff(first=2.0, cap=60.0, jitter=lambda: 1.0))
-        self.kept.listen(ADDRESSES, lambda old, new: self.told.append((key_of(new or {}).name, now())))
-        self.kept.listen(DEVICE, lambda old, new: self.told.append(("a device", now())))
+        self.kept.feed.listen(ADDRESSES, lambda old, new: self.told.append((key_of(new or {}).name, now())))
 
     async def resolve(self, host: str) -> Sequence[str]:
         self.asked.append((host, now()))
@@ -87,7 +86,9 @@ FAILURES = {
 
 @pytest.mark.parametrize(("answer", "words"), FAILURES.values(), ids=FAILURES)
 @in_virtual_time
-async def test_a_failed_look_up_is_reported_and_soon_repeated(answer: Sequence[str] | Exception, words: str) -> None:
+async def test_a_failed_look_up_of_a_hostname_is_reported_and_soon_repeated(
+    answer: Sequence[str] | Exception, words: str
+) -> None:
     dns = DNS()
     dns.answer = answer
     async with dns.following(LB) as kept:
@@ -144,11 +145,7 @@ async def test_an_operator_that_leads_again_looks_up_all_hostnames_again() -> No
         assert kept.follow(EDGE, [LB]) == {LB: Resolved((B,))}
 
 
-def test_a_resync_enqueues_no_hostname() -> None:
-    assert HostAddresses().all(ADDRESSES) == []
-
-
-async def test_the_resolver_of_the_platform_is_asked_for_ipv4_only() -> None:
+async def test_hostnames_are_resolved_by_the_operating_system_and_only_to_ipv4_addresses() -> None:
     assert {*await resolve_ipv4("localhost")} == {"127.0.0.1"}
     with pytest.raises(OSError, match=r".+"):
         await resolve_ipv4("::1")

@@ -80,7 +80,7 @@ def test_a_relay_gets_endpoints_from_its_load_balancer(case: Case) -> None:
     assert not case.word or "see that" in found.problem or "free that port" in found.problem or "neither" in case.word
 
 
-def test_the_configuration_lists_endpoints_with_the_port_of_relays() -> None:
+def test_the_configuration_of_a_relay_lists_endpoints_with_the_port_of_relays() -> None:
     found = endpoints(balancer(0, ip(A), ip("2001:db8::1")), KEY, Balancers(), ())
     assert found.static == ("[2001:db8::1]:41641", "203.0.113.4:41641")
 

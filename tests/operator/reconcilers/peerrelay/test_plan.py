@@ -176,7 +176,7 @@ CLEARED = {
 
 
 @pytest.mark.parametrize(("spec", "gone"), CLEARED.values(), ids=CLEARED)
-def test_annotations_that_the_spec_no_longer_has_are_removed_and_those_of_others_stay(
+def test_annotations_that_a_peerrelays_spec_no_longer_has_are_removed_and_those_of_others_stay(
     spec: Object, gone: list[str]
 ) -> None:
     (before,) = named(plan_of(live_relay(spec), keys=KEYS), "Service").values()
@@ -200,6 +200,10 @@ def test_the_pods_of_a_peerrelay_equal_the_pods_that_the_go_operator_makes() -> 
     made = named(plan_of(live_relay({"replicas": 2}), keys=KEYS), "StatefulSet")["peerrelay-edge"]
     assert made["metadata"]["labels"] == OWNER.labels
     names = ["peerrelay-edge-0", "peerrelay-edge-1"]
+    mounts = [
+        {"name": f"tailscaledconfig-{number}", "mountPath": f"/etc/tsconfig/{name}", "readOnly": True}
+        for number, name in enumerate(names)
+    ]
     assert made["spec"] == {
         "replicas": 2,
         "serviceName": "peerrelay-edge",
@@ -223,14 +227,7 @@ def test_the_pods_of_a_peerrelay_equal_the_pods_that_the_go_operator_makes() -> 
                             {"name": "TS_KUBE_SECRET", "value": "$(POD_NAME)"},
                             {"name": "TS_ENABLE_HEALTH_CHECK", "value": "true"},
                         ],
-                        "volumeMounts": [
-                            {
-                                "name": f"tailscaledconfig-{number}",
-                                "mountPath": f"/etc/tsconfig/{name}",
-                                "readOnly": True,
-                            }
-                            for number, name in enumerate(names)
-                        ],
+                        "volumeMounts": mounts,
                     }
                 ],
             },
@@ -238,7 +235,7 @@ def test_the_pods_of_a_peerrelay_equal_the_pods_that_the_go_operator_makes() -> 
     }
 
 
-def test_the_proxyclass_changes_the_pods_but_adds_neither_metrics_nor_debugging() -> None:
+def test_the_proxyclass_changes_the_pods_of_relays_but_adds_neither_metrics_nor_debugging() -> None:
     pods = {
         "nodeSelector": {"zone": "edge"},
         "tailscaleContainer": {"image": "example.org/ts:1", "env": [{"name": "A", "value": "b"}]},
@@ -272,7 +269,7 @@ def config(made: Plan, ordinal: int = 0) -> Object:
     return value
 
 
-def test_the_config_makes_the_proxy_a_relay() -> None:
+def test_the_config_of_a_peerrelays_replica_makes_the_replica_a_relay() -> None:
     assert list(config(plan_of(live_relay(), keys=KEYS)).items()) == [
         ("Version", "alpha0"),
         ("Locked", False),
@@ -285,12 +282,12 @@ def test_the_config_makes_the_proxy_a_relay() -> None:
     ]
 
 
-def test_the_config_lists_the_endpoints_as_soon_as_the_load_balancer_has_an_address() -> None:
+def test_the_config_of_a_relay_lists_the_endpoints_as_soon_as_the_load_balancer_has_an_address() -> None:
     made = plan_of(live_relay(), running(balancer(0, ip(A), ip(B))))
     assert config(made)["RelayServerStaticEndpoints"] == [f"{B}:41641", f"{A}:41641"]
 
 
-def test_a_config_of_another_operator_for_newer_images_is_removed() -> None:
+def test_the_config_of_a_relay_that_another_operator_wrote_for_newer_images_is_removed() -> None:
     state, live = joined(0)
     newer = whole_secret("peerrelay-edge-0-config", {"cap-145.hujson": "{}"}, labels(live))
     made = plan_of(live_relay(), running(balancer(0, ip(A)), secret_list=[state, newer]))
@@ -322,7 +319,7 @@ def test_the_operator_puts_the_lost_label_of_a_replica_back_on_its_secret(number
 class Shown(NamedTuple):
     """The children of a PeerRelay with *replicas*, and the expected status: the reason, words, and the endpoints.
 
-    *resolved* are the answers to questions for hostnames, which only the plan gets.
+    *resolved* are the results of look-ups of hostnames, which only the plan gets.
     """
 
     replicas: int
@@ -346,45 +343,27 @@ class Shown(NamedTuple):
 
 NO_LOGIN = [each for ordinal in range(2) for each in (joined(0) if ordinal == 0 else secrets(1))]
 OLD_IMAGE = [*secrets(0, tailscale_capver="141"), *joined(1)]
-CRASHED = replace(
-    running(balancer(0, ip(A)), ready=0),
-    pods=[relay_pod(0, containerStatuses=[{"restartCount": 3}])],
-)
+CRASHED = replace(running(balancer(0, ip(A)), ready=0), pods=[relay_pod(0, containerStatuses=[{"restartCount": 3}])])
+READY, PENDING, NO_HOST = "PeerRelayReady", "EndpointsPending", f"{LB} (no such host)"
 STATUSES = {
-    "nothing yet": Shown(1, Children(), "EndpointsPending", "0 of 1 replicas have a public IP: waiting for the load"),
-    "no replicas": Shown(0, Children(), "PeerRelayReady", "PeerRelayReady"),
-    "all": Shown(2, TWO, "PeerRelayReady", "PeerRelayReady", [(0, A), (1, B)]),
-    "two addresses of one": Shown(
-        1, running(balancer(0, ip(A), ip(B))), "PeerRelayReady", "PeerRelayReady", [(0, B), (0, A)]
-    ),
+    "nothing yet": Shown(1, Children(), PENDING, "0 of 1 replicas have a public IP: waiting for the load"),
+    "no replicas": Shown(0, Children(), READY, READY),
+    "all": Shown(2, TWO, READY, READY, [(0, A), (1, B)]),
+    "two addresses of one": Shown(1, running(balancer(0, ip(A), ip(B))), READY, READY, [(0, B), (0, A)]),
     "two addresses of one and none of another": Shown(
         2,
         running(balancer(0, ip(A), ip(B)), balancer(1)),
-        "EndpointsPending",
+        PENDING,
         "1 of 2 replicas have a public IP",
         [(0, B), (0, A)],
     ),
-    "a hostname": Shown(
-        1, running(balancer(0, host(LB))), "PeerRelayReady", "PeerRelayReady", [(0, A)], {LB: Resolved((A,))}
-    ),
-    "a hostname without addresses": Shown(
-        1, running(balancer(0, host(LB))), "EndpointsPending", "lb.example.org (no such host)", [], LOST
-    ),
+    "a hostname": Shown(1, running(balancer(0, host(LB))), READY, READY, [(0, A)], {LB: Resolved((A,))}),
+    "a hostname without addresses": Shown(1, running(balancer(0, host(LB))), PENDING, NO_HOST, [], LOST),
     "a published one without addresses": Shown(
-        1,
-        running(balancer(0, host(LB)), secret_list=joined(0, f"{A}:41641")),
-        "PeerRelayReady",
-        "lb.example.org (no such host)",
-        [(0, A)],
-        LOST,
+        1, running(balancer(0, host(LB)), secret_list=joined(0, f"{A}:41641")), READY, NO_HOST, [(0, A)], LOST
     ),
     "one without addresses beside others": Shown(
-        2,
-        running(balancer(0, host(LB)), balancer(1, ip(B))),
-        "EndpointsPending",
-        "lb.example.org (no such host)",
-        [(1, B)],
-        LOST,
+        2, running(balancer(0, host(LB)), balancer(1, ip(B))), PENDING, NO_HOST, [(1, B)], LOST
     ),
     "Pods that aren't ready": Shown(
         2, running(*BOTH, ready=1), "PodsPending", "1 of 2 pods are ready", [(0, A), (1, B)]
@@ -402,18 +381,12 @@ STATUSES = {
     "an image that is too old": Shown(
         2, running(*BOTH, secret_list=OLD_IMAGE), "ImageTooOld", "give it Tailscale 1.102.5 or newer", [(0, A), (1, B)]
     ),
-    "a surplus replica": Shown(1, TWO, "PeerRelayReady", "PeerRelayReady", [(0, A)]),
+    "a surplus replica": Shown(1, TWO, READY, READY, [(0, A)]),
     "many load balancers that wait": Shown(
-        6,
-        running(*map(balancer, range(6))),
-        "EndpointsPending",
-        "peerrelay-edge-0, peerrelay-edge-1, peerrelay-edge-2 and 3 more",
+        6, running(*map(balancer, range(6))), PENDING, "peerrelay-edge-0, peerrelay-edge-1, peerrelay-edge-2 and 3 more"
     ),
     "many load balancers with a problem": Shown(
-        6,
-        running(*(balancer(number, {}) for number in range(6))),
-        "EndpointsPending",
-        "and 3 more load balancers have a problem",
+        6, running(*(balancer(number, {}) for number in range(6))), PENDING, "and 3 more load balancers have a problem"
     ),
 }
 
@@ -425,7 +398,7 @@ def test_the_status_of_a_peerrelay_shows_its_endpoints_and_says_what_is_missing(
     assert condition_of(made)["observedGeneration"] == 7
 
 
-def test_the_status_names_a_replica_that_asks_for_another_key() -> None:
+def test_the_status_of_a_peerrelay_names_a_replica_that_asks_for_another_auth_key() -> None:
     asking = secrets(0, f"{A}:41641", auth_key="old", device_id="n", reissue_authkey="old")
     made = plan_of(live_relay(), running(balancer(0, ip(A)), secret_list=asking), keys=Keys({0: "new"}))
     assert ready(made)[:2] == ("False", "PodsPending")
@@ -466,19 +439,20 @@ STRANGER = obj(
     SERVICE, Key("tailscale", "peerrelay-edge-1"), labels={**OWNER.labels, "tailscale.com/parent-resource": "b"}
 )
 CLASS = {"proxyClass": "prod"}
+INVALID = "PeerRelayInvalid"
 BAD = {
     "too few elastic IPs": Bad(
         {"replicas": 3, "aws": elastic(1, 2)},
         "AWSConfigInvalid",
         "spec.aws.elasticIPs has 2 entries but spec.replicas is 3: give each replica",
     ),
-    "replicas": Bad({"replicas": "many"}, "PeerRelayInvalid", "replicas"),
-    "too many replicas": Bad({"replicas": 101}, "PeerRelayInvalid", "at most 100"),
-    "a name with a dot": Bad({}, "PeerRelayInvalid", "make it anew with another", name="eu.edge"),
-    "a long name": Bad({}, "PeerRelayInvalid", "at most 42 characters", name="e" * 43),
-    "a long prefix": Bad({"hostnamePrefix": "e" * 62}, "PeerRelayInvalid", "shorten spec.hostnamePrefix"),
+    "replicas": Bad({"replicas": "many"}, INVALID, "replicas"),
+    "too many replicas": Bad({"replicas": 101}, INVALID, "at most 100"),
+    "a name with a dot": Bad({}, INVALID, "make it anew with another", name="eu.edge"),
+    "a long name": Bad({}, INVALID, "at most 42 characters", name="e" * 43),
+    "a long prefix": Bad({"hostnamePrefix": "e" * 62}, INVALID, "shorten spec.hostnamePrefix"),
     "a bad annotation": Bad(
-        {"service": {"annotations": {"a b": "c"}}}, "PeerRelayInvalid", 'spec.service.annotations: "a b": a key is'
+        {"service": {"annotations": {"a b": "c"}}}, INVALID, 'spec.service.annotations: "a b": a key is'
     ),
     "no class": Bad(CLASS, "PeerRelayCreationFailed", "create it, or change spec.proxyClass"),
     "a class that isn't ready": Bad(
@@ -488,14 +462,9 @@ BAD = {
         {"proxy_class": live_proxy_class(spec={"statefulSet": {"labels": {"a b": "x"}}}, ready=False)},
         is_told=False,
     ),
-    "a class with the port of relays": Bad(
-        CLASS, "PeerRelayInvalid", "leave PORT", {"proxy_class": with_env(PORT="41641")}
-    ),
+    "a class with the port of relays": Bad(CLASS, INVALID, "leave PORT", {"proxy_class": with_env(PORT="41641")}),
     "a class with that port as a flag": Bad(
-        CLASS,
-        "PeerRelayInvalid",
-        "leave PORT",
-        {"proxy_class": with_env(TS_TAILSCALED_EXTRA_ARGS="--verbose=1 --port=41641")},
+        CLASS, INVALID, "leave PORT", {"proxy_class": with_env(TS_TAILSCALED_EXTRA_ARGS="--verbose=1 --port=41641")}
     ),
     "no Tailnet": Bad(
         {"tailnet": "nonesuch"},
@@ -513,7 +482,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("case", BAD.values(), ids=BAD)
-def test_the_condition_of_an_invalid_peerrelay_has_the_cure_and_nothing_that_runs_changes(case: Bad) -> None:
+def test_the_condition_of_an_invalid_peerrelay_says_how_to_fix_it_and_its_relays_stay(case: Bad) -> None:
     before = {"endpoints": [{"replica": 0, "address": A, "port": 41641}]}
     made = plan_of(case.row.obj | {"status": before}, running(balancer(0, ip(A))), **case.observed)
     case.check(said_by(made))
@@ -521,7 +490,7 @@ def test_the_condition_of_an_invalid_peerrelay_has_the_cure_and_nothing_that_run
 
 
 @pytest.mark.virtual_time
-async def test_a_peerrelay_says_on_a_cluster_what_its_plan_says() -> None:
+async def test_a_peerrelay_has_on_a_cluster_the_status_and_the_events_of_its_plan() -> None:
     await play({name: case.row for name, case in (STATUSES | BAD).items()})
 
 
@@ -535,7 +504,7 @@ def test_a_peerrelay_writes_no_status_while_its_proxyclass_is_being_checked_agai
     assert plan_of(live_relay(CLASS), running(balancer(0, ip(A))), proxy_class=changing) == Plan(whole=False)
 
 
-def test_an_event_names_an_annotation_without_effect() -> None:
+def test_an_event_names_an_annotation_of_a_peerrelay_that_has_no_effect() -> None:
     relay = live_relay(annotations={"tailscale.com/hostname": "gate"})
     assert reasons_of(plan_of(relay, keys=KEYS)) == ["IgnoredAnnotation"]
 
@@ -558,7 +527,7 @@ def removed(made: Plan) -> list[str]:
     ]
 
 
-def test_a_surplus_replica_goes_after_its_pod_and_its_device_goes_before_its_load_balancer() -> None:
+def test_a_surplus_relay_goes_after_its_pod_and_its_device_goes_before_its_load_balancer() -> None:
     assert removed(plan_of(live_relay(), surplus())) == [
         "device nodeid-1",
         "Service peerrelay-edge-1",
@@ -567,7 +536,7 @@ def test_a_surplus_replica_goes_after_its_pod_and_its_device_goes_before_its_loa
     ]
 
 
-def test_a_surplus_replica_stays_while_its_pod_runs_but_its_endpoint_is_removed_at_once() -> None:
+def test_a_surplus_relay_stays_while_its_pod_runs_but_its_endpoint_is_removed_at_once() -> None:
     children = TWO
     made = plan_of(live_relay(), replace(children, statefulsets=[statefulset(1, 1)]))
     assert removed(made) == []
@@ -586,7 +555,7 @@ def test_a_deleted_peerrelay_first_deletes_its_pods_and_shows_no_endpoints() -> 
     assert (ready(made)[1], listed(made), made.release) == ("PeerRelayTerminating", [], "")
 
 
-def test_a_deleted_peerrelay_without_pods_goes_with_its_devices_before_its_load_balancers() -> None:
+def test_the_devices_of_a_deleted_peerrelay_without_pods_go_before_its_load_balancers() -> None:
     children = replace(running(balancer(0, ip(A))), statefulsets=[], pods=[])
     made = plan_of(deleting(held(live_relay())), children)
     assert removed(made) == [
@@ -622,5 +591,5 @@ def test_a_peerrelay_waits_for_a_tailnet_that_has_not_been_checked() -> None:
     assert plan_of(live_relay(), tailnet=TailnetView("other", pending=error)) == Plan(error=error)
 
 
-def test_findings_about_devices_have_the_reasons_of_peerrelays() -> None:
+def test_a_finding_about_the_device_of_a_relay_is_reported_with_a_reason_of_peerrelays() -> None:
     assert {*DEVICE_REASONS.values()} == {"PodsPending", "PeerRelayCreationFailed"}

@@ -10,18 +10,7 @@ from typing import Any, cast
 import pytest
 from clustersim.loadbalancers import Shown
 from clustersim.tailnet import NewKey
-from tsoperator.api.objects import (
-    POD,
-    PROXYCLASS,
-    SECRET,
-    SERVICE,
-    STATEFULSET,
-    TAILNET,
-    Key,
-    Object,
-    key_of,
-    uid,
-)
+from tsoperator.api.objects import POD, PROXYCLASS, SECRET, SERVICE, STATEFULSET, TAILNET, Key, Object, key_of, uid
 from tsoperator.kube.errors import NotFound
 from tsoperator.reconcilers.peerrelay.addresses import ADDRESSES, HostAddresses
 from tsoperator.reconcilers.peerrelay.reconciler import peerrelays
@@ -29,6 +18,7 @@ from tsoperator.reconcilers.proxies import Proxies
 from tsoperator.runtime.cache import Cache
 from tsoperator.sources import sources
 
+from tests.operator.contract.memory import remembered
 from tests.support.cluster import running
 from tests.support.manifests import DOMAIN, peer_relay
 from tests.support.objects import obj, settings, texts
@@ -151,7 +141,7 @@ async def happen(world: World, relay: Object, event: str, running: AsyncExitStac
             await world.delete(relay)
 
 
-async def test_a_deleted_peerrelay_shows_no_endpoints_while_its_pod_ends_and_keeps_its_address_until_then(
+async def test_a_deleted_peerrelay_shows_no_endpoints_at_once_but_keeps_its_address_until_its_pod_has_ended(
     world: World,
 ) -> None:
     relay = peer_relay()
@@ -183,7 +173,7 @@ async def test_a_peerrelay_does_not_change_the_objects_of_others(world: World) -
     assert pods == [uid(pod) for relay in relays[1:] for pod in await world.children(POD, relay)]
 
 
-async def test_a_pod_that_is_deleted_comes_back_with_its_device_and_its_address(world: World) -> None:
+async def test_a_deleted_pod_of_a_relay_comes_back_with_its_device_and_its_address(world: World) -> None:
     relay = peer_relay()
     await world.apply(relay)
     await ready(world, relay)
@@ -199,7 +189,7 @@ async def test_a_pod_that_is_deleted_comes_back_with_its_device_and_its_address(
 
 
 @pytest.mark.simulated
-async def test_a_hostname_of_a_load_balancer_is_looked_up(world: World) -> None:
+async def test_the_operator_looks_up_the_hostname_of_a_relays_load_balancer(world: World) -> None:
     relay = peer_relay()
     world.balancers.show(Shown.HOSTNAME)
     await world.apply(relay)
@@ -212,6 +202,27 @@ async def test_a_hostname_of_a_load_balancer_is_looked_up(world: World) -> None:
     assert not await world.writes_when_left_alone()
     await world.restart()
     assert await endpoints(world, relay) == [(0, address)]
+
+
+@pytest.mark.simulated
+async def test_the_hostnames_of_a_peerrelay_that_has_vanished_are_not_looked_up_any_longer(cluster: World) -> None:
+    relay = peer_relay()
+    cluster.balancers.show(Shown.HOSTNAME)
+    async with running_operator(cluster) as operator:
+        await cluster.apply(relay)
+        await ready(cluster, relay)
+        (service,) = await cluster.children(SERVICE, relay)
+        host = service["status"]["loadBalancer"]["ingress"][0]["hostname"]
+
+        def followed() -> bool:
+            return any("HostAddresses._followed" in path for path in remembered(operator, host))
+
+        assert followed()
+        await cluster.change(relay, {"metadata": {"finalizers": None}})
+        await cluster.delete(relay)
+        await cluster.eventually(lambda: cluster.gone(relay))
+        await cluster.settled()
+        assert not followed()
 
 
 @pytest.mark.simulated

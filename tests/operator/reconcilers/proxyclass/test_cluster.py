@@ -43,7 +43,9 @@ async def test_the_operator_finds_the_range_of_node_ports_with_two_requests_and_
 
 
 @pytest.mark.simulated
-async def test_the_request_for_the_range_is_repeated_after_an_error_but_not_after_an_answer(cluster: World) -> None:
+async def test_the_request_for_the_range_of_node_ports_is_repeated_after_an_error_but_not_after_an_answer(
+    cluster: World,
+) -> None:
     cluster.sim.faults.fail(Failure(500, verb="create", plural="services"))
     failing, refused = NodePorts(cluster.api, NAMESPACE), NodePorts(cluster.api, NAMESPACE)
     with pytest.raises(StatusError):

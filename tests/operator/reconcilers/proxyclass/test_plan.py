@@ -169,7 +169,7 @@ def test_the_condition_and_events_say_what_is_wrong_with_a_class_and_the_class_g
 
 
 @pytest.mark.virtual_time
-async def test_a_class_says_on_a_cluster_what_its_plan_says() -> None:
+async def test_a_class_has_on_a_cluster_the_status_and_the_events_of_its_plan() -> None:
     await play(
         {name: Row(live_proxy_class(spec=case.spec), case.check, apart=case.apart) for name, case in CASES.items()}
     )
@@ -202,7 +202,7 @@ def test_a_deleted_class_is_released(spec: Object) -> None:
     assert plans.plan(obj, ProxyClass.parse(obj), Observed(asked_for_ports=False)) == Plan(release=FINALIZER)
 
 
-def test_a_refused_write_is_reported_by_an_event_and_tried_again() -> None:
+def test_a_refused_write_of_a_class_is_reported_by_an_event_and_tried_again() -> None:
     refusal = Refusal("no finalizers for you", error=ValueError("403"))
     notes = [Note("Warning", "ProxyClassNotWritten", "no finalizers for you")]
     assert plans.failed(live_proxy_class(ready=True), refusal) == Plan(notes=notes, error=refusal.error)

@@ -29,9 +29,7 @@ async def test_service_monitors_come_and_go_with_the_prometheus_operator(world: 
 
 
 @pytest.mark.simulated
-async def test_service_monitors_go_as_soon_as_their_definition_is_being_deleted(
-    world: World, monitoring: Object
-) -> None:
+async def test_service_monitors_go_as_soon_as_their_crd_is_being_deleted(world: World, monitoring: Object) -> None:
     await world.apply(monitoring, proxy_class(**MONITORED))
     await becomes(world, "prod", "ProxyClassValid")
     await world.change(monitoring, {"metadata": {"finalizers": ["example.org/hold"]}})
@@ -59,7 +57,9 @@ async def test_of_several_new_classes_with_the_same_node_ports_only_one_is_ready
 
 
 @pytest.mark.simulated
-async def test_a_class_becomes_ready_although_the_first_question_for_the_range_fails(cluster: World) -> None:
+async def test_a_class_becomes_ready_although_the_first_request_for_the_range_of_node_ports_fails(
+    cluster: World,
+) -> None:
     await cluster.apply(proxy_class(**PORTS))
     for status in (500, 503):
         cluster.sim.faults.fail(Failure(status, verb="create", plural="services"))

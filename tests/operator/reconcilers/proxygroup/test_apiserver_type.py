@@ -77,7 +77,7 @@ CONFIG = (
 
 
 def without(config: str, *names: str) -> str:
-    """Return *config* without the fields *names*, and without a Service if "ServiceName" is one of them."""
+    """Return *config* without the fields *names*, which may be fields of "APIServerProxy", too."""
     found = {name: value for name, value in json.loads(config).items() if name not in names}
     found["APIServerProxy"] = {name: value for name, value in found["APIServerProxy"].items() if name not in names}
     return json.dumps(found, separators=(",", ":"))
@@ -90,7 +90,7 @@ SERVES = APIHost(SERVICE, (SERVICE,), (SERVICE,))
 
 
 def written(plan: Plan, ordinal: int) -> str:
-    """Return the config that *plan* gives to a replica; empty if it changes nothing there."""
+    """Return the config that *plan* gives to a replica; empty if *plan* doesn't change the config."""
     for step in plan.steps:
         body = step.obj if isinstance(step, Creation) else step.body if isinstance(step, Patch) else {}
         name = (
@@ -108,7 +108,7 @@ def planned(group: Object, *found: Object, keys: Keys | None = None, **given: An
     return plan_of(group, observed, OF, **({"keys": keys} if keys else {}))
 
 
-def test_a_new_replica_gets_a_config_with_its_auth_key_and_no_tailscale_service() -> None:
+def test_a_new_replica_of_an_apiserver_group_gets_a_config_with_its_auth_key_and_no_tailscale_service() -> None:
     plan = planned(kapi(), keys=Keys({0: "key", 1: "other"}))
     assert written(plan, 0) == WITH_KEY
     assert json.loads(written(plan, 1))["APIServerProxy"] == {"Enabled": True, "Mode": "auth", "IssueCerts": False}
@@ -124,7 +124,7 @@ def test_the_configs_of_proxies_with_a_certificate_are_those_of_the_go_operator_
     assert not any(written(again, ordinal) for ordinal in (0, 1))
 
 
-def test_a_class_and_the_log_level_add_fields_at_their_places() -> None:
+def test_the_class_and_the_log_level_of_an_apiserver_group_add_fields_at_fixed_positions_of_the_config() -> None:
     class_ = live_proxy_class(spec={"metrics": {"enable": True}, "tailscale": {"acceptRoutes": False}}, ready=True)
     group = kapi("noauth", {"proxyClass": "prod", "replicas": 1})
     of = replace(OF, log_level="DEBUG")
@@ -153,7 +153,9 @@ KEYS: dict[str, tuple[str, dict[str, str], str]] = {
 
 
 @pytest.mark.parametrize(("config", "state", "expected"), KEYS.values(), ids=KEYS)
-def test_an_auth_key_stays_in_the_config_until_it_is_used(config: str, state: dict[str, str], expected: str) -> None:
+def test_an_auth_key_stays_in_the_config_of_an_apiserver_groups_replica_until_it_is_used(
+    config: str, state: dict[str, str], expected: str
+) -> None:
     group = kapi(spec={"replicas": 1})
     plan = planned(group, *secrets(0, config, **state), api=hosting(group, APIHost(has_joined=False)))
     assert written(plan, 0) == expected
@@ -235,7 +237,7 @@ def test_the_pods_of_a_group_that_the_go_operator_made_stay_as_they_are(mode: st
     assert not any(written(plan, ordinal) for ordinal in (0, 1))
 
 
-def test_new_pods_have_nothing_that_the_go_operators_pods_lack() -> None:
+def test_new_pods_of_an_apiserver_group_have_nothing_that_the_go_operators_pods_lack() -> None:
     spec = statefulset_of(planned(kapi(), keys=Keys({0: "a", 1: "b"})))["spec"]
     made, wanted = spec["template"]["spec"], go_template("kube-apiserver-auth-proxy")["spec"]
     assert made.keys() == {"serviceAccountName", "containers"}
@@ -245,7 +247,7 @@ def test_new_pods_have_nothing_that_the_go_operators_pods_lack() -> None:
     assert spec["minReadySeconds"] == 10
 
 
-def test_a_class_adds_its_variables_and_ports_behind_those_of_the_group() -> None:
+def test_a_class_adds_its_variables_and_ports_after_those_of_an_apiserver_group() -> None:
     given = {"metrics": {"enable": True}, "useLetsEncryptStagingEnvironment": True}
     class_ = live_proxy_class(spec=given, ready=True)
     group = kapi(spec={"proxyClass": "prod"})
@@ -266,7 +268,7 @@ def test_a_class_adds_its_variables_and_ports_behind_those_of_the_group() -> Non
 
 
 @pytest.mark.parametrize(("mode", "accounts"), [("auth", []), ("noauth", ["kapi"])])
-def test_only_a_group_of_mode_noauth_gets_a_service_account(mode: str, accounts: list[str]) -> None:
+def test_only_an_apiserver_group_of_mode_noauth_gets_a_service_account(mode: str, accounts: list[str]) -> None:
     made = children_of(planned(kapi(mode)))
     assert [each["metadata"]["name"] for each in made if each["kind"] == "ServiceAccount"] == accounts
     (binding,) = [each for each in made if each["kind"] == "RoleBinding"]
@@ -274,7 +276,7 @@ def test_only_a_group_of_mode_noauth_gets_a_service_account(mode: str, accounts:
     assert not [each for each in made if each["kind"] == "ConfigMap"]
 
 
-def test_the_second_finalizer_follows_the_first() -> None:
+def test_an_apiserver_group_gets_its_second_finalizer_after_the_first() -> None:
     assert planned(kapi()).hold == FINALIZER
     assert planned(kapi(finalizers=[FINALIZER])).hold == KUBE_APISERVER_FINALIZER
 
@@ -284,7 +286,7 @@ def class_with(**given: object) -> Object:
 
 
 class Checked(NamedTuple):
-    """A group, its class, and a part of the message about the group; empty if all is well."""
+    """A group, its class, and words of the message about a fault of the group; empty without a fault."""
 
     group: Object
     words: str = ""
@@ -336,7 +338,7 @@ CHECKED = {
 
 
 @pytest.mark.parametrize("case", CHECKED.values(), ids=CHECKED)
-def test_a_group_is_refused_with_words_that_say_what_to_change(case: Checked) -> None:
+def test_an_apiserver_group_is_refused_with_words_that_say_what_to_change(case: Checked) -> None:
     api = hosting(case.group) if case.group["spec"]["type"] == "kube-apiserver" else None
     observed = Observed(Children(), proxy_class=case.class_, api=api, lacks_account=case.lacks_account)
     plan = plan_of(case.group, observed, OF)
@@ -418,7 +420,7 @@ STEPS = {
 
 
 @pytest.mark.parametrize("step", STEPS.values(), ids=STEPS)
-def test_the_status_tells_how_far_a_group_is(step: Step) -> None:
+def test_the_conditions_say_how_near_a_group_is_to_offering_the_kubernetes_api(step: Step) -> None:
     group = kapi(spec={"replicas": 1}, generation=7)
     children = Children(secrets=secrets(0, CONFIG, **(joined(0) if step.is_up else {})), pods=[pod("kapi-0", "P0")])
     status = status_of(plan_of(group, Observed(children, api=hosting(group, **step.facts)), OF))
@@ -438,7 +440,7 @@ def test_the_status_tells_how_far_a_group_is(step: Step) -> None:
     assert status.get("url", "") == step.url
 
 
-def test_a_secret_with_the_labels_but_not_the_name_of_a_replica_is_named_and_left_alone() -> None:
+def test_a_secret_with_the_labels_but_not_the_name_of_a_replica_stays_and_the_condition_names_it() -> None:
     found = slim_secret("kapi-x", {}, {**LABELS, "tailscale.com/secret-type": "state"})
     plan = planned(kapi(), misnamed=[found])
     (ready,) = [each for each in status_of(plan)["conditions"] if each["type"] == READY]
@@ -446,7 +448,7 @@ def test_a_secret_with_the_labels_but_not_the_name_of_a_replica_is_named_and_lef
     assert "kapi-x" not in str(plan.steps)
 
 
-def test_a_secret_without_a_config_is_named_and_left_alone() -> None:
+def test_a_config_secret_that_lacks_the_config_stays_and_the_condition_names_it() -> None:
     emptied = slim_secret("kapi-1-config", {"other": "text"}, {**LABELS, "tailscale.com/secret-type": "config"})
     found = Observed(Children(secrets=[*secrets(0, BARE), *secrets(1), emptied]), api=hosting(kapi()))
     plan = plan_of(kapi(), found, OF, keys=Keys({0: "key"}))
@@ -474,7 +476,7 @@ def test_a_group_waits_for_the_answer_about_its_tailscale_service_and_its_hosts(
         assert planned(kapi(), api=hosting(kapi(), **facts)).error is unread
 
 
-def test_an_event_names_the_obstacle_and_that_of_headscale_comes_once() -> None:
+def test_an_event_names_the_obstacle_of_an_apiserver_group_and_an_event_about_headscale_comes_once() -> None:
     for view, reason, once in (
         (FOREIGN, "InvalidTailscaleService", False),
         (HEADSCALE, "UnsupportedByControlServer", True),
@@ -504,7 +506,7 @@ GOING = deleting(kapi(finalizers=[FINALIZER, KUBE_APISERVER_FINALIZER]))
 GONE = deleting(kapi(finalizers=[KUBE_APISERVER_FINALIZER]))
 
 
-def test_a_deleted_group_loses_its_proxies_and_then_waits_for_the_end_of_its_tailscale_service() -> None:
+def test_a_deleted_apiserver_group_loses_its_proxies_and_then_waits_for_the_end_of_its_tailscale_service() -> None:
     assert planned(GOING).release == FINALIZER
     waits = planned(GONE, api=hosting(GONE, left=Refusal("being removed", is_passing=True)))
     assert (waits.release, waits.requeue_after, reasons_of(waits)) == ("", 30.0, [])

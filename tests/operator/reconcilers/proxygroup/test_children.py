@@ -50,7 +50,7 @@ def steps(found: list[Object], keys: Keys = NO_KEYS) -> list[Step]:
     return list(secret_steps(PROXY, Children(secrets=found), keys))
 
 
-def test_a_new_replica_gets_its_secrets_and_a_lost_state_secret_is_created_again() -> None:
+def test_a_new_replica_of_a_group_gets_its_secrets_and_a_lost_state_secret_is_created_again() -> None:
     config_secret, state = [step.obj for step in steps(joined(0), Keys({1: "key"})) if isinstance(step, Creation)]
     for made, name, type_ in ((config_secret, "foo-1-config", "config"), (state, "foo-1", "state")):
         labels = {**OWNER.labels, "tailscale.com/secret-type": type_}

@@ -10,14 +10,7 @@ import pytest_asyncio
 from clustersim.objects import POD as SIM_POD
 from clustersim.tailnetservices import TailscaleService
 from tsoperator.api.names import HA_INGRESS_FINALIZER
-from tsoperator.api.objects import (
-    CONFIGMAP,
-    ENDPOINTSLICE,
-    POD,
-    SECRET,
-    Key,
-    Object,
-)
+from tsoperator.api.objects import CONFIGMAP, ENDPOINTSLICE, POD, SECRET, Key, Object
 from tsoperator.api.owners import ANNOTATION_OWNERS
 from tsoperator.reconcilers.proxygroup.exposed import ExposedChanges
 from tsoperator.runtime.cache import Cache
@@ -104,7 +97,9 @@ async def _backends(world: World, name: str) -> tuple[str, ...]:
 
 
 @pytest.mark.simulated
-async def test_the_documents_of_a_group_follow_the_backend_and_the_annotations_of_an_ingress(hosting: World) -> None:
+async def test_the_documents_of_a_group_change_with_the_backend_and_the_annotations_of_an_ingress(
+    hosting: World,
+) -> None:
     own(hosting, "web", "tcp:443", "tcp:80")
     await hosting.apply(ING, backend("web"), WEB)
     address = (await hosting.look(backend("web")))["spec"]["clusterIP"]
@@ -184,7 +179,7 @@ async def changes_of(world: World, *there: Object) -> AsyncIterator[ExposedChang
 KEYS = {Key("", "ing")}
 
 
-async def test_a_change_concerns_only_groups_that_expose_the_object(cluster: World) -> None:
+async def test_a_change_of_an_object_concerns_only_groups_that_expose_the_object(cluster: World) -> None:
     await cluster.apply(ING, proxy_group("egress"), proxy_group("lab", type="ingress"), backend("web"), backend("idle"))
     await cluster.apply(API, {**WEB, "metadata": {**WEB["metadata"], "finalizers": []}})
     async with changes_of(cluster) as changes:
@@ -226,7 +221,9 @@ async def test_a_change_of_an_object_concerns_its_group_and_the_groups_of_other_
         assert changes.of_claimant(None, plain) == set()
 
 
-async def test_a_group_that_comes_goes_or_moves_concerns_the_other_ingress_groups(cluster: World) -> None:
+async def test_a_change_of_a_groups_status_concerns_this_group_and_its_deletion_concerns_all_ingress_groups(
+    cluster: World,
+) -> None:
     await cluster.apply(ING, proxy_group("lab", type="ingress"), proxy_group("egress"))
     async with changes_of(cluster) as changes:
         old = await cluster.look(ING)

@@ -118,15 +118,17 @@ def shared(tailnet: str) -> dict[str, str]:
         (SETTINGS, {"annotations": {SHARE: "true"}}, shared("_default")),
     ],
 )
-def test_the_variables_are_in_the_order_that_the_image_expects(of: Any, group: Any, account: dict[str, str]) -> None:
+def test_the_variables_of_an_ingress_groups_proxies_are_in_the_order_that_the_image_expects(
+    of: Any, group: Any, account: dict[str, str]
+) -> None:
     assert [*environment(pods_of(of, **group)).items()] == [*{**COMMON, **account}.items()]
 
 
-def test_a_rollout_waits_until_a_new_pod_has_run_for_some_seconds() -> None:
+def test_a_rollout_of_an_ingress_group_waits_until_a_new_pod_has_run_for_some_seconds() -> None:
     assert spec_of()["minReadySeconds"] == 10
 
 
-def test_the_pods_of_an_ingress_group_have_no_gate_and_need_not_drain() -> None:
+def test_the_pods_of_an_ingress_group_have_no_gate_and_do_not_wait_for_connections_at_their_end() -> None:
     template = pods_of()
     spec = template["spec"]
     assert not {"readinessGates", "terminationGracePeriodSeconds"} & spec.keys()
@@ -150,7 +152,7 @@ def test_a_class_can_choose_the_staging_environment_of_the_certificate_authority
     assert "TS_DEBUG_ACME_DIRECTORY_URL" not in environment(made["spec"]["template"])
 
 
-def test_pods_of_the_go_operator_do_not_restart() -> None:
+def test_the_pods_of_an_ingress_group_of_the_go_operator_do_not_restart() -> None:
     proxy = proxy_of(ing(), Observed(Children()))
     made = group_statefulset(INGRESS, proxy, SETTINGS, Children())
     assert made is not None
@@ -173,7 +175,7 @@ def config_of(made: Plan, ordinal: int) -> Any:
     return json.loads(texts(found[0])["cap-106.hujson"]) if found else None
 
 
-def test_the_config_of_each_replica_lists_the_services_of_that_replica_after_the_routes() -> None:
+def test_the_config_of_each_replica_has_its_advertised_services_after_acceptroutes() -> None:
     children = Children(secrets=[*secrets(0), *secrets(1, "svc:web")])
     made = plan_of(ing(), Observed(children, offer=Offer(advertised={0: ("svc:web", "svc:api"), 1: ()})))
     config = config_of(made, 0)
@@ -207,7 +209,7 @@ def test_a_group_whose_proxies_cannot_be_made_stops_advertising_services_that_ha
     assert texts(patches_of(made)[1].body)["cap-106.hujson"] == config_files(wanted)["cap-106.hujson"]
 
 
-def test_the_plan_waits_for_tailscale_services_that_have_yet_to_be_read() -> None:
+def test_the_plan_of_an_ingress_group_waits_for_tailscale_services_that_have_yet_to_be_read() -> None:
     pending = ValueError("wait")
     assert plan_of(ing(), Observed(Children(), offer=Offer(pending=pending))).error is pending
 

@@ -6,17 +6,7 @@ from typing import Any, NamedTuple
 import pytest
 from tsoperator.api.device import Device
 from tsoperator.api.names import FINALIZER
-from tsoperator.api.objects import (
-    CONFIGMAP,
-    POD,
-    SECRET,
-    SERVICE,
-    SERVICEACCOUNT,
-    STATEFULSET,
-    Key,
-    Object,
-    key_of,
-)
+from tsoperator.api.objects import CONFIGMAP, POD, SECRET, SERVICE, SERVICEACCOUNT, STATEFULSET, Key, Object, key_of
 from tsoperator.group.grouptype import EGRESS
 from tsoperator.proxy.devices import TailnetView
 from tsoperator.proxy.entries import entries_of, slim_configmap
@@ -97,7 +87,7 @@ def test_a_new_group_that_waits_for_auth_keys_gets_all_children_but_secrets_and_
     assert ready(made)[1:] == ("ProxyGroupCreating", "0/2 ProxyGroup pods running")
 
 
-def test_names_of_devices_are_freed_before_the_secrets_are_made_and_tags_are_set_afterwards() -> None:
+def test_names_of_a_groups_devices_are_freed_before_its_secrets_are_made_and_tags_are_set_afterwards() -> None:
     view = TailnetView(devices={"nodeid-0": Device("nodeid-0", "foo-0.tail1234.ts.net", "foo-0", tags=("tag:old",))})
     observed = Observed(replace(running(0), secrets=groups.joined(0)), tailnet=view)
     made = plan_of(live_group(), observed, replace(SETTINGS, take_over_names=True))
@@ -111,7 +101,7 @@ def test_names_of_devices_are_freed_before_the_secrets_are_made_and_tags_are_set
 @pytest.mark.parametrize(
     ("key", "field"), [("hostname", "hostnamePrefix"), ("tags", "tags"), ("proxy-class", "proxyClass")]
 )
-def test_an_event_names_an_annotation_or_label_that_has_no_effect(given: str, key: str, field: str) -> None:
+def test_an_event_names_an_annotation_or_label_of_a_group_that_has_no_effect(given: str, key: str, field: str) -> None:
     marked: dict[str, Any] = {given: {f"tailscale.com/{key}": "x"}}
     for group in (live_group(**marked), live_group({"replicas": 101}, **marked)):
         (told,) = (note for note in plan_of(group, NOTHING).notes if note.reason.startswith("Ignored"))
@@ -175,7 +165,7 @@ def test_the_proxies_have_the_names_tags_tailnet_and_routes_that_the_group_choos
 
 
 class Bad(NamedTuple):
-    """A group that can't be made, the reason and words of its condition, and whether there is an Event, too."""
+    """A group that can't be made, the reason and words of its condition, and whether an Event says the same."""
 
     reason: str
     words: str
@@ -234,7 +224,7 @@ def test_the_condition_says_why_a_group_cannot_be_made_and_its_proxies_stay(bad:
     assert (made.steps, made.hold, made.error) == ([], "", None)
 
 
-def test_a_mirrored_image_and_the_longest_allowed_names_are_accepted() -> None:
+def test_a_group_with_a_mirrored_image_and_the_longest_allowed_names_is_accepted() -> None:
     fine = Observed(Children(), proxy_class=class_with(image="example.org/k8s-proxy/tailscale:v1"))
     assert proxy_of(CLASSY, fine).owner == OWNER
     assert proxy_of(live_group(name=LONGEST), NOTHING).key.name == LONGEST
@@ -287,7 +277,7 @@ STRANGERS = [
 
 
 def in_the_way(stranger: Object) -> Bad:
-    """Return what a group says if it needs the name of *stranger*."""
+    """Return the expected report of a group that needs the name of *stranger*."""
     words = f"{stranger['kind']} tailscale/{stranger['metadata']['name']} is in the way: "
     return Bad("ProxyGroupCreationFailed", words)
 
@@ -302,12 +292,12 @@ def test_a_group_says_that_another_parents_child_has_a_name_that_the_group_needs
 
 
 @pytest.mark.virtual_time
-async def test_a_group_says_on_a_cluster_what_its_plan_says() -> None:
+async def test_a_group_has_on_a_cluster_the_status_and_the_events_of_its_plan() -> None:
     strangers = {each["kind"]: Row(live_group(), in_the_way(each).check, [each]) for each in STRANGERS}
     await play(strangers | {name: bad.row for name, bad in BAD.items()})
 
 
-def test_a_refused_write_is_reported_and_tried_again() -> None:
+def test_a_refused_write_for_a_group_is_reported_and_tried_again() -> None:
     error = ValueError("no")
     made = plan_of(live_group(), Observed(running(0)), keys=Refusal("no tags", error=error))
     assert (ready(made), made.error) == (("False", "ProxyGroupCreationFailed", "no tags"), error)
@@ -317,7 +307,7 @@ def test_a_refused_write_is_reported_and_tried_again() -> None:
     assert ready(named)[1] == "UnsupportedByControlServer"
 
 
-def test_the_condition_names_a_replica_that_cannot_log_in() -> None:
+def test_the_condition_of_a_group_names_a_replica_that_cannot_log_in() -> None:
     asking = groups.secrets(0, "old", device_id="n0", device_fqdn="a.b", pod_uid="p0", reissue_authkey="old")
     children = replace(running(0, 1), secrets=[*asking, *groups.joined(1)])
     made = plan_of(live_group(), Observed(children), keys=Keys({0: "new"}))
@@ -382,7 +372,7 @@ def test_the_device_of_a_surplus_replica_goes_before_its_secrets() -> None:
     assert "delete Secret tailscale/foo-1 and tailscale/foo-2 by hand" in made.way_out
 
 
-def test_the_config_secrets_that_the_last_pod_mounts_stay() -> None:
+def test_the_config_secrets_that_the_last_pod_of_a_shrunk_group_mounts_stay() -> None:
     volumes = [{"name": f"tailscaledconfig-{ordinal}"} for ordinal in range(2)]
     live = statefulset(1)
     live["spec"]["template"] = {"spec": {"volumes": volumes}}
@@ -396,7 +386,7 @@ def test_the_config_secrets_that_the_last_pod_mounts_stay() -> None:
 MEASURED = live_proxy_class(spec={"metrics": {"enable": True}}, ready=True)
 
 
-def test_the_metrics_service_is_deleted_when_no_class_asks_for_metrics() -> None:
+def test_the_metrics_service_of_a_group_is_deleted_when_no_class_asks_for_metrics() -> None:
     labels = {"tailscale.com/managed": "true", "ts_proxy_type": "proxygroup", "ts_proxy_parent_name": "foo"}
     service = obj(SERVICE, Key("tailscale", "foo-metrics"), {"spec": {"ipFamilies": ["IPv4"]}}, labels=labels)
     children = replace(running(0, 1), metrics=[service])
@@ -464,5 +454,5 @@ def test_a_group_that_waits_for_its_tailnet_still_gets_the_entries_of_new_servic
     assert (step.resource, made.status, made.error) == (CONFIGMAP, None, view.pending)
 
 
-def test_a_deleted_group_without_our_finalizer_needs_nothing() -> None:
+def test_the_plan_for_a_deleted_group_without_our_finalizer_is_empty() -> None:
     assert plan_of(deleting(live_group()), NOTHING) == Plan()

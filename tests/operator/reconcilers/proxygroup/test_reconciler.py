@@ -26,6 +26,7 @@ from tsoperator.api.objects import (
 from tsoperator.group.proxygroup import group_owner
 from tsoperator.kube.client import KubeClient
 from tsoperator.reconcilers.proxies import Proxies
+from tsoperator.reconcilers.proxygroup.accounts import account_key
 from tsoperator.reconcilers.proxygroup.reconciler import proxygroups
 from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.kind import KindReconciler
@@ -125,7 +126,7 @@ def static_class(first: int, last: int) -> Object:
     return proxy_class("prod", staticEndpoints={"nodePort": {"ports": [{"port": first, "endPort": last}]}})
 
 
-async def test_the_static_endpoints_follow_the_nodes(world: World) -> None:
+async def test_the_static_endpoints_of_a_group_change_with_the_nodes(world: World) -> None:
     class_, classy, outside = static_class(30001, 30002), proxy_group("foo", proxyClass="prod"), OUTSIDE
     await world.apply(class_, classy)
     await world.becomes(lambda: world.reason(classy, READY), "ProxyGroupCreationFailed")
@@ -156,7 +157,7 @@ async def static_endpoints(world: World, group: Object) -> list[list[str] | None
     return [device.get("staticEndpoints") for device in found]
 
 
-async def test_a_change_of_the_default_class_reaches_the_groups_that_name_none(cluster: World) -> None:
+async def test_a_change_of_the_default_class_reaches_the_groups_that_name_no_class(cluster: World) -> None:
     async with running_operator(cluster, proxy_class="prod"):
         await cluster.apply(FOO)
         await cluster.becomes(lambda: cluster.reason(FOO, READY), "ProxyGroupCreating")
@@ -273,7 +274,7 @@ async def test_a_deleted_group_leaves_objects_that_another_owner_controls() -> N
             assert await client.get(resource, named(name))
 
 
-async def test_a_change_of_a_pod_a_tailnet_or_a_device_concerns_the_groups_to_which_the_object_belongs() -> None:
+async def test_a_change_of_another_object_concerns_the_groups_to_which_the_object_belongs() -> None:
     groups = [live_group({"tailnet": "lab"}), live_group(name="bar")]
     async with by_hand(*groups, whole_secret("foo-0", {"device_id": "n1"}, LABELS)) as (_, _, reconciler):
         assert [*reconciler.watches[POD](obj(POD, named("foo-0"), labels=LABELS))] == [KEY]
@@ -281,9 +282,11 @@ async def test_a_change_of_a_pod_a_tailnet_or_a_device_concerns_the_groups_to_wh
         assert [*reconciler.watches[TAILNET](tailnet("other"))] == []
         for device, keys in (("n1", [KEY]), ("n2", [])):
             assert [*reconciler.watches[DEVICE](device_object("lab", Device(device, "foo-0.example.org")))] == keys
+        shared = obj(SECRET, account_key(OPERATOR_NAMESPACE), {})
+        assert sorted(reconciler.watches[SECRET](shared)) == [Key("", "bar"), KEY]
 
 
-async def test_a_replica_whose_login_is_refused_gets_another_key(world: World) -> None:
+async def test_a_replica_whose_login_is_refused_gets_another_auth_key(world: World) -> None:
     await world.apply(FOO)
     before = await whole(world)
     world.control.delete_device(world.control.devices[before[0].device_id])

@@ -13,6 +13,7 @@ from tsoperator.settings import Settings
 
 from tests.operator.reconcilers.proxygroup.groups import OWNED, OWNER, SETTINGS, live_group, proxy_of
 from tests.support.objects import live_proxy_class, obj, settings, stored
+from tests.support.proxies import container_of, pods_of
 
 METRICS = {"metrics": {"enable": True}}
 DEBUG = {"statefulSet": {"pod": {"tailscaleContainer": {"debug": {"enable": True}}}}}
@@ -41,22 +42,12 @@ def whole(*args: Any, **given: Any) -> Object:
     return found
 
 
-def pods_of(statefulset: Object) -> Object:
-    spec: Object = statefulset["spec"]["template"]["spec"]
-    return spec
-
-
-def container(statefulset: Object) -> Object:
-    found: Object = pods_of(statefulset)["containers"][0]
-    return found
-
-
 def environment(statefulset: Object) -> dict[str, str]:
-    found = container(statefulset)["env"]
+    found = container_of(statefulset)["env"]
     return {each["name"]: each.get("value") or each["valueFrom"]["fieldRef"]["fieldPath"] for each in found}
 
 
-def test_the_statefulset_is_as_the_image_and_the_go_operator_expect() -> None:
+def test_the_statefulset_of_a_group_is_as_the_image_and_the_go_operator_expect() -> None:
     statefulset, labels = whole(), OWNER.labels
     named = {"namespace": "tailscale", "name": "foo", "labels": labels}
     assert statefulset["metadata"] == {**named, **OWNED}
@@ -82,7 +73,7 @@ def test_the_pods_of_a_group_mount_all_configs_and_the_configmap() -> None:
 
 
 def test_the_container_of_a_groups_proxy_drains_its_connections_before_the_end() -> None:
-    found = container(whole(of=settings(proxy_image="example.org/proxy:v1")))
+    found = container_of(whole(of=settings(proxy_image="example.org/proxy:v1")))
     drain = {"preStop": {"httpGet": {"path": "/internal-egress-services-preshutdown", "port": 9002}}}
     assert {name: value for name, value in found.items() if name not in ("env", "volumeMounts")} == {
         "name": "tailscale",
@@ -125,14 +116,14 @@ def test_the_last_pod_of_a_group_that_shrinks_keeps_its_volumes(before: int, aft
     found = whole({"replicas": after}, live=live(whole({"replicas": before})))
     wanted = [*(f"tailscaledconfig-{ordinal}" for ordinal in range(mounted)), "foo-egress-config"]
     assert [each["name"] for each in pods_of(found)["volumes"]] == wanted
-    assert [each["name"] for each in container(found)["volumeMounts"]] == wanted
+    assert [each["name"] for each in container_of(found)["volumeMounts"]] == wanted
     assert found["spec"]["replicas"] == after
 
 
 def test_the_pods_of_a_group_do_not_drain_if_the_class_moves_the_health_port() -> None:
     statefulset = whole(class_=MOVED)
     assert not {"readinessGates", "terminationGracePeriodSeconds"} & pods_of(statefulset).keys()
-    assert "lifecycle" not in container(statefulset)
+    assert "lifecycle" not in container_of(statefulset)
     assert statefulset["spec"]["template"]["metadata"]["deletionGracePeriodSeconds"] == 10
 
 
@@ -182,7 +173,7 @@ def test_pods_of_the_go_operator_and_of_earlier_versions_stay_until_they_have_to
 
 
 @pytest.mark.parametrize("live", [adopted(), earlier()], ids=["adopted", "earlier"])
-def test_a_statefulset_of_another_version_is_left_alone(live: Object) -> None:
+def test_a_groups_statefulset_of_the_go_operator_or_of_an_earlier_version_is_not_written_again(live: Object) -> None:
     assert write_for(whole(live=live), live) is None
 
 
@@ -198,7 +189,7 @@ def service(*families: str) -> Object:
         (DEBUG, {}, "$(POD_IP)"),
     ],
 )
-def test_a_statefulset_with_metrics_is_made_once_the_address_family_is_known(
+def test_a_groups_statefulset_with_metrics_is_made_once_the_address_family_is_known(
     class_: Object, given: Object, host: str | None
 ) -> None:
     statefulset = made(class_=class_, **given)
@@ -206,6 +197,6 @@ def test_a_statefulset_with_metrics_is_made_once_the_address_family_is_known(
     assert found == (f"{host}:9001" if host else None)
 
 
-def test_the_staging_environment_of_certificates_is_not_for_egress() -> None:
+def test_a_class_with_the_staging_environment_of_certificates_changes_nothing_for_an_egress_group() -> None:
     staging = {"useLetsEncryptStagingEnvironment": True}
     assert environment(whole(class_=staging)) == environment(whole())

@@ -19,7 +19,7 @@ def made(allowed: Allowed) -> list[Object]:
     return [*admission_policies("team", allowed, settings())]
 
 
-def test_a_namespace_has_a_policy_and_a_binding_for_ingress_and_for_egress() -> None:
+def test_a_namespace_has_an_admission_policy_and_a_binding_for_ingress_and_for_egress() -> None:
     ingress, ingress_binding, egress, egress_binding = made(SOME)
     for policy, binding, name in (
         (ingress, ingress_binding, "ts-ingress-team"),
@@ -71,7 +71,7 @@ DRIFTS: dict[str, tuple[int, Object]] = {
 
 
 @pytest.mark.parametrize(("index", "drift"), DRIFTS.values(), ids=DRIFTS)
-def test_every_edit_of_admission_policies_that_could_open_the_namespace_is_reverted(index: int, drift: Object) -> None:
+def test_every_edit_of_admission_policies_that_could_allow_other_groups_is_reverted(index: int, drift: Object) -> None:
     desired = made(SOME)[index]
     annotations = {"tailscale.com/desired-digest": digest_of(desired)}
     live = stored({**desired, "spec": without_null(desired["spec"])}, annotations=annotations)

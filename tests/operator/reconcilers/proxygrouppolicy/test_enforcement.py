@@ -21,7 +21,7 @@ POLICY = group_policy(ingress=["web"], egress=["out"])
 
 
 class Case(NamedTuple):
-    """A function that makes an object, the ProxyGroup that it names, the allowed one, and its kind in a message."""
+    """A function that makes an object for a ProxyGroup, the *allowed* ProxyGroup, and the object's kind in words."""
 
     make: Callable[[str], Object]
     allowed: str
@@ -77,7 +77,7 @@ async def test_an_object_may_name_no_group_under_an_empty_policy(world: World) -
         assert words in await refusal(world, case.make(case.allowed))
 
 
-async def test_objects_outside_of_the_policy_are_accepted(world: World) -> None:
+async def test_a_proxygrouppolicy_does_not_affect_other_namespaces_or_objects_without_a_group(world: World) -> None:
     await world.apply(group_policy())
     await in_force(world)
     elsewhere = group_egress("elsewhere", "other")

@@ -73,7 +73,7 @@ def test_a_policy_that_names_missing_groups_is_enforced_and_says_so() -> None:
     assert told(made)["y"][0] == "True"
 
 
-def test_a_policy_warns_of_groups_that_can_not_do_what_it_allows() -> None:
+def test_a_policy_warns_that_it_names_groups_of_another_type() -> None:
     (report,) = plan(policy(ingress=["a", "c"], egress=["c"])).reports
     told_of = "ProxyGroup c in spec.ingress is of type egress, so it is of no use there: name one of type ingress"
     assert [(note.reason, told_of in note.message) for note in report.notes] == [("IgnoredField", True)]
@@ -127,13 +127,13 @@ def test_nothing_changes_in_a_namespace_whose_policies_the_operator_cannot_see()
         assert decisions.plan(observed, settings()) == Plan(requeue_after=60)
 
 
-def test_a_binding_of_somebody_else_stays_when_the_last_policy_goes() -> None:
+def test_a_binding_of_somebody_else_stays_when_the_last_proxygrouppolicy_goes() -> None:
     theirs = stored({**LEFT[1], "spec": {**LEFT[1]["spec"], "policyName": "other"}})
     made = decisions.plan(Observed("team", admission=[LEFT[0], theirs]), settings())
     assert [step.obj for step in made.steps if isinstance(step, Deletion)] == LEFT[:1]
 
 
-def test_each_policy_reports_why_the_api_server_refuses() -> None:
+def test_each_proxygrouppolicy_reports_why_the_api_server_refuses_the_admission_policies() -> None:
     error = ValueError("422")
     observed = Observed("team", [policy("x"), policy("y")])
     made = decisions.failed(observed, Refusal("too long: make it shorter", error=error))

@@ -12,14 +12,7 @@ from clustersim.objects import PROXYGROUPPOLICY as SIM_GROUPPOLICY
 from clustersim.sim import SimOptions
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tsoperator.api.objects import (
-    ADMISSIONBINDING,
-    ADMISSIONPOLICY,
-    PROXYGROUPPOLICY,
-    Object,
-    Resource,
-    uid,
-)
+from tsoperator.api.objects import ADMISSIONBINDING, ADMISSIONPOLICY, PROXYGROUPPOLICY, Object, Resource, uid
 from tsoperator.kube.errors import AlreadyExists
 
 from tests.support import patient
@@ -185,7 +178,9 @@ async def test_the_go_operators_admission_policies_are_taken_over_in_place(clust
         await cluster.becomes(lambda: enforced(cluster), {})
 
 
-async def test_leftovers_of_a_namespace_without_policies_go_at_the_start(cluster: World) -> None:
+async def test_a_new_operator_deletes_the_admission_policies_of_a_namespace_without_proxygrouppolicies(
+    cluster: World,
+) -> None:
     stranger = go_objects("other")[0]
     stranger["metadata"]["name"] = "other"
     await cluster.apply(*go_objects(), stranger)
@@ -195,7 +190,7 @@ async def test_leftovers_of_a_namespace_without_policies_go_at_the_start(cluster
     await cluster.delete(stranger)
 
 
-async def test_a_namespace_that_is_not_watched_keeps_its_policies(teams: World) -> None:
+async def test_a_namespace_that_is_not_watched_keeps_its_admission_policies(teams: World) -> None:
     theirs, ours = go_objects(), group_policy(namespace=TEAM)
     await teams.apply(*theirs, group_policy(ingress=["other"]), ours)
     before = [meant(await teams.look(each)) for each in theirs]
@@ -211,7 +206,9 @@ async def test_a_namespace_that_is_not_watched_keeps_its_policies(teams: World) 
 
 
 @pytest.mark.simulated
-async def test_a_namespace_keeps_its_policies_while_the_operator_may_not_see_what_users_want(teams: World) -> None:
+async def test_a_namespace_keeps_its_admission_policies_while_the_operator_may_not_see_what_users_want(
+    teams: World,
+) -> None:
     mine = group_policy(namespace=TEAM, egress=["out"])
     teams.sim.faults.forbid(Ban(PROXYGROUPPOLICY.plural, TEAM))
     teams.sim.store.create(SIM_GROUPPOLICY, mine)
@@ -224,7 +221,9 @@ async def test_a_namespace_keeps_its_policies_while_the_operator_may_not_see_wha
 
 
 @pytest.mark.simulated
-async def test_a_namespace_keeps_its_policies_while_the_crd_is_away(cluster: World) -> None:
+async def test_a_namespace_keeps_its_admission_policies_while_the_crd_of_proxygrouppolicies_is_missing(
+    cluster: World,
+) -> None:
     await cluster.apply(*go_objects())
     cluster.sim.kinds.withdraw(SIM_GROUPPOLICY)
     async with running_operator(cluster):

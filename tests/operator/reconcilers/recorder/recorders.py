@@ -88,7 +88,7 @@ def device(ordinal: int) -> Device:
 
 
 def joined(*ordinals: int, listed: bool = True) -> Observed:
-    """Return what the reconciler observes of replicas with these *ordinals* that have joined the tailnet.
+    """Return the facts about replicas with these *ordinals* that have joined the tailnet.
 
     If *listed* is false, the operator hasn't read the list of devices yet.
     """

@@ -56,7 +56,7 @@ async def ground() -> AsyncIterator[tuple[World, dict[str, Event]]]:
 async def remains(events: Sequence[str]) -> list[str]:
     """Let *events* happen, after each of which the operator settles if its name has a star; then delete the Recorder.
 
-    Return what is left of the Recorder at the end.
+    Return the leftovers of the Recorder at the end.
     """
     async with ground() as (world, happening):
         for name in events:

@@ -125,7 +125,7 @@ def test_a_valid_recorder_gets_its_children_and_is_ready() -> None:
         assert child["metadata"]["ownerReferences"] == [owner_reference(RECORDER, "rec", "rec-uid")]
 
 
-def test_an_auth_secret_has_nothing_but_the_key_of_its_replica() -> None:
+def test_an_auth_secret_of_a_recorder_has_nothing_but_the_auth_key_of_its_replica() -> None:
     planned = plan_of(live_recorder(), keys=Keys({0: "new-authkey"}))
     found = {each.obj["metadata"]["name"]: texts(each.obj) for each in planned.steps}  # type: ignore[union-attr]
     assert (found["rec-auth-0"], found["rec-0"]) == ({"authkey": "new-authkey"}, {})
@@ -221,7 +221,7 @@ def test_a_recorder_names_the_foreign_object_that_has_the_name_of_a_child(case: 
 
 
 @pytest.mark.virtual_time
-async def test_a_recorder_says_on_a_cluster_what_its_plan_says() -> None:
+async def test_a_recorder_has_on_a_cluster_the_status_and_the_events_of_its_plan() -> None:
     wrong = {name: Row(live_recorder(case.spec), case.check, case.given) for name, case in (WRONG | STRANGERS).items()}
     storage = {
         name: Row(live_recorder({"storage": {"s3": case.s3}}), case.check, [] if case.lacks else [S3_KEYS])
@@ -259,7 +259,7 @@ def shown(ordinal: int) -> Object:
     }
 
 
-def test_the_status_shows_the_devices_as_the_control_server_lists_them() -> None:
+def test_the_status_of_a_recorder_shows_the_devices_as_the_control_server_lists_them() -> None:
     assert status_of(plan_of(live_recorder({"replicas": 3, **S3}), joined(0, 1, 2)))["devices"] == [
         *map(shown, range(3))
     ]
@@ -283,7 +283,7 @@ def test_the_url_in_the_status_of_a_recorder_is_not_taken_from_the_login_name() 
     assert status["devices"] == [shown(0)]
 
 
-def test_the_status_keeps_the_devices_until_the_list_of_devices_has_been_read() -> None:
+def test_the_status_of_a_recorder_keeps_its_devices_until_the_list_of_devices_has_been_read() -> None:
     old = {"status": {"devices": [shown(0), shown(1)]}}
     two = live_recorder({"replicas": 2, **S3}) | old
     assert status_of(plan_of(two, joined(0, 1, listed=False)))["devices"] == [shown(0), shown(1)]
@@ -304,7 +304,7 @@ def test_a_recorder_whose_replica_logs_in_anew_is_not_ready_and_says_which(key: 
     assert given == ({"rec-auth-1": {"authkey": key}} if key else {})
 
 
-def test_an_auth_secret_without_data_gets_a_file_for_the_pods_to_mount() -> None:
+def test_a_recorders_auth_secret_without_data_gets_a_file_for_the_pods_to_mount() -> None:
     state, _ = secrets(0, profile(0))
     for data in ({}, {"other": "x"}):
         empty = owned(slim_secret("rec-auth-0", data, OWNER.labels))
@@ -313,7 +313,7 @@ def test_an_auth_secret_without_data_gets_a_file_for_the_pods_to_mount() -> None
 
 
 class Storage(NamedTuple):
-    """A spec of S3 and its fault: the status and the reason of the condition, and words of its message."""
+    """A spec of S3 storage, and the condition about its fault: the status, the reason, and words of the message."""
 
     s3: Object
     lacks: bool
@@ -355,7 +355,7 @@ def test_a_recorder_names_the_missing_part_of_its_storage(case: Storage) -> None
     ],
     ids=["account", "annotation", "variable"],
 )
-def test_the_credentials_for_the_storage_may_come_from_another_source(pod: Object) -> None:
+def test_the_credentials_for_a_recorders_storage_need_not_come_from_a_secret_in_its_spec(pod: Object) -> None:
     spec = {"storage": {"s3": {"endpoint": "e", "bucket": "b"}}, "statefulSet": {"pod": pod}}
     assert ready(plan_of(live_recorder(spec))) == ("True", "RecorderCreated", "RecorderCreated")
 
@@ -427,7 +427,7 @@ def test_a_deleted_recorder_is_released_after_the_devices_of_all_replicas_are_de
     assert "if the control server is gone for good, delete Secret tailscale/rec-" in planned.way_out
 
 
-def test_a_deleted_recorder_waits_for_its_pods() -> None:
+def test_a_deleted_recorder_waits_until_its_pods_have_ended() -> None:
     managed = pod("rec-0", "p0")
     managed["metadata"]["ownerReferences"] = [{"kind": "StatefulSet"}]
     observed = replace(
@@ -441,7 +441,7 @@ def test_a_deleted_recorder_waits_for_its_pods() -> None:
     )
 
 
-def test_a_refused_deletion_of_a_device_names_the_tailnet_as_the_reason() -> None:
+def test_the_condition_about_a_refused_deletion_of_a_recorders_device_names_the_tailnet() -> None:
     obj = deleting(held(live_recorder({**UI, "tailnet": "other"})))
     told = plans.failed(ask_of(obj), Observed(Children(), tailnet=UNUSABLE), Refusal("gone"))
     assert ready(told)[1] == "RecorderTailnetUnavailable"
@@ -451,7 +451,7 @@ def test_a_deleted_recorder_without_children_is_released_at_once() -> None:
     assert plan_of(deleting(live_recorder())) == Plan()
 
 
-def test_the_secrets_and_the_device_of_a_removed_replica_go_once_no_pod_needs_them() -> None:
+def test_the_secrets_and_the_device_of_a_recorders_removed_replica_go_once_no_pod_needs_them() -> None:
     spec = {"replicas": 1, **S3}
     for updated, gone in ((0, []), (1, ["node-1"])):
         live = statefulset_of(spec, replicas=1, updatedReplicas=updated)
@@ -482,7 +482,9 @@ def test_a_recorder_with_any_spec_has_a_plan(spec: Object) -> None:
 
 @pytest.mark.parametrize("given", ["annotations", "labels"])
 @pytest.mark.parametrize(("key", "field"), [("tags", "spec.tags"), ("proxy-class", "spec.statefulSet")])
-def test_an_event_names_an_annotation_or_label_that_has_no_effect(given: str, key: str, field: str) -> None:
+def test_an_event_names_an_annotation_or_label_of_a_recorder_that_has_no_effect(
+    given: str, key: str, field: str
+) -> None:
     marked = live_recorder()
     marked["metadata"][given] = {f"tailscale.com/{key}": "x"}
     (told,) = plan_of(marked).notes

@@ -78,7 +78,7 @@ async def left(world: World, obj: Object = REC) -> list[str]:
     return [*found, *await world.device_names(), *([] if await world.gone(obj) else [str(key_of(obj))])]
 
 
-async def test_the_status_shows_the_devices_and_their_urls(world: World) -> None:
+async def test_the_status_of_a_recorder_shows_the_devices_and_their_urls(world: World) -> None:
     await world.apply(S3_KEYS, two := recorder(replicas=2, **S3))
     devices = await whole(world, two, 2)
     assert [each["url"] for each in devices] == [f"https://rec-{n}.{DOMAIN}" for n in (0, 1)]
@@ -136,7 +136,9 @@ LOSSES = {"deleted": Tailnet.delete_device, "expired": Tailnet.expire_device}
 
 
 @pytest.mark.parametrize("loss", LOSSES)
-async def test_a_replica_that_has_lost_its_device_comes_back_with_a_new_key(world: World, loss: str) -> None:
+async def test_a_recorders_replica_that_has_lost_its_device_comes_back_with_a_new_auth_key(
+    world: World, loss: str
+) -> None:
     await world.apply(S3_KEYS, recorder(replicas=2, **S3))
     before = await whole(world, REC, 2)
     lost, other = (each.node_id for each in by_name(world))
@@ -153,7 +155,7 @@ async def is_replaced(world: World, node_id: str) -> bool:
     return node_id not in world.control.devices and len(world.control.devices) == 2
 
 
-async def test_a_replica_whose_auth_secret_is_lost_or_emptied_can_still_start(world: World) -> None:
+async def test_a_recorders_replica_whose_auth_secret_is_lost_or_emptied_can_still_start(world: World) -> None:
     await world.apply(S3_KEYS, REC)
     await whole(world)
     (before,) = world.control.devices
@@ -177,7 +179,7 @@ async def is_another(world: World, before: str) -> bool:
     return any(is_ready(each) and uid(each) != before for each in await world.children(POD, REC))
 
 
-async def test_a_service_account_that_is_renamed_goes_when_no_pod_needs_it(world: World) -> None:
+async def test_the_earlier_service_account_of_a_recorder_goes_when_no_pod_needs_it(world: World) -> None:
     await world.apply(S3_KEYS, REC)
     await whole(world)
     account = {"name": "test-sa", "annotations": {"example.org/role": "x"}}
@@ -220,7 +222,9 @@ async def test_a_recorder_leaves_the_children_and_devices_of_a_group_of_its_name
 
 
 @pytest.mark.simulated
-async def test_a_recorder_does_not_miss_a_secret_of_its_storage_that_the_operator_sees_late(world: World) -> None:
+async def test_a_recorder_does_not_report_a_missing_storage_secret_that_the_cache_does_not_show_yet(
+    world: World,
+) -> None:
     await world.settled()
     world.sim.faults.silence_watches(objects.SECRET)
     await world.apply(S3_KEYS, REC)
@@ -229,7 +233,7 @@ async def test_a_recorder_does_not_miss_a_secret_of_its_storage_that_the_operato
     assert "NoCredentials" not in await world.events(REC)
 
 
-async def test_a_recorder_waits_for_the_secret_of_its_storage(world: World) -> None:
+async def test_a_recorder_waits_for_the_secret_with_the_credentials_for_its_storage(world: World) -> None:
     await world.apply(recorder(**S3, replicas=0))  # without Pods, whose changes would have it looked at again
     await world.becomes(lambda: world.reason(REC, READY), "RecorderCreating")
     assert "Secret s3-keys isn't there" in await message(world)
@@ -238,7 +242,9 @@ async def test_a_recorder_waits_for_the_secret_of_its_storage(world: World) -> N
     await whole(world, REC, 0)
 
 
-async def test_a_tailnet_stays_while_devices_of_a_recorder_are_left_in_it(world: World) -> None:
+async def test_a_tailnet_stays_while_a_recorder_that_no_longer_names_it_has_devices_there(
+    world: World,
+) -> None:
     async with other_tailnet(world) as other:
         rec = recorder(**S3, tailnet=NAME)
         await world.apply(S3_KEYS, other.secret(), other.tailnet(), rec)

@@ -55,7 +55,7 @@ def test_the_variables_of_a_recorder_have_a_fixed_order_and_the_variables_of_the
     assert container(spec)["env"] == [*HEAD, *rest]
 
 
-def test_the_template_of_a_recorder_with_two_replicas() -> None:
+def test_the_pod_template_of_a_recorder_with_two_replicas_mounts_an_auth_key_for_each_replica() -> None:
     found = statefulset({"replicas": 2, **S3})
     assert found["spec"]["selector"] == {"matchLabels": OWNER.labels}
     assert {"serviceName", "podManagementPolicy"}.isdisjoint(found["spec"])
@@ -116,8 +116,8 @@ def test_the_operators_labels_on_a_recorders_pods_win_over_labels_from_the_spec(
     assert (found["metadata"]["annotations"]["a"], template["annotations"]) == ("b", {"a": "b"})
 
 
-def test_the_pods_of_the_go_operator_do_not_restart() -> None:
-    """The Go operator's objects have no digest; the API server adds defaults, and keeps empty fields out."""
+def test_the_pods_of_a_recorder_of_the_go_operator_do_not_restart() -> None:
+    """Compare with a live object that has no digest, but defaults of the API server, and no empty fields."""
     wanted = statefulset({"replicas": 2, **S3, "statefulSet": {"labels": {"team": "a"}}})
     live = stored({**wanted, "metadata": {**wanted["metadata"], "annotations": {}}})
     written = write_for(wanted, live)

@@ -16,17 +16,17 @@ KINDS: dict[str, Callable[[str], Object]] = {
     "egress": egress,
     "egress by address": lambda name: egress(name, "100.64.0.9"),
 }
-"""A map from a word for how a Service is exposed or where it leads to a function that makes such a Service."""
+"""A map from the name of a sort of Services that have a proxy to the function that makes such a Service."""
 PLAIN = "plain"
 ALL_KINDS = {**KINDS, PLAIN: backend}
 SERVICES = [build(f"svc-{number}") for number, build in enumerate(KINDS.values())]
-"""One Service of each kind."""
+"""One Service of each sort in `KINDS`."""
 METERED = proxy_class(metrics={"enable": True})
 """A class that gives exposed proxies a metrics Service."""
 
 
 async def whole(world: World, service: Object) -> Proxy | None:
-    """Return the proxy of *service* if it has logged in and the condition says so, or None."""
+    """Return the proxy of *service* if it has logged in and the condition has the reason ProxyCreated, or None."""
     proxy = await world.proxy(service)
     served = await world.reason(service) == "ProxyCreated"
     return proxy if served and proxy and "device_fqdn" in proxy.state and "AuthKey" not in proxy.config else None

@@ -92,7 +92,7 @@ async def running_services(world: World, pace: ListPace | None = None, **changes
         ]
         metrics = ControllerMetrics(CollectorRegistry())
         policy = Policy(expected=(KubeError, ControlError))
-        feeds: dict[Signal, Feed] = {DEVICE: tailnets, SUFFIXES: suffixes, **QUIET}
+        feeds: dict[Signal, Feed] = {DEVICE: tailnets, SUFFIXES: suffixes.feed, **QUIET}
         manager = Manager(cache, reconcilers, metrics, policy, feeds=feeds)
         async with running(manager.run(client, None)):
             yield
@@ -163,7 +163,7 @@ class PlayedGroup:
         await self.world.change(configmap, {"binaryData": {EGRESS_SERVICES: render_entries(found)}})
 
     async def report(self, *ordinals: int, entries: dict[str, Entry] | None = None) -> None:
-        """Let the proxies *ordinals*, or all, report *entries*, by default the right entries of the group."""
+        """Let the proxies with these *ordinals*, or all proxies, report *entries*; without them, the right entries."""
         chosen = await self.entries() if entries is None else entries
         services = {
             name: {
@@ -195,7 +195,7 @@ class PlayedGroup:
         return found[0] if len(found) == 1 else None
 
     async def endpoints(self) -> dict[str, list[str]]:
-        """Return the addresses in the EndpointSlices at this group, by the last part of the slice's name."""
+        """Return the addresses in the EndpointSlices at this group, by the last part of the EndpointSlice's name."""
         slices = (await self.world.api.list(ENDPOINTSLICE, NAMESPACE, f"{PROXY_GROUP}={self.name}")).items
         return {
             key_of(each).name.rpartition("-")[2]: sorted(
@@ -205,7 +205,7 @@ class PlayedGroup:
         }
 
     async def led(self) -> dict[str, list[str]]:
-        """Return the addresses of each port in the EndpointSlices at this group, by the port's name."""
+        """Return the addresses to which each port leads in the EndpointSlices at this group, by the port's name."""
         slices = (await self.world.api.list(ENDPOINTSLICE, NAMESPACE, f"{PROXY_GROUP}={self.name}")).items
         return {
             port["name"]: sorted(ip for end in each["endpoints"] or () for ip in end["addresses"])

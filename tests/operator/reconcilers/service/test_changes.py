@@ -1,4 +1,4 @@
-"""Tests of the Services that a change of a ProxyGroup's objects concerns, according to the cache."""
+"""The Services that a change of a ProxyGroup's objects concerns, according to the cache."""
 
 import json
 from base64 import b64encode

@@ -33,14 +33,14 @@ async def spread(world: World) -> World:
 
 
 async def led_to(world: World) -> list[int]:
-    """Return the numbers of the replicas to which the Service leads."""
+    """Return the ordinals of the replicas to which the Service leads."""
     pods = {address: number for number, each in enumerate(await pod_addresses(world)) for address in each}
     slices = await endpoints(world, DB)
     return sorted(pods.get(address, -1) for found in slices.values() for address in found)
 
 
 async def pod_addresses(world: World) -> list[list[str]]:
-    """Return the addresses of the Pods of the group, by their number."""
+    """Return the addresses of each Pod of the group, in the order of the ordinals."""
     return [each.addresses for each in await replicas(world, FOO)]
 
 

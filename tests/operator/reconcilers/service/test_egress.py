@@ -31,7 +31,9 @@ def ask(annotations: Object | None = None, spec: Object | None = None) -> Ask:
         ({FQDN_KEY: FQDN, OLD_IP_KEY: "100.77.77.77"}, egress_to_ip("100.77.77.77"), ""),
     ],
 )
-def test_the_proxy_leads_to_the_device_that_the_annotation_names(annotations: Object, pod: ProxyPod, name: str) -> None:
+def test_the_proxy_of_an_egress_service_leads_to_the_device_that_the_annotation_names(
+    annotations: Object, pod: ProxyPod, name: str
+) -> None:
     asked = ask(annotations)
     assert (asked.is_egress, egress.pod(asked), asked.magic_dns_name) == (True, pod, name)
 
@@ -71,7 +73,7 @@ def test_a_service_with_fields_that_lead_elsewhere_is_pointed_at_its_proxy(spec:
     assert egress.pointed(asked, "", Plan(), NO_REVERTS) == Plan()
 
 
-def test_the_message_about_reverts_says_how_to_end_the_reverts() -> None:
+def test_the_message_about_reverts_of_a_service_says_how_to_end_the_reverts() -> None:
     told = egress.overwritten(Reverts(("spec.externalName", "spec.type"), "argocd-controller"), PROXY)
     for words in (
         "argocd-controller keeps setting spec.externalName and spec.type back",

@@ -1,4 +1,4 @@
-"""Exposed Services: which they are, where their proxies lead, and the device that their status shows."""
+"""Exposed Services: how users ask for them, where their proxies lead, and the device that their status shows."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -53,7 +53,9 @@ def ask(annotations: Object, spec: Object) -> Ask:
         ({}, NO_CLASS, False),
     ],
 )
-def test_a_service_is_exposed_by_its_class_or_its_annotation(annotations: Object, spec: Object, exposed: bool) -> None:
+def test_a_service_asks_to_be_exposed_by_its_class_or_its_annotation(
+    annotations: Object, spec: Object, exposed: bool
+) -> None:
     service = egress_service(annotations, spec=spec)
     asks = [parse(service, chosen).is_exposed for chosen in (SETTINGS, DEFAULT)]
     assert asks == [exposed, exposed or spec == NO_CLASS]
@@ -65,7 +67,7 @@ def test_funnel_works_only_on_load_balancers_of_our_class() -> None:
     assert [exposure.serve_config(each) is None for each in asks] == [False, True, True]
 
 
-def test_a_port_without_funnel_is_a_violation_if_the_service_is_public_already() -> None:
+def test_a_port_that_funnel_cannot_serve_is_a_violation_if_the_service_is_public_already() -> None:
     asked = ask(FUNNEL, WITH_PORTS)
     assert [len(violations(asked, is_public=public)) for public in (True, False)] == [1, 0]
     assert (exposure.pod(asked) != served_service(), exposure.serve_config(asked)) == (True, None)
@@ -144,7 +146,7 @@ def test_a_load_balancer_status_is_ours_if_it_shows_our_device() -> None:
 
 
 @pytest.mark.parametrize(("address", "host"), [("192.0.2.4", "192.0.2.4"), ("2001:db8::4", "[2001:db8::4]")])
-def test_tls_ends_at_the_proxy_and_each_port_is_forwarded(address: str, host: str) -> None:
+def test_with_funnel_the_proxy_of_a_service_ends_tls_and_forwards_each_port(address: str, host: str) -> None:
     spec = {"clusterIP": address, "ports": [{"port": 443}, {"port": 8443}]}
     assert exposure.serve_config(ask(FUNNEL, LOAD_BALANCER | spec)) == {
         "TCP": {

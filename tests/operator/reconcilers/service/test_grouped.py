@@ -155,7 +155,7 @@ async def test_a_service_moves_from_group_to_group_to_its_own_proxy_and_back(gro
 
 
 async def moves_to(world: World, group: str | None) -> None:
-    """Change the group that the Service names, or remove it, and wait until the Service points at the new place."""
+    """Change the group that the Service names; None for no group. Wait until the Service points at the new place."""
     old = await external_name(world, grouped())
     await world.annotate(grouped(), {"tailscale.com/proxy-group": group})
 
@@ -311,7 +311,7 @@ async def test_a_proxy_port_that_two_services_have_stays_with_the_older_service(
     async with running(group.play()):
         await world.apply(older)
         place = await world.eventually(group.place)
-        await asyncio.sleep(1)  # creation times have seconds
+        await asyncio.sleep(1)  # a creation time is in whole seconds
         await world.apply(younger)
         await world.eventually(lambda: all_ready(world, older, younger))
         await world.settled()  # a reconcile that is under way would put the port back, as it looked before the edit

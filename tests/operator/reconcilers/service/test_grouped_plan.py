@@ -148,7 +148,7 @@ def test_a_service_that_becomes_ready_says_once_where_pods_reach_its_device() ->
         assert any(words in each["message"] for each in of_missing_pod) is ("Pods reach" in said)
 
 
-def test_the_place_has_an_annotation_with_its_name_unless_the_user_wants_none() -> None:
+def test_a_place_has_an_annotation_with_the_name_of_the_device_unless_the_user_wants_none() -> None:
     target = {"tailscale.com/operator-last-set-ts-tailnet-target-fqdn": FQDN}
     for opt_out, noted in (("false", {}), ("true", {"tailscale.com/magic-dnsname": FQDN})):
         service = held(user_service(AT_PLACE["metadata"]["annotations"] | {"tailscale.com/cluster-dns": opt_out}))
@@ -198,7 +198,7 @@ def test_the_event_about_a_missing_group_tells_the_user_to_create_the_group() ->
         assert f"ProxyGroup 'egress' {words}" in note.message
 
 
-def test_a_lost_slice_with_endpoints_is_created_again_and_a_lost_empty_slice_is_not() -> None:
+def test_a_lost_endpointslice_with_endpoints_is_created_again_and_a_lost_empty_endpointslice_is_not() -> None:
     both = place(ips=BOTH)  # no Pod has an IPv6 address
     made = [stored(each) for each in endpoint_slices(both, [], {4: {}, 6: {}})]
     for live, kept in ((made, [f"{PLACE}-ipv6"]), (made[1:], [f"{PLACE}-ipv6"]), (made[:1], []), ([], [])):
@@ -224,11 +224,11 @@ def test_a_new_port_leads_nowhere_until_proxies_report_it_and_other_ports_keep_t
 def test_a_service_that_cannot_be_served_keeps_its_place_and_its_finalizer(name: str) -> None:
     case = CASES[name]
     plan = planned(case.service, case.places)
-    assert names(children_of(plan)) == [f"{PLACE}-ipv4"]  # the endpoints of this slice still follow the Pods
+    assert names(children_of(plan)) == [f"{PLACE}-ipv4"]  # this EndpointSlice is still kept up to date with the Pods
     assert (plan.hold, plan.release, patches_of(plan), deletions_of(plan)) == ("", "", [], [])
 
 
-def test_the_finalizer_goes_while_the_group_is_missing_and_nothing_runs() -> None:
+def test_a_service_loses_its_finalizer_if_its_group_is_missing_and_the_service_has_no_place_or_proxy() -> None:
     missing = at(groups={GROUP: group(obj=None)})
     assert planned(held(user_service()), missing).release == FINALIZER
     own = replace(missing, own=Place("ts-db-own", serves=True))
@@ -240,7 +240,7 @@ def test_a_place_without_annotations_has_the_endpoints_of_the_entry_in_the_confi
     assert [len(each["endpoints"]) for each in children_of(plan)] == [2]
 
 
-def test_the_condition_about_the_configuration_goes_when_the_group_is_missing() -> None:
+def test_a_service_loses_the_condition_about_its_configuration_when_its_group_is_missing() -> None:
     service = {**AT_PLACE, "status": {"conditions": [configured(GROUP, "abc")]}}
     assert "Configured" not in told(planned(service, CASES["group missing"].places))
 
@@ -302,7 +302,7 @@ def test_a_new_service_has_no_status_for_a_second_unless_the_service_is_served_o
     assert plan.requeue_after == (None if shown else pytest.approx(1 - age))
 
 
-def test_a_service_counts_as_new_until_its_status_shows_whether_it_is_ready() -> None:
+def test_a_service_is_taken_for_new_until_its_status_shows_whether_it_is_ready() -> None:
     shown = {**AT_PLACE, "status": planned(AT_PLACE, at(place())).status}
     assert (grouped.is_fresh(ask(AT_PLACE)), grouped.is_fresh(ask(shown))) == (True, False)
 
@@ -315,7 +315,7 @@ def test_a_warning_says_that_an_older_service_keeps_a_proxy_port() -> None:
     assert status_of(plan) == status_of(planned(AT_PLACE, at(place())))
 
 
-def test_an_event_reports_reverts_and_the_next_write_waits() -> None:
+def test_an_event_reports_reverts_of_a_service_and_the_operators_next_write_waits() -> None:
     away = held(user_service())
     plan = planned(away, at(place()), Reverts(["spec.externalName"], "argocd", wait=3.0))
     assert (patches_of(plan), reasons_of(plan), plan.requeue_after) == ([], ["ExternalNameOverwritten", ALL[1]], 3.0)
@@ -339,7 +339,7 @@ def test_the_condition_of_a_services_own_proxy_goes_with_the_proxy() -> None:
         assert ("TailscaleProxyReady" in told(planned(service, at(place(), own=own)))) is bool(own)
 
 
-def test_a_failed_write_is_in_the_condition_unless_the_proxies_have_the_current_configuration() -> None:
+def test_the_condition_of_a_service_has_a_failed_write_unless_the_proxies_have_the_current_configuration() -> None:
     refusal = Refusal("no room", error=ValueError())
     plan = grouped.failed(ask(AT_PLACE), refusal)
     assert (told(plan), reasons_of(plan), plan.error) == ({"Configured": FAILED}, ["ProxyFailed"], refusal.error)
@@ -395,7 +395,7 @@ READINESS = {
 
 
 @pytest.mark.parametrize("case", READINESS.values(), ids=READINESS)
-def test_a_replica_counts_as_ready_if_all_addresses_and_ports_of_the_service_lead_to_the_replica(
+def test_a_replica_is_ready_if_all_addresses_and_ports_of_the_service_lead_to_the_replica(
     case: Readiness,
 ) -> None:
     shown = readiness(case.group, case.serving)

@@ -114,7 +114,7 @@ def test_a_tailscale_service_without_an_ipv4_address_shows_only_its_name() -> No
 
 
 class Obstacle(NamedTuple):
-    """A reason why a group doesn't expose a Service, and what the Service says: the Event, and a part of its words."""
+    """A reason why a group doesn't expose a Service, with the Event about it: its reason, and words of its message."""
 
     changes: dict[str, Any]
     event: str
@@ -157,7 +157,7 @@ def test_an_event_and_the_condition_say_why_a_group_does_not_expose_a_service(ca
     assert made.hold == case.hold
 
 
-def test_a_service_that_names_a_missing_group_shows_what_another_group_still_serves() -> None:
+def test_a_service_that_names_a_missing_group_shows_the_name_that_another_group_still_serves() -> None:
     before = status_of(planned(service()))
     made = planned(service(status=before), group=None, states=(), is_kept=True)
     assert (conditions(made)[VALID], conditions(made)[CONFIGURED]) == (("False", "ProxyGroupNotFound"), CONFIGURED_TRUE)
@@ -175,7 +175,7 @@ def test_an_invalid_edit_of_an_exposed_service_changes_nothing_that_runs(annotat
     assert (made.hold, made.release, [*made.steps]) == ("", "", [])
 
 
-def test_a_service_names_an_older_object_that_claims_its_label_but_no_newer_object() -> None:
+def test_a_service_reports_an_older_object_that_claims_its_label_but_no_newer_object() -> None:
     ours, other = service(), service()
     other["metadata"] |= {"name": "first", "uid": "u", "creationTimestamp": "2020-01-01T00:00:00Z"}
     ours["metadata"]["creationTimestamp"] = "2021-01-01T00:00:00Z"
@@ -263,7 +263,7 @@ STANDALONE = {"standalone": user_service({}, LOAD_BALANCER, **HELD), "unexposed"
 
 
 @pytest.mark.parametrize("of", [*STANDALONE.values(), deleting(service())], ids=[*STANDALONE, "deleted"])
-def test_the_finalizer_of_a_service_stays_until_nothing_is_left_of_its_tailscale_service(of: Object) -> None:
+def test_the_finalizer_of_a_service_stays_until_its_tailscale_service_is_completely_removed(of: Object) -> None:
     ask = parse(of, SETTINGS)
     for left, release, reasons in (
         (REMOVING, "", []),
@@ -275,7 +275,7 @@ def test_the_finalizer_of_a_service_stays_until_nothing_is_left_of_its_tailscale
         assert (made.release, reasons_of(made), [*made.steps]) == (release, reasons, [])
 
 
-def test_the_status_of_a_released_service_shows_nothing_of_its_tailscale_service() -> None:
+def test_the_status_of_a_released_service_shows_nothing_about_its_tailscale_service() -> None:
     before = status_of(planned(service()))
     of = {**STANDALONE["unexposed"], "status": before}
     ask = parse(of, SETTINGS)

@@ -83,7 +83,9 @@ async def test_the_operator_takes_over_a_secret_that_a_proxy_has_created(cluster
 PARENTS = [*SERVICES, ingress(), connector()]
 
 
-async def test_objects_without_a_control_server_go_once_a_user_deletes_their_secrets(cluster: World) -> None:
+async def test_a_deleted_service_whose_control_server_refuses_goes_once_a_user_deletes_its_secrets(
+    cluster: World,
+) -> None:
     await cluster.apply(backend(), *PARENTS)
     async with running_operator(cluster):
         await cluster.becomes(lambda: secrets_with_device(cluster), len(PARENTS))

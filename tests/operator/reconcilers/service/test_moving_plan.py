@@ -49,7 +49,7 @@ def pointed_at(name: str, annotations: Object | None = None) -> Object:
 
 
 def led_by(plan: Plan) -> str:
-    """Return the name of the place at which *plan* points the Service, or an empty string if it changes nothing."""
+    """Return the name of the place at which *plan* points the Service, or an empty string without such a step."""
     bodies = [step.body for step in plan.steps if isinstance(step, Patch) and "spec" in step.body]
     return bodies[0]["spec"]["externalName"].partition(".")[0] if bodies else ""
 
@@ -123,7 +123,7 @@ def test_a_services_own_proxy_is_deleted_when_the_group_has_served_for_a_while()
     ],
     ids=["not there yet", "there", "just through", "through"],
 )
-def test_a_service_moves_to_a_proxy_of_its_own(
+def test_a_service_of_a_group_moves_to_a_proxy_of_its_own(
     own: bool, here: str, age: float, leads: str, left: list[str], requeue_after: float | None
 ) -> None:
     places = moving([OLD_PLACE], [OLD_UP], {"ts-db-old": age} if age else {}, own=replace(OWN, serves=own))
@@ -160,7 +160,7 @@ KEYS: dict[str, Keys | Refusal] = {
 
 
 @pytest.mark.parametrize("keys", KEYS.values(), ids=KEYS)
-def test_the_slices_of_a_group_are_updated_even_while_the_proxy_of_the_service_gets_no_auth_key(
+def test_the_endpointslices_of_a_place_are_updated_even_while_the_services_own_proxy_gets_no_auth_key(
     keys: Keys | Refusal,
 ) -> None:
     plan = planned(pointed_at("ts-db-old", EGRESS), moving([OLD_PLACE], [], {}), Children(), keys)
@@ -171,7 +171,7 @@ def test_the_slices_of_a_group_are_updated_even_while_the_proxy_of_the_service_g
 STALE = [{"type": f"TailscaleEgressSvc{name}", "status": "True"} for name in ("Valid", "Configured", "Ready")]
 
 
-def test_the_conditions_about_a_group_go_with_the_place_at_the_group() -> None:
+def test_a_service_loses_the_conditions_about_a_group_when_it_has_no_place_at_a_group_any_more() -> None:
     service = {**pointed_at("ts-db-own", EGRESS), "status": {"conditions": STALE}}
     for services, count in (([OLD_PLACE], 4), ([], 1)):
         plan = planned(service, moving(services, [], {}), OWNED)
@@ -194,13 +194,13 @@ def test_the_finalizer_stays_until_all_places_and_entries_of_the_service_are_gon
     assert planned(service, Places()).release == FINALIZER
 
 
-def test_the_conditions_about_a_group_go_with_the_finalizer() -> None:
+def test_a_service_loses_the_conditions_about_a_group_when_it_loses_its_finalizer() -> None:
     service = {**LEAVING, "status": {"conditions": STALE}}
     assert planned(service, Places([OLD_PLACE])).status is None
     assert planned(service, Places()).status == {"conditions": []}
 
 
 @pytest.mark.parametrize("name", ["ts-db-old-ipv4", "ts-db-new-x7k2p"])
-def test_a_slice_without_a_place_and_a_slice_that_somebody_else_made_are_deleted(name: str) -> None:
+def test_an_endpointslice_without_a_place_or_made_by_somebody_else_is_deleted(name: str) -> None:
     other = {**NEW_UP, "metadata": {**NEW_UP["metadata"], "name": name}}
     assert gone(planned(pointed_at("ts-db-new"), moving([NEW_PLACE], [NEW_UP, other], {}))) == [name]

@@ -89,7 +89,7 @@ def removed(service: Object, observed: Observed = NOTHING) -> Plan:
 
 
 def logged_in(**data: str) -> Observed:
-    """Return what the reconciler observes of a proxy that has joined the tailnet."""
+    """Return the facts about a proxy that has joined the tailnet."""
     return Observed(Children(secrets=[slim_secret(f"{NAME}-0", {**LOGGED_IN, **data}, OURS.labels)]))
 
 
@@ -114,7 +114,7 @@ LB_NOTES = {"magic-dnsname": LB_NAME, "operator-last-set-cluster-ip": "192.0.2.4
         (EXPOSE, BY_NAME, {}, "let them use db.example.org"),
     ],
 )
-def test_the_proxys_service_has_an_annotation_with_its_name_or_an_event_says_why_there_is_none(
+def test_the_service_of_a_proxy_has_an_annotation_with_its_magicdns_name_or_an_event_says_why_not(
     asked: Object, spec: Object, notes: dict[str, str], words: str
 ) -> None:
     for has_dnsconfig in (False, True):
@@ -162,7 +162,7 @@ HOSTNAME, TAGS = "tailscale.com/hostname", "tailscale.com/tags"
         (FUNNEL, {**PUBLIC, "ports": [{"port": 80}]}, []),
     ],
 )
-def test_each_violation_names_the_annotation_and_the_values_that_it_takes(
+def test_each_violation_of_a_service_names_the_annotation_and_the_values_that_it_takes(
     asked: Object, spec: Object | None, words: list[str]
 ) -> None:
     found = violations(parse(egress_service(asked, spec=spec), settings(zones=("ts.net", "tail.example.org"))))
@@ -204,7 +204,7 @@ def test_a_service_waits_for_its_class_to_be_ready_and_keeps_its_proxy(
     assert (condition["status"], condition["reason"], "'prod'" in condition["message"]) == ("False", reason, True)
     assert [(note.type, note.reason, note.message) for note in plan.notes] == [(kind, reason, condition["message"])]
     assert plan == Plan(status=plan.status, notes=plan.notes)
-    changing = live_proxy_class("prod", ready=True, generation=2)  # its check goes on, which is no news
+    changing = live_proxy_class("prod", ready=True, generation=2)  # its check isn't finished, so nothing is reported
     assert planned(egress_service(EGRESS | CLASS), Observed(Children(), changing)) == Plan(whole=False)
 
 
@@ -341,7 +341,7 @@ def test_an_event_says_the_name_of_an_exposed_service_until_its_condition_or_sta
 SERVING = {"metadata": {}, "spec": {"template": {"spec": {"containers": [{"env": [{"name": "TS_SERVE_CONFIG"}]}]}}}}
 
 
-def test_a_public_service_that_gets_a_port_without_funnel_keeps_its_proxy_and_says_so() -> None:
+def test_a_public_service_that_gets_a_port_that_funnel_cannot_serve_keeps_its_proxy_and_says_so() -> None:
     service = egress_service(FUNNEL, spec={**PUBLIC, "ports": [{"port": 443}, {"port": 80}]})
     made = wanted(service, Observed(Children(statefulsets=[SERVING])))
     assert isinstance(made, Plan)
@@ -350,7 +350,7 @@ def test_a_public_service_that_gets_a_port_without_funnel_keeps_its_proxy_and_sa
     assert isinstance(wanted(service, forwarding), Proxy)
 
 
-def test_the_condition_says_that_an_address_of_no_device_needs_accepted_routes() -> None:
+def test_the_condition_of_a_service_says_that_an_address_of_no_device_needs_accepted_routes() -> None:
     elsewhere, device = Destination("10.1.2.3"), Destination("10.1.2.3", Device("n9", FQDN))
     for accepts, destination, told in (
         (False, None, True),
@@ -367,7 +367,7 @@ def test_the_condition_says_that_an_address_of_no_device_needs_accepted_routes()
 
 
 @pytest.mark.parametrize("given", ["", "UnsupportedByControlServer"])
-def test_a_refused_write_is_reported_and_tried_again(given: str) -> None:
+def test_a_refused_write_for_a_service_is_reported_and_tried_again(given: str) -> None:
     refusal, told = (
         Refusal("the control server refuses the credentials", given, ValueError("401")),
         given or "ProxyFailed",
@@ -401,7 +401,7 @@ def test_the_condition_has_the_warning_about_an_unknown_annotation_beside_any_ot
     assert (plan.status is None) is (parse(service, SETTINGS).mode is ServiceMode.NOTHING)
 
 
-def test_a_service_that_asks_for_nothing_loses_its_condition_with_the_finalizer() -> None:
+def test_a_service_that_asks_for_nothing_loses_its_condition_together_with_our_finalizer() -> None:
     gone = {**egress_service({}), "status": {"loadBalancer": {}, "conditions": [READY]}}
     cleared: Object = {"loadBalancer": {}, "conditions": []}
     assert removed(gone) == Plan(status=cleared)

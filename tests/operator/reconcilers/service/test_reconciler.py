@@ -24,7 +24,7 @@ DEST_IP = "TS_DEST_IP"
 EXPOSE, FUNNEL, FQDN_KEY = "tailscale.com/expose", "tailscale.com/funnel", "tailscale.com/tailnet-fqdn"
 UNKNOWN = "the operator doesn't know annotation tailscale.com/exposed"
 LB = load_balancer()
-"""The exposed Service of these tests, or another Service with the same name."""
+"""A Service that is exposed as a load balancer. The functions of this module look at any Service with its name."""
 
 
 async def test_a_users_service_with_the_labels_of_a_proxys_service_is_left_alone(world: World) -> None:
@@ -111,7 +111,7 @@ async def test_a_service_says_that_another_writer_reverts_its_spec_and_is_right_
 
 
 @pytest.mark.simulated
-async def test_a_rewrite_is_counted_even_if_the_status_cannot_be_written(world: World) -> None:
+async def test_a_rewrite_of_a_service_is_counted_even_if_the_status_cannot_be_written(world: World) -> None:
     world.sim.faults.fail(Failure(status=409, times=10**9, verb="update", plural="services"))
     await world.apply(egress())
     async with rival(world):
@@ -119,7 +119,7 @@ async def test_a_rewrite_is_counted_even_if_the_status_cannot_be_written(world: 
 
 
 @pytest.mark.simulated
-async def test_a_failed_write_is_not_counted_as_a_rewrite(world: World) -> None:
+async def test_a_failed_write_of_a_service_is_not_counted_as_a_rewrite(world: World) -> None:
     await world.apply(egress())
     await world.joined(egress())
     world.sim.faults.fail(Failure(status=409, times=AT_ONCE + 1, verb="patch", plural="services"))
@@ -154,7 +154,7 @@ async def test_the_reverts_of_a_service_are_forgotten_when_the_service_no_longer
     assert await world.reason(egress()) == "ProxyCreated"
 
 
-async def test_a_new_hostname_keeps_the_key_of_a_proxy_that_has_yet_to_log_in(cluster: World) -> None:
+async def test_a_new_hostname_keeps_the_auth_key_of_a_proxy_that_has_yet_to_log_in(cluster: World) -> None:
     await cluster.apply(egress())
     name = f"{child_name('db', uid(await cluster.look(egress())))}-0"
     spec = {"containers": [{"name": "other", "image": "example.org/other:1"}]}
@@ -167,9 +167,7 @@ async def test_a_new_hostname_keeps_the_key_of_a_proxy_that_has_yet_to_log_in(cl
         await cluster.becomes(lambda: config(cluster, name), before | {"Hostname": "orders"})
         await cluster.delete(blocker)
         statefulset = (await cluster.children(STATEFULSET, egress()))[0]
-        await cluster.annotate(
-            statefulset, {"example.org/try-again": "now"}
-        )  # or the controller tries again only later
+        await cluster.annotate(statefulset, {"example.org/try-again": "now"})  # makes the controller try again at once
         await cluster.becomes(cluster.device_names, [f"orders.{DOMAIN}"])
         assert ("AuthKey" in before, len(cluster.control.keys)) == (True, 1)
 
@@ -215,7 +213,7 @@ async def balanced(world: World) -> list[Object]:
 
 
 def shown(proxy: Proxy, name: str = NAME) -> list[Object]:
-    """Return the load balancer's entries for *proxy*: its name and IPv4 address, as the cluster IP is IPv4."""
+    """Return the load balancer's entries for *proxy*: its name and, for an IPv4 cluster IP, its IPv4 address."""
     ips = json.loads(proxy.state["device_ips"])
     return [{"hostname": name}, *({"ip": ip} for ip in ips if ":" not in ip)]
 

@@ -153,7 +153,7 @@ async def test_all_but_the_oldest_of_the_services_with_one_proxy_port_get_anothe
     assert (await seen.places(db)).contested == {}
 
 
-async def test_a_pod_counts_as_new_for_a_while_after_the_operator_first_saw_the_pod(seen: Seen) -> None:
+async def test_a_pod_is_a_newcomer_for_a_while_after_the_operator_first_saw_the_pod(seen: Seen) -> None:
     group = PlayedGroup(seen.world)
     await group.start()
     await seen.world.apply(grouped())

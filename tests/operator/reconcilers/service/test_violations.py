@@ -67,7 +67,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_each_violation_says_how_to_fix_it(case: Case) -> None:
+def test_each_violation_of_an_egress_service_of_a_group_says_how_to_fix_it(case: Case) -> None:
     found = group_violations(parse(case.service, settings()), case.places, case.suffixes)
     assert [case.words in each for each in found] == [True] * bool(case.words)
 
@@ -81,7 +81,7 @@ def test_each_violation_says_how_to_fix_it(case: Case) -> None:
         ((443,), "UDP", "443/UDP"),
     ],
 )
-def test_the_violation_names_each_wrong_port_and_the_ports_that_work(
+def test_the_violation_of_a_service_names_each_wrong_port_and_the_ports_that_work(
     ports: tuple[int, ...], protocol: str, named: str
 ) -> None:
     listed = [{"port": port, "protocol": protocol} for port in ports]

@@ -1,4 +1,4 @@
-"""The times at which the operator proves the credentials of a Tailnet, and the credentials that it uses afterwards."""
+"""The times at which the operator tries the credentials of a Tailnet, and the credentials that it uses afterwards."""
 
 import json
 from collections.abc import AsyncIterator, Callable
@@ -40,7 +40,7 @@ from tsoperator.runtime.events import EventRecorder
 from tsoperator.runtime.kind import KindReconciler
 from tsoperator.runtime.ownership import Owner
 from tsoperator.runtime.plan import DeleteService
-from tsoperator.runtime.result import DONE, Pending
+from tsoperator.runtime.result import Pending, Result
 from tsoperator.sources import sources
 from tsoperator.tailnet.factory import TailnetFactory
 from tsoperator.tailnet.known import KnownTailnet
@@ -74,7 +74,7 @@ class Ground:
         self.start()
 
     def start(self) -> None:
-        """Replace the reconciler and what it knows, as if the operator had just been started."""
+        """Replace the reconciler by a new one without its memory, as if the operator had just been started."""
 
         def connect(url: str, credentials: ClientCredentials, secret: str) -> TailnetClient:
             return TailnetClient(self.session, url, credentials, retry=Retry(tries=1), secret=secret)
@@ -173,13 +173,13 @@ async def test_a_tailnet_stays_while_the_operator_owns_a_tailscale_service_in_it
         await until(lambda: not ground.cache.all(TAILNET))
 
 
-async def test_good_credentials_are_proved_once_a_day(ground: Ground) -> None:
+async def test_good_credentials_of_a_tailnet_are_tried_again_once_a_day(ground: Ground) -> None:
     seen = [(await ground.reason_after(each), ground.wait, ground.proofs) for each in (0, 0, 86_399, 1)]
     good = "TailnetValid"
     assert seen == [(good, 86_400, 1), (good, 86_400, 1), (good, 1, 1), (good, 86_400, 2)]
 
 
-async def test_bad_credentials_are_tried_again_after_half_a_minute(ground: Ground) -> None:
+async def test_bad_credentials_of_a_tailnet_are_tried_again_after_half_a_minute(ground: Ground) -> None:
     ground.lab.control.scopes.remove("services")
     seen = [(await ground.reason_after(each), ground.wait, ground.proofs) for each in (0, 29)]
     ground.lab.control.scopes.add("services")
@@ -187,7 +187,9 @@ async def test_bad_credentials_are_tried_again_after_half_a_minute(ground: Groun
     assert seen == [("InvalidOAuth", 30, 1), ("InvalidOAuth", 1, 1), ("TailnetValid", 86_400, 2)]
 
 
-async def test_the_credentials_are_proved_at_once_when_the_secret_or_the_tailnet_changes(ground: Ground) -> None:
+async def test_the_credentials_of_a_tailnet_are_tried_at_once_when_its_secret_or_its_object_changes(
+    ground: Ground,
+) -> None:
     await ground.reason_after()
     await ground.change_secret(note="")
     assert (await ground.reason_after(), ground.proofs) == ("TailnetValid", 2)
@@ -215,7 +217,7 @@ async def test_the_condition_names_each_new_fault_of_a_tailnet_at_once(ground: G
 
 
 def move(control: Control) -> None:
-    """Turn *control* into the server of another tailnet, without the devices of this one."""
+    """Turn *control* into the server of another tailnet, which has none of the devices of the old tailnet."""
     for device in [*control.devices.values()]:
         control.delete_device(device)
     control.domain = "tail9999.ts.net"
@@ -244,7 +246,7 @@ async def test_credentials_that_were_good_stay_in_use_for_proxies_that_run(
 
 
 @pytest.mark.parametrize(("spoil", "reason"), TROUBLES.values(), ids=TROUBLES)
-async def test_after_a_start_the_operator_uses_unproved_credentials_only_if_it_cannot_try_them(
+async def test_after_a_start_the_operator_uses_untried_credentials_only_if_it_cannot_try_the_credentials(
     ground: Ground, spoil: Spoil, reason: str
 ) -> None:
     await ground.proved()
@@ -266,7 +268,7 @@ async def test_untried_credentials_are_dropped_when_they_turn_out_to_be_for_anot
     assert ground.used is None
 
 
-async def test_a_tailnet_that_never_was_valid_may_have_any_devices(ground: Ground) -> None:
+async def test_the_credentials_of_a_tailnet_that_was_never_valid_may_be_for_any_tailnet(ground: Ground) -> None:
     move(ground.lab.control)
     await ground.proved()
 
@@ -296,7 +298,7 @@ async def test_a_tailnet_whose_devices_were_deleted_by_hand_is_still_the_same_ta
     assert await ground.reason_after(86_400) == "TailnetValid"
 
 
-async def test_the_url_of_the_same_server_may_change(ground: Ground) -> None:
+async def test_the_url_of_a_tailnets_control_server_may_change_if_the_server_is_the_same(ground: Ground) -> None:
     used = await ground.proved()
     await ground.move_to("localhost")
     now = await ground.proved()
@@ -304,7 +306,7 @@ async def test_the_url_of_the_same_server_may_change(ground: Ground) -> None:
 
 
 @pytest.mark.parametrize(("is_rotated", "reason"), [(True, "TailnetValid"), (False, "InvalidOAuth")])
-async def test_only_good_credentials_replace_the_credentials_in_use(
+async def test_only_good_credentials_replace_the_credentials_that_the_operator_uses_for_a_tailnet(
     ground: Ground, is_rotated: bool, reason: str
 ) -> None:
     used = await ground.proved()
@@ -338,7 +340,7 @@ async def test_a_released_tailnet_that_another_finalizer_holds_is_not_used_again
     used: list[KnownTailnet | None] = []
     ground.tailnets.listen_to_names(lambda: used.append(ground.used))
     for _ in range(2):
-        assert await ground.reconciler.reconcile(KEY) == DONE
+        assert await ground.reconciler.reconcile(KEY) == Result()
     assert (ground.version(TAILNET, KEY) != "", {*used}) == (True, {None})
 
 
@@ -397,7 +399,7 @@ async def test_a_tailnet_stays_while_an_object_of_any_kind_names_it(ground: Grou
     assert list(ground.reconciler.watches[resource](ground.cache.get(resource, USER) or {})) == [KEY]
     await ground.client.delete(resource, USER)
     await until(lambda: not ground.version(resource, USER))
-    assert (await ground.reconciler.reconcile(KEY), ground.used) == (DONE, None)
+    assert (await ground.reconciler.reconcile(KEY), ground.used) == (Result(), None)
     await until(lambda: not ground.version(TAILNET, KEY))
 
 

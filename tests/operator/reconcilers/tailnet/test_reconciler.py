@@ -79,7 +79,9 @@ async def test_a_connector_waits_for_its_tailnet(world: World, lab: OtherTailnet
     await has_devices(world, lab, JOINED)
 
 
-async def test_a_tailnet_stays_while_devices_of_an_object_are_left_in_it(world: World, joined: OtherTailnet) -> None:
+async def test_a_tailnet_stays_while_a_connector_that_no_longer_names_it_has_devices_there(
+    world: World, joined: OtherTailnet
+) -> None:
     await world.change(GATE, {"spec": {"tailnet": None}})
     await world.delete(joined.tailnet())
     await world.becomes(lambda: world.reason(joined.tailnet(), READY), "TailnetInUse")
@@ -92,7 +94,9 @@ async def test_a_tailnet_stays_while_devices_of_an_object_are_left_in_it(world: 
     assert joined.device_names() == []
 
 
-async def test_a_tailnet_trusts_our_service_account_by_its_audience(world: World, lab: OtherTailnet) -> None:
+async def test_a_tailnet_accepts_tokens_of_our_service_account_for_the_audience_in_its_secret(
+    world: World, lab: OtherTailnet
+) -> None:
     lab.control.audience = "lab.example.org"
     await world.apply(lab.secret(client_id=lab.control.client_id, audience="lab.example.org"), lab.tailnet(), GATE)
     await has_devices(world, lab, JOINED)
@@ -117,7 +121,9 @@ async def test_preflight_reports_about_a_tailnet_in_an_event_on_the_tailnet(worl
     assert "the OAuth client of Tailnet lab has not the scope Devices Core" in events["PreflightFailed"]
 
 
-async def test_an_operator_that_starts_again_changes_nothing(world: World, joined: OtherTailnet) -> None:
+async def test_an_operator_that_starts_again_changes_nothing_in_its_tailnets(
+    world: World, joined: OtherTailnet
+) -> None:
     assert not await world.writes_during(world.restart())
     assert await world.reason(GATE, CONNECTOR_READY) == "ConnectorCreated"
 

@@ -9,6 +9,7 @@ from base64 import b64encode
 from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from clustersim import objects
@@ -29,7 +30,6 @@ from tsoperator.api.objects import (
     Key,
     Object,
     Resource,
-    Signal,
     has_finalizer,
     is_deleting,
     key_of,
@@ -46,8 +46,9 @@ from tsoperator.kube.errors import KubeError
 from tsoperator.proxy.hosting import Mapped, hosted, rules_document, serve_document
 from tsoperator.reconcilers.hosting import HostingView, HostingWorld, tailnet_of
 from tsoperator.reconcilers.tailscaleservice.reconciler import tailscaleservices
-from tsoperator.runtime.cache import Cache, Listener
+from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.controller import ControllerMetrics, Policy
+from tsoperator.runtime.feeds import Announcer
 from tsoperator.runtime.kind import Kind, KindReconciler
 from tsoperator.runtime.manager import Manager, Watches
 from tsoperator.runtime.plan import Child, Plan, Refusal
@@ -92,24 +93,15 @@ def owned(name: str, *ids: str, **fields: Any) -> TailscaleService:
 
 @dataclass
 class Identity:
-    """The operator's ID, and the listeners that have to hear of its changes."""
+    """The operator's ID, and the feed that announces its changes."""
 
     node_id: str = US
-    listeners: list[Listener] = field(default_factory=list)
+    feed: Announcer = field(default_factory=partial(Announcer, IDENTITY))
 
     def becomes(self, node_id: str) -> None:
-        """Change the operator's ID to *node_id*, and call the listeners."""
+        """Change the operator's ID to *node_id*, and announce that."""
         self.node_id = node_id
-        for listener in self.listeners:
-            listener(None, {"kind": "Identity", "metadata": {"name": ""}})
-
-    def listen(self, _signal: Signal, listener: Listener) -> None:
-        """Call *listener* when the operator's ID changes."""
-        self.listeners.append(listener)
-
-    def all(self, _signal: Signal) -> list[Object]:
-        """Return no objects, as the operator's real identity does."""
-        return []
+        self.feed.announce()
 
 
 @dataclass
@@ -221,7 +213,7 @@ async def reconciling(scene: Scene) -> AsyncIterator[None]:
             [KindReconciler(each, cache, made) for each in kinds],
             ControllerMetrics(CollectorRegistry()),
             Policy(4, expected=(KubeError, ControlError), patience=PATIENCE),
-            feeds={TAILSCALE_SERVICE: tailnets, IDENTITY: scene.identity},
+            feeds={TAILSCALE_SERVICE: tailnets, IDENTITY: scene.identity.feed},
         )
         async with running(manager.run(scene.client, None)):
             yield

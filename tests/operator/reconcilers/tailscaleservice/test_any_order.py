@@ -133,7 +133,7 @@ class Orders:
     def owners(self) -> dict[str, set[str]]:
         """Return the IDs of the operators that should own the Tailscale Service of each label.
 
-        Of a reserved label, our operator may be an owner or not.
+        If a label is only reserved, both are right: then our operator is among the IDs if it is an owner now.
         """
         found: dict[str, set[str]] = {}
         claims = [claim for each in self.users() if (claim := claim_of(each, SETTINGS))]

@@ -135,7 +135,7 @@ LEFT_OVER: dict[str, tuple[list[Object], dict[str, str], bool]] = {
 
 
 @pytest.mark.parametrize(("objects", "owners", "is_left_over"), LEFT_OVER.values(), ids=LEFT_OVER)
-async def test_a_tailscale_service_is_left_over_if_its_label_changes_hands_and_nobody_uses_it(
+async def test_a_tailscale_service_is_left_over_if_its_label_gets_another_holder_and_nobody_uses_it(
     objects: list[Object], owners: dict[str, str], is_left_over: bool
 ) -> None:
     found = await observed(HERE, *objects, services={"": TailscaleService("svc:web", annotations=owners)})
@@ -183,7 +183,7 @@ async def test_a_label_is_reserved_while_another_tailnet_object_for_the_same_tai
     assert not (await observed(HERE, services={"": one, "lab": one})).is_reserved
 
 
-async def test_a_managed_secret_of_another_parent_counts_as_foreign() -> None:
+async def test_a_managed_secret_of_another_parent_is_foreign() -> None:
     labels = {"tailscale.com/managed": "true", "tailscale.com/parent-resource-type": "connector"}
     secret = obj(SECRET, Key(OPERATOR_NAMESPACE, f"web.{DOMAIN}"), {"type": "Opaque"}, labels=labels)
     found = await observed(HERE, *group(), web(), secret)

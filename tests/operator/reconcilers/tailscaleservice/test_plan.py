@@ -188,7 +188,7 @@ def test_the_objects_of_the_certificate_of_a_group_are_those_of_the_go_operator(
     }
 
 
-def test_an_operator_without_an_identity_makes_nothing() -> None:
+def test_an_operator_without_an_identity_makes_no_tailscale_service() -> None:
     assert not plan(observed(None, web(), operator_id="", certificate=CERTIFICATE)).steps
 
 
@@ -262,7 +262,7 @@ def made_objects(holder: LabelClaim | None = None) -> list[Object]:
     return [stored(binding), stored(role), slim(stored(secret))]
 
 
-def test_the_certificate_of_an_ingress_has_what_the_proxies_need() -> None:
+def test_the_objects_of_a_certificate_have_the_names_labels_and_rights_that_the_proxies_need() -> None:
     steps = plan(observed(None, web(), certificate=CERTIFICATE)).steps
     role, binding, secret, _ = steps
     assert isinstance(steps[-1], PutService)  # the proxies ask for the certificate as soon as they serve
@@ -309,7 +309,7 @@ def test_the_certificate_objects_of_the_go_operator_are_taken_over_with_other_me
         assert written | {"metadata": {}} == live | {"metadata": {}}
 
 
-def test_the_rights_to_a_certificate_follow_its_label_to_another_group() -> None:
+def test_the_rights_to_a_certificate_move_with_its_label_to_another_group() -> None:
     _, _, secret = made_objects()
     _, binding, patch = plan(observed(service(US), web("new"), certificate=CERTIFICATE, secret=secret)).steps
     assert isinstance(binding, Child)
@@ -374,7 +374,7 @@ def test_a_refusal_of_the_api_server_is_reported_on_the_object_that_has_the_labe
     assert told(refused(observed(), refusal)) == []
 
 
-def test_a_refused_write_is_forgotten_when_no_write_is_needed_any_more() -> None:
+def test_a_refused_write_of_a_tailscale_service_is_forgotten_when_no_write_is_needed_any_more() -> None:
     step = PutService("", observed().owner, service(US), service(US))
     view = ServiceView(service(US), refusal=Refusal("refused tags", step=step))
     for holder, settled in ((web(), True), (web(tags="tag:other"), False), (None, False)):

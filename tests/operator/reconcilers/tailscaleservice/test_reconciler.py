@@ -22,7 +22,7 @@ from tests.operator.reconcilers.tailscaleservice.played import (
     reconciling,
 )
 from tests.support.cluster import until
-from tests.support.manifests import DOMAIN, ingress, load_balancer
+from tests.support.manifests import DOMAIN, annotated, ingress, load_balancer
 from tests.support.objects import OPERATOR_NAMESPACE
 from tests.support.tailnets import join
 
@@ -31,11 +31,6 @@ pytestmark = pytest.mark.virtual_time
 WEB = ingress("web", "web", proxy_group="ing")
 API = load_balancer("api", proxy_group="ing", hostname="api")
 CERTIFICATE = f"web.{DOMAIN}"
-
-
-def annotated(**annotations: str | None) -> Object:
-    named = {f"tailscale.com/{name.replace('_', '-')}": value for name, value in annotations.items()}
-    return {"metadata": {"annotations": named}}
 
 
 def hosted_at(name: str) -> Object:
@@ -147,7 +142,7 @@ async def test_a_tailscale_service_stays_while_a_proxy_still_advertises_the_serv
     await gone(scene, WEB)
 
 
-async def test_a_certificate_stays_until_the_proxies_have_seen_that_its_label_is_gone(scene: Scene) -> None:
+async def test_a_certificate_stays_until_the_proxies_no_longer_advertise_its_label(scene: Scene) -> None:
     await claimed(scene)
     state = group()[1]
     await scene.change(state, {"data": encoded({"_current-profile": "p", "p": '{"AdvertiseServices":["svc:web"]}'})})
@@ -161,7 +156,7 @@ async def test_a_certificate_stays_until_the_proxies_have_seen_that_its_label_is
     await scene.certifies()
 
 
-async def test_a_proxy_that_does_not_see_that_a_label_is_gone_holds_the_certificate_for_some_time(scene: Scene) -> None:
+async def test_a_certificate_goes_after_some_time_even_if_a_proxy_still_advertises_its_label(scene: Scene) -> None:
     await claimed(scene)
     state = group()[1]
     await scene.change(state, {"data": encoded({"_current-profile": "p", "p": '{"AdvertiseServices":["svc:web"]}'})})
@@ -182,7 +177,7 @@ async def test_a_tailscale_service_of_several_operators_keeps_its_other_owners(s
     assert scene.service("web").comment == "theirs"
 
 
-async def test_the_operator_leaves_a_tailscale_service_again_if_another_owner_has_undone_the_change(
+async def test_the_operator_gives_up_a_tailscale_service_again_if_another_owner_has_undone_the_change(
     scene: Scene,
 ) -> None:
     scene.sim.control.services.put(owned("svc:web", THEM))
@@ -218,7 +213,7 @@ async def test_a_tailscale_service_whose_claim_went_while_no_operator_ran_is_del
         scene.identity.node_id = ""
         await scene.make(*group())
         async with reconciling(scene):
-            await asyncio.sleep(60)  # until all is read
+            await asyncio.sleep(60)  # until the operator has read all Tailscale Services
             assert scene.services == {"ours": (US,), "theirs": (THEM,)}
             scene.identity.becomes(US)
             await scene.shows(theirs=(THEM,))
@@ -284,7 +279,7 @@ KUBERNETES = {"refused": 403, "conflict": 409, "answer lost": LOST, "failed": 50
 
 
 @pytest.mark.parametrize("status", KUBERNETES.values(), ids=KUBERNETES)
-async def test_each_write_to_the_api_server_may_fail_without_an_effect_on_tailscale_services(
+async def test_tailscale_services_and_certificates_become_right_even_if_a_write_to_the_api_server_fails(
     scene: Scene, status: int
 ) -> None:
     for plural in ("secrets", "roles", "rolebindings"):
@@ -300,7 +295,7 @@ async def test_each_write_to_the_api_server_may_fail_without_an_effect_on_tailsc
 
 
 @pytest.mark.parametrize("fault", ["lost", 429, 503])
-async def test_each_call_to_the_control_server_may_fail_without_an_effect_on_tailscale_services(
+async def test_tailscale_services_become_right_even_if_calls_to_the_control_server_fail(
     scene: Scene, fault: str | int
 ) -> None:
     def strike() -> None:

@@ -1,0 +1,13 @@
+from tsoperator.api.objects import Signal, key_of
+from tsoperator.runtime.feeds import Announcer
+
+OURS, OTHER = Signal("Ours"), Signal("Other")
+
+
+def test_an_announcer_tells_the_listeners_of_its_signal_alone_and_has_no_objects_for_a_resync() -> None:
+    feed, told = Announcer(OURS), list[str]()
+    feed.listen(OURS, lambda old, new: told.append(key_of(new or {}).name))
+    feed.listen(OTHER, lambda old, new: told.append("other"))
+    feed.announce()
+    feed.announce("edge")
+    assert (told, feed.all(OURS)) == (["", "edge"], [])
