@@ -188,5 +188,5 @@ def compile_c(program: Path, sources: Iterable[Path]) -> None:
         command, env=environment, capture_output=True, text=True, timeout=_COMPILE_SECONDS, check=False
     )
     if done.returncode:
-        lines = [line for line in done.stderr.splitlines() if "error" in line] or ["no error was named"]
+        lines = [line for line in done.stderr.splitlines() if " error: " in line] or ["no error was named"]
         raise ClientError(f"the {program.name} in C doesn't compile (apt-get install gcc libc6-dev): {lines[0]}")
