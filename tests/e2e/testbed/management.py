@@ -16,11 +16,12 @@ Service = dict[str, Any]
 Grant = dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Management:
-    """A client of the management API, with an access token that is valid for an hour.
+    """A client of the management API.
 
-    A device is a dict as in the API's JSON, and so is a Tailscale Service.
+    Its access token is valid for an hour. It gets another one when the control server refuses the token. A device is a
+    dict as in the API's JSON, and so is a Tailscale Service.
     """
 
     machine: Isolation
@@ -29,10 +30,8 @@ class Management:
 
     @classmethod
     def log_in(cls, machine: Isolation, tailnet: Tailnet = FIRST) -> "Management":
-        """Get an access token with the OAuth client."""
-        form = f"grant_type=client_credentials&client_id={tailnet.client_id}&client_secret={tailnet.client_secret}"
-        answer = machine.run(["curl", "-fsS", "--max-time", "10", "--data", form, f"{tailnet.url}/api/v2/oauth/token"])
-        return cls(machine, json.loads(answer)["access_token"], tailnet)
+        """Get an access token with the OAuth client of *tailnet*."""
+        return cls(machine, _new_token(machine, tailnet), tailnet)
 
     def create_key(self, tags: Sequence[str]) -> str:
         """Create an auth key for one device, and return its secret."""
@@ -125,13 +124,27 @@ class Management:
 
         Raises: BedError: the status isn't 200, or no answer came.
         """
+        text, status = self.send(method, path, body)
+        if status == "401":
+            self.token = _new_token(self.machine, self.tailnet)
+            text, status = self.send(method, path, body)
+        if status != "200":
+            raise BedError(f"{method} {path}: {status} {text}")
+        return json.loads(text)
+
+    def send(self, method: str, path: str, body: Any = None) -> tuple[str, str]:
+        """Send a request with the present token, and return the text and the status of the answer."""
         curl = ["curl", "-sS", "--max-time", "10", "-X", method, "-H", f"Authorization: Bearer {self.token}"]
         data = [] if body is None else ["--json", json.dumps(body)]
         answer = self.machine.run([*curl, *data, "-w", "\n%{http_code}", f"{self.tailnet.url}/api/v2/{path}"])
         text, _, status = answer.rpartition("\n")
-        if status != "200":
-            raise BedError(f"{method} {path}: {status} {text}")
-        return json.loads(text)
+        return text, status
+
+
+def _new_token(machine: Isolation, tailnet: Tailnet) -> str:
+    form = f"grant_type=client_credentials&client_id={tailnet.client_id}&client_secret={tailnet.client_secret}"
+    answer = machine.run(["curl", "-fsS", "--max-time", "10", "--data", form, f"{tailnet.url}/api/v2/oauth/token"])
+    return str(json.loads(answer)["access_token"])
 
 
 def replace_client(machine: Isolation, tailnet: Tailnet) -> None:
