@@ -126,10 +126,10 @@ async def much(patches: pytest.MonkeyPatch, writers: Writers) -> None:
         for name in WRITES:
             patches.setattr(KubeClient, name, observing(getattr(KubeClient, name), world.api, writers))
         keys = {"client_id": other.control.client_id, "client_secret": other.control.client_secret}
-        theirs = (credentials(**keys), tailnet(login_url=other.url), *OTHERS)
+        theirs = (tailnet(login_url=other.url), *OTHERS)
         stage = Stage(world)
         async with stage.operator:
-            await world.apply(identity())
+            await world.apply(identity(), credentials(**keys))  # it stays: the operator needs it for deletions
             await stage.start()
             await world.settled()
             before = everything(world)
