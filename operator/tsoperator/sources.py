@@ -65,19 +65,22 @@ def sources(namespace: str, watched: Sequence[str] = (), corefile: str = "") -> 
     *watched* ones, or in all namespaces if *watched* is empty. *corefile* is the name that the user's settings give for
     the ConfigMap of CoreDNS.
     """
+    return [*_of_users(namespace, watched), *_of_cluster(), *_cluster_dns(corefile), *_ours(namespace)]
+
+
+def _of_users(namespace: str, watched: Sequence[str]) -> Iterator[Source]:
+    """Yield Sources of the objects that users make, and of all Services and EndpointSlices, also our own ones."""
     places = [*dict.fromkeys((namespace, *watched))] if watched else [""]
-    managed = f"{LABEL_MANAGED}={MANAGED}"
-    owned = {BY_OWNER: within(namespace, by_owner)}
-    measured = {BY_METRICS_OWNER: within(namespace, by_metrics_owner)}
+    owned = {BY_OWNER: within(namespace, by_owner), BY_METRICS_OWNER: within(namespace, by_metrics_owner)}
     grouped = {
         BY_GROUPED_OWNER: within(namespace, by_grouped_owner),
         egressgroup.BY_SERVING_GROUP: within(namespace, egressgroup.by_serving_group),
     }
     allocated = {ports.BY_PROXY_PORT: within(namespace, ports.by_proxy_port)}
     named = {nameclaims.BY_DEVICE_NAME: within(namespace, nameclaims.by_device_name)}
-    leading = {proxygroup.BY_GROUP: proxygroup.by_group, egressgroup.BY_ENTRY: egressgroup.by_entry}
-    certified = {hosts.BY_CERTIFICATE: hosts.by_certificate}
-    hosted = {claims.BY_LABEL: claims.by_label, proxygroup.BY_GROUP: proxygroup.by_group}
+    entered = {egressgroup.BY_ENTRY: egressgroup.by_entry}
+    labelled = {claims.BY_LABEL: claims.by_label}
+    hosted = {**labelled, proxygroup.BY_GROUP: proxygroup.by_group}
 
     def users(
         resource: Resource,
@@ -88,37 +91,41 @@ def sources(namespace: str, watched: Sequence[str] = (), corefile: str = "") -> 
             # The owner of a namespace may shut us out of it, which must not end our work in the others.
             yield Source(Selection(resource, place), indexes or {}, slim, optional=place not in ("", namespace))
 
-    return [
-        *users(SERVICE, {**owned, **measured, **grouped, **allocated, **named, **leading, **hosted}),
-        *users(INGRESS, {BY_BACKEND: by_backend, **hosted}),
-        *users(ENDPOINTSLICE, {**grouped, BY_SERVICE: by_service}, slim_slice(namespace)),
-        *(
-            source
-            for resource in (INGRESSCLASS, *OWN_KINDS)
-            for source in users(resource, {claims.BY_LABEL: claims.by_label} if resource == PROXYGROUP else {})
-        ),
-        # An API server older than Kubernetes 1.30 has no such kinds, and an older installation may lack the rights.
-        *(Source(Selection(kind), slim=_admission, optional=True) for kind in (ADMISSIONPOLICY, ADMISSIONBINDING)),
-        Source(Selection(CRD, field_selector=f"metadata.name={SERVICEMONITOR}"), slim=only_identity),
-        Source(Selection(SERVICEMONITOR, namespace, managed), measured),
-        Source(Selection(SECRET_METADATA, namespace, f"!{LABEL_MANAGED}"), slim=only_identity),
-        Source(
-            Selection(SECRET, namespace, managed),
-            {**owned, secret.BY_DEVICE: secret.by_device, **certified},
-            secret.slim,
-        ),
-        Source(Selection(STATEFULSET, namespace, managed), owned),
-        Source(Selection(POD, namespace, managed), owned, pod.slim),
-        Source(Selection(CONFIGMAP, namespace, managed), slim=_configmap),
-        *_cluster_dns(corefile),
-        *(Source(Selection(resource, namespace, managed)) for resource in (DEPLOYMENT, SERVICEACCOUNT)),
-        Source(Selection(SERVICEACCOUNT, namespace, field_selector=f"metadata.name={AUTH_PROXY_SERVICE_ACCOUNT}")),
-        *(Source(Selection(resource, namespace, managed), certified) for resource in (ROLE, ROLEBINDING)),
-        *(
-            Source(Selection(resource, namespace, OF_RECORDERS), owned, _SLIM.get(resource, without_managed_fields))
-            for resource in (POD, ROLE, ROLEBINDING, SECRET, SERVICEACCOUNT, STATEFULSET)
-        ),
-    ]
+    yield from users(SERVICE, {**owned, **grouped, **allocated, **named, **entered, **hosted})
+    yield from users(INGRESS, {BY_BACKEND: by_backend, **hosted})
+    yield from users(ENDPOINTSLICE, {**grouped, BY_SERVICE: by_service}, slim_slice(namespace))
+    for resource in (INGRESSCLASS, *OWN_KINDS):
+        yield from users(resource, labelled if resource == PROXYGROUP else {})
+
+
+def _of_cluster() -> Iterator[Source]:
+    """Yield Sources of objects without a namespace that users don't make."""
+    # An API server older than Kubernetes 1.30 has no such kinds, and an older installation may lack the rights.
+    for kind in (ADMISSIONPOLICY, ADMISSIONBINDING):
+        yield Source(Selection(kind), slim=_admission, optional=True)
+    yield Source(Selection(CRD, field_selector=f"metadata.name={SERVICEMONITOR}"), slim=only_identity)
+
+
+def _ours(namespace: str) -> Iterator[Source]:
+    """Yield Sources of our own objects in the operator's *namespace*, but for Services and EndpointSlices."""
+    managed = f"{LABEL_MANAGED}={MANAGED}"
+    owned = {BY_OWNER: within(namespace, by_owner)}
+    certified = {hosts.BY_CERTIFICATE: hosts.by_certificate}
+    yield Source(Selection(SERVICEMONITOR, namespace, managed), {BY_METRICS_OWNER: within(namespace, by_metrics_owner)})
+    yield Source(Selection(SECRET_METADATA, namespace, f"!{LABEL_MANAGED}"), slim=only_identity)
+    secrets = {**owned, secret.BY_DEVICE: secret.by_device, **certified}
+    yield Source(Selection(SECRET, namespace, managed), secrets, secret.slim)
+    yield Source(Selection(STATEFULSET, namespace, managed), owned)
+    yield Source(Selection(POD, namespace, managed), owned, pod.slim)
+    yield Source(Selection(CONFIGMAP, namespace, managed), slim=_configmap)
+    for resource in (DEPLOYMENT, SERVICEACCOUNT):
+        yield Source(Selection(resource, namespace, managed))
+    yield Source(Selection(SERVICEACCOUNT, namespace, field_selector=f"metadata.name={AUTH_PROXY_SERVICE_ACCOUNT}"))
+    for resource in (ROLE, ROLEBINDING):
+        yield Source(Selection(resource, namespace, managed), certified)
+    for resource in (POD, ROLE, ROLEBINDING, SECRET, SERVICEACCOUNT, STATEFULSET):
+        slim = _SLIM.get(resource, without_managed_fields)
+        yield Source(Selection(resource, namespace, OF_RECORDERS), owned, slim)
 
 
 def _cluster_dns(corefile: str) -> Iterator[Source]:
