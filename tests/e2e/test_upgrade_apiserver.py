@@ -151,7 +151,7 @@ def mover(
         eventually(lambda: alice.configure(HOST), "the device of the proxy", 60)
         eventually(lambda: alice.whoami() == KNOWN, "an answer of the API server", 60)
         yield Mover(cluster, management, alice, service, folder)
-    product.deploy(bed, images)
+    apiproxy.switch(cluster, images, "false")
     cluster.scale_operator(2)  # the chart leaves it with as many Pods as the Go operator had
     cluster.remove(service)
     go_operator.forget(cluster, management)
