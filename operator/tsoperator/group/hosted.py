@@ -24,6 +24,12 @@ NO_IDENTITY: Final = "NoOperatorDevice"
 TYPE: Final = "ingress"
 """The type of the ProxyGroups that expose Ingresses and Services."""
 
+UNREADABLE_OWNERS: Final = (
+    f"has an annotation {ANNOTATION_OWNERS} that can't be read, so its owners aren't known: correct the annotation, or "
+    "delete the Tailscale Service if nothing uses it"
+)
+"""Words about a Tailscale Service that nobody may use before a person has looked at it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Hosting:
@@ -134,13 +140,6 @@ def group_obstacle(name: str, group: Object | None) -> Refusal | None:
             INVALID,
         )
     return None
-
-
-UNREADABLE_OWNERS: Final = (
-    f"has an annotation {ANNOTATION_OWNERS} that can't be read, so its owners aren't known: correct the annotation, or "
-    "delete the Tailscale Service if nothing uses it"
-)
-"""Words about a Tailscale Service that nobody may use before a person has looked at it."""
 
 
 def service_obstacle(view: ServiceView, operator_id: str) -> Refusal | None:

@@ -7,6 +7,7 @@ removed some time after that, because clients may still have its address (docs/d
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from math import inf
 from typing import NamedTuple
 
@@ -69,7 +70,7 @@ def has_moved(here: str, new: Place, old: Collection[Place]) -> bool:
     return new.serves and here not in {place.name for place in old}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Places:
     """The places of a Service at ProxyGroups, and the facts about them on which its plan depends.
 
@@ -117,10 +118,15 @@ class Places:
 
         *is_own* tells whether the current place is the Service's own proxy.
         """
+        known = self._known
+        new = next((each for each in known if each.name == current), Place(current, serves=False, is_headless=is_own))
+        return new, [each for each in known if each.name != current]
+
+    @cached_property
+    def _known(self) -> list[Place]:
+        """The places of the Service at ProxyGroups, and that of its own proxy."""
         found = [Place(key_of(each).name, serves(each, self.slices)) for each in self.services]
-        found += [self.own] if self.own else []
-        new = next((each for each in found if each.name == current), Place(current, serves=False, is_headless=is_own))
-        return new, [each for each in found if each.name != current]
+        return [*found, self.own] if self.own else found
 
     def is_abandoned(self, name: str) -> bool:
         """Tell whether the place called *name* has been unused for so long that no client has its address any more."""

@@ -160,9 +160,10 @@ class Proxies:
 
     def children(self, owner: Owner) -> Children:
         """Return the children that the proxy of *owner* has."""
+        owned = str(owner)
 
         def found(resource: Resource, index: str = BY_OWNER) -> list[Object]:
-            labelled = self.cache.indexed(resource, index, str(owner))
+            labelled = self.cache.indexed(resource, index, owned)
             return [obj for obj in labelled if is_named_after(obj, owner)]
 
         pods = found(POD)

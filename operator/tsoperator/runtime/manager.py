@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import logging
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -119,18 +120,15 @@ class _Watch:
     queue: WorkQueue
     gatherer: Gatherer
 
-    def enqueue(self, obj: Object) -> None:
-        """Enqueue the keys that *obj* concerns."""
-        self._add(self.mapper(obj))
-
     def changed(self, old: Object | None, new: Object | None) -> None:
         """Enqueue the keys that the change from *old* to *new* concerns."""
         if isinstance(self.mapper, Comparison):
-            self._add(self.mapper.keys(old, new))
+            self.enqueue(self.mapper.keys(old, new))
         else:
-            self._add([*(self.mapper(old) if old else ()), *(self.mapper(new) if new else ())])
+            self.enqueue([*(self.mapper(old) if old else ()), *(self.mapper(new) if new else ())])
 
-    def _add(self, keys: Iterable[Key]) -> None:
+    def enqueue(self, keys: Iterable[Key]) -> None:
+        """Enqueue *keys*, each of them once."""
         for key in dict.fromkeys(keys):
             self.queue.add_after(key, self.gatherer.delay(key))
 
@@ -162,20 +160,22 @@ class Manager:
         self._controllers: list[Controller] = []
         self._leads = asyncio.Event()
         self._stands_by = False
+        watching: defaultdict[Resource | Signal, list[_Watch]] = defaultdict(list)
         for reconciler in reconcilers:
             queue = WorkQueue(observe_wait=metrics.wait_observer(reconciler.name))
             self._queues[reconciler.name] = queue
             metrics.follow(reconciler.name, queue)
             gatherer = Gatherer(reconciler.gathering)
             for kind, mapper in reconciler.watches.items():
-                if isinstance(kind, Signal):
-                    feed = feeds[kind]
-                    everything, listen = partial(feed.all, kind), partial(feed.listen, kind)
-                else:
-                    everything, listen = partial(cache.all, kind), partial(cache.listen, kind)
-                watch = _Watch(everything, mapper, queue, gatherer)
-                self._watches.append(watch)
-                listen(partial(self._changed, watch))
+                everything = partial(feeds[kind].all, kind) if isinstance(kind, Signal) else partial(cache.all, kind)
+                watching[kind].append(_Watch(everything, mapper, queue, gatherer))
+                self._watches.append(watching[kind][-1])
+        for kind, watches in watching.items():
+            changed = partial(self._changed, watches)
+            if isinstance(kind, Signal):
+                feeds[kind].listen(kind, changed)
+            else:
+                cache.listen(kind, changed)
 
     def retry_refused(self) -> None:
         """Reconcile now all keys whose last error a retry could not fix, because somebody may have fixed its cause."""
@@ -222,10 +222,11 @@ class Manager:
                 async with asyncio.timeout(STANDBY_REST):
                     await self._leads.wait()
 
-    def _changed(self, watch: _Watch, old: Object | None, new: Object | None) -> None:
-        """Enqueue the keys that the old and the new object concern, if this process leads."""
+    def _changed(self, watches: Iterable[_Watch], old: Object | None, new: Object | None) -> None:
+        """Enqueue for each of *watches* the keys that the old and the new object concern, if this process leads."""
         if self._leads.is_set():
-            watch.changed(old, new)
+            for watch in watches:
+                watch.changed(old, new)
 
     async def _lead(self, beside: Sequence[Program]) -> None:
         log.debug("reconciling: %s", ", ".join(reconciler.name for reconciler in self._reconcilers))
@@ -264,7 +265,7 @@ class Manager:
         start = perf_counter()
         for watch in self._watches:
             for obj in watch.all():
-                watch.enqueue(obj)
+                watch.enqueue(watch.mapper(obj))
                 if perf_counter() - start >= self._times.time_slice:
                     await asyncio.sleep(0)
                     start = perf_counter()

@@ -179,14 +179,24 @@ def by_metrics_owner(child: Object) -> Iterable[str]:
     return (str(owner),) if owner else ()
 
 
+def parent_of(child: Object, namespace: str) -> Owner | None:
+    """Return the parent that the labels of *child* name; None if they name none.
+
+    The labels of an object outside of the operator's *namespace* don't count.
+    """
+    if child["metadata"].get("namespace", "") != namespace:
+        return None
+    return _labelled_owner(child) or metrics_owner_of(child)
+
+
 def is_child(obj: Object, namespace: str) -> bool:
     """Tell whether *obj* was made for a parent: it is in the operator's *namespace*, and its labels say so."""
-    return _parent_of(obj, namespace) is not None
+    return parent_of(obj, namespace) is not None
 
 
 def owned_keys(child: Object, owner_type: str, namespace: str) -> Iterable[Key]:
     """Map a child in the operator's *namespace* to the key of its parent, if the parent is of *owner_type*."""
-    owner = _parent_of(child, namespace)
+    owner = parent_of(child, namespace)
     return (owner.key,) if owner and owner.type == owner_type else ()
 
 
@@ -257,13 +267,10 @@ def first(objects: Iterable[Object]) -> Object | None:
     A child that isn't being deleted comes before one that is, and then the oldest comes first, so that all callers
     get the same child.
     """
-    return min(objects, key=lambda obj: (is_deleting(obj), by_age(obj)), default=None)
-
-
-def _parent_of(child: Object, namespace: str) -> Owner | None:
-    if child["metadata"].get("namespace", "") != namespace:
-        return None
-    return _labelled_owner(child) or metrics_owner_of(child)
+    found = [*objects]
+    if len(found) <= 1:
+        return found[0] if found else None
+    return min(found, key=lambda obj: (is_deleting(obj), by_age(obj)))
 
 
 def _labelled_owner(child: Object) -> Owner | None:

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
+from itertools import chain
 from math import inf
 from typing import Final
 
@@ -234,9 +235,9 @@ class _View:
 
     def _services_of(self, owner: Owner) -> list[Object]:
         """Return the Services in front of the proxies of *owner*."""
-        return [
-            each for index in (BY_OWNER, BY_GROUPED_OWNER) for each in self._cache.indexed(SERVICE, index, str(owner))
-        ]
+        owned = str(owner)
+        found = (self._cache.indexed(SERVICE, index, owned) for index in (BY_OWNER, BY_GROUPED_OWNER))
+        return [*chain.from_iterable(found)]
 
     def _of_slice(self, endpoint_slice: Object) -> Iterable[Key]:
         """Note the proxy of *endpoint_slice*, because its record may change.

@@ -227,10 +227,11 @@ class ExposedChanges:
 
     def of_backend(self, old: Object | None, new: Object | None) -> set[Key]:
         """Return the groups that expose an Ingress which leads to a Service, if the Service has another address."""
-        there = next((each for each in (new, old) if each is not None), None)
-        if there is None or _backend_facts(old) == _backend_facts(new):
+        there = new or old
+        leading = self._leading_to(key_of(there)) if there else []
+        if not leading or _backend_facts(old) == _backend_facts(new):
             return set()
-        return {*self._naming(self._leading_to(key_of(there)))}
+        return {*self._naming(leading)}
 
     def of_slice(self, old: Object | None, new: Object | None) -> set[Key]:
         """Return the groups that expose the Service of an EndpointSlice, or an Ingress which leads to this Service.

@@ -84,7 +84,8 @@ def plan(
         return replace(_kept(ask, [wrong[0]], wrong[1], places), release=release)
     if places.ports is None:
         return _exhausted(ask, places)
-    live, name = places.at(ask.group), place_name(ask, places)
+    live = places.at(ask.group)
+    name = place_name(ask, live)
     wanted = cluster_ip_service(
         Key(ask.namespace, name),
         place_labels(ask.owner, ask.group),
@@ -107,13 +108,15 @@ def plan(
     pointed = egress.pointed(ask, best_place(ask.points_at, name, places), made, reverts)
     if live is None:
         return pointed  # its EndpointSlices depend on its IP versions; its creation queues the Service again
-    reported = _reported(ask, wanted, pointed, places)
+    reported = _reported(ask, live, wanted, pointed, places)
     return replace(reported, notes=[*reported.notes, *_port_notes(ask, places)])
 
 
-def place_name(ask: Ask, places: Places) -> str:
-    """Return the name of the place of a Service at the ProxyGroup that it names."""
-    live = places.at(ask.group)
+def place_name(ask: Ask, live: Object | None) -> str:
+    """Return the name of the place of a Service at the ProxyGroup that it names.
+
+    *live* is the ClusterIP Service of this place, if there is one.
+    """
     return key_of(live).name if live else new_name(ask.service, ask.group)
 
 
@@ -154,7 +157,7 @@ def _kept(ask: Ask, shown: Sequence[Object], notes: Sequence[Note], places: Plac
 
     The plan changes nothing but EndpointSlices.
     """
-    status = _status(ask, [*shown, _readiness(ask, places)], places)
+    status = _status(ask, [*shown, _readiness(ask, places.at(ask.group), places)], places)
     return Plan(steps=upkeep(places), notes=notes, status=status)
 
 
@@ -168,11 +171,11 @@ def _exhausted(ask: Ask, places: Places) -> Plan:
     return replace(_kept(ask, shown, [Note("Warning", "ProxyGroupFull", message)], places), requeue_after=_LOOK_AGAIN)
 
 
-def _reported(ask: Ask, wanted: Object, made: Plan, places: Places) -> Plan:
-    """Return *made* with the conditions of a valid Service whose ClusterIP Service should be as *wanted*."""
+def _reported(ask: Ask, live: Object, wanted: Object, made: Plan, places: Places) -> Plan:
+    """Return *made* with the conditions of a valid Service whose *live* ClusterIP Service should be as *wanted*."""
     name, group, digest = ask.group, places.group(ask.group), config_digest(ask)
     lost = _lost(ask, places)
-    ready, notes = _readiness(ask, places, is_lost=bool(lost)), [*made.notes]
+    ready, notes = _readiness(ask, live, places, is_lost=bool(lost)), [*made.notes]
     if group.obj is None or not is_available(group.obj):
         message = f"no proxy of ProxyGroup {name!r} is in the tailnet yet: the conditions of the ProxyGroup say why"
         shown = [_with_words(_valid("Unknown", "ProxyGroupNotReady", message), made.notes), ready]
@@ -193,7 +196,7 @@ def _reported(ask: Ask, wanted: Object, made: Plan, places: Places) -> Plan:
     if places.ages.get(FRESH, PATIENCE) < PATIENCE and ready["reason"] != "ReadyToRouteTraffic" and notes == []:
         return replace(made, requeue_after=earliest(made.requeue_after, PATIENCE - places.ages[FRESH]))
     notes = notes or _unready_notes(ask, ready)
-    if (live := places.at(ask.group)) and config["status"] == TRUE and not lost:
+    if config["status"] == TRUE and not lost:
         notes += _success_notes(ask, live, ready)
     if lost:
         notes.append(Note("Warning", "TargetNotFound", lost, once=True))
@@ -234,13 +237,13 @@ def is_fresh(ask: Ask) -> bool:
     return all(each["type"] != CONDITION_EGRESS_READY for each in ask.conditions)
 
 
-def _readiness(ask: Ask, places: Places, *, is_lost: bool = False) -> Object:
+def _readiness(ask: Ask, live: Object | None, places: Places, *, is_lost: bool = False) -> Object:
     """Return the condition that says how many proxies route traffic, and where Pods reach the device.
 
-    If the device *is_lost*, the condition doesn't say where Pods reach it. While a Pod is replaced, the readiness is
-    unknown, and the condition goes on saying where if it has said so before.
+    *live* is the ClusterIP Service, if there is one. If the device *is_lost*, the condition doesn't say where Pods
+    reach it. While a Pod is replaced, the readiness is unknown, and the condition goes on saying where if it has said
+    so before.
     """
-    live = places.at(ask.group)
     shown = readiness(places.group(ask.group), endpoints_of(live, places) if live else {})
     if live is None or is_lost or shown["status"] == FALSE or (shown["status"] != TRUE and not _was_reached(ask)):
         return shown

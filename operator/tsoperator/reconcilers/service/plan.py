@@ -219,7 +219,7 @@ def current_place(ask: Ask, own_name: str, places: Places) -> str:
 
     *own_name* is the name of its own proxy.
     """
-    return grouped.place_name(ask, places) if ask.mode is ServiceMode.GROUP else own_name
+    return grouped.place_name(ask, places.at(ask.group)) if ask.mode is ServiceMode.GROUP else own_name
 
 
 def _grouped(ask: Ask, observed: Observed) -> Plan:

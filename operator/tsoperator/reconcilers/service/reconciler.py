@@ -56,7 +56,7 @@ from tsoperator.reconcilers.service.view import PlacesView, Timers
 from tsoperator.runtime.kind import Kind
 from tsoperator.runtime.manager import Comparison, Watches
 from tsoperator.runtime.memory import Memory
-from tsoperator.runtime.ownership import BY_GROUPED_OWNER, Owner, grouped_owner_of, is_child, owned_keys, owner_of
+from tsoperator.runtime.ownership import BY_GROUPED_OWNER, Owner, grouped_owner_of, owned_keys, owner_of, parent_of
 from tsoperator.runtime.plan import Plan
 from tsoperator.runtime.reverts import NO_REVERTS, Reverts, last_writer
 from tsoperator.runtime.rewrites import Rewrites
@@ -225,17 +225,17 @@ class _View:
         port of the proxies with it. If it is gone, it also concerns the Services that found no free port, because its
         ports may be free now.
         """
-        key, is_made = key_of(service), is_child(service, self._settings.namespace)
-        if is_made:
-            shared = (*self._changes.sharing(service), *self._names.concerned_by_child(service))
-            keys = {*self._parent_keys(service), *shared}
+        key, owner = key_of(service), parent_of(service, self._settings.namespace)
+        if owner:
+            keys = {*self._changes.sharing(service), *self._names.concerned_by_child(service)}
+            keys |= {owner.key} if owner.type == PARENT_SERVICE else set()
         else:
             keys = {key, *self._names.concerned(service), *self._hosted.of_claimant(service)}
-        groups = by_serving_group(service) if is_made else by_group(service)
+        groups = by_serving_group(service) if owner else by_group(service)
         for group in groups:
-            name = entry_name(served_service(service) if is_made else key)
+            name = entry_name(served_service(service) if owner else key)
             keys |= self._changes.having(group, [name])
-            if is_made and self._cache.get(SERVICE, key) is None:
+            if owner and self._cache.get(SERVICE, key) is None:
                 keys |= {*self._view.starved(group)}
         return keys
 

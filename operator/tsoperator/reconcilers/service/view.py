@@ -89,7 +89,8 @@ class PlacesView:
 
     def made_for(self, owner: Owner) -> Places:
         """Return the ClusterIP Services and EndpointSlices of *owner*, with the ProxyGroups where they are."""
-        found = (self._cache.indexed(kind, BY_GROUPED_OWNER, str(owner)) for kind in (SERVICE, ENDPOINTSLICE))
+        owned = str(owner)
+        found = (self._cache.indexed(kind, BY_GROUPED_OWNER, owned) for kind in (SERVICE, ENDPOINTSLICE))
         services, slices = ([each for each in made if is_place(each)] for made in found)
         names = {labels(each)[PROXY_GROUP] for each in services}
         return Places(
