@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
 from dataclasses import replace
 
 import pytest
@@ -14,17 +13,11 @@ from tsoperator.runtime.result import Pending
 from tsoperator.tailnet.calls import NotAsked
 from tsoperator.tsclient.errors import BadRequest, NameInUse, Unavailable
 
-from tests.operator.tailnet.servicetable import EDITS, LIST, OWNER, THEM, US, WANTED, Ground, edit, ground_of, owned
+from tests.operator.tailnet.servicetable import EDITS, LIST, OWNER, THEM, US, WANTED, Ground, edit, owned
 from tests.support.cluster import until
 from tests.support.tailnets import join
 
 pytestmark = pytest.mark.virtual_time
-
-
-@pytest.fixture
-async def ground() -> AsyncIterator[Ground]:
-    async with ground_of() as made:
-        yield made
 
 
 async def test_a_tailscale_service_is_created_changed_and_deleted_by_one_read_and_one_write_each(

@@ -1,7 +1,7 @@
 """The table of Tailscale Services: its reads from the control server, and its answers."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -31,12 +31,6 @@ from tests.operator.tailnet.servicetable import (
 from tests.support.tailnets import join
 
 pytestmark = pytest.mark.virtual_time
-
-
-@pytest.fixture
-async def ground() -> AsyncIterator[Ground]:
-    async with ground_of() as made:
-        yield made
 
 
 async def test_the_first_query_for_a_tailscale_service_reads_the_list_of_services_and_then_the_single_service(
