@@ -10,7 +10,7 @@ import os
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from ipaddress import ip_address
 from pathlib import Path
@@ -53,6 +53,7 @@ from tsoperator.kube.config import load_configuration
 from tsoperator.kube.errors import NotFound
 from tsoperator.runtime.clock import utc_now
 from tsoperator.runtime.ownership import Owner
+from tsoperator.runtime.workqueue import Backoff
 from tsoperator.settings import Settings
 
 from tests.support.chartrights import USED
@@ -72,6 +73,7 @@ PATIENCE = 30.0
 _COMPONENT = "tailscale-operator"  # the component in the source of the operator's Events
 _LOOKS = 3  # tries of a real cluster: its controllers may change something late, to which the operator reacts
 _PACE = ProbePace(rest=0.01)  # less than `QUIET`, so that the nameserver's answers count as the operator's work
+_REAL_PACE = replace(_PACE, backoff=Backoff(0.05, 0.05))  # likewise, if a round saw the records as they were before
 _TOGETHER = 0.01  # s in which several changes cause only one look, because each look costs time
 _LOOK_AGAIN = 0.05  # s until a condition that no change of the cluster announces is looked at again
 
@@ -489,7 +491,7 @@ async def running_operator(world: World, **settings: Any) -> AsyncIterator[async
         }
         with _http_proxy(world.health_proxy_url):
             async with asyncio.TaskGroup() as tasks:
-                prober = DNSProber(world.ask, _PACE)
+                prober = DNSProber(world.ask, _PACE if world.simulation else _REAL_PACE)
                 operator = tasks.create_task(run(Settings(**chosen), world.now, prober, world.resolve), name="operator")
                 yield operator
                 operator.cancel()
