@@ -108,7 +108,7 @@ def test_a_run_of_dnsload_that_was_started_with_sigint_ignored_continues_after_s
     with sigint_is(signal.SIG_IGN):
         stdout = signalled([*server.arguments, "--rate", "200", "--duration", "1.5", "--engine", engine], signal.SIGINT)
     assert "(interrupted)" not in stdout
-    assert re.search(r"^ran for +(1\.[5-9]|[2-9])", stdout, re.MULTILINE)  # a busy machine may need longer
+    assert re.search("^sent +300$", stdout, re.MULTILINE)
 
 
 @contextmanager
