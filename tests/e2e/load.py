@@ -139,13 +139,15 @@ class Outcome:
         return len(starts) and 1 + sum(later - earlier > _MOMENT for earlier, later in pairwise(starts))
 
     def __str__(self) -> str:
+        start = self.attempts[0].at if self.attempts else 0.0
         slow = [each for each in self.attempts if not each.error and each.took >= SLOW]
         slowest = max((each.took for each in self.attempts if not each.error), default=0.0)
         lines = [
             f"{len(self.attempts)} connections, {len(self.failed)} failed within {self.seconds:.1f} s, "
             f"{len(slow)} took {SLOW:g} s or more, the slowest {slowest:.2f} s"
         ]
-        start = self.attempts[0].at if self.attempts else 0.0
+        if slow:
+            lines.append(f"slow ones began from {slow[0].at - start:.1f} s to {slow[-1].at - start:.1f} s")
         counts = Counter((each.target, each.error) for each in self.failed)
         for (target, error), count in counts.most_common(10):
             first = next(each.at for each in self.failed if (each.target, each.error) == (target, error))

@@ -139,7 +139,7 @@ def test_no_new_connection_fails_while_a_group_of_api_server_proxies_is_restarte
     say(f"rollout restart of 2 in {took:.0f} s: {outcome}")
     assert not old & new
     # A request breaks if it is open when another proxy takes over. Each proxy ends once.
-    assert not [each for each in outcome.failed if "no connection" in each.error]
+    assert not [each for each in outcome.failed if "no connection" in each.error], str(outcome)
     assert len(outcome.failed) <= 2
 
 

@@ -140,7 +140,7 @@ def test_no_new_connection_fails_while_a_group_of_type_ingress_is_restarted(
     assert not old & new
     outcome = load.since(began)
     # A connection that is open at the moment when another proxy takes over breaks. Each proxy ends once.
-    assert not [each for each in outcome.failed if "no connection" in each.error]
+    assert not [each for each in outcome.failed if "no connection" in each.error], str(outcome)
     assert outcome.moments <= 2
 
 

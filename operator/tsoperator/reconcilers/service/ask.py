@@ -134,8 +134,8 @@ class Ask:
 
     @property
     def destination(self) -> str:
-        """The MagicDNS name or address that the Service leads to; empty if it names none."""
-        return self.magic_dns_name or self.target.ip
+        """The MagicDNS name or address that the Service leads to; empty if it is exposed, or if it names none."""
+        return "" if self.is_exposed else self.magic_dns_name or self.target.ip
 
     @property
     def cluster_name(self) -> str:

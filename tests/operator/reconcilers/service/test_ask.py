@@ -58,6 +58,11 @@ def test_the_target_of_a_service_has_the_name_or_address_exactly_as_in_the_annot
         assert parse(egress_service(annotations), settings()).target == wanted
 
 
+def test_a_service_leads_to_its_target_unless_it_is_exposed() -> None:
+    leading, exposed = (parse(egress_service(EGRESS, spec=spec), settings()) for spec in (BY_NAME, LOAD_BALANCER))
+    assert (leading.destination, exposed.destination) == (FQDN, "")
+
+
 def test_the_ports_of_a_service_keep_the_names_of_the_user_and_are_tcp_by_default() -> None:
     service = egress_service(spec={"ports": [{"port": 5432}, {"port": 53, "protocol": "UDP", "name": "dns"}]})
     named = {Wanted("TCP", 5432): "tailscale-unnamed", Wanted("UDP", 53): "dns"}
