@@ -191,7 +191,8 @@ class RealDevices:
         hosts = [node_id for node_id in services.hosts(name) if services.approval(name, node_id) != NOT_APPROVED]
         service = services.present[name]
         dns_name = f"{service.label}.{self._tailnet.domain}"
-        return {"name": name, "dnsName": dns_name, "addrs": list(service.addresses), "hosts": hosts}
+        shown = {"name": name, "dnsName": dns_name, "addrs": list(service.addresses), "hosts": hosts}
+        return {**shown, "primary": services.primary(name)}
 
     def _shown(self, device: Device) -> dict[str, Any]:
         return _shown(device, self._routes()[device.node_id])
@@ -199,19 +200,14 @@ class RealDevices:
     def _routes(self) -> dict[str, list[str]]:
         """Return the active routes of each device.
 
-        If several devices advertise a route, it is active only on the first one. The addresses of a Tailscale Service
-        are routes of the host that gets its traffic.
+        If several devices advertise a route, it is active only on the first one.
         """
-        devices, services = self._tailnet.devices.values(), self._tailnet.services
+        devices = self._tailnet.devices.values()
         first = {route: each.node_id for each in reversed([*devices]) for route in each.enabled_routes}
-        found = {
+        return {
             each.node_id: [route for route in each.enabled_routes if route in _EXIT or first[route] == each.node_id]
             for each in devices
         }
-        for name, service in services.present.items():
-            if primary := services.primary(name):
-                found[primary] += [_route_to(address) for address in service.addresses]
-        return found
 
 
 def _route_to(address: str) -> str:

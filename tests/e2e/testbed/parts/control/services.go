@@ -26,13 +26,14 @@ const (
 	askFor = time.Minute
 )
 
-// service is a Tailscale Service as the keeper has it. Hosts are the devices that are approved. The host that gets the
-// traffic has the addresses among its routes.
+// service is a Tailscale Service as the keeper has it. Hosts are the devices that are approved. Primary is the host that
+// gets the traffic, or empty.
 type service struct {
 	Name    tailcfg.ServiceName    `json:"name"`
 	DNSName string                 `json:"dnsName"` // without the last dot
 	Addrs   []netip.Addr           `json:"addrs"`
 	Hosts   []tailcfg.StableNodeID `json:"hosts"`
+	Primary tailcfg.StableNodeID   `json:"primary"`
 }
 
 // client is the connection of a device.
@@ -217,17 +218,32 @@ func (d *devices) add(response *tailcfg.MapResponse) {
 	d.addPolicy(response)
 }
 
-// addServices adds to a map response the names of all Services, and those that the device may get certificates for. Its
-// own name stays the first of these.
+// addServices adds to a map response the names of all Services, the routes to them, and the names that the device may get
+// certificates for. Among these, the name of the device itself stays the first. testcontrol could only change the routes
+// of one device after the other: when another host became the primary, clients would get a response between the two
+// changes, and would lose packets.
 func (d *devices) addServices(response *tailcfg.MapResponse) {
 	config := response.DNSConfig
 	for _, each := range *d.services.Load() {
+		for _, node := range append(response.Peers, response.Node) {
+			if each.Primary != "" && node.StableID == each.Primary {
+				addRoutes(node, each.Addrs)
+			}
+		}
 		for _, address := range each.Addrs {
 			config.ExtraRecords = append(config.ExtraRecords, tailcfg.DNSRecord{Name: each.DNSName + ".", Value: address.String()})
 		}
 		if slices.Contains(each.Hosts, response.Node.StableID) {
 			config.CertDomains = append(config.CertDomains, each.DNSName)
 		}
+	}
+}
+
+func addRoutes(node *tailcfg.Node, addrs []netip.Addr) {
+	for _, addr := range addrs {
+		route := netip.PrefixFrom(addr, addr.BitLen())
+		node.AllowedIPs = append(node.AllowedIPs, route)
+		node.PrimaryRoutes = append(node.PrimaryRoutes, route)
 	}
 }
 
