@@ -74,7 +74,7 @@ class Follower:
     def __init__(
         self, serving: Serving, settings: ZoneSettings, keep: Callable[[Sequence[str | bytes]], None] | None = None
     ) -> None:
-        """*keep* is called with the API server's good documents each time they begin to be served."""
+        """*keep* is called with the API server's readable documents each time the nameserver begins to serve them."""
         self._serving = serving
         self._keep = keep
         self._settings = settings

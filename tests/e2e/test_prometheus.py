@@ -44,7 +44,7 @@ def test_every_query_of_a_panel_of_the_dashboard_returns_data(scraped: Scraped, 
 
 @pytest.fixture(scope="module")
 def refused(scraped: Scraped) -> Scraped:
-    """The demo with two faults.
+    """The simulated cluster of ``make demo``, with two faults.
 
     Its API server refuses the Role of a ProxyGroup, and its control server refuses the tag of a Service.
     """

@@ -89,9 +89,10 @@ def sole_owner(service: TailscaleService, operator_id: str) -> tuple[str, str] |
 
 
 def joined(annotations: Mapping[str, str], operator_id: str, owner: SoleOwner | None = None) -> dict[str, str]:
-    """Return the *annotations* of a Tailscale Service with the operator as an owner, added last if it is new.
+    """Return the *annotations* of a Tailscale Service with our operator among the owners.
 
-    With an *owner*, that object becomes the only owner, with its present name.
+    Without an *owner*, our operator is added after the owners that are there, unless it is one of them.
+    With an *owner*, which is an object of our operator, all other owners are replaced by our operator and this object.
     """
     found = _references(annotations) or []
     if owner is not None:

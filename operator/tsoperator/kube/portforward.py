@@ -155,7 +155,10 @@ class _PodMethod:
         self._headers = {**headers, "sec-websocket-protocol": V4_CHANNEL_PROTOCOL}
 
     def call(self, **_options: object) -> Any:
-        """Make the request by the function that the kubernetes package puts in place of ``call_api``."""
+        """Open the WebSocket of the port-forward, and return it.
+
+        The kubernetes package replaces ``call_api`` by a function that opens a WebSocket in place of an HTTP request.
+        """
         return self.api_client.call_api("GET", self._url, header_params=self._headers).response
 
 

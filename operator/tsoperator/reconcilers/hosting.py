@@ -69,8 +69,10 @@ class HostingWorld(NamedTuple):
     in which the operator may own Tailscale Services. *operator_id* returns the ID of the operator, and *no_identity*
     the reason why it has none. *knows_id* tells whether the operator has looked up its ID.
 
-    *known* returns all Tailscale Services that the operator knows, each as a tailnet and a label. *settled* is called
-    with the tailnet and the label of a Tailscale Service that needs no write after its last write was refused.
+    *known* returns all Tailscale Services that the operator knows, each as a tailnet and a label.
+
+    The control server can refuse a write of a Tailscale Service. *settled* is called with the tailnet and the label of
+    the Tailscale Service once it needs no write any more, so that the refusal can be forgotten.
     """
 
     service: ShowsServices

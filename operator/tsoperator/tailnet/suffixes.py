@@ -33,8 +33,8 @@ class KnownSuffixes:
     ) -> None:
         """*leads_to* tells for a name whether a Service leads to the device with this name.
 
-        For *patience* seconds after the first call of `current`, the suffixes may be pending: more suffixes may
-        be known in a moment.
+        For *patience* seconds after the first call of `current`, `current` may tell that the suffixes are pending. This
+        means that more suffixes may be known in a moment.
         """
         self._leads_to = leads_to
         self._patience = patience

@@ -8,7 +8,7 @@ from tests.loadtest.dnsload.samples import record, report_on, settings_for
 
 
 def lines(report: Report) -> dict[str, str]:
-    """Return the lines of the table by their first word."""
+    """Return the lines of the report's table. The key of a line is its first word."""
     return {line.split()[0]: line for line in table(report).splitlines() if line.split()}
 
 

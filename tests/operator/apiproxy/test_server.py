@@ -59,7 +59,7 @@ async def test_a_caller_that_is_too_slow_loses_its_connection(ground: Ground, so
 
 
 @pytest.mark.parametrize("pieces", [(REQUEST, "GET /"), (REQUEST + "GET /", "")], ids=["late", "early"])
-async def test_the_time_limit_for_a_head_is_the_same_for_later_requests(
+async def test_the_time_limit_for_the_head_of_a_request_is_the_same_for_later_requests_of_the_connection(
     ground: Ground, pieces: tuple[str, str]
 ) -> None:
     async with ground.serving(limits=SessionLimits(head=0.3)), ground.connected() as caller:

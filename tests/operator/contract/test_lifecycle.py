@@ -37,7 +37,11 @@ def orders() -> Iterator[object]:
 
 
 def _registers(kind: KindExample, order: tuple[object, ...]) -> bool:
-    """Tell whether the operator makes the Secret of its own device before the test does, because of a ProxyGroup."""
+    """Tell whether in this *order*, the operator would make a Secret that the test wants to make later.
+
+    It is the Secret with the identity of the operator's own device. The operator makes it as soon as there is a
+    ProxyGroup and the Secret is missing.
+    """
     objects = dict(enumerate([kind.manifest, *kind.beside]))
     secret, groups = key_of(identity()), [number for number, obj in objects.items() if obj["kind"] == PROXYGROUP.kind]
     numbers = [number for number, obj in objects.items() if obj["kind"] == SECRET.kind and key_of(obj) == secret]

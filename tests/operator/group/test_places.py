@@ -114,7 +114,7 @@ def test_the_deletion_of_a_place_also_removes_the_go_operators_finalizer() -> No
     assert removal(Places([OLD_PLACE])) == [Deletion(SERVICE, OLD_PLACE, release=DNS_FINALIZER)]
 
 
-def test_objects_that_are_being_deleted_are_neither_updated_nor_deleted_again_without_need() -> None:
+def test_an_object_that_is_being_deleted_is_deleted_again_only_for_its_finalizer_and_never_updated() -> None:
     going = Places([deleting(OLD_PLACE)], [deleting(OLD_UP)], GROUPS)
     for kept in (["ts-db-old"], []):
         found = [each.obj for each in removal(going, kept) if isinstance(each, Deletion)]

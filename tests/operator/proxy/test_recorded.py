@@ -55,7 +55,11 @@ EVERY_PROXY = pytest.mark.parametrize("name", PLANS)
 
 
 def ours(name: str, *statefulsets: Object) -> dict[str, Object]:
-    """Return our children by role for the Service of the recording *name*, which has the recorded *statefulsets*."""
+    """Return the children that our operator makes for the Service of the recording *name*.
+
+    The cluster has the recorded *statefulsets*. The keys of the result are ``service``, ``secret``, ``statefulset`` and
+    ``metrics``.
+    """
     there = Children([recorded(name)["service"]], statefulsets)
     service, *metrics, secret, statefulset = children_of(PLANS[name](recorded(name), there))
     secret = {**secret, "data": {key: json.loads(text) for key, text in texts(secret).items()}}

@@ -138,9 +138,9 @@ class DNSProber(Collector):
             self._question = self._shown = None
 
     def _tell(self, question: CanaryQuestion, found: Found) -> bool:
-        """Store the verdicts *found*, unless the question has changed. Announce a change of the verdicts to show.
+        """Store the verdicts *found*, unless the *question* isn't the present one any more.
 
-        Return whether there was such a change.
+        If the verdicts that the status shows change by this, announce the change and return True.
         """
         if not question.is_same(self._question):
             return False

@@ -1,4 +1,4 @@
-"""Gathers the DNSConfigs for `plan`."""
+"""Reconciles the DNSConfig that the operator makes by itself: looks up all DNSConfigs, about which `plan` decides."""
 
 import logging
 from collections.abc import Iterable
@@ -28,7 +28,7 @@ def owndnsconfigs(cache: Cache, settings: Settings) -> Kind[plans.Observed]:
 
 
 class _View:
-    """Gathers the DNSConfigs, and logs once which one the operator leaves as it is."""
+    """Looks up the DNSConfigs, and logs once which one the operator leaves as it is."""
 
     def __init__(self, cache: Cache, settings: Settings) -> None:
         self._cache = cache

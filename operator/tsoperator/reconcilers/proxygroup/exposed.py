@@ -80,10 +80,7 @@ class ExposedView:
         )
 
     def look_at_api(self, group: Object, children: Children) -> APIHosting | None:
-        """Return the facts about *group*, which offers the Kubernetes API and has these *children*.
-
-        Return None if the group is of another type.
-        """
+        """Return the facts about *group*, which has these *children*, or None if its type isn't ``kube-apiserver``."""
         claim, tailnet = self._hosting.claim(group), tailnet_of(group)
         if claim is None:
             return None

@@ -198,7 +198,7 @@ async def test_a_recreated_nameserver_gets_its_old_address_or_the_stub_domain_ge
         (Failure(422, 12, "create", "deployments"), True),
     ],
 )
-async def test_a_new_nameserver_gets_the_address_to_which_the_clusters_dns_forwards_if_it_is_free(
+async def test_a_new_nameserver_gets_the_address_to_which_the_clusters_dns_forwards_if_no_service_has_it(
     cluster: World, zone: str, refusal: Failure | None, given: bool
 ) -> None:
     cluster.peer()

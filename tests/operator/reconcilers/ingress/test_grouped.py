@@ -152,7 +152,10 @@ def test_the_status_shows_the_name_and_the_ports_at_which_the_proxies_serve_an_i
 
 
 class Blocked(NamedTuple):
-    """An Ingress that can't be served, the facts about it, and the Event that says so: its reason and words of it."""
+    """An Ingress that can't be served, the facts about it, and the Event that says so.
+
+    The Event has this *reason*, and its message contains *words*.
+    """
 
     ingress: Object
     facts: dict[str, Any]
@@ -322,7 +325,7 @@ def test_a_group_takes_over_an_ingress_when_the_device_of_the_own_proxy_is_gone(
     assert planned(after, seen(after, view=NO_SERVICE)).hold == HA_INGRESS_FINALIZER
 
 
-def test_an_ingress_with_a_claim_loses_its_own_proxy_even_if_a_device_has_the_name() -> None:
+def test_an_ingress_at_a_group_loses_its_own_proxy_even_if_its_tailscale_service_is_refused() -> None:
     both = web(FINALIZER, HA_INGRESS_FINALIZER)
     taken = ServiceView(refusal=Refusal("a device has the name"))
     plan = planned(both, replace(seen(both, view=taken), children=PROXY))
