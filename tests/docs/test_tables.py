@@ -9,6 +9,7 @@ import pytest
 import tsnameserver.settings
 import tsoperator
 import tsoperator.settings
+from tsoperator.check.cluster.events import OF_CONDITIONS
 
 from tests.docs.pages import codes, rows, sections
 
@@ -73,6 +74,15 @@ def test_every_reason_of_a_condition_has_a_row_in_the_docs_and_every_row_is_a_re
 
 def test_every_condition_has_a_heading_in_the_docs_and_every_heading_in_code_font_is_a_condition() -> None:
     assert {type_ for heading in sections("conditions.md") for type_ in codes(heading)} == conditions()
+
+
+def test_a_check_leaves_out_the_warnings_whose_reasons_are_those_of_conditions_alone() -> None:
+    tables = sections("conditions.md")
+    alone = {*rows(tables.pop("Events"))}
+    wrong = [
+        row for body in tables.values() for row in re.findall(r"^\|[^|]*\|[^|]*(?:False|Unknown)[^|]*\|", body, re.M)
+    ]
+    assert {reason for row in wrong for reason in rows(row)} - alone == OF_CONDITIONS
 
 
 ANNOTATION = re.compile(r"tailscale\.com/[a-z-]+")

@@ -12,31 +12,28 @@ from tsoperator.api.objects import Object, key_of
 from tsoperator.check.findings import OBJECTS, Finding, failed
 from tsoperator.status.conditions import ours
 
-OF_CONDITIONS: Final = frozenset(
-    {
-        "AWSConfigInvalid",
-        "ConnectorCreationFailed",
-        "ConnectorInvalid",
-        "MultipleDNSConfigsPresent",
-        "NameserverCreationFailed",
-        "NameserverInvalid",
-        "PeerRelayCreationFailed",
-        "PeerRelayInvalid",
-        "ProxyClassInvalid",
-        "ProxyFailed",
-        "ProxyGroupCreationFailed",
-        "ProxyGroupInvalid",
-        "ProxyGroupTailnetUnavailable",
-        "RecorderCreationFailed",
-        "RecorderInvalid",
-        "RecorderTailnetUnavailable",
-        "TailnetUnavailable",
-        "TailnetValid",
-        "UnsupportedByControlServer",
-    }
-)
-"""The reasons of conditions that the operator also writes as Warnings. We leave out such Warnings, because the
-condition shows whether the fault is still there."""
+_OF_CONDITIONS: Final = """
+    AWSConfigInvalid AdmissionPoliciesUnsupported BlockDamaged CachedNegativeAnswer ClusterResourcesNotReady
+    ConnectorCreating ConnectorCreationFailed ConnectorInvalid ConnectorTerminating ControlServerUnreachable
+    CorefileMissing CorefileUnreadable EgressSvcInvalid EndpointsPending ForwardingLoop ImageTooOld
+    IngressSvcInvalid IngressSvcNoBackendsConfigured InvalidAddress InvalidOAuth InvalidSecret InvalidZone
+    KubeAPIServerProxyInvalid KubeAPIServerProxyNoBackends MultipleDNSConfigsPresent NameserverCreationFailed
+    NameserverInvalid NameserverPending NoAddress NoAnswer NoAnswerOverTCP NoProxiesConfigured NoReplicas NoZone
+    NodeCacheInFront NotAsked NotForwarded NotPermitted NotReadyToRouteTraffic NotWritten PeerRelayCreationFailed
+    PeerRelayInvalid PeerRelayTerminating PlatformMissing PlatformUnknown PodsPending ProxyClassInvalid ProxyFailed
+    ProxyGroupCreating ProxyGroupCreationFailed ProxyGroupInvalid ProxyGroupNotFound ProxyGroupNotReady
+    ProxyGroupPolicyFailed ProxyGroupPolicyInvalid ProxyGroupTailnetUnavailable ProxyGroupTerminating ProxyInvalid
+    ProxyPending ProxyTerminating QuestionRefused RecorderCreating RecorderCreationFailed RecorderInvalid
+    RecorderTailnetUnavailable RecorderTerminating RecordsMissing ServerFailure
+    StubDomainsUnreadable TailnetChanged TailnetInUse TailnetInvalid TailnetUnavailable TooManyNames UnknownImage
+    UnsupportedByControlServer UpstreamImage WrongAddress ZoneTaken
+"""
+OF_CONDITIONS: Final = frozenset(_OF_CONDITIONS.split())
+"""The reasons of conditions that are False or Unknown, as docs/conditions.md lists them.
+
+We leave out Warnings with these reasons, because the condition shows whether the fault is still there. Reasons that can
+also be in an Event alone are missing here.
+"""
 
 WARNINGS: Final = f"type=Warning,reportingComponent={COMPONENT}"
 """The field selector of the operator's Warnings. It saves the check from reading all other Events of the cluster."""

@@ -1,15 +1,12 @@
 """The findings of a check about Warnings of the operator that no condition repeats."""
 
-import re
-from pathlib import Path
 from typing import Any
 
 import pytest
 from tsoperator.api.objects import Object
-from tsoperator.check.cluster.events import OF_CONDITIONS, check_warnings
+from tsoperator.check.cluster.events import check_warnings
 
 SERVICE = {"kind": "Service", "metadata": {"namespace": "shop", "name": "db", "uid": "1"}}
-PAGE = (Path(__file__).parents[4] / "docs" / "conditions.md").read_text()
 FALSE = {"type": "TailscaleProxyReady", "status": "False", "reason": "Invalid", "message": "no"}
 
 
@@ -33,15 +30,11 @@ def test_a_check_reports_the_last_warning_of_each_reason(events: list[Object], w
     assert [each.words for each in check_warnings(events, [SERVICE])] == [f"Service shop/db: {each}" for each in words]
 
 
-@pytest.mark.parametrize(("reason", "is_told"), [("Invalid", False), ("ProxyFailed", False), ("NameHeld", True)])
+@pytest.mark.parametrize(
+    ("reason", "is_told"),
+    [("Invalid", False), ("ProxyFailed", False), ("InvalidOAuth", False), ("NameHeld", True)],
+)
 def test_a_check_reports_no_warning_whose_reason_belongs_to_a_condition(reason: str, is_told: bool) -> None:
     service = {**SERVICE, "status": {"conditions": [FALSE]}}
     assert bool([*check_warnings([event("no", reason=reason)], [service])]) is is_told
     assert [*check_warnings([event("no", reason=reason)], [SERVICE])]
-
-
-def test_the_reasons_that_a_check_takes_for_those_of_conditions_are_those_of_the_documentation() -> None:
-    (listed,) = re.findall(
-        r"also writes these reasons of conditions as Warning Events: (.*?), and all of", PAGE, re.DOTALL
-    )
-    assert {*re.findall(r"`(\w+)`", listed)} == OF_CONDITIONS
