@@ -81,7 +81,7 @@ GOOD: dict[Check, list[str]] = {
     control_url_error: ["https://headscale.example.org/a/b", "http://[2001:db8::1]:8080"],
     target_error: [
         *("db.tail1234.ts.net", "db.tail1234.ts.net.", "DB.Tail1234.TS.net"),
-        *("a.b.c.vpn.example.org", "db.vpn.example.org"),
+        *("a.b.c.vpn.example.org", "db.vpn.example.org", "a" * 63 + ".b" * 87 + ".vpn.example.org"),
     ],
     name_error: ["db.example.org.", "db.lan"],
     target_ip_error: ["100.64.0.1", "2001:db8::1", "2001:db8::1%eth0", "10.1.2.3"],

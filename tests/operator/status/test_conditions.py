@@ -34,6 +34,7 @@ def test_every_condition_of_the_operator_is_judged_except_proxygroup_available()
         ),
         ([("TailscaleEgressSvcValid", "Unknown", "A"), ("TailscaleEgressSvcReady", "True", "B")], "failed", "A"),
         ([("NameserverReady", "True", "A"), ("ClusterDNSReady", "Unknown", "NotAsked")], "waiting", "NotAsked"),
+        ([("NameserverReady", "Unknown", "NotAsked"), ("ClusterDNSReady", "True", "B")], "waiting", "NotAsked"),
         ([("NameserverReady", "True", "A"), ("ClusterDNSReady", "True", "B")], "ok", "B"),
         ([("Progressing", "False", "Other"), ("ConnectorReady", "True", "B")], "ok", "B"),
     ],

@@ -51,6 +51,13 @@ async def test_a_device_of_either_control_server_has_the_same_fields_in_the_list
     assert seen == ([(None, None)] * 2 if control.headscale else [(True, clock.now), (False, clock.now - 60)])
 
 
+async def test_a_long_list_of_devices_which_comes_in_several_blocks_is_read_whole(
+    client: TailnetClient, control: Control
+) -> None:
+    devices = {join(control).node_id for _ in range(1000)}
+    assert {*await client.devices()} == devices
+
+
 async def test_a_deleted_device_is_gone_and_may_be_deleted_again(client: TailnetClient, control: Control) -> None:
     device = join(control).node_id
     for _ in range(2):

@@ -64,6 +64,9 @@ NESTED = device(4, routes=[{"addresses": []}, {"addresses": ["x"]}, {"name": "},
 FOREIGN = dict(reversed(device(5).items()))
 
 
+APART = compact(ONE, TWO, THREE).replace("},", "} ,", 1)
+
+
 class Change(NamedTuple):
     before: str
     after: str
@@ -87,7 +90,8 @@ CHANGES = {
     "nested, nothing": Change(compact(NESTED, ONE, NESTED, TWO), compact(NESTED, ONE, NESTED, TWO), 0),
     "the first fields differ": Change(compact(FOREIGN, ONE, TWO), compact(FOREIGN, ONE, TWO), 0),
     "space": Change(compact(ONE, TWO), spaced(ONE, TWO), 2),
-    "space in one place": Change(compact(ONE, TWO, THREE), compact(ONE, TWO, THREE).replace("},", "} ,", 1), 2),
+    "space in one place, nothing": Change(APART, APART, 2),
+    "space in one place": Change(compact(ONE, TWO, THREE), APART, 2),
 }
 
 

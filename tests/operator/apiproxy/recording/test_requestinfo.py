@@ -126,6 +126,7 @@ SHELL = SessionRequest("exec", "default", "web", "main", "ls -l", True)
         (f"{POD}/exec", EXEC),
         (f"{POD}/exec?container=main&command=ls&command=-l&tty=true&stdin=true", SHELL),
         (f"{POD}/exec?tty=false", EXEC),
+        (f"{POD}/exec?tty=false&tty=true", EXEC),
         (f"{POD}/exec/", EXEC),
         (f"/{POD}//exec", EXEC),
         (f"{POD}/./exec", EXEC),

@@ -74,6 +74,9 @@ ASKED = [
     Asked("an endpoint that isn't ready", unserved=[USER], slices=[endpoints(POD_IP, ready=False)]),
     Asked("an endpoint that doesn't say whether", [CHECK], slices=[endpoints(POD_IP, ready=None)]),
     Asked("a port that all serve but this Pod", unserved=[USER], slices=[endpoints(POD_IP), endpoints("192.0.2.8")]),
+    Asked(
+        "another port that all serve but this Pod", unserved=[USER], slices=[endpoints("192.0.2.8"), endpoints(POD_IP)]
+    ),
     Asked("each port by itself", [CHECK], slices=[endpoints(POD_IP), endpoints("192.0.2.8", POD_IP)]),
     Asked("two Services, one of them served", [CHECK], [WEB], services=[service(), service(WEB)]),
     Asked(

@@ -344,6 +344,7 @@ class Shown(NamedTuple):
 NO_LOGIN = [each for ordinal in range(2) for each in (joined(0) if ordinal == 0 else secrets(1))]
 OLD_IMAGE = [*secrets(0, tailscale_capver="141"), *joined(1)]
 CRASHED = replace(running(balancer(0, ip(A)), ready=0), pods=[relay_pod(0, containerStatuses=[{"restartCount": 3}])])
+ANOTHER = {"another.example.org": Resolved((B,))}
 READY, PENDING, NO_HOST = "PeerRelayReady", "EndpointsPending", f"{LB} (no such host)"
 STATUSES = {
     "nothing yet": Shown(1, Children(), PENDING, "0 of 1 replicas have a public IP: waiting for the load"),
@@ -361,6 +362,14 @@ STATUSES = {
     "a hostname without addresses": Shown(1, running(balancer(0, host(LB))), PENDING, NO_HOST, [], LOST),
     "a published one without addresses": Shown(
         1, running(balancer(0, host(LB)), secret_list=joined(0, f"{A}:41641")), READY, NO_HOST, [(0, A)], LOST
+    ),
+    "a published one whose hostname has not been looked up yet, and another one that waits": Shown(
+        2,
+        running(balancer(0, host(LB)), balancer(1), secret_list=joined(0, f"{A}:41641")),
+        PENDING,
+        "waiting for the load balancer of Service peerrelay-edge-1 in",
+        [(0, A)],
+        ANOTHER,
     ),
     "one without addresses beside others": Shown(
         2, running(balancer(0, host(LB)), balancer(1, ip(B))), PENDING, NO_HOST, [(1, B)], LOST

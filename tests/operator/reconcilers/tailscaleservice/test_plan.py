@@ -235,6 +235,11 @@ def test_a_tailscale_service_stays_while_its_label_is_reserved_or_used_or_facts_
     assert not plan(observed(service(US), leftovers=made_objects(), **facts)).steps
 
 
+def test_a_tailscale_service_that_is_left_over_goes_although_its_label_is_reserved() -> None:
+    left = observed(service(US), is_reserved=True, is_left_over=True)
+    assert plan(left).steps == [DeleteService("", left.owner, service(US))]
+
+
 @pytest.mark.parametrize(
     "facts",
     [
