@@ -208,7 +208,7 @@ async def test_a_watch_prints_changed_objects_and_goes_on_when_another_pod_leads
     led.pods += ["operator-1"]
 
     def first() -> None:
-        led.objects = [ROUTER, {**EGRESS, "ready": 2}]
+        led.objects = [{**ROUTER, "reason": "ConnectorCreating"}, {**EGRESS, "ready": 2}]
 
     def then() -> None:
         led.leases["tailscale"] = ""
@@ -228,6 +228,7 @@ async def test_a_watch_prints_changed_objects_and_goes_on_when_another_pod_leads
     assert rows == [
         "Connector office connector - - - waiting -",
         "Service db egress db.ts.net - 1/2 ok -",
+        "Connector office connector - - - waiting: ConnectorCreating -",
         "Service db egress db.ts.net - 2/2 ok -",
         "Connector office connector - - - gone -",
     ]

@@ -372,21 +372,28 @@ def test_an_ingress_that_is_no_longer_served_is_released(parent: Object, observe
     assert (plan.release, reasons_of(plan)) == (FINALIZER, events)
 
 
-@pytest.mark.parametrize(("host", "status"), [(WEB_NAME, {"loadBalancer": {}}), ("nginx.example.org", None)])
+@pytest.mark.parametrize(
+    ("device", "host", "status"),
+    [
+        (DEVICE, WEB_NAME, {"loadBalancer": {}}),
+        (NO_HTTPS, WEB_NAME, {"loadBalancer": {}}),
+        (DEVICE, "nginx.example.org", None),
+    ],
+)
 def test_an_ingress_that_now_has_another_class_loses_its_status_only_if_the_status_is_ours(
-    host: str, status: Object | None
+    device: dict[str, str], host: str, status: Object | None
 ) -> None:
     shows = {"loadBalancer": {"ingress": [{"hostname": host}]}}
     leaving = {**held(live_ingress(spec={"ingressClassName": "nginx"})), "status": shows}
-    plan = removed(leaving, logged_in(DEVICE))
+    plan = removed(leaving, logged_in(device))
     assert (plan.release, plan.status) == (FINALIZER, status)
     pods = stored(children_of(planned(live_ingress(), keys=KEY))[2])
-    there = Observed(replace(logged_in(DEVICE).children, statefulsets=[pods]), WEB)
+    there = Observed(replace(logged_in(device).children, statefulsets=[pods]), WEB)
     first = removed(leaving, there)
     assert (first.release, first.status) == ("", None)
-    assert removed(deleting(leaving), logged_in(DEVICE)).status is None
+    assert removed(deleting(leaving), logged_in(device)).status is None
     unheld = {**live_ingress(), "status": shows}
-    assert removed(unheld, logged_in(DEVICE)) == plan  # somebody took our finalizer off
+    assert removed(unheld, logged_in(device)) == plan  # somebody took our finalizer off
     assert removed(unheld, Observed(Children(), WEB)) == Plan()
 
 
