@@ -24,9 +24,9 @@ _OF_CONDITIONS: Final = """
     ProxyGroupCreating ProxyGroupCreationFailed ProxyGroupInvalid ProxyGroupNotFound ProxyGroupNotReady
     ProxyGroupPolicyFailed ProxyGroupPolicyInvalid ProxyGroupTailnetUnavailable ProxyGroupTerminating ProxyInvalid
     ProxyPending ProxyTerminating QuestionRefused RecorderCreating RecorderCreationFailed RecorderInvalid
-    RecorderTailnetUnavailable RecorderTerminating RecordsMissing ServerFailure
-    StubDomainsUnreadable TailnetChanged TailnetInUse TailnetInvalid TailnetUnavailable TooManyNames UnknownImage
-    UnsupportedByControlServer UpstreamImage WrongAddress ZoneTaken
+    RecorderTailnetUnavailable RecorderTerminating RecordsMissing ServerFailure StubDomainsUnreadable TailnetChanged
+    TailnetInUse TailnetInvalid TailnetUnavailable TooManyNames UnknownImage UnsupportedByControlServer
+    UpstreamImage WrongAddress ZoneTaken
 """
 OF_CONDITIONS: Final = frozenset(_OF_CONDITIONS.split())
 """The reasons of conditions that are False or Unknown, as docs/conditions.md lists them.
