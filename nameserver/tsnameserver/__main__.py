@@ -4,7 +4,9 @@ import asyncio
 import json
 import logging
 import os
+import resource
 import sys
+from contextlib import suppress
 from datetime import UTC, datetime
 
 from tsnameserver.app import run
@@ -50,6 +52,9 @@ def main() -> int:
     logging.basicConfig(level=settings.log_level, handlers=[handler])
     for warning in misspelt(os.environ):
         log.warning("%s", warning)
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with suppress(ValueError):  # macOS refuses the limit that it names
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # most systems allow 1024 until a process asks
     try:
         asyncio.run(run(settings))
     except ListenError as error:

@@ -6,7 +6,9 @@ import signal
 import sys
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import AsyncExitStack, closing, contextmanager
+from dataclasses import replace
 from functools import partial
+from resource import RLIM_INFINITY, RLIMIT_NOFILE, getrlimit
 
 from tsnameserver.compiled import COMPILED
 from tsnameserver.compiler import empty_zone
@@ -19,7 +21,7 @@ from tsnameserver.settings import Settings
 from tsnameserver.snapshot import Snapshot
 from tsnameserver.sockets import bind
 from tsnameserver.source import Follower, Source, follow_file
-from tsnameserver.tcp import TcpServer
+from tsnameserver.tcp import TcpLimits, TcpServer
 from tsnameserver.udp import UdpServer
 from tsnameserver.zone import Serving
 
@@ -31,6 +33,8 @@ _Parts = list[tuple[str, Callable[[], Awaitable[None]]]]
 _SWITCH_SECONDS = 0.0005
 """The seconds for which a thread may keep the interpreter's lock, as during a reload, while a packet waits."""
 _JOIN_SECONDS = 0.5
+_OTHER_DESCRIPTORS = 256
+"""The file descriptors that connections of clients leave for probes, metrics, records and sockets."""
 
 
 async def run(settings: Settings) -> None:
@@ -52,7 +56,7 @@ async def run(settings: Settings) -> None:
         compiled = COMPILED and settings.udp_loop == "auto"
         queries = QueryLog(settings.log_queries)
         udp = [UdpServer(pair.udp, serving, queries, compiled=compiled) for pair in sockets.pairs]
-        tcp = [TcpServer(pair.tcp, serving, queries=queries) for pair in sockets.pairs]
+        tcp = [TcpServer(pair.tcp, serving, tcp_limits(len(sockets.pairs)), queries) for pair in sockets.pairs]
         if sockets.health is not None:
             probes = probe_pages(
                 healthy=lambda: all(server.alive for server in udp),
@@ -82,6 +86,14 @@ async def run(settings: Settings) -> None:
             await asyncio.sleep(settings.drain)
             for task in tasks:
                 task.cancel()
+
+
+def tcp_limits(servers: int) -> TcpLimits:
+    """Return the limits of each of so many TCP *servers*. They leave file descriptors for all else, such as probes."""
+    limits, (allowed, _) = TcpLimits(), getrlimit(RLIMIT_NOFILE)
+    if allowed == RLIM_INFINITY:
+        return limits
+    return replace(limits, connections=max(1, min(limits.connections, (allowed - _OTHER_DESCRIPTORS) // servers)))
 
 
 async def _follow(sources: _Parts, restarts: Restarts, rereading: asyncio.Event, forget: Callable[[], None]) -> None:

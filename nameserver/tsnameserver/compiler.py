@@ -10,7 +10,7 @@ from typing import TypeVar
 
 from tsnameserver.errors import InvalidNameError
 from tsnameserver.message import AAAA, A
-from tsnameserver.names import wire_name
+from tsnameserver.names import fold, wire_name
 from tsnameserver.nodes import Nodes, NodesDraft
 from tsnameserver.packing import packed_addresses, packed_apex
 from tsnameserver.records import Records
@@ -159,6 +159,8 @@ class _Draft:
             self._news += [problem for problem in problems if problem not in known]
 
     def _place(self, name: str, was: Addresses | None, now: Addresses | None, problems: list[str]) -> None:
+        if fold(name) != name:
+            raise InvalidNameError("it begins or ends with more than one dot")
         wire = wire_name(name)
         apex = self._zone.apex_of(wire)
         if apex is None:

@@ -132,7 +132,8 @@ class ConfigMaps:
             try:
                 await self._list_and_watch()
             except ExpiredError:
-                delay = backoff.first
+                self._failures += 1
+                delay = backoff.delay(self._failures)
             except DeniedError as error:
                 self._complain(
                     f"{error}; grant list and watch on configmaps in namespace {self._settings.namespace} "
@@ -153,7 +154,7 @@ class ConfigMaps:
         await self._lose()
 
     def _complain(self, complaint: str) -> None:
-        """Log *complaint* as a warning. Don't repeat it until a list has succeeded or the reason is another one."""
+        """Log *complaint* as a warning. Don't repeat it until a watch works or the reason is another one."""
         if complaint != self._complaint:
             log.warning("%s", complaint)
             self._complaint = complaint
@@ -166,6 +167,7 @@ class ConfigMaps:
             while True:
                 started = loop.time()
                 version = await self._watch(client, version)
+                self._note_that_watches_work()
                 if loop.time() - started < 1:  # a server that ends each watch at once must not be flooded
                     await asyncio.sleep(self._settings.backoff.first)
 
@@ -181,7 +183,6 @@ class ConfigMaps:
                 if not page.metadata.more:
                     break
                 parameters["continue"] = page.metadata.more
-        self._failures, self._complaint = 0, ""
         self.watched.followed, self.watched.heard = True, time.time()
         self._texts = texts
         self._changed.set()
@@ -205,10 +206,15 @@ class ConfigMaps:
                     raise _error(status.code, status.message)
                 configmap = _ConfigMap.model_validate(event.object)
                 version = configmap.metadata.resource_version
-                self.watched.heard = time.time()
+                self._note_that_watches_work()
                 if event.type != "BOOKMARK" and _has_records(configmap):
                     self._note(event.type, configmap)
         return version
+
+    def _note_that_watches_work(self) -> None:
+        """Begin the backoff anew. A list isn't enough for that: the API server may answer lists and refuse watches."""
+        self._failures, self._complaint = 0, ""
+        self.watched.heard = time.time()
 
     def _note(self, kind: str, configmap: _ConfigMap) -> None:
         if kind == "DELETED":

@@ -19,8 +19,11 @@ from tsnameserver.zone import ZoneSettings
 
 _PREFIX = "TSNAMESERVER_"
 _MAX_TTL = 2**31 - 1
-_MAX_NSID = 255
-"""The greatest length of the identifier of this nameserver (RFC 5001), in bytes."""
+_MAX_NSID = 200
+"""The greatest length of the identifier of this nameserver (RFC 5001), in bytes.
+
+A response with it and with the longest name fits into the 512 bytes that every client takes.
+"""
 _ALIKE = 0.85  # a name that is so similar to a variable's (1.0 is equal) counts as misspelt
 _SHARE = re.compile(r"1/[1-9][0-9]{0,8}")
 _LEVELS = ("debug", "info", "warning", "error")

@@ -183,7 +183,7 @@ class Follower:
         try:
             records = parse(text)
         except RecordsError as error:
-            return error
+            return RecordsError(str(error))  # without a traceback, which would keep all earlier offers in memory
         old = before.parsed.get(name)
         if isinstance(old, Records):
             share(records, old)
@@ -244,7 +244,7 @@ async def follow_file(
     """Offer the file at *path*, and further shards beside it (`records-1.json`, …), at each change. This never ends.
 
     If an *optional* file is missing, nothing is offered, so there is no warning. The files behind all links are polled,
-    because the kubelet changes files by swapping the link `..data`.
+    because the kubelet changes files by swapping the link `..data`. A file that can't be read is read again and again.
     """
     paths = (path, *(path.with_stem(f"{path.stem}-{shard}") for shard in range(1, MAX_SHARDS)))
     seen: list[tuple[int, ...] | None] = [()] * len(paths)
@@ -254,8 +254,11 @@ async def follow_file(
         if identities != seen:
             for each, identity, before in zip(paths, identities, seen, strict=True):
                 if identity != before:
-                    texts[each] = _read(each)
-            seen = [() if _is_young(identity) else identity for identity in identities]
+                    texts[each] = _read(each, texts.get(each))
+            seen = [
+                () if _is_young(identity) or isinstance(texts.get(each), OSError) else identity
+                for each, identity in zip(paths, identities, strict=True)
+            ]
             documents = {
                 each.name: texts[each]
                 for each, identity in zip(paths, identities, strict=True)
@@ -280,10 +283,11 @@ def _is_young(identity: tuple[int, ...] | None) -> bool:
     return identity is not None and time.time() - max(identity[-2:]) / 1e9 < _YOUNG_SECONDS
 
 
-def _read(path: Path) -> Text:
+def _read(path: Path, before: Text) -> Text:
+    """Read *path*. If that fails as it did *before*, return the same error, so that it doesn't count as news."""
     try:
         return path.read_bytes()
     except FileNotFoundError:
         return None
     except OSError as error:
-        return error
+        return before if isinstance(before, OSError) and before.errno == error.errno else error

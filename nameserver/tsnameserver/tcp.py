@@ -15,6 +15,7 @@ import logging
 import math
 import socket
 import struct
+import sys
 import time
 from dataclasses import dataclass
 from typing import Literal
@@ -97,7 +98,11 @@ class TcpServer:
         limits: TcpLimits | None = None,
         queries: QueryLog | None = None,
     ) -> None:
+        limits = limits or TcpLimits()
         listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)  # connections inherit the listener's options
+        if sys.platform == "linux":
+            # The kernel forgets answers that a client doesn't take, even if their connection is closed already.
+            listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, round(1000 * limits.write))
         self._listener = listener
         self._connections: dict[_Connection, None] = {}
         """The open connections; the one that has been silent longest comes first."""
@@ -112,7 +117,7 @@ class TcpServer:
         self._timer: asyncio.TimerHandle | None = None
         self._all_closed = asyncio.Event()
         self.serving = serving
-        self.limits = limits or TcpLimits()
+        self.limits = limits
         self.endpoint = Endpoint(*listener.getsockname()[:2])
         self.counts = Counts()
         self.accepted = 0
@@ -302,7 +307,7 @@ class _Connection:
         """Close the connection now. Answers that aren't sent yet are lost."""
         if self._socket.fileno() < 0:
             return
-        if self._unsent:
+        if self._awaited == "room":
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
         self._server.readiness.close_socket(self._socket)
         self._server.forget(self)

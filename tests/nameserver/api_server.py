@@ -19,6 +19,7 @@ class ApiServer:
         self.objects: dict[str, dict[str, Any]] = {}
         self.version = 100
         self.refuse_with = 0
+        self.refuse_watches_with = 0
         self.asked: list[web.Request] = []
         self.arrivals: asyncio.Queue[web.Request] = asyncio.Queue()
         self.url = ""
@@ -60,6 +61,11 @@ class ApiServer:
                 request.transport.abort()
 
     @property
+    def is_watched(self) -> bool:
+        """True while a watch is open."""
+        return bool(self._watchers)
+
+    @property
     def watches(self) -> list[web.Request]:
         return [request for request in self.asked if "watch" in request.query]
 
@@ -77,8 +83,8 @@ class ApiServer:
     async def answer(self, request: web.Request) -> web.StreamResponse:
         self.asked.append(request)
         self.arrivals.put_nowait(request)
-        if self.refuse_with:
-            return web.json_response({"kind": "Status", "code": self.refuse_with}, status=self.refuse_with)
+        if status := self.refuse_with or ("watch" in request.query and self.refuse_watches_with):
+            return web.json_response({"kind": "Status", "code": status}, status=status)
         if "watch" not in request.query:
             return web.json_response(self._page(request))
         return await self._watch(request)

@@ -4,13 +4,14 @@ import asyncio
 import ctypes
 import logging
 import re
+import resource
 import threading
 
 import aiohttp
 import dns.asyncquery
 import dns.rcode
 import pytest
-from tsnameserver.app import run
+from tsnameserver.app import run, tcp_limits
 from tsnameserver.settings import read_settings
 
 from tests.nameserver.samples import make_query
@@ -35,6 +36,17 @@ async def test_the_nameserver_restarts_a_follower_that_fails_and_keeps_answering
         assert answer.rcode() == dns.rcode.SERVFAIL
     task.cancel()
     await asyncio.wait([task])
+
+
+@pytest.mark.parametrize(
+    ("allowed", "servers", "most"),
+    [(1024, 1, 768), (1024, 2, 384), (1 << 20, 2, 1000), (resource.RLIM_INFINITY, 2, 1000), (200, 1, 1)],
+)
+def test_tcp_connections_leave_file_descriptors_for_all_else(
+    monkeypatch: pytest.MonkeyPatch, allowed: int, servers: int, most: int
+) -> None:
+    monkeypatch.setattr("tsnameserver.app.getrlimit", lambda _: (allowed, allowed))
+    assert tcp_limits(servers).connections == most
 
 
 def end(thread: threading.Thread) -> None:

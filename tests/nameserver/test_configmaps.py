@@ -144,7 +144,7 @@ async def test_the_follower_logs_a_refusal_once_and_keeps_trying(
     assert (grant in caplog.text) == (status in {401, 403})
 
 
-async def test_the_backoff_of_the_follower_starts_again_after_a_successful_list(
+async def test_the_backoff_of_the_follower_starts_again_after_an_event_of_a_watch(
     api: ApiServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Without a new start of the backoff, the test would exceed its time limit.
@@ -152,12 +152,28 @@ async def test_the_backoff_of_the_follower_starts_again_after_a_successful_list(
     The backoff after twelve failures is 20 seconds at least.
     """
     patient = Backoff(first=0.02, most=60)
-    async with following(api.url, tmp_path, backoff=patient), asyncio.timeout(10):
+    async with following(api.url, tmp_path, backoff=patient) as followed, asyncio.timeout(10):
         for number in range(13):
             while len(api.watches) <= number:
                 await api.arrivals.get()
+            heard = followed.configmaps.watched.heard
+            await until(lambda: api.is_watched)
+            api.bookmark()
+            await until(lambda heard=heard: followed.configmaps.watched.heard > heard)
             api.drop_connections()
     assert [record.levelno for record in caplog.records][:12] == [logging.WARNING] * 12
+
+
+@pytest.mark.parametrize("status", [410, 503])
+async def test_the_backoff_of_the_follower_grows_while_lists_succeed_and_watches_fail(
+    api: ApiServer, tmp_path: Path, status: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    api.refuse_watches_with = status
+    async with following(api.url, tmp_path, backoff=Backoff(first=0.01, most=0.04)) as followed:
+        while len(api.lists) < 8:
+            await api.arrivals.get()
+        assert followed.configmaps._failures >= 7
+    assert len(caplog.records) == (status == 503)
 
 
 async def test_the_follower_retries_until_the_api_server_is_reachable(tmp_path: Path) -> None:

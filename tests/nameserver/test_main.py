@@ -3,6 +3,7 @@
 import asyncio
 import json
 import logging
+import resource
 import signal
 import socket
 import sys
@@ -43,6 +44,16 @@ async def test_queries_get_servfail_and_the_pod_is_not_ready_until_valid_records
         assert f'{{server="dns://127.0.0.1:{running.port}",proto="udp",family="1",type="A"}} 2\n' in page
         assert "tsnameserver_records_serial 7\n" in page
         assert {json.loads(line)["level"] for line in running.log} == {"info", "warn"}
+
+
+async def test_the_nameserver_raises_its_limit_of_file_descriptors_as_far_as_it_may(tmp_path: Path) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))  # the nameserver inherits it
+    try:
+        async with nameserver(tmp_path / "records.json") as running:
+            assert resource.prlimit(running.process.pid, resource.RLIMIT_NOFILE) == (hard, hard)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 async def test_the_file_of_records_is_used_only_while_the_api_server_is_unreachable(tmp_path: Path) -> None:

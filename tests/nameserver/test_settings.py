@@ -61,7 +61,7 @@ WRONG = {
     "zone": ["a..b", ".", ".".join(["a" * 60] * 4)],
     "ttl": ["-1", "2147483648", "soon"],
     "ns-name": ["x" * 64],
-    "nsid": ["x" * 256],
+    "nsid": ["x" * 201],
     "health": ["9002"],
     "records": [""],
     "snapshot": ["/"],

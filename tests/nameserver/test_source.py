@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import errno
 import gc
 import logging
 import os
@@ -13,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tsnameserver.compiler import build_zone, empty_zone
+from tsnameserver.errors import RecordsError
 from tsnameserver.records import Records, merge, parse, render
 from tsnameserver.source import Documents, Follower, Source, follow_file
 from tsnameserver.zone import Serving
@@ -180,6 +182,13 @@ async def test_after_a_change_only_the_changed_shard_of_the_records_is_parsed(fo
     assert parsed == [3, 4, 4]
 
 
+async def test_the_error_about_bad_records_keeps_no_earlier_documents_in_memory(follower: Follower) -> None:
+    for number in range(5):
+        await follower.offer(API, {"dnsrecords": "{" * (number + 1)})
+    gc.collect()
+    assert [type(each) for each in gc.get_objects()].count(RecordsError) == 1
+
+
 async def test_successful_and_failed_reloads_of_the_records_are_counted(follower: Follower) -> None:
     started = time.time()
     for text in ("{", document("a", serial=3), document("a", serial=3), document("b", serial=4)):
@@ -251,6 +260,10 @@ async def test_the_follower_of_the_file_of_records_notices_that_the_file_appears
             await offered(offers, None)
 
 
+def unreadable(_: Path) -> bytes:
+    raise OSError(errno.EMFILE, "Too many open files")
+
+
 class CoarsePath(PosixPath):
     """A path on a file system with coarse time stamps: all writes during a test have the same time stamp."""
 
@@ -273,10 +286,21 @@ async def test_the_follower_of_the_file_of_records_notices_a_second_change_with_
         await offered(offers, "two")
 
 
-async def test_the_follower_of_the_file_of_records_offers_an_unreadable_file_with_the_reason(tmp_path: Path) -> None:
-    async with following(tmp_path) as offers, asyncio.timeout(30):
-        (text,) = (await offers.get()).values()
-    assert isinstance(text, IsADirectoryError)
+async def test_an_unreadable_file_of_records_is_offered_with_the_reason_and_read_as_soon_as_that_is_possible(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "records.json"
+    path.write_text("one")
+    os.utime(path, (0, 0))
+    monkeypatch.setattr("tsnameserver.source._is_young", lambda _: False)
+    with monkeypatch.context() as broken:
+        broken.setattr(Path, "read_bytes", unreadable)
+        async with following(path) as offers, asyncio.timeout(30):
+            (text,) = (await offers.get()).values()
+            assert isinstance(text, OSError)
+            assert [*(await offers.get()).values()] == [text]  # the same object, which is no news to the nameserver
+            broken.undo()
+            await offered(offers, "one")
 
 
 async def test_the_follower_of_the_file_of_records_notices_the_atomic_swap_of_a_mounted_configmap(

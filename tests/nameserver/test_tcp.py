@@ -78,6 +78,20 @@ async def test_the_tcp_server_disconnects_a_client_that_does_not_read_after_a_fe
         assert asked(server) < 250  # 170 KB, nearly all in the kernel
 
 
+async def test_a_tcp_client_whose_answers_the_server_gives_up_gets_a_reset_and_not_an_end_of_data() -> None:
+    loop = asyncio.get_running_loop()
+    async with limited(write=0.05) as server, asyncio.timeout(30):
+        with socket.socket() as client:
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            client.setblocking(False)
+            await loop.sock_connect(client, (server.host, server.port))
+            await loop.sock_sendall(client, framed(MANY) * 400)  # the server reads all, but can't send all answers
+            await until(lambda: server.tcp.accepted and not server.tcp.connections)
+            await loop.sock_recv(client, 1 << 30)  # the answers that the kernel still had
+            with pytest.raises(ConnectionResetError):
+                await loop.sock_recv(client, 1)
+
+
 async def test_a_tcp_client_that_reads_late_gets_every_answer_in_order(server: Running) -> None:
     async with connected(server) as client:
         for ident in range(5000):
@@ -307,11 +321,12 @@ async def test_a_stopping_tcp_server_does_not_wait_for_a_client_that_does_not_re
     assert server.tcp.connections == 0
 
 
-def test_the_tcp_server_sets_tcp_nodelay_so_that_answers_do_not_wait_for_acknowledgements() -> None:
+def test_the_kernel_sends_tcp_answers_without_delay_and_forgets_them_if_the_client_does_not_take_them() -> None:
     with socket.create_server(LOOPBACK) as listener:
-        TcpServer(listener, Serving(sample_zone()))
+        TcpServer(listener, Serving(sample_zone()), TcpLimits(write=2.5))
         with socket.create_connection(listener.getsockname()), listener.accept()[0] as accepted:
             assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+            assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 2500
 
 
 @contextmanager
