@@ -13,12 +13,16 @@ from typing import Any, Final
 import yaml
 
 from tsoperator.api.names import (
+    CONDITION_CLUSTER_DNS_CONFIGURED,
     CONDITION_CLUSTER_DNS_READY,
     CONDITION_CONNECTOR_READY,
+    CONDITION_KUBE_APISERVER_CONFIGURED,
+    CONDITION_KUBE_APISERVER_VALID,
     CONDITION_NAMESERVER_READY,
     CONDITION_PEERRELAY_READY,
     CONDITION_PROXYCLASS_READY,
     CONDITION_PROXYGROUP_READY,
+    CONDITION_PROXYGROUPPOLICY_READY,
     CONDITION_RECORDER_READY,
     CONDITION_TAILNET_READY,
 )
@@ -58,10 +62,14 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """The parts of a CRD besides its model's schema."""
+    """The parts of a CRD besides its model's schema, and the conditions by which the operator judges an object.
+
+    *conditions* are the types of the conditions that say whether an object is served, causes before effects.
+    """
 
     resource: Resource
     model: type[CustomResource]
+    conditions: tuple[str, ...]
     columns: tuple[Column, ...]
     short_names: tuple[str, ...] = ()
     required: tuple[str, ...] = ("spec",)
@@ -89,6 +97,7 @@ DEFINITIONS: Final = (
     Definition(
         CONNECTOR,
         Connector,
+        (CONDITION_CONNECTOR_READY,),
         columns=(
             Column("SubnetRoutes", ".status.subnetRoutes"),
             Column("IsExitNode", ".status.isExitNode"),
@@ -103,6 +112,7 @@ DEFINITIONS: Final = (
     Definition(
         DNSCONFIG,
         DNSConfig,
+        (CONDITION_NAMESERVER_READY, CONDITION_CLUSTER_DNS_CONFIGURED, CONDITION_CLUSTER_DNS_READY),
         columns=(
             Column("NameserverIP", ".status.nameserver.ip"),
             _status_of("Ready", CONDITION_NAMESERVER_READY),
@@ -115,14 +125,21 @@ DEFINITIONS: Final = (
     Definition(
         PEERRELAY,
         PeerRelay,
+        (CONDITION_PEERRELAY_READY,),
         columns=(AGE, _reason_of(CONDITION_PEERRELAY_READY), Column("Endpoints", ".status.endpoints[*].address")),
         short_names=("pr",),
         required=("metadata", "spec"),
     ),
-    Definition(PROXYCLASS, ProxyClass, columns=(_reason_of(CONDITION_PROXYCLASS_READY), AGE)),
+    Definition(
+        PROXYCLASS,
+        ProxyClass,
+        (CONDITION_PROXYCLASS_READY,),
+        columns=(_reason_of(CONDITION_PROXYCLASS_READY), AGE),
+    ),
     Definition(
         PROXYGROUP,
         ProxyGroup,
+        (CONDITION_PROXYGROUP_READY, CONDITION_KUBE_APISERVER_VALID, CONDITION_KUBE_APISERVER_CONFIGURED),
         columns=(
             _reason_of(CONDITION_PROXYGROUP_READY),
             Column("URL", ".status.url"),
@@ -134,16 +151,25 @@ DEFINITIONS: Final = (
         ),
         short_names=("pg",),
     ),
-    Definition(PROXYGROUPPOLICY, ProxyGroupPolicy, columns=(AGE,), short_names=("pgp",), required=("metadata", "spec")),
+    Definition(
+        PROXYGROUPPOLICY,
+        ProxyGroupPolicy,
+        (CONDITION_PROXYGROUPPOLICY_READY,),
+        columns=(AGE,),
+        short_names=("pgp",),
+        required=("metadata", "spec"),
+    ),
     Definition(
         RECORDER,
         Recorder,
+        (CONDITION_RECORDER_READY,),
         columns=(_reason_of(CONDITION_RECORDER_READY), Column("URL", '.status.devices[?(@.url != "")].url'), AGE),
         short_names=("rec",),
     ),
     Definition(
         TAILNET,
         Tailnet,
+        (CONDITION_TAILNET_READY,),
         columns=(AGE, _reason_of(CONDITION_TAILNET_READY)),
         short_names=("tn",),
         required=("metadata", "spec"),

@@ -152,6 +152,9 @@ RESOURCES = {
 OWN_KINDS = tuple(each for each in RESOURCES.values() if each.group == CONNECTOR.group)
 """The operator's own kinds, which users create objects of."""
 
+TAILNET_USERS = (CONNECTOR, PROXYGROUP, RECORDER, PEERRELAY)
+"""The kinds whose objects can name a Tailnet."""
+
 
 def resource_of(obj: Object) -> Resource:
     """Return the resource of an object that carries its ``apiVersion`` and ``kind``."""

@@ -10,23 +10,10 @@ from functools import partial
 from inspect import isawaitable
 from typing import Generic, Protocol, TypeVar
 
-from tsoperator.api.names import (
-    FINALIZER,
-    PARENT_CONNECTOR,
-    PARENT_INGRESS,
-    PARENT_PEERRELAY,
-    PARENT_PROXYGROUP,
-    PARENT_RECORDER,
-    PARENT_SERVICE,
-)
+from tsoperator.api.names import FINALIZER
 from tsoperator.api.objects import (
-    CONNECTOR,
-    INGRESS,
-    PEERRELAY,
     POD,
     PROXYCLASS,
-    PROXYGROUP,
-    RECORDER,
     SECRET,
     SERVICE,
     SERVICEMONITOR,
@@ -50,7 +37,7 @@ from tsoperator.runtime.apply import Applier
 from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.kind import Kind
 from tsoperator.runtime.manager import Watches
-from tsoperator.runtime.ownership import BY_METRICS_OWNER, BY_OWNER, Owner, is_named_after, owned_keys
+from tsoperator.runtime.ownership import BY_METRICS_OWNER, BY_OWNER, OWNER_TYPES, Owner, is_named_after, owned_keys
 from tsoperator.runtime.plan import Decision, Plan, Question, Refusal
 from tsoperator.runtime.result import Pending
 from tsoperator.settings import Settings
@@ -60,16 +47,6 @@ from tsoperator.tailnet.zones import Suffixes
 from tsoperator.tsclient.errors import ControlError
 
 log = logging.getLogger(__name__)
-
-_PARENTS = {
-    SERVICE: PARENT_SERVICE,
-    INGRESS: PARENT_INGRESS,
-    CONNECTOR: PARENT_CONNECTOR,
-    PEERRELAY: PARENT_PEERRELAY,
-}
-"""The types of owners whose proxies the operator has to remove when the owner is gone, by kind."""
-
-_OWNER_TYPES = {**_PARENTS, PROXYGROUP: PARENT_PROXYGROUP, RECORDER: PARENT_RECORDER}
 
 
 class HasChildren(Protocol):
@@ -155,8 +132,6 @@ class Proxies:
         self._clock = clock
         self._vanished: dict[Owner, _Vanished] = {}  # not a Memory, because these parents are gone
         self._unseen: set[str] = set()  # namespaces that aren't watched, but have proxies
-        for resource, owner_type in _PARENTS.items():
-            cache.listen_for_deletions(resource, partial(self._note_deletion, owner_type))
 
     def children(self, owner: Owner) -> Children:
         """Return the children that the proxy of *owner* has."""
@@ -267,7 +242,8 @@ class Proxies:
         *parse* parses an object that exists, and *look* gathers the facts about it. *left* returns the plan for an
         owner that is gone, which removes its leftovers; by default, the plan removes its proxy.
         """
-        type_ = _OWNER_TYPES[resource]
+        type_ = OWNER_TYPES[resource]
+        self.cache.listen_for_deletions(resource, partial(self._note_deletion, type_))
 
         def orphan(owner: Owner) -> Plan:
             return plan_orphan(self.orphan(resource, owner))

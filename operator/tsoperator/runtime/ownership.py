@@ -41,7 +41,13 @@ from tsoperator.api.names import (
 from tsoperator.api.objects import (
     ADMISSIONBINDING,
     ADMISSIONPOLICY,
+    CONNECTOR,
+    INGRESS,
+    PEERRELAY,
+    PROXYGROUP,
+    RECORDER,
     SECRET,
+    SERVICE,
     Key,
     Object,
     Resource,
@@ -73,14 +79,17 @@ _PARENTS = {
     TYPE_PROXYGROUP: PARENT_PROXYGROUP,
 }
 
-_TITLES = {
-    PARENT_SERVICE: "Service",
-    PARENT_INGRESS: "Ingress",
-    PARENT_CONNECTOR: "Connector",
-    PARENT_PROXYGROUP: "ProxyGroup",
-    PARENT_RECORDER: "Recorder",
-    PARENT_PEERRELAY: "PeerRelay",
+OWNER_TYPES = {
+    SERVICE: PARENT_SERVICE,
+    INGRESS: PARENT_INGRESS,
+    CONNECTOR: PARENT_CONNECTOR,
+    PROXYGROUP: PARENT_PROXYGROUP,
+    RECORDER: PARENT_RECORDER,
+    PEERRELAY: PARENT_PEERRELAY,
 }
+"""The kinds whose objects have proxies, each with its name in the labels of the proxies."""
+
+_TITLES = {type_: resource.kind for resource, type_ in OWNER_TYPES.items()}
 
 RECORDERS = {LABEL_APP_MANAGER: MANAGER, LABEL_APP_NAME: PARENT_RECORDER}
 """The labels that the children of all Recorders have. These children have no label `LABEL_MANAGED`."""

@@ -6,6 +6,7 @@ from typing import Final, NamedTuple
 
 from tsoperator.api import names
 from tsoperator.api.conditions import FALSE, TRUE, conditions_of
+from tsoperator.api.crds import DEFINITIONS
 from tsoperator.api.objects import Object
 
 OURS: Final = (
@@ -15,18 +16,7 @@ OURS: Final = (
     names.CONDITION_EGRESS_READY,
     names.CONDITION_INGRESS_VALID,
     names.CONDITION_INGRESS_CONFIGURED,
-    names.CONDITION_CONNECTOR_READY,
-    names.CONDITION_PROXYCLASS_READY,
-    names.CONDITION_PROXYGROUP_READY,
-    names.CONDITION_KUBE_APISERVER_VALID,
-    names.CONDITION_KUBE_APISERVER_CONFIGURED,
-    names.CONDITION_PROXYGROUPPOLICY_READY,
-    names.CONDITION_RECORDER_READY,
-    names.CONDITION_TAILNET_READY,
-    names.CONDITION_PEERRELAY_READY,
-    names.CONDITION_NAMESERVER_READY,
-    names.CONDITION_CLUSTER_DNS_CONFIGURED,
-    names.CONDITION_CLUSTER_DNS_READY,
+    *(condition for definition in DEFINITIONS for condition in definition.conditions),
 )
 """The types of the operator's conditions that say whether an object is served.
 

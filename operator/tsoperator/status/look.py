@@ -1,28 +1,16 @@
 """Gathers the facts about objects for the report, from the cache, the journal and the tables of tailnets."""
 
 from collections.abc import Iterable, Sequence
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
-from tsoperator.api.names import (
-    NAMESERVER,
-    PARENT_CONNECTOR,
-    PARENT_INGRESS,
-    PARENT_PEERRELAY,
-    PARENT_PROXYGROUP,
-    PARENT_RECORDER,
-    PARENT_SERVICE,
-    PROXY_GROUP,
-)
+from tsoperator.api.names import NAMESERVER, PROXY_GROUP
 from tsoperator.api.objects import (
-    CONNECTOR,
     DEPLOYMENT,
     DNSCONFIG,
     ENDPOINTSLICE,
     INGRESS,
-    PEERRELAY,
     POD,
     PROXYGROUP,
-    RECORDER,
     SECRET,
     SERVICE,
     STATEFULSET,
@@ -39,21 +27,11 @@ from tsoperator.proxy.endpoints import BY_SERVICE
 from tsoperator.proxy.readiness import secret_keys
 from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.journal import Journal
-from tsoperator.runtime.ownership import BY_OWNER, is_child
+from tsoperator.runtime.ownership import BY_OWNER, OWNER_TYPES, is_child
 from tsoperator.settings import Settings
 from tsoperator.status.conditions import ours
 from tsoperator.status.rows import API_SERVER_PROXY, EGRESS, Served, Surroundings, role_of, target_of
 from tsoperator.tailnet.tailnet import Tailnets
-
-_OWNER_TYPES: Final = {
-    CONNECTOR.kind: PARENT_CONNECTOR,
-    INGRESS.kind: PARENT_INGRESS,
-    PEERRELAY.kind: PARENT_PEERRELAY,
-    PROXYGROUP.kind: PARENT_PROXYGROUP,
-    RECORDER.kind: PARENT_RECORDER,
-    SERVICE.kind: PARENT_SERVICE,
-}
-"""The kinds whose objects have proxies, each with the name that the labels of the proxies have for it."""
 
 
 class ServedDevice(NamedTuple):
@@ -127,7 +105,7 @@ class Look:
 
     def _workloads(self, resource: Resource, key: Key) -> Sequence[Object]:
         """Return the StatefulSets of the proxies of an object."""
-        type_ = _OWNER_TYPES.get(resource.kind)
+        type_ = OWNER_TYPES.get(resource)
         return self._cache.indexed(STATEFULSET, BY_OWNER, f"{type_}:{key.namespace}/{key.name}") if type_ else ()
 
     def _replicas(self, resource: Resource, workloads: Iterable[Object]) -> Sequence[Object]:

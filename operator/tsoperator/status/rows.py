@@ -1,5 +1,6 @@
 """Describes an object in a row of the report: its names and addresses, its proxies, and whether it is served."""
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, NotRequired, TypedDict, cast
@@ -32,18 +33,12 @@ EXPOSED: Final = "exposed"
 INGRESS_ROLE: Final = "ingress"
 API_SERVER_PROXY: Final = "API server proxy"
 
-_ROLES: Final = {
-    "Connector": "connector",
-    "Deployment": API_SERVER_PROXY,
-    "DNSConfig": "DNS",
-    "PeerRelay": "peer relay",
-    "ProxyClass": "class",
-    "ProxyGroup": "proxy group",
-    "ProxyGroupPolicy": "policy",
-    "Recorder": "recorder",
-    "Tailnet": "tailnet",
-}
-"""The roles by kind, for the kinds whose objects all have the same role."""
+DNS: Final = "DNS"
+
+_ROLES: Final = {"Deployment": API_SERVER_PROXY, "DNSConfig": DNS, "ProxyClass": "class", "ProxyGroupPolicy": "policy"}
+"""The roles by kind, for kinds whose objects all have the same role, unless it is the name of the kind in words."""
+
+_LATER_WORD: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
 _TARGETS: Final = (ANNOTATION_TAILNET_FQDN, ANNOTATION_TAILNET_IP, ANNOTATION_TAILNET_TARGET_IP_DEPRECATED)
 
@@ -138,7 +133,7 @@ def role_of(obj: Object, settings: Settings) -> str:
         return _service_role(obj, settings)
     if kind == "Ingress":
         return INGRESS_ROLE if spec_text(obj, "ingressClassName") == settings.ingress_class else ""
-    return _ROLES[kind]
+    return _ROLES.get(kind) or _LATER_WORD.sub(" ", kind).lower()
 
 
 def target_of(service: Object) -> str:
@@ -205,7 +200,7 @@ def _unready(around: Surroundings) -> Judgement:
 
 
 def _own_proxies(row: _Row, obj: Object, around: Surroundings, _settings: Settings) -> None:
-    """Add to *row* the devices of an object's own proxies, and the number of these proxies that are ready."""
+    """Add to *row* the devices of an object's own proxies, if it has any, and how many of these proxies are ready."""
     row["tailnet"] = spec_text(obj, "tailnet")
     row["names"], addresses = _devices(around)
     row["addresses"] = addresses or _shown_addresses(obj)
@@ -258,19 +253,12 @@ def _dns(row: _Row, dnsconfig: Object, around: Surroundings, _settings: Settings
         _count_workloads(row, around)
 
 
-def _alone(_row: _Row, _obj: Object, _around: Surroundings, _settings: Settings) -> None:
-    """Add nothing, because objects of this kind have no proxies."""
-
-
 _PARTS: Final[dict[str, Callable[[_Row, Object, Surroundings, Settings], None]]] = {
     EGRESS: _egress,
     EXPOSED: _exposed,
     BALANCED: _exposed,
     INGRESS_ROLE: _ingress,
-    "DNS": _dns,
-    "class": _alone,
-    "policy": _alone,
-    "tailnet": _alone,
+    DNS: _dns,
 }
 """The functions that add the fields which depend on the role. For all other roles, it is `_own_proxies`."""
 

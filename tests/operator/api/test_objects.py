@@ -3,6 +3,7 @@ from tsoperator.api.objects import (
     DEPLOYMENT,
     DNSCONFIG,
     INGRESS,
+    OWN_KINDS,
     POD,
     RESOURCES,
     SERVICE,
@@ -49,13 +50,12 @@ def test_the_kind_of_an_object_is_found_by_its_apiversion_and_kind() -> None:
         assert resource_of({"apiVersion": resource.api_version, "kind": resource.kind}) is resource
 
 
-def test_only_the_operators_own_kinds_and_some_of_kubernetes_have_no_namespace() -> None:
-    found = [kind for kind in RESOURCES.values() if not kind.namespaced]
-    own = {"Connector", "DNSConfig", "PeerRelay", "ProxyClass", "ProxyGroup", "Recorder", "Tailnet"}
-    assert {kind.kind for kind in found if kind.group == "tailscale.com"} == own
+def test_of_the_operators_own_kinds_only_policies_have_a_namespace_and_of_other_kinds_only_some_have_none() -> None:
+    assert [kind.kind for kind in OWN_KINDS if kind.namespaced] == ["ProxyGroupPolicy"]
     others = {"CustomResourceDefinition", "IngressClass", "Node"}
     others |= {"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}
-    assert {kind.kind for kind in found} - own == others
+    found = {kind.kind for kind in RESOURCES.values() if not kind.namespaced and kind not in OWN_KINDS}
+    assert found == others
 
 
 def test_the_kinds_of_crds_are_the_operators_own_and_those_of_prometheus() -> None:

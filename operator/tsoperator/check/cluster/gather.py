@@ -14,21 +14,19 @@ from tsoperator.api.device import Device
 from tsoperator.api.names import LABEL_MANAGED, LABEL_SERVICE_NAME, MANAGED, NAMESERVER, PARENT_NAMESERVER
 from tsoperator.api.objects import (
     CONFIGMAP,
-    CONNECTOR,
     DEPLOYMENT,
     DNSCONFIG,
     ENDPOINTSLICE,
     EVENT,
     INGRESS,
     OWN_KINDS,
-    PEERRELAY,
     POD,
     PROXYGROUP,
-    RECORDER,
     SECRET,
     SERVICE,
     STATEFULSET,
     TAILNET,
+    TAILNET_USERS,
     Key,
     Object,
     Resource,
@@ -170,7 +168,7 @@ class ClusterReader:
         refused = "involvedObject.kind=StatefulSet,reason=FailedCreate"
         events = (await self._client.list(EVENT, self._namespace, field_selector=refused)).items
         events.sort(key=lambda each: each.get("lastTimestamp") or "")
-        parents = [each for kind in (CONNECTOR, PEERRELAY, PROXYGROUP, RECORDER) for each in await self._listed(kind)]
+        parents = [each for kind in TAILNET_USERS for each in await self._listed(kind)]
         return ProxyObjects(
             await self.statefulsets(),
             {key_of(each): each for each in pods},

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Final, NamedTuple
 
-from tsoperator.api.objects import Object
+from tsoperator.api.objects import OWN_KINDS, Object
 from tsoperator.check.cluster.installed import Installed
 from tsoperator.check.findings import Finding, failed, ok
 from tsoperator.dns.cluster.platforms import CONFIGMAPS, COREDNS, CUSTOM, NODE_CACHES, OPENSHIFT_DNS, OPENSHIFT_NAME
@@ -35,20 +35,20 @@ USERS: Final = (
     Right("networking.k8s.io", "ingresses", "list watch patch"),
     Right("networking.k8s.io", "ingresses/status", "update"),
     Right("discovery.k8s.io", "endpointslices", "list watch"),
-    Right(_TAILSCALE, "proxygrouppolicies", "list watch"),
-    Right(_TAILSCALE, "proxygrouppolicies/status", "update"),
+    *(Right(_TAILSCALE, kind.plural, "list watch") for kind in OWN_KINDS if kind.namespaced),
+    *(Right(_TAILSCALE, f"{kind.plural}/status", "update") for kind in OWN_KINDS if kind.namespaced),
 )
 """The rights in namespaces of users."""
 
 EVENTS: Final = (Right("", "events", "create get patch"),)
 
 _ADMISSION: Final = ("validatingadmissionpolicies", "validatingadmissionpolicybindings")
-_OURS: Final = ("connectors", "dnsconfigs", "peerrelays", "proxyclasses", "proxygroups", "recorders", "tailnets")
+_CLUSTER_WIDE: Final = tuple(kind.plural for kind in OWN_KINDS if not kind.namespaced)
 
 CLUSTER: Final = (
     Right("networking.k8s.io", "ingressclasses", "list watch"),
-    *(Right(_TAILSCALE, plural, "list watch update") for plural in _OURS),
-    *(Right(_TAILSCALE, f"{plural}/status", "update") for plural in _OURS),
+    *(Right(_TAILSCALE, plural, "list watch update") for plural in _CLUSTER_WIDE),
+    *(Right(_TAILSCALE, f"{plural}/status", "update") for plural in _CLUSTER_WIDE),
     *(Right(_TAILSCALE, f"{plural}/finalizers", "update") for plural in ("dnsconfigs", "proxygroups", "recorders")),
     *(Right("admissionregistration.k8s.io", plural, "get list watch create update delete") for plural in _ADMISSION),
     Right("", "nodes", "list watch"),

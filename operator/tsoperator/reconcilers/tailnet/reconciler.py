@@ -5,17 +5,15 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from tsoperator.api.names import PARENT_CONNECTOR, PARENT_PEERRELAY, PARENT_PROXYGROUP, PARENT_RECORDER, PROXY_GROUP
+from tsoperator.api.names import PROXY_GROUP
 from tsoperator.api.objects import (
-    CONNECTOR,
     INGRESS,
-    PEERRELAY,
     PROXYGROUP,
-    RECORDER,
     SECRET,
     SECRET_METADATA,
     SERVICE,
     TAILNET,
+    TAILNET_USERS,
     TAILSCALE_SERVICE,
     Key,
     Object,
@@ -23,6 +21,7 @@ from tsoperator.api.objects import (
     has_finalizer,
     is_deleting,
     key_of,
+    resource_of,
     spec_text,
     uid,
 )
@@ -40,7 +39,7 @@ from tsoperator.runtime.cache import Cache
 from tsoperator.runtime.kind import Kind
 from tsoperator.runtime.manager import Watches
 from tsoperator.runtime.memory import Memory
-from tsoperator.runtime.ownership import BY_OWNER, Owner
+from tsoperator.runtime.ownership import BY_OWNER, OWNER_TYPES, Owner
 from tsoperator.runtime.plan import Plan, Refusal
 from tsoperator.tailnet.credentials import Given, credentials, login_url, secret_name, violation
 from tsoperator.tailnet.factory import TailnetFactory
@@ -48,17 +47,7 @@ from tsoperator.tailnet.tailnet import Tailnets
 from tsoperator.tsclient.client import TailnetClient
 from tsoperator.tsclient.oauth import ClientCredentials, Credentials
 
-USERS: Final = (CONNECTOR, PROXYGROUP, RECORDER, PEERRELAY)
-"""The kinds that can name a Tailnet."""
-
 _UNREAD: Final = 5.0  # s until the operator looks again whether Tailscale Services have been read
-
-_OWNERS: Final = {
-    CONNECTOR.kind: PARENT_CONNECTOR,
-    PROXYGROUP.kind: PARENT_PROXYGROUP,
-    RECORDER.kind: PARENT_RECORDER,
-    PEERRELAY.kind: PARENT_PEERRELAY,
-}
 
 
 class _Basis(NamedTuple):
@@ -118,7 +107,7 @@ def tailnet_kind(
     watches: Watches = {
         TAILNET: lambda tailnet: (key_of(tailnet),),
         SECRET_METADATA: view.keys_of_secret,
-        **dict.fromkeys(USERS, view.keys_of_user),
+        **dict.fromkeys(TAILNET_USERS, view.keys_of_user),
         TAILSCALE_SERVICE: view.keys_of_service,
     }
     return Kind(TAILNET, watches, view.look, plans.plan, view.refused, view.register, view.reported)
@@ -272,7 +261,7 @@ class _View:
 
     def _users(self, name: str) -> Iterator[Object]:
         """Yield the objects that name the Tailnet called *name*."""
-        for resource in USERS:
+        for resource in TAILNET_USERS:
             for obj in self._cache.all(resource):
                 if spec_text(obj, "tailnet") == name:
                     yield obj
@@ -301,7 +290,7 @@ class _View:
 
         Raises Pending while it is not known in which tailnet the devices are.
         """
-        for resource in USERS:
+        for resource in TAILNET_USERS:
             for obj in self._cache.all(resource):
                 secrets = self._secrets(obj)
                 reported = (device_of(secret, None) for secret in secrets)
@@ -311,7 +300,7 @@ class _View:
                     yield obj
 
     def _secrets(self, user: Object) -> list[Object]:
-        owner = Owner(_OWNERS.get(user["kind"], ""), key_of(user))
+        owner = Owner(OWNER_TYPES[resource_of(user)], key_of(user))
         return self._cache.indexed(SECRET, BY_OWNER, str(owner))
 
     def _devices(self, name: str, url: str) -> Iterator[tuple[str, str]]:
