@@ -61,11 +61,6 @@ class ApiServer:
                 request.transport.abort()
 
     @property
-    def is_watched(self) -> bool:
-        """True while a watch is open."""
-        return bool(self._watchers)
-
-    @property
     def watches(self) -> list[web.Request]:
         return [request for request in self.asked if "watch" in request.query]
 
