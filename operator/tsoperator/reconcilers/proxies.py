@@ -132,6 +132,8 @@ class Proxies:
         self._clock = clock
         self._vanished: dict[Owner, _Vanished] = {}  # not a Memory, because these parents are gone
         self._unseen: set[str] = set()  # namespaces that aren't watched, but have proxies
+        for resource, owner_type in OWNER_TYPES.items():
+            cache.listen_for_deletions(resource, partial(self._note_deletion, owner_type))
 
     def children(self, owner: Owner) -> Children:
         """Return the children that the proxy of *owner* has."""
@@ -243,7 +245,6 @@ class Proxies:
         owner that is gone, which removes its leftovers; by default, the plan removes its proxy.
         """
         type_ = OWNER_TYPES[resource]
-        self.cache.listen_for_deletions(resource, partial(self._note_deletion, type_))
 
         def orphan(owner: Owner) -> Plan:
             return plan_orphan(self.orphan(resource, owner))

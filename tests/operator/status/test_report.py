@@ -117,7 +117,6 @@ async def test_the_report_contains_no_secret_even_if_something_is_wrong(cluster:
         await cluster.apply(egress("second"))
         await cluster.becomes(lambda: cluster.reason(egress("second")), "ProxyFailed")
         report = await read(address)
-    assert {each.get("tailnet", "") for each in json.loads(report)["refusals"]} == {"", "other"}
     found = rows(report)
     assert {"Service db", "Service second", "Tailnet other", "Recorder rec", "Connector router"} <= found.keys()
     assert found["Tailnet other"]["verdict"] == "failed"
