@@ -122,13 +122,14 @@ def _into_corefile(platform: Platform, objects: DNSObjects, stub: StubDomain, ow
 def _out_of_custom(found: Object, restart: str, owner: str) -> Result:
     """Return the write that removes our key from ConfigMap coredns-custom, or deletes the ConfigMap.
 
-    The ConfigMap is deleted if it is ours and has no other key.
+    The ConfigMap is deleted if it is ours and has no other key and no binary data.
     """
     data = data_of(found)
     text = without_block(data.get(CUSTOM_KEY, ""), place(CONFIGMAP, key_of(found), CUSTOM_KEY), owner)
     if isinstance(text, Refusal) or text == data.get(CUSTOM_KEY, ""):
         return _data(found, CUSTOM_KEY, text, restart)
-    if not text and labels(found).get(LABEL_MANAGED) == MANAGED and data.keys() == {CUSTOM_KEY}:
+    is_ours_alone = data.keys() == {CUSTOM_KEY} and not found.get("binaryData")
+    if not text and labels(found).get(LABEL_MANAGED) == MANAGED and is_ours_alone:
         return Change(Deletion(CONFIGMAP, found, unchanged=True), restart)
     return _patch(found, {"data": {CUSTOM_KEY: text or None}}, restart)
 

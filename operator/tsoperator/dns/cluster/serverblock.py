@@ -92,17 +92,23 @@ def server_block(stub: StubDomain, at: Listening = EVERYWHERE) -> str:
 
 
 def listening(corefile: Corefile) -> Listening:
-    """Return the addresses at which CoreDNS takes queries for all names.
+    """Return the addresses at which CoreDNS takes the queries of Pods for all names.
 
-    Our server block gets queries only if it listens at these addresses.
+    Our server block gets queries only if it listens at these addresses. It listens to each of its ports at all
+    addresses of its plugin bind. So if the server blocks for all names differ in their bind, the one that has port 53
+    counts, with the ports of those that have the same bind, and the bind of those that have the same ports.
     """
-    ports: dict[str, None] = {}
-    bind: dict[str, None] = {}
-    for block in corefile.blocks:
-        if found := [each.port for each in block.addresses if each.scheme == "dns" and not each.zone]:
-            ports |= dict.fromkeys(found)
-            bind |= dict.fromkeys(arg for each in block.named("bind") for arg in each.args)
-    return Listening(tuple(ports), tuple(bind)) if ports else EVERYWHERE
+    roots = [
+        Listening(ports, tuple(arg for each in block.named("bind") for arg in each.args))
+        for block in corefile.blocks
+        if (ports := tuple(each.port for each in block.addresses if each.scheme == "dns" and not each.zone))
+    ]
+    if not roots:
+        return EVERYWHERE
+    main = next((each for each in roots if not {"53", ""}.isdisjoint(each.ports)), roots[0])
+    alike = [port for each in roots if {*each.bind} == {*main.bind} for port in each.ports]
+    bind = [arg for each in roots if main.bind and {*each.ports} == {*main.ports} for arg in each.bind]
+    return Listening(tuple(dict.fromkeys(alike)), tuple(dict.fromkeys(bind)))
 
 
 def with_block(text: str, where: str, stub: StubDomain, at: Listening, owner: str) -> str | Refusal:

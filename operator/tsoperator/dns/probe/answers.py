@@ -19,6 +19,8 @@ _NO_SERVER: Final = (
     "cluster's DNS: set OPERATOR_CLUSTER_DNS to the address"
 )
 _NAMED: Final = 3  # how many faults the condition names
+ROUNDS: Final = 3
+"""The rounds of queries in a row that must find the same verdict before it takes the place of a fault."""
 _SNIPPET: Final = "status.clusterDNS.snippet has what to write and where (docs/dns.md)"
 _OTHER_SERVER: Final = "if Pods ask another server, set OPERATOR_CLUSTER_DNS to its address"
 
@@ -232,19 +234,37 @@ def _serial(reply: Reply | None) -> int | None:
 
 
 def steady_verdicts(
-    shown: Iterable[ServerVerdict], last: Iterable[ServerVerdict], found: Iterable[ServerVerdict]
+    shown: Iterable[ServerVerdict], found: Iterable[ServerVerdict], before: Sequence[Iterable[ServerVerdict]]
 ) -> tuple[ServerVerdict, ...]:
     """Return the verdicts to show next.
 
-    *shown* are the verdicts that the status shows now, *last* those of the round before, and *found* those of this
-    round. Some faults show different symptoms by turns. So a fault takes the place of another one only if two rounds
-    in a row have found it.
+    *shown* are the verdicts that the status shows now, *found* those of this round, and *before* those of the rounds
+    before since the last change, the newest first. The first verdict after a change is shown at once.
     """
-    before = {(each.zone, each.server): each for each in shown if each.fault}
-    twice = {*last}
-    return tuple(
-        each if not each.fault or each in twice else before.get((each.zone, each.server), each) for each in found
-    )
+    now = _by_server(shown)
+    earlier = [_by_server(each) for each in before]
+    steady = []
+    for each in found:
+        at = (each.zone, each.server)
+        steady.append(_steady(now.get(at), each, [known[at] for known in earlier if at in known]))
+    return tuple(steady)
+
+
+def _by_server(verdicts: Iterable[ServerVerdict]) -> dict[tuple[str, str], ServerVerdict]:
+    return {(each.zone, each.server): each for each in verdicts}
+
+
+def _steady(shown: ServerVerdict | None, found: ServerVerdict, before: Sequence[ServerVerdict]) -> ServerVerdict:
+    """Return the verdict to show next on one server for one zone.
+
+    While the Pods of the cluster's DNS differ, each query may reach another Pod, and some faults show different
+    symptoms by turns. So a fault is shown when two rounds in a row have found one. It stays until `ROUNDS` rounds in a
+    row have found the same other verdict.
+    """
+    if shown is None or not before:
+        return found
+    is_certain = [*before[: ROUNDS - 1]] == [found] * (ROUNDS - 1) if shown.fault else bool(before[0].fault)
+    return found if is_certain else shown
 
 
 def cluster_dns_condition(

@@ -3,7 +3,8 @@
 import asyncio
 import secrets
 import time
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Final, NamedTuple
@@ -14,6 +15,7 @@ from prometheus_client.registry import Collector
 
 from tsoperator.api.objects import Signal
 from tsoperator.dns.probe.answers import (
+    ROUNDS,
     Reply,
     ServerVerdict,
     ZoneReplies,
@@ -42,19 +44,19 @@ class Found(NamedTuple):
     cluster: tuple[ServerVerdict, ...]
 
     @property
-    def is_well(self) -> bool:
-        """True if no verdict has a fault."""
-        return not any(each.fault for each in (self.nameserver, *self.cluster))
+    def faulty(self) -> tuple[bool, ...]:
+        """For each verdict, whether it has a fault."""
+        return tuple(bool(each.fault) for each in (self.nameserver, *self.cluster))
 
-    def after(self, shown: "Found | None", last: "Found | None") -> "Found":
+    def after(self, shown: "Found | None", before: Sequence["Found"]) -> "Found":
         """Return the verdicts to show after this round of queries.
 
-        *shown* are the verdicts that are shown now, and *last* those of the round before.
+        *shown* are the verdicts that are shown now, and *before* those of the rounds before, the newest first.
         """
-        if shown is None or last is None:
+        if shown is None:
             return self
-        (nameserver,) = steady_verdicts([shown.nameserver], [last.nameserver], [self.nameserver])
-        return Found(nameserver, steady_verdicts(shown.cluster, last.cluster, self.cluster))
+        (nameserver,) = steady_verdicts([shown.nameserver], [self.nameserver], [[each.nameserver] for each in before])
+        return Found(nameserver, steady_verdicts(shown.cluster, self.cluster, [each.cluster for each in before]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +65,9 @@ class ProbePace:
 
     While no verdict has a fault, the pauses are those of *steady*, and otherwise those of *backoff*. Both begin with
     short pauses again after a change: the cluster's DNS may load a new configuration a minute later. There are at least
-    *rest* seconds between two rounds, because changes in the cluster come in bursts. The cluster's DNS has *timeout*
-    seconds to answer, and the nameserver *direct*. We ask for at most *at_once* zones at a time.
+    *rest* seconds between two rounds, because changes in the cluster come in bursts. The rounds that confirm a verdict
+    have no other pause. The cluster's DNS has *timeout* seconds to answer, and the nameserver *direct*. We ask for at
+    most *at_once* zones at a time.
     """
 
     steady: Backoff = field(default_factory=lambda: Backoff(first=1.0, cap=180.0))
@@ -95,7 +98,8 @@ class DNSProber(Collector):
         self._clock = clock
         self._question: CanaryQuestion | None = None
         self._shown: Found | None = None
-        self._last: Found | None = None  # the results of the last round
+        self._before: deque[Found] = deque(maxlen=ROUNDS - 1)  # the results of the last rounds, the newest first
+        self._recent: deque[Found] = deque(maxlen=8)  # what was shown since the last change of the question
         self._asked_at = 0.0
         self._changed = asyncio.Event()
         self.feed = Announcer(VERDICT)
@@ -115,21 +119,26 @@ class DNSProber(Collector):
 
     async def run(self) -> None:
         """Ask the current question again and again until cancelled."""
-        rounds = 0
+        rounds = doubts = 0
         try:
             while True:
                 if self._question is None:
                     await self._changed.wait()
                 if self._changed.is_set():
                     rounds = 0
+                    self._before.clear()
+                    self._recent.clear()
                     self._changed.clear()
                 if (question := self._question) is None:
                     continue
                 found = await self._round(question)
                 if self._tell(question, found):
                     rounds = 0
-                pause = (self._pace.steady if found.is_well else self._pace.backoff).delay(rounds)
-                rounds += 1
+                doubts = doubts + 1 if self._shown and self._shown.faulty != found.faulty else 0
+                pause = 0.0
+                if not 0 < doubts < ROUNDS:
+                    pause = self._pause(found, rounds)
+                    rounds += 1
                 await asyncio.sleep(self._pace.rest)
                 with suppress(TimeoutError):
                     async with asyncio.timeout(pause):
@@ -137,21 +146,28 @@ class DNSProber(Collector):
         finally:
             self._question = self._shown = None
 
+    def _pause(self, found: Found, rounds: int) -> float:
+        is_well = not any((*found.faulty, *(self._shown.faulty if self._shown else ())))
+        return (self._pace.steady if is_well else self._pace.backoff).delay(rounds)
+
     def _tell(self, question: CanaryQuestion, found: Found) -> bool:
         """Store the verdicts *found*, unless the *question* isn't the present one any more.
 
-        If the verdicts that the status shows change by this, announce the change and return True.
+        If the verdicts that the status shows change by this, announce the change. Return True if it hasn't shown these
+        verdicts recently. While verdicts come and go, the pauses go on growing.
         """
         if not question.is_same(self._question):
             return False
         self._asked_at = self._clock()
-        shown = found.after(self._shown, self._last)
-        self._last = found
+        shown = found.after(self._shown, self._before)
+        self._before.appendleft(found)
         if shown == self._shown:
             return False
+        is_new = shown not in self._recent
+        self._recent.append(shown)
         self._shown = shown
         self.feed.announce()
-        return True
+        return is_new
 
     async def _round(self, question: CanaryQuestion) -> Found:
         turns = asyncio.Semaphore(self._pace.at_once)

@@ -94,7 +94,11 @@ def test_a_custom_configmap_is_created_for_the_stub_domain_and_deleted_with_it()
     assert plan_removal(after, OWNER) == [Change(Deletion(CONFIGMAP, wanted, unchanged=True))]
 
 
-@pytest.mark.parametrize("change", [{"data": {"a.server": "b {\n}\n"}}, {"metadata": {"labels": None}}], ids=str)
+@pytest.mark.parametrize(
+    "change",
+    [{"data": {"a.server": "b {\n}\n"}}, {"binaryData": {"geo.db": "/wA="}}, {"metadata": {"labels": None}}],
+    ids=str,
+)
 def test_a_custom_configmap_with_other_content_stays_when_the_stub_domain_is_removed(change: Object) -> None:
     after = applied(coredns(IMPORTING), [edit_of(coredns(IMPORTING)), patch("coredns-custom", change)])
     assert plan_removal(after, OWNER) == [in_custom(None)]

@@ -47,14 +47,21 @@ LISTENING = {
     "example.org:5353 {\n bind lo\n}\n": EVERYWHERE,
     "tls://. {\n}\n": EVERYWHERE,
     ". {\n bind lo\n}\n": Listening(("",), ("lo",)),
-    ".:53 .:54 tls://.:853 {\n bind lo 10.0.0.1\n}\n.:55 a:56 {\n bind lo\n bind eth0\n}\n": Listening(
-        ("53", "54", "55"), ("lo", "10.0.0.1", "eth0")
+    ".:53 .:54 tls://.:853 {\n bind lo 10.0.0.1\n}\n.:55 a:56 {\n bind 10.0.0.1\n bind lo\n}\n": Listening(
+        ("53", "54", "55"), ("lo", "10.0.0.1")
     ),
+    ".:53 .:54 {\n bind lo 10.0.0.1\n}\n.:55 a:56 {\n bind lo\n bind eth0\n}\n": Listening(
+        ("53", "54"), ("lo", "10.0.0.1")
+    ),
+    f"{ROOT}.:5353 {{\n bind 127.0.0.1\n}}\n": EVERYWHERE,
+    f".:5353 {{\n bind 127.0.0.1\n}}\n{ROOT}": EVERYWHERE,
+    ".:8053 {\n}\n.:5353 {\n bind 127.0.0.1\n}\n": Listening(("8053",)),
+    ". {\n bind 10.0.0.1\n}\n. {\n bind fd00::1\n}\n": Listening(("",), ("10.0.0.1", "fd00::1")),
 }
 
 
 @pytest.mark.parametrize(("text", "expected"), LISTENING.items())
-def test_our_server_block_gets_the_ports_of_the_server_block_that_serves_all_names(
+def test_our_server_block_listens_where_the_server_block_for_all_names_takes_the_queries_of_pods(
     text: str, expected: Listening
 ) -> None:
     assert listening(parse(text)) == expected

@@ -153,18 +153,28 @@ def test_a_new_leader_keeps_the_condition_of_the_last_leader_until_it_has_asked_
     assert "set OPERATOR_CLUSTER_DNS" in nobody["message"]
 
 
-def test_a_new_fault_in_place_of_another_is_reported_when_the_prober_finds_it_twice_in_a_row() -> None:
+def test_a_fault_is_shown_after_two_rounds_and_replaced_after_three_but_the_first_verdict_is_shown_at_once() -> None:
     well, one, other, elsewhere = (
         ServerVerdict("z", SERVER, *fault) for fault in ((), ("A", "a"), ("B", "b"), ("A", "c"))
     )
-    for shown, last, found, wanted in (
-        ((), (), one, one),
-        ((well,), (well,), one, one),
-        ((one,), (one,), well, well),
-        ((one,), (one,), other, one),
-        ((one,), (other,), other, other),
-        ((one,), (other,), elsewhere, one),
-        ((ServerVerdict("y", SERVER, "A", "a"),), (), other, other),
-        ((ServerVerdict("z", "192.0.2.1", "A", "a"),), (), other, other),
+    for shown, before, found, wanted in (
+        (None, [], one, one),
+        (None, [well, well], one, one),
+        (well, [], one, one),
+        (one, [], well, well),
+        (well, [well, one], one, well),
+        (well, [one, well], one, one),
+        (well, [other, well], one, one),
+        (one, [one, well], well, one),
+        (one, [well], well, one),
+        (one, [well, other], well, one),
+        (one, [well, well], well, well),
+        (one, [one, one], other, one),
+        (one, [well, other], other, one),
+        (one, [other, one], other, one),
+        (one, [other, other], other, other),
+        (one, [other, other], elsewhere, one),
+        (ServerVerdict("y", SERVER, "A", "a"), [well], other, other),
+        (ServerVerdict("z", "192.0.2.1", "A", "a"), [well], other, other),
     ):
-        assert steady_verdicts(shown, last, [found]) == (wanted,)
+        assert steady_verdicts([shown] if shown else [], [found], [[each] for each in before]) == (wanted,)
