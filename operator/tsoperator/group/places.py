@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from tsoperator.api.names import DNS_FINALIZER, PROXY_GROUP
 from tsoperator.api.objects import ENDPOINTSLICE, SERVICE, Key, Object, is_deleting, key_of, labels, uid
+from tsoperator.group.clusterip import Target
 from tsoperator.group.egress import entry_name, entry_of, served_service
 from tsoperator.group.ports import Wanted
 from tsoperator.group.proxygroup import Group
@@ -27,7 +28,7 @@ from tsoperator.group.slices import (
     slice_name,
     without_newcomers,
 )
-from tsoperator.proxy.entries import entries_of
+from tsoperator.proxy.entries import Entry, entries_of
 from tsoperator.runtime.ownership import first
 from tsoperator.runtime.plan import Child, Deletion, Plan, Step, earliest
 
@@ -37,12 +38,13 @@ class Place:
     """A Service in front of proxies, called *name*, at which a user's Service can point.
 
     It *serves* if connections to it reach a proxy. If it *is_headless*, its name resolves only while its proxy is
-    ready.
+    ready. The proxies forward to *target*, whose MagicDNS name has no dot at the end; None if the target isn't known.
     """
 
     name: str
     serves: bool
     is_headless: bool = False
+    target: Target | None = None
 
 
 def best_of(here: str, new: Place, old: Sequence[Place]) -> str:
@@ -118,14 +120,19 @@ class Places:
 
         *is_own* tells whether the current place is the Service's own proxy.
         """
-        known = self._known
-        new = next((each for each in known if each.name == current), Place(current, serves=False, is_headless=is_own))
-        return new, [each for each in known if each.name != current]
+        new = self.called(current) or Place(current, serves=False, is_headless=is_own)
+        return new, [each for each in self._known if each.name != current]
+
+    def called(self, name: str) -> Place | None:
+        """Return the place called *name*; None if the Service has no such place."""
+        return next((each for each in self._known if each.name == name), None)
 
     @cached_property
     def _known(self) -> list[Place]:
         """The places of the Service at ProxyGroups, and that of its own proxy."""
-        found = [Place(key_of(each).name, serves(each, self.slices)) for each in self.services]
+        found = [
+            Place(key_of(each).name, serves(each, self.slices), target=_target(each, self)) for each in self.services
+        ]
         return [*found, self.own] if self.own else found
 
     def is_abandoned(self, name: str) -> bool:
@@ -264,7 +271,20 @@ def _serving(service: Object, group: Group, places: Places) -> dict[int, Serving
 
     Newcomers are among them.
     """
-    name = entry_name(served_service(service))
-    # A ClusterIP Service of the Go operator doesn't name its target, but its entry does.
-    entry = entry_of(service, places.cluster_domain) or entries_of(group.configmap).get(name)
+    name, entry = entry_name(served_service(service)), _entry(service, group, places)
     return {version: serving_pods(group, name, entry, version) for version in families(service)}
+
+
+def _entry(service: Object, group: Group, places: Places) -> Entry | None:
+    """Return the entry of a ClusterIP *service* at *group*.
+
+    A ClusterIP Service of the Go operator doesn't name its target, but the ConfigMap has its entry.
+    """
+    name = entry_name(served_service(service))
+    return entry_of(service, places.cluster_domain) or entries_of(group.configmap).get(name)
+
+
+def _target(service: Object, places: Places) -> Target | None:
+    """Return the device to which a ClusterIP *service* leads; None if that isn't known."""
+    entry = _entry(service, places.group(labels(service)[PROXY_GROUP]), places)
+    return Target(entry.fqdn.removesuffix("."), entry.ip) if entry else None

@@ -164,6 +164,16 @@ def serves(statefulset: Object) -> bool:
     return any(each["name"] == _SERVE_CONFIG for container in containers for each in container.get("env") or ())
 
 
+def egress_target(statefulset: Object) -> tuple[str, str]:
+    """Return the MagicDNS name and the address to which the Pods of *statefulset* forward.
+
+    One of the two is empty. Both are if the Pods don't forward to a device.
+    """
+    containers = statefulset["spec"]["template"]["spec"]["containers"]
+    given = {each["name"]: each.get("value", "") for container in containers for each in container.get("env") or ()}
+    return given.get("TS_TAILNET_TARGET_FQDN", ""), given.get("TS_TAILNET_TARGET_IP", "")
+
+
 def _environment(pod: ProxyPod, settings: Settings) -> list[Object]:
     firewall = {"TS_DEBUG_FIREWALL_MODE": settings.firewall_mode} if settings.firewall_mode else {}
     serving = {_SERVE_CONFIG: f"{_SERVE_CONFIGS}/$(POD_NAME)/{SERVE_CONFIG_KEY}"} if pod.serves else {}

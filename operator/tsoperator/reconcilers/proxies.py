@@ -280,9 +280,10 @@ class Proxies:
     def reported(self, owner: Owner, plan: Plan) -> None:
         """Forget the news that the status of the parent has reported.
 
-        Forget the *owner*, too, if *plan* ends its proxy.
+        A *plan* that waits, and has no status, hasn't reported any. Forget the *owner*, too, if *plan* ends its proxy.
         """
-        self._tailnets.news_told(owner)
+        if plan.whole or plan.status is not None:
+            self._tailnets.news_told(owner)
         if plan.release == FINALIZER:
             self.forget(owner)
 

@@ -181,8 +181,9 @@ async def test_the_news_of_a_device_stays_until_its_parent_has_reported_it(
     with suppress(Pending):
         await tailnets.carry_out(FreeName(OWN, OWNER, "db", ("tag:k8s",)))
     await until(lambda: proxies.tailnet(OWN, OWNER, NO_CHILDREN).news)
-    proxies.reported(OWNER, Plan())
-    assert not proxies.tailnet(OWN, OWNER, NO_CHILDREN).news
+    for plan, stays in ((Plan(whole=False), True), (Plan(status={}, whole=False), False)):
+        proxies.reported(OWNER, plan)
+        assert bool(proxies.tailnet(OWN, OWNER, NO_CHILDREN).news) is stays
 
 
 async def test_a_refused_auth_key_gives_a_refusal_but_an_unreachable_api_server_raises_an_error(

@@ -8,6 +8,8 @@ from tsoperator.api.conditions import condition
 from tsoperator.api.names import CONDITION_PROXY_READY, FINALIZER, PROXY_CLASS
 from tsoperator.api.objects import SERVICE, Key, Object, has_finalizer
 from tsoperator.api.rules import needs_route
+from tsoperator.group.clusterip import Target
+from tsoperator.group.places import Places
 from tsoperator.proxy.proxypod import ProxyPod, egress_to_ip, egress_to_name
 from tsoperator.reconcilers.service.ask import Ask
 from tsoperator.runtime.plan import Note, Patch, Plan, earliest
@@ -50,23 +52,46 @@ def pointed(ask: Ask, place: str, made: Plan, reverts: Reverts) -> Plan:
     """Return *made* with the step that points a Service at the place called *place*, if the name isn't empty.
 
     There is no such step while *reverts* say to wait. The step comes last. But if the Service doesn't have our
-    finalizer yet, the step comes first, and adds the finalizer in the same write. If another writer reverts the
-    Service, an Event says so.
+    finalizer yet, the step comes first, and adds the finalizer in the same write. The API server refuses the step if
+    the Service has changed since it was read. If another writer reverts the Service, an Event says so.
+    """
+    made = with_reverts(made, place, reverts)
+    if reverts.wait or not strays(ask, place):
+        return made
+    external_name, metadata = f"{place}{ask.proxies_domain}", ask.service["metadata"]
+    body: Object = {
+        "metadata": {"resourceVersion": metadata["resourceVersion"]},
+        "spec": {"type": "ExternalName", "externalName": external_name, "selector": None},
+    }
+    if has_finalizer(ask.service, FINALIZER):
+        return replace(made, steps=[*made.steps, Patch(SERVICE, ask.key, body)])
+    body["metadata"]["finalizers"] = [*(metadata.get("finalizers") or ()), FINALIZER]
+    return replace(made, hold="", steps=[Patch(SERVICE, ask.key, body), *made.steps])
+
+
+def with_reverts(made: Plan, place: str, reverts: Reverts) -> Plan:
+    """Return *made* with the reaction to *reverts* of a Service that should point at the place called *place*.
+
+    An Event tells of the reverts, and the Service is reconciled again when it may be rewritten. A plan that has the
+    reaction already stays as it is.
     """
     if reverts.fields:
         note = Note("Warning", "ExternalNameOverwritten", overwritten(reverts, place))
-        made = replace(made, notes=[*made.notes, note])
-    made = replace(made, requeue_after=earliest(reverts.wait or reverts.settles or None, made.requeue_after))
-    if reverts.wait or not strays(ask, place):
-        return made
-    external_name = f"{place}{ask.proxies_domain}"
-    body: Object = {"spec": {"type": "ExternalName", "externalName": external_name, "selector": None}}
-    if has_finalizer(ask.service, FINALIZER):
-        return replace(made, steps=[*made.steps, Patch(SERVICE, ask.key, body)])
-    metadata = ask.service["metadata"]
-    finalizers = [*(metadata.get("finalizers") or ()), FINALIZER]
-    body["metadata"] = {"finalizers": finalizers, "resourceVersion": metadata["resourceVersion"]}
-    return replace(made, hold="", steps=[Patch(SERVICE, ask.key, body), *made.steps])
+        made = made if note in made.notes else replace(made, notes=[*made.notes, note])
+    return replace(made, requeue_after=earliest(reverts.wait or reverts.settles or None, made.requeue_after))
+
+
+def is_led_away(ask: Ask, place: str, places: Places) -> bool:
+    """Tell whether somebody pointed a Service elsewhere, while the place called *place* leads to its target.
+
+    Then the Service can be pointed back whatever else is wrong with it. A Service that points at another one of its
+    *places* moves.
+    """
+    found = places.called(place)
+    if found is None or not found.serves or places.called(ask.points_at):
+        return False
+    is_held = has_finalizer(ask.service, FINALIZER) and ask.service["spec"].get("type") == "ExternalName"
+    return is_held and found.target in (None, Target(ask.magic_dns_name, ask.target.ip))
 
 
 def reached(ask: Ask, addresses: Sequence[str] = ()) -> str:

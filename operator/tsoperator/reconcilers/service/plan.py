@@ -91,7 +91,26 @@ def own_key(ask: Ask, children: Children, settings: Settings) -> Key:
 
 
 def wanted(ask: Ask, observed: Observed, settings: Settings) -> Proxy | Plan:
-    """Return the proxy that a Service should have, or the plan for a Service that needs no proxy or can't have one."""
+    """Return the proxy that a Service should have, or the plan for a Service that needs no proxy or can't have one.
+
+    If somebody pointed the Service away from a place that serves it, the plan points it back, and does nothing else:
+    then no fault of the Service, and no refused step, keeps its clients from the place. The write queues the Service
+    again.
+    """
+    found, reverts = _wanted(ask, observed, settings), observed.reverts
+    place = leading_place(ask, own_key(ask, observed.children, settings).name, observed.places)
+    is_starting = isinstance(found, Proxy) and not _was_judged(ask)  # then the plan for the proxy points the Service
+    if is_starting or reverts.wait or not egress.is_led_away(ask, place, observed.places):
+        return found
+    return egress.pointed(ask, place, Plan(whole=False), reverts)
+
+
+def _was_judged(ask: Ask) -> bool:
+    """Tell whether the condition in the status says that the Service's own proxy works, or that something failed."""
+    return any(each["type"] == CONDITION_PROXY_READY and each["reason"] != "ProxyPending" for each in ask.conditions)
+
+
+def _wanted(ask: Ask, observed: Observed, settings: Settings) -> Proxy | Plan:
     if ask.mode is ServiceMode.NOTHING:
         return _unheld(ask, plan_deletion(ask, observed), observed)
     if ask.mode is ServiceMode.GROUP:
@@ -138,7 +157,9 @@ def plan(
 
     *wanted* is the result of the function `wanted`, and *keys* are the auth keys of the replicas.
     """
+    place = leading_place(ask, own_key(ask, observed.children, settings).name, observed.places)
     made = wanted if isinstance(wanted, Plan) else _proxied(ask, wanted, observed, settings, keys)
+    made = egress.with_reverts(made, place, observed.reverts)
     return await_newcomers(with_notes(made, ask, notices(ask)), observed.places)
 
 
@@ -220,6 +241,17 @@ def current_place(ask: Ask, own_name: str, places: Places) -> str:
     *own_name* is the name of its own proxy.
     """
     return grouped.place_name(ask, places.at(ask.group)) if ask.mode is ServiceMode.GROUP else own_name
+
+
+def leading_place(ask: Ask, own_name: str, places: Places) -> str:
+    """Return the name of the place at which a Service should point now; empty if it should point at none.
+
+    *own_name* is the name of its own proxy.
+    """
+    if ask.is_exposed or ask.mode is ServiceMode.NOTHING:
+        return ""
+    current, is_own = current_place(ask, own_name, places), ask.mode is not ServiceMode.GROUP
+    return best_place(ask.points_at, current, places, is_own=is_own)
 
 
 def _grouped(ask: Ask, observed: Observed) -> Plan:

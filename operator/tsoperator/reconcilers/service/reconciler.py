@@ -38,7 +38,7 @@ from tsoperator.dns.nameserver import before, elected
 from tsoperator.group.egress import by_serving_group, entry_name, served_service
 from tsoperator.group.hosted import Hosting
 from tsoperator.group.hostnotes import lacks_approval
-from tsoperator.group.places import Places, best_place, unused
+from tsoperator.group.places import Places, unused
 from tsoperator.group.proxygroup import by_group
 from tsoperator.kube.client import KubeClient
 from tsoperator.proxy.classref import class_name
@@ -194,8 +194,7 @@ class _View:
             return NO_REVERTS
         if (rewrites := self._rewrites.get(ask.service)) is None:
             return NO_REVERTS
-        current, is_own = plans.current_place(ask, own_name, places), ask.mode is not ServiceMode.GROUP
-        name = best_place(ask.points_at, current, places, is_own=is_own)
+        name = plans.leading_place(ask, own_name, places)
         version, goal = ask.service["metadata"]["resourceVersion"], f"{name}{ask.proxies_domain}"
         reverts = rewrites.look(version, egress.strays(ask, name), goal)
         if reverts.who or not reverts.fields:

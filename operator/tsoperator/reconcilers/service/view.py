@@ -22,7 +22,7 @@ from tsoperator.api.objects import (
     labels,
     uid,
 )
-from tsoperator.group.clusterip import is_place
+from tsoperator.group.clusterip import Target, is_place
 from tsoperator.group.egress import BY_ENTRY, by_serving_group, entry_name, indexed_entry, served_service
 from tsoperator.group.grouptype import EGRESS, GroupType, type_of
 from tsoperator.group.places import Place, Places
@@ -32,6 +32,7 @@ from tsoperator.proxy.endpoints import BY_SERVICE, ready_addresses
 from tsoperator.proxy.entries import entries_of
 from tsoperator.proxy.proxy import Children
 from tsoperator.proxy.secret import egress_report_of
+from tsoperator.proxy.statefulset import egress_target
 from tsoperator.proxy.workload import proxy_device
 from tsoperator.reconcilers.service.ask import Ask, ServiceMode, parse
 from tsoperator.reconcilers.service.violations import group_violations
@@ -130,7 +131,10 @@ class PlacesView:
         device = proxy_device(children)
         slices = self._cache.indexed(ENDPOINTSLICE, BY_SERVICE, str(Key(self._settings.namespace, name)))
         serves = device is not None and bool(device.fqdn) and any(ready_addresses(slices))
-        return Place(name, serves, is_headless=True)
+        target = next((Target(*egress_target(each)) for each in children.statefulsets), None)
+        if target is not None:
+            target = target._replace(fqdn=target.fqdn.removesuffix("."))
+        return Place(name, serves, is_headless=True, target=target)
 
     def take_live(self, places: Iterable[Object]) -> None:
         """Reserve the ports of the live *places* for their Services until the cache shows the places."""

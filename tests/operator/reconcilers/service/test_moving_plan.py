@@ -132,6 +132,29 @@ def test_a_service_of_a_group_moves_to_a_proxy_of_its_own(
     assert ("ts-db-old-ipv4" in names(children_of(plan))) is (left == [])
 
 
+UP, FAULTY = moving([NEW_PLACE], [NEW_UP], {}), {"tailscale.com/tags": "wrong"}
+ELSEWHERE = {"tailscale.com/tailnet-fqdn": "other.tail1234.ts.net"}
+AWAY: dict[str, tuple[Object, Places, str]] = {
+    "sound": ({}, UP, "ts-db-new"),
+    "invalid": (FAULTY, replace(UP, ports=None), "ts-db-new"),
+    "no ports left": ({}, replace(UP, ports=None), "ts-db-new"),
+    "group missing": ({}, replace(UP, groups={}), "ts-db-new"),
+    "moving": ({}, replace(moving([NEW_PLACE, OLD_PLACE], [OLD_UP], {}), ports=None), "ts-db-old"),
+    "moving from its own proxy": ({}, replace(moving([], [], {}, own=OWN), ports=None), "ts-db-own"),
+    "place down": (FAULTY, moving([NEW_PLACE], [NEW_DOWN], {}, ports=None), ""),
+    "target is another": (ELSEWHERE, replace(UP, ports=None), ""),
+}
+
+
+@pytest.mark.parametrize(("asked", "places", "leads"), AWAY.values(), ids=AWAY)
+def test_a_service_that_its_group_serves_is_pointed_back_first_whatever_else_is_wrong(
+    asked: Object, places: Places, leads: str
+) -> None:
+    plan = planned(held(user_service(EGRESS | {GROUP_KEY: "egress"} | asked)), places)
+    assert (led_by(plan), plan.status is None, plan.whole) == (leads, bool(leads), not leads)
+    assert len(plan.steps) == 1 or not leads
+
+
 def test_the_places_of_a_service_that_becomes_exposed_are_deleted_at_once() -> None:
     exposed = held(egress_service(EXPOSE, spec=CLUSTER_IP))
     assert gone(planned(exposed, moving([OLD_PLACE], [OLD_UP], {}))) == GOES
@@ -148,7 +171,8 @@ def test_the_places_of_a_service_that_becomes_exposed_are_deleted_at_once() -> N
 def test_the_places_of_a_service_that_cannot_be_served_stay_as_they_are(
     annotations: Object, spec: Object | None, reason: str
 ) -> None:
-    plan = planned(held(egress_service(annotations, spec=spec)), moving([OLD_PLACE], [OLD_UP], {}), OWNED)
+    live = held(egress_service(annotations, spec=spec)) if spec else pointed_at("ts-db-old", annotations)
+    plan = planned(live, moving([OLD_PLACE], [OLD_UP], {}), OWNED)
     assert condition_of(plan)["reason"] == reason
     assert (names(children_of(plan)), gone(plan)) == (["ts-db-old-ipv4"], [])
 

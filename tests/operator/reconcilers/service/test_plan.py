@@ -9,11 +9,13 @@ from tsoperator.api.device import Device
 from tsoperator.api.names import FINALIZER
 from tsoperator.api.objects import SECRET, SERVICE, Key, Object, annotations
 from tsoperator.api.rules import child_name
+from tsoperator.group.clusterip import Target
 from tsoperator.group.places import Place, Places
 from tsoperator.proxy.devices import Destination, TailnetView
 from tsoperator.proxy.findings import DeviceFinding, Effect
 from tsoperator.proxy.login import NO_KEYS, Keys
 from tsoperator.proxy.proxy import Children, Proxy
+from tsoperator.proxy.statefulset import egress_target
 from tsoperator.reconcilers.service import plan as plans
 from tsoperator.reconcilers.service.ask import ServiceMode, parse
 from tsoperator.reconcilers.service.plan import Observed
@@ -234,10 +236,88 @@ def test_a_service_whose_proxy_is_not_ready_keeps_its_external_name(there: str, 
         assert [obj["kind"] for obj in children_of(plan)] == ["Service", "Secret", "StatefulSet"]
 
 
-def test_a_service_with_our_finalizer_is_pointed_at_its_proxy_after_the_other_steps() -> None:
-    service = held(egress_service())
+@pytest.mark.parametrize("reason", ["ProxyPending", "ProxyFailed", "ProxyCreated"])
+def test_a_service_is_first_pointed_at_its_proxy_after_the_other_steps_and_pointed_back_before_them(
+    reason: str,
+) -> None:
+    service = with_status(held(egress_service()), conditions=[{**READY, "reason": reason}])
     plan = planned(service, UP, KEY)
-    assert (plan.hold, plan.steps[-1]) == (FINALIZER, Patch(SERVICE, Key("default", "db"), {"spec": LEADS}))
+    assert (plan.steps[-1], len(plan.steps)) == (pointing(service), 4 if reason == "ProxyPending" else 1)
+    of_another_type = held(egress_service(spec=CLUSTER_IP))
+    assert planned(of_another_type, UP, KEY).steps[-1] == pointing(of_another_type)
+
+
+def pointing(service: Object) -> Patch:
+    """Return the step that points *service* at its proxy."""
+    version = {"resourceVersion": service["metadata"]["resourceVersion"]}
+    return Patch(SERVICE, Key("default", "db"), {"metadata": version, "spec": LEADS})
+
+
+def led_to(*target: str) -> Observed:
+    """Return the facts about a proxy that serves, and forwards to the device with this name or address."""
+    return replace(UP, places=Places(own=Place(NAME, serves=True, is_headless=True, target=Target(*target))))
+
+
+DOWN = replace(UP, places=Places(own=Place(NAME, serves=False, is_headless=True)))
+FAULTY = EGRESS | {"tailscale.com/tags": "wrong"}
+PLACEHOLDER = {"type": "ExternalName", "externalName": "placeholder"}
+AWAY: dict[str, tuple[Object, Object, Observed, bool]] = {
+    "class missing": (EGRESS | CLASS, PLACEHOLDER, UP, True),
+    "class not ready": (EGRESS | CLASS, PLACEHOLDER, replace(UP, proxy_class=live_proxy_class("prod")), True),
+    "invalid": (FAULTY, PLACEHOLDER, UP, True),
+    "invalid without an external name": (FAULTY, {"type": "ExternalName"}, UP, True),
+    "target is the same": (FAULTY, PLACEHOLDER, led_to(FQDN, ""), True),
+    "target has a dot at its end": (FAULTY | {FQDN_KEY: f"{FQDN}."}, PLACEHOLDER, led_to(FQDN, ""), True),
+    "target is the same address": (
+        {IP_KEY: "100.64.0.9", "tailscale.com/tags": "wrong"},
+        PLACEHOLDER,
+        led_to("", "100.64.0.9"),
+        True,
+    ),
+    "target is another": (FAULTY, PLACEHOLDER, led_to("old.tail1234.ts.net", ""), False),
+    "target is invalid": (EGRESS | {FQDN_KEY: "bad"}, PLACEHOLDER, led_to(FQDN, ""), False),
+    "proxy was for an exposed Service": (FAULTY, PLACEHOLDER, led_to("", ""), False),
+    "proxy down": (FAULTY, PLACEHOLDER, DOWN, False),
+    "no proxy": (FAULTY, PLACEHOLDER, NOTHING, False),
+    "pointed at its proxy": (FAULTY, {"type": "ExternalName", "externalName": f"{NAME}.{PROXIES}"}, UP, False),
+    "of another type": (FAULTY, CLUSTER_IP, UP, False),
+    "exposed": (FAULTY | EXPOSE, PLACEHOLDER, UP, False),
+    "asks for nothing": ({}, PLACEHOLDER, UP, False),
+    "may not be rewritten yet": (FAULTY, PLACEHOLDER, replace(UP, reverts=Reverts(wait=3)), False),
+}
+
+
+@pytest.mark.parametrize(("asked", "spec", "observed", "is_restored"), AWAY.values(), ids=AWAY)
+def test_a_service_whose_proxy_serves_is_pointed_back_at_it_first_whatever_else_is_wrong(
+    asked: Object, spec: Object, observed: Observed, is_restored: bool
+) -> None:
+    service = held(egress_service(asked, spec=spec))
+    for keys in (KEY, Refusal("no key")):
+        plan = planned(service, observed, keys)
+        assert [*plan.steps] == ([pointing(service)] if is_restored else [])
+        assert (plan.status is None, plan.whole) == (is_restored or not asked, not is_restored)
+    assert patches_of(planned(deleting(service), observed)) == []
+    assert patches_of(planned(egress_service(asked | FAULTY, spec=spec), observed)) == []  # it isn't held
+
+
+def test_a_faulty_service_says_that_another_writer_reverts_its_spec() -> None:
+    reverts = Reverts(("spec.externalName",), "argocd", wait=7, settles=8)
+    plan = planned(held(egress_service(FAULTY)), replace(UP, reverts=reverts))
+    assert (reasons_of(plan), plan.requeue_after) == (["INVALIDSERVICE", "ExternalNameOverwritten"], 7)
+
+
+@pytest.mark.parametrize(
+    ("asked", "spec", "target"),
+    [
+        (EGRESS, None, (f"{FQDN}.", "")),
+        ({IP_KEY: "100.64.0.9"}, None, ("", "100.64.0.9")),
+        (EXPOSE, CLUSTER_IP, ("", "")),
+    ],
+)
+def test_the_statefulset_of_a_proxy_tells_to_which_device_the_proxy_forwards(
+    asked: Object, spec: Object | None, target: tuple[str, str]
+) -> None:
+    assert egress_target(children_of(planned(egress_service(asked, spec=spec), keys=KEY))[2]) == target
 
 
 @pytest.mark.parametrize(
@@ -338,7 +418,10 @@ def test_an_event_says_the_name_of_an_exposed_service_until_its_condition_or_sta
     assert planned(with_status(balancer, loadBalancer=SHOWN), logged_in()).notes == []
 
 
-SERVING = {"metadata": {}, "spec": {"template": {"spec": {"containers": [{"env": [{"name": "TS_SERVE_CONFIG"}]}]}}}}
+SERVING: Object = {
+    "metadata": {"name": NAME},
+    "spec": {"template": {"spec": {"containers": [{"env": [{"name": "TS_SERVE_CONFIG"}]}]}}},
+}
 
 
 def test_a_public_service_that_gets_a_port_that_funnel_cannot_serve_keeps_its_proxy_and_says_so() -> None:

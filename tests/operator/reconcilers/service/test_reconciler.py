@@ -128,6 +128,39 @@ async def test_a_failed_write_of_a_service_is_not_counted_as_a_rewrite(world: Wo
     assert [*await world.events(egress())] == ["ProxyCreated"]
 
 
+TAGS, CLASS = "tailscale.com/tags", "tailscale.com/proxy-class"
+
+
+@pytest.mark.parametrize(("fault", "reason"), [({TAGS: "wrong"}, "ProxyInvalid"), ({CLASS: "gone"}, "ProxyFailed")])
+async def test_a_faulty_service_is_pointed_back_at_its_proxy_and_says_that_another_writer_reverts_its_spec(
+    world: World, fault: Object, reason: str
+) -> None:
+    await world.apply(egress())
+    await world.joined(egress())
+    await world.annotate(egress(), fault)
+    await world.becomes(lambda: world.reason(egress()), reason)
+    await world.change(egress(), {"spec": {"externalName": "placeholder"}})
+    await world.eventually(lambda: pointed(world))
+    async with rival(world):
+        await world.eventually(lambda: event(world, egress(), "ExternalNameOverwritten"))
+    await world.eventually(lambda: pointed(world))
+    assert await world.reason(egress()) == reason
+    assert not await world.writes_when_left_alone()
+
+
+@pytest.mark.simulated
+async def test_a_service_is_pointed_back_at_its_proxy_while_the_api_server_refuses_another_step(world: World) -> None:
+    await world.apply(egress())
+    await world.joined(egress())
+    world.sim.faults.fail(Failure(403, times=10**9, verb="patch", plural="secrets"))
+    await world.annotate(egress(), {"tailscale.com/hostname": "orders"})
+    await world.becomes(lambda: world.reason(egress()), "ProxyFailed")
+    await world.change(egress(), {"spec": {"externalName": "placeholder"}})
+    await world.eventually(lambda: pointed(world))
+    async with rival(world):
+        await world.eventually(lambda: event(world, egress(), "ExternalNameOverwritten"))
+
+
 async def test_a_service_that_is_reverted_once_is_corrected_without_an_event(world: World) -> None:
     world.peer()
     await world.apply(egress())
