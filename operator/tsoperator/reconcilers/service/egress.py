@@ -81,17 +81,19 @@ def with_reverts(made: Plan, place: str, reverts: Reverts) -> Plan:
     return replace(made, requeue_after=earliest(reverts.wait or reverts.settles or None, made.requeue_after))
 
 
-def is_led_away(ask: Ask, place: str, places: Places) -> bool:
-    """Tell whether somebody pointed a Service elsewhere, while the place called *place* leads to its target.
+def is_led_away(ask: Ask, places: Places) -> bool:
+    """Tell whether a Service that had a place points at none of its *places*, because somebody pointed it elsewhere."""
+    is_held = has_finalizer(ask.service, FINALIZER) and ask.service["spec"].get("type") == "ExternalName"
+    return is_held and places.called(ask.points_at) is None
 
-    Then the Service can be pointed back whatever else is wrong with it. A Service that points at another one of its
-    *places* moves.
+
+def leads(ask: Ask, place: str, places: Places) -> bool:
+    """Tell whether the place called *place* serves a Service, and leads to its target.
+
+    Then the Service can be pointed at it whatever else is wrong with the Service.
     """
     found = places.called(place)
-    if found is None or not found.serves or places.called(ask.points_at):
-        return False
-    is_held = has_finalizer(ask.service, FINALIZER) and ask.service["spec"].get("type") == "ExternalName"
-    return is_held and found.target in (None, Target(ask.magic_dns_name, ask.target.ip))
+    return found is not None and found.serves and found.target in (None, Target(ask.magic_dns_name, ask.target.ip))
 
 
 def reached(ask: Ask, addresses: Sequence[str] = ()) -> str:

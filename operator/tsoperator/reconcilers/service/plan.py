@@ -98,9 +98,11 @@ def wanted(ask: Ask, observed: Observed, settings: Settings) -> Proxy | Plan:
     again.
     """
     found, reverts = _wanted(ask, observed, settings), observed.reverts
-    place = leading_place(ask, own_key(ask, observed.children, settings).name, observed.places)
     is_starting = isinstance(found, Proxy) and not _was_judged(ask)  # then the plan for the proxy points the Service
-    if is_starting or reverts.wait or not egress.is_led_away(ask, place, observed.places):
+    if is_starting or reverts.wait or not egress.is_led_away(ask, observed.places):
+        return found
+    place = leading_place(ask, own_key(ask, observed.children, settings).name, observed.places)
+    if not egress.leads(ask, place, observed.places):
         return found
     return egress.pointed(ask, place, Plan(whole=False), reverts)
 
@@ -157,9 +159,10 @@ def plan(
 
     *wanted* is the result of the function `wanted`, and *keys* are the auth keys of the replicas.
     """
-    place = leading_place(ask, own_key(ask, observed.children, settings).name, observed.places)
     made = wanted if isinstance(wanted, Plan) else _proxied(ask, wanted, observed, settings, keys)
-    made = egress.with_reverts(made, place, observed.reverts)
+    if observed.reverts != NO_REVERTS:
+        place = leading_place(ask, own_key(ask, observed.children, settings).name, observed.places)
+        made = egress.with_reverts(made, place, observed.reverts)
     return await_newcomers(with_notes(made, ask, notices(ask)), observed.places)
 
 
