@@ -65,31 +65,34 @@ async def connected(server: Running, host: str = "127.0.0.1") -> AsyncIterator[C
             writer.close()
 
 
-async def test_the_tcp_server_disconnects_a_client_that_does_not_read_after_a_few_answers() -> None:
-    loop = asyncio.get_running_loop()
-    async with limited(write=0.05) as server, asyncio.timeout(30):
+@asynccontextmanager
+async def lazy_client(server: Running) -> AsyncIterator[socket.socket]:
+    """Connect a socket that takes only few answers, because nobody reads them."""
+    async with asyncio.timeout(30):
         with socket.socket() as client:
             client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
             client.setblocking(False)
-            await loop.sock_connect(client, (server.host, server.port))
+            await asyncio.get_running_loop().sock_connect(client, (server.host, server.port))
+            yield client
+
+
+async def test_the_tcp_server_disconnects_a_client_that_does_not_read_after_a_few_answers() -> None:
+    async with limited(write=0.05) as server:
+        async with lazy_client(server) as client:
             with contextlib.suppress(ConnectionError):
                 while True:
-                    await loop.sock_sendall(client, framed(MANY) * 1000)
+                    await asyncio.get_running_loop().sock_sendall(client, framed(MANY) * 1000)
         assert asked(server) < 250  # 170 KB, nearly all in the kernel
 
 
 async def test_a_tcp_client_whose_answers_the_server_gives_up_gets_a_reset_and_not_an_end_of_data() -> None:
     loop = asyncio.get_running_loop()
-    async with limited(write=0.05) as server, asyncio.timeout(30):
-        with socket.socket() as client:
-            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-            client.setblocking(False)
-            await loop.sock_connect(client, (server.host, server.port))
-            await loop.sock_sendall(client, framed(MANY) * 400)  # the server reads all, but can't send all answers
-            await until(lambda: server.tcp.accepted and not server.tcp.connections)
-            await loop.sock_recv(client, 1 << 30)  # the answers that the kernel still had
-            with pytest.raises(ConnectionResetError):
-                await loop.sock_recv(client, 1)
+    async with limited(write=0.05) as server, lazy_client(server) as client:
+        await loop.sock_sendall(client, framed(MANY) * 400)  # the server reads all, but can't send all answers
+        await until(lambda: server.tcp.accepted and not server.tcp.connections)
+        await loop.sock_recv(client, 1 << 30)  # the answers that the kernel still had
+        with pytest.raises(ConnectionResetError):
+            await loop.sock_recv(client, 1)
 
 
 async def test_a_tcp_client_that_reads_late_gets_every_answer_in_order(server: Running) -> None:
