@@ -51,6 +51,10 @@ UNUSED: dict[Right, str] = {
 """The rights of the chart that no loop test uses, and the reasons for granting them."""
 
 
+BY_CHANCE = {Right(_OWN, "discovery.k8s.io", "endpointslices", "get")}
+"""The rights of `UNUSED` that some runs use nevertheless: the cache may be late to show an object that is there."""
+
+
 def chart_rights() -> Rights:
     """Return the rights that the chart gives the operator."""
     rights = Rights()
@@ -60,8 +64,9 @@ def chart_rights() -> Rights:
 
 def complaints(used: Iterable[Right]) -> Iterator[str]:
     """Yield a sentence for each right that is neither in *used* nor in `UNUSED`, and for each wrong one of `UNUSED`."""
-    unused = chart_rights().granted.difference(used)
+    granted = chart_rights().granted
+    unused = granted.difference(used)
     for right in sorted(unused - UNUSED.keys()):
         yield f"no loop test uses this right of the chart, and {__name__} gives no reason for it: {right}"
-    for right in sorted(UNUSED.keys() - unused):
+    for right in sorted(UNUSED.keys() - unused - (BY_CHANCE & granted)):
         yield f"{__name__} has a reason for a right that is used, or not granted any more: {right}"
