@@ -167,11 +167,11 @@ def serves(statefulset: Object) -> bool:
 def egress_target(statefulset: Object) -> tuple[str, str]:
     """Return the MagicDNS name and the address to which the Pods of *statefulset* forward.
 
-    One of the two is empty. Both are if the Pods don't forward to a device.
+    The name has no dot at its end. One of the two is empty. Both are if the Pods don't forward to a device.
     """
     containers = statefulset["spec"]["template"]["spec"]["containers"]
     given = {each["name"]: each.get("value", "") for container in containers for each in container.get("env") or ()}
-    return given.get("TS_TAILNET_TARGET_FQDN", ""), given.get("TS_TAILNET_TARGET_IP", "")
+    return given.get("TS_TAILNET_TARGET_FQDN", "").removesuffix("."), given.get("TS_TAILNET_TARGET_IP", "")
 
 
 def _environment(pod: ProxyPod, settings: Settings) -> list[Object]:

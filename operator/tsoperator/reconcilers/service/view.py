@@ -132,8 +132,6 @@ class PlacesView:
         slices = self._cache.indexed(ENDPOINTSLICE, BY_SERVICE, str(Key(self._settings.namespace, name)))
         serves = device is not None and bool(device.fqdn) and any(ready_addresses(slices))
         target = next((Target(*egress_target(each)) for each in children.statefulsets), None)
-        if target is not None:
-            target = target._replace(fqdn=target.fqdn.removesuffix("."))
         return Place(name, serves, is_headless=True, target=target)
 
     def take_live(self, places: Iterable[Object]) -> None:

@@ -309,7 +309,7 @@ def test_a_faulty_service_says_that_another_writer_reverts_its_spec() -> None:
 @pytest.mark.parametrize(
     ("asked", "spec", "target"),
     [
-        (EGRESS, None, (f"{FQDN}.", "")),
+        (EGRESS, None, (FQDN, "")),
         ({IP_KEY: "100.64.0.9"}, None, ("", "100.64.0.9")),
         (EXPOSE, CLUSTER_IP, ("", "")),
     ],
