@@ -24,6 +24,7 @@ from tests.support.manifests import (
 )
 from tests.support.objects import obj, texts
 from tests.support.operator import NAMESPACE, World, running_operator
+from tests.support.othertailnet import NAME, other_tailnet
 
 S3 = {"secret": {"name": "s3"}}
 WITH_PORT = {**egress(), "spec": {**egress()["spec"], "ports": [{"port": 5432}]}}
@@ -125,3 +126,17 @@ async def test_the_report_contains_no_secret_even_if_something_is_wrong(cluster:
     assert not [value for value in held if len(value) > 8 and value in report]
     assert "key-" not in report
     assert "AuthKey" not in report
+
+
+@pytest.mark.simulated
+async def test_the_report_lists_the_refusals_of_the_control_server_of_each_tailnet(cluster: World) -> None:
+    address = f"127.0.0.1:{free_port()}"
+
+    async def refused() -> set[str]:
+        return {each.get("tailnet", "") for each in json.loads(await read(address)).get("refusals", ())}
+
+    async with other_tailnet(cluster) as other:
+        cluster.control.scopes = other.control.scopes = {"auth_keys", "devices:core:read", "services"}
+        await cluster.apply(other.secret(), other.tailnet())
+        async with running_operator(cluster, status_address=address):
+            await cluster.becomes(refused, {"", NAME})
