@@ -3,6 +3,7 @@
 The Service is an egress Service or an exposed Service.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -118,7 +119,7 @@ def _wanted(ask: Ask, observed: Observed, settings: Settings) -> Proxy | Plan:
     if ask.mode is ServiceMode.GROUP:
         return _unheld(ask, _grouped(ask, observed), observed)
     if ask.mode is ServiceMode.HOSTED:
-        return _hosted(ask, observed, settings)
+        return _hosted(ask, observed, settings.proxy_tags)
     kept = upkeep(observed.places)
     if hosted.is_held(ask):
         return replace(_unheld(ask, _awaiting_name(ask), observed), steps=kept)
@@ -275,7 +276,7 @@ def _grouped(ask: Ask, observed: Observed) -> Plan:
     )
 
 
-def _hosted(ask: Ask, observed: Observed, settings: Settings) -> Plan:
+def _hosted(ask: Ask, observed: Observed, proxy_tags: Sequence[str]) -> Plan:
     """Return the plan for a Service that a ProxyGroup should expose.
 
     The Service's own proxy is removed first, because a device and a Tailscale Service can't have the same name. The
@@ -283,7 +284,7 @@ def _hosted(ask: Ask, observed: Observed, settings: Settings) -> Plan:
     """
     if holds_nothing(ask.service, observed.children):
         unapproved_for = observed.places.ages.get(hosted.UNAPPROVED)
-        made = hosted.plan(ask, observed.hosting, unapproved_for, settings.proxy_tags)
+        made = hosted.plan(ask, observed.hosting, unapproved_for, proxy_tags)
         return replace(made, steps=removal(observed.places))
     if refusal := hosted.refusal_of(ask, observed.hosting):
         return replace(hosted.refused(ask, refusal), steps=upkeep(observed.places))
