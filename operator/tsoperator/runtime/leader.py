@@ -138,11 +138,6 @@ class LeaderElector:
         self._holder = ""  # the last holder that was logged
 
     @property
-    def leading(self) -> bool:
-        """True if the work that only a leader does may be running."""
-        return self._last_resort is not None
-
-    @property
     def leader(self) -> str:
         """The name of the Pod that holds the Lease, as this standby read it last; empty if that isn't known."""
         return _holder(self._lease or {}).rpartition("_")[0]
