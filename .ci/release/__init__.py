@@ -1,4 +1,4 @@
-"""Makes a release: images for several platforms, and the chart, in a registry, each with what is to be said of it.
+"""Makes a release: pushes the images for several platforms and the chart to a registry, with SBOMs and provenance.
 
-`make images` runs it. It wants buildah and git, and is told where crane and helm are.
+`make images` runs this program. It needs buildah and git, and takes the paths of crane and helm as options.
 """

@@ -21,7 +21,7 @@ _ARCHITECTURES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 
 def parser() -> argparse.ArgumentParser:
-    """Describe the command line."""
+    """Return the parser of the command line."""
     found = argparse.ArgumentParser(prog="python -m release", description="Build images and chart, and push them.")
     goal = found.add_mutually_exclusive_group(required=True)
     goal.add_argument("--registry", help="the registry and the path in it: ghcr.io/example")
@@ -49,14 +49,14 @@ def version_of(root: Path) -> str:
 
 
 def current_build(root: Path) -> tuple[Build, int]:
-    """Return the build that runs now, and when its commit was made."""
+    """Return the build that runs now, and the time of its commit in seconds since the epoch."""
     commit, created = run(["git", "log", "-1", "--format=%H %ct"], cwd=root).split()
     clean = not run(["git", "status", "--porcelain"], cwd=root).strip()
     return build_from(os.environ, commit, clean, now()), int(created)
 
 
 def checked_version(given: argparse.Namespace) -> str:
-    """Return the version of the sources. Raises NotReleasable if the tag is of another."""
+    """Return the version of the sources. Raises NotReleasable if the given tag is for another version."""
     version = version_of(given.context)
     if given.tag not in ("", f"v{version}"):
         raise NotReleasable(f"the tag is {given.tag}, but the sources are of version {version}")
@@ -67,8 +67,8 @@ def archive(given: argparse.Namespace, work: Path) -> None:
     """Build the images for one platform, and write them into one file.
 
     Raises:
-        Failed: a program did.
-        NotReleasable: the sources don't fit together, or several platforms are named.
+        Failed: a command failed.
+        NotReleasable: the tag is for another version than the sources, or the user named several platforms.
     """
     version = checked_version(given)
     platform = given.platforms or f"linux/{_ARCHITECTURES.get(machine(), machine())}"
@@ -82,11 +82,11 @@ def archive(given: argparse.Namespace, work: Path) -> None:
 
 
 def release(given: argparse.Namespace, work: Path) -> dict[str, str]:
-    """Build and push everything, and return the digests: name in the registry → digest.
+    """Build and push the images and the chart, and return the digest of each by its name in the registry.
 
     Raises:
-        Failed: a program did.
-        NotReleasable: the sources don't fit together.
+        Failed: a command failed.
+        NotReleasable: the tag, the images and the chart have different versions, or the chart lacks an expected line.
     """
     version = checked_version(given)
     platforms = given.platforms or "linux/amd64,linux/arm64"
@@ -106,7 +106,7 @@ def release(given: argparse.Namespace, work: Path) -> dict[str, str]:
 
 
 def main() -> int:
-    """Run the command; the exit code is 1 if something failed."""
+    """Run the command, and return the exit code: 0, or 1 if something failed."""
     described = parser()
     given = described.parse_args()
     if given.registry and not (given.crane and given.helm):

@@ -1,4 +1,4 @@
-"""The chart: packaged so that it names the released images, pushed, and described."""
+"""Releases the chart: makes it name the released images, packages and pushes it, and attaches statements about it."""
 
 import re
 import shutil
@@ -13,7 +13,7 @@ from release.images import Place, now
 from release.statements import PROVENANCE, Build, provenance, statement
 
 FOLDER: Final = "charts"
-"""Where charts lie in the registry, apart from images."""
+"""The folder of charts in the registry. Images are outside this folder."""
 
 _HOME: Final = '  images: ""\n'
 _DOCS: Final = '    docsURL: ""\n'
@@ -28,19 +28,22 @@ class Chart:
 
     @property
     def name(self) -> str:
-        """Its name: that of its folder."""
+        """The name of the chart, which is the name of its folder."""
         return self.folder.name
 
 
 class NotReleasable(Exception):
-    """The sources don't fit together. The message says how."""
+    """The sources can't be released, for example because two versions differ. The message says why."""
 
 
 def released(values: str, about: str, registry: str, docs: str) -> tuple[str, str]:
-    """Return a chart's values.yaml and Chart.yaml with the images of that registry, and the address of the docs.
+    """Return the texts of values.yaml and Chart.yaml in the released chart.
+
+    They are the texts *values* and *about* of the sources, with images from *registry*, and with *docs*, the URL of the
+    documentation.
 
     Raises:
-        NotReleasable: they don't name images or docs as they did.
+        NotReleasable: a text lacks a line that has to be replaced.
     """
     named, count = re.subn(r"(?m)^( +repository: )(tsoperator|tsnameserver)$", rf"\g<1>{registry}/\2", values)
     if count != 2 or about.count(_HOME) != 1:
@@ -53,7 +56,9 @@ def released(values: str, about: str, registry: str, docs: str) -> tuple[str, st
 
 
 def release(chart: Chart, version: str, images: Mapping[str, str], place: Place, build: Build, work: Path) -> str:
-    """Package the chart, push it with what is to be said of it, and return its digest. *images*: name → digest.
+    """Package the chart, push it, attach statements about it, and return its digest.
+
+    *images* has the digest of each released image, by the name of the image.
 
     Raises:
         NotReleasable: the chart has another version than the images.
@@ -74,7 +79,7 @@ def release(chart: Chart, version: str, images: Mapping[str, str], place: Place,
 
 
 def _describe(name: str, version: str, images: Mapping[str, str], place: Place, build: Build, work: Path) -> str:
-    """Attach the statements about the chart that was pushed, and return its digest."""
+    """Attach an SBOM and the provenance to the pushed chart *name*, and return the digest of the chart."""
     reference = f"{name}:{version}"
     digest = place.digest(f"{place.registry}/{reference}")
     size = len(place.manifest(f"{name}@{digest}").encode())

@@ -1,4 +1,4 @@
-"""Running one command to its end."""
+"""Runs a command, and waits for its end."""
 
 import subprocess
 from collections.abc import Sequence
@@ -7,18 +7,18 @@ from typing import Final
 
 Word = str | Path
 
-_SHOWN: Final = 2000  # characters of what a command said that failed
+_SHOWN: Final = 2000  # the most characters of a failed command's output that an error shows
 
 
 class Failed(Exception):
-    """A command failed. The message has its words and the end of what it said."""
+    """A command failed. The message has the command line and the end of the output."""
 
 
 def run(argv: Sequence[Word], timeout: float = 120, cwd: Path | None = None) -> str:
-    """Run *argv* and return what it prints. *timeout* is in seconds.
+    """Run the command *argv* and return its standard output. *timeout* is in seconds.
 
     Raises:
-        Failed: it failed, took too long, or isn't installed.
+        Failed: the command failed, took longer than *timeout*, or isn't installed.
     """
     words = [str(word) for word in argv]
     shown = " ".join(words)

@@ -1,4 +1,4 @@
-"""The images: built from the Dockerfile for each platform, pushed as one, and described."""
+"""Releases the images: builds each for every platform, pushes it under one name, and attaches statements about it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -11,15 +11,15 @@ from release.commands import Word, run
 from release.statements import PROVENANCE, Build, provenance, statement
 
 IMAGES: Final = {"tsoperator": "operator", "tsnameserver": "nameserver"}
-"""The images that a release has, by name: each with its target in the Dockerfile."""
+"""The images of a release: a map from the name of an image to its target in the Dockerfile."""
 
-_BUILD_LIMIT: Final = 3600.0  # seconds; another platform's programs run in an emulator
+_BUILD_LIMIT: Final = 3600.0  # seconds; the programs of another platform run slowly, in an emulator
 _PUSH_LIMIT: Final = 900.0
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where artifacts go, and what takes them there."""
+    """The registry of a release, and the program *crane*, which pushes images, charts and statements to it."""
 
     registry: str
     """The registry and the path in it: `ghcr.io/example`."""
@@ -27,21 +27,27 @@ class Place:
     plain_http: bool = False
 
     def push(self, layout: Path, reference: str, *, index: bool = False) -> None:
-        """Push the one image, artifact or index in a layout as *reference*, such as `tsoperator:0.1.0`."""
+        """Push the image or the statement in *layout* as *reference*, such as `tsoperator:0.1.0`.
+
+        With *index*, push an image for several platforms.
+        """
         words: list[Word] = [self.crane, "push", layout, f"{self.registry}/{reference}"]
         run([*words, *(["--index"] if index else []), *self._insecure()], timeout=_PUSH_LIMIT)
 
     def attach(self, layout: Path, name: str, about: oci.Descriptor, said: Mapping[str, Any]) -> None:
-        """Push a statement about an artifact *name* that is there."""
+        """Write the statement *said* into *layout*, and push it to the image or chart *name* that it is about.
+
+        *about* is the descriptor of this image or chart, which the registry has to have already.
+        """
         artifact = oci.write_artifact(layout, about, said)
         self.push(layout, f"{name}@{artifact['digest']}")
 
     def digest(self, reference: str) -> str:
-        """Return the digest of what any registry has as *reference*."""
+        """Return the digest of the image or chart *reference*, which begins with the name of any registry."""
         return run([self.crane, "digest", reference, *self._insecure()]).strip()
 
     def manifest(self, reference: str) -> str:
-        """Return the manifest that the registry has as *reference*."""
+        """Return the manifest of the image or chart *reference* in this registry."""
         return run([self.crane, "manifest", f"{self.registry}/{reference}", *self._insecure()])
 
     def _insecure(self) -> list[str]:
@@ -50,29 +56,32 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """The folders and files from which images are built."""
+    """The inputs for the build of images: sources, base image, version and time."""
 
     context: Path
     base: str
-    """The base image by its digest."""
+    """The reference of the base image. In a release, it has a digest and no tag."""
     version: str
     created: int
-    """Seconds since 1970 that files and images are said to be of: the commit's, so that a build can be repeated."""
+    """The time that the image and its files get: that of the commit, in seconds since the epoch.
+
+    So builds of the same commit give the same image.
+    """
 
 
 def now() -> str:
-    """Return the time as statements have it."""
+    """Return the current time in the format of statements: RFC 3339, UTC, whole seconds."""
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def pinned(reference: str, digest: str) -> str:
-    """Return an image reference with a digest in place of its tag."""
+    """Return the image reference *reference* with *digest* in place of its tag."""
     folder, slash, last = reference.partition("@")[0].rpartition("/")
     return f"{folder}{slash}{last.partition(':')[0]}@{digest}"
 
 
 def release(name: str, sources: Sources, platforms: list[str], place: Place, build: Build, work: Path) -> str:
-    """Build the image *name* for all platforms, push it with what is to be said of it, and return its digest."""
+    """Build the image *name* for all *platforms*, push it, attach statements about it, and return its digest."""
     layouts = {platform: _built(name, platform, sources, work, plain_http=place.plain_http) for platform in platforms}
     index = work / name / "index"
     described = oci.write_index(index, layouts)
@@ -95,7 +104,7 @@ def release(name: str, sources: Sources, platforms: list[str], place: Place, bui
 def archive(file: Path, sources: Sources, platform: str, work: Path, *, plain_http: bool = False) -> list[str]:
     """Build the images for one platform, write them into *file*, and return their names.
 
-    These are the names that the chart gives them by default, so that a cluster whose nodes have them needs no registry.
+    The names are those in the chart's default values. So a cluster whose nodes have imported *file* needs no registry.
     """
     layouts = {
         f"docker.io/library/{name}:{sources.version}": _built(name, platform, sources, work, plain_http=plain_http)
@@ -107,7 +116,10 @@ def archive(file: Path, sources: Sources, platform: str, work: Path, *, plain_ht
 
 
 def _built(name: str, platform: str, sources: Sources, work: Path, *, plain_http: bool) -> Path:
-    """Return the layout of an image for one platform; *plain_http* is for a base image's registry without TLS."""
+    """Build the image *name* for one *platform*, and return the folder with its OCI layout.
+
+    With *plain_http*, pull the base image from a registry without TLS.
+    """
     folder = work / name / platform.replace("/", "-")
     folder.mkdir(parents=True)
     arguments = {"BASE": sources.base, "VERSION": sources.version}

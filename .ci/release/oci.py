@@ -1,4 +1,4 @@
-"""OCI layouts: folders with images, their indexes, and artifacts about them."""
+"""Reads and writes OCI layouts: folders with an image, with an image for several platforms, or with a statement."""
 
 import gzip
 import hashlib
@@ -21,28 +21,31 @@ NAME_OF_IMAGE: Final = "io.containerd.image.name"
 """The annotation from which containerd takes the name of an image that it imports."""
 _WHITEOUT: Final = ".wh."
 _OPAQUE: Final = ".wh..wh..opq"
-"""Hides all that the layers below have in its folder."""
+"""The name of a file in a layer. It hides the files that lower layers have in its folder."""
 
 
 def only_manifest(layout: Path) -> Descriptor:
-    """Return the descriptor of the one image in a layout."""
+    """Return the descriptor of the only image in *layout*."""
     (found,) = _read(layout / "index.json")["manifests"]
     return {key: found[key] for key in ("mediaType", "digest", "size")}
 
 
 def blob(layout: Path, digest: str) -> Path:
-    """Return the file that has the content with this digest."""
+    """Return the path of the file in *layout* whose content has this *digest*."""
     return layout / "blobs" / digest.replace(":", "/")
 
 
 def config_of(layout: Path) -> dict[str, Any]:
-    """Return the configuration of the one image in a layout."""
+    """Return the configuration of the only image in *layout*."""
     manifest = _read(blob(layout, only_manifest(layout)["digest"]))
     return _read(blob(layout, manifest["config"]["digest"]))
 
 
 def files_of(layout: Path, wanted: Callable[[str], bool]) -> dict[str, bytes]:
-    """Return the content of those files of the one image in a layout whose path, without / before it, is *wanted*."""
+    """Return the contents of files of the only image in *layout*, by path.
+
+    The function *wanted* chooses the files by their paths, which have no slash at the start.
+    """
     found: dict[str, bytes] = {}
     for layer in _read(blob(layout, only_manifest(layout)["digest"]))["layers"]:
         for path, content in _entries(blob(layout, layer["digest"]), wanted):
@@ -56,7 +59,10 @@ def files_of(layout: Path, wanted: Callable[[str], bool]) -> dict[str, bytes]:
 
 
 def _entries(layer: Path, wanted: Callable[[str], bool]) -> Iterator[tuple[str, bytes]]:
-    """Yield the wanted files of a layer, and before them what hides files of the layers below."""
+    """Yield the path and the content of each *wanted* file in *layer*.
+
+    Before these, yield the files that hide files of lower layers, with empty contents.
+    """
     data = layer.read_bytes()
     plain = gzip.decompress(data) if data.startswith(b"\x1f\x8b") else data
     with tarfile.open(fileobj=io.BytesIO(plain)) as tar:
@@ -70,7 +76,10 @@ def _entries(layer: Path, wanted: Callable[[str], bool]) -> Iterator[tuple[str, 
 
 
 def write_index(layout: Path, images: Mapping[str, Path]) -> Descriptor:
-    """Make *layout* one image for several platforms (*images*: platform → its layout), and return its descriptor."""
+    """Write an image for several platforms into *layout*, and return its descriptor.
+
+    *images* has the layout of the image for each platform, by platform.
+    """
     manifests = []
     for platform, image in images.items():
         shutil.copytree(image / "blobs", layout / "blobs", dirs_exist_ok=True)
@@ -82,10 +91,10 @@ def write_index(layout: Path, images: Mapping[str, Path]) -> Descriptor:
 
 
 def write_archive(file: Path, images: Mapping[str, Path]) -> None:
-    """Write one file with several images (*images*: full name → layout), as a node or `docker load` reads it.
+    """Write several images into *file*, which containerd and `docker load` can import.
 
-    It has both descriptions of its contents: the index of an OCI layout, which containerd reads, and the manifest.json
-    of `docker save`.
+    *images* has the layout of each image, by the full name of the image. The file describes its contents twice: in the
+    index of an OCI layout, which containerd reads, and in the manifest.json of `docker save`.
     """
     described, saved = [], []
     with tarfile.open(file, "w") as archive:
@@ -123,7 +132,10 @@ def _add(archive: tarfile.TarFile, path: str, content: object) -> None:
 
 
 def write_artifact(layout: Path, about: Descriptor, statement: Mapping[str, Any]) -> Descriptor:
-    """Make *layout* an artifact with an in-toto statement about what *about* describes, and return its descriptor."""
+    """Write an artifact with an in-toto *statement* into *layout*, and return the descriptor of the artifact.
+
+    *about* is the descriptor of the image or chart that the statement is about.
+    """
     content = json.dumps(statement, sort_keys=True).encode()
     layer = {**_write_blob(layout, STATEMENT, content), "annotations": {PREDICATE_TYPE: statement["predicateType"]}}
     manifest = {
@@ -149,7 +161,7 @@ def _write_blob(layout: Path, media_type: str, content: bytes) -> Descriptor:
 
 
 def _write_layout(layout: Path, index: Mapping[str, Any]) -> Descriptor:
-    """Write what makes a folder a layout, and return digest and size of its index."""
+    """Write *index* and the version of the format into *layout*, and return the digest and the size of the index."""
     content = json.dumps(index, sort_keys=True).encode()
     (layout / "index.json").write_bytes(content)
     (layout / "oci-layout").write_text('{"imageLayoutVersion": "1.0.0"}')

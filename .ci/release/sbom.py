@@ -1,4 +1,4 @@
-"""Lists the Debian and Python packages of an image in an SPDX document."""
+"""Lists the packages of an image, or the images of a chart, in an SPDX document (SBOM)."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,31 +16,31 @@ _METADATA: Final = re.compile(r"[^/]+\.dist-info/METADATA$")
 
 @dataclass(frozen=True, slots=True, order=True)
 class Package:
-    """Something that an image contains."""
+    """A package in an image, or an image that the chart uses."""
 
     kind: str
-    """As in a package URL: `deb/debian`, `pypi`, `generic`, `oci`."""
+    """The type in the package URL: `deb/debian`, `pypi`, `generic` or `oci`."""
     name: str
     version: str
     qualifiers: str = ""
 
     @property
     def url(self) -> str:
-        """The package URL."""
+        """The package URL, such as `pkg:pypi/attrs@25.1.0`."""
         suffix = f"?{self.qualifiers}" if self.qualifiers else ""
         version = f"@{quote(self.version, safe='')}" if self.version else ""
         return f"pkg:{self.kind}/{quote(self.name, safe='')}{version}{suffix}"
 
 
 def is_of_interest(path: str) -> bool:
-    """Tell whether a file of an image says which packages there are."""
+    """Tell whether the file at *path* in an image says which packages the image has."""
     return path == _DPKG or path in _OS or bool(_METADATA.search(path))
 
 
 def packages(files: Mapping[str, bytes], environment: Sequence[str]) -> list[Package]:
-    """Return the packages that the *files* of an image tell of, and the Python of Docker's official images.
+    """Return the Debian and Python packages of an image according to its *files*, and its Python interpreter.
 
-    That one is no package; the image's *environment* says its version.
+    In Docker's official images, the interpreter comes from no package. The image's *environment* has its version.
     """
     system = _distribution(files)
     found = {*_debian(files.get(_DPKG, b"").decode(), system)}
@@ -70,7 +70,7 @@ def _debian(status: str, system: str) -> Iterator[Package]:
 
 
 def document(name: str, digest: str, contents: Sequence[Package], created: str) -> dict[str, Any]:
-    """Return the SPDX document about the image or chart *name*."""
+    """Return the SPDX document that lists the *contents* of the image or chart *name*, made at the time *created*."""
     root = "SPDXRef-root"
     described = [_package(f"SPDXRef-{number}", each) for number, each in enumerate(contents)]
     top = {

@@ -1,4 +1,4 @@
-"""In-toto statements: what is said of an artifact, and how it was made (SLSA provenance)."""
+"""Makes in-toto statements about an image or a chart, such as its SLSA provenance, which says how it was made."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,27 +11,30 @@ _UNKNOWN: Final = "https://localhost"
 
 @dataclass(frozen=True, slots=True)
 class Build:
-    """One run of `make images`: from which sources, who ran it, and when."""
+    """One run of `make images`: its sources, its builder and its times."""
 
     commit: str
     clean: bool
-    """Whether the sources were those of the commit."""
+    """True if the sources had no change since the commit."""
     source: str
-    """The URL of the repository."""
+    """The URL of the repository, or `_UNKNOWN`."""
     builder: str
-    """The URL of what ran it, such as a workflow; this machine has none."""
+    """The URL of the workflow that runs the build. Outside GitHub Actions, it is a made-up URL of localhost."""
     invocation: str
     started: str
     finished: str = ""
 
     @property
     def docs(self) -> str:
-        """The address of the documentation of this commit; empty if the repository is unknown."""
+        """The URL of the documentation in this commit; empty if the repository is unknown."""
         return "" if self.source == _UNKNOWN else f"{self.source}/blob/{self.commit}/docs"
 
 
 def build_from(environment: Mapping[str, str], commit: str, clean: bool, started: str) -> Build:
-    """Return the build that runs now. In GitHub's Actions, the *environment* says what ran it."""
+    """Return the build that runs now, since the time *started*.
+
+    In GitHub Actions, the *environment* names the repository, the workflow and its run.
+    """
     server, repository = (environment.get(f"GITHUB_{name}", "") for name in ("SERVER_URL", "REPOSITORY"))
     source = f"{server}/{repository}" if server and repository else _UNKNOWN
     workflow, run = (environment.get(f"GITHUB_{name}", "") for name in ("WORKFLOW_REF", "RUN_ID"))
@@ -46,7 +49,7 @@ def build_from(environment: Mapping[str, str], commit: str, clean: bool, started
 
 
 def statement(name: str, digest: str, predicate_type: str, predicate: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a statement about the artifact *name* with that digest."""
+    """Return an in-toto statement with *predicate* about the image or chart *name* with this *digest*."""
     return {
         "_type": _STATEMENT,
         "subject": [{"name": name, "digest": {"sha256": digest.removeprefix("sha256:")}}],
@@ -56,7 +59,10 @@ def statement(name: str, digest: str, predicate_type: str, predicate: Mapping[st
 
 
 def provenance(build: Build, parameters: Mapping[str, Any], bases: Mapping[str, str] | None = None) -> dict[str, Any]:
-    """Return how something was made: with which *parameters*, from the sources and the base images (name → digest)."""
+    """Return the SLSA provenance of an image or a chart: the *build* with its *parameters*, and the base images.
+
+    *bases* has the digest of each base image, by the name of the image.
+    """
     sources = {"uri": f"git+{build.source}", "digest": {"gitCommit": build.commit}}
     images: Sequence[dict[str, Any]] = [
         {"uri": f"docker://{name}", "digest": {"sha256": digest.removeprefix("sha256:")}}

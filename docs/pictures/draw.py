@@ -1,4 +1,4 @@
-"""Draw the pictures of the documentation: `make pictures` writes one SVG for each text in this folder.
+"""Draws the pictures of the documentation: `make pictures` writes an SVG for each text file in this folder.
 
 A text has one shape a line; ``#`` begins a comment, and `` | `` separates the lines of a label. Lengths are pixels.
 
@@ -9,10 +9,10 @@ A text has one shape a line; ``#`` begins a comment, and `` | `` separates the l
     arrow pod -> proxy: traffic
     dashed pod.bottom+20 -> proxy.bottom left: control
 
-A `box` is something that you have; the operator makes what is `made`. An arrow leads from the side of one shape to the
-side of another; ``a <-> b`` has a tip at both ends. Without sides it takes those that face each other. ``+20`` moves
-its end along the side. A label stands above a horizontal line, and to the right of a vertical one; `below` or `left`
-puts it on the other side.
+A `box` stands for something that the user has, and `made` for something that the operator makes. An arrow connects a
+side of one shape with a side of another; ``a <-> b`` has a tip at both ends. If the text names no sides, the arrow
+connects the sides that face each other. ``+20`` moves the end of the arrow along the side, by 20 pixels. The label is
+above a horizontal line, and to the right of a vertical one; `below` or `left` puts the label on the other side.
 
 A text that doesn't fit, and shapes or labels that overlap, are errors.
 """
@@ -30,11 +30,11 @@ FOLDER: Final = Path(__file__).parent
 TEXT_SIZE: Final = 13
 LINE_HEIGHT: Final = 17
 LETTER_WIDTH: Final = 0.6 * TEXT_SIZE
-"""The mean width of a letter in DejaVu Sans, the widest of the fonts that a reader may have."""
+"""The mean width of a letter in DejaVu Sans, the widest of the fonts that readers are likely to have."""
 BOLD: Final = 1.1
-"""How much wider a bold letter is."""
+"""The width of a bold letter, as a multiple of the width of a normal letter."""
 GAP: Final = 6
-"""Pixels between a line and its label."""
+"""The distance between a line and its label, in pixels."""
 
 STYLE: Final = """
 text { font: 13px system-ui, -apple-system, "Segoe UI", Helvetica, Arial, sans-serif; fill: #1f2328 }
@@ -65,12 +65,12 @@ Point = tuple[float, float]
 
 
 class PictureError(Exception):
-    """A text can't be drawn; the message says which line of it, and why."""
+    """A text can't be drawn. The message says why and, if a line of the text is wrong, which line."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rectangle:
-    """A part of the picture, in pixels from its left upper corner."""
+    """A part of a picture. *x* and *y* are pixels from the upper left corner of the picture."""
 
     x: float
     y: float
@@ -78,18 +78,18 @@ class Rectangle:
     height: float
 
     def overlaps(self, other: "Rectangle") -> bool:
-        """Tell whether both have a point in common."""
+        """Tell whether this rectangle and *other* share more than an edge."""
         beside = self.x + self.width <= other.x or other.x + other.width <= self.x
         return not (beside or self.y + self.height <= other.y or other.y + other.height <= self.y)
 
     def holds(self, other: "Rectangle") -> bool:
-        """Tell whether *other* lies within this one."""
+        """Tell whether *other* is within this rectangle."""
         right, bottom = self.x + self.width, self.y + self.height
         wide = self.x <= other.x and other.x + other.width <= right
         return wide and self.y <= other.y and other.y + other.height <= bottom
 
     def end(self, side: str, shift: float) -> Point:
-        """Return the middle of a side, moved along it by *shift*."""
+        """Return the point in the middle of *side*, moved by *shift* pixels along the side."""
         middle_x, middle_y = self.x + self.width / 2 + shift, self.y + self.height / 2 + shift
         return {
             "top": (middle_x, self.y),
@@ -101,7 +101,7 @@ class Rectangle:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """An area or a box; *kind* is its class in the style."""
+    """An area or a box. *kind* is its class in `STYLE`: ``area``, ``box`` or ``made``."""
 
     kind: str
     place: Rectangle
@@ -110,7 +110,10 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Arrow:
-    """A line of horizontal and vertical pieces, with its label and the place of that; *anchor* is as SVG has it."""
+    """A line of horizontal and vertical pieces. If it has a label, the label is at *place*.
+
+    *anchor* is the ``text-anchor`` of the label in SVG.
+    """
 
     kind: str
     both_ways: bool
@@ -120,14 +123,14 @@ class Arrow:
     anchor: str
 
     def pieces(self) -> Iterator[Rectangle]:
-        """Yield the straight pieces, as thin rectangles."""
+        """Yield the straight pieces of the line, each as a thin rectangle."""
         for (x1, y1), (x2, y2) in pairwise(self.points):
             yield Rectangle(min(x1, x2), min(y1, y2), abs(x1 - x2) or 1, abs(y1 - y2) or 1)
 
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """A picture as its text describes it: groups, boxes and arrows."""
+    """A picture as its text describes it: areas, boxes and arrows."""
 
     size: Rectangle
     title: str
@@ -165,7 +168,7 @@ def read(text: str) -> Picture:
 
 
 def render(picture: Picture) -> str:
-    """Return *picture* as an SVG, which follows the reader's choice of light or dark."""
+    """Return *picture* as an SVG, which is light or dark as the reader's browser asks."""
     lines = [
         '<marker id="tip" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="8" markerHeight="8" '
         'orient="auto-start-reverse" markerUnits="userSpaceOnUse"><path class="tip" d="M0 0 8 4 0 8z"/></marker>',
@@ -184,13 +187,16 @@ def render(picture: Picture) -> str:
 
 
 def document(width: float, height: float, title: str, shapes: Sequence[str]) -> str:
-    """Return an SVG with *shapes* in the house style. *title* is for readers who can't see it."""
+    """Return an SVG with *shapes*, which are SVG elements. *title* describes it for readers who can't see it."""
     head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" role="img">'
     return "\n".join([head, f"<title>{escape(title)}</title>", f"<style>{STYLE}</style>", *shapes, "</svg>", ""])
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Write the SVGs, or with ``--check`` say which are not what their texts describe."""
+    """Write the SVGs. With ``--check``, write nothing, but report each SVG that its text no longer describes.
+
+    Return the exit code: 1 if a text can't be drawn or an SVG was reported, and otherwise 0.
+    """
     stale = []
     for source in sorted(FOLDER.glob("*.txt")):
         try:
@@ -209,7 +215,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def text_width(text: str) -> float:
-    """Return how wide *text* is at most, in pixels."""
+    """Return the estimated width of *text* in the widest font, in pixels."""
     return len(text) * LETTER_WIDTH
 
 
@@ -233,7 +239,7 @@ def _arrow(found: re.Match[str], shapes: dict[str, Shape], label: tuple[str, ...
 
 @dataclass(frozen=True, slots=True)
 class _End:
-    """Where an arrow begins or ends; without a side, wherever it is straight."""
+    """The start or the end of an arrow, on one *side* of a shape. If *side* is empty, `_straight` chooses the point."""
 
     place: Rectangle
     side: str
@@ -256,7 +262,7 @@ class _End:
 
 
 def _route(start: _End, end: _End) -> tuple[Point, ...]:
-    """Return the corners of a line from *start* to *end*."""
+    """Return the points of a line from *start* to *end*: its two ends, and the corners between them."""
     if not start.side and not end.side:
         return _straight(start.place, end.place)
     if not start.side or not end.side:
@@ -275,7 +281,7 @@ def _route(start: _End, end: _End) -> tuple[Point, ...]:
 
 
 def _straight(a: Rectangle, b: Rectangle) -> tuple[Point, Point]:
-    """Return a line between the sides of *a* and *b* that face each other."""
+    """Return both ends of a straight line between the sides of *a* and *b* that face each other."""
     top, bottom = max(a.y, b.y), min(a.y + a.height, b.y + b.height)
     if top < bottom:
         y = (top + bottom) / 2
@@ -288,7 +294,10 @@ def _straight(a: Rectangle, b: Rectangle) -> tuple[Point, Point]:
 
 
 def _label_place(points: Sequence[Point], label: Sequence[str], other_side: bool) -> tuple[Rectangle, str]:
-    """Return where the label of a line stands, and its anchor: at the middle of its longest piece."""
+    """Return the rectangle for the label of a line, and the label's anchor.
+
+    The label is beside the middle of the line's longest piece, and with *other_side* below it or to its left.
+    """
     pairs = pairwise(points)
     (x1, y1), (x2, y2) = max(pairs, key=lambda pair: abs(pair[0][0] - pair[1][0]) + abs(pair[0][1] - pair[1][1]))
     width, height = max(map(text_width, label)), LINE_HEIGHT * len(label)
@@ -300,7 +309,7 @@ def _label_place(points: Sequence[Point], label: Sequence[str], other_side: bool
 
 
 def _check(picture: Picture) -> None:
-    """Raise PictureError if something lies outside, on something else, or is crossed by a line."""
+    """Raise PictureError if a box or a label is outside the picture, overlaps another one, or is crossed by a line."""
     solid = [(shape.label, shape.place) for shape in picture.shapes.values() if shape.kind != "area"]
     solid += [(arrow.label, arrow.place) for arrow in picture.arrows if arrow.place]
     for label, place in solid:

@@ -1,4 +1,4 @@
-"""Draw the comparison with Tailscale's operator: `make pictures` writes comparison.svg from loadtest/results."""
+"""Draws the comparison with Tailscale's operator: `make pictures` writes comparison.svg from loadtest/results."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,7 +15,7 @@ TITLE: Final = (
 )
 _COLUMN: Final = 264
 _BAR: Final = 168
-"""The pixels of the longer one of two bars."""
+"""The length of the longer one of two bars, in pixels."""
 _THICK: Final = 11
 _ROW: Final = 54
 _TOP: Final = 58
@@ -24,7 +24,7 @@ Json = Mapping[str, Any]
 
 
 class Measure(NamedTuple):
-    """A figure of ours and Go's. Less of it is better."""
+    """A figure of our program and of its counterpart in Go. The lower one is better."""
 
     title: str
     ours: float
@@ -33,19 +33,22 @@ class Measure(NamedTuple):
 
     @property
     def words(self) -> tuple[str, str]:
-        """Return both figures as readers see them, such as ``1.9 s``."""
+        """The texts of both figures, each with its unit, such as ``1.9 s``."""
         return _shown(self.ours, self.unit), _shown(self.go, self.unit)
 
 
 class Column(NamedTuple):
-    """Measures of one kind, with a heading."""
+    """A column of the picture: measures under one heading."""
 
     title: str
     measures: tuple[Measure, ...]
 
 
 def columns(operator: Json, nameserver: Json) -> list[Column]:
-    """Return the measures from the stored results of `make bench-operator` and of `make bench`."""
+    """Return the columns of the picture.
+
+    *operator* and *nameserver* are the stored results of `make bench-operator` and of `make bench`.
+    """
     services, grouped = operator["runs"][0]["services"], operator["groups"][0]["services"]
     groups = operator["groups"][0]["groups"]
     return [
@@ -80,7 +83,7 @@ def columns(operator: Json, nameserver: Json) -> list[Column]:
 
 
 def render(parts: Sequence[Column], versions: Mapping[str, str]) -> str:
-    """Return the picture of *parts*; *versions* are those of the two operators, as the results have them."""
+    """Return the SVG with the columns *parts*. *versions* are the versions of the two operators."""
     rows = max(len(part.measures) for part in parts)
     shapes = [*_legend(versions)]
     for number, part in enumerate(parts):
@@ -92,7 +95,7 @@ def render(parts: Sequence[Column], versions: Mapping[str, str]) -> str:
 
 
 def stored() -> tuple[list[Column], Mapping[str, str]]:
-    """Return the columns and the versions of the results in the repository."""
+    """Return the columns, and the versions of the operators, from the results in the repository."""
     operator, nameserver = (json.loads((RESULTS / f"{name}.json").read_text()) for name in ("operator", "nameserver"))
     return columns(operator, nameserver), operator["machine"]["versions"]
 

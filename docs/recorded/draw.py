@@ -1,4 +1,4 @@
-"""Draws recordings of programs as SVGs in the house style: the panels of a dashboard, and the scenes of a terminal."""
+"""Draws recordings of programs as SVGs: the panels of a Grafana dashboard, and the commands in a terminal."""
 
 from collections.abc import Iterator, Sequence
 from html import escape
@@ -30,14 +30,14 @@ _LEGENDS: Final = 6
 
 
 class Line(NamedTuple):
-    """One series: its name, and its points in seconds before the end and values."""
+    """A series of a panel: its name, and its points. A point has a time, in seconds up to 0 at the end, and a value."""
 
     name: str
     points: tuple[tuple[float, float], ...]
 
 
 class Panel(NamedTuple):
-    """A panel, as Grafana has it: *kind* is ``row``, ``stat`` or ``timeseries``."""
+    """A panel of a Grafana dashboard. Its *kind* is ``row``, ``stat`` or ``timeseries``."""
 
     title: str
     kind: str
@@ -46,7 +46,7 @@ class Panel(NamedTuple):
 
 
 def draw_panels(title: str, panels: Sequence[Panel]) -> str:
-    """Return an SVG of *panels*, in rows. *title* describes the picture for readers who can't see it."""
+    """Return an SVG with *panels* arranged in rows. *title* describes the picture for readers who can't see it."""
     parts: list[str] = []
     y, column = float(_GAP), 0
     height, columns = 0.0, _COLUMNS
@@ -85,7 +85,7 @@ def _panel(panel: Panel, width: float, height: float) -> Iterator[str]:
 
 
 def _wrapped(title: str, width: float) -> Iterator[str]:
-    """Yield a title in one or two lines."""
+    """Yield the SVG elements of a panel's *title*, which is wrapped into lines of at most *width* pixels."""
     words, rows = title.split(), [""]
     for word in words:
         if len(rows[-1]) + len(word) + 1 > width / 7.6 and rows[-1]:
@@ -118,7 +118,10 @@ def _plot(lines: Sequence[Line], unit: str, width: float, height: float) -> Iter
 
 
 def _legend(lines: Sequence[Line], width: float, height: float) -> Iterator[str]:
-    """Yield the names of the lines, in two rows of three; of more lines, only how many more there are."""
+    """Yield the SVG elements of a legend with the names of *lines*, in two rows of three.
+
+    If there are more than six lines, the last name is the number of the lines that are left out.
+    """
     room = (width - 16) / 3
     for number, line in enumerate(lines[:_LEGENDS]):
         x, y = 8 + number % 3 * room, height - 26 + number // 3 * 14
@@ -166,7 +169,7 @@ class Scene(NamedTuple):
 
 
 def draw_terminal(title: str, scenes: Sequence[Scene], columns: int) -> str:
-    """Return an SVG that shows *scenes* one after the other, again and again; *columns* is the width in letters."""
+    """Return an SVG that shows *scenes* one after the other, again and again; *columns* is the width in characters."""
     rows = max(len(scene.output) for scene in scenes) + 3
     width, height = columns * _LETTER + 32, rows * _ROW + 52
     total = sum(scene.seconds for scene in scenes)

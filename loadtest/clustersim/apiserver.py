@@ -37,7 +37,7 @@ class ApiServer:
     """Serves the objects of a store over HTTP.
 
     Each *bookmark_interval* seconds it sends a bookmark to every watch that asked for bookmarks. The *rights* limit the
-    requests of the user `rbac.USER`. All other users may do everything.
+    requests of the user `rbac.USER`. All other users are allowed to do everything.
     """
 
     def __init__(
@@ -173,7 +173,7 @@ class ApiServer:
     def _check_fields(self, request: web.Request, target: Target, obj: Object) -> None:
         """Check the fields of *obj* if the client asks for field validation. Raises ApiError.
 
-        kubectl asks for it, but the clients of the loop tests don't.
+        kubectl asks for field validation, but the clients of the loop tests don't.
         """
         if _is_strict(request):
             check_fields(target.resource, openapi.kind_schema(self._store, target.resource), obj)
@@ -252,12 +252,12 @@ def _verb(request: web.Request, target: Target | None) -> str:
 
 
 def _named(request: web.Request, target: Target) -> Target:
-    """Return *target*. If it is a list and a field selector names one object, add the name of that object."""
+    """Return *target*. If it is a list that a field selector limits to one object, add the name of this object."""
     return target if target.name else replace(target, name=reading.selector(request).name)
 
 
 def _serves(target: Target) -> bool:
-    """Tell whether the kind that *target* names has the subresource that *target* names."""
+    """Tell whether the subresource in *target* exists for the kind in *target*."""
     if target.subresource == tokens.SUBRESOURCE:
         return target.resource == SERVICEACCOUNT
     return target.subresource == "status" and target.resource.status

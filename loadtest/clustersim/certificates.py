@@ -1,4 +1,4 @@
-"""The certificates of Tailscale Services: replica 0 of a ProxyGroup stores each in the Secret of its domain."""
+"""The certificates of Tailscale Services: replica 0 of a ProxyGroup stores each in a Secret with the domain's name."""
 
 import hashlib
 import secrets
@@ -39,8 +39,8 @@ class _Loop:
 class Certificates:
     """The certificates that a replica writes with the rights of the ServiceAccount *account*.
 
-    *shared* is the name of the Secret with the ACME account that several groups share, and the account's key in that
-    Secret. It is None if this replica uses no shared account.
+    *shared* is None, or if several groups share an ACME account, the name of the Secret with this account, and the
+    account's key in the Secret.
     """
 
     def __init__(self, store: Store, namespace: str, account: str, shared: tuple[str, str] | None) -> None:
@@ -53,7 +53,7 @@ class Certificates:
     def follow(self, domains: Collection[str], listed: Collection[str]) -> None:
         """Get and renew the certificates of those *domains* that the control server has *listed* for the device.
 
-        If a certificate can't be stored, try again after 1, 10 and 100 minutes, and then once a day.
+        If a certificate can't be stored, try again after 1, 10 and 100 minutes, and after that once a day.
         """
         now = self._store.now()
         self._loops = {domain: self._loops.get(domain) or _Loop(now) for domain in domains}
@@ -69,7 +69,7 @@ class Certificates:
                 loop.next, loop.failures = now + CHECKED_EVERY, 0
 
     def _renew(self, domain: str, now: datetime) -> None:
-        """Store a new certificate for *domain*, unless the present one is still valid for long.
+        """Store a new certificate for *domain*, unless the present one is valid for longer than `RENEWED_BEFORE`.
 
         Raises CertificateError.
         """
@@ -115,7 +115,10 @@ def domains_in(serve_config: Object) -> list[str]:
 
 
 def may(store: Store, namespace: str, account: str, verb: str, secret: str) -> bool:
-    """Tell whether a RoleBinding lets the ServiceAccount *account* do *verb* with *secret*, in the same *namespace*."""
+    """Tell whether RBAC allows the ServiceAccount *account* to do *verb* with *secret*, both in *namespace*.
+
+    The rights come from the Roles that RoleBindings in this namespace give to the account.
+    """
     return any(
         "secrets" in rule["resources"] and verb in rule["verbs"] and secret in (rule.get("resourceNames") or [secret])
         for role in _roles(store, namespace, account)
@@ -124,7 +127,7 @@ def may(store: Store, namespace: str, account: str, verb: str, secret: str) -> b
 
 
 def _roles(store: Store, namespace: str, account: str) -> Iterator[Object]:
-    """Yield the Roles of a ServiceAccount."""
+    """Yield the Roles that RoleBindings in *namespace* give to the ServiceAccount *account*."""
     for binding in store.list(ROLEBINDING, namespace):
         subjects: Iterable[Object] = binding.get("subjects") or ()
         if any((each["kind"], each["name"]) == ("ServiceAccount", account) for each in subjects):

@@ -90,7 +90,7 @@ class ClusterDNS:
 
 
 def stub_domains(corefile: str) -> Iterator[str]:
-    """Yield the zones that have a server block of their own in *corefile* that forwards them."""
+    """Yield the zones of those server blocks in *corefile* that forward queries."""
     for block in _BLOCK.finditer(corefile):
         if _FORWARD.search(block["body"]):
             zones = (zone.removeprefix("dns://").partition(":")[0].rstrip(".") for zone in block["zones"].split())

@@ -110,7 +110,7 @@ def _custom(column: Object) -> Column:
             return age(values[0], now) if values else None
         if column["type"] in ("integer", "number", "boolean") and values:
             return values[0]
-        return _text(values[0]) if values else None  # the API server, too, shows the first value alone
+        return _text(values[0]) if values else None  # the API server, too, shows only the first value
 
     kind = "string" if is_date else column["type"]
     return Column(column["name"], cell, kind, column.get("priority", 0) > 0, column.get("description", ""))

@@ -1,7 +1,7 @@
 """A simulation of Tailscale's proxy image: it boots from its Secret, joins the tailnet and reports its state.
 
 No function of this module waits. ``Proxy.step`` does only what the Secrets and the tailnet allow at the time. The
-kubelet calls it again whenever a Secret or the tailnet has changed.
+kubelet calls `Proxy.step` again whenever a Secret or the tailnet has changed.
 """
 
 import json
@@ -132,7 +132,7 @@ class Proxy:
         return list(self._sources)
 
     def is_outdated(self) -> bool:
-        """Tell whether the tailnet has changed so that the proxy has to take another `step`."""
+        """Tell whether a change of the tailnet requires another `step` of the proxy."""
         if self.device is not None:
             looks = self._egress is not None or self._ingress is not None or self._is_lost
             moved = looks and self._tailnet.version != self._tailnet_version
@@ -168,7 +168,7 @@ class Proxy:
             self._tailnet.set_connected(self.device.node_id, False)
 
     def is_routed(self) -> bool:
-        """Tell whether Services of the proxy's group still lead to it. As long as they do, its preStop hook waits."""
+        """Tell whether Services of the proxy's group still lead to the proxy, so that its preStop hook waits."""
         return self._egress is not None and self._egress.is_routed()
 
     def health(self, port: int) -> tuple[int, Mapping[str, str]] | None:
@@ -204,7 +204,7 @@ class Proxy:
     def _reload(self, mount: Mount) -> None:
         """Read the configuration file.
 
-        An invalid file stops the boot. A proxy that already runs ignores it, and goes on with its old configuration.
+        An invalid file stops the boot. A proxy that already runs ignores the file, and keeps its old configuration.
         """
         data = texts(self._volumes.find(SECRET, mount.source))
         if self._file:
@@ -268,7 +268,7 @@ class Proxy:
             self._tell({EGRESS_SERVICES: self._egress.report(self._tailnet)})
 
     def _host(self, device: Device, ingress: Ingress) -> None:
-        """Report which Tailscale Services the device hosts, and get certificates for them if this replica writes them.
+        """Report the Tailscale Services that the device hosts. If it is this replica's task, get their certificates.
 
         In its first step, a new container only advertises the Services. It reads its serve configuration and its rules
         in its second step.
@@ -316,15 +316,15 @@ class Proxy:
     def _misses_target(self) -> bool:
         """Tell whether the tailnet lacks the egress target of the proxy.
 
-        If it does, the image doesn't report its own name.
+        If the target is missing, the image reports neither the name nor the addresses of its device.
         """
         missing = bool(self._target) and not self._tailnet.addresses(self._target)
         return missing and not self._tailnet.has_all_targets
 
     def _tell(self, values: dict[str, str | None]) -> None:
-        """Write those of *values* into the Secret that have changed since this proxy last reported them.
+        """Write *values* into the state Secret, except for values that this container has reported already.
 
-        So a value that somebody has removed from the Secret comes back only after the next start.
+        So a value that somebody has removed from the Secret comes back only after the next start of the container.
         """
         news = {key: value for key, value in values.items() if self._told.get(key, "") != value}
         self._told |= news

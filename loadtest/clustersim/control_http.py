@@ -61,7 +61,7 @@ class Api:
             return web.json_response(body, status=refusal.status, content_type=kind)
 
     def _needs(self, scope: str, work: Work) -> Work:
-        """Return a handler that runs *work* if the client's token has *scope*, or for a GET the read-only scope."""
+        """Return a handler that runs *work* if the client's token has *scope*. For a GET, read-only scope is enough."""
 
         async def checked(request: web.Request) -> web.Response:
             scheme, _, value = request.headers.get("Authorization", "").partition(" ")

@@ -27,7 +27,7 @@ def key_of(obj: Object) -> Key:
 
 
 def owner_keys(obj: Object, kind: str) -> Iterable[Key]:
-    """Yield the key of the owner that controls *obj*, if it is of *kind*, and nothing otherwise."""
+    """Yield the key of the owner that controls *obj* if this owner is of *kind*, and nothing otherwise."""
     for reference in obj["metadata"].get("ownerReferences", ()):
         if reference.get("controller") and reference["kind"] == kind:
             yield Key(namespace_of(obj), reference["name"])
@@ -57,9 +57,9 @@ async def follow(
 
 
 def _versions(change: Change) -> list[Object]:
-    """Return the new version of the object.
+    """Return the new version of the changed object.
 
-    Return the old version, too, if its labels differ, because its key may differ too.
+    If the labels of the old version differ, return this version, too, because its key can differ.
     """
     if change.old is None or labels_of(change.old) == labels_of(change.object):
         return [change.object]

@@ -25,7 +25,7 @@ async def run(store: Store, kinds: Kinds) -> None:
 def _follow(store: Store, kinds: Kinds, batch: Iterable[Change]) -> bool:
     """Apply a *batch* of changes: serve the kinds whose definitions exist.
 
-    Tell whether a definition is being deleted.
+    Return True if a definition is being deleted.
     """
     for change in batch:
         if change.resource == CRD and change.type == "DELETED":
@@ -41,7 +41,7 @@ def _follow(store: Store, kinds: Kinds, batch: Iterable[Change]) -> bool:
 def _serve(kinds: Kinds, definition: Object) -> None:
     """Serve the kind that *definition* defines.
 
-    If the kind is served already, its Resource stays the same, because the store finds its objects by that.
+    If the kind is served already, its Resource stays the same, because the store finds the objects by the Resource.
     """
     if kinds.locate(_path(definition)) is None:
         spec, version = definition["spec"], definition["spec"]["versions"][0]

@@ -75,7 +75,7 @@ def fill(resource: Resource, obj: Object, old: Object | None) -> None:
 
 
 def _reset_status(resource: Resource, obj: Object) -> None:
-    """Replace the status of a new object by the one that the API server writes; a client can't create a status."""
+    """Replace the status of a new object by the one that the API server writes, because a client can't set it."""
     obj.pop("status", None)
     if resource == POD:
         obj["status"] = {"phase": "Pending", "qosClass": "BestEffort"}

@@ -1,7 +1,7 @@
 """The demo, which shows the operator and the nameserver on a simulated cluster.
 
-The demo applies every example, asks the nameserver for every name, and looks for every device in the tailnet. Then it
-changes the addresses of a name, and measures how long it takes until the nameserver answers with the new ones.
+The demo applies every example, asks the nameserver for every name, and looks for every device in the tailnet. After
+that, it changes the addresses of a name, and measures the time until the nameserver answers with the new ones.
 """
 
 import asyncio
@@ -90,8 +90,8 @@ async def _demo(keep: bool, fail: str) -> int:
 async def _stay(stage: Stage, processes: Processes, lines: Sequence[str]) -> None:
     """Print *lines* with commands that the user can try, and wait for the signal that ends the demo.
 
-    Meanwhile, do the kubelet's work for the operator: write the credentials in the Secret into its files, and start it
-    anew when another Pod replaces its Pod.
+    Meanwhile, do the kubelet's work for the operator: write the credentials in the Secret into the operator's files,
+    and restart the operator when another Pod replaces its Pod.
     """
     print("", *lines, "", "Ctrl-C ends it.", sep="\n", flush=True)
     try:
@@ -197,9 +197,9 @@ class Demo:
         return rows
 
     async def _measure(self, checks: Checks, targets: Sequence[Exposed]) -> None:
-        """Measure how soon the nameserver answers with changes of the first egress Service that has a name.
+        """Measure how soon the nameserver's answers show changes of the first egress Service that has a name.
 
-        Raises DemoError if it never answers with one of the changes.
+        Raises DemoError if the answers never show one of the changes.
         """
         for target in targets:
             if target.resource == SERVICE and await checks.qname(target):

@@ -78,7 +78,7 @@ class Exposed:
 
 
 def exposed(objects: Iterable[Object]) -> list[Exposed]:
-    """Return the *objects* that have proxies and that Pods reach through the proxies or by a name of the tailnet."""
+    """Return the *objects* that Pods reach through a proxy or by a name of the tailnet."""
     found = []
     for obj in objects:
         if obj["kind"] == INGRESS.kind and PROXY_GROUP not in _annotations(obj):

@@ -148,7 +148,7 @@ async def devices_of(target: Shown, api: ApiClient, tailnet: Mapping[str, Object
 
 
 async def services_of(target: Hosted, api: ApiClient, control: aiohttp.ClientSession) -> list[Reached]:
-    """Return the Tailscale Service of *target*, as the control server has it.
+    """Return the name and the addresses of the Tailscale Service of *target*, as the control server has them.
 
     Raises NotYet unless the object shows its name, and all proxies of the group host it. Raises aiohttp.ClientError.
     """

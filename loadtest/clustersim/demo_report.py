@@ -12,7 +12,7 @@ GOAL_MS = 100
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """The result for one object: its name, its addresses, and the seconds until a connection to them worked.
+    """The result for one object: its name, its addresses, and the seconds until the demo found them right.
 
     If the object has a device, *offers* says what the device provides.
     """

@@ -119,7 +119,7 @@ class Stage:
     async def install(self, api: ApiClient, secret: str = "") -> str:
         """Install the chart, and return the name of the operator's Pod; raises FileNotFoundError outside a checkout.
 
-        *secret* becomes the OAuth client's secret in the operator's Secret. If it is empty, the right one does.
+        *secret* becomes the OAuth client's secret in the operator's Secret; if empty, the right secret is used.
         """
         client_id, right = self.credentials
         given: Object = {"client_id": client_id, "client_secret": secret or right}
@@ -241,10 +241,10 @@ def example_objects(folder: Path = EXAMPLES, names: Collection[str] = ()) -> lis
 
 
 async def apply_examples(api: ApiClient, names: Collection[str] = ()) -> list[Object]:
-    """Create the objects in the files *names* of docs/examples, by default in all files, and return them.
+    """Create the objects in the files *names* of docs/examples, by default all except `REPEATED`; return the objects.
 
-    The ProxyGroups come first. Other objects may name them, so wait until the operator has written a status of each
-    group before the others are created; a user takes that long, too. Raises FileNotFoundError outside a checkout.
+    The ProxyGroups come first. Other objects can name them, so wait until the operator has written a status of each
+    group before the others are created. Raises FileNotFoundError outside a checkout.
     """
     await api.create(SERVICEACCOUNT, ACCOUNT)
     created: list[Object] = []

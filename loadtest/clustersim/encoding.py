@@ -7,7 +7,7 @@ from typing import Any
 from clustersim.objects import BUILTIN_RESOURCES, Object, Resource
 
 PARTIAL = "PartialObjectMetadata"
-"""The kind of an object without its spec and status, for clients that asked for metadata alone."""
+"""The kind of an object without its spec and status, for clients that asked only for metadata."""
 
 _PARTIAL: Object = {"kind": PARTIAL, "apiVersion": "meta.k8s.io/v1"}
 _REMEMBERED = 8192
@@ -61,7 +61,7 @@ class Encoder:
 
 
 class MetadataEncoder(Encoder):
-    """Encodes objects for clients that asked for their metadata alone."""
+    """Encodes objects for clients that asked only for their metadata."""
 
     def render(self, obj: Object) -> bytes:
         """Return the metadata of *obj* as JSON."""

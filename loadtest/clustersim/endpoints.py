@@ -124,7 +124,7 @@ def _endpoint(service: Object, pod: Object, address: str) -> Object:
 def _ports(service: Object) -> list[Object]:
     """Return the ports of Pods to which the Service's ports lead.
 
-    Ports that the Service names by the name of a Pod's port are left out.
+    Ports whose ``targetPort`` is the name of a Pod's port are left out.
     """
     ports = (port for port in service["spec"].get("ports", ()) if isinstance(port["targetPort"], int))
     return [{"name": port.get("name", ""), "port": port["targetPort"], "protocol": port["protocol"]} for port in ports]

@@ -55,7 +55,7 @@ class Faults:
     """The present faults of the API server.
 
     While *away* is true, the server closes all connections. While *nonsense* is true, it answers all requests with
-    HTML, and while *missing* is true, with 404, as a gateway in front of an API server may do.
+    HTML, and while *missing* is true, with 404, as a gateway in front of an API server can do.
     """
 
     def __init__(self, store: Store) -> None:
@@ -109,7 +109,8 @@ class Faults:
     async def strike(self, verb: str, plural: str) -> bool:
         """Wait for the latency, and then apply a failure that matches the request, if there is one.
 
-        Raises ApiError if the request has to fail. Return True if it has to be carried out and its answer lost.
+        Raises ApiError if the request has to fail. Return True if the request has to be carried out, but its answer has
+        to be lost.
         """
         if self.latency:
             await asyncio.sleep(self.latency)

@@ -1,6 +1,7 @@
 """Garbage collection by owner references.
 
-An object is deleted when it has no owner left. An owner with foreground deletion waits until its dependents are gone.
+An object is deleted when it has no owner left. With foreground deletion, an owner waits until the dependents that
+block its deletion are gone.
 """
 
 from clustersim.controller import Key, key_of

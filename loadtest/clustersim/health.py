@@ -1,7 +1,7 @@
 """An HTTP proxy through which a program outside the simulated cluster reaches the health ports behind Services.
 
-It answers a request for ``http://SERVICE.NAMESPACE.svc.DOMAIN:PORT/healthz`` as one of the Service's Pods would, which
-it chooses at random. If the Service leads to no Pod, it cuts the connection. On a node, kube-proxy would refuse it.
+The proxy answers a request for ``http://SERVICE.NAMESPACE.svc.DOMAIN:PORT/healthz`` in place of a random Pod of the
+Service. If the Service leads to no Pod, the proxy cuts the connection, while kube-proxy on a node would refuse it.
 """
 
 import random

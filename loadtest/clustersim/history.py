@@ -82,7 +82,7 @@ class Subscription:
 
 
 class History:
-    """The last *window* changes, and the subscriptions to new changes."""
+    """The newest *window* changes, and the subscriptions to new changes."""
 
     def __init__(self, window: int) -> None:
         self.subscriptions: set[Subscription] = set()
@@ -112,7 +112,7 @@ class History:
         return recent[::-1]
 
     def undo(self, revision: int) -> Iterator[Change]:
-        """Remove the changes after *revision* and yield them, the last one first."""
+        """Remove the changes after *revision* and yield them, the newest first."""
         while self._changes and self._changes[-1].revision > revision:
             yield self._changes.pop()
 

@@ -25,7 +25,7 @@ class Ingress:
         self._addresses = {name: address for name, address in addresses.items() if address}
 
     def rules(self) -> dict[str, Any] | None:
-        """Return the rules in the mounted file, by the name of the Tailscale Service, or None without a file.
+        """Return the rules in the mounted file, by the name of the Tailscale Service, or None if there is no file.
 
         Raises ConfigError.
         """
@@ -67,7 +67,10 @@ def hosted(advertised: Iterable[str], serve_config: Object, rules: Object) -> di
 
 
 def _handlers(service: Object) -> Iterator[str]:
-    """Yield the URL to which each handler in a *service* of a serve config proxies or redirects; empty without one."""
+    """Yield the URL to which each handler in a *service* of a serve config proxies or redirects.
+
+    The URL is empty if the handler does neither.
+    """
     for site in (service.get("Web") or {}).values():
         for handler in (site.get("Handlers") or {}).values():
             yield handler.get("Proxy") or handler.get("Redirect") or ""

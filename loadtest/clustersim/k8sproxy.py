@@ -92,7 +92,7 @@ class APIProxy:
 
     @property
     def mode(self) -> str:
-        """The mode in which the proxy has treated requests since its start, or "" before its start."""
+        """The mode in the newest valid configuration, or "" before the first one. It has no effect here."""
         return self._config.mode if self._config else ""
 
     @property
@@ -166,8 +166,8 @@ class APIProxy:
     def _reload(self, text: str) -> None:
         """Read the configuration.
 
-        An invalid configuration stops the boot. A proxy that already runs ignores an invalid configuration. It also
-        ignores a change of its mode, and of whether it issues the certificate.
+        An invalid configuration stops the boot. A proxy that already runs ignores an invalid configuration. A valid one
+        replaces its configuration, but can't change whether the proxy issues the certificate.
         """
         if self._config is None:
             config = parse_api_config(text)

@@ -1,8 +1,8 @@
 """The kubelets: every Pod gets a node and addresses, and runs.
 
 In the Pods of proxies and of Recorders, Tailscale's images are simulated. This module calls both of them proxies. A
-proxy sees changes of the objects that it mounts when its Pod is synced: once a minute, and at each change of the Pod's
-metadata. A Pod with a preStop hook that is deleted runs on until its hook has ended, as in a cluster, but faster. The
+proxy sees a change of an object that it mounts only when its Pod is synced: once a minute, and at each change of the
+Pod's metadata. A deleted Pod with a preStop hook runs on until its hook has ended, as in a cluster, but faster. The
 Pods of a node that has died stay as they are, even when they are deleted, until the node comes back or somebody deletes
 them by force.
 """
@@ -162,7 +162,7 @@ class Kubelet:
         self._look_at(self._store.list(POD))
 
     async def follow_cluster(self) -> None:
-        """Run the present Pods, and then react to the changes of Pods and of the objects that proxies mount."""
+        """Run the present Pods. After that, react to changes of Pods, nodes, and objects that proxies mount."""
         with self._store.subscribe(POD, SECRET, CONFIGMAP, NODE) as changes:
             for name in self._first_nodes:
                 self.add_node(name)
@@ -193,7 +193,7 @@ class Kubelet:
     async def _lose_devices(self, proxies: Sequence[Image]) -> None:
         """Mark the devices of *proxies*, whose node has died, as offline after a while.
 
-        A device stays online if a Pod on another node uses it by then.
+        A device stays online if, by this time, a Pod on another node uses it.
         """
         await asyncio.sleep(OFFLINE_AFTER)
         used = {running.proxy.device.node_id for running in self._alive() if running.proxy and running.proxy.device}

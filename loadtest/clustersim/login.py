@@ -53,9 +53,9 @@ class Login:
         self.device = self.tailnet.member(node_id)
 
     def is_over(self, auth_key: str) -> bool:
-        """Tell whether the container must start again: it lost its device, or got a new auth key for a refused one.
+        """Tell whether the container must start again: its device is gone, or its refused auth key was replaced.
 
-        If it got a new auth key, remove the login of the old device from the state Secret.
+        If the auth key was replaced, remove the login of the old device from the state Secret.
         """
         if self._rejected is None:
             return self.device is not None and self.tailnet.member(self.device.node_id) is None

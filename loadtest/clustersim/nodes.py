@@ -85,7 +85,10 @@ class Nodes:
         self._set_ready(name, _READY, [])
 
     async def miss(self, name: str) -> None:
-        """Act as a control plane with Kubernetes' defaults does after the kubelet of a node has fallen silent."""
+        """Mark a node whose kubelet is silent, and the Pods on this node, as not ready. Later, delete these Pods.
+
+        The delays are those of a control plane with Kubernetes' defaults, unless a test sets *monitor_grace*.
+        """
         await asyncio.sleep(self.monitor_grace)
         self._set_ready(name, _SILENT, [{"key": UNREACHABLE, "effect": each} for each in ("NoSchedule", "NoExecute")])
         for pod in filter(is_ready, self.pods(name)):

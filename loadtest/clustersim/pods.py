@@ -65,10 +65,11 @@ def is_deleting(obj: Object) -> bool:
 
 
 def grace_seconds(pod: Object, asked: int | None, is_silent: bool) -> int:
-    """Return for how many seconds a deleted Pod may run on: *asked* if it isn't None, otherwise as the Pod's spec says.
+    """Return the number of seconds for which a deleted Pod is allowed to run on.
 
-    In the simulation, a Pod with neither a preStop hook nor Tailscale Services ends at once if *asked* is None, unless
-    its node *is_silent*: then no kubelet ends it.
+    It is 0 for a Pod without a node. Otherwise it is *asked*, or if that is None, the grace period in the Pod's spec.
+    The simulation makes an exception if *asked* is None: a Pod with neither a preStop hook nor Tailscale Services ends
+    at once. But if its node *is_silent*, the Pod stays, because no kubelet ends it.
     """
     spec = pod["spec"]
     if not spec.get("nodeName"):
@@ -101,5 +102,5 @@ def selects(selector: Mapping[str, str], pod: Object) -> bool:
 
 
 def count(number: int) -> Any:
-    """Return *number* for a field of a status; None if *number* is 0, because the status then has no such field."""
+    """Return *number* for a field of a status; None if *number* is 0, because a status has no such field for 0."""
     return number or None

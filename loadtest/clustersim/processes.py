@@ -43,7 +43,7 @@ class Processes:
             with contextlib.suppress(TimeoutError):  # the processes that still run are killed
                 async with asyncio.timeout(self._stop_seconds):
                     await self._end()
-        finally:  # a second signal may cancel the wait
+        finally:  # a second signal can cancel the wait
             self._signal(SIGKILL)
         await self._end()
 

@@ -1,4 +1,4 @@
-"""The proxy's configuration as its image reads it: the file that it chooses, and the fields that it allows there."""
+"""The proxy's configuration as the image reads it: the file that the image chooses, and the fields that it allows."""
 
 import json
 import re
@@ -50,7 +50,7 @@ class ConfigError(Exception):
 class ProxyConfig:
     """The settings that the simulated image acts on.
 
-    The value for a field that the configuration lacks is empty, or None if the device then keeps its old value.
+    The value of a missing field is empty, or None if the device keeps its old value without the field.
     """
 
     auth_key: str = ""

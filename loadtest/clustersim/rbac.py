@@ -1,4 +1,4 @@
-"""Decides by the rules of Roles and ClusterRoles whether a user may make a request."""
+"""Decides by the rules of Roles and ClusterRoles whether a user is allowed to make a request."""
 
 import json
 from itertools import product
@@ -26,7 +26,7 @@ class Right(NamedTuple):
 
 
 class Rights:
-    """The rights of `USER`. As long as it has been given no role, it may do everything."""
+    """The rights of `USER`. Until `give` has given a role to this user, the user is allowed to do everything."""
 
     def __init__(self) -> None:
         self.granted: set[Right] = set()
@@ -36,7 +36,7 @@ class Rights:
         """The messages about requests that were denied to the user."""
 
     def give(self, *roles: Object) -> None:
-        """Give the user the rights of *roles*: a Role's in its namespace, a ClusterRole's everywhere.
+        """Give the user the rights in *roles*: those in a Role for its namespace, those in a ClusterRole everywhere.
 
         Unlike on a real API server, the wildcard ``*`` in a rule matches nothing.
         """

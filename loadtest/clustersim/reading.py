@@ -70,7 +70,7 @@ def wants_table(request: web.Request) -> bool:
 
 
 def wants_metadata(request: web.Request, verb: str) -> bool:
-    """Tell whether the client asks for metadata alone.
+    """Tell whether the client asks only for metadata.
 
     Raises ApiError 406 if the client asks for a list in the format of one object, or for one object in the format of a
     list.

@@ -63,7 +63,7 @@ class Recorder:
         return [*dict.fromkeys((self._state, *self._volumes.sources, *self._environment_from))]
 
     def is_outdated(self) -> bool:
-        """Tell whether the tailnet has changed so that the Recorder has to take another `step`."""
+        """Tell whether a change of the tailnet requires another `step` of the Recorder."""
         if self.device is not None:
             return self._login.tailnet.devices.get(self.device.node_id) != self.device
         waits = self._login.asks_for_key or self._env.get(HOSTNAME, "") in self._login.tailnet.silent

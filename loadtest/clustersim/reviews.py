@@ -17,7 +17,7 @@ def is_review(path: str) -> bool:
 
 
 def review(asked: Object) -> Object:
-    """Return the review *asked* with the answer that the client may do everything."""
+    """Return the review *asked* with the answer that the client is allowed to do everything."""
     if asked.get("kind") == "SelfSubjectRulesReview":
         rules = [{"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}]
         return {**asked, "status": {"resourceRules": rules, "nonResourceRules": [], "incomplete": False}}

@@ -59,7 +59,8 @@ class StatefulSets:
     def _scale_up(self, obj: Object, revision: str) -> bool:
         """Create missing Pods, and tell whether all Pods exist.
 
-        Unless the Pod management policy is Parallel, all Pods must be ready, too.
+        Unless the Pod management policy is Parallel, create each Pod only after all Pods before it are ready, and tell
+        whether all Pods exist and are ready.
         """
         pods = self._pods(obj)
         for ordinal in range(_replicas(obj)):
@@ -71,7 +72,7 @@ class StatefulSets:
         return all(ordinal in pods for ordinal in range(_replicas(obj)))
 
     def _update(self, obj: Object, revision: str) -> None:
-        """Delete the Pod of an older revision with the highest ordinal, if all Pods with higher ordinals are ready."""
+        """Of the Pods of older revisions, delete the one with the highest ordinal, if all Pods above it are ready."""
         for _, pod in sorted(self._pods(obj).items(), reverse=True):
             if is_deleting(pod):
                 return

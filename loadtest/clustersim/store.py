@@ -108,7 +108,7 @@ class Store:
     def restore(self, revision: int) -> None:
         """Restore the objects of *revision*, as a restore of etcd does.
 
-        Cluster IPs and node ports that were allocated since stay allocated.
+        Cluster IPs and node ports that were allocated after *revision* stay allocated.
         """
         for change in self._history.undo(revision):
             objects, key = self._objects[change.resource], (namespace_of(change.object), name_of(change.object))
@@ -172,10 +172,10 @@ class Store:
         *,
         grace: int | None = None,
     ) -> Object:
-        """Remove an object, or mark it for deletion if it has finalizers or is a Pod that may run on for a while.
+        """Remove an object, or mark it for deletion if it has finalizers or is a Pod with a grace period.
 
-        *propagation* is Background or Foreground; if it is empty, the object's finalizers decide. A Pod may run on for
-        *grace* seconds, or if *grace* is None, for as long as its spec says.
+        *propagation* is Background or Foreground; if it is empty, the object's finalizers decide. *grace* is the grace
+        period of a Pod in seconds. If it is None, the Pod's spec decides.
         """
         old = self.get(resource, namespace, name)
         if resource == NAMESPACE and name in _IMMORTAL:

@@ -104,13 +104,13 @@ def timestamp(seconds: float) -> str:
 class Tailnet:
     """One tailnet. Every identifier comes from a counter that begins with *first*, so that a test can predict it.
 
-    A test can change the attributes at any time. The policy defines *policy_tags*, and the OAuth client may give
-    devices the *client_tags*; for both, ``None`` permits every tag. *own_tags* are the tags of the OAuth client itself.
-    The next *dead_keys* auth keys are expired from the start. Devices with a hostname among *silent* get no answer when
-    they try to join. While *has_all_targets* is true, a proxy can lead to any name; otherwise only to the names of
+    A test can change the attributes at any time. The policy defines *policy_tags*, and the OAuth client is allowed to
+    give devices the *client_tags*; for both, ``None`` permits every tag. *own_tags* are the tags of the OAuth client
+    itself. The next *dead_keys* auth keys are expired from the start. Devices with a hostname in *silent* get no answer
+    when they try to join. While *has_all_targets* is true, a proxy can lead to any name; otherwise only to the names of
     existing devices and Tailscale Services. With workload identity, the server accepts *jwt* in place of the secret. If
-    *audience* isn't empty, the server also accepts any token for it. *services* are the Tailscale Services; Headscale's
-    API doesn't offer them.
+    *audience* isn't empty, the server also accepts any token for this audience. *services* are the Tailscale Services;
+    Headscale's API doesn't offer them.
     """
 
     def __init__(
@@ -190,13 +190,13 @@ class Tailnet:
         return device
 
     def set_policy(self, tag_owners: Mapping[str, Sequence[str]]) -> None:
-        """Put ``tagOwners`` of a policy into effect: they define all tags, and those that the OAuth client may give."""
+        """Put ``tagOwners`` of a policy into effect: they define *policy_tags* and *client_tags*."""
         self.policy_tags = set(tag_owners)
         owned = {tag for tag, owners in tag_owners.items() if {*owners} & {*self.own_tags}}
         self.client_tags = owned | {*self.own_tags}
 
     def set_hostname(self, node_id: str, hostname: str) -> Device:
-        """Give a device the hostname from its own configuration, and the name that goes with it.
+        """Set the hostname of a device. Its name follows the hostname, unless somebody has renamed the device.
 
         Raises KeyError if the device was deleted.
         """

@@ -73,11 +73,12 @@ class HostDevice(Protocol):
 
 
 class TailscaleServices:
-    """The Services of a tailnet with the *domain*, whose *devices* may host them. A test can change the attributes.
+    """The Services of a tailnet with the *domain*, whose *devices* can host them. A test can change the attributes.
 
     *approvers* is the table ``autoApprovers.services`` of the policy: by the name of a Service or one of its tags, the
-    tags of the devices that may host it; None approves every host. Unless *lists_annotations* is true, the API shows
-    the annotations of a Service only in its answer about this one Service. *changed* is called at each change.
+    tags of the devices that are allowed to host it; None approves every host. Unless *lists_annotations* is true, the
+    API shows the annotations of a Service only in its answer about this one Service. *changed* is called at each
+    change.
     """
 
     def __init__(
@@ -106,9 +107,9 @@ class TailscaleServices:
         return next(found, None) if domain == self._domain else None
 
     def put(self, service: TailscaleService) -> TailscaleService:
-        """Create *service* with two new addresses, or replace the one with its name, which keeps its addresses.
+        """Create *service* with two new addresses, or replace the Service with its name and keep the old addresses.
 
-        The caller has to check before that no device has the name. Raises ServiceError.
+        The caller has to check beforehand that no device has the name. Raises ServiceError.
         """
         check_name(service.name)
         if bad := [port for port in service.ports if port != DO_NOT_VALIDATE and not _is_port(port)]:
@@ -135,7 +136,7 @@ class TailscaleServices:
         self._changed()
 
     def report(self, node_id: str, hosted: Mapping[str, Host]) -> None:
-        """Store the report of a device about the Services that it hosts, by name, instead of its last report.
+        """Store the report of a device about the Services that it hosts, by name, instead of its previous report.
 
         Raises KeyError if the device was deleted.
         """
@@ -189,7 +190,7 @@ class TailscaleServices:
     def names_of_host(self, node_id: str) -> list[str]:
         """Return the MagicDNS names of the Services that a device hosts and is approved for.
 
-        The device may get certificates for these names, even before it advertises the Services.
+        The device is allowed to get certificates for these names, even before it advertises the Services.
         """
         names = [name for name in self._reports.get(node_id, ()) if name in self._services]
         approved = [name for name in names if self.approval(name, node_id) != NOT_APPROVED]

@@ -14,7 +14,7 @@ MOMENT: Final = 0.3  # s
 
 
 async def run(store: Store) -> None:
-    """Write the status of all policies a `MOMENT` after some of them have changed, until cancelled."""
+    """`MOMENT` seconds after each change of a policy, write the status of all policies. End when cancelled."""
     with store.subscribe(ADMISSIONPOLICY) as changes:
         while True:
             await asyncio.sleep(MOMENT)

@@ -94,7 +94,7 @@ def _lines(watch: Watch, changes: Iterable[Change]) -> list[bytes]:
 
 
 def _line(watch: Watch, change: Change) -> bytes:
-    """Return the event for *change*. If the client's selector no longer matches the object, it is a DELETED event."""
+    """Return the event for *change*. If the client's selector no longer matches the object, the event is DELETED."""
     before = watch.sees(change.old)
     if change.type != "DELETED" and watch.sees(change.object):
         return event("MODIFIED" if before else "ADDED", watch.encoder(change.object))

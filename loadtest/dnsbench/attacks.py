@@ -23,7 +23,7 @@ _QUERIES_A_SECOND = 200
 _NICE = 15
 """The niceness of the attacker.
 
-It shares a core with the victim, and gets the core only if the victim doesn't need it.
+The attacker shares a core with the victim, and runs only while the victim doesn't need the core.
 """
 _QUERY = packet(next(iter(addresses(1))))
 

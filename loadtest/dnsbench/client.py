@@ -11,7 +11,7 @@ from dnsload.client import Load, Seen
 from dnsbench.errors import BenchError
 
 _SPARE_SECONDS = 10
-"""The seconds that a run may take in addition to its load, before it counts as failed."""
+"""The seconds after the end of the load in which a run has to end, or else it has failed."""
 
 
 @dataclass(frozen=True, slots=True)

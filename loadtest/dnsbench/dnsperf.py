@@ -1,4 +1,4 @@
-"""Measurements with dnsperf, to check those with our client. It uses so much CPU that it suits only slow servers."""
+"""Measurements with dnsperf, to check those with our client. dnsperf uses much CPU, so it suits only slow servers."""
 
 import re
 import resource

@@ -167,7 +167,7 @@ GOALS = (
 
 
 def judged(table: Table, goals: Sequence[Goal] = GOALS) -> list[Verdict]:
-    """Return the verdict on each goal, with the figure from the best values of all rounds and that of each round."""
+    """Return the verdict on each goal: the figure of the best values of all rounds, and the figure of each round."""
     most = max((len(row.rounds) for row in table.rows), default=0)
     tables = [
         Table([_of_round(row, number) for row in table.rows if number < len(row.rounds)]) for number in range(most)

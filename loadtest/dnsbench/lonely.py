@@ -1,4 +1,4 @@
-"""A local network with only this machine, so that no neighbour answers when the server sends to it."""
+"""A local network without other machines, in which a server sends answers to a client that doesn't exist."""
 
 import ctypes
 import os

@@ -29,7 +29,7 @@ class Stat:
 
     @classmethod
     def parse(cls, text: str) -> "Stat":
-        """Read the line of /proc/PID/stat; the command in it may have spaces and brackets (proc(5))."""
+        """Read the line of /proc/PID/stat; the command in it can have spaces and brackets (proc(5))."""
         pid, _, rest = text.partition(" ")
         fields = rest[rest.rindex(")") + 2 :].split()
         return cls(int(pid), fields[0] in "ZX", int(fields[3]), int(fields[11]) + int(fields[12]), int(fields[21]))

@@ -58,7 +58,7 @@ class Changes:
 
     @classmethod
     def of(cls, folder: Path, names: Mapping[str, str]) -> "Changes":
-        """Return a Changes that replaces a records file in *folder*; all records files there are for *names*."""
+        """Return a Changes that replaces the last records file in *folder*. The records files there have *names*."""
         name, text = list(documents(names).items())[-1]
         return cls(folder / name, text)
 

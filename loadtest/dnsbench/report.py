@@ -27,7 +27,7 @@ _HEADS = {
     "echo": "a bare echo (the kernel alone)",
 }
 BUSY = 0.97
-"""The greatest share of time in which the client may be busy.
+"""The greatest share of time in which the client can be busy without a warning.
 
 A client that is busy for longer may be too slow for the server, so that the rate says little about the server.
 """

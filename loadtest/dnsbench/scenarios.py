@@ -23,7 +23,7 @@ class Writes(Enum):
 
     NONE = auto()
     ASIDE = auto()
-    """The changed records, in a folder that no server reads. This shows the cost of the writing alone."""
+    """The changed records, in a folder that no server reads. This shows the cost of only the writing."""
     SERVED = auto()
 
 

@@ -112,7 +112,8 @@ def _unserved(soaked: Soaked) -> float:
 def growth(memory: Sequence[float]) -> float | None:
     """Return the average memory of the last minute minus that of the first minute, in megabytes.
 
-    In a short run, both periods are shorter than a minute. The result is None if the run is too short for that.
+    The first `_SETTLED_SECONDS` are left out. In a short run, both periods are shorter than a minute. The result is
+    None if the run is too short for that.
     """
     settled = memory[_SETTLED_SECONDS:]
     minute = min(60, len(settled) // 3)

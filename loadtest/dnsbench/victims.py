@@ -1,6 +1,6 @@
 """Measures the latency of a victim: a client that sends queries to a server while another client attacks the server.
 
-A victim sends each query after the answer to the one before.
+A victim sends each query after the answer to its previous query.
 """
 
 import contextlib

@@ -58,7 +58,10 @@ def run(settings: Settings) -> Report:
 
 
 def limited(settings: Settings, questions: int) -> Settings:
-    """Return *settings* whose run ends after all passes. *questions* is the number of questions in one pass."""
+    """Return *settings* with a limit that ends the run after the last pass, if there are passes.
+
+    *questions* is the number of questions in one pass.
+    """
     speed = settings.speed
     if settings.passes is None:
         return settings
@@ -172,9 +175,9 @@ def _run_compiled(session: Session, settings: Settings, program: Path) -> tuple[
 
 
 def client_load(settings: Settings) -> Load:
-    """Return the load of all compiled clients together, except for its numbers of sockets and connections.
+    """Return the load of all compiled clients together.
 
-    They are the numbers of a single client.
+    Only its numbers of sockets and connections are those of a single client.
     """
     speed, tcp = settings.speed, settings.tcp
     sockets = max(1, settings.sockets // settings.workers)

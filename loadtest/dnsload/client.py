@@ -60,7 +60,7 @@ def encoded(queries: Iterable[Query]) -> Iterator[bytes]:
 
 
 def steady(rate: float) -> Rates:
-    """Return a constant rate for the whole run."""
+    """Return the rates of a run with the constant *rate*."""
     return ((rate, rate),)
 
 

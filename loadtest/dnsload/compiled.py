@@ -24,7 +24,7 @@ _ROUNDS = 3
 When a client has sent the whole list, it begins again.
 """
 _FULL = 0.75
-"""The share of a socket's message IDs that may be in use at the same time."""
+"""The share of a socket's message IDs that can be in use at the same time."""
 
 
 def query(asked: Asked) -> Query:

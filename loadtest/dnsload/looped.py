@@ -1,4 +1,4 @@
-"""The engine for low rates and for TCP, on asyncio."""
+"""The engine for low rates, on asyncio. It is also the only engine that sends malformed packets by TCP."""
 
 import asyncio
 import contextlib
@@ -39,7 +39,7 @@ class LoopedEngine:
         self._woken = asyncio.Event()
         self._channels: list[Channel] = []
         self._apart: list[Channel] = []
-        """Channels for malformed packets only, because a server may close the connection that brought one."""
+        """Channels for malformed packets only, because a server can close the connection that brought one."""
         self._turn = 0
         self.exchanges: list[Exchange] = []
 

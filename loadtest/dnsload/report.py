@@ -197,7 +197,7 @@ class Report(_Model):
     Of several compiled clients, it is that of the busiest one.
     """
     client_limits: list[str]
-    """The reasons why the client, not the server, may have limited the results; empty if there are none."""
+    """Signs that the client, not the server, possibly limited the results; empty if there are none."""
     failures: list[str]
     """The reasons for the exit code 1; empty if it is 0 or 3."""
 
@@ -208,7 +208,7 @@ class Report(_Model):
 
     @property
     def latency_notes(self) -> Sequence[str]:
-        """Sentences about the start of a latency, about queries without an answer, and about queries sent too late."""
+        """Sentences that explain the latencies in the report, such as from which moment they count."""
         if self.closed_loop:
             start = (
                 "A latency counts from when the query was sent."
@@ -226,7 +226,7 @@ class Report(_Model):
 
 
 LIMITED = "dnsload was the limit: these may be its own figures, not the server's (exit code 3)"
-"""The verdict on a run without failures that the client may have limited."""
+"""The verdict on a run without failures whose results the client possibly limited."""
 
 
 def make_report(settings: Settings, session: Session, askers: Sequence[Asker], about: About) -> Report:

@@ -151,7 +151,7 @@ class ClosedLoop:
         self.ends = start + round(seconds * SECOND)
 
     def due(self, now: int, outstanding: int, limit: int) -> Sequence[int]:
-        """Return a list that has *now* once for each query that may be sent, at most *limit* times."""
+        """Return a list that has *now* once for each query that can be sent, at most *limit* times."""
         if now >= self.ends:
             return []
         count = min(limit, self._concurrency - outstanding)

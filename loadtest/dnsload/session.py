@@ -13,7 +13,7 @@ from dnsload.workload import Workload
 
 clock = time.monotonic_ns
 _GRACE = SECOND // 5
-"""The nanoseconds after the end of the schedule in which a client that is late may still send."""
+"""The nanoseconds after the end of the schedule in which a client that is late still sends."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ _EDNS_SIZE = 1232
 """The UDP payload size, in bytes, that queries offer if an option other than the size needs EDNS."""
 _COOKIE_BYTES = 8
 _COOKIE_SIZES = (_COOKIE_BYTES, *range(16, 41))
-"""The permitted sizes of a cookie in bytes: a client cookie alone, or one with a server cookie (RFC 7873)."""
+"""The permitted sizes of a cookie in bytes: only a client cookie, or one with a server cookie (RFC 7873)."""
 
 DESCRIPTION = """\
 Load a DNS server with queries, check every answer, and report latency, loss and mistakes.
@@ -298,7 +298,7 @@ def _address(text: str) -> str:
 
 
 def parse_duration(text: str) -> float:
-    """Return the seconds in *text*, which may have a unit: `90`, `90s`, `1.5m`, `24h`; raises ValueError."""
+    """Return the seconds in *text*, which can have a unit: `90`, `90s`, `1.5m`, `24h`; raises ValueError."""
     number, unit = re.fullmatch(r"(.*?)([smh]?)", text, re.DOTALL).groups()  # type: ignore[union-attr]  # the pattern matches any text
     seconds = _number(number, "a duration such as 90, 90s, 10m or 24h") * _UNITS[unit]
     if not 0 < seconds <= MAX_SECONDS:

@@ -85,7 +85,7 @@ class Tally(Counts):
             self.lags.clear()
 
     def flush_some(self) -> None:
-        """Move the latencies and the lags into their histograms, if there are so many that it is worth the CPU time."""
+        """Move the latencies and the lags into their histograms, if there are enough to be worth the CPU time."""
         self.flush(_FLUSH)
 
     def latency_of_all(self, timeout: int) -> Histogram:

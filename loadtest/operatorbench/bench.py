@@ -22,12 +22,12 @@ from operatorbench.measure import Step, by_write
 from operatorbench.operators import Operator
 from operatorbench.process import Spending
 
-LIMIT = 600.0  # s that a step may take
+LIMIT = 600.0  # s until a step must have ended
 
-_START = 60.0  # s that an operator may take to serve its first Service
+_START = 60.0  # s until an operator must have served its first Service
 _QUIET = 2.0  # s without a write after which an operator has settled
 _LOOK = 0.25  # s between two readings of the audit log
-_STOP = 10.0  # s that an operator may take to stop by itself
+_STOP = 10.0  # s until an operator is killed if it hasn't stopped by itself
 _TAIL = 25  # lines of a log that a failure shows
 
 Figures = TypeVar("Figures")
@@ -35,7 +35,7 @@ Figures = TypeVar("Figures")
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """The number of Services that a scenario makes, and the number of seconds for which nobody then changes them."""
+    """The number of Services that a scenario makes, and the seconds for which it leaves them unchanged after that."""
 
     services: int
     idle_seconds: float

@@ -1,4 +1,4 @@
-"""The first scenario: all egress Services are made at once, left alone for a while, and removed at once."""
+"""The first scenario: all egress Services are made at once, left unchanged for a while, and removed at once."""
 
 import asyncio
 import time
@@ -75,7 +75,7 @@ def run(ground: Ground, operator: Operator, load: Load, number: int, progress: P
     """Run the scenario with *operator* on a fresh cluster, and return its figures.
 
     Raises:
-        BenchError: a program didn't start, or the operator didn't do its work; the text says which, with a log's end.
+        BenchError: a program didn't start, or the operator didn't do its work. The text has the end of a log.
     """
     progress.say(f"run {number}: {operator.kind}")
     with prepared(ground, operator) as servers, running(ground, operator, servers) as program:

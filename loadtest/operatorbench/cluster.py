@@ -98,7 +98,7 @@ class Cluster:
         return sum(map(is_reported, self._objects[SERVICES].values())) >= count
 
     def gone(self) -> bool:
-        """Tell whether all Services and the objects made for them are gone; objects for the nameserver may remain."""
+        """Tell whether all Services and the objects made for them are gone; objects for the nameserver can remain."""
         owners = (owner_of(obj) for objects in self._objects.values() for obj in objects.values())
         return all(owner is not None and owner.type == PARENT_NAMESERVER for owner in owners)
 
@@ -133,7 +133,7 @@ class Cluster:
     async def until(self, holds: Callable[[], bool], seconds: float, what: str) -> None:
         """Wait until *holds* returns True. *what* describes this state in the error.
 
-        Raises: BenchError: the operator has ended, or *seconds* have passed.
+        Raises BenchError if the operator has ended, or if *seconds* have passed.
         """
         try:
             async with asyncio.timeout(seconds):

@@ -126,7 +126,7 @@ HOSTING_GOALS: Sequence[Goal[Hosting]] = (
 
 
 def judged(samples: Sequence[AnyRun], goals: Sequence[Goal[AnyRun]]) -> list[Verdict]:
-    """Return the verdict on each of *goals*, or none if there are no *samples*."""
+    """Return the verdict on each of *goals*, or an empty list if there are no *samples*."""
     if not samples:
         return []
     ours, theirs = of(Kind.OURS, samples), of(Kind.GO, samples)

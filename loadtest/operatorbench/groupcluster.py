@@ -33,7 +33,7 @@ GROUPS = ("even", "odd")
 """The names of the two groups. The Services with even numbers are for the first group, the others for the second."""
 
 _REPLICAS = 2
-_PATIENCE = 60.0  # s that a group may take to become available
+_PATIENCE = 60.0  # s until a group must be available
 _EGRESS = f"{LABEL_MANAGED}={MANAGED},{LABEL_SERVICE_TYPE}={SERVICE_TYPE_EGRESS}"
 PROXYGROUPS = Selection(PROXYGROUP)
 _STATES = Selection(SECRET, NAMESPACE, f"{LABEL_MANAGED}={MANAGED},{LABEL_SECRET_TYPE}={SECRET_TYPE_STATE}")

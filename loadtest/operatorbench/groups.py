@@ -106,7 +106,8 @@ class Burst:
     async def _add_more(self) -> None:
         """Create Services for the first group, one after the other.
 
-        Measure for each the time until its entry and until its EndpointSlice.
+        For each Service, measure the time until its entry is written, and the time from each proxy's report until the
+        EndpointSlice has this proxy.
         """
         names = [f"more-{number}" for number in range(_MORE)]
         for name in names:
@@ -146,7 +147,7 @@ def run(ground: Ground, operator: Operator, load: Load, number: int, progress: P
     """Run the scenario with *operator* on a fresh cluster, and return its figures.
 
     Raises:
-        BenchError: a program didn't start, or the operator didn't do its work; the text says which, with a log's end.
+        BenchError: a program didn't start, or the operator didn't do its work. The text has the end of a log.
     """
     progress.say(f"run {number}: {load.services} Services of {len(GROUPS)} ProxyGroups, {operator.kind}")
     with prepared(ground, operator) as servers:

@@ -1,4 +1,4 @@
-"""The fourth scenario: two ProxyGroups have to expose all Ingresses and Services at once; then nobody changes them."""
+"""The fourth scenario: two ProxyGroups expose many Ingresses and Services at once. After that, nobody changes them."""
 
 import asyncio
 import json
@@ -90,7 +90,7 @@ def run(ground: Ground, operator: Operator, load: Load, number: int, progress: P
     """Run the scenario with *operator* on a fresh cluster, and return its figures.
 
     Raises:
-        BenchError: a program didn't start, or the operator didn't do its work; the text says which, with a log's end.
+        BenchError: a program didn't start, or the operator didn't do its work. The text has the end of a log.
     """
     progress.say(f"run {number}: {load.services} Ingresses and Services that ProxyGroups expose, {operator.kind}")
     with prepared(ground, operator) as servers:

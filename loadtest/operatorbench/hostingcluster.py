@@ -41,7 +41,7 @@ TYPE = "ingress"
 """The type of the groups."""
 
 _EVERY = 0.5  # s from one reading of a proxy's configuration to the next
-_PATIENCE = 60.0  # s that a proxy may wait for its auth key
+_PATIENCE = 60.0  # s until a proxy must have its auth key
 _LIFETIME = timedelta(days=90)
 _INGRESSES = Selection(INGRESS, USERS)
 _SECRETS = Selection(SECRET, NAMESPACE, f"{LABEL_MANAGED}={MANAGED}")
@@ -90,7 +90,7 @@ class Host:
         self._certified: set[str] = set()
 
     async def run(self) -> None:
-        """Read the configuration again and again, and report by it, until cancelled."""
+        """Read the configuration again and again, and report the Tailscale Services in it, until cancelled."""
         while True:
             await self._step()
             await asyncio.sleep(_EVERY)

@@ -23,7 +23,7 @@ try:
 finally:
     profile.dump_stats(file)
 """
-"""A program that runs our operator under a profiler of CPU time, which leaves out the time in which it waits."""
+"""A program that runs our operator under a profiler of CPU time, so times in which the operator waits don't count."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class Operator:
 
 
 def ours(crds: Path, profile: Path | None = None, name: str = NAME) -> Operator:
-    """Return our operator, which runs as in its image, or with *profile* under cProfile, which writes that file."""
+    """Return our operator, which runs as in its image. With *profile*, cProfile writes its profile into this file."""
     words: tuple[Word, ...] = ("-c", _PROFILED, profile) if profile else ("-m", "tsoperator")
     return Operator(
         Kind.OURS,

@@ -23,7 +23,7 @@ from operatorbench.process import Spending
 
 _EVERY = 0.25  # s from one Service to the next
 _POD = 2.1  # s until a proxy has an address, as if its Pod had started; no multiple of _EVERY
-_PATIENCE = 30.0  # s that the leader may take to get the Lease, and the standby to be ready
+_PATIENCE = 30.0  # s until the leader must have the Lease and the standby must be ready
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,11 +79,11 @@ class OneByOne:
 def run(ground: Ground, services: int, profile: Path | None, number: int, progress: Progress) -> Steady:
     """Run the third scenario on a fresh cluster, and return its figures.
 
-    With *profile*, the operators write their profiles to two files in its folder. If the last part of the path is
-    ``FILE``, these files are called ``leader-FILE`` and ``standby-FILE``.
+    With *profile*, the operators write their profiles to two files in the folder of this path. If the last part of the
+    path is ``FILE``, these files are called ``leader-FILE`` and ``standby-FILE``.
 
     Raises:
-        BenchError: a program didn't start, or the operator didn't do its work; the text says which, with a log's end.
+        BenchError: a program didn't start, or the operator didn't do its work. The text has the end of a log.
     """
     leader, standby = (
         operators.ours(ground.crds, profile and profile.with_name(f"{name}-{profile.name}"), name)

@@ -19,14 +19,14 @@ _TEXT = "%(asctime)s %(levelname)-7s %(name)s: %(message)s"
 _LEVELS = {
     "WARNING": "warn",
     "CRITICAL": "fatal",
-}  # the operator's other names of levels
+}  # levels whose names differ in the operator's log
 
 
 class JsonFormatter(logging.Formatter):
-    """Writes a record as one line of JSON, in the form of the operator's log."""
+    """Writes each log record as one line of JSON, with the same fields as the operator's log."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return ``level``, ``ts`` (RFC 3339), ``logger``, ``msg`` and, where there is one, the exception."""
+        """Return ``level``, ``ts`` (RFC 3339), ``logger``, ``msg`` and, if the record has one, the exception."""
         when = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
         line = {
             "level": _LEVELS.get(record.levelname, record.levelname.lower()),
@@ -53,8 +53,8 @@ def main() -> int:
     for warning in misspelt(os.environ):
         log.warning("%s", warning)
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    with suppress(ValueError):  # macOS refuses the limit that it names
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # most systems allow 1024 until a process asks
+    with suppress(ValueError):  # macOS refuses its own hard limit
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # a process gets only 1024 unless it asks
     try:
         asyncio.run(run(settings))
     except ListenError as error:

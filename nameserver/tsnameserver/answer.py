@@ -1,9 +1,9 @@
 """Answers queries from a zone: this is the whole protocol, without a socket.
 
 Nearly every query is ordinary: it has usual flags, one question and at most a usual OPT record. The fast path answers
-it: it looks up the flags and the name, and copies the records that the zone has compiled. All other queries go to the
-general path, `general`, which reads a query field by field. The general path would answer ordinary queries with the
-same bytes.
+such a query: it looks up the flags and the name, and copies the records that the zone has compiled. All other queries
+go to the general path, `general`, which reads a query field by field. The general path would answer ordinary queries
+with the same bytes.
 """
 
 import struct
@@ -125,10 +125,10 @@ def answer(query: bytes, zone: Zone, counts: Counts | None = None, *, stream: bo
 
 
 def _with_options(query: bytes) -> tuple[bytes, bytes] | None:
-    """Return the question, and the OPT record of the response, of a query whose OPT record has options that we ignore.
+    """Return the question in *query*, and the OPT record for the response, if we ignore all EDNS options of *query*.
 
-    Return None for any other query. The search for the end of the question may stop too early, at the same bytes in a
-    label of the name. Then the question contains no valid name, and the lookup of the name finds nothing.
+    Return None for any other query. The search for the end of the question can stop too early, at a label that contains
+    the same bytes. In that case, the question has no valid name, and the lookup of the name finds nothing.
     """
     at = query.find(_QUESTION_END, HEADER_SIZE) + 2
     opt = _OPT_REPLIES.get(query[at + 5 : at + 9])
@@ -144,13 +144,13 @@ def _with_options(query: bytes) -> tuple[bytes, bytes] | None:
 
 
 def _offered(query: bytes, question: bytes, opt: bytes) -> int:
-    """Return the largest response, in bytes, that the client of an ordinary query accepts by UDP and that we send."""
+    """Return the size limit, in bytes, of the UDP response to an ordinary query: the client's limit or ours."""
     at = HEADER_SIZE + len(question) + len(_OPT_START)
     return min(max(int.from_bytes(query[at : at + 2], "big"), UDP_MINIMUM), UDP_MAXIMUM) if opt else UDP_MINIMUM
 
 
 def _truncated(response: bytes, question: bytes, opt: bytes) -> bytes:
-    """Return *response*, which is too long, without its records and marked as truncated (RFC 2181, 9)."""
+    """Return *response*, which is too long, marked as truncated and with no records but *opt* (RFC 2181, 9)."""
     flags = bytes((response[2] | TC, response[3]))
     return b"".join((response[:2], flags, response[4:6], bytes(4), response[10:12], question, opt))
 
@@ -190,7 +190,7 @@ def failure(query: bytes) -> bytes | None:
 
 
 def _bare(query: bytes, rcode: int) -> bytes:
-    """Return a response without a question, to a query of at least 12 bytes that can't be answered."""
+    """Return an error response: it has *rcode*, but no question. *query* has at least 12 bytes."""
     opt = opt_record(rcode) if has_opt(query) else b""
     flags = bytes((QR | query[2] & (OPCODE | RD), query[3] & CD | rcode))
     return query[:2] + flags + struct.pack("!4H", 0, 0, 0, 1 if opt else 0) + opt
@@ -216,7 +216,7 @@ def _size_limit(asked: Query, *, stream: bool) -> int:
 
 
 def _opt(asked: Opt, found: Section, zone: Zone) -> bytes:
-    """Return the OPT record of the response to a query that has one."""
+    """Return the OPT record of the response to a query whose OPT record is *asked*."""
     options = struct.pack("!HH", NSID, len(zone.nsid)) + zone.nsid if asked.nsid and zone.nsid else b""
     if found is _SERVFAIL:
         options += NOT_READY

@@ -31,10 +31,10 @@ _Parts = list[tuple[str, Callable[[], Awaitable[None]]]]
 """The parts of the server that run beside the UDP threads, by the names that metrics give them."""
 
 _SWITCH_SECONDS = 0.0005
-"""The seconds for which a thread may keep the interpreter's lock, as during a reload, while a packet waits."""
+"""The seconds for which a thread can keep the interpreter's lock, as during a reload, while a packet waits."""
 _JOIN_SECONDS = 0.5
 _OTHER_DESCRIPTORS = 256
-"""The file descriptors that connections of clients leave for probes, metrics, records and sockets."""
+"""The number of file descriptors that clients' connections can't use, for probes, metrics, records and sockets."""
 
 
 async def run(settings: Settings) -> None:
@@ -89,7 +89,7 @@ async def run(settings: Settings) -> None:
 
 
 def tcp_limits(servers: int) -> TcpLimits:
-    """Return the limits of each of so many TCP *servers*. They leave file descriptors for all else, such as probes."""
+    """Return the limits of each of *servers* TCP servers. They leave enough file descriptors for all other purposes."""
     limits, (allowed, _) = TcpLimits(), getrlimit(RLIMIT_NOFILE)
     if allowed == RLIM_INFINITY:
         return limits
@@ -97,7 +97,7 @@ def tcp_limits(servers: int) -> TcpLimits:
 
 
 async def _follow(sources: _Parts, restarts: Restarts, rereading: asyncio.Event, forget: Callable[[], None]) -> None:
-    """Run *sources*. Each time *rereading* is set, call *forget* and start the sources anew."""
+    """Run *sources*. Each time *rereading* is set, call *forget* and restart the sources."""
     while True:
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(restarts.keep_running(part, work)) for part, work in sources]
@@ -111,7 +111,7 @@ async def _follow(sources: _Parts, restarts: Restarts, rereading: asyncio.Event,
 
 @contextmanager
 def _running(servers: Sequence[UdpServer]) -> Iterator[None]:
-    """Run the threads of *servers*."""
+    """Run the threads of *servers* until the end of the block."""
     for server in servers:
         server.start()
     try:

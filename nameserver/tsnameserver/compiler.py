@@ -1,7 +1,7 @@
 """Compiles records into a Zone. Each record is packed once, so that an answer only has to copy it.
 
-Each zone is made from the one before: unchanged names are taken over, and only changed names are compiled. The work is
-done in steps that are short, because other threads wait for the interpreter meanwhile.
+Each zone is made from the previous one: it shares the unchanged names, and only changed names are compiled. The work is
+done in short steps, because other threads wait for the interpreter during a step.
 """
 
 from collections.abc import Generator, Iterable, Mapping, Sequence
@@ -53,7 +53,7 @@ def empty_zone(settings: ZoneSettings) -> Zone:
 
 
 def nothing_compiled(settings: ZoneSettings) -> Compiled:
-    """Return an empty result, from which the first records are compiled."""
+    """Return the `Compiled` of the zone without records, with which the first call of `compile_steps` begins."""
     apexes, problems = _apexes(settings, (), 0)
     return Compiled(
         Zone(Nodes(), apexes, loaded=False, nsid=settings.nsid.encode()), ShardSet(()), {}, {}, problems, 0, 0, 0
@@ -61,7 +61,7 @@ def nothing_compiled(settings: ZoneSettings) -> Compiled:
 
 
 def build_zone(records: Records, settings: ZoneSettings) -> Zone:
-    """Compile *records* without a pause."""
+    """Compile *records* without a pause, and return the zone."""
     return finished(compile_steps(nothing_compiled(settings), (records,), settings)).zone
 
 
@@ -76,7 +76,10 @@ def finished(steps: Steps[_T]) -> _T:
 
 
 def compile_steps(old: Compiled, documents: Sequence[Records], settings: ZoneSettings) -> Steps[Compiled]:
-    """Compile a whole set of *documents*, starting from *old*, which has the same settings and isn't changed."""
+    """Compile *documents*, which are a whole set, into the next zone after *old*.
+
+    *old* must have been compiled with the same *settings*. It stays unchanged.
+    """
     said = yield from _shard_set(old.said, documents)
     apexes, zone_problems = _apexes(settings, said.zones, said.serial)
     draft = _Draft(old, said, apexes, settings.ttl)

@@ -24,21 +24,27 @@ log = logging.getLogger(__name__)
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 _RECORDS_NAME = re.compile(rf"{CONFIGMAP_NAME}(-[0-9]+)?")
 _PAGE_ITEMS = "4"
-"""The number of ConfigMaps in a page of the list. It is small, because a ConfigMap may be as large as a mebibyte."""
+"""The number of ConfigMaps in a page of the list. It is small, because a ConfigMap can be as large as a mebibyte."""
 _CONNECT_SECONDS = 10
 _LIST_SECONDS = 20
 
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """The seconds to wait after failures: double each time, from *first* to *most*; *denied* after a denial by RBAC."""
+    """Seconds to wait after a failure: *first*, then twice as long after each failure, up to *most*.
+
+    After a denial by RBAC, the wait is *denied* seconds.
+    """
 
     first: float = 0.25
     most: float = 5.0
     denied: float = 30.0
 
     def delay(self, failures: int) -> float:
-        """Return the seconds to wait after so many *failures* in a row; chance varies them, to spread the replicas."""
+        """Return the seconds to wait after *failures* failures in a row.
+
+        The value is partly random, so that replicas don't try again at the same time.
+        """
         return min(self.first * 2.0 ** min(failures - 1, 16), self.most) * random.uniform(0.5, 1.0)  # noqa: S311 - no secret
 
 
@@ -55,7 +61,7 @@ class ApiSettings:
     """The seconds for which the API server should keep a watch open. The API server doesn't send a bookmark in every
     watch, so only a new watch shows that it still answers."""
     grace_seconds: float = 5.0
-    """The seconds that a watch may take beyond `watch_seconds`. After them, the connection counts as dead."""
+    """If a watch lasts so many seconds longer than `watch_seconds`, its connection counts as dead."""
 
 
 class _Metadata(BaseModel):
@@ -107,7 +113,7 @@ class ConfigMaps:
     async def follow(self) -> None:
         """List and watch, and offer the texts.
 
-        Only an unforeseen exception ends this method. After that, the method may be called again.
+        Only an unforeseen exception ends this method. After that, the method can be called again.
         """
         self._failures, self._complaint = 0, ""
         try:
@@ -154,13 +160,13 @@ class ConfigMaps:
         await self._lose()
 
     def _complain(self, complaint: str) -> None:
-        """Log *complaint* as a warning. Don't repeat it until a watch works or the reason is another one."""
+        """Log *complaint* as a warning, unless it was the previous complaint and no watch has worked in between."""
         if complaint != self._complaint:
             log.warning("%s", complaint)
             self._complaint = complaint
 
     async def _list_and_watch(self) -> None:
-        """List once, and watch from the version of the list. Only an exception ends this."""
+        """List once, and watch from the version of the list. Only an exception ends this method."""
         loop = asyncio.get_running_loop()
         with closing(HttpGet(self._settings.server, self._tls(), connect_seconds=_CONNECT_SECONDS)) as client:
             version = await self._list(client)
@@ -172,7 +178,7 @@ class ConfigMaps:
                     await asyncio.sleep(self._settings.backoff.first)
 
     async def _list(self, client: HttpGet) -> str:
-        """Read all ConfigMaps, in pages that are parsed quickly, and return the version to watch from."""
+        """Read all ConfigMaps, in small pages, and return the version to watch from."""
         texts: dict[str, str | None] = {}
         parameters = {"limit": _PAGE_ITEMS}
         async with asyncio.timeout(_LIST_SECONDS):
@@ -212,7 +218,7 @@ class ConfigMaps:
         return version
 
     def _note_that_watches_work(self) -> None:
-        """Begin the backoff anew. A list isn't enough for that: the API server may answer lists and refuse watches."""
+        """Reset the backoff. A successful list doesn't, because an API server can answer lists and refuse watches."""
         self._failures, self._complaint = 0, ""
         self.watched.heard = time.time()
 

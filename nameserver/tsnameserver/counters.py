@@ -21,7 +21,7 @@ MISS = len(FAST_TYPES)
 REFUSAL = 2 * MISS
 """The number to add to a slot in `Counts.fast`, for a query whose name is in no zone."""
 OTHER = 0
-"""The key for all types that have no count of their own, and for queries whose question can't be read."""
+"""The number that stands for all types without a count of their own, and for queries whose question can't be read."""
 
 
 def _zeros(keys: Iterable[int]) -> dict[int, int]:
@@ -33,7 +33,7 @@ class Counts:
     """The totals since the start. Clients can't make them take more memory."""
 
     fast: "array[int]" = field(default_factory=lambda: array("Q", bytes(8 * 3 * MISS)))
-    """The numbers of queries on the fast path, by slot, slot + MISS or slot + REFUSAL, also in compiled loops."""
+    """The numbers of queries on the fast path or in a compiled loop, by slot, slot + MISS or slot + REFUSAL."""
     general_types: dict[int, int] = field(default_factory=lambda: _zeros((*TYPES, OTHER)))
     general_rcodes: dict[int, int] = field(default_factory=lambda: _zeros(RCODES))
     general: int = 0
@@ -56,7 +56,7 @@ class Counts:
         self.truncated += bool(response[2] & TC)
 
     def requests(self) -> Mapping[int, int]:
-        """Return the number of packets for each type that they ask for."""
+        """Return the number of packets by the record type that they ask for."""
         types = self.general_types.copy()
         for slot, qtype in enumerate(FAST_TYPES):
             types[qtype] += self.fast[slot] + self.fast[slot + MISS] + self.fast[slot + REFUSAL]

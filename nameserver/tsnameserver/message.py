@@ -51,7 +51,7 @@ def opt_record(rcode: int = NOERROR, options: bytes = b"", *, dnssec_ok: bool = 
 def ordinary_heads(*, opt: bool) -> frozenset[bytes]:
     """Return all strings of 10 bytes that can follow the ID of an ordinary query: its flags and counts.
 
-    RD, AD and CD may be set or not. The count of questions is 1. With *opt* there is one additional record, else
+    RD, AD and CD can be set or not. The count of questions is 1. With *opt* there is one additional record, else
     none.
     """
     counts = struct.pack("!4H", 1, 0, 0, opt)

@@ -52,9 +52,9 @@ class Metrics:
     tcp: Sequence[TcpServer]
     reloads: Reloads
     watched: Watched | None = None
-    """The state of following the API server.
+    """The state of the list and the watch of the API server.
 
-    If the nameserver doesn't follow the API server, this is None, and the metrics have no series about it.
+    If the nameserver doesn't follow the API server, this is None, and no metric is about the API server.
     """
     restarts: Mapping[str, int] = field(default_factory=dict)
     snapshot: Snapshot | None = None
@@ -62,7 +62,7 @@ class Metrics:
     """Unix time of the start."""
 
     def families(self) -> Iterator[Family]:
-        """Return every family, with the current counts."""
+        """Yield each metric with its current samples."""
         yield from self._queries()
         yield from self._transports()
         yield from _records(self.reloads)
@@ -145,7 +145,7 @@ def _records(reloads: Reloads) -> Iterable[Family]:
 
 
 def _sources(reloads: Reloads, watched: Watched | None, snapshot: Snapshot | None) -> Iterable[Family]:
-    """Return the metrics of the records' sources. They show whether a watch is dead or the cluster has no changes."""
+    """Return the metrics of the sources of records. They distinguish a dead watch from a quiet cluster."""
     source = _gauge("records_source", "1 for where the records that are served come from.", ("source",))
     for each in Source:
         source.add(int(each.label == reloads.source), each.label)
@@ -161,7 +161,7 @@ def _sources(reloads: Reloads, watched: Watched | None, snapshot: Snapshot | Non
 
 
 def _process(started: float) -> Iterator[Family]:
-    """Return the metrics of the process's resources, under the names that Prometheus's own clients use."""
+    """Yield the metrics of the version and of the process. The latter have the names of Prometheus's own clients."""
     build = _gauge("build_info", "The version that runs.", ("version", "python"))
     build.add(1, __version__, sys.version.partition(" ")[0])
     yield build

@@ -18,7 +18,7 @@ _LABELS = re.compile(b"(?s:%s)*+" % b"|".join(map(_labels_of, range(1, MAX_LABEL
 
 
 def fold(text: str) -> str:
-    """Return *text* in lower case and without an outer dot: this form is the same for all spellings of a name."""
+    """Return *text* in lower case, without a dot at its start or end. All spellings of a name have the same result."""
     if not text.isascii():
         return text  # no DNS name; lowering could make it look like one
     return text.lower().removeprefix(".").removesuffix(".")

@@ -11,7 +11,7 @@ from tsnameserver.shards import Addresses
 from tsnameserver.zone import Apex, ZoneSettings, section
 
 MAX_ADDRESSES = 2000
-"""The number of addresses that a name may have in each address family; so many fit in a message by TCP."""
+"""The greatest number of addresses of a name in each address family: so many fit into a message by TCP."""
 _REFRESH, _RETRY, _EXPIRE = 3600, 600, 86400
 """The times in the SOA record for secondaries, in seconds. There are no secondaries."""
 _IPV4_MAPPED = IPv6Address("::ffff:0:0").packed[:12]

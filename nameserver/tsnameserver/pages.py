@@ -1,7 +1,7 @@
 """Serves pages over HTTP, for probes and metrics.
 
-Each connection carries one request and its response, and is closed then. Kubelets and Prometheus need no more, and an
-HTTP framework would take a tenth of this process's memory.
+Each connection carries one request and its response; after that, the server closes it. Kubelets and Prometheus need no
+more, and an HTTP framework would take a tenth of this process's memory.
 """
 
 import asyncio
@@ -51,7 +51,7 @@ class PageLimits:
     through.
     """
     seconds: float = 5.0
-    """The seconds that a client may take to send its request and to read the response."""
+    """The seconds in which a client has to send its request and read the response."""
 
 
 @asynccontextmanager
@@ -94,7 +94,7 @@ class _Clients:
 
 
 def _client(writer: asyncio.StreamWriter) -> str:
-    """Return the address of the client; empty if it had gone before its connection was accepted."""
+    """Return the address of the client; empty if the client had gone before the server accepted its connection."""
     address: tuple[str, int] = writer.get_extra_info("peername") or ("", 0)
     return address[0]
 

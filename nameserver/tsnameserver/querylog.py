@@ -16,7 +16,7 @@ _UNSAID = b'."\\'
 
 
 class QueryLog:
-    """Logs about one query of each *every* queries; none if *every* is 0. Threads may share the object."""
+    """Logs about one in *every* queries, or none if *every* is 0. Several threads can use the object."""
 
     def __init__(self, every: int = 0, *, clock: Callable[[], float] = time.monotonic) -> None:
         self.every = every
@@ -28,8 +28,8 @@ class QueryLog:
     def sample(self) -> bool:
         """Tell whether to log the current query.
 
-        The first query is logged, and then chance decides. Clients ask for A and AAAA in pairs, and a fixed step could
-        log only one of these two types.
+        The first query is logged; after it, chance decides. Clients ask for A and AAAA in pairs, so with a fixed step,
+        the log could have only one of these two types.
         """
         if not self.every:
             return False
@@ -53,7 +53,10 @@ class QueryLog:
 
 
 def _described(response: bytes | None) -> tuple[str, str, str]:
-    """Return the name, type and rcode. An unreadable query has no name. A query without a response has no rcode."""
+    """Return name, type and rcode, each as text or "-".
+
+    An unreadable query has neither name nor type. A query without a response has no rcode.
+    """
     if response is None:
         return "-", "-", "-"
     qname, qtype = question_of(response)

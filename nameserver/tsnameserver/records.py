@@ -21,7 +21,10 @@ MAX_SHARDS = 32
 
 
 def _names(value: Any) -> Any:
-    """Return *value* with empty values for nulls: a null can stand for all names, or for the addresses of one name."""
+    """Return the table of names *value* with empty values for nulls.
+
+    The table itself can be null, and so can the addresses of a name.
+    """
     if value is None:
         return {}
     if isinstance(value, dict) and None in value.values():
@@ -68,7 +71,7 @@ def parse(document: str | bytes) -> Records:
 
 
 def render(records: Records) -> str:
-    """Return *records* as a compact document: version first, names in byte order, empty fields but ip4 omitted."""
+    """Return *records* as a compact document: version first, names in byte order, no empty fields except ip4."""
     fields = {
         "version": records.version,
         "ip4": dict(sorted(records.ip4.items())),
@@ -92,10 +95,10 @@ def share(new: Records, old: Records) -> None:
 
 
 def whole_set(documents: Iterable[Records]) -> tuple[Records, ...] | None:
-    """Return the shards of the newest whole set among *documents*, or None while there is none.
+    """Return the shards of the newest whole set among *documents*, or None if there is no whole set.
 
     A set is whole if all its shards are there with the same number of `shards`. So a new set is not used before its
-    last shard is written. If ConfigMaps of an earlier set are left over, there may be several whole sets. Then the set
+    last shard is written. If ConfigMaps of an earlier set are left over, there can be several whole sets. Then the set
     with the highest serial is used.
     """
     sets: dict[int, dict[int, Records]] = {}
@@ -114,7 +117,7 @@ def whole_set(documents: Iterable[Records]) -> tuple[Records, ...] | None:
 
 
 def merge(documents: Iterable[Records]) -> Records | None:
-    """Return the newest whole set among *documents* as one document, or None while there is none."""
+    """Return the newest whole set among *documents* as one document, or None if there is no whole set."""
     parts = whole_set(documents)
     if parts is None:
         return None

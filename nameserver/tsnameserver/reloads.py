@@ -1,4 +1,4 @@
-"""Counts and times of following and reloading the records. The metrics read them at each scrape."""
+"""Numbers for the metrics: counts and times of reloads of the records, and the state of the API server's watch."""
 
 from bisect import bisect_left
 from dataclasses import dataclass, field
@@ -9,22 +9,25 @@ BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0
 
 @dataclass(slots=True)
 class Watched:
-    """The state of following the API server."""
+    """The state of the list and the watch of the API server."""
 
     followed: bool = False
-    """True if a list has succeeded and no watch has failed since."""
+    """True if a list has succeeded and no watch has failed after it."""
     heard: float = 0.0
-    """Unix time of the last list, opening of a watch, event or bookmark; 0.0 before the first."""
+    """Unix time of the API server's newest list, start of a watch, event or bookmark; 0.0 before the first of them."""
 
 
 @dataclass(slots=True)
 class Reloads:
-    """Counts of reloads, the size of the zone that is served, and how long the reloads that changed it took."""
+    """Counts and durations of reloads, and the size of the zone that is served.
+
+    A reload compiles the documents that a source offers, and serves the result.
+    """
 
     loaded: int = 0
-    """The number of reloads that changed the zone."""
+    """The number of successful reloads."""
     failed: int = 0
-    """The number of offers of a source without a whole good set, or with a set that couldn't be compiled."""
+    """The number of failed reloads: the source offered no whole good set, or the set couldn't be compiled."""
     parsed: int = 0
     """The number of documents that were parsed. Only changed documents are parsed."""
     names: int = 0
@@ -34,15 +37,15 @@ class Reloads:
     """The number of AAAA records in the zone."""
     serial: int = 0
     newest: float = 0.0
-    """Unix time of the last good reload; 0.0 before the first."""
+    """Unix time of the newest successful reload; 0.0 before the first."""
     source: str = ""
     """The source of the served records, by its name in metrics; empty before the first."""
     bounds: tuple[float, ...] = BOUNDS
     buckets: list[int] = field(default_factory=lambda: [0] * (len(BOUNDS) + 1))
-    """Numbers of reloads by duration, not cumulative: one for each bound, and one for those that took longer."""
+    """The number of reloads in each bucket, not cumulative: one bucket for each bound, and one for longer reloads."""
     seconds_sum: float = 0.0
 
     def observe(self, seconds: float) -> None:
-        """Count a reload that took *seconds*."""
+        """Count a successful reload that took *seconds*."""
         self.buckets[bisect_left(self.bounds, seconds)] += 1
         self.seconds_sum += seconds

@@ -49,7 +49,7 @@ class Settings:
     log_format: Literal["text", "json"]
     udp_loop: Literal["auto", "python"] = "auto"
     log_queries: int = 0
-    """The number of queries of which about one is logged; 0 logs none."""
+    """About one in so many queries is logged; 0 logs none."""
 
 
 class _Option(NamedTuple):
@@ -224,7 +224,10 @@ class _Parser(argparse.ArgumentParser):
 
 
 def read_settings(arguments: Sequence[str], environment: Mapping[str, str]) -> Settings:
-    """Read flags, then variables, then defaults. Raises SettingsError, and SystemExit for --help and --version."""
+    """Return the settings. A flag has priority over its variable, and a variable over the default.
+
+    Raises SettingsError, and SystemExit for --help and --version.
+    """
     flags = vars(_parser().parse_args(arguments))
     values = {option.name: _value(option, flags[option.name], environment) for option in _OPTIONS}
     return Settings(
@@ -292,7 +295,7 @@ def _value(option: _Option, flags: Sequence[str] | None, environment: Mapping[st
 
 
 def _who(nsid: str | None, environment: Mapping[str, str]) -> str:
-    """Return *nsid*; if it is None, return the name that the container runtime gives."""
+    """Return *nsid*, or if it is None, the host name, which a container runtime puts into the variable HOSTNAME."""
     return environment.get("HOSTNAME", "")[:_MAX_NSID] if nsid is None else nsid
 
 

@@ -63,7 +63,7 @@ class ShardSet:
 
 
 def differences(old: ShardSet, new: ShardSet) -> Iterator[list[str]]:
-    """Yield batches of folded names that may differ between *old* and *new*; a batch is from one shard at most."""
+    """Yield batches of folded names that possibly differ between *old* and *new*, each batch from one shard."""
     for before, after in zip_longest(old.shards, new.shards, fillvalue=_NOTHING):
         if before is not after:
             yield _changed(before.records.ip4, after.records.ip4)

@@ -17,24 +17,24 @@ log = logging.getLogger(__name__)
 _PAUSE_SECONDS = 1.0
 """The shortest time between the end of one write and the beginning of the next."""
 _PATIENCE_SECONDS = 1.0
-"""The seconds after the start in which the other sources may offer records, before the snapshot is offered."""
+"""The seconds after the start for which the snapshot waits for records from the other sources."""
 
 
 class Snapshot:
     """Keeps the newest documents at *path*, and reads them back."""
 
     def __init__(self, path: Path, *, retry_seconds: float = 10.0) -> None:
-        """A write that failed is tried again after *retry_seconds*."""
+        """After a failed write, wait *retry_seconds* before the next attempt."""
         self._path = path
         self._retry_seconds = retry_seconds
         self._newest: Sequence[str | bytes] = ()
         self._changed = asyncio.Event()
         self._complaint = ""
         self.written = self._modified()
-        """Unix time at which the file was written; 0.0 if there is none."""
+        """Unix time at which the file was written; 0.0 if there is no file."""
 
     def keep(self, documents: Sequence[str | bytes]) -> None:
-        """Remember *documents*, to write them when a second has passed since the last write.
+        """Remember *documents*, to write them when a second has passed since the previous write.
 
         Newer documents that come before the write replace them.
         """
@@ -57,7 +57,7 @@ class Snapshot:
                 await asyncio.sleep(_PAUSE_SECONDS)
 
     async def offer(self, is_needed: Callable[[], bool], offer: Callable[[dict[str, bytes]], Awaitable[None]]) -> None:
-        """Wait a moment for the other sources, and then *offer* the file's documents if *is_needed* returns true."""
+        """Wait a moment for the other sources. After that, *offer* the file's documents if *is_needed* returns True."""
         await asyncio.sleep(_PATIENCE_SECONDS)
         if is_needed() and self.written:
             log.warning("no source has records; trying the snapshot, %.0f s old", time.time() - self.written)
@@ -69,7 +69,7 @@ class Snapshot:
             await offer({f"line {number} of {self._path}": line for number, line in enumerate(lines, 1)})
 
     def _complain(self, error: OSError) -> None:
-        """Log *error* as a warning. Don't repeat it until a write has succeeded or the reason is another one."""
+        """Log *error* as a warning, unless it was the previous error and no write has succeeded in between."""
         if str(error) != self._complaint:
             self._complaint = str(error)
             log.warning("the snapshot can't be written, so a restart without the API server has no records: %s", error)

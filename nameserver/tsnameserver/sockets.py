@@ -20,10 +20,10 @@ _RECEIVE_BUFFER = 4 << 20
 """The receive buffer to ask for, in bytes. It is large, so that a burst of packets isn't lost during a reload."""
 _SEND_BUFFER = 4 << 20
 """The send buffer to ask for, in bytes. While the kernel looks for a neighbour that is gone, it keeps the responses to
-that neighbour for three seconds. These responses may be 208 KiB for each neighbour, which would fill a buffer of the
+that neighbour for three seconds. These responses can take 208 KiB for each neighbour, which would fill a buffer of the
 default size. With the usual limit of 208 KiB (net.core.wmem_max), Linux grants twice as much."""
 _STREAM_BUFFER = 32 << 10
-"""The kernel buffer of a TCP connection in each direction, in bytes. It is small, as there may be many clients."""
+"""The kernel buffer of a TCP connection in each direction, in bytes. It is small, because there can be many clients."""
 _SO_SNDBUFFORCE, _SO_RCVBUFFORCE = 32, 33
 _SO_MEMINFO = 55
 _DROPS = 8
@@ -137,7 +137,7 @@ def dropped_packets(bound: socket.socket) -> int | None:
 
 
 def _enlarge(bound: socket.socket, size: int, forced: int, option: int) -> None:
-    """Ask for a large buffer: first by the option that only root may use, then by the one that everyone may use."""
+    """Ask for a buffer of *size* bytes: by the option *forced*, which only root can set, or else by *option*."""
     for each in (*((forced,) if sys.platform == "linux" else ()), option):
         with contextlib.suppress(OSError):  # not root, or, on some systems, more than the limit
             bound.setsockopt(socket.SOL_SOCKET, each, size)
@@ -173,7 +173,7 @@ def _bind_both_families(endpoint: Endpoint) -> socket.socket:
 def _bind_pair(endpoint: Endpoint) -> Pair:
     """Bind a UDP socket and a TCP socket to one port.
 
-    If *endpoint* leaves the port open, try several ports until both sockets can have the same one.
+    If the port of *endpoint* is 0, try several ports until both sockets can have the same one.
     """
     for last in (False,) * (_PORT_TRIES - 1) + (True,):
         udp = _bound(endpoint, socket.SOCK_DGRAM)
@@ -215,7 +215,7 @@ def _bound(endpoint: Endpoint, kind: socket.SocketKind, *, only_ipv6: bool = Tru
 
 
 def _has_ipv6() -> bool:
-    """Tell whether IPv6 sockets can be bound. In a kernel or a container, IPv6 may be turned off."""
+    """Tell whether IPv6 sockets can be bound. A kernel or a container can have IPv6 turned off."""
     try:
         with socket.socket(socket.AF_INET6, socket.SOCK_DGRAM) as probe:
             probe.bind(("::", 0))

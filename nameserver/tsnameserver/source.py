@@ -1,4 +1,4 @@
-"""Follows the sources of records, and makes from them the zone that is served.
+"""Follows the sources of records. From their records, it makes the zone that is served.
 
 Two sources offer documents: the API server (`configmaps`) and a mounted file (`follow_file`). The nameserver serves the
 source that is first to offer a whole good set. Once the API server has offered one, its records are served and the file
@@ -8,9 +8,9 @@ restart (`snapshot`) is served only if there are no other records yet. The API s
 a file with a newer serial. Whatever a source offers or fails to offer, the last good zone stays until a better one is
 there.
 
-The threads that answer need the interpreter, too, so a reload is done in short steps. The garbage collector is told not
-to examine the names: with 100,000 names, that would take as long as a reload. A zone has no reference cycles, so
-reference counting frees it.
+The threads that answer need the interpreter, too, so a reload is done in short steps. The names are hidden from the
+garbage collector: to examine 100,000 names would take as long as a reload. A zone has no reference cycles, so reference
+counting frees it.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ from tsnameserver.zone import Serving, ZoneSettings
 log = logging.getLogger(__name__)
 
 Text = str | bytes | OSError | None
-"""A records document, the error of reading it, or None if there is none yet."""
+"""A records document, the error of reading it, or None if there is no document yet."""
 Documents = Mapping[str, Text]
 """Texts by the name of their ConfigMap or file."""
 
@@ -61,7 +61,7 @@ class Source(Enum):
 
 @dataclass(slots=True)
 class _Offered:
-    """The last offer of one source: its documents, the parsed records, and the problems that were logged."""
+    """The newest offer of one source: its documents, the parsed records, and the problems that were logged."""
 
     documents: Documents = field(default_factory=dict)
     parsed: dict[str, Records | RecordsError] = field(default_factory=dict)
@@ -89,10 +89,10 @@ class Follower:
         self.reloads = Reloads()
 
     async def offer(self, source: Source, documents: Documents) -> None:
-        """Serve *documents*, all that *source* has now, if there is a whole good set among them.
+        """Serve *documents*, which are all documents of *source*, if there is a whole good set among them.
 
-        The call returns when these documents, or newer ones that the source offered meanwhile, have been looked
-        at.
+        The call returns when the nameserver has processed these documents, or newer ones that the source offered
+        meanwhile.
         """
         self._waiting[source] = documents
         if source is Source.FILE:
@@ -117,7 +117,7 @@ class Follower:
         self._tells = True
 
     async def lose_api(self) -> None:
-        """Serve a file with a newer serial, until the API server, which can't be followed now, offers records again."""
+        """Note that the API server can't be followed. Until it offers records, a file with a newer serial is served."""
         if not self._api_is_lost:
             self._api_is_lost = True
             if self._mounted is not None:
@@ -200,7 +200,7 @@ class Follower:
             self._leader = source
             self.reloads.source = source.label
             for other in self._offered.keys() - {source}:
-                del self._offered[other]  # it would keep a second copy of all names in memory
+                del self._offered[other]  # the offer would keep a second copy of all names in memory
         if compiled.changed >= _MANY_NAMES:
             gc.collect(1)
             gc.freeze()
@@ -284,7 +284,7 @@ def _is_young(identity: tuple[int, ...] | None) -> bool:
 
 
 def _read(path: Path, before: Text) -> Text:
-    """Read *path*. If that fails as it did *before*, return the same error, so that it doesn't count as news."""
+    """Read *path*. If that fails in the same way as *before*, return the same error, which counts as unchanged."""
     try:
         return path.read_bytes()
     except FileNotFoundError:

@@ -3,9 +3,9 @@
 Queries that arrive together are answered by one write. The event loop watches one descriptor for all connections,
 because a transport of asyncio, or a reader added to its loop, takes about as much time as a whole answer.
 
-Clients take turns, whatever the number of their connections: first one connection of each client is served, then the
-next one of each. The event loop has its own turn every millisecond, so that probes are answered in time: each probe
-needs several turns of the loop.
+Clients take turns, whatever the number of their connections: the server serves one connection of each client, and after
+that the next connection of each. At least once a millisecond, the event loop has a turn, so that probes are answered in
+time: each probe needs several turns of the loop.
 """
 
 import asyncio
@@ -37,13 +37,16 @@ _TRANSIENT = frozenset({
 })  # fmt: skip
 """Errors of accept after which to try again: of one connection, of the network, or a lack of resources (accept(2))."""
 Awaited = Literal["query", "rest", "room", "end"]
-"""The event for which a connection waits: a query, or the rest of one; "room" for more answers, which comes when the
-client has read some or when it is the connection's turn; or the end, when the client closes the connection after the
-last answer. An Enum would be slower to compare with."""
+"""The event for which a connection waits. An Enum would be slower to compare with.
+
+"query" is the next query, and "rest" is the rest of an incomplete query. "room" is the moment at which more answers can
+be sent: the client has read some, or the connection has its turn again. "end" is the moment at which the client closes
+the connection, after the final answer.
+"""
 _READ_AHEAD = 16 << 10
 """The most bytes that are read from a client at once. No more are read until all queries in them are answered."""
 _WRITE_AHEAD = 16 << 10
-"""The number of bytes from which on a write is full: the next query waits until the answers in it have been sent."""
+"""The number of bytes of answers that fill a write: the next query waits until these answers have been sent."""
 _QUERIES_A_TURN = 64
 """The number of queries of one connection that are answered before another connection has its turn."""
 _ACCEPTED_A_TURN = 16
@@ -61,11 +64,11 @@ class TcpLimits:
     client_connections: int = 500
     """The greatest number of connections of one client address.
 
-    Beyond this number, the connection of the client that has been silent longest is closed. Many clients may be
+    Beyond this number, the connection of the client that has been silent longest is closed. Many clients can be
     behind one address, such as the cluster's DNS.
     """
     queries: int = 10_000
-    """The greatest number of queries by one connection, which is closed after the last answer."""
+    """The greatest number of queries on one connection, which is closed after the answer to the last of them."""
     idle: float = 10.0
     read: float = 5.0
     write: float = 5.0
@@ -76,7 +79,7 @@ class TcpLimits:
     time of a connection with one query, so many connections are served in between."""
 
     def seconds(self, awaited: Awaited) -> float:
-        """Return for how many seconds a connection may wait for the *awaited* event."""
+        """Return the number of seconds after which a connection that waits for the *awaited* event is closed."""
         match awaited:
             case "query":
                 return self.idle
@@ -249,7 +252,7 @@ class TcpServer:
             connection.finish()
         if self._connections:
             self._all_closed.clear()
-            with contextlib.suppress(TimeoutError):  # then the rest is closed with answers unsent
+            with contextlib.suppress(TimeoutError):  # the code below closes the other connections, with answers unsent
                 async with asyncio.timeout(self.limits.close):
                     await self._all_closed.wait()
         for connection in list(self._connections):
@@ -286,14 +289,14 @@ class _Connection:
         self._server = server
         self._socket = accepted
         self._received = b""
-        """The bytes of queries that have no answer yet. The last query may be incomplete."""
+        """The bytes of queries that have no answer yet. The last query can be incomplete."""
         self._unsent = b""
         self._left = server.limits.queries
         """The number of queries that are still allowed."""
         self._awaited: Awaited = "query"
         self._finishing = False
         self._more = False
-        """True if the last answers reached the limit of one turn or one write, so that received queries may wait."""
+        """True if the latest answers reached the limit of a turn or a write, so some received queries can remain."""
         self.client = client
         self.deadline = math.inf
         """The time, on the event loop's clock, at which the connection is closed if it still waits."""

@@ -1,7 +1,7 @@
 """Answers queries by UDP. Each socket has a thread that blocks, as an event loop would take twice the time per packet.
 
-If the compiled loop was built, the thread runs it, and it calls Python for queries that aren't ordinary. Otherwise the
-thread receives, answers and sends one packet after the other.
+If the compiled loop was built, the thread runs this loop, which calls Python for queries that aren't ordinary.
+Otherwise the thread receives, answers and sends one packet after the other.
 """
 
 import contextlib
@@ -28,9 +28,9 @@ log = logging.getLogger(__name__)
 _MAX_QUERY = 4096
 """The largest number of bytes that are read of a packet. No valid query is longer, so a longer packet is malformed."""
 _WAKE_MICROSECONDS = 200_000
-"""The time limit of a receive. Without queries, a stop may take as long."""
+"""The time limit of a receive. Without queries, a stop can take as long."""
 _DRAIN_PACKETS = 1000
-"""About the largest number of packets that came before a stop and are still answered after it."""
+"""About the greatest number of packets that are still answered after a stop."""
 _ERRNOS = max(errno.errorcode) + 1
 _FULL = (
     "a response is dropped, because the send buffer is full: a client on the local network may be gone, or ask with "
@@ -41,7 +41,7 @@ _Ancillary = list[tuple[int, int, bytes]]
 
 
 class UdpServer:
-    """Answers the packets that arrive at one bound socket. The socket may be closed after `join`."""
+    """Answers the packets that arrive at one bound socket. The caller can close the socket after `join`."""
 
     def __init__(
         self,
@@ -100,7 +100,7 @@ class UdpServer:
         if self._loop is not None:
             self._loop.stop()
         loopback = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.endpoint.host, self.endpoint.host)
-        with contextlib.suppress(OSError):  # the thread has ended; or it can't be woken, but will wake by itself
+        with contextlib.suppress(OSError):  # the thread has ended, or can't be woken but will wake by itself
             self._socket.sendto(b"", socket.MSG_DONTWAIT, (loopback, self.endpoint.port))
 
     def join(self, seconds: float) -> None:
@@ -121,7 +121,7 @@ class UdpServer:
             self._drain()
 
     def _serve(self) -> None:
-        """Answer packets until a stop; raises OSError. After that, another call of this method continues."""
+        """Answer packets until a stop; raises OSError. After an OSError, the method can be called again."""
         if self._loop is not None:
             self._loop.serve(False)
         else:
@@ -203,7 +203,10 @@ def _ask_for_destinations(bound: socket.socket) -> None:
 
 
 def _sources(ancillary: _Ancillary) -> _Ancillary:
-    """Return control data that sends the answer from the address that was asked; the route decides the interface."""
+    """Return control data by which the answer goes out from the address to which the query came.
+
+    The route decides the interface.
+    """
     sources = []
     for level, kind, data in ancillary:
         if level == socket.IPPROTO_IP and kind == IP_PKTINFO:  # interface, local address, destination

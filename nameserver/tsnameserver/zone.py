@@ -72,7 +72,7 @@ class ZoneSettings:
 
 @dataclass(frozen=True, slots=True)
 class Zone:
-    """Names by lower-cased wire form, and the zones that they are in; until records are *loaded* there are no names."""
+    """Names by lower-cased wire form, and the zones that they are in. Until *loaded* is True, there are no names."""
 
     nodes: Nodes[Node]
     apexes: Mapping[bytes, Apex]

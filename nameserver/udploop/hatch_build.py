@@ -1,6 +1,6 @@
 """Builds the compiled UDP loop if there is a compiler. This is a hook of the wheel's build, and a command.
 
-Without a compiler or Python's headers, and on another system than Linux, the wheel is built without the loop, and the
+Without a compiler or Python's headers, or on another system than Linux, the wheel is built without the loop, and the
 nameserver uses the loop in Python. `CC=false pip install .` leaves it out on purpose.
 """
 
@@ -17,7 +17,7 @@ SOURCES = sorted(Path(__file__).parent.glob("*.c"))
 FLAGS = ("-std=c11", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-fno-strict-aliasing", "-Wall", "-Wextra")
 SANITIZERS = ("-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=undefined", "-fno-omit-frame-pointer")
 _LIMIT = 120
-"""The seconds that the compiler may take."""
+"""The time limit of the compiler, in seconds."""
 
 
 def build(folder: Path, *flags: str) -> Path | None:
@@ -39,11 +39,11 @@ def _left_out(why: str) -> None:
     sys.stderr.write(f"the compiled UDP loop is left out: {why}\n")
 
 
-with contextlib.suppress(ImportError):  # hatchling is there only while it builds
+with contextlib.suppress(ImportError):  # hatchling is installed only while it builds a wheel
     from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
     class UdpLoopHook(BuildHookInterface):
-        """Adds the compiled module to a wheel, also to an editable one."""
+        """Adds the compiled module to a wheel, including the wheel of an editable install."""
 
         def initialize(self, version: str, build_data: dict[str, Any]) -> None:
             """Build the module. If that fails, the wheel has only Python code, and fits any platform."""

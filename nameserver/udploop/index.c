@@ -4,7 +4,7 @@
 #include <stddef.h>
 #include <stdlib.h>
 
-/* Return the interpreter's hash of bytes. A secret is its key, and it decides in which bucket a name is. */
+/* Return Python's hash of bytes, which depends on a random secret. The hash decides in which bucket a name is. */
 Py_hash_t index_hash(const uint8_t *name, size_t size)
 {
     Py_hash_t hash = PyHash_GetFuncDef()->hash(name, (Py_ssize_t)size);

@@ -34,7 +34,7 @@ typedef struct {
     int error_count;
 } Loop;
 
-/* Take the newest index. The last one is freed when the next zone comes, in the thread that brings it. */
+/* Use the newest index from now on. The index before it is freed at the next swap, by the thread that calls swap. */
 static void take_index(Loop *self)
 {
     Index *next = atomic_load(&self->next) ? atomic_exchange(&self->next, NULL) : NULL;

@@ -1,6 +1,6 @@
 /* The UDP loop of the nameserver, which works without the interpreter. It answers ordinary queries from an index of the
- * zone's compiled records. All others go to Python's `answer`. That is the reference: for each query, this code gives the
- * same bytes and counts.
+ * zone's compiled records. All others go to Python's `answer`, which is the reference: for each query, this code gives
+ * the same bytes and counts as `answer`.
  *
  * Ownership: an Index never changes after it was made, and has references to the dicts whose names it has. References are
  * counted under the interpreter's lock (GIL) only. The lock is released while packets are received, answered and sent.
@@ -88,9 +88,9 @@ Records entry_records(const Entry *entry, bool aaaa);
 /* Read the name that follows the header of a query. */
 void read_name(Name *name, const uint8_t *query, size_t size);
 
-/* Answer an ordinary query whose name has been read. Write the response into `response` (UDP_MAXIMUM bytes, which may
- * overlap the query) and the number of its count into `slot`. Return the size of the response. Return 0 and leave the query
- * unchanged if Python has to answer it. */
+/* Answer an ordinary query whose name has been read. Write the response into `response` (UDP_MAXIMUM bytes, which can
+ * overlap the query), and into `slot` the index of the count that grows by one. Return the size of the response, or
+ * return 0 and leave the query unchanged if Python has to answer it. */
 size_t respond(
     const Index *index, const Name *name, const uint8_t *query, size_t size, uint8_t *response, int *slot);
 

@@ -35,7 +35,7 @@ def test_the_fast_path_and_the_general_path_agree_on_thousands_of_random_queries
         assert answer(query, ZONES[0]) == general(query, ZONES[0])
 
 
-def test_a_query_whose_answer_raises_gets_servfail_and_a_packet_that_is_no_query_gets_no_answer() -> None:
+def test_the_answer_after_an_exception_is_servfail_for_a_query_and_none_for_other_packets() -> None:
     query = make_query("db.tail1234.ts.net")
     response = parsed(failure(query.to_wire()))
     assert (response.id, response.rcode()) == (query.id, dns.rcode.SERVFAIL)

@@ -42,7 +42,7 @@ async def test_the_nameserver_restarts_a_follower_that_fails_and_keeps_answering
     ("allowed", "servers", "most"),
     [(1024, 1, 768), (1024, 2, 384), (1 << 20, 2, 1000), (resource.RLIM_INFINITY, 2, 1000), (200, 1, 1)],
 )
-def test_tcp_connections_leave_file_descriptors_for_all_else(
+def test_the_limit_of_tcp_connections_leaves_file_descriptors_for_other_purposes(
     monkeypatch: pytest.MonkeyPatch, allowed: int, servers: int, most: int
 ) -> None:
     monkeypatch.setattr("tsnameserver.app.getrlimit", lambda _: (allowed, allowed))

@@ -34,7 +34,7 @@ def test_the_compiler_leaves_out_a_bad_name_and_compiles_all_other_names(name: s
     assert repr(fold(name)) in problem
 
 
-def test_the_records_document_can_add_a_zone_and_its_names_disappear_with_the_zone() -> None:
+def test_a_zone_in_the_records_document_is_served_until_the_document_lacks_it() -> None:
     old = compiled(A_EXAMPLE)
     new = compiled(A_EXAMPLE.model_copy(update={"zones": ["b..ad", "ts.example.org."]}), upon=old)
     last = compiled(A_EXAMPLE, upon=new)
@@ -46,7 +46,7 @@ def test_the_records_document_can_add_a_zone_and_its_names_disappear_with_the_zo
     assert "b..ad" in problem
 
 
-def test_the_settings_and_the_serial_of_the_records_decide_the_ttl_and_the_soa() -> None:
+def test_the_ttl_and_the_soa_follow_from_the_settings_and_the_serial_of_the_records() -> None:
     records = Records(ip4={"a.ts.net": ["192.0.2.1"]}, ip6={"a.ts.net": ["2001:db8::1"]}, serial=2**32 + 2**31 + 9)
     zone = build_zone(records, ZoneSettings(("ts.net",), ttl=30, ns_name="ns.example.org"))
     soa = "ns.example.org. hostmaster.ts.net. 2147483657 3600 600 86400 30"
@@ -72,7 +72,7 @@ def test_the_compiler_does_not_compile_unchanged_names_again() -> None:
     assert addresses(new.zone, "db.tail1234.ts.net") == ["100.64.0.9"]
 
 
-def test_other_shards_with_the_same_records_cause_no_compilation_of_a_name() -> None:
+def test_no_name_is_compiled_again_if_the_same_records_come_in_other_shards() -> None:
     old = compiled(RECORDS)
     halves = [RECORDS.model_copy(update={"ip6": {}}), RECORDS.model_copy(update={"ip4": {}})]
     new = compiled(*halves, upon=old)

@@ -39,7 +39,7 @@ async def following(
 ) -> AsyncIterator[Followed]:
     """Run a follower of the ConfigMaps at *url* during the block.
 
-    *offer* is called with the documents. By default they get into the queue.
+    It calls *offer* with the documents. By default, it puts them into the queue of the Followed.
     """
     offers: asyncio.Queue[Texts] = asyncio.Queue()
     lost = asyncio.Event()
@@ -82,7 +82,9 @@ async def test_the_follower_reads_a_long_list_of_configmaps_in_pages(api: ApiSer
     assert [request.query["labelSelector"] for request in api.lists] == [LABELS] * 8
 
 
-async def test_the_follower_offers_several_changes_during_an_offer_as_one(api: ApiServer, tmp_path: Path) -> None:
+async def test_the_follower_offers_all_changes_that_come_during_an_offer_together(
+    api: ApiServer, tmp_path: Path
+) -> None:
     taken: asyncio.Queue[Texts] = asyncio.Queue()
     free = asyncio.Event()
 
@@ -102,7 +104,9 @@ async def test_the_follower_offers_several_changes_during_an_offer_as_one(api: A
         assert [await taken.get(), await taken.get()] == [{}, {"dnsrecords": "last"}]
 
 
-async def test_the_follower_starts_the_next_watch_at_the_last_resource_version(api: ApiServer, tmp_path: Path) -> None:
+async def test_the_follower_starts_the_next_watch_at_the_newest_resource_version(
+    api: ApiServer, tmp_path: Path
+) -> None:
     async with following(api.url, tmp_path) as followed:
         await followed.offers.get()
         api.write("dnsrecords", "one")
@@ -144,12 +148,12 @@ async def test_the_follower_logs_a_refusal_once_and_keeps_trying(
     assert (grant in caplog.text) == (status in {401, 403})
 
 
-async def test_the_backoff_of_the_follower_starts_again_after_an_event_of_a_watch(
+async def test_an_event_of_a_watch_resets_the_backoff_of_the_follower(
     api: ApiServer, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Without a new start of the backoff, the test would exceed its time limit.
+    """If no event reset the backoff, the test would exceed its time limit.
 
-    The backoff after twelve failures is 20 seconds at least.
+    The backoff after twelve failures in a row is 20 seconds at least.
     """
     patient = Backoff(first=0.02, most=60)
     async with following(api.url, tmp_path, backoff=patient) as followed, asyncio.timeout(10):

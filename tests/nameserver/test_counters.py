@@ -14,7 +14,7 @@ from tests.nameserver.samples import sample_zone, wire
 
 DB = "db.tail1234.ts.net"
 SOA = wire("ts.net", "SOA")
-CASES: list[tuple[bytes, int, int | None, int]] = [  # query; type, rcode and path that are counted: 1 is the fast one
+CASES: list[tuple[bytes, int, int | None, int]] = [  # the query, and its counted type, rcode and path (1: fast path)
     (wire(DB), 1, 0, 1),
     (wire(DB, "AAAA", use_edns=0), 28, 0, 1),
     (wire(DB, flags=0), 1, 0, 1),
@@ -52,7 +52,7 @@ def test_queries_are_counted_by_type_rcode_and_path(query: bytes, qtype: int, rc
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_each_query_is_counted_once_and_the_number_of_series_is_limited(stream: bool) -> None:
+def test_each_query_is_counted_once_under_one_of_the_fixed_types_and_rcodes(stream: bool) -> None:
     counts, chance = Counts(), random.Random(2)
     responses = [answer(random_query(chance), ZONES[0], counts, stream=stream) for _ in range(500)]
     assert sum(counts.requests().values()) == sum(counts.fast) + counts.general == 500

@@ -94,7 +94,7 @@ MALFORMED = {
 
 
 @pytest.mark.parametrize("response", MALFORMED.values(), ids=MALFORMED)
-async def test_a_malformed_response_is_an_error_after_which_the_follower_tries_again(response: bytes) -> None:
+async def test_a_malformed_response_raises_an_error_after_which_the_follower_tries_again(response: bytes) -> None:
     async with scripted(response, b"") as (_, client):
         with pytest.raises((ApiError, ValueError, ConnectionError)):
             await said(client)

@@ -46,9 +46,9 @@ async def test_queries_get_servfail_and_the_pod_is_not_ready_until_valid_records
         assert {json.loads(line)["level"] for line in running.log} == {"info", "warn"}
 
 
-async def test_the_nameserver_raises_its_limit_of_file_descriptors_as_far_as_it_may(tmp_path: Path) -> None:
+async def test_the_nameserver_raises_its_limit_of_file_descriptors_to_the_hard_limit(tmp_path: Path) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))  # the nameserver inherits it
+    resource.setrlimit(resource.RLIMIT_NOFILE, (256, hard))  # the nameserver inherits this limit
     try:
         async with nameserver(tmp_path / "records.json") as running:
             assert resource.prlimit(running.process.pid, resource.RLIMIT_NOFILE) == (hard, hard)
@@ -138,7 +138,7 @@ def test_a_line_of_the_json_log_contains_its_exception() -> None:
 
 
 @pytest.mark.parametrize(("flag", "loop"), [("auto", "compiled" if COMPILED else "Python's"), ("python", "Python's")])
-async def test_the_nameserver_logs_at_its_start_which_loop_runs_and_logs_queries_on_request(
+async def test_the_log_names_the_udp_loop_at_the_start_and_later_each_query_if_a_flag_asks_for_it(
     flag: str, loop: str, tmp_path: Path
 ) -> None:
     async with nameserver(tmp_path / "none.json", "--udp-loop", flag, "--log-queries", "1/1") as running:
@@ -157,7 +157,7 @@ async def ended(*arguments: str, **environment: str) -> tuple[int | None, str]:
     return process.returncode, stderr.decode()
 
 
-async def test_a_port_in_use_and_a_wrong_setting_end_the_nameserver_with_one_line_and_own_exit_codes() -> None:
+async def test_the_nameserver_prints_one_line_and_exits_with_1_for_a_port_in_use_and_2_for_a_wrong_setting() -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as taken:
         taken.bind(("127.0.0.1", 0))
         where = f"127.0.0.1:{taken.getsockname()[1]}"

@@ -130,7 +130,7 @@ SERIES = {
 }
 
 
-async def test_the_metrics_show_how_often_the_records_were_reloaded(metrics: Metrics) -> None:
+async def test_the_metrics_show_the_records_their_source_and_their_reloads(metrics: Metrics) -> None:
     assert {name: samples(metrics, f"tsnameserver_{name}") for name in SERIES} == SERIES
 
 

@@ -51,12 +51,12 @@ def by_standard_library(text: str) -> tuple[bytes, bytes]:
 
 
 @given(ADDRESS_LIKE)
-def test_addresses_in_the_records_are_parsed_like_the_standard_library_does(text: str) -> None:
+def test_addresses_in_the_records_are_parsed_as_the_standard_library_parses_them(text: str) -> None:
     a, aaaa, _ = packed([text], [text])
     assert (a[-4:], aaaa[-16:]) == by_standard_library(text)
 
 
-def test_addresses_of_a_name_for_which_a_dns_message_has_no_room_are_left_out() -> None:
+def test_addresses_that_do_not_fit_into_a_dns_message_are_left_out() -> None:
     many = [f"100.64.{number >> 8}.{number & 255}" for number in range(MAX_ADDRESSES + 5)]
     a, _, (problem,) = packed(many, [])
     assert (len(a), a[-4:]) == (16 * MAX_ADDRESSES, IPv4Address(many[MAX_ADDRESSES - 1]).packed)

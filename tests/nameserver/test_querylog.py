@@ -39,7 +39,9 @@ def test_a_line_of_the_query_log_has_the_client_the_question_and_the_rcode(
     assert caplog.messages == [f"client=192.0.2.1 transport=tcp {said}"]
 
 
-def test_the_query_log_can_have_a_line_for_each_response(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_query_log_has_a_printable_line_for_each_response_if_it_logs_every_query(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     chance, queries = random.Random(7), QueryLog(1, clock=itertools.count().__next__)
     for _ in range(2000):
         queries.note("192.0.2.1", "udp", answer(random_query(chance), ZONES[0]))

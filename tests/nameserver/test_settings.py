@@ -48,7 +48,7 @@ def test_the_share_of_logged_queries_is_parsed() -> None:
     assert shares == [0, 1, 999_999_999]
 
 
-def test_a_variable_has_the_effect_of_its_flag_and_a_repeated_flag_has_its_last_value() -> None:
+def test_a_variable_works_like_its_flag_and_the_last_value_of_a_repeated_flag_counts() -> None:
     listen, zone = {"TSNAMESERVER_LISTEN": ":53, [::1]:54"}, {"TSNAMESERVER_ZONE": "ts.net,example.org"}
     given = {**listen, **zone, "TSNAMESERVER_TTL": "7", "TSNAMESERVER_METRICS": ""}
     settings = read_settings(["--ttl", "8", "--ttl", "9"], given)
@@ -99,7 +99,7 @@ def test_by_default_a_nameserver_in_a_pod_reads_its_records_from_the_api_server_
     assert api == ApiSettings("https://[2001:db8::1]:443", "other", service_account)
 
 
-def test_the_nameserver_uses_no_api_server_outside_a_cluster_without_a_token_or_with_an_empty_url(
+def test_the_nameserver_uses_no_api_server_without_a_token_or_without_a_url(
     service_account: Path,
 ) -> None:
     word = f"--service-account={service_account}"

@@ -46,7 +46,7 @@ async def test_a_reader_of_the_snapshot_never_finds_a_partly_written_file(tmp_pa
     assert files(tmp_path) == {"kept": "new\n"}
 
 
-async def test_a_failed_write_of_the_snapshot_is_logged_once_and_repeated(
+async def test_a_failed_write_of_the_snapshot_is_tried_again_but_logged_only_once(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     folder = tmp_path / "none"

@@ -50,7 +50,7 @@ def follower(serving: Serving) -> Follower:
 
 
 @pytest.mark.parametrize("text", [None, "", b"", "{", '{"version":"v1beta1"}', OSError(13, "Permission denied")])
-async def test_the_nameserver_has_no_zone_before_the_first_valid_documents_and_keeps_the_last_valid_zone(
+async def test_the_nameserver_has_no_records_before_the_first_valid_documents_and_keeps_the_last_valid_ones(
     serving: Serving, follower: Follower, text: str | bytes | OSError | None
 ) -> None:
     await follower.offer(FILE, {"records.json": text})
@@ -96,7 +96,7 @@ async def test_the_nameserver_serves_the_records_of_the_preferred_source(
         assert follower.reloads.source == expected.rstrip("0123456789")
 
 
-async def test_the_file_of_records_is_preferred_until_the_api_server_has_valid_records(
+async def test_the_file_of_records_is_served_until_the_api_server_has_valid_records(
     serving: Serving, follower: Follower
 ) -> None:
     await follower.offer(API, {"dnsrecords": None})
@@ -159,7 +159,7 @@ async def test_of_several_offers_of_records_during_a_compilation_only_the_newest
     assert (len(serving.zone.nodes), follower.reloads.loaded) == (1004, 2)
 
 
-async def test_compiling_many_names_delays_no_query_and_excludes_them_from_garbage_collection(
+async def test_compiling_many_names_takes_short_steps_and_hides_the_names_from_garbage_collection(
     follower: Follower,
 ) -> None:
     turns, frozen = 0, gc.get_freeze_count()

@@ -67,7 +67,7 @@ async def connected(server: Running, host: str = "127.0.0.1") -> AsyncIterator[C
 
 @asynccontextmanager
 async def lazy_client(server: Running) -> AsyncIterator[socket.socket]:
-    """Connect a socket that takes only few answers, because nobody reads them."""
+    """Connect a socket that takes only a few answers, because nobody reads from it."""
     async with asyncio.timeout(30):
         with socket.socket() as client:
             client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
@@ -76,7 +76,7 @@ async def lazy_client(server: Running) -> AsyncIterator[socket.socket]:
             yield client
 
 
-async def test_the_tcp_server_disconnects_a_client_that_does_not_read_after_a_few_answers() -> None:
+async def test_the_tcp_server_answers_only_a_few_queries_of_a_client_that_does_not_read() -> None:
     async with limited(write=0.05) as server:
         async with lazy_client(server) as client:
             with contextlib.suppress(ConnectionError):
@@ -85,12 +85,12 @@ async def test_the_tcp_server_disconnects_a_client_that_does_not_read_after_a_fe
         assert asked(server) < 250  # 170 KB, nearly all in the kernel
 
 
-async def test_a_tcp_client_whose_answers_the_server_gives_up_gets_a_reset_and_not_an_end_of_data() -> None:
+async def test_the_tcp_server_resets_a_connection_on_which_it_could_not_send_every_answer() -> None:
     loop = asyncio.get_running_loop()
     async with limited(write=0.05) as server, lazy_client(server) as client:
         await loop.sock_sendall(client, framed(MANY) * 400)  # the server reads all, but can't send all answers
         await until(lambda: server.tcp.accepted and not server.tcp.connections)
-        await loop.sock_recv(client, 1 << 30)  # the answers that the kernel still had
+        await loop.sock_recv(client, 1 << 30)  # the answers that the kernel had already
         with pytest.raises(ConnectionResetError):
             await loop.sock_recv(client, 1)
 
@@ -155,7 +155,7 @@ async def test_a_tcp_client_that_sends_single_bytes_slowly_gets_no_more_time_tha
         await until(is_closed)
 
 
-async def test_a_tcp_client_that_reads_again_after_the_server_has_dropped_its_connection_does_no_harm() -> None:
+async def test_the_tcp_server_answers_other_clients_after_a_dropped_client_reads_again() -> None:
     async with limited(write=0.05, close=30) as server:
         async with connected(server) as client:
             client.writer.write(framed(MANY) * 20_000)
@@ -256,7 +256,7 @@ async def test_a_tcp_connection_that_has_ended_no_longer_counts_towards_the_limi
         assert "127.0.0.9" not in repr(vars(server.tcp))
 
 
-async def test_after_the_last_query_the_tcp_server_sends_every_answer_and_closes_the_connection() -> None:
+async def test_the_tcp_server_closes_a_connection_after_the_answers_to_the_permitted_number_of_queries() -> None:
     async with limited(queries=10, close=60) as server, connected(server) as client:
         many = (framed(numbered(QUERY, ident)) for ident in range(20_000))  # more than the server reads
         client.writer.write(b"".join(many))
@@ -265,7 +265,7 @@ async def test_after_the_last_query_the_tcp_server_sends_every_answer_and_closes
         assert asked(server) == 10
 
 
-async def test_a_message_that_gets_no_answer_ends_its_connection_after_the_answers_before_it(server: Running) -> None:
+async def test_a_tcp_message_that_gets_no_answer_ends_its_connection_after_earlier_answers(server: Running) -> None:
     response = QUERY[:2] + b"\x80" + QUERY[3:]
     async with connected(server) as client, asyncio.timeout(server.tcp.limits.idle / 2):
         client.writer.write(framed(QUERY) + framed(response) + framed(QUERY))
@@ -324,7 +324,7 @@ async def test_a_stopping_tcp_server_does_not_wait_for_a_client_that_does_not_re
     assert server.tcp.connections == 0
 
 
-def test_the_kernel_sends_tcp_answers_without_delay_and_forgets_them_if_the_client_does_not_take_them() -> None:
+def test_the_kernel_sends_tcp_answers_at_once_and_drops_those_that_the_client_does_not_take() -> None:
     with socket.create_server(LOOPBACK) as listener:
         TcpServer(listener, Serving(sample_zone()), TcpLimits(write=2.5))
         with socket.create_connection(listener.getsockname()), listener.accept()[0] as accepted:

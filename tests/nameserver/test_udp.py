@@ -70,7 +70,7 @@ class Ends(NamedTuple):
         return responses
 
     def break_zone(self) -> None:
-        """Make the server's zone one in which a query for a missing name raises an exception."""
+        """Give the server a zone in which a query for a missing name raises an exception."""
         self.serving.zone = replace(self.serving.zone, apexes={}, loaded=False)
 
 
@@ -129,7 +129,7 @@ def test_udp_queries_whose_answer_raises_get_servfail_and_are_counted_but_logged
     assert [message.endswith("(failure 1)") for message in caplog.messages] == [True]
 
 
-def test_the_udp_server_logs_errors_that_continue_again_after_a_while(
+def test_the_udp_server_logs_again_after_a_while_if_errors_continue(
     compiled: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     with ends("127.0.0.1", compiled, log_seconds=0.2) as both:
@@ -152,10 +152,10 @@ def test_the_udp_server_counts_an_error_of_its_socket_and_answers_the_next_query
     assert (both.server.failures, sum(both.server.unsent)) == (1, 0)
 
 
-def test_the_udp_server_counts_responses_that_cannot_be_sent_and_they_delay_no_other_packet(
+def test_the_udp_server_counts_each_response_that_cannot_be_sent_and_goes_on(
     both: Ends, caplog: pytest.LogCaptureFixture
 ) -> None:
-    with contextlib.suppress(OSError):  # it fails, but from now on each send fails with EPIPE
+    with contextlib.suppress(OSError):  # this call fails, but after it each send fails with EPIPE
         both.bound.shutdown(socket.SHUT_WR)
     assert both.answers(*numbered(100), wire("ts.net", "SOA")) == []
     assert (both.server.failures, both.server.unsent[errno.EPIPE], sum(both.server.unsent)) == (101, 101, 101)
@@ -164,13 +164,13 @@ def test_the_udp_server_counts_responses_that_cannot_be_sent_and_they_delay_no_o
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="a network of its own needs root")
 POD = 208 << 10
-"""The size in bytes of the largest send buffer that a process without privileges may have (net.core.wmem_max)."""
+"""The size in bytes of the largest send buffer that a process without privileges gets (net.core.wmem_max)."""
 
 
 @needs_root
 @pytest.mark.parametrize("size", [None, POD], ids=["as privileged", "as in a Pod"])
 @pytest.mark.parametrize("host", [HERE, "0.0.0.0"])
-def test_a_udp_client_on_the_local_network_that_has_disappeared_delays_no_other_client(
+def test_a_udp_client_that_has_left_the_local_network_delays_no_other_client(
     host: str, compiled: bool, size: int | None
 ) -> None:
     def ask_both() -> list[str]:

@@ -22,7 +22,7 @@ def with_opt(*parts: bytes) -> bytes:
 
 
 def label(data: bytes) -> bytes:
-    """Return one label in wire form. *data* may be any bytes."""
+    """Return one label in wire form. *data* can be any bytes."""
     return bytes([len(data)]) + data
 
 

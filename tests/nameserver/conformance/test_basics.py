@@ -14,7 +14,7 @@ RD, CD, AD, Z = dns.flags.RD, dns.flags.CD, dns.flags.AD, 0x40
 
 
 @pytest.mark.parametrize("case", POSITIVE + NEGATIVE, ids=str)
-def test_01_every_answer_is_authoritative(ask: Ask, case: Case) -> None:
+def test_01_every_answer_about_the_zone_is_authoritative(ask: Ask, case: Case) -> None:
     response = ask(make_query(case.name, case.qtype, flags=0))
     assert (dns.rcode.to_text(response.rcode()), tuple(texts(response))) == (case.rcode, case.answers)
     assert response.flags & ~0xF == AUTHORITATIVE
@@ -25,7 +25,7 @@ def test_01_every_answer_is_authoritative(ask: Ask, case: Case) -> None:
     [(CD, CD), (CD | AD, CD), (AD, 0), (Z, 0), (RD, RD), (RD | dns.flags.RA | dns.flags.AA | dns.flags.TC, RD)],
     ids=hex,
 )
-def test_03_04_05_an_answer_copies_cd_and_rd_and_clears_all_other_flags(ask: Ask, asked: int, copied: int) -> None:
+def test_03_04_05_an_answer_copies_cd_and_rd_but_no_other_flag_of_the_query(ask: Ask, asked: int, copied: int) -> None:
     for name in (DB, "ts.net", "tail1234.ts.net", "no.ts.net"):
         assert ask(make_query(name, flags=asked)).flags & ~0xF == AUTHORITATIVE | copied
 

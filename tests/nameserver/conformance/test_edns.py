@@ -115,7 +115,7 @@ def test_15_a_response_is_truncated_if_it_is_larger_than_the_client_accepts(
     assert response.edns == (-1 if payload is None else 0)
 
 
-def test_15_a_client_size_below_512_counts_as_512_for_rare_types_too(server: Server) -> None:
+def test_15_a_client_size_below_512_counts_as_512_on_the_general_path_too(server: Server) -> None:
     response = parsed(server.udp(wire("ts.net", "SOA", use_edns=0, payload=0)))
     assert (texts(response), response.flags & dns.flags.TC) == ([SOA], 0)
 
@@ -158,7 +158,7 @@ def test_18_an_answer_does_not_echo_known_options(ask: Ask, name: str) -> None:
         assert (response.answer, response.authority) == (plain.answer, plain.authority)
 
 
-def test_18_options_with_a_false_length_do_no_harm(send: Send) -> None:
+def test_18_a_query_with_an_option_of_false_length_gets_an_answer_or_formerr(send: Send) -> None:
     data = struct.pack("!HH", 10, 200) + b"short"
     response = send(message(QUESTION, OPT[:-2] + struct.pack("!H", len(data)), data, counts=(1, 0, 0, 1)))
     assert rcode(response) in {"NOERROR", "FORMERR"}

@@ -30,11 +30,11 @@ def test_19_every_kind_of_answer_echoes_the_question(send: Send, name: str) -> N
 
 
 @pytest.mark.parametrize("name", ["mixed.tail1234.ts.net", "Mixed.TAIL1234.ts.net", "MIXED.tail1234.TS.NET"])
-def test_20_records_in_any_case_and_with_a_final_dot_are_served(ask: Ask, name: str) -> None:
+def test_20_a_record_is_found_whatever_the_case_and_the_final_dot_of_its_name(ask: Ask, name: str) -> None:
     assert texts(ask(make_query(name))) == ["100.64.0.5"]
 
 
-def test_21_a_label_of_63_bytes_and_a_name_of_255_are_answered(ask: Ask) -> None:
+def test_21_a_query_with_a_label_of_63_bytes_or_a_name_of_255_bytes_is_answered(ask: Ask) -> None:
     assert len(wire(LONGEST)) == 12 + 255 + 4
     for name, address in ((LONG_LABEL, "100.64.0.8"), (LONGEST, "100.64.0.9")):
         assert texts(ask(make_query(name))) == [address]
@@ -53,7 +53,7 @@ TOO_LONG = {
 
 
 @pytest.mark.parametrize("name", TOO_LONG.values(), ids=TOO_LONG)
-def test_21_a_query_for_a_longer_name_gets_formerr(send: Send, name: bytes) -> None:
+def test_21_a_query_with_a_longer_label_or_name_gets_formerr(send: Send, name: bytes) -> None:
     assert rcode(send(message(name, A_IN))) == "FORMERR"
     assert rcode(send(with_opt(name, A_IN))) == "FORMERR"
 

@@ -41,12 +41,12 @@ def test_02_27_28_a_query_for_a_type_that_the_name_has_no_records_of_gets_nodata
 @pytest.mark.parametrize(
     "case", [each for each in POSITIVE if each[:2] not in {(DB, "AAAA"), ("ts.net", "NS")}], ids=str
 )
-def test_29_a_query_for_any_type_gets_one_rrset_only(ask: Ask, case: Case) -> None:
+def test_29_a_query_of_type_any_gets_only_one_rrset(ask: Ask, case: Case) -> None:
     response = ask(make_query(case.name, "ANY"))
     assert (response.rcode(), tuple(texts(response)), response.authority) == (dns.rcode.NOERROR, case.answers, [])
 
 
-def test_29_a_query_for_any_type_of_a_name_without_records_gets_nodata(ask: Ask) -> None:
+def test_29_a_query_of_type_any_for_a_name_without_records_gets_nodata(ask: Ask) -> None:
     check_nodata(ask(make_query("none.tail1234.ts.net", "ANY")))
 
 

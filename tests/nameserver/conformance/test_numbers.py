@@ -6,7 +6,7 @@ from pathlib import Path
 FOLDER = Path(__file__).parent
 
 
-def test_every_fact_has_a_test_and_every_test_has_a_fact() -> None:
+def test_the_tests_have_the_numbers_of_all_facts_in_the_readme_and_no_others() -> None:
     facts = re.findall(r"(?m)^(\d+)\. ", (FOLDER / "README.md").read_text())
     sources = "".join(path.read_text() for path in FOLDER.glob("test_*.py"))
     names = re.findall(r"(?m)^(?:async )?def test_((?:\d\d_)+)", sources)

@@ -55,7 +55,7 @@ def seen_version(server: Server, name: str) -> int:
     return number
 
 
-def test_45_a_reload_under_load_loses_no_query_and_no_answer_mixes_two_versions(tmp_path: Path) -> None:
+def test_45_each_query_during_reloads_gets_an_answer_from_one_version_of_the_records(tmp_path: Path) -> None:
     mount(tmp_path, version(1))
     seen = [1]
     names = itertools.cycle(NAMES)
@@ -89,11 +89,11 @@ def test_46_udp_and_tcp_give_the_same_answers(server: Server) -> None:
         assert server.udp(query) == server.tcp(query)
 
 
-def test_47_several_addresses_are_all_in_the_answer_in_order_with_one_ttl(server: Server) -> None:
+def test_47_an_answer_has_all_addresses_in_the_order_of_the_records_with_one_ttl(server: Server) -> None:
     for name, addresses in (("v4.tail1234.ts.net", ["100.64.0.4", "100.64.0.3"]), (LARGE, ADDRESSES)):
         response = server.tcp(wire(name))
         assert texts(parsed(response)) == addresses
-        records = response[-16 * len(addresses) :]  # each a pointer to its owner
+        records = response[-16 * len(addresses) :]  # the owner in each is a pointer
         assert {records[start + 6 : start + 10] for start in range(0, len(records), 16)} == {b"\0\0\0\5"}
 
 
@@ -111,7 +111,7 @@ def seconds_to_stop(records: Path, number: signal.Signals) -> float:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.thorough)])
 def test_48_a_signal_ends_the_nameserver_within_a_second(records_file: Path, number: signal.Signals) -> None:
-    tries = (seconds_to_stop(records_file, number) for _ in range(3))  # a busy machine may take longer once
+    tries = (seconds_to_stop(records_file, number) for _ in range(3))  # a busy machine can take longer once
     assert any(seconds < 1 for seconds in tries)
 
 
@@ -130,7 +130,7 @@ def test_48_queries_that_arrived_before_the_signal_are_answered(records_file: Pa
         assert stream.read() == b""
 
 
-def test_48_a_nameserver_that_drains_answers_queries_and_reports_not_ready(records_file: Path) -> None:
+def test_48_the_nameserver_answers_queries_but_reports_not_ready_while_it_drains(records_file: Path) -> None:
     with nameserver(records_file, "--drain", "1") as server:
         started = time.monotonic()
         server.process.terminate()

@@ -29,7 +29,7 @@ def test_38_a_hundred_pipelined_queries_all_get_answers(server: Server) -> None:
 
 
 @pytest.mark.parametrize("size", [1, 2, 30, len(GOOD) + 1, len(GOOD) + 2, 2 * len(GOOD) + 4])
-def test_39_a_query_may_arrive_in_parts_of_any_size(server: Server, size: int) -> None:
+def test_39_a_query_that_arrives_in_parts_of_any_size_is_answered(server: Server, size: int) -> None:
     two = framed(numbered(GOOD, 1)) + framed(numbered(GOOD, 2))
     with server.tcp_socket() as (client, stream):
         for start in range(0, len(two), size):
@@ -68,14 +68,16 @@ async def check_silences(host: str, port: int, limits: TcpLimits) -> None:
     assert limits.read - 0.1 < min(halves) <= max(halves) < min(silent, answered)
 
 
-async def test_41_connections_without_a_whole_query_are_closed() -> None:
+async def test_41_a_silent_connection_is_closed_sooner_if_its_query_is_incomplete() -> None:
     limits = TcpLimits(idle=1.0, read=0.3)
     async with running_server(Endpoint("127.0.0.1", 0), limits) as running:
         await check_silences(running.host, running.port, limits)
 
 
 @pytest.mark.thorough
-async def test_41_a_client_may_be_silent_for_ten_seconds_or_pause_inside_a_query_for_five(server: Server) -> None:
+async def test_41_by_default_a_silent_connection_is_closed_after_ten_seconds_or_five_inside_a_query(
+    server: Server,
+) -> None:
     await check_silences(server.host, server.port, TcpLimits(idle=10.0, read=5.0))
 
 
@@ -102,7 +104,7 @@ def test_42_a_client_that_gets_a_truncated_answer_gets_the_whole_answer_by_tcp(s
     assert texts(response) == ADDRESSES
 
 
-def test_43_an_empty_message_ends_its_own_connection_only(server: Server) -> None:
+def test_43_an_empty_message_ends_only_its_own_connection(server: Server) -> None:
     with server.tcp_socket() as (client, stream):
         client.sendall(framed(GOOD) + framed(b"") + framed(GOOD))
         assert texts(parsed(read_message(stream))) == ["100.64.0.1"]
