@@ -1,6 +1,6 @@
 """Fixtures of all tests, and the choice of the cluster that loop tests run on.
 
-With ``--real-api KUBECONFIG`` that is an API server, and only tests that can run there are selected.
+With ``--real-api KUBECONFIG``, that cluster is a real API server, and only tests that can run there are selected.
 """
 
 import asyncio
@@ -30,7 +30,7 @@ settings.register_profile("soak", deadline=None, max_examples=2000)
 settings.load_profile("tests")
 
 BUDGET = 3.0
-"""The CPU seconds that a loop test may take on the simulated cluster, unless it is marked ``thorough``."""
+"""The CPU seconds that a loop test is allowed to take on the simulated cluster, unless it is marked ``thorough``."""
 
 # While pytest collects the tests, the garbage collector is off: it would find nothing, because modules and tests stay.
 gc.disable()
@@ -73,8 +73,8 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Deselect tests that can't run on the chosen API server, and `full` tests that belong to other shares.
 
-    Raises `pytest.UsageError` for a test whose ID contains a set. The order of a set may differ between the workers
-    of -n. Then the workers have different IDs for the test, and pytest-xdist ends the run at once.
+    Raises `pytest.UsageError` for a test whose ID contains a set. The order of a set can differ between the workers of
+    -n. With different IDs for one test, pytest-xdist ends the run at once.
     """
     for item in items:
         if _SET.search(item.nodeid):
@@ -128,7 +128,7 @@ def pytest_asyncio_loop_factories(
 ) -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
     """Choose virtual time for tests on a simulated cluster, and for tests marked `virtual_time`.
 
-    A test may have the cluster from a fixture or make it itself. In real time, a busy machine looks like an operator
+    A test can have the cluster from a fixture or make it itself. In real time, a busy machine looks like an operator
     that is at rest.
     """
     in_real_time = config.getoption("real_api") or _is_marked(item, "real_time", "scale")

@@ -28,7 +28,7 @@ OPERATORS = {path.relative_to(OPERATOR).as_posix(): path.read_text() for path in
 """The source texts of the operator's modules, by their paths."""
 MOST_LINES = 450
 ONE_A_KIND = {"Ask", "Observed"}
-"""The class names that may occur in each reconciler: for the requests of its objects, and for its facts."""
+"""The names of classes that each reconciler can have: for the requests of its objects, and for the facts about one."""
 
 
 @pytest.mark.parametrize("paths", [[], [ROOT, *(ROOT / root for root in SOURCE_ROOTS)]], ids=["plain", "sources first"])
@@ -66,14 +66,14 @@ def test_no_module_of_the_operator_is_too_long_to_read_in_one_sitting() -> None:
     assert {path for path, text in OPERATORS.items() if len(text.splitlines()) > MOST_LINES} == set()
 
 
-def test_the_modules_that_need_not_be_pure_are_those_that_pure_modules_may_not_import() -> None:
+def test_the_modules_that_need_not_be_pure_are_those_that_pure_modules_must_not_import() -> None:
     contracts = PYPROJECT["tool"]["importlinter"]["contracts"]
     (pure,) = (each for each in contracts if each["name"] == "Decisions and answers are pure")
     (protected,) = (each for each in contracts if each["type"] == "protected")
     assert pure["ignore_imports"] == [f"{module} -> **" for module in protected["protected_modules"]]
 
 
-def test_the_api_server_proxy_may_import_nothing_of_the_operator_but_types_and_logs() -> None:
+def test_the_api_server_proxy_is_allowed_to_import_only_types_and_logs_of_the_operator() -> None:
     contracts = PYPROJECT["tool"]["importlinter"]["contracts"]
     (contract,) = (each for each in contracts if each.get("source_modules") == ["tsoperator.apiproxy"])
     parts = {path.removesuffix(".py").split("/")[0] for path in OPERATORS} - {"__init__"}

@@ -20,7 +20,7 @@ CREDENTIALS = ("oauth.clientId=client", "oauth.clientSecret=secret")
 def renderer(helm: Path) -> Render:
     """Return a function that renders our chart, or another one, with the given `--set` flags and files of values.
 
-    It leaves out the CRDs, which are most of the work, and the chart's test, unless they are asked for.
+    Without *crds* it leaves out the CRDs, which are most of the work, and without *tests* the chart's test.
     """
 
     @cache

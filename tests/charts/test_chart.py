@@ -28,7 +28,7 @@ def test_the_chart_passes_helms_lint(helm: Path) -> None:
     assert "0 chart(s) failed" in run([helm, "lint", "--strict", CHART])
 
 
-def test_the_chart_has_every_crd_and_keeps_it_when_the_release_is_uninstalled(render: Render) -> None:
+def test_the_chart_has_all_crds_and_helm_keeps_them_when_the_release_is_uninstalled(render: Render) -> None:
     crds = [obj for obj in render(*CREDENTIALS, crds=True) if obj["kind"] == "CustomResourceDefinition"]
     files = [yaml.load(file.read_text(), yaml.CSafeLoader) for file in (CHART / "files" / "crds").iterdir()]
     assert {crd["metadata"]["name"]: crd["spec"] for crd in crds} == {
@@ -59,7 +59,7 @@ DIGEST = f"sha256:{'0' * 64}"
         ("{repo: tailscale/k8s-operator, tag: mine}", "tsoperator:0.1.0"),
     ],
 )
-def test_the_values_choose_the_operators_image_but_the_name_and_tags_of_the_go_operators_image_are_ignored(
+def test_the_values_choose_the_operators_image_except_by_the_name_and_tags_of_the_go_operators_image(
     render: Render, tmp_path: Path, given: str, image: str
 ) -> None:
     file = tmp_path / "values.yaml"
@@ -221,7 +221,10 @@ OF_GROUPS = {
     ("ClusterRole", "tailscale-auth-proxy"),
     ("ClusterRoleBinding", "tailscale-auth-proxy"),
 }
-"""The objects that ProxyGroups of type kube-apiserver need, whose Pods stay when the release is uninstalled."""
+"""The objects that ProxyGroups of type kube-apiserver need.
+
+The Pods of these groups stay when the release is uninstalled.
+"""
 
 
 @pytest.mark.parametrize(
@@ -385,7 +388,7 @@ def watching(*namespaces: str) -> str:
         (["default"], ["default", "tailscale"], []),
     ],
 )
-def test_with_watched_namespaces_the_operator_has_roles_in_them_in_place_of_the_clusterrole(
+def test_the_operator_has_roles_in_the_watched_namespaces_in_place_of_the_clusterrole(
     render: Render, namespaces: list[str], with_users: list[str], with_events: list[str]
 ) -> None:
     objects, everywhere = render(*CREDENTIALS, watching(*namespaces)), render(*CREDENTIALS)
@@ -423,11 +426,11 @@ GRANTED = {
     *(("", "events", verb) for verb in ("create", "patch", "get")),
     *(("", "configmaps", verb) for verb in ("get", "list", "watch")),
 }
-"""The rules in the Roles of ProxyGroups and of the nameserver. The operator may grant only rights that it has."""
+"""The rules in the Roles of ProxyGroups and of the nameserver. The operator can grant only rights that it has."""
 
 
 @pytest.mark.parametrize("sets", [(), (watching("team-a"),)], ids=["everywhere", "in some namespaces"])
-def test_the_operator_has_all_the_rights_in_its_namespace_that_it_grants_there(
+def test_the_operator_has_every_right_that_it_grants_in_its_own_namespace(
     render: Render, sets: tuple[str, ...]
 ) -> None:
     objects = render(*CREDENTIALS, *sets)
@@ -443,7 +446,7 @@ def test_the_operator_has_all_the_rights_in_its_namespace_that_it_grants_there(
 
 
 @pytest.mark.parametrize("name", ["operator", "mine"])
-def test_the_operator_may_ask_for_tokens_of_its_own_serviceaccount_only(render: Render, name: str) -> None:
+def test_the_operator_is_allowed_to_request_tokens_only_of_its_own_serviceaccount(render: Render, name: str) -> None:
     objects = render(*CREDENTIALS, f"fullnameOverride={name}")
     rules = [rule for obj in objects if "rules" in obj for rule in allowed(obj) if rule[1] == "serviceaccounts/token"]
     assert rules == [("", "serviceaccounts/token", "create", (name,))]

@@ -21,7 +21,7 @@ MAKES, MAY_WRITE, MAY_CREATE = "OPERATOR_DNS_ENABLED", "OPERATOR_MANAGE_CLUSTER_
 
 
 def given(objects: list[Object]) -> set[str]:
-    """Return the names of the true variables about DNS, and the rights on DNSConfigs and ConfigMaps for DNS."""
+    """Return the names of those variables about DNS that are true, and the rights on DNSConfigs and ConfigMaps."""
     env = {each["name"] for each in container(objects)["env"] if each.get("value") == "true"}
     roles = [obj for obj in objects if "rules" in obj and obj["metadata"]["name"].endswith("-dns")]
     rights = {f"{verb} {rule['resources'][0]}" for role in roles for rule in role["rules"] for verb in rule["verbs"]}
@@ -54,7 +54,7 @@ def made(spaced_bed: Bed) -> Iterator[Object]:
 def rendered(bed: Bed, *words: str) -> tuple[list[Object], str]:
     """Return the objects that Helm renders, and the notes in one line.
 
-    The templates may query the API server of *bed*.
+    The templates can query the API server of *bed*.
     """
     text = bed.helm("install", RELEASE, CHART, "--namespace", NAMESPACE, "--dry-run=server", *words)
     manifests, _, notes = text.partition("\nNOTES:\n")

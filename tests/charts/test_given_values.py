@@ -81,7 +81,7 @@ NUMBERS = [
     for path, schema in nearest.places(SCHEMA)
     if "number" in [*schema.get("type", ()), *(schema.get("additionalProperties") or {}).get("type", ())]
 ]
-"""The paths of all values that are rendered as text and may be given as numbers."""
+"""The paths of all values that are rendered as text and can be given as numbers."""
 
 SEEN = (
     *CREDENTIALS,
@@ -122,7 +122,7 @@ def test_a_number_in_a_file_of_values_is_rendered_as_text(
         (("operatorConfig.extraEnv[0].name=K8S_PROXY_IMAGE", "operatorConfig.extraEnv[0].value=a:1"), ["a:1"]),
     ],
 )
-def test_the_image_of_the_api_servers_proxies_has_the_version_of_the_other_proxies(
+def test_the_image_of_api_server_proxies_has_the_version_of_the_other_proxies(
     render: Render, given: tuple[str, ...], images: list[str]
 ) -> None:
     found = container(render(*CREDENTIALS, *given))["env"]
@@ -142,7 +142,7 @@ def test_the_name_of_the_clusters_dns_configmap_is_in_the_operators_rights_and_i
     assert [rule["verbs"] for rule in rules] == [["list", "watch"], ["get", "patch"]]
 
 
-def test_a_watched_namespace_and_the_value_of_a_variable_may_look_like_numbers(render: Render) -> None:
+def test_a_watched_namespace_and_the_value_of_a_variable_can_look_like_numbers(render: Render) -> None:
     objects = render(*CREDENTIALS, "operatorConfig.watchNamespaces={2024}", "operatorConfig.extraEnv[0].name=A")
     assert {"name": "OPERATOR_WATCH_NAMESPACES", "value": "2024"} in container(objects)["env"]
     assert ("Role", "2024") in {(obj["kind"], obj["metadata"].get("namespace")) for obj in objects}

@@ -94,7 +94,7 @@ def test_null_as_a_value_of_the_chart_empties_a_map_or_a_list(render: Render) ->
     assert "IngressClass" not in {obj["kind"] for obj in render(*CREDENTIALS, "ingressClass.enabled=null")}
 
 
-def test_the_values_may_have_a_volume_with_the_oauth_credentials_together_with_a_client_id(render: Render) -> None:
+def test_the_values_can_have_a_volume_with_the_oauth_credentials_together_with_a_client_id(render: Render) -> None:
     objects = render("oauth.clientId=client", "oauthSecretVolume.secret.secretName=mine")
     (volume,) = the("Deployment", objects)["spec"]["template"]["spec"]["volumes"]
     assert volume == {"name": "oauth", "secret": {"secretName": "mine"}}

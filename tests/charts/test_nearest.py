@@ -28,7 +28,7 @@ UNLIKE = {
 
 
 @pytest.mark.parametrize("name", LIKE)
-def test_the_pattern_for_misspellings_of_a_value_matches_those_and_no_known_name(name: str) -> None:
+def test_the_pattern_for_misspellings_of_a_name_matches_misspellings_and_no_known_name(name: str) -> None:
     pattern = misspelt(name, KNOWN)
     assert [given for given in LIKE[name] if not re.fullmatch(pattern, given)] == []
     assert [given for given in UNLIKE.get(name, ()) if re.fullmatch(pattern, given)] == []

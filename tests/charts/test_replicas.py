@@ -16,7 +16,7 @@ NAME = r"operatorConfig.podLabels.app\.kubernetes\.io/name"
 
 
 def rendered(bed: Bed, chart: Path, *words: Word) -> dict[str, Object]:
-    """Return the objects that Helm renders, by kind. The templates may query the API server of *bed*."""
+    """Return the objects that Helm renders, by kind. The templates can query the API server of *bed*."""
     text = bed.helm("template", RELEASE, chart, "--namespace", NAMESPACE, "--dry-run=server", "--skip-tests", *words)
     return {obj["kind"]: obj for obj in yaml.load_all(text, yaml.CSafeLoader) if obj}
 

@@ -65,8 +65,8 @@ def is_hosted(obj: Object) -> bool:
 def backends(objects: Sequence[Object]) -> list[Object]:
     """Return further objects that *objects* need: Pods for Services that a ProxyGroup exposes, and a ServiceAccount.
 
-    A Service gets none if a Deployment among *objects* makes Pods for it. The proxies draw traffic for a Service
-    only while it has a ready Pod.
+    A Service gets no Pod if a Deployment among *objects* makes Pods for it. The proxies draw traffic for a Service only
+    while it has a ready Pod.
     """
     made = [obj["spec"]["template"]["metadata"]["labels"] for obj in objects if obj["kind"] == "Deployment"]
     found = [obj for obj in objects if is_hosted(obj) and obj["spec"]["selector"] not in made]

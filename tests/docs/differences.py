@@ -84,7 +84,7 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
         "operator/dns/test_clusternames.py an_object_has_no_name_if_its_annotation_says_so",
     ],
     "`helm uninstall` leaves": [
-        f"{_CHART} the_chart_has_every_crd_and_keeps_it_when_the_release_is_uninstalled",
+        f"{_CHART} the_chart_has_all_crds_and_helm_keeps_them_when_the_release_is_uninstalled",
         "e2e/test_uninstall.py objects_stay_and_proxies_keep_running_after_the_operator_is_uninstalled",
     ],
     "Proxies can read and update Secrets": [f"{_CHART} the_static_manifests_equal_the_output_of_the_chart"],
@@ -130,7 +130,7 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
     "`operatorConfig.annotations` has an effect": [_COMBINATIONS],
     "`TS_PORT` has an effect only": [_EVERY_VARIABLE],
     "The chart sets `K8S_PROXY_IMAGE`": [
-        "charts/test_given_values.py the_image_of_the_api_servers_proxies_has_the_version_of_the_other_proxies"
+        "charts/test_given_values.py the_image_of_api_server_proxies_has_the_version_of_the_other_proxies"
     ],
     "A new hostname of a ProxyGroup of type `kube-apiserver`": [
         "operator/test_apiserver_groups.py a_group_serves_its_new_hostname_before_it_gives_up_the_old_one"

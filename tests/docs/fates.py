@@ -1,7 +1,7 @@
 """The test that runs each documented command, or the reason why no test does.
 
 A test runs a command if it runs the same words, or the same words with names of its own cluster. A command is on one
-line, with single spaces and without comments. A very long command may end in ``…``.
+line, with single spaces and without comments. A very long command can end in ``…``.
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ _DEMO = (
 )
 _IMAGES = "tests/e2e/test_images.py::test_the_labels_of_an_image_name_its_program"
 _GATEWAY = (
-    "tests/e2e/test_exposed.py::test_a_gateway_behind_a_load_balancer_serves_a_domain_of_the_users_with_his_certificate"
+    "tests/e2e/test_exposed.py::test_a_gateway_behind_a_load_balancer_serves_a_users_own_domain_with_its_certificate"
 )
 _ARCHIVE = (
     "tests/e2e/test_published.py::test_an_archive_of_images_has_the_images_under_the_names_that_the_chart_gives_them"
@@ -36,13 +36,11 @@ _DNSLOAD = "tests/loadtest/dnsload/test_main.py::test_a_run_of_dnsload_prints_a_
 _CHECK = "tests/e2e/test_check.py::test_the_command_check_finds_no_fault_in_a_healthy_cluster"
 _LIST = "tests/e2e/test_check.py::test_the_commands_list_and_check_work_from_outside_of_the_cluster"
 _INSIDE = (
-    "tests/e2e/test_check.py::test_the_command_list_works_in_the_leading_pod_and_the_standby_names_the_leading_pod"
+    "tests/e2e/test_check.py::test_the_command_list_shows_objects_in_the_leading_pod_and_names_that_pod_in_the_standby"
 )
 _PAGE = "tests/e2e/test_check.py::test_the_documented_port_forward_leads_to_the_status_page_of_the_leading_pod"
 _PREFLIGHT = "tests/e2e/test_pages.py::test_the_documented_command_shows_why_the_preflight_of_a_tailnet_failed"
-_ONE_VALUE = (
-    "tests/e2e/test_cluster_dns.py::test_the_value_dns_enabled_makes_names_resolve_in_pods_and_false_leaves_nothing"
-)
+_ONE_VALUE = "tests/e2e/test_cluster_dns.py::test_names_resolve_in_pods_as_long_as_the_value_dns_enabled_is_true"
 _STANZA = "tests/e2e/test_nameserver.py::test_coredns_gives_the_same_answer_as_the_nameserver"
 _USER = "tests/e2e/test_apiserver.py::test_the_api_server_knows_a_user_by_the_login_name_and_the_granted_groups"
 _PLAIN = (

@@ -1,4 +1,4 @@
-"""Links between pages have existing targets, and the pages exist that other files cite."""
+"""Links between pages have existing targets, and all pages that other files cite exist."""
 
 import re
 from pathlib import Path

@@ -76,7 +76,7 @@ def test_every_condition_has_a_heading_in_the_docs_and_every_heading_in_code_fon
     assert {type_ for heading in sections("conditions.md") for type_ in codes(heading)} == conditions()
 
 
-def test_a_check_leaves_out_the_warnings_whose_reasons_are_those_of_conditions_alone() -> None:
+def test_the_command_check_leaves_out_warnings_with_reasons_that_only_conditions_have() -> None:
     tables = sections("conditions.md")
     events = tables.pop("Events")
     wrong = [

@@ -1,7 +1,7 @@
 """Sends requests to API servers for the benchmark of the API server proxy.
 
-The benchmark runs this program on a device of the tailnet. So it needs only Python. Its input is the JSON of a `Plan`,
-and its output are JSON objects, one a line.
+The benchmark runs this program on a device of the tailnet. So it needs only Python. Its argument is the JSON of a
+`Plan`, and its output are JSON objects, one a line.
 """
 
 import asyncio
@@ -60,7 +60,7 @@ class Target(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """The input of this program: the sort of *work*, its *targets*, and how many *times* to repeat it."""
+    """The input of this program: the sort of *work*, its *targets*, a *path* there, and the number of repetitions."""
 
     work: str
     targets: Sequence[Target]
@@ -81,7 +81,7 @@ def fetch(connection: http.client.HTTPSConnection, path: str, headers: Mapping[s
 
 
 def fetches(plan: Plan) -> Iterator[dict[str, Any]]:
-    """Fetch a path from each target in turn, as many *times* as the plan says.
+    """Fetch a path from each target in turn, as many *times* as the plan says. Yield the durations and lengths.
 
     Each target has one persistent connection. Its first fetch isn't measured.
     """
@@ -99,7 +99,7 @@ def fetches(plan: Plan) -> Iterator[dict[str, Any]]:
 
 
 async def watch(plan: Plan) -> None:
-    """Open as many watches of *path* at the first target as the plan says.
+    """Open as many watches at the first target as the plan says.
 
     Then print a line, and read the events until the program is stopped.
     """
@@ -130,7 +130,7 @@ async def hold(plan: Plan) -> None:
 
 
 async def keys(plan: Plan) -> None:
-    """Send a key to a session at each target, as many *times* as the plan says, and measure how long its echo takes."""
+    """Send as many keys to a session at each target as the plan says, and print the seconds until each key's echo."""
     taken = {}
     for target in plan.targets:
         reader, writer = await _session(target, plan.path)
@@ -149,7 +149,7 @@ async def _echoed(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) ->
 
 
 async def _session(target: Target, path: str) -> Connection:
-    """Open a session whose program shows each key: `cat` on a terminal."""
+    """Open a session with `cat` on a terminal, which echoes each key."""
     reader, writer = await target.open()
     writer.write(target.head("GET", f"{path}?command=cat&stdin=true&stdout=true&tty=true", *UPGRADE))
     if b" 101 " not in (first := await reader.readuntil(b"\r\n\r\n")):
@@ -170,7 +170,7 @@ async def _drain(reader: asyncio.StreamReader) -> None:
 
 
 async def slow(plan: Plan) -> None:
-    """Open slow connections to the first target, and measure how long requests on other connections take meanwhile."""
+    """Open slow connections to the first target, and print how long requests on other connections take meanwhile."""
     (target, *_) = plan.targets
     hanging = [await _slow(target, plan.path, SLOW[number % len(SLOW)]) for number in range(plan.times)]
     loop = asyncio.get_running_loop()
@@ -206,7 +206,7 @@ def say(figures: Mapping[str, Any]) -> None:
 
 
 def main() -> None:
-    """Read a `Plan` from the standard input, and carry it out."""
+    """Read a `Plan` from the command line, and carry it out."""
     read = json.loads(sys.argv[1])
     plan = Plan(**{**read, "targets": [Target(**each) for each in read["targets"]]})
     match plan.work:

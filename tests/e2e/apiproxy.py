@@ -34,12 +34,12 @@ _SIGNATURE = b"\r\n\r\n\x00\r\nQUIT\n"
 
 
 def grant(source: str, *groups: str, **rule: Any) -> Grant:
-    """Return a grant that puts *source* into *groups* at the API server. *rule* has more fields for its rule."""
+    """Return a grant that puts *source* into *groups* at the API server. *rule* are more fields of its rule."""
     return {"src": [source], "dst": [TAG], "app": {CAPABILITY: [{"impersonate": {"groups": [*groups]}, **rule}]}}
 
 
 def granted(cluster: Cluster, caller: Peer) -> list[Any]:
-    """Return the rules of grants that the proxy's tailscaled knows about *caller* now."""
+    """Return the rules that grants give *caller*, as the proxy's tailscaled knows them now."""
     tailscale = ["tailscale", f"--socket={SOCKET}", "whois", "--json", f"{caller.address}:1"]
     words = ["-n", NAMESPACE, "exec", f"deployment/{NAME}", "-c", "tailscale", "--", *tailscale]
     capabilities = json.loads(cluster.bed.kubectl(*words)).get("CapMap") or {}
@@ -47,14 +47,17 @@ def granted(cluster: Cluster, caller: Peer) -> list[Any]:
 
 
 def upgrade(cluster: Cluster, images: ProductImages, mode: str, http: str = "false", hostname: str = HOST) -> None:
-    """Upgrade the release to this *mode* of the API server proxy."""
+    """Upgrade the release, so that *mode* is the mode of the API server proxy."""
     values = {**product.CREDENTIALS, **product.image_values(images)}
     values["operatorConfig"] = {**values["operatorConfig"], "hostname": hostname}
     product.install(cluster.bed, product.CHART, {**values, "apiServerProxyConfig": {"mode": mode, "http": http}})
 
 
 def switch(cluster: Cluster, images: ProductImages, mode: str, http: str = "false") -> None:
-    """Upgrade the release to another *mode* of the API server proxy, and wait for a Pod that has this mode."""
+    """Upgrade the release to another *mode* of the API server proxy, and wait for a Pod that has this mode.
+
+    If *mode* is "false", wait until there is no Pod.
+    """
     before = [each["metadata"]["uid"] for each in pods(cluster)]
     # Helm removes the rights of the old mode before the operator replaces the Pod.
     with cluster.bed.plane.excused("the API server proxy changed its mode"):
@@ -66,7 +69,7 @@ def switch(cluster: Cluster, images: ProductImages, mode: str, http: str = "fals
 
 
 def remove(cluster: Cluster, images: ProductImages, management: Management) -> None:
-    """Turn the proxy off, and delete the grants, its device and its state, which the mode "false" keeps."""
+    """Turn the proxy off. Then delete its device, its state and the grants, which remain in the mode "false"."""
     switch(cluster, images, "false")
     cluster.delete("secret", SECRET, NAMESPACE)
     if device := management.device(HOST):

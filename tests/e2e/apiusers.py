@@ -41,7 +41,7 @@ class Running:
 
 @dataclass(frozen=True, slots=True)
 class ApiUser:
-    """A person at a device that trusts the certificates in *root*. *folder* has the person's files."""
+    """A person at *device*, whose programs trust the certificates in *root*. *folder* has the person's files."""
 
     device: Peer
     kubectl: Path
@@ -101,7 +101,7 @@ class ApiUser:
         self.run("apply", "--filename=-", stdin=yaml.safe_dump_all(objs))
 
     def get(self, *words: Word) -> dict[str, Any]:
-        """Return the objects that `kubectl get` with *words* prints as JSON."""
+        """Return the JSON that kubectl prints for *words* with `--output=json`."""
         found: dict[str, Any] = json.loads(self.run(*words, "--output=json"))
         return found
 

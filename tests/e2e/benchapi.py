@@ -128,21 +128,21 @@ OWN_GOALS: Sequence[Goal[Any]] = (
     Goal(f"memory of apiproxy for {WATCHES} watches", "MB", lambda seen: _more(seen, "memory"), 40, relative=False),
     Goal(f"CPU of apiproxy for {WATCHES} idle watches", "ms/s", lambda seen: _more(seen, "cpu"), 2, relative=False),
 )
-"""The goals for our proxy alone: the Go operator's device runs in the same process, so a comparison would be unfair.
+"""The goals without a comparison. It would be unfair, since the Go operator has its device in the same process.
 
 CPU time is known in units of 10 ms.
 """
 
 
 def _more(seen: Seen, what: str) -> float:
-    """Return the increase of the program's memory or CPU time, as *what* says, by open watches."""
+    """Return how much more memory or CPU time (*what*) our program needs with open watches than without any."""
     return float(getattr(seen.watching, what)[PROGRAM] - getattr(seen.idle, what)[PROGRAM])
 
 
 def go_pod() -> list[Object]:
     """Return the Pod of the Go operator with its API server proxy, and the objects that the Pod needs.
 
-    It runs beside the release, and has no objects to reconcile.
+    The Pod runs beside the release of our operator, and has no objects to reconcile.
     """
     space = {"namespace": GO_HOST, "name": "operator"}
     variables = {
@@ -338,20 +338,20 @@ class Bench:
         return costs
 
     def _cat(self, proxy: Proxy) -> dict[str, float]:
-        """Return the CPU seconds of each container for `kubectl exec cat` of much text."""
+        """Return the CPU seconds of each container for `kubectl exec cat` of `TEXT_MB` MB of text."""
         spent = proxy.cpu_seconds
         proxy.user.drop("-n", SPACE, "exec", "web", "--", "cat", "/tmp/text", timeout=120)
         return {name: seconds - spent[name] for name, seconds in proxy.cpu_seconds.items()}
 
     def _held(self, proxy: Proxy) -> float:
-        """Return the bytes of memory that an idle session costs."""
+        """Return the bytes of memory that an idle session costs in all containers of *proxy*."""
         before = sum(proxy.memory(self.cluster).values())
         with self._running(apiload.Plan("hold", [proxy.target], EXEC, SESSIONS), "sessions") as log:
             eventually(lambda: '"open"' in log.read_text(), f"{SESSIONS} sessions", 120)
             return 1e6 * (sum(proxy.memory(self.cluster).values()) - before) / SESSIONS
 
     def _costs(self, proxy: Proxy, what: str) -> Costs:
-        """Return the memory and the CPU that the proxy needs when nothing happens."""
+        """Return the memory and the CPU time that *proxy* needs while nobody sends requests."""
         began, spent = time.monotonic(), proxy.cpu_seconds
         time.sleep(IDLE)
         took = time.monotonic() - began
@@ -384,7 +384,7 @@ class Bench:
 
     @contextmanager
     def _busy(self, what: str) -> Iterator[None]:
-        """Print the number of CPU cores that all programs of the machine kept busy during the block."""
+        """Print the length of the block, the CPU cores that the machine kept busy, and the CPU time of the proxies."""
         began, spent = time.monotonic(), busy_seconds(Path("/proc/stat").read_text())
         mine = self._cpu_seconds()
         yield
@@ -406,7 +406,7 @@ def _argv(plan: apiload.Plan) -> list[str]:
 
 
 def fill(cluster: Cluster) -> None:
-    """Make the objects that the benchmark reads: a Pod with a large file, and ConfigMaps of a megabyte."""
+    """Make the objects that the benchmark reads: a Pod with two large files, and ConfigMaps of a megabyte each."""
     for name in (SPACE, FULL):
         cluster.apply({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
         cluster.bed.plane.wait_for_namespace(name)
@@ -431,7 +431,7 @@ def fill(cluster: Cluster) -> None:
 
 @contextmanager
 def prepared(bed: Bed, progress: Progress) -> Iterator[Bench]:
-    """Install both proxies on a bed that is up, and a device that uses them."""
+    """Install both proxies on a bed that is up, add a device that uses them, and yield the benchmark."""
     with progress.step("images"):
         images = product.push_images(bed)
         go_operator.push_operator(bed)
@@ -476,7 +476,7 @@ def _target(name: str, host: str, root: Path) -> apiload.Target:
 
 
 def _user(bed: Bed, device: Peer, root: Path, folder: Path) -> ApiUser:
-    """Return a person who uses the proxy after which *folder* is named, once the proxy has its certificate."""
+    """Wait until the proxy that has the name of *folder* serves HTTPS, and return a person who uses it."""
     user = ApiUser.at(bed.paths, device, root, folder)
     eventually(lambda: user.configure(folder.name), f"the device {folder.name}", 60)
     eventually(user.whoami, f"an answer of {folder.name}", 60)

@@ -31,7 +31,7 @@ _BESIDE = (
 
 
 class Write(NamedTuple):
-    """A write by an operator, with the time at which the API server noted it."""
+    """A write by an operator, with the time at which the API server received it."""
 
     at: datetime
     ours: bool
@@ -73,14 +73,14 @@ class Changeover:
         return {(seen.rcode, *seen.addresses) for seen in self.answers if seen.rcode != NO_ANSWER}
 
     def first_write(self, *, ours: bool) -> datetime:
-        """Return the time of the first write of our operator or of the Go operator."""
+        """Return the time of the first write of our operator, or without *ours* of the Go operator."""
         return min(write.at for write in self.writes if write.ours is ours)
 
     def check_names(self, silence: float = 0.0) -> None:
         """Check that the nameserver and the cluster's DNS gave the same right answer to every question.
 
-        The nameserver may be silent for *silence* seconds in total, but the cluster's DNS must answer each question.
-        Raises AssertionError.
+        The nameserver is allowed to be silent for *silence* seconds in total, but the cluster's DNS must answer each
+        question. Raises AssertionError.
         """
         assert {answer.rcode for answer in self.resolved} == {"NXDOMAIN"}, self.resolved
         assert {answer.rcode for answer in self.answers} - {NO_ANSWER} == {"NOERROR"}, self.answers
@@ -101,7 +101,7 @@ def records(cluster: Cluster) -> str:
 
 @contextmanager
 def changeover(bed: Bed, nameserver: str, name: str, folder: Path) -> Iterator[Changeover]:
-    """Observe *nameserver*'s answers for *name*, and the operators, during the block. The notes are in *folder*."""
+    """Observe *nameserver*'s answers for *name*, and the operators, during the block, with files in *folder*."""
     seen = Changeover()
     since = datetime.now(UTC)
     pods = folder / "pods.json"

@@ -25,7 +25,7 @@ def run(cluster: Cluster, command: str, *options: str) -> subprocess.CompletedPr
 
 
 def check(cluster: Cluster) -> Check:
-    """Run `tsoperator check`."""
+    """Run `tsoperator check`, and return its result."""
     done = run(cluster, "check", "--json", f"--namespace={NAMESPACE}")
     assert done.stdout, done.stderr
     found = [each for each in json.loads(done.stdout)["findings"] if each["verdict"] != "ok"]

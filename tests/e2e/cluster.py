@@ -71,7 +71,7 @@ class Cluster:
         self.bed.kubectl("delete", resource, name, "--ignore-not-found", "--wait=false", *_within(namespace))
 
     def children(self, parent: Object, resources: str = ",".join(_CHILDREN)) -> list[Object]:
-        """Return the children of a Service, an Ingress or a Connector."""
+        """Return the children of *parent* in the operator's namespace, of the given *resources*."""
         metadata = parent["metadata"]
         owner = Owner(_PARENTS[parent["kind"]], Key(metadata.get("namespace", ""), metadata["name"]))
         return self.listed(resources, NAMESPACE, owner.labels)
@@ -87,8 +87,8 @@ class Cluster:
     def device_proxy(self, parent: Object, seconds: float = 120) -> Object:
         """Wait until a parent's proxy has a ready Pod that has reported its device, and return the Pod.
 
-        Before that report, the proxy doesn't know the devices that want to reach it. WireGuard would then wait five
-        seconds before a second attempt to connect.
+        Before that report, the proxy doesn't know the devices that want to reach it. WireGuard repeats a failed attempt
+        to connect only after five seconds.
         """
         pod = self.proxy(parent, seconds)
 
@@ -103,11 +103,11 @@ class Cluster:
         return pod
 
     def nameservers(self) -> list[Object]:
-        """Return the nameserver's Pods that are ready. After an upgrade, an old Pod may still be terminating."""
+        """Return the nameserver's ready Pods, without an old Pod that is still terminating after an upgrade."""
         return [pod for pod in self.listed("pods", labels={"app": "nameserver"}) if is_ready(pod)]
 
     def remove(self, parent: Object, seconds: float = 120) -> None:
-        """Delete a Service, an Ingress or a Connector and wait until it and its proxy are gone."""
+        """Delete *parent*, and wait until it and its proxy are gone."""
         metadata = parent["metadata"]
         named = (parent["kind"], metadata["name"], metadata.get("namespace", ""))
         self.delete(*named)
@@ -144,7 +144,7 @@ class Cluster:
         self.remount("kube-system", {"k8s-app": "kube-dns"})
 
     def patch(self, parent: Object, change: Object) -> None:
-        """Merge *change* into a Service, an Ingress or a Connector."""
+        """Merge *change* into *parent*."""
         metadata = parent["metadata"]
         words = ["patch", parent["kind"], metadata["name"], "--type=merge", f"--patch={json.dumps(change)}"]
         self.bed.kubectl(*words, *_within(metadata.get("namespace", "")))
@@ -181,7 +181,7 @@ def is_ready(pod: Object) -> bool:
 def condition(obj: Object, kind: str) -> Object:
     """Return the condition of type *kind*.
 
-    Return an empty condition if it is missing or describes another generation.
+    Return an empty object if there is no such condition, or if it describes another generation of *obj*.
     """
     found = [each for each in obj.get("status", {}).get("conditions") or () if each["type"] == kind]
     generation = obj["metadata"].get("generation", 0)
@@ -219,7 +219,7 @@ def dig(bed: Bed, server: str, name: str, rtype: str = "A", *words: str) -> Answ
 
 
 def parse_dig(text: str) -> Answer:
-    """Parse the output of dig with +noall +comments +answer."""
+    """Return the answer in *text*, the output of dig with +noall +comments +answer."""
     rcode, data = "", []
     for line in text.splitlines():
         if "status: " in line:

@@ -48,9 +48,10 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> Generator[None]:
-    """Sort the tests: those that leave the cluster busy come later, and those that judge the whole session come last.
+    """Sort the tests: first the others, then those marked `last`, and at the end those marked `verdict`.
 
-    If only a part of the tests runs, deselect the tests that judge the whole session. Leaving out tests marked `full`
+    Tests marked `last` leave the cluster busy, and those marked `verdict` judge the whole session. If only a part of
+    the tests runs, deselect those marked `whole`, which judge a run of all tests. Leaving out tests marked `full`
     doesn't count as running a part.
     """
     items.sort(key=lambda item: (_has("verdict", item), _has("last", item)))
@@ -103,7 +104,7 @@ def images(bed: Bed) -> ProductImages:
 
 @pytest.fixture(scope="session")
 def cluster(bed: Bed, images: ProductImages) -> Cluster:
-    """The cluster with the operator in it, ready."""
+    """The cluster, in which the operator is installed and ready."""
     with Progress().step("the operator"):
         product.deploy(bed, images)
     return Cluster(bed)
@@ -111,7 +112,7 @@ def cluster(bed: Bed, images: ProductImages) -> Cluster:
 
 @pytest.fixture(scope="session")
 def nameserver(cluster: Cluster) -> str:
-    """The address of the nameserver of a DNSConfig, for which the cluster's DNS forwards the tailnet's names to it."""
+    """The address of the nameserver of a DNSConfig. The cluster's DNS forwards the tailnet's names to this address."""
     dnsconfig = yaml.safe_load(_DNSCONFIG.read_text())
     cluster.apply(dnsconfig)
 
@@ -176,7 +177,7 @@ def neighbour(bed: Bed) -> Peer:
 def second(bed: Bed) -> Peer:
     """The device outside the cluster in the second tailnet.
 
-    That tailnet's control server accepts its first OAuth client.
+    The control server of that tailnet accepts the tailnet's original OAuth client again, if a test has replaced it.
     """
     replace_client(bed.machines["wan"], SECOND)
     return bed.peers()[2]
@@ -217,7 +218,7 @@ def shared_namespace(cluster: Cluster) -> Iterator[str]:
 
 @pytest.fixture
 def namespace_left(cluster: Cluster) -> Iterator[str]:
-    """A namespace of a user, for the last tests of a session. Nobody waits for its deletion."""
+    """A namespace of a user, for tests marked `last`. Nobody waits for its deletion."""
     name = _create_namespace(cluster)
     yield name
     cluster.bed.kubectl("delete", "namespace", name, "--wait=false")

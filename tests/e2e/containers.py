@@ -13,13 +13,13 @@ def process_of(pod: Object, program: str) -> Process:
 
 
 def process_in(pod: Object, container: str, program: str) -> Process:
-    """Return the process that runs *program* in the *container* of *pod* with that name."""
+    """Return the process that runs *program* in the container of *pod* with the name *container*."""
     identifier = status_of(pod, container)["containerID"].removeprefix("containerd://")
     return next(process for process in _in_container(identifier) if program in command_of(process.pid))
 
 
 def status_of(pod: Object, container: str) -> Object:
-    """Return the status of the *container* of *pod* with that name."""
+    """Return the status of the container of *pod* with the name *container*."""
     statuses: list[Object] = pod["status"]["containerStatuses"]
     return next(each for each in statuses if each["name"] == container)
 

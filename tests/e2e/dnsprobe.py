@@ -95,7 +95,7 @@ class Probe:
 
 
 def ask(server: str, name: str, patience: float) -> tuple[str, list[str]]:
-    """Return the rcode and the addresses that *server* has for *name*."""
+    """Return the rcode and the addresses that *server* has for *name*, or `NO_ANSWER` after *patience* seconds."""
     query = dns.message.make_query(name, dns.rdatatype.A)
     try:
         response = dns.query.udp(query, server, timeout=patience)
@@ -106,7 +106,7 @@ def ask(server: str, name: str, patience: float) -> tuple[str, list[str]]:
 
 
 def main() -> None:
-    """Ask until the process is ended."""
+    """Ask until the process is ended, and print each changed or missing answer."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("server", help="the server's address")
     parser.add_argument("name", help="the name to ask for")

@@ -27,10 +27,13 @@ _LIMIT = 20.0  # seconds for each command
 
 
 def collect(bed: Bed, folder: Path) -> None:
-    """Write everything into *folder*. In place of something that can't be read, write the error."""
+    """Write logs, Events, objects, devices and Tailscale Services into *folder*.
+
+    In place of something that can't be read, write the error.
+    """
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    # The kubelet writes the Pods' logs among the daemons': those of Pods that are gone are there as long as they are.
+    # The kubelet writes the Pods' logs into this folder, too. It removes the logs of a Pod some time after the Pod.
     shutil.copytree(bed.daemons.logs, folder / "logs", ignore_dangling_symlinks=True)
     for name, words in _LISTS.items():
         _write(folder / name, partial(bed.kubectl, *words, timeout=_LIMIT))
@@ -44,7 +47,7 @@ def _devices(bed: Bed, tailnet: Tailnet) -> str:
 
 
 def _services(bed: Bed, tailnet: Tailnet) -> str:
-    """Return the Tailscale Services, each with its hosts."""
+    """Return the Tailscale Services of *tailnet*, each with its hosts, in JSON."""
     management = Management.log_in(bed.machines["wan"], tailnet)
     found = [service | {"hosts": management.hosts(service["name"])} for service in management.services()]
     return json.dumps(found, indent=1)

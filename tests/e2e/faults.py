@@ -36,9 +36,8 @@ def no_operator(cluster: Cluster, _namespace: str) -> Iterator[None]:
 def wrong_credentials(cluster: Cluster, _namespace: str) -> Iterator[None]:
     """Put the secret of another OAuth client into the operator's Secret.
 
-    At the end, wait until the right secret is mounted in the operator's Pods. If the kubelet mounts the wrong secret
-    just before it is replaced, it keeps the wrong one for 60 to 90 seconds, and the operator would use it in the tests
-    that follow.
+    At the end, wait until the kubelet has mounted the right secret in the operator's Pods. Otherwise it could keep the
+    wrong secret for another 60 to 90 seconds, and the operator would use that in the next tests.
     """
     try:
         with changed(cluster, "secret", "operator-oauth", NAMESPACE) as secret:
@@ -68,7 +67,7 @@ def client_without_tags(cluster: Cluster, _namespace: str) -> Iterator[None]:
 
 @contextmanager
 def missing_crd(cluster: Cluster, _namespace: str) -> Iterator[None]:
-    """Delete the CRD of one of the operator's kinds."""
+    """Delete the CRD of Recorders."""
     name = "recorders.tailscale.com"
     kept = _written(cluster, "crd", name)  # with Helm's labels, so that another release can take the CRD over
     cluster.bed.kubectl("delete", "crd", name, "--timeout=30s")
@@ -150,7 +149,10 @@ def proxy_without_node(cluster: Cluster, namespace: str) -> Iterator[None]:
 
 @contextmanager
 def deleted_device(cluster: Cluster, namespace: str) -> Iterator[None]:
-    """Delete the device of a proxy from the tailnet while its Pod doesn't run, so that it can't log in again."""
+    """Delete the device of a proxy from the tailnet while the proxy's Pod doesn't run.
+
+    Afterwards the proxy can't log in again.
+    """
     service = exposed_service(namespace, "lb", BALANCED)
     cluster.apply(service)
     pod = cluster.device_proxy(service)
@@ -178,7 +180,7 @@ def strict_pod_security(cluster: Cluster, _namespace: str) -> Iterator[None]:
 
 @contextmanager
 def webhook_without_service(cluster: Cluster, _namespace: str) -> Iterator[None]:
-    """Give the API server an admission webhook for StatefulSets that has no server."""
+    """Register an admission webhook for new StatefulSets, but no Service that answers it."""
     rule = {"apiGroups": ["apps"], "apiVersions": ["v1"], "resources": ["statefulsets"], "operations": ["CREATE"]}
     webhook = {
         "name": "gate.example.org",
@@ -200,7 +202,7 @@ def webhook_without_service(cluster: Cluster, _namespace: str) -> Iterator[None]
 
 @contextmanager
 def changed(cluster: Cluster, resource: str, name: str, namespace: str = "") -> Iterator[Object]:
-    """Yield an object that the block may change in the cluster, and restore it at the end."""
+    """Yield an object that the block can change in the cluster, and restore it at the end."""
     kept, changed = (_written(cluster, resource, name, namespace) for _ in range(2))
     try:
         yield changed

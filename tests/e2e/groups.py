@@ -15,7 +15,7 @@ ALL_READY = "ReadyToRouteTraffic"
 
 
 def await_group(cluster: Cluster, group: Object, replicas: int, seconds: float = 180) -> list[Object]:
-    """Wait until a ProxyGroup is ready with *replicas* Pods of its newest template, and return them."""
+    """Wait until a ProxyGroup is ready with *replicas* Pods of its newest template, and return these Pods."""
     name = group["metadata"]["name"]
 
     def settled() -> list[Object]:
@@ -52,15 +52,12 @@ def entries(cluster: Cluster, group: str) -> list[str]:
 
 
 def serving(cluster: Cluster, service: Object) -> list[str]:
-    """Return the names of the groups that serve a Service.
-
-    There is a name for each of its ClusterIP Services and EndpointSlices.
-    """
+    """Return the group of each ClusterIP Service and each EndpointSlice that the operator has made for *service*."""
     found = cluster.children(service, "services,endpointslices")
     return sorted(obj["metadata"]["labels"].get(PROXY_GROUP, "") for obj in found)
 
 
 def devices(management: Management, prefix: str) -> list[str]:
-    """Return the first labels of the MagicDNS names in a tailnet that begin with *prefix*."""
+    """Return the first label of each MagicDNS name in a tailnet that begins with *prefix*."""
     names = (device["name"].partition(".")[0] for device in management.devices())
     return sorted(name for name in names if name.startswith(prefix))

@@ -34,7 +34,7 @@ _KINDS = "customresourcedefinitions,proxygroups,tailnets"
 
 
 class Inventory(NamedTuple):
-    """The inventory that a change of operators must leave equal.
+    """The inventory that a change of operators must leave unchanged.
 
     It has the Pods and StatefulSets of groups, the devices and the number of auth keys of both tailnets, the ports at
     which proxies listen, and users' objects.
@@ -65,8 +65,9 @@ class GroupUsers:
     def begin(self) -> None:
         """Make a Tailnet and both groups, and wait until their proxies are ready.
 
-        The Go operator gets a permission that its chart doesn't give it. Without it, an API server with the admission
-        plugin OwnerReferencesPermissionEnforcement, such as that of the bed, refuses the children of its groups.
+        Also give the Go operator a permission that its chart lacks. Without the permission, an API server with the
+        admission plugin OwnerReferencesPermissionEnforcement, such as that of the bed, refuses the children of its
+        groups.
         """
         self.cluster.apply(*go_operator.permission("proxygroups"), CREDENTIALS, TAILNET)
 
@@ -79,7 +80,7 @@ class GroupUsers:
             await_group(self.cluster, group, group["spec"]["replicas"])
 
     def add(self, maker: str) -> None:
-        """Apply Services of both `GROUPS`, whose names begin with *maker*, and wait until all proxies serve them."""
+        """Apply Services of both `GROUPS` with names that begin with *maker*, and wait until all proxies serve them."""
         here, there = self._peers
         services = [
             group_service(self._space, f"{maker}-db", "gate", tailnet_fqdn=here.fqdn),

@@ -1,9 +1,9 @@
 """Makes new connections all the time, and prints for each its start, its duration, and its error, if any.
 
-`load.Load` runs this program in a Pod that has nothing but Python. The arguments are the number of connections a
-second, the words with which a server has to answer, and the targets, which take turns. A target is `tcp://HOST:PORT`,
-or the same with http, https or udp; one with http or https may have a path. The program doesn't check certificates. It
-ends at SIGTERM, after its last connection.
+`load.Load` runs this program in a Pod that has nothing but Python, or on a device. The arguments are the number of
+connections a second, the words with which a server has to answer, and the targets, which take turns. A target is
+`tcp://HOST:PORT`, or the same with http, https or udp; one with http or https can have a path. The program doesn't
+check certificates. It ends at SIGTERM, after its last connection.
 """
 
 import errno
@@ -97,7 +97,7 @@ def attempt(target: str, words: bytes) -> None:
 
 
 def main(rate: float, words: str, *targets: str) -> None:
-    """Open connections until SIGTERM."""
+    """Open *rate* connections a second, to each of *targets* in turn, until SIGTERM. *words* are the right answer."""
     ending = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: ending.set())
     start = time.monotonic()

@@ -27,7 +27,7 @@ _END = 30.0  # seconds for the last connection
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """An attempt to connect: its start in seconds since the epoch, its duration in seconds, and its error, if any."""
+    """An attempt to connect to *target*: its start in seconds since the epoch, its seconds, and its error, if any."""
 
     at: float
     took: float
@@ -39,7 +39,7 @@ class Load:
     """A program that opens new connections all the time, to several targets in turn."""
 
     def __init__(self, output: Callable[[], str], stop: Callable[[], None]) -> None:
-        """*output* returns the lines that the program has printed. *stop* ends it, after its last connection."""
+        """*output* returns the lines that the program has printed. *stop* ends it after its last connection."""
         self._output = output
         self._stop = stop
         self._all: list[Attempt] = []

@@ -68,7 +68,7 @@ class Prometheus:
 
 @contextmanager
 def scraping(api_url: str, folder: Path) -> Iterator[Prometheus]:
-    """Run a Prometheus that scrapes the programs of the demo with this API server each second."""
+    """Run a Prometheus that once a second scrapes the programs of the demo whose API server is at *api_url*."""
     (folder / "prometheus.yml").write_text(yaml.safe_dump(_configuration(api_url)))
     listen = f"127.0.0.1:{free_port()}"
     words = [

@@ -75,7 +75,7 @@ class RecorderDevice:
         return [name for name in names if name.endswith(end)]
 
     def cast(self, file: str) -> Cast:
-        """Return the recording in *file*. If it is incomplete, its last line may be partial and is left out."""
+        """Return the recording in *file*. If it is incomplete, an incomplete last line is left out."""
         text = self.outside.curl(self._url(f"recordings/{file}"))
         return Cast.of(text[: text.rfind("\n") + 1])
 

@@ -75,7 +75,7 @@ class Workshop:
         return digests
 
     def run(self, *words: Word, timeout: float = 600) -> str:
-        """Run a program that has buildah's images in the workshop's storage."""
+        """Run a program with the workshop's storage as that of buildah, and return its output."""
         file = self.folder / "storage.conf"
         graph, state = self.storage
         file.write_text(f'[storage]\ndriver = "overlay"\ngraphroot = "{graph}"\nrunroot = "{state}"\n')
@@ -93,7 +93,7 @@ def push_chart(paths: Paths, place: str, folder: Path) -> None:
 
 @contextmanager
 def workshop(paths: Paths, registry: str, folder: Path, bases: Mapping[str, Path]) -> Iterator[Workshop]:
-    """Return a workshop in *folder*, whose base image has one layout for each platform. Afterwards *folder* is gone."""
+    """Yield a workshop in *folder*, whose base image has one layout for each platform. Delete *folder* at the end."""
     oci.write_index(folder / "base", bases)
     Place(registry, program(paths, "crane"), plain_http=True).push(folder / "base", "base:1", index=True)
     shutil.rmtree(folder / "base")

@@ -51,7 +51,7 @@ Standing = tuple[object, ...]
 
 
 class Mode:
-    """A mode of the API server proxy, the moment of the upgrade to it, and the moment when the Pod had it."""
+    """A mode of the API server proxy, the moment of the upgrade to this mode, and the moment when a Pod had it."""
 
     def __init__(self, cluster: Cluster, images: ProductImages, mode: str, http: str = "false") -> None:
         self.began = datetime.now(UTC)
@@ -261,8 +261,8 @@ def test_a_watch_through_the_api_server_proxy_continues_if_both_pods_of_the_oper
     running.process.end(5)
 
 
-# Alice uses her device all the time. It keeps its session with the ended tailscaled until the next tailscaled greets
-# it.
+# Alice uses her device all the time. The device keeps its WireGuard session with a tailscaled that has ended, until the
+# next tailscaled contacts the device.
 
 
 def use(user: ApiUser) -> None:
@@ -312,7 +312,7 @@ def test_kubectl_works_again_soon_after_a_container_of_the_api_server_proxy_was_
 
 
 def is_back(cluster: Cluster, before: Object, container: str) -> bool:
-    """Tell whether a container of the proxy has restarted since *before*, and whether the device serves HTTPS again."""
+    """Tell whether *container* has restarted since the Pod was as in *before*, and the device serves HTTPS again."""
     status = status_of(cluster.look(before), container)
     restarted = status["restartCount"] > status_of(before, container)["restartCount"] and "running" in status["state"]
     return restarted and apiproxy.serves(cluster)
@@ -322,7 +322,7 @@ def test_the_api_server_knows_a_tagged_device_by_its_name_and_its_tags(machine: 
     assert machine.whoami() == (machine.device.fqdn, {"tag:peer", "system:authenticated"})
 
 
-def test_a_caller_without_a_grant_is_known_to_the_api_server_by_name_and_permitted_nothing(machine: ApiUser) -> None:
+def test_the_api_server_knows_a_caller_without_a_grant_by_name_and_permits_nothing(machine: ApiUser) -> None:
     with pytest.raises(BedError, match=f'Forbidden.*User "{machine.device.fqdn}" cannot list'):
         machine.run("get", "secrets", "-n", NAMESPACE)
 

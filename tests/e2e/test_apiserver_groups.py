@@ -90,9 +90,7 @@ def alice(bed: Bed, home: Peer, acme_root: Path, tmp_path_factory: pytest.TempPa
     return user
 
 
-def test_the_api_server_knows_users_by_their_login_names_at_the_url_in_the_status_of_the_group(
-    cluster: Cluster, alice: ApiUser
-) -> None:
+def test_the_api_server_knows_a_user_of_the_groups_url_by_the_login_name(cluster: Cluster, alice: ApiUser) -> None:
     status = cluster.look(KAPI)["status"]
     assert status["url"] == f"https://{dns_name('kapi')}"
     assert status["url"] in alice.configure("kapi")
@@ -144,12 +142,12 @@ def test_no_new_connection_fails_while_a_group_of_api_server_proxies_is_restarte
 
 
 def probe(label: str) -> str:
-    """Return a `Load` target by the name of *label*: a path that the API server serves without authentication."""
+    """Return the target of a `Load` at the name of *label*: a path that needs no authentication."""
     return f"https://{dns_name(label)}:443/readyz"
 
 
 def go_on(requests: Load) -> None:
-    """Let the requests continue for as long as a change may have effects."""
+    """Let the requests continue for as long as a change can have effects."""
     until = time.time() + AFTERWARDS
     eventually(lambda: requests.seen()[-1].at > until, "requests for a while")
 

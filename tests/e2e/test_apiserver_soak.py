@@ -27,7 +27,7 @@ from tests.support.echoserver import Peer
 from tests.support.localapi import CAPABILITY, user
 from tests.support.recorder import Recorder
 
-# The mark `thorough` keeps this test out of CI's shares of `full`: alone it would take as long as all the others.
+# The mark `thorough` keeps this test out of CI's shares of `full`: it would double the time of a share.
 pytestmark = [pytest.mark.full, pytest.mark.thorough]
 
 SECONDS = 60 * float(os.environ.get("SOAK_MINUTES", "10"))
@@ -147,7 +147,7 @@ class Soak:
             self.outcomes[f"{'enforced' if caller == ALICE else 'open'}: {outcome}"] += 1
 
     async def restarts(self) -> None:
-        """Run the recorder, which restarts again and again."""
+        """Run the recorder, and restart it again and again."""
         while True:
             async with self.recorder.listening():
                 self.ground.tailscaled.devices[RECORDER] = self.recorder.port

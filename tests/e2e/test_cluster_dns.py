@@ -93,7 +93,7 @@ def written(cluster: Cluster) -> str:
 
 @pytest.fixture(scope="module", autouse=True)
 def plain(cluster: Cluster, bed: Bed) -> Iterator[None]:
-    """A Corefile without a stub domain, and an upstream DNS server for all other names.
+    """A Corefile without a stub domain, and an upstream DNS server for all names outside the cluster.
 
     At the end, the original Corefile is restored, and the upstream server ends.
     """
@@ -170,7 +170,7 @@ def nameserver_ip(cluster: Cluster) -> str:
     return str(status.get("nameserver", {}).get("ip", ""))
 
 
-def test_the_value_dns_enabled_makes_names_resolve_in_pods_and_false_leaves_nothing(
+def test_names_resolve_in_pods_as_long_as_the_value_dns_enabled_is_true(
     cluster: Cluster, by_value: None, client: Object, shared_namespace: str
 ) -> None:
     cluster.apply(egress_service(shared_namespace, "db", tailnet_fqdn=PEER_NAME))
@@ -264,7 +264,7 @@ def test_the_operator_does_not_change_the_clusters_dns_as_long_as_the_nameserver
     assert dig(bed, DNS_SERVICE, PUBLIC).data == ("192.0.2.7",)
 
 
-def test_the_operator_does_not_change_a_broken_corefile_and_reports_it(cluster: Cluster, managed: str) -> None:
+def test_the_operator_reports_a_broken_corefile_and_does_not_change_it(cluster: Cluster, managed: str) -> None:
     write(cluster, BROKEN)
     becomes(cluster, reason, "CorefileUnreadable")
     assert corefile(cluster) == BROKEN
@@ -314,7 +314,7 @@ def test_the_stub_domain_is_in_the_configuration_of_openshifts_dns_operator(clus
     cluster.delete("crd", str(OPENSHIFT_DNS))
 
 
-def test_the_status_names_a_writer_of_the_corefile_as_long_as_it_removes_the_stub_domain(
+def test_the_status_names_a_writer_that_keeps_removing_the_stub_domain_from_the_corefile(
     cluster: Cluster, managed: str, say: Callable[[object], None]
 ) -> None:
     def is_told() -> bool:

@@ -160,9 +160,9 @@ class Case(NamedTuple):
     reason: str
     words: str
     seen: str = ""
-    """A part of the fault that `tsoperator check` prints, if it isn't *words*.
+    """A part of the fault that `tsoperator check` prints. If empty, it is *words*.
 
-    The command looks at the configuration, too.
+    The two can differ, because the command looks at the configuration, too.
     """
 
     check: str = "cluster-dns"

@@ -37,8 +37,8 @@ SPREAD = proxy_class(
         }
     },
 )
-FAILING = 65.0  # seconds from the node's end in which connections may fail
-AFTERWARDS = 60.0  # seconds for which no connection may fail then
+FAILING = 65.0  # seconds from the node's end in which connections are allowed to fail
+AFTERWARDS = 60.0  # seconds after `FAILING` in which no connection is allowed to fail
 ENDING = 150.0  # seconds for a deleted group: the Pod's grace period, a minute, and some to spare
 
 

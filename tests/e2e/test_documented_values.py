@@ -1,4 +1,4 @@
-"""The operator works with each documented file of values. The tests replace only what concerns the tailnet."""
+"""The operator works with each documented file of values. The tests replace only values that don't fit the bed."""
 
 from collections.abc import Iterator
 from pathlib import Path

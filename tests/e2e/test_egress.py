@@ -19,7 +19,7 @@ PODS = 20  # the number of Pods that try a new Service, one after the other
 def reaches(cluster: Cluster, client: Object, host: str) -> bool:
     """Tell whether the client gets the expected answer from *host*.
 
-    The first packets may be lost while WireGuard connects.
+    The first packets can be lost while WireGuard connects.
     """
     return eventually(lambda: cluster.curl(client, f"http://{host}:{WEB_PORT}/") == GREETING, f"the page of {host}")
 
@@ -96,7 +96,7 @@ def test_an_event_names_the_writer_that_keeps_changing_the_external_name_of_an_e
     eventually(named, "an Event that names kubectl")
 
 
-def test_after_the_pod_of_a_proxy_is_replaced_its_name_resolves_to_the_address_of_the_new_pod(
+def test_the_name_of_a_device_resolves_to_the_new_pod_after_the_pod_of_its_proxy_is_replaced(
     cluster: Cluster, client: Object, by_name: Object, nameserver: str, tmp_path: Path
 ) -> None:
     old = cluster.proxy(by_name)

@@ -23,7 +23,7 @@ def pages(cluster: Cluster, shared_namespace: str) -> str:
 
 
 def reached(cluster: Cluster, outside: Peer, service: Object) -> bool:
-    """Wait until a device gets the page by the name of the Service's device. The first packets may be lost."""
+    """Wait until a device gets the page by the name of the Service's device. The first packets can be lost."""
     cluster.device_proxy(service)
     url = f"http://{device_name(service)}/"
     return eventually(lambda: outside.curl(url).strip() == PAGE, f"the page of {url}")
@@ -61,7 +61,7 @@ server.serve_forever()
 """The program of a gateway, which ends TLS with the certificate from a Secret and serves a list of files."""
 
 
-def test_a_gateway_behind_a_load_balancer_serves_a_domain_of_the_users_with_his_certificate(
+def test_a_gateway_behind_a_load_balancer_serves_a_users_own_domain_with_its_certificate(
     cluster: Cluster, outside: Peer, shared_namespace: str, tmp_path: Path
 ) -> None:
     """The setup is that of docs/own-domain.md.
@@ -109,7 +109,7 @@ def test_a_pod_reaches_a_service_by_the_name_of_its_device(
     eventually(lambda: cluster.curl(client, f"http://{host}/").strip() == PAGE, f"the page of {host}")
 
 
-def test_the_status_says_that_a_service_without_a_cluster_ip_has_no_name(
+def test_an_event_says_that_a_service_without_a_cluster_ip_has_no_name(
     cluster: Cluster, nameserver: str, pages: str
 ) -> None:
     service = exposed_service(pages, "cloud", {"type": "ExternalName", "externalName": "db.example.org"}, expose="true")

@@ -76,17 +76,17 @@ def load(balanced: Object, shop: Object, management: Management, outside: Peer) 
 
 
 def go_on(load: Load) -> None:
-    """Let the load continue for as long as a change may have effects, and then stop it."""
+    """Let the load continue for as long as a change can have effects, and then stop it."""
     until = time.time() + AFTERWARDS
     eventually(lambda: load.seen()[-1].at > until, "load for a while")
     load.end()
 
 
 def visit(device: Peer, url: str, *words: str | Path) -> str:
-    """Return the page at *url*, as soon as a *device* gets it. The first packets may be lost.
+    """Return the page at *url*, as soon as *device* gets it. The first packets can be lost.
 
-    curl soon tries the IPv4 address: the IPv6 address of a Service leads nowhere in a cluster without IPv6. The HTTP
-    proxy that `Peer.curl` uses would try only one address.
+    In a cluster without IPv6, the IPv6 address of a Service leads nowhere. curl then soon tries the IPv4 address, but
+    the SOCKS5 server that `Peer.curl` uses would try only one address.
     """
     device.ask_magic_dns()
     command = ["curl", "-sS", "--fail", "--max-time", "3", *words, url]
@@ -174,7 +174,7 @@ def test_another_proxy_serves_with_the_same_certificate_once_the_first_proxy_is_
     await_group(cluster, front, 2)
 
 
-def test_an_event_says_that_hosts_lack_approval_and_the_service_works_once_they_are_approved(
+def test_an_event_reports_hosts_without_approval_and_the_service_works_after_their_approval(
     cluster: Cluster, space: str, management: Management, outside: Peer, say: Say
 ) -> None:
     service = exposed_service(space, "held", BALANCED, proxy_group="front", hostname="ha-held")

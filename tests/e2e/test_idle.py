@@ -25,7 +25,7 @@ from tests.e2e.workloads import (
 )
 from tests.support.manifests import connector
 
-# The mark `thorough` keeps this test out of CI's shares of `full`: alone it would take as long as all the others.
+# The mark `thorough` keeps this test out of CI's shares of `full`: it would double the time of a share.
 pytestmark = [pytest.mark.full, pytest.mark.thorough]
 
 IDLE = 600.0  # seconds

@@ -18,7 +18,7 @@ ROOT_IN_POD = "/tmp/root.pem"
 
 @pytest.fixture(scope="module")
 def shop(cluster: Cluster, nameserver: str, shared_namespace: str) -> Object:
-    """An Ingress that redirects plain HTTP, and that Pods may use by its MagicDNS name."""
+    """An Ingress that redirects plain HTTP, and that Pods can use by its MagicDNS name."""
     shown = ingress(shared_namespace, "shop", http_redirect="true", **FORWARD)
     cluster.apply(*web(shared_namespace, "web"), shown)
     address = Answer("NOERROR", (pod_ip(cluster.device_proxy(shown)),))

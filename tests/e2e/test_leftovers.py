@@ -64,7 +64,7 @@ def test_a_test_run_that_gets_sigterm_takes_its_bed_down(tmp_path: Path) -> None
     assert strays(tmp_path / "api") == []
 
 
-def test_the_list_of_leftovers_of_a_bed_has_the_network_mounts_and_processes_of_an_isolation(
+def test_the_leftovers_of_a_bed_include_the_namespace_the_mount_and_the_processes_of_an_isolation(
     machine: Isolation, before: Snapshot, tmp_path: Path
 ) -> None:
     found = leftovers(before, tmp_path)
@@ -83,7 +83,7 @@ def test_a_removed_isolation_leaves_none_of_its_changes(machine: Isolation, befo
     assert not Path("/var/lib/left-behind").exists()
 
 
-def test_removing_the_last_network_namespaces_name_removes_the_folder_of_names(tmp_path: Path) -> None:
+def test_the_folder_of_the_names_of_network_namespaces_is_removed_with_the_last_name(tmp_path: Path) -> None:
     first, last = tmp_path / "netns" / "first", tmp_path / "netns" / "last"
     first.parent.mkdir()
     first.touch()
@@ -94,7 +94,7 @@ def test_removing_the_last_network_namespaces_name_removes_the_folder_of_names(t
     assert not last.parent.exists()
 
 
-def test_a_folder_of_network_namespaces_names_stays_if_it_is_a_mount(tmp_path: Path) -> None:
+def test_the_folder_of_the_names_of_network_namespaces_stays_if_it_is_a_mount(tmp_path: Path) -> None:
     name = tmp_path / "netns" / "last"
     name.parent.mkdir()
     run(["mount", "--bind", name.parent, name.parent])  # as `ip netns add` does

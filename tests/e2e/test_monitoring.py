@@ -66,7 +66,7 @@ def test_the_operator_restores_a_label_that_somebody_removed_from_a_servicemonit
     eventually(is_ours, f"{LABEL_MANAGED} on it")
 
 
-def test_a_servicemonitor_changes_with_its_proxyclass_and_goes_when_the_proxyclass_asks_for_none(
+def test_a_servicemonitor_changes_with_its_proxyclass_and_is_deleted_if_the_class_asks_for_none(
     cluster: Cluster, monitored: Object
 ) -> None:
     (statefulset,) = eventually(lambda: cluster.children(monitored, "statefulsets"), "its StatefulSet")

@@ -69,9 +69,9 @@ def test_an_egress_service_that_moves_between_groups_and_its_own_proxy_leaves_no
 
 
 def await_place(cluster: Cluster, service: Object, place: str, management: Management) -> None:
-    """Wait until the group *place*, or the Service's own proxy, serves the Service.
+    """Wait until the group *place*, or the Service's own proxy if *place* is "", serves the Service.
 
-    No object or device may remain of the way in which the Service was served before.
+    Also wait until no object and no device remains of the way in which the Service was served before.
     """
     if place == OWN:
         cluster.device_proxy(service)

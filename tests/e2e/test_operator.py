@@ -23,7 +23,7 @@ from tests.e2e.workloads import PEER_NAME, egress_service
 BURST = 10
 KILLS = 5
 TAKEOVER = 4.0
-"""The seconds within which another replica must lead after the leader was killed, in nine of ten cases."""
+"""In nine of ten cases, another replica must lead within this number of seconds after the leader was killed."""
 
 
 def leading_pod(cluster: Cluster) -> Object:
@@ -122,7 +122,7 @@ def devices(api: Management, namespace: str) -> list[str]:
     return sorted(name for name in names if name.startswith(namespace))
 
 
-def test_the_next_leader_goes_on_counting_in_an_event_that_the_last_leader_wrote(
+def test_a_new_leader_goes_on_counting_in_an_event_that_the_previous_leader_wrote(
     cluster: Cluster, namespace: str
 ) -> None:
     cluster.apply(egress_service(namespace, "db", tailnet_fqdn="no.device.example.org"))
@@ -140,7 +140,7 @@ def event_counts(cluster: Cluster, namespace: str) -> list[int]:
 
 @pytest.fixture
 def removable(cluster: Cluster) -> Iterator[Object]:
-    """The operator's Deployment, which the test may delete. Afterwards it is restored."""
+    """The operator's Deployment, which the test can delete. It is restored at the end."""
     deployment = cluster.get("deployment", "operator", NAMESPACE)
     assert deployment
     yield deployment

@@ -40,7 +40,7 @@ def test_the_nameserver_answers_while_the_api_server_is_unreachable(
 
 
 @pytest.mark.last
-def test_a_nameserver_that_starts_while_the_api_server_is_unreachable_serves_the_last_records(
+def test_a_nameserver_that_starts_while_the_api_server_is_unreachable_serves_the_newest_records(
     cluster: Cluster, nameserver: str, bed: Bed
 ) -> None:
     pod = eventually(cluster.nameservers, "a ready Pod of the nameserver")[0]

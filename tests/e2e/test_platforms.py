@@ -43,7 +43,7 @@ class Unpacked(NamedTuple):
     config: dict[str, Any]
 
     def command(self, *words: str) -> list[str]:
-        """Return the command that runs the image's program as a container does, as its user and with its files."""
+        """Return the command that runs the image's program as a container does: with the image's user and files."""
         apart = ["unshare", "--mount", "--pid", "--fork", "--propagation", "private"]
         inside = ["chroot", f"--userspec={self.config['User']}", str(self.root), "env", "-i", *self.config["Env"]]
         return [*apart, *inside, *self.config["Entrypoint"], *words]

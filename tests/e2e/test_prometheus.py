@@ -83,7 +83,7 @@ class Case(NamedTuple):
 
 
 def one(series: str, fires: str = "1x80", calm: str = "0x80") -> tuple[dict[str, str], dict[str, str]]:
-    """Return a case whose two values of *series* make the alert fire and not fire."""
+    """Return *series* twice: with values at which the alert fires, and with values at which it doesn't."""
     return {series: fires}, {series: calm}
 
 

@@ -56,7 +56,7 @@ def load(cluster: Cluster, served: Object, outside: Peer) -> Iterator[Load]:
 
 
 def go_on(load: Load) -> None:
-    """Let the load continue for as long as a change may have effects, and then stop it."""
+    """Let the load continue for as long as a change can have effects, and then stop it."""
     until = time.time() + AFTERWARDS
     eventually(lambda: load.seen()[-1].at > until, "load for a while")
     load.end()

@@ -1,4 +1,4 @@
-"""The API server enforces a ProxyGroupPolicy, but the operator may still change objects that existed before it."""
+"""The API server enforces a ProxyGroupPolicy, but the operator can still change objects that existed before it."""
 
 import json
 
@@ -18,7 +18,7 @@ def policy(namespace: str, *allowed: str) -> Object:
     return {**head, "metadata": {"namespace": namespace, "name": "ours"}, "spec": {"egress": [*allowed]}}
 
 
-def test_a_namespace_may_use_only_the_groups_that_its_proxygrouppolicy_allows_until_it_is_deleted(
+def test_a_namespace_can_use_only_the_groups_that_its_proxygrouppolicy_allows_while_the_policy_exists(
     cluster: Cluster, namespace: str
 ) -> None:
     old, new = (group_service(namespace, name, "forbidden", tailnet_ip="100.64.0.9") for name in ("old", "new"))

@@ -53,7 +53,7 @@ RACES = {
 REFUSED = ("proxies", "create", "secrets")
 """The user, verb and resource of a request that the API server has to deny while a proxy lacks its Secret.
 
-The proxy then tries to make the Secret itself, but the operator alone makes it.
+During this time, the proxy tries to create the Secret itself, which only the operator is allowed to do.
 """
 
 
@@ -91,7 +91,7 @@ def test_during_all_tests_the_api_server_denied_no_request_of_the_programs(
 
 
 @pytest.mark.whole
-def test_the_programs_used_each_permission_that_they_have_during_all_tests(
+def test_during_all_tests_the_programs_used_each_permission_that_they_have(
     conduct: Conduct, granted: set[Permission]
 ) -> None:
     unused = granted - conduct.used

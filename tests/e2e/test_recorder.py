@@ -41,7 +41,9 @@ def takes_recording(outside: Peer, address: str) -> bool:
     return outside.curl("--fail", "--data", "{}", f"http://{address}/record", timeout=5) == ""
 
 
-def test_the_status_of_a_recorder_shows_its_devices_and_they_store_recordings(recorded: Cluster, outside: Peer) -> None:
+def test_the_devices_of_a_recorder_store_recordings_and_are_in_the_recorders_status(
+    recorded: Cluster, outside: Peer
+) -> None:
     eventually(lambda: is_ready(recorded), "a ready Recorder")
     for name, device in shown(recorded).items():
         assert device["url"] == f"https://{name}.{control.DOMAIN}"

@@ -41,7 +41,7 @@ def check_whole(cluster: Cluster, service: Object, management: Management) -> bo
 
 
 @pytest.mark.parametrize("restarted", [False, True], ids=["the Pod runs on", "the Pod is deleted too"])
-def test_a_proxy_whose_secret_was_deleted_comes_back_with_its_name(
+def test_a_proxy_whose_secret_was_deleted_comes_back_with_its_old_name(
     cluster: Cluster, service: Object, outside: Peer, management: Management, restarted: bool
 ) -> None:
     (secret,), (pod,) = cluster.children(service, "secrets"), cluster.children(service, "pods")

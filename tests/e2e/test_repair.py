@@ -18,7 +18,7 @@ WITHOUT_OWNER = '{"metadata": {"ownerReferences": null}}'
 
 
 def metadata_of(cluster: Cluster, names: Sequence[str], field: str) -> list[object]:
-    """Return one field of the metadata of each object, ``kind/name``."""
+    """Return *field* of the metadata of each object in *names*, such as ``service/web``."""
     found = json.loads(cluster.bed.kubectl("-n", NAMESPACE, "get", *names, "-o", "json"))["items"]
     return [obj["metadata"].get(field) for obj in found]
 

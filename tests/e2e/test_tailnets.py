@@ -1,4 +1,4 @@
-"""A group and a Connector join another tailnet, which a Tailnet describes. Its credentials may change at any time."""
+"""A group and a Connector join another tailnet, which a Tailnet describes. Its credentials can change at any time."""
 
 from collections.abc import Iterator
 from dataclasses import replace

@@ -32,7 +32,7 @@ CLASS = proxy_class(
     },
 )
 POLICED = "policed"
-"""A namespace that may use only the ProxyGroup ``allowed``."""
+"""A namespace that is allowed to use only the ProxyGroup ``allowed``."""
 POLICY: Sequence[Object] = (
     {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": POLICED}},
     group_policy("ours", POLICED, egress=["allowed"]),
@@ -73,7 +73,7 @@ class Proxied(NamedTuple):
 
     @classmethod
     def of(cls, space: str, maker: str, address: str) -> "Proxied":
-        """Return the objects for which the operator called *maker* makes proxies; *address* is that of a device."""
+        """Return the objects for which the operator *maker* makes proxies, one of them for the device at *address*."""
         prefix = f"{maker}-gate"
         return cls(
             egress_service(space, f"{maker}-db", tailnet_fqdn=PEER_NAME),
@@ -154,7 +154,7 @@ class Users:
         self._check_relays()
 
     def _check_relays(self) -> None:
-        """Wait until all relays are ready. Each has an address of its own."""
+        """Wait until all relays are ready, and check that each has an address of its own."""
         found = [address for each in self._sets for address in self._address(each.relay)]
         assert len({*found}) == len(self._sets)
 

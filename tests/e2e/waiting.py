@@ -12,9 +12,9 @@ T = TypeVar("T")
 def eventually(look: Callable[[], T], what: str, seconds: float = 120) -> T:
     """Call *look* again and again until its result is true, and return the result.
 
-    A BedError or an AssertionError of *look* counts as a false result. The final error repeats its text.
+    A BedError or an AssertionError of *look* counts as a false result. *what* describes the result in the final error.
 
-    Raises: AssertionError: *seconds* have passed.
+    Raises: AssertionError: *seconds* have passed. It has the last error or result of *look*.
     """
     found: list[T] = []
     said: list[str] = [""]

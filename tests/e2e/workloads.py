@@ -32,7 +32,7 @@ def egress_service(namespace: str, name: str, **annotations: str) -> Object:
 
 
 def group_service(namespace: str, name: str, group: str, **annotations: str) -> Object:
-    """Return an egress Service with each port of the devices outside, which *group* serves unless it is "".
+    """Return an egress Service with each port of the devices outside. An own proxy serves it if *group* is "".
 
     *annotations* are as for `egress_service`.
     """
@@ -42,7 +42,7 @@ def group_service(namespace: str, name: str, group: str, **annotations: str) -> 
 
 
 def targets(service: Object, *hosts: str) -> list[str]:
-    """Return all ports of the devices outside as targets of a `Load`, by the name of *service* and by *hosts*."""
+    """Return targets of a `Load`: each port of the devices outside, at the name of *service* and at each of *hosts*."""
     metadata = service["metadata"]
     named = [f"{metadata['name']}.{metadata['namespace']}.svc.cluster.local", *hosts]
     kinds = (("http", WEB_PORT), ("tcp", GREETER_PORT), ("udp", GREETER_PORT))

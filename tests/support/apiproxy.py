@@ -1,4 +1,4 @@
-"""The API server proxy between callers and an API server, which answers each request with the request's head."""
+"""The API server proxy in a test: between callers and an API server that answers with the head of each request."""
 
 import asyncio
 import contextlib
@@ -34,7 +34,7 @@ SMALL_BUFFER = 1 << 16
 
 
 def proxy_header(source: str, extra: bytes = b"") -> bytes:
-    """Return a PROXY header of version 2 with the *source*, an `ip:port`."""
+    """Return a PROXY header of version 2 with the *source*, an `ip:port`, and with *extra* bytes at its end."""
     host, _, port = source.rpartition(":")
     ip = ip_address(host.strip("[]"))
     addresses = ip.packed * 2 + int(port).to_bytes(2) + (443).to_bytes(2) + extra
@@ -84,14 +84,14 @@ class Connection:
             return Answer(status, headers, body)
 
     async def head(self) -> tuple[int, dict[str, str]]:
-        """Return the status and the headers of the next answer, by their names in lower case."""
+        """Return the status of the next answer, and its headers by their names in lower case."""
         async with asyncio.timeout(20):
             first, *lines = (await self.reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
         pairs = (line.split(": ", 1) for line in lines if line)
         return int(first.split()[1]), {name.lower(): value for name, value in pairs}
 
     async def rest(self) -> bytes:
-        """Return the bytes until the end of the connection, which may be a reset."""
+        """Return all bytes until the connection ends, be it by a reset."""
         data = b""
         async with asyncio.timeout(20):
             with contextlib.suppress(ConnectionError):
@@ -121,7 +121,7 @@ class Ground:
 
     @property
     def socket(self) -> Path:
-        """The socket of the LocalAPI."""
+        """The path of the LocalAPI's socket."""
         return self.folder / "tailscaled.sock"
 
     @property
@@ -131,7 +131,7 @@ class Ground:
 
     @asynccontextmanager
     async def connected(self, source: str = ALICE, local: str = "127.0.0.1") -> AsyncIterator[Connection]:
-        """Open a connection of a caller at *source*; without a PROXY header if that is empty."""
+        """Connect to the proxy from *local*, with the caller's *source* in a PROXY header or, if empty, without one."""
         reader, writer = await asyncio.open_connection("127.0.0.2", self.port, local_addr=(local, 0))
         try:
             connection = Connection(reader, writer)
@@ -170,7 +170,7 @@ class Ground:
 
 @asynccontextmanager
 async def grounded(folder: Path) -> AsyncIterator[Ground]:
-    """Start an API server, and a tailscaled that knows Alice."""
+    """Run an API server, and a LocalAPI that knows the caller Alice, while the context lasts."""
     ground = Ground(EchoingServer(folder), LocalApiWithCallers(), folder)
     ground.token.write_text(f"{TOKEN}\n")
     ground.tailscaled.callers[ALICE] = user("alice@example.org", "system:masters")
@@ -202,10 +202,10 @@ signal.signal(signal.SIGUSR1, say_size)
 resource.setrlimit(resource.RLIMIT_NOFILE, (256, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
 raise SystemExit(serve(dataclasses.replace(read_proxy_settings(os.environ), **{places})))
 """
-"""The proxy as it runs in a Pod, but with files and ports of a test.
+"""The source of a program that runs the proxy as in a Pod, but with files and ports of a test.
 
-At SIGUSR1 it gives memory back that it doesn't use. Then it says how many tasks and small blocks of memory it has, and
-how many bytes in larger blocks.
+At SIGUSR1, the program gives unused memory back to the kernel. Then it prints three numbers: its tasks, its small
+blocks of memory, and the bytes in larger blocks.
 """
 
 
@@ -243,7 +243,7 @@ async def proxy_process(
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    """Wait until *condition* is true. Sleep for a moment of real time between two looks."""
+    """Wait until *condition* is true, for at most 20 seconds of real time."""
     async with asyncio.timeout(20):
         while not condition():  # noqa: ASYNC110 (there is no event for what threads and sockets do)
             await asyncio.sleep(0.005)

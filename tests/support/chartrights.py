@@ -7,7 +7,7 @@ from clustersim.rbac import Right, Rights
 from tests.support.rbac import operators_rights
 
 USED: set[Right] = set()
-"""The rights by which requests of the operator were allowed since the process began."""
+"""The rights that have allowed a request of an operator since this process began."""
 
 _OWN = "tailscale"
 _DNS = "kube-system"
@@ -52,7 +52,7 @@ UNUSED: dict[Right, str] = {
 
 
 BY_CHANCE = {Right(_OWN, "discovery.k8s.io", "endpointslices", "get")}
-"""The rights of `UNUSED` that some runs use nevertheless: the cache may be late to show an object that is there."""
+"""The rights in `UNUSED` that only some runs use: those in which the cache doesn't show an existing object in time."""
 
 
 def chart_rights() -> Rights:
@@ -63,7 +63,10 @@ def chart_rights() -> Rights:
 
 
 def complaints(used: Iterable[Right]) -> Iterator[str]:
-    """Yield a sentence for each right that is neither in *used* nor in `UNUSED`, and for each wrong one of `UNUSED`."""
+    """Yield a sentence for each right of the chart that is neither in *used* nor in `UNUSED`.
+
+    Also yield one for each right in `UNUSED` that is used after all, or that the chart doesn't give.
+    """
     granted = chart_rights().granted
     unused = granted.difference(used)
     for right in sorted(unused - UNUSED.keys()):

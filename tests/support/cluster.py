@@ -19,7 +19,7 @@ _GIVEN_BY_SERVER = ("uid", "resourceVersion", "generation", "creationTimestamp",
 
 @pytest.fixture
 async def sim() -> AsyncIterator[ClusterSim]:
-    """A cluster as kubeadm and the operator's chart leave it."""
+    """A running simulated cluster, with the objects that kubeadm and the operator's chart create."""
     async with cluster_sim() as running:
         yield running
 
@@ -32,7 +32,7 @@ async def client(sim: ClusterSim) -> AsyncIterator[KubeClient]:
 
 
 def kube_client(url: str, request_timeout: float = 30.0) -> KubeClient:
-    """Return a client of the API server at *url*; *request_timeout* in seconds."""
+    """Return a client of the API server at *url*, whose requests take at most *request_timeout* seconds."""
     return KubeClient(configuration(url), request_timeout=request_timeout)
 
 
@@ -72,7 +72,7 @@ async def serving(handler: Handler) -> AsyncIterator[str]:
 
 @asynccontextmanager
 async def running(*programs: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
-    """Run *programs* until the end of the block, and cancel them then."""
+    """Run *programs* during the block, and cancel them at its end."""
     async with asyncio.TaskGroup() as tasks:
         started = [tasks.create_task(program) for program in programs]
         yield
@@ -83,5 +83,5 @@ async def running(*programs: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
 async def until(holds: Callable[[], Any], seconds: float = 10.0) -> None:
     """Wait until *holds* returns something true. Raises TimeoutError after *seconds*."""
     async with asyncio.timeout(seconds):
-        while not holds():  # noqa: ASYNC110 (what is waited for is another process's, or another task's, doing)
+        while not holds():  # noqa: ASYNC110 (another process or another task makes it true)
             await asyncio.sleep(0.005)

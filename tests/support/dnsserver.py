@@ -15,7 +15,7 @@ Respond = Callable[[bytes, str], bytes | None]
 
 @dataclass(slots=True)
 class DNSServer:
-    """A DNS server that answers with *respond*, which a test may replace, and records the transport of each query."""
+    """A DNS server that answers with *respond*, which a test can replace, and records the transport of each query."""
 
     respond: Respond
     port: int = 0
@@ -52,7 +52,7 @@ async def dns_server(respond: Respond) -> AsyncIterator[DNSServer]:
 
     async def serve_stream(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         connections.add(asyncio.current_task())
-        # A client that is stopped may ask nothing, or not read the answer.
+        # A client that is stopped can end before its query, or before it has read the answer.
         with suppress(asyncio.IncompleteReadError, OSError):
             (length,) = struct.unpack("!H", await reader.readexactly(2))
             if (response := served.answer(await reader.readexactly(length), "tcp")) is not None:

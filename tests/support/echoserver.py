@@ -1,6 +1,6 @@
 """An API server that answers each request with the request's head, by TLS and in threads.
 
-A test can give it scripts.
+A test can set a script for a path, which answers the requests for that path instead.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ class Peer:
         self.connection = connection
 
     def head(self) -> bytes:
-        """Return the next head, or no bytes at the end of the connection."""
+        """Return the head of the next request, or no bytes at the end of the connection."""
         while b"\r\n\r\n" not in self._received:
             if not (data := self.connection.recv(1 << 16)):
                 return b""
@@ -52,14 +52,14 @@ class Peer:
         self.send("\r\n".join(lines).encode() + body)
 
     def say_goodbye(self) -> None:
-        """Send a close_notify, and no FIN."""
+        """End the TLS session with a close_notify, but leave the TCP connection open."""
         with contextlib.suppress(OSError):
             self.connection.setblocking(False)
             self.connection.unwrap()
         self.connection.setblocking(True)
 
     def close(self) -> None:
-        """Say goodbye, and close the connection at once, as Go does."""
+        """Send a close_notify, and close the TCP connection at once, as Go does."""
         self.say_goodbye()
         self.connection.close()
 
@@ -86,7 +86,7 @@ def last(raw: bytes) -> Script:
 
 
 def silent(peer: Peer, _: bytes) -> None:
-    """Read all bytes until the end, and answer nothing."""
+    """Answer nothing, and read all bytes until the caller closes the connection."""
     while peer.read():
         pass
 
@@ -115,7 +115,7 @@ class EchoingServer:
 
     @contextmanager
     def away(self, *, silent: bool = False) -> Iterator[None]:
-        """Accept no connections while the context lasts; if *silent*, the kernel accepts them, and nobody answers."""
+        """Accept no connections while the context lasts. If *silent*, the kernel accepts them, and nobody answers."""
         self._stop()
         try:
             with socket.create_server(("127.0.0.1", self.port)) if silent else contextlib.nullcontext():

@@ -1,8 +1,8 @@
-"""Thousands of egress Services: with proxies that an operator left, or new ones on a cluster that was rebuilt.
+"""Thousands of egress Services: with the proxies of an earlier operator, or without proxies on a rebuilt cluster.
 
-Our operator makes one proxy, whichever operator is tested. The other proxies are copies of it under other names. The
-copies lack our digest, which would be wrong in them; objects of the Go operator lack it, too. So the first start of an
-operator on the copies adds the digests, and the second start has nothing to write.
+Our operator makes the first proxy, even if a test is about the Go operator. The other proxies are copies of the first
+one under other names. The copies lack our digest, because it would be wrong in them; objects of the Go operator lack
+it, too. So the first start of our operator on the copies adds the digests, and the second start has nothing to write.
 """
 
 import re
@@ -30,7 +30,7 @@ _KINDS = (kinds.SERVICE, kinds.SECRET, kinds.STATEFULSET, kinds.POD, kinds.ENDPO
 
 @dataclass(frozen=True, slots=True)
 class Original:
-    """The first egress Service: its objects, which include those of its proxy, and its device."""
+    """The first egress Service: the objects of the Service and of its proxy, and the proxy's device."""
 
     objects: list[tuple[kinds.Resource, Object]]
     device: Device
@@ -59,13 +59,13 @@ def hostname(number: int) -> str:
 
 
 def join(control: Control, hostnames: list[str], tag: str = TAG) -> list[Device]:
-    """Let devices join the tailnet."""
+    """Let devices with *hostnames* and with *tag* join the tailnet of *control*, and return them."""
     key = control.create_key(NewKey((tag,), reusable=True)).key
     return [control.register(key, each) for each in hostnames]
 
 
 async def original() -> Original:
-    """Let an operator make the proxy of the first Service on a cluster of its own."""
+    """Return the first Service with the proxy that our operator makes for it, on a separate cluster."""
     async with new_world() as world, running_operator(world):
         await world.apply(service(0))
         await world.eventually(lambda: world.proxy(service(0)))
@@ -86,7 +86,10 @@ async def plant(world: World, count: int) -> None:
 
 
 def rebuild(world: World, count: int, offline: float) -> None:
-    """Put *count* new Services into *world*. Devices that went offline *offline* s ago have their hostnames."""
+    """Put *count* Services without proxies into *world*, as on a cluster that was rebuilt.
+
+    The devices of their earlier proxies are still in the tailnet. They went offline *offline* seconds ago.
+    """
     for device in join(world.control, [hostname(number) for number in range(count)]):
         world.control.disconnect(device.node_id, offline)
     for number in range(count):
@@ -98,7 +101,7 @@ def _name(number: int) -> str:
 
 
 def _copier(first: Original, number: int, device: Device, control_url: str) -> Callable[[Any], Any]:
-    """Return a function that copies an object of the first Service for Service *number*."""
+    """Return a function that turns an object of the first Service into the same object of Service *number*."""
     words = {
         _name(0): _name(number),
         first.control_url: control_url,
@@ -112,7 +115,7 @@ def _copier(first: Original, number: int, device: Device, control_url: str) -> C
 
 
 def _copy(value: Any, pattern: re.Pattern[str], words: Mapping[str, str]) -> Any:
-    """Return *value* with its *words* replaced. Parts without any of the words are shared, not copied."""
+    """Return *value* with each key of *words* replaced by its value. Parts without such keys are shared, not copied."""
     match value:
         case str():
             new: Any = pattern.sub(lambda match: words[match[0]], value)
@@ -126,7 +129,7 @@ def _copy(value: Any, pattern: re.Pattern[str], words: Mapping[str, str]) -> Any
 
 
 def _open(obj: Object) -> Object:
-    """Return *obj* without our digest. The data of a Secret is decoded."""
+    """Return *obj* without our digest and, if it is a Secret, with its data decoded."""
     annotations = {**(obj["metadata"].get("annotations") or {})}
     annotations.pop(ANNOTATION_DIGEST, None)
     opened = {**obj, "metadata": {**obj["metadata"], "annotations": annotations}}

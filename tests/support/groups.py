@@ -23,7 +23,10 @@ from tests.support.operator import NAMESPACE, World, is_ready
 
 @dataclass(frozen=True, slots=True)
 class Replica:
-    """A proxy of a group: its *pod*, which is None before the Pod exists, and its decoded Secrets, empty by default."""
+    """A proxy of a group: its *pod*, which is None before the Pod exists, and the decoded data of its Secrets.
+
+    *state* is the data of the state Secret. *config* is that of the config Secret, and empty before this Secret exists.
+    """
 
     pod: Object | None
     state: dict[str, str]
@@ -51,7 +54,7 @@ class Replica:
 
     @property
     def report(self) -> Any:
-        """The proxy's report in its state Secret about the entries that it forwards, by name. None without a report."""
+        """The proxy's report in its state Secret: the entries that it forwards, by name. None without a report."""
         text = self.state.get("egress-services")
         return json.loads(text)["services"] or {} if text else None
 

@@ -1,4 +1,4 @@
-"""Stand-ins for the feeds and views of reconcilers that expose objects, in a world without Tailscale Services."""
+"""A view and feeds for tests of reconcilers that expose objects, in a world without Tailscale Services."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -29,7 +29,7 @@ def no_hosting(cache: Cache, settings: Settings) -> HostingView:
 
 
 def claimed(of: Object) -> LabelClaim:
-    """Return the claim of the object *of*, which must have one."""
+    """Return the claim of the object *of* on a label. Fail if it has none."""
     found = claim_of(of, settings())
     assert found is not None
     return found

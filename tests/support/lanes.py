@@ -1,4 +1,4 @@
-"""The choice of the cases of a table that `make test` runs. (`make test-all` runs all of them.)"""
+"""Chooses the cases of a table that `make test` runs. (`make test-all` runs all of them.)"""
 
 from collections.abc import Mapping
 

@@ -15,13 +15,13 @@ CAPABILITY = "tailscale.com/cap/kubernetes"
 
 
 def user(login: str, *groups: str) -> Who:
-    """Return the answer of a WhoIs about a device of a user whom a grant gives *groups*."""
+    """Return the answer to a WhoIs request about a device of the user *login*, whom a grant gives *groups*."""
     node = {"Name": "laptop.tail1234.ts.net.", "StableID": "n1", "User": 1}
     return {"Node": node, "UserProfile": {"ID": 1, "LoginName": login}, "CapMap": _granted(groups)}
 
 
 def tagged(name: str, tags: list[str], *groups: str) -> Who:
-    """Return the answer of a WhoIs about a device with *tags* to which a grant gives *groups*."""
+    """Return the answer to a WhoIs request about a device with *tags*, to which a grant gives *groups*."""
     node = {"Name": f"{name}.", "StableID": "n2", "Tags": tags, "User": 2}
     profile = {"ID": 2, "LoginName": "tagged-devices"}
     return {"Node": node, "UserProfile": profile, "CapMap": _granted(groups)}
@@ -50,14 +50,14 @@ class LocalApiWithCallers:
         """An event: while it is cleared, requests get no answer."""
         self.answers.set()
         self.devices: dict[str, int] = {}
-        """The local port for each `ip:port` in the tailnet."""
+        """The port on loopback that each `ip:port` of the tailnet leads to."""
         self.outside: set[str] = set()
         """The addresses, each an `ip:port`, that aren't in the tailnet."""
         self.dialled: list[str] = []
         self._far: set[asyncio.StreamWriter] = set()
-        """The connections to devices."""
+        """The open connections to devices."""
         self.raw = b""
-        """The bytes of each answer; if empty, the usual answer."""
+        """The bytes of every answer. If there are none, the LocalAPI gives its usual answers."""
 
     def cut(self) -> None:
         """Break all connections to devices."""

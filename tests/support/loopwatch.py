@@ -18,7 +18,7 @@ import uvloop
 from tsoperator.__main__ import main
 
 LEAST = 0.005
-"""The seconds of CPU from which on a callback is logged."""
+"""A callback that takes at least this number of CPU seconds is logged."""
 
 
 class WatchedLoop(uvloop.Loop):

@@ -29,7 +29,7 @@ FQDN = f"db.{DOMAIN}"
 def egress(name: str = "db", target: str = FQDN, **annotations: str) -> Object:
     """Return a Service that leads to *target*, a MagicDNS name or a tailnet address.
 
-    Further *annotations* are written without ``tailscale.com/`` and with ``_`` for ``-``.
+    The names of further *annotations* lack the prefix ``tailscale.com/``, and have ``_`` for ``-``.
     """
     kind = ANNOTATION_TAILNET_IP if target.replace(".", "").isdigit() else ANNOTATION_TAILNET_FQDN
     obj = _object(SERVICE, name, {"type": "ExternalName", "externalName": "placeholder"})
@@ -79,7 +79,7 @@ def credentials(name: str = "other-credentials", **values: str) -> Object:
 
 
 def identity(node_id: str = "nOP") -> Object:
-    """Return the Secret with the state of an operator's own device, which has this ID."""
+    """Return the Secret with the state of an operator's own device, which has the ID *node_id*."""
     return credentials(
         "operator", **{"_current-profile": "profile-a", "profile-a": f'{{"Config":{{"NodeID":"{node_id}"}}}}'}
     )
@@ -129,7 +129,7 @@ def ingress(name: str = "web", host: str = "web", **annotations: str) -> Object:
 
 
 def dnsconfig(name: str = "dns", **nameserver: Any) -> Object:
-    """Return a DNSConfig."""
+    """Return a DNSConfig with *nameserver* as the fields of ``spec.nameserver``."""
     return _object(DNSCONFIG, name, {"nameserver": nameserver})
 
 
@@ -139,7 +139,7 @@ def connector(name: str = "router", **spec: Any) -> Object:
 
 
 def proxy_class(name: str = "prod", **spec: Any) -> Object:
-    """Return a ProxyClass."""
+    """Return a ProxyClass with *spec*."""
     return _object(PROXYCLASS, name, spec)
 
 
@@ -153,9 +153,6 @@ def _object(resource: Resource, name: str, spec: Object) -> Object:
 
 
 def annotated(**annotations: str | None) -> Object:
-    """Return the patch that sets annotations with the prefix tailscale.com/.
-
-    In the names, a hyphen is written as an underscore.
-    """
+    """Return the patch that sets *annotations*, with names as for `egress`, or removes those that are None."""
     named = {f"tailscale.com/{name.replace('_', '-')}": value for name, value in annotations.items()}
     return {"metadata": {"annotations": named}}

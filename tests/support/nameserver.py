@@ -16,7 +16,7 @@ _ANYWHERE = ("--listen", "127.0.0.1:0", "--health", "127.0.0.1:0", "--metrics", 
 
 
 class NameserverProcess:
-    """A running nameserver; *log* has the lines that it has logged so far."""
+    """A running nameserver. *log* has the lines of its log that `says` has read so far."""
 
     def __init__(self, process: asyncio.subprocess.Process) -> None:
         self.process = process
@@ -24,7 +24,7 @@ class NameserverProcess:
         self.port = self.health = self.metrics = 0
 
     async def says(self, what: str) -> str:
-        """Read the nameserver's log up to a line that contains *what*."""
+        """Read the nameserver's log up to a line that contains *what*, and return the line."""
         assert self.process.stderr is not None
         while line := (await self.process.stderr.readline()).decode():
             self.log.append(line)
@@ -49,7 +49,7 @@ class NameserverProcess:
 
 
 async def started_nameserver(*arguments: str, **environment: str) -> asyncio.subprocess.Process:
-    """Start the nameserver's command with *arguments* and more variables in its *environment*."""
+    """Start the nameserver's command with *arguments*, and with additional variables in its *environment*."""
     words = (sys.executable, "-m", "tsnameserver", *arguments)
     pipe = asyncio.subprocess.PIPE
     return await asyncio.create_subprocess_exec(*words, env={**os.environ, **environment}, stderr=pipe, stdout=pipe)

@@ -1,4 +1,4 @@
-"""Builders of objects in a cluster with the operator. Each returns a valid object, which the test may change."""
+"""Builders of objects in a cluster with the operator. Each returns a valid object, which the test can change."""
 
 import base64
 import json
@@ -39,7 +39,7 @@ FQDN = "db.tail1234.ts.net"
 HOLD: Object = {"metadata": {"finalizers": ["example.org/hold"]}}
 """A patch that adds somebody else's finalizer to an object, so that the object stays, terminating, after a deletion."""
 LET_GO: Object = {"metadata": {"finalizers": None}}
-"""A patch that removes all finalizers from an object, so that the object goes if it was deleted."""
+"""A patch that removes all finalizers from an object, so that a deleted object disappears."""
 
 
 def settings(**changes: Any) -> Settings:
@@ -48,21 +48,21 @@ def settings(**changes: Any) -> Settings:
 
 
 def obj(resource: Resource, key: Key, content: Object | None = None, **metadata: Any) -> Object:
-    """Return an object as the API server stores it."""
+    """Return an object as the API server stores it: with *content*, and with *metadata* beside its name and UID."""
     identity = {"namespace": key.namespace} if resource.namespaced else {}
     head = {**identity, "name": key.name, "uid": f"{key.name}-uid", "resourceVersion": "1", **metadata}
     return {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": head, **(content or {})}
 
 
 def stored(written: Object | None, **metadata: Any) -> Object:
-    """Return an object as the API server stores it after it was *written*."""
+    """Return *written* as the API server stores it: with a UID, a resource version and further *metadata*."""
     assert written is not None
     given = {"uid": f"{written['metadata']['name']}-uid", "resourceVersion": "2", **metadata}
     return {**written, "metadata": {**written["metadata"], **given}}
 
 
 def children_of(plan: Plan) -> list[Object]:
-    """Return the complete children that *plan* writes."""
+    """Return the children that *plan* writes as whole objects, not as patches."""
     return [step.obj for step in plan.steps if isinstance(step, Child | Creation)]
 
 
@@ -118,7 +118,7 @@ def egress_service(
 
 
 def backend_service(name: str = "web", *, cluster_ip: str | None = "192.0.2.4", ports: Sequence[Object] = ()) -> Object:
-    """Return a user's Service for an Ingress to lead to."""
+    """Return a user's Service to which an Ingress can lead."""
     spec = {"type": "ClusterIP", "ports": [*ports] or [{"port": 8080}]}
     return obj(SERVICE, Key("default", name), {"spec": spec | ({"clusterIP": cluster_ip} if cluster_ip else {})})
 
@@ -137,7 +137,7 @@ def to_path(path: str | None = "/", backend: Object | None = None, path_type: st
 def live_ingress(
     annotations: Mapping[str, str] | None = None, *, host: str = "web", spec: Object | None = None, **metadata: Any
 ) -> Object:
-    """Return a user's Ingress of our class; *spec* adds to its class and TLS host, or replaces its default backend."""
+    """Return a user's Ingress of our class with the TLS *host*, and with the fields in *spec* or a default backend."""
     tls = {"tls": [{"hosts": [host]}]} if host else {}
     content = {
         "spec": {"ingressClassName": "tailscale", **tls, **({"defaultBackend": to_service()} if spec is None else spec)}
@@ -167,7 +167,7 @@ def live_connector(spec: Object | None = None, *, name: str = "router", **metada
 def live_proxy_class(
     name: str = "prod", spec: Object | None = None, *, ready: bool | None = None, **metadata: Any
 ) -> Object:
-    """Return a ProxyClass; if *ready* is given, its condition has that value."""
+    """Return a ProxyClass. If *ready* is given, its condition ProxyClassReady has that value."""
     made = obj(PROXYCLASS, Key("", name), {"spec": spec or {}}, **{"generation": 1, **metadata})
     if ready is None:
         return made
@@ -176,7 +176,7 @@ def live_proxy_class(
 
 
 def headless(owner: Owner, parent_uid: str, name: str, magic_dns_name: str = "", **metadata: Any) -> Object:
-    """Return the stored Service in front of a proxy."""
+    """Return the headless Service of a proxy as the API server stores it."""
     return stored(headless_service(Key(OPERATOR_NAMESPACE, name), owner, parent_uid, magic_dns_name), **metadata)
 
 
@@ -189,7 +189,7 @@ def whole_secret(name: str, data: Mapping[str, str | Object], labels: Mapping[st
 
 
 def slim_secret(name: str, data: Mapping[str, str | Object], labels: Mapping[str, str] | None = None) -> Object:
-    """Return a proxy's Secret as the cache keeps it, slim."""
+    """Return a proxy's Secret in the slim form that the cache keeps."""
     return slim(whole_secret(name, data, labels))
 
 
@@ -211,7 +211,7 @@ def with_conditions(pod: Object, *conditions: tuple[str, str, str]) -> Object:
 
 
 def down(pod: Object) -> Object:
-    """Return *pod* on a node that has died after the Pod's readiness gate opened."""
+    """Return *pod* with the conditions that it has if its node dies after its readiness gate has opened."""
     return with_conditions(pod, (EGRESS_GATE, "True", ""), ("Ready", "False", ""))
 
 

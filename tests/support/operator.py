@@ -1,7 +1,7 @@
-"""The World, in which a test acts and looks as a user does, and the operator in the test's process.
+"""The World, by which a test acts on a cluster and reads it as a user does, and the operator in the test's process.
 
-The cluster is a simulated one or a real API server. Some things only a simulated cluster has, such as faults and a
-count of requests. Tests reach them by `World.sim`, and such tests are marked ``simulated``.
+The cluster is a simulated one or a real API server. Some things, such as faults, exist only on a simulated cluster.
+Tests reach them by `World.sim`, and such tests are marked ``simulated``.
 """
 
 import asyncio
@@ -65,21 +65,24 @@ NAMESPACE = "tailscale"
 """The operator's namespace."""
 
 QUIET = 0.5
-"""A number of seconds, mostly virtual. After two such periods without a request, the operator counts as settled."""
+"""The seconds of a period in which the operator makes no request. After two such periods, it has settled.
+
+Most tests run in virtual time, so this costs little real time.
+"""
 
 PATIENCE = 30.0
-"""Seconds that a condition may take to come true."""
+"""The seconds after which a wait for a condition fails."""
 
 _COMPONENT = "tailscale-operator"  # the component in the source of the operator's Events
-_LOOKS = 3  # tries of a real cluster: its controllers may change something late, to which the operator reacts
+_LOOKS = 3  # tries on a real cluster: the operator reacts to late changes by the cluster's controllers
 _PACE = ProbePace(rest=0.01)  # less than `QUIET`, so that the nameserver's answers count as the operator's work
-_REAL_PACE = replace(_PACE, backoff=Backoff(0.05, 0.05))  # likewise, if a round saw the records as they were before
+_REAL_PACE = replace(_PACE, backoff=Backoff(0.05, 0.05))  # also after a round that saw the old records
 _TOGETHER = 0.01  # s in which several changes cause only one look, because each look costs time
 _LOOK_AGAIN = 0.05  # s until a condition that no change of the cluster announces is looked at again
 
 _NAMESERVER = ((objects.DEPLOYMENT, "nameserver"), (objects.SERVICE, "nameserver"))
 _OTHERS = (objects.NODE, objects.POD, objects.REPLICASET, objects.ENDPOINTSLICE)  # never written by the operator
-_CONTROLLED = (objects.STATEFULSET, objects.DEPLOYMENT, objects.ADMISSIONPOLICY)  # their status: by controllers only
+_CONTROLLED = (objects.STATEFULSET, objects.DEPLOYMENT, objects.ADMISSIONPOLICY)  # only controllers write their status
 _MEANT = ("namespace", "name", "uid", "labels", "finalizers", "ownerReferences", "deletionTimestamp")
 _CONTROLLERS_NOTES = "deployment.kubernetes.io/"
 
@@ -87,7 +90,7 @@ Value = TypeVar("Value")
 
 
 class Condition(NamedTuple):
-    """A condition of a status."""
+    """A condition in the status of an object."""
 
     status: str
     reason: str
@@ -122,7 +125,7 @@ class Proxy:
 
     @property
     def env(self) -> dict[str, str]:
-        """The plain variables of the proxy container in the StatefulSet."""
+        """The variables that the StatefulSet gives the proxy's container, without those that refer to other objects."""
         container = self.statefulset["spec"]["template"]["spec"]["containers"][0]
         return {variable["name"]: variable["value"] for variable in container["env"] if "value" in variable}
 
@@ -133,7 +136,7 @@ class Proxy:
 
     @property
     def config(self) -> Object:
-        """The newest configuration of the proxy's tailscaled."""
+        """The configuration of the proxy's tailscaled, in the form for the newest versions."""
         config: Object = json.loads(self.state["cap-107.hujson"])
         return config
 
@@ -168,13 +171,13 @@ class World:
 
     @property
     def sim(self) -> ClusterSim:
-        """The simulated cluster."""
+        """The simulated cluster. Fails if the cluster is a real one."""
         assert self.simulation is not None, "a test that needs the simulated cluster is to be marked `simulated`"
         return self.simulation
 
     @property
     def now(self) -> Callable[[], datetime]:
-        """The wall clock of the API server, which is the operator's, too."""
+        """The wall clock of the API server and of the operator."""
         return self.simulation.now if self.simulation else utc_now
 
     @asynccontextmanager
@@ -201,7 +204,7 @@ class World:
         await self.change(obj, {"metadata": {"annotations": annotations}})
 
     async def delete(self, *objects: Object) -> None:
-        """Ask for *objects* to be deleted."""
+        """Request the deletion of *objects*."""
         for obj in objects:
             await self.api.delete(resource_of(obj), key_of(obj))
 
@@ -217,7 +220,7 @@ class World:
         return await self.api.get(resource_of(obj), key_of(obj))
 
     async def replaced(self, obj: Object) -> bool:
-        """Tell whether the cluster has another object with the kind and the key of *obj*."""
+        """Tell whether the cluster has an object with the kind and the key of *obj*, but with another UID."""
         key = key_of(obj)
         found = await self.find(resource_of(obj), key.name, key.namespace)
         return found is not None and uid(found) != uid(obj)
@@ -228,7 +231,7 @@ class World:
         return await self.find(resource_of(obj), key.name, key.namespace) is None
 
     async def children(self, resource: Resource, parent: Object) -> list[Object]:
-        """Return the children of *parent* of one kind."""
+        """Return the children of *parent* with the kind *resource*."""
         if parent["kind"] == RECORDER.kind:
             wanted = Owner(PARENT_RECORDER, key_of(parent)).labels
             return (
@@ -254,9 +257,9 @@ class World:
         return proxy if is_ready(proxy.pod) else None
 
     async def joined(self, parent: Object, other_than: str = "") -> Proxy:
-        """Wait until the operator has settled and the proxy of *parent* has logged in; return the proxy.
+        """Wait until the proxy of *parent* has logged in and the operator has settled. Return the proxy.
 
-        The ID of its device isn't *other_than*.
+        The wait goes on while the proxy's device still has the ID *other_than*.
         """
 
         async def there() -> Proxy | None:
@@ -276,29 +279,29 @@ class World:
         return [f"{kind} {key_of(obj)}" for kind in kinds for obj in await self.children(kind, parent)]
 
     async def condition(self, obj: Object, kind: str = "TailscaleProxyReady") -> Condition | None:
-        """Return a condition in the status of *obj*."""
+        """Return the condition of the type *kind* in the status of *obj*, or None without such a condition."""
         for condition in ((await self.look(obj)).get("status") or {}).get("conditions") or ():
             if condition["type"] == kind:
                 return Condition(condition["status"], condition["reason"], condition["message"])
         return None
 
     async def reason(self, obj: Object, kind: str = "TailscaleProxyReady") -> str:
-        """Return the reason of a condition; empty without the condition."""
+        """Return the reason of the condition of the type *kind* in the status of *obj*; empty if that is missing."""
         condition = await self.condition(obj, kind)
         return condition.reason if condition else ""
 
     async def events(self, obj: Object) -> dict[str, str]:
-        """Return the messages of the Events on *obj* by reason: only the operator's, not those of other controllers."""
+        """Return the messages of the operator's Events on *obj* by reason, without those of other controllers."""
         found = (await self.api.list(EVENT)).items
         ours = (event for event in found if event["source"].get("component") == _COMPONENT)
         return {event["reason"]: event["message"] for event in ours if _involves(event["involvedObject"], obj)}
 
     async def records(self) -> dict[str, list[str]]:
-        """Return the addresses by name in the ConfigMap of records, IPv4 first, without the canaries."""
+        """Return the records in the ConfigMap: the addresses of each name, IPv4 first. The canaries are left out."""
         return {name: found for name, found in (await self._recorded()).items() if not name.startswith(CANARY_PREFIX)}
 
     async def canaries(self) -> dict[str, list[str]]:
-        """Return the canaries in the ConfigMap of records: their addresses by name."""
+        """Return the canaries in the ConfigMap of records: the addresses of each name."""
         return {name: found for name, found in (await self._recorded()).items() if name.startswith(CANARY_PREFIX)}
 
     async def _recorded(self) -> dict[str, list[str]]:
@@ -315,7 +318,10 @@ class World:
         return json.loads(configmap["data"][RECORDS_KEY])["zones"] if configmap else []
 
     async def ask(self, query: Query) -> Reply:
-        """Answer *query* from the cluster's records in place of the nameserver, if a Pod of the nameserver is ready."""
+        """Answer *query* in place of the nameserver, from the records in the cluster.
+
+        The reply is a failure if no Pod of the nameserver is ready, or if *query* goes to another server.
+        """
         deployment, service, records = (
             self.store.find(resource, NAMESPACE, name) or {}
             for resource, name in (*_NAMESERVER, (objects.CONFIGMAP, CONFIGMAP_NAME))
@@ -328,7 +334,7 @@ class World:
         return Reply("NOERROR" if found else "NXDOMAIN", frozenset(found))
 
     async def resolve(self, host: str) -> list[str]:
-        """Look up the hostname of a load balancer, as the cloud's DNS does."""
+        """Return the addresses of *host*, the hostname of a load balancer, as the cloud's DNS does."""
         return self.balancers.addresses(host)
 
     def peer(self, name: str = "db", control: Control | None = None) -> Device:
@@ -341,7 +347,10 @@ class World:
         return sorted(device.name for device in self.control.devices.values())
 
     async def eventually(self, holds: Callable[[], Awaitable[Value | None]], timeout: float | None = None) -> Value:
-        """Return the result of *holds* as soon as it is true. Fail with the last result if that takes too long."""
+        """Call *holds* until its result is true, and return the result.
+
+        Fail after *timeout* seconds, by default `patience`, with the last result in the message.
+        """
         value: Any = "nothing"
         patience = self.patience if timeout is None else timeout
         try:
@@ -358,7 +367,7 @@ class World:
     async def becomes(
         self, look: Callable[[], Awaitable[object]], wanted: object, timeout: float | None = None
     ) -> None:
-        """Wait until *look* returns *wanted*. Fail with the last result of *look* if the time-out is over."""
+        """Wait until *look* returns *wanted*. After *timeout* seconds, fail with the last result of *look*."""
         last: Any = "nothing"
 
         async def same() -> bool:
@@ -373,14 +382,14 @@ class World:
             raise
 
     async def restart(self) -> None:
-        """Run another operator, beside or after the first operator, until the other operator has settled."""
+        """Run another operator until it has settled. The first operator can still run beside it."""
         async with running_operator(self):
             await self.settled()
 
     async def settled(self, after: float = 0.0) -> None:
         """Wait until the operator has nothing left to do: it makes no request, and nothing changes in the cluster.
 
-        The first look is *after* seconds from now.
+        Begin only after *after* seconds.
         """
         await asyncio.sleep(after)
         async with asyncio.timeout(self.patience):
@@ -390,7 +399,10 @@ class World:
                     quiet = 0 if await self._is_busy(changes) else quiet + 1
 
     async def writes_when_left_alone(self) -> Counter[Request]:
-        """Let the operator settle, and return its writes after that. It should make none: nobody changes anything."""
+        """Wait until the operator has settled, and return its writes after that.
+
+        There should be none, since nobody changes anything.
+        """
         for _ in range(1 if self.simulation else _LOOKS):
             await self.settled()
             with self.store.subscribe() as changes:
@@ -402,7 +414,7 @@ class World:
         return written
 
     async def writes_during(self, acting: Awaitable[None]) -> Counter[Request]:
-        """Return the requests that wrote something while *acting* went on."""
+        """Await *acting*, and return the requests that wrote something meanwhile, each with its number."""
         before = Counter(self.requests())
         await acting
         return Counter(
@@ -425,14 +437,14 @@ def _involves(reference: Object, obj: Object) -> bool:
 
 
 def _may_be_ours(change: Change) -> bool:
-    """Tell whether the operator may have made *change*. All other changes come from controllers and nodes."""
+    """Tell whether *change* can come from the operator. All other changes come from controllers and nodes."""
     if change.resource in _CONTROLLED and change.old is not None:
         return meant(change.object) != meant(change.old)
     return change.resource not in _OTHERS
 
 
 async def _within(seconds: float, waiting: Awaitable[Any]) -> bool:
-    """Tell whether *waiting* ends within *seconds*."""
+    """Await *waiting* for at most *seconds*, and tell whether it has ended."""
     try:
         async with asyncio.timeout(seconds):
             await waiting
@@ -443,7 +455,7 @@ async def _within(seconds: float, waiting: Awaitable[Any]) -> bool:
 
 @asynccontextmanager
 async def new_world(options: SimOptions | None = None) -> AsyncIterator[World]:
-    """Run a cluster on which an operator can run with the chart's rights.
+    """Run a simulated cluster on which an operator has the chart's rights.
 
     Fail at the end if the API server has denied the operator a request.
     """
@@ -514,8 +526,8 @@ def _http_proxy(url: str) -> Iterator[None]:
 def meant(obj: Object) -> Object:
     """Return *obj* without the parts that the API server and its controllers write, such as the status.
 
-    They write these parts at any time, also a moment after somebody has created the object. So tests compare what
-    this function returns, not whole objects.
+    They write these parts at any time, also a moment after somebody has created the object. So tests compare the
+    results of this function, not whole objects.
     """
     metadata = {name: obj["metadata"].get(name) for name in _MEANT}
     notes = {name: value for name, value in annotations(obj).items() if not name.startswith(_CONTROLLERS_NOTES)}

@@ -28,7 +28,7 @@ _MEMORY = re.compile(r"^(Vm\w+):\s+(\d+) kB$", re.MULTILINE)
 
 
 class Moment(NamedTuple):
-    """A moment from which a cost is measured: its time by `time.monotonic`, and the CPU seconds used until then."""
+    """The beginning of a measurement: its time by `time.monotonic`, and the CPU seconds that the process had used."""
 
     when: float
     cpu_seconds: float
@@ -52,7 +52,7 @@ class Cost(NamedTuple):
 
     @property
     def figures(self) -> tuple[float, ...]:
-        """The numbers among the fields, in order."""
+        """All fields but *holder*, in order."""
         return self[:-1]
 
 
@@ -72,7 +72,7 @@ class OperatorProcess:
         return Moment(time.monotonic(), stat.cpu_ticks / _TICKS)
 
     def cost(self, since: Moment) -> Cost:
-        """Return the operator's cost from *since* on, once it has been quiet for a moment."""
+        """Return the operator's cost since *since*, after `quiet` or `done`. Their final wait isn't counted."""
         now = self.now()
         lines = [line.split(" ", 2) for line in self.holds.read_text().splitlines()]
         holds = [(float(held), what) for when, held, what in lines if float(when) > since.when]
@@ -82,7 +82,7 @@ class OperatorProcess:
         return Cost(now.cpu_seconds - since.cpu_seconds, held, rss, peak, now.when - since.when - _QUIET, holder)
 
     async def quiet(self) -> None:
-        """Wait until the process has used no CPU for a moment."""
+        """Wait until the process has used nearly no CPU for `_QUIET` seconds."""
         last = self.now()
         while (now := self.now()).when - last.when < _QUIET:
             assert self.child.returncode is None, self.log.read_text()[-2000:]
@@ -91,7 +91,10 @@ class OperatorProcess:
             await asyncio.sleep(_LOOK)
 
     async def done(self, reconciles: int, seconds: float) -> None:
-        """Wait until the operator has made at least so many *reconciles*, and has nothing left to do."""
+        """Wait until the operator has made at least *reconciles* reconciles, and has nothing left to do.
+
+        Raises TimeoutError after *seconds*.
+        """
         async with asyncio.timeout(seconds):
             while True:
                 await self.quiet()

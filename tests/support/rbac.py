@@ -27,7 +27,7 @@ _GRANTED_BY = re.compile(
 
 
 class Permission(NamedTuple):
-    """One verb on one resource, which may be a subresource, in a role."""
+    """One verb on one resource in a role. The resource can be a subresource."""
 
     role: str
     verb: str
@@ -62,7 +62,7 @@ class Denial(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Conduct:
-    """Requests from the audit log: the permissions that allowed some, the allowed requests, and the denied ones."""
+    """The permissions that have allowed requests in the audit log, the allowed requests, and the denied ones."""
 
     used: set[Permission] = field(default_factory=set)
     allowed: set[Request] = field(default_factory=set)
@@ -72,7 +72,7 @@ class Conduct:
     def of(cls, namespace: str, operator: str, requests: Iterable[Entry]) -> "Conduct":
         """Return the conduct of the ServiceAccounts of *namespace*.
 
-        Requests of the ServiceAccount *operator* are included only if our program made them, since another operator may
+        Requests of the ServiceAccount *operator* are included only if our program made them, since another operator can
         use the same ServiceAccount. Requests in the name of users of the tailnet only show that impersonation is
         allowed: the ServiceAccount needs no other right for them.
         """
@@ -162,7 +162,7 @@ def _named(group: str, resource: str, subresource: str = "") -> str:
 
 
 def _is_denied(entry: Entry) -> bool:
-    """Tell whether a request was forbidden for lack of a permission, and not because a namespace is terminating."""
+    """Tell whether a request was denied for lack of a permission, and not because its namespace is terminating."""
     status = entry.get("responseStatus") or {}
     causes = (status.get("details") or {}).get("causes") or ()
     return status.get("code") == 403 and not any(cause["reason"] == "NamespaceTerminating" for cause in causes)

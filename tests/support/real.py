@@ -33,10 +33,10 @@ from tests.support.operator import NAMESPACE, World
 from tests.support.rbac import operators_rights
 
 QUIET = 0.15
-"""A number of seconds. After two such periods without a change in the cluster, the operator counts as settled."""
+"""The seconds of a quiet period. After two periods without a change in the cluster, the operator counts as settled."""
 
 PATIENCE = 75.0
-"""Seconds until a condition must be true. The garbage collector looks for new kinds only every 30 seconds."""
+"""The seconds after which a wait for a condition fails. The garbage collector looks for new kinds only every 30 s."""
 
 CRDS = Path(__file__).parents[2] / "charts" / "tailscale-operator" / "files" / "crds"
 KINDS = (
@@ -61,9 +61,9 @@ _FURNITURE = {
 _NEVER_THERE = (*objects.CUSTOM_RESOURCES, objects.SECRET)
 _RBAC = "rbac.authorization.k8s.io"
 _PATCH = "application/strategic-merge-patch+json"  # like a kubelet's: conditions that others set meanwhile stay
-_EMPTYING = 60.0  # s that the removal of the last test's objects may take
+_EMPTYING = 60.0  # s: the time limit for the removal of the previous test's objects
 _AT_ONCE = 8  # the most requests for the removal at once
-_SERVING = 15.0  # s that it may take until the API server serves a new kind
+_SERVING = 15.0  # s: the time limit until the API server serves a new kind
 _LOOK_AGAIN = 0.05  # s
 _TRY_AGAIN = 0.5  # s after which the removal of the remaining objects is tried again
 
@@ -77,7 +77,7 @@ class Write(NamedTuple):
 
 
 class Mirror(Store):
-    """A copy of the cluster that follows the API server, and keeps writes of the node that are still to be sent."""
+    """A copy of the cluster that follows the API server, and stores the node's writes until the API server has them."""
 
     def __init__(self) -> None:
         super().__init__(namespaces=())
@@ -153,9 +153,9 @@ class Mirror(Store):
 
 @asynccontextmanager
 async def real_world(kubeconfig: Path) -> AsyncIterator[World]:
-    """Empty the cluster of a testbed's API server, which nothing else may use, and run a world on it.
+    """Empty the cluster of a testbed's API server, and run a World on it. Nothing else is allowed to use this cluster.
 
-    *kubeconfig* is that of the cluster's admin.
+    *kubeconfig* is that of the cluster's admin. Fail at the end if the API server has denied the operator a request.
     """
     operators = kubeconfig.parent / "kubeconfigs" / f"{OPERATOR.replace(':', '-')}.json"
     content = await asyncio.to_thread(operators.read_text)
@@ -190,7 +190,7 @@ async def real_world(kubeconfig: Path) -> AsyncIterator[World]:
 
 
 async def _start(client: KubeClient, mirror: Mirror) -> None:
-    """Wait until the Mirror has the objects of the cluster, and empty the cluster."""
+    """Wait until the Mirror has the objects of the cluster, and delete all objects of earlier tests."""
     try:
         async with asyncio.timeout(_EMPTYING):
             await mirror.complete.wait()
@@ -240,7 +240,7 @@ async def _put(client: KubeClient, obj: Object, resource: Resource) -> None:
 
 
 async def _define(client: KubeClient, definition: Object) -> None:
-    """Create a CRD, or bring that of an earlier run up to date, and wait until its kind is served."""
+    """Create a CRD, or update the one that an earlier run has left, and wait until the API server serves its kind."""
     crd, spec = _named(objects.CRD), definition["spec"]
     try:
         await client.create(crd, definition)
@@ -269,7 +269,7 @@ async def _client(kubeconfig: Path) -> AsyncIterator[KubeClient]:
 
 
 async def _empty(client: KubeClient, mirror: Mirror) -> None:
-    """Delete the objects that the last test left, again and again until none remains."""
+    """Delete the objects that the previous test left, again and again until none remains."""
     some = asyncio.Semaphore(_AT_ONCE)
 
     async def remove(resource: objects.Resource, obj: Object) -> None:
@@ -279,13 +279,13 @@ async def _empty(client: KubeClient, mirror: Mirror) -> None:
     with mirror.subscribe() as changes:
         while left := mirror.leftovers():
             await asyncio.gather(*(remove(*each) for each in _unmarked(left)))
-            with suppress(TimeoutError):  # a controller may have undone or hindered a removal, so the loop tries again
+            with suppress(TimeoutError):  # a controller can have undone or hindered a removal, so the loop tries again
                 async with asyncio.timeout(_TRY_AGAIN):
                     await changes.batch()
 
 
 async def _forget_policies(client: KubeClient) -> None:
-    """Wait until the API server enforces no ProxyGroupPolicy of the last test: it looks for changes once a second."""
+    """Wait until the API server enforces no ProxyGroupPolicy of the previous test. It notices changes once a second."""
     for plain in (egress("probe", proxy_group="any"), ingress("probe", proxy_group="any")):
         path = resource_of(plain).path(key_of(plain).namespace)
         while True:
@@ -297,7 +297,7 @@ async def _forget_policies(client: KubeClient) -> None:
 
 
 def _unmarked(found: Iterable[tuple[objects.Resource, Object]]) -> Iterable[tuple[objects.Resource, Object]]:
-    """Yield all of *found* but those objects that disappear without further help: deleted ones without finalizers."""
+    """Yield *found* without deleted objects that have no finalizers, which disappear without further help."""
     for resource, obj in found:
         if "deletionTimestamp" not in obj["metadata"] or obj["metadata"].get("finalizers"):
             yield resource, obj
@@ -306,7 +306,7 @@ def _unmarked(found: Iterable[tuple[objects.Resource, Object]]) -> Iterable[tupl
 async def _remove(client: KubeClient, resource: Resource, obj: Object) -> None:
     """Delete *obj*, and then remove its finalizers.
 
-    Before the deletion, a ProxyGroupPolicy may refuse a change of the finalizers.
+    In the other order, a ProxyGroupPolicy could refuse the change of the finalizers.
     """
     with suppress(NotFound, Conflict):  # a controller has deleted it already, or has made another object of its name
         if resource == POD:
@@ -318,13 +318,13 @@ async def _remove(client: KubeClient, resource: Resource, obj: Object) -> None:
 
 
 def _matters(obj: Object) -> bool:
-    """Tell whether *obj* belongs to a test, and not to the control plane or to its controllers' Events."""
+    """Tell whether *obj* matters to a test: it isn't in a namespace of the control plane, nor a controller's Event."""
     told_by = (obj.get("source") or {}).get("component", "") if obj["kind"] == "Event" else ""
     return not obj["metadata"].get("namespace", "").startswith("kube-") and not told_by.endswith("-controller")
 
 
 def _merged(obj: Object, patch: Object) -> Object:
-    """Return *obj* as a node's *patch* changes it on the API server, which keeps the conditions that others set."""
+    """Return *obj* as the API server stores it after *patch* of a node: with the conditions that others have set."""
     made: Object = merge_patch(obj, patch)
     given = (patch.get("status") or {}).get("conditions") or ()
     if not given:
@@ -335,7 +335,7 @@ def _merged(obj: Object, patch: Object) -> Object:
 
 
 def _stands(resource: objects.Resource, obj: Object) -> bool:
-    """Tell whether *obj* exists before any test. Objects of the operator's own kinds and Secrets never do."""
+    """Tell whether *obj* is one that exists before any test. No custom resource and no Secret does."""
     return resource not in _NEVER_THERE and obj["metadata"]["name"] in _FURNITURE
 
 

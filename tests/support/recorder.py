@@ -16,7 +16,7 @@ from h2.events import DataReceived, RequestReceived, StreamEnded
 from h2.settings import SettingCodes, Settings
 
 _WINDOW = 1 << 20
-"""The number of bytes that a client may send before the recorder has read them, as with Go's HTTP/2 server."""
+"""The number of bytes that a client can send before the recorder has read them, as with Go's HTTP/2 server."""
 _PREFACE = b"PRI * HTTP/2.0\r\n"
 
 
@@ -42,7 +42,7 @@ class Recorder:
     babbles: bool = False
     """True if the recorder acknowledges again and again, even if no bytes come, and never ends its answer."""
     window: int = _WINDOW
-    """The number of bytes that a client may send on a stream before the recorder has read them."""
+    """The number of bytes that a client can send on a stream before the recorder has read them."""
     largest_frame: int = 1 << 20
     """The greatest number of bytes in one frame of HTTP/2 that the recorder takes, as with Go's server."""
     port: int = 0
@@ -56,7 +56,7 @@ class Recorder:
 
     @asynccontextmanager
     async def listening(self) -> AsyncIterator["Recorder"]:
-        """Listen while the context lasts, and end its connections then."""
+        """Listen while the context lasts, and end all connections at its end."""
         serving: set[asyncio.Task[None]] = set()
 
         def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -74,11 +74,11 @@ class Recorder:
                 await asyncio.gather(*serving, return_exceptions=True)
 
     def lines(self, number: int = -1) -> list[Any]:
-        """Return the lines of a recording, complete or not."""
+        """Return the lines of recording *number*, each parsed from JSON. The recording can be incomplete."""
         return [json.loads(line) for line in bytes(self.recordings[number]).splitlines()]
 
     def output(self, number: int = -1) -> str:
-        """Return the output in a recording."""
+        """Return the output of the session in recording *number*."""
         return "".join(line[2] for line in self.lines(number)[1:] if line[1] == "o")
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -105,7 +105,7 @@ class Recorder:
             self.recordings.append(bytearray())
 
     def add(self, data: bytes) -> Iterator[object]:
-        """Store a piece of a recording, and return the JSON objects that the recorder answers."""
+        """Store *data*, a piece of a recording, and yield the JSON objects with which the recorder answers."""
         if not data:
             return  # the empty frame that ends a recording
         self.recordings[-1] += data

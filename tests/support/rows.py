@@ -1,4 +1,4 @@
-"""The player of rows: it applies the rows of a plan's tests to a simulated API server with the whole operator."""
+"""Plays the rows of a plan's tests, which are its cases: on a simulated API server, with the whole operator."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -14,11 +14,14 @@ from tests.support.objects import reasons_of, status_of
 from tests.support.operator import World, new_world, running_operator
 
 _PATIENCE = 3.0
-"""Seconds after which the operator waits no longer for objects that a user may apply together with a row's."""
+"""The seconds for which the test waits: more than the operator waits for objects that a user can apply later."""
 
 
 class Said(NamedTuple):
-    """The status of an object, the reasons of its Events in alphabetical order, and whether it *makes* something."""
+    """The status of an object, the reasons of its Events in alphabetical order, and *makes*.
+
+    *makes* is true if the operator has made other objects, or if the Plan has steps.
+    """
 
     status: Object
     reasons: Sequence[str]
@@ -33,8 +36,8 @@ class Said(NamedTuple):
 class Row(NamedTuple):
     """An object, and the *check* of its status, of its Events, and of whether the operator makes something.
 
-    The objects in *given* exist before the object. The *states* come after the operator has made the children: each is
-    the status of a child, the data of a Secret, or another object. If only a plan can show the row, *apart* says why.
+    The objects in *given* exist before the object. After the operator has made the children, the *states* follow: each
+    is the status of a child, the data of a Secret, or another object. If no cluster can show the row, *apart* says why.
     """
 
     obj: Object
@@ -57,7 +60,7 @@ def states_of(children: Children) -> list[Object]:
 async def play(rows: Mapping[str, Row], **settings: Any) -> None:
     """Play *rows*, one after another, on one API server and for one operator with *settings*.
 
-    Only a row and the operator change something there. The message of a failure has all wrong rows.
+    No controllers run there. If rows are wrong, the message of the failure names all of them.
     """
     wrong = []
     async with new_world(SimOptions(controllers=False)) as world, running_operator(world, **settings):
@@ -90,7 +93,10 @@ async def _said(world: World, row: Row) -> Said:
 
 
 async def _change(world: World, state: Object) -> None:
-    """Give the object with the name of *state* the same status, or data; create it if it isn't there."""
+    """Give the object with the kind and key of *state* its status, or its data if it is a Secret.
+
+    If there is no such object, create it.
+    """
     resource, key = resource_of(state), key_of(state)
     if await world.find(resource, key.name, key.namespace) is None:
         await put(world.api, state)

@@ -1,4 +1,4 @@
-"""The choice of a share of the tests marked `full`, which are too many for one run of CI. Each commit chooses a share.
+"""Chooses a share of the tests marked `full`: they are too many for one run of CI, so each commit runs one share.
 
 The node ID of a test marked `full` decides its share. If that would separate tests that build on each other, or put two
 long tests together, the mark says the share: ``full(share=2)``.
@@ -18,7 +18,7 @@ def share_of(text: str) -> int:
 
 
 def sampled(items: Iterable[pytest.Item], commit: str) -> list[pytest.Item]:
-    """Return *items* without the tests marked `full` of other shares than the one that *commit* chooses.
+    """Return *items* without those marked `full` that are in another share than the one that *commit* chooses.
 
     Raises `pytest.UsageError` for a mark with a share that doesn't exist.
     """
@@ -26,7 +26,7 @@ def sampled(items: Iterable[pytest.Item], commit: str) -> list[pytest.Item]:
 
 
 def _share(item: pytest.Item) -> int | None:
-    """Return the share that a test is in, None if it isn't marked `full`."""
+    """Return the share that a test is in, or None if it isn't marked `full`."""
     mark = item.get_closest_marker("full")
     if mark is None:
         return None

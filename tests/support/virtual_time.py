@@ -76,7 +76,7 @@ def run(main: Coroutine[Any, Any, T]) -> T:
 
 
 def in_virtual_time(test: Callable[P, Coroutine[Any, Any, None]]) -> Callable[P, None]:
-    """Make a coroutine function a test that runs in virtual time."""
+    """Turn a coroutine function into a test that runs in virtual time."""
 
     @functools.wraps(test)
     def in_loop(*args: P.args, **kwargs: P.kwargs) -> None:

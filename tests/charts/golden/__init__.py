@@ -1,4 +1,4 @@
-"""Files with the manifests that the chart renders from some values, if they differ from the static manifests."""
+"""Files with those manifests that the chart renders from some values and that differ from the static manifests."""
 
 from pathlib import Path
 
@@ -18,9 +18,9 @@ def written(values: Path) -> Path:
 
 
 def rendered(helm: Path, values: Path) -> str:
-    """Compare the chart, rendered with *values*, with the static manifests.
+    """Return the manifests that the chart renders from *values* and that differ from the static manifests.
 
-    Return the rendered manifests that differ, after the names of the static manifests that the chart leaves out.
+    The text begins with the names of the static manifests that the chart leaves out.
     """
     text = run([helm, "template", "operator", CHART, "--namespace", "tailscale", "--values", values], timeout=60)
     usual, found = _manifests(MANIFESTS.read_text()), _manifests(text)

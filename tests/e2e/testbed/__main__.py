@@ -61,7 +61,7 @@ def _names() -> list[str]:
 
 
 def up(paths: Paths, arguments: argparse.Namespace) -> int:
-    """Bring a bed up."""
+    """Build the missing parts, start a bed, and print the path of its kubeconfig."""
     progress = Progress()
     bed = Bed(paths, arguments.api_only, arguments.oldest)
     with locked(paths.work, "up"):
@@ -71,7 +71,7 @@ def up(paths: Paths, arguments: argparse.Namespace) -> int:
 
 
 def down(paths: Paths, arguments: argparse.Namespace) -> int:
-    """Take beds down."""
+    """Stop beds of both kinds, or with `--api-only` only that kind. Print the leftovers. Return 1 if there are any."""
     progress = Progress()
     left: list[str] = []
     with locked(paths.work, "down"):
@@ -89,7 +89,7 @@ def _beds(paths: Paths, arguments: argparse.Namespace) -> list[Bed]:
 
 
 def status(paths: Paths, arguments: argparse.Namespace) -> int:
-    """Print which programs of the bed run."""
+    """Print which machines and programs of the beds run, and which parts are built. Return 1 if no bed runs."""
     beds = _beds(paths, arguments)
     for bed in beds:
         print(f"{bed.folder.name}: KUBECONFIG={bed.kubeconfig}")
@@ -121,7 +121,7 @@ def build_parts(paths: Paths, arguments: argparse.Namespace) -> int:
 
 
 def peers(paths: Paths, _: argparse.Namespace) -> int:
-    """Install and build the programs that `make bench` needs."""
+    """Build or install the nameservers that `make bench` compares ours with, and print the path of the Go one."""
     progress = Progress()
     packages.install_peers(progress)
     print(build_program("k8s-nameserver", paths, progress))
@@ -129,13 +129,13 @@ def peers(paths: Paths, _: argparse.Namespace) -> int:
 
 
 def say_program(paths: Paths, arguments: argparse.Namespace) -> int:
-    """Print the path of a built program."""
+    """Print the path of a program. If the program isn't built, build it first."""
     print(build_program(arguments.name, paths, Progress()))
     return 0
 
 
 def shell(paths: Paths, arguments: argparse.Namespace) -> int:
-    """Start a shell with the environment of the bed."""
+    """Run a shell or a given command with the environment of the bed, and return its exit code."""
     bed = Bed(paths, arguments.api_only)
     if not bed.runs:
         raise BedError("no bed is up: run `up` first")
@@ -155,7 +155,7 @@ COMMANDS: Mapping[str, Callable[[Paths, argparse.Namespace], int]] = {
 
 
 def main() -> int:
-    """Run one command; return its exit code."""
+    """Run the command that the command line names, and return its exit code."""
     arguments = parser().parse_args()
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # SIGTERM takes the bed down as Ctrl-C does
     try:

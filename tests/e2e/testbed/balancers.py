@@ -32,7 +32,7 @@ def start(plane: ControlPlane, node: Isolation) -> None:
 
 
 def missing(services: Iterable[dict[str, Any]]) -> dict[tuple[str, str], str]:
-    """Return a free address for each Service that lacks one, by namespace and name.
+    """Return a free address for each LoadBalancer Service that has no address and no class, by namespace and name.
 
     Services beyond the number of free addresses get none.
     """
@@ -50,7 +50,7 @@ def key(service: dict[str, Any]) -> tuple[str, str]:
 
 
 def serve(kubectl: Sequence[str]) -> None:
-    """Give Services addresses until the watch of Services ends."""
+    """Give Services addresses until kubectl's watch of Services ends."""
     with subprocess.Popen([*kubectl, *_ALL, "--watch", _LINES], stdout=subprocess.PIPE, text=True) as watch:
         assert watch.stdout
         for line in watch.stdout:

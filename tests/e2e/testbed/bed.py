@@ -94,7 +94,7 @@ class Bed:
         return self.plane.helm(*words, timeout=timeout)
 
     def up(self, progress: Progress) -> None:
-        """Build the missing parts, and start the bed. If a part fails, stop the bed again.
+        """Build the missing parts, and start the bed. If a program doesn't start, stop the bed again.
 
         If an earlier bed was killed, remove its leftovers first.
 
@@ -196,8 +196,8 @@ class Bed:
     def second_node(self) -> Iterator[Node]:
         """Add a second node with the taint `node.TAINT` during the block.
 
-        At the end, the node and its Pods are removed. During the block, the controllers wait for a silent node as long
-        as Kubernetes does by default.
+        At the end, the node and its Pods are removed. During the block, the controllers wait for the default time of
+        Kubernetes before they take a silent node for dead.
         """
         with ExitStack() as stack:
             machine = network.make_second_node(self.folder, self.machines)
@@ -213,8 +213,8 @@ class Bed:
     def third_peer(self, user: str = "") -> Iterator[peer.Peer]:
         """Add another device outside the cluster to the first tailnet during the block.
 
-        The device belongs to the user with the login name *user*. Without *user* it is a tagged device, as the others
-        are.
+        The device belongs to the user with the login name *user*. Without *user*, it has a tag, like the other devices
+        outside the cluster.
         """
         machine = network.make_third_peer(self.folder, self.machines)
         added = peer.Peer.at(self.paths, machine, self.folder, machine.name)
@@ -271,7 +271,10 @@ class Bed:
 
 @contextmanager
 def brought_up(bed: Bed) -> Iterator[None]:
-    """Start a bed, and take it down at the end, even after SIGTERM. A bed that runs already is left running."""
+    """Run *bed* during the block, and stop it at the end, even after SIGTERM.
+
+    If *bed* runs already, leave it running.
+    """
     if bed.runs:
         yield
         return

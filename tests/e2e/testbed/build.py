@@ -1,7 +1,7 @@
 """Builds the programs of the testbed, and the file system of its images, into a cache outside the source tree.
 
-Each part is built in a temporary folder, which gets its final name once it is complete. So after an interrupted build,
-all complete parts remain. Go's own cache shortens the build of the others.
+Each part is built in a temporary folder, which gets its final name when the part is complete. So all complete parts
+remain after an interrupted build. Go's own cache shortens the next build of the others.
 """
 
 import re
@@ -56,7 +56,7 @@ def build_foreign_base(paths: Paths, progress: Progress) -> Path:
 
 
 def build_part(part: Part, paths: Paths, progress: Progress) -> None:
-    """Build the programs of one part in a temporary folder, and then move them to their place in one step."""
+    """Build the programs of one part in a temporary folder, and give the folder its final name when all are built."""
     target = part.output(paths)
     unfinished = target.with_name(f"{target.name}.unfinished")
     shutil.rmtree(unfinished, ignore_errors=True)
@@ -96,7 +96,7 @@ def _go_build(part: Part, folder: Path) -> None:
 def _default_name(package: str) -> str:
     """Return the file name that `go build` chooses for a package: the last element of its path.
 
-    If that is a major version such as v2, it is the element before.
+    If the last element is a major version such as v2, the file name is the element before it.
     """
     elements = [element for element in package.split("/") if not re.fullmatch(r"v\d+", element)]
     return elements[-1]

@@ -1,7 +1,7 @@
 """The servers outside the cluster: an ACME server, and for each tailnet a control server, a relay and a management API.
 
 All of them run on the machine `wan`. The operator's credentials are for the first tailnet. The second tailnet is for
-objects that name another tailnet.
+objects that name a Tailnet.
 """
 
 import json
@@ -79,8 +79,9 @@ ACME_ENV = {"TS_DEBUG_ACME_DIRECTORY_URL": ACME_URL}
 class Listening(NamedTuple):
     """The addresses of a tailnet's servers.
 
-    They are the address of its control server, the address of its redirect of ACME clients, and the port of its keeper.
-    *secure* is the address at which the control server also listens for HTTPS, or "" for none.
+    *control* is the address of its control server. At *acme*, the same program forwards the requests of ACME clients to
+    the ACME server. *keeper* is the port of its keeper. *secure* is the address at which the control server also
+    listens for HTTPS, or "" for none.
     """
 
     control: str
@@ -90,7 +91,7 @@ class Listening(NamedTuple):
 
 
 def acme_authority(paths: Paths) -> Pki:
-    """Return the CA that has signed the certificate of the servers, and make it first if it is missing.
+    """Return the CA that signs the certificate of the servers. Make the CA and the certificate if they are missing.
 
     Later beds use the same CA, because existing images trust it.
     """
@@ -103,7 +104,7 @@ def acme_authority(paths: Paths) -> Pki:
 
 
 def start(paths: Paths, daemons: Daemons, wan: Isolation, folder: Path) -> None:
-    """Start all programs with their files in *folder*, and wait until they answer.
+    """Start the servers of both tailnets and the ACME server, with files in *folder*, and wait until all answer.
 
     Raises: BedError: a program does not start.
     """
@@ -163,7 +164,7 @@ def start_tailnet(
 def acme_root(paths: Paths, machine: Isolation) -> str:
     """Return the root certificate of all certificates that the ACME server issues, as PEM.
 
-    The ACME server makes a new one at each start.
+    The ACME server makes a new root certificate at each start.
     """
     return machine.run(["curl", "-fsS", "--cacert", acme_authority(paths).ca, ACME_ROOT_URL])
 

@@ -1,4 +1,4 @@
-"""The control plane of the bed: etcd, the API server and the controller manager."""
+"""The control plane of the bed: etcd, the API server, the controller manager and the scheduler."""
 
 import json
 import socket
@@ -44,12 +44,12 @@ class Ports(NamedTuple):
 
     @classmethod
     def free(cls) -> "Ports":
-        """Choose ports on which nothing listens now."""
+        """Return ports on which nothing listens now."""
         return cls(*free_ports(4))
 
 
 def free_ports(count: int) -> list[int]:
-    """Choose *count* loopback ports on which nothing listens now."""
+    """Return *count* loopback ports on which nothing listens now."""
     sockets = [socket.create_server((LOOPBACK, 0)) for _ in range(count)]
     numbers = [each.getsockname()[1] for each in sockets]
     for each in sockets:
@@ -58,7 +58,7 @@ def free_ports(count: int) -> list[int]:
 
 
 class Excuse(NamedTuple):
-    """A span of time in which the API server may deny requests that it normally allows, and the reason for that."""
+    """A span of time in which the API server can deny requests that it normally allows, and the reason for that."""
 
     why: str
     began: datetime
@@ -67,7 +67,10 @@ class Excuse(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ControlPlane:
-    """The programs of the control plane, in an isolation with the node's address or on the machine's loopback."""
+    """The programs of the control plane.
+
+    They run *inside* an isolation with the node's address or, if that is None, on the machine's loopback.
+    """
 
     paths: Paths
     folder: Path
@@ -97,7 +100,8 @@ class ControlPlane:
     def audit_log(self) -> Path:
         """The path of the API server's audit log, in JSON Lines.
 
-        It has the requests of the operator and the nameserver, and is written without a buffer.
+        It has the requests of all ServiceAccounts in the operator's namespace, and of the operator that the benchmark
+        measures. The API server writes it without a buffer.
         """
         return self.folder / "audit.log"
 
@@ -121,7 +125,10 @@ class ControlPlane:
 
     @contextmanager
     def kubernetes_patience(self) -> Iterator[None]:
-        """Make the controllers wait during the block as long as by default before they take a silent node for dead."""
+        """Let the controllers take a silent node for dead after 50 s during the block, as is the default.
+
+        Outside the block, they do so after 2 minutes.
+        """
         name = "kube-controller-manager"
         self.daemons.stop(name)
         self._start_controller_manager({"node-monitor-grace-period": "50s"})
@@ -132,11 +139,11 @@ class ControlPlane:
             self._start_controller_manager()
 
     def wait_for_controllers(self) -> None:
-        """Wait until the controllers do their work."""
+        """Wait until the controllers have put their objects into the namespace `default`."""
         self.wait_for_namespace("default")
 
     def wait_for_namespace(self, name: str) -> None:
-        """Wait until a namespace has the objects that controllers put into each one and that Pods need."""
+        """Wait until a namespace has the objects that Pods need and that controllers create in each namespace."""
         made = (
             f"/api/v1/namespaces/{name}/serviceaccounts/default",
             f"/api/v1/namespaces/{name}/configmaps/kube-root-ca.crt",
@@ -146,7 +153,10 @@ class ControlPlane:
 
     @contextmanager
     def away(self) -> Iterator[None]:
-        """Stop the API server during the block as if it had crashed. It is ready again afterwards."""
+        """Kill the API server at the start of the block, as in a crash.
+
+        At the end of the block, start it again, and wait until it is ready.
+        """
         self.daemons.stop(API_SERVER, grace=0)
         try:
             yield
@@ -160,7 +170,7 @@ class ControlPlane:
     def excused(self, why: str) -> Iterator[None]:
         """Record the time of the block as an `Excuse` with the reason *why*.
 
-        The API server may deny requests during this time.
+        No test fails because of requests that the API server denies during this time.
         """
         began = datetime.now(UTC)
         try:

@@ -28,7 +28,7 @@ def make_tokens(file: Path) -> dict[str, str]:
 
 
 def write_kubeconfig(file: Path, server: str, ca: Path, token: str) -> Path:
-    """Write a kubeconfig for a user in JSON, which is valid YAML, and return its path."""
+    """Write the kubeconfig of the user with *token* to *file*, in JSON, which is valid YAML. Return *file*."""
     file.parent.mkdir(parents=True, exist_ok=True)
     content = {
         "apiVersion": "v1",

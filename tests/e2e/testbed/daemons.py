@@ -1,6 +1,6 @@
 """The background programs of a bed.
 
-Each has its own session, a log, and a file with its process, by which a later command can stop it.
+Each has a session and a log of its own. A file names its process, so that a later command can stop the program.
 """
 
 import json
@@ -20,7 +20,7 @@ TAIL = 25  # lines of a log that a failure shows
 
 
 class Daemon(NamedTuple):
-    """A started program: its name, and its process as the machine sees it from outside of isolations."""
+    """A started program: its name, its process with the pid that it has outside of isolations, and its log."""
 
     name: str
     process: Process
@@ -29,7 +29,7 @@ class Daemon(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Daemons:
-    """The programs of one bed, known by the files in its work folder."""
+    """The programs of one bed. The folder *notes* has a file for each of them, and the folder *logs* a log."""
 
     notes: Path
     logs: Path
@@ -46,7 +46,7 @@ class Daemons:
 
         *descriptor* becomes its file descriptor 3.
 
-        Raises: BedError: the program ended at once, or another program with its name runs.
+        Raises: BedError: the program ended at once, or a program with this name runs already.
         """
         if (there := self.get(name)) and there.process.alive:
             raise BedError(f"{name} runs already, pid {there.process.pid}")
@@ -70,7 +70,7 @@ class Daemons:
         return self.start(name, words, inside)
 
     def get(self, name: str) -> Daemon | None:
-        """Return the program called *name* if it was ever started. It may have ended since then."""
+        """Return the program called *name*, or None if it was never started. It can have ended since its start."""
         note = self.notes / f"{name}.json"
         if not note.exists():
             return None
@@ -82,14 +82,14 @@ class Daemons:
         return [daemon for daemon in found if daemon]
 
     def stop(self, name: str, grace: float = 10.0) -> None:
-        """End a program by SIGTERM, and by SIGKILL after *grace* seconds."""
+        """End a program by SIGTERM. If it still runs after *grace* seconds, kill it."""
         if daemon := self.get(name):
             daemon.process.end(grace)
 
     def wait_for(self, name: str, holds: Callable[[], object], seconds: float, what: str) -> None:
         """Wait until *holds* returns something true while the program *name* runs.
 
-        An error of *holds* counts as false.
+        A BedError of *holds* counts as false. *what* describes the condition in the error.
 
         Raises: BedError: the program ended, or *seconds* have passed. The error has the end of the log.
         """
@@ -109,12 +109,12 @@ class Daemons:
 
 
 def tail(log: Path) -> str:
-    """Return the last lines of a log."""
+    """Return the last `TAIL` lines of a log, or an empty text if there is no log."""
     return "\n".join(log.read_text(errors="replace").splitlines()[-TAIL:]) if log.exists() else ""
 
 
 def strays(folder: Path) -> list[str]:
-    """Return the processes of this machine with *folder* on their command line, except our own ancestors."""
+    """Return a line for each process whose command line contains *folder*, except this process and its ancestors."""
     own = ancestors(os.getpid())
     found = []
     for entry in Path("/proc").iterdir():

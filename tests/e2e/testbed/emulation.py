@@ -11,7 +11,7 @@ from tests.e2e.testbed.errors import BedError
 from tests.e2e.testbed.progress import Progress
 
 _DEBIANS = "qemu-" + {"arm64": "aarch64", "amd64": "x86_64"}[oci.other_architecture()]
-"""The name of the rule in binfmt_misc by which the kernel runs QEMU, if somebody else has registered such a rule."""
+"""The name of Debian's rule for QEMU in binfmt_misc. The rule is there if somebody else has registered it."""
 
 _OURS = f"testbed-{_DEBIANS}"
 _RULE = Path("/usr/lib/binfmt.d") / f"{_DEBIANS}.conf"
@@ -29,9 +29,9 @@ test -z "$ours" || echo -1 > $rules/$ours
 
 @contextmanager
 def emulated(progress: Progress) -> Iterator[None]:
-    """Run programs of the other architecture by QEMU during the block, in containers and other roots, too.
+    """Let the kernel run programs of the other architecture by QEMU during the block, also in containers and chroots.
 
-    Raises: BedError: QEMU can't be installed, or the kernel refuses.
+    Raises: BedError: QEMU can't be installed, or the kernel takes no rule for it.
     """
     packages.install(progress, packages.EMULATOR)
     rule = _RULE.read_text().strip().replace(_DEBIANS, _OURS, 1)

@@ -2,4 +2,4 @@
 
 
 class BedError(Exception):
-    """An error with words for people that say why the testbed can't continue."""
+    """An error whose message tells the user why the testbed can't continue."""

@@ -27,7 +27,7 @@ class Datagrams(asyncio.DatagramProtocol):
 
 
 async def greet(port: int, words: bytes) -> None:
-    """Answer on *port* until the process ends."""
+    """Answer with *words* on the TCP port and the UDP port *port* until the process ends."""
 
     async def connected(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(words)

@@ -33,7 +33,7 @@ class Images:
         registry.push(self.paths, self.node, rootfs.layout(self.paths), registry.BASE)
 
     def push_files(self, name: str, files: Files, start: oci.Start, base: bool = True) -> None:
-        """Push an image *name* that has only *files*, or *files* on top of the base image."""
+        """Push an image *name* with *files*: on top of the base image, or without *base* as its only content."""
         with self._scratch(name) as scratch:
             layer = scratch / "layer.tar"
             oci.write_layer(layer, files)

@@ -1,7 +1,7 @@
 """A machine within the machine, with its own network, mounts and processes, which all end with its first process.
 
-Programs in an isolation leave nothing behind, such as containers, volumes of the kubelet or files in /var/lib. The
-kernel kills every process of a PID namespace with the first one, mounts end with the mount namespace, and system
+Programs in an isolation leave nothing behind: no containers, no volumes of the kubelet, and no files in /var/lib. When
+the first process of a PID namespace ends, the kernel kills all others. Mounts end with the mount namespace, and system
 folders are overlays that write into the work folder. The network namespace has a name, by which `nsenter
 --net=/run/netns/NAME` joins it.
 """
@@ -43,7 +43,7 @@ exec sleep infinity
 
 @dataclass(frozen=True, slots=True)
 class Isolation:
-    """A machine within the machine: its name, its first process as seen from outside, and the folder of its files."""
+    """A machine within the machine: its name, its first process with the pid outside, and the folder of its files."""
 
     name: str
     first: Process
@@ -72,7 +72,7 @@ class Isolation:
 
     @classmethod
     def load(cls, folder: Path) -> "Isolation | None":
-        """Return the isolation that was made in *folder*."""
+        """Return the isolation that was made in *folder*, or None if none was made there."""
         file = folder / "isolation.json"
         if not file.exists():
             return None
@@ -104,7 +104,7 @@ class Isolation:
 
 
 def remove_name(handle: Path) -> None:
-    """Remove the name of a network namespace, and the folder /run/netns if it had no other name."""
+    """Remove the name of a network namespace, and the folder /run/netns if that has no other name."""
     if not handle.exists():
         return
     while f" {handle} nsfs " in Path("/proc/self/mounts").read_text():
@@ -115,7 +115,7 @@ def remove_name(handle: Path) -> None:
 
 
 def _unshare(script: Path, folder: Path) -> Process:
-    """Start the first process of an isolation, and return it as the machine sees it from outside."""
+    """Start the first process of an isolation, and return it with the pid that it has outside."""
     apart = ["unshare", "--net", "--mount", "--pid", "--fork", "--mount-proc", "--propagation", "private"]
     pid = spawn([*apart, "sh", str(script), str(folder), *PRIVATE], folder / "log")
     return only_child(pid, folder / "log")

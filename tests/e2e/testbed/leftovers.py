@@ -104,7 +104,7 @@ def pod_cgroups(cgroups: Path = CGROUPS) -> list[Path]:
 
 
 def make_cgroups(node: str, cgroups: Path = CGROUPS) -> str:
-    """Make a cgroup in each hierarchy for the Pods of a further *node*, and return its path."""
+    """Make a cgroup for the Pods of a further *node* in each hierarchy, and return its path in a hierarchy."""
     unified = (cgroups / "cgroup.procs").exists()
     for hierarchy in [cgroups] if unified else [folder.parent for folder in cgroups.glob("*/cgroup.procs")]:
         (hierarchy / (OURS_ON % node)).mkdir(exist_ok=True)
@@ -120,7 +120,7 @@ def pods_run(cgroups: Path = CGROUPS) -> bool:
 def remove_cgroups() -> bool:
     """Remove the cgroups of Pods, and tell whether they are gone.
 
-    A cgroup can't be removed while processes are in it, and they may end a moment later.
+    The kernel refuses to remove a cgroup with processes, so this function tries again for five seconds.
     """
     return wait_until(_tried_to_remove_cgroups, 5)
 
@@ -135,7 +135,7 @@ def _tried_to_remove_cgroups() -> bool:
 
 
 def restore_sysctls(before: Snapshot) -> None:
-    """Restore the sysctls of the machine to their former values."""
+    """Give the sysctls in `SYSCTLS` the values that they have in *before*."""
     for name, value in before.sysctls.items():
         file = Path("/proc/sys") / name
         if file.read_text().strip() != value:

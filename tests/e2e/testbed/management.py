@@ -20,8 +20,8 @@ Grant = dict[str, Any]
 class Management:
     """A client of the management API.
 
-    Its access token is valid for an hour. It gets another one when the control server refuses the token. A device is a
-    dict as in the API's JSON, and so is a Tailscale Service.
+    Its access token is valid for an hour. If the control server refuses the token, the client gets another one. A
+    device is a dict as in the API's JSON, and so is a Tailscale Service.
     """
 
     machine: Isolation
@@ -30,7 +30,7 @@ class Management:
 
     @classmethod
     def log_in(cls, machine: Isolation, tailnet: Tailnet = FIRST) -> "Management":
-        """Get an access token with the OAuth client of *tailnet*."""
+        """Return a client with an access token, which it gets by the OAuth client of *tailnet*."""
         return cls(machine, _new_token(machine, tailnet), tailnet)
 
     def create_key(self, tags: Sequence[str]) -> str:
@@ -79,7 +79,7 @@ class Management:
         self._call("DELETE", f"tailnet/-/vip-services/{name}")
 
     def hosts(self, service: str) -> dict[str, str]:
-        """Return the approval of each device that hosts a Tailscale Service, by node ID."""
+        """Return the approval level of each device that hosts the Tailscale Service called *service*, by node ID."""
         found = self._call("GET", f"tailnet/-/services/{service}/devices")["hosts"]
         return {each["nodeId"]: each["approvalLevel"] for each in found}
 
@@ -160,6 +160,6 @@ def replace_tags(machine: Isolation, tailnet: Tailnet, tags: Sequence[str]) -> N
 
 
 def real_nodes(machine: Isolation) -> list[dict[str, Any]]:
-    """Return the control server's own devices, as `tailcfg.Node` in JSON. Deleted devices remain as ``Expired``."""
+    """Return the devices of the real control server, as `tailcfg.Node` in JSON. Deleted ones remain as ``Expired``."""
     found: list[dict[str, Any]] = json.loads(machine.run(["curl", "-fsS", f"{FIRST.url}/testbed/nodes"]))
     return found

@@ -21,7 +21,7 @@ BRIDGE = "wan0"
 POD_CIDR = "10.244.0.0/21"  # the addresses of the Pods on all nodes
 SERVICE_CIDR = "10.96.0.0/16"
 LOAD_BALANCERS = tuple(f"10.255.0.{number}" for number in range(64, 80))
-"""The addresses of the first node for Services of type LoadBalancer."""
+"""The addresses that the first node has for Services of type LoadBalancer."""
 
 API_SERVICE = "10.96.0.1"
 DNS_SERVICE = "10.96.0.10"
@@ -55,7 +55,7 @@ NAMES = ("wan", *_ON_THE_WIRE, SECOND_NODE.machine, THIRD_PEER)
 def make(folder: Path) -> dict[str, Isolation]:
     """Make and connect all machines, except those that some tests add.
 
-    Each has its files in its own folder in *folder*.
+    Each machine has its files in its own folder in *folder*.
     """
     machines = {name: Isolation.make(name, folder / name) for name in ("wan", *_ON_THE_WIRE)}
     wan = machines["wan"]

@@ -20,7 +20,7 @@ from tests.e2e.testbed.registry import PAUSE, PORT
 
 SOCKET = "/run/containerd/containerd.sock"  # in the isolation's own /run
 TAINT = {"key": "example.org/second-node", "effect": "NoSchedule"}
-"""The taint of a second node, which keeps all Pods away that don't tolerate it."""
+"""The taint of a second node. It keeps away all Pods that don't tolerate it."""
 
 # restrict_oom_score_adj: runc can't lower a score where root lacks CAP_SYS_RESOURCE, and says
 # "can't get final child's PID". volatile: without it the end of each container waits for the whole disk to be written.
@@ -49,7 +49,7 @@ capabilities = ["pull", "resolve"]
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A node of a control plane.
+    """A node of the bed's cluster.
 
     The first node is in the isolation of the control plane, each other node has its own.
     """
@@ -60,7 +60,7 @@ class Node:
     place: Place = FIRST_NODE
 
     def start_runtime(self) -> None:
-        """Start containerd. The registry isn't needed before the first Pod starts."""
+        """Start containerd, which doesn't need the registry until the first Pod starts."""
         self.folder.mkdir(parents=True, exist_ok=True)
         self._write_containerd()
         self._write("cni/10-testbed.conflist", _cni(self.place.pods))
@@ -93,7 +93,7 @@ class Node:
         self.inside.first.end(grace=0)
 
     def remove(self) -> None:
-        """Remove the node and its Pods from the cluster, whether it is dead or not."""
+        """Remove the node and its Pods from the cluster. The node can be dead already."""
         self.inside.remove()
         self.plane.kubectl("delete", "node", self.place.name, "--ignore-not-found")
         here = f"--field-selector=spec.nodeName={self.place.name}"

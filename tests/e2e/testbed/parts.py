@@ -36,9 +36,9 @@ class Part:
 
     @property
     def digest(self) -> str:
-        """The digest of the part's inputs.
+        """The digest of the part's files, the names of its programs and packages, and the linker's flags.
 
-        The names of its builds contain it, so that a changed part is built again.
+        The name of the output folder contains the digest, so that a changed part is built again.
         """
         seen = hashlib.sha256(repr((sorted(self.programs.items()), self.ldflags)).encode())
         for file in sorted(path for path in self.folder.rglob("*") if path.is_file()):
@@ -46,7 +46,7 @@ class Part:
         return seen.hexdigest()[:16]
 
     def output(self, paths: Paths) -> Path:
-        """Return the folder of the built programs."""
+        """Return the folder of the built programs. It doesn't exist before they are built."""
         return paths.cache / f"{self.name}-{self.digest}"
 
 
@@ -95,7 +95,7 @@ OLDEST = Part(
     _commands("k8s.io/kubernetes", "kube-apiserver", "kube-controller-manager"),
     {_KUBERNETES_VERSION: OLDEST_KUBERNETES},
 )
-"""The programs of the oldest Kubernetes. A bed uses them instead of those in ALL only on request."""
+"""The programs of the oldest Kubernetes. Only a bed with *is_oldest* uses them instead of those in `ALL`."""
 
 # The parts that a bed with only an API server needs.
 API_ONLY = ("kubernetes",)
@@ -113,11 +113,11 @@ def named(name: str) -> Part:
 
 
 def program(paths: Paths, name: str, *, oldest: bool = False) -> Path:
-    """Return the path of the built program called *name*.
+    """Return the path that the program called *name* has when it is built.
 
-    With *oldest*, it is the program of the oldest Kubernetes if that has one.
+    With *oldest*, it is the program of the oldest Kubernetes if that part has the program.
 
-    Raises: BedError: no part has it.
+    Raises: BedError: no part has the program.
     """
     for part in (OLDEST, *ALL) if oldest else ALL:
         if name in part.programs:

@@ -11,7 +11,7 @@ MANIFESTS = Path(__file__).parent / "manifests"
 
 @dataclass(frozen=True, slots=True)
 class Paths:
-    """The folders of the testbed. `down` empties *work*, the folder of a running bed, except for the logs."""
+    """The folders of the testbed: *cache* for built parts, and *work* for a running bed and its logs."""
 
     cache: Path
     work: Path
@@ -20,8 +20,8 @@ class Paths:
     def from_environment(cls) -> "Paths":
         """Return the paths that XDG_CACHE_HOME (for built parts) and TESTBED_WORK (for a running bed) name.
 
-        The default work folder is in /var/tmp. It must not be on an overlay file system, nor below a folder
-        that the bed makes private (`isolation.PRIVATE`).
+        The default work folder is in /var/tmp. The work folder must not be on an overlay file system, nor below a
+        folder that the bed makes private (`isolation.PRIVATE`).
         """
         cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
         return cls(cache=cache / NAME, work=Path(os.environ.get("TESTBED_WORK") or Path("/var/tmp") / NAME))

@@ -1,4 +1,4 @@
-"""A device of the tailnet outside the cluster: the destination of egress Services, and a client of exposed Services."""
+"""A device on a machine outside the cluster: the destination of egress Services, and a client of exposed Services."""
 
 import json
 import shutil
@@ -38,11 +38,11 @@ print(answer.hex())
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """A device outside the cluster, whose connections the kernel of its machine handles by a tun device.
+    """A device outside the cluster. It has a tun device, so that the kernel of its machine handles its connections.
 
     With `--tun=userspace-networking`, tailscaled's own network stack would answer connections. That stack ignores a SYN
-    from a port that had a connection within the last minute, and proxies use the same address after a restart.
-    tailscaled's SOCKS5 server on loopback resolves MagicDNS names.
+    from an address and a port that had a connection within the last minute. So it could ignore a proxy that was
+    restarted, since that has the same address. tailscaled's SOCKS5 server on loopback resolves MagicDNS names.
     """
 
     name: str
@@ -53,7 +53,7 @@ class Peer:
 
     @classmethod
     def at(cls, paths: Paths, machine: Isolation, folder: Path, name: str = "peer", tailnet: Tailnet = FIRST) -> "Peer":
-        """Return the device called *name* of a bed with its files in *folder*, whether it runs or not."""
+        """Return the device called *name* of the bed with its files in *folder*. The device needn't run."""
         return cls(name, machine, folder / f"peer-{name}", program(paths, "tailscale"), tailnet)
 
     @property
@@ -94,7 +94,7 @@ class Peer:
         return found
 
     def capabilities(self, other: "Peer") -> dict[str, Any]:
-        """Return the application capabilities that grants give another device on this device, with their values."""
+        """Return the application capabilities that grants give *other* on this device, with their values."""
         return self.whois(other).get("CapMap") or {}
 
     @property
@@ -112,7 +112,7 @@ class Peer:
         return int(other["PeerAPIURL"][0].rpartition(":")[2])
 
     def exchange(self, address: str, port: int, request: bytes) -> bytes:
-        """Send *request* to a TCP port, and return the bytes of the answer until a second of silence.
+        """Send *request* to a TCP port, and return the answer until the connection ends or is silent for a second.
 
         Return no bytes if the connection is refused.
         """
@@ -120,7 +120,7 @@ class Peer:
         return bytes.fromhex(self.machine.run(words))
 
     def curl(self, *arguments: str | Path, timeout: float = 10) -> str:
-        """Run curl with the tailnet's addresses and names, and return its output. Raises BedError."""
+        """Run curl by tailscaled's SOCKS5 server, which knows the tailnet, and return the output. Raises BedError."""
         curl = ["curl", "-sS", "--fail", "--proxy", f"socks5h://{PROXY}", "--max-time", str(timeout)]
         return self.machine.run([*curl, *arguments], timeout=timeout + 5)
 
@@ -159,7 +159,7 @@ def _start_tailscaled(paths: Paths, daemons: Daemons, peer: Peer) -> None:
 
 
 def _start_servers(daemons: Daemons, peer: Peer) -> None:
-    """Start the servers on each of the device's addresses."""
+    """Start the device's web server and its greeter on all addresses, and wait until both answer."""
     pages = peer.folder / "web"
     (pages / "index.html").write_text(peer.greeting)
     web: list[str | Path] = [sys.executable, "-m", "http.server", "--bind", "::", "--directory", pages]

@@ -37,7 +37,7 @@ class Process:
             os.kill(self.pid, number)
 
     def end(self, grace: float) -> None:
-        """Ask the process to stop, and kill it after *grace* seconds.
+        """End the process by SIGTERM, and kill it after *grace* seconds. If *grace* is 0, kill it at once.
 
         Raises: BedError: the process can't even be killed.
         """
@@ -89,7 +89,7 @@ def command_of(pid: int) -> str:
 def wait_until(holds: Callable[[], bool], seconds: float) -> bool:
     """Call *holds* until it returns True or *seconds* have passed, and return its last result.
 
-    The calls of *holds* take at most half of the time.
+    The pause after each call is at least as long as the call.
     """
     deadline = time.monotonic() + seconds
     while True:

@@ -51,14 +51,14 @@ def read(paths: Paths, node: Isolation, folder: Path, name: str) -> tuple[dict[s
 
 
 def reach(node: Isolation) -> list[str]:
-    """Return the words before a command that make it run in the node's network, where the registry is."""
+    """Return the first words of a command that is to run in the node's network, where the registry is."""
     return ["nsenter", f"--net={NETNS / node.name}", "--"]
 
 
 def address_of(name: str) -> str:
     """Return the name in our registry for the image *name*.
 
-    The first part of *name* is the address of another registry if it contains a dot or a colon.
+    If the first part of *name* contains a dot or a colon, it is the address of another registry, and ours replaces it.
     """
     first, _, rest = name.partition("/")
     return f"{ADDRESS}/{rest if '.' in first or ':' in first else name}"

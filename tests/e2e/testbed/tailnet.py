@@ -97,8 +97,8 @@ class RealDevices:
     async def _report_services(self, request: web.Request) -> web.Response:
         """Store the report of a device about the Tailscale Services that it hosts.
 
-        It is ``{nodeId, services}``, with ``{advertises, ports}`` by the name of a Service. *ports* is null if the
-        device has no serve configuration for the Service.
+        The report is ``{nodeId, services}``, with ``{advertises, ports}`` by the name of a Service. *ports* is null if
+        the device has no serve configuration for the Service.
         """
         asked = json.loads(await request.read())
         hosted = {name: _host(each["advertises"], each["ports"]) for name, each in asked["services"].items()}
@@ -107,7 +107,7 @@ class RealDevices:
         return web.json_response({})
 
     async def _show(self, _request: web.Request) -> web.Response:
-        """Answer with the devices and Tailscale Services that the real control server should have."""
+        """Answer with the devices, Tailscale Services and policy that the real control server should have."""
         routes = self._routes()
         devices = [_shown(device, routes[device.node_id]) for device in self._tailnet.devices.values()]
         services = [self._shown_service(name) for name in self._tailnet.services.present]
@@ -131,7 +131,7 @@ class RealDevices:
         return web.json_response({})
 
     async def _replace_approvers(self, request: web.Request) -> web.Response:
-        """Replace the policy's table of the devices that may host Tailscale Services; null approves every device."""
+        """Replace the policy's table of the devices that are approved as hosts; null approves every device."""
         self._tailnet.services.approvers = json.loads(await request.read())
         return web.json_response({})
 
@@ -167,14 +167,14 @@ class RealDevices:
         }
 
     def _with_recorders(self, rule: Any) -> Any:
-        """Return a rule of a grant with the addresses of the recorders that it names by their tags."""
+        """Return *rule* of a grant. If it names recorders by their tags, add the addresses of these recorders."""
         if not isinstance(rule, dict) or "recorder" not in rule:
             return rule
         addresses = [f"[{each}]:80" if ":" in each else f"{each}:80" for each in self._addresses(rule["recorder"])]
         return {"recorderAddrs": addresses, **rule}
 
     def _addresses(self, selectors: list[str]) -> list[str]:
-        """Return the addresses of the devices that have one of some tags, or whose user has one of some login names.
+        """Return the addresses of the devices that have a tag or a user among *selectors*: tags and login names.
 
         The selector ``*`` stands for all devices.
         """
@@ -198,9 +198,10 @@ class RealDevices:
         return _shown(device, self._routes()[device.node_id])
 
     def _routes(self) -> dict[str, list[str]]:
-        """Return the active routes of each device.
+        """Return the active routes of each device, by node ID.
 
-        If several devices advertise a route, it is active only on the first one.
+        If several devices advertise a route, it is active only on the first of them. The routes of an exit node are
+        always active.
         """
         devices = self._tailnet.devices.values()
         first = {route: each.node_id for each in reversed([*devices]) for route in each.enabled_routes}

@@ -27,7 +27,7 @@ BINDING: Object = {
 
 
 async def until(store: Store, holds: Callable[[], Any], seconds: float = 30) -> None:
-    """Wait until *holds* is true after a change in the store. Raises an error after *seconds*."""
+    """Wait until *holds* is true. Call it again after each change in *store*. Raises TimeoutError after *seconds*."""
     with store.subscribe() as changes:
         async with asyncio.timeout(seconds):
             while not holds():

@@ -119,7 +119,7 @@ async def test_items_in_a_list_of_a_builtin_kind_have_no_kind_field(api: Api) ->
     assert (secrets["items"], secrets["metadata"]) == ([], {"resourceVersion": str(api.store.revision)})
 
 
-async def test_a_client_can_ask_for_the_metadata_of_objects_alone(api: Api) -> None:
+async def test_a_client_can_ask_for_only_the_metadata_of_objects(api: Api) -> None:
     created = api.store.create(CONFIGMAP, configmap())
     partial = {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": created["metadata"]}
     assert await api.call("GET", f"{CONFIGMAPS}/settings", Accept=METADATA) == (200, partial)

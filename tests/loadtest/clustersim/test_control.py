@@ -84,7 +84,7 @@ async def test_headscale_answers_an_unknown_path_with_404_in_plain_text(call: Ca
     ("owners", "status"),
     [({"tag:k8s-operator": [], "tag:k8s": ["tag:k8s-operator"]}, 200), ({"tag:k8s": []}, 400), ({}, 400)],
 )
-async def test_the_policy_of_a_tailnet_decides_which_tags_the_oauth_client_may_give(
+async def test_the_policy_of_a_tailnet_decides_which_tags_the_oauth_client_is_allowed_to_give(
     owners: dict[str, list[str]], status: int
 ) -> None:
     async with calling(Control()) as call:

@@ -99,7 +99,7 @@ async def test_a_request_about_a_tailscale_service_with_a_bad_name_is_refused(ca
         ({"devices:core"}, 403, 403, 403),
     ],
 )
-async def test_the_scopes_of_an_oauth_client_decide_which_requests_about_tailscale_services_it_may_make(
+async def test_the_scopes_of_an_oauth_client_decide_which_of_its_requests_about_services_are_allowed(
     control: Control, scopes: set[str], reads: int, writes: int, lists_hosts: int
 ) -> None:
     control.scopes = {"services"}

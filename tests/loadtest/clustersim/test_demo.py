@@ -152,7 +152,7 @@ def test_the_demo_shows_a_fault_on_request_and_repairs_it(tmp_path: Path, fault:
 
 
 @pytest.mark.thorough
-def test_the_demo_shows_the_logs_when_it_fails(tmp_path: Path) -> None:
+def test_a_demo_that_fails_shows_the_logs(tmp_path: Path) -> None:
     with start(tmp_path, PROXY_FIREWALL_MODE="nonsense") as demo:
         text, _ = demo.communicate(timeout=SECONDS)
     assert demo.returncode == 1

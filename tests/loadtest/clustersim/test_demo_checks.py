@@ -31,7 +31,7 @@ def in_cluster(sim: ClusterSim, version: str) -> frozenset[str]:
 
 @pytest.fixture
 async def world() -> AsyncIterator[World]:
-    """Yield a cluster with a nameserver that gives right answers, except for the *wrong_answers* by type."""
+    """Yield a cluster with a nameserver. Its answers are right, except for those in `wrong_answers`, by record type."""
     wrong_answers: dict[str, frozenset[str]] = {}
 
     def respond(packet: bytes, _: str) -> bytes:
@@ -48,7 +48,7 @@ async def world() -> AsyncIterator[World]:
 
 
 async def proxy(world: World, target: Exposed = DB) -> None:
-    """Make the objects that the operator would make for *target*, and the Pod of the proxy, which only runs."""
+    """Make the objects that the operator would make for *target*. The Pod of the proxy runs, but does nothing."""
     metadata: Any = {"name": "ts-db-abcde", "namespace": "tailscale", "labels": target.labels}
     pods = statefulset()
     pods["spec"]["template"]["metadata"]["labels"] |= target.labels

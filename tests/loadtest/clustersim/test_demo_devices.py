@@ -41,7 +41,10 @@ class Case(NamedTuple):
 
 
 async def looked(sim: ClusterSim, case: Case) -> list[Reached]:
-    """Return the devices that the demo shows for an object with the spec and status of *case* and two Secrets."""
+    """Return the devices that the demo shows for an object with the spec and the status of *case*.
+
+    The object has a Secret for each of its devices.
+    """
     target = case.target
     metadata = {"name": target.name, **({"namespace": target.namespace} if target.namespace else {})}
     condition = {"type": READY[target], "status": case.ready}

@@ -88,7 +88,10 @@ async def test_a_replica_of_an_egress_group_reports_the_new_address_of_its_targe
 
 
 def egress(store: Store, addresses: dict[str, str]) -> Egress:
-    """Return the part of a simulated proxy that is about egress. The proxy mounts the objects in *store*."""
+    """Return the part of a simulated proxy that is about egress. The proxy mounts the ConfigMap in *store*.
+
+    *addresses* are those of the devices that it finds, by their names.
+    """
     volumes = Volumes(store, NAME.namespace, [(CONFIGMAP, NAME.name)])
     volumes.sync()
     return Egress(store, volumes, NAME.name, addresses)

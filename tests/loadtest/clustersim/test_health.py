@@ -25,9 +25,9 @@ def endpointslice(*addresses: str, family: str = "IPv4", **more: object) -> Obje
 
 
 async def answers(slice_: Object, url: str = HEALTH, count: int = 1) -> list[tuple[int, str] | None]:
-    """Return the status and the header of each answer, or None for an error.
+    """Request *url* through the health proxy, *count* times, and return the status and the header of each answer.
 
-    Two Services exist. *slice_* belongs to one of them.
+    None stands for an error. Of the two Services, only one has endpoints: those in *slice_*.
     """
     store = Store()
     ports = [{"name": "other", "port": 5432, "targetPort": 10437}, {"name": "health", "port": 9004}]

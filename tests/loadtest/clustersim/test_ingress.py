@@ -45,7 +45,7 @@ ADVERTISED = ["svc:web", "svc:api"]
 
 
 def replica(name: str = "ing-0", **variables: str) -> Object:
-    """Return the Pod of a proxy that may host Tailscale Services."""
+    """Return the Pod of a proxy that can host Tailscale Services."""
     values = {
         "TS_INGRESS_PROXIES_CONFIG_PATH": "/etc/proxies/ingress-config.json",
         "TS_SERVE_CONFIG": "/etc/proxies/serve-config.json",
@@ -149,7 +149,7 @@ def ground(name: str = "ing-0", capability_version: int = 142, **variables: str)
         (["svc:api"], {}, {"svc:api": BOTH}, {"svc:api": Host(backends=("10.0.0.9", "2001:db8::9"))}),
     ],
 )
-def test_a_host_of_tailscale_services_reports_what_it_advertises_and_what_it_serves(
+def test_a_host_reports_the_tailscale_services_that_it_advertises_and_the_ports_that_it_serves(
     advertised: list[str], serve_config: Object, rules: Object, hosts: dict[str, Host]
 ) -> None:
     assert hosted(advertised, serve_config, rules) == hosts
@@ -259,7 +259,7 @@ CERTIFICATE = {"tls.crt", "tls.key"}
         ("ing-0", 143, {}, True, {"svc:api": ["tag:k8s"]}, set(), False),
     ],
 )
-def test_replica_0_writes_certificates_for_services_that_it_may_host(
+def test_replica_0_writes_certificates_for_services_that_it_is_allowed_to_host(
     name: str, version: int, more: dict[str, str], https: bool, approvers: Any, keys: set[str], shares: bool
 ) -> None:
     it = ground(name, version, **{"TS_ACME_ACCOUNT_SECRET_NAME": "acme", "TS_ACME_ACCOUNT_FIELD": "a.pem", **more})

@@ -69,7 +69,7 @@ async def tailnet(store: Store) -> AsyncIterator[Tailnet]:
 
 
 def start(store: Store, *, permitted: bool = True, **config: Any) -> None:
-    """Run a Pod with this configuration. If *permitted*, its ServiceAccount may read the configuration."""
+    """Run a Pod with this configuration. If *permitted*, its ServiceAccount is allowed to read the configuration."""
     for name, data in ((CONFIG, {"config.hujson": text(**config)}), (NAME, {}), (DOMAIN, {})):
         store.create(SECRET, {"metadata": {"name": name, "namespace": "tailscale"}, "stringData": data})
     of_domain = {**ROLE_OF_PODS["rules"][0], "resourceNames": [DOMAIN], "verbs": ["patch"]}
@@ -141,7 +141,7 @@ async def test_a_k8s_proxy_without_the_right_to_read_its_config_does_not_start(s
     await until(store, lambda: "device_id" in state(store, NAME))
 
 
-async def test_a_k8s_proxy_to_which_the_control_server_gives_no_answer_never_gets_ready(
+async def test_a_k8s_proxy_never_becomes_ready_if_the_control_server_gives_no_answer(
     store: Store, tailnet: Tailnet
 ) -> None:
     tailnet.silent.add(NAME)

@@ -38,7 +38,7 @@ async def test_a_process_that_ignores_its_stop_signal_is_killed(tmp_path: Path) 
 
 
 @pytest.mark.thorough
-async def test_cancelling_the_stop_of_a_process_kills_it(tmp_path: Path) -> None:
+async def test_cancelling_the_stop_of_a_process_kills_the_process(tmp_path: Path) -> None:
     processes = Processes(tmp_path)
     await start(processes, tmp_path, STUBBORN + SLEEPER)
     with pytest.raises(TimeoutError):

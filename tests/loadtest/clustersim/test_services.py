@@ -70,7 +70,7 @@ SELECTING = {"clusterIP": "None", "selector": {"a": "b"}}
         ({**SELECTING, "ipFamilyPolicy": "PreferDualStack"}, "PreferDualStack", ["IPv6", "IPv4"]),
     ],
 )
-def test_a_headless_service_may_have_the_ip_families_of_the_cluster(
+def test_a_headless_service_can_have_the_ip_families_of_the_cluster(
     spec: Object, policy: str, families: list[str]
 ) -> None:
     created = Store(families=["IPv6", "IPv4"]).create(SERVICE, service(**spec))["spec"]
@@ -78,7 +78,7 @@ def test_a_headless_service_may_have_the_ip_families_of_the_cluster(
     assert created["clusterIPs"] == [created["clusterIP"]]
 
 
-def test_a_service_may_have_a_cluster_ip_of_each_ip_family() -> None:
+def test_a_service_can_have_a_cluster_ip_of_each_ip_family() -> None:
     store = Store(service_families=["IPv4", "IPv6"])
     single = store.create(SERVICE, service())["spec"]
     dual = change(store, ipFamilyPolicy="PreferDualStack", ipFamilies=None)["spec"]
@@ -113,7 +113,7 @@ def test_an_externalname_service_has_no_cluster_ip_and_no_node_ports(store: Stor
     assert (back["clusterIP"].startswith("10.96."), "externalName" in back) == (True, False)
 
 
-def test_only_a_service_of_type_loadbalancer_may_have_addresses_in_its_status(store: Store) -> None:
+def test_only_a_service_of_type_loadbalancer_can_have_addresses_in_its_status(store: Store) -> None:
     with pytest.raises(ApiError, match="LoadBalancer"):
         store.merge(SERVICE, "default", "web", {"status": SHOWN}, "status")
     change(store, **BALANCED)

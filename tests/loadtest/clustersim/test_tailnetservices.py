@@ -147,7 +147,7 @@ def test_a_host_that_withdraws_its_tailscale_services_still_has_its_serve_config
     assert services.hosts("svc:web") == {}
 
 
-def test_a_host_may_get_a_certificate_before_it_advertises_the_tailscale_service() -> None:
+def test_a_host_can_get_a_certificate_before_it_advertises_the_tailscale_service() -> None:
     ground = hosted(replace(SERVING, advertises=False))
     assert ground.services.names_of_host(ground.first.node_id) == ["web.tail1234.ts.net"]
 

@@ -93,7 +93,7 @@ def test_the_dns_benchmark_waits_until_each_change_of_the_records_is_served(benc
     assert (bench.folder / "records.json").exists()
 
 
-def test_the_last_change_of_the_records_is_served_at_the_end_of_a_measurement(
+def test_the_newest_change_of_the_records_is_served_at_the_end_of_a_measurement(
     ours: Server, folder_of_ours: Path
 ) -> None:
     writer = Writer(Changes.of(folder_of_ours, addresses(NAMES)), ours.port)

@@ -8,7 +8,7 @@ from dnsbench.soak import mix
 from tests.loadtest.dnsbench.figures import row
 
 
-def test_each_mix_of_the_scenarios_has_the_least_number_of_queries() -> None:
+def test_each_mix_of_the_scenarios_has_the_minimum_number_of_queries_even_for_one_name() -> None:
     mixes = {each.mix for scenario in SCENARIOS for each in scenario.contestants} | {mix(raw=True)}
     assert all(len(make(each)) == FEWEST for each in {each._replace(names=1) for each in mixes})
 

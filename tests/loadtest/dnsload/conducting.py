@@ -29,7 +29,7 @@ NAMES = [f"n{number}.tail1234.ts.net" for number in range(5)]
 class Ran(NamedTuple):
     """A finished run.
 
-    *runs* is the number of runs until then, including those for which the machine was too busy.
+    *runs* says how many runs were necessary. In all runs but this one, the machine was too busy.
     """
 
     report: Report
@@ -51,7 +51,7 @@ def small(settings: Settings) -> Settings:
 def run_settings(target: Target, folder: Path, *arguments: str, seconds: float = 0.1) -> Settings:
     """Return settings for a run that prints nothing.
 
-    By default, it sends 100 queries in *seconds*. *arguments* change that.
+    By default, the run sends 100 queries in *seconds*. *arguments* change that.
     """
     steady = ("--rate", f"{100 / seconds:g}", "--duration", f"{seconds:g}")
     pace = () if {"--concurrency", "--rate", "--steps"} & {*arguments} else steady

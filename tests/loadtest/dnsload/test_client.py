@@ -221,7 +221,7 @@ async def test_the_compiled_client_uses_its_sockets_in_turn_and_tells_their_answ
     assert 0.0005 < seen.seconds - seen.idle_seconds < 0.9 * seen.seconds
 
 
-async def test_waiting_for_the_last_answers_is_no_gap_in_the_compiled_clients_report(program: Path) -> None:
+async def test_the_compiled_client_does_not_report_the_wait_for_the_final_answers_as_a_gap(program: Path) -> None:
     async with udp_responder(delay=0.3) as target:
         (seen,) = await asked(program, target, Load(0.02, steady(200), patience=LONG), RIGHT)
     assert (seen.tally.right, seen.gap_ns) == (4, 0)

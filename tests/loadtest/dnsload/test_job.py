@@ -30,7 +30,7 @@ def test_dnsload_accepts_the_arguments_of_the_documented_kubernetes_job() -> Non
     assert read.records == (Path(mount["mountPath"]),)
 
 
-def test_the_documented_kubernetes_job_mounts_every_shard_that_the_records_may_have() -> None:
+def test_the_documented_kubernetes_job_mounts_every_shard_that_the_records_can_have() -> None:
     (volume,) = pod()["volumes"]
     first, *others = (source["configMap"] for source in volume["projected"]["sources"])
     assert first == {"name": CONFIGMAP_NAME, "items": [{"key": RECORDS_KEY, "path": RECORDS_KEY}]}

@@ -115,7 +115,7 @@ def test_a_run_of_dnsload_that_was_started_with_sigint_ignored_continues_after_s
 def sigint_is(handler: Any) -> Iterator[None]:
     """Make *handler* handle SIGINT in this process, and in processes that it starts.
 
-    SIGINT may have been ignored before.
+    Before that, this process can have ignored SIGINT.
     """
     before = signal.signal(signal.SIGINT, handler)
     try:
