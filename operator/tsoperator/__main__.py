@@ -32,7 +32,7 @@ _INTERRUPTED: Final = 130
 
 
 def main() -> NoReturn:
-    """Run the operator as a process, or the command of ``tsoperator`` that the user gives."""
+    """Run the operator, or the command of ``tsoperator`` that the command line names."""
     parser = argparse.ArgumentParser(
         prog="tsoperator",
         description="Kubernetes operator for tailnets. It takes its settings from the environment.",
@@ -50,13 +50,13 @@ def main() -> NoReturn:
 
 
 def kubectl_plugin() -> NoReturn:
-    """Run the command of ``kubectl tailnet`` that the user gives."""
+    """Run the command of ``kubectl tailnet`` that the command line names."""
     parser = plugin_parser()
     _run_command(_parse(parser))
 
 
 def kubectl_completion() -> NoReturn:
-    """Print the words that may come next in a command line of ``kubectl tailnet``, as kubectl asks for them."""
+    """Print completions for a command line of ``kubectl tailnet``, in the form that kubectl reads."""
     from tsoperator.check.completion import kubectl_words  # noqa: PLC0415
 
     sys.stdout.write(kubectl_words(plugin_parser(), sys.argv[1:]))
@@ -74,7 +74,7 @@ def plugin_parser() -> argparse.ArgumentParser:
 
 
 def _parse(parser: argparse.ArgumentParser) -> argparse.Namespace:
-    """Return the arguments. If a shell asks for words that may come next, print these and end instead."""
+    """Return the arguments. If a shell asks for completions, print them and end the process instead."""
     if "_ARGCOMPLETE" in os.environ:
         from tsoperator.check.completion import complete  # noqa: PLC0415
 
@@ -84,7 +84,7 @@ def _parse(parser: argparse.ArgumentParser) -> argparse.Namespace:
 
 def _run_command(arguments: argparse.Namespace) -> NoReturn:
     logging.getLogger("tsoperator").addHandler(logging.NullHandler())  # a command prints its findings, and no log
-    if isinstance(sys.stdout, io.TextIOWrapper):  # a console may lack characters that users write: escape these
+    if isinstance(sys.stdout, io.TextIOWrapper):  # a console can lack characters that users write: escape these
         sys.stdout.reconfigure(errors="backslashreplace")
     try:
         sys.exit(run_command(arguments))

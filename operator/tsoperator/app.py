@@ -130,9 +130,9 @@ async def run(
 ) -> None:
     """Run the operator until cancelled.
 
-    *now* returns the time of the wall clock. *dns_prober* asks the nameserver and the cluster's DNS; with None, this
-    makes a prober. *resolve* looks up the hostnames of load balancers. Raises KubeError and ListenError, and
-    LeadershipLost in an exception group.
+    *now* returns the time of the wall clock. *dns_prober* asks the nameserver and the cluster's DNS; None means a new
+    prober. *resolve* looks up the hostnames of load balancers. Raises KubeError and ListenError, and LeadershipLost in
+    an exception group.
     """
     configuration = await load_configuration(settings.kubeconfig)
     registry = _registry()
@@ -259,7 +259,7 @@ def _manager(parts: Parts, registry: CollectorRegistry) -> Manager:
 
 
 def _tasks(parts: Parts) -> list[Callable[[], Coroutine[None, None, None]]]:
-    """Return the work that goes on beside the reconcilers while this process leads."""
+    """Return the tasks that run beside the reconcilers while this process leads."""
     links, settings = parts.links, parts.settings
     unserved = UnservedKinds(parts.cache, OWN_KINDS, parts.events, own_pod(links.client, settings))
     return [
@@ -273,7 +273,7 @@ def _tasks(parts: Parts) -> list[Callable[[], Coroutine[None, None, None]]]:
 
 
 def _status_server(parts: Parts, leader: Callable[[], str]) -> StatusServer:
-    """Return the server of the report. *leader* returns the name of the Pod that leads."""
+    """Return the server of the report. *leader* returns the name of the Pod that leads; empty if it isn't known."""
     applier, settings = parts.applier, parts.settings
     knowledge = Knowledge(parts.cache, applier.journal, parts.tailnets, settings, _served_device(settings))
     return StatusServer(settings.status_address, StatusView(knowledge, applier.now).report, leader, applier.now)
@@ -287,7 +287,7 @@ def _health_server(parts: Parts, registry: CollectorRegistry) -> HealthServer:
 
 
 def _register_gauges(registry: CollectorRegistry, parts: Parts) -> None:
-    """Register the metrics that are read from the shared objects when somebody asks."""
+    """Register the metrics whose values we read from the shared objects at each scrape."""
     cache = parts.cache
     registry.register(CacheMetrics(cache))
     registry.register(GroupGauges(cache, parts.settings.namespace))
@@ -347,7 +347,7 @@ def _log_start(settings: Settings, address: str) -> None:
 
 
 def _errands(tailnets: Tailnets, node_ports: NodePorts) -> Callable[[Errand], Awaitable[None]]:
-    """Return the function that carries out those steps of plans that are not writes."""
+    """Return the function that carries out the errands of plans."""
 
     async def run_errand(step: Errand) -> None:
         if isinstance(step, FindNodePorts):
@@ -414,7 +414,7 @@ async def _elector(client: KubeClient, settings: Settings) -> LeaderElector:
 
 
 def _end_of_predecessor(client: KubeClient, settings: Settings) -> Callable[[], Awaitable[None]] | None:
-    """Return a function that waits until the Go operator of our Deployment has ended; None outside of a Pod."""
+    """Return a function that waits until our Deployment has no Pod of the Go operator; None outside of a Pod."""
     pod = Key(settings.namespace, settings.pod_name)
     return partial(predecessor.gone, client, pod) if settings.pod_name else None
 

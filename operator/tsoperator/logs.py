@@ -23,7 +23,7 @@ _LEVELS: Final = {"WARNING": "warn", "CRITICAL": "fatal"}  # the Go operator's n
 
 
 class TextFormatter(logging.Formatter):
-    """Writes a record as a line for people: time, level, the part of the operator that logs it, and message."""
+    """Writes a log record as a line for people: time, level, the part of the operator that logs it, and message."""
 
     def __init__(self) -> None:
         super().__init__("%(asctime)s.%(msecs)03d %(levelname)-7s %(message)s", "%Y-%m-%d %H:%M:%S")
@@ -36,14 +36,14 @@ class TextFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """Writes a record as one line of JSON."""
+    """Writes a log record as one line of JSON."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the JSON text for *record*.
 
-        The text has ``level``, ``ts`` (RFC 3339), ``logger``, ``msg``, the entries of the record's attribute
-        ``fields``, if it has one, and the exception, if there is one. In a line about an object, the ``fields``
-        identify the object.
+        The text has ``level``, ``ts`` (RFC 3339), ``logger`` and ``msg``. If the record has the attribute ``fields``,
+        its items follow; in a line about an object, they identify the object. The exception comes last, if the record
+        has one.
         """
         when = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
         line = {
@@ -62,8 +62,8 @@ class JsonFormatter(logging.Formatter):
 def start_logging(level: str, log_format: Literal["text", "json"]) -> None:
     """Start to log, including Python's warnings and an exception that ends the process.
 
-    *level* is that of the operator's own lines. Libraries log at INFO and above only, because their DEBUG lines may
-    have the contents of requests, which may be secret.
+    *level* is that of the operator's own lines. Libraries log at INFO and above only, because their DEBUG lines can
+    contain secrets from requests.
     """
     handler = logging.StreamHandler()
     handler.setFormatter(JsonFormatter() if log_format == "json" else TextFormatter())

@@ -96,17 +96,17 @@ class Settings:
     """The namespaces of users' objects, besides the operator's own. If there are none, we watch all namespaces."""
     cluster_domain: str = _DEFAULT_CLUSTER_DOMAIN
     move_grace: float = 35.0
-    """Seconds for which the old proxies of an egress Service stay after clients are led to new proxies.
+    """Seconds for which the old proxies of an egress Service stay after the Service points at new proxies.
 
-    Until then a client may connect to an address that it looked up before: in clusters made by kubeadm, CoreDNS lets
-    clients cache answers for 30 s. No variable sets this.
+    In this time, a client can still connect to an old address that it has looked up: in clusters made by kubeadm,
+    CoreDNS lets clients cache answers for 30 s. No variable sets this.
     """
     newcomer_wait: float = 8.0
     """Seconds for which a new proxy of a ProxyGroup gets no connections while older proxies serve an egress Service.
 
-    A proxy keeps its name and key when its Pod is replaced. For 6.5 s a device may send to the address of the old
-    Pod. The device's answer to a first connection is then lost, and WireGuard sends it again 5 s later. No variable
-    sets this.
+    A proxy keeps its WireGuard key when its Pod is replaced, so for 6.5 s a device can send to the old Pod's address.
+    In this time, the device's answer to a first connection gets lost, and WireGuard repeats the answer only after 5 s.
+    No variable sets this.
     """
     kubeconfig: str = ""
     leader_election: bool = True
@@ -126,16 +126,16 @@ class Settings:
     service_account: str = "operator"
     """The name of our ServiceAccount.
 
-    Tailnets with workload identity trust its tokens, and ProxyGroupPolicies let it write.
+    Tailnets with workload identity trust its tokens, and the admission policies of ProxyGroupPolicies let it write.
     """
     health_address: str = ":9002"
     status_address: str = "127.0.0.1:9003"
-    """The address of the report on all objects, which is only for people who may reach into this Pod."""
+    """The address of the report on all objects, for people who are allowed to forward a port of this Pod."""
     log_level: str = "INFO"
     log_format: Literal["text", "json"] = "text"
     """The format of the operator's log and of the nameserver's."""
     warnings: tuple[str, ...] = ()
-    """Messages about faults of the settings with which the operator can start nevertheless."""
+    """Messages about faults of the settings that don't keep the operator from starting."""
 
     @property
     def control_url(self) -> str:
@@ -206,7 +206,7 @@ def resolv_conf() -> str:
 
 
 def cluster_domain(resolv_conf: str, namespace: str) -> str:
-    """Return the cluster's DNS domain, from a Pod's search path as the Go operator does, or ``cluster.local``."""
+    """Return the cluster's domain from the search path in a Pod's *resolv_conf*, or ``cluster.local`` without one."""
     search: list[str] = []
     for line in resolv_conf.splitlines():
         words = line.partition("#")[0].split()
@@ -221,7 +221,7 @@ def cluster_domain(resolv_conf: str, namespace: str) -> str:
 
 
 def cluster_dns(resolv_conf: str, namespace: str) -> tuple[str, ...]:
-    """Return the DNS servers in a Pod's ``resolv.conf``; none if it isn't that of a Pod that asks the cluster's DNS."""
+    """Return the DNS servers in a Pod's *resolv_conf*; none if the Pod doesn't ask the cluster's DNS."""
     lines = [line.partition("#")[0].split() for line in resolv_conf.splitlines()]
     asks_cluster = any(line[0] == "search" and line[1].startswith(f"{namespace}.svc.") for line in lines if line[1:])
     servers = (line[1] for line in lines if line[1:] and line[0] == "nameserver")
@@ -238,7 +238,7 @@ def _read(path: Path) -> str:
 
 
 def _as_ours(given: Mapping[str, str], warnings: list[str]) -> Mapping[str, str]:
-    """Return *given*, where our spelling replaces each value that only the Go operator accepts.
+    """Return *given* with our spelling in place of each value that only the Go operator accepts.
 
     Add a warning to *warnings* for each value that is replaced, and for a variable with an old name.
     """
@@ -354,7 +354,7 @@ def _port(given: Mapping[str, str], name: str) -> str:
 
 
 def _kubeconfig(given: Mapping[str, str], name: str) -> str:
-    """Return the paths of kubeconfigs in the variable *name*, of which at least one must exist."""
+    """Return the paths of kubeconfigs in the variable *name*. Raises InvalidSetting if none of the files exists."""
     paths = given.get(name, "")
     if paths and not any(Path(path).expanduser().exists() for path in paths.split(os.pathsep)):
         raise InvalidSetting(f"{name}: there is no file {paths!r}")

@@ -1,6 +1,6 @@
-"""The watches that several kinds share, and the parts and indexes of the watched objects that the cache stores.
+"""The Sources that several reconcilers share: the objects to watch, the stored part of each object, and the indexes.
 
-The `Kind` of a reconciler has the watches, parts and indexes that it alone needs.
+Sources and indexes that only one reconciler needs are in its `Kind`.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -63,13 +63,13 @@ def sources(namespace: str, watched: Sequence[str] = (), corefile: str = "") -> 
 
     We watch our own objects in the operator's *namespace*. We watch users' objects in that namespace and in the
     *watched* ones, or in all namespaces if *watched* is empty. *corefile* is the name that the user's settings give for
-    the ConfigMap of CoreDNS.
+    the ConfigMap of CoreDNS; empty if they give none.
     """
     return [*_of_users(namespace, watched), *_of_cluster(), *_cluster_dns(corefile), *_ours(namespace)]
 
 
 def _of_users(namespace: str, watched: Sequence[str]) -> Iterator[Source]:
-    """Yield Sources of the objects that users make, and of all Services and EndpointSlices, also our own ones."""
+    """Yield Sources of the objects that users make, and of all Services and EndpointSlices, including our own."""
     places = [*dict.fromkeys((namespace, *watched))] if watched else [""]
     owned = {BY_OWNER: within(namespace, by_owner), BY_METRICS_OWNER: within(namespace, by_metrics_owner)}
     grouped = {
@@ -88,7 +88,7 @@ def _of_users(namespace: str, watched: Sequence[str]) -> Iterator[Source]:
         slim: Callable[[Object], Object] = without_managed_fields,
     ) -> Iterator[Source]:
         for place in places if resource.namespaced else [""]:
-            # The owner of a namespace may shut us out of it, which must not end our work in the others.
+            # The owner of a namespace can shut us out of it. Our work in the other namespaces must go on.
             yield Source(Selection(resource, place), indexes or {}, slim, optional=place not in ("", namespace))
 
     yield from users(SERVICE, {**owned, **grouped, **allocated, **named, **entered, **hosted})
@@ -99,15 +99,19 @@ def _of_users(namespace: str, watched: Sequence[str]) -> Iterator[Source]:
 
 
 def _of_cluster() -> Iterator[Source]:
-    """Yield Sources of objects without a namespace that users don't make."""
-    # An API server older than Kubernetes 1.30 has no such kinds, and an older installation may lack the rights.
+    """Yield Sources of admission policies and their bindings, and of the CRD of ServiceMonitors."""
+    # An API server older than Kubernetes 1.30 has no such policies, and an older installation can lack the rights.
     for kind in (ADMISSIONPOLICY, ADMISSIONBINDING):
         yield Source(Selection(kind), slim=_admission, optional=True)
     yield Source(Selection(CRD, field_selector=f"metadata.name={SERVICEMONITOR}"), slim=only_identity)
 
 
 def _ours(namespace: str) -> Iterator[Source]:
-    """Yield Sources of our own objects in the operator's *namespace*, but for Services and EndpointSlices."""
+    """Yield Sources of our own objects in the operator's *namespace*, except for Services and EndpointSlices.
+
+    Also yield the Sources of the metadata of users' Secrets there, and of the chart's ServiceAccount for API server
+    proxies.
+    """
     managed = f"{LABEL_MANAGED}={MANAGED}"
     owned = {BY_OWNER: within(namespace, by_owner)}
     certified = {hosts.BY_CERTIFICATE: hosts.by_certificate}
@@ -131,7 +135,7 @@ def _ours(namespace: str) -> Iterator[Source]:
 def _cluster_dns(corefile: str) -> Iterator[Source]:
     """Yield Sources of the objects that configure and run the cluster's DNS.
 
-    An older installation may lack the rights to read them.
+    The Sources are optional, because an older installation of the operator can lack the rights to read these objects.
     """
     places = [(CONFIGMAP, Key(DNS_NAMESPACE, name)) for name in configmap_names(corefile)]
     places += [(resource, Key(DNS_NAMESPACE, COREDNS)) for resource in (DEPLOYMENT, DAEMONSET)]
@@ -151,5 +155,5 @@ def _admission(obj: Object) -> Object:
 
 
 def _configmap(obj: Object) -> Object:
-    """Return the slim form of a ConfigMap of ours, in which the contents for the proxies of a group are parsed."""
+    """Return the slim form of one of our ConfigMaps, with parsed documents if it is for the proxies of a group."""
     return hosting.slim_hosting(entries.slim_configmap(obj))

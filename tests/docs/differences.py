@@ -36,7 +36,7 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
     ],
     "A proxy whose object is gone": [
         "operator/test_orphans.py an_orphan_stays_for_an_hour_and_goes_step_by_step_with_its_device",
-        "operator/test_orphans.py an_orphan_whose_parent_was_back_meanwhile_stays_for_another_hour_and_is_logged_again",
+        "operator/test_orphans.py an_orphan_whose_parent_was_back_briefly_stays_for_another_hour_and_is_logged_again",
     ],
     "The operator doesn't run as a device": [
         f"{_DEVICE} the_device_of_the_go_operator_stays_the_operators_device",
@@ -175,7 +175,7 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
     ],
     "`APISERVER_PROXY` and `AUTH_PROXY`": [
         "operator/test_settings.py "
-        "the_mode_of_the_api_server_proxy_comes_from_one_of_two_variables_which_may_not_differ",
+        "the_mode_of_the_api_server_proxy_comes_from_one_of_two_variables_which_must_not_differ",
     ],
     "The configuration of a relay is in": [
         f"{_RELAY}/test_plan.py the_config_of_a_peerrelays_replica_makes_the_replica_a_relay",

@@ -65,7 +65,7 @@ class Play(Stage):
         return self.abroad.control if name == NAME else self.world.control
 
     async def take(self, step: Step) -> None:
-        """Carry out *step* if its object exists, and then wait for the pause of the step."""
+        """Carry out *step* if its object exists, and after that, wait for the pause of the step."""
         with suppress(NotFound, Conflict):
             await getattr(self, step.what)(step)
         await asyncio.sleep(step.pace or 0)
@@ -100,9 +100,10 @@ class Play(Stage):
         await self.world.change(self.abroad.secret(), self.abroad.secret(client_id="bad", client_secret="bad"))
 
     async def mend(self, _: Step) -> None:
-        """Write valid credentials into the Secret of the other tailnet again, and always change the Secret.
+        """Write valid credentials into the Secret of the other tailnet again.
 
-        The operator also tries credentials again half a minute later, but by a clock that isn't virtual.
+        The Secret always changes, so that the operator tries the credentials at once. It also tries them again after
+        half a minute, but by a clock that isn't virtual.
         """
         good = self.abroad.control
         self.mended += 1
@@ -165,7 +166,7 @@ def steps() -> st.SearchStrategy[Step]:
 
 
 def wishes() -> st.SearchStrategy[frozenset[str]]:
-    """Return a strategy for the objects that a user wants in the end. A Service is among them only if its group is."""
+    """Return a strategy for the objects that a user wants in the end: a Service is among them only if its group is."""
 
     def possible(chosen: set[str]) -> frozenset[str]:
         orphans = {name for name, service in GROUPED.items() if annotations(service)[PROXY_GROUP] not in chosen}
@@ -187,10 +188,7 @@ async def grant(play: Play, wish: frozenset[str]) -> None:
 
 
 async def wrong(play: Play, wish: frozenset[str]) -> list[str]:
-    """Return the differences between the world and the user's *wish* as texts.
-
-    Create wished objects that are missing.
-    """
+    """Return the differences between the world and the user's *wish* as texts, and create missing objects of *wish*."""
     world, found = play.world, []
     for name, obj in USERS.items():
         live = await world.find(resource_of(obj), key_of(obj).name, key_of(obj).namespace)
@@ -251,7 +249,7 @@ async def _wrong_object(world: World, name: str) -> AsyncIterator[str]:
 
 
 async def _addresses(world: World, name: str) -> list[str]:
-    """Return the addresses that the name of a device must have if the Service or Ingress called *name* serves it."""
+    """Return the addresses that the record for the Service or Ingress called *name* must have."""
     if name in GROUPED:
         external: str = (await world.look(USERS[name]))["spec"]["externalName"]
         place = await world.find(SERVICE, external.removesuffix(f".{_DOMAIN}"))

@@ -88,7 +88,10 @@ def nameserver(dnsconfig: Object, document: str) -> list[Object]:
 
 
 def held(parent: Object) -> Object:
-    """Return the patch by which the Go operator puts its finalizer on *parent*, to keep it until its proxy is gone."""
+    """Return the patch by which the Go operator puts its finalizer on *parent*.
+
+    The finalizer keeps the parent until its proxy is gone.
+    """
     return {"metadata": {"finalizers": [*parent["metadata"].get("finalizers", ()), FINALIZER]}}
 
 
@@ -115,7 +118,7 @@ def _recorded(parent: Object, recording: Recording, address: str = _ADDRESS) -> 
 
 
 def _replica(value: Object, ordinal: int) -> Object:
-    """Return *value*, which is about the first replica, as it would be for the replica with *ordinal*."""
+    """Return *value*, which is about the first replica, with the names of the replica with *ordinal*."""
     replica: Object = json.loads(re.sub(r'-0"', f'-{ordinal}"', json.dumps(value)))
     return replica
 

@@ -1,4 +1,4 @@
-"""Changes of ProxyGroups, egress Services and the operator, in any order, and the state to which they have to lead."""
+"""Changes of ProxyGroups, egress Services and the operator, in any order, and checks of the state after them."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
@@ -40,10 +40,10 @@ GROUPS = {name: proxy_group(name, replicas=1) for name in ("blue", "green")}
 SERVICES = {name: group_egress(name, "blue", f"{name}.{DOMAIN}") for name in ("db", "mail")}
 MANIFESTS = {**GROUPS, **SERVICES, "dns": dnsconfig()}
 TARGETS = (f"db.{DOMAIN}", f"other.{DOMAIN}", "100.64.7.7", "db.example.org", "")
-"""The targets that a Service may name. The last two are invalid."""
+"""The targets that a Service can name. The last two are invalid."""
 _CHILDREN = (SERVICE, ENDPOINTSLICE, CONFIGMAP, STATEFULSET, POD, SECRET, SERVICEACCOUNT, ROLE)
 KINDS = {resource.kind: resource for resource in _CHILDREN}
-"""The kinds of children that a step may delete."""
+"""The kinds of children that a step can delete."""
 PACES = (0.0, 0.01, 0.1, None)
 """The possible pauses in seconds; None waits until the operator has settled."""
 _LOOKS = 60
@@ -73,7 +73,7 @@ class Wish(NamedTuple):
 
 @dataclass
 class Stage:
-    """A world with an operator that can be stopped, and the IDs of devices that may have lost their Secret."""
+    """A world with an operator that can be stopped, and the IDs of devices that have possibly lost their Secret."""
 
     world: World
     lost: set[str] = field(default_factory=set)
@@ -109,7 +109,7 @@ class Stage:
         return before
 
     async def take(self, step: Step) -> None:
-        """Carry out *step* if its object exists, and then wait for the pause of the step."""
+        """Carry out *step* if its object exists, and after that, wait for the pause of the step."""
         with suppress(NotFound, Conflict):
             await _ACTS[step.what](self, step)
         if step.pace is None and self.runs:
@@ -136,8 +136,8 @@ class Stage:
     async def lose(self, step: Step) -> None:
         """Delete the children of one kind.
 
-        Only its Secret, and the memory of a running operator, tell which device a proxy has. So Secrets are
-        deleted while an operator runs and has seen them.
+        Only the Secret of a proxy, and the memory of a running operator, tell which device the proxy has. So this
+        deletes Secrets only while an operator runs that has seen the Secrets.
         """
         if (are_secrets := step.whom == SECRET.kind) and not self.runs:
             return
@@ -149,9 +149,9 @@ class Stage:
             await self.world.settled()
 
     async def forget(self, _: Step) -> None:
-        """Remove the device that joined last.
+        """Remove the device that was the latest to join.
 
-        Only the first call does so: after each later removal, the proxy would wait 30 s for another auth key.
+        Only the first call does so: after a second removal, the proxy would wait 30 s for another auth key.
         """
         devices = [*self.world.control.devices.values()]
         if devices and not self.forgot:
@@ -223,7 +223,7 @@ def wishes() -> st.SearchStrategy[Wish]:
 
 
 async def grant(world: World, wish: Wish) -> None:
-    """Apply the objects in *wish* and delete all others, as the user does, whatever objects exist now."""
+    """Apply the objects in *wish*, and delete all other objects of the user, whatever objects exist now."""
     for name, group in GROUPS.items():
         spec = {"replicas": wish.replicas[name], "tags": None, "hostnamePrefix": None, "proxyClass": None}
         await _there(world, group, {"spec": spec})
@@ -237,7 +237,7 @@ async def grant(world: World, wish: Wish) -> None:
 
 
 async def _there(world: World, obj: Object, patch: Object) -> None:
-    """Wait until the deletion of *obj* has ended if there is one, create *obj* if it is missing, and *patch* it."""
+    """Create *obj* if it is missing, and *patch* it. If *obj* is being deleted, first wait for the end of that."""
 
     async def stays() -> bool:
         live = await world.find(resource_of(obj), key_of(obj).name, key_of(obj).namespace)

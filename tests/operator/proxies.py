@@ -6,7 +6,7 @@ from tests.support.operator import Proxy, World
 
 
 async def restarted(world: World, before: Proxy, parent: Object) -> bool:
-    """Return True if another Pod than the one in *before* is ready."""
+    """Return True if the proxy of *parent* is ready with another Pod than *before*."""
     proxy = await world.proxy(parent)
     return proxy is not None and proxy.pod_uid != before.pod_uid
 

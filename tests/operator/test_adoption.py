@@ -78,7 +78,10 @@ CLASS = proxy_class(statefulSet={"labels": {"team": "db"}, "pod": {"tailscaleCon
 
 
 async def egress_by_go(world: World, script: str = "", *, with_class: bool = False) -> Proxy:
-    """Create the Go operator's proxy for an egress Service, with the init *script* of its version; return the proxy."""
+    """Create the Go operator's proxy for an egress Service, and return the proxy.
+
+    *script* is the init script of the Go operator's version; empty means that of the recorded objects.
+    """
     service = egress(proxy_class="prod") if with_class else egress()
     *others, statefulset = await by_go(world, service, go_objects.EGRESS, "default-db")
     template = statefulset["spec"]["template"]
@@ -122,7 +125,7 @@ async def logged_in(world: World, parent: Object) -> Proxy:
 
 
 async def endpoints(world: World, proxy: Proxy) -> list[Object]:
-    """Return the endpoints of a proxy's headless Service that are ready."""
+    """Return the ready endpoints of a proxy's headless Service."""
     selector = f"{LABEL_SERVICE_NAME}={key_of(proxy.service).name}"
     found = (await world.api.list(ENDPOINTSLICE, NAMESPACE, selector)).items
     return [each for obj in found for each in obj.get("endpoints") or () if each["conditions"]["ready"]]
@@ -169,7 +172,9 @@ async def adopted(world: World, proxy: Proxy) -> bool:
     return ANNOTATION_DIGEST in annotations(await world.look(proxy.statefulset))
 
 
-async def test_a_class_of_a_proxy_that_was_taken_over_can_be_changed(cluster: World) -> None:
+async def test_a_change_of_the_class_of_a_proxy_that_was_taken_over_takes_effect_without_a_restart(
+    cluster: World,
+) -> None:
     before = await egress_by_go(cluster, with_class=True)
 
     async def team() -> str | None:
@@ -228,7 +233,7 @@ async def test_names_resolve_during_the_whole_take_over_of_a_cluster(cluster: Wo
 
 
 async def grouped_by_go(world: World) -> Object:
-    """Create an egress Service of a ProxyGroup as the Go operator leaves it; return the ClusterIP Service for it."""
+    """Create an egress Service of a ProxyGroup as the Go operator leaves it; return its ClusterIP Service."""
     await world.apply(egress(proxy_group="group"))
     parent = await world.look(egress())
     service = go_objects.grouped(parent, "group")
@@ -255,7 +260,7 @@ async def test_a_service_keeps_its_place_and_its_name_while_its_proxygroup_is_go
     assert await cluster.gone(grouped)
 
 
-async def test_the_certificate_of_an_ingress_that_a_proxygroup_serves_stays(cluster: World) -> None:
+async def test_a_take_over_keeps_the_certificate_of_an_ingress_that_a_proxygroup_serves(cluster: World) -> None:
     await cluster.apply(backend(), ingress(proxy_group="group"))
     parent = await cluster.look(ingress())
     await cluster.change(parent, {"metadata": {"finalizers": [*GROUP_FINALIZERS, FINALIZER]}})
@@ -274,7 +279,7 @@ async def test_the_certificate_of_an_ingress_that_a_proxygroup_serves_stays(clus
 @pytest.mark.parametrize(
     "parent", [ingress(proxy_group="group"), exposed(proxy_group="group")], ids=["Ingress", "Service"]
 )
-async def test_a_deleted_object_at_a_go_proxygroup_is_released_when_its_tailscale_service_is_gone(
+async def test_a_deleted_object_loses_the_go_operators_finalizer_if_it_has_no_tailscale_service(
     cluster: World, parent: Object
 ) -> None:
     finalizer = HA_INGRESS_FINALIZER if parent["kind"] == "Ingress" else HA_SERVICE_FINALIZER
@@ -292,7 +297,9 @@ async def test_a_deleted_object_at_a_go_proxygroup_is_released_when_its_tailscal
         assert not await cluster.writes_when_left_alone()
 
 
-async def test_a_proxy_goes_with_its_parent_whenever_the_parent_is_deleted(cluster: World) -> None:
+async def test_a_proxy_is_deleted_with_its_parent_if_a_user_deletes_the_parent_before_or_after_the_take_over(
+    cluster: World,
+) -> None:
     await egress_by_go(cluster)
     await ingress_by_go(cluster)
     await dns_by_go(cluster, {})

@@ -36,7 +36,7 @@ async def url(world: World) -> str:
 
 
 async def told(world: World, kind: str) -> str:
-    """Return the message of a condition of the group; empty without the condition."""
+    """Return the message of the group's condition of the type *kind*; empty without the condition."""
     found = await world.condition(KAPI, kind)
     return found.message if found else ""
 
@@ -82,7 +82,7 @@ async def test_a_group_has_a_url_once_it_has_a_certificate_and_its_deletion_leav
     assert await served.device_names() == [OPERATOR]
 
 
-async def test_only_replica_0_issues_certificates_and_the_proxies_of_mode_auth_share_the_charts_account(
+async def test_in_mode_auth_only_replica_0_issues_certificates_and_all_proxies_use_the_charts_serviceaccount(
     world: World,
 ) -> None:
     await world.apply(ACCOUNT)
@@ -120,7 +120,7 @@ async def test_a_change_of_the_mode_of_a_group_gives_its_pods_another_serviceacc
     await served.becomes(lambda: told(served, CONFIGURED), "2/2 proxy backends ready and advertising")
 
 
-async def test_a_group_of_mode_auth_waits_until_the_account_of_the_chart_exists(world: World) -> None:
+async def test_a_group_of_mode_auth_waits_until_the_serviceaccount_of_the_chart_exists(world: World) -> None:
     await world.apply(kapi("auth"))
     await world.becomes(lambda: world.reason(KAPI, READY), "ProxyGroupInvalid")
     assert "apiServerProxyConfig.allowImpersonation" in await told(world, READY)
@@ -154,7 +154,7 @@ async def test_a_hostname_that_is_changed_back_at_once_leaves_no_traces(served: 
     await end(served)
 
 
-async def test_secrets_of_a_group_without_data_or_with_a_strange_name_stay_as_they_are_and_are_reported(
+async def test_a_secret_of_a_group_that_lacks_data_or_has_a_strange_name_is_reported_and_stays_unchanged(
     served: World,
 ) -> None:
     labels = {"tailscale.com/managed": "true", "tailscale.com/parent-resource-type": "proxygroup"}
@@ -201,7 +201,7 @@ async def test_a_group_that_the_go_operator_has_written_keeps_its_pods_its_devic
 
 @pytest.mark.simulated
 @pytest.mark.thorough  # the operator looks again after minutes
-async def test_a_tailscale_service_of_others_stays_and_the_group_serves_once_the_name_is_free(world: World) -> None:
+async def test_a_foreign_tailscale_service_stays_and_the_group_serves_once_the_name_is_free(world: World) -> None:
     foreign = TailscaleService("svc:kapi", ("tcp:1",), ("tag:k8s",))
     world.control.services.put(foreign)
     before = world.control.services.present["svc:kapi"]
@@ -239,9 +239,7 @@ async def primary(world: World, name: str) -> bool:
     return bool(world.control.services.primary(name))
 
 
-async def test_a_group_never_takes_the_name_of_an_ingress_even_when_the_group_is_deleted(
-    contested: World,
-) -> None:
+async def test_a_group_never_takes_the_name_of_an_ingress_even_when_the_group_is_deleted(contested: World) -> None:
     assert "Ingress default/web has the name web" in await told(contested, VALID)
     before = contested.control.services.present["svc:web"]
     assert await primary(contested, "svc:api")  # the proxies go on serving the last good name
@@ -324,7 +322,7 @@ async def event(world: World, reason: str) -> str:
     return (await world.events(KAPI)).get(reason, "")
 
 
-async def test_the_status_of_a_group_counts_a_replica_that_never_gets_ready(world: World) -> None:
+async def test_the_status_of_a_group_counts_a_replica_that_never_gets_ready_as_not_running(world: World) -> None:
     world.control.silent.add("kapi-1")
     await world.apply(KAPI)
     await world.becomes(lambda: told(world, READY), "1/2 ProxyGroup pods running")

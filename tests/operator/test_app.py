@@ -54,7 +54,7 @@ async def test_an_operator_with_workload_identity_works_without_a_client_secret(
 
 
 @pytest.mark.simulated
-async def test_the_operator_waits_while_another_program_answers_for_the_api_server(cluster: World) -> None:
+async def test_the_operator_waits_while_another_program_answers_in_place_of_the_api_server(cluster: World) -> None:
     await cluster.apply(*PRODUCT)
     cluster.sim.faults.nonsense = True
     async with running_operator(cluster):
@@ -80,7 +80,7 @@ async def test_an_outdated_cache_does_not_cause_a_second_auth_key(world: World) 
 
 
 @pytest.mark.parametrize("progress", [1, pytest.param(5, marks=pytest.mark.simulated), 15])
-async def test_an_operator_that_starts_finishes_the_burst_of_changes_in_which_another_operator_was_killed(
+async def test_a_new_operator_finishes_the_burst_of_changes_in_which_another_operator_was_killed(
     cluster: World, progress: int
 ) -> None:
     services = [egress(f"db-{number}", f"db-{number}.{DOMAIN}") for number in range(20)]
@@ -214,7 +214,7 @@ async def test_the_operator_writes_nothing_before_the_go_operator_has_ended(clus
         await cluster.eventually(lambda: cluster.proxy(egress()))
 
 
-async def test_a_leader_at_rest_writes_nothing_but_its_lease_and_a_standby_leads_after_it(cluster: World) -> None:
+async def test_a_leader_at_rest_writes_only_its_lease_and_a_standby_leads_after_the_leaders_end(cluster: World) -> None:
     async with running_operator(cluster, leader_election=True, pod_name="second"):
         async with running_operator(cluster, leader_election=True, pod_name="first"):
             await cluster.apply(*PRODUCT)

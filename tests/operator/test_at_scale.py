@@ -37,7 +37,7 @@ READS = 3
 TEAMS = 200
 """The number of namespaces with a ProxyGroupPolicy."""
 PATIENCE = 900.0
-"""The most seconds that an operator may need until it has reconciled all objects."""
+"""The greatest number of seconds that we allow an operator for the reconciliation of all objects."""
 
 _NEXT_READ = 60.0  # s: the operator waits 10 s at most before it reads a list again that it needs
 _OFFLINE = 3600.0  # s for which the dead devices have been offline
@@ -255,9 +255,9 @@ def users_slice(number: int) -> Object:
 
 
 def watches(world: World) -> int:
-    """Return how many watches of EndpointSlices have begun.
+    """Return the number of watches of EndpointSlices that have begun.
 
-    The operator watches them after it has listed all of them.
+    The operator watches EndpointSlices after it has listed all of them.
     """
     return sum(count for (_, verb, plural), count in world.sim.requests.items() if (verb, plural) == WATCHED)
 

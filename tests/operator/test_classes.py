@@ -116,7 +116,9 @@ async def test_a_change_of_a_class_restarts_a_proxy_only_if_the_pod_of_the_proxy
     assert not await world.writes_when_left_alone()
 
 
-async def test_a_change_of_a_class_changes_neither_status_nor_events_of_its_objects(world: World) -> None:
+async def test_a_change_of_a_class_changes_neither_the_status_nor_the_events_of_objects_with_this_class(
+    world: World,
+) -> None:
     await world.apply(backend(), proxy_class(**FOO), *PARENTS)
     for parent in PARENTS:
         await world.joined(parent)

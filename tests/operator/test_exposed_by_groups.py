@@ -181,7 +181,7 @@ async def test_two_operators_share_a_tailscale_service(cluster: World) -> None:
 
 
 async def owners(world: World) -> set[str]:
-    """Return the IDs of the operators that own the Tailscale Service."""
+    """Return the IDs of the operators that own the Tailscale Service of `API`."""
     service = world.control.services.present.get("svc:default-api")
     document = json.loads((service.annotations if service else {}).get(ANNOTATION_OWNERS, "{}"))
     return {each["operatorID"] for each in document.get("ownerRefs", ())}
@@ -266,12 +266,12 @@ def test_nothing_is_left_of_exposed_objects_that_moved_between_groups_and_names(
 @pytest.mark.timeout(1800)
 @settings(max_examples=100 if settings.get_current_profile_name() == "soak" else 8)
 @given(st.lists(st.sampled_from(EVENTS), max_size=14))
-def test_nothing_is_left_of_exposed_objects_after_any_events(steps: list[str]) -> None:
+def test_nothing_is_left_of_exposed_objects_after_any_sequence_of_events(steps: list[str]) -> None:
     assert patient.run(after(steps)) == (["svc:foreign"], [])
 
 
 @pytest.mark.parametrize("order", [["tailnet", "group", "objects"], ["objects", "group", "tailnet"]])
-async def test_a_tailnet_stays_until_its_services_are_gone_although_the_operator_restarts(
+async def test_a_deleted_tailnet_stays_until_its_tailscale_services_are_gone_even_if_the_operator_restarts(
     cluster: World, order: list[str]
 ) -> None:
     async with other_tailnet(cluster) as other:

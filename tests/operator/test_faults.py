@@ -24,7 +24,7 @@ PAUSE = 5.0
 
 
 async def play(taken: list[Step], wish: frozenset[str], dead: str = "") -> None:
-    """Take the steps, end all faults, check the wish, delete all objects, and check that nothing is left.
+    """Take the steps, end all faults, check that *wish* is fulfilled, delete all objects, and check that none is left.
 
     If *dead* names a node, the node dies before the deletion of all objects, and doesn't come back.
     """
@@ -44,7 +44,7 @@ async def play(taken: list[Step], wish: frozenset[str], dead: str = "") -> None:
 
 
 async def end(stage: Play, dead: str) -> None:
-    """Let the node called *dead* die, if one is given, and delete all objects once its Pods are being deleted."""
+    """Delete all objects. If *dead* names a node, let it die first, and wait until its Pods are being deleted."""
     if dead:
         stage.world.sim.kubelet.kill_node(dead)
         await asyncio.sleep(max(PACES))
@@ -54,7 +54,7 @@ async def end(stage: Play, dead: str) -> None:
 
 
 async def left(stage: Play, before: set[str], dead: str) -> list[str]:
-    """Return objects that are new or missing since *before*, without Pods if a node is *dead*, and leftover devices."""
+    """Return leftover devices, and objects that are new or missing since *before*; no Pods if a node is *dead*."""
     found = [each for each in everything(stage.world) ^ before if not (dead and each.startswith("Pod "))]
     devices = [*proxies(stage.world.control), *proxies(stage.control(NAME))]
     return [*found, *devices, *([] if dead else await wrong(stage, frozenset()))]

@@ -117,7 +117,7 @@ async def test_an_ingress_also_answers_plain_http_as_long_as_it_asks_for_that(
 
 
 async def plainly(world: World) -> list[str]:
-    """Return the answers to plain HTTP in the serve config that the group has for the Ingress."""
+    """Return the answers to plain HTTP in the part of the group's serve config that is about the Ingress."""
     configmap = await world.find(CONFIGMAP, "ing-ingress-config")
     assert configmap is not None
     config = json.loads(b64decode(configmap["binaryData"]["serve-config.json"]))["Services"]["svc:web"]
@@ -193,7 +193,7 @@ async def test_an_invalid_edit_of_an_ingress_changes_nothing_that_runs(grouped: 
     await end(grouped, web())
 
 
-async def test_the_older_of_two_ingresses_has_a_name_until_it_goes(grouped: World) -> None:
+async def test_the_older_of_two_ingresses_that_ask_for_one_name_has_the_name_until_its_deletion(grouped: World) -> None:
     await serve(grouped, web())
     addresses = grouped.control.services.present["svc:web"].addresses
     younger = ingress("younger", "web", proxy_group="ing")

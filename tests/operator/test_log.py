@@ -15,7 +15,7 @@ KEYS = re.compile(r"(ts|hs)key-\w+|AuthKey|Bearer|eyJ\w+")
 
 
 def told(caplog: pytest.LogCaptureFixture, about: str) -> list[str]:
-    """Return the log lines about an object, and clear the log. Check that no line has an auth key or a token."""
+    """Return the log lines about an object, and clear the log. Assert that no line has an auth key or a token."""
     ours = [record for record in caplog.records if "tsoperator" in record.name]
     assert not [record for record in ours if KEYS.search(record.getMessage())]
     lines = [record.getMessage() for record in ours if record.levelno >= logging.INFO]
@@ -73,7 +73,7 @@ async def test_the_log_of_an_operator_that_changes_nothing_does_not_mention_obje
     assert not [message for message in caplog.messages if message.startswith(("Service", "Connector"))]
 
 
-async def test_after_a_change_of_a_class_the_backends_that_an_ingress_lacks_are_not_logged_again(
+async def test_a_change_of_a_class_does_not_log_the_missing_backends_of_an_ingress_again(
     cluster: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     half, missing = ingress(proxy_class="prod"), {"name": "missing", "port": {"number": 80}}

@@ -60,7 +60,7 @@ class Process:
 
 @asynccontextmanager
 async def operator(environment: Mapping[str, str], *arguments: str) -> AsyncIterator[Process]:
-    """Run the operator with no other variables than *environment*."""
+    """Run the operator with only the variables in *environment*."""
     child = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "tsoperator", *arguments,
         env=environment, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
@@ -162,7 +162,7 @@ async def test_the_lease_names_the_leader_which_stops_at_once_at_a_signal(
 
 
 @pytest.mark.thorough
-async def test_a_standby_leads_as_soon_as_the_pod_of_the_killed_leader_shows_its_end(
+async def test_a_standby_leads_as_soon_as_the_pod_of_a_killed_leader_shows_that_the_leader_has_ended(
     sim: ClusterSim, environment: Environment
 ) -> None:
     sim.store.silent_nodes.add("here")  # the test plays the kubelet of this node
@@ -186,7 +186,7 @@ def lease(sim: ClusterSim) -> Object:
 
 
 def tell(sim: ClusterSim, name: str, state: Object) -> None:
-    """Report the *state* of the container in one of the operator's Pods, and create the Pod if it isn't there."""
+    """Write the *state* of the container into the status of an operator's Pod, and create the Pod if it is missing."""
     if sim.store.find(kinds.POD, "tailscale", name) is None:
         spec = {"nodeName": "here", "containers": [{"name": "operator", "image": "operator"}]}
         sim.store.create(kinds.POD, {"metadata": {"namespace": "tailscale", "name": name}, "spec": spec})
@@ -195,7 +195,7 @@ def tell(sim: ClusterSim, name: str, state: Object) -> None:
 
 
 @pytest.mark.thorough
-async def test_an_interrupt_stops_an_operator_that_is_alone_and_has_no_lease(
+async def test_an_interrupt_stops_an_operator_that_runs_without_leader_election(
     sim: ClusterSim, environment: Environment
 ) -> None:
     async with operator({**environment, "OPERATOR_LEADER_ELECTION": "false"}) as process:
@@ -207,7 +207,7 @@ async def test_an_interrupt_stops_an_operator_that_is_alone_and_has_no_lease(
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("led", [False, True])
-async def test_an_operator_waits_for_the_api_server_and_stops_at_once_while_the_api_server_is_away(
+async def test_an_operator_that_waits_for_an_absent_api_server_stops_at_once_at_a_signal(
     sim: ClusterSim, environment: Environment, led: bool
 ) -> None:
     sim.faults.leave()

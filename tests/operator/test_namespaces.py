@@ -59,7 +59,7 @@ async def untouched(world: World, obj: Object) -> bool:
 
 
 async def all_served(world: World, *parents: Object) -> bool:
-    """Tell whether each of *parents* has a proxy that is ready, and the names are served."""
+    """Tell whether each of *parents* has a ready proxy, and each name in the records has addresses."""
     return all([await world.proxy(parent) for parent in parents]) and all((await world.records()).values())
 
 
@@ -120,7 +120,9 @@ async def test_proxies_of_a_namespace_that_is_no_longer_watched_stay_and_their_r
         assert await leads(teams) == NAMED
 
 
-async def test_a_service_that_was_deleted_meanwhile_goes_once_its_namespace_is_watched_again(teams: World) -> None:
+async def test_a_service_that_a_user_deleted_in_an_unwatched_namespace_goes_once_the_namespace_is_watched_again(
+    teams: World,
+) -> None:
     await narrowed(teams)
     async with running_operator(teams, watch_namespaces=(TEAM,)):
         await teams.delete(egress())
@@ -199,7 +201,7 @@ async def test_a_namespace_in_which_the_operator_has_no_rights_does_not_delay_ot
 
 @pytest.mark.simulated
 @pytest.mark.parametrize("place", cases({"all namespaces": "", "one": "default"}, "one"))
-async def test_without_the_right_to_services_an_ingress_is_changed_only_if_the_operator_knows_its_services(
+async def test_an_operator_without_the_right_to_services_serves_edits_of_an_ingress_only_if_it_has_a_list_of_services(
     cluster: World, place: str
 ) -> None:
     await cluster.apply(backend(), ingress())

@@ -69,7 +69,7 @@ MOST_UNUSUAL = tuple(f"{name}*" for name in reversed(USUAL))
 
 
 async def portrait(order: Sequence[str]) -> list[str]:
-    """Return the world as lines after the events in this *order*; after a name with a star, the operator settles."""
+    """Return the world as lines after the events in this *order*. The operator settles after a name with a star."""
     async with new_world() as world, other_tailnet(world) as other, AsyncExitStack() as running:
         scenes = [Scene(world, kind) for kind in KINDS]
         happening = events(world, other, running)

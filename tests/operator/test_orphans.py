@@ -47,7 +47,7 @@ class Left:
     now: float = 1000.0
 
     async def reconcile(self, after: float = 0) -> Result:
-        """Move the clock *after* seconds on, and reconcile the parent once the cache has caught up."""
+        """Put the clock forward by *after* seconds, and reconcile the parent once the cache has caught up."""
         self.now += after
         await self.world.eventually(self._caught_up)
         while True:
@@ -150,7 +150,7 @@ async def test_the_proxy_of_a_deleted_parent_without_our_finalizer_goes_at_once(
 
 
 @each_of_all
-async def test_an_orphan_whose_parent_was_back_meanwhile_stays_for_another_hour_and_is_logged_again(
+async def test_an_orphan_whose_parent_was_back_briefly_stays_for_another_hour_and_is_logged_again(
     parent: Object, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with leaving(parent) as left:
@@ -164,7 +164,7 @@ async def test_an_orphan_whose_parent_was_back_meanwhile_stays_for_another_hour_
 
 
 @each_parent
-async def test_a_secret_stays_if_its_device_cannot_be_deleted_or_if_it_only_has_the_labels_of_a_proxy(
+async def test_a_secret_stays_if_its_device_cannot_be_deleted_or_if_the_secret_only_has_the_labels_of_a_proxy(
     parent: Object,
 ) -> None:
     async with leaving(parent) as left:
@@ -184,7 +184,7 @@ async def test_a_secret_stays_if_its_device_cannot_be_deleted_or_if_it_only_has_
 
 
 @pytest.mark.parametrize("parent", NAMESPACED.values(), ids=NAMESPACED)
-async def test_a_proxy_is_no_orphan_if_its_parent_may_be_in_a_namespace_that_is_not_watched(parent: Object) -> None:
+async def test_a_proxy_is_no_orphan_if_its_parent_can_be_in_a_namespace_that_is_not_watched(parent: Object) -> None:
     async with leaving(parent, "team") as left:
         before = await left.left()
         assert [await left.reconcile(after) for after in (0, ORPHANED_FOR, 1)] == [Result(ORPHANED_FOR)] * 3
@@ -192,7 +192,7 @@ async def test_a_proxy_is_no_orphan_if_its_parent_may_be_in_a_namespace_that_is_
 
 
 @each_parent
-async def test_a_proxy_is_no_orphan_if_its_parent_may_have_come_back_unseen(parent: Object) -> None:
+async def test_a_proxy_is_no_orphan_if_its_parent_could_have_come_back_unseen(parent: Object) -> None:
     async with leaving(parent, "default") as left:
         before = await left.left()
         assert await left.reconcile() == Result(ORPHANED_FOR)

@@ -24,7 +24,7 @@ PLAIN = {"Content-Type": "text/plain"}
 OWNERS = '"tagOwners": {"tag:k8s-operator": [], "tag:k8s": ["tag:k8s-operator"]}'
 UNSUPPORTED = "UnsupportedByControlServer"
 REFUSED_FOR = 515.0
-"""Seconds after which the pauses between tries have their full length."""
+"""Seconds after which the pauses between retries have their full length."""
 SEEN_BY_PREFLIGHT = 65.0
 
 
@@ -45,7 +45,7 @@ PARENTS = {
 
 
 async def said(world: World, parent: Parent, reason: str) -> str:
-    """Return the message of the Event with *reason* on *parent*, or an empty text if the condition differs."""
+    """Return the message of the Event with *reason* on *parent*; empty if the condition says something else."""
     message = (await world.events(parent.obj)).get(reason, "")
     if not parent.condition:
         return message
@@ -191,7 +191,7 @@ async def test_calls_that_were_refused_many_times_work_soon_after_the_scope_is_g
 
 
 @pytest.mark.simulated
-async def test_calls_that_another_tailnet_refused_many_times_work_soon_after_its_repair(world: World) -> None:
+async def test_calls_that_another_tailnet_refused_many_times_work_soon_after_it_grants_the_scope(world: World) -> None:
     async with other_tailnet(world) as lab:
         await world.apply(lab.secret(), lab.tailnet())
         await world.becomes(lambda: world.reason(lab.tailnet(), "TailnetReady"), "TailnetValid")

@@ -47,7 +47,10 @@ async def start(world: World, kind: Kind) -> Proxy:
 
 
 async def well(world: World, kind: Kind, other_than: str = "") -> Proxy:
-    """Wait until the proxy has joined with a device other than *other_than*, and the parent's condition is good."""
+    """Wait until the proxy has joined and the parent's condition is good; return the proxy.
+
+    The proxy has to have another device than *other_than*, an ID.
+    """
     proxy = await world.joined(kind.parent, other_than)
     if condition := READY.get(kind.parent["kind"]):
         await world.becomes(lambda: world.reason(kind.parent, condition[0]), condition[1])
@@ -98,7 +101,9 @@ async def test_a_proxy_that_loses_its_device_again_and_again_waits_for_an_auth_k
 
 
 @pytest.mark.parametrize("kind", cases(KINDS, "exposed"))
-async def test_a_parent_that_goes_while_its_proxy_logs_in_anew_leaves_nothing(world: World, kind: Kind) -> None:
+async def test_a_parent_that_is_deleted_while_its_proxy_logs_in_anew_leaves_nothing_behind(
+    world: World, kind: Kind
+) -> None:
     await start(world, kind)
     world.control.delete_device(only_device(world))
     await world.eventually(lambda: asked_or_given(world, kind))
@@ -108,13 +113,13 @@ async def test_a_parent_that_goes_while_its_proxy_logs_in_anew_leaves_nothing(wo
 
 
 async def asked_or_given(world: World, kind: Kind) -> bool:
-    """Return True if the proxy has asked for an auth key, or has got one since."""
+    """Return True if the proxy asks for another auth key, or has already got one."""
     (secret,) = await world.children(SECRET, kind.parent)
     state = Proxy({}, {}, secret, {}).state
     return "reissue_authkey" in state or len(world.control.keys) > 1
 
 
-async def test_an_operator_that_starts_answers_requests_for_auth_keys_from_before_its_start(cluster: World) -> None:
+async def test_a_new_operator_answers_requests_for_auth_keys_from_before_its_start(cluster: World) -> None:
     async with running_operator(cluster):
         before = await start(cluster, EGRESS)
     cluster.control.delete_device(only_device(cluster))

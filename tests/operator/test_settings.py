@@ -181,7 +181,7 @@ MODES: dict[tuple[str, str], str] = {
 
 
 @pytest.mark.parametrize(("given", "mode"), MODES.items(), ids=map(str, MODES))
-def test_the_mode_of_the_api_server_proxy_comes_from_one_of_two_variables_which_may_not_differ(
+def test_the_mode_of_the_api_server_proxy_comes_from_one_of_two_variables_which_must_not_differ(
     given: tuple[str, str], mode: str, environ: dict[str, str]
 ) -> None:
     mixed = {**environ, "OPERATOR_SECRET": "operator", "APISERVER_PROXY": given[0], "AUTH_PROXY": given[1]}
@@ -310,7 +310,7 @@ SEARCH = "search tailscale.svc.cluster.local svc.cluster.local cluster.local\n"
         ("", ()),
     ],
 )
-def test_the_address_of_the_clusters_dns_is_read_in_a_pod_that_uses_the_clusters_dns(
+def test_the_dns_servers_in_resolv_conf_are_used_only_if_the_pod_asks_the_clusters_dns(
     resolv_conf: str, servers: tuple[str, ...]
 ) -> None:
     assert cluster_dns(resolv_conf, "tailscale") == servers

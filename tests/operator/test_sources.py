@@ -1,4 +1,4 @@
-"""The objects that the operator watches, and the parts of them that the cache keeps."""
+"""The objects that the operator watches, and the part of each object that the cache stores."""
 
 import json
 
@@ -33,7 +33,7 @@ LARGE: dict[Resource, Object] = {
 
 
 @pytest.mark.parametrize(("resource", "rest"), LARGE.items(), ids=[each.plural for each in LARGE])
-def test_of_objects_that_may_be_large_the_cache_keeps_only_parts(resource: Resource, rest: Object) -> None:
+def test_the_cache_keeps_only_parts_of_objects_that_can_be_large(resource: Resource, rest: Object) -> None:
     whole = obj(resource, Key(OPERATOR_NAMESPACE, "a"), {})
     metadata = {**whole["metadata"], **rest.get("metadata", {}), "managedFields": [BULK]}
     kept = [

@@ -189,7 +189,7 @@ HELD = {
 
 
 @pytest.mark.parametrize("held", cases(HELD, "offline for a minute"))
-async def test_a_device_that_may_still_be_in_use_keeps_its_name(held: Held) -> None:
+async def test_a_device_that_is_possibly_still_in_use_keeps_its_name(held: Held) -> None:
     options = SimOptions(headscale=held.headscale)
     async with new_world(options) as world, running_operator(world, take_over_names=not held.unasked):
         holder = join(world.control, "default-db", *held.tags)
@@ -306,7 +306,7 @@ FINDING_WRITES = {"condition": ("update", "services"), "event": ("create", "even
 
 @pytest.mark.simulated
 @pytest.mark.parametrize("write", cases(FINDING_WRITES, "condition"))
-async def test_a_finding_is_reported_although_a_write_fails(cluster: World, write: tuple[str, str]) -> None:
+async def test_a_finding_is_reported_even_if_a_write_fails_at_first(cluster: World, write: tuple[str, str]) -> None:
     async with running_operator(cluster):
         await cluster.apply(egress())
         await all_joined(cluster, egress())

@@ -10,13 +10,16 @@ class ProxyMode(StrEnum):
 
     OFF = "false"
     AUTH = "true"
-    """Callers are known to the API server by their names in the tailnet."""
+    """The API server knows the callers by their names in the tailnet."""
     NOAUTH = "noauth"
     """Callers log in to the API server themselves."""
 
 
 def modes_error(mode: str, old: str) -> str:
-    """Say that two variables ask for different modes, *mode* and *old*; empty if they don't, or if one is empty."""
+    """Say that the variables APISERVER_PROXY and AUTH_PROXY ask for different modes, *mode* and *old*.
+
+    The text is empty if the modes are equal, or if one of them is empty.
+    """
     if not (mode and old) or mode == old:
         return ""
     return (

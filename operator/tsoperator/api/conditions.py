@@ -39,12 +39,15 @@ def conditions_of(obj: Object) -> Sequence[Object]:
 
 
 def is_true(obj: Object, type_: str) -> bool:
-    """Tell whether *obj* has the condition *type_*, and it is True."""
+    """Tell whether *obj* has a condition of the type *type_* with the status True."""
     return any((each["type"], each["status"]) == (type_, TRUE) for each in conditions_of(obj))
 
 
 def status_with(obj: Object, *wanted: Object) -> Object:
-    """Return the status of *obj* with the *wanted* conditions, which have no times."""
+    """Return the status of *obj* with the *wanted* conditions in place of those of the same types.
+
+    A condition whose status changes has no time yet.
+    """
     return {**(obj.get("status") or {}), "conditions": set_condition(conditions_of(obj), wanted, now="")}
 
 

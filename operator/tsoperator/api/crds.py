@@ -62,9 +62,9 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """The parts of a CRD besides its model's schema, and the conditions by which the operator judges an object.
+    """The parts from which we make the CRD of one kind, and the types of the *conditions* of the kind's objects.
 
-    *conditions* are the types of the conditions that say whether an object is served, causes before effects.
+    The *conditions* say whether an object is served. A condition comes before those that are false because of it.
     """
 
     resource: Resource
@@ -269,10 +269,10 @@ def _structural(node: Object, definitions: Mapping[str, Object]) -> Object:
 
 
 def _resolved(node: Object, definitions: Mapping[str, Object]) -> Object:
-    """Return the schema *node* with its reference replaced by the definition, and its one type taken out of ``anyOf``.
+    """Return the schema *node* with a definition in place of its reference, and a type in place of an optional type.
 
-    A choice between one type and ``null`` becomes that type. Keywords of *node* itself take precedence over those of
-    the definition.
+    An optional type is an ``anyOf`` of one type and ``null``. Keywords of *node* itself take precedence over those of
+    the definition or the type.
     """
     choices = [choice for choice in node.get("anyOf", ()) if choice != {"type": "null"}]
     if "$ref" in node:

@@ -16,14 +16,14 @@ _Words = Annotated[tuple[str, ...], BeforeValidator(lambda value: value or ())]
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """A device; *node_id* is the stable ID that its proxy writes to its Secret.
+    """A device. *node_id* is its stable ID. If the device is that of a proxy, the proxy writes this ID to its Secret.
 
-    Headscale gives the short name in *name*, and neither *last_seen* nor *connected*. An *external* device belongs to
+    From Headscale, *name* is the short name, and *last_seen* and *connected* are None. An *external* device belongs to
     another tailnet, which shares it with this one. This is a dataclass, because tens of thousands of models would take
     too much memory.
     """
 
-    # Headscale's IDs look like numbers, so JSON may have them as numbers.
+    # Headscale's IDs look like numbers, so JSON can have them as numbers.
     __pydantic_config__ = ConfigDict(coerce_numbers_to_str=True)
 
     node_id: Annotated[str, Field(validation_alias=AliasChoices("nodeId", "id"))]

@@ -42,7 +42,10 @@ def image_error(image: str) -> str | None:
 
 
 def _split(repository: str) -> tuple[str, str]:
-    """Return the registry and the path in the registry. The first part is a registry only if it looks like a host."""
+    """Return the registry of *repository*, and the path of *repository* in it.
+
+    The text before the first slash is a registry only if it looks like a host.
+    """
     first, slash, rest = repository.partition("/")
     if slash and (first == "localhost" or first != first.lower() or not {".", ":"}.isdisjoint(first)):
         return first, rest

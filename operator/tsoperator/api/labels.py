@@ -1,6 +1,7 @@
 """Rules of Kubernetes for labels and annotations, and values that are cut to fit them.
 
-A rule returns lines for a condition, which say what is wrong and how to fix it. It returns none if nothing is wrong.
+A rule returns lines for a condition, which say what is wrong and how to fix it. It returns no lines if nothing is
+wrong.
 """
 
 import hashlib
@@ -11,7 +12,7 @@ from typing import Final
 
 VALUE_MAX: Final = 63
 ANNOTATIONS_MAX: Final = 256 * 1024
-"""The number of bytes that an object's annotations may have, keys and values together."""
+"""The greatest number of bytes in the annotations of an object, keys and values together."""
 
 _NAME = re.compile(r"([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
 _SUBDOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
@@ -35,7 +36,7 @@ def label_errors(labels: Mapping[str, str]) -> list[str]:
 def annotation_errors(annotations: Mapping[str, str]) -> list[str]:
     """Say what is wrong with *annotations*.
 
-    The key of an annotation may have upper case in its prefix, unlike a label's.
+    Unlike the key of a label, the key of an annotation can have upper case letters in its prefix.
     """
     found = [error for key in annotations if (error := _key_error(key, key.lower()))]
     size = sum(len(key.encode()) + len(value.encode()) for key, value in annotations.items())

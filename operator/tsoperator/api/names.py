@@ -1,6 +1,7 @@
-"""Names that clusters, users and the proxy image rely on: labels, annotations, finalizers, Secret keys, types.
+"""Names that clusters, users and the proxy image rely on: labels, annotations, finalizers, keys of Secrets, and so on.
 
-They outlive every process, so none of them may change (docs/development/go-operator.md, docs/development/proxies.md).
+Objects with these names outlive every process, so we must not change any of the names
+(docs/development/go-operator.md, docs/development/proxies.md).
 """
 
 from typing import Final
@@ -116,8 +117,8 @@ ANNOTATION_CLUSTER_DNS: Final = "tailscale.com/cluster-dns"
 ANNOTATION_NAMESERVER: Final = "tailscale.com/nameserver"
 """The annotation on a DNSConfig that says which program the nameserver's image has."""
 
-# Annotations that the operator sets: on proxy Services, on every child's metadata, on Pod templates (a change rolls
-# the Pod).
+# Annotations that the operator sets: on proxy Services, on every child's metadata, and on Pod templates. A change on a
+# Pod template replaces the Pods.
 ANNOTATION_MAGIC_DNSNAME: Final = "tailscale.com/magic-dnsname"
 ANNOTATION_DIGEST: Final = "tailscale.com/desired-digest"
 ANNOTATION_LAST_CLUSTER_IP: Final = "tailscale.com/operator-last-set-cluster-ip"
@@ -145,9 +146,9 @@ ANNOTATION_LEADER_POD: Final = "tailscale.com/leader-pod"
 ANNOTATION_LEADER_UID: Final = "tailscale.com/leader-pod-uid"
 ANNOTATION_LEADER_CONTAINER: Final = "tailscale.com/leader-container"
 ANNOTATION_LEADER_GONE: Final = "tailscale.com/leader-gone-seconds"
-"""The annotation on the Lease with the number of seconds after which a leader without a Pod has ended.
+"""The annotation on the Lease with the number of seconds after which a leader whose Pod is gone has certainly ended.
 
-They count while the leader's Pod is gone and the Lease doesn't change.
+Another process counts these seconds only while the leader's Pod is gone and the Lease doesn't change.
 """
 
 FIELD_MANAGER: Final = "tsoperator"
@@ -199,7 +200,7 @@ NO_HTTPS: Final = "no-https"
 """The value of SECRET_HTTPS_ENDPOINT for a proxy that serves no HTTPS."""
 SERVE_CONFIG_KEY: Final = "serve-config"
 SERVE_STATE_PREFIX: Final = "_serve_"
-"""The prefix of the keys under which tailscaled stores the serve config that it got last."""
+"""The prefix of the keys under which tailscaled stores the latest serve config that it got."""
 ACME_ACCOUNT_KEY: Final = "acme-account.key.pem"
 """The key under which tailscaled stores its account with the certificate authority. It makes the account on its own."""
 CERT_DOMAIN: Final = "${TS_CERT_DOMAIN}"
@@ -232,7 +233,7 @@ INGRESS_RULES: Final = "ingress-config.json"
 In a state Secret, it is the key under which a proxy reports the rules that it has put into effect.
 """
 INGRESS_SERVE_CONFIG: Final = "serve-config.json"
-"""The key of the ingress ConfigMap with the serve config of the Tailscale Services that end TLS at the proxies."""
+"""The key of the ingress ConfigMap with the serve config of those Tailscale Services whose TLS ends at the proxies."""
 SECRET_TYPE_CERTS: Final = "certs"  # noqa: S105
 """The value of `LABEL_SECRET_TYPE` on the Secret with the certificate of a Tailscale Service."""
 LABEL_DOMAIN: Final = "tailscale.com/domain"
@@ -247,7 +248,7 @@ EGRESS_GATE: Final = "tailscale.com/egress-services"
 HEALTH_PORT: Final = 9002
 """The port at which a proxy answers health checks."""
 HEALTH_PORT_NAME: Final = "tailscale-health-check"
-"""The name of the port of an egress Service that leads to `HEALTH_PORT`."""
+"""The name that an egress Service gives to its port for `HEALTH_PORT`."""
 
 ACCOUNTS: Final = "tailscale-acme-accounts"
 """The name of the Secret with the ACME accounts that ProxyGroups share, one for each tailnet."""
@@ -299,7 +300,7 @@ ADMISSION_EGRESS: Final = "ts-egress-"
 
 PROXIES_SERVICE_ACCOUNT: Final = "proxies"
 AUTH_PROXY_SERVICE_ACCOUNT: Final = "kube-apiserver-auth-proxy"
-"""The ServiceAccount of the chart under which proxies of the API server run that may impersonate users."""
+"""The chart's ServiceAccount for those API server proxies that are allowed to impersonate users."""
 PROXY_CONTAINER: Final = "tailscale"
 RELAY_CONTAINER: Final = "tailscaled"
 SYSCTL_CONTAINER: Final = "sysctler"

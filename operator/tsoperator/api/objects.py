@@ -20,7 +20,7 @@ class Key(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """A kind and the path that serves it."""
+    """A kind of objects, and the parts of the URL path at which the API server serves it."""
 
     group: str
     version: str
@@ -48,7 +48,7 @@ class Resource:
         return "." in self.group and not self.group.endswith(".k8s.io")
 
     def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
-        """Return the URL path of an object of this kind, or of the collection without a *name*."""
+        """Return the URL path of the object called *name*; without a *name*, that of the collection of objects."""
         parts = ["/apis", self.group, self.version] if self.group else ["/api", self.version]
         if self.namespaced and namespace:
             parts += ["namespaces", namespace]
@@ -150,14 +150,14 @@ RESOURCES = {
     )
 }  # fmt: skip
 OWN_KINDS = tuple(each for each in RESOURCES.values() if each.group == CONNECTOR.group)
-"""The operator's own kinds, which users create objects of."""
+"""The kinds that the operator's own CRDs define, such as ProxyGroup."""
 
 TAILNET_USERS = (CONNECTOR, PROXYGROUP, RECORDER, PEERRELAY)
 """The kinds whose objects can name a Tailnet."""
 
 
 def resource_of(obj: Object) -> Resource:
-    """Return the resource of an object that carries its ``apiVersion`` and ``kind``."""
+    """Return the resource of *obj*, which must have the fields ``apiVersion`` and ``kind``."""
     return RESOURCES[obj["apiVersion"], obj["kind"]]
 
 
@@ -178,13 +178,13 @@ def annotations(obj: Object) -> Mapping[str, str]:
 
 
 def spec_of(obj: Object) -> Mapping[str, Any]:
-    """Return the spec of *obj*, which need not be valid; an empty one if it has none."""
+    """Return the spec of *obj*, even if the spec is invalid; an empty one if *obj* has none."""
     spec = obj.get("spec")
     return spec if isinstance(spec, Mapping) else {}
 
 
 def spec_text(obj: Object, field: str) -> str:
-    """Return the text in a *field* of the spec of *obj*, which need not be valid; empty if there is none."""
+    """Return the text in *field* of the spec of *obj*; empty if the field is missing or isn't a text."""
     value = spec_of(obj).get(field)
     return value if isinstance(value, str) else ""
 
@@ -196,12 +196,12 @@ def uid(obj: Object) -> str:
 
 
 def generation_of(obj: Object) -> int:
-    """Return the generation of the spec of *obj*."""
+    """Return the generation of the spec of *obj*; 0 if it has none."""
     return int(obj["metadata"].get("generation", 0))
 
 
 def by_age(obj: Object) -> tuple[str, Key]:
-    """Return the value by which objects are sorted from the oldest to the newest; names decide between equals."""
+    """Return the value that sorts objects from the oldest to the newest, and those of one age by their names."""
     return obj["metadata"].get("creationTimestamp", ""), key_of(obj)
 
 

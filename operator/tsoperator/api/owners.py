@@ -21,7 +21,7 @@ _RESOURCE: Final = "resource"
 
 
 class SoleOwner(NamedTuple):
-    """An object of a cluster that owns a Tailscale Service alone, such as a ProxyGroup of type kube-apiserver."""
+    """An object of a cluster that is a Tailscale Service's only owner, such as a ProxyGroup of type kube-apiserver."""
 
     kind: str
     name: str
@@ -34,15 +34,15 @@ class Ownership(Enum):
     FOREIGN = auto()
     """The Service has no owner, so a person or another program made it."""
     OURS = auto()
-    """This operator alone owns the Service."""
+    """Only this operator owns the Service. For a `SoleOwner`: only that object does."""
     SHARED = auto()
     """This operator owns the Service, and others do, too."""
     OTHERS = auto()
     """Other operators own the Service. This operator can join them."""
     EXCLUSIVE = auto()
-    """The Service belongs to one object of a cluster, such as a ProxyGroup, and to nothing else."""
+    """One object of a cluster, such as a ProxyGroup, is the Service's only owner."""
     TAKEN = auto()
-    """Somebody else owns the Service, and it can't be shared with an object that would have to own it alone."""
+    """Somebody else owns the Service, so the `SoleOwner` in question, which shares with nobody, can't get it."""
     UNREADABLE = auto()
     """The annotation isn't valid JSON."""
 
@@ -53,12 +53,12 @@ class Ownership(Enum):
 
     @property
     def may_write(self) -> bool:
-        """True if this operator may change the Service."""
+        """True if this operator is allowed to change the Service."""
         return self in (Ownership.OURS, Ownership.SHARED, Ownership.OTHERS)
 
 
 def ownership(service: TailscaleService, operator_id: str, owner: SoleOwner | None = None) -> Ownership:
-    """Return the relation of the operator with the ID *operator_id* to *service*, whose annotations are known.
+    """Return the relation of the operator with the ID *operator_id* to *service*, whose annotations must be known.
 
     With an *owner*, which is one object of the operator's cluster, return the relation of that object.
     """
@@ -77,9 +77,9 @@ def ownership(service: TailscaleService, operator_id: str, owner: SoleOwner | No
 
 
 def sole_owner(service: TailscaleService, operator_id: str) -> tuple[str, str] | None:
-    """Return the kind and the UID of the object in the operator's cluster that owns *service* alone.
+    """Return the kind and the UID of the object that is the only owner of *service*; None if there is no such object.
 
-    Return None if no object of that cluster does.
+    Only objects of the operator with the ID *operator_id* count.
     """
     found = _references(service.annotations or {}) or ()
     if len(found) != 1 or _field(found[0], _OPERATOR) != operator_id:
@@ -91,8 +91,8 @@ def sole_owner(service: TailscaleService, operator_id: str) -> tuple[str, str] |
 def joined(annotations: Mapping[str, str], operator_id: str, owner: SoleOwner | None = None) -> dict[str, str]:
     """Return the *annotations* of a Tailscale Service with our operator among the owners.
 
-    Without an *owner*, our operator is added after the owners that are there, unless it is one of them.
-    With an *owner*, which is an object of our operator, all other owners are replaced by our operator and this object.
+    Without an *owner*, our operator comes after the existing owners, unless it is one of them already. With an *owner*,
+    which is an object of our operator, our operator with this object replaces all existing owners.
     """
     found = _references(annotations) or []
     if owner is not None:
@@ -119,7 +119,7 @@ def _references(annotations: Mapping[str, str]) -> Sequence[Mapping[str, Any]] |
 
 @lru_cache(maxsize=4096)  # each look at a group reads the owners of all its Services, which are mostly the same
 def _parsed(text: str) -> Sequence[Mapping[str, Any]] | None:
-    """Return the owners in the *text* of an annotation; None if they can't be read. Nobody may change the result."""
+    """Return the owners in the *text* of an annotation; None if they can't be read. Callers must not change them."""
     if not text:
         return ()
     try:

@@ -18,7 +18,7 @@ _BINARY: Final = {suffix: 2 ** (10 * power) for power, suffix in enumerate(("Ki"
 
 
 def is_quantity(value: int | str) -> bool:
-    """Tell whether *value* is an amount of a resource."""
+    """Tell whether the API server accepts *value* as an amount of a resource."""
     return isinstance(value, int) or re.search(PATTERN, value) is not None
 
 

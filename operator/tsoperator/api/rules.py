@@ -1,4 +1,4 @@
-"""Rules for names: how the names of children are formed, and what is wrong with values that a user wrote.
+"""Rules for names: functions that form the names of children, and functions that check values which a user wrote.
 
 A rule on user input returns ``None`` if the input is valid. Otherwise it returns one line for a condition, which says
 what is wrong and how to fix it.
@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 PARENT_NAME_MAX: Final = 43
 """The most characters of a parent's name that a child's name contains.
 
-The child's name then has at most `STATEFULSET_NAME_MAX` characters.
+With this limit, the child's name has at most `STATEFULSET_NAME_MAX` characters.
 """
 DNS_LABEL_MAX: Final = 63
 STATEFULSET_NAME_MAX: Final = 52
@@ -82,22 +82,22 @@ def child_base_name(parent_name: str) -> str:
 
 
 def peer_relay_name(parent_name: str) -> str:
-    """Return the name of the StatefulSet of a PeerRelay. Names of its other children begin with it."""
+    """Return the name of the StatefulSet of a PeerRelay. The names of the PeerRelay's other children begin with it."""
     return f"peerrelay-{parent_name}"
 
 
 @lru_cache(maxsize=4096)  # each reconcile of a proxy asks several times
 def child_name(parent_name: str, parent_uid: str) -> str:
-    """Return the name for a new child: a DNS label of at most 52 characters. It is the same for the same parent."""
+    """Return the name for a new child: a DNS label of at most 52 characters, always the same for one parent."""
     digest = base64.b32encode(hashlib.sha256(parent_uid.encode()).digest())[:5].decode().lower()
     return f"{child_base_name(parent_name)}-{digest}"
 
 
 def apiserver_proxy_name(secret: str) -> str:
-    """Return the name of the objects of the API server proxy whose device is in *secret*, as the chart forms it.
+    """Return the name that the chart gives the objects of the API server proxy with the state Secret *secret*.
 
-    If the whole is too long, only the name of the Secret is cut: otherwise the objects could have the same name as the
-    operator's own.
+    If the name would be too long, only the part with the name of the Secret is cut. So the name never becomes equal to
+    that of the operator's own objects.
     """
     part = "-apiserver-proxy"
     return secret[: DNS_LABEL_MAX - len(part)].removesuffix("-") + part
@@ -125,7 +125,7 @@ def _label_error(value: str) -> str | None:
 def namesake_error(name: str, longest: int = STATEFULSET_NAME_MAX) -> str | None:
     """Say why *name* can't be the name of a parent whose children are named after it.
 
-    *longest* is the most characters that the name may have.
+    *longest* is the greatest number of characters in such a name.
     """
     if len(name) <= longest and not dns_label_error(name):
         return None
@@ -155,7 +155,7 @@ def object_name_error(value: str) -> str | None:
 def fqdn_error(value: str, zones: Iterable[str], *, anywhere: bool = False) -> str | None:
     """Say why *value* is no MagicDNS name.
 
-    A MagicDNS name has at least one label before one of *zones*, and may end in a dot. Before ``ts.net`` it must have
+    A MagicDNS name has at least one label before one of *zones*, and can end in a dot. Before ``ts.net`` it must have
     exactly two labels, as the Go operator requires. With *anywhere*, a name outside of *zones* is valid, too, if it has
     a dot.
     """
@@ -265,7 +265,7 @@ def is_true(value: str | None) -> bool:
 
 
 def _host_in(value: str) -> str:
-    """Return the name or address in a URL, or before a port or a path; empty if *value* is none of these."""
+    """Return the host in *value*, a URL or a host with a port or a path; empty if *value* has no such form."""
     if ":" not in value and "/" not in value:
         return ""
     try:

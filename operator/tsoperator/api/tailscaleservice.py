@@ -8,7 +8,7 @@ PREFIX: Final = "svc:"
 """The beginning of the name of each Tailscale Service. The first label of its MagicDNS name follows."""
 
 ANY_PORT: Final = ("do-not-validate",)
-"""The ports of a Tailscale Service whose hosts may serve any port: the control server then compares no ports."""
+"""The *ports* of a Tailscale Service with which the control server lets hosts serve any port."""
 
 NOT_APPROVED: Final = "not-approved"
 
@@ -35,13 +35,13 @@ class TailscaleService:
         return self.name.removeprefix(PREFIX).lower()
 
     def address(self, version: int) -> str:
-        """Return the address of this Tailscale Service in an IP *version*; empty if it has none."""
+        """Return the address of this Tailscale Service of an IP *version*, 4 or 6; empty if it has no such address."""
         return next((each for each in self.addresses if (":" in each) is (version == 6)), "")
 
 
 @dataclass(frozen=True, slots=True)
 class ServiceHost:
-    """A device that hosts a Tailscale Service, by its ID, and whether and how the control server approved it."""
+    """A host of a Tailscale Service: the ID of the device, and the control server's *approval* of the device."""
 
     node_id: str
     approval: str

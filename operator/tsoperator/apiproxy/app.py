@@ -75,7 +75,7 @@ def allow_many_files() -> int:
 
 
 def most_connections(files: int) -> int:
-    """Return the greatest number of connections that a process may accept if it may have *files* files open.
+    """Return the greatest number of connections that a process can accept if it is allowed to open *files* files.
 
     A connection needs up to three files. A hundred files are left for the probes and other needs: a probe that gets no
     file fails, and then Kubernetes ends the process.

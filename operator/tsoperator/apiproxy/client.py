@@ -9,7 +9,7 @@ from tsoperator.apiproxy.errors import ClientGone
 from tsoperator.apiproxy.stream import SocketStream
 
 MOST_AHEAD: Final = 32 << 10
-"""The most bytes that are read from a client at once, and the most that may wait to be processed."""
+"""The most bytes that we read from a client at once, and the most that we let wait to be processed."""
 _REASONS: Final = {
     400: "Bad Request", 403: "Forbidden", 413: "Content Too Large", 431: "Request Header Fields Too Large",
     500: "Internal Server Error", 501: "Not Implemented", 502: "Bad Gateway", 503: "Service Unavailable",
@@ -18,7 +18,7 @@ _REASONS: Final = {
 
 
 class Client:
-    """The connection of a client. One task may receive while another one sends."""
+    """The connection of a client. One task can receive while another one sends."""
 
     __slots__ = ("_sent", "_stream", "has_ended", "received")
 
@@ -49,7 +49,7 @@ class Client:
         self._sent(len(data))
 
     async def send_error(self, status: int, message: str, *, closes: bool, with_body: bool = True) -> None:
-        """Send an error with an HTTP *status*. With *closes*, it says that the connection ends. Raises ClientGone."""
+        """Send an error with an HTTP *status*; *closes* makes it say that the connection ends. Raises ClientGone."""
         await self.send(error_answer(status, message, closes=closes, with_body=with_body))
 
     def end(self) -> None:
@@ -71,7 +71,10 @@ class Client:
 
 
 def error_answer(status: int, message: str, *, closes: bool, with_body: bool = True) -> bytes:
-    """Return the bytes of an answer of our own, whose body is a line of plain text."""
+    """Return the bytes of an answer of our own, whose body is *message* as a line of plain text.
+
+    With *closes*, the answer says that the connection ends.
+    """
     body = f"{message}\n".encode()
     lines = [
         f"HTTP/1.1 {status} {_REASONS[status]}",

@@ -4,7 +4,7 @@ ApiProxyError
 ├── MalformedProxyHeader  the connection begins with no PROXY header that we accept: close it without an answer
 ├── CallerUnknown         tailscaled doesn't say who the caller is, or doesn't answer: 500
 ├── ApiServerUnreachable  no connection to the API server, or no answer of it: 502
-├── ClientGone            the client has reset the connection, or is silent for too long: close it
+├── ClientGone            the client has broken off the connection, or is silent for too long: close it
 ├── BadWhoIs              tailscaled's answer doesn't say who the caller is: 500
 ├── BadFrames             the frames of a recorded session are malformed: end the session
 ├── RecordingFailed       a recorder can't be reached, or refuses or loses a recording: end what must be recorded
@@ -39,11 +39,11 @@ class ApiServerUnreachable(ApiProxyError):
 
 
 class ClientGone(ApiProxyError):
-    """An error: the client has reset the connection, or it has sent nothing for too long."""
+    """An error: the client has broken off the connection, or it has sent nothing for too long."""
 
 
 class BadWhoIs(ApiProxyError):
-    """An error: tailscaled's answer to the question who the caller is can't be read. The message names the fault."""
+    """An error: we can't read tailscaled's description of the caller. The message names the fault."""
 
 
 class BadFrames(ApiProxyError):

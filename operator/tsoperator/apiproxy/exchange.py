@@ -31,7 +31,7 @@ chunks, which take a while to parse."""
 
 @dataclass(frozen=True, slots=True)
 class GoesOn:
-    """The facts whether the connection of the *client* and that to the API *server* can carry another request."""
+    """For the connection of the *client* and for that to the API *server*: whether it can carry another request."""
 
     client: bool
     server: bool
@@ -40,8 +40,7 @@ class GoesOn:
 class Exchange:
     """The exchange of one request for its answer.
 
-    One side may have said that it sends no more. Then the exchange ends as soon as no byte has come for *patience*
-    seconds.
+    Once one side has said that it sends no more, the exchange ends as soon as no byte has come for *patience* seconds.
     """
 
     def __init__(
@@ -76,8 +75,8 @@ class Exchange:
     async def run(self, head: bytes) -> GoesOn:
         """Send the *head* of the request and its body, and forward the answer.
 
-        Raises ApiServerUnreachable, BadMessage, or ClientGone, also if no byte has come for *patience* seconds.
-        Raises RecordingFailed and BadFrames if a session must be recorded and can't.
+        Raises ApiServerUnreachable, BadMessage and ClientGone; ClientGone also if no byte has come for *patience*
+        seconds. Raises RecordingFailed and BadFrames if a session must be recorded but can't be.
         """
         await self._to_server(head)
         failure: ApiProxyError | None = None
@@ -120,7 +119,7 @@ class Exchange:
             try:
                 await self._to_server(data)
             except ApiServerUnreachable:
-                return  # the API server may have answered before it closed the connection: _forward_answer finds out
+                return  # perhaps the API server answered before it closed the connection: _forward_answer finds out
             if not self._body.is_complete:
                 await asyncio.sleep(0)
         self._is_sent = True
@@ -152,7 +151,7 @@ class Exchange:
         return parse_answer(raw, self._request.method, self._request.upgrade)
 
     async def _forward_answer_body(self, answer: AnswerHead, *, closes: bool) -> bool:
-        """Forward the head and the body of the answer, and tell whether the API server sent nothing after it."""
+        """Forward the head and the body of the answer, and tell whether the API server sent nothing after the body."""
         body = AnswerBody(answer.body)
         data, self._from_server = bytes(self._from_server), bytearray()
         used = body.feed(data[:_PIECE])

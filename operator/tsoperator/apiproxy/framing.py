@@ -15,9 +15,9 @@ from tsoperator.apiproxy.errors import BadBody
 Piece = bytes | bytearray | memoryview
 
 MOST_LINE: Final = 256
-"""The most bytes of a line in a chunked body that isn't data, such as the size of a chunk. We refuse longer lines."""
+"""The most bytes of a line that isn't data in a chunked body, such as the size of a chunk. We refuse longer lines."""
 MOST_TRAILERS: Final = 4096
-"""The most bytes that all trailers of a body may have together."""
+"""The most bytes that we accept in all trailers of a body together."""
 
 
 class Framing(Enum):
@@ -43,7 +43,7 @@ UNTIL_CLOSE: Final = BodyKind(Framing.UNTIL_CLOSE)
 
 
 class RequestBody:
-    """The body of a request: with its framing for the API server, or *is_plain*, without it, for us to read."""
+    """Parses the body of a request: keeps the framing for the API server or, if *is_plain*, removes it for our use."""
 
     def __init__(self, kind: BodyKind, *, is_plain: bool = False) -> None:
         self._counter = _counter(kind, 400, is_plain=is_plain)
@@ -54,7 +54,7 @@ class RequestBody:
         return self._counter.is_complete
 
     def feed(self, data: Piece) -> tuple[bytes, int]:
-        """Return the bytes of the body for *data*, and how many bytes of *data* belong to the body.
+        """Return the bytes that *data* adds to the body, and the number of bytes of *data* that belong to the body.
 
         The rest of *data* is the beginning of the next request. Raises BadBody.
         """
@@ -82,7 +82,7 @@ class AnswerBody:
 
 
 class _Counter:
-    """Counts the bytes of a body that has *length* bytes, or lasts until the end of the connection if that is -1."""
+    """Counts the bytes of a body of *length* bytes; -1 means that the body lasts until the end of the connection."""
 
     def __init__(self, length: int) -> None:
         self._left = length
@@ -108,7 +108,7 @@ _SIZE: Final = rb"([0-9A-Fa-f]{1,16})[\t ]*(?:;" + _TEXT + rb")?"
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """The patterns of a line in a chunked body that isn't data: of a *whole* line, and of its beginning (*part*)."""
+    """The patterns of a line that isn't data in a chunked body: of the *whole* line, and of a *part* at its start."""
 
     whole: Pattern[bytes]
     part: Pattern[bytes]

@@ -1,7 +1,7 @@
 """Pings callers after tailscaled has restarted, so that they needn't wait until their devices notice the restart.
 
-The device of a caller still has a WireGuard session with the tailscaled that ended. It sends the first packet of a new
-session too early, and tries again only after five seconds. A ping from our side begins a new session at once.
+The device of a caller still has a WireGuard session with the tailscaled that ended. The device sends the first packet
+of a new session too early, and tries again only after five seconds. A ping from our side begins a new session at once.
 """
 
 import asyncio
@@ -21,8 +21,8 @@ MOST_GREETED: Final = 100
 _RECENT: Final = 600.0
 """The seconds for which a caller counts as recent."""
 _LONGEST_PAUSE: Final = 2.0
-"""The most seconds between two questions whether tailscaled is connected. It may have to wait long until somebody
-approves its device."""
+"""The most seconds between two questions whether tailscaled is connected. It can take long until somebody approves the
+device of tailscaled."""
 _RUNNING: Final = "Running"
 
 
@@ -69,8 +69,8 @@ def is_running(status: bytes) -> bool:
 class Greeter:
     """Pings devices each time when tailscaled has started. If the pings fail, the proxy works all the same.
 
-    It holds a connection to tailscaled, whose end shows that tailscaled has ended. *pause* is the time between the
-    first two questions whether tailscaled is back, in seconds; it grows.
+    It keeps a connection to tailscaled open: the end of the connection shows that tailscaled has ended. After that, it
+    asks again and again whether tailscaled is back; *pause* is the first pause between two questions, in seconds.
     """
 
     def __init__(self, local_api: LocalApi, callers: RecentCallers, pause: float = 0.1) -> None:

@@ -37,7 +37,7 @@ _ANSWER: Final = re.compile(rb"HTTP/1\.1 [1-5][0-9]{2}(?: " + _TEXT + rb")?\r\n"
 _HEADER: Final = re.compile(rb"\n(" + _TOKEN + rb"):(" + _TEXT + rb")")
 """The pattern of a header. In a head that has been checked, each line but the first one follows an LF."""
 _ODD: Final = re.compile(rb"[^\t\r\n\x20-\x7e\x80-\xff]|(?<!\r)\n|\r(?!\n|\Z)")
-"""The pattern of a control character, or of a CR or LF alone. It allows a CR at the end, which may begin a CRLF."""
+"""The pattern of a control character, or of a CR or LF outside of a CRLF. A CR at the end can begin a CRLF."""
 _LOOKALIKE: Final = re.compile(rb"\n(?:content[^0-9a-z\-:]length|transfer[^0-9a-z\-:]encoding):", re.IGNORECASE)
 """The pattern of a header's name that some programs take for Content-Length or Transfer-Encoding."""
 _IS_TOKEN: Final = re.compile(_TOKEN)
@@ -80,12 +80,12 @@ class RequestHead:
 
     @property
     def is_safe(self) -> bool:
-        """Whether the request changes nothing. A request for an upgrade isn't safe: even a GET may run a command."""
+        """Whether the request changes nothing. A request for an upgrade isn't safe: even a GET can run a command."""
         return self.method in _SAFE and not self.upgrade
 
     @property
     def path(self) -> str:
-        """Return the target without its query, for the log. The query may have a token."""
+        """Return the target without its query, for the log. The query can contain a token."""
         return self.target.partition("?")[0]
 
 
@@ -124,7 +124,8 @@ def head_length(buffer: bytes | bytearray, seen: int = 0) -> int:
     """Return the number of bytes of a request's head at the beginning of *buffer*; 0 if it is incomplete.
 
     An earlier call has looked at the first *seen* bytes already. Raises BadHead if the head is too long. Raises BadHead
-    even before the head is complete if it doesn't begin with a method, or has a control character, or a CR or LF alone.
+    even before the head is complete if it doesn't begin with a method, or has a control character, or a CR or LF
+    outside of a CRLF.
     """
     end = buffer.find(b"\r\n\r\n", max(0, seen - 3), MOST_BYTES)
     if end >= 0:
@@ -150,7 +151,7 @@ def answer_length(buffer: bytes | bytearray, seen: int = 0) -> int:
 
 
 def parse_request(raw: bytes | bytearray) -> RequestHead:
-    """Return the parts of a whole head of a request. Raises BadHead."""
+    """Return the head of a request, parsed from all its bytes. Raises BadHead."""
     if raw.count(b"\n") - 2 > MOST_HEADERS:
         raise BadHead(431, "long", f"the head has more than {MOST_HEADERS} headers")
     if not _REQUEST.fullmatch(raw):
@@ -178,9 +179,9 @@ def parse_request(raw: bytes | bytearray) -> RequestHead:
 
 
 def parse_answer(raw: bytes | bytearray, method: str, upgrade: str = "") -> AnswerHead:
-    """Return the parts of a whole head of an answer to a request with *method*, which asked for *upgrade*.
+    """Return the head of an answer, parsed from all its bytes. Raises BadHead.
 
-    Raises BadHead.
+    *method* is that of the request, and *upgrade* the protocol to which the request asked to switch; empty if none.
     """
     if not _ANSWER.fullmatch(raw):
         raise BadHead(502, "answer", "the head of an answer is malformed")
@@ -206,7 +207,7 @@ def parse_answer(raw: bytes | bytearray, method: str, upgrade: str = "") -> Answ
 
 
 def forwarded(head: RequestHead, added: Iterable[Header], dropped: Set[bytes] = frozenset()) -> bytes:
-    """Return the head for the API server: *head* with *added* headers, and without *dropped* ones (in lower case).
+    """Return *head* for the API server, with the *added* headers, and without those *dropped* (names in lower case).
 
     We add the headers last, so that the client's header Connection, which names headers to remove, can't remove them.
     """
@@ -224,9 +225,9 @@ def forwarded(head: RequestHead, added: Iterable[Header], dropped: Set[bytes] = 
 
 
 def answered(head: AnswerHead, closes: bool = False) -> bytes:
-    """Return the head for the client. With *closes*, the head says that the connection ends with this answer.
+    """Return *head* for the client. With *closes*, it says that the connection ends with this answer.
 
-    It says so, too, if the body has no length of its own but lasts until the end of the connection.
+    It also says so if the body lasts until the end of the connection, because nothing else shows the body's length.
     """
     skipped = (_HOP_BY_HOP | head.options) - {b"trailer"} | {b"content-length"}
     if head.body.framing is Framing.NONE and head.status >= 200 and head.status != 204:
@@ -243,9 +244,9 @@ def answered(head: AnswerHead, closes: bool = False) -> bytes:
 
 
 class _Found:
-    """The headers of a *raw* head that we read ourselves. We refuse a bad head with *status*.
+    """Those headers of a *raw* head that we parse without h11. We refuse a bad head with *status*.
 
-    We read them ourselves because h11 accepts two headers Content-Length if they are equal.
+    We don't leave them to h11, because h11 accepts two headers Content-Length if they are equal.
     """
 
     def __init__(self, raw: bytes | bytearray, status: int) -> None:
@@ -302,7 +303,7 @@ class _Found:
 
 @lru_cache(maxsize=64)
 def _asked(method: str, upgrade: str) -> h11.Request:
-    """Return the request as an object of h11, which needs the request to read the answer."""
+    """Return a request with *method* and *upgrade* as an object of h11, which needs the request to read its answer."""
     headers = [("Host", ""), ("Upgrade", upgrade)] if upgrade else [("Host", "")]
     return h11.Request(method=method, target="/", headers=headers)
 

@@ -49,7 +49,7 @@ class Caller:
     """A device in the tailnet, or its user.
 
     *name* is the login name of the user, or the name of a device with *tags*. *unreadable* is the name of a capability
-    whose grants can't be read, with the cause; then the caller has no groups and no recorders.
+    whose grants can't be read, with the cause; in that case, the caller has no groups and no recorders.
     """
 
     name: str
@@ -71,7 +71,7 @@ class Denial:
 
 @dataclass(frozen=True, slots=True)
 class Impersonation:
-    """The user and the groups that a request is impersonated as. *user* is never empty."""
+    """The user and the groups as whom the proxy forwards a request. *user* is never empty."""
 
     user: str
     groups: Sequence[str]
@@ -79,10 +79,10 @@ class Impersonation:
 
 @dataclass(frozen=True, slots=True)
 class RecordingOrder:
-    """The order of the tailnet's grants to record a request, or the session that it opens.
+    """The instruction of the tailnet's grants to record a request, or the session that the request opens.
 
-    *session* is the session to record; None if there is none. *unrecordable* describes a session that goes on although
-    it can't be recorded; empty if there is none.
+    *session* is the session to record; None if there is none. *unrecordable* describes a session that we allow although
+    we can't record it; empty if there is none.
     """
 
     recorders: Recorders
@@ -93,7 +93,7 @@ class RecordingOrder:
 
 @dataclass(frozen=True, slots=True)
 class Admission:
-    """The decision that a request may go to the API server. *identity* is None if it goes with its own credentials.
+    """The decision to admit a request. *identity* is None if the request goes on with credentials of its own.
 
     *recording* is None if no grant wants the request recorded.
     """
@@ -144,7 +144,7 @@ def caller(raw: bytes | str) -> Caller:
 
 
 def decide(who: Caller, mode: AccessMode, head: RequestHead, *, is_plain: bool = False) -> Admission | Denial:
-    """Decide whether the request with *head* may go to the API server, and as whom.
+    """Decide whether the proxy forwards the request with *head* to the API server, and as whom.
 
     *is_plain* says that the request has come without TLS.
     """
@@ -172,7 +172,7 @@ def decide(who: Caller, mode: AccessMode, head: RequestHead, *, is_plain: bool =
 
 
 def _recording(who: Caller, head: RequestHead) -> RecordingOrder | Denial | None:
-    """Decide how to record a request: return an order, a refusal if it is impossible, or None if no grant wants it."""
+    """Decide how to record a request. Return a refusal if we must record it and can't, None if no grant wants that."""
     recorders = who.recorders
     wanted = f"grants want {head.method} {head.path} recorded"
     if not recorders.addresses:
@@ -251,7 +251,7 @@ def _rule(fields: Mapping[str, Any]) -> _Rule:
 
 
 def _fields(value: object) -> Mapping[str, Any]:
-    """Return the fields of an object by their names in lower case, since Go takes names in any case.
+    """Return the fields of an object by their names in lower case, because Go takes names in any case.
 
     Raises ValueError.
     """
@@ -292,8 +292,8 @@ def _address(text: str) -> str:
 def _is_of_another_site(head: RequestHead) -> bool:
     """Tell whether a page of another site makes a browser send the request (Origin, Fetch Metadata).
 
-    We recognise a caller by the address alone, and a browser sends the requests of all its pages from that address. A
-    browser lets any page send requests and open WebSockets to any host. But it lets the page read only what comes over
+    We recognise a caller only by the address, and a browser sends the requests of all its pages from that address. A
+    browser lets any page send requests and open WebSockets to any host. But it lets the page read only the messages of
     a WebSocket, not the answers to other requests. So we admit other requests if they change nothing.
     """
     if head.is_safe:

@@ -109,7 +109,7 @@ async def _switched(stream: SocketStream, address: str) -> bytes:
     """Make tailscaled turn *stream* into a connection to *address*, and return the bytes that have come from there.
 
     Raises OSError, h11.ProtocolError and RecordingFailed. We refuse an address outside of the tailnet: tailscaled
-    would have us connect to it ourselves, and then anybody might get the recording.
+    would tell us to connect to it outside of the tailnet, and then somebody else could get the recording.
     """
     host, _, port = address.rpartition(":")
     connection = h11.Connection(h11.CLIENT)

@@ -1,4 +1,4 @@
-"""The log lines about callers, of which only some are written if there are many."""
+"""Writes log lines about callers, but only some of them if there are many."""
 
 import logging
 import time

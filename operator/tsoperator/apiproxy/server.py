@@ -34,7 +34,7 @@ class ConnectionLimits:
     all: int = 4000
     """The greatest number of connections. An idle connection takes 50 KB of memory."""
     caller: int = 1000
-    """The greatest number of connections of one address. A program may need hundreds, to watch as many kinds.
+    """The greatest number of connections of one address. A program can need hundreds, to watch as many kinds.
 
     An address also gets no more connections once it has as many as are still free for all addresses. So a few devices
     can't take all connections."""
@@ -133,7 +133,7 @@ class ProxyServer:
 
 
 def _without_messages(error: BaseException) -> str:
-    """Return where *error* was raised. Its message is left out, since it may have a header with a secret."""
+    """Return the type and the traceback of *error* without its message, which can contain a header with a secret."""
     text = f"{type(error).__name__}:\n{''.join(traceback.format_tb(error.__traceback__))}"
     inner = error.exceptions if isinstance(error, BaseExceptionGroup) else ()
     return "\n".join([text, *map(_without_messages, inner)])

@@ -36,7 +36,7 @@ from tsoperator.apiproxy.tls import ApiServer, TlsStream
 
 @dataclass(frozen=True, slots=True)
 class SessionLimits:
-    """The limits of time for one connection of a client, in seconds. A watch or an upgraded connection has no limit."""
+    """The time limits for one connection of a client, in seconds. A watch or an upgraded connection has no limit."""
 
     header: float = 10.0
     head: float = 10.0
@@ -48,7 +48,7 @@ class SessionLimits:
     comes to a connection that we are just closing.
     """
     half_closed: float = 30.0
-    """The time that may pass without a byte after one side has said that it sends no more."""
+    """The longest time without a byte after one side has said that it sends no more."""
     linger: float = 2.0
     """The time for which we read the bytes that a client still sends after the end of our answer."""
     whois: float = 1.0
@@ -104,7 +104,7 @@ class Session:
         return header.source
 
     async def serve(self) -> None:
-        """Answer requests until the client has sent its last one, or the connection can carry no other."""
+        """Answer requests until the client sends no more, or until the connection can carry no other request."""
         seconds = self._limits.head
         try:
             while (length := await self._next_head(seconds)) and await self._answer(length):
@@ -121,9 +121,9 @@ class Session:
             self._close_server()
 
     async def turn_away(self, message: str, *, lingers: bool) -> None:
-        """Refuse the connection because the client has too many: send the *message* with status 503.
+        """Refuse the connection because the client has too many connections: send *message* with status 503.
 
-        If it *lingers*, the connection stays open until the client has got the answer.
+        With *lingers*, the connection stays open until the client has got the answer.
         """
         await self._end_with(503, message, lingers=lingers)
 
@@ -178,7 +178,7 @@ class Session:
         return goes_on
 
     async def _admission(self, head: RequestHead) -> Admission | Denial:
-        """Decide about a request. Ask tailscaled who the caller is if its last answer is more than a second old."""
+        """Decide about a request. Ask tailscaled again who the caller is if its answer is more than a second old."""
         now = asyncio.get_running_loop().time()
         try:
             if self._caller is None or self._caller[1] <= now:
@@ -192,7 +192,7 @@ class Session:
         return decide(self._caller[0], self._shared.mode, head, is_plain=self._is_plain)
 
     async def _record_event(self, head: RequestHead, order: RecordingOrder) -> Denial | None:
-        """Record a request if grants want it; return a refusal if it must be recorded and can't."""
+        """Record a request if grants want it; return a refusal if the request must be recorded but can't be."""
         if order.unrecordable:
             wanted = f"its grants want {head.method} {head.path} recorded if possible"
             self._shared.notes.once(self._address, f"{wanted}, and this proxy can't record {order.unrecordable}")
@@ -204,7 +204,7 @@ class Session:
         """Send a request to the API server, and its answer to the client; return whether the client can send another.
 
         Raises ApiServerUnreachable, BadMessage and ClientGone. Raises RecordingFailed and BadFrames if a session must
-        be recorded and can't.
+        be recorded but can't be.
         """
         order = admission.recording
         self._recording = self._shared.recordings.session(head, order, self._note) if order else None
@@ -222,7 +222,7 @@ class Session:
             try:
                 return await self._exchange(head, sent, self._server)
             except ApiServerUnreachable:
-                # The API server closed the idle connection, perhaps before it saw the request. So we may try again.
+                # The API server closed the idle connection, perhaps before it saw the request. So we try again.
                 if self._has_begun or not head.is_safe or head.body.framing is not Framing.NONE:
                     raise
         self._close_server()
@@ -249,7 +249,10 @@ class Session:
         return await self._answer_error(head, denial.status, denial.message)
 
     async def _end_unrecorded(self, head: RequestHead, error: RecordingFailed) -> bool:
-        """End a session that must be recorded and can't, and show the user why. Return whether the client can go on."""
+        """End a session that must be recorded but can't be, and show the user why.
+
+        Return whether the client can send another request.
+        """
         self._close_server()
         message = f"this session must be recorded, and that has failed: {error}"
         if not self._has_begun:

@@ -1,8 +1,8 @@
 """A stream of bytes over a socket that reads nothing ahead.
 
-If the peer has closed the connection, a write fails, and then a transport of asyncio drops what it hasn't read yet.
-Here all bytes that came before can still be read. Bytes are read only on request, so a slow reader slows down the peer
-that sends them.
+If the peer has closed the connection, a write fails, and after that, a transport of asyncio drops the bytes that it
+hasn't read yet. Here all bytes that came before can still be read. Bytes are read only on request, so a slow reader
+slows down the peer that sends them.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ READ_SIZE: Final = 64 << 10
 
 
 class SocketStream:
-    """The stream of bytes from a connected socket and to it. One task may read while another one writes."""
+    """The stream of bytes from a connected socket and to it. One task can read while another one writes."""
 
     __slots__ = ("_loop", "_socket")
 
@@ -48,7 +48,7 @@ class SocketStream:
                 await self._wait(self._loop.add_writer, self._loop.remove_writer)
 
     def end(self) -> None:
-        """Tell the peer that no more bytes come. It can still send."""
+        """Tell the peer that no more bytes come. The peer can still send."""
         with contextlib.suppress(OSError):  # the peer has closed the connection already
             self._socket.shutdown(socket.SHUT_WR)
 

@@ -26,7 +26,7 @@ _T = TypeVar("_T")
 
 
 class TlsStream:
-    """The stream of bytes from the API server and to it, by TLS. One task may read while another one writes."""
+    """The stream of bytes from the API server and to it, by TLS. One task can read while another one writes."""
 
     __slots__ = ("_ended", "_incoming", "_outgoing", "_stream", "_tls")
 
@@ -49,7 +49,7 @@ class TlsStream:
                 return
 
     async def read(self) -> bytes:
-        """Return some bytes; empty at the end of the stream. Raises OSError. A read that is cancelled loses no bytes.
+        """Return some bytes; empty at the end of the stream. Raises OSError. A cancelled read loses no bytes.
 
         An end without close_notify is no error: the length of an answer shows whether the answer is complete.
         """
@@ -65,7 +65,7 @@ class TlsStream:
             await self._flush()
 
     async def end(self) -> None:
-        """Tell the server that no more bytes come. It can still send."""
+        """Tell the server that no more bytes come. The server can still send."""
         self._say_goodbye()
         with contextlib.suppress(OSError):  # the server has closed the connection already
             await self._flush()
@@ -100,7 +100,7 @@ class TlsStream:
         await self._stream.write(self._outgoing.read())
 
     def _decrypted(self, received: bytes) -> bytes:
-        """Return the data in all complete TLS records, so that none of it stays in the TLS library."""
+        """Return the decrypted data of all complete TLS records, so that no data stays in the TLS library."""
         pieces: list[bytes] = []
         for start in range(0, len(received), _RECORD):
             self._incoming.write(memoryview(received)[start : start + _RECORD])
@@ -124,9 +124,9 @@ class TlsStream:
 class ApiServer:
     """The API server at *host* and *port*, and the files with the CA's certificate and with our token.
 
-    Without *token*, requests get no token of ours. At each use we look whether a file has changed, and read it again if
-    so. So no timer is needed, and no request gets a token that has been replaced. A look costs two microseconds. A
-    connection must be ready for requests within *patience* seconds.
+    Without *token*, requests get no token of ours. At each use of a file, we test whether it has changed, and if so, we
+    read it again. So we need no timer, and no request gets a token that has been replaced. A test costs two
+    microseconds. A connection must be ready for requests within *patience* seconds.
     """
 
     def __init__(self, host: str, port: int, ca: Path, token: Path | None, patience: float = 10.0) -> None:
@@ -228,7 +228,7 @@ def _set_options(connecting: socket.socket) -> None:
 
 
 def _words(error: Exception) -> str:
-    """Describe *error* without any part of a file's text, which may be a token."""
+    """Describe *error* without any part of a file's text, because the text can be a token."""
     match error:
         case ssl.SSLCertVerificationError():
             return f"its certificate is not accepted: {error.verify_message}"

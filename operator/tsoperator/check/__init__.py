@@ -1,1 +1,1 @@
-"""The command `tsoperator check`, which a person runs beside the operator."""
+"""The commands ``tsoperator check`` and ``tsoperator list``, which people and ``helm test`` run beside the operator."""

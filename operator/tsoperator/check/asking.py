@@ -1,4 +1,4 @@
-"""Asks the operator's Pods and the nameserver over the network, as a Pod without rights in the cluster may do."""
+"""Asks the operator's Pods and the nameserver over the network, which needs no rights in the cluster."""
 
 import http.client
 import os
@@ -13,7 +13,7 @@ from tsoperator.check.findings import Finding, failed, ok
 from tsoperator.check.replicas import OUR_PODS, OperatorPod, Page, check_replicas, read_replica
 from tsoperator.settings import cluster_domain
 
-_ANSWER: Final = 2.0  # s that one answer may take
+_ANSWER: Final = 2.0  # s: the time limit for one answer
 _NOERROR: Final = 0
 _NOTIMP: Final = 4
 """The rcode NOTIMP, with which the Go operator's nameserver answers queries for anything but addresses."""
@@ -38,7 +38,7 @@ class Installation:
 
     @property
     def kubectl(self) -> str:
-        """The kubectl command, with the operator's namespace, in the advice to users."""
+        """The beginning of the kubectl commands in advice to users, with the operator's namespace."""
         return f"kubectl -n {self.namespace}"
 
 
@@ -47,7 +47,7 @@ Resolve = Callable[[Endpoint], list[str]]
 
 
 def in_cluster(service: str, namespace: str, resolv_conf: str) -> str:
-    """Return the full name of a Service in the cluster's domain, which stands in the *resolv_conf* of a Pod.
+    """Return the full name of a Service, with the cluster's domain from the *resolv_conf* of a Pod.
 
     The name ends in a dot, so that the resolver does not try its search path.
     """

@@ -1,7 +1,7 @@
 """The command ``tsoperator check``: says whether an installed operator works, and what to do if it doesn't.
 
-`helm test` runs it with ``--operator`` in a Pod that has no rights in the cluster. It then asks the operator's Pods and
-the nameserver. A person runs it with a kubeconfig.
+`helm test` runs the command with ``--operator`` in a Pod that has no rights in the cluster. With this option, the
+command asks only the operator's Pods and the nameserver. A person runs it with a kubeconfig.
 """
 
 import argparse
@@ -46,7 +46,7 @@ def run_check(arguments: argparse.Namespace) -> int:
 
 
 def repeat(look: Callable[[], list[Finding]], seconds: float) -> list[Finding]:
-    """Repeat *look* until all findings are good or *seconds* have passed, and return the last findings.
+    """Repeat *look* until all findings are good or *seconds* have passed, and return the findings of the latest look.
 
     A look that has begun is always completed, even if it takes longer.
     """
@@ -59,7 +59,7 @@ def repeat(look: Callable[[], list[Finding]], seconds: float) -> list[Finding]:
 
 
 def _check(place: OperatorPlace, namespace: str) -> list[Finding]:
-    """Return the findings of the leader's report and of our own looks; without a report, those of our looks alone."""
+    """Return the findings of the leader's report and of our own looks; without a report, only those of our looks."""
     reports = LeaderReports(place)
     try:
         _say("the operator's report")
@@ -73,7 +73,7 @@ def _check(place: OperatorPlace, namespace: str) -> list[Finding]:
 
 
 def _without_report(place: OperatorPlace, homes: Sequence[str], namespace: str) -> list[Finding]:
-    """Return the findings of our own looks at the operator, which we search in each of the namespaces *homes*."""
+    """Return the findings of our own look at the operator, in the first of the namespaces *homes* that has it."""
     found: list[Finding] = []
     for home in homes:
         found = asyncio.run(look(_subject(place, home, namespace), _say))
@@ -87,7 +87,7 @@ def _beside(report: LeaderReport, place: OperatorPlace, namespace: str) -> list[
     home = report.namespace
     subject = _subject(place, home, namespace)
     looked = asyncio.run(look(subject, _say, at_objects=False))
-    looked = [each for each in looked if each != not_installed(home)]  # the operator may run outside the cluster
+    looked = [each for each in looked if each != not_installed(home)]  # the operator can run outside the cluster
     if unseen := [each for each in looked if each.verdict is Verdict.UNSEEN]:
         _note(f"not looked at beside the operator's report: {'; '.join(each.words for each in unseen)}")
     return with_looks(check_report(report, Chosen(subject.of)), looked)

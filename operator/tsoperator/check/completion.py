@@ -24,15 +24,15 @@ class _Finder(argcomplete.CompletionFinder):  # type: ignore[misc]
 
 
 def complete(parser: argparse.ArgumentParser) -> None:
-    """If a shell asks by argcomplete for the words that may come next, print them and end the process."""
+    """If a shell asks for completions by way of argcomplete, print them and end the process; else do nothing."""
     _know_contexts(parser)
     argcomplete.autocomplete(parser, always_complete_options=False)
 
 
 def kubectl_words(parser: argparse.ArgumentParser, words: Sequence[str]) -> str:
-    """Return the words that may stand in place of the last of *words*, which the user has only begun to type.
+    """Return the completions of the last of *words*, which the user has only begun to type, as a text for kubectl.
 
-    kubectl wants one word a line, and in the last line a directive that says whether to offer names of files.
+    kubectl wants one completion a line, and in the last line a directive that says whether to offer names of files.
     """
     *before, begun = words or [""]
     if before and before[-1] in _OF_FILES:

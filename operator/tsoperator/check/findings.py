@@ -13,7 +13,7 @@ HEALTHY, UNHEALTHY, UNSEEN = 0, 1, 2
 """The exit codes of ``tsoperator check``."""
 
 OBJECTS: Final = "objects"
-"""The name of the findings about users' objects, both those from the leader's report and those of our own look."""
+"""The name of the check of users' objects, by the leader's report or by our own look."""
 
 
 class Verdict(StrEnum):
@@ -31,7 +31,7 @@ _COUNTED: Final = {
     Verdict.WAITING: "waiting",
     Verdict.UNSEEN: "could not be looked at",
 }
-"""The words for the verdicts in the last line of a check, in the order in which they stand there."""
+"""The words for the verdicts in the last line of a check, in the order of that line."""
 
 _COLOURS: Final = {Verdict.OK: Colour.GREEN, Verdict.FAILED: Colour.RED}
 
@@ -41,8 +41,8 @@ class Finding:
     """The result of one check: its name, the observed fact in *words*, and advice in *cure*.
 
     *things* is the number of things that the finding is about, such as the number of objects that are well. *about* is
-    the Tailnet that the finding is about, or empty. *explains* is the name of another check, or a Tailnet, whose faults
-    this finding explains, so that their own findings can be left out.
+    the Tailnet that the finding is about, or empty. *explains* is the name of another check, or a Tailnet: findings
+    about its faults can be left out, because this finding explains these faults.
     """
 
     check: str
@@ -95,7 +95,7 @@ def exit_code(findings: Iterable[Finding]) -> int:
 
 
 def distinct(findings: Iterable[Finding]) -> list[Finding]:
-    """Return the findings without repetitions. They occur because metrics and objects may both show the same fault."""
+    """Return *findings* without repetitions, which occur if both metrics and objects show a fault."""
     return [*{str(each): each for each in findings}.values()]
 
 

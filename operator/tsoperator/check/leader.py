@@ -1,6 +1,6 @@
 """Fetches the report of the operator's leader: through the API server, or directly inside a Pod of the operator.
 
-The Lease names the Pod that leads. An operator that runs alone may have no Lease, so we then ask its Pods.
+The Lease names the Pod that leads. If there is no Lease, as without leader election, we ask all Pods of the operator.
 """
 
 import argparse
@@ -23,12 +23,12 @@ from tsoperator.kube.errors import Denied, KubeError, NotFound, NotListening
 from tsoperator.kube.portforward import ForwardedPort, PodAnswer
 
 NAMESPACE: Final = "tailscale"
-"""The namespace in which we look for the operator first."""
+"""The namespace in which we look for the operator if the user names none."""
 
 _ADDRESS: Final = "127.0.0.1:9003"  # of the report, in a Pod of the operator
 _PATH: Final = "/status"
-_REQUEST: Final = 10.0  # s that an answer of the API server may take
-_ANSWER: Final = 20.0  # s that the leader may take
+_REQUEST: Final = 10.0  # s: the time limit for an answer of the API server
+_ANSWER: Final = 20.0  # s: the time limit for an answer of the leader
 _SAME_VERSION: Final = "use the version of tsoperator that runs in the cluster"
 _NAME_IT: Final = "name its namespace with --operator-namespace"
 _ABSENT_CURE: Final = f"{_NAME_IT}, or install it (docs/install.md); Tailscale's operator has no report"
@@ -48,9 +48,10 @@ class NoReport(Exception):
 
 @dataclass(frozen=True, slots=True)
 class OperatorPlace:
-    """The way to an operator: a *kubeconfig* with its *context*, and the namespaces in which the operator may be.
+    """The facts by which we find an operator: a *kubeconfig* with its *context*, and the namespaces in which we look.
 
-    *named* is the operator's namespace if the user has given it. *hint* is another namespace in which we look.
+    *named* is the operator's namespace if the user has given it. Otherwise we look in the namespace *hint*, if it isn't
+    empty, in `NAMESPACE`, and at last in all namespaces.
     """
 
     kubeconfig: str = ""
@@ -60,7 +61,7 @@ class OperatorPlace:
 
     @classmethod
     def of(cls, arguments: argparse.Namespace) -> Self:
-        """Return the way to the operator that the options of a command describe.
+        """Return the facts by which we find the operator, from the options of a command.
 
         In earlier versions, the option ``--namespace`` of a check named the operator's namespace. So we also look for
         the operator in that namespace.
@@ -111,7 +112,7 @@ class _LocalPort:
 
 
 class _Way(NamedTuple):
-    """The credentials of the user, and the Pods to ask, of which the first one most probably leads."""
+    """The credentials of the user, and the Pods to ask, the most probable leader first."""
 
     configuration: Any
     token: str
@@ -129,7 +130,7 @@ class _Kept(NamedTuple):
 
 @dataclass(slots=True)
 class LeaderReports:
-    """Fetches one report after another over one connection, or a new one if that breaks. Call `close` at the end."""
+    """Fetches reports over one connection, or over a new connection if it breaks. Call `close` at the end."""
 
     place: OperatorPlace
     _kept: _Kept | None = field(default=None, repr=False)
@@ -146,7 +147,7 @@ class LeaderReports:
             try:
                 answer = kept.port.get(_PATH, kept.etag)
                 return kept.report if answer.status == 304 else self._keep(kept.pod, kept.port, answer)
-            except (KubeError, _Standby, NoReport):  # look for the leader again: another Pod may lead now
+            except (KubeError, _Standby, NoReport):  # look for the leader again: perhaps another Pod leads now
                 self.close()
         if self.place.is_inside and (found := self._fetch_here()) is not None:
             return found
@@ -258,7 +259,10 @@ async def _pods(client: KubeClient, place: OperatorPlace) -> Sequence[Key]:
 
 
 async def _anywhere(client: KubeClient, denied: Denied | None) -> Key:
-    """Return the leading Pod of the only operator of the cluster, in whichever namespace. Raises NoReport or Denied."""
+    """Return the leading Pod of the cluster's only operator, which can be in any namespace. Raises NoReport or Denied.
+
+    *denied* is an earlier error, which is raised if we can't look in all namespaces.
+    """
     try:
         leases = (await client.list(LEASE, field_selector=f"metadata.name={LEASE_NAME}")).items
     except Denied as error:
@@ -274,7 +278,7 @@ async def _anywhere(client: KubeClient, denied: Denied | None) -> Key:
 
 
 async def _running(client: KubeClient, namespace: str) -> list[Key]:
-    """Return the running Pods of an operator in *namespace*; empty if we may not list them."""
+    """Return the running Pods of an operator in *namespace*; empty if we aren't allowed to list them."""
     try:
         pods = (await client.list(POD, namespace, OUR_PODS)).items
     except Denied:

@@ -63,12 +63,12 @@ class ListView:
         return "".join(f"{line}\n" for line in self.table().lines(objects)) if objects else ""
 
     def table(self, width: int = 0) -> ListTable:
-        """Return an empty table with its columns. Lines have at most *width* characters, any number if that is 0."""
+        """Return an empty table with its columns. Lines have at most *width* characters; 0 means no limit."""
         shown = columns(self.form, datetime.now(UTC), with_namespace=self.chosen.namespace is None)
         return ListTable(shown, self.coloured, width)
 
     def aside(self, report: LeaderReport) -> str:
-        """Return words about the objects that the table leaves out; empty if there are none."""
+        """Return the words about an empty table, or about objects in other namespaces, for stderr; can be empty."""
         objects = self.chosen.of(report.objects)
         others = len(report.objects) - len(objects)
         if self.form not in _TABLES or (objects and not (others and sys.stderr.isatty())):
@@ -88,7 +88,7 @@ class ListView:
 def _watch(reports: LeaderReports, shown: ListView) -> NoReturn:
     """Show the list and then its changes, until an interrupt raises KeyboardInterrupt.
 
-    If the first look fails, raises NoReport. Later, there may be no leader for a while, so we say so and look again.
+    If the first look fails, raises NoReport. Later, there can be no leader for a while, so we say so and look again.
     """
     show = _redraw(shown) if shown.redraws else _append(shown)
     report, complaint = reports.fetch(), ""
@@ -105,7 +105,7 @@ def _watch(reports: LeaderReports, shown: ListView) -> NoReturn:
 
 
 def _redraw(shown: ListView) -> Callable[[LeaderReport], None]:
-    """Return a function that draws the table of a report on the terminal, in place of the table before."""
+    """Return a function that draws the table of a report on the terminal, in place of the previous table."""
     drawn = ""
 
     def redraw(report: LeaderReport) -> None:
@@ -124,7 +124,7 @@ def _redraw(shown: ListView) -> Callable[[LeaderReport], None]:
 
 
 def _append(shown: ListView) -> Callable[[LeaderReport], None]:
-    """Return a function that prints the objects of a report that have changed since the report before."""
+    """Return a function that prints those objects of a report that have changed since the previous report."""
     before: list[Raw] = []
     widths: list[int] = []
 

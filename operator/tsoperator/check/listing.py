@@ -44,7 +44,7 @@ class ListColumn(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """The objects that the user wants to see: those in *namespace* and those without one; all if that is None."""
+    """The objects that the user wants to see: those in *namespace* and those without one; None means all objects."""
 
     namespace: str | None
 
@@ -63,7 +63,10 @@ class Chosen:
 
 @dataclass(frozen=True, slots=True)
 class ListTable:
-    """A table with one row an object, in kubectl's format. A line has at most *width* characters, unless that is 0."""
+    """A table in kubectl's format, with a row for each object.
+
+    Its lines have at most *width* characters; 0 means no limit.
+    """
 
     columns: Sequence[ListColumn]
     coloured: bool
@@ -112,7 +115,7 @@ def colour_of(verdict: str, *, plain: bool) -> Colour:
 
 
 def columns(form: Form, now: datetime, *, with_namespace: bool) -> list[ListColumn]:
-    """Return the columns of the table. Ages in it are relative to *now*."""
+    """Return the columns of the table in *form*. The ages in its cells are relative to *now*."""
     shown = [ListColumn("NAMESPACE", lambda each: each.namespace)] if with_namespace else []
     shown += [
         ListColumn("KIND", lambda each: each.kind),
@@ -135,7 +138,7 @@ def columns(form: Form, now: datetime, *, with_namespace: bool) -> list[ListColu
 
 
 def status(each: ReportedObject) -> str:
-    """Return the verdict on an object, with the reason if it isn't well."""
+    """Return the verdict on an object, with the reason if the verdict isn't ``ok``."""
     return each.verdict if each.verdict == OK or not each.reason else f"{each.verdict}: {each.reason}"
 
 
@@ -170,7 +173,7 @@ def as_document(form: Form, value: Raw) -> str:
 
 
 def changes(before: Iterable[Raw], now: Iterable[Raw]) -> Iterator[Raw]:
-    """Yield the objects that are new or have changed, and with the verdict ``gone`` those that are gone."""
+    """Yield those objects of *now* that are new or changed, and those only in *before*, with the verdict ``gone``."""
     old = {_identity(each): each for each in before}
     for each in now:
         if old.pop(_identity(each), None) != each:

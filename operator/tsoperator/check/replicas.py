@@ -14,7 +14,7 @@ from tsoperator.check.findings import Finding, failed, ok, unseen
 from tsoperator.status.parts import NOT_LOOKED, SET_UP, UNSEEN_CURE, unseen_words
 
 WATCHES: Final = "watches"
-"""The name of the check whether the operator may see the objects that it watches."""
+"""The name of the check whether the operator is allowed to see the objects that it watches."""
 OUR_PODS: Final = f"{LABEL_OPERATOR}={OPERATOR}"
 """The label selector of the operator's Pods."""
 
@@ -42,8 +42,8 @@ LACKS: Final = {
 class OperatorPod:
     """One Pod of the operator.
 
-    *wrong* says why it isn't ready, and *cure* what to do. *samples* are its metrics. *unread* says why we couldn't
-    read its metrics. A Pod that *is_ending* needn't be ready, but may still lead.
+    *at* is its name or its endpoint. *wrong* says why it isn't ready, and *cure* what to do. *samples* are its metrics.
+    *unread* says why we couldn't read its metrics. A Pod that *is_ending* needn't be ready, but can still lead.
     """
 
     at: str
@@ -64,16 +64,16 @@ class OperatorPod:
 
 
 class Page(NamedTuple):
-    """The status and the text of an answer by HTTP to a probe or a scrape."""
+    """The HTTP status and the text of the answer to a probe or a scrape."""
 
     status: int
     text: str
 
 
 def read_replica(at: str, readyz: Page, metrics: Page, cure: str) -> OperatorPod:
-    """Return the facts about the Pod *at* this endpoint, from the pages of its readiness probe and its metrics.
+    """Return the facts about a Pod of the operator, from the pages of its readiness probe and its metrics.
 
-    *cure* says what to do if the Pod isn't ready.
+    *at* is the Pod's name or endpoint. *cure* says what to do if the Pod isn't ready.
     """
     samples = parse_metrics(metrics.text) if metrics.status == 200 else []
     if readyz.status != 200:
@@ -169,7 +169,7 @@ def _preflight_cure(namespace: str, check: str, tailnet: str) -> str:
 
 
 def _watches(leader: OperatorPod) -> Iterator[Finding]:
-    """Yield a finding for each resource that the leader may not watch."""
+    """Yield a finding for each resource that the leader isn't allowed to watch."""
     for each in leader.values("tsoperator_watch_refused"):
         if each.value:
             resource, namespace = each.labels["resource"], each.labels["namespace"]
@@ -181,7 +181,7 @@ def _watches(leader: OperatorPod) -> Iterator[Finding]:
 
 
 def _proxies(namespace: str, leader: OperatorPod) -> Iterator[Finding]:
-    """Yield the finding that tells how many of the proxies serve."""
+    """Yield one finding with the number of proxies that serve."""
     counts = Counter[str]()
     waiting: list[str] = []
     for each in leader.values("tsoperator_proxies"):

@@ -1,4 +1,4 @@
-"""The leader's report, as a client reads it. A report of another version may lack fields, or have more fields."""
+"""The leader's report, as a client reads it. An operator of another version can send fewer fields, or more."""
 
 from collections.abc import Sequence
 from typing import Any, Final
@@ -61,8 +61,8 @@ class ReportedDNS(_Part):
 class ReportedRefusal(BaseModel):
     """A refusal that the operator has met.
 
-    *by* is the server that refused. If that is the API server, *what* is the resource that the operator may not see;
-    otherwise *what* is the name of a check of the preflight.
+    *by* is the server that refused. If that is the API server, *what* is the resource that the operator isn't allowed
+    to see; otherwise *what* is the name of a check of the preflight.
     """
 
     what: str

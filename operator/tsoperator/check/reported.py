@@ -38,7 +38,7 @@ def check_report(report: LeaderReport, chosen: Chosen) -> Iterator[Finding]:
     since = f" since {report.leading_since}" if report.leading_since else ""
     yield ok("leader", f"operator {report.version} in Pod {report.namespace}/{report.pod} leads{since}")
     objects = chosen.of(report.objects)
-    # The verdict on a Tailnet tells its refusals already, and several parts may have the same words: we tell them once.
+    # The verdict on a Tailnet has its refusals already, and several parts can have the same words: we report them once.
     unready = {each.name for each in objects if each.kind == TAILNET.kind and each.verdict != OK}
     yield from (_refused(each) for each in report.refusals if each.tailnet not in unready)
     refused = {each.tailnet for each in report.refusals}
@@ -73,11 +73,11 @@ def _refused(refusal: ReportedRefusal) -> Finding:
 
 
 def with_looks(told: Iterable[Finding], looked: Iterable[Finding]) -> list[Finding]:
-    """Return the findings from the leader's report (*told*), and those of our own looks that add to them (*looked*).
+    """Return the findings of the leader's report (*told*), and those of our own looks (*looked*) that add to them.
 
-    About the tailnet and the election, the leader's findings replace ours. About a fault of the cluster's DNS, our
-    findings replace the leader's, because we know where the fault is, unless a DNSConfig explains it. Findings that we
-    could not look at something are left out.
+    If the leader reports a fault of the tailnet, or if a finding of the leader explains a fault, our finding about that
+    fault is left out. About another fault of the nameserver or of the cluster's DNS, our finding replaces the leader's,
+    because we know where the fault is. Findings with the verdict UNSEEN are left out.
     """
     ours = [each for each in looked if each.verdict is not Verdict.UNSEEN]
     told = [*told]
@@ -107,7 +107,7 @@ def _name(finding: Finding) -> str:
 
 
 def _objects(objects: Iterable[ReportedObject], dns: Mapping[str, str]) -> Iterator[Finding]:
-    """Yield the findings about *objects*. *dns* has the check of each part of name resolution, by the part's words."""
+    """Yield the findings about *objects*. *dns* maps the words of each part of name resolution to its check's name."""
     served = 0
     for each in objects:
         if each.verdict == OK:
@@ -119,10 +119,10 @@ def _objects(objects: Iterable[ReportedObject], dns: Mapping[str, str]) -> Itera
 
 
 def _explaining(finding: Finding, each: ReportedObject, dns: Mapping[str, str]) -> Finding:
-    """Return the *finding* about an object, completed by the name of the check, or the Tailnet, that it explains.
+    """Return the *finding* about the object *each*, with the check or the Tailnet whose faults the object explains.
 
-    If a DNSConfig reports only that the cluster's DNS answers wrongly, its finding gets the name of that check instead:
-    our own look at the cluster's DNS can then replace it.
+    A DNSConfig that says only that the cluster's DNS answers wrongly explains nothing. Its finding counts as one of the
+    check of the cluster's DNS, so that the finding of our own look at the cluster's DNS can replace it.
     """
     if each.kind == TAILNET.kind:
         return replace(finding, explains=str(each))

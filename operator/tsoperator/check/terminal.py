@@ -25,14 +25,14 @@ class Colour(Enum):
 
 
 def is_coloured(stream: TextIO, environ: Mapping[str, str] = os.environ) -> bool:
-    """Tell whether to write colours to *stream*: it is a terminal that has them, and the user doesn't object."""
+    """Tell whether to write colours to *stream*: it is a terminal with colours, and NO_COLOR isn't set."""
     return stream.isatty() and not environ.get("NO_COLOR") and environ.get("TERM") != "dumb"
 
 
 def printable(text: str) -> str:
     """Return *text* with escapes in place of characters that control a terminal or reorder its text.
 
-    Texts of objects are written by users, so they may contain such characters.
+    Users write the texts of objects, so these texts can contain such characters.
     """
     return text if text.isprintable() else "".join(map(_escaped, text))
 

@@ -1,4 +1,4 @@
-"""Judges an object by the conditions that the operator wrote into its status, and an Ingress by the name there."""
+"""Judges an object by the operator's conditions in its status, and an Ingress by the name in its status."""
 
 from collections.abc import Iterable
 from enum import StrEnum
@@ -68,8 +68,8 @@ def ours(obj: Object) -> list[Object]:
 def is_wrong(condition: Object) -> bool:
     """Tell whether a *condition* says that an object isn't served.
 
-    If the ProxyGroup of an egress Service doesn't exist, the status is Unknown: the Service is neither valid nor
-    invalid. It isn't served in that case, either.
+    If the ProxyGroup of an egress Service doesn't exist, the status of the condition is Unknown: the Service is neither
+    valid nor invalid. It isn't served in that case, either.
     """
     status = condition.get("status")
     return bool(status == FALSE or (status != TRUE and condition["type"] == names.CONDITION_EGRESS_VALID))
@@ -94,7 +94,7 @@ def judge(condition: Object) -> Judgement:
 
 
 def judge_conditions(obj: Object) -> Judgement | None:
-    """Return the judgement of *obj* by all its conditions of the operator; None if it has none."""
+    """Return the judgement of *obj* by all conditions that the operator has written there; None if there are none."""
     conditions = ours(obj)
     if not conditions:
         return None
@@ -103,7 +103,7 @@ def judge_conditions(obj: Object) -> Judgement | None:
 
 
 def ingress_name(ingress: Object) -> str:
-    """Return the name in the status of an Ingress, by which clients reach it; empty if it has none."""
+    """Return the name by which clients reach *ingress*, from its status; empty if its status has no name."""
     entries = ((ingress.get("status") or {}).get("loadBalancer") or {}).get("ingress") or ()
     return next((str(each["hostname"]) for each in entries if each.get("hostname")), "")
 

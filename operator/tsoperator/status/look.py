@@ -47,7 +47,7 @@ class ServedDevice(NamedTuple):
 
 
 class Knowledge(NamedTuple):
-    """The sources of the facts. *device* is None unless the operator serves the API server."""
+    """The objects from which a `Look` reads the facts. *device* is None unless the operator serves the API server."""
 
     cache: Cache
     journal: Journal
@@ -80,7 +80,7 @@ class Look:
             workloads = self._workloads(resource, key)
             return Surroundings(role, workloads, self._replicas(SECRET, workloads), warnings=warnings)
         if is_child(obj, self._settings.namespace):
-            return None  # not a user's object: a Service in front of proxies may have annotations of a user's Service
+            return None  # not a user's object: a Service in front of proxies can have annotations of a user's Service
         served = self._served(obj, role)
         workloads = () if served else self._workloads(resource, key)
         return Surroundings(
@@ -109,7 +109,7 @@ class Look:
         return self._cache.indexed(STATEFULSET, BY_OWNER, f"{type_}:{key.namespace}/{key.name}") if type_ else ()
 
     def _replicas(self, resource: Resource, workloads: Iterable[Object]) -> Sequence[Object]:
-        """Return the Pods of *workloads*, or the Secrets with the state of their replicas."""
+        """Return the Pods of *workloads*, or the Secrets with the state of their replicas, as *resource* says."""
         keys = (key for workload in workloads for key in secret_keys(workload))
         return [found for key in keys if (found := self._cache.get(resource, key)) is not None]
 

@@ -36,7 +36,7 @@ class TailnetFacts:
     """The facts about a tailnet. *name* is the name of its Tailnet, or empty for the operator's own tailnet.
 
     *domains* are the domains of its devices. *wrong* has a message for each failed check of the preflight, and
-    *is_looked* tells whether the preflight has been made. *tailnet* is the Tailnet itself.
+    *is_looked* tells whether there has been a preflight. *tailnet* is the Tailnet itself.
     """
 
     name: str
@@ -48,7 +48,7 @@ class TailnetFacts:
 
 
 def tailnet_part(facts: TailnetFacts) -> Part:
-    """Describe a tailnet by a false condition of its Tailnet, or else by the result of its last preflight."""
+    """Describe a tailnet by a false condition of its Tailnet, or else by the result of its latest preflight."""
     told = judge_conditions(facts.tailnet) if facts.tailnet else None
     if told is None or told.grade is Grade.OK:
         told = _checked(facts, told)
@@ -65,7 +65,10 @@ def _checked(facts: TailnetFacts, told: Judgement | None) -> Judgement:
 
 
 def dns_parts(dnsconfig: Object | None) -> Iterator[Part]:
-    """Describe the nameserver and the cluster's DNS, by the conditions of *dnsconfig*, the DNSConfig in force."""
+    """Describe the nameserver and the cluster's DNS, by the conditions of *dnsconfig*, the DNSConfig in force.
+
+    If *dnsconfig* is None, yield one part that says that there is no DNSConfig.
+    """
     if dnsconfig is None:
         yield _part(Judgement(Grade.OK, words=NO_DNSCONFIG), name="nameserver")
         return
@@ -81,9 +84,9 @@ def dns_parts(dnsconfig: Object | None) -> Iterator[Part]:
 
 
 def refusal_parts(tailnets: Iterable[TailnetFacts], unseen: Iterable[tuple[str, str]]) -> Iterator[Part]:
-    """Describe the refusals of the control servers, from the preflight of the *tailnets*, and those of the API server.
+    """Describe what the control servers refuse, by the preflights of *tailnets*, and what the API server refuses.
 
-    *unseen* are the resources that the operator may not see, each with a namespace, which is empty if that means all.
+    *unseen* has each resource that the operator isn't allowed to see, with the namespace; empty means all namespaces.
     """
     for tailnet in tailnets:
         for check, words in tailnet.wrong.items():
@@ -99,7 +102,7 @@ UNSEEN_CURE: Final = (
 
 
 def unseen_words(resource: str, namespace: str) -> str:
-    """Say that the operator may not see the objects of a *resource* in *namespace*, or anywhere if that is empty."""
+    """Say that the operator isn't allowed to see objects of *resource* in *namespace*; empty means all namespaces."""
     return f"the operator may not see {resource}" + (f" in namespace {namespace}" if namespace else "")
 
 

@@ -36,7 +36,7 @@ API_SERVER_PROXY: Final = "API server proxy"
 DNS: Final = "DNS"
 
 _ROLES: Final = {"Deployment": API_SERVER_PROXY, "DNSConfig": DNS, "ProxyClass": "class", "ProxyGroupPolicy": "policy"}
-"""The roles by kind, for kinds whose objects all have the same role, unless it is the name of the kind in words."""
+"""The roles of some kinds whose objects all have one role. For other such kinds, the role is their name in words."""
 
 _LATER_WORD: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")
 
@@ -115,8 +115,8 @@ class Surroundings:
     def digest(self, obj: Object) -> str:
         """Return a text that changes whenever *obj* or a fact about it changes.
 
-        We keep the texts of all objects in memory, so they must be short. They are texts because Python's garbage
-        collector doesn't look at texts, and so takes no longer with many of them.
+        We keep the texts of all objects in memory, so they must be short. We use texts because Python's garbage
+        collector skips texts: with many of them, it takes no longer.
         """
         objects = [obj, *self.workloads, *self.secrets, *self.pods]
         if self.served is not None:
@@ -192,7 +192,7 @@ def _judged_deployment(deployment: Object) -> Judgement:
 def _unready(around: Surroundings) -> Judgement:
     """Return the judgement of an object whose condition is true, although none of its proxies is ready.
 
-    Some conditions become true as soon as the proxy is made, and say nothing about its Pod.
+    Some conditions become true as soon as the operator has made the proxy, and say nothing about its Pod.
     """
     names = ", ".join(f"{each['kind']} {key_of(each)}" for each in around.workloads)
     words = f"none of its Pods is ready: see {names}" if names else "no proxy of its ProxyGroup serves it"
@@ -300,7 +300,7 @@ def _cluster_name(service: Object, settings: Settings) -> str:
 
 
 def _is_address(target: str) -> bool:
-    """Tell whether a *target* of an egress Service is an address, and not a name, whose last label is no number."""
+    """Tell whether the *target* of an egress Service is an address: the last label of a name is never a number."""
     return ":" in target or target.rpartition(".")[2].isdigit()
 
 

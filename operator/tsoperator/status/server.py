@@ -40,8 +40,8 @@ _HEADERS: Final = {
 class StatusServer(HttpServer):
     """Serves the report at the address *listen* while the context is open. An empty *listen* turns the server off.
 
-    *report* returns the report; its argument is the time from which this process leads. *leader* returns the
-    name of the Pod that leads, empty if that isn't known.
+    *report* returns the report; its argument is the time at which this process began to lead. *leader* returns the
+    name of the Pod that leads; empty if that isn't known.
     """
 
     def __init__(

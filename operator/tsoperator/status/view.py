@@ -1,4 +1,4 @@
-"""Reads the facts for the report from the cache and from the tables, and builds the report.
+"""Builds the report from the facts in the cache and in the tables of tailnets.
 
 Nothing here sends a request to a server. The only waits are pauses for other tasks of the event loop. A row is built
 again only if one of the objects on which it depends has changed.
@@ -46,7 +46,7 @@ class _Known:
 
 
 class StatusView:
-    """Makes the operator's report from *knowledge*. *now* is the wall clock."""
+    """Makes the operator's report from *knowledge*. *now* returns the time of the wall clock."""
 
     def __init__(self, knowledge: Knowledge, now: Callable[[], datetime]) -> None:
         self._knowledge = knowledge
@@ -55,7 +55,7 @@ class StatusView:
         self._forgetting: asyncio.TimerHandle | None = None
 
     async def report(self, since: datetime) -> StatusReport:
-        """Return the report. *since* is the time from which this process leads."""
+        """Return the report. *since* is the time at which this process began to lead."""
         cache, settings = self._knowledge.cache, self._knowledge.settings
         about = {
             "version": __version__,

@@ -29,7 +29,7 @@ def test_a_device_in_the_json_of_headscale_is_parsed(node_id: str) -> None:
     assert (device.last_seen, device.connected) == (None, None)
 
 
-def test_a_device_without_a_node_id_with_null_lists_and_empty_times_is_parsed() -> None:
+def test_a_device_with_null_lists_and_empty_times_but_without_a_node_id_is_parsed() -> None:
     device = DEVICE.validate_python({"id": "7", "name": "db", "tags": None, "addresses": None, "lastSeen": ""})
     assert (device.node_id, device.tags, device.addresses, device.last_seen) == ("7", (), (), None)
 

@@ -27,7 +27,7 @@ def test_the_error_for_a_bad_label_value_names_the_value(value: str) -> None:
     assert error.startswith(f'"{value}": a label\'s value is empty, or at most 63')
 
 
-def test_an_annotation_may_have_upper_case_in_its_prefix_and_any_value() -> None:
+def test_an_annotation_can_have_upper_case_letters_in_its_prefix_and_any_value() -> None:
     assert annotation_errors({"Example.org/note": "any: ?!\n" * 100}) == []
     assert annotation_errors({"Example.org/?": "x"})[0].startswith('"Example.org/?"')
 

@@ -50,7 +50,7 @@ def test_the_kind_of_an_object_is_found_by_its_apiversion_and_kind() -> None:
         assert resource_of({"apiVersion": resource.api_version, "kind": resource.kind}) is resource
 
 
-def test_of_the_operators_own_kinds_only_policies_have_a_namespace_and_of_other_kinds_only_some_have_none() -> None:
+def test_each_kind_says_correctly_whether_its_objects_have_a_namespace() -> None:
     assert [kind.kind for kind in OWN_KINDS if kind.namespaced] == ["ProxyGroupPolicy"]
     others = {"CustomResourceDefinition", "IngressClass", "Node"}
     others |= {"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}
@@ -58,7 +58,7 @@ def test_of_the_operators_own_kinds_only_policies_have_a_namespace_and_of_other_
     assert found == others
 
 
-def test_the_kinds_of_crds_are_the_operators_own_and_those_of_prometheus() -> None:
+def test_only_the_operators_own_kinds_and_those_of_the_prometheus_operator_are_defined_by_crds() -> None:
     assert {kind.group for kind in RESOURCES.values() if kind.is_custom} == {"tailscale.com", "monitoring.coreos.com"}
 
 

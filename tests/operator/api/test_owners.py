@@ -1,4 +1,4 @@
-"""The owners of a Tailscale Service: the operators that may write the Service, and the annotation that names them."""
+"""The owners of a Tailscale Service: the operators that are allowed to write it, and the annotation that names them."""
 
 import json
 from typing import Any
@@ -67,7 +67,7 @@ API = SoleOwner("ProxyGroup", "api", "u")
         ({ANNOTATION_OWNERS: "not JSON"}, Ownership.UNREADABLE),
     ],
 )
-def test_an_object_that_owns_a_tailscale_service_alone_has_its_uid_in_the_annotation(
+def test_the_annotation_of_a_tailscale_service_has_the_uid_of_an_object_that_is_its_only_owner(
     annotations: dict[str, str], expected: Ownership
 ) -> None:
     service = TailscaleService("svc:api", annotations=annotations)

@@ -126,7 +126,7 @@ def test_the_error_for_a_malformed_chunk_of_an_answer_has_status_502() -> None:
     assert refusal.value.status == 502
 
 
-def test_all_bytes_belong_to_an_answer_that_lasts_until_the_end_of_its_connection() -> None:
+def test_all_bytes_belong_to_a_body_that_lasts_until_the_end_of_the_connection() -> None:
     body = AnswerBody(UNTIL_CLOSE)
     assert [body.feed(b"HTTP/1.1 200 OK\r\n"), body.feed(bytearray(70000)), body.is_complete] == [17, 70000, False]
 

@@ -34,7 +34,7 @@ RECORDERS = ["192.0.2.1:80", "[2001:db8::1]:80"]
 def whois(
     rules: object = None, *, legacy: object = None, tags: object = None, login: object = LOGIN, **node: object
 ) -> str:
-    """Return tailscaled's answer about a device: with *tags*, or of the user *login*."""
+    """Return tailscaled's answer about a device that has *tags*, or that belongs to the user *login*."""
     capabilities = {CAPABILITY: rules, LEGACY_CAPABILITY: legacy, "https://tailscale.com/cap/is-admin": None}
     return json.dumps(
         {
@@ -253,7 +253,7 @@ def head(method: str, target: str, upgrade: str = "") -> RequestHead:
 )
 @pytest.mark.parametrize("rules", [OPEN, ENFORCED], ids=["open", "enforced"])
 @pytest.mark.parametrize("mode", AccessMode)
-def test_a_caller_whose_grants_name_recorders_is_admitted_with_an_order_to_record_the_session(
+def test_a_request_is_admitted_with_an_order_to_record_it_if_the_grants_of_the_caller_name_recorders(
     request_head: RequestHead, kind: str | None, rules: Sequence[object], mode: AccessMode
 ) -> None:
     order = admitted(whois(rules), mode, request_head).recording
@@ -371,7 +371,7 @@ def test_requests_of_a_browser_from_a_page_of_another_site_are_denied(
         ("k8s.tail5678.ts.net", True),
     ],
 )
-def test_without_tls_a_request_whose_host_is_not_a_name_or_address_of_the_proxy_is_denied(
+def test_a_request_without_tls_is_denied_if_its_host_is_not_a_name_or_address_of_the_proxy(
     host: str, is_refused: bool
 ) -> None:
     head = parse_request(f"GET / HTTP/1.1\r\nHost: {host}\r\n\r\n".encode())
@@ -409,7 +409,7 @@ IDENTITIES = [
     b"Impersonate-Extra-Scopes: a", b"IMPERSONATE-EXTRA-a%2fb: c", b"Impersonate-Extra-:", b"Impersonate-Other: a",
     b"Impersonate_User: bob", b"Impersonate.User: bob", b"impersonate_extra_scopes: a", b"Impersonate-: a",
 ]  # fmt: skip
-"""Headers that say who sends a request, or that some program might take for such a header."""
+"""Headers that say who sends a request, and headers that some program could take for these."""
 OTHERS = [
     b"Cookie: a=b", b"X-Remote-User: bob", b"X-Authorization: a", b"Authorization-Info: a", b"Impersonated: a",
     b"Sec-WebSocket-Protocol: base64url.bearer.authorization.k8s.io.YQ",

@@ -64,7 +64,7 @@ def test_a_proxy_header_is_read_or_refused_with_a_reason(case: Case) -> None:
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_the_beginning_of_a_proxy_header_is_incomplete_or_refused_like_the_whole_header(case: Case) -> None:
+def test_each_beginning_of_a_proxy_header_counts_as_incomplete_or_is_refused_as_the_whole_header_is(case: Case) -> None:
     size = case.wanted.length if isinstance(case.wanted, ProxyHeader) else len(case.raw)
     refused = {case.wanted} - {case.wanted if isinstance(case.wanted, ProxyHeader) else None}
     assert {parsed(case.raw[:end]) for end in range(size)} <= {None, *refused}

@@ -18,7 +18,7 @@ SHORT = SessionLimits(header=0.3, head=0.3, idle=0.3)
 REQUEST = "GET /version HTTP/1.1\r\nHost: k8s\r\n\r\n"
 
 
-async def test_only_tailscaled_may_connect_to_the_api_server_proxy(ground: Ground) -> None:
+async def test_only_tailscaled_can_connect_to_the_api_server_proxy(ground: Ground) -> None:
     async with ground.serving(), ground.connected(local="127.0.0.3") as caller:
         caller.send(REQUEST)
         assert await caller.rest() == b""
@@ -174,7 +174,7 @@ async def test_the_server_accepts_connections_again_after_a_lack_of_file_descrip
     assert lacks == [0]
 
 
-async def test_an_unforeseen_error_ends_one_connection_alone_and_its_log_line_has_no_message(
+async def test_an_unforeseen_error_ends_only_one_connection_and_its_log_line_has_no_message(
     ground: Ground, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     message = "-".join(["Bearer", "abc"])

@@ -128,7 +128,7 @@ async def test_a_watch_gets_each_event_when_it_comes_and_ends_with_its_client(gr
         await until(lambda: ground.counts.requests["forwarded"] == 1)
 
 
-# Bytes and requests that may be lost, and those that may not
+# The bytes and requests that the proxy can lose, and those that it must not lose
 
 TEN_MB, CLOSE = 10_000_000, "Connection: close\r\n"
 
@@ -225,7 +225,7 @@ async def test_the_proxy_reads_only_a_little_from_a_client_that_sends_much_durin
                 await caller.writer.drain()
 
 
-async def test_a_client_that_has_closed_its_sending_side_gets_the_answer_while_more_of_it_comes(ground: Ground) -> None:
+async def test_a_client_that_has_closed_its_sending_side_still_gets_a_slow_answer(ground: Ground) -> None:
     pieces, pause = 6, threading.Event()
 
     def script(peer: Peer, _: bytes) -> None:
@@ -536,7 +536,7 @@ async def test_the_body_of_a_denied_request_is_dropped_and_doesnt_reset_the_conn
     assert ground.api.heads == []
 
 
-async def test_tailscaled_is_asked_again_who_the_caller_is_only_after_a_moment(ground: Ground) -> None:
+async def test_a_connection_asks_tailscaled_who_its_caller_is_only_once_within_the_time_limit(ground: Ground) -> None:
     async with ground.serving(limits=SessionLimits(whois=3600)):
         async with ground.connected() as caller:
             assert [(await caller.ask()).status for _ in range(3)] == [200] * 3

@@ -1,1 +1,1 @@
-"""Tests of the command `tsoperator check`, which a person runs beside the operator."""
+"""Tests of the commands ``tsoperator check`` and ``tsoperator list``."""

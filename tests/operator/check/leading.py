@@ -23,18 +23,18 @@ REFUSED = "error forwarding port 9003 to pod: connect: connection refused"
 
 
 def row(kind: str = "Service", namespace: str = "shop", name: str = "db", **fields: Any) -> dict[str, Any]:
-    """Return an entry about an object, as it stands in the leader's report."""
+    """Return the row of an object in the leader's report."""
     return {"kind": kind, "namespace": namespace, "name": name, "verdict": "ok", **fields}
 
 
 @dataclass
 class Leading:
-    """The cluster of a test, which the test may change. No Deployment runs the operator.
+    """The cluster of a test, which the test can change. No Deployment runs the operator.
 
     *leases* has the holders of the operators' Leases by namespace, and *pods* the Pods that run. The Pod *leader*
-    leads. Its report has the entries *objects* and the fields *report*, and its answer has the HTTP headers *headers*.
-    A Pod in *deaf* listens on no port. The API server opens no port-forward to a Pod in *mute*. The user may not
-    request a path that contains one of *denied*.
+    leads. Its report has the rows *objects* and the fields *report*, and its answer has the HTTP headers *headers*.
+    A Pod in *deaf* listens on no port. The API server opens no port-forward to a Pod in *mute*. The user isn't allowed
+    to request a path that contains one of *denied*.
     """
 
     kubeconfig: Path

@@ -77,7 +77,7 @@ async def test_a_check_waits_for_an_operator_that_becomes_ready(operator: Operat
     assert (await run(f"--operator={operator.at}"))[0] == 1
 
 
-async def test_a_user_may_interrupt_a_check(operator: Operator, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_user_can_interrupt_a_check(operator: Operator, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     def interrupt(_: float) -> NoReturn:
         raise KeyboardInterrupt
 
@@ -95,7 +95,7 @@ async def test_the_output_for_machines_is_one_json_object(operator: Operator, ru
 
 
 @pytest.mark.parametrize(("variable", "option"), [("/missing", ""), ("/other", "--kubeconfig=/missing")])
-async def test_without_a_port_a_check_looks_at_the_cluster_of_the_kubeconfig(
+async def test_a_check_without_the_option_operator_looks_at_the_cluster_of_the_kubeconfig(
     run: Run, variable: str, option: str
 ) -> None:
     code, lines = await run(*filter(None, [option]), KUBECONFIG=variable)

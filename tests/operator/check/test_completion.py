@@ -26,7 +26,7 @@ current-context: home
         (["list", "--kubeconfig", ""], ":0"),
     ],
 )
-def test_kubectl_gets_the_words_that_may_come_next_in_a_command_line(
+def test_kubectl_gets_the_words_that_can_come_next_in_a_command_line(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     tmp_path: Path,

@@ -87,7 +87,7 @@ def test_a_check_reports_two_leaders_as_a_fault() -> None:
     assert found.words == "2 Pods of the operator lead at a time"
 
 
-def test_a_pod_that_ends_may_still_lead_and_need_not_be_ready() -> None:
+def test_a_pod_that_is_being_deleted_can_still_lead_and_need_not_be_ready() -> None:
     old = replace(replica(LEADS, SET_UP, at="old", wrong="not ready: leader: stopping"), is_ending=True)
     found = [*check_replicas("tailscale", [old, replica(STANDS_BY, at="new")])]
     assert [each.words for each in found][:2] == ["operator at new is ready", "operator at old leads, until it ends"]
@@ -95,9 +95,7 @@ def test_a_pod_that_ends_may_still_lead_and_need_not_be_ready() -> None:
 
 
 @pytest.mark.parametrize("leaders", [0, 2])
-def test_the_cure_is_to_check_again_if_no_pod_or_every_pod_seems_to_lead_as_during_a_change_of_leader(
-    leaders: int,
-) -> None:
+def test_the_cure_is_to_check_again_if_no_pod_or_more_than_one_pod_leads(leaders: int) -> None:
     (found,) = wrong(*(replica(LEADS if each < leaders else STANDS_BY, SET_UP, at=str(each)) for each in range(2)))
     assert found.cure.startswith("check again")
 
@@ -111,10 +109,12 @@ def test_the_cure_is_to_check_again_if_no_pod_or_every_pod_seems_to_lead_as_duri
         ([OperatorPod("a", wrong="it is not ready", unread="503")], ["FAILED", "can't look"]),
     ],
 )
-def test_a_pod_whose_metrics_can_not_be_read_may_lead(replicas: list[OperatorPod], verdicts: list[str]) -> None:
+def test_a_pod_whose_metrics_cannot_be_read_counts_as_a_possible_leader(
+    replicas: list[OperatorPod], verdicts: list[str]
+) -> None:
     assert [each.verdict.value for each in wrong(*replicas)] == verdicts
 
 
-def test_a_pod_whose_metrics_cannot_be_read_causes_a_single_finding() -> None:
+def test_a_pod_that_does_not_answer_causes_a_single_finding() -> None:
     (found,) = wrong(OperatorPod("a", "no answer", "look at it"))
     assert (found.words, found.cure) == ("operator at a: no answer", "look at it")

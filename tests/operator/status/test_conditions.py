@@ -39,7 +39,7 @@ def test_every_condition_of_the_operator_is_judged_except_proxygroup_available()
         ([("Progressing", "False", "Other"), ("ConnectorReady", "True", "B")], "ok", "B"),
     ],
 )
-def test_the_first_false_condition_decides_about_an_object_or_else_the_last_true_condition(
+def test_an_object_is_judged_by_its_first_false_condition_else_by_an_unknown_one_else_by_its_last_one(
     conditions: list[tuple[str, str, str]], grade: str, reason: str
 ) -> None:
     found = judge_conditions({"status": {"conditions": [told(*each) for each in conditions]}})
@@ -47,7 +47,7 @@ def test_the_first_false_condition_decides_about_an_object_or_else_the_last_true
     assert (found.grade, found.reason) == (grade, reason)
 
 
-def test_a_condition_of_somebody_else_may_lack_fields() -> None:
+def test_a_condition_of_another_program_can_lack_fields() -> None:
     assert judge_conditions({"status": {"conditions": [{"reason": "A"}]}}) is None
     found = judge_conditions({"status": {"conditions": [{}, {"type": "TailscaleProxyReady"}]}})
     assert found is not None

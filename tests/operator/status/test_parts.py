@@ -42,7 +42,7 @@ def tailnet(*, is_valid: bool) -> Object:
         ),
     ],
 )
-def test_a_tailnet_is_judged_by_the_condition_of_its_tailnet_object_and_then_by_the_last_check(
+def test_a_tailnet_is_judged_by_a_false_condition_of_its_object_or_else_by_the_latest_preflight(
     facts: TailnetFacts, verdict: str, words: str
 ) -> None:
     part = tailnet_part(facts)

@@ -49,7 +49,7 @@ def rows(report: str) -> dict[str, dict[str, Any]]:
 
 
 @pytest.mark.simulated
-async def test_the_report_has_a_row_for_each_object_and_sends_no_request_to_a_server(cluster: World) -> None:
+async def test_the_report_has_a_row_for_each_object_and_causes_no_request_to_a_server(cluster: World) -> None:
     await cluster.apply(egress(), backend(), ingress())
     for namespace in (NAMESPACE, "default"):
         await cluster.apply(obj(SERVICE, Key(namespace, "typo"), PORTS, annotations={"tailscale.com/expsoe": "true"}))
@@ -76,7 +76,7 @@ async def test_the_report_has_a_row_for_each_object_and_sends_no_request_to_a_se
     assert found.keys() == {"Service db", "Service typo", "Ingress web"}
 
 
-async def test_a_report_shows_what_has_changed_since_the_last_one(cluster: World) -> None:
+async def test_a_report_shows_the_changes_since_the_previous_report(cluster: World) -> None:
     address = f"127.0.0.1:{free_port()}"
     cluster.peer("db")
 

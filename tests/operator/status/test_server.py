@@ -65,7 +65,7 @@ async def test_a_waiting_request_is_refused_when_the_pod_stops_leading() -> None
         assert sorted([(await each)[0] for each in asking]) == [200, 503]
 
 
-async def test_a_report_that_is_known_already_is_not_sent_again() -> None:
+async def test_a_report_that_the_client_has_already_is_not_sent_again() -> None:
     async with (status := server()) as address:
         leading = asyncio.create_task(status.lead())
         await asyncio.sleep(0)

@@ -19,7 +19,7 @@ class Cast:
     """The lines of a recording.
 
     Each line is for a time, in *seconds* after the start. If the bytes of a character come in two pieces, the character
-    stands in the line for the second piece.
+    is in the line for the second piece.
     """
 
     def __init__(self, device: SourceDevice, session: SessionRequest, timestamp: int) -> None:
@@ -29,7 +29,7 @@ class Cast:
         self._decoders: dict[int, codecs.IncrementalDecoder] = {}
 
     def header(self, size: Size) -> bytes:
-        """Return the first line."""
+        """Return the first line of the recording, which describes the session and its caller."""
         device, session = self._device, self._session
         user = {"srcNodeUserID": device.owner_id, "srcNodeUser": device.login}
         source = {"srcNodeTags": device.tags} if device.tags else {key: value for key, value in user.items() if value}

@@ -25,15 +25,15 @@ class RecorderLimits:
     search: float = 30.0
     """The time within which one of the recorders must have begun a recording or accepted an event."""
     patience: float = 30.0
-    """The time that may pass until a recorder reads our bytes, or between two of its acknowledgements."""
+    """The longest time until a recorder reads our bytes, and between two of its acknowledgements."""
     size: float = 2.0
     """The time for which output waits for the size of the terminal, which the client sends."""
     gather: float = 0.05
     """The time for which small pieces of output wait for more output."""
     waiting: int = 64 << 20
-    """The most bytes that may wait in all bodies until their events are sent."""
+    """The most bytes in all bodies that wait until their events are sent."""
     waiting_of_one: int = 16 << 20
-    """The most bytes that may wait in bodies from one device, so that this device can't use up `waiting`."""
+    """The most bytes in the waiting bodies from one device, so that this device can't use up `waiting`."""
 
 
 async def dialled(dial: Dial, address: str, limits: RecorderLimits) -> tuple[SocketStream, bytes]:

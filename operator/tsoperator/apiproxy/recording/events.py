@@ -56,7 +56,7 @@ class RequestEvent:
         return len(self._before) + 4 * ((len(self._body) + 2) // 3) + len(self._after)
 
     def pieces(self) -> Iterator[bytes]:
-        """Return the bytes of the event, piece by piece."""
+        """Yield the bytes of the event, piece by piece."""
         yield self._before
         with memoryview(self._body) as view:
             for start in range(0, len(view), _PIECE):
@@ -67,8 +67,8 @@ class RequestEvent:
 async def send_event(event: RequestEvent, dial: Dial, addresses: Sequence[str], limits: RecorderLimits) -> None:
     """Send *event* to the first recorder that takes it.
 
-    If none takes it, raises RecordingFailed with the reasons of all. Raises EventsUnsupported if no recorder knows
-    events.
+    If no recorder takes it, raises RecordingFailed with the reasons of all recorders. Raises EventsUnsupported if no
+    recorder knows events.
     """
     failures: list[str] = []
     unsupported = 0

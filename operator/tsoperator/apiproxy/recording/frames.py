@@ -25,7 +25,7 @@ class Size:
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
-    """The result of parsing some bytes of a session: *forwarded* may be sent on once the rest is recorded.
+    """The result of parsing some bytes of a session: the *forwarded* bytes must wait until the rest is recorded.
 
     *outputs* are pieces of output, each with the number of its stream. *sizes* are new sizes of the terminal.
     """
@@ -49,11 +49,11 @@ class Frame:
 
 
 class Cutter:
-    """Cuts a stream of bytes into frames, whose payloads may come in pieces.
+    """Cuts a stream of bytes into frames, whose payloads can come in pieces.
 
     *begin* gets a buffer and the position of a frame in it. It returns that frame, or None if bytes of its header are
     missing. *payload* gets each piece of a payload, and how many bytes of the payload follow. It gets an empty piece
-    for an empty payload. Both may raise BadFrames.
+    for an empty payload. Both functions can raise BadFrames.
     """
 
     def __init__(self, begin: Callable[[bytes, int], Frame | None], payload: Callable[[bytes, int], None]) -> None:
@@ -74,7 +74,7 @@ class Cutter:
         return held
 
     def feed(self, data: bytes) -> bytes:
-        """Return the bytes that may be forwarded: all but the beginning of a header. Raises BadFrames."""
+        """Return the bytes to forward: all but an incomplete header at the end. Raises BadFrames."""
         buffer = self._held + data if self._held else data
         at, end = 0, len(buffer)
         while at < end:
@@ -112,7 +112,7 @@ def read_sizes(raw: bytes | bytearray) -> Sequence[Size]:
 
 
 def _size(value: object) -> Size:
-    """Return the size in a JSON object, whose names may be in any case, as in Go. Raises ValueError."""
+    """Return the size in a JSON object, whose names can be in any case, as in Go. Raises ValueError."""
     if not isinstance(value, dict):
         raise ValueError("a size isn't an object")
     fields = {name.casefold(): number for name, number in value.items()}

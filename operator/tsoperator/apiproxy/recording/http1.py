@@ -20,7 +20,7 @@ _MOST_BODY: Final = 1000
 
 
 class Http1Connection:
-    """A connection to a recorder. One task may receive while another one sends."""
+    """A connection to a recorder. One task can receive while another one sends."""
 
     def __init__(self, stream: SocketStream, first: bytes) -> None:
         self._stream = stream
@@ -74,7 +74,7 @@ class Http1Connection:
 
 
 class Http1Recorder:
-    """A recording by HTTP/1.1. One task may call `watch` while another one calls `send`."""
+    """A recording by HTTP/1.1. One task can call `watch` while another one calls `send`."""
 
     def __init__(self, connection: Http1Connection, address: str, patience: float) -> None:
         self._connection = connection

@@ -47,12 +47,11 @@ _MOST_OTHER: Final = 2 << 10
 _MOST_SETTINGS: Final = 600
 """The most bytes of all settings that a recorder sends. A setting has six bytes, but h2 takes 800 to remember it."""
 _LAST_PATIENCE: Final = 10
-"""The factor by which we wait longer for the end of the answer, after the end of the recording, than for an
-acknowledgement."""
+"""After the end of the recording, we wait for the end of the answer so many times as long as for an acknowledgement."""
 
 
 class Acknowledgements:
-    """The body of an answer: JSON objects, each of which has `ack`, or `error` as the last one."""
+    """The body of a recorder's answer: JSON objects with `ack`. The last one can have `error` instead."""
 
     def __init__(self) -> None:
         self._rest = b""
@@ -111,7 +110,7 @@ class FrameLimits:
 
 
 class Http2Recorder:
-    """A connection to a recorder by HTTP/2. One task may receive while another one sends."""
+    """A connection to a recorder by HTTP/2. One task can receive while another one sends."""
 
     def __init__(self, stream: SocketStream, first: bytes, address: str, patience: float) -> None:
         self._stream = stream
@@ -122,7 +121,7 @@ class Http2Recorder:
         self._limits = FrameLimits()
         self._writing = asyncio.Lock()
         self._has_room = asyncio.Event()
-        """The event that is set when the recorder may have made room for more bytes."""
+        """The event that is set when the recorder has possibly made room for more bytes."""
         self._id = 0
         """The number of the current request's stream."""
         self._early: list[Event] = []
@@ -182,7 +181,7 @@ class Http2Recorder:
 
     @asynccontextmanager
     async def _limited(self, problem: str) -> AsyncIterator[asyncio.Timeout]:
-        """Limit the time of a block of code to *patience* seconds. The block may move the limit.
+        """Limit the time of a block of code to *patience* seconds. The block can put off the limit.
 
         When the time is over, raises RecordingFailed with the *problem*.
         """

@@ -13,7 +13,7 @@ from tsoperator.apiproxy.stream import SocketStream
 
 _T = TypeVar("_T")
 _MOST_GATHERED: Final = 4 * FRAME
-"""The most bytes that may wait to be sent to a recorder. While so many wait, the session's output waits, too."""
+"""The most bytes that we let wait for a recorder. While so many wait, the session's output waits, too."""
 
 
 class _Recorder(Protocol):
@@ -136,18 +136,18 @@ class RecorderSearch:
         self._reached: _Recorder | None = None
 
     async def reach(self) -> None:
-        """Find a recorder that answers. If none does, raise RecordingFailed with the reasons of all."""
+        """Find a recorder that answers. If none answers, raise RecordingFailed with the reasons of all recorders."""
         await self._limited(self._reach_next())
 
     async def begin(self) -> Upload:
-        """Begin the recording at the recorder that was found. If that recorder refuses, try the next ones.
+        """Begin the recording at the recorder that `reach` has found. If that recorder refuses, try the next ones.
 
         Raises RecordingFailed.
         """
         return await self._limited(self._begin())
 
     def close(self) -> None:
-        """Close the connection to the recorder that was found, if no recording uses the connection."""
+        """Close the connection to the recorder that `reach` has found, if no recording uses the connection."""
         if self._reached is not None:
             self._reached.close()
             self._reached = None
@@ -192,7 +192,7 @@ class RecorderSearch:
         raise self._failed()
 
     async def _connect(self) -> _Recorder:
-        """Return a connection by HTTP/2 if the recorder knows the second version, else one by HTTP/1.1."""
+        """Return a connection by HTTP/2 if the recorder knows recordings by HTTP/2, else one by HTTP/1.1."""
         recorder = Http2Recorder(*await self._dialled(), self._address, self.limits.patience)
         has_second = False
         try:

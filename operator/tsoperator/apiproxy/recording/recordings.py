@@ -1,4 +1,4 @@
-"""The recordings that the tailnet's grants require: an event before each request is forwarded, and whole sessions."""
+"""Makes the recordings that the tailnet's grants want: an event for each request before we forward it, and sessions."""
 
 import time
 from collections import Counter
@@ -26,7 +26,7 @@ _MOST_FRAMED: Final = MOST_BODY + (1 << 20)
 
 @dataclass(slots=True)
 class _Waiting:
-    """The numbers of bytes in bodies that wait for their events: in all of them, and by device."""
+    """The numbers of bytes in bodies that wait until their events are sent: *size* in all, and *of* by device."""
 
     limits: RecorderLimits
     size: int = 0
@@ -53,7 +53,7 @@ class _Unreadable(Exception):
 
 
 class _Body:
-    """The body of a request that *client* is about to send. The bytes that have come stay in *client*."""
+    """The body of a request, whose bytes *client* is about to send. The received bytes stay in *client*."""
 
     def __init__(self, client: Client, head: RequestHead, device: str, waiting: _Waiting) -> None:
         self._client = client
@@ -112,7 +112,7 @@ class Recordings:
     async def record_event(self, client: Client, head: RequestHead, order: RecordingOrder, note: Note) -> Denial | None:
         """Record a request whose body *client* is about to send. The bytes of the body stay in *client*.
 
-        Return the refusal if the request must be recorded and can't; else None. Raises ClientGone and BadMessage.
+        Return the refusal if the request must be recorded but can't be; else None. Raises ClientGone and BadMessage.
         """
         self._counts.events["attempted"] += 1
         body = _Body(client, head, order.device.stable_id, self._waiting)

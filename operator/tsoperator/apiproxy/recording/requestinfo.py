@@ -45,7 +45,7 @@ class RequestInfo:
     label_selector: str = ""
 
     def as_event(self) -> Mapping[str, Any]:
-        """Return the parts as they stand in an event."""
+        """Return the parts with the names that they have in an event."""
         return {_go_name(name): value for name, value in asdict(self).items()}
 
 
@@ -79,11 +79,12 @@ def request_info(method: str, target: str) -> RequestInfo:
 
 
 def session_request(method: str, target: str, *, upgrades: bool = False) -> SessionRequest | None:
-    """Return the session that a request opens; None if it opens none. *upgrades* says if it upgrades its connection.
+    """Return the session that a request opens; None if it opens none.
 
-    Some servers remove empty parts and dots from a path, so we also look at the path without them. We take any upgraded
-    connection for a session, unless it carries a watch or a log: it may lead to a shell in a virtual machine, or, by
-    the proxy of a Pod, a Service or a node, to a kubelet or to the API server itself.
+    *upgrades* says whether the request upgrades its connection. We take any upgraded connection for a session, unless
+    it carries a watch or a log: it can lead to a shell in a virtual machine or, by the proxy of a Pod, a Service or a
+    node, to a kubelet or to the API server itself. Some servers remove empty parts and dots from a path, so we also
+    look at the path without them.
     """
     path, query = unquote(target.partition("?")[0]), query_parameters(target)
     literal = _split(path)
@@ -141,7 +142,7 @@ def _info(method: str, path: str, parts: Sequence[str], query: Mapping[str, Sequ
 
 
 def _session(method: str, info: RequestInfo, query: Mapping[str, Sequence[str]]) -> SessionRequest | None:
-    """Return the session that a request opens; None if it opens none. All paths that open sessions stand here."""
+    """Return the session that a request opens by its path; None if no session is known for the path."""
     parts = info.parts or ()
     if info.subresource in {EXEC, ATTACH}:
         return SessionRequest(
@@ -173,7 +174,7 @@ def _is_reading(info: RequestInfo) -> bool:
 def _kubelet_session(parts: Sequence[str], query: Mapping[str, Sequence[str]]) -> SessionRequest | None:
     """Return the session that a request to a kubelet opens, by a path such as `exec/<namespace>/<pod>/<container>`.
 
-    The API server resolves dots in that path. No dots lead up beyond the kubelet.
+    The API server resolves ``.`` and ``..`` in that path, which can't lead out of the kubelet's paths.
     """
     match _cleaned(parts):
         case ["exec" | "attach" as kind, namespace, pod, *_, container]:
@@ -192,7 +193,7 @@ def _split(path: str) -> Sequence[str]:
 
 
 def _cleaned(parts: Sequence[str]) -> Sequence[str]:
-    """Return *parts* without empty ones, and with dots resolved."""
+    """Return the *parts* of a path without empty ones, and with the parts ``.`` and ``..`` resolved."""
     kept: list[str] = []
     for part in parts:
         if part == "..":
@@ -207,7 +208,7 @@ def _first(query: Mapping[str, Sequence[str]], name: str) -> str:
 
 
 def _is_true(values: Sequence[str] | None) -> bool:
-    """Tell whether a parameter is true: it is there, and its first value is neither false nor 0."""
+    """Tell whether a parameter with *values* is true: it exists, and its first value is neither false nor 0."""
     return values is not None and values[0].lower() not in {"false", "0"}
 
 

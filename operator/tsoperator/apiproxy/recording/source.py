@@ -7,7 +7,7 @@ from typing import Final
 
 @dataclass(frozen=True, slots=True)
 class SourceDevice:
-    """The device that a session or a request comes from, and its user if it has no *tags*.
+    """The device that a session or a request comes from, and the user of a device without *tags*.
 
     *name* is the full name of the device without the final dot, and *stable_id* its ID, which never changes. *owner_id*
     is the ID of the user to whom the device belongs. *login* is the user's login name, and *profile_id* the ID of the

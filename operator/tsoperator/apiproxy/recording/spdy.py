@@ -48,11 +48,11 @@ _BEFORE_HEADERS: Final = {_SYN_STREAM: 10, _SYN_REPLY: 4, _HEADERS: 4}
 """The number of bytes before the header block of a control frame, by type."""
 _LENGTHS: Final = {_RESET: 8, _PING: 4, _GOAWAY: 8, _WINDOW_UPDATE: 8}
 """The right lengths of control frames, by type. We refuse other lengths: programs in Go ignore some lengths and take
-surplus bytes for the next frame, which may open a stream."""
+surplus bytes for the next frame, which can open a stream."""
 _MOST_BLOCK: Final = 8 << 10
 """The most bytes of a header block, compressed or not."""
 _MOST_STREAMS: Final = 64
-"""The most streams that a client may open in a session."""
+"""The most streams that we let a client open in a session."""
 
 
 @dataclass(slots=True)
@@ -77,16 +77,15 @@ class SpdyClient:
         self._sizes: list[Size] = []
 
     def feed(self, data: bytes) -> Parsed:
-        """Return the bytes that may be forwarded, and the sizes in them. Raises BadFrames."""
+        """Return the bytes to forward, and the sizes in them. Raises BadFrames."""
         forwarded = self.cutter.feed(data)
         sizes, self._sizes = self._sizes, []
         return Parsed(forwarded, sizes=sizes)
 
     def _begin(self, buffer: bytes, at: int) -> Frame | None:
-        """Begin a frame.
+        """Return the frame at the position *at*; None if bytes of its header are missing. Raises BadFrames.
 
-        If a frame has a header block, all its bytes count as the frame's header. So we read the block before we forward
-        it.
+        A header block counts as part of the frame's header. So we read the block before we forward it.
         """
         found = _header(buffer, at)
         if found is None:
@@ -156,13 +155,13 @@ class SpdyServer:
         self._outputs: list[tuple[int, bytes]] = []
 
     def feed(self, data: bytes) -> Parsed:
-        """Return the bytes that may be forwarded, and the output in them. Raises BadFrames."""
+        """Return the bytes to forward, and the output in them. Raises BadFrames."""
         forwarded = self.cutter.feed(data)
         outputs, self._outputs = self._outputs, []
         return Parsed(forwarded, outputs)
 
     def notice(self) -> Notice:
-        """Return the function that makes a notice to the user. It is valid only until more bytes are forwarded."""
+        """Return the function that makes a notice to the user. It is valid only until we forward more bytes."""
         return partial(_shown, self._streams, self.cutter.left, bool(self._stream))
 
     def _begin(self, buffer: bytes, at: int) -> Frame | None:
@@ -182,7 +181,7 @@ class SpdyServer:
 def _shown(streams: SpdyStreams, left: int, is_output: bool, text: bytes) -> bytes:
     """Return frames that show *text*; empty if that is impossible.
 
-    *left* bytes of the current frame are still to come; *is_output* says if that frame carries output.
+    *left* bytes of the current frame are still to come; *is_output* says whether that frame carries output.
     """
     ids = streams.stderr or streams.stdout
     if not ids or left > MOST_FILLED or (left and not is_output):
@@ -228,7 +227,7 @@ def _settings(buffer: bytes, at: int, length: int) -> Frame | None:
 def _stream_types(block: bytes) -> bytes:
     """Return the value of the header `streamtype` in a header block; empty if it has none. Raises BadFrames.
 
-    A header may have several values, and receivers look at the first one.
+    A header can have several values, and receivers look at the first one.
     """
     words: list[bytes] = []
     at = 4

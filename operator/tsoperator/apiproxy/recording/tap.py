@@ -1,4 +1,4 @@
-"""The recording of one session: records its bytes before they are forwarded."""
+"""The recording of one session: records the bytes of the session before we forward them."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -53,9 +53,9 @@ def session_parsers(protocol: str, has_terminal: bool) -> SessionParsers:
 
 
 class SessionRecording:
-    """The recording of one session. If the recording fails and *is_enforced*, the session ends; else it goes on.
+    """The recording of one session. If the recording fails, the session ends if *is_enforced*, and else goes on.
 
-    *note* is called with the reason why a recording fails.
+    We call *note* with the reason why the recording fails.
     """
 
     def __init__(
@@ -96,7 +96,7 @@ class SessionRecording:
             raise
 
     async def begin(self) -> Upload | None:
-        """Begin the recording; return None if it has failed. Raises RecordingFailed if it is enforced."""
+        """Begin the recording. If it has failed, return None, or raise RecordingFailed if the recording is enforced."""
         if self._failure:
             return None
         try:
@@ -112,14 +112,14 @@ class SessionRecording:
         return self._upload
 
     async def watch(self) -> None:
-        """Wait until the recording fails. Then raises RecordingFailed if the recording is enforced."""
+        """Wait until the recording fails. After that, raise RecordingFailed if the recording is enforced."""
         if self._upload is not None:
             self._fail(await self._upload.failed())
 
     async def from_client(self, data: bytes, send: Send) -> None:
-        """Forward *data* of the client, which sends no more if it is empty. Raises BadFrames, and the errors of *send*.
+        """Forward *data* of the client. Empty *data* means that the client sends no more.
 
-        Raises RecordingFailed if the recording fails and is enforced.
+        Raises BadFrames, the errors of *send*, and RecordingFailed if the recording fails and is enforced.
         """
         if not data or self._failure:
             await send(self._client.cutter.release() + data)
@@ -145,7 +145,7 @@ class SessionRecording:
         self._notice = self._server.notice()
 
     async def _record(self, piece: bytes) -> None:
-        """Record a piece of the API server's bytes. Then all bytes may be forwarded that the cutter doesn't hold."""
+        """Record a piece of the API server's bytes. After that, we can forward all bytes but those in `cutter.held`."""
         if outputs := self._server.feed(piece).outputs:
             if not self._has_header.is_set():
                 await self._wait_for_size()

@@ -35,9 +35,9 @@ class _Message:
         self._coded = b""
 
     def decoded(self, piece: bytes) -> bytes:
-        """Return the bytes in a *piece* of the message. The last bytes of a piece may be returned with the next piece.
+        """Return the decoded bytes in a *piece* of the message. Raises BadFrames.
 
-        Raises BadFrames.
+        In base64, a group of four characters can end in the next piece. Its bytes are returned with that piece.
         """
         if piece and self.channel == _NO_CHANNEL:
             self.channel = piece[0] - ord("0") if self.is_text else piece[0]
@@ -59,7 +59,7 @@ class _Message:
 
 
 class WebSocketFrames:
-    """Parses the bytes of a client, with the size of its terminal, or those of the API server, with the output."""
+    """Parses the bytes of a client to find the sizes of its terminal, or those of the API server to find the output."""
 
     def __init__(self, *, is_client: bool, has_terminal: bool) -> None:
         self._has_terminal = has_terminal
@@ -74,14 +74,14 @@ class WebSocketFrames:
         self._sizes: list[Size] = []
 
     def feed(self, data: bytes) -> Parsed:
-        """Return the bytes that may be forwarded, and the output and the sizes in them. Raises BadFrames."""
+        """Return the bytes to forward, and the output and the sizes in them. Raises BadFrames."""
         forwarded = self.cutter.feed(data)
         outputs, self._outputs = self._outputs, []
         sizes, self._sizes = self._sizes, []
         return Parsed(forwarded, outputs, sizes)
 
     def notice(self) -> Notice:
-        """Return the function that makes a notice to the user. It is valid only until more bytes are forwarded."""
+        """Return the function that makes a notice to the user. It is valid only until we forward more bytes."""
         left, message = self.cutter.left, self._message
         if message and (message.is_text or message.channel not in self._channels):
             return _nothing
@@ -155,7 +155,7 @@ def _nothing(_: bytes) -> bytes:
 def _shown(left: int, goes_on: bool, channel: int, text: bytes) -> bytes:
     """Return frames that show *text*.
 
-    *left* bytes of the current frame are still to come. *goes_on* says if more frames of its message follow then.
+    *left* bytes of the current frame are still to come. *goes_on* says whether more frames of its message follow.
     """
     filled, rest = text[:left].ljust(left), text[left:]
     if goes_on:

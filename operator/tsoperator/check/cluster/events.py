@@ -1,7 +1,7 @@
 """Reports the Warnings that the operator wrote as Events about faults that no condition shows.
 
-Such faults are that an annotation or a class is misspelt, that another device has the name already, or that a proxy
-accepts no routes. The API server keeps an Event for an hour, so a fault may have been repaired since.
+Examples are a misspelt annotation or class, a name that another device has already, and a proxy that accepts no routes.
+The API server keeps an Event for an hour, so it is possible that somebody has repaired the fault in the meantime.
 """
 
 from collections.abc import Iterable, Iterator
@@ -31,8 +31,8 @@ _OF_CONDITIONS: Final = """
 OF_CONDITIONS: Final = frozenset(_OF_CONDITIONS.split())
 """The reasons of conditions that are False or Unknown, as docs/conditions.md lists them.
 
-We leave out Warnings with these reasons, because the condition shows whether the fault is still there. Reasons that can
-also be in an Event alone are missing here.
+We leave out Warnings with these reasons, because the condition shows whether the fault is still there. The list doesn't
+have the reasons that an Event can have although no condition shows them.
 """
 
 WARNINGS: Final = f"type=Warning,reportingComponent={COMPONENT}"
@@ -42,8 +42,8 @@ WARNINGS: Final = f"type=Warning,reportingComponent={COMPONENT}"
 def check_warnings(events: Iterable[Object], objects: Iterable[Object]) -> Iterator[Finding]:
     """Yield a finding for each Warning of the operator among *events* that is about one of the present *objects*.
 
-    If an object has several Warnings with the same reason, only the last one makes a finding. Warnings about a deleted
-    object with the same name as a present one are left out.
+    If an object has several Warnings with the same reason, only the latest one makes a finding. Warnings about a
+    deleted object with the same name as a present one are left out.
     """
     there = {each["metadata"].get("uid", ""): each for each in objects}
     last: dict[tuple[str, str], Object] = {}

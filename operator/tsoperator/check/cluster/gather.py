@@ -67,7 +67,7 @@ _MANAGED: Final = (f"{LABEL_MANAGED}={MANAGED}", OF_RECORDERS)
 """The label selectors of the objects that the operator makes. The objects of Recorders have labels of their own."""
 _DNS_NAMESPACE: Final = "kube-system"
 _AT_ONCE: Final = 16  # the most requests at a time
-_CALL: Final = 10.0  # s that a call of the control server may take
+_CALL: Final = 10.0  # s: the time limit for a call of the control server
 
 Value = TypeVar("Value")
 
@@ -94,14 +94,15 @@ class CannotLook(Exception):
 
 
 class BadCredentials(CannotLook):
-    """An error: the operator's credentials can't be read, so the operator can't use them either."""
+    """An error: the Secret has no usable credentials for the operator, so the operator can't log in, either."""
 
 
 @dataclass(frozen=True, slots=True)
 class Control:
     """The control server's answers about the operator's own tailnet.
 
-    *findings* say whether the tailnet is set up. *devices* are those of the tailnet; None if we may not list them.
+    *findings* say whether the tailnet is set up for the operator. *devices* are the devices of the tailnet; None if the
+    control server doesn't let us list them.
     """
 
     findings: Findings
@@ -118,7 +119,10 @@ class ClusterReader:
         self._namespace = installed.namespace
 
     async def replicas(self) -> list[OperatorPod]:
-        """Return the operator's Pods with their probes and metrics, also Pods that are ending: one of them may lead."""
+        """Return the operator's Pods with their probes and metrics.
+
+        Pods that are being deleted are among them, because such a Pod can still lead.
+        """
         pods = (await self._client.list(POD, self._namespace, OUR_PODS)).items
         found = await _together(map(self._replica, pods))
         return [replace(each, is_ending=is_deleting(pod)) for each, pod in zip(found, pods, strict=True)]
@@ -178,12 +182,12 @@ class ClusterReader:
         )
 
     async def _managed(self, resource: Resource, slim: Callable[[Object], Object] = lambda obj: obj) -> list[Object]:
-        """Return the objects of *resource* that the operator has made for proxies, each *slim*."""
+        """Return the objects of *resource* that the operator has made for proxies, each reduced by *slim*."""
         found = [await self._client.list(resource, self._namespace, each, slim=slim) for each in _MANAGED]
         return [obj for each in found for obj in each.items]
 
     async def objects(self) -> list[Object]:
-        """Return the objects of users that may have conditions of the operator."""
+        """Return the objects that can have conditions of the operator: Services, and the objects of its own kinds."""
         places = self._installed.watched or [""]
         services = [each for place in places for each in await self._listed(SERVICE, place)]
         return services + [each for kind in OWN_KINDS for each in await self._listed(kind)]
@@ -201,7 +205,7 @@ class ClusterReader:
         return [obj for each in found for obj in each.items]
 
     async def control(self) -> Control:
-        """Return the control server's answers to the operator's credentials. Raises CannotLook."""
+        """Ask the control server with the operator's credentials, and return its answers. Raises CannotLook."""
         tailnet = self._tailnet(self._installed.control_url, await self._credentials())
         preflight = Preflight(tailnet, EventRecorder(self._client), _nobody)
         exposes = any(is_host_in(each, "") for each in await self._listed(PROXYGROUP, slim=without_managed_fields))
@@ -309,7 +313,7 @@ async def deployments(client: KubeClient, namespace: str) -> list[Object]:
 
 
 async def _nobody() -> None:
-    """Return None: there is no object for Events of the preflight, because a check prints the findings instead."""
+    """Return None as the object for the preflight's Events: a check prints the findings instead of writing Events."""
 
 
 async def _together(calls: Iterable[Awaitable[Value]]) -> list[Value]:

@@ -68,7 +68,7 @@ class Installed:
 
     @property
     def manages_cluster_dns(self) -> bool:
-        """True if the operator may write into the configuration of the cluster's DNS."""
+        """True if the operator is allowed to write into the configuration of the cluster's DNS."""
         return self._env.get("OPERATOR_MANAGE_CLUSTER_DNS") == "true"
 
     @property
@@ -103,7 +103,7 @@ class Installed:
         return bool(self._env.get("PROXY_DEFAULT_CLASS"))
 
     def secret_key(self, variable: str) -> SecretKey | None:
-        """Return the key of the Secret that is mounted at the path in the environment variable *variable*, if any."""
+        """Return the key of a Secret that is mounted at the path in the environment *variable*; None if none is."""
         path = self._env.get(variable, "")
         folder, _, file = path.rpartition("/")
         mounted = (each["name"] for each in self._container.get("volumeMounts") or () if each["mountPath"] == folder)
@@ -115,7 +115,7 @@ class Installed:
 
     @property
     def identity(self) -> WorkloadIdentity | None:
-        """The operator's workload identity, if it has one."""
+        """The operator's workload identity; None if it has none."""
         sources = [
             source.get("serviceAccountToken") or {}
             for volume in self._pod.get("volumes") or ()
@@ -149,7 +149,7 @@ class Installed:
 
 
 def find_installed(namespace: str, deployments: Iterable[Object]) -> Installed | None:
-    """Return the operator among the Deployments of *namespace*, if it is there."""
+    """Return the operator among the *deployments* of *namespace*; None if it isn't there."""
     for each in deployments:
         template = each["spec"]["template"].get("metadata") or {}
         if (template.get("labels") or {}).get(LABEL_OPERATOR) == OPERATOR and not is_deleting(each):

@@ -103,7 +103,7 @@ def _service(webhook: Object) -> Key | None:
 
 
 def _intercepted_writes(webhook: Object) -> list[str]:
-    """Return the resources that the operator writes, and about which the API server asks *webhook*."""
+    """Return the resources that the operator writes, if the API server asks *webhook* about writes of them."""
     found: set[str] = set()
     for rule in webhook.get("rules") or ():
         if set(rule.get("operations") or ()) <= {"CONNECT"}:

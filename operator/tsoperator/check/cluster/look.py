@@ -1,4 +1,4 @@
-"""Looks at a cluster part by part: gathers the facts of each part, and has pure checks judge them."""
+"""Looks at a cluster part by part: gathers the facts of each part, and passes them to pure checks, which judge them."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
@@ -31,8 +31,8 @@ from tsoperator.kube.config import load_configuration
 from tsoperator.kube.errors import KubeError
 from tsoperator.runtime.ownership import owner_of
 
-_REQUEST: Final = 10.0  # s that an answer of the API server may take
-_PART_SECONDS: Final = 30.0  # s that one part may take
+_REQUEST: Final = 10.0  # s: the time limit for an answer of the API server
+_PART_SECONDS: Final = 30.0  # the time limit for one part
 
 Progress = Callable[[str], None]
 """A function that shows the user which part the check looks at now."""
@@ -50,7 +50,7 @@ class _Target:
     namespace: str | None
 
     def concerns(self, key: Key) -> bool:
-        """Tell whether the user wants to see an object."""
+        """Tell whether the user wants to see the object with this *key*."""
         return self.namespace is None or key.namespace in ("", self.namespace)
 
     def concerned(self, objects: Iterable[Object]) -> list[Object]:
@@ -123,7 +123,7 @@ async def _warnings(target: _Target) -> Iterable[Finding]:
 
 
 class _Part(NamedTuple):
-    """A part of a look: a function, *words* for the user, and the *check* to name if the part can't be looked at."""
+    """A part of a look: its function, the *check* that its findings name, and *words* that show it to the user."""
 
     check: str
     words: str
@@ -148,8 +148,8 @@ _PARTS: Final = (
 class Subject:
     """The subject of a look: the operator in *namespace*, and users' objects.
 
-    If *of* isn't None, only the objects in that namespace are looked at. *kubeconfig* and its *context* name the
-    cluster.
+    If *of* isn't None, the look leaves out users' objects in other namespaces than *of*. *kubeconfig* and its *context*
+    name the cluster.
     """
 
     kubeconfig: str
@@ -191,7 +191,7 @@ async def _look(target: _Target, progress: Progress, parts: Iterable[_Part]) -> 
 
 
 async def _findings_in_time(target: _Target, part: _Part) -> list[Finding]:
-    """Return the findings of *part*, or the finding that it could not be looked at or took too long."""
+    """Return the findings of *part*, or one finding that we could not look at it or that it took too long."""
     check, words = part.check, part.words
     try:
         async with asyncio.timeout(_PART_SECONDS):

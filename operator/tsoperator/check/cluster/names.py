@@ -58,7 +58,7 @@ def _nameserver(names: NameResolution, dnsconfig: str) -> Finding:
 
 
 def _cure(dnsconfig: Object) -> str:
-    """Say how to correct the stub domain. If the operator manages the cluster's DNS, say where to see its problem."""
+    """Say how to correct the stub domain. If that is the operator's task, say where to see why it isn't done."""
     name = key_of(dnsconfig).name
     if ((dnsconfig.get("spec") or {}).get("clusterDNS") or {}).get("mode") == "Managed":
         return f"the operator writes it: its condition {CONDITION_CLUSTER_DNS_CONFIGURED} says why it hasn't"
@@ -69,7 +69,7 @@ def _cure(dnsconfig: Object) -> str:
 def _restart(dnsconfig: Object) -> str:
     """Say how the user makes the cluster's DNS load the stub domain.
 
-    Return an empty text if the DNS server has loaded the stub domain already, or loads it by itself.
+    Return an empty text if the cluster's DNS has loaded the stub domain already, or loads it by itself.
     """
     found = {each["type"]: each for each in conditions_of(dnsconfig)}
     written, asks = (found.get(type_, {}) for type_ in (CONDITION_CLUSTER_DNS_CONFIGURED, CONDITION_CLUSTER_DNS_READY))

@@ -19,8 +19,9 @@ _STARTING: Final = ("PodInitializing", "ContainerCreating")
 class ProxyObjects:
     """The StatefulSets of the proxies, and their Pods and *slim* Secrets by key.
 
-    *refusals* has the reasons why Kubernetes refused to create Pods, by the name of the StatefulSet. *elsewhere* has
-    the names of the Tailnets, by parent, of the proxies that are not in the operator's own tailnet.
+    *refusals* has the reasons why Kubernetes refused to create Pods, by the name of the StatefulSet. *elsewhere* is
+    about parents whose proxies aren't in the operator's own tailnet: it has the name of the Tailnet by the title of the
+    parent, such as ``ProxyGroup web``.
     """
 
     statefulsets: Sequence[Object]
@@ -117,7 +118,7 @@ def _proxy(proxies: ProxyObjects, statefulset: Object) -> Iterator[Finding]:
 
 
 def _device(secret: Key, named: str, device: Device | None) -> Finding | None:
-    """Return the finding if something is wrong with the *device* of the proxy whose Secret is *secret*."""
+    """Return the fault of the *device* of the proxy whose Secret is *secret*; None if it has none."""
     if device is None:
         return failed(
             "devices",
@@ -138,9 +139,9 @@ def _device(secret: Key, named: str, device: Device | None) -> Finding | None:
 
 
 def refusals_of(events: Iterable[Object]) -> dict[str, str]:
-    """Return the last reason why Kubernetes refused to create a Pod, by the name of the StatefulSet.
+    """Return the latest reason why Kubernetes refused to create a Pod, by the name of the StatefulSet.
 
-    The reasons stand in *events*, which are in the order of their age, the oldest first.
+    *events* has the Events with these reasons, the oldest first.
     """
     return {
         each["involvedObject"]["name"]: each.get("message", "") for each in events if each["reason"] == "FailedCreate"

@@ -12,16 +12,16 @@ from tsoperator.dns.cluster.platforms import NAMESPACE as DNS_NAMESPACE
 from tsoperator.dns.nameserver import OWN_NAME
 
 EVERYWHERE: Final = ""
-"""The value for a right that holds in all namespaces, or for objects without a namespace."""
+"""The namespace in a question about all namespaces, or about objects without a namespace."""
 
 _TAILSCALE: Final = "tailscale.com"
 _RBAC: Final = "rbac.authorization.k8s.io"
 _ALL: Final = "get list watch create update patch delete"
-_SHOWN: Final = 5  # more findings than this become one, because then a whole role is missing
+_SHOWN: Final = 5  # if there are more findings, they become one, because probably a whole role is missing
 
 
 class Right(NamedTuple):
-    """The right to do each of *verbs* (separated by blanks) with objects of a *resource*, or with those *named*."""
+    """The right to do each of *verbs* (separated by blanks) with objects of *resource*, or only with one, *named*."""
 
     group: str
     resource: str
@@ -91,9 +91,9 @@ OWN: Final = (
 
 
 class AccessQuestion(NamedTuple):
-    """The question whether the operator may do *verb* with objects of a *resource* in a *namespace*.
+    """The question whether the operator is allowed to do *verb* with objects of a *resource* in a *namespace*.
 
-    If *named* isn't empty, the question is about the object of that name only.
+    If *named* isn't empty, the question is only about the object of that name.
     """
 
     namespace: str
@@ -148,7 +148,7 @@ def questions(installed: Installed) -> list[AccessQuestion]:
 
 
 def check_rights(missing: Sequence[AccessQuestion]) -> Iterator[Finding]:
-    """Yield the findings about the operator's rights, given the ones that are *missing*."""
+    """Yield the findings about the operator's rights, of which *missing* are those that it doesn't have."""
     found = [
         (f"{', '.join(dict.fromkeys(each.verb for each in of_one))} {_plural(resource)}", namespace)
         for (namespace, *resource), of_one in groupby(missing, key=lambda each: (each[0], each.group, each.resource))

@@ -110,7 +110,7 @@ def test_the_model_of_a_parsed_custom_resource_cannot_be_changed() -> None:
         config.spec.nameserver.replicas = 2
 
 
-def test_the_status_of_a_custom_resource_is_parsed_and_may_be_missing() -> None:
+def test_the_status_of_a_custom_resource_is_parsed_and_can_be_missing() -> None:
     device = {"hostname": "router.tail1234.ts.net", "tailnetIPs": ["100.64.0.1"]}
     status = {"devices": [device], "isExitNode": True, **device}
     read = [Connector.parse(live_connector() | more) for more in ({"status": status}, {})]

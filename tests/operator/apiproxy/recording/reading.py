@@ -9,7 +9,7 @@ from tsoperator.apiproxy.errors import BadFrames
 from tsoperator.apiproxy.recording.frames import Cutter, Parsed, Size
 
 MOST_HELD = 32 << 10
-"""The greatest number of bytes that a parser may store before it forwards them."""
+"""The greatest number of bytes that a parser is allowed to store before it forwards them."""
 
 
 class Parser(Protocol):

@@ -89,7 +89,7 @@ async def tailnet(tmp_path: Path) -> AsyncIterator[Deliveries]:
         yield deliveries
 
 
-async def test_an_event_about_a_request_is_sent_to_the_first_recorder_alone(tailnet: Deliveries) -> None:
+async def test_an_event_about_a_request_is_sent_only_to_the_first_recorder(tailnet: Deliveries) -> None:
     body = b"x" * 300_000
     await tailnet.send(body)
     first, second = tailnet.recorders

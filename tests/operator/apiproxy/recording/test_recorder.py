@@ -229,7 +229,7 @@ async def test_a_slow_recorder_makes_the_writer_of_a_recording_wait(tailnet: Rec
         filling.cancel()
 
 
-async def test_an_upload_may_last_longer_than_the_time_limit_for_acknowledgements_as_long_as_they_come(
+async def test_an_upload_can_last_longer_than_the_time_limit_for_an_acknowledgement_while_acknowledgements_come(
     tailnet: Recordings,
 ) -> None:
     recorder = await tailnet.have(Recorder())

@@ -47,7 +47,7 @@ class Sessions:
         return self.ground.counts.recordings
 
     def grant(self, *, enforced: bool, events: bool = False) -> None:
-        """Give Alice a grant that names the recorder."""
+        """Give Alice a grant that names the recorder; *enforced* and *events* are those of the grant."""
         who = user("alice@example.org", "system:masters")
         who["CapMap"][CAPABILITY].append(
             {"recorderAddrs": [ADDRESS], "enforceRecorder": enforced, "enableEvents": events}
@@ -266,7 +266,7 @@ async def test_a_session_that_must_be_recorded_is_refused_without_a_recorder(hur
 
 
 @pytest.mark.parametrize("fault", AWAY)
-async def test_a_session_that_may_go_unrecorded_goes_on_without_a_recorder(
+async def test_a_session_that_need_not_be_recorded_goes_on_without_a_recorder(
     hurried: Sessions, fault: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     take_away(hurried, fault)
@@ -315,7 +315,9 @@ async def test_a_session_that_must_be_recorded_ends_when_its_recording_fails(
 
 
 @pytest.mark.parametrize("fault", LOSSES)
-async def test_a_session_that_may_go_unrecorded_goes_on_when_its_recording_fails(hurried: Sessions, fault: str) -> None:
+async def test_a_session_that_need_not_be_recorded_goes_on_when_its_recording_fails(
+    hurried: Sessions, fault: str
+) -> None:
     hurried.grant(enforced=False)
     case = PROTOCOLS["SPDY"]
     more = data_frame(1, b"more")

@@ -194,7 +194,7 @@ def test_frames_with_ambiguous_incomplete_or_long_headers_are_refused(
         client().feed(Opener().frame(*headers, rest=rest))
 
 
-def test_the_number_of_streams_that_a_client_may_open_is_limited() -> None:
+def test_the_number_of_streams_that_a_client_can_open_is_limited() -> None:
     parser, opener = client(), Opener()
     for stream in range(1, 65):
         parser.feed(opener.frame((TYPE, b"stdout"), stream=stream))

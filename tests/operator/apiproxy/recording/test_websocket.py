@@ -185,6 +185,6 @@ def test_a_notice_to_the_user_completes_a_begun_frame_or_is_a_frame_of_its_own(b
     assert parser.notice()(b"end") == expected
 
 
-def test_a_notice_to_the_user_is_sent_as_output_of_a_terminal_or_else_as_an_error() -> None:
+def test_a_notice_to_the_user_is_sent_on_stdout_if_there_is_a_terminal_or_else_on_stderr() -> None:
     assert server(has_terminal=True).notice()(b"end") == frame(0x82, b"\1end")
     assert server().notice()(b"x" * 200) == frame(0x82, b"\2" + b"x" * 200)

@@ -23,11 +23,12 @@ STANDBY = "tsoperator_leading 0.0\n"
 class Front:
     """A server that passes the requests of a check on to the API server of *world*, or answers them itself.
 
-    *kubeconfig* leads to the Front. The operator has all rights except those in *denied*, each as ``verb
-    resource``. *webhooks* are the configurations of validating webhooks. The user may not read a path whose end is
-    in *secret*. The operator's Pods answer probes with the status *pods*, and requests for metrics with the status
-    *metrics*. The Pod called *leader* leads; if *leader* is empty, the first Pod leads. If *refusal* isn't empty,
-    the API server can't reach the Pods. *selectors* are the field selectors with which the user has listed Events.
+    *kubeconfig* has the address of the Front. The operator has all rights except those in *denied*, each as ``verb
+    resource``. *webhooks* are the configurations of validating webhooks. The user isn't allowed to read a path that
+    ends with one of *secret*. The operator's Pods answer probes with the status *pods*, and requests for metrics with
+    the status *metrics*. The Pod called *leader* leads; if *leader* is empty, the Pod that is asked first leads. If
+    *refusal* isn't empty, the API server can't reach the Pods. *selectors* are the field selectors with which the user
+    has listed Events.
     """
 
     def __init__(self, world: World, kubeconfig: Path) -> None:

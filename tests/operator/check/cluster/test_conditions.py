@@ -41,7 +41,7 @@ def test_two_conditions_with_the_same_message_cause_a_single_finding_with_that_m
 
 
 @pytest.mark.parametrize(("reason", "verdict"), [("ProxyPending", "waiting"), ("ProxyFailed", "FAILED")])
-def test_a_false_condition_is_a_fault_unless_its_reason_passes_by_itself(reason: str, verdict: str) -> None:
+def test_a_false_condition_is_a_fault_unless_its_reason_usually_passes_without_help(reason: str, verdict: str) -> None:
     told = {"type": "TailscaleProxyReady", "status": "False", "reason": reason, "message": "words"}
     (found,) = check_conditions([{**service(), "status": {"conditions": [told]}}])
     assert found.verdict == verdict

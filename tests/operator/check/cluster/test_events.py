@@ -26,7 +26,7 @@ def event(message: str, at: str = "2026-01-01T00:00:00Z", uid: str = "1", **fiel
         ([event("by another", reportingComponent="kubelet")], []),
     ],
 )  # fmt: skip
-def test_a_check_reports_the_last_warning_of_each_reason(events: list[Object], words: list[str]) -> None:
+def test_a_check_reports_the_latest_warning_of_each_reason(events: list[Object], words: list[str]) -> None:
     assert [each.words for each in check_warnings(events, [SERVICE])] == [f"Service shop/db: {each}" for each in words]
 
 

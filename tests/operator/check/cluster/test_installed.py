@@ -112,7 +112,7 @@ UPDATES: list[tuple[int, list[Object], bool]] = [
 
 
 @pytest.mark.parametrize(("seen", "conditions", "is_updated"), UPDATES)
-def test_during_an_update_of_the_operator_a_check_says_to_check_again(
+def test_a_check_during_an_update_of_the_operator_advises_the_user_to_check_again(
     seen: int, conditions: list[Object], is_updated: bool
 ) -> None:
     live = deployment()

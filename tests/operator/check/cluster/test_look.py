@@ -190,7 +190,7 @@ async def test_a_check_finds_exactly_the_fault_that_exists(
     assert words in found[0].words
 
 
-async def test_an_old_pod_of_the_operator_that_ends_may_lead_while_the_new_pods_stand_by(front: Front) -> None:
+async def test_an_old_pod_of_the_operator_can_lead_until_it_ends_while_the_new_pods_stand_by(front: Front) -> None:
     old = (await pods(front.world))[0]
     await front.world.change(old, {"metadata": {"finalizers": ["example.org/hold"]}})
     await front.world.delete(old)
@@ -320,7 +320,7 @@ def statefulset(name: str, labels: Mapping[str, str]) -> Object:
     return obj(STATEFULSET, Key(NAMESPACE, name), {"spec": spec}, labels={**labels})
 
 
-async def test_a_check_compares_the_nameserver_with_the_clusters_dns(front: Front) -> None:
+async def test_a_check_reports_that_the_clusters_dns_does_not_forward_to_a_nameserver_that_runs(front: Front) -> None:
     async with running_operator(front.world, zones=("tail1234.ts.net",)):
         await front.world.apply(dnsconfig())
         await front.world.becomes(lambda: front.world.reason(dnsconfig(), "NameserverReady"), "NameserverCreated")

@@ -164,7 +164,7 @@ def test_a_check_looks_for_a_device_in_the_tailnet_of_its_proxy(found: ProxyObje
     assert bool(wrong([*check_devices(found, devices)])) is lost
 
 
-def test_the_reason_why_a_statefulset_has_no_pods_is_the_message_of_its_last_failedcreate_event() -> None:
+def test_the_reason_why_a_statefulset_has_no_pods_is_the_message_of_its_latest_failedcreate_event() -> None:
     events = [("FailedCreate", "1"), ("FailedCreate", "2"), ("Other", "3")]
     found = [{"involvedObject": {"name": "a"}, "reason": reason, "message": message} for reason, message in events]
     assert refusals_of(found) == {"a": "2"}

@@ -36,7 +36,7 @@ def test_the_rights_for_managing_the_clusters_dns_and_making_a_dnsconfig_are_tho
 
 
 @pytest.mark.parametrize(("manages", "verbs"), [("false", "list watch"), ("true", "list watch get patch")])
-def test_the_users_own_configmap_of_the_clusters_dns_needs_additional_rights(manages: str, verbs: str) -> None:
+def test_a_configmap_of_the_clusters_dns_that_the_user_names_needs_additional_rights(manages: str, verbs: str) -> None:
     given = {"OPERATOR_MANAGE_CLUSTER_DNS": manages}
     more = {*questions(installed({**given, "OPERATOR_CLUSTER_DNS_CONFIGMAP": "dns-base"}))} - {
         *questions(installed(given))
