@@ -10,7 +10,7 @@ _SERVICE = "operator/reconcilers/service"
 _GROUP = "operator/reconcilers/proxygroup"
 _TAILNET = "operator/reconcilers/tailnet"
 _DNSCONFIG = "operator/reconcilers/dnsconfig"
-_REFUSED_DNSCONFIG = "a_refusal_is_reported_beside_the_answers_of_the_clusters_dns_and_keeps_the_nameserver"
+_REFUSED_DNSCONFIG = "a_refusal_is_reported_together_with_the_answers_of_the_clusters_dns_and_changes_no_child"
 _TAILNET_OF_RELAYS = "the_spec_of_a_peerrelay_decides_the_hostname_prefix_the_tags_and_the_tailnet_of_its_devices"
 _CONNECTOR = "operator/reconcilers/connector"
 _RECORDER = "operator/reconcilers/recorder"
@@ -32,7 +32,7 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
     "Tags follow the object": [
         "operator/test_tags_and_names.py an_edit_of_the_tags_of_an_object_changes_the_tags_of_its_running_devices",
         "operator/tailnet/test_upkeep.py the_tags_of_a_device_are_set_and_reported_once",
-        f"{_INGRESS}/test_plan.py events_report_about_an_ingress_that_is_served",
+        f"{_INGRESS}/test_plan.py events_report_auth_keys_paths_tags_hosts_and_certificates_of_a_served_ingress",
     ],
     "A proxy whose object is gone": [
         "operator/test_orphans.py an_orphan_stays_for_an_hour_and_goes_step_by_step_with_its_device",
@@ -44,11 +44,11 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
         _EVERY_VARIABLE,
     ],
     "An egress Service with a proxy of its own is ready": [
-        f"{_SERVICE}/test_reconciler.py an_egress_service_is_ready_and_leads_to_its_proxy_once_the_proxy_serves",
+        f"{_SERVICE}/test_reconciler.py an_egress_service_is_ready_and_leads_to_its_proxy_as_soon_as_the_proxy_serves",
         f"{_SERVICE}/test_reconciler.py an_egress_service_stays_as_it_is_while_its_pod_is_replaced",
     ],
     "A name of a device that would have more than 63 characters": [
-        f"{_CONNECTOR}/test_plan.py a_connector_that_cannot_be_served_says_why_and_keeps_its_proxy",
+        f"{_CONNECTOR}/test_plan.py a_connector_whose_proxies_cannot_be_made_says_why_and_changes_nothing",
         f"{_GROUP}/test_plan.py the_condition_says_why_a_group_cannot_be_made_and_its_proxies_stay",
     ],
     "When you delete or edit an object that the operator has made": [
@@ -73,7 +73,7 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
         f"{_INGRESS}/test_plan.py a_served_ingress_with_a_bad_hostname_or_tag_keeps_the_old_value_and_gets_a_warning",
     ],
     "A Connector makes nothing until its ProxyClass is ready": [
-        f"{_CONNECTOR}/test_plan.py a_connector_waits_without_an_event_for_a_class_that_cannot_be_applied_yet",
+        f"{_CONNECTOR}/test_plan.py a_connector_waits_without_an_event_until_its_class_is_ready",
     ],
     "While no proxy of a name is ready": [
         "operator/dns/records/test_live.py a_name_whose_proxies_are_all_down_exists_without_addresses",
@@ -90,12 +90,12 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
     "Proxies can read and update Secrets": [f"{_CHART} the_static_manifests_equal_the_output_of_the_chart"],
     "With two DNSConfigs": [
         f"{_DNSCONFIG}/test_plan.py {_REFUSED_DNSCONFIG}",
-        f"{_DNSCONFIG}/test_plan.py the_older_of_two_dnsconfigs_has_the_same_plan_as_without_the_other",
+        f"{_DNSCONFIG}/test_plan.py the_younger_of_two_dnsconfigs_does_not_change_the_plan_for_the_older",
     ],
     "Conditions turn False": [
         f"{_SERVICE}/test_plan.py a_service_waits_for_its_class_to_be_ready_and_keeps_its_proxy",
-        f"{_CONNECTOR}/test_plan.py a_connector_that_cannot_be_served_says_why_and_keeps_its_proxy",
-        "operator/reconcilers/tailnet/test_proofs.py credentials_that_were_good_stay_in_use_for_proxies_that_run",
+        f"{_CONNECTOR}/test_plan.py a_connector_whose_proxies_cannot_be_made_says_why_and_changes_nothing",
+        "operator/reconcilers/tailnet/test_proofs.py credentials_that_were_good_stay_in_use_when_a_fault_appears_later",
     ],
     "There are more Events": [
         "docs/test_tables.py every_reason_of_a_condition_has_a_row_in_the_docs_and_every_row_is_a_reason"
@@ -179,15 +179,15 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
     ],
     "The configuration of a relay is in": [
         f"{_RELAY}/test_plan.py the_config_of_a_peerrelays_replica_makes_the_replica_a_relay",
-        f"{_RELAY}/test_plan.py the_config_of_a_relay_that_another_operator_wrote_for_newer_images_is_removed",
+        f"{_RELAY}/test_plan.py a_config_for_newer_images_that_another_operator_wrote_for_a_relay_is_removed",
     ],
     "A relay logs in at": [
         f"{_RELAY}/test_plan.py {_TAILNET_OF_RELAYS}",
         "e2e/test_upgrade.py all_proxies_and_policies_work_after_an_upgrade_to_our_operator",
     ],
     "When replicas go": [
-        f"{_RELAY}/test_plan.py a_surplus_relay_goes_after_its_pod_and_its_device_goes_before_its_load_balancer",
-        f"{_RELAY}/test_plan.py the_devices_of_a_deleted_peerrelay_without_pods_go_before_its_load_balancers",
+        f"{_RELAY}/test_plan.py the_plan_deletes_the_device_of_a_surplus_relay_without_a_pod_before_its_load_balancer",
+        f"{_RELAY}/test_plan.py the_devices_of_a_deleted_peerrelay_without_pods_are_deleted_before_its_load_balancers",
     ],
     "A replica is ready only if": [
         f"{_RELAY}/test_plan.py the_status_of_a_peerrelay_shows_its_endpoints_and_says_what_is_missing"
@@ -208,12 +208,12 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
         "operator/group/test_configmap.py the_configmap_gets_the_entries_of_the_services_that_are_at_the_group",
     ],
     "An Ingress or a Service can [move]": [
-        f"{_HOSTED} a_claim_that_moves_keeps_its_tailscale_service_and_the_new_group_gets_the_rights",
-        f"{_INGRESS}/test_grouped.py an_ingress_is_released_once_its_tailscale_service_is_completely_removed",
+        f"{_HOSTED} a_claim_that_moves_to_another_group_keeps_its_tailscale_service_and_the_group_gets_the_rights",
+        f"{_INGRESS}/test_grouped.py an_ingress_is_released_when_its_tailscale_service_is_completely_removed",
         f"{_SERVICE}/test_hosted.py the_finalizer_of_a_service_stays_until_its_tailscale_service_is_completely_removed",
     ],
     "When a group is deleted before its Ingresses": [
-        f"{_INGRESS}/test_grouped.py an_ingress_is_released_once_its_tailscale_service_is_completely_removed",
+        f"{_INGRESS}/test_grouped.py an_ingress_is_released_when_its_tailscale_service_is_completely_removed",
     ],
     "If two objects want the same name": [
         f"{_SERVICE}/test_hosted.py a_service_reports_an_older_object_that_claims_its_label_but_no_newer_object",
@@ -226,7 +226,7 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
     ],
     "The names of Services in a group lead": [
         "operator/reconcilers/dnsrecords/test_reconciler.py "
-        "a_service_that_a_group_exposes_has_a_name_for_its_cluster_ips",
+        "the_name_of_a_service_that_a_group_exposes_leads_to_its_cluster_ips",
     ],
     "A Recorder that is deleted takes all": [
         f"{_RECORDER}/test_plan.py a_deleted_recorder_is_released_after_the_devices_of_all_replicas_are_deleted",
@@ -239,20 +239,20 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
     ],
     "An object with a name that the Recorder needs": [
         f"{_RECORDER}/test_plan.py a_recorder_names_the_foreign_object_that_has_the_name_of_a_child",
-        f"{_RECORDER}/test_reconciler.py a_recorder_leaves_the_children_and_devices_of_a_group_of_its_name_alone",
+        f"{_RECORDER}/test_reconciler.py a_recorder_does_not_change_the_children_and_devices_of_a_group_of_its_name",
     ],
     "A Recorder has at most": [
-        f"{_RECORDER}/test_plan.py a_recorder_whose_pods_kubernetes_would_refuse_for_their_names_is_refused",
+        f"{_RECORDER}/test_plan.py a_recorder_is_refused_if_its_pods_would_have_invalid_names",
         f"{_RECORDER}/test_plan.py an_invalid_recorder_says_why_in_its_condition_and_keeps_its_pods",
     ],
     "The image of a Recorder": [
         "operator/test_settings.py the_default_image_of_recorders_has_the_same_tag_as_the_image_of_proxies",
     ],
     "When the labels of the Pods change": [
-        f"{_RECORDER}/test_plan.py a_recorder_with_other_pod_labels_gets_another_statefulset",
+        f"{_RECORDER}/test_plan.py a_recorder_whose_pod_labels_change_gets_another_statefulset",
     ],
     "The old ServiceAccount of a renamed one": [
-        f"{_RECORDER}/test_reconciler.py the_earlier_service_account_of_a_recorder_goes_when_no_pod_needs_it",
+        f"{_RECORDER}/test_reconciler.py the_earlier_service_account_of_a_recorder_is_deleted_when_no_pod_needs_it",
     ],
     "MagicDNS names of Services in a group": [
         "e2e/test_proxygroup.py the_name_of_a_device_behind_an_egress_group_resolves_to_the_clusterip_service",
@@ -267,7 +267,7 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
     ],
     "Messages of conditions that are True": [
         "operator/runtime/test_success.py an_event_reports_that_an_object_can_be_reached_or_has_another_name",
-        f"{_SERVICE}/test_plan.py a_service_is_pointed_at_its_proxy_and_is_ready_once_the_proxy_serves",
+        f"{_SERVICE}/test_plan.py a_service_is_pointed_at_its_proxy_and_is_ready_when_the_proxy_serves",
     ],
     "A Tailnet is tried again": [
         "operator/reconcilers/tailnet/test_proofs.py good_credentials_of_a_tailnet_are_tried_again_once_a_day",

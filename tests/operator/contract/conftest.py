@@ -8,12 +8,12 @@ from tests.operator.contract.kind import KindExample
 from tests.operator.contract.scene import Scene
 from tests.support.operator import World, new_world, running_operator
 
-_PORTRAITS: dict[str, str] = {}  # what `afresh` returns, by the name of the kind
+_PORTRAITS: dict[str, str] = {}  # the portraits that `afresh` returns, by the name of the kind
 
 
 @pytest.fixture
 async def scene(world: World, kind: KindExample) -> Scene:
-    """A world with an operator, and with the other objects that the kind needs."""
+    """Return a Scene whose World has an operator and the other objects that *kind* needs, but not yet its object."""
     prepared = Scene(world, kind)
     await prepared.prepare()
     return prepared
@@ -21,7 +21,7 @@ async def scene(world: World, kind: KindExample) -> Scene:
 
 @pytest.fixture
 def afresh(kind: KindExample) -> Callable[[], Awaitable[str]]:
-    """Return a function that returns the portrait of a new world with a fully edited object of *kind*."""
+    """Return a function that returns the portrait of *kind*'s object in a new World, after all edits of the object."""
 
     async def portrait() -> str:
         if kind.name not in _PORTRAITS:

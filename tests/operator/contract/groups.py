@@ -1,4 +1,4 @@
-"""ProxyGroups, and the kinds whose objects ProxyGroups serve."""
+"""Examples for the contract: ProxyGroups, and objects that ProxyGroups serve."""
 
 from collections.abc import Sequence
 
@@ -59,12 +59,12 @@ def shared_child(obj: Object, resource: Resource) -> str:
 
 
 def certificate_child(obj: Object, _: Resource) -> str:
-    """Return the name of the objects that the certificate of the Ingress *obj* needs."""
+    """Return the name that the Secret, the Role and the RoleBinding of the Ingress *obj*'s certificate share."""
     return f"{obj['spec']['tls'][0]['hosts'][0]}.{DOMAIN}"
 
 
 def all_offer_the_api(group: Object) -> bool:
-    """Tell whether a ProxyGroup is ready, and both its proxies offer the Kubernetes API by the group's hostname."""
+    """Tell whether *group* is ready, and both its proxies offer the Kubernetes API under the group's hostname."""
     conditions = (group.get("status") or {}).get("conditions") or ()
     is_whole = any("2/2 proxy backends" in each["message"] for each in conditions)
     return is_whole and has_reason("ProxyGroupReady", "ProxyGroupReady")(group)

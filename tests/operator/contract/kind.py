@@ -1,4 +1,4 @@
-"""A kind that the operator reconciles, with the facts that the tests of the contract need, and builders of facts."""
+"""The type of an example: one kind that the operator reconciles, with the facts that the tests of the contract need."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,10 +22,10 @@ class Edit(NamedTuple):
 
 
 class Bad(NamedTuple):
-    """A merge patch that makes an object invalid, with the reason and words of the condition that it causes.
+    """A merge patch that makes an object invalid. The condition then has this *reason*, and its message has *words*.
 
-    The Event that says so has the reason *event*. There is no Event if *event* is empty. If the CRD's own rules
-    refuse the patch on a real API server, *is_simulated* is true: only a simulated API server accepts the patch.
+    An Event with the reason *event* also has these words. If *event* is empty, there is no Event. *is_simulated* is
+    true if only a simulated API server accepts the patch, because a real one refuses it by the rules of the CRD.
     """
 
     patch: Object
@@ -37,7 +37,7 @@ class Bad(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class KindExample:
-    """A kind of object, an example of it, and the children and writes that the operator makes for it.
+    """A kind, an object of this kind, and the children and writes that the operator makes for the object.
 
     Each example has a name that occurs nowhere else, so that a test finds the leftovers by that name.
     """
@@ -48,15 +48,15 @@ class KindExample:
     beside: Sequence[Object] = ()
     """The other objects that the object needs, such as a backend or a ProxyClass."""
     children: Mapping[Resource, Sequence[Object]] = field(default_factory=dict)
-    """A map from each kind of child to merge patches for a child. The operator has to undo the patches."""
+    """A map from each kind of child to merge patches for such a child. The operator has to undo each patch."""
     child_name: Callable[[Object, Resource], str] = lambda obj, resource: ""
-    """A function that gets the object as it is stored, and returns the name of its first child of a kind."""
+    """A function that returns the name of the first child of a kind, given the stored object and this kind."""
     early: Resource | None = None
     """The kind of a child that the operator makes even for an invalid object."""
     filler: Key | None = None
-    """The Pod that writes the certificate into the child Secret at its start, and then checks the Secret daily."""
+    """The Pod that writes a certificate into the child Secret when the Pod starts. Then it checks the Secret daily."""
     shared: Sequence[tuple[Resource, Key]] = ()
-    """The objects of other owners into which the operator writes. They are as before when the object is gone."""
+    """The objects of other owners into which the operator writes. When the example is gone, they are as before."""
     devices: int = 0
     """The number of devices that the object has in the tailnet."""
     edits: Mapping[str, Edit] = field(default_factory=dict)
@@ -65,10 +65,7 @@ class KindExample:
     """True if Kubernetes deletes the Secrets with the object. If the object goes without waiting for our finalizer,
     the operator can't find its devices any more."""
     keeps_others_labels: bool = False
-    """True if a child with the labels of another object's child keeps them.
-
-    Otherwise the operator makes a new child.
-    """
+    """True if the operator doesn't restore the labels of a child that has got the labels of another object's child."""
     is_labelled: bool = True
     """True if the children have labels, by which the operator finds them."""
     is_held: bool = True
@@ -81,7 +78,7 @@ class KindExample:
     failed: str = ""
     """The reason in the condition when a server refuses a write; empty if the operator writes only the status."""
     making: frozenset[str] = frozenset()
-    """All writes, as ``verb plural``, until everything is made for the object and each edit has taken effect."""
+    """All writes, as ``verb plural``, from the creation of the object until each edit has taken effect."""
     ending: frozenset[str] = frozenset()
     """All writes, as ``verb plural``, from the deletion of the object until it is gone."""
 
@@ -115,7 +112,7 @@ def spec(**fields: Any) -> Object:
 
 
 def crd(patch: Object, reason: str, words: str) -> Bad:
-    """Return a `Bad` whose patch the CRD's own rules refuse on a real API server."""
+    """Return a `Bad` whose patch a real API server refuses by the rules of the CRD."""
     return Bad(patch, reason, words, event=reason, is_simulated=True)
 
 

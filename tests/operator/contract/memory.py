@@ -15,7 +15,7 @@ _ATOMS = (str, bytes, int, float, bool, type(None))
 
 
 def remembered(operator: "asyncio.Task[None]", *words: str) -> list[str]:
-    """Return the paths to the values in the running *operator* in which one of *words* occurs."""
+    """Return the path to each text in the memory of the running *operator* that contains one of *words*."""
     seen: set[int] = set()
     found: list[str] = []
     left: deque[tuple[str, Any]] = deque([*_locals(operator).items(), *_runners()])
@@ -37,7 +37,7 @@ def _locals(task: "asyncio.Task[Any]") -> dict[str, Any]:
 
 
 def _runners() -> Iterator[tuple[str, Any]]:
-    """Yield the objects of the operator whose methods run as tasks."""
+    """Yield each object of the operator with a method that runs as a task, after the name of its class."""
     for task in asyncio.all_tasks():
         runner = _locals(task).get("self")
         if type(runner).__module__.startswith("tsoperator."):

@@ -1,6 +1,6 @@
-"""An object of a kind in a world.
+"""The Scene, in which a test of the contract creates, changes and deletes an object of one kind.
 
-A test creates, changes and deletes it, and compares texts that describe its parts.
+The test compares portraits: texts that describe the object, its children and its devices.
 """
 
 import json
@@ -63,7 +63,7 @@ class Scene:
         return self.kind.manifest
 
     async def prepare(self) -> None:
-        """Create the other objects that the kind needs, and wait for them. An operator has to run."""
+        """Create the other objects that the kind needs, and wait until the running operator has settled."""
         await self.apply(*self.kind.beside)
         for group in self.kind.beside:
             if group["kind"] == PROXYGROUP.kind:
@@ -95,7 +95,7 @@ class Scene:
         return len(self.world.control.keys) - self.keys_before
 
     async def apply(self, *objects: Object) -> None:
-        """Create *objects*. The faults of a simulated API server fail only the operator's writes, not these writes."""
+        """Create *objects*. These writes succeed even while a simulated API server has faults that fail writes."""
         for obj in objects:
             if sim := self.world.simulation:
                 sim.store.create(_simulated(obj), obj)
@@ -116,9 +116,10 @@ class Scene:
                 await self.world.delete(obj)
 
     async def restored(self, *children: Object) -> None:
-        """Wait until the operator has made deleted *children* again, and let a Pod fill the Secrets among them.
+        """Wait until the operator has created the deleted *children* again, and let a Pod fill the Secrets among them.
 
-        Some children have a MagicDNS name, which the operator has from the state Secret of that Pod. They come last.
+        Children that are named after a MagicDNS name are the last to return, because the operator reads this name in
+        the state Secret of the Pod.
         """
         named = [child for child in children if "." in key_of(child).name]
         for part in ([child for child in children if child not in named], named):
@@ -193,7 +194,7 @@ class Scene:
         return live is not None and self.kind.is_ready(live)
 
     async def missing(self) -> list[str]:
-        """Return a phrase for each respect in which the object isn't complete, such as its devices."""
+        """Return a phrase for each reason why the object isn't complete, such as a wrong number of devices."""
         found = {obj["kind"] for obj in self._made()}
         keys = [Proxy({}, {}, secret, {}) for secret in self.children(SECRET)]
         facts = {
@@ -226,15 +227,16 @@ class Scene:
         return [obj for obj in self._made() if obj["kind"] == resource.kind]
 
     async def told(self, words: str, *reasons: str) -> None:
-        """Wait until our conditions are up to date, and conditions or Events with each of *reasons* contain *words*."""
+        """Wait until, for each of *reasons*, a condition or Event has *words*, and our conditions are up to date."""
         for reason in reasons:
             await self.world.eventually(partial(self.says, words, reason))
         await self.world.becomes(self.is_current, True)
 
     async def is_current(self) -> bool:
-        """Tell whether our conditions are for the object's current generation, or have none if Kubernetes has the kind.
+        """Tell whether our conditions are up to date: the generation in each is the object's current generation.
 
-        The condition ClusterDNSReady isn't compared: it has the last generation that was good.
+        On an object of a kind of Kubernetes, our conditions must have no generation. The condition ClusterDNSReady
+        isn't compared, because it can keep an earlier generation.
         """
         live = self.live() or {"metadata": {}}
         wanted = live["metadata"].get("generation") if self.kind.resource.is_custom else None
@@ -295,12 +297,12 @@ class Scene:
         return "\n".join(sorted([*lines, *devices, *services, *self._shared()]))
 
     def _shared(self) -> list[str]:
-        """Return the data of the objects of others that the operator writes into."""
+        """Return the data of the objects of other owners into which the operator writes."""
         wanted = {(resource.kind, key) for resource, key in self.kind.shared}
         return [json.dumps(obj["data"]) for obj in self._everything() if (obj["kind"], key_of(obj)) in wanted]
 
     def _made(self) -> list[Object]:
-        """Return the children of the object: objects of their kinds that the cluster didn't have before the object."""
+        """Return the object's children: those objects of the expected kinds that are newer than this Scene."""
         resources = [resource.kind for resource in self.kind.children]
         beside = {(obj["kind"], key_of(obj)) for obj in self.kind.beside}
         groups = {(PARENT_PROXYGROUP, key.name) for kind, key in beside if kind == PROXYGROUP.kind}
@@ -330,7 +332,7 @@ def _simulated(obj: Object) -> SimResource:
 
 
 def _opened(obj: Object) -> Object:
-    """Return *obj* with its configurations decoded, without a child's status and most of a proxy's state."""
+    """Return *obj* with decoded configurations, and without a child's status and most of a proxy's state."""
     if obj.get("kind") != SECRET.kind:
         return obj if "kind" not in obj or key_of(obj).namespace != NAMESPACE else {**obj, "status": None}
     state = Proxy({}, {}, obj, {}).state

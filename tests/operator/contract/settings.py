@@ -1,4 +1,4 @@
-"""The kinds that change how the operator and the cluster work: DNSConfigs, ProxyClasses and ProxyGroupPolicies."""
+"""Examples for the contract: DNSConfigs, ProxyClasses and ProxyGroupPolicies, which have no proxies."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""The kinds whose objects have proxies of their own: Services, Ingresses, Connectors, Recorders and PeerRelays."""
+"""Examples for the contract: Services, Ingresses, Connectors, Recorders and PeerRelays with proxies of their own."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""The operator restores children that somebody deletes, edits or relabels, and leaves the objects of others alone."""
+"""The operator restores children that somebody deletes, edits or relabels, and doesn't change foreign objects."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -86,7 +86,7 @@ LABELS: dict[str, dict[str, str | None] | None] = {
 
 
 def relabelled() -> Iterator[object]:
-    """Yield each kind with changes of the labels of its children."""
+    """Yield a parameter for each kind and each change of its children's labels that the operator has to undo."""
     for kind in (each for each in KINDS if each.children and each.is_labelled):
         for name, change in LABELS.items():
             is_anothers = any((change or {}).values())
@@ -154,7 +154,7 @@ async def stranger(scene: Scene, resource: Resource) -> Object:
 async def test_a_secret_with_the_labels_of_a_child_but_another_name_is_not_deleted(
     scene: Scene, kind: KindExample
 ) -> None:
-    """Show that labels alone don't make a Secret a child: no child can have this name."""
+    """Show that its labels don't make a Secret a child, because no child can have its name."""
     await scene.make()
     child = scene.child(next(iter(kind.children)))
     metadata = {"namespace": NAMESPACE, "name": "password", "labels": dict(labels(child))}

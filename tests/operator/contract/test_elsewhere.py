@@ -18,7 +18,7 @@ from tests.support.operator import World, running_operator
 pytestmark = pytest.mark.simulated
 
 COPIES = "copies-"
-"""The prefix of the names of the namespaces with the copies."""
+"""The beginning of the names of the namespaces that have the copies."""
 BYSTANDER = egress("bystander", f"bystander.{DOMAIN}")
 
 
@@ -47,7 +47,7 @@ async def forge(scene: Scene) -> list[Object]:
     """Create copies of each child in several namespaces, and return the copies as they are stored.
 
     Some copies have the labels and annotations of the child. Others also have the labels or the annotations of a child
-    of `BYSTANDER`, or the labels of a Service whose entry at a ProxyGroup would have the same name.
+    of `BYSTANDER`, or labels that name a parent whose entry at a ProxyGroup would have the name of the object's entry.
     """
     (other,) = await scene.world.children(SERVICE, BYSTANDER)
     head, _, tail = scene.kind.name.partition("-")

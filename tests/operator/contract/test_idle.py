@@ -1,4 +1,4 @@
-"""An idle operator writes nothing, neither for longer than a resync period nor after a restart, with all kinds."""
+"""With objects of all kinds, an idle operator writes nothing, even at a resync and after a restart."""
 
 import asyncio
 
@@ -28,7 +28,7 @@ async def populate(world: World) -> list[Scene]:
 async def test_an_operator_that_starts_again_writes_nothing(cluster: World) -> None:
     async with running_operator(cluster):
         await populate(cluster)
-    # On a slow API server, an operator may leave work to the next operator.
+    # On a slow API server, an operator can end before its work is done, so that the next operator does the rest.
     for _ in range(1 if cluster.simulation else 3):
         written = await cluster.writes_during(cluster.restart())
         if not written:
@@ -38,12 +38,12 @@ async def test_an_operator_that_starts_again_writes_nothing(cluster: World) -> N
 
 @pytest.mark.simulated
 @pytest.mark.timeout(600)  # 11 hours of virtual time have many steps, which take longer on a busy machine
-def test_an_idle_operator_writes_nothing_for_a_resync_period_and_notices_a_change_after_it() -> None:
+def test_an_operator_that_is_idle_for_eleven_hours_writes_nothing_and_notices_the_next_change() -> None:
     patient.run(idle_for(RESYNC + 3600))
 
 
 async def idle_for(seconds: float) -> None:
-    """Fail if the operator writes within *seconds* in which nobody changes anything, or misses a later change."""
+    """Change nothing for that many *seconds*. Fail if the operator writes meanwhile, or misses a later change."""
     async with new_world(SimOptions(bookmark_interval=2 * RESYNC)) as world, running_operator(world):
         scenes = await populate(world)
         rest_kubelets()

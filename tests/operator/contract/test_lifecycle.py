@@ -26,7 +26,7 @@ pytestmark = pytest.mark.full
 
 
 def orders() -> Iterator[object]:
-    """Yield each kind with the orders in which its object, the objects that it needs and the operator may appear."""
+    """Yield a parameter for each kind and each order in which the operator starts and the test creates the objects."""
     for kind in KINDS:
         things = [*range(len(kind.beside) + 1), "operator"]
         chosen = [order for order in itertools.permutations(things) if not _registers(kind, order)]
@@ -37,7 +37,7 @@ def orders() -> Iterator[object]:
 
 
 def _registers(kind: KindExample, order: tuple[object, ...]) -> bool:
-    """Tell whether in this *order*, the operator would make a Secret that the test wants to make later.
+    """Tell whether the operator would make a Secret that, in this *order*, the test creates later.
 
     It is the Secret with the identity of the operator's own device. The operator makes it as soon as there is a
     ProxyGroup and the Secret is missing.
@@ -49,7 +49,7 @@ def _registers(kind: KindExample, order: tuple[object, ...]) -> bool:
 
 
 @pytest.mark.parametrize(("kind", "order"), list(orders()))
-async def test_objects_and_the_operator_may_appear_in_any_order(
+async def test_the_order_in_which_objects_and_the_operator_appear_does_not_change_the_result(
     cluster: World, kind: KindExample, order: tuple[object, ...], afresh: Callable[[], Awaitable[str]]
 ) -> None:
     scene = Scene(cluster, kind)

@@ -14,7 +14,7 @@ from tests.support.operator import World, running_operator
 pytestmark = pytest.mark.simulated
 
 KEPT = ("events._seen", "_departed", "_device_lists._known", "gatherer._windows", "Services._unchecked")
-"""The parts of the memory that may still have the object, because their size is limited.
+"""The parts of the operator's memory that are allowed to have the object still, because their size is limited.
 
 They are Events that were written, names of devices that are gone, the last list of devices, the last burst of changes,
 and the Tailscale Services that were written in the last five seconds.
@@ -39,7 +39,7 @@ async def test_the_operator_forgets_an_object_that_is_gone(cluster: World, kind:
         async def paths() -> list[str]:
             return [path for path in remembered(operator, *words) if not any(each in path for each in kept)]
 
-        await cluster.becomes(paths, [], timeout=10)  # the writes that fail in `trouble` are tried again
+        await cluster.becomes(paths, [], timeout=10)  # the operator repeats the writes that fail in `trouble`
 
 
 async def vanish(scene: Scene) -> None:
@@ -58,7 +58,7 @@ async def vanish(scene: Scene) -> None:
 
 
 async def trouble(scene: Scene) -> None:
-    """Cause the faults and refusals about the object that an operator remembers."""
+    """Cause faults of the object, and refusals by the servers, because an operator remembers both."""
     for bad in scene.kind.bad.values():
         await scene.change(scene.obj, bad.patch)
         await scene.told(bad.words, bad.reason)

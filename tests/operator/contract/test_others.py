@@ -1,4 +1,4 @@
-"""Labels, annotations, finalizers and conditions that others write on an object of any kind stay."""
+"""The operator keeps the labels, annotations, finalizers and conditions that others put on an object of any kind."""
 
 from collections import Counter
 from functools import partial
@@ -28,7 +28,7 @@ SEEN = {
 
 
 @each_kind
-async def test_labels_conditions_and_finalizers_of_others_stay_while_an_object_is_made_edited_and_deleted(
+async def test_an_object_keeps_labels_conditions_and_finalizers_of_others_through_edits_and_deletion(
     scene: Scene, kind: KindExample
 ) -> None:
     await scene.make()

@@ -22,7 +22,7 @@ each_bad = pytest.mark.parametrize(
 
 
 @each_bad
-async def test_an_object_that_was_always_invalid_has_no_children_until_its_user_repairs_it(
+async def test_an_object_that_is_created_invalid_has_no_children_until_its_user_repairs_it(
     scene: Scene, kind: KindExample, bad: Bad
 ) -> None:
     before = children(scene)
@@ -73,7 +73,7 @@ async def test_an_object_reports_a_refused_write_until_the_api_server_allows_the
 
 
 @each_joining
-async def test_an_object_reports_that_an_auth_key_is_refused_until_the_key_is_allowed(
+async def test_an_object_reports_that_the_control_server_refuses_an_auth_key_until_it_mints_one(
     scene: Scene, kind: KindExample
 ) -> None:
     scene.world.control.client_tags = {"tag:other"}

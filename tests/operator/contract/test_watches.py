@@ -1,4 +1,4 @@
-"""The operator overlooks no change of an object of any kind, although its watches may end at any time."""
+"""The operator overlooks no change of an object of any kind, whenever its watches end."""
 
 import pytest
 
@@ -32,7 +32,7 @@ async def test_the_operator_overlooks_no_change_if_its_watches_end_after_each_ch
 
 
 @each_kind
-async def test_the_operator_finds_changes_that_it_missed_while_the_api_server_was_away(
+async def test_the_operator_finds_changes_that_it_missed_while_the_api_server_was_unreachable(
     scene: Scene, kind: KindExample
 ) -> None:
     before = await scene.make()
@@ -49,13 +49,13 @@ async def test_the_operator_finds_changes_that_it_missed_while_the_api_server_wa
 
 
 async def away(scene: Scene) -> None:
-    """Take the API server away, and wait until ten requests of the operator have failed."""
+    """Make the API server unreachable, and wait until ten requests of the operator have failed."""
     scene.world.sim.faults.leave()
     before = scene.world.sim.requests.total()
     await until(lambda: scene.world.sim.requests.total() >= before + 10, 30)
 
 
 def back(scene: Scene) -> None:
-    """Let the API server answer again, but without the history of changes from which watches could go on."""
+    """Make the API server reachable again, without the history of changes that the operator's watches would need."""
     scene.world.sim.faults.expire_history()
     scene.world.sim.faults.clear()

@@ -1,4 +1,4 @@
-"""Any write for an object of any kind may fail: in the end the World is the same, and nothing was made twice."""
+"""If writes of the operator fail, the World is the same in the end, and the operator has made nothing twice."""
 
 from collections.abc import Awaitable, Callable
 
@@ -25,7 +25,7 @@ def fail(world: World, status: int, writes: frozenset[str]) -> None:
 
 @each_kind
 @pytest.mark.parametrize("status", cases(FAULTS, "refused", "conflict", "answer lost"))
-async def test_each_write_of_the_operator_may_fail_once_without_an_effect_on_the_result(
+async def test_the_result_is_the_same_if_each_write_of_the_operator_fails_once(
     scene: Scene, kind: KindExample, status: int, afresh: Callable[[], Awaitable[str]]
 ) -> None:
     world = scene.world
@@ -42,7 +42,7 @@ async def test_each_write_of_the_operator_may_fail_once_without_an_effect_on_the
 @pytest.mark.thorough
 @each_kind
 @pytest.mark.parametrize("status", [409, LOST, 500])
-async def test_six_writes_of_the_operator_in_a_row_may_fail_without_an_effect_on_the_result(
+async def test_the_result_is_the_same_if_six_writes_of_the_operator_in_a_row_fail(
     scene: Scene, kind: KindExample, status: int, afresh: Callable[[], Awaitable[str]]
 ) -> None:
     scene.world.sim.faults.fail(Failure(status, times=6))
@@ -55,7 +55,7 @@ async def test_six_writes_of_the_operator_in_a_row_may_fail_without_an_effect_on
 
 
 @each_kind
-async def test_the_control_servers_answers_may_get_lost_without_an_effect_on_the_result(
+async def test_the_result_is_the_same_if_answers_of_the_control_server_get_lost(
     scene: Scene, kind: KindExample
 ) -> None:
     scene.world.control.lose_answers(count=2)
@@ -73,7 +73,9 @@ def writes(world: World) -> set[str]:
 
 
 @each_kind
-async def test_the_listed_writes_of_a_kind_are_all_that_the_operator_makes(scene: Scene, kind: KindExample) -> None:
+async def test_the_operator_makes_exactly_the_writes_that_the_example_of_a_kind_lists(
+    scene: Scene, kind: KindExample
+) -> None:
     scene.world.sim.writes.clear()
     await scene.make()
     await scene.edit_all()

@@ -42,7 +42,7 @@ pytestmark = [pytest.mark.full, pytest.mark.thorough, pytest.mark.timeout(3 * PA
 
 @asynccontextmanager
 async def writing(world: World) -> AsyncIterator[tuple[Table, Callable[[], Awaitable[int]]]]:
-    """Yield a table of all names, and a function that writes the ConfigMaps that differ from it and counts them.
+    """Yield a table of all names, and a function that writes the ConfigMaps that differ and returns their number.
 
     The function works as the operator's reconciler does, but the records come from the table, not from proxies.
     """
@@ -104,7 +104,7 @@ def answers(zone: Zone, number: int) -> tuple[int, IPv4Address]:
 
 
 def wrong(zone: Zone, numbers: Iterable[int]) -> list[int]:
-    """Return those of *numbers* whose names don't lead to the addresses that they had first."""
+    """Return those of *numbers* whose names don't lead to the addresses that they had at the start."""
     return [number for number in numbers if answers(zone, number) != (1, IPv4Address(FIRST + number))]
 
 

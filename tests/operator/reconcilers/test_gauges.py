@@ -1,4 +1,4 @@
-"""The gauges that count proxies, ProxyGroups, entries, PeerRelays and Tailnets in a cluster."""
+"""The gauges that count the objects in a cluster, such as proxies, ProxyGroups and Tailnets."""
 
 from base64 import b64encode
 from datetime import UTC, datetime, timedelta
@@ -41,14 +41,14 @@ def relay(name: str, reason: str, *addresses: str) -> Object:
 
 
 def proxy(name: str, parent: str, replicas: int) -> Object:
-    """Return a proxy's StatefulSet. Without a Secret with a device, only a proxy with 0 *replicas* is ready."""
+    """Return a proxy's StatefulSet. No Secret has a device for the proxy, so it is ready only with 0 *replicas*."""
     template = {"metadata": {"labels": {"app": name}}, "spec": {"containers": [{"name": "c", "image": "example"}]}}
     spec = {"replicas": replicas, "selector": {"matchLabels": {"app": name}}, "template": template}
     return obj(STATEFULSET, Key(OPERATOR_NAMESPACE, name), {"spec": spec}, labels=Owner(parent, Key("", name)).labels)
 
 
 def with_certificates(name: str, days: dict[str, tuple[int, int]]) -> Object:
-    """Return a Secret with certificates, which begin and end these days after the epoch."""
+    """Return a Secret with a certificate for each domain, which is valid between these *days* after the epoch."""
     made = whole_secret(name, {}, Owner("ingress", Key("default", "shop")).labels)
     data = {"device_fqdn": "shop.tail1234.ts.net."}
     for domain, (starts, ends) in days.items():

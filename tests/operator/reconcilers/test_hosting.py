@@ -45,7 +45,7 @@ PASSING, STUCK = True, False
         (ServiceView(refusal=Refusal("Headscale", "UnsupportedByControlServer")), True, "", None),
     ],
 )
-def test_a_tailscale_service_that_our_operator_may_own_is_a_leftover(
+def test_a_deleted_ingress_has_a_leftover_if_our_operator_could_own_its_tailscale_service(
     view: ServiceView, known: bool, problem: str, left: bool | None
 ) -> None:
     def service(tailnet: str, label: str, /, *, hosts: bool = False) -> ServiceView:
@@ -80,7 +80,7 @@ ENDS = {
 
 
 @pytest.mark.parametrize("case", ENDS.values(), ids=ENDS)
-async def test_a_deleted_ingress_waits_for_another_tailnet_only_if_that_tailnet_may_have_its_leftovers(
+async def test_a_deleted_ingress_waits_for_another_tailnet_only_if_that_tailnet_could_have_its_leftovers(
     case: Left,
 ) -> None:
     def service(tailnet: str, _label: str, /, *, hosts: bool = False) -> ServiceView:
@@ -184,7 +184,7 @@ def slice_of(service: str, *, ready: bool) -> Object:
 
 
 @pytest.mark.parametrize(("service", "is_exposed"), [("lb", True), ("web", False), ("gone", False)])
-async def test_an_endpointslice_concerns_an_exposed_service_only_when_its_readiness_changes(
+async def test_a_change_of_an_endpointslice_causes_a_reconcile_of_an_exposed_service_only_if_readiness_changes(
     service: str, is_exposed: bool
 ) -> None:
     async with cluster_sim(SimOptions(controllers=False)) as sim, kube_client(sim.api_url) as client:

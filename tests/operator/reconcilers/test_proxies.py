@@ -160,7 +160,7 @@ LAST_STATES = {
 
 
 @pytest.mark.parametrize(("is_held", "is_deleted", "stays"), LAST_STATES.values(), ids=LAST_STATES)
-async def test_an_orphan_goes_at_once_only_if_our_finalizer_came_after_its_parents_deletion(
+async def test_an_orphan_is_deleted_at_once_only_if_its_parent_got_our_finalizer_too_late(
     sim: ClusterSim, client: KubeClient, proxies: Proxies, is_held: bool, is_deleted: bool, stays: bool
 ) -> None:
     sim.store.create(kinds.SECRET, whole_secret("ts-db-0", {}, OWNER.labels))
@@ -174,7 +174,7 @@ async def test_an_orphan_goes_at_once_only_if_our_finalizer_came_after_its_paren
         assert (proxies.orphan(SERVICE, OWNER).due == ORPHANED_FOR) is stays
 
 
-async def test_the_news_of_a_device_stays_until_its_parent_has_reported_it(
+async def test_the_news_of_a_device_stays_until_its_parent_has_reported_the_news(
     sim: ClusterSim, tailnets: Tailnets, proxies: Proxies
 ) -> None:
     sim.control.scopes = {"auth_keys"}
@@ -312,7 +312,7 @@ async def test_the_device_of_an_orphan_is_deleted_in_its_own_tailnet(
         await until(lambda: not control.devices)
 
 
-async def test_a_change_of_a_device_concerns_the_parent_of_its_proxy(
+async def test_a_change_of_a_device_causes_a_reconcile_of_the_parent_of_its_proxy(
     sim: ClusterSim, client: KubeClient, proxies: Proxies
 ) -> None:
     secret = whole_secret("ts-db-0", {"device_id": "n1"}, OWNER.labels)

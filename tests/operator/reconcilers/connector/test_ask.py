@@ -5,7 +5,7 @@ from tsoperator.reconcilers.connector.ask import parse
 from tests.support.objects import live_connector, settings
 
 
-def test_a_connector_names_its_class_and_its_tailnet_in_its_spec_alone() -> None:
+def test_the_class_and_the_tailnet_of_a_connector_come_only_from_its_spec() -> None:
     labels = {"tailscale.com/proxy-class": "other"}
     for spec in (None, ["prod"], {"proxyClass": 7, "tailnet": 7}, {}):
         broken = {**live_connector(labels=labels), "spec": spec}

@@ -108,7 +108,9 @@ PROXIES: dict[str, tuple[Object, Observed, Object]] = {
 
 
 @pytest.mark.parametrize(("spec", "observed", "special"), PROXIES.values(), ids=PROXIES)
-def test_the_spec_of_a_connector_decides_about_its_proxies(spec: Object, observed: Observed, special: Object) -> None:
+def test_the_spec_of_a_connector_decides_the_routes_names_tags_and_tailnet_of_its_proxies(
+    spec: Object, observed: Observed, special: Object
+) -> None:
     made = plans.wanted(parse(live_connector(spec), SETTINGS), observed, SETTINGS)
     assert isinstance(made, Proxy), made
     config = made.config
@@ -138,7 +140,7 @@ SHOWN: dict[str, tuple[Object, list[Object], Object]] = {
 
 
 def shows(spec: Object, shown: Object) -> Callable[[Said], None]:
-    """Return a check that the status shows the role of a Connector with *spec*, and the fields *shown*."""
+    """Return a check that the status of a Connector with *spec* shows its role, and has the fields *shown*."""
     has_joined, role = "hostname" in shown, {"isAppConnector": "appConnector" in spec}
     none = "its proxy is made, and has not joined the tailnet yet" if spec.get("replicas", 1) else IDLE
     words = JOINED if has_joined else none
@@ -152,7 +154,7 @@ def shows(spec: Object, shown: Object) -> Callable[[Said], None]:
 
 
 @pytest.mark.parametrize(("spec", "secrets", "shown"), SHOWN.values(), ids=SHOWN)
-def test_the_status_shows_the_role_and_the_devices_in_order_without_former_devices(
+def test_the_status_of_a_connector_shows_its_role_and_its_present_devices_ordered_by_replica(
     spec: Object, secrets: list[Object], shown: Object
 ) -> None:
     observed = seen(*secrets)
@@ -185,7 +187,7 @@ UNTRIED = TailnetView("other", pending=ValueError("waiting"))
 
 
 class Bad(NamedTuple):
-    """A Connector whose proxies can't be made, and words of its condition. Its Event says the same."""
+    """A Connector whose proxies can't be made, with the reason and words of its condition and its Event."""
 
     spec: Object
     words: str
@@ -200,7 +202,7 @@ class Bad(NamedTuple):
 
 
 def long(length: int, words: str, **spec: object) -> Bad:
-    """Return a Connector with an exit node and a name of *length* characters."""
+    """Return a `Bad` whose Connector is an exit node and has a name of *length* characters."""
     return Bad({**EXIT, **spec}, words, name="a" * length)
 
 
@@ -228,7 +230,7 @@ BAD = {
 
 @pytest.mark.parametrize("bad", BAD.values(), ids=BAD)
 @pytest.mark.parametrize("before", [None, {**ZEROS, "isExitNode": True, "devices": [{"hostname": "a"}]}])
-def test_a_connector_that_cannot_be_served_says_why_and_keeps_its_proxy(bad: Bad, before: Object | None) -> None:
+def test_a_connector_whose_proxies_cannot_be_made_says_why_and_changes_nothing(bad: Bad, before: Object | None) -> None:
     made = plan(live_connector(bad.spec, name=bad.name) | ({"status": before} if before else {}), bad.observed)
     bad.check(said_by(made))
     assert made == Plan(status=made.status, notes=[Note("Warning", *ready(made)[1:])])
@@ -236,7 +238,7 @@ def test_a_connector_that_cannot_be_served_says_why_and_keeps_its_proxy(bad: Bad
 
 
 @pytest.mark.virtual_time
-async def test_a_connector_has_on_a_cluster_the_status_and_the_events_of_its_plan() -> None:
+async def test_a_connector_on_a_cluster_has_the_status_and_the_events_of_its_plan() -> None:
     shown = {
         name: Row(live_connector(spec), shows(spec, rest), secrets) for name, (spec, secrets, rest) in SHOWN.items()
     }
@@ -252,11 +254,11 @@ async def test_a_connector_has_on_a_cluster_the_status_and_the_events_of_its_pla
         long(9, "", hostnamePrefix="p" * 61, replicas=10),
     ],
 )
-def test_a_connector_with_the_longest_allowed_names_is_served(longest: Bad) -> None:
+def test_a_connector_with_the_longest_allowed_names_gets_its_proxies(longest: Bad) -> None:
     assert plan(live_connector(longest.spec, name=longest.name)).steps
 
 
-def test_a_connector_waits_without_an_event_for_a_class_that_cannot_be_applied_yet() -> None:
+def test_a_connector_waits_without_an_event_until_its_class_is_ready() -> None:
     made = plan(live_connector(CLASS), seen(proxy_class=live_proxy_class("prod")))
     status, reason, message = ready(made)
     assert (status, reason, "'prod'" in message) == ("False", "ConnectorCreating", True)
@@ -264,7 +266,7 @@ def test_a_connector_waits_without_an_event_for_a_class_that_cannot_be_applied_y
 
 
 KEYS = Keys(awaited=frozenset({0}), pending=ValueError("waiting"))
-CHANGING = live_proxy_class("prod", ready=True, generation=2)  # its check isn't finished, so nothing is reported
+CHANGING = live_proxy_class("prod", ready=True, generation=2)  # the operator is still checking it
 
 
 @pytest.mark.parametrize(
@@ -316,7 +318,7 @@ FIELDS = {
 
 
 @given(st.fixed_dictionaries({}, optional=FIELDS))
-def test_a_connector_with_any_spec_has_a_plan(spec: Object) -> None:
+def test_the_operator_can_make_a_plan_for_a_connector_with_any_spec(spec: Object) -> None:
     obj = stored(held(live_connector(spec)))
     ask = parse(obj, SETTINGS)
     if isinstance(plans.wanted(ask, NOTHING, SETTINGS), Proxy):
@@ -334,9 +336,7 @@ def test_a_connector_with_any_spec_has_a_plan(spec: Object) -> None:
         ("proxyclass", "if you mean tailscale.com/proxy-class, write spec.proxyClass instead"),
     ],
 )
-def test_an_event_names_an_annotation_or_label_of_a_connector_that_has_no_effect(
-    given: str, key: str, cure: str
-) -> None:
+def test_an_event_names_an_ineffective_annotation_or_label_of_a_connector(given: str, key: str, cure: str) -> None:
     marked = live_connector(EXIT)
     marked["metadata"][given] = {f"tailscale.com/{key}": "x"}
     for obj in (marked, {**marked, "spec": {}}):

@@ -20,7 +20,7 @@ APPS: Object = {"appConnector": {}}
 ROUTES = ["10.40.0.0/14", "2001:db8::/32"]
 
 
-def test_a_change_of_a_child_concerns_its_connector() -> None:
+def test_a_change_of_a_child_causes_a_reconcile_of_its_connector() -> None:
     missing, owner = cast("Any", None), Owner("connector", Key("", "router"))
     watches = connectors(Proxies(Cache(sources(OPERATOR_NAMESPACE)), missing, missing, settings())).watches
     for resource in (SERVICE, SERVICEMONITOR, STATEFULSET, SECRET, POD):
@@ -29,7 +29,7 @@ def test_a_change_of_a_child_concerns_its_connector() -> None:
 
 
 async def joined_replicas(world: World, obj: Object, replicas: int = 1) -> list[Proxy]:
-    """Wait until *obj* has exactly that many *replicas*, all of them have joined, and the operator has settled."""
+    """Wait until exactly that many *replicas* of *obj* have joined and the operator has settled, and return them."""
 
     async def joined() -> list[Proxy] | None:
         found = await proxies(world, obj)
@@ -46,7 +46,7 @@ async def joined_replicas(world: World, obj: Object, replicas: int = 1) -> list[
 
 
 async def proxies(world: World, obj: Object) -> list[Proxy]:
-    """Return the complete and ready replicas of *obj*, or none while its children and its Pods don't match."""
+    """Return the replicas of *obj*; empty unless all its children exist, and each Secret has a ready Pod."""
     services, statefulsets, secrets, pods = [
         await world.children(kind, obj) for kind in (SERVICE, STATEFULSET, SECRET, POD)
     ]
@@ -87,7 +87,7 @@ async def test_an_app_connector_without_routes_keeps_the_routes_that_it_has_lear
     assert await offered() == (True, LEARNED, False)
 
 
-async def test_scaling_a_connector_up_and_down_leaves_the_devices_of_the_other_replicas(world: World) -> None:
+async def test_scaling_a_connector_up_and_down_keeps_the_device_of_its_first_replica(world: World) -> None:
     one = connector(**EXIT, hostnamePrefix="gate")
     await world.apply(one)
     (before,) = await joined_replicas(world, one)

@@ -34,14 +34,14 @@ SITE = "fd7a:115c:a1e0:b1a"
         ("fd7a:115c:a1e0::/48", ""),
     ],
 )
-def test_a_route_is_parsed_as_a_network_or_its_violation_says_what_is_wrong(route: str, words: str) -> None:
+def test_a_route_is_valid_or_its_error_says_what_is_wrong_with_the_route(route: str, words: str) -> None:
     error = route_error(route)
     assert (error is None) == (not words)
     assert error is None or (words in error and route in error)
 
 
 @given(st.text(max_size=50))
-def test_any_text_is_parsed_as_a_route_or_refused_with_the_reason(route: str) -> None:
+def test_every_text_without_a_route_error_is_a_route_that_can_be_advertised(route: str) -> None:
     if route_error(route) is None:
         assert advertised_routes([route], exit_node=False)
 

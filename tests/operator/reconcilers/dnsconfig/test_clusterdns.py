@@ -1,4 +1,4 @@
-"""The plan for the configuration of the cluster's DNS, and the status of a DNSConfig about it."""
+"""The plan for the configuration of the cluster's DNS, and the part of a DNSConfig's status that is about it."""
 
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -37,7 +37,7 @@ PASSED_ON = NODE_CACHE.replace(".:53", f".:53 {DOMAIN}:53")
 
 
 def coredns(text: str = COREFILE, **others: dict[str, str]) -> DNSObjects:
-    """Return the ConfigMap of CoreDNS, and those of *others*, in whose names underscores stand for hyphens."""
+    """Return CoreDNS's ConfigMap with the Corefile *text*, and *others*, in whose names ``_`` stands for ``-``."""
     data = {"coredns": {"Corefile": text}, **{name.replace("_", "-"): value for name, value in others.items()}}
     return DNSObjects([obj(CONFIGMAP, Key("kube-system", name), {"data": each}) for name, each in data.items()])
 
@@ -55,7 +55,7 @@ def wanted(
 
 
 def after(dns: DNSObjects, **fields: Any) -> DNSObjects:
-    """Return the configuration of *dns* after the operator has carried out its plan for this configuration."""
+    """Return *dns* with the changes that the operator's plan for *dns* makes."""
     return applied(dns, map(Change, wanted(dns=dns, **fields).steps))
 
 
@@ -64,7 +64,7 @@ def reason_of(found: ClusterDNSPlan) -> str | None:
 
 
 class Told(NamedTuple):
-    """A plan, the number of its steps, the reason of its refusal, and its words about a restart of CoreDNS."""
+    """A plan, with its number of steps, the reason of its refusal, and words of its advice to restart CoreDNS."""
 
     plan: ClusterDNSPlan
     steps: int
@@ -103,7 +103,7 @@ def test_the_plan_writes_the_stub_domain_or_says_why_not(case: Told) -> None:
     assert (case.restart in restart, bool(restart)) == (True, bool(case.restart))
 
 
-def test_a_patch_of_the_clusters_dns_has_the_resource_version_that_the_operator_saw_and_our_annotations() -> None:
+def test_a_patch_of_the_clusters_dns_has_our_annotations_and_the_resource_version_that_the_operator_saw() -> None:
     kube_dns = DNSObjects([obj(CONFIGMAP, Key("kube-system", "kube-dns"), {}, resourceVersion="7")])
     openshift = replace(coredns(), openshift=obj(OPENSHIFT_DNS, Key("", "default"), resourceVersion="9"))
     steps = [step for dns in (coredns(), kube_dns, openshift) for step in wanted(dns=dns).steps]
@@ -113,7 +113,11 @@ def test_a_patch_of_the_clusters_dns_has_the_resource_version_that_the_operator_
 
 
 class Reverted(NamedTuple):
-    """The reverts of the Corefile by another writer, and the reaction of the operator."""
+    """The reverts of the Corefile by another writer, and the operator's reaction.
+
+    The reaction is the number of *steps*, the *reason* of the refusal, whether the operator reports the reverts
+    (*told*), and the seconds until it looks *again*.
+    """
 
     reverts: Reverts
     steps: int
@@ -133,13 +137,13 @@ REVERTED = {
 
 
 @pytest.mark.parametrize("case", REVERTED.values(), ids=REVERTED)
-def test_the_operator_says_that_another_writer_removes_the_stub_domain_and_waits(case: Reverted) -> None:
+def test_the_operator_reports_reverts_of_the_stub_domain_and_waits_if_they_are_frequent(case: Reverted) -> None:
     found = without_reverted_writes(wanted(), {Key("kube-system", "coredns"): case.reverts})
     assert (len(found.steps), reason_of(found), found.again) == (case.steps, case.reason, case.again)
     assert found.overwritten.startswith(f"eks keeps undoing the operator's changes of {PLACE}: let it") is case.told
 
 
-def test_the_message_about_an_undone_removal_advises_to_change_the_other_writers_manifest() -> None:
+def test_the_message_about_a_writer_that_restores_the_stub_domain_advises_to_change_its_manifest() -> None:
     key = Key("kube-system", "coredns")
     found = without_reverted_writes(removal(MANAGED, MAY), {key: Reverts([PLACE], "argocd", 7, 8)})
     assert f"{PLACE}: take the lines of the operator out of what it applies" in found.overwritten
@@ -177,7 +181,7 @@ def test_mode_manual_removes_the_stub_domain_that_the_operator_wrote_and_nothing
     assert wanted("Manual", coredns("a {")).result is None
 
 
-def test_the_stub_domain_of_another_operator_is_left_alone() -> None:
+def test_the_stub_domain_of_another_operator_stays_unchanged() -> None:
     lab = replace(MAY, namespace="lab")
     managed = ClusterDNS.model_validate({"mode": "Managed"})
     found = plan(managed, MANAGED, [ZONE], NameserverHealth("10.96.4.4"), lab)
@@ -194,7 +198,7 @@ def test_the_operator_does_not_remove_a_damaged_stub_domain() -> None:
 
 
 @pytest.mark.parametrize("mode", ["Manual", "Managed"])
-def test_the_status_names_the_kind_of_the_clusters_dns_and_the_text_to_write(mode: str) -> None:
+def test_the_status_of_a_dnsconfig_has_the_platform_the_zones_and_the_text_of_the_stub_domain(mode: str) -> None:
     status = wanted(mode).status
     assert (status["platform"], status["zones"]) == ("CoreDNS", [ZONE])
     assert f"forward . {ADDRESS}" in status["snippet"]
@@ -210,7 +214,7 @@ def test_the_status_says_whether_the_zones_come_from_a_setting_or_from_the_tailn
 
 
 @pytest.mark.parametrize(("mode", "reason"), [("Managed", "NotPermitted"), ("Manual", None)])
-def test_a_configuration_of_the_clusters_dns_that_the_operator_may_not_read_is_looked_at_again(
+def test_an_operator_that_is_not_allowed_to_read_the_clusters_dns_looks_again_after_ten_seconds(
     mode: str, reason: str | None
 ) -> None:
     found = plan(ClusterDNS.model_validate({"mode": mode}), None, ["ts.net"], NameserverHealth(ADDRESS), MAY)
@@ -219,7 +223,7 @@ def test_a_configuration_of_the_clusters_dns_that_the_operator_may_not_read_is_l
 
 
 @pytest.mark.parametrize(("status", "held"), [("True", True), ("False", False), (None, False)])
-def test_a_dnsconfig_keeps_its_finalizer_if_the_operator_may_no_longer_read_its_stub_domain(
+def test_a_dnsconfig_keeps_its_finalizer_if_the_operator_is_no_longer_allowed_to_read_its_stub_domain(
     status: str | None, held: bool
 ) -> None:
     conditions = [condition("ClusterDNSConfigured", status, "Any", "")] if status else []

@@ -106,7 +106,9 @@ async def test_the_stub_domain_is_in_the_platforms_separate_configmap_while_ther
 
 
 @pytest.mark.simulated
-async def test_the_first_stub_domain_that_is_written_has_the_zone_of_the_first_list_of_devices(cluster: World) -> None:
+async def test_the_operator_writes_no_stub_domain_before_the_first_list_of_devices_shows_the_zone(
+    cluster: World,
+) -> None:
     cluster.peer()
     cluster.control.latency = 0.2
     with cluster.store.subscribe(objects.CONFIGMAP) as changes:
@@ -133,7 +135,7 @@ async def test_the_operator_restores_a_removed_stub_domain_and_keeps_the_edits_o
 
 
 @pytest.mark.parametrize("is_kept", [True, False])
-async def test_without_the_reload_plugin_an_event_says_how_coredns_forgets_the_stub_domain(
+async def test_without_the_reload_plugin_an_event_says_how_to_restart_coredns_after_the_removal(
     cluster: World, is_kept: bool
 ) -> None:
     silent = COREFILE.replace("    reload\n", "")
@@ -213,7 +215,7 @@ async def test_a_new_nameserver_gets_the_address_to_which_the_clusters_dns_forwa
         assert ("NameserverCreationFailed" in await cluster.events(dnsconfig())) is bool(refusal and given)
 
 
-async def test_the_operator_leaves_a_faulty_corefile_alone_until_somebody_repairs_it(cluster: World) -> None:
+async def test_the_operator_does_not_change_a_faulty_corefile_until_somebody_repairs_it(cluster: World) -> None:
     broken = ".:53 {\n    errors\n"
     await write(cluster, broken)
     async with running_operator(cluster):
@@ -227,7 +229,7 @@ async def test_the_operator_leaves_a_faulty_corefile_alone_until_somebody_repair
 
 
 @pytest.mark.simulated
-async def test_a_stub_domain_that_comes_back_is_removed_if_the_operator_sees_that_there_is_no_dnsconfig(
+async def test_a_restored_stub_domain_is_removed_only_if_the_operator_can_see_that_there_is_no_dnsconfig(
     world: World,
 ) -> None:
     await world.apply(managed())
@@ -254,7 +256,7 @@ def rights_to(name: str) -> list[Object]:
 
 
 @pytest.mark.simulated  # a real cluster would run the Deployment that the test makes up
-async def test_the_operator_edits_the_corefile_that_the_pods_of_coredns_mount_once_rbac_lets_it_read_the_file(
+async def test_the_operator_edits_the_configmap_that_coredns_mounts_as_soon_as_rbac_allows_it(
     cluster: World,
 ) -> None:
     base = {**COREDNS, "metadata": {"namespace": "kube-system", "name": "dns-base"}, "data": {"Corefile": COREFILE}}
@@ -327,7 +329,7 @@ async def test_a_deleted_dnsconfig_stays_while_the_operator_can_no_longer_read_i
     assert await corefile(cluster) == COREFILE
 
 
-async def test_the_second_dnsconfig_takes_over_the_stub_domain(world: World) -> None:
+async def test_the_deletion_of_the_second_dnsconfig_leaves_the_stub_domain_of_the_first(world: World) -> None:
     await world.apply(managed(), managed("second"))
     text, _ = await configured(world)
     await world.delete(managed("second"))

@@ -1,4 +1,4 @@
-"""DNSConfigs whose nameserver isn't ready yet, or doesn't answer yet: the cluster's DNS is not changed."""
+"""DNSConfigs whose nameserver isn't ready: the operator doesn't change the configuration of the cluster's DNS."""
 
 import pytest
 from clustersim.furniture import COREFILE

@@ -74,7 +74,7 @@ def test_every_child_of_a_dnsconfig_is_in_the_operators_namespace_and_owned_by_t
         }
 
 
-def test_the_nameserver_may_read_configmaps_and_nothing_else() -> None:
+def test_the_nameserver_has_only_the_right_to_read_configmaps() -> None:
     made = plan(live_dnsconfig())
     rule = {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["list", "watch"]}
     assert child(made, "Role")["rules"] == [rule]
@@ -83,7 +83,7 @@ def test_the_nameserver_may_read_configmaps_and_nothing_else() -> None:
     assert binding["subjects"] == [{"kind": "ServiceAccount", "name": "nameserver", "namespace": "tailscale"}]
 
 
-def test_a_nameserver_with_our_image_is_probed_unprivileged_and_replaced_without_a_gap() -> None:
+def test_a_nameserver_with_our_image_has_probes_is_unprivileged_and_is_replaced_without_a_gap() -> None:
     spec = deployment_spec(of=OURS)
     (container,) = pod_of(spec)["containers"]
     assert spec["strategy"] == {"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": 0, "maxSurge": 1}}
@@ -103,7 +103,7 @@ def test_a_nameserver_with_our_image_is_probed_unprivileged_and_replaced_without
         ("tailscale/k8s-nameserver:latest", "IfNotPresent"),
     ],
 )
-def test_a_node_pulls_the_nameservers_image_each_time_only_if_it_is_ours_and_its_tag_is_latest(
+def test_a_node_pulls_the_nameserver_image_each_time_only_if_the_image_is_ours_and_tagged_latest(
     image: str, policy: str
 ) -> None:
     (container,) = pod_of(deployment_spec(of=settings(nameserver_image=image)))["containers"]
@@ -184,7 +184,7 @@ class Rollout(NamedTuple):
         Rollout(1, 1, 1, 1, alone=False),  # the old Pod has been stopped
         Rollout(2, 1, 2, 2, alone=False),  # the old Pod is ours, too
         Rollout(3, 1, 3, 1, alone=True, wanted=2),
-        Rollout(3, 2, 2, 2, alone=False, wanted=2),  # the second new Pod isn't ready, which may last
+        Rollout(3, 2, 2, 2, alone=False, wanted=2),  # the second new Pod isn't ready, and perhaps never will be
         Rollout(3, 2, 3, 2, alone=True, wanted=2),
         Rollout(3, 1, 2, 1, alone=False),  # there are two old Pods, and only one is wanted
         Rollout(2, 1, 2, 0, alone=False, of=SETTINGS),
@@ -345,7 +345,7 @@ def test_the_conditions_say_whether_the_nameserver_works_and_which_part_is_missi
 
 
 @pytest.mark.parametrize("service", [None, UP])
-def test_the_nameserver_gets_no_service_while_the_zones_may_become_known_within_a_moment(
+def test_the_creation_of_the_nameservers_service_waits_a_second_for_the_zones(
     service: Object | None,
 ) -> None:
     made = plan(live_dnsconfig(), service=service, suffixes=Suffixes(pending=True))
@@ -386,9 +386,10 @@ UNASKED = ("Unknown", "NotAsked", "the operator asks the cluster's DNS when the 
 
 
 class Refused(NamedTuple):
-    """A DNSConfig that can't take effect, or whose *refusal* is reported, with the reason and words of its conditions.
+    """A DNSConfig that can't take effect, or one for which a server has refused a step (*refusal*).
 
-    *answers* is the condition about the answers of the cluster's DNS.
+    Its condition NameserverReady has this *reason* and these *words*. *answers* is the expected condition
+    ClusterDNSReady; if *answers* is None, there is no such condition.
     """
 
     found: Object
@@ -420,7 +421,9 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("case", REFUSED.values(), ids=REFUSED)
-def test_a_refusal_is_reported_beside_the_answers_of_the_clusters_dns_and_keeps_the_nameserver(case: Refused) -> None:
+def test_a_refusal_is_reported_together_with_the_answers_of_the_clusters_dns_and_changes_no_child(
+    case: Refused,
+) -> None:
     verdicts, of = [ServerVerdict("ts.net", "192.0.2.10", "NoAnswer", "silence")], settings(cluster_dns=("192.0.2.10",))
     found, ip = {**case.found, "metadata": {**case.found["metadata"], "generation": 4}}, {"ip": "192.0.2.99"}
     found["status"] = {"nameserver": ip}
@@ -437,13 +440,13 @@ def test_a_refusal_is_reported_beside_the_answers_of_the_clusters_dns_and_keeps_
     assert made == Plan(status=made.status, notes=[Note("Warning", case.reason, ready["message"])])
 
 
-def test_the_report_on_a_refused_write_into_the_clusters_dns_makes_no_child_again() -> None:
+def test_the_plan_after_a_refused_write_into_the_clusters_dns_reports_it_and_writes_no_child() -> None:
     refusal = Refusal("no", step=Patch(CONFIGMAP, Key("kube-system", "coredns"), {}))
     made = plans.failed(OLD, Observed([OLD], UP), refusal, settings(), is_denied=True)
     assert ([*made.steps], [each.reason for each in made.notes]) == ([], ["NotPermitted"])
 
 
-def test_the_older_of_two_dnsconfigs_has_the_same_plan_as_without_the_other() -> None:
+def test_the_younger_of_two_dnsconfigs_does_not_change_the_plan_for_the_older() -> None:
     assert plan(OLD, NEW).steps == plan(OLD).steps
 
 
@@ -471,7 +474,7 @@ VALUES = st.recursive(
 
 
 @given(st.dictionaries(st.sampled_from(["image", "pod", "replicas", "service"]), VALUES))
-def test_a_dnsconfig_with_any_spec_has_a_plan(nameserver: Object) -> None:
+def test_the_operator_can_make_a_plan_for_a_dnsconfig_with_any_spec(nameserver: Object) -> None:
     made = plan(live_dnsconfig(nameserver=nameserver))
     assert (len(made.steps) == 5) is not bool(made.notes)
 
@@ -487,7 +490,7 @@ def test_a_dnsconfig_with_any_spec_has_a_plan(nameserver: Object) -> None:
         ([], "True", DNSObjects(), False),
     ],
 )
-def test_a_deleted_dnsconfig_is_released_unless_a_stub_domain_of_ours_may_be_left(
+def test_a_deleted_dnsconfig_keeps_its_finalizer_only_while_our_stub_domain_could_remain(
     others: list[Object], status: str, dns: DNSObjects | None, stays: bool
 ) -> None:
     going = deleting(held(live_dnsconfig(nameserver={"replicas": -1})))
@@ -508,6 +511,6 @@ def test_a_deleted_dnsconfig_stays_while_the_removal_of_the_stub_domain_has_to_w
     assert (made.steps, made.release, made.requeue_after) == ([], "", 7)
 
 
-def test_a_dnsconfig_is_requeued_while_the_configuration_of_the_clusters_dns_may_not_be_read() -> None:
+def test_a_dnsconfig_is_requeued_while_the_operator_is_not_allowed_to_read_the_clusters_dns() -> None:
     assert plan(live_dnsconfig(), service=UP).requeue_after == 10
     assert plan(live_dnsconfig()).requeue_after is None

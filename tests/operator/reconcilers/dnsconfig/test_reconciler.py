@@ -90,7 +90,9 @@ async def test_the_second_dnsconfig_takes_over_when_the_first_dnsconfig_is_delet
     assert not await world.writes_when_left_alone()
 
 
-async def test_a_dnsconfig_reports_that_its_nameservers_address_is_taken_until_it_is_free(world: World) -> None:
+async def test_a_dnsconfig_reports_that_its_nameservers_address_is_taken_until_the_address_is_free(
+    world: World,
+) -> None:
     asked, taker = dnsconfig(service={"clusterIP": ADDRESS}), backend("taker", clusterIP=ADDRESS)
     await world.apply(taker, asked)
     await world.becomes(lambda: world.reason(asked, NAMESERVER_READY), "NameserverCreationFailed")
@@ -109,7 +111,7 @@ async def test_a_dnsconfig_reports_that_its_nameservers_address_is_taken_until_i
 
 @asynccontextmanager
 async def reconciling(world: World, ask: AskServer = ask, address: str = "") -> AsyncIterator[None]:
-    """Run the reconciler of DNSConfigs. With an *address*, also reconcile records, and ask the cluster's DNS there."""
+    """Run the reconciler of DNSConfigs. With an *address*, also run that of records, and ask the DNS server there."""
     cache, tailnets, prober = Cache(sources(NAMESPACE)), Tailnets([]), DNSProber(ask, PACE)
     writer, chosen = (
         applier(world.api, cache, tailnets),
@@ -140,7 +142,7 @@ async def test_a_dnsconfig_reports_names_that_are_left_out_until_there_is_room_f
         await cluster.becomes(incomplete, "")
 
 
-async def test_a_change_of_openshifts_dns_is_reconciled_even_without_a_dnsconfig(cluster: World) -> None:
+async def test_a_change_of_openshifts_dns_causes_a_reconcile_even_without_a_dnsconfig(cluster: World) -> None:
     kind = dnsconfigs(Cache(sources(NAMESPACE)), cluster.api, DNSProber(ask), settings())
     assert [*kind.watches[OPENSHIFT_DNS]({})] == [Key("", "")]
 
@@ -165,10 +167,7 @@ class Servers:
 
 @asynccontextmanager
 async def asked(world: World) -> AsyncIterator[Servers]:
-    """Run the reconcilers of DNSConfigs and of records.
-
-    They ask two DNS servers: the cluster's DNS, and the nameserver.
-    """
+    """Run the reconcilers of DNSConfigs and of records, and yield the two DNS servers that the reconcilers ask."""
 
     def respond(query: bytes, transport: str) -> bytes | None:
         configmap = world.store.find(SIM_CONFIGMAP, NAMESPACE, CONFIGMAP_NAME)
@@ -257,7 +256,9 @@ async def test_the_condition_names_a_fault_of_the_clusters_dns_until_the_fault_i
         assert not await cluster.writes_when_left_alone()
 
 
-async def test_the_clusters_dns_is_not_asked_while_the_nameserver_lacks_the_records(cluster: World) -> None:
+async def test_the_operator_does_not_ask_the_clusters_dns_while_the_nameserver_lacks_the_records(
+    cluster: World,
+) -> None:
     async with asked(cluster) as servers:
         servers.nameserver.respond = OURS
         await cluster.apply(dnsconfig())
@@ -266,7 +267,9 @@ async def test_the_clusters_dns_is_not_asked_while_the_nameserver_lacks_the_reco
 
 
 @pytest.mark.parametrize("respond", [OURS, FAILING, lambda *_: None])
-async def test_a_stub_domain_waits_until_the_nameserver_answers(cluster: World, respond: Respond) -> None:
+async def test_the_operator_writes_no_stub_domain_until_the_nameserver_gives_the_right_answer(
+    cluster: World, respond: Respond
+) -> None:
     async with asked(cluster) as servers:
         servers.nameserver.respond, right = respond, servers.nameserver.respond
         await cluster.apply({**dnsconfig(), "spec": {"nameserver": {}, "clusterDNS": {"mode": "Managed"}}})
@@ -281,7 +284,7 @@ async def test_a_stub_domain_waits_until_the_nameserver_answers(cluster: World, 
         await cluster.becomes(reasons, ["NameserverCreated", "StubDomainWritten"])
 
 
-async def test_the_condition_says_that_a_zone_is_not_forwarded_or_forwarded_in_a_loop(cluster: World) -> None:
+async def test_the_condition_says_that_a_zone_is_not_forwarded_or_is_forwarded_in_a_loop(cluster: World) -> None:
     async with asked(cluster) as servers:
         servers.cluster.respond = FAILING
         await cluster.apply(dnsconfig())

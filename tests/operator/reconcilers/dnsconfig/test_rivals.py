@@ -36,7 +36,7 @@ def rival(corefile: str = COREFILE, delay: float = 0.5) -> Rival:
 
 
 async def writes(world: World, other: Rival, seconds: float) -> int:
-    """Return how often the operator, but not the *other* writer, writes ConfigMaps within that many *seconds*."""
+    """Return the number of writes of ConfigMaps within that many *seconds*, without the writes of *other*."""
     before = other.writes
     written = await world.writes_during(asyncio.sleep(seconds))
     return sum(times for (_, _, plural), times in written.items() if plural == "configmaps") - other.writes + before
@@ -72,7 +72,7 @@ async def test_the_operator_writes_rarely_while_another_writer_puts_the_stub_dom
 
 
 @pytest.mark.simulated
-async def test_a_failed_write_of_the_corefile_is_not_counted_as_a_rewrite(world: World) -> None:
+async def test_the_operator_repeats_a_failed_write_of_the_corefile_without_the_wait_for_reverts(world: World) -> None:
     await world.apply(managed())
     before = await configured(world)
     world.sim.faults.fail(Failure(status=500, verb="patch", plural="configmaps"))

@@ -101,7 +101,7 @@ UNREADABLE = [
 
 
 @pytest.mark.parametrize("document", UNREADABLE)
-def test_a_document_of_records_that_cannot_be_read_or_is_the_go_operators_is_replaced(document: str | None) -> None:
+def test_a_document_of_records_that_is_unreadable_or_from_the_go_operator_is_replaced(document: str | None) -> None:
     made = document_of(plan(UP, configmap=configmap(document)))
     assert (made["serial"], made["ip4"]) == (1, {FQDN: ["192.0.2.1"]})
 
@@ -112,7 +112,7 @@ def test_the_operator_puts_lost_labels_back_on_a_configmap_of_records() -> None:
     assert patch.body["data"]["records.json"] == SERVED
 
 
-def test_the_plan_leaves_other_keys_and_labels_of_a_configmap_of_records_alone() -> None:
+def test_the_plan_keeps_the_keys_and_labels_of_others_in_a_configmap_of_records() -> None:
     found = configmap(SERVED, labels={**METADATA["labels"], "more": "x"})
     found["data"]["other"] = "kept"
     assert plan(UP, configmap=found) == RIGHT
@@ -135,7 +135,7 @@ SHOWN = zones_status((), [OLD])
         ({}, [OLD, OWN], Suffixes(), [OLD]),
     ],
 )
-def test_a_zone_stays_in_the_records_if_a_tailnet_may_have_shown_it_until_all_suffixes_are_known(
+def test_a_zone_that_could_be_a_tailnets_suffix_stays_in_the_records_until_all_suffixes_are_known(
     status: Object, live: list[str], suffixes: Suffixes, zones: list[str]
 ) -> None:
     text = json.dumps(["ts.net", *live], separators=(",", ":"))
@@ -225,7 +225,7 @@ def test_the_number_of_configmaps_grows_with_the_number_of_records(names: int, c
 
 
 @pytest.mark.parametrize("names", [0, 20, 220])
-def test_the_plan_of_the_records_writes_no_correct_shard(names: int) -> None:
+def test_the_plan_of_the_records_does_not_write_a_shard_that_is_correct_already(names: int) -> None:
     cluster = carried_out({}, sharded({}, named(names)))
     assert sharded(cluster, named(names)) == RIGHT
 
@@ -241,7 +241,7 @@ def test_a_shard_that_is_deleted_or_edited_is_repaired_and_no_other_shard_is_wri
         assert document_of(made) == {**json.loads(cluster[shard]["data"]["records.json"]), "serial": 2}
 
 
-def test_a_configmap_past_the_last_shard_is_deleted() -> None:
+def test_a_configmap_with_a_number_above_the_highest_shard_is_deleted() -> None:
     cluster = carried_out({}, sharded({}, named(110)))
     more = obj(CONFIGMAP, Key("tailscale", "dnsrecords-8"), {"data": cluster[3]["data"]}, **METADATA)
     assert sharded({**cluster, 8: more}, named(110)).steps == [Deletion(CONFIGMAP, more, unchanged=True)]
@@ -253,7 +253,7 @@ def test_the_plan_waits_while_a_shard_is_being_deleted() -> None:
     assert sharded({**cluster, 5: deleting(cluster[5])}, named(100)) == Plan()
 
 
-def test_all_shards_get_the_first_serial_together_when_serials_start_over() -> None:
+def test_all_shards_start_again_at_serial_1_when_the_serial_would_overflow() -> None:
     def aged(live: Object) -> Object:
         text = live["data"]["records.json"].replace('"serial":1', '"serial":4294967295')
         return {**live, "data": {"records.json": text}}
@@ -270,7 +270,7 @@ CHANGES = [
 
 
 @pytest.mark.parametrize(("before", "later"), CHANGES)
-def test_after_each_write_of_a_split_a_nameserver_reads_all_old_shards_or_all_new_shards_or_waits(
+def test_during_a_split_a_nameserver_reads_all_old_shards_or_all_new_shards_and_never_a_mixture(
     before: int, later: int
 ) -> None:
     start = carried_out({}, sharded({}, named(before)))
@@ -283,7 +283,7 @@ def test_after_each_write_of_a_split_a_nameserver_reads_all_old_shards_or_all_ne
 
 
 @pytest.mark.parametrize(("before", "later"), CHANGES)
-def test_a_nameserver_gets_from_the_old_shards_to_the_new_shards_wherever_the_operator_crashed(
+def test_a_nameserver_ends_with_the_new_shards_after_whichever_write_of_a_split_the_operator_crashed(
     before: int, later: int
 ) -> None:
     start, wanted = carried_out({}, sharded({}, named(before))), named(later, "192.0.2.2")
@@ -301,7 +301,7 @@ SIZES = st.lists(
 
 
 @given(SIZES)
-def test_no_name_vanishes_whatever_plans_were_interrupted_and_replaced(
+def test_no_name_vanishes_if_plans_are_interrupted_and_other_plans_follow(
     history: list[tuple[int, str, int]],
 ) -> None:
     """Interrupt each plan after some writes, and make the next plan for the resulting ConfigMaps and other records."""
@@ -340,7 +340,7 @@ def test_a_configmap_of_records_loses_the_annotation_about_left_out_names_when_i
     assert noted(carried_out(cluster, sharded(cluster, named(100)))) is None
 
 
-def test_past_the_last_split_the_shards_grow_and_then_names_are_left_out_and_counted() -> None:
+def test_after_the_last_split_shards_grow_to_their_limit_and_further_names_are_left_out_and_counted() -> None:
     larger = carried_out({}, sharded({}, named(1000)))
     assert LIMITS.split < max(len(live["data"]["records.json"]) for live in larger.values()) <= LIMITS.full
     assert noted(larger) is None
@@ -364,7 +364,7 @@ def test_past_the_last_split_the_shards_grow_and_then_names_are_left_out_and_cou
     ],
     ids=["none", "another image", "not seen yet", "not all new", "not all up", "an old one left", "nothing known"],
 )
-def test_records_are_split_only_once_all_pods_of_the_nameserver_read_shards(nameserver: Object | None) -> None:
+def test_records_are_split_only_when_all_pods_of_the_nameserver_read_shards(nameserver: Object | None) -> None:
     def planned(cluster: Cluster) -> Plan:
         return plans.plan(Observed(DNSCONFIG_OBJ, buckets(tuple(named(40))), cluster, nameserver), OURS, LIMITS)
 
@@ -386,7 +386,7 @@ def test_a_change_of_the_image_merges_the_shards_or_splits_the_document() -> Non
     "invalid",
     [live_dnsconfig(nameserver={"replicas": -1}), live_dnsconfig(annotations={"tailscale.com/nameserver": "mine"})],
 )
-def test_the_records_of_an_invalid_dnsconfig_stay_in_one_configmap_or_in_shards(invalid: Object, of: object) -> None:
+def test_the_records_of_an_invalid_dnsconfig_are_neither_split_nor_merged(invalid: Object, of: object) -> None:
     cluster = carried_out({}, sharded({}, named(60), of=of))
     swapped = OURS if of is SETTINGS else SETTINGS
     made = plans.plan(Observed(invalid, buckets(tuple(named(60))), cluster), swapped, LIMITS)

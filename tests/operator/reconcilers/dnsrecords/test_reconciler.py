@@ -66,7 +66,9 @@ async def test_each_zone_has_a_canary_that_leads_to_the_nameserver(cluster: Worl
         assert not await cluster.writes_when_left_alone()
 
 
-async def test_the_suffix_of_a_tailnet_is_forwarded_even_if_its_control_server_is_away_later(cluster: World) -> None:
+async def test_the_suffix_of_a_tailnet_stays_among_the_forwarded_zones_while_its_control_server_fails(
+    cluster: World,
+) -> None:
     cluster.peer()
     async with running_operator(cluster):
         await cluster.apply(dnsconfig())
@@ -109,7 +111,7 @@ async def canaries_lead(world: World, zones: Iterable[str]) -> bool:
 
 
 @pytest.mark.simulated  # a real Pod may get its address only after the operator has stopped waiting for it
-async def test_a_new_name_is_written_once_with_its_address(world: World) -> None:
+async def test_the_first_write_of_a_new_name_already_has_the_address(world: World) -> None:
     await world.apply(dnsconfig())
     await world.settled()
     async with every_version(world) as seen:
@@ -146,7 +148,7 @@ async def moved(world: World, before: Proxy) -> bool:
 
 
 @pytest.mark.simulated  # a real controller manager makes the Pods of only some 5 StatefulSets a second
-async def test_thirty_services_get_names_with_few_requests_and_writes_and_then_nothing_is_written(world: World) -> None:
+async def test_thirty_services_get_their_names_by_few_requests_and_writes(world: World) -> None:
     services = [egress(f"db-{number}", f"db-{number}.{DOMAIN}") for number in range(30)]
 
     async def all_named() -> bool:
@@ -173,7 +175,7 @@ SOON = ListPace(first=0.01, longest=0.01, interval=0.01)
 
 @pytest.fixture
 async def outside() -> AsyncIterator[World]:
-    """A cluster with a DNSConfig, whose tailnet has a suffix outside of ts.net and one device."""
+    """A cluster with a DNSConfig. Its tailnet has one device, and a suffix outside of ts.net."""
     async with new_world(SimOptions(tailnet_domain="tail.example.org")) as world:
         world.peer()
         await world.apply(dnsconfig())
@@ -191,7 +193,7 @@ async def test_a_service_whose_name_is_in_an_unknown_zone_is_refused_until_the_z
         await outside.becomes(outside.zones, BOTH_ZONES)
 
 
-async def test_a_zone_stays_while_the_control_server_is_away_and_goes_when_its_tailnet_has_another_suffix(
+async def test_a_zone_stays_while_the_control_server_fails_and_goes_when_its_tailnet_has_another_suffix(
     outside: World,
 ) -> None:
     async with running_services(outside, SOON):
@@ -207,7 +209,7 @@ async def test_a_zone_stays_while_the_control_server_is_away_and_goes_when_its_t
 
 
 @pytest.mark.simulated
-async def test_a_service_that_a_group_exposes_has_a_name_for_its_cluster_ips(cluster: World) -> None:
+async def test_the_name_of_a_service_that_a_group_exposes_leads_to_its_cluster_ips(cluster: World) -> None:
     service = load_balancer(hostname="orders", proxy_group="ing")
     async with running_operator(cluster, operator_secret="operator"):
         await cluster.apply(dnsconfig(), proxy_group("ing", type="ingress"))

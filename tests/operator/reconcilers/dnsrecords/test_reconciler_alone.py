@@ -51,7 +51,7 @@ class Known:
         return self.suffixes
 
     def tell(self, suffix: str) -> None:
-        """Tell the reconciler of the tailnet's *suffix*."""
+        """Make *suffix* the only known suffix, and announce the change to the reconciler."""
         self.suffixes = Suffixes((suffix,))
         self.feed.announce()
 
@@ -90,7 +90,7 @@ def nameserver(image: str = SHARDED.nameserver_image) -> Object:
 
 
 def proxy_of(number: int) -> list[Object]:
-    """Return an egress Service, its proxy's Service, and an EndpointSlice that Kubernetes' controllers leave alone."""
+    """Return an egress Service, its proxy's Service, and an EndpointSlice that no controller of Kubernetes changes."""
     parent = egress(f"db-{number}", f"db-{number}.{DOMAIN}")
     name, owner = f"ts-db-{number}", Owner("svc", key_of(parent))
     made = slice_of(name, owner.labels, f"192.0.2.{number % 200 + 1}")
@@ -143,7 +143,7 @@ async def sharded(world: World, count: int) -> dict[str, Object]:
     return await shards(world)
 
 
-async def test_a_new_name_without_an_address_is_written_a_second_later(cluster: World) -> None:
+async def test_a_new_name_without_an_address_is_written_only_after_a_second(cluster: World) -> None:
     known: dict[str, list[str]] = {}
     await cluster.apply(dnsconfig(), nameserver())
     async with following_records(cluster):
@@ -158,7 +158,7 @@ async def test_a_new_name_without_an_address_is_written_a_second_later(cluster: 
 
 
 @pytest.mark.parametrize(("type_", "parent"), [("svc", load_balancer()), ("ingress", ingress())])
-async def test_a_change_of_only_the_object_of_the_user_updates_the_record_of_its_proxy(
+async def test_a_change_of_a_users_object_updates_the_record_even_if_its_proxy_stays_the_same(
     cluster: World, type_: str, parent: Object
 ) -> None:
     key, owner = Key(NAMESPACE, "ts-lb"), Owner(type_, key_of(parent))
@@ -186,7 +186,9 @@ async def test_a_name_that_services_share_has_the_addresses_of_the_services_with
         await cluster.becomes(lambda: whole(cluster), {FQDN: [*in_order([address, other])[0]]})
 
 
-async def test_records_are_split_once_the_nameserver_reads_shards_and_a_lost_shard_comes_back(cluster: World) -> None:
+async def test_records_are_split_when_the_nameserver_reads_shards_and_a_lost_shard_is_written_again(
+    cluster: World,
+) -> None:
     await prepared(cluster, 60)
     await cluster.change(nameserver(), {"spec": nameserver("example.org/k8s-nameserver:v1")["spec"]})
     async with following_records(cluster):
@@ -216,14 +218,14 @@ async def test_a_failed_write_of_a_shard_is_repeated_until_the_records_are_right
 
 
 async def resized(world: World, before: int, after: int) -> None:
-    """Change the number of proxies: create more of them, or delete the Services of some."""
+    """Change the number of proxies from *before* to *after*: create more, or delete the Services of some."""
     added, removed = map(proxy_of, range(before, after)), map(proxy_of, range(after, before))
     await asyncio.gather(*(world.apply(*objects) for objects in added))
     await asyncio.gather(*(world.delete(objects[0]) for objects in removed))
 
 
 @pytest.mark.full
-async def test_no_name_vanishes_while_the_records_are_split_anew(cluster: World) -> None:
+async def test_no_name_vanishes_while_the_records_are_split_again(cluster: World) -> None:
     await prepared(cluster, 100)
     async with following_records(cluster):
         await sharded(cluster, 100)
@@ -242,7 +244,7 @@ async def test_no_name_vanishes_while_the_records_are_split_anew(cluster: World)
 
 
 class Brittle(dict[str, Any]):
-    """An EndpointSlice whose endpoints can't be read at the first attempt."""
+    """An EndpointSlice whose endpoints can't be read the first time."""
 
     reads = 0
 
@@ -253,7 +255,7 @@ class Brittle(dict[str, Any]):
         return super().get(name, default)
 
 
-async def test_the_reconciler_of_records_reads_a_proxy_again_that_it_could_not_read(
+async def test_the_reconciler_of_records_reads_a_proxy_again_if_the_first_read_fails(
     cluster: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     watched, slims = sources(NAMESPACE), {ENDPOINTSLICE: Brittle}

@@ -24,7 +24,7 @@ def group(replicas: int | None = None, type_: str = "egress") -> Object:
 
 
 def pod(*ips: str, env: str = "true", status: Object | None = None, **metadata: Any) -> Object:
-    """Return a Pod of the group with the addresses *ips*, whose gate is closed."""
+    """Return a Pod of the group with a closed gate and the addresses *ips*."""
     variables = [{"name": "TS_USERSPACE", "value": "false"}, {"name": "TS_ENABLE_HEALTH_CHECK", "value": env}]
     content = {
         "spec": {

@@ -1,4 +1,4 @@
-"""The plan for a Pod with a gate: the question about its Services, and the opening of the gate."""
+"""The plan for a Pod with a gate: the health checks of its Services, and the opening of the gate."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -44,7 +44,7 @@ def test_an_egress_pod_waits_while_its_gate_is_closed(
 
 
 class Asked(NamedTuple):
-    """A Pod with its group's objects, the expected health checks, and the expected Services without endpoints."""
+    """A Pod and its group's objects, the expected checks, and the Services that lack an endpoint for the Pod."""
 
     name: str
     checks: Sequence[Check] = ()
@@ -98,7 +98,7 @@ def entries(served: Sequence[Key]) -> dict[str, Entry]:
 
 
 @pytest.mark.parametrize("case", ASKED, ids=lambda case: case.name)
-def test_there_is_a_health_check_for_each_service_that_the_group_serves(case: Asked) -> None:
+def test_there_is_a_health_check_for_each_service_of_the_group_that_has_the_pod_as_an_endpoint(case: Asked) -> None:
     served = ServedGroup(group(), case.services, case.slices, entries(case.served))
     made = plans.question(slim(case.waiting), served, "cluster.local")
     assert made is not None
@@ -154,7 +154,7 @@ def test_the_header_and_the_status_of_a_health_answer_tell_which_pod_gave_the_an
 
 @pytest.mark.parametrize("before", [{}, gate("False")], ids=["no condition", "closed by somebody"])
 @pytest.mark.parametrize(("services", "words"), [(0, "no Service"), (3, "3 Services")])
-def test_the_operator_opens_a_gate_by_one_more_condition_of_the_pod_and_keeps_the_other_conditions(
+def test_the_operator_opens_a_gate_by_a_condition_of_the_pod_and_keeps_the_other_conditions(
     before: Object, services: int, words: str
 ) -> None:
     live = pod(POD_IP, status=before)

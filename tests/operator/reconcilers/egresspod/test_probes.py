@@ -31,7 +31,7 @@ def question(*names: str, pod: str = "uid-1", requests: int = 6) -> GateQuestion
 
 
 class Services:
-    """Services that give their *answers* in turn, each after *seconds*, and then repeat the last answer."""
+    """Services that give their *answers* in order, each answer after *seconds*. They repeat the final answer."""
 
     def __init__(self, seconds: float = 0.0, /, **answers: Sequence[HealthAnswer]) -> None:
         self.asked: list[tuple[float, str]] = []
@@ -145,7 +145,7 @@ ANEW = {
 
 @pytest.mark.parametrize(("questions", "asked"), ANEW.values(), ids=ANEW)
 @in_virtual_time
-async def test_the_prober_asks_a_service_that_has_passed_again_only_about_a_new_pod_or_if_the_service_was_gone(
+async def test_the_prober_repeats_a_passed_check_only_for_a_new_pod_or_a_service_that_was_gone(
     questions: Sequence[GateQuestion], asked: Sequence[str]
 ) -> None:
     services = Services(web=[UNREACHABLE, OWN])
@@ -199,7 +199,7 @@ async def test_the_health_requests_of_the_prober_end_when_the_operator_no_longer
 
 
 @in_virtual_time
-async def test_the_prober_asks_a_service_by_one_task_even_if_the_service_is_gone_for_a_moment() -> None:
+async def test_only_one_task_asks_a_service_even_if_the_service_is_gone_for_a_moment() -> None:
     services = Services(db=[UNREACHABLE, OWN])
     async with asking(services) as prober:
         for names in (["db"], [], ["db"], [], ["db"]):
@@ -224,7 +224,7 @@ TWO = replace(question("db", "web"), unserved=frozenset([Key("a", "b")]))
         (many(11), "11 of its .*default/s09, …"),
     ],
 )
-def test_the_log_names_only_a_pod_that_has_waited_for_a_minute(
+def test_the_log_names_a_waiting_pod_only_after_a_minute(
     asked: GateQuestion, words: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     @in_virtual_time

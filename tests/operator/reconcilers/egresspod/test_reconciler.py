@@ -45,9 +45,9 @@ PLACELESS = pod(status=RUNNING)
 
 @dataclass
 class Scene:
-    """A cluster without kubelets.
+    """A cluster without kubelets, with Pods that answer health requests.
 
-    Each Pod answers with the *answers* for its address in turn, and with 200 afterwards.
+    A Pod gives the *answers* for its address in order. After these it answers with status 200.
     """
 
     sim: ClusterSim
@@ -64,7 +64,7 @@ class Scene:
         await put(self.client, *objects)
 
     async def change(self, wanted: Object) -> None:
-        """Replace the live object of the same name by *wanted*, or only its status if *wanted* has one."""
+        """Replace the live object of the same name by *wanted*. If *wanted* has a status, replace only the status."""
         live = await self.client.get(resource_of(wanted), key_of(wanted))
         changed = {**live, **{name: value for name, value in wanted.items() if name != "metadata"}}
         write = self.client.replace_status if "status" in wanted else self.client.replace
@@ -87,7 +87,7 @@ def by_hand(client: KubeClient, cache: Cache, prober: GateProber) -> KindReconci
 
 @asynccontextmanager
 async def reconciling(client: KubeClient) -> AsyncIterator[Callable[[], float]]:
-    """Run the reconciler alone until the end of the block. Yield a function that counts its successful reconciles."""
+    """Run only the reconciler of egress Pods, and yield a function that returns the number of successful reconciles."""
     cache, registry = Cache(sources(OPERATOR_NAMESPACE)), CollectorRegistry()
     ended = {"controller": "egresspod", "outcome": "success"}
     async with health_session(in_cluster=False) as session:
@@ -100,7 +100,7 @@ async def reconciling(client: KubeClient) -> AsyncIterator[Callable[[], float]]:
 
 @pytest.fixture
 async def scene(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Scene]:
-    """A cluster without Pods, before a reconciler runs."""
+    """A cluster without Pods, on which no reconciler runs yet."""
     async with cluster_sim(SimOptions(controllers=False)) as sim, kube_client(sim.api_url) as client:
         made = Scene(sim, client)
         async with HealthProxy(sim.store, made.ask).serve() as url:
@@ -132,7 +132,7 @@ WAITS: dict[str, tuple[Sequence[Object], Change]] = {
 
 
 @pytest.mark.parametrize(("there", "then"), WAITS.values(), ids=WAITS)
-async def test_a_gate_opens_when_the_missing_object_or_address_appears(
+async def test_a_gate_opens_when_a_change_of_an_object_ends_the_wait(
     scene: Scene, there: Sequence[Object], then: Change
 ) -> None:
     await scene.make(config([USER]), service(), *there)
@@ -178,7 +178,7 @@ async def is_leaving(scene: Scene) -> None:
 
 
 @pytest.mark.parametrize("then", [is_replaced, is_leaving, is_gone])
-async def test_the_gate_of_a_pod_that_was_replaced_or_deleted_meanwhile_stays_closed(
+async def test_the_gate_of_a_pod_stays_closed_if_the_pod_was_replaced_or_deleted_since_the_cache_read_it(
     scene: Scene, then: Change
 ) -> None:
     await scene.make(WAITING, group())

@@ -13,7 +13,7 @@ EGRESS = ("tailscale.com/svc-type", "egress")
 SERVICES = [group_egress(name, "foo") for name in ("db", "web")]
 
 
-async def test_a_pod_that_replaces_another_is_ready_once_each_service_routes_to_the_new_pod(world: World) -> None:
+async def test_a_pod_that_replaces_another_is_ready_when_each_service_routes_to_the_new_pod(world: World) -> None:
     await world.apply(FOO, *SERVICES)
     await world.becomes(lambda: endpoint_counts(world), {2})
     old = (await ready_group(world, FOO))[1].pod

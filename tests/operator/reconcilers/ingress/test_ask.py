@@ -70,5 +70,5 @@ def test_the_backends_of_an_ingress_are_the_services_of_its_rules_and_of_the_def
         {"defaultBackend": None},
     ],
 )
-def test_an_ingress_without_rules_and_a_default_backend_has_no_backends(spec: Object) -> None:
+def test_an_ingress_with_neither_rules_nor_a_default_backend_has_no_backends(spec: Object) -> None:
     assert ask(live_ingress(spec={"defaultBackend": None, **spec})).backends == []

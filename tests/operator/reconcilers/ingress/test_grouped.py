@@ -77,7 +77,7 @@ def owned(*owners: str) -> ServiceView:
 
 
 def states(*names: str) -> list[Object]:
-    """Return the state Secrets of a group, whose first proxy advertises the Tailscale Services *names*."""
+    """Return the state Secrets of two proxies, of which the first advertises the Tailscale Services *names*."""
     data = {"_current-profile": "profile", "profile": json.dumps({"AdvertiseServices": names})}
     return [slim_secret("ing-0", {"device_id": "n0", **data}), slim_secret("ing-1", {"device_id": "n1"})]
 
@@ -90,10 +90,7 @@ def hosting(ingress: Object, **facts: Any) -> Hosting:
 
 
 def seen(ingress: Object, certificate: bool = True, at: dict[str, Any] | None = None, **facts: Any) -> Observed:
-    """Return the facts about an Ingress without an own proxy.
-
-    Of these, *facts* are about the group and its Tailscale Service.
-    """
+    """Return the facts about an Ingress without an own proxy. *facts* are about its group and its Tailscale Service."""
     found = ObservedCertificate(NAME, Certificate(certificate), datetime(2026, 1, 2, tzinfo=UTC), writer="ing-0")
     return Observed(Children(), WEB, certificate=found, at_groups=AtGroups(hosting(ingress, **facts), **(at or {})))
 
@@ -198,7 +195,7 @@ def test_an_event_says_why_no_group_can_serve_an_ingress_and_nothing_changes(cas
     assert planned(kept, seen(kept, **case.facts)).release == ""
 
 
-def test_an_ingress_gets_the_finalizer_as_soon_as_it_is_known_whether_its_name_is_free() -> None:
+def test_an_ingress_gets_the_finalizer_as_soon_as_the_operator_knows_whether_the_name_is_free() -> None:
     unread = planned(NEW, seen(NEW, view=ServiceView(pending=WAITING)))
     assert (unread.hold, unread.error, unread.whole) == ("", WAITING, False)
     for view in (NO_SERVICE, owned("nFAR"), owned("nOP")):
@@ -208,7 +205,7 @@ def test_an_ingress_gets_the_finalizer_as_soon_as_it_is_known_whether_its_name_i
 
 
 class Told(NamedTuple):
-    """An Ingress that a group serves, the facts about it, the Events about it, and the seconds to the next look."""
+    """An Ingress that a group serves, the facts and the Events about it, and the seconds until the next look."""
 
     ingress: Object
     observed: Observed
@@ -259,13 +256,13 @@ TOLD: dict[str, Told] = {
 
 
 @pytest.mark.parametrize("case", TOLD.values(), ids=TOLD)
-def test_events_report_on_the_certificate_and_the_hosts_of_an_ingress_of_a_group(case: Told) -> None:
+def test_events_report_the_state_of_an_ingress_that_a_group_serves(case: Told) -> None:
     plan = planned(case.ingress, case.observed)
     assert (reasons_of(plan), plan.requeue_after, plan.error) == ([*case.reasons], case.again, case.error)
     assert (plan.hold, plan.release) == (HA_INGRESS_FINALIZER, "")
 
 
-def test_only_an_ingress_with_our_tailscale_service_and_without_a_certificate_may_lack_approval() -> None:
+def test_hosts_can_lack_approval_only_if_the_ingress_has_our_tailscale_service_and_no_certificate() -> None:
     def matters(ingress: Object, observed: Observed) -> bool:
         assert observed.at_groups.hosting is not None
         return may_lack_approval(parse(ingress, SETTINGS), observed.at_groups.hosting, observed.certificate)
@@ -347,7 +344,7 @@ def alone(*finalizers: str, shown: str = "", class_: str = "tailscale") -> Objec
 
 
 class Ended(NamedTuple):
-    """An Ingress that asks for no group any more, and its plan, with the seconds to the next look."""
+    """An Ingress that no longer asks for a group, the facts about it, and the content of its plan."""
 
     ingress: Object
     observed: Observed
@@ -372,13 +369,13 @@ ENDED: dict[str, Ended] = {
 
 
 @pytest.mark.parametrize("case", ENDED.values(), ids=ENDED)
-def test_an_ingress_is_released_once_its_tailscale_service_is_completely_removed(case: Ended) -> None:
+def test_an_ingress_is_released_when_its_tailscale_service_is_completely_removed(case: Ended) -> None:
     plan = planned(case.ingress, case.observed)
     assert (plan.release, reasons_of(plan), plan.requeue_after) == (case.release, [*case.reasons], case.again)
     assert (plan.status, children_of(plan)) == (case.status, [])
 
 
-def test_an_ingress_gets_a_proxy_of_its_own_once_its_tailscale_service_is_completely_removed() -> None:
+def test_an_ingress_gets_a_proxy_of_its_own_when_its_tailscale_service_is_completely_removed() -> None:
     ingress = alone(HA_INGRESS_FINALIZER, shown=NAME)
     assert isinstance(plans.wanted(parse(ingress, SETTINGS), left(None), SETTINGS), Proxy)
     plan = planned(ingress, left(None))

@@ -24,7 +24,9 @@ MOVE = "move it to a Service, which can lead to a device of the tailnet"
         ("tailnet", "name a ProxyGroup in tailscale.com/proxy-group whose spec.tailnet is that Tailnet"),
     ],
 )
-def test_an_event_names_an_annotation_of_an_ingress_that_is_meant_for_other_kinds(name: str, cure: str) -> None:
+def test_an_event_names_an_annotation_without_effect_on_an_ingress_and_says_what_to_do_instead(
+    name: str, cure: str
+) -> None:
     (note,) = ignored(live_ingress({f"tailscale.com/{name}": "true"}), VOCABULARY)
     assert (note.type, note.reason, note.once) == ("Warning", "IgnoredAnnotation", True)
     assert f"annotation tailscale.com/{name}" in note.message
@@ -34,13 +36,13 @@ def test_an_event_names_an_annotation_of_an_ingress_that_is_meant_for_other_kind
 @pytest.mark.parametrize(
     "name", ["cluster-dns", "experimental-forward-cluster-traffic-via-ingress", "funnel", "http-redirect", "tags"]
 )
-def test_a_label_with_the_name_of_an_ingress_annotation_causes_an_event_and_the_annotation_does_not(name: str) -> None:
+def test_a_label_with_the_name_of_an_ingress_annotation_causes_an_event_but_the_annotation_does_not(name: str) -> None:
     given = {f"tailscale.com/{name}": "true"}
     assert ignored(live_ingress(given), VOCABULARY) == []
     assert [note.reason for note in ignored(live_ingress(labels=given), VOCABULARY)] == ["IgnoredLabel"]
 
 
-def test_an_ingress_may_name_its_proxyclass_in_a_label_but_a_proxygroup_in_a_label_causes_an_event() -> None:
+def test_an_ingress_can_name_its_proxyclass_in_a_label_but_a_proxygroup_in_a_label_causes_an_event() -> None:
     given = {"tailscale.com/proxy-class": "prod", "tailscale.com/proxy-group": "egress"}
     assert ignored(live_ingress(given), VOCABULARY) == []
     (note,) = ignored(live_ingress(labels=given), VOCABULARY)
@@ -73,7 +75,10 @@ def test_an_event_names_an_annotation_that_has_no_effect_on_an_ingress_of_a_grou
 
 
 def told(name: str | None, old: str = "", *, exists: bool = False, ours: str = "tailscale") -> str:
-    """Return the message about an Ingress with the class *name*, whose annotation names the class *old*."""
+    """Return the message about an Ingress whose spec names the class *name*, and whose annotation names *old*.
+
+    The message is empty if there is no Event.
+    """
     found = live_ingress({"kubernetes.io/ingress.class": old} if old else {}, spec={"ingressClassName": name})
     notes = class_notes(parse(found, settings()), ours, class_exists=exists)
     assert {(note.type, note.reason, note.once) for note in notes} <= {("Warning", "IgnoredIngressClass", True)}

@@ -104,7 +104,7 @@ def shown(plan: Plan) -> list[Object]:
 class Case(NamedTuple):
     """An Ingress that isn't served now, the Events about it, words of the first Event, and the rest of its plan.
 
-    If only the plan can show the case, *apart* says why.
+    If a test on a cluster can't show the case, *apart* says why.
     """
 
     parent: Object
@@ -176,7 +176,7 @@ def test_events_say_why_an_ingress_is_not_served_and_nothing_changes(case: Case)
 
 
 @pytest.mark.virtual_time
-async def test_an_ingress_that_is_not_served_has_on_a_cluster_the_events_of_its_plan() -> None:
+async def test_on_a_cluster_an_ingress_that_is_not_served_has_the_events_of_its_plan() -> None:
     await play({name: case.row for name, case in UNSERVED.items()})
 
 
@@ -198,7 +198,7 @@ PROXIES: dict[str, tuple[Object, Observed, Object]] = {
 
 
 @pytest.mark.parametrize(("parent", "observed", "special"), PROXIES.values(), ids=PROXIES)
-def test_the_annotations_and_the_spec_of_an_ingress_decide_about_its_proxy(
+def test_the_annotations_and_the_spec_of_an_ingress_configure_its_proxy(
     parent: Object, observed: Observed, special: Object
 ) -> None:
     made = proxy(parent, observed)
@@ -291,7 +291,7 @@ REPORTED: dict[str, tuple[Object, Observed, Keys, list[str], float | None]] = {
 
 
 @pytest.mark.parametrize(("parent", "observed", "keys", "events", "again"), REPORTED.values(), ids=REPORTED)
-def test_events_report_about_an_ingress_that_is_served(
+def test_events_report_auth_keys_paths_tags_hosts_and_certificates_of_a_served_ingress(
     parent: Object, observed: Observed, keys: Keys, events: list[str], again: float | None
 ) -> None:
     plan = planned(parent, observed, keys)
@@ -300,7 +300,7 @@ def test_events_report_about_an_ingress_that_is_served(
     assert [each["hostname"] for each in shown(plan)] == [WEB_NAME] * bool(observed.children.secrets)
 
 
-def test_an_event_says_where_the_tailnet_reaches_an_ingress_until_the_status_says_so() -> None:
+def test_an_event_says_at_which_url_the_tailnet_reaches_an_ingress_until_the_status_shows_it() -> None:
     seen = logged_in({**DEVICE, "device_ips": '["100.64.0.7","fd7a:115c:a1e0::7"]'})
     plan = planned(live_ingress(), seen)
     words = f"the tailnet reaches it at https://{WEB_NAME} (100.64.0.7, fd7a:115c:a1e0::7)"
@@ -398,7 +398,7 @@ def test_an_ingress_that_now_has_another_class_loses_its_status_only_if_the_stat
 
 
 def having(**fields: st.SearchStrategy[object]) -> st.SearchStrategy[Object]:
-    """Return a strategy for objects with any of *fields*, each of which may be null."""
+    """Return a strategy for objects that have any of *fields*. Each field can also be null."""
     return st.fixed_dictionaries({}, optional={name: st.none() | field for name, field in fields.items()})
 
 
@@ -418,7 +418,9 @@ ANNOTATIONS = st.dictionaries(
 
 
 @given(ANNOTATIONS, SPECS, st.sampled_from([{}, DEVICE, CURRENT, NO_HTTPS]))
-def test_an_ingress_with_any_spec_has_a_plan(annotations: Object, spec: Object, data: dict[str, str]) -> None:
+def test_the_operator_can_make_a_plan_for_an_ingress_with_any_spec(
+    annotations: Object, spec: Object, data: dict[str, str]
+) -> None:
     found = live_ingress(annotations, spec=spec, finalizers=[FINALIZER])
     observed = logged_in(data) if data else NEW
     assert removed(found, observed).release == FINALIZER

@@ -40,7 +40,7 @@ def ingress_class(name: str, controller: str) -> Object:
     return {**kind, "metadata": {"name": name}, "spec": {"controller": controller}}
 
 
-async def test_a_dnsconfig_with_ingress_names_lets_pods_reach_all_ingresses_that_do_not_decline_by_annotation(
+async def test_with_ingress_names_in_a_dnsconfig_pods_reach_each_ingress_without_an_annotation_against_it(
     world: World,
 ) -> None:
     off = ingress("off", "off", experimental_forward_cluster_traffic_via_ingress="false")
@@ -61,7 +61,7 @@ async def test_a_dnsconfig_with_ingress_names_lets_pods_reach_all_ingresses_that
 
 
 async def in_kernel(world: World) -> bool:
-    """Tell whether the proxy of the Ingress runs in the mode in which it also takes connections from the cluster."""
+    """Tell whether the proxy of the Ingress also accepts connections from Pods of the cluster."""
     proxy = await world.proxy(ingress())
     return proxy is not None and "EXPERIMENTAL_ALLOW_PROXYING_CLUSTER_TRAFFIC_VIA_INGRESS" in proxy.env
 
@@ -87,7 +87,7 @@ async def certify(world: World, pem: str) -> None:
     await world.change(secret, {"data": {name: b64encode(text.encode()).decode() for name, text in files.items()}})
 
 
-async def test_an_event_says_that_a_certificate_is_ready_once_the_proxy_has_it(world: World) -> None:
+async def test_an_event_says_that_a_certificate_is_ready_as_soon_as_the_proxy_has_it(world: World) -> None:
     await world.apply(backend(), ingress())
     await world.joined(ingress())
     assert await event(world, "CertificateReady") == ""
@@ -97,7 +97,7 @@ async def test_an_event_says_that_a_certificate_is_ready_once_the_proxy_has_it(w
     assert not await world.writes_during(world.restart())
 
 
-async def test_the_log_says_once_that_the_ingress_class_is_missing_and_again_after_its_next_deletion(
+async def test_the_log_says_once_that_the_ingress_class_is_missing_and_once_more_after_its_deletion(
     cluster: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     both = [ingress(), ingress("shop", "shop", tags="tag:k8s")]
@@ -173,7 +173,7 @@ class Ground:
 
 @pytest.fixture
 async def ground() -> AsyncIterator[Ground]:
-    """The Ingress with its proxy, whose device has a name and no certificate."""
+    """A Ground with the Ingress and its proxy, whose device has a name but no certificate yet."""
     cache = Cache(sources(NAMESPACE, [KEY.namespace]))
     async with (
         cluster_sim(SimOptions(controllers=False)) as sim,

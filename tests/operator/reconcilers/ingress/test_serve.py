@@ -137,7 +137,7 @@ def test_a_path_of_an_ingress_that_is_left_out_does_not_affect_the_other_paths()
     assert result.notes[0].message == f"path '/bad' is left out: {missing}"
 
 
-def test_a_rule_of_an_ingress_for_the_root_replaces_the_default_backend() -> None:
+def test_a_rule_for_the_root_path_replaces_the_default_backend_of_an_ingress() -> None:
     spec = {"defaultBackend": to_service(), **rules(to_path("/", to_service("six", number=2283)))}
     assert serving_of(spec).notes == ()
     assert proxied(serving_of(spec)) == {"/": "http://[2001:db8::25]:2283/"}
@@ -167,7 +167,7 @@ NO_HOSTS: list[Any] = [None, [], [{}], [{"hosts": None}], [{"hosts": []}]]
         *({"tls": tls} for tls in NO_HOSTS),
     ],
 )
-def test_an_ingress_without_rules_and_a_default_backend_serves_nothing(spec: Object) -> None:
+def test_an_ingress_with_neither_rules_nor_a_default_backend_serves_nothing(spec: Object) -> None:
     assert serving_of(spec) == Serving(None, ())
 
 

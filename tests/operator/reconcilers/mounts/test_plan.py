@@ -1,4 +1,4 @@
-"""The changes of configurations that concern proxies, the Pods that they concern, and the times of touches."""
+"""The plan for a touch: which changes of a configuration matter to a proxy, which Pods read it, and when to touch."""
 
 from datetime import UTC, datetime
 from typing import NamedTuple

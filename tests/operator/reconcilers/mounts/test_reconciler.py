@@ -1,4 +1,4 @@
-"""The Pods that a change of a Secret or ConfigMap concerns, in virtual time."""
+"""The Pods that the operator touches after a change of a Secret or ConfigMap, in virtual time."""
 
 import asyncio
 from typing import Any, NamedTuple
@@ -29,7 +29,7 @@ BEFORE, AFTER = secret("before"), secret("after")
 
 
 class Comes(NamedTuple):
-    """A change of a Secret or ConfigMap, a later change of a Pod, and whether the Pod is touched."""
+    """A change of a Secret, a change of a Pod so many seconds *after* it, and whether the operator touches the Pod."""
 
     is_concerned: bool
     after: float = 89.9
@@ -51,7 +51,7 @@ COMES = {
 
 @pytest.mark.parametrize("case", COMES.values(), ids=COMES)
 @in_virtual_time
-async def test_a_pod_that_comes_just_after_a_change_of_its_configuration_is_touched(case: Comes) -> None:
+async def test_a_pod_that_appears_within_90_seconds_after_a_change_of_its_secret_is_touched(case: Comes) -> None:
     cache = Shown(*([case.before] if case.before else ()))
     mapper = mounts(cache).watches[POD]
     assert isinstance(mapper, Comparison)

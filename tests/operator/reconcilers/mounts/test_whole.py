@@ -18,7 +18,7 @@ pytestmark = pytest.mark.simulated
 
 SOON = 1.0  # seconds
 KUBELETS_WATCH = 0.1
-"""The seconds within which the kubelet's own watch sees a change. A Pod that is touched earlier is synced in vain."""
+"""The seconds until the kubelet's own watch shows a change. An earlier touch makes the kubelet mount old data."""
 TOUCH = ("tsoperator", "patch", "pods")
 
 
@@ -53,7 +53,9 @@ async def test_a_running_proxy_reads_an_edited_hostname_at_once(world: World, ki
     assert not await world.writes_when_left_alone()
 
 
-async def test_a_proxy_whose_pod_the_operator_sees_late_still_reads_an_earlier_change_at_once(world: World) -> None:
+async def test_a_proxy_reads_a_change_at_once_even_if_the_operator_sees_its_pod_only_after_the_change(
+    world: World,
+) -> None:
     await world.settled()
     world.sim.faults.silence_watches(POD)
     await world.apply(egress(hostname="before"))
@@ -109,13 +111,13 @@ async def test_a_touch_of_a_pod_causes_no_other_write(world: World) -> None:
 async def test_the_operator_repeats_a_touch_that_failed(world: World) -> None:
     await world.apply(egress())
     await world.joined(egress())
-    for status in (409, 403, 500):  # after the last of these the operator waits for a second
+    for status in (409, 403, 500):  # after the third failure, the operator waits for a second
         world.sim.faults.fail(Failure(status, verb="patch", plural="pods"))
     await world.change(egress(), annotated(hostname="after"))
     assert await seconds(world, lambda: is_named(world, "after")) < 1 + SOON
 
 
-async def test_without_the_right_to_touch_pods_a_proxy_reads_a_change_when_the_kubelet_mounts_it_later(
+async def test_without_the_right_to_touch_pods_a_proxy_reads_a_change_at_the_kubelets_next_sync(
     world: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     await world.apply(egress())

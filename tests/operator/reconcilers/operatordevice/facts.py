@@ -1,4 +1,4 @@
-"""The facts about an API server proxy, as tests of its plan give them."""
+"""Builders of the facts about an API server proxy, for the tests of its plan."""
 
 from typing import Any
 
@@ -61,7 +61,7 @@ NEW = ObservedProxy(account=ACCOUNT, own=OWN, like=placement(OWN_POD))
 NAME = "tailscale-operator.tail1234.ts.net"
 DEVICE = Device("nABC", NAME, "tailscale-operator", ("100.64.0.1",), ("tag:k8s-operator",))
 REPORTED = {"device_id": "nABC", "device_fqdn": f"{NAME}.", "pod_uid": "pod-uid", "tailscale_capver": "142"}
-"""The data about its device that the proxy image reports."""
+"""The data about the device that the proxy reports in its state Secret."""
 
 POD_OF_PROXY = obj(
     POD,
@@ -72,12 +72,12 @@ POD_OF_PROXY = obj(
 
 
 def state(**data: str) -> Object:
-    """Return the slim Secret with the state of the device, which has reported *data*."""
+    """Return the slim state Secret of the device, with the reported *data*."""
     return slim_secret("operator", data)
 
 
 def config(auth_key: str = "", given: Settings = SETTINGS) -> Object:
-    """Return the slim config Secret as the operator writes it."""
+    """Return the slim config Secret as the operator writes it for the settings *given*."""
     steps = plan(ask_of(given), NEW, given, Keys({0: auth_key})).plan.steps
     (written,) = (step.obj for step in steps if key_of(step.obj) == ASK.config)  # type: ignore[union-attr]
     secret = slim_secret("operator-config", texts(written), ASK.owner.labels)
@@ -85,14 +85,14 @@ def config(auth_key: str = "", given: Settings = SETTINGS) -> Object:
 
 
 def deployment(given: Settings = SETTINGS, observed: ObservedProxy = NEW) -> Object:
-    """Return the Deployment as the operator writes it."""
+    """Return the Deployment as the operator writes it for the settings *given* and the facts *observed*."""
     steps = plan(ask_of(given), observed, given, Keys({0: "tskey-1"})).plan.steps
     (made,) = (step.obj for step in steps if isinstance(step, Child))
     return made
 
 
 def seen(*devices: Device) -> TailnetView:
-    """Return the tailnet with *devices*."""
+    """Return the view of a tailnet that has *devices*."""
     return TailnetView(devices={each.node_id: each for each in devices})
 
 

@@ -5,7 +5,7 @@ from tsoperator.runtime.plan import Child, Creation, Deletion, Patch, Plan
 
 
 def in_words(made: Plan) -> list[str]:
-    """Return each step of the plan *made* as a verb and a name; a request to a control server as its type."""
+    """Return each step of the plan *made* as a verb and a name; for a request to a control server, only its type."""
 
     def words(step: object) -> str:
         match step:

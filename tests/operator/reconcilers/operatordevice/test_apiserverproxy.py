@@ -53,7 +53,7 @@ ERROR = KubeError("refused")
 
 
 class Case(NamedTuple):
-    """Facts, the steps in words, and words of the problem; no words mean that there is no problem."""
+    """The facts, the expected steps in words, and words of the expected problem; empty if there is no problem."""
 
     observed: ObservedProxy
     steps: Sequence[str] = ()
@@ -160,7 +160,7 @@ async def test_the_secrets_of_the_api_server_proxy_stay_unchanged_until_its_auth
     assert (in_words(running), running.error) == ([MAKE], late)
 
 
-def test_the_plan_asks_again_for_an_auth_key_that_was_refused() -> None:
+def test_the_plan_fails_with_the_error_of_a_refused_auth_key_so_that_the_operator_asks_again() -> None:
     assert plan(ASK, NEW, SETTINGS, Refusal("no", error=ERROR, requeue_after=7.0)).plan.error is ERROR
 
 

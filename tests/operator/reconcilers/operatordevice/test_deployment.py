@@ -47,7 +47,7 @@ def env(container: Object) -> dict[str, Any]:
 
 
 def sources(made: Object, container: Object) -> dict[str, list[str]]:
-    """Return the kinds of contents of each projected volume that *container* mounts, by the path of the mount."""
+    """Return a map from the path of each projected volume in *container* to the kinds of the volume's sources."""
     volumes = {each["name"]: each for each in pod_spec(made)["volumes"]}
     mounted = {each["mountPath"]: volumes[each["name"]] for each in container["volumeMounts"]}
     return {
@@ -62,7 +62,7 @@ def test_the_deployment_of_the_api_server_proxy_has_one_pod_and_is_deleted_with_
     assert key_of(made) == Key("tailscale", "operator-apiserver-proxy")
     assert made["metadata"]["labels"] == made["spec"]["template"]["metadata"]["labels"] == ASK.owner.labels
     assert made["spec"]["selector"]["matchLabels"] == ASK.owner.labels
-    assert "app" not in ASK.owner.labels  # by this label the operator recognizes Pods of a Go operator
+    assert "app" not in ASK.owner.labels  # the operator recognizes the Pods of a Go operator by this label
     assert (made["spec"]["replicas"], made["spec"]["strategy"]) == (1, {"type": "Recreate"})
     (owner,) = made["metadata"]["ownerReferences"]
     assert owner == {
@@ -95,7 +95,7 @@ def test_the_operators_device_forwards_https_and_also_plain_http_if_the_settings
     assert json.dumps(serve_config(http=http), separators=(",", ":")) == text
 
 
-def test_the_device_keeps_its_state_in_the_operators_secret_and_reads_another_secret_for_its_config() -> None:
+def test_the_operators_device_keeps_its_state_in_the_operators_secret_and_its_config_in_another() -> None:
     device, _ = containers(deployment(serving()))
     found = env(device)
     assert {name: found.get(name) for name in DEVICE_ENV} == DEVICE_ENV
@@ -173,14 +173,14 @@ def test_the_api_server_proxys_pod_has_the_placement_of_the_operators_pod_and_so
     assert containers(deployment())[1]["imagePullPolicy"] == "Always"
 
 
-def test_the_api_server_proxys_pod_keeps_its_placement_if_the_operators_own_pod_is_not_known() -> None:
+def test_the_api_server_proxys_pod_keeps_its_placement_if_the_operator_cannot_find_its_own_pod() -> None:
     assert deployment(observed=replace(RUNNING, like=None)) == deployment()
     unplaced = deployment(observed=replace(NEW, like=None))
     assert not PLACED.keys() & pod_spec(unplaced).keys() - {"tolerations"}
     assert containers(unplaced)[1]["imagePullPolicy"] == "IfNotPresent"
 
 
-def test_an_image_other_than_the_operators_is_pulled_only_if_the_node_lacks_it() -> None:
+def test_a_node_pulls_an_image_that_is_not_the_operators_only_if_the_node_lacks_it() -> None:
     assert containers(deployment(serving(operator_image="example.org/o:v2")))[1]["imagePullPolicy"] == "IfNotPresent"
 
 
@@ -189,12 +189,12 @@ NAMES = {
     "ts-operator-eu-7d9f8c4b5-x2x2x": "ts-operator-eu",
     "operator-0": "own",
     "": "own",
-    f"{'tailscale-' * 4}{'o' * 8}-operator-x2x2x": "own",  # cut, so that it lacks the hash
+    f"{'tailscale-' * 4}{'o' * 8}-operator-x2x2x": "own",  # Kubernetes has cut this name, so that it lacks the hash
 }
 
 
 @pytest.mark.parametrize(("pod", "name"), NAMES.items())
-def test_the_operators_deployment_is_found_by_the_name_of_its_pod(pod: str, name: str) -> None:
+def test_the_name_of_the_operators_deployment_follows_from_the_name_of_its_pod(pod: str, name: str) -> None:
     assert own_name(settings(pod_name=pod, operator_secret="own")) == name
 
 

@@ -1,4 +1,4 @@
-"""The plans for the operator's own device, and the problems that keep the operator from getting one."""
+"""The plans for the operator's own device, and the problems that keep the operator from registering it."""
 
 import asyncio
 from collections.abc import Sequence
@@ -66,7 +66,7 @@ ERROR = KubeError("refused")
 
 
 class Case(NamedTuple):
-    """Facts, the steps in words, and words of the problem; no words mean that there is no problem."""
+    """The facts, the expected steps in words, and words of the expected problem; empty if there is no problem."""
 
     observed: Observed
     steps: Sequence[str] = ()
@@ -123,7 +123,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_the_objects_that_register_a_device_exist_only_while_the_operator_needs_an_id_and_has_none(case: Case) -> None:
+def test_the_objects_that_register_a_device_exist_only_while_the_operator_needs_an_id_but_has_none(case: Case) -> None:
     found = plan(ASK, case.observed, SETTINGS, case.keys)
     assert in_words(found.plan) == list(case.steps)
     assert case.problem in found.problem
@@ -131,7 +131,7 @@ def test_the_objects_that_register_a_device_exist_only_while_the_operator_needs_
     assert found.plan.requeue_after == case.again
 
 
-async def test_the_plan_reports_a_refused_auth_key_and_waits_for_a_late_auth_key() -> None:
+async def test_the_plan_reports_a_refused_auth_key_and_waits_for_an_auth_key_that_is_not_there_yet() -> None:
     late = Pending(asyncio.get_running_loop().create_future())
     assert plan(ASK, NEW, SETTINGS, Refusal("no", error=ERROR)) == Decided(Plan(error=ERROR), "no")
     assert plan(ASK, NEW, SETTINGS, Keys(pending=late)) == Decided(Plan(error=late))
@@ -163,9 +163,7 @@ IN_NEED = {
 
 
 @pytest.mark.parametrize(("observed", "in_need"), IN_NEED.values(), ids=IN_NEED)
-def test_the_operators_device_gets_an_auth_key_unless_its_present_key_is_good(
-    observed: Observed, in_need: bool
-) -> None:
+def test_the_operators_device_gets_an_auth_key_unless_it_has_a_good_one(observed: Observed, in_need: bool) -> None:
     found = login(ASK, observed, SETTINGS)
     assert bool(found.in_need) is in_need
     assert [each.tags for each in found.replicas] == [("tag:k8s-operator",)]

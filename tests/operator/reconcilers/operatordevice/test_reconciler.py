@@ -38,14 +38,14 @@ async def operator(world: World, **settings: Any) -> AsyncIterator[None]:
 
 
 def operators_pod(world: World, name: str, **labels: str) -> Object:
-    """Create a Pod of an operator, which no kubelet runs: it has no node."""
+    """Create a Pod of an operator. The Pod gets no node, so that no kubelet runs it."""
     metadata = {"namespace": NAMESPACE, "name": name, "labels": {"app": NAME, **labels}}
     spec = {"containers": [{"name": "operator", "image": "example/operator"}], "schedulerName": "none"}
     return world.store.create(kinds.POD, {"metadata": metadata, "spec": spec})
 
 
 async def node_id(world: World) -> str:
-    """Return the ID of the operator's own device, as its Secret has it; empty without one."""
+    """Return the ID of the operator's own device from the operator's Secret; empty if the Secret has none."""
     secret = await world.find(SECRET, NAME)
     state = texts(secret) if secret else {}
     config: Object = json.loads(state.get(state.get("_current-profile", ""), "{}")).get("Config") or {}
@@ -53,7 +53,7 @@ async def node_id(world: World) -> str:
 
 
 async def helpers(world: World) -> list[str]:
-    """Return the names of the objects that register a device."""
+    """Return the names of the objects that register a device, as far as they exist now."""
     names = ((STATEFULSET, f"{NAME}-device"), (SECRET, f"{NAME}-config"))
     return [name for kind, name in names if await world.find(kind, name)]
 
@@ -70,7 +70,7 @@ async def registered(world: World) -> str:
 
 
 @pytest.mark.parametrize("claim", [CLAIM, load_balancer(proxy_group="pg")], ids=["an Ingress", "a Service"])
-async def test_a_device_is_registered_for_the_first_object_that_needs_the_operators_id_and_stays(
+async def test_the_first_object_that_needs_the_operators_id_causes_the_registration_of_a_device_that_stays(
     cluster: World, claim: Object
 ) -> None:
     async with operator(cluster, operator_hostname="gate", operator_tags=("tag:gate",)):
@@ -174,7 +174,7 @@ async def test_refused_tags_of_the_operators_device_are_reported_until_the_polic
 
 
 @pytest.mark.parametrize("resource", [STATEFULSET, SECRET], ids=["a StatefulSet", "a Secret"])
-async def test_a_foreign_object_with_a_needed_name_stays_and_the_log_names_the_object(
+async def test_a_foreign_object_whose_name_the_registration_needs_stays_and_the_log_names_the_object(
     cluster: World, resource: Resource, caplog: pytest.LogCaptureFixture
 ) -> None:
     name = f"{NAME}-device" if resource == STATEFULSET else f"{NAME}-config"
@@ -201,7 +201,7 @@ def foreign(resource: Resource, name: str) -> Object:
 
 @pytest.mark.parametrize("status", [500, LOST])
 @pytest.mark.parametrize("write", ["create secrets", "create statefulsets", "delete statefulsets", "delete secrets"])
-async def test_the_operators_device_is_registered_once_even_if_a_write_fails(
+async def test_the_operators_device_is_registered_only_once_even_if_a_write_fails(
     cluster: World, write: str, status: int
 ) -> None:
     verb, plural = write.split()
@@ -237,7 +237,7 @@ async def test_another_device_is_registered_if_the_secret_of_the_operators_devic
         assert await registered(cluster) != first
 
 
-async def test_an_operator_that_starts_anew_goes_on_with_the_registration_of_its_device(cluster: World) -> None:
+async def test_an_operator_that_starts_again_continues_the_registration_of_its_device(cluster: World) -> None:
     await cluster.apply(backend(), GROUP, CLAIM)
     cluster.control.silent.add("tailscale-operator")
     async with operator(cluster):

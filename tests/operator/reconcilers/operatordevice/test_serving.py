@@ -73,7 +73,7 @@ DEPLOYED: Object = {
 
 @pytest.fixture(autouse=True)
 async def _installed(cluster: World) -> None:
-    """Install the objects that the chart has for the proxy."""
+    """Create the operator's Deployment and Pod, and the ServiceAccount that the chart has for the proxy."""
     await cluster.apply(DEPLOYED, POD_OF_OPERATOR, ACCOUNT)
 
 
@@ -86,13 +86,13 @@ async def serving(world: World, mode: ProxyMode = ProxyMode.AUTH, **settings: An
 
 
 async def pod(world: World, other_than: str = "") -> Object | None:
-    """Return the Pod of the proxy once there is one, with another UID than *other_than*, and it is ready."""
+    """Return the ready Pod of the proxy whose UID isn't *other_than*; None if there is none."""
     found = [each for each in (await world.api.list(POD, NAMESPACE)).items if key_of(each).name.startswith(PROXY)]
     return next((each for each in found if is_ready(each) and uid(each) != other_than), None)
 
 
 async def state(world: World) -> dict[str, str]:
-    """Return the state of the device; empty without one."""
+    """Return the state of the device from the operator's Secret; empty if there is no Secret."""
     secret = await world.find(SECRET, NAME)
     return texts(secret) if secret else {}
 
@@ -134,7 +134,7 @@ async def says(world: World, words: str) -> bool:
 
 
 @pytest.mark.parametrize("mode", [ProxyMode.AUTH, ProxyMode.NOAUTH])
-async def test_the_api_server_proxy_is_made_with_a_device_and_then_nothing_is_written(
+async def test_the_operator_makes_the_api_server_proxy_with_a_device_and_writes_nothing_after_that(
     cluster: World, mode: ProxyMode
 ) -> None:
     async with serving(cluster, mode, operator_hostname="gate", operator_tags=("tag:gate",)):
@@ -152,7 +152,7 @@ async def test_the_api_server_proxy_is_made_with_a_device_and_then_nothing_is_wr
         assert await told(cluster) == []
 
 
-async def test_an_operator_that_starts_anew_writes_nothing_for_its_api_server_proxy(cluster: World) -> None:
+async def test_an_operator_that_starts_again_writes_nothing_for_its_api_server_proxy(cluster: World) -> None:
     async with serving(cluster):
         await joined(cluster)
     async with serving(cluster):
@@ -160,7 +160,7 @@ async def test_an_operator_that_starts_anew_writes_nothing_for_its_api_server_pr
 
 
 def adopted(world: World) -> Object:
-    """Let the device of a Go operator join the tailnet, and return the Secret in which it keeps its state."""
+    """Let the device of a Go operator join the tailnet, and return the Secret with the state of the device."""
     device = world.control.register(world.control.create_key(NewKey(("tag:go",))).key, HOSTNAME)
     profile = {"Config": {"NodeID": device.node_id, "PrivateNodeKey": "privkey:1"}, "Hostname": HOSTNAME}
     return whole_secret(NAME, {"_current-profile": "profile-1a2b", "profile-1a2b": profile, "_machinekey": "privkey:2"})
@@ -179,11 +179,11 @@ async def test_the_device_of_a_go_operator_is_adopted_with_its_name_addresses_an
 
 
 async def served(world: World) -> list[str]:
-    """Return the keys of the stored serve config, which the tailscaled of a Go operator would use, too."""
+    """Return the keys of stored serve configs in the state. The tailscaled of a Go operator would apply these, too."""
     return [name for name in await state(world) if name.startswith("_serve_")]
 
 
-async def test_the_keys_of_the_operators_device_never_come_into_the_memory_of_the_operator(cluster: World) -> None:
+async def test_the_private_keys_of_the_operators_device_are_never_in_the_memory_of_the_operator(cluster: World) -> None:
     secret = adopted(cluster)
     copy = {"kubectl.kubernetes.io/last-applied-configuration": json.dumps(secret["data"])}
     await cluster.apply({**secret, "metadata": {**secret["metadata"], "annotations": copy}})
@@ -193,7 +193,7 @@ async def test_the_keys_of_the_operators_device_never_come_into_the_memory_of_th
         assert any(".objects" in path for path in remembered(operator, PROXY))
 
 
-async def test_a_device_that_waits_for_a_go_operator_to_end_is_not_run_twice(cluster: World) -> None:
+async def test_the_operator_does_not_run_its_device_while_a_go_operator_still_runs_it(cluster: World) -> None:
     metadata = {"namespace": NAMESPACE, "name": "operator-go", "labels": {"app": NAME}}
     theirs: Object = {**POD_OF_OPERATOR, "metadata": metadata}
     await cluster.delete(ACCOUNT)
@@ -251,7 +251,7 @@ async def test_the_operator_restores_objects_of_the_api_server_proxy_that_somebo
         assert await joined(cluster) == device
 
 
-async def test_another_hostname_renames_the_operators_device_and_restarts_no_pod(cluster: World) -> None:
+async def test_a_change_of_the_hostname_renames_the_operators_device_and_restarts_no_pod(cluster: World) -> None:
     async with serving(cluster):
         device, before = await joined(cluster), await pod(cluster)
     async with serving(cluster, operator_hostname="gate"):
@@ -260,7 +260,9 @@ async def test_another_hostname_renames_the_operators_device_and_restarts_no_pod
         assert uid(await pod(cluster) or {}) == uid(before or {})
 
 
-async def test_another_mode_of_the_api_server_proxy_replaces_its_pod_and_keeps_the_device(cluster: World) -> None:
+async def test_a_change_of_the_mode_of_the_api_server_proxy_replaces_its_pod_and_keeps_the_device(
+    cluster: World,
+) -> None:
     async with serving(cluster):
         device, before = await joined(cluster), await pod(cluster)
     async with serving(cluster, ProxyMode.NOAUTH, apiserver_proxy_http=True):
@@ -282,7 +284,7 @@ async def test_only_the_device_and_its_state_stay_when_the_api_server_proxy_is_t
         assert not await cluster.writes_when_left_alone()
 
 
-async def test_the_api_server_proxy_takes_over_the_device_from_the_statefulset_that_registers_it(
+async def test_the_api_server_proxy_continues_the_registration_that_a_statefulset_has_begun(
     cluster: World,
 ) -> None:
     cluster.control.silent.add(HOSTNAME)
@@ -411,7 +413,7 @@ async def test_the_api_server_proxy_is_not_made_without_its_image_and_an_event_s
             return (await cluster.events(claim)).get("NoOperatorDevice", "")
 
         assert "OPERATOR_IMAGE is not set" in await cluster.eventually(reason)
-        assert "can't be registered" not in caplog.text  # the log line about the Event says it already
+        assert "can't be registered" not in caplog.text  # the line about the Event is enough
 
 
 async def test_refused_tags_of_the_operators_device_are_reported_until_the_policy_allows_the_tags(
@@ -436,7 +438,7 @@ async def test_an_event_says_only_once_that_https_is_not_enabled_even_if_the_ope
             assert not await cluster.writes_when_left_alone()
 
 
-async def test_an_operators_device_that_waits_for_approval_or_got_another_name_is_reported(cluster: World) -> None:
+async def test_an_event_says_which_device_holds_the_hostname_of_the_operators_device(cluster: World) -> None:
     cluster.peer(HOSTNAME)
     async with serving(cluster):
         device = cluster.control.devices[await joined(cluster)]
@@ -454,7 +456,7 @@ async def test_the_report_has_a_row_for_the_api_server_proxy_with_the_name_of_it
     assert found == [(PROXY, [f"{HOSTNAME}.tail1234.ts.net"])]
 
 
-async def test_a_change_of_the_operators_device_concerns_the_api_server_proxy_and_that_of_others_does_not() -> None:
+async def test_only_a_change_of_the_operators_own_device_causes_a_reconcile_of_the_api_server_proxy() -> None:
     cache, missing = Shown(slim_secret(NAME, {"device_id": "nABC"})), cast("Any", None)
     chosen = settings(operator_secret=NAME, apiserver_proxy=ProxyMode.AUTH)
     watches = operatordevices(cache, missing, missing, missing, chosen, utc_now).watches
@@ -462,7 +464,7 @@ async def test_a_change_of_the_operators_device_concerns_the_api_server_proxy_an
         assert [*watches[DEVICE](device_object(OWN, Device(device, "a.example.org")))] == keys
 
 
-async def test_a_new_operators_device_takes_over_the_name_of_a_dead_one(cluster: World) -> None:
+async def test_a_new_device_of_the_operator_takes_over_the_name_of_a_dead_device(cluster: World) -> None:
     dead = cluster.control.register(cluster.control.create_key(NewKey(("tag:k8s-operator",))).key, HOSTNAME)
     cluster.control.disconnect(dead.node_id, 3600)
     async with serving(cluster, take_over_names=True) as operator:
@@ -473,7 +475,7 @@ async def test_a_new_operators_device_takes_over_the_name_of_a_dead_one(cluster:
         assert not any(".news" in path for path in remembered(operator, dead.node_id))
 
 
-async def test_headscale_has_no_certificates_so_an_event_says_how_to_serve_plain_http() -> None:
+async def test_with_headscale_an_event_says_how_to_serve_plain_http_because_there_are_no_certificates() -> None:
     async with new_world(SimOptions(headscale=True)) as world:
         await world.apply(DEPLOYED, ACCOUNT)
         async with serving(world):

@@ -18,7 +18,7 @@ DELETED = (Deletion(DNSCONFIG, OURS),)
 
 
 class Case(NamedTuple):
-    """The existing DNSConfigs, the steps if the operator should make one, and the steps if it should make none."""
+    """The existing DNSConfigs, and the steps if the settings tell the operator to make one, and if they don't."""
 
     there: list[Object]
     if_wanted: tuple[Step, ...] = ()
@@ -45,7 +45,7 @@ def test_the_operator_makes_a_dnsconfig_if_there_is_none_and_removes_only_its_ow
 
 
 @pytest.mark.parametrize("wanted", [True, False])
-def test_the_operator_only_looks_again_while_it_may_not_see_dnsconfigs(wanted: bool) -> None:
+def test_an_operator_that_is_not_allowed_to_see_dnsconfigs_changes_nothing_and_looks_again(wanted: bool) -> None:
     assert plans.plan(Observed([], sees_all=False), settings(makes_dnsconfig=wanted)) == Plan(requeue_after=10.0)
 
 

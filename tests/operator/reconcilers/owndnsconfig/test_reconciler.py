@@ -22,7 +22,7 @@ async def corefile(world: World) -> str:
 
 
 async def found(world: World, obj: Object) -> Object:
-    """Return the DNSConfig with the name of *obj*; empty if the cluster has none at this moment."""
+    """Return the DNSConfig with the name of *obj*; empty if there is none now."""
     return await world.find(DNSCONFIG, key_of(obj).name, "") or {}
 
 
@@ -36,7 +36,7 @@ async def configured(world: World, obj: Object = OURS) -> None:
     await world.eventually(is_written)
 
 
-async def test_the_operator_makes_a_dnsconfig_if_a_setting_says_so_and_else_removes_it_with_the_stub_domain(
+async def test_the_operator_makes_a_dnsconfig_if_a_setting_says_so_and_removes_it_without_the_setting(
     cluster: World,
 ) -> None:
     async with running_operator(cluster, makes_dnsconfig=True):
@@ -65,7 +65,7 @@ async def test_the_operator_keeps_edits_of_its_dnsconfig_and_restores_a_deleted_
         await configured(cluster)
 
 
-async def test_the_operator_makes_no_dnsconfig_beside_that_of_a_user(
+async def test_the_operator_makes_no_dnsconfig_if_a_user_has_made_one(
     cluster: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "tsoperator")
@@ -93,7 +93,7 @@ async def test_a_dnsconfig_without_the_operators_label_belongs_to_the_user_and_s
 
 
 @pytest.mark.simulated
-async def test_the_log_warns_of_a_dnsconfig_that_cannot_be_deleted_until_it_belongs_to_the_user(
+async def test_the_log_warns_of_a_dnsconfig_that_the_operator_cannot_delete_until_the_user_takes_it(
     cluster: World, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "tsoperator")

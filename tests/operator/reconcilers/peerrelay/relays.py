@@ -74,7 +74,7 @@ def relay_pod(ordinal: int, **status: Any) -> Object:
 
 
 def statefulset(replicas: int, ready: int) -> Object:
-    """Return the StatefulSet of a PeerRelay, of which *ready* Pods are ready. Its last change is complete."""
+    """Return the StatefulSet of a PeerRelay with that many *ready* Pods. Its rollout is complete."""
     status = {"observedGeneration": 1, "replicas": replicas, "updatedReplicas": replicas, "readyReplicas": ready}
     spec = {"replicas": replicas, "template": {"spec": {}}, "selector": {"matchLabels": OWNER.labels}}
     key = Key(OPERATOR_NAMESPACE, "peerrelay-edge")
@@ -97,7 +97,7 @@ def running(*services: Object, ready: int | None = None, secret_list: Sequence[O
 
 
 def plan_of(relay: Object, children: Children | None = None, keys: Keys | Refusal = NO_KEYS, **observed: Any) -> Plan:
-    """Return the plan for *relay*, which has *children*. Other facts may be *observed*, such as ``balancers``."""
+    """Return the plan for *relay* with *children*. *observed* are other facts, such as ``balancers``."""
     children = children or Children()
     seen = Observed(replace(children, secrets=[*map(slim, children.secrets)]), **observed)
     ask = parse(relay, SETTINGS)

@@ -101,7 +101,7 @@ async def test_a_failed_look_up_of_a_hostname_is_reported_and_soon_repeated(
 
 
 @in_virtual_time
-async def test_a_look_up_of_a_hostname_has_five_seconds_and_delays_no_other_look_up() -> None:
+async def test_a_look_up_of_a_hostname_ends_after_five_seconds_and_delays_no_other_look_up() -> None:
     dns = DNS(A)
     dns.seconds = 9
     async with dns.following(LB) as kept:
@@ -115,7 +115,7 @@ async def test_a_look_up_of_a_hostname_has_five_seconds_and_delays_no_other_look
 
 
 @in_virtual_time
-async def test_only_a_few_look_ups_of_hostnames_run_at_once() -> None:
+async def test_at_most_eight_look_ups_of_hostnames_run_at_the_same_time() -> None:
     dns = DNS(A)
     dns.seconds = 1
     async with dns.following(*(f"lb-{number}.example.org" for number in range(20))):

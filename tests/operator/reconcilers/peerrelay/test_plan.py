@@ -287,7 +287,7 @@ def test_the_config_of_a_relay_lists_the_endpoints_as_soon_as_the_load_balancer_
     assert config(made)["RelayServerStaticEndpoints"] == [f"{B}:41641", f"{A}:41641"]
 
 
-def test_the_config_of_a_relay_that_another_operator_wrote_for_newer_images_is_removed() -> None:
+def test_a_config_for_newer_images_that_another_operator_wrote_for_a_relay_is_removed() -> None:
     state, live = joined(0)
     newer = whole_secret("peerrelay-edge-0-config", {"cap-145.hujson": "{}"}, labels(live))
     made = plan_of(live_relay(), running(balancer(0, ip(A)), secret_list=[state, newer]))
@@ -495,7 +495,7 @@ def test_the_condition_of_an_invalid_peerrelay_says_how_to_fix_it_and_its_relays
 
 
 @pytest.mark.virtual_time
-async def test_a_peerrelay_has_on_a_cluster_the_status_and_the_events_of_its_plan() -> None:
+async def test_a_peerrelay_on_a_cluster_has_the_status_and_the_events_of_its_plan() -> None:
     await play({name: case.row for name, case in (STATUSES | BAD).items()})
 
 
@@ -509,7 +509,7 @@ def test_a_peerrelay_writes_no_status_while_its_proxyclass_is_being_checked_agai
     assert plan_of(live_relay(CLASS), running(balancer(0, ip(A))), proxy_class=changing) == Plan(whole=False)
 
 
-def test_an_event_names_an_annotation_of_a_peerrelay_that_has_no_effect() -> None:
+def test_an_event_names_an_ineffective_annotation_of_a_peerrelay() -> None:
     relay = live_relay(annotations={"tailscale.com/hostname": "gate"})
     assert reasons_of(plan_of(relay, keys=KEYS)) == ["IgnoredAnnotation"]
 
@@ -532,7 +532,7 @@ def removed(made: Plan) -> list[str]:
     ]
 
 
-def test_a_surplus_relay_goes_after_its_pod_and_its_device_goes_before_its_load_balancer() -> None:
+def test_the_plan_deletes_the_device_of_a_surplus_relay_without_a_pod_before_its_load_balancer() -> None:
     assert removed(plan_of(live_relay(), surplus())) == [
         "device nodeid-1",
         "Service peerrelay-edge-1",
@@ -560,7 +560,7 @@ def test_a_deleted_peerrelay_first_deletes_its_pods_and_shows_no_endpoints() -> 
     assert (ready(made)[1], listed(made), made.release) == ("PeerRelayTerminating", [], "")
 
 
-def test_the_devices_of_a_deleted_peerrelay_without_pods_go_before_its_load_balancers() -> None:
+def test_the_devices_of_a_deleted_peerrelay_without_pods_are_deleted_before_its_load_balancers() -> None:
     children = replace(running(balancer(0, ip(A))), statefulsets=[], pods=[])
     made = plan_of(deleting(held(live_relay())), children)
     assert removed(made) == [
@@ -596,5 +596,5 @@ def test_a_peerrelay_waits_for_a_tailnet_that_has_not_been_checked() -> None:
     assert plan_of(live_relay(), tailnet=TailnetView("other", pending=error)) == Plan(error=error)
 
 
-def test_a_finding_about_the_device_of_a_relay_is_reported_with_a_reason_of_peerrelays() -> None:
+def test_each_reason_for_a_finding_about_a_relays_device_is_one_that_peerrelays_have() -> None:
     assert {*DEVICE_REASONS.values()} == {"PodsPending", "PeerRelayCreationFailed"}

@@ -42,13 +42,13 @@ async def endpoints(world: World, relay: Object) -> list[tuple[int, str]]:
 
 
 async def told(world: World, relay: Object) -> list[list[str]]:
-    """Return a map from each replica to the endpoints in its config."""
+    """Return the endpoints in the config of each replica."""
     configs = [texts(each) for each in await world.children(SECRET, relay) if key_of(each).name.endswith("-config")]
     return [json.loads(each["cap-142.hujson"]).get("RelayServerStaticEndpoints", []) for each in configs]
 
 
 async def balanced(world: World, relay: Object) -> list[str]:
-    """Return a map from each replica to the address of its load balancer."""
+    """Return the address of each replica's load balancer."""
     entries = [each["status"]["loadBalancer"]["ingress"] for each in await world.children(SERVICE, relay)]
     return [entry["ip"] for (entry,) in entries]
 
@@ -66,7 +66,7 @@ async def ready(world: World, relay: Object, replicas: int = 1) -> None:
     await world.settled()
 
 
-async def test_the_devices_of_the_tailnet_learn_the_address_of_each_relay(world: World) -> None:
+async def test_the_status_and_the_configs_of_a_peerrelay_have_the_address_of_each_relay(world: World) -> None:
     relay = peer_relay(replicas=2)
     await world.apply(relay)
     await ready(world, relay, 2)
@@ -78,7 +78,7 @@ async def test_the_devices_of_the_tailnet_learn_the_address_of_each_relay(world:
     assert not await world.writes_when_left_alone()
 
 
-async def test_replicas_of_a_peerrelay_that_are_added_and_removed_leave_nothing(world: World) -> None:
+async def test_added_and_removed_replicas_of_a_peerrelay_leave_nothing(world: World) -> None:
     relay = peer_relay(replicas=0)
     await world.apply(relay)
     kept: list[str] = []
@@ -119,7 +119,7 @@ async def test_a_peerrelay_leaves_nothing_whatever_the_order_of_events(cluster: 
     await world.apply(relay)
     async with AsyncExitStack() as running:
         for event in order:
-            with suppress(NotFound):  # nobody can change what is gone
+            with suppress(NotFound):  # the event can be about an object that is gone already
                 await happen(world, relay, event.rstrip("*"), running)
             if event.endswith("*"):
                 await world.settled()
@@ -141,7 +141,7 @@ async def happen(world: World, relay: Object, event: str, running: AsyncExitStac
             await world.delete(relay)
 
 
-async def test_a_deleted_peerrelay_shows_no_endpoints_at_once_but_keeps_its_address_until_its_pod_has_ended(
+async def test_a_deleted_peerrelay_no_longer_shows_endpoints_but_keeps_its_address_until_its_pod_has_ended(
     world: World,
 ) -> None:
     relay = peer_relay()
@@ -159,7 +159,7 @@ async def test_a_deleted_peerrelay_shows_no_endpoints_at_once_but_keeps_its_addr
     assert not world.control.devices
 
 
-async def test_a_peerrelay_does_not_change_the_objects_of_others(world: World) -> None:
+async def test_the_deletion_of_a_peerrelay_does_not_affect_peerrelays_with_similar_names(world: World) -> None:
     relays = [peer_relay("edge"), peer_relay("edge-0"), peer_relay("edge-0-config")]
     await world.apply(*relays)
     for relay in relays:
@@ -205,7 +205,7 @@ async def test_the_operator_looks_up_the_hostname_of_a_relays_load_balancer(worl
 
 
 @pytest.mark.simulated
-async def test_the_hostnames_of_a_peerrelay_that_has_vanished_are_not_looked_up_any_longer(cluster: World) -> None:
+async def test_the_operator_no_longer_looks_up_the_hostnames_of_a_peerrelay_that_has_vanished(cluster: World) -> None:
     relay = peer_relay()
     cluster.balancers.show(Shown.HOSTNAME)
     async with running_operator(cluster) as operator:
@@ -264,7 +264,9 @@ async def test_an_address_that_another_load_balancer_has_becomes_an_endpoint_whe
     assert await endpoints(world, second) == [(0, address)]
 
 
-async def test_changes_of_the_class_the_tailnet_and_the_children_concern_a_peerrelay(cluster: World) -> None:
+async def test_changes_of_its_class_its_tailnet_and_its_children_cause_a_reconcile_of_a_peerrelay(
+    cluster: World,
+) -> None:
     cache = Cache(sources(NAMESPACE))
     proxies = Proxies(cache, cast("Any", None), cast("Any", None), settings())
     watches = peerrelays(proxies, HostAddresses()).watches
@@ -350,7 +352,7 @@ async def test_the_load_balancers_of_relays_are_not_exposed_to_the_tailnet(clust
 
 
 @pytest.mark.simulated
-async def test_relays_of_the_go_operator_stay_unchanged_and_go_with_their_peerrelay(cluster: World) -> None:
+async def test_relays_that_the_go_operator_made_stay_unchanged_until_their_peerrelay_is_deleted(cluster: World) -> None:
     world, relay = cluster, peer_relay()
     key = world.control.create_key(NewKey(("tag:k8s",))).key
     await world.apply(relay)

@@ -54,10 +54,10 @@ def ports(*given: Object) -> Object:
 
 
 class Case(NamedTuple):
-    """A ProxyClass, words of the message about its fault, and the earlier Events about its fault.
+    """A ProxyClass, words of the message about its *fault*, and the *events* that warn about other parts of it.
 
-    Each Event is a reason and words of the message. Without a fault there are no words. If only the plan can show the
-    case, *apart* says why.
+    Without a fault, *fault* is empty. Each Event is a reason and words of its message. *hold* is the finalizer that the
+    plan adds. If a test on a cluster can't show the case, *apart* says why.
     """
 
     spec: Object
@@ -149,7 +149,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_the_condition_and_events_say_what_is_wrong_with_a_class_and_the_class_gets_our_finalizer(case: Case) -> None:
+def test_the_condition_and_the_events_of_a_class_say_what_is_wrong_with_the_class(case: Case) -> None:
     made = plan(case.spec, case.observed)
     warnings = made.notes[: len(case.events)]
     assert [(note.type, note.reason) for note in warnings] == [("Warning", reason) for reason, _ in case.events]
@@ -169,7 +169,7 @@ def test_the_condition_and_events_say_what_is_wrong_with_a_class_and_the_class_g
 
 
 @pytest.mark.virtual_time
-async def test_a_class_has_on_a_cluster_the_status_and_the_events_of_its_plan() -> None:
+async def test_a_class_on_a_cluster_has_the_status_and_the_events_of_its_plan() -> None:
     await play(
         {name: Row(live_proxy_class(spec=case.spec), case.check, apart=case.apart) for name, case in CASES.items()}
     )

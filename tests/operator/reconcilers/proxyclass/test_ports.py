@@ -41,7 +41,7 @@ Ports = list[int | tuple[int, int]]
         ([(30000, 70000)], "from 1 to 65535"),
     ],
 )
-def test_the_ports_of_a_class_are_valid_ranges_that_do_not_overlap(given: Ports, words: str) -> None:
+def test_the_ports_of_a_class_must_be_valid_ranges_that_do_not_overlap(given: Ports, words: str) -> None:
     found = violation(with_ports(*given))
     assert (words in found, bool(found)) == (True, bool(words))
 
@@ -80,12 +80,12 @@ def test_the_node_ports_of_a_class_must_not_overlap_with_the_node_ports_of_a_rea
         ([(31000, 30500)], "31000-30500 is no range"),
     ],
 )
-def test_the_ports_of_a_class_are_in_the_clusters_range_of_node_ports(given: Ports, words: str) -> None:
+def test_the_ports_of_a_class_must_be_in_the_clusters_range_of_node_ports(given: Ports, words: str) -> None:
     found = violation(with_ports(*given), cluster=ports.Range(30000, 32767))
     assert (words in found, bool(found)) == (True, bool(words))
 
 
-def test_a_class_in_use_keeps_its_node_ports_against_an_older_class_that_changed() -> None:
+def test_a_ready_class_keeps_its_node_ports_if_an_older_class_that_is_not_ready_wants_them() -> None:
     older, newer = with_ports(32000, name="older", ready=False, at=OLD), with_ports(32000, ready=True)
     assert violation(older, newer)
     assert not violation(newer, older)

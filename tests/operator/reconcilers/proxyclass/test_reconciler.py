@@ -18,7 +18,9 @@ async def becomes(world: World, name: str, reason: str) -> None:
     await world.becomes(lambda: world.reason(proxy_class(name), READY), reason)
 
 
-async def test_service_monitors_come_and_go_with_the_prometheus_operator(world: World, monitoring: Object) -> None:
+async def test_a_class_with_service_monitors_is_valid_only_while_their_crd_exists(
+    world: World, monitoring: Object
+) -> None:
     await world.apply(proxy_class(**MONITORED), proxy_class("other"))
     await becomes(world, "prod", "ProxyClassInvalid")
     await world.apply(monitoring)
@@ -29,7 +31,9 @@ async def test_service_monitors_come_and_go_with_the_prometheus_operator(world: 
 
 
 @pytest.mark.simulated
-async def test_service_monitors_go_as_soon_as_their_crd_is_being_deleted(world: World, monitoring: Object) -> None:
+async def test_a_class_with_service_monitors_becomes_invalid_as_soon_as_their_crd_is_being_deleted(
+    world: World, monitoring: Object
+) -> None:
     await world.apply(monitoring, proxy_class(**MONITORED))
     await becomes(world, "prod", "ProxyClassValid")
     await world.change(monitoring, {"metadata": {"finalizers": ["example.org/hold"]}})

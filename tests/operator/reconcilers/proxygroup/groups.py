@@ -84,7 +84,7 @@ def cluster_ip_service(
     ports: Sequence[tuple[int, int]] = ((5432, 10437),),
     **metadata: Any,
 ) -> Object:
-    """Return the ClusterIP Service of the egress Service *name*. Without *fqdn* it doesn't name its target."""
+    """Return the ClusterIP Service of the egress Service *name*, with the target *fqdn*; if empty, without a target."""
     labels = place_labels(Owner("svc", Key("default", name)), "foo")
     listed: list[Object] = [
         {"name": f"p{port}", "protocol": "TCP", "port": port, "targetPort": target} for port, target in ports

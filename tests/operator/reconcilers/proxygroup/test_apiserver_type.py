@@ -77,7 +77,7 @@ CONFIG = (
 
 
 def without(config: str, *names: str) -> str:
-    """Return *config* without the fields *names*, which may be fields of "APIServerProxy", too."""
+    """Return *config* without the fields *names*, at the top and in "APIServerProxy"."""
     found = {name: value for name, value in json.loads(config).items() if name not in names}
     found["APIServerProxy"] = {name: value for name, value in found["APIServerProxy"].items() if name not in names}
     return json.dumps(found, separators=(",", ":"))
@@ -153,7 +153,7 @@ KEYS: dict[str, tuple[str, dict[str, str], str]] = {
 
 
 @pytest.mark.parametrize(("config", "state", "expected"), KEYS.values(), ids=KEYS)
-def test_an_auth_key_stays_in_the_config_of_an_apiserver_groups_replica_until_it_is_used(
+def test_an_auth_key_stays_in_the_config_of_an_apiserver_groups_replica_until_the_key_is_used(
     config: str, state: dict[str, str], expected: str
 ) -> None:
     group = kapi(spec={"replicas": 1})
@@ -213,7 +213,9 @@ def statefulset_of(plan: Plan) -> Object:
     ("mode", "account"),
     [("auth", "kube-apiserver-auth-proxy"), ("noauth", "kapi"), (None, "kube-apiserver-auth-proxy")],
 )
-def test_the_pods_of_a_group_that_the_go_operator_made_stay_as_they_are(mode: str | None, account: str) -> None:
+def test_the_pods_that_the_go_operator_made_for_an_apiserver_group_stay_as_they_are(
+    mode: str | None, account: str
+) -> None:
     group, template = kapi(mode), go_template(account)
     fixed = {"podManagementPolicy": "OrderedReady", "revisionHistoryLimit": 10, "serviceName": ""}
     spec = {"replicas": 2, "selector": {"matchLabels": dict(LABELS)}, "template": template, **fixed}
@@ -338,7 +340,7 @@ CHECKED = {
 
 
 @pytest.mark.parametrize("case", CHECKED.values(), ids=CHECKED)
-def test_an_apiserver_group_is_refused_with_words_that_say_what_to_change(case: Checked) -> None:
+def test_a_group_that_does_not_suit_its_type_is_refused_with_words_that_say_what_to_change(case: Checked) -> None:
     api = hosting(case.group) if case.group["spec"]["type"] == "kube-apiserver" else None
     observed = Observed(Children(), proxy_class=case.class_, api=api, lacks_account=case.lacks_account)
     plan = plan_of(case.group, observed, OF)
@@ -358,7 +360,7 @@ NOBODY, ONE = (
 
 
 class Step(NamedTuple):
-    """The facts at one moment, and the conditions and the URL after it."""
+    """The facts at one step of a group towards its readiness, and the expected conditions and URL."""
 
     is_up: bool
     facts: dict[str, Any]
@@ -420,7 +422,7 @@ STEPS = {
 
 
 @pytest.mark.parametrize("step", STEPS.values(), ids=STEPS)
-def test_the_conditions_say_how_near_a_group_is_to_offering_the_kubernetes_api(step: Step) -> None:
+def test_the_conditions_say_what_a_group_still_lacks_to_offer_the_kubernetes_api(step: Step) -> None:
     group = kapi(spec={"replicas": 1}, generation=7)
     children = Children(secrets=secrets(0, CONFIG, **(joined(0) if step.is_up else {})), pods=[pod("kapi-0", "P0")])
     status = status_of(plan_of(group, Observed(children, api=hosting(group, **step.facts)), OF))
@@ -440,7 +442,7 @@ def test_the_conditions_say_how_near_a_group_is_to_offering_the_kubernetes_api(s
     assert status.get("url", "") == step.url
 
 
-def test_a_secret_with_the_labels_but_not_the_name_of_a_replica_stays_and_the_condition_names_it() -> None:
+def test_a_secret_with_the_labels_but_not_the_name_of_a_replica_stays_and_the_condition_says_so() -> None:
     found = slim_secret("kapi-x", {}, {**LABELS, "tailscale.com/secret-type": "state"})
     plan = planned(kapi(), misnamed=[found])
     (ready,) = [each for each in status_of(plan)["conditions"] if each["type"] == READY]
@@ -448,7 +450,7 @@ def test_a_secret_with_the_labels_but_not_the_name_of_a_replica_stays_and_the_co
     assert "kapi-x" not in str(plan.steps)
 
 
-def test_a_config_secret_that_lacks_the_config_stays_and_the_condition_names_it() -> None:
+def test_a_config_secret_without_a_config_stays_unchanged_and_the_condition_says_so() -> None:
     emptied = slim_secret("kapi-1-config", {"other": "text"}, {**LABELS, "tailscale.com/secret-type": "config"})
     found = Observed(Children(secrets=[*secrets(0, BARE), *secrets(1), emptied]), api=hosting(kapi()))
     plan = plan_of(kapi(), found, OF, keys=Keys({0: "key"}))
@@ -470,13 +472,13 @@ def test_conditions_of_an_earlier_generation_do_not_make_a_group_ready() -> None
     assert (ready["reason"], ready["message"]) == ("ProxyGroupInvalid", "waiting for spec.kubeAPIServer to be valid")
 
 
-def test_a_group_waits_for_the_answer_about_its_tailscale_service_and_its_hosts() -> None:
+def test_a_group_waits_until_the_operator_has_read_its_tailscale_service_and_its_hosts() -> None:
     unread = ValueError("unread")
     for facts in ({"view": ServiceView(pending=unread)}, {"unread": unread}):
         assert planned(kapi(), api=hosting(kapi(), **facts)).error is unread
 
 
-def test_an_event_names_the_obstacle_of_an_apiserver_group_and_an_event_about_headscale_comes_once() -> None:
+def test_an_event_names_the_obstacle_of_an_apiserver_group_and_comes_only_once_for_headscale() -> None:
     for view, reason, once in (
         (FOREIGN, "InvalidTailscaleService", False),
         (HEADSCALE, "UnsupportedByControlServer", True),
@@ -494,7 +496,7 @@ def test_an_event_names_the_obstacle_of_an_apiserver_group_and_an_event_about_he
         (30.0, "approved", [], None),
     ],
 )
-def test_an_event_says_that_no_proxy_may_host_the_name_when_the_certificate_is_late(
+def test_an_event_says_that_no_proxy_is_approved_as_a_host_when_the_certificate_is_late(
     waited: float | None, approval: str, reasons: list[str], again: float | None
 ) -> None:
     api = hosting(kapi(), APIHost(SERVICE), waited=waited, candidates=[ServiceHost("n0", approval)])
@@ -506,7 +508,7 @@ GOING = deleting(kapi(finalizers=[FINALIZER, KUBE_APISERVER_FINALIZER]))
 GONE = deleting(kapi(finalizers=[KUBE_APISERVER_FINALIZER]))
 
 
-def test_a_deleted_apiserver_group_loses_its_proxies_and_then_waits_for_the_end_of_its_tailscale_service() -> None:
+def test_a_deleted_apiserver_group_loses_its_proxies_before_it_waits_for_the_end_of_its_tailscale_service() -> None:
     assert planned(GOING).release == FINALIZER
     waits = planned(GONE, api=hosting(GONE, left=Refusal("being removed", is_passing=True)))
     assert (waits.release, waits.requeue_after, reasons_of(waits)) == ("", 30.0, [])

@@ -23,7 +23,7 @@ LIST = {"apiGroups": [""], "resources": ["secrets"], "verbs": ["list", "watch"]}
 EVENTS = {"apiGroups": [""], "resources": ["events"], "verbs": ["create", "patch", "get"]}
 
 
-def test_the_service_account_of_a_group_may_use_the_secrets_of_the_replicas() -> None:
+def test_the_service_account_of_a_group_has_the_right_to_use_the_secrets_of_the_replicas() -> None:
     own, role, binding = account(PROXY, rules("foo", [1, 0]))
     names = ["foo-0-config", "foo-0", "foo-1-config", "foo-1"]
     use = {"apiGroups": [""], "resources": ["secrets"], "resourceNames": names, "verbs": ["get", "patch", "update"]}
@@ -35,7 +35,7 @@ def test_the_service_account_of_a_group_may_use_the_secrets_of_the_replicas() ->
     assert [each["metadata"] for each in (own, role, binding)] == [metadata] * 3
 
 
-def test_the_role_of_a_group_without_secrets_has_no_rule_for_secrets_with_an_empty_list_of_names() -> None:
+def test_the_role_of_a_group_without_replicas_has_no_rule_that_would_match_all_secrets() -> None:
     assert rules("foo", ()) == [LIST, EVENTS]
 
 

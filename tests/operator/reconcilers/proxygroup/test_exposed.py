@@ -1,4 +1,4 @@
-"""Ingress groups on a cluster with the operator, and the changes that concern them."""
+"""Ingress groups on a cluster with the operator, and the changes that cause a reconcile of such groups."""
 
 import json
 from collections.abc import AsyncIterator
@@ -49,7 +49,7 @@ async def hosting(cluster: World) -> AsyncIterator[World]:
 
 
 async def labels(world: World) -> list[list[str]]:
-    """Return the Tailscale Services that each proxy should advertise."""
+    """Return the Tailscale Services that the config of each proxy tells the proxy to advertise."""
     found = []
     for ordinal in range(2):
         config = await world.find(SECRET, f"ing-{ordinal}-config")
@@ -69,7 +69,7 @@ NOTHING: dict[str, Any] = {"ingress-config.json": {}, "serve-config.json": {}}
 
 
 @pytest.mark.simulated
-async def test_a_service_is_served_while_an_endpoint_is_ready(hosting: World) -> None:
+async def test_the_proxies_of_a_group_advertise_a_service_only_while_it_has_a_ready_endpoint(hosting: World) -> None:
     await hosting.apply(ING)
     await ready_group(hosting, ING)
     assert await content(hosting) == NOTHING
@@ -132,7 +132,7 @@ async def test_the_config_of_a_pod_that_ends_loses_its_services_before_the_next_
 
 
 @pytest.mark.simulated
-async def test_a_new_operator_keeps_the_documents_of_a_group_until_tailscale_services_have_been_read(
+async def test_a_new_operator_keeps_the_documents_of_a_group_until_it_has_read_the_tailscale_services(
     cluster: World,
 ) -> None:
     await put(cluster.api, IDENTITY)
@@ -168,7 +168,7 @@ async def test_a_group_that_is_deleted_and_created_again_serves_the_objects_that
 
 @asynccontextmanager
 async def changes_of(world: World, *there: Object) -> AsyncIterator[ExposedChanges]:
-    """Return the mappers on a cluster that runs no operator and has the objects *there*."""
+    """Yield the mappers for a cluster that runs no operator and has the objects *there*."""
     await put(world.api, *there)
     cache = Cache(sources(NAMESPACE))
     async with running(cache.follow(world.api)):
@@ -179,7 +179,7 @@ async def changes_of(world: World, *there: Object) -> AsyncIterator[ExposedChang
 KEYS = {Key("", "ing")}
 
 
-async def test_a_change_of_an_object_concerns_only_groups_that_expose_the_object(cluster: World) -> None:
+async def test_a_change_of_an_object_causes_a_reconcile_only_of_groups_that_expose_the_object(cluster: World) -> None:
     await cluster.apply(ING, proxy_group("egress"), proxy_group("lab", type="ingress"), backend("web"), backend("idle"))
     await cluster.apply(API, {**WEB, "metadata": {**WEB["metadata"], "finalizers": []}})
     async with changes_of(cluster) as changes:
@@ -203,7 +203,7 @@ async def test_a_change_of_an_object_concerns_only_groups_that_expose_the_object
         assert changes.all() == {*KEYS, Key("", "lab")}
 
 
-async def test_a_change_of_an_object_concerns_its_group_and_the_groups_of_other_claims_on_its_label(
+async def test_a_change_of_an_object_causes_a_reconcile_of_each_group_with_a_claim_on_its_label(
     cluster: World,
 ) -> None:
     rival = load_balancer("rival", proxy_group="lab", hostname="web")
@@ -221,7 +221,7 @@ async def test_a_change_of_an_object_concerns_its_group_and_the_groups_of_other_
         assert changes.of_claimant(None, plain) == set()
 
 
-async def test_a_change_of_a_groups_status_concerns_this_group_and_its_deletion_concerns_all_ingress_groups(
+async def test_a_change_of_a_groups_status_reconciles_the_group_and_its_deletion_reconciles_all_ingress_groups(
     cluster: World,
 ) -> None:
     await cluster.apply(ING, proxy_group("lab", type="ingress"), proxy_group("egress"))

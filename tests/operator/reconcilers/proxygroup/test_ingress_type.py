@@ -1,4 +1,4 @@
-"""The plan for a ProxyGroup of type ingress: its Pods, its configs, and the ACME account that it may share."""
+"""The plan for a ProxyGroup of type ingress: its Pods, its configs, and the ACME account that groups can share."""
 
 import json
 from dataclasses import replace
@@ -50,7 +50,7 @@ def account(**metadata: Any) -> Object:
 
 
 def secrets(ordinal: int, *advertised: str, version: str = "143", **more: Any) -> list[Object]:
-    """Return the Secrets of a proxy that has joined, or that has yet to use its ``auth_key`` in *more*."""
+    """Return the Secrets of a proxy that has joined. With an ``auth_key`` in *more*, it hasn't joined yet."""
     labels = dict(group_owner("ing").labels)
     key = more.pop("auth_key", "")
     config = ProxyConfig(f"ing-{ordinal}", SETTINGS.control_url, in_group=True, services=advertised, **more)
@@ -124,7 +124,7 @@ def test_the_variables_of_an_ingress_groups_proxies_are_in_the_order_that_the_im
     assert [*environment(pods_of(of, **group)).items()] == [*{**COMMON, **account}.items()]
 
 
-def test_a_rollout_of_an_ingress_group_waits_until_a_new_pod_has_run_for_some_seconds() -> None:
+def test_a_rollout_of_an_ingress_group_waits_until_a_new_pod_has_run_for_ten_seconds() -> None:
     assert spec_of()["minReadySeconds"] == 10
 
 
@@ -184,7 +184,7 @@ def test_the_config_of_each_replica_has_its_advertised_services_after_acceptrout
     assert "AdvertiseServices" not in config_of(made, 1)
 
 
-def test_a_config_that_advertises_the_right_services_is_not_written() -> None:
+def test_a_config_that_already_advertises_the_right_services_is_not_written_again() -> None:
     observed = Observed(Children(secrets=secrets(0, "svc:web")), offer=Offer(advertised={0: ("svc:web",)}))
     assert config_of(plan_of(ing(spec={"replicas": 1}), observed), 0) is None
 
@@ -209,7 +209,7 @@ def test_a_group_whose_proxies_cannot_be_made_stops_advertising_services_that_ha
     assert texts(patches_of(made)[1].body)["cap-106.hujson"] == config_files(wanted)["cap-106.hujson"]
 
 
-def test_the_plan_of_an_ingress_group_waits_for_tailscale_services_that_have_yet_to_be_read() -> None:
+def test_the_plan_of_an_ingress_group_waits_until_the_operator_has_read_its_tailscale_services() -> None:
     pending = ValueError("wait")
     assert plan_of(ing(), Observed(Children(), offer=Offer(pending=pending))).error is pending
 

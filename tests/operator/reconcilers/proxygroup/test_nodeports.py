@@ -42,7 +42,7 @@ def two_ports(name: str, node_port: int) -> Object:
 
 
 def users_service(*node_ports: int, name: str = "web", health: int = 0) -> Object:
-    """Return a Service of a user, which may have a node port for health checks as well."""
+    """Return a Service of a user with *node_ports*. *health* is its node port for health checks; 0 if it has none."""
     ports = [{"port": 80}, *({"nodePort": port} for port in node_ports)]
     spec = {"ports": ports} | ({"healthCheckNodePort": health} if health else {})
     return obj(SERVICE, Key("default", name), {"spec": spec})

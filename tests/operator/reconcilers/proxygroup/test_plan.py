@@ -87,7 +87,7 @@ def test_a_new_group_that_waits_for_auth_keys_gets_all_children_but_secrets_and_
     assert ready(made)[1:] == ("ProxyGroupCreating", "0/2 ProxyGroup pods running")
 
 
-def test_names_of_a_groups_devices_are_freed_before_its_secrets_are_made_and_tags_are_set_afterwards() -> None:
+def test_the_plan_for_a_group_frees_a_new_devices_name_before_it_makes_a_secret_and_sets_tags_last() -> None:
     view = TailnetView(devices={"nodeid-0": Device("nodeid-0", "foo-0.tail1234.ts.net", "foo-0", tags=("tag:old",))})
     observed = Observed(replace(running(0), secrets=groups.joined(0)), tailnet=view)
     made = plan_of(live_group(), observed, replace(SETTINGS, take_over_names=True))
@@ -101,7 +101,7 @@ def test_names_of_a_groups_devices_are_freed_before_its_secrets_are_made_and_tag
 @pytest.mark.parametrize(
     ("key", "field"), [("hostname", "hostnamePrefix"), ("tags", "tags"), ("proxy-class", "proxyClass")]
 )
-def test_an_event_names_an_annotation_or_label_of_a_group_that_has_no_effect(given: str, key: str, field: str) -> None:
+def test_an_event_names_an_ineffective_annotation_or_label_of_a_group(given: str, key: str, field: str) -> None:
     marked: dict[str, Any] = {given: {f"tailscale.com/{key}": "x"}}
     for group in (live_group(**marked), live_group({"replicas": 101}, **marked)):
         (told,) = (note for note in plan_of(group, NOTHING).notes if note.reason.startswith("Ignored"))
@@ -257,7 +257,7 @@ def test_a_group_with_a_broken_spec_still_gets_the_entries_of_new_services() -> 
     assert plan_of(broken, replace(observed, configmap=bare)).steps == [patch]
 
 
-def test_the_entries_of_an_existing_configmap_are_written_before_writes_that_may_be_refused() -> None:
+def test_the_plan_writes_the_entries_of_an_existing_configmap_before_steps_that_can_be_refused() -> None:
     observed = Observed(running(0, 1), configmap=configmap_of("foo"), services=[groups.cluster_ip_service()])
     group = live_group({"replicas": 3})
     first, *_ = plan_of(group, observed, replace(SETTINGS, take_over_names=True)).steps
@@ -283,7 +283,7 @@ def in_the_way(stranger: Object) -> Bad:
 
 
 @pytest.mark.parametrize("stranger", STRANGERS, ids=lambda found: found["kind"])
-def test_a_group_says_that_another_parents_child_has_a_name_that_the_group_needs_and_tries_again(
+def test_a_group_reports_that_a_child_of_another_parent_has_a_name_that_the_group_needs(
     stranger: Object,
 ) -> None:
     made = plan_of(live_group(), Observed(running(0), [stranger]))
@@ -292,7 +292,7 @@ def test_a_group_says_that_another_parents_child_has_a_name_that_the_group_needs
 
 
 @pytest.mark.virtual_time
-async def test_a_group_has_on_a_cluster_the_status_and_the_events_of_its_plan() -> None:
+async def test_a_group_on_a_cluster_has_the_status_and_the_events_of_its_plan() -> None:
     strangers = {each["kind"]: Row(live_group(), in_the_way(each).check, [each]) for each in STRANGERS}
     await play(strangers | {name: bad.row for name, bad in BAD.items()})
 
@@ -335,7 +335,7 @@ def test_a_group_of_a_type_that_does_not_drain_has_neither_a_gate_nor_an_event_a
 
 
 def statefulset(replicas: int, pods: int | None = None) -> Object:
-    """Return the StatefulSet with its status. All replicas have Pods, unless *pods* is another number."""
+    """Return the StatefulSet with *replicas*. Its status counts that many *pods*, or else one for each replica."""
     counts = {"replicas": pods or replicas, "updatedReplicas": replicas}
     made = child(plan_of(live_group({"replicas": replicas}), NOTHING), "StatefulSet")
     return stored({**made, "status": {**counts, "observedGeneration": 2}}, generation=2)
@@ -357,7 +357,7 @@ def test_a_surplus_replica_keeps_its_device_and_its_rights_while_pods_mount_its_
 
 
 def ended(*ordinals: int) -> list[object]:
-    """Return the steps that remove replicas: first they delete the devices, and then the Secrets."""
+    """Return the steps that remove replicas: the deletion of the devices, followed by that of the Secrets."""
     found = [each for ordinal in ordinals for each in groups.joined(ordinal)]
     devices = [
         DeleteDevice("lab", OWNER, f"nodeid-{each}", f"foo-{each}.tail1234.ts.net", groups.SETTINGS.control_url)
@@ -366,13 +366,13 @@ def ended(*ordinals: int) -> list[object]:
     return [*devices, *(Deletion(SECRET, each, unchanged=True) for each in found)]
 
 
-def test_the_device_of_a_surplus_replica_goes_before_its_secrets() -> None:
+def test_the_device_of_a_surplus_replica_is_deleted_before_its_secrets() -> None:
     made = shrunk(1, statefulset(1))
     assert (made.steps[-6:], made.requeue_after) == (ended(1, 2), None)
     assert "delete Secret tailscale/foo-1 and tailscale/foo-2 by hand" in made.way_out
 
 
-def test_the_config_secrets_that_the_last_pod_of_a_shrunk_group_mounts_stay() -> None:
+def test_the_config_secrets_that_the_only_remaining_pod_of_a_group_mounts_stay() -> None:
     volumes = [{"name": f"tailscaledconfig-{ordinal}"} for ordinal in range(2)]
     live = statefulset(1)
     live["spec"]["template"] = {"spec": {"volumes": volumes}}

@@ -1,4 +1,4 @@
-"""ProxyGroups on a cluster with the operator, and on one without controllers where a test calls the reconciler."""
+"""ProxyGroups on a cluster with the operator. Some tests call the reconciler on a cluster without controllers."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -50,7 +50,7 @@ FOO = proxy_group("foo")
 
 
 async def whole(world: World, group: Object = FOO, count: int = 2) -> list[Replica]:
-    """Wait until *group* is ready, no config has an auth key any more, and the operator has settled."""
+    """Wait until *group* is ready, has no auth keys left, and the operator has settled. Return the replicas."""
     await world.becomes(lambda: devices(world, group), [f"foo-{number}" for number in range(count)])
     await world.becomes(lambda: world.reason(group, READY), READY)
 
@@ -167,7 +167,7 @@ async def test_a_change_of_the_default_class_reaches_the_groups_that_name_no_cla
         await cluster.eventually(lambda: cluster.find(SERVICE, "foo-metrics"))
 
 
-async def test_a_group_that_goes_and_comes_back_serves_its_services_again(world: World) -> None:
+async def test_an_egress_group_that_is_deleted_and_created_again_serves_its_services(world: World) -> None:
     await world.apply(FOO, service := group_egress("db", "foo"))
     await whole(world)
     await world.becomes(lambda: world.reason(service, "TailscaleEgressSvcReady"), "ReadyToRouteTraffic")
@@ -196,7 +196,9 @@ async def serves_and_ends(world: World, count: int) -> None:
 
 
 @pytest.mark.simulated
-async def test_the_services_of_a_group_come_and_go_at_once_while_the_control_server_hangs(world: World) -> None:
+async def test_a_group_serves_new_services_and_drops_deleted_services_while_the_control_server_hangs(
+    world: World,
+) -> None:
     await world.apply(FOO)
     await whole(world)
     world.control.latency = 3600
@@ -210,7 +212,7 @@ async def test_the_services_of_a_group_come_and_go_at_once_while_the_control_ser
 
 
 @pytest.mark.simulated
-async def test_the_services_of_a_group_come_and_go_at_once_while_its_tailnet_has_not_been_checked(
+async def test_a_group_serves_new_services_and_drops_deleted_services_before_its_tailnet_is_checked(
     cluster: World,
 ) -> None:
     group = proxy_group("foo", tailnet=NAME)
@@ -274,7 +276,7 @@ async def test_a_deleted_group_leaves_objects_that_another_owner_controls() -> N
             assert await client.get(resource, named(name))
 
 
-async def test_a_change_of_another_object_concerns_the_groups_to_which_the_object_belongs() -> None:
+async def test_a_change_of_an_object_causes_a_reconcile_of_the_groups_to_which_the_object_belongs() -> None:
     groups = [live_group({"tailnet": "lab"}), live_group(name="bar")]
     async with by_hand(*groups, whole_secret("foo-0", {"device_id": "n1"}, LABELS)) as (_, _, reconciler):
         assert [*reconciler.watches[POD](obj(POD, named("foo-0"), labels=LABELS))] == [KEY]

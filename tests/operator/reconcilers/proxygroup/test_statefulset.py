@@ -47,7 +47,7 @@ def environment(statefulset: Object) -> dict[str, str]:
     return {each["name"]: each.get("value") or each["valueFrom"]["fieldRef"]["fieldPath"] for each in found}
 
 
-def test_the_statefulset_of_a_group_is_as_the_image_and_the_go_operator_expect() -> None:
+def test_the_statefulset_of_a_group_has_the_name_and_the_labels_that_the_go_operator_gives() -> None:
     statefulset, labels = whole(), OWNER.labels
     named = {"namespace": "tailscale", "name": "foo", "labels": labels}
     assert statefulset["metadata"] == {**named, **OWNED}
@@ -72,7 +72,7 @@ def test_the_pods_of_a_group_mount_all_configs_and_the_configmap() -> None:
     ]
 
 
-def test_the_container_of_a_groups_proxy_drains_its_connections_before_the_end() -> None:
+def test_the_container_of_a_groups_proxy_drains_its_connections_before_it_ends() -> None:
     found = container_of(whole(of=settings(proxy_image="example.org/proxy:v1")))
     drain = {"preStop": {"httpGet": {"path": "/internal-egress-services-preshutdown", "port": 9002}}}
     assert {name: value for name, value in found.items() if name not in ("env", "volumeMounts")} == {
@@ -112,7 +112,9 @@ SHRUNK = {"3 to 1": (3, 1, 3), "1": (1, 1, 1), "0 to 1": (0, 1, 1), "3 to 2": (3
 
 
 @pytest.mark.parametrize(("before", "after", "mounted"), SHRUNK.values(), ids=SHRUNK)
-def test_the_last_pod_of_a_group_that_shrinks_keeps_its_volumes(before: int, after: int, mounted: int) -> None:
+def test_the_only_remaining_pod_of_a_group_that_shrinks_keeps_its_volumes(
+    before: int, after: int, mounted: int
+) -> None:
     found = whole({"replicas": after}, live=live(whole({"replicas": before})))
     wanted = [*(f"tailscaledconfig-{ordinal}" for ordinal in range(mounted)), "foo-egress-config"]
     assert [each["name"] for each in pods_of(found)["volumes"]] == wanted
@@ -128,7 +130,7 @@ def test_the_pods_of_a_group_do_not_drain_if_the_class_moves_the_health_port() -
 
 
 def live(statefulset: Object, *, digest: str | None = None, **changes: Any) -> Object:
-    """Return a stored StatefulSet. *changes* are made to the spec of its Pods, and None removes a field."""
+    """Return *statefulset* as it is stored, with *changes* of the spec of its Pods. None removes a field."""
     pods = {name: value for name, value in (pods_of(statefulset) | changes).items() if value is not None}
     spec = statefulset["spec"]
     made = {**statefulset, "spec": {**spec, "template": {**spec["template"], "spec": pods}}}
@@ -189,7 +191,7 @@ def service(*families: str) -> Object:
         (DEBUG, {}, "$(POD_IP)"),
     ],
 )
-def test_a_groups_statefulset_with_metrics_is_made_once_the_address_family_is_known(
+def test_a_groups_statefulset_with_metrics_is_made_only_when_the_address_family_is_known(
     class_: Object, given: Object, host: str | None
 ) -> None:
     statefulset = made(class_=class_, **given)

@@ -30,14 +30,14 @@ REPORTS: dict[str, tuple[dict[str, str], str | None, list[Object]]] = {
 
 
 @pytest.mark.parametrize(("state", "uid", "devices"), REPORTS.values(), ids=REPORTS)
-def test_the_status_lists_a_device_if_its_current_pod_has_reported_its_name(
+def test_the_status_of_a_group_lists_a_device_if_its_current_pod_has_reported_the_name_of_the_device(
     state: dict[str, str], uid: str | None, devices: list[Object]
 ) -> None:
     pods = [] if uid is None else [pod("foo-0", uid)]
     assert running_devices(Children(secrets=secrets(0, **state), pods=pods)) == devices
 
 
-def test_the_status_leaves_out_a_device_whose_pod_is_down_unless_all_pods_are_down() -> None:
+def test_the_status_of_a_group_leaves_out_a_device_whose_pod_is_down_unless_all_pods_are_down() -> None:
     states = [each for ordinal in range(2) for each in secrets(ordinal, **UP)]
     lost, well = down(pod("foo-0", "abc")), pod("foo-1", "abc")
     for pods, count in (([lost, well], 1), ([lost, down(well)], 2), ([lost], 1)):
@@ -79,7 +79,7 @@ def test_the_conditions_of_a_group_name_the_pods_that_are_ending() -> None:
     assert {each["message"] for each in made["conditions"]} == {words}
 
 
-def test_other_fields_and_conditions_of_the_status_of_a_group_stay() -> None:
+def test_the_status_of_a_group_keeps_the_fields_and_conditions_of_others() -> None:
     other = {"type": "Other", "status": "True", "reason": "R", "message": "", "lastTransitionTime": "t"}
     old = {"url": "https://x", "devices": [DEVICE], "conditions": [other]}
     made = status({**live_group(), "status": old}, Children())

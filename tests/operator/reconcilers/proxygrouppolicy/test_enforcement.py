@@ -37,7 +37,7 @@ CASES = {
 
 
 async def refusal(world: World, obj: Object) -> str:
-    """Create *obj*, and delete it again. Return the API server's reason for a refusal, or ""."""
+    """Create *obj*, and delete it again. Return the API server's reason for a refusal; empty if it accepts *obj*."""
     try:
         await world.apply(obj)
     except Rejected as error:
@@ -54,7 +54,9 @@ async def in_force(world: World) -> None:
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-async def test_an_object_may_name_only_an_allowed_group(world: World, case: Case) -> None:
+async def test_the_api_server_refuses_an_object_that_names_a_group_that_is_not_allowed(
+    world: World, case: Case
+) -> None:
     await world.apply(POLICY)
     await in_force(world)
     (forbidden,) = {"web", "out"} - {case.allowed}
@@ -67,7 +69,7 @@ async def test_an_object_may_name_only_an_allowed_group(world: World, case: Case
     await world.annotate(case.make(""), {"example.org/note": "edited", "tailscale.com/proxy-group": None})
 
 
-async def test_an_object_may_name_no_group_under_an_empty_policy(world: World) -> None:
+async def test_under_an_empty_policy_the_api_server_refuses_every_object_that_names_a_group(world: World) -> None:
     await world.apply(group_policy())
     await in_force(world)
     for case in CASES.values():

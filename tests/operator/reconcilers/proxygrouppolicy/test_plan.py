@@ -51,7 +51,7 @@ def told(made: Plan) -> dict[str, tuple[str, str, str]]:
     ],
     ids=["nothing is allowed", "one policy", "several policies"],
 )
-def test_a_namespace_may_use_the_groups_that_one_of_its_policies_allows(
+def test_a_namespace_can_use_each_group_that_any_of_its_policies_allows(
     policies: list[Object], allowed: Allowed
 ) -> None:
     made = plan(*policies)
@@ -61,7 +61,7 @@ def test_a_namespace_may_use_the_groups_that_one_of_its_policies_allows(
     }
 
 
-def test_a_policy_that_names_missing_groups_is_enforced_and_says_so() -> None:
+def test_a_policy_that_names_missing_groups_is_enforced_and_reports_the_missing_groups() -> None:
     made = plan(policy("x", ingress=["a", "other"], egress=["other", "third"]), policy("y", egress=["a"]))
     assert written(made) == [*admission_policies("team", Allowed(("a", "other"), ("a", "other", "third")), settings())]
     status, reason, message = told(made)["x"]
@@ -116,7 +116,7 @@ def test_an_invalid_policy_blocks_changes_in_its_namespace_and_the_other_policie
     assert "until you have mended the invalid ProxyGroupPolicy bad" in told(made)["good"][2]
 
 
-def test_the_admission_policies_go_with_the_last_proxygrouppolicy_of_the_namespace() -> None:
+def test_the_admission_policies_are_deleted_when_the_namespace_has_no_proxygrouppolicy_left() -> None:
     made = decisions.plan(Observed("team", admission=LEFT), settings())
     assert [step.obj for step in made.steps if isinstance(step, Deletion)] == LEFT
 
@@ -127,7 +127,7 @@ def test_nothing_changes_in_a_namespace_whose_policies_the_operator_cannot_see()
         assert decisions.plan(observed, settings()) == Plan(requeue_after=60)
 
 
-def test_a_binding_of_somebody_else_stays_when_the_last_proxygrouppolicy_goes() -> None:
+def test_a_binding_of_somebody_else_stays_when_the_namespace_has_no_proxygrouppolicy_left() -> None:
     theirs = stored({**LEFT[1], "spec": {**LEFT[1]["spec"], "policyName": "other"}})
     made = decisions.plan(Observed("team", admission=[LEFT[0], theirs]), settings())
     assert [step.obj for step in made.steps if isinstance(step, Deletion)] == LEFT[:1]

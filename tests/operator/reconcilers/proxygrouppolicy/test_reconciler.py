@@ -1,4 +1,4 @@
-"""ProxyGroupPolicies in a cluster: the API server gets the admission policies that follow from those of the users."""
+"""ProxyGroupPolicies on a cluster: the operator makes admission policies that enforce them."""
 
 import json
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ from tests.support.operator import World, meant, new_world, running_operator
 TEAM = "team"
 ENFORCED = "ProxyGroupPolicyEnforced"
 LOOK_AGAIN = 70.0
-"""Seconds after which the operator looks again for kinds that were missing or hidden."""
+"""Seconds within which the operator finds kinds that were missing or hidden before."""
 NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False)
 
 
@@ -44,7 +44,7 @@ async def message(world: World, policy: Object) -> str:
 
 
 async def enforced(world: World, namespace: str = "default") -> dict[str, list[str]]:
-    """Return a map from ingress and egress to the ProxyGroups that *namespace* may use.
+    """Return a map with the ProxyGroups that *namespace* is allowed to use for ``ingress`` and for ``egress``.
 
     A use without limits is not in the map.
     """
@@ -77,7 +77,7 @@ async def test_a_policy_is_enforced_and_names_missing_groups_until_they_exist(wo
 
 
 Step = tuple[str, str, Sequence[str], bool]
-"""A step of a user: the creation, edit or deletion of a policy, its name, its groups, and whether the user waits."""
+"""A step of a user: the verb, a policy's name, its groups, and whether the user waits after the step."""
 
 STEPS: Sequence[Step] = [
     ("apply", "x", ["a"], False),
@@ -206,7 +206,7 @@ async def test_a_namespace_that_is_not_watched_keeps_its_admission_policies(team
 
 
 @pytest.mark.simulated
-async def test_a_namespace_keeps_its_admission_policies_while_the_operator_may_not_see_what_users_want(
+async def test_a_namespace_keeps_its_admission_policies_while_rbac_hides_its_proxygrouppolicies(
     teams: World,
 ) -> None:
     mine = group_policy(namespace=TEAM, egress=["out"])
@@ -253,7 +253,7 @@ async def updated() -> None:
 
 
 @pytest.mark.simulated
-async def test_a_policy_says_that_the_operator_may_not_see_admission_policies_until_rbac_lets_it_see_them(
+async def test_a_policy_reports_that_the_operator_cannot_see_admission_policies_until_rbac_allows_it(
     cluster: World,
 ) -> None:
     mine = group_policy()

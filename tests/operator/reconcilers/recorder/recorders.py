@@ -51,7 +51,7 @@ def made(recorder: Object, observed: Observed = NOTHING, of: Settings = SETTINGS
 
 
 def statefulset_of(spec: Object, **status: int) -> Object:
-    """Return the stored StatefulSet of a Recorder with *spec*; with a *status*, all of its Pods are replaced."""
+    """Return the stored StatefulSet of a Recorder with *spec*. Its *status* has these counts of Pods."""
     found = made(live_recorder(spec))[(STATEFULSET.kind, "rec")]
     return {**stored(found, generation=1), "status": {"observedGeneration": 1, **status}}
 

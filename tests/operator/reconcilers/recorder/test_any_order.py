@@ -18,7 +18,7 @@ Event = Callable[[], Awaitable[object]]
 
 @asynccontextmanager
 async def ground() -> AsyncIterator[tuple[World, dict[str, Event]]]:
-    """Yield a world with an operator and a Recorder, and the events that may happen there, by name."""
+    """Yield a World with an operator and a Recorder, and a map of the events that can happen there, by name."""
     async with new_world() as world, AsyncExitStack() as running:
 
         def scale(replicas: int) -> Event:
@@ -54,9 +54,9 @@ async def ground() -> AsyncIterator[tuple[World, dict[str, Event]]]:
 
 
 async def remains(events: Sequence[str]) -> list[str]:
-    """Let *events* happen, after each of which the operator settles if its name has a star; then delete the Recorder.
+    """Let *events* happen, delete the Recorder, and return its leftovers.
 
-    Return the leftovers of the Recorder at the end.
+    After an event whose name has a star, the operator settles before the next event.
     """
     async with ground() as (world, happening):
         for name in events:

@@ -74,7 +74,7 @@ BAD_KEY: Object = pod_with(annotations={"invalid spaces characters": "x"})
 
 
 class Wrong(NamedTuple):
-    """An invalid Recorder, or one whose child has a name that an object in *given* has, and words of its condition."""
+    """A Recorder that is invalid or needs the name of a foreign object in *given*, and words of its condition."""
 
     spec: Object
     words: str
@@ -108,7 +108,7 @@ def test_an_invalid_recorder_says_why_in_its_condition_and_keeps_its_pods(case: 
 
 
 @pytest.mark.parametrize(("name", "wrong"), [("a" * 52, False), ("a" * 53, True), ("eu.rec", True)])
-def test_a_recorder_whose_pods_kubernetes_would_refuse_for_their_names_is_refused(name: str, wrong: bool) -> None:
+def test_a_recorder_is_refused_if_its_pods_would_have_invalid_names(name: str, wrong: bool) -> None:
     assert ("a DNS label of at most 52" in ready(plan_of(live_recorder(name=name)))[2]) is wrong
 
 
@@ -131,7 +131,7 @@ def test_an_auth_secret_of_a_recorder_has_nothing_but_the_auth_key_of_its_replic
     assert (found["rec-auth-0"], found["rec-0"]) == ({"authkey": "new-authkey"}, {})
 
 
-def test_the_pods_of_a_recorder_may_read_and_write_only_their_own_secrets() -> None:
+def test_the_role_of_a_recorder_names_only_the_secrets_of_its_replicas() -> None:
     leaving = replace(NOTHING, children=Children(secrets=secrets(4)))
     role = made(live_recorder({"replicas": 1, **UI}), leaving)[("Role", "rec")]
     own, events = role["rules"]
@@ -154,7 +154,7 @@ def test_the_default_tag_of_recorders_does_not_depend_on_the_settings(given: Obj
 
 
 class Renamed(NamedTuple):
-    """A live ServiceAccount that the spec no longer names, and whether it *goes* when so many Pods are *updated*."""
+    """The *account* and the number of *updated* Pods of a live StatefulSet, and whether the old account *goes*."""
 
     updated: int
     account: Object
@@ -169,7 +169,7 @@ RENAMED = {
 
 
 @pytest.mark.parametrize("case", RENAMED.values(), ids=RENAMED)
-def test_a_service_account_of_an_earlier_name_is_deleted_once_no_pod_uses_the_account(case: Renamed) -> None:
+def test_a_service_account_of_an_earlier_name_is_deleted_when_no_pod_uses_the_account(case: Renamed) -> None:
     old = owned(stored(made(live_recorder())[("ServiceAccount", "rec")]))
     live = statefulset_of({**UI, **case.account}, replicas=1, updatedReplicas=case.updated)
     observed = Observed(Children(statefulsets=[live]), accounts=[old])
@@ -221,7 +221,7 @@ def test_a_recorder_names_the_foreign_object_that_has_the_name_of_a_child(case: 
 
 
 @pytest.mark.virtual_time
-async def test_a_recorder_has_on_a_cluster_the_status_and_the_events_of_its_plan() -> None:
+async def test_a_recorder_on_a_cluster_has_the_status_and_the_events_of_its_plan() -> None:
     wrong = {name: Row(live_recorder(case.spec), case.check, case.given) for name, case in (WRONG | STRANGERS).items()}
     storage = {
         name: Row(live_recorder({"storage": {"s3": case.s3}}), case.check, [] if case.lacks else [S3_KEYS])
@@ -230,7 +230,7 @@ async def test_a_recorder_has_on_a_cluster_the_status_and_the_events_of_its_plan
     await play(wrong | storage)
 
 
-def test_a_recorder_is_refused_the_name_of_an_object_that_no_operator_made() -> None:
+def test_a_recorder_reports_that_an_object_that_no_operator_made_has_the_name_of_a_child() -> None:
     error = ValueError("409")
     told = plans.failed(
         ask_of(live_recorder()), NOTHING, Refusal("ServiceAccount x is in the way", "", error, is_taken=True)
@@ -293,7 +293,7 @@ def test_the_status_of_a_recorder_keeps_its_devices_until_the_list_of_devices_ha
 
 
 @pytest.mark.parametrize(("key", "words"), [("new-authkey", "A new auth key has been given"), ("", "within 30 s")])
-def test_a_recorder_whose_replica_logs_in_anew_is_not_ready_and_says_which(key: str, words: str) -> None:
+def test_a_recorder_whose_replica_logs_in_again_is_not_ready_and_names_the_replica(key: str, words: str) -> None:
     asking = [*secrets(0, profile(0)), *secrets(1, {**profile(1), "reissue_authkey": "old"})]
     planned = plan_of(live_recorder({"replicas": 2, **S3}), Observed(Children(secrets=asking)), keys=Keys({1: key}))
     status, reason, message = ready(planned)
@@ -304,7 +304,7 @@ def test_a_recorder_whose_replica_logs_in_anew_is_not_ready_and_says_which(key: 
     assert given == ({"rec-auth-1": {"authkey": key}} if key else {})
 
 
-def test_a_recorders_auth_secret_without_data_gets_a_file_for_the_pods_to_mount() -> None:
+def test_a_recorders_auth_secret_without_data_gets_an_empty_auth_key_that_pods_can_mount() -> None:
     state, _ = secrets(0, profile(0))
     for data in ({}, {"other": "x"}):
         empty = owned(slim_secret("rec-auth-0", data, OWNER.labels))
@@ -313,7 +313,7 @@ def test_a_recorders_auth_secret_without_data_gets_a_file_for_the_pods_to_mount(
 
 
 class Storage(NamedTuple):
-    """A spec of S3 storage, and the condition about its fault: the status, the reason, and words of the message."""
+    """A spec of S3 storage, whether its Secret is missing (*lacks*), and the *status* and *words* of the condition."""
 
     s3: Object
     lacks: bool
@@ -360,7 +360,7 @@ def test_the_credentials_for_a_recorders_storage_need_not_come_from_a_secret_in_
     assert ready(plan_of(live_recorder(spec))) == ("True", "RecorderCreated", "RecorderCreated")
 
 
-def test_a_recorder_with_other_pod_labels_gets_another_statefulset() -> None:
+def test_a_recorder_whose_pod_labels_change_gets_another_statefulset() -> None:
     live = statefulset_of(UI)
     labelled = live_recorder({**UI, "statefulSet": {"pod": {"labels": {"team": "a"}}}})
     planned = plan_of(labelled, Observed(Children(statefulsets=[live])))
@@ -393,7 +393,7 @@ def test_a_recorder_writes_no_status_while_it_waits_for_the_control_server() -> 
 
 
 class End(NamedTuple):
-    """A deleted Recorder: the facts about it, the devices that are deleted, and the reason of its condition."""
+    """The facts about a deleted Recorder, the devices that its plan deletes, and the reason of its condition."""
 
     observed: Observed
     devices: list[str]
@@ -441,7 +441,7 @@ def test_a_deleted_recorder_waits_until_its_pods_have_ended() -> None:
     )
 
 
-def test_the_condition_about_a_refused_deletion_of_a_recorders_device_names_the_tailnet() -> None:
+def test_a_recorder_whose_devices_cannot_be_deleted_has_a_condition_about_its_unusable_tailnet() -> None:
     obj = deleting(held(live_recorder({**UI, "tailnet": "other"})))
     told = plans.failed(ask_of(obj), Observed(Children(), tailnet=UNUSABLE), Refusal("gone"))
     assert ready(told)[1] == "RecorderTailnetUnavailable"
@@ -451,7 +451,7 @@ def test_a_deleted_recorder_without_children_is_released_at_once() -> None:
     assert plan_of(deleting(live_recorder())) == Plan()
 
 
-def test_the_secrets_and_the_device_of_a_recorders_removed_replica_go_once_no_pod_needs_them() -> None:
+def test_the_secrets_and_the_device_of_a_surplus_recorder_replica_are_deleted_when_no_pod_needs_them() -> None:
     spec = {"replicas": 1, **S3}
     for updated, gone in ((0, []), (1, ["node-1"])):
         live = statefulset_of(spec, replicas=1, updatedReplicas=updated)
@@ -472,7 +472,7 @@ FIELDS: dict[str, st.SearchStrategy[object]] = {
 
 
 @given(st.fixed_dictionaries({}, optional=FIELDS))
-def test_a_recorder_with_any_spec_has_a_plan(spec: Object) -> None:
+def test_the_operator_can_make_a_plan_for_a_recorder_with_any_spec(spec: Object) -> None:
     live = stored(held(live_recorder(spec)))
     wanted = plans.wanted(ask_of(live), NOTHING, SETTINGS)
     if isinstance(wanted, Proxy):
@@ -482,9 +482,7 @@ def test_a_recorder_with_any_spec_has_a_plan(spec: Object) -> None:
 
 @pytest.mark.parametrize("given", ["annotations", "labels"])
 @pytest.mark.parametrize(("key", "field"), [("tags", "spec.tags"), ("proxy-class", "spec.statefulSet")])
-def test_an_event_names_an_annotation_or_label_of_a_recorder_that_has_no_effect(
-    given: str, key: str, field: str
-) -> None:
+def test_an_event_names_an_ineffective_annotation_or_label_of_a_recorder(given: str, key: str, field: str) -> None:
     marked = live_recorder()
     marked["metadata"][given] = {f"tailscale.com/{key}": "x"}
     (told,) = plan_of(marked).notes

@@ -53,7 +53,7 @@ async def whole(world: World, obj: Object = REC, count: int = 1) -> list[Object]
 
     await world.becomes(running, names)
     await world.settled()
-    await world.becomes(lambda: shown(world, obj), names)  # a replica may have lost its device before, and joined again
+    await world.becomes(lambda: shown(world, obj), names)  # a replica that lost its device has joined again
     devices: list[Object] = (await world.look(obj))["status"]["devices"]
     return devices
 
@@ -108,7 +108,7 @@ async def test_scaling_and_deletion_of_a_recorder_leave_no_secret_and_no_device(
     await world.becomes(lambda: left(world), [])
 
 
-async def test_a_recorder_with_other_pod_labels_gets_a_new_statefulset_and_keeps_its_devices(world: World) -> None:
+async def test_a_recorder_whose_pod_labels_change_gets_a_new_statefulset_and_keeps_its_devices(world: World) -> None:
     await world.apply(S3_KEYS, recorder(replicas=2, **S3))
     await whole(world, REC, 2)
     before, (old,) = {*world.control.devices}, await world.children(STATEFULSET, REC)
@@ -124,7 +124,7 @@ async def is_renewed(world: World, before: str) -> bool:
 
 
 @pytest.mark.simulated
-async def test_the_statefulset_of_a_deleted_recorder_is_deleted_once(world: World) -> None:
+async def test_the_statefulset_of_a_deleted_recorder_is_deleted_only_once(world: World) -> None:
     await world.apply(S3_KEYS, recorder(replicas=2, **S3))
     await whole(world, REC, 2)
     await world.delete(REC)
@@ -136,7 +136,7 @@ LOSSES = {"deleted": Tailnet.delete_device, "expired": Tailnet.expire_device}
 
 
 @pytest.mark.parametrize("loss", LOSSES)
-async def test_a_recorders_replica_that_has_lost_its_device_comes_back_with_a_new_auth_key(
+async def test_a_recorders_replica_that_has_lost_its_device_joins_again_with_a_new_auth_key(
     world: World, loss: str
 ) -> None:
     await world.apply(S3_KEYS, recorder(replicas=2, **S3))
@@ -179,7 +179,7 @@ async def is_another(world: World, before: str) -> bool:
     return any(is_ready(each) and uid(each) != before for each in await world.children(POD, REC))
 
 
-async def test_the_earlier_service_account_of_a_recorder_goes_when_no_pod_needs_it(world: World) -> None:
+async def test_the_earlier_service_account_of_a_recorder_is_deleted_when_no_pod_needs_it(world: World) -> None:
     await world.apply(S3_KEYS, REC)
     await whole(world)
     account = {"name": "test-sa", "annotations": {"example.org/role": "x"}}
@@ -206,7 +206,7 @@ def bare(resource: Resource, name: str, **content: object) -> Object:
     return {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": metadata, **content}
 
 
-async def test_a_recorder_leaves_the_children_and_devices_of_a_group_of_its_name_alone(world: World) -> None:
+async def test_a_recorder_does_not_change_the_children_and_devices_of_a_group_of_its_name(world: World) -> None:
     group, rec = proxy_group("rec"), recorder(**S3)
     await world.apply(S3_KEYS, group)
     await world.settled()
@@ -234,7 +234,7 @@ async def test_a_recorder_does_not_report_a_missing_storage_secret_that_the_cach
 
 
 async def test_a_recorder_waits_for_the_secret_with_the_credentials_for_its_storage(world: World) -> None:
-    await world.apply(recorder(**S3, replicas=0))  # without Pods, whose changes would have it looked at again
+    await world.apply(recorder(**S3, replicas=0))  # without Pods, whose changes would cause a reconcile
     await world.becomes(lambda: world.reason(REC, READY), "RecorderCreating")
     assert "Secret s3-keys isn't there" in await message(world)
     assert not await world.writes_when_left_alone()
@@ -340,7 +340,9 @@ def of_go(parent: Object, server: str, keys: list[str]) -> list[Object]:
     ]
 
 
-async def test_the_replicas_of_the_go_operator_stay_unchanged_and_go_with_their_recorder(cluster: World) -> None:
+async def test_replicas_that_the_go_operator_made_stay_unchanged_until_their_recorder_is_deleted(
+    cluster: World,
+) -> None:
     rec = recorder(**S3, replicas=2)
     await cluster.apply(S3_KEYS, rec)
     await cluster.change(rec, {"metadata": {"finalizers": [FINALIZER]}})

@@ -49,7 +49,7 @@ MORE = {"name": "TSRECORDER_DST", "value": "elsewhere"}
     [(UI, [DISK, SERVES]), (S3, BUCKET), ({**UI, **S3, **of_container(env=[MORE])}, [MORE, *BUCKET, SERVES])],
     ids=["disk", "S3", "variables of the spec"],
 )
-def test_the_variables_of_a_recorder_have_a_fixed_order_and_the_variables_of_the_storage_come_last(
+def test_the_variables_of_a_recorder_are_ordered_with_those_of_its_spec_before_those_of_its_storage(
     spec: Object, rest: list[Object]
 ) -> None:
     assert container(spec)["env"] == [*HEAD, *rest]
@@ -117,7 +117,7 @@ def test_the_operators_labels_on_a_recorders_pods_win_over_labels_from_the_spec(
 
 
 def test_the_pods_of_a_recorder_of_the_go_operator_do_not_restart() -> None:
-    """Compare with a live object that has no digest, but defaults of the API server, and no empty fields."""
+    """Compare with a live object that has the API server's defaults, but no digest and no empty fields."""
     wanted = statefulset({"replicas": 2, **S3, "statefulSet": {"labels": {"team": "a"}}})
     live = stored({**wanted, "metadata": {**wanted["metadata"], "annotations": {}}})
     written = write_for(wanted, live)

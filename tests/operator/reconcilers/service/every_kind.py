@@ -16,7 +16,7 @@ KINDS: dict[str, Callable[[str], Object]] = {
     "egress": egress,
     "egress by address": lambda name: egress(name, "100.64.0.9"),
 }
-"""A map from the name of a sort of Services that have a proxy to the function that makes such a Service."""
+"""The sorts of Services that have a proxy: a map from the name of a sort to the function that makes such a Service."""
 PLAIN = "plain"
 ALL_KINDS = {**KINDS, PLAIN: backend}
 SERVICES = [build(f"svc-{number}") for number, build in enumerate(KINDS.values())]
@@ -26,14 +26,14 @@ METERED = proxy_class(metrics={"enable": True})
 
 
 async def whole(world: World, service: Object) -> Proxy | None:
-    """Return the proxy of *service* if it has logged in and the condition has the reason ProxyCreated, or None."""
+    """Return the proxy of *service*; None until it has logged in and the condition has the reason ProxyCreated."""
     proxy = await world.proxy(service)
     served = await world.reason(service) == "ProxyCreated"
     return proxy if served and proxy and "device_fqdn" in proxy.state and "AuthKey" not in proxy.config else None
 
 
 async def joined_proxies(world: World, services: Iterable[Object] = SERVICES) -> dict[str, Proxy]:
-    """Wait until all *services* have their proxies, and return those by the Service's name."""
+    """Wait until all *services* have their proxies, and return the proxies by the names of the Services."""
     for service in services:
         await world.eventually(lambda service=service: whole(world, service))  # type: ignore[misc]  # a value is bound
     await world.settled()

@@ -1,4 +1,4 @@
-"""A ProxyGroup whose objects and reports a test writes itself, and the reconcilers of Services and records alone."""
+"""A ProxyGroup whose objects and reports a test writes, and a run of only the reconcilers of Services and records."""
 
 import json
 from base64 import b64encode
@@ -73,7 +73,7 @@ async def make_namespaces(world: World, *names: str) -> None:
 async def running_services(world: World, pace: ListPace | None = None, **changes: Any) -> AsyncIterator[None]:
     """Run the reconcilers of Services and of records on the cluster of *world* until the end of the block.
 
-    Devices are listed at this *pace*.
+    The operator lists the devices at this *pace*.
     """
     chosen = settings(**{**_SETTINGS, "login_server": world.control_url, **changes})
     cache = Cache(sources(NAMESPACE))
@@ -100,7 +100,7 @@ async def running_services(world: World, pace: ListPace | None = None, **changes
 
 @dataclass(frozen=True, slots=True)
 class PlayedGroup:
-    """A ProxyGroup called *name* with a number of *replicas*, and the acts of its proxies."""
+    """A ProxyGroup called *name* with *replicas*. A test acts in place of the operator and of the group's proxies."""
 
     world: World
     name: str = "egress"

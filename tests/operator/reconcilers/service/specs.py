@@ -1,4 +1,4 @@
-"""Annotations and specs of users' Services, and a Service that names a ProxyGroup, for the tables of this folder."""
+"""Annotations and specs of users' Services, and a Service that names a ProxyGroup, for the tests of this folder."""
 
 from typing import Any
 
@@ -26,7 +26,7 @@ PUBLIC = {**LOAD_BALANCER, "ports": [{"port": 443, "protocol": "TCP"}]}
 
 
 def user_service(annotations: Object | None = None, spec: Object | None = None, **metadata: Any) -> Object:
-    """Return a user's Service that names the group, with one port."""
+    """Return a user's Service with one port. Without *annotations*, it is an egress Service that names the group."""
     given = EGRESS | GROUP if annotations is None else annotations
     content = {"type": "ExternalName", "externalName": "placeholder", "ports": [{"port": 5432, "protocol": "TCP"}]}
     return egress_service(given, spec=content | (spec or {}), **metadata)

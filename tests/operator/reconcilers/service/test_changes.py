@@ -1,4 +1,4 @@
-"""The Services that a change of a ProxyGroup's objects concerns, according to the cache."""
+"""The Services that the operator reconciles when an object of their ProxyGroup changes."""
 
 import json
 from base64 import b64encode
@@ -33,7 +33,7 @@ NOTED = {"metadata": {"annotations": {"a": "b"}}}
 
 @dataclass
 class Watched:
-    """A group, and the changes of its objects in a cache. *shown* has the objects as the test saw them last."""
+    """A group, and the mappers for the changes of its objects. *shown* has each object as it was before the change."""
 
     world: World
     cache: Cache
@@ -42,7 +42,7 @@ class Watched:
     shown: dict[tuple[Resource, Key], Object] = field(default_factory=dict)
 
     async def concerned(self, resource: Resource, name: str) -> set[Key]:
-        """Return the Services that the change of one object concerns, once the cache shows it."""
+        """Wait until the cache has a change of an object, and return the Services that the operator reconciles then."""
         key = Key(NAMESPACE if resource.namespaced else "", name)
 
         async def caught_up() -> bool:
@@ -83,7 +83,9 @@ async def watched(cluster: World) -> AsyncIterator[Watched]:
         yield Watched(cluster, cache, GroupChanges(cache), group)
 
 
-async def test_a_change_of_a_group_concerns_its_services_if_they_depend_on_the_changed_field(watched: Watched) -> None:
+async def test_a_change_of_a_group_causes_a_reconcile_of_its_services_only_if_they_depend_on_the_field(
+    watched: Watched,
+) -> None:
     assert await watched.concerned(PROXYGROUP, "egress") == ALL
     await watched.world.api.patch(PROXYGROUP, GROUP, NOTED)
     assert await watched.concerned(PROXYGROUP, "egress") == set()
@@ -96,7 +98,7 @@ async def test_a_change_of_a_group_concerns_its_services_if_they_depend_on_the_c
         assert await watched.concerned(PROXYGROUP, "egress") == ALL
 
 
-async def test_a_change_of_a_place_concerns_the_services_that_share_or_shared_a_proxy_port_with_it(
+async def test_a_change_of_a_place_causes_a_reconcile_of_services_that_share_or_shared_a_proxy_port_with_it(
     watched: Watched,
 ) -> None:
     assert await watched.concerned(SERVICE, "ts-db") == ALL
@@ -105,7 +107,7 @@ async def test_a_change_of_a_place_concerns_the_services_that_share_or_shared_a_
     assert await watched.concerned(SERVICE, "ts-db") == {WEB, MOVED}
 
 
-async def test_a_pod_concerns_the_services_of_its_group_when_it_appears_or_goes(watched: Watched) -> None:
+async def test_a_pod_that_appears_or_goes_causes_a_reconcile_of_the_services_of_its_group(watched: Watched) -> None:
     assert await watched.concerned(POD, "egress-0") == ALL
     await watched.world.api.patch(POD, POD_KEY, NOTED)
     assert await watched.concerned(POD, "egress-0") == set()
@@ -114,7 +116,7 @@ async def test_a_pod_concerns_the_services_of_its_group_when_it_appears_or_goes(
 
 
 async def report(watched: Watched, ip: str, *names: str) -> set[Key]:
-    """Let the proxy report entries with these *names*, and return the Services that this change concerns."""
+    """Let the proxy report the entries *names*, and return the Services that the operator reconciles then."""
     entry = {"tailnetTarget": {"fqdn": TARGET.fqdn}, "ports": []}
     text = json.dumps({"podIPv4": ip, "services": dict.fromkeys(names, entry)})
     data = {"data": {EGRESS_SERVICES: b64encode(text.encode()).decode()}}
@@ -122,7 +124,9 @@ async def report(watched: Watched, ip: str, *names: str) -> set[Key]:
     return await watched.concerned(SECRET, "egress-0")
 
 
-async def test_a_changed_report_of_a_proxy_concerns_only_the_services_whose_entries_differ(watched: Watched) -> None:
+async def test_a_changed_report_of_a_proxy_causes_a_reconcile_only_of_services_whose_entries_differ(
+    watched: Watched,
+) -> None:
     assert await report(watched, "10.0.0.1") == set()
     assert await report(watched, "10.0.0.1", "default-db", "default-stranger") == {DB}
     assert await report(watched, "10.0.0.1", "default-db", "default-moved") == {MOVED}
@@ -132,14 +136,14 @@ async def test_a_changed_report_of_a_proxy_concerns_only_the_services_whose_entr
 
 
 async def configure(watched: Watched, left_out: str | None, *names: str) -> set[Key]:
-    """Write entries with these *names* into the ConfigMap, and return the Services that this change concerns."""
+    """Write the entries *names* into the ConfigMap, and return the Services that the operator reconciles then."""
     text = render_entries(dict.fromkeys(names, ENTRY))
     notes = {"annotations": {ANNOTATION_EGRESS_LEFT_OUT: left_out}}
     await watched.world.api.patch(CONFIGMAP, CONFIG, {"metadata": notes, "binaryData": {EGRESS_SERVICES: text}})
     return await watched.concerned(CONFIGMAP, CONFIG.name)
 
 
-async def test_a_change_of_a_configmap_concerns_services_with_changed_entries_and_all_if_the_configmap_is_full(
+async def test_a_changed_configmap_reconciles_the_services_of_changed_entries_or_all_if_its_fullness_changes(
     watched: Watched,
 ) -> None:
     assert await configure(watched, None, "default-db") == {DB}
@@ -149,7 +153,9 @@ async def test_a_change_of_a_configmap_concerns_services_with_changed_entries_an
     assert await configure(watched, None) == ALL
 
 
-async def test_a_configmap_that_is_made_anew_concerns_the_services_of_all_its_entries(watched: Watched) -> None:
+async def test_a_deleted_or_recreated_configmap_causes_a_reconcile_of_the_services_of_its_entries(
+    watched: Watched,
+) -> None:
     assert await configure(watched, None, "default-db") == {DB}
     live = await watched.world.api.get(CONFIGMAP, CONFIG)
     await watched.world.api.delete(CONFIGMAP, CONFIG)
@@ -158,7 +164,7 @@ async def test_a_configmap_that_is_made_anew_concerns_the_services_of_all_its_en
     assert await watched.concerned(CONFIGMAP, CONFIG.name) == {DB}
 
 
-async def test_a_removed_entry_concerns_its_service_even_if_the_service_no_longer_names_the_group(
+async def test_a_removed_entry_causes_a_reconcile_of_its_service_even_if_the_service_no_longer_names_the_group(
     watched: Watched,
 ) -> None:
     service = egress("left-alone", "")

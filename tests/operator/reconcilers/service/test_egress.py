@@ -66,7 +66,7 @@ def test_a_warning_says_that_an_address_outside_of_the_tailnet_needs_accepted_ro
 )
 def test_a_service_with_fields_that_lead_elsewhere_is_pointed_at_its_proxy(spec: Object, fields: list[str]) -> None:
     asked = parse(held(egress_service(spec=spec)), SETTINGS)
-    version = {"resourceVersion": asked.service["metadata"]["resourceVersion"]}  # a change since then is not lost
+    version = {"resourceVersion": asked.service["metadata"]["resourceVersion"]}  # a newer change is not overwritten
     body = {"metadata": version, "spec": {"type": "ExternalName", "externalName": EXTERNAL_NAME, "selector": None}}
     assert egress.strays(asked, PROXY) == fields
     patches = [Patch(SERVICE, Key("default", "db"), body)] if fields else []

@@ -67,7 +67,7 @@ def test_funnel_works_only_on_load_balancers_of_our_class() -> None:
     assert [exposure.serve_config(each) is None for each in asks] == [False, True, True]
 
 
-def test_a_port_that_funnel_cannot_serve_is_a_violation_if_the_service_is_public_already() -> None:
+def test_a_port_that_funnel_cannot_serve_is_a_violation_only_if_the_service_is_public_already() -> None:
     asked = ask(FUNNEL, WITH_PORTS)
     assert [len(violations(asked, is_public=public)) for public in (True, False)] == [1, 0]
     assert (exposure.pod(asked) != served_service(), exposure.serve_config(asked)) == (True, None)
@@ -113,7 +113,7 @@ NO_HTTPS, ON_HEADSCALE = (ReportedDevice(id_, NAME, "", serves_no_https=True) fo
         Case(FUNNEL, LOAD_BALANCER, ON_HEADSCALE, (), "UnsupportedByControlServer", "UnsupportedByControlServer"),
     ],
 )
-def test_a_service_shows_its_device_or_says_what_it_waits_for(case: Case) -> None:
+def test_the_status_of_an_exposed_service_shows_its_device_or_says_what_it_waits_for(case: Case) -> None:
     shown = exposure.shown(ask(case.annotations, case.spec), case.device)
     is_ready = case.reason == "ProxyCreated"
     assert shown.entries == case.entries
@@ -146,7 +146,7 @@ def test_a_load_balancer_status_is_ours_if_it_shows_our_device() -> None:
 
 
 @pytest.mark.parametrize(("address", "host"), [("192.0.2.4", "192.0.2.4"), ("2001:db8::4", "[2001:db8::4]")])
-def test_with_funnel_the_proxy_of_a_service_ends_tls_and_forwards_each_port(address: str, host: str) -> None:
+def test_with_funnel_the_proxy_of_a_service_terminates_tls_and_forwards_each_port(address: str, host: str) -> None:
     spec = {"clusterIP": address, "ports": [{"port": 443}, {"port": 8443}]}
     assert exposure.serve_config(ask(FUNNEL, LOAD_BALANCER | spec)) == {
         "TCP": {

@@ -51,7 +51,7 @@ async def external_name(world: World, service: Object) -> str:
     return name.removesuffix(f".{DOMAIN}")
 
 
-async def test_a_service_is_served_once_the_proxies_report_its_entry(group: PlayedGroup) -> None:
+async def test_a_service_of_a_group_becomes_ready_as_its_proxies_report_its_entry(group: PlayedGroup) -> None:
     world = group.world
     await world.apply(grouped())
     place = await world.eventually(group.place)
@@ -98,7 +98,7 @@ async def test_a_pod_that_is_being_deleted_gets_no_connections(group: PlayedGrou
 
 async def test_a_name_leads_to_the_new_place_while_a_finalizer_of_others_keeps_the_old_place(cluster: World) -> None:
     group, labels = PlayedGroup(cluster), place_labels(Owner("svc", key_of(grouped())), "egress")
-    name = Key(NAMESPACE, "ts-db-x7k2p")  # a name as the Go operator gives: the new place gets another name
+    name = Key(NAMESPACE, "ts-db-x7k2p")  # a name such as the Go operator gives: the new place gets another
     made = cluster_ip_service(name, labels, Target(FQDN, ""), PORTS, NAMES)
     await cluster.apply(dnsconfig(), grouped(), made)
     async with running_services(cluster):
@@ -223,7 +223,7 @@ async def test_a_service_without_free_proxy_ports_says_so_and_gets_ports_when_ot
     assert (await external_name(world, small)).startswith("ts-small-")
 
 
-async def test_services_that_are_applied_at_once_get_different_ports_by_few_writes(group: PlayedGroup) -> None:
+async def test_services_that_are_applied_at_the_same_time_get_different_ports_by_few_writes(group: PlayedGroup) -> None:
     world, services = group.world, [grouped(f"db-{number}") for number in range(30)]
 
     async def apply() -> None:
@@ -314,7 +314,7 @@ async def test_a_proxy_port_that_two_services_have_stays_with_the_older_service(
         await asyncio.sleep(1)  # a creation time is in whole seconds
         await world.apply(younger)
         await world.eventually(lambda: all_ready(world, older, younger))
-        await world.settled()  # a reconcile that is under way would put the port back, as it looked before the edit
+        await world.settled()  # a reconcile that began before the edit would restore the port
         taken = (await proxy_ports(group))["default-db"]
         ports = [{**place["spec"]["ports"][0], "targetPort": taken}, *place["spec"]["ports"][1:]]
         await world.change(place, {"spec": {"ports": ports}})

@@ -124,7 +124,7 @@ def test_the_conditions_say_whether_the_service_is_valid_configured_and_ready(ca
     wanted = {"Valid": case.valid, "Configured": case.configured, "Ready": case.ready}
     assert told(plan) == {name: value for name, value in wanted.items() if value}
     assert reasons_of(plan) == case.events
-    assert all(note.once for note in plan.notes if note.reason == "ProxyGroupNotReady")  # this may last
+    assert all(note.once for note in plan.notes if note.reason == "ProxyGroupNotReady")  # this can last for long
 
 
 def test_a_service_that_becomes_ready_says_once_where_pods_reach_its_device() -> None:
@@ -198,7 +198,7 @@ def test_the_event_about_a_missing_group_tells_the_user_to_create_the_group() ->
         assert f"ProxyGroup 'egress' {words}" in note.message
 
 
-def test_a_lost_endpointslice_with_endpoints_is_created_again_and_a_lost_empty_endpointslice_is_not() -> None:
+def test_a_lost_endpointslice_with_endpoints_is_created_again_but_a_lost_empty_endpointslice_is_not() -> None:
     both = place(ips=BOTH)  # no Pod has an IPv6 address
     made = [stored(each) for each in endpoint_slices(both, [], {4: {}, 6: {}})]
     for live, kept in ((made, [f"{PLACE}-ipv6"]), (made[1:], [f"{PLACE}-ipv6"]), (made[:1], []), ([], [])):
@@ -210,7 +210,7 @@ MORE_PORTS = held(user_service(spec={"ports": [{"port": 5432}, {"port": 53, "pro
 TWO_PORTS = PORTS | {Wanted("UDP", 53): 10001}
 
 
-def test_a_new_port_leads_nowhere_until_proxies_report_it_and_other_ports_keep_their_endpoints() -> None:
+def test_a_new_port_leads_nowhere_until_proxies_report_it_while_other_ports_keep_their_endpoints() -> None:
     plan = planned(MORE_PORTS, at(place(), ports=TWO_PORTS))
     others, service = children_of(plan)
     assert (len(others["endpoints"]), key_of(others).name) == (2, f"{PLACE}-ipv4")
@@ -228,7 +228,7 @@ def test_a_service_that_cannot_be_served_keeps_its_place_and_its_finalizer(name:
     assert (plan.hold, plan.release, patches_of(plan), deletions_of(plan)) == ("", "", [], [])
 
 
-def test_a_service_loses_its_finalizer_if_its_group_is_missing_and_the_service_has_no_place_or_proxy() -> None:
+def test_a_service_whose_group_is_missing_loses_its_finalizer_if_it_has_neither_a_place_nor_a_proxy() -> None:
     missing = at(groups={GROUP: group(obj=None)})
     assert planned(held(user_service()), missing).release == FINALIZER
     own = replace(missing, own=Place("ts-db-own", serves=True))
@@ -249,7 +249,7 @@ def test_a_service_without_free_ports_is_reconciled_again_after_half_a_minute() 
     assert planned(AT_PLACE, at(place(), ports=None)).requeue_after == 30
 
 
-def test_one_write_holds_a_new_service_and_points_the_service_at_its_place_before_the_place_is_made() -> None:
+def test_one_write_adds_the_finalizer_and_points_a_new_service_at_its_place_before_the_place_is_made() -> None:
     plan = planned(user_service(), at())
     (patch,) = patches_of(plan)
     assert patch.body == {
@@ -294,7 +294,7 @@ WAITING = seeing(configmap=configmap({}), serving=0)
         (CASES["left out"].places, 0.0, True),
     ],
 )
-def test_a_new_service_has_no_status_for_a_second_unless_the_service_is_served_or_the_group_is_full(
+def test_a_new_service_gets_no_status_for_a_second_unless_it_is_served_or_the_group_is_full(
     places: Places, age: float, shown: bool
 ) -> None:
     plan = planned(AT_PLACE, replace(places, ages={FRESH: age}))
@@ -302,7 +302,7 @@ def test_a_new_service_has_no_status_for_a_second_unless_the_service_is_served_o
     assert plan.requeue_after == (None if shown else pytest.approx(1 - age))
 
 
-def test_a_service_is_taken_for_new_until_its_status_shows_whether_it_is_ready() -> None:
+def test_a_service_counts_as_new_until_its_status_shows_whether_it_is_ready() -> None:
     shown = {**AT_PLACE, "status": planned(AT_PLACE, at(place())).status}
     assert (grouped.is_fresh(ask(AT_PLACE)), grouped.is_fresh(ask(shown))) == (True, False)
 
@@ -315,7 +315,7 @@ def test_a_warning_says_that_an_older_service_keeps_a_proxy_port() -> None:
     assert status_of(plan) == status_of(planned(AT_PLACE, at(place())))
 
 
-def test_an_event_reports_reverts_of_a_service_and_the_operators_next_write_waits() -> None:
+def test_an_event_reports_reverts_of_a_service_and_the_operator_waits_before_its_next_write() -> None:
     away = held(user_service())
     plan = planned(away, at(place()), Reverts(["spec.externalName"], "argocd", wait=3.0))
     assert (patches_of(plan), reasons_of(plan), plan.requeue_after) == ([], ["ExternalNameOverwritten", ALL[1]], 3.0)
@@ -323,7 +323,7 @@ def test_an_event_reports_reverts_of_a_service_and_the_operators_next_write_wait
 
 
 @pytest.mark.parametrize("available", [True, False])
-def test_the_condition_says_that_another_writer_keeps_setting_the_external_name_back(available: bool) -> None:
+def test_the_condition_says_that_another_writer_keeps_reverting_the_external_name(available: bool) -> None:
     for reverts in (Reverts(["spec.externalName"], "argocd"), NO_REVERTS):
         there = at(place(), groups={GROUP: group(obj=live_group(available=available))})
         message = status_of(planned(AT_PLACE, there, reverts))["conditions"][0]["message"]
@@ -333,13 +333,13 @@ def test_the_condition_says_that_another_writer_keeps_setting_the_external_name_
 OWN_READY = {"type": "TailscaleProxyReady", "status": "True", "reason": "ProxyCreated", "message": ""}
 
 
-def test_the_condition_of_a_services_own_proxy_goes_with_the_proxy() -> None:
+def test_the_condition_about_a_services_own_proxy_is_removed_when_the_proxy_is_gone() -> None:
     service = {**AT_PLACE, "status": {"conditions": [OWN_READY]}}
     for own in (None, Place("ts-db-own", serves=True)):
         assert ("TailscaleProxyReady" in told(planned(service, at(place(), own=own)))) is bool(own)
 
 
-def test_the_condition_of_a_service_has_a_failed_write_unless_the_proxies_have_the_current_configuration() -> None:
+def test_the_condition_reports_a_failed_write_unless_it_says_that_the_proxies_are_configured_already() -> None:
     refusal = Refusal("no room", error=ValueError())
     plan = grouped.failed(ask(AT_PLACE), refusal)
     assert (told(plan), reasons_of(plan), plan.error) == ({"Configured": FAILED}, ["ProxyFailed"], refusal.error)

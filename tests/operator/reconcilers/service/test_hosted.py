@@ -50,7 +50,7 @@ def service(spec: Object = LOAD_BALANCER, /, status: Object | None = None, **ann
 
 
 def states(advertising: int, of: int = 2) -> list[Object]:
-    """Return the state Secrets of a group, in which the first proxies advertise the Service."""
+    """Return the state Secrets of *of* proxies. The first *advertising* of them advertise the Service."""
     device = {"device_id": "n1", "device_fqdn": "ing-0.tail1234.ts.net."}
     profile = {"_current-profile": "p", "p": '{"AdvertiseServices":["svc:default-db"]}'}
     return [slim_secret(f"ing-{each}", device | (profile if each < advertising else {})) for each in range(of)]
@@ -244,7 +244,7 @@ def with_own_proxy(of: Object, **changes: Any) -> Plan:
     return plans.plan(ask, plans.wanted(ask, observed, SETTINGS), observed, SETTINGS)
 
 
-def test_the_own_proxy_of_a_service_goes_before_the_group_gets_the_name() -> None:
+def test_the_own_proxy_of_a_service_is_removed_before_the_group_gets_the_name() -> None:
     of = user_service(GROUP, LOAD_BALANCER, finalizers=[FINALIZER])
     made = with_own_proxy(of)
     assert made.hold == ""

@@ -37,7 +37,7 @@ async def measured(world: World) -> list[str]:
     return [key_of(obj).name for obj in found]
 
 
-async def test_a_deleted_namespace_takes_the_proxies_of_its_services_with_it(world: World) -> None:
+async def test_the_deletion_of_a_namespace_removes_the_proxies_of_its_services(world: World) -> None:
     await make_namespaces(world, "shop")
     there = [{**service, "metadata": {**service["metadata"], "namespace": "shop"}} for service in SERVICES]
     await world.apply(*there)
@@ -50,7 +50,7 @@ async def test_a_deleted_namespace_takes_the_proxies_of_its_services_with_it(wor
 
 
 @pytest.mark.parametrize("kind", CHILDREN, ids=str)
-async def test_the_deletion_of_a_service_leaves_another_services_child_that_somebody_gave_the_same_labels(
+async def test_the_deletion_of_a_service_keeps_a_child_of_another_service_that_somebody_gave_its_labels(
     cluster: World, kind: Resource
 ) -> None:
     await cluster.apply(*SERVICES[:2])
@@ -83,7 +83,7 @@ async def test_the_operator_takes_over_a_secret_that_a_proxy_has_created(cluster
 PARENTS = [*SERVICES, ingress(), connector()]
 
 
-async def test_a_deleted_service_whose_control_server_refuses_goes_once_a_user_deletes_its_secrets(
+async def test_a_service_whose_device_cannot_be_deleted_goes_when_a_user_deletes_its_secrets(
     cluster: World,
 ) -> None:
     await cluster.apply(backend(), *PARENTS)
@@ -113,7 +113,7 @@ async def hint(world: World, service: Object) -> bool:
     return condition is not None and f"delete Secret {key_of(secrets[0])} by hand" in condition.message
 
 
-async def test_a_new_default_class_reaches_proxies_of_every_kind(cluster: World) -> None:
+async def test_a_change_of_the_default_class_reaches_the_proxies_of_services_of_every_kind(cluster: World) -> None:
     await cluster.apply(METERED, *SERVICES)
     async with running_operator(cluster, proxy_class="prod"):
         await joined_proxies(cluster)
@@ -135,7 +135,7 @@ async def definition_of(world: World, resource: Resource) -> Object:
 
 
 @pytest.mark.simulated
-async def test_proxies_run_on_and_can_be_deleted_while_the_definition_of_proxyclasses_is_missing(world: World) -> None:
+async def test_proxies_keep_running_and_can_be_deleted_while_the_crd_of_proxyclasses_is_missing(world: World) -> None:
     services = [egress("db", proxy_class="prod"), load_balancer("lb", proxy_class="prod")]
     await world.apply(METERED, *services)
     before = await joined_proxies(world, services)

@@ -147,7 +147,7 @@ AWAY: dict[str, tuple[Object, Places, str]] = {
 
 
 @pytest.mark.parametrize(("asked", "places", "leads"), AWAY.values(), ids=AWAY)
-def test_a_service_that_its_group_serves_is_pointed_back_first_whatever_else_is_wrong(
+def test_the_plan_first_points_a_served_service_back_at_its_place_whatever_else_is_wrong(
     asked: Object, places: Places, leads: str
 ) -> None:
     plan = planned(held(user_service(EGRESS | {GROUP_KEY: "egress"} | asked)), places)
@@ -225,6 +225,6 @@ def test_a_service_loses_the_conditions_about_a_group_when_it_loses_its_finalize
 
 
 @pytest.mark.parametrize("name", ["ts-db-old-ipv4", "ts-db-new-x7k2p"])
-def test_an_endpointslice_without_a_place_or_made_by_somebody_else_is_deleted(name: str) -> None:
+def test_an_endpointslice_that_has_no_place_or_that_somebody_else_made_is_deleted(name: str) -> None:
     other = {**NEW_UP, "metadata": {**NEW_UP["metadata"], "name": name}}
     assert gone(planned(pointed_at("ts-db-new"), moving([NEW_PLACE], [NEW_UP, other], {}))) == [name]

@@ -1,4 +1,4 @@
-"""Several egress Services that lead to one device: one has its name in the cluster's DNS, and the others say so."""
+"""Several egress Services that lead to one device: one of them has the device's name, and the others report that."""
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -71,7 +71,7 @@ class Scene:
         return address
 
     async def leads_to(self, *services: Object, name: str = FQDN) -> None:
-        """Wait until *name* leads to *services* alone."""
+        """Wait until *name* leads to *services* and to nothing else."""
         wanted = sorted([await self.address(each) for each in services])
 
         async def addresses() -> list[str]:
@@ -92,7 +92,7 @@ class Scene:
         await self.world.eventually(told)
 
     async def says_nothing(self, service: Object) -> None:
-        """Wait until the message of *service*'s condition is only its reason."""
+        """Wait until the condition of *service* says nothing about a name: its message is only its reason."""
 
         async def message() -> str:
             condition = await self.world.condition(service, VALID)
@@ -115,7 +115,7 @@ async def scene(cluster: World) -> AsyncIterator[Scene]:
 OLDER, YOUNGER = of_group("db", 5432), of_group("cache", 6379, namespace="team")
 
 
-async def test_a_service_with_other_ports_names_the_holder_of_its_name_and_gets_the_name_afterwards(
+async def test_a_service_with_other_ports_names_the_holder_of_its_name_and_gets_the_name_when_the_holder_goes(
     scene: Scene,
 ) -> None:
     await scene.served(OLDER, YOUNGER)
@@ -249,7 +249,7 @@ async def test_the_oldest_of_several_new_services_has_the_name_if_the_service_ca
 
 
 def in_front(parent: Object, namespace: str = NAMESPACE) -> Object:
-    """Return a Service with the labels of the Service in front of *parent*'s proxy, and with its MagicDNS name."""
+    """Return a Service with the labels and the MagicDNS name of the Service in front of *parent*'s proxy."""
     noted = {ANNOTATION_MAGIC_DNSNAME: FQDN} | ({} if parent == egress() else {ANNOTATION_LAST_CLUSTER_IP: "10.96.0.7"})
     labels = Owner("svc", key_of(parent)).labels
     return {**backend(), "metadata": {"namespace": namespace, "name": "ts-db", "labels": labels, "annotations": noted}}

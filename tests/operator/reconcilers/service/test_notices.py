@@ -73,7 +73,7 @@ NO_GROUP_EFFECT = [f"set spec.{field} of ProxyGroup 'egress'" for field in ("hos
         (EXPOSE, NEARLY_OURS, []),
     ],
 )
-def test_one_warning_names_each_part_of_a_service_that_has_no_effect(
+def test_one_warning_names_each_ineffective_part_of_a_service(
     annotations: Object, spec: Object | None, words: list[str]
 ) -> None:
     service = egress_service(annotations, spec=spec)
@@ -103,7 +103,7 @@ BOTH_TOLD = "ready; one has no effect; two neither"
     ],
 )
 @pytest.mark.parametrize(("group", "type_"), [({}, "TailscaleProxyReady"), (GROUP, "TailscaleEgressSvcValid")])
-def test_the_condition_has_the_warnings_and_only_a_warning_that_is_new_in_the_condition_is_an_event(
+def test_the_condition_has_all_warnings_and_each_new_warning_is_also_an_event(
     before: str, message: str, reasons: list[str], after: str, group: Object, type_: str
 ) -> None:
     shown = [condition(type_, True, "ProxyCreated", before)] if before else []

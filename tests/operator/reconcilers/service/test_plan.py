@@ -65,7 +65,7 @@ NAME, PROXIES = child_name("db", "db-uid"), "tailscale.svc.cluster.local"
 LEADS = {"type": "ExternalName", "externalName": f"{NAME}.{PROXIES}", "selector": None}
 OURS = parse(egress_service(), SETTINGS).owner
 UP = Observed(Children(), places=Places(own=Place(NAME, serves=True, is_headless=True)))
-"""The state in which the own proxy of an egress Service serves."""
+"""The facts about an egress Service whose own proxy serves."""
 KEY = Keys({0: "new-authkey"})
 LED = "Pods reach db.tail1234.ts.net as db.default.svc.cluster.local"
 READY = {"type": "TailscaleProxyReady", "status": "True", "reason": "ProxyCreated", "message": LED}
@@ -206,7 +206,7 @@ def test_a_service_waits_for_its_class_to_be_ready_and_keeps_its_proxy(
     assert (condition["status"], condition["reason"], "'prod'" in condition["message"]) == ("False", reason, True)
     assert [(note.type, note.reason, note.message) for note in plan.notes] == [(kind, reason, condition["message"])]
     assert plan == Plan(status=plan.status, notes=plan.notes)
-    changing = live_proxy_class("prod", ready=True, generation=2)  # its check isn't finished, so nothing is reported
+    changing = live_proxy_class("prod", ready=True, generation=2)  # the operator is still checking it
     assert planned(egress_service(EGRESS | CLASS), Observed(Children(), changing)) == Plan(whole=False)
 
 
@@ -218,7 +218,7 @@ def test_the_proxy_of_a_service_has_the_settings_of_its_ready_class() -> None:
     assert '"acceptRoutes":true' in texts(made[1])["cap-107.hujson"]
 
 
-def test_a_service_is_pointed_at_its_proxy_and_is_ready_once_the_proxy_serves() -> None:
+def test_a_service_is_pointed_at_its_proxy_and_is_ready_when_the_proxy_serves() -> None:
     service = egress_service(spec={**CLUSTER_IP, "selector": {"app": "db"}})
     plan = planned(service, UP, KEY)
     holds = {"finalizers": [FINALIZER], "resourceVersion": service["metadata"]["resourceVersion"]}
@@ -237,7 +237,7 @@ def test_a_service_whose_proxy_is_not_ready_keeps_its_external_name(there: str, 
 
 
 @pytest.mark.parametrize("reason", ["ProxyPending", "ProxyFailed", "ProxyCreated"])
-def test_a_service_is_first_pointed_at_its_proxy_after_the_other_steps_and_pointed_back_before_them(
+def test_the_final_step_points_a_new_service_at_its_proxy_but_the_first_step_points_a_reverted_one_back(
     reason: str,
 ) -> None:
     service = with_status(held(egress_service()), conditions=[{**READY, "reason": reason}])
@@ -288,7 +288,7 @@ AWAY: dict[str, tuple[Object, Object, Observed, bool]] = {
 
 
 @pytest.mark.parametrize(("asked", "spec", "observed", "is_restored"), AWAY.values(), ids=AWAY)
-def test_a_service_whose_proxy_serves_is_pointed_back_at_it_first_whatever_else_is_wrong(
+def test_the_plan_first_points_a_service_back_at_its_serving_proxy_whatever_else_is_wrong(
     asked: Object, spec: Object, observed: Observed, is_restored: bool
 ) -> None:
     service = held(egress_service(asked, spec=spec))
@@ -297,7 +297,7 @@ def test_a_service_whose_proxy_serves_is_pointed_back_at_it_first_whatever_else_
         assert [*plan.steps] == ([pointing(service)] if is_restored else [])
         assert (plan.status is None, plan.whole) == (is_restored or not asked, not is_restored)
     assert patches_of(planned(deleting(service), observed)) == []
-    assert patches_of(planned(egress_service(asked | FAULTY, spec=spec), observed)) == []  # it isn't held
+    assert patches_of(planned(egress_service(asked | FAULTY, spec=spec), observed)) == []  # without our finalizer
 
 
 def test_a_faulty_service_says_that_another_writer_reverts_its_spec() -> None:
@@ -330,7 +330,7 @@ def test_the_statefulset_of_a_proxy_tells_to_which_device_the_proxy_forwards(
     ],
     ids=["all the time", "has yet to stay", "now and then", "the cache may be behind"],
 )
-def test_a_service_says_that_another_writer_reverts_its_spec_and_the_operators_next_write_waits(
+def test_a_service_says_that_another_writer_reverts_its_spec_and_the_operator_waits_before_its_next_write(
     reverts: Reverts, told: bool, reason: str, writes: bool, again: float | None
 ) -> None:
     plan = planned(egress_service(), replace(UP, reverts=reverts), KEY)
@@ -356,7 +356,7 @@ def test_the_external_name_has_the_clusters_domain_and_the_name_of_the_existing_
 @pytest.mark.parametrize(
     ("asked", "spec", "shown"), [({}, LOAD_BALANCER, SHOWN), (EXPOSE, CLUSTER_IP, None), (None, None, {})]
 )
-def test_a_service_says_that_its_proxy_logs_in_anew_and_keeps_its_load_balancer_status(
+def test_a_service_says_that_its_proxy_logs_in_again_and_keeps_its_load_balancer_status(
     asked: Object | None, spec: Object | None, shown: Object | None
 ) -> None:
     plan = planned(egress_service(asked, spec=spec), logged_in(reissue_authkey=""), KEY)
@@ -494,7 +494,7 @@ def test_a_service_that_asks_for_nothing_loses_its_condition_together_with_our_f
     assert [(step.release, step.status) for step in steps] == [("", None), (FINALIZER, cleared)]
 
 
-def test_a_service_with_an_empty_name_of_a_group_keeps_its_own_proxy() -> None:
+def test_a_service_with_an_empty_proxy_group_annotation_keeps_its_own_proxy() -> None:
     plan = planned(held(egress_service(EGRESS | NO_GROUP)), logged_in())
     assert ([*plan.steps], plan.release, reasons_of(plan)) == ([], "", ["INVALIDSERVICE"])
 
@@ -505,7 +505,9 @@ ANNOTATIONS = st.dictionaries(st.sampled_from(KEYS), st.text(max_size=70) | st.s
 
 
 @given(ANNOTATIONS, st.sampled_from([CLUSTER_IP, LOAD_BALANCER, PUBLIC, BY_NAME, {}, {"clusterIP": "None"}]))
-def test_a_service_with_any_annotations_and_spec_has_a_plan(annotations: Object, spec: Object) -> None:
+def test_the_operator_can_make_a_plan_for_a_service_with_any_annotations_and_spec(
+    annotations: Object, spec: Object
+) -> None:
     service = held(egress_service(annotations, spec=spec))
     plan, made, mode = planned(service), wanted(service), parse(service, SETTINGS).mode
     if mode is ServiceMode.NOTHING:

@@ -24,10 +24,10 @@ DEST_IP = "TS_DEST_IP"
 EXPOSE, FUNNEL, FQDN_KEY = "tailscale.com/expose", "tailscale.com/funnel", "tailscale.com/tailnet-fqdn"
 UNKNOWN = "the operator doesn't know annotation tailscale.com/exposed"
 LB = load_balancer()
-"""A Service that is exposed as a load balancer. The functions of this module look at any Service with its name."""
+"""A Service that is exposed as a load balancer. The functions of this module read the Service of this name."""
 
 
-async def test_a_users_service_with_the_labels_of_a_proxys_service_is_left_alone(world: World) -> None:
+async def test_a_users_service_with_the_labels_of_a_proxys_service_is_not_taken_for_a_child(world: World) -> None:
     stranger = backend("copied")
     stranger["metadata"]["labels"] = Owner("svc", key_of(egress())).labels
     await world.apply(stranger, egress())
@@ -40,7 +40,7 @@ async def test_a_users_service_with_the_labels_of_a_proxys_service_is_left_alone
     assert not await world.gone(stranger)
 
 
-async def test_an_egress_service_is_ready_and_leads_to_its_proxy_once_the_proxy_serves(world: World) -> None:
+async def test_an_egress_service_is_ready_and_leads_to_its_proxy_as_soon_as_the_proxy_serves(world: World) -> None:
     world.control.silent.add("default-db")
     await world.apply(egress())
     await world.becomes(lambda: world.reason(egress()), "ProxyPending")
@@ -53,7 +53,7 @@ async def test_an_egress_service_is_ready_and_leads_to_its_proxy_once_the_proxy_
     assert not await world.writes_when_left_alone()
 
 
-async def test_an_egress_service_becomes_ready_when_its_endpoint_is_the_last_thing_to_get_ready(world: World) -> None:
+async def test_an_egress_service_becomes_ready_even_if_its_endpoint_appears_after_everything_else(world: World) -> None:
     world.control.silent.add("default-db")  # the test writes the proxy's report itself
     await world.apply(egress())
     await world.becomes(lambda: world.reason(egress()), "ProxyPending")
@@ -111,7 +111,7 @@ async def test_a_service_says_that_another_writer_reverts_its_spec_and_is_right_
 
 
 @pytest.mark.simulated
-async def test_a_rewrite_of_a_service_is_counted_even_if_the_status_cannot_be_written(world: World) -> None:
+async def test_the_operator_reports_reverts_of_a_service_even_if_it_cannot_write_the_status(world: World) -> None:
     world.sim.faults.fail(Failure(status=409, times=10**9, verb="update", plural="services"))
     await world.apply(egress())
     async with rival(world):
@@ -119,7 +119,7 @@ async def test_a_rewrite_of_a_service_is_counted_even_if_the_status_cannot_be_wr
 
 
 @pytest.mark.simulated
-async def test_a_failed_write_of_a_service_is_not_counted_as_a_rewrite(world: World) -> None:
+async def test_the_operator_repeats_a_failed_write_of_a_service_without_the_wait_for_reverts(world: World) -> None:
     await world.apply(egress())
     await world.joined(egress())
     world.sim.faults.fail(Failure(status=409, times=AT_ONCE + 1, verb="patch", plural="services"))
@@ -211,7 +211,9 @@ async def config(world: World, name: str) -> Object:
 
 
 @pytest.mark.simulated
-async def test_an_auth_key_is_not_used_if_the_service_has_other_tags_by_now(world: World) -> None:
+async def test_an_auth_key_is_not_used_if_the_tags_of_the_service_have_changed_since_it_was_minted(
+    world: World,
+) -> None:
     world.sim.faults.fail(Failure(403, times=1000, verb="create", plural="secrets"))
     await world.apply(egress())
     await world.becomes(lambda: world.reason(egress()), "ProxyFailed")

@@ -38,7 +38,7 @@ class Seen:
     clock: Clock
 
     async def places(self, service: Object, **changes: object) -> Places:
-        """Return the places of *service* with *changes* in its metadata, once the cache has caught up."""
+        """Wait until the cache is up to date, and return the places of *service* with *changes* in its metadata."""
         live = await self.world.look(service)
         await self.world.eventually(self._caught_up)
         seen = {**live, "metadata": {**live["metadata"], **changes}}
@@ -126,13 +126,13 @@ async def test_an_invalid_service_does_not_keep_proxy_ports_that_other_services_
     assert seen.view.starved("egress") == []
 
 
-async def test_a_service_keeps_its_allocated_ports_and_may_reuse_the_ports_that_it_gives_up(seen: Seen) -> None:
+async def test_a_service_keeps_its_allocated_ports_and_can_reuse_the_ports_that_it_gives_up(seen: Seen) -> None:
     mine = placed(Key("default", "db"), {SQL: FREE, Wanted("TCP", 80): FREE + 1})
     await seen.world.apply(ALL_BUT_TWO, mine, grouped("db", "egress", 5432, 81))
     assert (await seen.places(grouped())).ports == {SQL: FREE, Wanted("TCP", 81): FREE + 1}
 
 
-async def test_all_but_the_oldest_of_the_services_with_one_proxy_port_get_another_port(seen: Seen) -> None:
+async def test_of_several_services_with_the_same_proxy_port_all_but_the_oldest_get_another_port(seen: Seen) -> None:
     http = Wanted("TCP", 80)
     web, db = grouped("web", "egress", 80, 5432), grouped("db", "egress", 80, 5432)
     older = placed(key_of(web), {SQL: FREE, Wanted("UDP", 80): FREE + 5})
@@ -227,7 +227,7 @@ JOINED: dict[str, str | Object] = {"device_id": "n1", "device_fqdn": "default-db
         (None, [], None),
     ],
 )
-async def test_the_own_proxy_of_a_service_serves_once_it_has_joined_and_is_ready(
+async def test_the_own_proxy_of_a_service_counts_as_serving_when_it_has_joined_and_is_ready(
     seen: Seen, device: dict[str, str | Object] | None, addresses: list[str], place: Place | None
 ) -> None:
     family = "IPv6" if any(":" in ip for ip in addresses) else "IPv4"
@@ -240,7 +240,7 @@ async def test_the_own_proxy_of_a_service_serves_once_it_has_joined_and_is_ready
     assert seen.view.own_place(Children(secrets=secrets), "ts-db") == place
 
 
-def test_the_age_of_a_fact_grows_while_the_fact_is_true_and_then_starts_anew() -> None:
+def test_the_age_of_a_fact_grows_while_the_fact_is_true_and_starts_at_zero_when_it_becomes_true_again() -> None:
     db, web = (stored(egress(name)) for name in ("db", "web"))
     timers = Timers(Shown(db, web))
     assert timers.ages(db, {"a"}, 10.0) == {"a": 0.0}

@@ -1,4 +1,4 @@
-"""The violations of an egress Service that names a ProxyGroup."""
+"""The violations of an egress Service that names a ProxyGroup, and of a Service with Funnel."""
 
 from dataclasses import replace
 from typing import NamedTuple
@@ -81,7 +81,7 @@ def test_each_violation_of_an_egress_service_of_a_group_says_how_to_fix_it(case:
         ((443,), "UDP", "443/UDP"),
     ],
 )
-def test_the_violation_of_a_service_names_each_wrong_port_and_the_ports_that_work(
+def test_the_violation_about_funnel_names_each_wrong_port_and_the_ports_that_work(
     ports: tuple[int, ...], protocol: str, named: str
 ) -> None:
     listed = [{"port": port, "protocol": protocol} for port in ports]

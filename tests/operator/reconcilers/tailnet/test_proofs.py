@@ -62,7 +62,7 @@ GATE = connector("gate", exitNode=True, tailnet=NAME)
 
 @dataclass
 class Ground:
-    """A cluster with a Tailnet, and the reconciler of Tailnets, which a test calls by hand."""
+    """A cluster with a Tailnet, and a reconciler of Tailnets that runs only when a test calls it."""
 
     client: KubeClient
     session: aiohttp.ClientSession
@@ -116,7 +116,7 @@ class Ground:
         await self.change(self.lab.tailnet(), {"spec": {"loginUrl": url}, **changes})
 
     async def change(self, obj: Object, patch: Object) -> None:
-        """Patch *obj*, and wait until the cache has it."""
+        """Patch *obj*, and wait until the cache has the change."""
         resource, key = resource_of(obj), key_of(obj)
         stored = await self.client.patch(resource, key, patch)
         seen = TAILNET if resource == TAILNET else SECRET_METADATA
@@ -134,7 +134,7 @@ class Ground:
 
 @pytest.fixture
 async def ground(sim: ClusterSim, client: KubeClient) -> AsyncIterator[Ground]:
-    """A Tailnet with a good Secret, and a Connector in it that has a device."""
+    """A Ground with a Tailnet whose credentials are good, and with a Connector that has a device there."""
     cache, control = Cache(sources(OPERATOR_NAMESPACE)), Control("tail5678.ts.net")
     async with control.serve() as url, aiohttp.ClientSession() as session:
         lab = OtherTailnet(control, url)
@@ -235,7 +235,7 @@ TROUBLES: dict[str, tuple[Spoil, str]] = {
 
 
 @pytest.mark.parametrize(("spoil", "reason"), TROUBLES.values(), ids=TROUBLES)
-async def test_credentials_that_were_good_stay_in_use_for_proxies_that_run(
+async def test_credentials_that_were_good_stay_in_use_when_a_fault_appears_later(
     ground: Ground, spoil: Spoil, reason: str
 ) -> None:
     used = await ground.proved()
@@ -246,7 +246,7 @@ async def test_credentials_that_were_good_stay_in_use_for_proxies_that_run(
 
 
 @pytest.mark.parametrize(("spoil", "reason"), TROUBLES.values(), ids=TROUBLES)
-async def test_after_a_start_the_operator_uses_untried_credentials_only_if_it_cannot_try_the_credentials(
+async def test_after_a_start_the_operator_uses_untried_credentials_only_if_the_control_server_is_unreachable(
     ground: Ground, spoil: Spoil, reason: str
 ) -> None:
     await ground.proved()
@@ -268,7 +268,7 @@ async def test_untried_credentials_are_dropped_when_they_turn_out_to_be_for_anot
     assert ground.used is None
 
 
-async def test_the_credentials_of_a_tailnet_that_was_never_valid_may_be_for_any_tailnet(ground: Ground) -> None:
+async def test_the_credentials_of_a_tailnet_that_was_never_valid_can_be_for_any_tailnet(ground: Ground) -> None:
     move(ground.lab.control)
     await ground.proved()
 
@@ -298,7 +298,7 @@ async def test_a_tailnet_whose_devices_were_deleted_by_hand_is_still_the_same_ta
     assert await ground.reason_after(86_400) == "TailnetValid"
 
 
-async def test_the_url_of_a_tailnets_control_server_may_change_if_the_server_is_the_same(ground: Ground) -> None:
+async def test_the_url_of_a_tailnets_control_server_can_change_if_the_server_is_the_same(ground: Ground) -> None:
     used = await ground.proved()
     await ground.move_to("localhost")
     now = await ground.proved()
@@ -352,7 +352,7 @@ async def has_device(ground: Ground, device: str) -> None:
 
 
 @pytest.mark.parametrize(("host", "reason"), [("127.0.0.1", "TailnetValid"), ("localhost", "TailnetChanged")])
-async def test_headscale_has_one_tailnet_so_that_the_same_url_means_the_same_tailnet(
+async def test_with_headscale_a_tailnet_is_the_same_only_if_its_url_is_the_same(
     ground: Ground, host: str, reason: str
 ) -> None:
     await ground.reason_after()
@@ -364,7 +364,7 @@ async def test_headscale_has_one_tailnet_so_that_the_same_url_means_the_same_tai
     assert await ground.reason_after() == reason
 
 
-async def test_a_device_that_is_known_in_another_tailnet_does_not_prove_that_this_is_the_same_tailnet(
+async def test_a_device_that_is_known_in_another_tailnet_does_not_count_against_the_credentials(
     ground: Ground,
 ) -> None:
     await ground.reason_after()
@@ -403,7 +403,9 @@ async def test_a_tailnet_stays_while_an_object_of_any_kind_names_it(ground: Grou
     await until(lambda: not ground.version(TAILNET, KEY))
 
 
-async def test_a_change_of_an_object_concerns_its_tailnet_only_if_the_tailnet_is_being_deleted(ground: Ground) -> None:
+async def test_a_change_of_an_object_causes_no_reconcile_of_its_tailnet_unless_the_tailnet_is_being_deleted(
+    ground: Ground,
+) -> None:
     user = ground.cache.get(CONNECTOR, key_of(GATE))
     assert user is not None
     assert [*ground.reconciler.watches[CONNECTOR](user)] == []
@@ -420,7 +422,7 @@ async def test_a_tailnet_is_refused_only_if_the_operator_cannot_put_its_finalize
     if is_proved:
         await ground.proved()
     await ground.change(ground.lab.tailnet(), {"metadata": {"finalizers": finalizers}})
-    sim.faults.forbid(Ban("tailnets", "", "update"))  # also of the status
+    sim.faults.forbid(Ban("tailnets", "", "update"))  # this also forbids writes of the status
     with pytest.raises(Denied):
         await ground.reconciler.reconcile(KEY)
     assert (ground.used is None) == (is_refused and not is_proved)

@@ -103,7 +103,7 @@ async def test_a_tailnet_accepts_tokens_of_our_service_account_for_the_audience_
     assert world.requests()[USER_AGENT, "create", "serviceaccounts"] <= 2
 
 
-async def test_headscale_is_another_tailnet_without_tailscale_services(world: World) -> None:
+async def test_a_tailnet_of_headscale_works_and_an_event_says_that_it_has_no_tailscale_services(world: World) -> None:
     async with other_tailnet(world, "tail.example.org", headscale=True) as lab:
         await world.apply(lab.secret(), lab.tailnet(), GATE)
         await has_devices(world, lab, "gate-connector.tail.example.org")
@@ -114,7 +114,9 @@ async def test_headscale_is_another_tailnet_without_tailscale_services(world: Wo
         await has_devices(world, lab)
 
 
-async def test_preflight_reports_about_a_tailnet_in_an_event_on_the_tailnet(world: World, lab: OtherTailnet) -> None:
+async def test_an_event_on_a_tailnet_reports_a_scope_that_its_oauth_client_lacks(
+    world: World, lab: OtherTailnet
+) -> None:
     lab.control.scopes = {"auth_keys", "devices:core:read", "services"}
     await world.apply(lab.secret(), lab.tailnet())
     events = await world.eventually(lambda: world.events(lab.tailnet()))
@@ -149,7 +151,7 @@ async def test_a_deleted_connector_says_that_its_tailnet_is_missing_and_goes_whe
 
 
 @pytest.mark.simulated
-async def test_the_device_of_a_connector_that_is_deleted_during_a_restart_goes_from_its_own_tailnet(
+async def test_the_device_of_a_connector_that_is_deleted_during_a_restart_is_deleted_in_its_own_tailnet(
     cluster: World,
 ) -> None:
     async with other_tailnet(cluster, first=100) as lab, one_url(cluster.control_url, lab.url) as url:

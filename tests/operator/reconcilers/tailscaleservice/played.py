@@ -121,7 +121,7 @@ class Scene:
         await self.client.patch(resource_of(manifest), key_of(manifest), patch)
 
     async def delete(self, manifest: Object) -> None:
-        """Ask for the object with the kind and the key of *manifest* to be deleted."""
+        """Delete the object with the kind and the key of *manifest*. Its finalizers can delay its end."""
         await self.client.delete(resource_of(manifest), key_of(manifest))
 
     @property
@@ -136,7 +136,7 @@ class Scene:
 
     @property
     def certificates(self) -> dict[str, set[str]]:
-        """The groups that the objects of certificates are for, by the names of the objects."""
+        """A map from the name of a certificate's objects to the groups that these objects name."""
         found: dict[str, set[str]] = {}
         for resource in (objects.SECRET, objects.ROLE, objects.ROLEBINDING):
             for each in self.sim.store.list(resource):

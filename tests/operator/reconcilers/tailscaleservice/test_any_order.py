@@ -36,14 +36,14 @@ USERS = {
     "c": load_balancer("c", proxy_group="ing", hostname="x"),
 }
 QUIET = 40.0
-"""Seconds after which the reconciler has settled, also if a write has failed."""
+"""Seconds after which the reconciler has settled, even if a write has failed."""
 
 Event = Callable[[], Awaitable[object]]
 
 
 @dataclass
 class Orders:
-    """A scene, the events that may happen there, and the labels that another operator uses."""
+    """A Scene, the events that can happen there, and the labels that another operator uses."""
 
     scene: Scene
     theirs: set[str] = field(default_factory=set)
@@ -133,7 +133,8 @@ class Orders:
     def owners(self) -> dict[str, set[str]]:
         """Return the IDs of the operators that should own the Tailscale Service of each label.
 
-        If a label is only reserved, both are right: then our operator is among the IDs if it is an owner now.
+        If a label is only reserved, our operator can be an owner, but doesn't have to be. In that case, the result has
+        the ID of our operator if our operator is an owner now.
         """
         found: dict[str, set[str]] = {}
         claims = [claim for each in self.users() if (claim := claim_of(each, SETTINGS))]

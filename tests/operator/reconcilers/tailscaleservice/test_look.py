@@ -142,7 +142,7 @@ async def test_a_tailscale_service_is_left_over_if_its_label_gets_another_holder
     assert found.is_left_over is is_left_over
 
 
-async def test_certificates_of_other_reconcilers_are_no_leftovers() -> None:
+async def test_objects_like_a_certificate_that_belong_to_another_parent_are_no_leftovers() -> None:
     of_group = {"tailscale.com/parent-resource-type": "connector"}
     objects = [
         {**each, "metadata": {**each["metadata"], "labels": {**each["metadata"]["labels"], **of_group}}}

@@ -129,7 +129,7 @@ NOT_TO_WRITE = {
 
 @pytest.mark.parametrize("live", NOT_TO_WRITE.values(), ids=NOT_TO_WRITE)
 @pytest.mark.parametrize("holder", [web(), None], ids=["claimed", "free"])
-def test_a_tailscale_service_that_our_operator_may_not_write_stays_unchanged(
+def test_a_tailscale_service_that_our_operator_is_not_allowed_to_write_stays_unchanged(
     live: TailscaleService, holder: LabelClaim | None
 ) -> None:
     assert not plan(observed(live, holder, certificate=CERTIFICATE if holder else None)).steps
@@ -153,14 +153,14 @@ OURS = {**US, "resource": RESOURCE}
     ],
 )
 @pytest.mark.parametrize("is_left_over", [True, False])
-def test_a_tailscale_service_that_its_claim_cannot_have_is_deleted_only_if_it_is_ours_and_left_over(
+def test_a_tailscale_service_that_does_not_suit_its_claim_is_deleted_only_if_it_is_ours_and_left_over(
     holder: LabelClaim, live: TailscaleService, is_ours: bool, is_left_over: bool
 ) -> None:
     steps = [DeleteService("", observed().owner, live)] if is_ours and is_left_over else []
     assert plan(observed(live, holder, certificate=CERTIFICATE, is_left_over=is_left_over)).steps == steps
 
 
-def test_a_group_that_offers_the_kubernetes_api_owns_its_tailscale_service_alone() -> None:
+def test_a_group_that_offers_the_kubernetes_api_is_the_only_owner_of_its_tailscale_service() -> None:
     made = service(OURS, other={"comment": COMMENT}, addresses=())
     assert writes(plan(observed(None, kapi()))) == [PutService("", observed().owner, made, None)]
     before = service({**US, "resource": {**RESOURCE, "name": "old"}})
@@ -212,7 +212,7 @@ def test_the_operator_gives_up_a_tailscale_service_whose_label_nobody_claims(
     assert plan(observed(live)).steps == expected
 
 
-def test_a_tailscale_service_that_the_tailnet_does_not_show_is_not_written() -> None:
+def test_no_tailscale_service_is_written_while_the_control_server_refuses_to_show_it() -> None:
     assert not plan(observed(holder=web(), view=HIDDEN)).steps
 
 
@@ -235,7 +235,7 @@ def test_a_tailscale_service_stays_while_its_label_is_reserved_or_used_or_facts_
     assert not plan(observed(service(US), leftovers=made_objects(), **facts)).steps
 
 
-def test_a_tailscale_service_that_is_left_over_goes_although_its_label_is_reserved() -> None:
+def test_a_tailscale_service_that_is_left_over_is_deleted_although_its_label_is_reserved() -> None:
     left = observed(service(US), is_reserved=True, is_left_over=True)
     assert plan(left).steps == [DeleteService("", left.owner, service(US))]
 
@@ -248,7 +248,7 @@ def test_a_tailscale_service_that_is_left_over_goes_although_its_label_is_reserv
     ],
     ids=["no identity", "Headscale"],
 )
-def test_certificates_go_if_the_operator_cannot_own_tailscale_services(facts: dict[str, Any]) -> None:
+def test_certificates_are_deleted_if_the_operator_cannot_own_tailscale_services(facts: dict[str, Any]) -> None:
     assert [type(step) for step in plan(observed(service(THEM), leftovers=made_objects(), **facts)).steps] == [
         Deletion
     ] * 3
@@ -262,7 +262,7 @@ def test_the_plan_waits_for_a_tailscale_service_that_has_not_been_read() -> None
 
 
 def made_objects(holder: LabelClaim | None = None) -> list[Object]:
-    """Return the live objects of the certificate of `web()`, as the Go operator has made them for *holder*."""
+    """Return the live objects of a certificate that the Go operator has made for *holder*; without it, for `web()`."""
     role, binding, secret = certificate_objects(CERTIFICATE, holder or web())
     return [stored(binding), stored(role), slim(stored(secret))]
 
@@ -303,7 +303,7 @@ def test_a_long_domain_is_cut_in_the_labels_of_a_certificates_objects() -> None:
     assert found == {f"{'w' * 54}-8e65cd29"}
 
 
-def test_the_certificate_objects_of_the_go_operator_are_taken_over_with_other_metadata_only() -> None:
+def test_only_the_metadata_changes_when_certificate_objects_of_the_go_operator_are_taken_over() -> None:
     binding, role, secret = made_objects()
     steps = plan(observed(service(US), web(), certificate=CERTIFICATE, secret=secret)).steps
     assert [type(step) for step in steps] == [Child, Child]
@@ -334,7 +334,7 @@ def test_the_rights_to_a_certificate_move_with_its_label_to_another_group() -> N
     ],
     ids=["free", "a Service has the label", "a proxy still ends TLS", "another domain", "the domain is not known"],
 )
-def test_all_objects_of_a_certificate_go_when_nothing_needs_the_certificate(
+def test_all_objects_of_a_certificate_are_deleted_when_nothing_needs_the_certificate(
     facts: dict[str, Any], *, goes: bool
 ) -> None:
     live = made_objects()
@@ -354,7 +354,7 @@ def test_a_foreign_secret_with_the_name_of_a_certificate_stays_and_is_reported()
     assert told(made) == [("web", "CertificateNameTaken")]
 
 
-def test_the_tailscale_service_is_written_before_a_certificate_secret_that_may_be_foreign() -> None:
+def test_the_tailscale_service_is_written_before_a_certificate_secret_that_could_be_foreign() -> None:
     steps = plan(observed(None, web(), certificate=CERTIFICATE, is_hidden=True)).steps
     assert [type(step) for step in steps] == [PutService, Child, Child, Creation]
 
@@ -389,7 +389,7 @@ def test_a_refused_write_of_a_tailscale_service_is_forgotten_when_no_write_is_ne
     assert not has_settled(seen, plan(seen))
 
 
-def test_a_label_of_several_operators_is_looked_at_again_after_our_operator_has_left() -> None:
+def test_our_operator_looks_at_a_label_again_after_it_has_left_the_label_to_other_operators() -> None:
     left = observed(service(US, THEM))
     pause = pause_after(left, plan(left))
     assert pause is not None

@@ -82,7 +82,9 @@ async def test_a_claim_on_another_label_leaves_nothing_under_the_old_label(scene
     await scene.certifies(shop="ing")
 
 
-async def test_a_claim_that_moves_keeps_its_tailscale_service_and_the_new_group_gets_the_rights(scene: Scene) -> None:
+async def test_a_claim_that_moves_to_another_group_keeps_its_tailscale_service_and_the_group_gets_the_rights(
+    scene: Scene,
+) -> None:
     await scene.make(*group("new"))
     await claimed(scene)
     addresses = scene.service("web").addresses
@@ -91,7 +93,7 @@ async def test_a_claim_that_moves_keeps_its_tailscale_service_and_the_new_group_
     assert scene.service("web").addresses == addresses
 
 
-async def test_the_certificate_goes_when_a_service_gets_the_label_of_an_ingress(scene: Scene) -> None:
+async def test_the_certificate_is_deleted_when_a_service_gets_the_label_of_an_ingress(scene: Scene) -> None:
     await claimed(scene)
     await scene.make(load_balancer("api", proxy_group="ing", hostname="web"))
     await scene.delete(WEB)
@@ -156,7 +158,9 @@ async def test_a_certificate_stays_until_the_proxies_no_longer_advertise_its_lab
     await scene.certifies()
 
 
-async def test_a_certificate_goes_after_some_time_even_if_a_proxy_still_advertises_its_label(scene: Scene) -> None:
+async def test_a_certificate_is_deleted_after_some_time_even_if_a_proxy_still_advertises_its_label(
+    scene: Scene,
+) -> None:
     await claimed(scene)
     state = group()[1]
     await scene.change(state, {"data": encoded({"_current-profile": "p", "p": '{"AdvertiseServices":["svc:web"]}'})})
@@ -188,7 +192,7 @@ async def test_the_operator_gives_up_a_tailscale_service_again_if_another_owner_
     await scene.shows(web=(THEM,))
     await gone(scene, WEB)
     scene.sim.control.services.lists_annotations = False
-    await asyncio.sleep(30)  # the write has been checked, so only a look of ours reads the owners again
+    await asyncio.sleep(30)  # the operator has checked its write, and reads the owners again only at its next look
     scene.sim.control.services.put(before)
     await scene.shows_later(web=(THEM,))
 
@@ -205,7 +209,7 @@ async def test_a_tailscale_service_of_somebody_else_is_never_changed(scene: Scen
     assert scene.service("web") == stored
 
 
-async def test_a_tailscale_service_whose_claim_went_while_no_operator_ran_is_deleted() -> None:
+async def test_a_tailscale_service_whose_claim_disappeared_while_no_operator_ran_is_deleted() -> None:
     async with new_scene() as scene:
         scene.sim.control.services.lists_annotations = False
         for name, owner in (("svc:ours", US), ("svc:theirs", THEM)):
@@ -219,7 +223,7 @@ async def test_a_tailscale_service_whose_claim_went_while_no_operator_ran_is_del
             await scene.shows(theirs=(THEM,))
 
 
-async def test_the_certificate_of_an_ingress_is_made_once_the_domain_is_known() -> None:
+async def test_the_certificate_of_an_ingress_is_made_as_soon_as_the_domain_is_known() -> None:
     async with new_scene() as scene, reconciling(scene):
         pg, state, config = group()
         await scene.make(pg, config, WEB)
@@ -247,7 +251,7 @@ async def test_a_foreign_secret_with_the_name_of_a_certificate_stays_and_an_even
     await scene.certifies(web="ing")
 
 
-async def test_the_operator_repairs_the_objects_of_a_certificate_but_not_the_data(scene: Scene) -> None:
+async def test_the_operator_repairs_the_objects_of_a_certificate_but_does_not_change_the_data(scene: Scene) -> None:
     await claimed(scene)
     secret, role = (
         {
@@ -316,7 +320,7 @@ async def test_tailscale_services_become_right_even_if_calls_to_the_control_serv
         await gone(scene, each)
 
 
-async def test_the_operator_asks_for_the_label_of_a_device_until_the_label_is_free(scene: Scene) -> None:
+async def test_the_operator_tries_to_get_a_label_that_a_device_has_until_the_label_is_free(scene: Scene) -> None:
 
     device = join(scene.sim.control, "web")
     await scene.make(WEB)
