@@ -33,7 +33,6 @@ class APIConfig:
     hostname: str = ""
     advertised: tuple[str, ...] = ()
     service: str = ""
-    mode: str = "auth"
     issues: bool = False
 
 
@@ -54,7 +53,6 @@ def parse_api_config(text: str) -> APIConfig:
         config.get("Hostname") or "",
         tuple(config.get("AdvertiseServices") or ()),
         (api.get("ServiceName") or "") if api.get("Enabled") else "",
-        mode,
         bool(api.get("IssueCerts")),
     )
 
@@ -89,11 +87,6 @@ class APIProxy:
     def device(self) -> Device | None:
         """The proxy's device, or None before the proxy has joined the tailnet."""
         return self._login.device
-
-    @property
-    def mode(self) -> str:
-        """The mode in the newest valid configuration, or "" before the first one. It has no effect here."""
-        return self._config.mode if self._config else ""
 
     @property
     def sources(self) -> list[tuple[Resource, str]]:

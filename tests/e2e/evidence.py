@@ -6,18 +6,21 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
+from tsoperator.api.objects import OWN_KINDS
+
 from tests.e2e.testbed.bed import Bed
 from tests.e2e.testbed.control import FIRST, SECOND, Tailnet
 from tests.e2e.testbed.errors import BedError
 from tests.e2e.testbed.management import Management
 
+_KUBERNETES = ("services", "endpointslices", "ingresses", "configmaps", "statefulsets", "deployments", "leases")
 _LISTS = {
     "pods.txt": ["get", "pods", "-A", "-o", "wide"],
     "events.txt": ["get", "events", "-A", "--sort-by=.metadata.creationTimestamp"],
     "pods.yaml": ["get", "pods", "-A", "-o", "yaml"],
     "objects.yaml": [
         "get",
-        "services,endpointslices,ingresses,configmaps,statefulsets,deployments,connectors,dnsconfigs,proxygroups,tailnets,leases",
+        ",".join([*_KUBERNETES, *map(str, OWN_KINDS)]),
         "-A",
         "-o",
         "yaml",

@@ -35,7 +35,7 @@ def text(**config: Any) -> str:
         ({}, {}),
         ({"APIServerProxy": SERVING}, {"service": SERVICE, "issues": True}),
         ({"APIServerProxy": {**SERVING, "Enabled": False}}, {"service": "", "issues": True}),
-        ({"APIServerProxy": {"Enabled": True, "Mode": "noauth"}}, {"mode": "noauth"}),
+        ({"APIServerProxy": {"Enabled": True, "Mode": "noauth"}}, {}),
         ({"AuthKey": "key", "ServerURL": "https://a"}, {"auth_key": "key", "server_url": "https://a"}),
         ({"AdvertiseServices": [SERVICE], "SomethingNew": 1}, {"advertised": (SERVICE,)}),
     ],

@@ -329,6 +329,15 @@ async def test_a_deleted_dnsconfig_stays_while_the_operator_can_no_longer_read_i
     assert await corefile(cluster) == COREFILE
 
 
+async def test_the_second_dnsconfig_takes_over_the_stub_domain_when_the_first_is_deleted(world: World) -> None:
+    await world.apply(managed(), managed("second"))
+    await configured(world)
+    await delete(world)
+    await world.becomes(lambda: world.reason(managed("second"), CONFIGURED), "StubDomainWritten")
+    ip = (await world.look(managed("second")))["status"]["nameserver"]["ip"]
+    assert f"forward . {ip}" in (await corefile(world)).removeprefix(COREFILE)
+
+
 async def test_the_deletion_of_the_second_dnsconfig_leaves_the_stub_domain_of_the_first(world: World) -> None:
     await world.apply(managed(), managed("second"))
     text, _ = await configured(world)
