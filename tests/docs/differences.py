@@ -266,7 +266,7 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
         f"{_GROUP}/test_plan.py the_condition_says_why_a_group_cannot_be_made_and_its_proxies_stay",
     ],
     "Messages of conditions that are True": [
-        "operator/runtime/test_success.py an_event_reports_that_an_object_can_be_reached_or_has_another_name",
+        "operator/runtime/test_success.py an_event_is_written_when_an_object_becomes_ready_or_can_be_reached_elsewhere",
         f"{_SERVICE}/test_plan.py a_service_is_pointed_at_its_proxy_and_is_ready_when_the_proxy_serves",
     ],
     "A Tailnet is tried again": [

@@ -65,8 +65,8 @@ async def count_proxies(cache: Cache) -> Metric:
 async def certificate_expiries(cache: Cache) -> Metric:
     """Return when the certificates of proxies expire, from the Secrets in which the proxies keep them.
 
-    Several Secrets may have a certificate of one domain. The gauge shows the latest expiry among them, because a proxy
-    whose certificate expires earlier renews its own.
+    Several Secrets can have a certificate of one domain. The gauge shows the latest expiry among them, because a proxy
+    whose certificate expires earlier renews its certificate.
     """
     family = GaugeMetricFamily(
         "tsoperator_certificate_expiry_timestamp_seconds",

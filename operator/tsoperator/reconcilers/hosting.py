@@ -58,21 +58,21 @@ class ShowsServices(Protocol):
     """The function that returns the operator's knowledge of a Tailscale Service."""
 
     def __call__(self, tailnet: str, label: str, /, *, hosts: bool = False) -> ServiceView:
-        """Return the Tailscale Service with this *label* in a *tailnet*, and its *hosts* if they are asked for."""
+        """Return the Tailscale Service with this *label* in a *tailnet*, together with its hosts if *hosts* is true."""
         ...
 
 
 class HostingWorld(NamedTuple):
-    """The facts from outside of the cluster.
+    """The facts about Tailscale Services that come from outside of the cluster, such as from control servers.
 
     *service* returns the operator's knowledge about a Tailscale Service. *tailnets* returns the names of the tailnets
-    in which the operator may own Tailscale Services. *operator_id* returns the ID of the operator, and *no_identity*
+    in which the operator can own Tailscale Services. *operator_id* returns the ID of the operator, and *no_identity*
     the reason why it has none. *knows_id* tells whether the operator has looked up its ID.
 
-    *known* returns all Tailscale Services that the operator knows, each as a tailnet and a label.
+    *known* returns all Tailscale Services that the operator knows, each as a key of a tailnet and a label.
 
     The control server can refuse a write of a Tailscale Service. *settled* is called with the tailnet and the label of
-    the Tailscale Service once it needs no write any more, so that the refusal can be forgotten.
+    the Tailscale Service when it needs no write any more, so that the refusal can be forgotten.
     """
 
     service: ShowsServices
@@ -85,7 +85,7 @@ class HostingWorld(NamedTuple):
 
 
 class _Parsed(NamedTuple):
-    """An Ingress, a Service or a ProxyGroup, and its claim."""
+    """An Ingress, a Service or a ProxyGroup, and its claim; None if it has no claim."""
 
     obj: Object
     claim: LabelClaim | None
@@ -101,7 +101,7 @@ class HostingView:
         self._claims = Memory[_Parsed](cache)
 
     def look(self, obj: Object, *, with_hosts: bool = True) -> Hosting | None:
-        """Return the facts about an Ingress or a Service; None if it asks for no ProxyGroup to expose it.
+        """Return the facts about *obj*, an Ingress or a Service; None if *obj* doesn't ask a ProxyGroup to expose it.
 
         If *with_hosts* is true, and proxies advertise the Tailscale Service, the facts include the hosts of
         that Service.
@@ -110,7 +110,7 @@ class HostingView:
         return self.of(claim, with_hosts=with_hosts) if claim else None
 
     def claim(self, obj: Object) -> LabelClaim | None:
-        """Return the claim of an Ingress, a Service or a ProxyGroup.
+        """Return the claim of an Ingress, a Service or a ProxyGroup; None if it asks for no Tailscale Service.
 
         An object is parsed only once, because each reconcile of a group needs the claims of all objects of the group.
         """
@@ -121,7 +121,7 @@ class HostingView:
         return known.claim
 
     def of(self, claim: LabelClaim, *, with_hosts: bool = True) -> Hosting:
-        """Return the facts about the object that has this *claim*."""
+        """Return the facts about the object that has this *claim*. The parameter *with_hosts* is that of `look`."""
         group, states = self.group(claim.group), self.states(claim.group)
         view, holder = NO_SERVICE, None
         if group is not None and not claim.wrong:
@@ -156,7 +156,7 @@ class HostingView:
         return self._cache.get(PROXYGROUP, Key("", name))
 
     def groups_of(self, tailnet: str) -> list[Object]:
-        """Return the ProxyGroups in a tailnet whose types have Tailscale Services."""
+        """Return those ProxyGroups in a tailnet that are of a type which serves Tailscale Services."""
         return [each for each in self._cache.all(PROXYGROUP) if is_host_in(each, tailnet)]
 
     def states(self, group: str) -> list[Object]:
@@ -177,19 +177,19 @@ class HostingView:
                     yield claim
 
     def holder(self, tailnet: str, label: str) -> LabelClaim | None:
-        """Return the claim that has *label* in a tailnet, if this claim counts. Otherwise return None."""
+        """Return the claim that has won *label* in a tailnet, if this claim counts. Otherwise return None."""
         found = self.claimant(tailnet, label)
         return found if found is not None and found.counts else None
 
     def claimant(self, tailnet: str, label: str) -> LabelClaim | None:
-        """Return the claim that has *label* in a tailnet; None if there is none.
+        """Return the claim that has won *label* in a tailnet; None if no claim has.
 
-        An invalid object that is still served under the label keeps it, so that a wrong edit doesn't lead the traffic
-        to another object.
+        Unlike `holder`, this includes the claim of an invalid object that is still served under the label. Such an
+        object keeps the label, so that a wrong edit doesn't lead the traffic to another object.
 
-        A Tailscale Service of a ProxyGroup has no other owner; one of an Ingress or a Service may have other owners. If
-        claims of both sorts ask for the label, only those of the sort that has the existing Tailscale Service can win.
-        While its owner isn't known, no claim has the label.
+        A ProxyGroup is the only owner of its Tailscale Service; that of an Ingress or a Service can have several
+        owners. If claims of both sorts ask for the label, and the Tailscale Service exists, only a claim of the same
+        sort as the owner of the Tailscale Service can win. While the owner isn't known, no claim wins.
         """
         counting = (
             each for each in self.claims_on(label) if each.counts or (each.may_be_kept and self._is_served(each))
@@ -206,7 +206,7 @@ class HostingView:
         return winner(claims)
 
     def _is_served(self, claim: LabelClaim) -> bool:
-        """Tell whether the ConfigMap of the claim's ProxyGroup has the object of *claim* under its label."""
+        """Tell whether the ConfigMap of the claim's ProxyGroup has an entry for the claim's object and label."""
         configmap = self._cache.get(CONFIGMAP, Key(self._settings.namespace, f"{claim.group}-ingress-config"))
         return served_label(claim, hosted(configmap)) == claim.label
 
@@ -214,15 +214,15 @@ class HostingView:
         """Tell whether devices reach an object by its MagicDNS name, as far as the operator knows.
 
         They do only if the operator owns the Tailscale Service of the object. While the owner isn't known, the
-        ConfigMap of the group decides, because it lists only objects whose Tailscale Service is the operator's. So an
-        operator that starts takes no name away while it asks the control server.
+        ConfigMap of the group decides, because it lists only objects whose Tailscale Service the operator owns. So an
+        operator that starts removes no name while it asks the control server.
         """
         if hosting.operator_id and hosting.view.tells_owner:
             return hosting.has_label and hosting.is_owned
         return hosting.has_label and self._is_served(hosting.claim)
 
     def tailnet(self, claim: LabelClaim) -> str | None:
-        """Return the name of the tailnet of *claim*; None if it names no ProxyGroup of type ingress."""
+        """Return the name of the tailnet of *claim*; None if there is no ProxyGroup of type ingress for its object."""
         if claim.sole_owner is not None:
             return tailnet_of(claim.obj)
         group = self.group(claim.group)
@@ -231,13 +231,13 @@ class HostingView:
     def is_reserved(self, tailnet: str, label: str) -> bool:
         """Tell whether the Tailscale Service with *label* in a tailnet has to stay, although no claim counts there.
 
-        It has to stay if an object whose claim doesn't count may have had the label before. The object may be
-        invalid now, or its group may be missing. A missing group may have been in any tailnet.
+        It has to stay if an object perhaps had the label earlier, and its claim doesn't count now, because the object
+        is invalid or its group is missing. A missing group can have been in any tailnet.
         """
         return any(self.tailnet(each) in (None, tailnet) for each in self.reserving(label))
 
     def is_wanted(self, tailnet: str, service: TailscaleService) -> bool:
-        """Tell whether the operator may write *service* for an object that reserves its label in a tailnet."""
+        """Tell whether the operator is allowed to write *service* for an object that reserves the Service's label."""
         claims = (each for each in self.reserving(service.label) if self.tailnet(each) in (None, tailnet))
         operator_id = self.world.operator_id()
         return any(ownership(service, operator_id, each.sole_owner).may_write for each in claims)
@@ -279,9 +279,9 @@ class HostingView:
         return group is None or is_host(group)
 
     def remainder(self, obj: Object) -> Refusal | None:
-        """Return why the Tailscale Service of *obj*, which has no claim any more, isn't completely removed.
+        """Return why the Tailscale Service of *obj* isn't completely removed. The object *obj* has no claim any more.
 
-        Return None if nothing of it remains. The refusal is passing if the operator is removing the remainder.
+        Return None if nothing of the Tailscale Service remains. The refusal is passing if the operator is removing it.
         """
         label = label_of(obj)
         group = self.group(annotations(obj).get(PROXY_GROUP, ""))
@@ -296,7 +296,7 @@ class HostingView:
     def remainder_of_group(self, group: Object) -> Refusal | None:
         """Return why the Tailscale Services of a ProxyGroup of type kube-apiserver aren't completely removed.
 
-        Return None if nothing of them remains. A group whose hostname was changed may have had several.
+        Return None if nothing of them remains. A group has had several if its hostname was changed.
         """
         tailnet, label, name = tailnet_of(group), label_of(group), key_of(group).name
         if not self.holder(tailnet, label) and (left := self._left(tailnet, label, uid(group))):
@@ -306,9 +306,9 @@ class HostingView:
         return _REMOVING if is_there else None
 
     def _open_tailnets(self, label: str) -> list[str]:
-        """Return the tailnets in which the operator may have made a Tailscale Service with *label*.
+        """Return the tailnets in which the operator has perhaps made a Tailscale Service with *label*.
 
-        It can't have made one where it isn't even permitted to see Tailscale Services.
+        It hasn't made one where it isn't even permitted to see Tailscale Services.
         """
         views = {each: self.world.service(each, label) for each in self.world.tailnets()}
         return [
@@ -335,7 +335,7 @@ class HostingView:
         return _REMOVING if is_there or self.uses(tailnet, name) else None
 
     def _owns(self, view: ServiceView, group: str) -> bool:
-        """Tell whether we own the Tailscale Service in *view*; with the UID of a *group*, whether that group does."""
+        """Tell whether the operator owns the Tailscale Service in *view*; or, with its UID in *group*, a ProxyGroup."""
         if not group:
             return is_owned(view, self.world.operator_id())
         is_known = view.service is not None and view.tells_owner
@@ -357,10 +357,10 @@ def _secret_type(secret: Object) -> str:
 
 
 class HostingChanges:
-    """Maps a change to the objects of one *resource*, Ingresses or Services, whose Tailscale Services it concerns.
+    """Finds the objects of *resource*, Ingresses or Services, whose Tailscale Services a change concerns.
 
-    Only these objects are reconciled, because a group may serve hundreds of objects, and its Secrets and its ConfigMap
-    change often. In the arguments, None stands for an object that doesn't exist.
+    Only these objects are reconciled, because a group can serve hundreds of objects, and its Secrets and its ConfigMap
+    change often. If *old* or *new* is None, the changed object did not exist before, or does not exist now.
     """
 
     def __init__(self, cache: Cache, resource: Resource) -> None:
@@ -368,7 +368,7 @@ class HostingChanges:
         self._resource = resource
 
     def of_claimant(self, obj: Object) -> list[Key]:
-        """Return the objects that may get or lose a label when an Ingress or a Service changes."""
+        """Return the objects with the label of *obj*, because they can get or lose it when *obj* changes."""
         return self._labelled(by_label(obj))
 
     def of_service(self, service: Object) -> list[Key]:
@@ -376,9 +376,9 @@ class HostingChanges:
         return self._labelled([key_of(service).name])
 
     def of_group(self, old: Object | None, new: Object | None) -> list[Key]:
-        """Return the objects of a ProxyGroup if a change of the group may matter to them.
+        """Return the objects that name a ProxyGroup, if a change of the group can matter to them.
 
-        Return also the objects that ask for the label of the group, if it has one.
+        If the group claims a label itself, return also the objects that claim this label.
         """
         if _group_facts(old) == _group_facts(new):
             return []
@@ -411,7 +411,7 @@ class HostingChanges:
         return self._labelled(name.removeprefix(PREFIX) for name in before ^ after)
 
     def of_slice(self, old: Object | None, new: Object | None) -> list[Key]:
-        """Return the Service of an EndpointSlice that got its first or lost its last ready Pod, if it names a group."""
+        """Return the Service of a slice that got its first ready Pod or lost all, if the Service names a group."""
         key = changed_service(old, new)
         found = self._cache.get(self._resource, key) if key else None
         return [key_of(found)] if found and any(by_label(found)) else []

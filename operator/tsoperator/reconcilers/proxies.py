@@ -154,19 +154,19 @@ class Proxies:
         )
 
     def overdue(self, pods: Iterable[Object]) -> dict[str, float]:
-        """Return the seconds for which Pods among *pods* still exist after their grace periods, by the UID of the Pod.
+        """Return how many seconds ago the grace periods of *pods* ended, by the UID of each Pod.
 
-        The result has no Pods whose grace period lasts, or that nobody deletes.
+        The result leaves out a Pod that nobody deletes, or whose grace period hasn't ended yet.
         """
         ends = {uid(pod): pod["metadata"]["deletionTimestamp"] for pod in pods if is_deleting(pod)}
         late = {pod: (self._applier.now() - datetime.fromisoformat(end)).total_seconds() for pod, end in ends.items()}
         return {pod: seconds for pod, seconds in late.items() if seconds > 0}
 
     def tailnet(self, name: str, owner: Owner, children: Children, destination: str = "") -> TailnetView:
-        """Return the facts about the tailnet called *name* for the proxies of *owner*.
+        """Return the facts about the tailnet called *name* for the proxies of *owner*, which have these *children*.
 
-        *destination* is the device to which the proxies lead, if they lead to one. If the tailnet accepts no
-        new proxies, an owner that has proxies already may still use it.
+        *destination* is the device to which the proxies lead, if they lead to one. The facts contain a refusal if the
+        existing proxies are in another tailnet; or if there are none yet, and the tailnet accepts no new ones.
         """
         ids = [device for secret in children.secrets if (device := reported_id_of(secret))]
         try:
@@ -179,10 +179,10 @@ class Proxies:
         return replace(view, refusal=Refusal(why)) if why else view
 
     def _home(self, name: str, owner: Owner, children: Children) -> str:
-        """Return the name of the tailnet in which the proxies of *owner* are; *name* is the one in its spec.
+        """Return the name of the tailnet in which the proxies of *owner* are; *name* is the one in the owner's spec.
 
         The two names differ if a user has added or removed ``spec.tailnet``. The API server allows that, although
-        devices can't move. Namespaced objects have no such field. Raises Pending.
+        devices can't move. Namespaced objects have no such field. Raises Pending while the tailnet isn't known.
         """
         reported = [device_of(secret, None) for secret in children.secrets]
         devices = {device.id: device.fqdn for device in reported if device.id}
@@ -193,8 +193,7 @@ class Proxies:
     def _elsewhere(self, name: str, owner: Owner, children: Children) -> str:
         """Return a message if the proxies of *owner* are in another tailnet than the one called *name*.
 
-        Return an empty text if they aren't, or as long as that isn't known; new replicas wait until it is
-        known.
+        Return an empty text if they aren't, or if the operator doesn't know this yet. New replicas wait until it does.
         """
         try:
             home = self._home(name, owner, children)
@@ -209,7 +208,7 @@ class Proxies:
         )
 
     def proxy_class(self, name: str) -> Object | None:
-        """Return the ProxyClass called *name*, if it is there."""
+        """Return the ProxyClass called *name*; None if there is none."""
         return self.cache.get(PROXYCLASS, Key("", name))
 
     async def auth_keys(self, parent: Object, wanted: Proxy, children: Children) -> Keys | Refusal:
@@ -241,8 +240,8 @@ class Proxies:
     ) -> Kind[Seen[Ask, Observed] | Plan]:
         """Return the `Kind` of a *resource* whose objects have proxies: it mints auth keys, and removes orphans.
 
-        *parse* parses an object that exists, and *look* gathers the facts about it. *left* returns the plan for an
-        owner that is gone, which removes its leftovers; by default, the plan removes its proxy.
+        *parse* parses an object that exists, and *look* gathers the facts about it. *left* returns the plan that
+        removes the leftovers of an owner that is gone; by default, the plan removes the owner's proxy.
         """
         type_ = OWNER_TYPES[resource]
 
@@ -278,9 +277,10 @@ class Proxies:
         return Kind(resource, watches, seen, decision, refused, reported=reported)
 
     def reported(self, owner: Owner, plan: Plan) -> None:
-        """Forget the news that the status of the parent has reported.
+        """Forget the news about *owner* that *plan* has reported to the user.
 
-        A *plan* that waits, and has no status, hasn't reported any. Forget the *owner*, too, if *plan* ends its proxy.
+        A *plan* that isn't whole, and has no status, hasn't reported any. If *plan* has taken our finalizer off the
+        parent, the parent has no proxy any more; forget the *owner*, too.
         """
         if plan.whole or plan.status is not None:
             self._tailnets.news_told(owner)
@@ -311,7 +311,7 @@ class Proxies:
         """Return the proxy that *owner*, an object of *resource*, left behind without waiting for our finalizer.
 
         The proxy stays for `ORPHANED_FOR` seconds. It stays longer if the operator doesn't watch the parent's
-        namespace, because the parent may exist there.
+        namespace, because the parent perhaps exists there.
         """
         # Namespaced objects have no spec.tailnet: their proxies are in the operator's own.
         found = Orphan(owner, self.children(owner), tailnet=OWN if resource.namespaced else None)

@@ -31,14 +31,14 @@ from tsoperator.runtime.plan import (
 from tsoperator.runtime.result import Pending, Result
 
 Failed = Callable[[Object, Refusal], Plan]
-"""A function that returns the plan which reports a refusal on an object, by a condition and an Event.
+"""A function of an object and a Refusal. It returns the Plan that reports the refusal to the user.
 
-Its arguments are the object and the refusal.
+The report is a condition and an Event on the object.
 """
 
 
 class Applier:
-    """Carries out the plans of all reconcilers and writes statuses. All writes for an object happen here.
+    """Carries out the plans of all reconcilers, and writes the statuses of their objects.
 
     The Applier compares a plan with the cache and writes only what differs. Its methods raise KubeError, and the
     errors of *run_errand*, such as Pending. A Conflict means that the cache was behind, so the object has to be
@@ -57,7 +57,10 @@ class Applier:
         explain: Callable[[Exception], Refusal | None],
         now: Callable[[], datetime] = utc_now,
     ) -> None:
-        """*run_errand* carries out the steps that are not writes. *explain* returns the Refusal that an error means."""
+        """*run_errand* carries out a step that is no write. *explain* returns the Refusal that an error means, or None.
+
+        With None, the error isn't reported to the user.
+        """
         self._client = client
         self._cache = cache
         self._events = events
@@ -67,11 +70,11 @@ class Applier:
         self.journal = Journal(cache, now)
 
     async def act(self, parent: Object, plan: Plan, failed: Failed) -> Object:
-        """Carry out *plan* except for its status, and return the parent as the API server has stored it.
+        """Carry out the steps of *plan*, write its Events, and return *parent* as the API server has stored it.
 
-        If the API server or a control server refuses, carry out and report the plan that *failed* returns. Then raise
-        the error, so that the object is retried. If the deletion of a device takes time, leave out the steps that wait
-        for it, report the rest of *plan*, and raise Pending.
+        If the API server or a control server refuses a step, carry out and report the plan that *failed* returns. Then
+        raise the error, so that the object is retried. If the deletion of a device takes time, leave out the steps
+        after it, report the status of *plan*, and raise Pending.
         """
         begun: list[Step] = []
         try:
@@ -85,7 +88,7 @@ class Applier:
                 refusal = replace(refusal, message=f"{refusal.message}; {plan.way_out}")
                 if not parent:  # there is no object whose condition could say so
                     error.add_note(plan.way_out)
-            if parent:  # `_carry_out` may have put the finalizer on it just now
+            if parent:  # `_carry_out` has perhaps just put the finalizer on it
                 parent = self._cache.newest(resource_of(parent), parent)
             refused = replace(failed(parent, refusal), whole=False)
             parent, _ = await self._carry_out(parent, refused, [])
@@ -97,14 +100,14 @@ class Applier:
         return parent
 
     async def report(self, parent: Object, plan: Plan, failed: Failed) -> Result:
-        """Write each status of *plan* that differs, then remove the finalizer that *plan* releases.
+        """Write each status of *plan* that differs from the live one, and remove the finalizer that *plan* releases.
 
-        Conditions get their times here. If *plan* has an error, it is raised last. If the API server refuses, write
-        the Events of the plan that *failed* returns, and raise the API server's error.
+        Conditions get their times here. If *plan* has an error, it is raised at the end. If the API server refuses a
+        write, write the Events of the plan that *failed* returns, and raise the API server's error.
 
         If the error of *plan* is Pending, a condition that is False stays as it is, unless *plan* has an Event with the
-        new reason. Otherwise, if a control server refused the same call again and again, the status would change before
-        and after each answer, and each change would cause the next call.
+        new reason. Without this rule, if a control server refused the same call again and again, the status would
+        change before and after each answer, and each change would cause the next call.
         """
         if isinstance(plan.error, Pending):
             plan = replace(plan, status=_still_failing(parent.get("status") or {}, plan))
@@ -141,10 +144,10 @@ class Applier:
                 self.journal.released(parent)
 
     async def _carry_out(self, parent: Object, plan: Plan, begun: list[Step]) -> tuple[Object, Pending | None]:
-        """Add the finalizer, carry out the steps, write the Events, and return the parent as it is stored now.
+        """Add the finalizer, carry out the steps, write the Events, and return *parent* as it is stored now.
 
-        Add each step to *begun* when it begins. If the deletion of a device takes time, return the Pending that it
-        raised, too.
+        Add each step to *begun* when it begins. If the deletion of a device takes time, the second value is the
+        Pending that the deletion raised; otherwise it is None.
         """
         waiting: Pending | None = None
         self.journal.planned(parent or next((each.obj for each in plan.reports), parent), plan)
@@ -201,8 +204,8 @@ class Applier:
     async def _create(self, desired: Object) -> Write:
         """Create *desired*, and return the Write.
 
-        Raises AlreadyExists, or NameTaken if somebody else's object has its name. If an object of ours has the name,
-        but has lost the labels by which the cache finds it, the labels are restored before AlreadyExists is raised.
+        Raises NameTaken if an object of somebody else has the name, and AlreadyExists if an object of ours has it. If
+        our object has lost the labels by which the cache finds it, the labels are restored before the error is raised.
         """
         resource, obj = resource_of(desired), to_create(desired)
         try:
@@ -249,7 +252,7 @@ class Applier:
         return self._stored(resource, await self._client.patch(resource, key_of(obj), {"metadata": metadata}))
 
     def _stored(self, resource: Resource, obj: Object) -> Object:
-        """Put *obj*, which was just written, into the cache, and return it."""
+        """Put *obj*, which the API server has just stored, into the cache, and return it."""
         self._cache.written(resource, obj)
         return obj
 
@@ -266,9 +269,9 @@ class Applier:
 
 
 def _still_failing(live: Object, plan: Plan) -> Object | None:
-    """Return the status in *plan*, in which the conditions that are False in the *live* status stay as they are.
+    """Return the status that *plan* wants, but with those conditions unchanged that are False in the *live* status.
 
-    But a condition changes if the plan has an Event with the condition's new reason.
+    A condition changes all the same if *plan* has an Event with the condition's new reason.
     """
     wanted, told = plan.status, {note.reason for note in plan.notes}
     if not wanted or "conditions" not in wanted:
@@ -280,7 +283,7 @@ def _still_failing(live: Object, plan: Plan) -> Object | None:
 
 @contextlib.contextmanager
 def _behind() -> Iterator[None]:
-    """Raise Conflict if the API server answers that the object to write is gone.
+    """Raise Conflict if the API server answers a write with NotFound, because the object is gone.
 
     The cache still had the object, so the cache was behind.
     """

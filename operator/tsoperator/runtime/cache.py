@@ -35,7 +35,7 @@ Index = Callable[[Object], Iterable[str]]
 
 
 def only_identity(obj: Object) -> Object:
-    """Return the part that the cache stores of an object if only its existence matters: identity, version, deletion."""
+    """Return *obj* with only its kind, names, UID, version and time of deletion, to store if only existence matters."""
     kept = ("namespace", "name", "uid", "resourceVersion", "deletionTimestamp")
     metadata = {name: obj["metadata"][name] for name in kept if name in obj["metadata"]}
     return {"apiVersion": obj["apiVersion"], "kind": obj["kind"], "metadata": metadata}
@@ -51,11 +51,12 @@ def without_managed_fields(obj: Object) -> Object:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The contents of the cache for one kind: which objects, which part of each object, and in which indexes.
+    """The objects of one kind that the cache stores: those of *selection*, each reduced by *slim*.
 
-    Several Sources of one kind may select the same object. An index of one Source finds the objects of all of them.
-    The operator does not wait for an *optional* Source if the API server does not let it see the objects. If the
-    operator works *without* the objects, it logs no warning that it can't see them.
+    The *indexes* find the objects. Several Sources of one kind can select the same object, and an index of one Source
+    finds the objects of all of them. The operator does not wait for an *optional* Source if the API server does not
+    let it see the objects. *without* is true if the operator works without the objects; then it logs no warning when
+    it can't see them.
     """
 
     selection: Selection
@@ -78,11 +79,11 @@ class Cache:
             self.add(source)
 
     def add(self, source: Source) -> None:
-        """Let the cache hold the objects of a further *source*. Nobody may add a Source once `follow` has begun."""
+        """Let the cache hold the objects of a further *source*. Call this before `follow`."""
         self._kinds.setdefault(source.selection.resource, _Kind()).add(source)
 
     def index(self, resource: Resource, indexes: Mapping[str, Index]) -> None:
-        """Add *indexes* that find the objects of *resource*. Nobody may add an index once `follow` has begun."""
+        """Add *indexes* that find the objects of *resource*. Call this before `follow`."""
         self._kinds[resource].index(indexes)
 
     def get(self, resource: Resource, key: Key) -> Object | None:
@@ -105,7 +106,7 @@ class Cache:
         return [kind.objects[key] for key in sorted(keys)] if keys else []
 
     def knows(self, resource: Resource, namespace: str) -> bool:
-        """Tell whether the objects of *resource* in *namespace* that a Source selects have been listed.
+        """Tell whether the API server has listed the objects of *resource* in *namespace* that the Sources select.
 
         If so, an object that is not in the cache did not exist when the API server last let us see such
         objects.
@@ -125,8 +126,8 @@ class Cache:
     def written(self, resource: Resource, obj: Object) -> None:
         """Put *obj* into the cache as the API server has just stored it.
 
-        So no reconcile decides by the state before its own write. The watch yields *obj*, too, earlier or later. An
-        object that no Source selects is ignored.
+        So no reconcile decides by the state before its own write. The watch also yields *obj*, before or after this
+        call. An object that no Source selects is ignored.
         """
         for part in self._kinds[resource].parts if resource in self._kinds else ():
             if part.source.selection.covers(obj):
@@ -137,7 +138,7 @@ class Cache:
         self._kinds[resource].listeners.append(listener)
 
     def listen_for_deletions(self, resource: Resource, listener: Callable[[Object], None]) -> None:
-        """Call *listener* from now on with the last state of each object of *resource* that the API server deletes.
+        """Call *listener* from now on with the final state of each object of *resource* that the API server deletes.
 
         It isn't called for objects that are only missing from a new list, as after a restore from a backup.
         """
@@ -177,7 +178,7 @@ class CacheMetrics(Collector):
         self._cache = cache
 
     def collect(self) -> Iterator[Metric]:
-        """Read the cache; prometheus_client calls this for each scrape."""
+        """Yield the metric; prometheus_client calls this at each scrape."""
         refused = GaugeMetricFamily(
             "tsoperator_watch_refused", "Objects that the operator may not see.", labels=["resource", "namespace"]
         )
@@ -280,7 +281,7 @@ class _Part:
                 self.synced.set()
 
     def written(self, obj: Object) -> None:
-        # If the watch is past this version, it may have yielded the deletion of the object, too. Then don't store it.
+        # Don't store an object if the watch is past its version: the watch has perhaps yielded its deletion already.
         if self.synced.is_set() and _number(obj) > self._told:
             self._hold(key_of(obj), self.source.slim(obj))
 
@@ -324,7 +325,8 @@ class _Part:
     def _note_served(self, served: bool) -> None:
         """Note that the objects of the Source are known now, and whether the API server serves the kind.
 
-        A cluster need not have the kinds of other projects, such as ServiceMonitor.
+        If it doesn't, log a warning for a kind of ours, but only a line at DEBUG for a kind of another project, such as
+        ServiceMonitor: a cluster can do without these.
         """
         self.known = True
         resource = self.source.selection.resource
@@ -342,8 +344,8 @@ class _Part:
     def _tell(self, last: Object, obj: Object | None) -> None:
         """Store the state *obj* that the watch yields for an object, or remove the object if *obj* is None.
 
-        *last* is the state that the watch event contains. Do nothing if the cache has got this state, or a newer one,
-        from a write of ours.
+        *last* is the state in the event of the watch; that of a deletion is the object's final state. Do nothing if a
+        write of ours has put this state, or a newer one, into the cache.
         """
         number = _number(last)
         self._told = max(self._told, number)

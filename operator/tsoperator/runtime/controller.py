@@ -27,7 +27,10 @@ _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 
 
 
 class Outcome(StrEnum):
-    """The outcome of a reconcile."""
+    """The outcome of a reconcile, for the metrics and the log.
+
+    REQUEUE means that the key is reconciled again even if no object changes, and TERMINAL that it isn't.
+    """
 
     SUCCESS = "success"
     REQUEUE = "requeue"
@@ -45,9 +48,9 @@ class Policy:
     """The settings of a controller.
 
     It reconciles as many keys at once as it has *workers*, and gives up on a reconcile after *timeout* seconds.
-    Errors of the *expected* types are logged without a traceback. If *has_told* says that an error is in the log
-    already, the controller logs it at DEBUG only. *patience* maps types of errors that a retry cannot fix to
-    back-offs of their own.
+    Errors of the *expected* types are logged without a traceback. *has_told* tells whether an error is in the log
+    already; the controller logs such an error at DEBUG only. *patience* has a back-off for each type of error that a
+    retry cannot fix.
     """
 
     workers: int = 4
@@ -91,7 +94,7 @@ class ControllerMetrics(Collector):
         return self._wait.labels(controller).observe
 
     def follow(self, controller: str, queue: WorkQueue) -> None:
-        """Export *queue* as the queue of *controller*, and count the reconciles of *controller* from zero."""
+        """Show *queue* in the metrics as that of *controller*, and start its count of each outcome at 0."""
         self._queues[controller] = queue
         for outcome in Outcome:
             self._outcomes(controller, outcome)
@@ -102,7 +105,7 @@ class ControllerMetrics(Collector):
         self._duration(controller).observe(seconds)
 
     def collect(self) -> Iterator[Metric]:
-        """Read the queues (prometheus_client calls this at each scrape)."""
+        """Yield the metrics of the queues; prometheus_client calls this at each scrape."""
         depth = GaugeMetricFamily("tsoperator_queue_depth", "Keys that wait for a worker.", labels=["controller"])
         active = GaugeMetricFamily("tsoperator_active_workers", "Reconciles that are running.", labels=["controller"])
         adds = CounterMetricFamily("tsoperator_queue_adds", "Adds that made a key wait.", labels=["controller"])
@@ -116,10 +119,10 @@ class ControllerMetrics(Collector):
 class Controller:
     """Calls *reconcile* for the keys of a queue: several keys at once, each by one worker.
 
-    A conflict is retried without a warning. A key with a `TerminalError` is reconciled again when something
-    changes. Any other error is retried after a back-off. An error is logged once when it begins, with its traceback
-    unless the policy expects such errors, and once more when its words change. One line at INFO says when the key no
-    longer fails. Repeats are logged at DEBUG.
+    A conflict is retried, and is a warning only after many others in a row. A key with a `TerminalError` is reconciled
+    again when something changes. After any other error, the key is retried after a back-off. An error is logged once
+    when it begins, with its traceback unless the policy expects such errors, and once more when its words change.
+    Repeats are logged at DEBUG. One line at INFO says when the key no longer fails.
     """
 
     def __init__(
@@ -141,14 +144,14 @@ class Controller:
     async def run(self) -> None:
         """Reconcile the keys of the queue until cancelled.
 
-        A reconcile that the cancellation interrupts is not queued again.
+        If the cancellation interrupts a reconcile, its key is not queued again.
         """
         async with asyncio.TaskGroup() as group:
             for number in range(self._policy.workers):
                 group.create_task(self._work(), name=f"{self._name} worker {number}")
 
     def retry_refused(self) -> None:
-        """Reconcile now the keys whose last error a retry could not fix, because somebody may have fixed its cause."""
+        """Reconcile at once each key whose latest error a retry can't fix: perhaps somebody has fixed the cause."""
         for key in self._patience:
             self._queue.add(key)
 
@@ -203,7 +206,7 @@ class Controller:
         return Outcome.SUCCESS if result.requeue_after is None else Outcome.REQUEUE
 
     def _failed(self, key: Key, error: Exception) -> Outcome:
-        """Log *error*, and retry *key* unless the error is terminal."""
+        """Log *error*, retry *key* unless the error is terminal, and return the outcome."""
         if _is_only(error, Conflict):
             level = logging.DEBUG if self._queue.failures(key) < QUIET_CONFLICTS else logging.WARNING
             log.log(level, "%s %s: retrying: %s", self._name, key, _text(error))
@@ -228,8 +231,7 @@ class Controller:
     def _retry(self, key: Key, error: Exception) -> None:
         """Retry *key* after the back-off for *error*, or after the longer wait that the API server has asked for.
 
-        If `Policy.patience` has another back-off for *error* than for the error before, that back-off starts with
-        its first wait.
+        A back-off of `Policy.patience` begins with its first wait, unless the previous error of *key* had the same one.
         """
         patience = self._policy.patience.items()
         backoff = next((backoff for kind, backoff in patience if _is_only(error, kind)), None)
@@ -241,7 +243,7 @@ class Controller:
         self._queue.retry(key, backoff, _asked_wait(error))
 
     def _is_new(self, key: Key, error: Exception) -> bool:
-        """Remember *error* as the last one of *key*, and tell whether the one before it had other words."""
+        """Remember the words of *error*, and tell whether they are other than those of the previous error of *key*."""
         text = _text(error)
         new = self._last_error.get(key) != text
         self._last_error[key] = text
@@ -262,9 +264,9 @@ def _is_only(error: Exception, kinds: type[Exception] | tuple[type[Exception], .
 
 
 def _asked_wait(error: Exception) -> float:
-    """Return the seconds that the API server asked us to wait, 0 if it didn't ask.
+    """Return the seconds that the API server asks us to wait by *error*, 0 if it doesn't ask.
 
-    *error* says so, or one of the errors in its group.
+    For a group of errors, return the longest wait.
     """
     if isinstance(error, ExceptionGroup):
         return max(map(_asked_wait, error.exceptions))

@@ -1,4 +1,4 @@
-"""The difference between a desired child and a live one, and the write that closes it."""
+"""The difference between a desired child and a live one, and the write that removes this difference."""
 
 import hashlib
 import json
@@ -23,9 +23,9 @@ def digest_of(value: Any) -> str:
 
 
 def contains(live: Any, desired: Any) -> bool:
-    """Tell whether *live* contains *desired*. A map in *live* may have more fields, but a list has the same length.
+    """Tell whether *live* contains *desired*. A map in *live* can have more fields, but a list has the same length.
 
-    An empty map, list or string in *desired* may be missing in *live*, because the API server leaves it out. If the
+    An empty map, list or string in *desired* can be missing in *live*, because the API server leaves it out. If the
     name of an environment variable is repeated, its last value is compared. Amounts of resources are compared as
     numbers, because the API server writes them its own way.
     """
@@ -47,12 +47,12 @@ def contains(live: Any, desired: Any) -> bool:
 
 
 def write_for(desired: Object, live: Object | None) -> Object | None:
-    """Return the object to create (it has no resourceVersion) or to replace *live* with; None if nothing is to do.
+    """Return the object to create, or the object that replaces *live*; None if nothing has to be written.
 
-    A live object without our digest that contains the desired one (the Go operator made it) only gets the digest, so
-    that no Pod restarts. A replacement keeps the labels, annotations and finalizers that others put on the metadata. It
-    also keeps a spec that differs only by what others added. An object that is being deleted is left alone, because the
-    end of its deletion queues its parent again.
+    If *live* has no digest of ours, but contains *desired*, the Go operator made it. Then it only gets the digest, so
+    that no Pod restarts. A replacement keeps the labels, annotations and finalizers of others. It also keeps a spec
+    that has more fields than the desired one, but no different ones. An object that is being deleted is left alone,
+    because the end of its deletion queues its parent again. An object to create has no resourceVersion.
     """
     if live is None:
         return to_create(desired)
@@ -70,9 +70,9 @@ def write_for(desired: Object, live: Object | None) -> Object | None:
 
 
 def metadata_patch(live: Object, wanted: Object) -> Object:
-    """Return the merge patch of metadata that gives *live* the labels and the owner of *wanted*, empty if it has them.
+    """Return the metadata of a merge patch that gives *live* the labels and the owner of *wanted*.
 
-    Owner references that others have put on *live* stay.
+    The patch is empty if *live* has both already. Owner references that others have put on *live* stay.
     """
     ours = wanted["metadata"]
     missing = {name: value for name, value in labels(wanted).items() if labels(live).get(name) != value}

@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 EventType = Literal["Normal", "Warning"]
 
 CALL_TIMEOUT = 10.0
-"""Seconds that writing one event may take."""
+"""Seconds after which the write of an event is given up."""
 
 MESSAGE_LIMIT = 1024
 """The number of characters that every version of the API accepts in a message."""
@@ -60,7 +60,10 @@ class Quiet:
 
 @dataclass(slots=True)
 class _Seen:
-    """An event that was written: how often it was seen, and when it may be written again."""
+    """An event that was written.
+
+    *count* is how often it was reported, *quiet* is the present pause in seconds, and *until* is the end of the pause.
+    """
 
     count: int
     quiet: float
@@ -124,10 +127,7 @@ class EventRecorder:
             self._failing = False
 
     def _note(self, identity: _Identity) -> _Seen | None:
-        """Count an event with this *identity*.
-
-        Return the count and the pause of this event if it has to be written now; None if not.
-        """
+        """Count an event with this *identity*. Return it if it has to be written now, otherwise None."""
         now = self._clock()
         seen = self._seen.get(identity)
         if seen is None:

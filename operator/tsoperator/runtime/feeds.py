@@ -6,17 +6,17 @@ from tsoperator.api.objects import Object, Signal
 from tsoperator.runtime.cache import Listener
 
 START: Final = Signal("Start")
-"""The signal to watch for a reconciler whose key has to be enqueued while the cluster has no object for it."""
+"""The signal that a reconciler watches if it has a key for which the cluster perhaps has no object."""
 
 
 class StartFeed:
-    """Holds one object of `START`, which never changes: its key is enqueued at the start and at each resync."""
+    """Has one object of `START`, which never changes, so it enqueues keys only at the start and at each resync."""
 
     def listen(self, signal: Signal, listener: Listener) -> None:
         """Do nothing, because the object never changes."""
 
     def all(self, signal: Signal) -> list[Object]:
-        """Return the object, if *signal* is `START`."""
+        """Return the one object if *signal* is `START`, otherwise none."""
         return [{"kind": START.kind, "metadata": {"name": "start"}}] if signal == START else []
 
 
@@ -38,6 +38,6 @@ class Announcer:
         return []
 
     def announce(self, name: str = "") -> None:
-        """Announce a change that concerns the object called *name*, or no object in particular."""
+        """Announce a change of the object called *name*. With an empty *name*, no object in particular has changed."""
         for listener in self._listeners:
             listener(None, {"kind": self._signal.kind, "metadata": {"name": name}})

@@ -34,7 +34,7 @@ class Gatherer:
         self._windows: dict[Key, tuple[float, float]] = {}  # the end and the length of each key's latest window
 
     def delay(self, key: Key) -> float:
-        """Return the seconds after which to enqueue *key*, if a change concerns it now."""
+        """Return the seconds after which to enqueue *key*, which a change concerns at this moment."""
         first, longest = self._times.first, self._times.longest
         if longest <= first:
             return first

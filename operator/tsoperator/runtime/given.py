@@ -1,6 +1,6 @@
 """The labels and annotations that a ProxyClass gives a child.
 
-Others may put labels and annotations on the child, too. So an annotation on the child lists the given ones, which the
+Others can put labels and annotations on the child, too. So an annotation on the child lists the given ones, which the
 operator removes when the class no longer sets them.
 """
 
@@ -14,9 +14,9 @@ _NOTES = (ANNOTATION_DIGEST, ANNOTATION_GIVEN)
 
 
 def with_given(child: Object, labels: Mapping[str, str], annotations: Mapping[str, str]) -> Object:
-    """Return *child* with *labels* and *annotations*, which are given.
+    """Return *child* with the *labels* and *annotations* that its ProxyClass gives it.
 
-    Leave out the keys that the child itself has, and those of the annotations in which we keep facts.
+    Leave out those whose keys the child has already, and the annotations in which the operator keeps facts.
     """
     metadata = child["metadata"]
     given = {

@@ -17,13 +17,13 @@ Check = Callable[[], str]
 """A function that returns words for what is wrong, or an empty string if nothing is."""
 
 Count = Callable[[], Awaitable[Metric]]
-"""A function that counts many objects for a scrape, and lets other tasks run meanwhile."""
+"""A function that counts many objects for a scrape, and returns the metric. It lets other tasks run meanwhile."""
 
 Encode = Callable[[CollectorRegistry], bytes]
 """A function that writes the metrics of a registry in one of Prometheus' formats."""
 
 _SAMPLES: Final = 500
-"""The number of samples that are written before other tasks may run. Writing them takes some milliseconds."""
+"""The number of samples that are written before other tasks get their turn. This takes some milliseconds."""
 
 
 class HealthServer(HttpServer):
@@ -87,9 +87,9 @@ def _without_head(text: bytes) -> bytes:
 
 
 def _parts(metric: Metric) -> Iterator[Metric]:
-    """Yield *metric* with a limited number of its samples at a time.
+    """Yield copies of *metric* with at most `_SAMPLES` of its samples each, in their order.
 
-    It is yielded whole unless it is a gauge, because the samples of other metrics belong together.
+    A metric that is no gauge is yielded whole, because its samples belong together.
     """
     count = max(len(metric.samples), 1)
     size = _SAMPLES if metric.type == "gauge" else count

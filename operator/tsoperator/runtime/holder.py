@@ -4,14 +4,14 @@ This module does no I/O. A leader writes into annotations of the Lease where it 
 standby that this leader has ended, so that the standby needn't wait until the Lease has run out:
 
 - The leader's container has ended. The kubelet says so in the status of the Pod after the processes have ended. The ID
-  of a container is never used again. But a process that was just started may read a status that still has the ID of the
-  container before it, and write that into the Lease. So the end must be later than the holder's last renewal. Both
+  of a container is never used again. But a process that was just started can read a status that still has the ID of the
+  previous container, and write that ID into the Lease. So the end must be later than the holder's latest renewal. Both
   times are of one clock, that of the holder's node, and no leader writes where it runs in its first write.
-- The leader's Pod is gone, and the Lease has not changed, for as many seconds as an annotation of the Lease says. The
-  Pod alone proves nothing, because a deletion by force leaves the process running, cut off or not. But a process that
-  has not renewed the Lease for so many seconds has stopped leading by its own clock. And the API server refuses the
-  requests that it may still send: only a leader whose token is bound to its Pod writes that annotation, and the API
-  server remembers for at most 10 s that such a token was good.
+- The leader's Pod is gone, and the Lease has not changed, for as many seconds as an annotation of the Lease says. That
+  the Pod is gone proves nothing by itself, because a deletion by force leaves the process running. But a process that
+  has not renewed the Lease for so many seconds has stopped leading by its own clock. And if the process still sends
+  requests, the API server refuses them: only a leader whose token is bound to its Pod writes that annotation, and the
+  API server remembers for at most 10 s that such a token was good.
 
 The seconds count from the moment at which the standby has first seen the Lease as it is and the Pod gone, by its own
 clock. A UID is never used again, so a Pod that is gone in two looks was gone in between. A new process can't count the
@@ -53,11 +53,11 @@ _ROUNDED: Final = timedelta(seconds=1)  # the kubelet cuts the end of a containe
 
 
 class Process(NamedTuple):
-    """A process that may lead.
+    """A process that can become the leader.
 
     Its *identity* is unique to the process, not just to its Pod: if a Lease has this identity as its holder, the
     process itself holds the Lease. *pod* is the name of the Pod in which the process runs, and *bound_to* is the
-    UID of the Pod that its token is bound to. Each of them is empty if there is no such Pod.
+    UID of the Pod to which its token is bound. *pod* or *bound_to* is empty if there is no such Pod.
     """
 
     identity: str
@@ -69,8 +69,8 @@ class Process(NamedTuple):
 class LeaderPlace:
     """The Pod and the container in which a leader runs, as it has written into annotations of the Lease.
 
-    When the Pod has been gone for *gone_seconds*, the leader has ended; if they are 0, a Pod that is gone proves
-    nothing.
+    The leader has certainly ended when its Pod has been gone for *gone_seconds*. If *gone_seconds* is 0, a missing Pod
+    proves nothing.
     """
 
     identity: str
@@ -92,9 +92,9 @@ class LeaderPlace:
 
 
 def own_note(process: Process, pod: Object, gone_seconds: int) -> LeaderPlace | None:
-    """Return where *process* runs, as its *pod* shows; None if the Pod does not show it yet.
+    """Return where *process* runs, according to the status of *pod*; None if the status does not say so yet.
 
-    Return None, too, if our token is bound to another Pod. Then *pod* has the same name as ours, but isn't ours.
+    Return None, too, if the token of *process* is bound to another Pod: *pod* has the name of our Pod, but isn't it.
     """
     uid = pod["metadata"]["uid"]
     if process.bound_to not in ("", uid):
@@ -131,10 +131,11 @@ def is_gone(note: LeaderPlace, pod: Object | None) -> bool:
 
 
 def proof(note: LeaderPlace, renew_time: str, pod: Object | None, gone_for: float) -> str:
-    """Return why the holder of the Lease has certainly ended; empty if it may still lead.
+    """Return why the holder of the Lease has certainly ended; empty if it perhaps still leads.
 
-    *note* says where the holder runs, and *renew_time* is that of the Lease. *pod* has the name of the holder's Pod
-    now, and *gone_for* is how many seconds ago the holder's Pod was first seen gone, with the Lease as it is now.
+    *note* says where the holder runs, and *renew_time* is that of the Lease. *pod* is the Pod that has the name of the
+    holder's Pod now, or None. *gone_for* is for how many seconds the holder's Pod has been gone and the Lease has not
+    changed.
     """
     if pod is None or is_gone(note, pod):
         if note.gone_seconds and gone_for >= note.gone_seconds:

@@ -69,7 +69,7 @@ _MOST_FIELDS: Final = 4
 class Write(NamedTuple):
     """A write of an object: *before* is its old state, *after* the state that was sent, *about* describes the change.
 
-    The operator *takes over* an object if the Go operator made it, and it is right as it is.
+    The operator "took over" an object if the Go operator had made it, and it was right as it was.
     """
 
     verb: Literal["made", "changed", "took over"]
@@ -105,9 +105,9 @@ class Write(NamedTuple):
 class _Known:
     """The facts that the journal remembers about an object.
 
-    *outline* is its proxy as last seen, *notes* are the notes of the last plan of each reconciler, and *lost* are
-    the types of conditions that have become false. *unsaid* are the notes of reports that the API server refuses.
-    *warned* are the warnings among *notes*. The time of a warning is that of the first one with the same reason.
+    *outline* is its proxy as last seen, *notes* are the notes of the latest plan of each reconciler, and *lost* are
+    the types of conditions that have become false. *unsaid* are the logged notes of a report that the API server
+    refuses. *warned* are the warnings among *notes*. The time of a warning is that of the first one with its reason.
     """
 
     outline: Outline | None = None
@@ -145,8 +145,7 @@ class Journal:
     def carried_out(self, parent: Object, plan: Plan, writes: Sequence[Write]) -> None:
         """Log the changes that *plan* has made with its *writes*, and the refusals that have begun or ended.
 
-        A plan whose `whole` is false reports only a part of the faults, so it doesn't show that a refusal has
-        ended.
+        If a plan isn't `whole`, it doesn't name all faults, so a refusal that it doesn't name hasn't ended.
         """
         known = self._known.get(parent)
         is_new = known is None
@@ -168,9 +167,9 @@ class Journal:
             self.failed(plan.error, plan)
 
     def unreported(self, parent: Object, plan: Plan) -> None:
-        """Log the notes of *plan*, which says that the API server refused a report on *parent*.
+        """Log the notes of *plan*, which reports that the API server refused to store a status of *parent*.
 
-        If the API server has refused the report before, leave out the notes that were logged then.
+        Leave out the notes that were logged when the API server last refused it.
         """
         known = self._known.get(parent) or self._begin(parent)
         for note in plan.notes:
@@ -179,7 +178,7 @@ class Journal:
         known.unsaid = frozenset(plan.notes)
 
     def failed(self, error: Exception, reported: Plan) -> None:
-        """Mark *error*, which will be raised, as one that is in the log, if the plan *reported* has warned of it."""
+        """Mark *error*, which the caller will raise, as already logged if the plan *reported* has a warning."""
         notes = [*reported.notes, *(note for each in reported.reports for note in each.notes)]
         if any(note.type == "Warning" for note in notes):
             vars(error)[_TOLD] = True
@@ -263,7 +262,7 @@ def _writes_in_words(parent: Object, plan: Plan, writes: Sequence[Write]) -> Ite
 def _changes_in_words(before: Outline | None, now: Outline, *, is_made: bool) -> Iterator[str]:
     """Yield words for the differences between two outlines of a proxy, *before* and *now*.
 
-    Yield none at the first sight of a proxy that an earlier process made.
+    If *before* is None, the proxy is seen for the first time. Then yield words only if the proxy was made now.
     """
     if before is None:
         if not is_made:
@@ -374,7 +373,7 @@ def _conditions(status: Object | None) -> Sequence[Object]:
 def _noted_types(plan: Plan, told: Object) -> set[str]:
     """Return the types, Normal or Warning, of the notes that say the same as the condition *told*.
 
-    The message of the condition may contain several notes.
+    The message of the condition can contain several notes.
     """
     return {note.type for note in plan.notes if note.reason == told["reason"] or note.message in told["message"]}
 
@@ -385,10 +384,10 @@ def _lasts(note: Note, conditions: Iterable[Object]) -> bool:
 
 
 def _is_news(note: Note, plan: Plan, conditions: Sequence[Object], first: _First) -> bool:
-    """Tell whether *note*, which is no warning, gets a log line, besides the lines about the changes of *plan*.
+    """Tell whether *note*, which is no warning, needs a log line in addition to the lines about the changes of *plan*.
 
     A proxy that was just made isn't ready, which needs no line; another line says when its device is ready. A note
-    that is seen for the first time may be old, unless it says why the object isn't ready.
+    that is seen for the first time can be old, unless it says why the object isn't ready.
     """
     waits = any(each["status"] != TRUE and note.message in each["message"] for each in conditions)
     works = any(each["status"] == TRUE and note.reason == each["reason"] for each in conditions)

@@ -30,16 +30,17 @@ class Kind(Generic[Observed]):
 
     *watches* has a mapper for each resource and each signal to watch. A mapper returns the keys that a change
     concerns. *look* reads the facts for a key, mostly from the cache. *plan* decides; it is pure. *refused* returns
-    the plan that reports a refusal. *acted* is called after the steps of a plan. *reported* is called after the
-    report, also if the object has to wait.
+    the plan that reports a refusal. *acted* is called after the steps of a plan have been carried out. *reported* is
+    called after the status has been written, also if the reconcile has to wait for something.
 
-    Each function gets the object of *resource* that the key names. The object is empty if it is gone; then *plan*
-    removes the rest of its children. It is also empty if the key names something else, such as a namespace. Then
-    *resource* may be None, *look* finds the objects of the key, and the plan has a report on each of them.
+    Each function gets the object of *resource* that the key names. If the object is gone, the functions get an empty
+    object, and *plan* removes the children that are left. They also get an empty object if the key names something
+    else, such as a namespace. In this case *look* finds the objects of the key, the plan has a report on each of them,
+    and *resource* can be None.
 
     *name* is the name of the kind in metrics and in the log, if that isn't the name of *resource*.
 
-    *sources* select objects that the cache stores for this kind alone, and *indexes* find objects for it alone.
+    *sources* are the objects in the cache that only this kind needs, and *indexes* are the indexes that only it needs.
     *gathering* says for how long the changes that concern a key are gathered into one reconcile.
     """
 
@@ -60,9 +61,9 @@ class Kind(Generic[Observed]):
 
 
 class KindReconciler(Generic[Observed]):
-    """Reconciles the keys of a `Kind`, one at a time: it looks, decides, acts and reports.
+    """Reconciles the keys of a `Kind`: for each key it looks, decides, acts and reports.
 
-    It also lets the cache store and find the objects that only this `Kind` needs.
+    It also adds the sources and indexes that only this `Kind` needs to the cache.
     """
 
     def __init__(self, kind: Kind[Observed], cache: Cache, applier: Applier) -> None:
@@ -80,7 +81,7 @@ class KindReconciler(Generic[Observed]):
     async def reconcile(self, key: Key) -> Result:
         """Make the cluster match the object that *key* names.
 
-        Raises the errors of its plan's steps, such as KubeError.
+        Raises the errors of the plan's steps, such as KubeError and Pending.
         """
         kind = self._kind
         obj = (kind.resource and self._cache.get(kind.resource, key)) or {}

@@ -41,7 +41,7 @@ class LeadershipLost(Exception):
 
 
 class LeaseClient(Protocol):
-    """The part of the API server's client that an elector needs; the errors are those of `tsoperator.kube.errors`."""
+    """The part of the API server's client that an elector needs; it raises the errors of `tsoperator.kube.errors`."""
 
     async def get(self, resource: Resource, key: Key) -> Object:
         """Return the object named *key*."""
@@ -60,8 +60,9 @@ class LeaseClient(Protocol):
 class Timing:
     """The times of a leader election, in seconds: ``retry_period < renew_deadline < gone <= duration``.
 
-    After *gone*, another process may lead if our Pod is gone. It is at least as long as the API server may go on
-    accepting the token of a Pod that is gone, which is 10 s (its ``TokenSuccessCacheTTL``).
+    If our Pod is gone, another process is allowed to lead when the Lease has not changed for *gone* seconds. The API
+    server can accept the token of a deleted Pod for another 10 s (its ``TokenSuccessCacheTTL``), so *gone* has to be at
+    least 10.
     """
 
     duration: float = 15.0
@@ -75,7 +76,7 @@ class Timing:
 
     @property
     def call(self) -> float:
-        """The seconds that a read and a write of the Lease may take together.
+        """The seconds that a read and a write of the Lease can take together before they are given up.
 
         If one try hangs, a second one fits in before the renew deadline.
         """
@@ -83,12 +84,15 @@ class Timing:
 
     @property
     def last_resort(self) -> float:
-        """The time at which a process must end if its work goes on: halfway from `renew_deadline` to `gone`."""
+        """The seconds after a renewal at which a process ends itself if its work hasn't stopped.
+
+        They are halfway from `renew_deadline` to `gone`.
+        """
         return (self.renew_deadline + self.gone) / 2
 
 
 def end_process() -> None:
-    """End the process at once: the work did not stop, and another leader may start."""
+    """End the process at once, because the work did not stop and another process is soon allowed to lead."""
     os._exit(1)
 
 
@@ -108,8 +112,8 @@ class _Silence:
 class LeaderElector:
     """Leads while this process holds the Lease named *key*.
 
-    *process* is this process. If it runs in a Pod, the Pod is in the namespace of the Lease. If the work has not
-    stopped when another process may soon lead, *abort* is called. *abort* must not let the work go on.
+    *process* is this process. If it runs in a Pod, the Pod is in the namespace of the Lease. The elector calls *abort*
+    if the work has not stopped although another process is soon allowed to lead. *abort* has to end the work.
     """
 
     def __init__(
@@ -131,7 +135,7 @@ class LeaderElector:
         self._note: LeaderPlace | None = None  # where this process runs, once it leads and knows its place
         self._seen: _Silence | None = None
         self._pause = self._timing.retry_period  # until the next look at another's record
-        self._claimed = False  # the Lease may name this process as its holder
+        self._claimed = False  # True if the Lease perhaps names this process as its holder
         self._renewed = -math.inf  # when the last good write was sent
         self._last_resort: asyncio.TimerHandle | None = None
         self._complaint = ""
@@ -152,7 +156,7 @@ class LeaderElector:
     async def lead(self, work: Callable[[], Awaitable[None]]) -> None:
         """Wait for the lease and run *work* while we hold it; return when the work has ended and the lease is released.
 
-        If this is cancelled, it cancels the work, renews the lease until the work has stopped, and then releases it.
+        If the caller cancels this call, cancel the work, renew the lease until the work has stopped, and release it.
 
         Raises:
             LeadershipLost: we lost the lease, so the work was cancelled, and it has stopped.
@@ -233,7 +237,7 @@ class LeaderElector:
             return False
 
     async def _try_to_look(self) -> bool:
-        """Read the Lease, and tell whether this process may take it."""
+        """Read the Lease, and tell whether this process is allowed to take it."""
         self._pause = self._timing.retry_period
         try:
             self._lease = await self._client.get(LEASE, self._key)
@@ -253,9 +257,10 @@ class LeaderElector:
         return True
 
     async def _try_to_renew(self) -> bool:
-        """Renew the Lease if it still has the name of this process.
+        """Renew the Lease if this process still holds it, and return True.
 
-        Raises: LeadershipLost: it has another name, or was deleted.
+        Raises:
+            LeadershipLost: another process or nobody holds the Lease, or it was deleted.
         """
         lease = self._lease
         if lease is None:
@@ -270,7 +275,11 @@ class LeaderElector:
         return True
 
     async def _may_take(self, lease: Object) -> bool:
-        """Tell whether nobody holds *lease*, or its holder has ended, or was silent for as long as the Lease says."""
+        """Tell whether this process is allowed to take *lease*.
+
+        It is if nobody else holds the Lease, if the holder has ended, or if it was silent for as long as the Lease
+        says.
+        """
         spec = lease.get("spec") or {}
         who = _holder(lease)
         if who in ("", self._process.identity):
@@ -289,9 +298,9 @@ class LeaderElector:
         return bool(why)
 
     async def _proof(self, note: LeaderPlace, seen: _Silence) -> str:
-        """Return why the holder, whose renewal is late, has certainly ended; empty if it may still lead.
+        """Return why the holder, whose renewal is late, has certainly ended; empty if it perhaps still leads.
 
-        *note* says where the holder runs, and *seen* since when it is silent.
+        *note* says where the holder runs, and *seen* since when it has not renewed the Lease.
         """
         self._pause = _LATE
         try:
@@ -308,11 +317,11 @@ class LeaderElector:
     async def _write(self, lease: Object) -> None:
         """Write *lease*, as it was read, with the name of this process, its Pod and container, and the time.
 
-        The time of the renewal is the moment before the write is sent.
+        By our own clock, the moment before the write is sent counts as the time of the renewal.
         """
         sent = loop_time()
         new = {**lease, "metadata": self._noting(lease), "spec": self._claim(lease.get("spec") or {})}
-        self._claimed = True  # from here on: the write may succeed even if we get no answer
+        self._claimed = True  # from here on: the write can succeed even if we get no answer
         if "resourceVersion" in lease["metadata"]:
             self._lease = await self._client.replace(LEASE, new)
         else:
@@ -389,7 +398,7 @@ class LeaderElector:
     def _complain(self, error: Exception) -> None:
         """Log *error*, which keeps us from holding the Lease.
 
-        It is a warning unless it is a conflict or the same as the last error. All requests without an answer
+        Log it as a warning, unless it is a conflict or the same as the previous error. All requests without an answer
         count as the same error.
         """
         words = f"{type(error).__name__}: {error}"

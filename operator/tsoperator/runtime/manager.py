@@ -25,7 +25,7 @@ from tsoperator.runtime.workqueue import WorkQueue
 log = logging.getLogger(__name__)
 
 RESYNC = 10 * 3600.0
-"""Seconds after which all keys are enqueued again, for changes that no watch announces."""
+"""Seconds after which all keys are enqueued again, in case something has changed that no watch announces."""
 
 STANDBY_REST: Final = 1.0
 LEADER_REST: Final = 0.02
@@ -36,10 +36,13 @@ each one. The watches of a standby rest longer.
 """
 
 SLICE: Final = 0.01
-"""Seconds for which a task that enqueues all keys may hold the event loop, before other tasks get their turn."""
+"""Seconds for which a task that enqueues all keys runs before it lets other tasks run."""
 
 Mapper = Callable[[Object], Iterable[Key]]
-"""A function that returns the keys to reconcile when an object changes. It gets the old object, then the new one."""
+"""A function that returns the keys to reconcile when an object changes.
+
+It is called once with the old object, and once with the new one.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +57,7 @@ class Comparison:
     at_start: bool = True
 
     def __call__(self, obj: Object) -> Iterable[Key]:
-        """Return the keys that *obj* concerns when all keys are enqueued."""
+        """Return the keys to enqueue for *obj* when all keys are enqueued; none if *at_start* is false."""
         return self.keys(None, obj) if self.at_start else ()
 
 
@@ -101,7 +104,7 @@ class Reconciler(Protocol):
 class ResyncTimes:
     """The times of a resync, which enqueues all keys again.
 
-    It comes every *resync* seconds, and holds the event loop for *time_slice* seconds at a time.
+    A resync begins every *resync* seconds. It runs for *time_slice* seconds at a time, and then lets other tasks run.
     """
 
     resync: float = RESYNC
@@ -110,8 +113,9 @@ class ResyncTimes:
 
 @dataclass(frozen=True, slots=True)
 class _Watch:
-    """A resource or a signal that a reconciler watches, and a function that returns *all* objects of it.
+    """A resource or a signal that a reconciler watches.
 
+    *all* returns all objects of the resource or signal. *mapper* returns the keys for the *queue* of the reconciler.
     The *gatherer* says how long a change waits before its keys are enqueued.
     """
 
@@ -149,7 +153,7 @@ class Manager:
         feeds: Mapping[Signal, Feed] = MappingProxyType({}),
         times: ResyncTimes | None = None,
     ) -> None:
-        """Listen to the *cache* for changes of objects, and to *feeds* for those of all signals that are watched."""
+        """Listen to *cache* for changes of the objects that are watched, and to *feeds* for those of signals."""
         self._cache = cache
         self._reconcilers = reconcilers
         self._metrics = metrics
@@ -178,7 +182,7 @@ class Manager:
                 cache.listen(kind, changed)
 
     def retry_refused(self) -> None:
-        """Reconcile now all keys whose last error a retry could not fix, because somebody may have fixed its cause."""
+        """Reconcile at once each key whose latest error a retry can't fix: perhaps somebody has fixed the cause."""
         for each in self._controllers:
             each.retry_refused()
 
@@ -191,8 +195,8 @@ class Manager:
     ) -> None:
         """Run until cancelled. Raises an exception group with LeadershipLost if this process loses the Lease.
 
-        When the cache is synced and *before* has ended, this process tries to become the leader. Without an *elector*,
-        it leads at once. While it leads, the programs *beside* run as well as the reconcilers.
+        When the cache is synced and *before* has ended, this process tries to become the leader by *elector*. Without
+        an *elector*, it leads without an election. While it leads, the programs *beside* and the reconcilers run.
         """
         lead = partial(self._lead, beside)
         if elector is not None:

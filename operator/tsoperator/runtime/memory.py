@@ -30,9 +30,9 @@ class Memory(Generic[Fact]):
         return self._facts.values()
 
     def note(self, obj: Object, fact: Fact | None) -> None:
-        """Remember *fact* about *obj* in place of the last fact; with None, forget the last fact.
+        """Remember *fact* about *obj* in place of an earlier fact. With None, only forget the earlier fact.
 
-        An object that is gone already has no facts.
+        A fact about an object that is no longer in the cache is ignored.
         """
         if fact is None:
             self._facts.pop(uid(obj), None)

@@ -66,9 +66,9 @@ BY_METRICS_OWNER = "metrics-owner"
 """The index of metrics Services and ServiceMonitors, which have labels of their own; its values are `str(Owner)`."""
 
 BY_GROUPED_OWNER = "grouped-owner"
-"""The index of the children that a ProxyGroup's reconcilers made for a parent; its values are `str(Owner)`.
+"""The index of the children that were made for parents which a ProxyGroup serves; its values are `str(Owner)`.
 
-The parent is a Service or an Ingress that the ProxyGroup serves.
+Such a parent is, for example, an egress Service that names a ProxyGroup.
 """
 
 _PARENTS = {
@@ -145,14 +145,14 @@ def parent_title(child: Object) -> str:
 
 
 def grouped_owner_of(child: Object) -> Owner | None:
-    """Return the parent for which a ProxyGroup's reconcilers made *child*; None if they didn't make the child."""
+    """Return the parent for which *child* was made, such as a Service; None unless a ProxyGroup serves that parent."""
     return _labelled_owner(child) if labels(child).get(PROXY_GROUP) else None
 
 
 def metrics_owner_of(child: Object) -> Owner | None:
-    """Return the owner of the proxy whose metrics *child* is for; None if *child* isn't for metrics.
+    """Return the owner of the proxy whose metrics *child* exports; None if *child* exports no metrics.
 
-    The labels that name the owner aren't shortened: a parent whose names don't fit in labels has no proxy.
+    The labels have the whole name of the owner, because a parent whose name is too long for a label has no proxy.
     """
     found = labels(child)
     kind = _PARENTS.get(found.get(LABEL_PROXY_TYPE, ""))
@@ -171,19 +171,19 @@ def within(namespace: str, index: Callable[[Object], Iterable[str]]) -> Callable
 
 
 def by_owner(child: Object) -> Iterable[str]:
-    """Index children by owner."""
+    """Return the values for the index `BY_OWNER`: the owner of *child*, or nothing."""
     owner = owner_of(child)
     return (str(owner),) if owner else ()
 
 
 def by_grouped_owner(child: Object) -> Iterable[str]:
-    """Index the objects that a ProxyGroup's reconcilers made, by the parent for which they made them."""
+    """Return the values for the index `BY_GROUPED_OWNER`: the parent of *child* if a ProxyGroup serves it."""
     owner = grouped_owner_of(child)
     return (str(owner),) if owner else ()
 
 
 def by_metrics_owner(child: Object) -> Iterable[str]:
-    """Index metrics Services and ServiceMonitors by the owner of the proxy."""
+    """Return the values for the index `BY_METRICS_OWNER`: the owner of the proxy whose metrics *child* exports."""
     owner = metrics_owner_of(child)
     return (str(owner),) if owner else ()
 
@@ -213,8 +213,8 @@ def is_marked(obj: Object) -> bool:
     """Tell whether an operator or a proxy made *obj*.
 
     Objects that an operator made have its labels or annotations. A Secret that a proxy made has keys that only
-    proxies write: under the Go operator's Role, a proxy may create its Secret again after somebody has deleted it.
-    An admission policy of a namespace is known by its name alone, because the Go operator gave it no labels.
+    proxies write: the Go operator's Role lets a proxy create its Secret again after somebody has deleted it. An
+    admission policy of a namespace is known only by its name, because the Go operator gave it no labels.
     """
     if {ANNOTATION_DIGEST, ANNOTATION_MAGIC_DNSNAME} & annotations(obj).keys() or _MARKS & labels(obj).keys():
         return True
@@ -227,7 +227,7 @@ def is_marked(obj: Object) -> bool:
 
 
 def is_anothers(obj: Object, owner: Owner) -> bool:
-    """Tell whether *obj* belongs to somebody else, although it has a name that a child of *owner* needs.
+    """Tell whether *obj*, which has a name that a child of *owner* needs, belongs to somebody else than *owner*.
 
     The owner reference of *obj* decides. Without one, the owner that the labels of *obj* name decides.
     """
@@ -239,7 +239,7 @@ def is_anothers(obj: Object, owner: Owner) -> bool:
 
 
 def in_the_way(stranger: Object) -> str:
-    """Return a message that *stranger* has the name of a child which an object needs, and what the user can do."""
+    """Return the message that *stranger* has a name that a child of ours needs, and what the user can do."""
     return (
         f"{stranger['kind']} {key_of(stranger)} is in the way: it is not the operator's, or belongs to another object, "
         "so it is left alone; delete it if nothing needs it, or make this object under another name"
@@ -249,7 +249,7 @@ def in_the_way(stranger: Object) -> str:
 def is_named_after(child: Object, owner: Owner) -> bool:
     """Tell whether *child* has a name that we or the Go operator give to children of *owner*.
 
-    Labels alone prove nothing, because somebody can edit them to name another parent.
+    The labels of *child* prove nothing, because somebody can edit them to name another parent.
     """
     name, parent = key_of(child).name, owner.key.name
     stem, rest = child_base_name(parent), _AFTER_STEM

@@ -12,7 +12,7 @@ from tsoperator.runtime.ownership import Owner
 
 @dataclass(frozen=True, slots=True)
 class Child:
-    """A desired child that only we write. It is created, or replaces the live child if that differs."""
+    """A desired child that only we write. It is created, or replaces the live child if the two differ."""
 
     obj: Object
 
@@ -41,9 +41,10 @@ class Patch:
 class Deletion:
     """The deletion of *obj*, and of no other object that has its name.
 
-    *release* names a finalizer of ours to take off it first. With *unchanged* the object is deleted only if it has not
-    changed since it was read: if a proxy has just reported its device in a Secret, the deletion of the Secret fails
-    with a Conflict. A Pod has *grace* seconds to end; with None, it has the time that its spec gives.
+    *release* names a finalizer of ours that is taken off the object first. If *unchanged* is true, the object is
+    deleted only if it has not changed since it was read: if a proxy has just reported its device in a Secret, the
+    deletion of the Secret fails with a Conflict. A Pod has *grace* seconds to end; with None, it has the time that its
+    spec gives.
     """
 
     resource: Resource
@@ -59,8 +60,8 @@ class DeleteDevice:
     """The deletion of a device from its tailnet. The steps after this one wait until the device is deleted.
 
     *tailnet* is the Tailnet that the parent of the device's proxy names, or None if the parent is gone. *name* is
-    the MagicDNS name of the device, and *url* is where its proxy logs in. Both are empty if the proxy's Secrets
-    don't say.
+    the MagicDNS name of the device, and *url* is the URL of the control server at which the proxy logs in. *name* and
+    *url* are empty if the proxy's Secrets don't have them.
     """
 
     tailnet: str | None
@@ -72,7 +73,7 @@ class DeleteDevice:
 
 @dataclass(frozen=True, slots=True)
 class SetTags:
-    """The replacement of all tags of a device by *tags*. No step waits for it."""
+    """The replacement of all tags of a device by *tags*. No later step waits for it."""
 
     tailnet: str
     owner: Owner
@@ -97,7 +98,7 @@ class FreeName:
 class TakeName:
     """The renaming of a device to *hostname*. Before that, a dead device with the name is deleted, as by `FreeName`.
 
-    No step waits for it.
+    No later step waits for it.
     """
 
     tailnet: str
@@ -109,9 +110,9 @@ class TakeName:
 
 @dataclass(frozen=True, slots=True)
 class ForgetFailure:
-    """An order to forget a failed change: the control server refused to change *what* of a *device*.
+    """An order to forget that the control server refused to change *what* of a *device*: its tags or its name.
 
-    The device doesn't need the change any more.
+    The device no longer needs this change.
     """
 
     tailnet: str
@@ -144,7 +145,7 @@ class DeleteService:
 
 
 ControlStep = DeleteDevice | SetTags | FreeName | TakeName | ForgetFailure | PutService | DeleteService
-"""A step that asks the control server of a tailnet for a change, or forgets a failure, for the proxies of an owner."""
+"""A step for the proxies of an owner: it asks their control server for a change, or forgets that it refused one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,9 +187,9 @@ class Refusal:
 
     *message* says why, and what the user can do. *reason* is the reason for the condition; if it is empty, the
     condition has the usual reason of its kind. *error* is the exception that was raised, if a server refused. The
-    object is reconciled again after *requeue_after* seconds, or at a change. A refusal that *is_passing* may end
+    object is reconciled again after *requeue_after* seconds, or at a change. A refusal that *is_passing* can end
     without anybody's help. *step* is the refused step of a plan; the steps before it have been carried out.
-    *is_taken* tells that a child can't be made because somebody else's object has its name.
+    *is_taken* is true if a child can't be made because somebody else's object has its name.
     """
 
     message: str
@@ -220,8 +221,8 @@ class Outline:
 class Report:
     """A report on *obj*: an Event for each of *notes*, and then the desired *status*, as in a Plan.
 
-    *by* is the name of the reconciler, if two reconcilers report on the object. Then neither of them ends the
-    warnings of the other one.
+    *by* is the name of the reconciler, if two reconcilers report on the object. It keeps their warnings apart: neither
+    of the two ends the warnings of the other one.
     """
 
     obj: Object
@@ -234,12 +235,13 @@ class Report:
 class Plan:
     """The steps that close the gap between an object and the cluster, in their order, and what to report.
 
-    First the finalizer *hold* is put on the object, then come the *steps* in their order and an Event for each of
-    *notes*. Then the object gets *status*, its whole desired status with conditions that have no transition time yet;
-    None leaves the status as it is. Last the finalizer *release* is taken off. *requeue_after* is in seconds.
+    The Applier first puts the finalizer *hold* on the object. Next come the *steps* in their order, and an Event for
+    each of *notes*. After that, the object gets *status*: its whole desired status, whose conditions have no transition
+    time yet. If *status* is None, the status stays as it is. At the end, the Applier takes off the finalizer *release*.
+    The object is reconciled again after *requeue_after* seconds.
 
     A plan for a key that names no object has only steps, and *reports* on any number of objects. *told* are notes that
-    still hold, but need no Event any more, because a condition has their words.
+    are still true, but need no Event any more, because a condition has their words.
 
     *error* is raised when all of this is done, so that the object is retried. *way_out* tells the user what to do if a
     control server refuses one of the steps for good. *outline* describes the proxy of the object, if the object should
@@ -266,7 +268,7 @@ class Plan:
 class Question:
     """A decision that needs an answer of a server first.
 
-    *ask* gets the answer, and *then* returns the plan that follows from it.
+    *ask* gets the answer, and *then* returns the plan that follows from the answer.
     """
 
     ask: Callable[[], Awaitable[Any]]
@@ -277,9 +279,9 @@ Decision = Plan | Question
 
 
 def reports_of(parent: Object, plan: Plan) -> Iterator[tuple[Object, Plan]]:
-    """Yield each object on which *plan* reports, with the plan that reports on this object alone.
+    """Yield each object on which *plan* reports, together with a plan that reports only on this object.
 
-    The *parent* comes first, unless it is an empty object.
+    The *parent* comes first, with *plan* itself, unless the *parent* is an empty object.
     """
     if parent:
         yield parent, plan

@@ -20,8 +20,8 @@ _POLL: Final = 1.0  # s between two looks at the Pods
 async def gone(client: KubeClient, own: Key) -> None:
     """Wait until no Pod of the Go operator is left in our Deployment; *own* is the Pod in which this process runs.
 
-    Wait also for a Pod that is being deleted. If there is no Pod *own*, as when somebody runs the operator by hand,
-    there is nothing to wait for.
+    Wait also for a Pod that is being deleted. Return at once if the Pod *own* doesn't exist, as when somebody runs the
+    operator by hand.
     """
     logged = ""
     while waiting_for := await pods_of_go(client, own):
@@ -32,11 +32,10 @@ async def gone(client: KubeClient, own: Key) -> None:
 
 
 async def pods_of_go(client: KubeClient, own: Key) -> str:
-    """Return the names of the Go operator's Pods, or why they can't be listed now; empty if there are none.
+    """Return the names of the Go operator's Pods in our Deployment, or the error if they can't be listed now.
 
-    They are in the Deployment of *own*, the Pod that this process runs in.
-
-    If RBAC does not let us see the Pods, a wait for them would never end. So we log a warning and don't wait.
+    *own* is the Pod in which this process runs. The text is empty if the Go operator has no Pods. It is also empty if
+    RBAC doesn't let us see the Pods, because a wait for them would never end; then we log a warning.
     """
     try:
         app = labels(await client.get(POD, own)).get(LABEL_APP, "")

@@ -1,4 +1,4 @@
-"""The result of a reconcile: the time to requeue its key, what it waits for, or why no retry can help."""
+"""The ways in which a reconcile can end: with a result, with a wait, or with an error that no retry fixes."""
 
 import asyncio
 from dataclasses import dataclass
@@ -7,23 +7,22 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The end of a reconcile that succeeded. Its key is requeued after *requeue_after* seconds.
+    """The result of a reconcile that succeeded. Its key is queued again after *requeue_after* seconds.
 
-    With None it is reconciled again only when something changes.
+    If *requeue_after* is None, the key is queued again only when something changes.
     """
 
     requeue_after: float | None = None
 
 
 class TerminalError(Exception):
-    """An error that a retry cannot fix. The key is reconciled again when something changes."""
+    """An error that a retry cannot fix. The key is reconciled again only when something changes."""
 
 
 class Pending(Exception):
     """An exception by which a reconcile ends because it has to wait. This is no failure.
 
-    Its key is queued again when *until* is done. If *requeue_after* is given, the key is also queued after so many
-    seconds.
+    Its key is queued again when *until* is done, and also after *requeue_after* seconds unless that is None.
     """
 
     def __init__(self, until: "asyncio.Future[Any]", requeue_after: float | None = None) -> None:

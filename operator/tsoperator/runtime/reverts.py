@@ -12,8 +12,8 @@ class Reverts:
     """The reaction to another writer that keeps reverting an object.
 
     *fields* are the fields that the other writer reverts, and *who* is its name, if known. Both are empty until the
-    object has been reverted often enough to tell the user. The object may be rewritten after *wait* seconds. The
-    rewrite counts as lasting once the object has stayed as it is for *settles* seconds.
+    object has been reverted often enough to tell the user. The operator waits *wait* seconds before it rewrites the
+    object. A rewrite counts as lasting if the object then stays as it is for *settles* seconds.
     """
 
     fields: Sequence[str] = ()

@@ -13,15 +13,15 @@ LONGEST = 60.0
 MEMORY = 3600.0
 """Seconds without a revert after which earlier ones are forgotten."""
 LAG = 5.0
-"""Seconds for which the cache may still show an object as it was before it was rewritten."""
+"""The longest time, in seconds, for which the cache still shows an object as it was before it was rewritten."""
 
 
 @dataclass(slots=True)
 class _Rewritten:
     """The rewrites of an object for the same *goal*, a text that says what the object is to become.
 
-    *version* is the resourceVersion that was last rewritten, at the time *at*. The other fields are about the
-    reverts so far.
+    The latest rewrite was at the time *at*, and replaced the object's resourceVersion *version*. The other fields are
+    about the reverts so far.
     """
 
     goal: str
@@ -31,7 +31,7 @@ class _Rewritten:
     quick: int = 0
     """The number of times in a row that the object was reverted within `LONGEST` seconds."""
     slowest: float = 0.0
-    """The most seconds that one of the reverts in a row took."""
+    """The longest time from a rewrite to its revert, in seconds, among the reverts that `quick` counts."""
     total: int = 0
     last: float = float("-inf")
     """The time at which the object was last reverted."""
@@ -90,7 +90,7 @@ class Rewrites:
 
 
 def _left(seconds: float) -> float:
-    """Return *seconds*, or 0 if they are at most a millisecond: a timer may fire that much too early."""
+    """Return *seconds*, or 0 if they are at most a millisecond, because a timer can fire that much too early."""
     return seconds if seconds > 0.001 else 0.0
 
 
@@ -110,8 +110,8 @@ def _pause(times: int) -> float:
 
 
 def _calm(known: _Rewritten) -> float:
-    """Return for how many seconds nobody must revert an object, so that its last rewrite counts as lasting.
+    """Return the seconds after which a rewrite that nobody has reverted counts as lasting.
 
-    The result is longer than the other writer took for its reverts. It is 0 if there were at most `AT_ONCE` reverts.
+    They are longer than the other writer took for its reverts. They are 0 if there were at most `AT_ONCE` reverts.
     """
     return max(_pause(known.quick), min(2 * known.slowest, LONGEST)) if known.total > AT_ONCE else 0.0

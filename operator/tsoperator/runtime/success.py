@@ -1,4 +1,4 @@
-"""Writes an Event that says at which name and address an object is reached, once when this becomes true or changes."""
+"""Adds an Event to a plan when an object becomes reachable, or reachable under other names or addresses."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -11,9 +11,9 @@ from tsoperator.runtime.plan import Note, Plan
 def with_success(plan: Plan, before: Sequence[Object], type_: str, words: str | None = None) -> Plan:
     """Return *plan* with an Event that has *words*, if the condition *type_* becomes True, or is True with new words.
 
-    If *words* is None, the Event has the message of the condition. If it is an empty text, there is no Event. *before*
-    are the conditions that the object has. If the condition was True and its message only repeated its reason, as in
-    the Go operator, the object was ready before, and there is no Event.
+    If *words* is None, the Event has the message of the condition. If *words* is an empty text, there is no Event.
+    *before* are the conditions that the object has now. There is also no Event if one of these says that the object was
+    ready under the Go operator: it is True, and its message only repeats its reason.
     """
     shown = _found((plan.status or {}).get("conditions") or (), type_)
     if shown is None or shown["status"] != TRUE:

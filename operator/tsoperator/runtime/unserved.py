@@ -30,7 +30,10 @@ class UnservedKinds:
         self._sleep = sleep
 
     async def run(self) -> None:
-        """Look until cancelled, and write the Event when it changes, and again from time to time."""
+        """Look at the cache each minute until cancelled.
+
+        Write the Event when its words change, and again from time to time while they stay the same.
+        """
         told, looks = "", 0
         while True:
             words = self._words()

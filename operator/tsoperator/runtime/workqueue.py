@@ -26,7 +26,7 @@ class Backoff:
     jitter: Callable[[], float] = nine_to_ten_tenths
 
     def delay(self, failures: int) -> float:
-        """Return the seconds to wait after a failure that came after so many *failures* in a row."""
+        """Return the seconds to wait after a failure; *failures* is the number of failures in a row before it."""
         doublings = min(failures, 64)  # more would overflow a float, and 64 exceed any cap
         return min(self.first * 2.0**doublings, self.cap) * self.jitter()
 
@@ -51,10 +51,10 @@ class WorkQueue:
     A key waits once, however often it is added. No two workers have it at the same time. If it is added while a worker
     has it, it is handed out again after `done`.
 
-    A key has two timers that add it later. They are independent of each other and of plain adds:
+    A key can have two timers that add it later. They are independent of each other and of plain adds:
 
     - `add_after` announces a change. Of two times, the earlier one is used, and no reconcile cancels it.
-    - `requeue` and `retry` set the time that the last reconcile wants for the next one. The next `requeue` replaces it.
+    - `requeue` and `retry` set the time for the next reconcile when one has ended. The next `requeue` replaces it.
     """
 
     def __init__(
@@ -95,16 +95,17 @@ class WorkQueue:
             self._ready.put_nowait(key)
 
     def add_after(self, key: Key, seconds: float) -> None:
-        """Add *key* for a change when *seconds* have passed, or at the earlier time of another `add_after`."""
+        """Add *key* after *seconds*, or sooner if an earlier call of `add_after` has set a sooner time."""
         self._schedule(self._announced, key, seconds)
 
     def requeue(self, key: Key, seconds: float | None) -> None:
-        """Add *key* when *seconds* have passed, or not at all. This replaces an earlier `requeue` or `retry`.
+        """Add *key* when *seconds* have passed. This replaces an earlier `requeue` or `retry`.
 
-        A reconcile that succeeded ends with this call. The call may cancel a pending retry: the reconcile began
-        after the failed one had ended and looked at everything anew, so it did what the failed one left undone.
-        The call cancels no change: a change that was announced while the reconcile ran is a plain add or an
-        `add_after`.
+        With None, *key* isn't added, and an earlier `requeue` or `retry` is only cancelled.
+
+        The caller has just reconciled *key* with success. A retry can be cancelled, because this reconcile began after
+        the failed one and looked at everything anew. A change that was announced while the reconcile ran isn't
+        cancelled, because its timer is that of `add_after`, or it was added without a timer.
         """
         if timer := self._requeued.pop(key, None):
             timer.handle.cancel()
@@ -137,7 +138,7 @@ class WorkQueue:
         return key
 
     def done(self, key: Key) -> None:
-        """Take *key* back from the worker that has it."""
+        """Take *key* back from its worker. If the key was added meanwhile, another worker can get it now."""
         self._working.remove(key)
         if key in self._since:
             self._ready.put_nowait(key)

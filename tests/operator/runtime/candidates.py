@@ -72,7 +72,10 @@ class Candidate:
         self._name = name
 
     async def lead(self, until: float, slow_stop: float = 0) -> None:
-        """Stand for leader, and shut down at the time *until*."""
+        """Take part in the election, lead if elected, and shut down at the time *until*.
+
+        After that, the work takes *slow_stop* seconds to stop.
+        """
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout_at(until):
                 await self.elector.lead(self._diary.work(self._name, slow_stop=slow_stop))

@@ -72,7 +72,7 @@ class Ground:
         self.devices.append((self.sim.store.revision, step.device))
 
     def put(self, obj: Object) -> Object:
-        """Create *obj* in the name of somebody else."""
+        """Create *obj* as somebody else than the operator would."""
         return self.sim.store.create(KINDS[resource_of(obj)], obj)
 
     def live(self, resource: Resource, key: Key) -> Object | None:
@@ -113,7 +113,7 @@ class Ground:
 
 @asynccontextmanager
 async def written(ground: Ground) -> AsyncIterator[dict[tuple[str, str], int]]:
-    """Yield the list of the writes in the block. It is complete at the end of the block."""
+    """Yield the numbers of the writes in the block, by verb and resource. They are complete at the end of the block."""
     before = ground.sim.writes.copy()
     writes: dict[tuple[str, str], int] = {}
     yield writes

@@ -45,11 +45,11 @@ class LeaseServer:
         return copy.deepcopy(self.lease)
 
     def remove_pod(self, name: str) -> None:
-        """Remove a Pod, although its processes may go on."""
+        """Remove a Pod without ending its processes."""
         self._pods_ended[self.pods.pop(name)["metadata"]["uid"]] = now()
 
     def authenticate(self, uid: str) -> None:
-        """Refuse a token that is bound to the Pod with *uid* if that Pod has been gone for long enough."""
+        """Refuse a token that is bound to the Pod with *uid* if that Pod has been gone for `TOKEN_CACHE` seconds."""
         if uid in self._pods_ended and now() >= self._pods_ended[uid] + TOKEN_CACHE:
             raise Denied(401, "Unauthorized", "Unauthorized")
 
@@ -74,7 +74,7 @@ class LeaseServer:
         return copy.deepcopy(self.lease)
 
     def put_record(self, holder: str, **fields: object) -> None:
-        """Store a record as client-go writes it, for *holder*."""
+        """Store the Lease with *holder* as its holder, as client-go writes it; *fields* are set in its spec, too."""
         record = {
             "holderIdentity": holder,
             "leaseDurationSeconds": 15,

@@ -33,8 +33,8 @@ def happened(changes: list[Change], ground: Ground) -> list[str]:
     return [what for _, what in sorted([*noted, *((revision, f"device {name}") for revision, name in ground.devices)])]
 
 
-async def test_a_creation_never_replaces_an_object_but_restores_its_labels(ground: Ground) -> None:
-    """Create a Secret whose labels were removed, so that the cache, which selects by labels, doesn't see it."""
+async def test_a_creation_restores_the_lost_labels_of_an_existing_object_and_nothing_else(ground: Ground) -> None:
+    """Create a Secret anew after somebody has removed its labels; the cache of a real operator doesn't see it then."""
     await ground.act(Child(secret("new")))
     change = {"data": {"state": "eA=="}, "metadata": {"labels": None}}
     ground.sim.store.merge(kinds.SECRET, "tailscale", "new", change)
@@ -45,7 +45,7 @@ async def test_a_creation_never_replaces_an_object_but_restores_its_labels(groun
 
 
 @pytest.mark.parametrize("wanted", [Creation, Child], ids=["unseen", "seen"])
-async def test_an_object_of_somebody_else_with_the_needed_name_is_left_alone(ground: Ground, wanted: Any) -> None:
+async def test_an_object_of_somebody_else_stays_as_it_is_if_a_child_needs_its_name(ground: Ground, wanted: Any) -> None:
     theirs = ground.put({"metadata": {"namespace": "tailscale", "name": "new"}, "kind": "Secret", "apiVersion": "v1"})
     with pytest.raises(Rejected, match="Secret tailscale/new is in the way: it is not the operator's"):
         await ground.act(wanted(secret("new")))
@@ -85,7 +85,7 @@ async def test_only_the_differences_between_the_plan_and_the_live_objects_are_wr
     assert ground.there(CONFIGMAP, A)["data"] == {"k": "w"}
 
 
-async def test_our_finalizer_is_added_and_removed_with_the_writes_that_rbac_grants(
+async def test_our_finalizer_is_put_on_a_dnsconfig_and_taken_off_by_updates_and_not_by_patches(
     ground: Ground, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with written(ground) as writes:
@@ -126,8 +126,8 @@ FINALIZERS = {
 
 
 @pytest.mark.parametrize("plan", FINALIZERS.values(), ids=FINALIZERS)
-async def test_a_finalizer_that_was_added_since_the_last_look_stays(ground: Ground, plan: Plan) -> None:
-    """Add a finalizer by a merge patch, which replaces the whole list."""
+async def test_a_finalizer_that_somebody_adds_during_a_reconcile_is_not_lost(ground: Ground, plan: Plan) -> None:
+    """Add a finalizer after the operator has read the object. The operator's patch would replace the whole list."""
     old = ground.put(HELD)
     theirs = [FINALIZER, OTHERS, "example.org/more"]
     ground.sim.store.merge(kinds.CONFIGMAP, *key_of(old), {"metadata": {"finalizers": theirs}})
@@ -146,7 +146,9 @@ GONE = {
 
 
 @pytest.mark.parametrize("plan", GONE.values(), ids=GONE)
-async def test_an_object_that_was_deleted_before_the_cache_noticed_is_a_conflict(ground: Ground, plan: Plan) -> None:
+async def test_a_write_of_an_object_that_is_gone_but_still_in_the_cache_is_a_conflict(
+    ground: Ground, plan: Plan
+) -> None:
     parent = ground.parent
     ground.put(to_create(child()))
     await ground.caught_up()
@@ -157,7 +159,7 @@ async def test_an_object_that_was_deleted_before_the_cache_noticed_is_a_conflict
         await ground.applier.report(await ground.applier.act(parent, plan, failed), plan, failed)
 
 
-async def test_after_a_failed_write_the_deletions_of_a_plan_wait_until_the_plan_is_carried_out_again(
+async def test_a_deletion_in_a_plan_is_not_carried_out_if_an_earlier_write_has_failed(
     ground: Ground,
 ) -> None:
     old = ground.put(child("old"))
@@ -170,7 +172,9 @@ async def test_after_a_failed_write_the_deletions_of_a_plan_wait_until_the_plan_
     assert ground.live(CONFIGMAP, key_of(old)) is None
 
 
-async def test_a_report_uses_the_patched_parent_but_not_another_patched_object_of_the_kind(ground: Ground) -> None:
+async def test_a_report_is_about_the_patched_parent_and_never_about_another_patched_object(
+    ground: Ground,
+) -> None:
     parent = await ground.act(Patch(DNSCONFIG, Key("", "parent"), {"spec": {"nameserver": {}}}))
     assert parent == ground.parent
     await ground.applier.report(parent, Plan(status={"conditions": []}), failed)
@@ -180,7 +184,7 @@ async def test_a_report_uses_the_patched_parent_but_not_another_patched_object_o
     assert await ground.applier.act(parent, Plan(steps=[patch]), failed) == parent
 
 
-async def test_the_deletion_of_an_object_that_is_gone_succeeds_and_a_new_object_of_its_name_stays(
+async def test_the_deletion_of_an_object_that_is_gone_does_not_delete_a_new_object_with_its_name(
     ground: Ground,
 ) -> None:
     old = ground.put(child("old"))
@@ -192,7 +196,7 @@ async def test_the_deletion_of_an_object_that_is_gone_succeeds_and_a_new_object_
     assert ground.live(CONFIGMAP, key_of(old))
 
 
-async def test_an_object_that_has_changed_is_deleted_unless_the_deletion_is_only_for_the_unchanged_object(
+async def test_a_changed_object_is_deleted_unless_the_deletion_asks_for_an_unchanged_one(
     ground: Ground,
 ) -> None:
     old = ground.put(child("old"))
@@ -213,7 +217,9 @@ async def test_a_deletion_first_removes_our_finalizer_and_no_other(ground: Groun
     assert held == ([(True, others)] if others else [])
 
 
-async def test_an_object_that_is_being_deleted_only_loses_our_finalizer(ground: Ground) -> None:
+async def test_the_deletion_of_an_object_that_is_already_being_deleted_only_removes_our_finalizer(
+    ground: Ground,
+) -> None:
     ground.put(child("old", "example.org/ours"))
     deleting = ground.sim.store.delete(kinds.CONFIGMAP, "tailscale", "old")
     async with written(ground) as writes:
@@ -246,7 +252,7 @@ async def test_a_written_object_is_in_the_cache_before_a_watch_delivers_it(groun
     assert cache.get(DNSCONFIG, key_of(held)) == ground.parent
 
 
-async def test_a_plan_without_a_status_keeps_the_status_and_an_empty_status_is_not_written_needlessly(
+async def test_no_status_is_written_if_the_plan_has_none_or_an_empty_one_for_an_object_without_status(
     ground: Ground,
 ) -> None:
     async with written(ground) as writes:
@@ -259,7 +265,7 @@ async def test_a_plan_without_a_status_keeps_the_status_and_an_empty_status_is_n
     assert ground.parent["status"] == {"conditions": [], "nameserver": {}}
 
 
-async def test_a_condition_has_the_time_at_which_it_changed_until_it_is_no_longer_wanted(ground: Ground) -> None:
+async def test_a_written_condition_gets_a_new_transition_time_only_when_its_status_changes(ground: Ground) -> None:
     for year, since, is_true in ((2030, 2030, False), (2031, 2030, False), (2032, 2032, True)):
         ground.time = datetime(year, 1, 1, tzinfo=UTC)
         told = condition("Ready", is_true, f"Reason{year}", "in words", year)
@@ -269,7 +275,7 @@ async def test_a_condition_has_the_time_at_which_it_changed_until_it_is_no_longe
     assert [found["type"] for found in ground.parent["status"]["conditions"]] == ["Ready"]
 
 
-async def test_the_log_names_the_writes_and_says_when_the_children_of_an_object_are_gone(
+async def test_the_log_has_a_line_about_the_writes_the_condition_and_the_release_of_an_object(
     ground: Ground, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO", "tsoperator")
@@ -289,7 +295,7 @@ async def test_the_log_names_the_writes_and_says_when_the_children_of_an_object_
 
 
 @pytest.mark.parametrize("verb", ["create", "update"])
-async def test_the_log_has_a_new_refusal_once_and_does_not_report_the_end_of_the_previous_refusal(
+async def test_a_refusal_is_logged_once_and_does_not_end_an_earlier_warning_in_the_log(
     ground: Ground, caplog: pytest.LogCaptureFixture, verb: str
 ) -> None:
     caplog.set_level("INFO", "tsoperator")
@@ -329,7 +335,7 @@ async def test_a_report_that_is_refused_again_and_again_is_logged_once_until_a_r
     [(Denied, "simulated failure: InternalError"), (Unavailable, "no route to it; delete the Secret")],
     ids=["API server", "control server"],
 )
-async def test_the_first_refusal_is_reported_although_the_finalizer_was_just_added(
+async def test_a_refusal_is_reported_even_if_the_same_plan_has_just_added_our_finalizer(
     ground: Ground, error: type[Exception], words: str
 ) -> None:
     if error is Denied:
@@ -353,7 +359,7 @@ async def test_a_temporary_error_is_not_reported_to_the_user(ground: Ground) -> 
     assert not ground.sim.store.list(kinds.EVENT)
 
 
-async def test_a_step_that_waits_for_an_answer_is_no_refusal(ground: Ground) -> None:
+async def test_a_step_that_waits_for_an_answer_is_not_reported_as_a_refusal(ground: Ground) -> None:
     pending = ground.error = Pending(asyncio.get_running_loop().create_future())
     with pytest.raises(Pending) as raised:
         await ground.act(delete_device("n1"), Child(child()))
@@ -362,7 +368,7 @@ async def test_a_step_that_waits_for_an_answer_is_no_refusal(ground: Ground) -> 
     assert ground.live(CONFIGMAP, A) is None
 
 
-async def test_the_rest_of_the_plan_is_reported_while_a_device_is_being_deleted(ground: Ground) -> None:
+async def test_the_status_of_a_plan_is_written_while_the_deletion_of_a_device_takes_time(ground: Ground) -> None:
     pending = ground.error = Pending(asyncio.get_running_loop().create_future())
     status = {"conditions": [condition("Ready", False, "Leaving", "it leaves")]}
     steps = Child(child()), delete_device("n1"), Child(child("b"))
@@ -375,7 +381,7 @@ async def test_the_rest_of_the_plan_is_reported_while_a_device_is_being_deleted(
 
 
 @pytest.mark.parametrize("is_ready", [True, False])
-async def test_alternating_errors_of_the_deletion_of_a_device_change_the_status_of_the_parent_only_once(
+async def test_a_deletion_of_a_device_that_fails_and_waits_in_turn_changes_the_status_only_once(
     ground: Ground, is_ready: bool
 ) -> None:
     status, versions = {"conditions": [condition("Ready", is_ready, "Waiting", "")]}, []

@@ -81,7 +81,7 @@ def found(cache: Cache, team: str) -> list[str]:
     return [obj["metadata"]["name"] for obj in cache.indexed(CONFIGMAP, "team", team)]
 
 
-async def test_an_index_has_every_change_and_finds_an_object_under_several_values(sim: ClusterSim) -> None:
+async def test_an_index_finds_an_object_under_all_its_present_values_after_each_change(sim: ClusterSim) -> None:
     create(sim, configmap("a", "x.y.x"), configmap("b", "x"))
     async with followed(sim.api_url) as cache:
         assert (found(cache, "x"), found(cache, "y")) == (["a", "b"], ["a"])
@@ -92,7 +92,9 @@ async def test_an_index_has_every_change_and_finds_an_object_under_several_value
         await until(lambda: not found(cache, "x"))
 
 
-async def test_listeners_get_the_old_and_the_new_object_once_the_new_one_is_in_the_cache(sim: ClusterSim) -> None:
+async def test_listeners_get_the_old_and_the_new_object_when_the_new_one_is_already_in_the_cache(
+    sim: ClusterSim,
+) -> None:
     seen: list[bool] = []
     async with noted(sim.api_url) as (cache, notes):
         cache.listen(CONFIGMAP, lambda _old, new: seen.append(new is cache.get(CONFIGMAP, A)))
@@ -137,7 +139,7 @@ async def away(sim: ClusterSim, change: Callable[[], None]) -> None:
     change()
 
 
-async def test_after_a_restore_of_etcd_the_cache_still_gets_deletions_and_writes(sim: ClusterSim) -> None:
+async def test_the_cache_accepts_changes_with_lower_versions_after_a_restore_of_etcd(sim: ClusterSim) -> None:
     create(sim, configmap("a", "x"))
     backup = sim.store.revision
     for team in ("y", "z"):
@@ -159,7 +161,7 @@ def replace_with(sim: ClusterSim, obj: Object) -> None:
     create(sim, obj)
 
 
-async def test_a_new_object_with_the_name_of_a_deleted_object_is_not_taken_for_the_newest_state_of_that_object(
+async def test_the_newest_state_of_an_object_is_never_that_of_a_later_object_with_its_name(
     sim: ClusterSim,
 ) -> None:
     create(sim, configmap("a", "x"))
@@ -180,7 +182,7 @@ def test_the_cache_leaves_out_the_managed_fields_of_an_object_and_no_other_field
     assert "managedFields" in obj["metadata"]
 
 
-async def test_the_objects_of_a_removed_kind_leave_the_cache_and_the_kind_no_longer_counts_as_refused(
+async def test_a_kind_that_is_no_longer_served_has_no_objects_in_the_cache_and_is_not_refused(
     sim: ClusterSim,
 ) -> None:
     sim.store.create(kinds.DNSCONFIG, {"metadata": {"name": "a", "labels": {"team": "x"}}})
@@ -197,7 +199,7 @@ async def test_the_objects_of_a_removed_kind_leave_the_cache_and_the_kind_no_lon
     assert notes.changes == [("x", None)]
 
 
-async def test_a_write_is_announced_and_slimmed_once_and_no_older_state_is_announced_after_it(sim: ClusterSim) -> None:
+async def test_a_written_object_is_announced_once_and_never_in_an_older_state(sim: ClusterSim) -> None:
     slimmed: list[Object] = []
 
     def slim(obj: Object) -> Object:
@@ -293,7 +295,7 @@ def shut(cache: Cache) -> float | None:
     return registry.get_sample_value("tsoperator_watch_refused", labelled)
 
 
-async def test_a_refused_source_that_the_operator_can_do_without_is_logged_as_information(
+async def test_a_refused_source_without_which_the_operator_works_causes_no_warning(
     sim: ClusterSim, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "tsoperator")
@@ -315,7 +317,7 @@ async def test_a_refused_source_that_is_not_optional_keeps_the_cache_unsynced(
         assert cache.unsynced_selections() == ["configmaps in default"]
 
 
-async def test_a_namespace_in_which_the_operator_loses_its_rights_keeps_its_objects_in_the_cache(
+async def test_the_cache_keeps_the_objects_of_a_namespace_in_which_the_operator_loses_its_rights(
     sim: ClusterSim,
 ) -> None:
     create(sim, configmap("a", "x", "tailscale"), configmap("b", "x", "tailscale"))
@@ -331,7 +333,7 @@ async def test_a_namespace_in_which_the_operator_loses_its_rights_keeps_its_obje
         assert found(cache, "x") == ["a"]
 
 
-async def test_a_selection_that_may_be_listed_but_not_watched_counts_as_refused_until_it_is_watched(
+async def test_a_selection_that_can_be_listed_but_not_watched_counts_as_refused(
     sim: ClusterSim, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "tsoperator")
@@ -385,7 +387,7 @@ async def test_a_cache_is_synced_when_every_kind_has_been_listed(sim: ClusterSim
 
 
 async def test_a_kind_of_ours_that_is_not_served_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
-    """Expect no line about a kind of another project, such as ServiceMonitor, because a cluster may lack its CRD."""
+    """Expect no line about a kind of another project, such as ServiceMonitor, because a cluster can do without it."""
     caplog.set_level(logging.INFO, "tsoperator.runtime.cache")
     policies = [Source(Selection(PROXYGROUPPOLICY, namespace)) for namespace in ("default", "kube-system", "tailscale")]
     async with (

@@ -128,14 +128,14 @@ PATIENTLY = PermissionError("p")
         ([ExceptionGroup("several", [PATIENTLY, X]), DONE], [0, 1]),
     ],
 )
-def test_the_result_of_a_reconcile_says_when_its_key_is_reconciled_again(
+def test_the_result_of_a_reconcile_decides_when_its_key_is_reconciled_again(
     ends: Sequence[End], times: list[float]
 ) -> None:
     assert times_of(*ends, seconds=30, policy=PATIENT) == times
 
 
 @in_virtual_time
-async def test_a_retry_of_refused_keys_reconciles_keys_with_a_refusal_at_once_and_no_other_keys() -> None:
+async def test_retry_refused_reconciles_only_the_keys_whose_latest_error_a_retry_cannot_fix() -> None:
     for end, times in ((PATIENTLY, [0, 3, 4, 9]), (X, [0, 1, 3, 7])):
         script = Script(end)
         ground = Ground(script, PATIENT)
@@ -161,7 +161,9 @@ async def test_a_retry_of_refused_keys_reconciles_keys_with_a_refusal_at_once_an
         ([Result(requeue_after=100), Until(1000), DONE], [0, 5, 100]),
     ],
 )
-def test_the_last_reconcile_of_a_key_says_when_it_is_reconciled_again(ends: Sequence[End], times: list[float]) -> None:
+def test_the_latest_reconcile_of_a_key_decides_when_the_key_is_reconciled_again(
+    ends: Sequence[End], times: list[float]
+) -> None:
     async def main() -> None:
         asyncio.get_running_loop().call_at(5, ground.queue.add, A)
         await ground.run(200, A)
@@ -173,7 +175,9 @@ def test_the_last_reconcile_of_a_key_says_when_it_is_reconciled_again(ends: Sequ
 
 
 @pytest.mark.parametrize("announce", [WorkQueue.add, lambda queue, key: queue.add_after(key, 5)])
-def test_a_change_while_a_reconcile_succeeds_is_not_lost(announce: Callable[[WorkQueue, Key], None]) -> None:
+def test_a_change_that_is_announced_during_a_successful_reconcile_is_not_lost(
+    announce: Callable[[WorkQueue, Key], None],
+) -> None:
     async def reconcile(key: Key) -> Result:
         if not starts:
             announce(ground.queue, key)
@@ -205,7 +209,7 @@ def test_a_change_while_a_reconcile_succeeds_is_not_lost(announce: Callable[[Wor
         ([DONE], ""),
     ],
 )
-def test_an_error_of_reconciles_is_logged_when_it_begins_when_it_changes_and_when_it_ends(
+def test_an_error_is_logged_when_it_begins_when_its_words_change_and_when_it_ends(
     ends: Sequence[End], lines: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Read an exclamation mark in the table as a traceback."""
@@ -239,7 +243,9 @@ def test_an_expected_error_of_a_reconcile_is_logged_in_one_line_unless_the_log_a
     assert levels(caplog) == [("WARNING", False), ("INFO", False)]
 
 
-def test_a_conflict_that_comes_back_at_each_retry_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_conflict_that_comes_back_at_each_retry_is_finally_logged_as_a_warning(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     times_of(Conflict(409, "Conflict", "changed"), seconds=320)
     assert levels(caplog) == [("WARNING", False)]
 
@@ -252,7 +258,7 @@ async def test_a_terminal_error_of_a_reconcile_is_logged_once(caplog: pytest.Log
     assert levels(caplog) == [("WARNING", False)]
 
 
-def test_keys_are_reconciled_side_by_side_but_no_more_than_there_are_workers() -> None:
+def test_as_many_keys_are_reconciled_at_once_as_there_are_workers() -> None:
     spans: list[tuple[float, float]] = []
 
     async def reconcile(_key: Key) -> Result:
@@ -281,7 +287,7 @@ def test_a_key_is_never_reconciled_twice_at_once() -> None:
     assert spans == [(0, 10), (10, 20), (20, 30)]
 
 
-def test_a_reconcile_that_takes_too_long_fails_and_a_timeouterror_inside_a_reconcile_is_another_error(
+def test_a_reconcile_that_takes_too_long_fails_with_another_error_than_a_timeout_within_it(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     starts: list[float] = []
@@ -320,7 +326,7 @@ def test_the_metrics_count_the_reconciles_by_outcome() -> None:
 
 
 @in_virtual_time
-async def test_the_metrics_count_waiting_and_active_keys_and_the_seconds_that_keys_wait_and_reconciles_take() -> None:
+async def test_the_metrics_show_how_many_keys_wait_or_are_reconciled_and_how_long_this_takes() -> None:
     async def reconcile(_key: Key) -> Result:
         await asyncio.sleep(10)
         return DONE

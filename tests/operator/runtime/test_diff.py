@@ -73,7 +73,7 @@ def written(wanted: Object, found: Object | None) -> Object:
         ({"list": [1]}, {"list": []}, False),
     ],
 )
-def test_a_live_map_may_have_additional_keys_but_a_live_list_no_additional_items(
+def test_a_live_object_contains_a_desired_one_if_it_has_more_keys_in_maps_but_not_more_items_in_lists(
     there: Any, wanted: Any, contained: bool
 ) -> None:
     assert contains(there, wanted) is contained
@@ -96,7 +96,7 @@ def test_amounts_of_resources_are_compared_as_numbers(live: str, wanted: str, co
         assert contains({what: {"cpu": live}}, {what: {"cpu": wanted}}) is contained
 
 
-def test_a_digest_is_that_of_the_values_and_not_of_the_order_of_fields() -> None:
+def test_a_digest_depends_on_the_values_but_not_on_the_order_of_fields() -> None:
     assert digest_of({"a": {"b": 1, "c": 2}, "d": 3}) == digest_of({"d": 3, "a": {"c": 2, "b": 1}})
     assert digest_of({"a": [1, 2]}) != digest_of({"a": [2, 1]})
 
@@ -133,7 +133,7 @@ def test_a_child_that_is_missing_is_created_with_its_digest() -> None:
     assert written(wanted, None) == {**wanted, "metadata": {**wanted["metadata"], "annotations": noted}}
 
 
-def test_a_child_of_the_go_operator_only_gets_the_digest() -> None:
+def test_a_child_of_the_go_operator_that_is_right_only_gets_the_digest() -> None:
     theirs = live({"clusterIP": "None", "sessionAffinity": "None"}, generateName="ts-db-", annotations={"a": "b"})
     made = written(desired(), theirs)
     digest = {ANNOTATION_DIGEST: digest_of(desired())}
@@ -146,7 +146,7 @@ def test_a_child_of_the_go_operator_that_differs_is_replaced() -> None:
     assert made["metadata"]["resourceVersion"] == "2"
 
 
-def test_a_field_that_somebody_changed_is_restored_and_a_field_that_we_no_longer_want_is_removed() -> None:
+def test_a_write_restores_changed_fields_and_removes_fields_that_are_no_longer_wanted() -> None:
     wanted, more = {"clusterIP": "None", "ports": [1]}, {"clusterIP": "None", "ports": [1], "priority": "high"}
     found = stored(write_for(desired(wanted), None))
     for changed in ({**wanted, "clusterIP": "192.0.2.1"}, {**wanted, "ports": [1, 2]}):
@@ -164,7 +164,7 @@ LOST: list[Object] = [{"labels": {}}, {"annotations": {"other": "x"}}, {"finaliz
 
 
 @pytest.mark.parametrize("lost", [*LOST, {"finalizers": ["other"]}])
-def test_the_operator_puts_lost_labels_annotations_finalizers_and_owners_of_a_child_back(lost: Object) -> None:
+def test_a_write_restores_the_lost_labels_annotations_finalizers_and_owners_of_a_child(lost: Object) -> None:
     owner = {"kind": "DNSConfig", "uid": "u"}
     wanted = desired(annotations={"a": "b"}, finalizers=["ours"], ownerReferences=[owner])
     made = written(wanted, stored(write_for(wanted, None), **lost))["metadata"]
@@ -173,7 +173,7 @@ def test_the_operator_puts_lost_labels_annotations_finalizers_and_owners_of_a_ch
     assert made["ownerReferences"] == [owner]
 
 
-def test_a_replaced_child_keeps_the_metadata_of_others() -> None:
+def test_a_replaced_child_keeps_the_metadata_that_others_have_added() -> None:
     theirs = live({"clusterIP": "1"}, labels={"team": "web"}, annotations={"note": "x"}, finalizers=["their/own"])
     made = written(desired(finalizers=["ours"]), theirs)["metadata"]
     assert (made["labels"], made["annotations"]["note"]) == ({"team": "web", "managed": "true"}, "x")

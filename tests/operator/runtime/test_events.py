@@ -137,7 +137,9 @@ async def test_an_event_that_returns_after_hours_is_written_as_rarely_as_an_even
     ],
 )
 @in_virtual_time
-async def test_an_event_that_differs_from_earlier_events_in_a_field_is_written(field: str, value: Any) -> None:
+async def test_an_event_that_differs_from_an_earlier_event_in_one_field_is_written_at_once(
+    field: str, value: Any
+) -> None:
     server = EventServer()
     await server.tell()
     await server.tell(**{field: value})
@@ -145,7 +147,7 @@ async def test_an_event_that_differs_from_earlier_events_in_a_field_is_written(f
 
 
 @in_virtual_time
-async def test_the_count_of_an_event_of_an_earlier_process_continues_and_a_lost_event_is_created_again() -> None:
+async def test_the_count_of_an_event_goes_on_after_a_restart_and_a_lost_event_is_created_again() -> None:
     server = EventServer()
     await server.repeat(0)
     server.restart()
@@ -170,7 +172,7 @@ async def test_an_event_to_be_written_once_is_never_updated() -> None:
 
 
 @in_virtual_time
-async def test_the_same_event_that_is_reported_twice_at_the_same_time_is_written_once() -> None:
+async def test_an_event_that_several_tasks_report_at_the_same_time_is_written_once() -> None:
     server = EventServer()
     async with asyncio.TaskGroup() as group:
         for _ in range(3):
@@ -179,7 +181,7 @@ async def test_the_same_event_that_is_reported_twice_at_the_same_time_is_written
 
 
 @in_virtual_time
-async def test_failing_writes_of_events_are_logged_once_until_a_write_succeeds_and_are_tried_again(
+async def test_a_failed_write_of_an_event_is_logged_once_until_a_write_succeeds(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     server = EventServer()
@@ -200,7 +202,7 @@ async def test_the_reporter_of_an_event_waits_only_a_limited_time_for_a_hanging_
 
 
 @in_virtual_time
-async def test_only_the_events_reported_last_are_remembered() -> None:
+async def test_only_the_most_recently_reported_events_are_remembered() -> None:
     server, writes = EventServer(Quiet(memory=2)), []
     for message in ("a", "b", "a", "c", "a", "b"):
         await server.tell(message=message)
@@ -209,7 +211,7 @@ async def test_only_the_events_reported_last_are_remembered() -> None:
     assert writes == [1, 2, 2, 3, 3, 5]
 
 
-def test_a_long_message_is_cut_and_a_long_object_name_still_makes_a_valid_event_name() -> None:
+def test_an_event_is_valid_even_if_its_message_or_the_name_of_its_object_is_too_long() -> None:
     server = EventServer()
     name = "a" * 235 + "." + "b" * 17
     run(server.tell({**INGRESS, "metadata": {**INGRESS["metadata"], "name": name}}, message="x" * 5000))

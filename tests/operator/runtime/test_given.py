@@ -1,4 +1,4 @@
-"""Labels and annotations that a ProxyClass gives, and that go with it."""
+"""Labels and annotations that a ProxyClass gives a child, and that are removed when the class no longer gives them."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ def child(**metadata: Any) -> Object:
     return {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "ts", **metadata}, "spec": {"a": 1}}
 
 
-def test_given_labels_and_annotations_are_added_and_recorded_but_do_not_replace_those_of_the_child() -> None:
+def test_given_labels_and_annotations_are_added_and_listed_but_replace_none_of_the_childs_own() -> None:
     own = child(labels={"team": "ours"}, annotations={"note": "ours"})
     made = with_given(own, {"team": "web", "tier": "1"}, {"note": "x", "example.org/note": "x"})
     assert labels(made) == {"team": "ours", "tier": "1"}
@@ -29,7 +29,7 @@ def test_given_labels_and_annotations_are_added_and_recorded_but_do_not_replace_
 
 
 @pytest.mark.parametrize("note", [ANNOTATION_DIGEST, ANNOTATION_GIVEN])
-def test_a_class_cannot_set_the_annotations_in_which_the_operator_keeps_records(note: str) -> None:
+def test_a_class_cannot_set_the_annotations_in_which_the_operator_keeps_facts(note: str) -> None:
     wanted = with_given(child(), {}, {note: "x", "example.org/note": "y"})
     assert annotations(wanted) == {"example.org/note": "y", ANNOTATION_GIVEN: "annotations.example.org/note"}
     assert write_for(wanted, written(wanted, None)) is None
@@ -50,7 +50,7 @@ def written(wanted: Object, found: Object | None) -> Object:
     return stored(result)
 
 
-def test_given_labels_are_removed_and_those_of_others_stay() -> None:
+def test_labels_that_a_class_no_longer_gives_are_removed_and_those_of_others_stay() -> None:
     live = written(with_given(child(), {"team": "web", "tier": "1"}, {"note": "x"}), None)
     live["metadata"]["labels"]["theirs"] = "1"
     less = written(with_given(child(), {"tier": "1"}, {}), live)
@@ -62,14 +62,14 @@ def test_given_labels_are_removed_and_those_of_others_stay() -> None:
     assert write_for(child(), none) is None
 
 
-def test_a_class_can_change_the_value_of_a_label_without_a_change_of_the_childs_spec() -> None:
+def test_a_changed_label_of_a_class_leaves_the_spec_of_the_child_as_it_is() -> None:
     live = written(with_given(child(), {"team": "web"}, {}), None)
     live["spec"]["restarted"] = "by hand"
     made = written(with_given(child(), {"team": "db"}, {}), live)
     assert (labels(made), made["spec"]) == ({"team": "db"}, {"a": 1, "restarted": "by hand"})
 
 
-def test_labels_that_another_operator_has_given_are_recorded_as_given_without_another_change() -> None:
+def test_labels_that_another_operator_took_from_the_class_are_listed_as_given_without_other_changes() -> None:
     theirs = stored(child(labels={"team": "web"}))
     theirs["spec"] = {"a": 1, "restarted": "by hand"}
     made = written(with_given(child(), {"team": "web"}, {}), theirs)

@@ -76,7 +76,7 @@ class Samples(Collector):
 
 
 @pytest.mark.parametrize("kind", ["text/plain", "application/openmetrics-text"])
-async def test_other_tasks_run_while_the_metrics_page_is_written_and_it_equals_that_of_the_prometheus_client(
+async def test_the_metrics_page_is_that_of_the_prometheus_client_but_lets_other_tasks_run_meanwhile(
     kind: str,
 ) -> None:
     registry, turns = CollectorRegistry(), Counter[str]()
@@ -99,7 +99,7 @@ async def count_proxies() -> Metric:
 
 
 @pytest.mark.parametrize("kind", ["text/plain", "application/openmetrics-text"])
-async def test_the_metrics_page_shows_the_metrics_of_the_registry_and_those_that_functions_count_on_request(
+async def test_the_metrics_page_shows_the_metrics_of_the_registry_and_those_counted_for_the_request(
     kind: str,
 ) -> None:
     registry = CollectorRegistry()
@@ -121,11 +121,11 @@ async def test_the_metrics_page_shows_the_metrics_of_the_registry_and_those_that
         ("[::]:65535", "::", 65535),
     ],
 )
-def test_an_address_to_listen_on_is_host_and_port(text: str, host: str, port: int) -> None:
+def test_a_listen_address_is_parsed_into_a_host_and_a_port(text: str, host: str, port: int) -> None:
     assert parse_listen(text) == (host, port)
 
 
 @pytest.mark.parametrize("text", ["8080", "192.0.2.1", "192.0.2.1:", ":http", ":65536", "2001:db8::1:80", ":-1", ":²"])
-def test_a_listen_address_that_is_no_host_and_port_is_refused(text: str) -> None:
+def test_an_invalid_listen_address_is_refused(text: str) -> None:
     with pytest.raises(ListenError, match="is not ADDR:PORT"):
         parse_listen(text)

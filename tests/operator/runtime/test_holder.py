@@ -107,7 +107,7 @@ def test_the_annotations_about_the_leaders_pod_are_valid_only_for_the_holder_tha
     ],
     ids=["runs", "token of no Pod", "token of another Pod", "a sidecar", "status of before", "waiting", "no status"],
 )
-def test_a_process_writes_its_container_onto_the_lease_once_the_status_of_its_pod_shows_the_container(
+def test_a_process_knows_its_container_only_if_the_status_of_its_own_pod_shows_the_container(
     bound_to: str, found: Object, note: LeaderPlace | None
 ) -> None:
     assert own_note(Process("a_1", "a", bound_to), found, 10) == note
@@ -167,10 +167,10 @@ class Scene:
 )
 @pytest.mark.parametrize("skew", [0, 3000, -3000])
 @in_virtual_time
-async def test_a_standby_leads_as_soon_as_the_pod_of_the_killed_leader_shows_its_end(
+async def test_a_standby_leads_as_soon_as_the_status_of_the_leaders_pod_shows_that_the_leader_has_ended(
     lag: float, restarts: bool, taken: float, skew: float
 ) -> None:
-    """Assume the last renewal at second 6, which the standby saw at second 7."""
+    """Kill a leader whose latest renewal was at second 6; the standby has seen this renewal at second 7."""
     scene = Scene()
     await scene.begin(skew=skew)
     await asyncio.sleep(6.5)
@@ -210,7 +210,10 @@ async def test_an_annotation_about_the_earlier_container_does_not_prove_the_end_
 async def test_a_pod_that_was_deleted_by_force_proves_the_end_of_its_leader_after_ten_seconds(
     bound: bool, goes_on: bool, taken: float | None
 ) -> None:
-    """Assume the last renewal at second 6, or at 16 if the process runs on, whose token is accepted until 16.5."""
+    """Delete the Pod at second 6.5, so that the latest renewal is that of second 6.
+
+    If the process runs on, the latest renewal is at second 16, because the API server accepts its token until 16.5.
+    """
     scene = Scene()
     await scene.begin(bound=bound)
     await asyncio.sleep(5.5)
@@ -242,7 +245,7 @@ async def test_a_pod_of_the_leader_that_reappears_counts_as_never_gone() -> None
 
 
 @in_virtual_time
-async def test_a_new_process_counts_the_lease_duration_from_its_first_read_although_it_is_not_ready_yet() -> None:
+async def test_a_new_process_counts_the_seconds_without_the_leaders_pod_from_its_first_read_of_the_lease() -> None:
     """End the leader with its Pod before the process begins, as when the chart was uninstalled."""
     scene = Scene()
     await scene.begin()
@@ -287,7 +290,7 @@ async def test_a_standby_reads_the_pod_of_the_holder_only_if_a_renewal_is_late()
 
 
 @in_virtual_time
-async def test_the_annotations_of_an_earlier_leader_are_removed_from_the_lease_and_other_annotations_stay() -> None:
+async def test_a_new_leader_replaces_only_the_annotations_of_an_earlier_leader_on_the_lease() -> None:
     scene = Scene()
     scene.server.put_record("")
     stored = scene.server.get(LEASE, KEY)
@@ -314,7 +317,10 @@ def annotations_of(scene: Scene) -> dict[str, str]:
 
 
 class Turn(NamedTuple):
-    """The life of a process: the fates of its requests, when and how it ends, and the pause after its end."""
+    """The life of a process: the fates of its requests, when and how it ends, and the pause after its end.
+
+    *lag* is the number of seconds by which the kubelet reports late.
+    """
 
     fates: list[Fate]
     seconds: float
@@ -379,7 +385,7 @@ async def run_machine(server: LeaseServer, diary: Diary, number: int, machine: M
 
 @given(st.lists(MACHINES, min_size=2, max_size=3))
 @in_virtual_time
-async def test_two_processes_never_lead_at_once_whatever_becomes_of_their_pods(machines: list[Machine]) -> None:
+async def test_two_processes_never_lead_at_once_whatever_happens_to_their_pods(machines: list[Machine]) -> None:
     server, diary = LeaseServer(), Diary()
     async with asyncio.TaskGroup() as group:
         for number, machine in enumerate(machines):

@@ -224,7 +224,7 @@ def test_a_refusal_is_logged_when_it_begins_and_when_it_ends(
         (status(False, message="it waits, and has another name"), OUTLINE, ["seen", "known"]),
     ],
 )
-def test_news_is_logged_unless_it_is_old_or_obvious(
+def test_an_event_that_is_no_warning_is_logged_unless_it_is_old_or_repeats_another_line(
     status: Object, outline: Outline | None, when: list[str], book: Book
 ) -> None:
     plan, line = Plan(notes=[NEWS], status=status, outline=outline), "Renamed: has another name"
@@ -237,7 +237,7 @@ def test_news_is_logged_unless_it_is_old_or_obvious(
     assert [each for each, is_told in found.items() if is_told] == when
 
 
-def test_a_refusal_is_a_warning_and_news_is_not(book: Book) -> None:
+def test_only_a_warning_event_is_logged_as_a_warning(book: Book) -> None:
     for notes in ([INVALID], [INVALID, NEWS], []):
         book.journal.carried_out(PARENT, Plan(notes=notes), ())
     assert [record.levelname for record in book.log.records] == ["WARNING", "INFO", "INFO"]
@@ -256,7 +256,7 @@ def test_a_refusal_is_a_warning_and_news_is_not(book: Book) -> None:
         (None, Plan(notes=[LEFT_OUT]), ["LeftOut: path /a", "no longer Invalid"]),
     ],
 )
-def test_a_refusal_lasts_while_a_condition_has_its_reason_and_while_another_refusal_hides_it(
+def test_a_refusal_has_not_ended_while_a_condition_repeats_it_or_the_plan_does_not_name_all_faults(
     before: Object | None, then: Plan, words: list[str], book: Book
 ) -> None:
     book.carried_out(Plan(notes=[INVALID]))
@@ -264,7 +264,7 @@ def test_a_refusal_lasts_while_a_condition_has_its_reason_and_while_another_refu
     assert ("no longer Invalid" in "".join(book.carried_out(Plan()))) is ("no longer Invalid" not in words)
 
 
-def test_the_log_about_pods_whose_conditions_lack_reason_and_message_has_no_changes_of_children(book: Book) -> None:
+def test_the_log_about_a_pod_has_its_warnings_but_neither_writes_nor_conditions(book: Book) -> None:
     pod = parent(kind="Pod", status={"conditions": [{"type": "Ready", "status": "True"}]})
     book.journal.reported(parent(kind="Pod"), status(True), Plan())
     for notes in ([INVALID, NEWS], [NEWS], []):
@@ -272,7 +272,7 @@ def test_the_log_about_pods_whose_conditions_lack_reason_and_message_has_no_chan
     assert book.told() == ["Pod default/db: Invalid: no such tag", "Pod default/db: no longer Invalid"]
 
 
-def test_the_end_of_a_refusal_is_not_logged_for_an_object_that_goes(book: Book) -> None:
+def test_the_end_of_a_refusal_is_not_logged_for_an_object_that_is_being_deleted(book: Book) -> None:
     book.carried_out(Plan(notes=[INVALID]))
     assert book.carried_out(Plan(), parent=parent(metadata={"deletionTimestamp": "t"})) == []
 
@@ -318,7 +318,7 @@ def test_the_log_says_when_a_proxy_that_was_not_ready_is_ready_again(
     assert told == [words, ["Ready is True now"], []]
 
 
-def test_the_end_of_a_condition_is_logged_as_the_end_of_its_warning(book: Book) -> None:
+def test_a_condition_that_repeats_a_warning_has_no_log_line_of_its_own(book: Book) -> None:
     warned, well = Plan(notes=[INVALID], outline=READY), Plan(outline=READY)
     assert book.carried_out(warned) == ["Invalid: no such tag"]
     assert book.reported(status(True), status(False, "Invalid"), warned) == []
@@ -326,7 +326,7 @@ def test_the_end_of_a_condition_is_logged_as_the_end_of_its_warning(book: Book) 
     assert book.reported(status(False), status(True), well) == []
 
 
-def test_the_end_of_an_object_is_logged_and_its_state_is_forgotten_also_if_it_was_made_anew(book: Book) -> None:
+def test_the_release_of_an_object_is_logged_and_its_earlier_refusals_are_forgotten(book: Book) -> None:
     assert book.carried_out(Plan(notes=[INVALID])) == ["Invalid: no such tag"]
     book.journal.released(PARENT)
     assert book.told() == ["removed what was made for it"]
@@ -371,7 +371,7 @@ def test_the_log_has_one_line_for_each_plan_at_debug_level(plan: Plan, words: st
     assert book.told() == [f"plan: {words}"]
 
 
-def test_a_plan_for_a_finalizer_that_is_there_or_for_a_vanished_parent_without_steps_is_not_logged(book: Book) -> None:
+def test_the_log_leaves_out_an_existing_finalizer_and_a_plan_without_parent_and_steps(book: Book) -> None:
     book.log.set_level(logging.DEBUG, "tsoperator")
     book.journal.planned(parent(metadata={"finalizers": [FINALIZER]}), Plan(hold=FINALIZER))
     book.journal.planned({}, Plan())
@@ -379,7 +379,7 @@ def test_a_plan_for_a_finalizer_that_is_there_or_for_a_vanished_parent_without_s
     assert book.told() == ["plan: nothing", "something that vanished: plan: FindNodePorts"]
 
 
-def test_an_error_counts_as_logged_if_a_warning_has_its_words_or_the_api_server_is_away(book: Book) -> None:
+def test_an_error_counts_as_logged_if_a_plan_has_warned_of_it_or_the_api_server_is_unreachable(book: Book) -> None:
     known, silent, failed = Denied(403, "", "no"), Denied(403, "", "no"), Denied(403, "", "no")
     book.journal.failed(known, Plan(notes=[INVALID]))
     book.journal.failed(silent, Plan(notes=[NEWS]))
@@ -447,7 +447,7 @@ def test_changed_fields_are_logged_by_their_paths(desired: object, live: object,
     ("digest", "spec", "is_so"),
     [({}, 1, True), ({}, 2, False), ({ANNOTATION_DIGEST: "c"}, 1, False)],
 )
-def test_the_log_says_that_a_correct_object_of_the_go_operator_is_taken_over(
+def test_an_object_is_taken_over_if_a_write_only_adds_the_digest_that_it_lacks(
     digest: dict[str, str], spec: int, is_so: bool
 ) -> None:
     after = {"metadata": {"annotations": {ANNOTATION_DIGEST: "d"}}, "spec": 1}

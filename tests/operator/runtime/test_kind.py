@@ -77,7 +77,7 @@ async def ground(sim: ClusterSim, client: KubeClient) -> AsyncIterator[Ground]:
         yield made
 
 
-async def test_the_plan_of_a_reconcile_may_depend_on_the_answer_to_a_question(sim: ClusterSim, ground: Ground) -> None:
+async def test_the_plan_of_a_reconcile_can_depend_on_the_answer_to_a_question(sim: ClusterSim, ground: Ground) -> None:
     async def ask() -> str:
         return "two keys"
 
@@ -87,7 +87,7 @@ async def test_the_plan_of_a_reconcile_may_depend_on_the_answer_to_a_question(si
     assert ground.called == ["acted lab 3", "reported lab 3"]
 
 
-async def test_a_kind_is_not_told_that_a_plan_was_reported_if_the_write_of_the_status_failed(
+async def test_the_function_reported_of_a_kind_is_not_called_if_the_write_of_the_status_fails(
     sim: ClusterSim, ground: Ground
 ) -> None:
     sim.faults.fail(Failure(403, verb="update", plural="tailnets"))
@@ -104,7 +104,7 @@ async def test_the_status_of_an_object_is_written_before_its_reconcile_waits(gro
     assert ground.called == ["acted lab 3", "reported lab 3"]
 
 
-async def test_events_about_an_object_that_is_gone_are_log_lines(
+async def test_an_event_about_an_object_that_is_gone_is_only_logged(
     sim: ClusterSim, ground: Ground, caplog: pytest.LogCaptureFixture
 ) -> None:
     left = Plan(notes=[Note("Warning", "Left", "a Pod")], requeue_after=5.0)
@@ -140,7 +140,7 @@ def events(sim: ClusterSim) -> list[tuple[str, str]]:
     return sorted((each["involvedObject"]["name"], each["reason"]) for each in sim.store.list(kinds.EVENT))
 
 
-async def test_a_plan_may_report_on_several_objects_and_the_log_tells_of_its_writes_once(
+async def test_a_plan_can_report_on_several_objects_but_its_writes_are_logged_once(
     sim: ClusterSim, ground: Ground, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO", "tsoperator")
@@ -157,7 +157,7 @@ REFUSED = {"a step": ("create", "serviceaccounts"), "a report": ("update", "tail
 
 
 @pytest.mark.parametrize(("verb", "plural"), REFUSED.values(), ids=REFUSED)
-async def test_each_of_several_objects_reports_a_refusal(
+async def test_a_refusal_is_reported_on_each_object_on_which_the_plan_reports(
     sim: ClusterSim, ground: Ground, verb: str, plural: str
 ) -> None:
     ground.reports = reports(sim)

@@ -19,7 +19,7 @@ from tests.support.virtual_time import in_virtual_time, now
 
 
 @in_virtual_time
-async def test_the_record_in_the_lease_has_the_form_of_client_go_and_a_leader_renews_the_record() -> None:
+async def test_a_leader_writes_and_renews_the_lease_in_the_format_of_client_go() -> None:
     server = LeaseServer()
     await Candidate(server, Diary(), "a").lead(until=5)
     record = {
@@ -62,10 +62,10 @@ async def test_the_lease_of_a_crashed_leader_is_taken_when_it_has_run_out() -> N
     ],
 )
 @in_virtual_time
-async def test_a_standby_waits_for_the_duration_in_the_record_by_its_own_clock(
+async def test_a_standby_waits_for_the_duration_in_the_lease_by_its_own_clock(
     fields: dict[str, object], taken: float
 ) -> None:
-    """Use electors that read the Lease every 2 seconds."""
+    """Use an elector that reads the Lease every 2 seconds, so that it can lead up to 2 seconds late."""
     server, diary = LeaseServer(), Diary()
     server.put_record("other", **fields)
     await Candidate(server, diary, "b").lead(until=60)
@@ -73,7 +73,7 @@ async def test_a_standby_waits_for_the_duration_in_the_record_by_its_own_clock(
 
 
 @in_virtual_time
-async def test_a_process_that_takes_the_lease_of_another_process_adds_one_to_the_leases_transitions() -> None:
+async def test_a_new_holder_of_the_lease_adds_one_to_its_transitions_and_keeps_its_other_fields() -> None:
     server = LeaseServer()
     server.put_record("", strategy="OldestEmulationVersion")
     await Candidate(server, Diary(), "b").lead(until=1)
@@ -97,7 +97,7 @@ async def test_a_standby_waits_as_long_as_the_holder_renews() -> None:
 @pytest.mark.parametrize("how", ["away", "hangs"])
 @pytest.mark.parametrize(("seconds", "end"), [(4, 60), (60, 13)], ids=["short", "long"])
 @in_virtual_time
-async def test_a_leader_outlasts_a_short_absence_of_the_api_server_and_stops_before_its_lease_runs_out(
+async def test_a_leader_outlasts_a_short_outage_of_the_api_server_but_stops_in_a_long_one(
     how: str, seconds: float, end: float
 ) -> None:
     diary = Diary()
@@ -141,7 +141,7 @@ async def test_a_leader_stops_when_the_lease_is_deleted_or_no_longer_its_own(hol
     ids=["in time", "too late", "the lease runs from when its renewal was sent, not answered"],
 )
 @in_virtual_time
-async def test_work_that_does_not_stop_ends_the_process_before_another_process_may_lead(
+async def test_a_process_whose_work_does_not_stop_is_ended_before_another_process_can_lead(
     slow_stop: float, aborted: list[float], stopped: float, fates: tuple[Fate, ...]
 ) -> None:
     diary = Diary()
@@ -156,7 +156,7 @@ async def test_work_that_does_not_stop_ends_the_process_before_another_process_m
 
 @pytest.mark.parametrize("slow_stop", [0, 50])
 @in_virtual_time
-async def test_a_leader_that_shuts_down_releases_its_lease_after_its_work_and_a_standby_leads_at_once(
+async def test_a_standby_leads_at_once_when_the_leader_has_stopped_its_work_and_released_the_lease(
     slow_stop: float,
 ) -> None:
     diary, server = Diary(), LeaseServer()
@@ -184,7 +184,7 @@ async def test_a_leader_continues_when_somebody_labels_its_lease() -> None:
 
 @pytest.mark.parametrize("fate", [Fate(answer_lost=True), Fate(back=60)])
 @in_virtual_time
-async def test_a_lease_whose_creation_got_no_answer_is_recognized_as_ours(fate: Fate) -> None:
+async def test_a_process_recognizes_its_own_lease_even_if_the_creation_got_no_answer(fate: Fate) -> None:
     server, diary = LeaseServer(), Diary()
     await Candidate(server, diary, "a", (Fate(), fate)).lead(until=60)
     assert diary.terms[0][1] <= 7
@@ -196,7 +196,7 @@ async def test_a_lease_whose_creation_got_no_answer_is_recognized_as_ours(fate: 
     ids=["a claim", "a renewal"],
 )
 @in_virtual_time
-async def test_a_request_that_is_under_way_at_shutdown_does_not_keep_the_lease(
+async def test_the_lease_is_free_after_a_shutdown_even_if_a_request_was_under_way(
     fates: tuple[Fate, ...], until: float, terms: list[tuple[str, float, float]]
 ) -> None:
     server, diary = LeaseServer(), Diary()
@@ -220,7 +220,7 @@ async def test_the_log_tells_who_leads_and_who_stands_by(caplog: pytest.LogCaptu
 
 
 @in_virtual_time
-async def test_a_shutdown_without_the_api_server_does_not_take_long(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_shutdown_ends_soon_even_if_the_api_server_does_not_answer(caplog: pytest.LogCaptureFixture) -> None:
     candidate = Candidate(LeaseServer(), Diary(), "a")
     async with asyncio.TaskGroup() as group:
         group.create_task(candidate.lead(until=3))
@@ -258,7 +258,7 @@ async def test_a_leader_whose_work_ends_releases_the_lease_and_raises_the_error_
     ids=["refused", "away"],
 )
 @in_virtual_time
-async def test_an_error_that_keeps_a_process_from_the_lease_is_logged_once_for_all_requests(
+async def test_an_error_that_keeps_a_process_from_the_lease_is_logged_only_once(
     caplog: pytest.LogCaptureFixture, errors: Iterator[Exception], told: str
 ) -> None:
     class Failing(Link):
@@ -287,7 +287,7 @@ async def test_an_error_that_comes_back_after_a_renewal_is_logged_again(caplog: 
 
 
 @pytest.mark.parametrize("seconds", [(15, 10, 2, 10), (15, 9, 9, 10), (15, 9, 0, 10), (5, 4, 2, 10)])
-def test_settings_of_the_election_with_which_two_processes_could_lead_at_once_are_refused(
+def test_election_times_with_which_two_processes_could_lead_at_once_are_refused(
     seconds: tuple[float, float, float, int],
 ) -> None:
     with pytest.raises(ValueError, match="a lease needs"):
@@ -295,7 +295,7 @@ def test_settings_of_the_election_with_which_two_processes_could_lead_at_once_ar
 
 
 async def lost(leading: Awaitable[None]) -> str:
-    """Return the message of the loss of leadership, or an empty text if it isn't lost."""
+    """Wait for the end of *leading*. Return the message of the loss of leadership, empty if it wasn't lost."""
     try:
         await leading
     except LeadershipLost as error:

@@ -131,9 +131,7 @@ def holder(sim: ClusterSim) -> str:
     return lease["spec"]["holderIdentity"] if lease else ""
 
 
-async def test_a_mapper_that_compares_gets_the_old_and_the_new_object_as_soon_as_an_object_changes(
-    sim: ClusterSim, client: KubeClient
-) -> None:
+async def test_a_comparison_gets_the_old_and_the_new_object_at_each_change(sim: ClusterSim, client: KubeClient) -> None:
     def team(obj: Object | None) -> str:
         return labels(obj)["team"] if obj else "none"
 
@@ -166,7 +164,7 @@ async def test_existing_new_and_deleted_objects_are_reconciled_by_the_reconciler
     assert services.names == {"kubernetes"}
 
 
-async def test_a_change_queues_the_keys_for_both_the_old_and_the_new_object(
+async def test_a_change_queues_the_keys_that_the_mapper_returns_for_the_old_and_for_the_new_object(
     sim: ClusterSim, client: KubeClient
 ) -> None:
     create(sim, "a", "x")
@@ -195,7 +193,7 @@ async def test_no_reconcile_begins_before_the_objects_of_every_kind_have_been_li
     assert unsynced[0] == []
 
 
-async def test_several_changes_in_a_burst_cause_a_single_reconcile_of_a_kind_that_gathers(
+async def test_a_kind_that_gathers_changes_reconciles_a_key_once_after_a_burst(
     sim: ClusterSim, client: KubeClient
 ) -> None:
     cache, reconciler = new_cache(), Noting(by_team, gathering=Gathering(0.5))
@@ -211,9 +209,7 @@ def key_names(cache: Cache) -> set[str]:
     return {key_of(obj).name for obj in cache.all(CONFIGMAP)}
 
 
-async def test_the_keys_of_the_objects_of_every_kind_are_enqueued_again_after_a_while(
-    sim: ClusterSim, client: KubeClient
-) -> None:
+async def test_a_resync_enqueues_the_keys_of_all_objects_again(sim: ClusterSim, client: KubeClient) -> None:
     create(sim, "a")
     create(sim, "b")
     reconciler = Noting(watched=[CONFIGMAP, SERVICE, DEVICE])
@@ -254,7 +250,7 @@ async def test_the_keys_of_all_objects_are_enqueued_before_the_first_reconcile(c
     assert seen[0] == 100
 
 
-async def test_a_change_while_the_keys_of_all_objects_are_enqueued_is_not_lost(client: KubeClient) -> None:
+async def test_a_change_that_happens_while_all_keys_are_enqueued_is_not_lost(client: KubeClient) -> None:
     table, mapped, started = Table(*map(str, range(100))), list[Key](), asyncio.Event()
 
     async def change() -> None:
@@ -311,7 +307,7 @@ def leading(registry: CollectorRegistry) -> float | None:
     return registry.get_sample_value("tsoperator_leading")
 
 
-async def test_tasks_beside_the_reconcilers_run_only_while_the_metric_says_that_this_process_leads(
+async def test_the_programs_beside_the_reconcilers_run_only_while_the_process_leads(
     sim: ClusterSim, client: KubeClient
 ) -> None:
     registry, seen = CollectorRegistry(), list[str]()

@@ -34,7 +34,7 @@ GROUP = WITHOUT_NAMESPACE[0]
 RECORDER = Owner("recorder", Key("", "rec"))
 
 
-def test_an_owners_labels_are_those_of_the_go_operator() -> None:
+def test_the_labels_for_the_children_of_an_owner_are_those_of_the_go_operator() -> None:
     without = {name: value for name, value in LABELS.items() if name != "tailscale.com/parent-resource-ns"}
     assert OWNER.labels == LABELS
     for owner in WITHOUT_NAMESPACE:
@@ -71,7 +71,7 @@ def test_a_child_is_found_by_the_owner_that_its_labels_name(labels: dict[str, st
     assert list(by_owner(child)) == ([str(owner)] if owner else [])
 
 
-def test_a_proxygroups_service_is_found_by_its_parent_and_is_no_child_of_ours() -> None:
+def test_a_child_with_the_label_of_a_proxygroup_is_found_only_by_the_index_of_grouped_owners() -> None:
     made = obj(SERVICE, Key("tailscale", "ts-db"), labels={**LABELS, "tailscale.com/proxy-group": "group"})
     assert (list(by_owner(made)), list(by_grouped_owner(made))) == ([], [str(OWNER)])
     assert list(by_grouped_owner(obj(SERVICE, Key("tailscale", "ts-db"), labels=LABELS))) == []
@@ -88,7 +88,7 @@ def test_a_child_maps_to_its_parent_only_in_the_operators_namespace_and_for_the_
     assert list(within("default", by_owner)(foreign)) == [str(OWNER)]
 
 
-def test_of_several_children_the_oldest_that_is_not_being_deleted_is_used_and_then_the_first_by_name() -> None:
+def test_of_several_children_the_oldest_one_that_is_not_being_deleted_is_used() -> None:
     old, older, new = (
         obj(SERVICE, Key("tailscale", name), creationTimestamp=f"2026-01-0{day}T00:00:00Z")
         for name, day in (("b", 2), ("c", 1), ("a", 3))
@@ -113,11 +113,11 @@ def test_of_several_children_the_oldest_that_is_not_being_deleted_is_used_and_th
         ({}, {"pod_uid": "eA==", "tailscale_capver": "MTA3"}),
     ],
 )
-def test_an_object_made_by_an_operator_or_a_proxy_is_recognized(metadata: Object, data: Object) -> None:
+def test_an_object_with_the_marks_of_an_operator_or_a_proxy_is_recognized(metadata: Object, data: Object) -> None:
     assert is_marked(obj(SECRET, Key("tailscale", "ts-db-x7k2p-0"), {"data": data} if data else {}, **metadata))
 
 
-def test_a_strangers_object_and_a_configmap_with_a_key_of_proxies_secrets_are_not_the_operators() -> None:
+def test_an_object_without_the_marks_of_an_operator_or_a_proxy_is_not_recognized() -> None:
     others = {"labels": {"app": "db"}, "annotations": {"a": "b"}}
     assert not is_marked(obj(SECRET, Key("tailscale", "a")))
     assert not is_marked(obj(SECRET, Key("tailscale", "a"), {"data": {"password": "eA=="}}, **others))
@@ -175,14 +175,14 @@ BY_GROUP = owner_reference(PROXYGROUP, "db", "former")
         (GROUP.labels, [owner_reference(CONNECTOR, "db", "u")], True),
     ],
 )
-def test_a_child_with_the_labels_or_the_owner_of_another_parent_belongs_to_the_other_parent(
+def test_a_child_belongs_to_the_parent_in_its_owner_reference_or_else_to_the_one_in_its_labels(
     labels: dict[str, str], references: list[Object], *, anothers: bool
 ) -> None:
     found = obj(SERVICE, Key("tailscale", "db-metrics"), labels=labels, ownerReferences=references)
     assert is_anothers(found, GROUP) is anothers
 
 
-def test_the_error_names_the_foreign_object_with_the_needed_name() -> None:
+def test_the_message_about_a_foreign_object_names_the_object_and_says_what_to_do() -> None:
     found = obj(SERVICE, Key("tailscale", "db-metrics"))
     assert in_the_way(found).startswith("Service tailscale/db-metrics is in the way: it is not the operator's")
     assert "make this object under another name" in in_the_way(found)
@@ -197,6 +197,6 @@ def test_the_error_names_the_foreign_object_with_the_needed_name() -> None:
         (Owner("recorder", Key("", "r")), "Recorder r"),
     ],
 )
-def test_messages_name_a_child_together_with_its_parent(owner: Owner, named: str) -> None:
+def test_messages_about_a_child_name_its_parent_if_it_has_one(owner: Owner, named: str) -> None:
     assert parent_title({"kind": "Secret", "metadata": {"name": "x", "labels": owner.labels}}) == named
     assert parent_title({"kind": "Secret", "metadata": {"namespace": "tailscale", "name": "x"}}) == "Secret tailscale/x"

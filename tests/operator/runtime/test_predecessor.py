@@ -45,7 +45,7 @@ async def test_our_operator_waits_while_a_pod_of_the_go_operator_exists(
     ],
     ids=["a replica", "another app", "itself", "in no Pod"],
 )
-async def test_our_operator_waits_only_for_pods_of_the_go_operator_and_never_waits_outside_a_pod(
+async def test_our_operator_does_not_wait_if_it_runs_in_no_pod_or_the_go_operator_has_none(
     sim: ClusterSim, client: KubeClient, own: str, pods: dict[str, dict[str, str]]
 ) -> None:
     for name, labels in pods.items():

@@ -76,7 +76,7 @@ def test_the_reverts_of_an_object_are_reported_as_soon_as_the_next_rewrite_has_t
     assert begun.seen(*FIELDS).who == "argocd-controller"
 
 
-def test_the_reverts_of_an_object_are_forgotten_once_nobody_has_reverted_the_object_for_long_enough() -> None:
+def test_the_reverts_of_an_object_are_forgotten_when_nobody_has_reverted_the_object_for_long_enough() -> None:
     begun = fight()
     begun.lose(AT_ONCE + 2)
     begun.now += 0.5
@@ -111,7 +111,7 @@ def test_a_revert_that_the_operator_sees_twice_is_counted_once() -> None:
     assert [begun.set_back(0).wait for _ in range(10)] == [0] * 10
 
 
-def test_two_reverts_without_a_rewrite_between_them_count_as_two_if_the_object_was_right_meanwhile() -> None:
+def test_two_reverts_without_our_rewrite_between_them_count_as_two_if_the_object_was_right_in_between() -> None:
     begun = fight()
     for _ in range(AT_ONCE + 2):
         reverts = begun.set_back(0.1)
@@ -145,7 +145,7 @@ def test_another_writer_that_has_reverted_nothing_for_an_hour_is_forgotten() -> 
     assert begun.set_back().who == ""
 
 
-def test_an_object_that_looks_unchanged_after_a_rewrite_counts_as_no_revert_while_the_cache_may_lag() -> None:
+def test_an_object_in_its_version_before_a_rewrite_counts_as_no_revert_while_the_cache_can_lag() -> None:
     begun = fight()
     assert begun.look(*FIELDS) == Reverts(wait=LAG)
     assert begun.look() == Reverts()

@@ -1,4 +1,4 @@
-"""The Event that says once at which names and addresses an object can be reached."""
+"""The Event about the names and addresses at which an object can be reached, which is written only once."""
 
 from typing import NamedTuple
 
@@ -36,7 +36,7 @@ def shown(found: tuple[bool | str, str] | None) -> list[Object]:
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_an_event_reports_that_an_object_can_be_reached_or_has_another_name(case: Case) -> None:
+def test_an_event_is_written_when_an_object_becomes_ready_or_can_be_reached_elsewhere(case: Case) -> None:
     plan = with_success(Plan(status={"conditions": shown(case.after)}), shown(case.before), "Ready", WORDS)
     assert [*plan.notes] == [Note("Normal", "Made", WORDS, once=True)] * case.tells
 

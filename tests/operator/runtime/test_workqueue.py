@@ -39,7 +39,7 @@ async def test_a_key_that_is_added_twice_waits_in_the_queue_once() -> None:
 
 
 @in_virtual_time
-async def test_a_waiting_worker_gets_an_added_key_and_a_worker_that_is_cancelled_takes_no_key_along() -> None:
+async def test_a_waiting_worker_gets_an_added_key_unless_the_worker_is_cancelled_at_that_moment() -> None:
     queue = WorkQueue()
     for cancelled in (False, True):
         async with asyncio.TaskGroup() as group:
@@ -52,7 +52,7 @@ async def test_a_waiting_worker_gets_an_added_key_and_a_worker_that_is_cancelled
         queue.done(A)
 
 
-def test_each_retry_of_a_key_waits_twice_as_long_up_to_a_cap_and_up_to_a_tenth_shorter_by_chance() -> None:
+def test_the_back_off_doubles_up_to_a_cap_and_is_shorter_by_a_random_part_of_up_to_a_tenth() -> None:
     assert [STEADY.delay(n) for n in (0, 1, 2, 13, 14, 10_000)] == [0.005, 0.01, 0.02, 40.96, 60, 60]
     assert Backoff(first=1, jitter=lambda: 0.5).delay(3) == 4
     assert all(0.9 <= nine_to_ten_tenths() <= 1 for _ in range(100))

@@ -15,7 +15,7 @@ from tsoperator.runtime.ownership import Owner
 from tsoperator.settings import Settings
 
 _LABEL_MAX: Final = 63
-"""The most characters that the name of a Connector may have, because its children have the name in a label."""
+"""The most characters that the name of a Connector can have, because its children have the name in a label."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -134,10 +134,7 @@ def plan_deletion(ask: Ask, observed: Observed) -> Plan:
 
 
 def failed(ask: Ask, _observed: Observed, refusal: Refusal) -> Plan:
-    """Return the plan that reports on a Connector why its proxy could not be made.
-
-    The Connector is reconciled again later.
-    """
+    """Return the plan that tells the user of a Connector why its proxy could not be made. The operator tries again."""
     return _refusal_plan(ask, refusal)
 
 
@@ -156,7 +153,7 @@ def _status(ask: Ask, devices: Sequence[ReportedDevice]) -> Object:
 
 
 def _joined(devices: Sequence[ReportedDevice]) -> str:
-    """Say under which names and addresses *devices* are in the tailnet; empty if none has joined it."""
+    """Return words for the names and addresses of *devices* in the tailnet; empty if none has joined it."""
     words = device_words([(each.fqdn, each.ips) for each in devices if each.fqdn])
     return f"it is in the tailnet as {words}" if words else ""
 

@@ -1,7 +1,7 @@
 """Decides how to change the configuration of the cluster's DNS, and what a DNSConfig's status says about it.
 
-In mode Managed, the configuration has to contain our stub domain. In mode Manual, and when the last DNSConfig is
-deleted, the operator removes the stub domain that it has written in mode Managed. It writes nothing else.
+In mode Managed, the configuration has to contain our stub domain. In mode Manual, and when no DNSConfig is left, the
+operator removes the stub domain that it has written in mode Managed. It writes nothing else.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,7 +27,7 @@ OVERWRITTEN: Final = "StubDomainOverwritten"
 PENDING: Final = "NameserverPending"
 """The reason of the condition ClusterDNSConfigured until a Pod of the nameserver is ready and answers."""
 REMOVED: Final = "removed"
-"""The field `goal` of a `ClusterDNSPlan` that removes our stub domain from the cluster's DNS."""
+"""The value of the field `goal` of a `ClusterDNSPlan` that removes our stub domain from the cluster's DNS."""
 
 _WRITTEN: Final = "the stub domain is in the configuration of the cluster's DNS"
 _VALUE: Final = "set operatorConfig.manageClusterDNS of the chart to true"
@@ -73,7 +73,7 @@ class ClusterDNSPlan:
     result: Refusal | Nothing | None = None
     status: Object = field(default_factory=dict)
     again: float | None = None
-    """The seconds until the operator looks again whether it may see an object of the cluster's DNS.
+    """The seconds until the operator looks again whether it is allowed to see an object of the cluster's DNS.
 
     It has to look by itself, because no watch event tells when the API server lets it see the object.
     """
@@ -97,10 +97,10 @@ def plan(
     nameserver: NameserverHealth,
     settings: Settings,
 ) -> ClusterDNSPlan:
-    """Return the plan that makes the cluster's DNS ask the *nameserver* for *zones*, in the mode that *wanted* names.
+    """Return the plan for the cluster's DNS. In mode Managed, it has to ask the *nameserver* for names in *zones*.
 
-    *objects* is None if the API server doesn't let the operator see them. The operator writes a stub domain only
-    while the nameserver works. An existing stub domain stays in any case.
+    *wanted* names the mode. *objects* is None if the API server doesn't let the operator see them. The operator writes
+    a stub domain only while the nameserver works. An existing stub domain stays even if the nameserver doesn't work.
     """
     is_managed = wanted.mode == "Managed"
     status = zones_status(settings.zones, zones)
@@ -235,9 +235,9 @@ def _versioned_step(change: Change, objects: DNSObjects) -> Write:
 
 
 def unseen_removal(obj: Object) -> ClusterDNSPlan:
-    """Return the plan for a deleted DNSConfig *obj* while the operator isn't allowed to see the cluster's DNS.
+    """Return the plan for *obj*, a DNSConfig that somebody deletes, if the operator can't see the cluster's DNS.
 
-    The deletion waits if a condition says that the operator has written into the configuration of the cluster's DNS.
+    The deletion waits if a condition of *obj* says that the operator has written into the cluster's DNS.
     """
     written = is_true(obj, CONDITION_CLUSTER_DNS_CONFIGURED)
     return ClusterDNSPlan(result=_UNSEEN, again=_LOOK_AGAIN) if written else ClusterDNSPlan()

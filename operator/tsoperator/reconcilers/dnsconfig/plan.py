@@ -58,7 +58,7 @@ CONDITION_RECORDS_COMPLETE: Final = "RecordsComplete"
 """
 
 KEPT: Final = "DNSConfigKept"
-"""The reason of the Event on a user's DNSConfig because of which the operator makes no DNSConfig by itself."""
+"""The reason of the Event that tells a user: because of your DNSConfig, the operator makes none by itself."""
 
 _PASSING: Final = {CONDITION_NAMESERVER_COMPLETE, CONDITION_RECORDS_COMPLETE, CONDITION_CLUSTER_DNS_CONFIGURED}
 """The types of the conditions that a DNSConfig has only while they have something to report."""
@@ -97,7 +97,7 @@ class Observed:
 def cluster_dns(obj: Object, observed: Observed, settings: Settings) -> ClusterDNSPlan:
     """Return the plan for the cluster's DNS, as if no other writer undid its writes.
 
-    *obj* is empty if the DNSConfig is gone. Our stub domain is removed even if the last DNSConfig vanished without
+    *obj* is empty if the DNSConfig is gone. Our stub domain is removed even if the only DNSConfig vanished without
     waiting for our finalizer.
     """
     first = elected(observed.dnsconfigs)
@@ -153,7 +153,7 @@ def plan(
         Child(children.deployment(dnsconfig, image, settings)),
     ]
     if not _zones(obj, observed, settings):
-        # No new Service yet: its address may depend on the zones that the cluster's DNS already forwards.
+        # No new Service yet: its address can depend on the zones that the cluster's DNS already forwards.
         return Plan(hold=FINALIZER, steps=steps if service else steps[1:], requeue_after=_ZONES_SOON)
     address = _address(observed)
     if not address:
@@ -240,9 +240,9 @@ def failed(obj: Object, observed: Observed, refusal: Refusal, settings: Settings
 
 
 def _answer_conditions(obj: Object, observed: Observed, settings: Settings) -> Sequence[Object]:
-    """Return the condition about the answers of the cluster's DNS, if *obj* is the one DNSConfig that is in use.
+    """Return the condition about the answers of the cluster's DNS, if *obj* is the DNSConfig in force; otherwise none.
 
-    It stays up to date while the DNSConfig is invalid, because its nameserver still runs.
+    The condition stays up to date while *obj* is invalid, because its nameserver still runs.
     """
     first = elected(observed.dnsconfigs)
     if first is None or uid(first) != uid(obj):
@@ -265,7 +265,7 @@ def _address(observed: Observed) -> str:
 def _conditions(obj: Object, image: NameserverImage, observed: Observed, settings: Settings) -> list[Object]:
     """Return the conditions of a DNSConfig whose nameserver exists.
 
-    The conditions about what the nameserver lacks are there only while it lacks something.
+    The conditions about what the nameserver lacks exist only while it lacks something.
     """
     generation = generation_of(obj)
     conditions = [_nameserver_ready(obj, observed, settings)]
@@ -319,7 +319,7 @@ def _selects_ours(observed: Observed) -> bool:
 
     It should while a Pod of ours is ready and a Pod of the Go operator's nameserver is about to stop. That
     nameserver exits at once when it is stopped, while nodes still send queries to it, so the Service has to leave
-    it out before. The Service does so for a few seconds only: if the cluster goes back to the Go operator, that
+    it out before that. The Service does so only for a few seconds: if the cluster goes back to the Go operator, that
     operator doesn't correct the selector.
     """
     if observed.deployment is None:

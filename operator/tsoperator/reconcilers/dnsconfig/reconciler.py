@@ -87,7 +87,7 @@ class _View:
         self._cache = cache
         self._client = client
         self._prober = prober
-        self._rewrites: defaultdict[Key, Rewrites] = defaultdict(Rewrites)  # a revert may delete the object
+        self._rewrites: defaultdict[Key, Rewrites] = defaultdict(Rewrites)  # a revert can delete the object
         self._settings = settings
         self._suffixes = suffixes
         self._addresses = NO_ADDRESSES
@@ -103,7 +103,7 @@ class _View:
         }
 
     def look(self, key: Key, _obj: Object) -> plans.Observed:
-        """Gather the facts about the DNSConfig named *key*, which may be gone."""
+        """Gather the facts about the DNSConfig named *key*, even if it is gone."""
         nameserver = Key(self._settings.namespace, NAMESERVER)
         owner = Owner(PARENT_NAMESERVER, Key(self._settings.namespace, key.name))
         service, dns = self._cache.get(SERVICE, nameserver), self._dns()
@@ -200,7 +200,7 @@ class _View:
         return map(key_of, self._cache.all(DNSCONFIG))
 
     def _all_keys(self, dnsconfig: Object) -> Iterable[Key]:
-        """Map a DNSConfig to all DNSConfigs, because a change of any DNSConfig may decide which one is in force."""
+        """Map a DNSConfig to all DNSConfigs, because a change of any DNSConfig can decide which one is in force."""
         return {key_of(dnsconfig), *self._every_key()}
 
     def _parent_keys(self, child: Object) -> Iterable[Key]:

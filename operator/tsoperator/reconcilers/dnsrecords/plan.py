@@ -108,7 +108,7 @@ class _Live:
 
 
 def plan(observed: Observed, settings: Settings, limits: Limits = DEFAULT_LIMITS, render: Render = document) -> Plan:
-    """Return the plan that updates the ConfigMaps of the DNSConfig; it is empty without a DNSConfig."""
+    """Return the plan that updates the ConfigMaps of records; it is empty without a DNSConfig."""
     if observed.wait > 0:
         return Plan(requeue_after=observed.wait if observed.wait < inf else None)
     if (dnsconfig := observed.dnsconfig) is None:
@@ -126,7 +126,7 @@ def plan(observed: Observed, settings: Settings, limits: Limits = DEFAULT_LIMITS
     configmaps[0] = _with_left_out(configmaps[0], found.get(0), left_out)
     writes = [_write(configmap, found.get(shard)) for shard, configmap in enumerate(configmaps)]
     surplus = [configmap for shard, configmap in sorted(found.items()) if shard >= len(parts)]
-    # A surplus ConfigMap that has changed since the cache had it may be needed again, so it isn't deleted.
+    # A surplus ConfigMap that has changed since the cache got it is perhaps needed again, so it isn't deleted.
     gone = [Deletion(CONFIGMAP, configmap, unchanged=True) for configmap in surplus if not is_deleting(configmap)]
     return Plan(steps=[*(write for write in reversed(writes) if write), *gone], reports=[Report(dnsconfig, by=NAME)])
 
@@ -159,10 +159,10 @@ def _parts(
 
 
 def _may_split(dnsconfig: Object, nameserver: Object | None, settings: Settings, live: _Live) -> bool:
-    """Tell whether the records may be spread over shards.
+    """Tell whether the operator is allowed to spread the records over shards.
 
-    They may if every Pod of the nameserver can read shards. Until the nameserver's rollout ends, an old Pod that can't
-    may still serve; if the new image can't be pulled, the rollout never ends. An invalid DNSConfig changes nothing.
+    It is if every Pod of the nameserver can read shards. Until a rollout of the nameserver ends, old Pods still serve
+    that perhaps can't; if the new image can't be pulled, the rollout never ends. An invalid DNSConfig changes nothing.
     """
     parsed = parse(dnsconfig)
     if isinstance(parsed, Invalid):
@@ -204,7 +204,10 @@ def _configmap(dnsconfig: Object, settings: Settings, shard: int, text: str) -> 
 
 
 def _with_left_out(configmap: Object, live: Object | None, left_out: int) -> Object:
-    """Set the annotation with the number of names that are *left_out*; remove the annotation if there are none."""
+    """Return *configmap* with an annotation that has the number of names that are *left_out*.
+
+    If there are no such names, the annotation is removed from the *live* ConfigMap.
+    """
     if not left_out and ANNOTATION_LEFT_OUT not in (annotations(live) if live else ()):
         return configmap
     note = {ANNOTATION_LEFT_OUT: str(left_out) if left_out else None}

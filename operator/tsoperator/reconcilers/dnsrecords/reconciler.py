@@ -1,4 +1,4 @@
-"""Gathers the facts about all records at once that `plan` needs."""
+"""Gathers the facts that `plan` needs about all records at once."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
@@ -51,7 +51,7 @@ _AT_ONCE: Final = 500
 """The number of proxies to look at before other tasks get their turn. This takes about 20 ms."""
 
 _NAME_ALONE: Final = 1.0
-"""The seconds for which a new name without an address may wait until it is written. Pods can't use such a name yet."""
+"""The longest time, in seconds, before a new name without an address is written. Pods can't use such a name yet."""
 
 _PARENTS: Final = {PARENT_SERVICE: SERVICE, PARENT_INGRESS: INGRESS}
 
@@ -98,8 +98,8 @@ class _View:
         self._changed: set[Key] = set()
         self._canaries: set[Key] = set()
         self._stale = True  # True if something has changed on which the ConfigMaps depend
-        self._written = False  # True if the last plan has been carried out
-        self._due = inf  # when to write records that may wait, by the loop's clock
+        self._written = False  # True if the latest plan has been carried out
+        self._due = inf  # the latest time to write names without addresses, by the loop's clock
         self._writer: asyncio.Task[object] | None = None  # the task that carries out the plans
         changes = HostingChanges(cache, SERVICE)
         self.watches: Watches = {
@@ -116,7 +116,7 @@ class _View:
         }
 
     async def look(self, _key: Key, _obj: Object) -> plans.Observed:
-        """Gather the facts about the records, if any may have changed."""
+        """Gather the facts about the records, unless nothing has changed or the changes can wait."""
         await self._look_at_changed()
         wait = self._due - asyncio.get_running_loop().time()
         if self._written and not self._stale and wait > 0:
@@ -240,7 +240,7 @@ class _View:
         return [*chain.from_iterable(found)]
 
     def _of_slice(self, endpoint_slice: Object) -> Iterable[Key]:
-        """Note the proxy of *endpoint_slice*, because its record may change.
+        """Note the proxy of *endpoint_slice*, because its record can change.
 
         A place at a ProxyGroup is noted only if other places claim the same name. The record of such a place
         has the address of its Service, and its endpoints matter only if several places claim the name.
@@ -250,13 +250,13 @@ class _View:
         return self._noting([service]) if counts else ()
 
     def _noting(self, proxies: Iterable[Key]) -> Iterable[Key]:
-        """Note the *proxies*, whose records may have changed. Return the single key if any of them wasn't noted yet."""
+        """Note *proxies*, whose records have perhaps changed. Return the single key if any wasn't noted yet."""
         before = len(self._changed)
         self._changed.update(proxies)
         return (self._key,) if len(self._changed) > before else ()
 
     def _of_anything_else(self, _obj: Object) -> Iterable[Key]:
-        """Note that the ConfigMaps of records may have to change, and return the single key."""
+        """Note that the ConfigMaps of records perhaps have to change, and return the single key."""
         self._stale = True
         return (self._key,)
 

@@ -30,7 +30,11 @@ _OLD_PROXY: Final = (200, 404)  # the answers of old proxies, which don't name t
 
 
 class HealthAnswer(StrEnum):
-    """The result of one request to the health check of a Service."""
+    """The result of one request to the health check of a Service.
+
+    The prober makes the request to find out whether the Service leads to a Pod. OWN is a healthy answer of this Pod,
+    OTHER an answer of another Pod, and NO_HEADER the answer of an old proxy.
+    """
 
     OWN = "own"
     OTHER = "other"
@@ -40,7 +44,7 @@ class HealthAnswer(StrEnum):
 
     @property
     def passes(self) -> bool:
-        """True if the gate may open after this answer.
+        """True if this answer lets the gate of the Pod open.
 
         The answer of an old proxy suffices, because an old proxy can't say which Pod it is.
         """
@@ -73,8 +77,8 @@ class Check:
 class GateQuestion:
     """The conditions under which the operator opens the gate of the Pod with the UID *pod*.
 
-    All *checks* have to pass. The operator makes at most so many *requests* in one attempt at a check. The Services
-    in *unserved* can't lead to the Pod yet, because the Pod isn't among their endpoints.
+    All *checks* have to pass. *requests* is the most requests that the operator makes in one attempt at a check. The
+    Services in *unserved* can't lead to the Pod yet, because the Pod isn't among their endpoints.
     """
 
     pod: str
@@ -97,8 +101,8 @@ class ServedGroup:
 class Observed:
     """The facts on which the plan for an egress Pod depends.
 
-    *live* is the complete Pod, if its gate is to open because the *services* lead to it. It is None if the gate
-    stays as it is. *pending* is the exception to raise while Services are still being asked.
+    *live* is the complete Pod if its gate is to open, and None if the gate stays as it is. *services* is the number of
+    the Services that lead to the Pod. *pending* is the exception to raise while the prober still asks Services.
     """
 
     live: Object | None = None
@@ -118,7 +122,7 @@ def is_waiting(pod: Object) -> bool:
 
 
 def question(pod: Object, served: ServedGroup, cluster_domain: str) -> GateQuestion | None:
-    """Return the health checks that must pass before the gate of *pod* opens; None if an object has to change first.
+    """Return the health checks that must pass before the gate of *pod* opens; None while an object has to change first.
 
     There is a check for each Service with an entry in the ConfigMap, because the proxies serve it. A Service
     without a health port can't be checked. Raises ValueError if the Pod's address isn't valid.
@@ -169,7 +173,7 @@ def failed(_observed: Observed, _pod: Object, refusal: Refusal) -> Plan:
 def _names_with_address(slices: Iterable[Object], addresses: frozenset[str]) -> set[str]:
     """Return the names of the ClusterIP Services that have one of *addresses* among the endpoints of all their ports.
 
-    The ports that not all Pods serve are in EndpointSlices of their own.
+    A Service has several EndpointSlices if some of its ports aren't served by all Pods.
     """
     found: dict[tuple[str, str], bool] = {}
     for each in slices:

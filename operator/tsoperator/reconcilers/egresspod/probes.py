@@ -1,4 +1,4 @@
-"""Asks Services in the background whether they lead to a Pod, and remembers which Services have done so."""
+"""Asks Services in the background whether they lead to a Pod, and remembers which of them do."""
 
 import asyncio
 import logging
@@ -24,8 +24,8 @@ AskService = Callable[[Check], Awaitable[HealthAnswer]]
 class GatePace:
     """The pace of the health checks for a Pod.
 
-    *at_once* Services are asked at a time. A request may take *timeout* seconds. An attempt that failed is repeated
-    after *backoff*. The log has a warning about a Pod that has waited for *slow* seconds.
+    The prober asks *at_once* Services at a time. It gives up a request after *timeout* seconds, and repeats an attempt
+    that failed after *backoff*. It logs a warning about a Pod that has waited for *slow* seconds.
     """
 
     at_once: int = 8
@@ -44,10 +44,11 @@ async def ask_by_http(session: aiohttp.ClientSession, check: Check) -> HealthAns
 
 
 def health_session(*, in_cluster: bool) -> aiohttp.ClientSession:
-    """Return a session for `ask_by_http`. Each request has a connection of its own, so that it may reach any Pod.
+    """Return a session for `ask_by_http`. Each request has a connection of its own, so that it can reach any Pod.
 
-    An operator that runs *in_cluster* reaches Services itself. A web proxy that HTTP_PROXY names does not, so it would
-    answer in place of the Pod. An operator outside of the cluster needs a proxy that leads into it.
+    An operator that runs *in_cluster* connects to Services itself. It doesn't use the web proxy that HTTP_PROXY names,
+    because that can't reach Services, and would answer in place of the Pod. An operator outside of the cluster needs
+    the web proxy to get into the cluster.
     """
     return aiohttp.ClientSession(connector=aiohttp.TCPConnector(force_close=True, limit=0), trust_env=not in_cluster)
 
@@ -101,12 +102,12 @@ class GateProber:
                 self._end(watch)
 
     def follow(self, pod: Key, question: GateQuestion | None) -> "asyncio.Future[None] | None":
-        """Make the checks of *question* until all have passed, to find out whether Services lead to *pod*.
+        """Begin to make the checks of *question*, each until it passes, to see whether Services lead to *pod*.
 
-        They replace the checks of an earlier question about the Pod. Without a question, stop all its checks.
+        They replace the checks of an earlier question about *pod*. If *question* is None, stop all checks for *pod*.
 
-        Return a future that is done when all checks have passed; None if they have passed already, or without a
-        question.
+        Return a future that is done when all checks have passed. Return None if all have passed already, or if
+        *question* is None.
         """
         watch = self._watches.get(pod)
         if watch is not None and (question is None or watch.question.pod != question.pod):

@@ -37,14 +37,14 @@ class IngressMode(Enum):
 class Ask:
     """The requests in an *ingress*, completed by the operator's settings.
 
-    *ingress_class* is the class that it names, and *class_name* its ProxyClass; both are empty if there is none. *host*
-    is the first host of the first TLS entry, the only one that has an effect. The device of its proxy asks for
-    *hostname*, which is the first label of that host, and for *tags*. *backends* are the names of the Services to which
-    it leads.
+    *ingress_class* is the IngressClass that it names, and *class_name* its ProxyClass; both are empty if there is none.
+    *host* is the first host of the first TLS entry, the only one that has an effect. The device of the Ingress's proxy
+    asks for *hostname*, which is the first label of that host, and for *tags*. *backends* are the names of the Services
+    to which the Ingress leads.
 
-    If it *redirects*, plain HTTP is answered with a redirect to HTTPS. If it *funnels*, the Internet is to reach it.
-    *takes_cluster_traffic* tells whether Pods may reach it; with None, the DNSConfig says that for all Ingresses. If it
-    *is_opted_out*, Pods are not to find it by its name.
+    If the Ingress *redirects*, plain HTTP is answered with a redirect to HTTPS. If it *funnels*, the Internet is to
+    reach it. *takes_cluster_traffic* tells whether Pods are to reach it; with None, the DNSConfig decides that for all
+    Ingresses. If the Ingress *is_opted_out*, Pods are not to find it by its name.
     """
 
     ingress: Object

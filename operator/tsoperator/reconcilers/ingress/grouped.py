@@ -65,17 +65,14 @@ NOWHERE: Final = AtGroups()
 
 
 def may_lack_approval(ask: Ask, hosting: Hosting, certificate: ObservedCertificate | None) -> bool:
-    """Tell whether proxies of the group may wait for an approval as hosts.
-
-    Without approval, they get no certificate.
-    """
+    """Tell whether an Ingress perhaps has no certificate because no proxy of its group is approved as a host."""
     has_certificate = certificate is not None and certificate.certificate.is_there
     is_set_up = ask.is_held and hosting.is_owned and obstacle(hosting) is None and not awaits_group(hosting)
     return is_set_up and not has_certificate
 
 
 def can_take_over(ask: Ask, hosting: Hosting, services: Mapping[str, Object]) -> bool:
-    """Tell whether a group can serve an Ingress that has a proxy of its own, so that this proxy may be removed.
+    """Tell whether a group can serve an Ingress that has a proxy of its own, so that this proxy can be removed.
 
     The Tailscale Service needn't exist yet. It can't exist as long as the device of the proxy has its name.
     """

@@ -36,7 +36,7 @@ from tsoperator.runtime.ownership import first
 from tsoperator.runtime.plan import Note, Plan, Refusal, earliest
 from tsoperator.settings import Settings
 
-_TOGETHER = 2.0  # s for which a new Ingress may lack its Services; we may see them later
+_TOGETHER = 2.0  # s for which the operator waits for the Services of a new Ingress
 _UNSEEN = 60.0  # s until another look at an Ingress whose backends the operator could not see
 _LABEL_MAX = 63  # characters of a label's value: children carry their parent's name
 
@@ -48,7 +48,7 @@ class Observed:
     *services* are the Services of its namespace that it names. *knows_services* is True if the operator sees the
     Services of that namespace. *certificate* is None if the Ingress needs no certificate. *class_exists* is True if
     the IngressClass that the Ingress names exists. *names_ingresses* is True if the DNSConfig gives all Ingresses
-    names in the cluster's DNS. *age* is the age of the Ingress in seconds; it may be below 0 if the clocks differ.
+    names in the cluster's DNS. *age* is the age of the Ingress in seconds; it can be below 0 if the clocks differ.
     *at_groups* are the facts about the Ingress at ProxyGroups.
     """
 
@@ -83,7 +83,10 @@ class ProxyIdentity:
 
 
 def class_warning(ingress_class: Object | None, name: str) -> str:
-    """Say what is wrong with the IngressClass called *name*; empty if nothing is."""
+    """Return a warning about what is wrong with *ingress_class*, which is called *name*; empty if nothing is.
+
+    *ingress_class* is None if there is no such IngressClass.
+    """
     if ingress_class is None:
         return (
             f"there is no IngressClass {name}: Ingresses that name it are served, but tools may not know it; create it"
@@ -167,8 +170,8 @@ def plan(
 def _grouped(ask: Ask, hosting: Hosting, observed: Observed, settings: Settings, *, is_early: bool) -> Plan:
     """Return the plan for an Ingress that a ProxyGroup serves. A proxy of its own is removed before that.
 
-    If this reconcile *is_early*, the plan reports nothing about backends: a user may create a new Ingress a moment
-    before its Services.
+    If this reconcile *is_early*, the plan reports nothing about backends, because the user can have created the Ingress
+    a moment before its Services.
     """
     services = None if is_early else observed.services
     made = grouped_plan(ask, hosting, observed.at_groups, services, observed.certificate, settings)
@@ -218,10 +221,7 @@ def plan_deletion(ask: Ask, observed: Observed, notes: Sequence[Note] = ()) -> P
 
 
 def failed(_ask: Ask, _observed: Observed, refusal: Refusal) -> Plan:
-    """Return the plan that reports by an Event why the proxy of an Ingress could not be made.
-
-    The Ingress is reconciled again later.
-    """
+    """Return the plan that tells the user of an Ingress why its proxy could not be made. The operator tries again."""
     return Plan(notes=[refusal.note("ProxyFailed")], error=refusal.error)
 
 
@@ -258,9 +258,9 @@ def _identity(ask: Ask, observed: Observed) -> ProxyIdentity:
 
 
 def _magic_dns_name(device: ReportedDevice | None) -> str:
-    """Return the HTTPS name that the proxy reports.
+    """Return the HTTPS name that the proxy reports; empty if it has no device, or can't serve HTTPS.
 
-    A proxy that has restarted may not have reported it yet; then return the name of its device.
+    If the proxy has just restarted and not reported that name yet, return the name of its device.
     """
     if device is None or device.serves_no_https:
         return ""

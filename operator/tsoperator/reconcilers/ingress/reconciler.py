@@ -80,7 +80,7 @@ class _View:
         self._now = now
         self._clock = clock
         self._missing = Memory[MissingCertificate](self._cache)
-        self._unserved = Memory[datetime](self._cache)  # since when an Ingress may lack approved hosts
+        self._unserved = Memory[datetime](self._cache)  # since when an Ingress perhaps lacks approved hosts
         self._changes = changes = HostingChanges(self._cache, INGRESS)
         self._class_warning = ""
         self.watches: Watches = {
@@ -98,7 +98,7 @@ class _View:
         }
 
     def acted(self, ingress: Object, seen: Seen[Ask, plans.Observed] | Plan, _plan: Plan) -> None:
-        """Forget that the certificate of *ingress* was missing, once an Event has reported that it is there now."""
+        """Forget that the certificate of *ingress* was missing, if an Event has reported that it is there now."""
         found = seen.observed.certificate if isinstance(seen, Seen) else None
         if ingress and (found is None or found.certificate.is_there):
             self._missing.note(ingress, None)

@@ -1,4 +1,4 @@
-"""Makes the serve config of the proxy that an Ingress has."""
+"""Makes the serve config of the proxy that an Ingress has, and Events about the Ingress's hosts and names."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -33,7 +33,7 @@ def serving(ask: Ask, services: Mapping[str, Object]) -> Serving:
 
 
 def _other_host(ask: Ask, host: str) -> str:
-    """Say why the proxy of an Ingress doesn't serve a rule for *host*."""
+    """Return the end of a message: why the proxy of an Ingress doesn't serve a rule for *host*, and what to do."""
     if name := ask.host:
         return (
             f": a proxy has one name, that of spec.tls[0].hosts[0], {name!r}; make an Ingress of its own for each "

@@ -36,12 +36,15 @@ def plan(pod: Object, observed: Observed) -> Plan:
     if not pod or is_deleting(pod):
         return Plan()
     last = -math.inf if observed.touched is None else observed.touched
-    left = round(last + INTERVAL - observed.at, 3)  # rounded, because a timer may end a nanosecond early
+    left = round(last + INTERVAL - observed.at, 3)  # rounded, because a timer can end a nanosecond early
     return Plan(requeue_after=left) if left > 0 else Plan(steps=[_touch(pod, observed.now)])
 
 
 def is_news(old: Object | None, new: Object) -> bool:
-    """Tell whether *old* and *new*, slim forms of one Secret or ConfigMap, differ in something that proxies read."""
+    """Tell whether *old* and *new*, slim forms of one Secret or ConfigMap, differ in something that proxies read.
+
+    If *old* is None, *new* counts as different.
+    """
     if new["kind"] == SECRET.kind and not is_mounted(new):
         return False
     if old is None:  # the object comes back after somebody has deleted it
@@ -54,8 +57,8 @@ def is_news(old: Object | None, new: Object) -> bool:
 def read_by(pod: Object, owner: Owner) -> Sequence[tuple[Resource, Key]]:
     """Return the Secrets and ConfigMaps that a Pod of *owner* reads, whether they exist or not.
 
-    All proxies of a ProxyGroup read its ConfigMap. A Pod mounts the Secrets of all replicas, but reads its own. The
-    nameserver has the records by the API, and so reads no ConfigMap that it mounts.
+    All proxies of a ProxyGroup read its ConfigMap. A Pod mounts the Secrets of all replicas, but reads only its own.
+    The nameserver gets the records from the API server, so it mounts no ConfigMap to read them.
     """
     namespace, name = key_of(pod)
     found = [(SECRET, Key(namespace, name)), (SECRET, Key(namespace, name + CONFIG_SUFFIX))]

@@ -18,7 +18,7 @@ from tsoperator.runtime.plan import Plan
 _TOUCH_DELAY: Final = 0.1
 """Seconds from a change of a Secret or ConfigMap to the touch of the Pods that read it.
 
-More changes may come in this time, and the kubelet's own watch has to see the changed object first.
+In this time, more changes can follow, and the kubelet's own watch has to see the changed object.
 """
 
 KUBELET: Final = 90.0
@@ -28,10 +28,10 @@ KUBELET: Final = 90.0
 def mounts(cache: Cache, now: Callable[[], datetime] = utc_now) -> Kind[plans.Observed]:
     """Return the `Kind` that touches Pods, so that the kubelet mounts a changed Secret or ConfigMap at once.
 
-    A Pod may reach the cache after a write that concerns it, although its kubelet has mounted the state from before
-    the write. So a new Pod whose configuration has just changed is touched, too. Nothing is touched in a steady
-    state, at a start, or at a resync. If the operator ends between a write and its touch, the touch is lost, and
-    the kubelet mounts the change within 90 seconds.
+    A new Pod can reach the cache later than a change of its configuration, although its kubelet has mounted the
+    configuration as it was before that change. So a new Pod whose configuration has just changed is touched, too.
+    Nothing is touched in a steady state, at a start, or at a resync. If the operator ends between a write and its
+    touch, the touch is lost, and the kubelet mounts the change within 90 seconds.
     """
     view = _View(cache, now)
     readers, new_pods = (Comparison(each, at_start=False) for each in (view.readers, view.new_pods))
@@ -83,7 +83,7 @@ class _View:
         return map(key_of, plans.readers(new, owner, self._cache.indexed(POD, BY_OWNER, str(owner))))
 
     def new_pods(self, old: Object | None, new: Object | None) -> Iterable[Key]:
-        """Map a new Pod to itself if its configuration has changed since its kubelet may have mounted it."""
+        """Map a new Pod to itself if its configuration changed so recently that its kubelet perhaps missed this."""
         owner = owner_of(new) if new is not None else None
         if new is None or owner is None or (old is not None and uid(old) == uid(new)):
             return ()

@@ -39,9 +39,9 @@ class ObservedProxy:
     """The facts on which the plan depends, besides the settings.
 
     *deployment* is the Deployment of the proxy; it has this *age* in seconds, and belongs to the ServiceAccount
-    *account*. *pods* are its Pods. *own* is the operator's own Deployment, and *like* the placement of the operator's
-    own Pod; None if it isn't known. *secrets* are the slim Secrets of the device. The *statefulset* and *its_pods*
-    register the device. *go* names the Pods of a Go operator that runs.
+    *account*. *pods* are its Pods. *own* is the operator's own Deployment. *like* is the placement of the operator's
+    own Pod, None if it isn't known. *secrets* are the slim Secrets of the device. The *statefulset* and *its_pods*
+    register the device. *go* has the names of the Pods of a Go operator that still runs; empty if none runs.
     """
 
     deployment: Object | None = None
@@ -64,12 +64,12 @@ class ObservedProxy:
 
 
 def can_serve(ask: Ask, observed: ObservedProxy, settings: Settings) -> bool:
-    """Tell whether the proxy can be made, or brought up to date."""
+    """Tell whether the operator can make the proxy now, or bring an existing one up to date."""
     return not (_registering(ask, observed) or _obstacle(ask, observed, settings))
 
 
 def login(ask: Ask, observed: ObservedProxy, settings: Settings) -> Login:
-    """Return the facts about the login of the device."""
+    """Return the facts that decide whether the device needs an auth key to log in."""
     secrets = observed.secrets
     asks = reissue_of(secrets) is Reissue.ASKED
     in_need = asks or needs_auth_key(secrets) or must_keep_auth_key(secrets, _config(ask, settings))
@@ -88,7 +88,7 @@ def plan(ask: Ask, observed: ObservedProxy, settings: Settings, keys: Keys | Ref
 
 
 def failed(observed: ObservedProxy, refusal: Refusal) -> Decided:
-    """Return the plan that reports why a step failed."""
+    """Return the plan that reports why a step of the proxy's plan was refused."""
     match refusal.step:
         case Child(obj) | Creation(obj) if refusal.is_taken:
             problem = in_the_way(obj)
@@ -128,7 +128,7 @@ def _planned(ask: Ask, observed: ObservedProxy, settings: Settings, keys: Keys |
 def _registering(ask: Ask, observed: ObservedProxy) -> Sequence[Object]:
     """Return the StatefulSet that registers the device, and its Pods.
 
-    While they exist, the proxy must wait, because only one Pod at a time may run the device.
+    While they exist, the proxy has to wait, because only one Pod at a time is allowed to run the device.
     """
     found = observed.statefulset
     return [*([found] if found and not is_anothers(found, ask.owner) else ()), *observed.its_pods]
@@ -168,7 +168,7 @@ def _like(observed: ObservedProxy) -> Object:
 
 
 def _obstacle(ask: Ask, observed: ObservedProxy, settings: Settings) -> str:
-    """Say why the proxy can't be made, or brought up to date, and what the user can do; empty if nothing is wrong."""
+    """Return why the operator can't make or update the proxy, and what the user can do; empty if it can."""
     if not settings.operator_image:
         return (
             "OPERATOR_IMAGE is not set, and the API server proxy runs from that image: set it to the image of the "
@@ -190,7 +190,7 @@ def _obstacle(ask: Ask, observed: ObservedProxy, settings: Settings) -> str:
 
 
 def _slowness(ask: Ask, observed: ObservedProxy) -> str:
-    """Say that the device takes long to join the tailnet; empty if it doesn't."""
+    """Return a message if the device takes long to join the tailnet; empty if it doesn't."""
     if observed.device or observed.deployment is None or observed.age < SLOW:
         return ""
     since = observed.deployment["metadata"]["creationTimestamp"]
@@ -203,7 +203,7 @@ def _slowness(ask: Ask, observed: ObservedProxy) -> str:
 def _devices(ask: Ask, observed: ObservedProxy, settings: Settings) -> DevicePlan:
     """Return the plan for the device.
 
-    The device keeps its tags: OPERATOR_INITIAL_TAGS are those of a new device, and the user may change them later.
+    The device keeps its tags: OPERATOR_INITIAL_TAGS are those of a new device, which the user can change later.
     """
     device = observed.tailnet.devices.get(observed.device)
     proxy = _proxy(ask, settings, device.tags if device else ask.tags)

@@ -13,7 +13,7 @@ from tsoperator.runtime.ownership import Owner
 from tsoperator.settings import Settings
 
 SECRET_NAME_MAX: Final = STATEFULSET_NAME_MAX - len(DEVICE_SUFFIX)
-"""The most characters that the name of the Secret may have, so that the name of the StatefulSet isn't too long."""
+"""The most characters that the name of the Secret can have, so that the name of the StatefulSet isn't too long."""
 
 _POD_OF_DEPLOYMENT: Final = re.compile(r"(.+)-[a-z0-9]+-[a-z0-9]{5}")
 
@@ -59,7 +59,7 @@ class Ask:
 
 
 def ask_of(settings: Settings) -> Ask:
-    """Return the device that *settings* ask for. They must name a Secret."""
+    """Return the device that *settings* ask for. The settings must name a Secret."""
     name, wrong = settings.operator_secret, ""
     if len(name) > SECRET_NAME_MAX:
         wrong = (
@@ -73,17 +73,18 @@ def ask_of(settings: Settings) -> Ask:
 def own_name(settings: Settings) -> str:
     """Return the name of the operator's own Deployment.
 
-    It comes from the name of the operator's Pod, which begins with it. Kubernetes cuts a long name, so then the name of
-    the Secret is returned: the chart gives the Deployment and the Secret one name.
+    The name of the operator's Pod begins with it. If Kubernetes has cut that name because it was too long, return the
+    name of the Secret: the chart gives the Deployment and the Secret the same name.
     """
     found = _POD_OF_DEPLOYMENT.fullmatch(settings.pod_name)
     return found[1] if found and len(settings.pod_name) < DNS_LABEL_MAX else settings.operator_secret
 
 
 def claim_in_need(obj: Object, settings: Settings) -> LabelClaim | None:
-    """Return the claim of an object that asks for a Tailscale Service; None if it asks for none.
+    """Return the claim of *obj* if the operator needs an ID of its own for this claim; otherwise None.
 
-    Only owners of Tailscale Services need the ID of the operator. An invalid object can't have a Tailscale Service.
+    The operator needs its ID to own a Tailscale Service. It makes one only for an object that is valid, asks for it,
+    and isn't being deleted.
     """
     claim = claim_of(obj, settings)
     return claim if claim and not claim.wrong and not is_deleting(obj) else None

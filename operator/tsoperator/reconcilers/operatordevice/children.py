@@ -18,9 +18,9 @@ def secret_steps(
 ) -> Iterator[Step]:
     """Yield the steps that make the Secrets of the device, or bring its config up to date.
 
-    *has_state* tells that the Secret with the state exists. This Secret gets none of our labels, even if the Go
-    operator has made it. So it stays when the other objects are removed. If a ServiceAccount *account* is given, the
-    config Secret is deleted together with it.
+    *has_state* tells whether the Secret with the state exists. This Secret never gets our labels, so it stays when the
+    operator removes the other objects. If a ServiceAccount *account* is given, it becomes the owner of the config
+    Secret, which is deleted together with it.
     """
     if not has_state:
         yield Creation(_secret(ask.key))
@@ -58,7 +58,7 @@ def _owners(account: Object | None) -> Object:
 
 
 def stranger_among(ask: Ask, *objects: Object | None) -> Object | None:
-    """Return the first of *objects* that belongs to another owner; None if none does.
+    """Return the first of *objects* that belongs to another owner than our device; None if none does.
 
     The objects have names that our children need.
     """

@@ -27,7 +27,7 @@ _SOCKET: Final = f"{_LOCALAPI}/tailscaled.sock"
 _PORT: Final = "41641"
 """The UDP port of the device, which is Tailscale's usual one.
 
-The port must not change when tailscaled restarts, because the devices of callers still send to the old port then.
+The port has to stay the same when tailscaled restarts, because the devices of callers still send to this port then.
 """
 _TLS_TARGET: Final = "127.0.0.2:8443"
 _HTTP_TARGET: Final = "127.0.0.2:8080"

@@ -54,7 +54,7 @@ def notices(
 
 
 def reported_device(state: Object | None, pods: Sequence[Object]) -> ReportedDevice | None:
-    """Return the device that the slim Secret *state* reports, if one of *pods* may have reported it."""
+    """Return the device that one of *pods* has reported in the slim Secret *state*; None without that Secret."""
     if state is None:
         return None
     return device_of(state, _reporter(state, pods))

@@ -35,10 +35,10 @@ class Observed:
     """The facts on which the plan depends, besides the settings.
 
     *stored* is the identity as the Secret has it. The identity is *needed* if an object asks for a Tailscale
-    Service. A reconcile raises *pending* to wait until that is known. *go* names the Pods of a Go operator that
-    runs. The *statefulset* has this *age* in seconds. *config* is the slim config Secret, and *state* the slim
-    Secret with the state of the device; *has_state* tells that this Secret exists. *deployment* is that of an API
-    server proxy, and *pods* are its Pods.
+    Service. A reconcile raises *pending* to wait until that is known. *go* has the names of the Pods of a Go operator
+    that still runs. The *statefulset* has this *age* in seconds. *config* is the slim config Secret, and *state* the
+    slim Secret with the state of the device; *has_state* tells whether this Secret exists. *deployment* is that of an
+    API server proxy, and *pods* are its Pods.
     """
 
     stored: OperatorIdentity
@@ -73,7 +73,7 @@ def registers(ask: Ask, observed: Observed) -> bool:
 
 
 def login(ask: Ask, observed: Observed, settings: Settings) -> Login:
-    """Return the facts about the login of the device."""
+    """Return the facts that decide whether the device needs an auth key to log in."""
     config = ReplicaSecrets(observed.config)
     asks = reissue_of(ReplicaSecrets(observed.config, observed.state)) is Reissue.ASKED
     in_need = asks or needs_auth_key(config) or must_keep_auth_key(config, _config(ask, settings))
@@ -101,7 +101,7 @@ def plan(ask: Ask, observed: Observed, settings: Settings, keys: Keys | Refusal 
 
 
 def _serves(ask: Ask, observed: Observed) -> bool:
-    """Tell whether an earlier process has left an API server proxy: as long as it is there, it runs the device."""
+    """Tell whether an API server proxy of an earlier process still exists. While it exists, it runs the device."""
     return bool(observed.pods) or (observed.deployment is not None and not is_anothers(observed.deployment, ask.owner))
 
 
@@ -124,7 +124,7 @@ def _is_understood(observed: Observed) -> bool:
 
 
 def _not_registering(ask: Ask, observed: Observed) -> Decided:
-    """Return the plan while no device is to be registered: it removes the objects that register a device."""
+    """Return the plan for the time in which the operator registers no device. It removes what a registration left."""
     steps = _deletions(ask, observed.statefulset, observed.config)
     if not _lacks_id(observed):
         return Decided(Plan(steps=steps))
@@ -153,7 +153,7 @@ def _stranger(ask: Ask, observed: Observed) -> Object | None:
 
 
 def _slowness(ask: Ask, observed: Observed) -> str:
-    """Say that the registration takes long; empty if it doesn't."""
+    """Return a message if the registration takes long; empty if it doesn't."""
     if observed.statefulset is None or observed.age < SLOW:
         return ""
     since = observed.statefulset["metadata"]["creationTimestamp"]

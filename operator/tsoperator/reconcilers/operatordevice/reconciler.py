@@ -104,8 +104,7 @@ def proxy_sources(ask: Ask) -> Iterator[Source]:
 def _slim_secret(obj: Object) -> Object:
     """Return the slim form of the Secret of the operator's own device.
 
-    The annotations are left out, because an annotation of kubectl may hold a copy of the data, with the keys of the
-    device.
+    The annotations are left out, because kubectl can have copied the data, with the keys of the device, into one.
     """
     metadata = {name: value for name, value in obj["metadata"].items() if name != "annotations"}
     return slim({**obj, "metadata": metadata})
@@ -143,7 +142,7 @@ class _World:
         return (self.now() - datetime.fromisoformat(obj["metadata"]["creationTimestamp"])).total_seconds()
 
     def keys(self, is_concerned: bool) -> Iterable[Key]:
-        """Return the key of the device, if it *is_concerned*."""
+        """Return the key of the device if *is_concerned* is true, otherwise no key."""
         return (self.ask.key,) if is_concerned else ()
 
     def keys_of_pod(self, pod: Object) -> Iterable[Key]:
@@ -225,16 +224,16 @@ class _View:
         return Question(partial(self._world.auth_keys, login), then)
 
     def acted(self, _obj: Object, observed: plans.Observed, _plan: Plan) -> None:
-        """Record the problem that keeps the operator from getting a device.
+        """Remember the problem that keeps the operator from getting a device.
 
-        Forget the auth keys of a device that is registered.
+        If the operator doesn't register a device now, forget its auth keys.
         """
         self._identity.hindered(self._problem)
         if not plans.registers(self._ask, observed):
             self._world.tailnets.forget(self._ask.owner)
 
     def refused(self, _observed: plans.Observed, _obj: Object, refusal: Refusal) -> Plan:
-        """Record why a step was refused, as the problem that keeps the operator from getting a device."""
+        """Remember *refusal* as the problem that keeps the operator from getting a device. Return an empty plan."""
         match refusal.step:
             case Child(obj) | Creation(obj) if refusal.is_taken:
                 self._identity.hindered(in_the_way(obj))
@@ -331,10 +330,7 @@ class _ProxyView:
         return Question(partial(self._world.auth_keys, login), then)
 
     def acted(self, _obj: Object, observed: ObservedProxy, _plan: Plan) -> None:
-        """Record the problem that keeps the operator from getting a device.
-
-        Log once the messages that no Event can have.
-        """
+        """Remember the problem that keeps the operator from getting a device, and log once what no Event can say."""
         self._hindered(observed, self._problem)
         self._log(self._unsaid)
 
@@ -355,7 +351,7 @@ class _ProxyView:
         return plan
 
     def _log(self, messages: Sequence[str]) -> None:
-        """Log *messages*, except for those that were logged the last time."""
+        """Log *messages*, except for those that the previous call had, too."""
         for message in messages:
             if message not in self._logged:
                 log.warning("API server proxy: %s", message)

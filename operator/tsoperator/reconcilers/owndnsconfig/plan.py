@@ -31,8 +31,8 @@ class Observed:
 def plan(observed: Observed, settings: Settings) -> Plan:
     """Return the plan that makes our DNSConfig if the cluster has none, or removes it if the settings don't ask for it.
 
-    If there is a DNSConfig of somebody else, the operator makes none. The operator only creates its own DNSConfig and
-    doesn't write it again, so users may edit it.
+    If somebody else has made a DNSConfig, the operator makes none. It never changes the DNSConfig that it has made, so
+    users can edit that.
     """
     if not observed.sees_all:
         return Plan(requeue_after=_UNSEEN_AGAIN)
@@ -44,7 +44,10 @@ def plan(observed: Observed, settings: Settings) -> Plan:
 
 
 def failed(refusal: Refusal) -> Plan:
-    """Return the plan that reports on our DNSConfig that the API server refused to delete it."""
+    """Return the plan that writes an Event onto our DNSConfig, if the API server has refused to delete it.
+
+    For the refusal of another step, the plan is empty.
+    """
     step = refusal.step
     if not isinstance(step, Deletion):
         return Plan()

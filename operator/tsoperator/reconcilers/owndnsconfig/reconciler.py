@@ -1,4 +1,4 @@
-"""Reconciles the DNSConfig that the operator makes by itself: looks up all DNSConfigs, about which `plan` decides."""
+"""Gathers the facts about all DNSConfigs of the cluster, for the plan of the one that the operator makes by itself."""
 
 import logging
 from collections.abc import Iterable
@@ -33,7 +33,7 @@ class _View:
     def __init__(self, cache: Cache, settings: Settings) -> None:
         self._cache = cache
         self._settings = settings
-        self._left = ""  # the name of another DNSConfig, which the last log line was about
+        self._left = ""  # the name of the other DNSConfig that the latest log line was about
 
     def keys(self, _obj: Object) -> Iterable[Key]:
         return (_KEY,)
@@ -53,7 +53,7 @@ class _View:
         return plans.failed(refusal)
 
     def acted(self, _obj: Object, observed: plans.Observed, plan: Plan) -> None:
-        """Log that *plan* has made or removed our DNSConfig, or that a DNSConfig of somebody else replaces ours."""
+        """Log that *plan* has made or deleted our DNSConfig, or makes none because somebody else has made one."""
         for step in plan.steps:
             log.info("%s DNSConfig %s", "made" if isinstance(step, Creation) else "deleted", OWN_NAME)
         first = elected(observed.dnsconfigs)

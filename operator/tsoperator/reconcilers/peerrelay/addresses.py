@@ -11,10 +11,9 @@ from tsoperator.runtime.feeds import Announcer
 from tsoperator.runtime.workqueue import Backoff
 
 ADDRESSES: Final = Signal("Addresses")
-"""The resource whose events announce changes of the addresses of load balancers.
+"""The signal that announces changes of the addresses of load balancers.
 
-The API server has no such resource. Each event has the name of the PeerRelay whose load balancer has other addresses
-now.
+Each object has the name of the PeerRelay whose load balancer has other addresses now.
 """
 
 Resolve = Callable[[str], Awaitable[Sequence[str]]]
@@ -40,10 +39,7 @@ class HostAddresses:
     """
 
     def __init__(self, resolve: Resolve = resolve_ipv4, retry: Backoff = _RETRY) -> None:
-        """*resolve* looks up a hostname.
-
-        After a failure, the hostname is looked up again after the pauses of *retry*.
-        """
+        """*resolve* looks up a hostname. *retry* has the pauses between two look-ups of a hostname that fail."""
         self._resolve = resolve
         self._retry = retry
         self._followed: dict[Key, frozenset[str]] = {}
@@ -55,7 +51,7 @@ class HostAddresses:
         """Announces each PeerRelay whose addresses change."""
 
     def follow(self, relay: Key, hosts: Collection[str]) -> Mapping[str, Resolved]:
-        """Look up *hosts* for the PeerRelay named *relay* from now on, and return the answers known so far."""
+        """Look up *hosts*, and no others, for the PeerRelay *relay* from now on. Return the answers known so far."""
         if frozenset(hosts) != self._followed.get(relay, frozenset()):
             self._followed[relay] = frozenset(hosts)
             if not hosts:
@@ -80,7 +76,7 @@ class HostAddresses:
             self._followed, self._known, self._running = {}, {}, {}
 
     async def _keep(self, host: str) -> None:
-        """Look up *host* again and again, and keep the answers."""
+        """Look up *host* again and again, and remember the latest answer."""
         failures = 0
         while True:
             async with self._turns:

@@ -1,4 +1,4 @@
-"""The endpoints of relays: the addresses at which devices reach them, which load balancers give them."""
+"""The endpoints of relays: the addresses of their load balancers, at which devices reach the relays."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,12 +10,12 @@ from tsoperator.api.rules import is_address
 from tsoperator.proxy.workload import LOAD_BALANCER
 
 BY_RELAY_ADDRESS: Final = "relay-address"
-"""The index that finds Services with the port of a relay by the addresses of their load balancers."""
+"""The index that finds Services with the port of a relay. Its values are the addresses of their load balancers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Resolved:
-    """The answer to a question for the IPv4 addresses of a host: *addresses* in order, or a *failure* in words."""
+    """The answer to a question for the IPv4 addresses of a host: sorted *addresses*, or a *failure* in words."""
 
     addresses: tuple[str, ...] = ()
     failure: str = ""
@@ -52,7 +52,7 @@ class Endpoints:
 
 
 def by_relay_address(service: Object) -> Iterable[str]:
-    """Index Services that have the port of a relay by the addresses of their load balancers."""
+    """Return the values for the index `BY_RELAY_ADDRESS`: the load balancer's addresses if *service* is for a relay."""
     spec = service["spec"]
     if spec.get("type") != LOAD_BALANCER or not any(map(_is_relays, spec.get("ports") or ())):
         return ()

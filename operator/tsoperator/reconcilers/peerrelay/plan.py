@@ -148,10 +148,7 @@ def plan_deletion(relay: Object, observed: Observed) -> Plan:
 
 
 def failed(ask: Ask, observed: Observed, refusal: Refusal) -> Plan:
-    """Return the plan that reports on a PeerRelay why a step failed.
-
-    The PeerRelay is reconciled again later.
-    """
+    """Return the plan that tells the user of a PeerRelay why a step failed. The operator tries again."""
     if is_deleting(ask.obj) and observed.tailnet.refusal and not refusal.reason:
         refusal = replace(refusal, reason=NO_TAILNET)
     return _refused(ask.obj, refusal)
@@ -220,7 +217,7 @@ def _too_old(proxy: Proxy, children: Children) -> Refusal | None:
 
 
 def _restarting(children: Children) -> str:
-    """Say which Pod restarts again and again, and what the cause may be; empty if no Pod does."""
+    """Return words about a Pod that has restarted, and about the probable cause; empty if no Pod has."""
     for pod in children.pods:
         statuses = (pod.get("status") or {}).get("containerStatuses") or ()
         if any(each.get("restartCount", 0) for each in statuses):

@@ -24,7 +24,7 @@ class NodePorts:
     """The range of the cluster's node ports."""
 
     def __init__(self, client: KubeClient, namespace: str) -> None:
-        """*namespace* is a namespace in which the operator may request a Service."""
+        """*namespace* is a namespace in which the operator is allowed to create a Service."""
         self._client = client
         self._namespace = namespace
         self.asked = False
@@ -32,7 +32,10 @@ class NodePorts:
         """The range of the cluster's node ports; None if it isn't known yet."""
 
     async def find(self) -> None:
-        """Find out the range, if it isn't known. Raises KubeError if the API server can't be asked now."""
+        """Ask the API server for the range, and set `asked`, even if the answer doesn't tell the range.
+
+        Raises KubeError if the API server can't be asked now.
+        """
         service = _impossible_service(self._namespace)
         try:
             await self._client.create(SERVICE, service)

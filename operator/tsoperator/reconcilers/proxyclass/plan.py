@@ -63,7 +63,7 @@ class Observed:
 
 
 def plan(obj: Object, proxy_class: ProxyClass | Invalid, observed: Observed) -> Plan:
-    """Return the plan for the ProxyClass *obj*, parsed as *proxy_class*: to set our finalizer and a condition."""
+    """Return the plan for the ProxyClass *obj*, parsed as *proxy_class*. It sets our finalizer and a condition."""
     if is_deleting(obj):
         return Plan(release=FINALIZER)  # objects that name the class report that it is gone; their proxies go on
     if isinstance(proxy_class, Invalid):
@@ -113,7 +113,7 @@ def violations(obj: Object, proxy_class: ProxyClass, observed: Observed) -> list
 
 
 def custom_variables(proxy_class: ProxyClass) -> Iterable[str]:
-    """Return a warning for each variable in the class that the image may confuse with a variable of the operator."""
+    """Yield a warning for each environment variable in the class that would configure or stop the proxy itself."""
     pod = _pod(proxy_class)
     for name in _variables(pod.tailscale_container if pod else None):
         where = f"environment variable {name} of container {PROXY_CONTAINER}"
@@ -124,7 +124,7 @@ def custom_variables(proxy_class: ProxyClass) -> Iterable[str]:
 
 
 def variable_warnings(proxy_class: ProxyClass) -> Iterable[str]:
-    """Return a warning for each variable of the init container that only the proxy itself would read."""
+    """Yield a warning for each environment variable of the init container that only the proxy itself would read."""
     pod = _pod(proxy_class)
     for name in _variables(pod.tailscale_init_container if pod else None):
         if _configures_the_proxy(name):
@@ -135,7 +135,7 @@ def variable_warnings(proxy_class: ProxyClass) -> Iterable[str]:
 
 
 def claim_warnings(proxy_class: ProxyClass) -> Iterable[str]:
-    """Return a warning for each container whose resource claims have no effect."""
+    """Yield a warning for each container in the class that has resource claims, because these have no effect."""
     pod = _pod(proxy_class)
     containers = {
         "tailscaleContainer": pod.tailscale_container if pod else None,

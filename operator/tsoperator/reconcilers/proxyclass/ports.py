@@ -1,4 +1,4 @@
-"""The node ports that a ProxyClass reserves for static endpoints. No two classes may have the same port."""
+"""The node ports that a ProxyClass reserves for static endpoints. Two classes can't have the same port."""
 
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
@@ -31,7 +31,7 @@ class Range(NamedTuple):
 
 
 def ranges(proxy_class: ProxyClass | Invalid) -> list[Range]:
-    """Return the node ports of the class."""
+    """Return the node ports of the class as ranges; none if it is invalid or asks for no static endpoints."""
     if isinstance(proxy_class, Invalid) or proxy_class.spec.static_endpoints is None:
         return []
     given = proxy_class.spec.static_endpoints.node_port.ports
@@ -68,7 +68,7 @@ def violation(
 
 
 def _comes_before(other: Object, obj: Object) -> bool:
-    """Tell whether *other*, and not *obj*, may use the ports that both ProxyClasses name.
+    """Tell whether *other* keeps the ports that both ProxyClasses name, so that *obj* can't use them.
 
     A class that is ready keeps its ports. If both classes are ready, the older class keeps the ports, so that the
     plans of both classes agree.

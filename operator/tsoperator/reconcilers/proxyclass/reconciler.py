@@ -33,7 +33,7 @@ def proxyclasses(cache: Cache, node_ports: NodePorts) -> Kind[plans.Observed]:
     def keys_of_class(proxy_class: Object) -> Iterable[Key]:
         """Map a class to itself.
 
-        A class with node ports also maps to all other such classes, because their ports may be the same.
+        A class with node ports also maps to all other such classes, because their ports can be the same.
         """
         if not ports.ranges(ProxyClass.parse(proxy_class)):
             return [key_of(proxy_class)]

@@ -46,7 +46,10 @@ def account_reports(live: Object | None) -> list[Report]:
 
 
 def image_notes(states: Sequence[Object]) -> list[Note]:
-    """Return the Event for a group, given its slim state Secrets, if an image is too old to share an account."""
+    """Return an Event if the image of a group's proxy is too old to share an ACME account.
+
+    *states* are the slim state Secrets of the group.
+    """
     versions = {key_of(each).name: capability_version_of(each) for each in states}
     old = [name for name, version in versions.items() if version and version < ACCOUNTS_CAPABILITY_VERSION]
     message = (

@@ -212,9 +212,9 @@ class ExposedChanges:
         self._settings = settings
 
     def of_claimant(self, old: Object | None, new: Object | None) -> set[Key]:
-        """Return the groups that may expose an Ingress or a Service, or another object that asks for the same label.
+        """Return the groups that can expose an Ingress or a Service, or another object that asks for the same label.
 
-        They include a group that the Ingress or Service named before the change, because it may still serve the object.
+        They include a group that the object named before the change, because that group perhaps still serves it.
         """
         if _claim_facts(old) == _claim_facts(new):
             return set()
@@ -223,7 +223,7 @@ class ExposedChanges:
         return {*self._naming(there), *self._labelled(labels), *self._serving(labels)}
 
     def of_backend(self, old: Object | None, new: Object | None) -> set[Key]:
-        """Return the groups that expose an Ingress which leads to a Service, if the Service has another address."""
+        """Return the groups that expose an Ingress in front of a Service, if the Service's address or ports changed."""
         there = new or old
         leading = self._leading_to(key_of(there)) if there else []
         if not leading or _backend_facts(old) == _backend_facts(new):
@@ -252,8 +252,8 @@ class ExposedChanges:
     def of_group(self, old: Object | None, new: Object | None) -> set[Key]:
         """Return a changed group.
 
-        If the group came, went, or has another claim or tailnet, return all other groups with Tailscale Services,
-        too, because labels may be free now.
+        If the group was created or deleted, or has another claim or tailnet, return all other groups with Tailscale
+        Services, too, because labels can be free now.
         """
         keys = {key_of(each) for each in (old, new) if each is not None}
         return keys if _group_facts(old) == _group_facts(new) else keys | self.all()

@@ -19,7 +19,7 @@ from tsoperator.runtime.plan import Refusal
 
 SUFFIX: Final = "-nodeport"
 BY_NODE_PORT: Final = "node-port"
-"""The index that finds the Services that have node ports. It has all these Services under one value, `ANY`."""
+"""The index that finds the Services that have node ports. It finds all of them under one value, `ANY`."""
 ANY: Final = "any"
 
 _PORT_NAME: Final = "static-endpoint-port"
@@ -33,7 +33,7 @@ def has_static_endpoints(proxy_class: Object | None) -> bool:
 
 
 def by_node_port(service: Object) -> Iterable[str]:
-    """Index the Services that have node ports."""
+    """Return the value for the index `BY_NODE_PORT`, if *service* has node ports."""
     return (ANY,) if _node_ports(service) else ()
 
 

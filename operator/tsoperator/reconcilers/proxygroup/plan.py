@@ -104,7 +104,7 @@ class Observed:
 
     *api* are the facts about a group of type kube-apiserver. The Secrets in *misnamed* have the labels of a replica of
     such a group, but not the name of one. The group *lacks_account* if its Pods are to run under the ServiceAccount of
-    the chart, and that doesn't exist.
+    the chart, and this ServiceAccount doesn't exist.
     """
 
     children: Children
@@ -225,7 +225,7 @@ def _planned(ask: Ask, wanted: Proxy | Plan, observed: Observed, settings: Setti
 
 
 def _misnamed_problem(misnamed: Sequence[Object]) -> str:
-    """Describe the problem of a Secret with the labels of a replica, but another name; empty if there is none."""
+    """Return a message about a Secret with the labels of a replica, but another name; empty if there is none."""
     if not misnamed:
         return ""
     return (
@@ -241,13 +241,13 @@ def _emptied(ask: Ask, children: Children) -> list[str]:
 
 
 def _emptied_problem(emptied: Sequence[str]) -> str:
-    """Describe the problem of a Secret whose config somebody has removed; empty if there is no such Secret."""
+    """Return a message about a Secret whose config somebody has removed; empty if there is no such Secret."""
     why = f"has no {K8S_PROXY_CONFIG_KEY}, so it is left alone: delete it, and it is made anew"
     return f"Secret {emptied[0]} {why}" if emptied else ""
 
 
 def _with_api(plan: Plan, ask: Ask, api: APIHosting, children: Children, settings: Settings) -> Plan:
-    """Return the *plan* for a group that offers the Kubernetes API with the parts about its Tailscale Service.
+    """Return *plan*, which is for a group that offers the Kubernetes API, with what its Tailscale Service needs.
 
     A plan can put only one finalizer on the group, and such a group needs two. When the first one is there, the next
     plan puts on the other one.
@@ -331,10 +331,7 @@ def _plan_end(group: Object, observed: Observed) -> Plan:
 
 
 def failed(ask: Ask, observed: Observed, refusal: Refusal) -> Plan:
-    """Return the plan that reports on a ProxyGroup why a step failed.
-
-    The group is reconciled again later.
-    """
+    """Return the plan that tells the user of a ProxyGroup why a step failed. The operator tries again."""
     if is_deleting(ask.group) and observed.tailnet.refusal and not refusal.reason:
         refusal = replace(refusal, reason=NO_TAILNET)
     return _refusal_plan(ask, observed, refusal)
@@ -418,8 +415,8 @@ def _refused(ask: Ask, observed: Observed, settings: Settings, refusal: Refusal)
 def _kept(ask: Ask, observed: Observed, settings: Settings) -> Sequence[Step]:
     """Return the steps that update the ConfigMap of a group whose proxies can't be made or changed.
 
-    So its running proxies go on serving the Services as they are now. They also withdraw Tailscale Services that they
-    should no longer advertise.
+    So its running proxies go on serving the Services as they are now. For a group of type ingress, the proxies also
+    cease to advertise the Tailscale Services that they should no longer serve.
     """
     live = observed.configmap
     if live is None or is_anothers(live, ask.owner):

@@ -168,7 +168,7 @@ class _View:
     def _children(self, name: str, named: Iterable[Object]) -> Children:
         """Return the children of the ProxyGroup called *name*.
 
-        They are those among the objects *named*, and those of surplus replicas.
+        They are those objects among *named* that belong to the group, and the objects of surplus replicas.
         """
         owner = group_owner(name)
 
@@ -217,7 +217,7 @@ class _View:
     def keys_of_node(self, node: Object) -> Iterable[Key]:
         """Map any node to the groups whose class has static endpoints.
 
-        The selector of the class isn't asked, because it may have matched the node before the change of the node.
+        The selector of the class doesn't matter, because it can have matched the node before the node changed.
         """
         del node
         classes = {key_of(each).name for each in self._cache.all(PROXYCLASS) if has_static_endpoints(each)}

@@ -17,9 +17,9 @@ from tsoperator.runtime.given import without_given
 from tsoperator.settings import Settings
 
 _END: Final = 60
-"""The seconds for which a proxy may take to end. It first waits some 15 s until new connections go to other proxies.
+"""The seconds within which a proxy has to end. It first waits some 15 s until new connections go to other proxies.
 
-The program of a proxy may hang when it is stopped. Then a rollout waits until these seconds are over.
+If the program of a proxy hangs when it is stopped, a rollout waits until these seconds are over.
 """
 
 _SETTLE: Final = 10
@@ -57,8 +57,8 @@ def group_statefulset(type_: GroupType, proxy: Proxy, settings: Settings, childr
 def _mounted_replicas(proxy: Proxy, live: Object | None) -> list[Replica]:
     """Return the replicas whose configs the Pods mount.
 
-    If a group shrinks to one replica, the last Pod goes on mounting the configs of the removed replicas. Without
-    these volumes the last Pod would restart, and no other Pod would do its work meanwhile.
+    If a group shrinks to one replica, the remaining Pod goes on mounting the configs of the removed replicas. If these
+    volumes were removed, this Pod would restart, and no other Pod would do its work meanwhile.
     """
     if live is None or proxy.replica_count != 1:
         return proxy.replicas

@@ -38,9 +38,9 @@ def running_devices(children: Children) -> list[Object]:
 
 
 def reached(children: Children, api: APIHosting | None = None) -> str:
-    """Say under which names and addresses the running proxies are in the tailnet; empty without such proxies.
+    """Return words for the names and addresses of the running proxies in the tailnet; empty without such proxies.
 
-    If a group offers the Kubernetes API at a URL, say this URL instead.
+    If a group offers the Kubernetes API at a URL, return words with this URL instead.
     """
     if api and api.url:
         return f"the tailnet reaches the Kubernetes API at {api.url}"
@@ -93,7 +93,7 @@ def status(group: Object, children: Children, problem: Refusal | None = None, ap
 def _api_conditions(group: Object, api: APIHosting, replicas: int) -> Iterator[Object]:
     """Yield the two further conditions of a group that offers the Kubernetes API.
 
-    The condition about its name stays as it is while nobody knows whether the group may have the name.
+    The condition about its name stays as it is while the operator doesn't know whether the group can have the name.
     """
     generation, obstacle = generation_of(group), api_obstacle(api)
     if obstacle is not None and obstacle.reason in (INVALID_SERVICE, LABEL_TAKEN, UNSUPPORTED):

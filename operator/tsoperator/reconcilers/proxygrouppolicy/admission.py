@@ -1,6 +1,6 @@
-"""Makes the admission policies of a namespace, by which the API server refuses objects that name other ProxyGroups.
+"""Makes the admission policies of a namespace: the API server refuses objects that name a ProxyGroup they can't use.
 
-Other ProxyGroups are those that no ProxyGroupPolicy of the namespace allows. A namespace has two
+A ProxyGroup can be used in a namespace if a ProxyGroupPolicy there allows it. A namespace has two
 ValidatingAdmissionPolicies, one for ingress and one for egress. Each has a binding with the same name.
 """
 
@@ -112,8 +112,9 @@ def _rule(group: str, version: str, plural: str) -> Object:
 def _conditions(settings: Settings) -> Sequence[Object]:
     """Return the conditions that a request must meet so that the API server applies the admission policy to it.
 
-    The policy may be newer than the object. So the policy doesn't apply to requests of the operator, which must be able
-    to write its finalizer, or to objects that are being deleted, so that anybody can end their deletion.
+    An object can be older than the policy, and name a ProxyGroup that the policy doesn't allow. So the policy doesn't
+    apply to requests of the operator, which must be able to write its finalizer. It doesn't apply to objects that are
+    being deleted either, so that their deletion can end.
     """
     account = f"system:serviceaccount:{settings.namespace}:{settings.service_account}"
     return [
@@ -135,7 +136,7 @@ def _validation(expression: str, title: str, names: Sequence[str]) -> Object:
 
 
 def _names_one_of(names: Iterable[str]) -> str:
-    """Return the CEL expression that is true for an object which names one of the ProxyGroups *names*, or none."""
+    """Return the CEL expression that is true for an object that names no ProxyGroup, or one of *names*."""
     return f'{_NAMES_NO_GROUP} || {_ANNOTATIONS}["{PROXY_GROUP}"] in [{", ".join(map(_literal, names))}]'
 
 

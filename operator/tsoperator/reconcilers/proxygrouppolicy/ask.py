@@ -1,4 +1,4 @@
-"""Reads from the ProxyGroupPolicies of a namespace which ProxyGroups they allow."""
+"""The ProxyGroups that the ProxyGroupPolicies of a namespace allow, and the indexes of ProxyGroupPolicies."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -32,12 +32,12 @@ def allowed_by(policies: Iterable[ProxyGroupPolicy]) -> Allowed:
 
 
 def by_namespace(policy: Object) -> Iterable[str]:
-    """Index ProxyGroupPolicies by namespace."""
+    """Return the value for the index `BY_NAMESPACE`: the namespace of *policy*."""
     return (policy["metadata"]["namespace"],)
 
 
 def by_group(policy: Object) -> Iterable[str]:
-    """Index ProxyGroupPolicies by the ProxyGroups that they name."""
+    """Return the values for the index `BY_GROUP`: the ProxyGroups that *policy* names; none if it is invalid."""
     parsed = ProxyGroupPolicy.parse(policy)
     return () if isinstance(parsed, Invalid) else named_groups(parsed)
 

@@ -84,7 +84,7 @@ def failed(observed: Observed, refusal: Refusal) -> Plan:
 
 
 def _taken(theirs: Object) -> str:
-    """Say that a binding of somebody else has the name that the operator needs for its own binding."""
+    """Return the message about *theirs*, a binding of somebody else that has the name which our own binding needs."""
     name, binds = key_of(theirs).name, theirs["spec"].get("policyName")
     return (
         f"not all is enforced, because the ValidatingAdmissionPolicyBinding {name} is somebody else's: it binds the "

@@ -66,7 +66,7 @@ def credentials_name(obj: Object) -> str:
 
 
 def account_name(obj: Object) -> str:
-    """Return the name of the ServiceAccount of a Recorder."""
+    """Return the name of the ServiceAccount of a Recorder: the name in the spec, or else that of the Recorder."""
     name: str = obj["metadata"]["name"]
     return _text(spec_of(obj), "statefulSet", "pod", "serviceAccount", "name") or name
 
@@ -135,9 +135,9 @@ def host_in(endpoint: str) -> str:
 
 
 def missing_of_s3(recorder: Recorder) -> list[str]:
-    """Return the fields that the storage of *recorder* probably needs and that are empty.
+    """Return the empty fields of *recorder* that its storage probably needs.
 
-    The credentials may also come from the cloud: by the ServiceAccount, by the environment, or by the node.
+    The credentials can also come from the cloud: by the ServiceAccount, by the environment, or by the node.
     """
     s3 = s3_of(recorder)
     if s3 is None:

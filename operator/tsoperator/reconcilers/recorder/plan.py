@@ -59,8 +59,8 @@ class Observed:
     """The facts on which a Recorder's plan depends, besides the Recorder itself.
 
     The Secrets among its *children* are in the order of their ordinals. *accounts* are its ServiceAccounts. *named*
-    are all objects that have the name of a child, whoever made them. *lacks_credentials* tells that the Secret with
-    the credentials for the storage doesn't exist.
+    are all objects that have the name of a child, whoever made them. *lacks_credentials* is true if the Secret with
+    the credentials for the storage is named, but doesn't exist.
     """
 
     children: Children
@@ -142,10 +142,7 @@ def plan_deletion(ask: Ask, observed: Observed) -> Plan:
 
 
 def failed(ask: Ask, observed: Observed, refusal: Refusal) -> Plan:
-    """Return the plan that reports on a Recorder why a step failed.
-
-    The Recorder is reconciled again later.
-    """
+    """Return the plan that tells the user of a Recorder why a step failed. The operator tries again."""
     is_of_tailnet = is_deleting(ask.obj) and observed.tailnet.refusal is not None
     return _refused(ask, replace(refusal, reason=NO_TAILNET) if is_of_tailnet and not refusal.reason else refusal)
 
@@ -167,10 +164,7 @@ def _workload(recorder: Recorder, proxy: Proxy, observed: Observed, settings: Se
 
 
 def _runs_under(account: Object, statefulset: Object) -> bool:
-    """Tell whether all Pods of a live *statefulset* run under *account*.
-
-    Then no earlier ServiceAccount is needed any more.
-    """
+    """Tell whether all Pods of a live *statefulset* run under *account*. If so, no other ServiceAccount is needed."""
     name = statefulset["spec"]["template"]["spec"].get("serviceAccountName")
     replicas = statefulset["spec"].get("replicas", 1)
     return bool(name == key_of(account).name) and is_rolled_out(statefulset, replicas)

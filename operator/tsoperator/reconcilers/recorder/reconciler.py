@@ -79,7 +79,7 @@ class _View:
     def _children(self, owner: Owner, named: Iterable[Object]) -> Children:
         """Return the children of the Recorder *owner*.
 
-        They are those among the objects *named*, and those of surplus replicas.
+        They are those objects among *named* that belong to the Recorder, and the objects of surplus replicas.
         """
         name = owner.key.name
 
@@ -104,8 +104,8 @@ class _View:
     async def _lacks(self, credentials: str) -> bool:
         """Tell whether the Secret called *credentials*, which a Recorder names, is missing. Raises KubeError.
 
-        This asks the API server: if a user applies the Secret and the Recorder together, the cache may have the
-        Recorder first. The result is False if the Recorder names no Secret.
+        This asks the API server: if a user applies the Secret and the Recorder together, the Recorder can be in the
+        cache before the Secret. The result is False if the Recorder names no Secret.
         """
         key = Key(self._namespace, credentials)
         if not credentials or any(self._cache.get(each, key) for each in (SECRET_METADATA, SECRET)):

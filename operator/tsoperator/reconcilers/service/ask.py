@@ -55,7 +55,7 @@ class Ask:
     """The requests in a user's *service*, completed by the operator's settings.
 
     *is_exposed* tells whether the Service asks to be reachable from the tailnet, which takes precedence over egress; a
-    headless Service may ask, but can't be exposed. *is_balanced* tells whether it is a load balancer of our class. With
+    headless Service can ask, but can't be exposed. *is_balanced* tells whether it is a load balancer of our class. With
     *wants_funnel*, the Internet is to reach it, too; Funnel can't serve the ports *unfunnelled*.
 
     *fqdn* and *ip* name the device to which the Service should lead, as the user wrote them; *ip_annotation* is the
@@ -219,9 +219,9 @@ def needs_suffix(service: Object) -> bool:
 
 
 def by_destination(service: Object) -> Iterable[str]:
-    """Index Services by the device to which they lead.
+    """Yield the values for the index `BY_DESTINATION`: the name or address of the device to which *service* leads.
 
-    The first label of the device's name is a value, too, because Headscale gives only that.
+    The first label of the name is a value, too, because Headscale gives only that.
     """
     target = _target(annotations(service))
     if any(target):

@@ -1,6 +1,6 @@
 """Finds the egress Services that a change of a ProxyGroup concerns.
 
-A ProxyGroup may serve hundreds of Services, and its Pods, Secrets and ConfigMap change often, mostly for one of them.
+A ProxyGroup can serve hundreds of Services, and its Pods, Secrets and ConfigMap change often, mostly for one of them.
 So this module compares the relevant facts about the old and the new object, and returns only the Services whose facts
 have changed.
 """
@@ -30,14 +30,14 @@ class GroupChanges:
         self._cache = cache
 
     def of_group(self, old: Object | None, new: Object | None) -> Iterable[Key]:
-        """Return all Services of a ProxyGroup if it was made or deleted, or if a change of it may matter to them."""
+        """Return all Services of a ProxyGroup if it was created, deleted, or changed in a way that matters to them."""
         name = next(key_of(each).name for each in (new, old) if each)
         return self._all(name) if _group_facts(old) != _group_facts(new) else ()
 
     def of_pod(self, old: Object | None, new: Object | None) -> Iterable[Key]:
         """Return all Services of a ProxyGroup if one of its Pods has changed in a way that matters to them.
 
-        The Pod may be new, be about to leave, have another address, be down, or be up again.
+        Such a Pod is new, about to leave, down, or no longer down, or it has another address.
         """
         group = _group_of(new or old)
         return self._all(group) if group and _pod_facts(old) != _pod_facts(new) else ()
@@ -115,7 +115,7 @@ def _leaves_out(configmap: Object | None) -> bool:
 def _served_by(entry: str) -> list[Key]:
     """Return the keys of all Services whose entry would be called *entry*.
 
-    There may be several keys, because both the namespace and the name of a Service may have hyphens.
+    There can be several keys, because both the namespace and the name of a Service can have hyphens.
     """
     parts = entry.split("-")
     return [Key("-".join(parts[:count]), "-".join(parts[count:])) for count in range(1, len(parts))]

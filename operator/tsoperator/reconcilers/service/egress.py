@@ -72,8 +72,8 @@ def pointed(ask: Ask, place: str, made: Plan, reverts: Reverts) -> Plan:
 def with_reverts(made: Plan, place: str, reverts: Reverts) -> Plan:
     """Return *made* with the reaction to *reverts* of a Service that should point at the place called *place*.
 
-    An Event tells of the reverts, and the Service is reconciled again when it may be rewritten. A plan that has the
-    reaction already stays as it is.
+    An Event tells of the reverts, and the Service is reconciled again when the wait before its next rewrite is over. A
+    plan that has the reaction already stays as it is.
     """
     if reverts.fields:
         note = Note("Warning", "ExternalNameOverwritten", overwritten(reverts, place))
@@ -90,16 +90,16 @@ def is_led_away(ask: Ask, places: Places) -> bool:
 def leads(ask: Ask, place: str, places: Places) -> bool:
     """Tell whether the place called *place* serves a Service, and leads to its target.
 
-    Then the Service can be pointed at it whatever else is wrong with the Service.
+    If so, the operator can point the Service at it, whatever else is wrong with the Service.
     """
     found = places.called(place)
     return found is not None and found.serves and found.target in (None, Target(ask.magic_dns_name, ask.target.ip))
 
 
 def reached(ask: Ask, addresses: Sequence[str] = ()) -> str:
-    """Say where Pods reach the target of an egress Service.
+    """Return a message that says where Pods reach the target of an egress Service.
 
-    The message names *addresses* at which Pods reach the target. Callers give only addresses that don't change.
+    It names the *addresses* at which Pods reach the target. Callers give only addresses that don't change.
     """
     at = f"at {', '.join(addresses)} and " if addresses else ""
     return f"{LED}{ask.destination} {at}as {ask.cluster_name}"

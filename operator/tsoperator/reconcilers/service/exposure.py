@@ -136,7 +136,7 @@ def load_balancer(ask: Ask, entries: Sequence[Object]) -> Object:
 
 
 def shows(ask: Ask, device: ReportedDevice | None) -> bool:
-    """Tell whether the status of a Service shows *device*. Only then may we remove its load balancer entries."""
+    """Tell whether the status of a Service shows *device*. If not, its load balancer entries aren't ours to remove."""
     if device is None:
         return False
     ours = {device.fqdn, device.https_name, *device.ips} - {""}

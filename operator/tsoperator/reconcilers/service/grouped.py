@@ -39,7 +39,7 @@ FRESH = "fresh"
 
 CONDITIONS = (CONDITION_EGRESS_VALID, CONDITION_EGRESS_CONFIGURED, CONDITION_EGRESS_READY)
 PATIENCE = 1.0
-"""Seconds for which the status of a new Service may say nothing about its readiness.
+"""The longest time, in seconds, for which the status of a new Service says nothing about its readiness.
 
 In this time, several facts become known one after another, and one write of the status can say them all.
 """
@@ -121,10 +121,7 @@ def place_name(ask: Ask, live: Object | None) -> str:
 
 
 def failed(ask: Ask, refusal: Refusal) -> Plan:
-    """Return the plan that reports on a Service why a step at its ProxyGroup failed.
-
-    The Service is reconciled again later.
-    """
+    """Return the plan that tells the user of a Service why a step for its place failed. The operator tries again."""
     notes = [refusal.note("ProxyFailed")]
     if any(each["type"] == CONDITION_EGRESS_CONFIGURED and each["status"] == TRUE for each in ask.conditions):
         return Plan(notes=notes, error=refusal.error)  # the proxies still serve the last configuration
@@ -162,7 +159,7 @@ def _kept(ask: Ask, shown: Sequence[Object], notes: Sequence[Note], places: Plac
 
 
 def _exhausted(ask: Ask, places: Places) -> Plan:
-    """Return the plan for a Service for whose ports its ProxyGroup has no free ports."""
+    """Return the plan for a Service whose ProxyGroup has too few free ports for it."""
     message = (
         f"ProxyGroup {ask.group!r} has too few free ports: all of its Services together can have {PORT_COUNT}; remove "
         f"some, or name another ProxyGroup in annotation {PROXY_GROUP}"

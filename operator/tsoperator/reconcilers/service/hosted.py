@@ -89,7 +89,7 @@ def refused(ask: Ask, refusal: Refusal | None) -> Plan:
 
 
 def failed(ask: Ask, refusal: Refusal) -> Plan:
-    """Return the plan that reports why a write for a Service failed. The Service is reconciled again later."""
+    """Return the plan that tells the user of a Service why a write failed. The operator tries again."""
     notes = [refusal.note("ProxyFailed")]
     if any(each["type"] == CONDITION_INGRESS_CONFIGURED and each["status"] == TRUE for each in ask.conditions):
         return Plan(notes=notes, error=refusal.error)  # the proxies still serve
@@ -124,7 +124,7 @@ def left_notes(left: Refusal) -> Sequence[Note]:
 
 
 def _unsuitable(ask: Ask) -> Refusal:
-    """Return why no ProxyGroup can expose a Service of this kind."""
+    """Return why no ProxyGroup can expose a Service of this type: it has no cluster IP, or not our class."""
     spec = ask.service["spec"]
     if spec.get("type") == "ExternalName":
         cure = "it has no cluster IP: remove annotation tailscale.com/proxy-group to give it a proxy of its own"

@@ -38,10 +38,7 @@ class NamesView:
         self._settings = settings
 
     def holder(self, service: Object) -> Claim | None:
-        """Return the claim of the object that has the name which *service* asks for.
-
-        Return None if *service* may use the name.
-        """
+        """Return the claim of the object that has the name for which *service* asks; None if *service* can use it."""
         if not self._is_shared(service) or not (name := self._asked(service)):
             return None
         ports = forwarded_ports(service)
@@ -52,7 +49,7 @@ class NamesView:
         return None if first.ports == ports else first
 
     def concerned(self, service: Object) -> Iterable[Key]:
-        """Return the Services that may get or lose their name by a change of *service*.
+        """Return the Services that can get or lose their name by a change of *service*.
 
         *service* is the old or the new state of the Service that changes. If *service* has the name of its device in
         that state, the result is all other Services that lead to the same device; otherwise it is empty.
@@ -66,7 +63,7 @@ class NamesView:
         return () if any(each.rank < mine.rank for each in self._asking(name, own)) else others
 
     def concerned_by_child(self, child: Object) -> Iterable[Key]:
-        """Return the Services that may get or lose their name because the name noted on *child* changes."""
+        """Return the Services that can get or lose their name because the name noted on *child* changes."""
         name = noted_name(child)
         found = self._leading(name) if name else []
         if not found:

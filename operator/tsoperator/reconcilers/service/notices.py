@@ -1,4 +1,4 @@
-"""Events about annotations of a Service that have no effect, or another effect than the user may think."""
+"""Events about annotations of a Service that have no effect, or not the effect that the user probably wants."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -83,7 +83,7 @@ def notices(ask: Ask) -> list[Note]:
 
 
 def _without_effect(ask: Ask) -> Iterator[tuple[str, str]]:
-    """Yield the reasons and messages of Events about settings that would have an effect only in another Service."""
+    """Yield the reasons and messages of Events about settings that have no effect on a Service such as this one."""
     for words in _outranked(ask):
         yield "IgnoredAnnotation", words
     if ask.mode is ServiceMode.NOTHING:

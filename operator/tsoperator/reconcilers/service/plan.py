@@ -77,9 +77,9 @@ class Observed:
 def plan_left(places: Places, proxy: Plan, *, is_seen: bool) -> Plan:
     """Return the next step that removes the objects of a Service which vanished without waiting for our finalizer.
 
-    *proxy* is the plan for the Service's own proxy. The *places* of the Service are removed at once. But if the
-    operator doesn't watch the namespace of the Service, the Service may still exist. Then *is_seen* is False, and the
-    places stay. Their EndpointSlices are kept up to date with the Pods.
+    *proxy* is the plan for the Service's own proxy. The *places* of the Service are removed at once. But if *is_seen*
+    is False, the operator doesn't watch the namespace of the Service, so the Service perhaps still exists. In this
+    case, the places stay, and the plan updates their EndpointSlices.
     """
     there = Plan(steps=removal(places)) if is_seen else await_newcomers(Plan(steps=upkeep(places)), places)
     again = earliest(there.requeue_after, proxy.requeue_after)
@@ -94,9 +94,9 @@ def own_key(ask: Ask, children: Children, settings: Settings) -> Key:
 def wanted(ask: Ask, observed: Observed, settings: Settings) -> Proxy | Plan:
     """Return the proxy that a Service should have, or the plan for a Service that needs no proxy or can't have one.
 
-    If somebody pointed the Service away from a place that serves it, the plan points it back, and does nothing else:
-    then no fault of the Service, and no refused step, keeps its clients from the place. The write queues the Service
-    again.
+    If somebody has pointed the Service away from a place that serves it, the plan points the Service back, and does
+    nothing else. So no fault of the Service and no refused step keeps its clients from the place. The write queues the
+    Service again.
     """
     found, reverts = _wanted(ask, observed, settings), observed.reverts
     is_starting = isinstance(found, Proxy) and not _was_judged(ask)  # then the plan for the proxy points the Service
@@ -210,7 +210,7 @@ def _pointed(ask: Ask, proxy: Proxy, place: str, made: Plan, ready: Object, obse
 
 
 def _routes(ask: Ask, proxy: Proxy, observed: Observed) -> list[Note]:
-    """Return an Event if the *proxy* of an egress Service may lack the route to a target that is no device."""
+    """Return an Event if the *proxy* of an egress Service perhaps lacks the route to a target that is no device."""
     destination = observed.tailnet.destination
     is_device = destination is not None and destination.device is not None
     return [] if is_device else egress.route_notes(ask, accepts_routes=proxy.config.accept_routes)
@@ -294,7 +294,7 @@ def _hosted(ask: Ask, observed: Observed, proxy_tags: Sequence[str]) -> Plan:
 
 
 def _unheld(ask: Ask, made: Plan, observed: Observed) -> Plan:
-    """Return *made*, which also releases the Service, because no ProxyGroup is to expose it any more.
+    """Return *made* with the release of the Service, because no ProxyGroup is to expose the Service any more.
 
     The Service isn't released until its Tailscale Service is completely removed.
     """
@@ -360,10 +360,7 @@ def plan_deletion(ask: Ask, observed: Observed) -> Plan:
 
 
 def failed(ask: Ask, _observed: Observed, refusal: Refusal) -> Plan:
-    """Return the plan that reports on a Service why a step failed.
-
-    The Service is reconciled again later.
-    """
+    """Return the plan that tells the user of a Service why a step failed. The operator tries again."""
     if ask.mode is ServiceMode.HOSTED:
         return hosted.failed(ask, refusal)
     if ask.group and ask.is_egress:

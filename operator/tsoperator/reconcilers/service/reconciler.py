@@ -154,8 +154,8 @@ class _View:
     async def _read_places(self) -> None:
         """Read the places of all Services from the API server, once, before this process allocates proxy ports.
 
-        This process has just begun to lead. The cache of a standby may lack ports that the previous leader
-        allocated a second ago.
+        When this process begins to lead, its cache can still lack ports that the previous leader allocated a second
+        ago.
         """
         async with self._reads_places:
             if self._has_read_places:
@@ -217,12 +217,11 @@ class _View:
         return [ask.key for ask in map(self._parse, found) if ask.mode is not ServiceMode.NOTHING]
 
     def _keys_of_service(self, service: Object) -> Iterable[Key]:
-        """Map a Service that a proxy has to its parent, and any other Service to itself and to those that it concerns.
+        """Map a child to its parent, a user's Service to itself, and both to the Services that the change concerns.
 
-        A user's Service concerns the Services that get or lose their name by its change. If it has an entry at a
-        ProxyGroup, or asks for one, it also concerns the Services that ask for the same entry, and those that share a
-        port of the proxies with it. If it is gone, it also concerns the Services that found no free port, because its
-        ports may be free now.
+        A change of either concerns the Services that can get or lose their name by it, and those that ask for the same
+        entry at a ProxyGroup. A change of a place at a ProxyGroup also concerns the Services that share a port of the
+        proxies with it. If the place is gone, it concerns the Services that found no free port, too.
         """
         key, owner = key_of(service), parent_of(service, self._settings.namespace)
         if owner:
@@ -239,7 +238,10 @@ class _View:
         return keys
 
     def _keys_of_slices(self, old: Object | None, new: Object | None) -> Iterable[Key]:
-        """Map an EndpointSlice to the Service that has the place, and to the Service that a ProxyGroup exposes."""
+        """Map an EndpointSlice of a place to the Service that has the place, and any other one to the Service it is of.
+
+        The latter is returned only if a ProxyGroup exposes it, and if it now has its first ready Pod or none any more.
+        """
         of_places = (key for each in (old, new) if each for key in self._keys_of_slice(each))
         return [*of_places, *self._hosted.of_slice(old, new)]
 
@@ -272,7 +274,7 @@ class _View:
         return Comparison(keys)
 
     def _keys_of_dnsconfig(self, old: Object | None, new: Object | None) -> Iterable[Key]:
-        """Map a DNSConfig to Services when it is the first one that is made, or the last one that goes.
+        """Map a DNSConfig to Services when the cluster gets its first DNSConfig, or loses its only one.
 
         These are the Services whose status or Events say something about their names.
         """

@@ -178,10 +178,10 @@ class PlacesView:
         return [name for name in found if self._rival(ask, name) is None]
 
     def _rival(self, ask: Ask, group: str) -> Key | None:
-        """Return another Service that has, or should get, the entry for which this Service asks at *group*.
+        """Return another Service that has, or should get, the entry for which the Service of *ask* asks at *group*.
 
-        A Service with a place at the group keeps the entry. If no Service has a place there, the oldest Service
-        gets it.
+        Return None if there is no such Service. A Service with a place at the group keeps the entry. If no Service has
+        a place there, the oldest Service gets the entry.
         """
         found = self._cache.indexed(SERVICE, BY_ENTRY, indexed_entry(group, entry_name(ask.key)))
         placed = {served_service(each) for each in found if self._is_place(each)}
@@ -201,7 +201,7 @@ class PlacesView:
         """Return the contested ports of a Service, each with the key of the older Service that has the same port.
 
         Two Services contest a port if both have the same port of the proxies. The operator never allocates a
-        port of the proxies twice. But a restore from a backup, or another operator, may have done so. The older
+        port of the proxies twice. But a restore from a backup, or another operator, can have done so. The older
         Service is the one with the older place.
         """
         found = {}

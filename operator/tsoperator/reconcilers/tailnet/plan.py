@@ -25,10 +25,10 @@ _AWAY: Final = "check that spec.loginUrl is right, and that the operator's Pod c
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """The result of trying credentials: the refusals of the calls, and the devices, if they could be listed.
+    """The result of trying the credentials of a tailnet: the refusals of calls, and the devices of the tailnet.
 
-    The devices are given by ID, with their MagicDNS names. A device of another tailnet that is shared with this one has
-    an empty name.
+    *devices* has the MagicDNS names of the devices by their IDs; it is empty if they could not be listed. A device that
+    another tailnet shares with this one has an empty name.
     """
 
     refusals: Sequence[Refusal]
@@ -51,8 +51,8 @@ class Observed:
 def refusal_of(probe: Probe, ours: Mapping[str, str]) -> Refusal | None:
     """Return why the credentials that *probe* has tried can't be used; None if they can.
 
-    *ours* are the devices that proxies have in this tailnet, by ID, with their MagicDNS names. Credentials that
-    don't show these devices may be those of another tailnet.
+    *ours* has the MagicDNS names of the devices that proxies have in this tailnet, by their IDs. Credentials that don't
+    show these devices are perhaps those of another tailnet.
     """
     if not probe.refusals and _is_theirs(probe.devices, ours):
         return None
@@ -68,7 +68,7 @@ def refusal_of(probe: Probe, ours: Mapping[str, str]) -> Refusal | None:
 def _is_theirs(listed: Mapping[str, str], ours: Mapping[str, str]) -> bool:
     """Tell whether the *listed* devices are in the tailnet of the devices *ours*.
 
-    They are if the two lists have a device or a domain in common.
+    They are if both have a device or a domain in common, or if there are no devices *ours*.
     """
     domains = {_domain(name) for name in listed.values()} - {""}
     return not ours or not listed.keys().isdisjoint(ours) or not domains.isdisjoint(map(_domain, ours.values()))
@@ -89,7 +89,7 @@ def _other_tailnet(ours: Sequence[str]) -> str:
 
 
 def plan(obj: Object, observed: Observed) -> Plan:
-    """Return the plan for the Tailnet *obj*."""
+    """Return the plan for the Tailnet *obj*, which is empty if it is gone."""
     if not obj or is_idle(obj, observed.users):
         return Plan(release=FINALIZER)
     refused = Refusal(_still_used(observed), IN_USE) if is_deleting(obj) else observed.refusal
@@ -106,7 +106,7 @@ def plan(obj: Object, observed: Observed) -> Plan:
 
 
 def refusal(made: Plan) -> str:
-    """Return the reason why new proxies must not use the Tailnet of the plan *made*; empty if they may."""
+    """Return the reason in the plan *made* why new proxies can't use the Tailnet; empty if they can."""
     found = ((made.status or {}).get("conditions") or []) if made.status else []
     ready = next((each for each in found if each["type"] == CONDITION_TAILNET_READY), None)
     return "" if ready is None or ready["status"] == TRUE else str(ready["message"])

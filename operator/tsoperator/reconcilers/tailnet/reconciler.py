@@ -81,7 +81,7 @@ class _Judged:
 class _Known:
     """The facts about a Tailnet that are remembered.
 
-    *judged* is the last judgement, *proved* the basis of the last good one, and *is_held* tells whether the Tailnet
+    *judged* is the latest judgement, and *proved* the basis of the latest good one. *is_held* tells whether the Tailnet
     has our finalizer.
     """
 
@@ -231,11 +231,11 @@ class _View:
         return lambda: found
 
     def _register(self, obj: Object, refusal: str) -> None:
-        """Register the tailnet of *obj* by the last judgement. New proxies get *refusal*, unless it is empty.
+        """Register the tailnet of *obj* by the latest judgement. Refuse new proxies with *refusal*, unless it is empty.
 
-        Bad credentials never replace good ones, with which existing proxies go on. If there are no good
-        credentials, as after a restart, those that could not be tried yet are used for existing proxies.
-        Otherwise a short failure of a control server would change the status of all its Connectors.
+        Bad credentials never replace good ones, with which existing proxies go on. If there are no good credentials, as
+        after a restart, existing proxies get those that the control server could not judge yet. Without this rule, a
+        short failure of a control server would change the status of all its Connectors.
         """
         name, judged = key_of(obj).name, self._known(obj).judged
         there = self._tailnets.registered(name)
@@ -272,9 +272,9 @@ class _View:
         return [f"Tailscale Service {service_name(label)}" for label in sorted(owned)]
 
     def _strays(self, name: str) -> Iterator[Object]:
-        """Yield objects whose group is gone, and which may have a Tailscale Service in the Tailnet called *name*.
+        """Yield the objects that perhaps have a Tailscale Service in the Tailnet called *name*.
 
-        The operator has yet to read that Tailscale Service.
+        Their group is gone, and the operator has yet to read that Tailscale Service.
         """
         for resource in (INGRESS, SERVICE):
             for obj in self._cache.all(resource):
@@ -304,9 +304,10 @@ class _View:
         return self._cache.indexed(SECRET, BY_OWNER, str(owner))
 
     def _devices(self, name: str, url: str) -> Iterator[tuple[str, str]]:
-        """Yield the IDs and names of devices that proxies have in the Tailnet called *name*, and in no other one.
+        """Yield the IDs and names of devices by which the operator recognizes the tailnet of the Tailnet called *name*.
 
-        A Headscale server has only one tailnet, so its *url* identifies the tailnet.
+        They are the devices of its proxies, but not those that are in the tailnet of another Tailnet. Devices at the
+        Headscale server with this *url* are left out, too: the server has only one tailnet, so nothing is in doubt.
         """
         others = [each for each in self._tailnets.all_registered() if each.name != name]
         for user in self._users(name):

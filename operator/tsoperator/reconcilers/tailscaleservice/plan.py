@@ -34,15 +34,15 @@ class Observed:
     is known.
 
     *holder* is the claim that has the label, None if no claim counts. Without a holder, the Tailscale Service still
-    stays if it *is_reserved*, because an object that names the label may get its claim back; or if it *is_used*,
+    stays if it *is_reserved*, because an object that names the label can get its claim back; or if it *is_used*,
     because a ProxyGroup still has it in its configuration. *serves_web* tells whether proxies end TLS for the Tailscale
     Service. The Tailscale Service *is_left_over* if no object that claims the label can have it, and no proxy uses it.
 
     *certificate* is the key of the certificate's objects for the holder, None as long as the domain isn't known.
-    *secret* is the live object of that key that is the Secret of a certificate, and *stranger* is one that isn't. If
-    the Secret *is_hidden*, it lacks our labels, so it may be somebody else's. *leftovers* are the objects of
-    certificates that no claim on the label needs. The label is looked at again after *again* seconds; with None, only
-    after a change.
+    *secret* is the live Secret with that key, if it is that of a certificate; if it is another Secret, it is the
+    *stranger*. If the Secret *is_hidden*, it lacks our labels, so it is perhaps somebody else's. *leftovers* are the
+    objects of certificates that no claim on the label needs. The operator looks at the label again after *again*
+    seconds; if *again* is None, only after a change.
     """
 
     tailnet: str
@@ -79,7 +79,7 @@ def plan(observed: Observed) -> Plan:
 def refused(observed: Observed, refusal: Refusal) -> Plan:
     """Return the plan that reports a refusal on the object that has the label.
 
-    If the control server refused, the object's own reconciler reports it.
+    A refusal of the control server isn't reported here, but by the reconciler of the object.
     """
     by_control_server = isinstance(refusal.step, PutService | DeleteService)
     note = refusal.note(NAME_TAKEN if refusal.is_taken else FAILED)
@@ -88,7 +88,7 @@ def refused(observed: Observed, refusal: Refusal) -> Plan:
 
 
 def has_settled(observed: Observed, made: Plan) -> bool:
-    """Tell whether the control server refused a write that the plan *made* doesn't need any more."""
+    """Tell whether the control server refused an earlier write, and the plan *made* needs no such write any more."""
     was_refused = observed.view.refusal is not None and observed.view.refusal.step is not None
     return was_refused and not any(isinstance(step, PutService | DeleteService) for step in made.steps)
 
@@ -96,7 +96,7 @@ def has_settled(observed: Observed, made: Plan) -> bool:
 def pause_after(observed: Observed, made: Plan) -> float | None:
     """Return the seconds after which to look at the label again, if the plan *made* ends our ownership of the Service.
 
-    Another owner may have written the Tailscale Service at the same time, and so made the operator an owner again. The
+    Another owner can have written the Tailscale Service at the same time, and so made the operator an owner again. The
     seconds depend on the operator's ID, so that not all operators look, and write, at the same time.
     """
     if observed.holder or not any(isinstance(step, PutService) for step in made.steps):
@@ -108,7 +108,7 @@ def pause_after(observed: Observed, made: Plan) -> float | None:
 def _held(observed: Observed, holder: LabelClaim) -> Plan:
     """Return the plan for a label that *holder* has.
 
-    The object's own reconciler says why the Tailscale Service can't be used.
+    If the operator can't write the Tailscale Service, the reconciler of the holder's object reports why.
     """
     service = observed.view.service
     if not observed.operator_id or not observed.view.is_shown:
@@ -148,7 +148,7 @@ def _freed(observed: Observed) -> Plan:
 def _is_ours_alone(observed: Observed, service: TailscaleService) -> bool:
     """Tell whether this operator, or a ProxyGroup of its cluster, is the only owner of *service*.
 
-    That ProxyGroup may be gone, or it may have another hostname now: otherwise its claim would have the label.
+    That ProxyGroup is gone, or it has another hostname now; otherwise its claim would have the label.
     """
     kind, _ = sole_owner(service, observed.operator_id) or ("", "")
     return ownership(service, observed.operator_id) is Ownership.OURS or kind == PROXYGROUP.kind
@@ -179,7 +179,7 @@ def _deletions(objects: Sequence[Object]) -> list[Step]:
 
 
 def _is_decided(observed: Observed) -> bool:
-    """Tell whether it is known if this operator owns the Tailscale Service.
+    """Tell whether the operator knows already if it owns the Tailscale Service.
 
     At a control server without Tailscale Services, the operator certainly owns none.
     """

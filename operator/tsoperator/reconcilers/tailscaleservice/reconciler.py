@@ -104,7 +104,7 @@ class _Look:
             self._again[observed.owner.key] = loop_time() + seconds
 
     def look(self, key: Key, _obj: Object) -> Observed:
-        """Gather the facts about the label that *key* names, in a tailnet."""
+        """Gather the facts about the label and the tailnet that *key* names."""
         tailnet, label = key
         name, view = service_name(label), self._view
         holders = {each: view.holder(each, label) for each in {tailnet, *self._world.tailnets()}}
@@ -139,10 +139,10 @@ class _Look:
     def _is_fading(self, key: Key, *, may_fade: bool) -> bool:
         """Tell whether the removal of a label has to wait, because proxies still advertise it.
 
-        *may_fade* says whether nobody needs the label any more, and objects of its certificate are left. A proxy ceases
-        to advertise the label only a moment later, when the kubelet has mounted its config. The proxy that writes
-        certificates has to see that the label is gone. Otherwise it looks at the Secret only a day later if a new
-        Ingress gets the same label. A proxy that doesn't run sees nothing, so the wait ends.
+        If *may_fade* is true, nobody needs the label any more, and objects of its certificate are left. A proxy ceases
+        to advertise the label only when the kubelet has mounted its changed config. The proxy that writes certificates
+        has to see that the label is gone: if it doesn't, and a new Ingress gets the same label, the proxy looks at the
+        new Secret only a day later. A proxy that doesn't run sees nothing, so the wait ends after `WITHDRAWAL`.
         """
         states = (
             state for group in self._view.groups_of(key.namespace) for state in self._view.states(key_of(group).name)
@@ -184,7 +184,7 @@ class _Look:
     def _as_it_runs(self, holder: LabelClaim | None) -> LabelClaim | None:
         """Return the claim *holder* with the ServiceAccount under which its proxies run now.
 
-        The Pods of a ProxyGroup may have to wait before they run under another ServiceAccount.
+        The Pods of a ProxyGroup sometimes have to wait before they run under another ServiceAccount.
         """
         if holder is None or holder.sole_owner is None:
             return holder
@@ -212,7 +212,7 @@ class _Look:
         """Yield the objects of certificates that no claim on the label needs, and that belong to this tailnet.
 
         An object names a group, and the group tells the tailnet of the object. If that group is gone, the
-        object may belong to any tailnet.
+        object can belong to any tailnet.
         """
         found = self._view.certificates(key.name)
         if not found:
@@ -305,7 +305,7 @@ class _Mappers:
         return self._in_group(owner.key.name, by_label(group)) if group else ()
 
     def of_strange_secret(self, old: Object | None, new: Object | None) -> Iterable[Key]:
-        """Map a Secret that isn't ours, when it comes or goes, to the label whose certificate needs that name."""
+        """Map a Secret that isn't ours to the label whose certificate needs its name, when the Secret comes or goes."""
         if old is not None and new is not None:
             return ()
         key = key_of(new or old or {})
