@@ -203,9 +203,9 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
         f"{_GROUP}/test_statefulset.py pods_of_the_go_operator_and_of_earlier_versions_stay_until_they_have_to_change",
     ],
     "When a Service has moved to another group": [
-        "operator/group/test_places.py old_places_are_abandoned_once_the_new_place_serves_and_the_service_points_at_it",
+        "operator/group/test_places.py the_old_places_are_unused_when_the_service_has_moved_to_the_new_place",
         "operator/group/test_places.py the_deletion_of_a_place_also_removes_the_go_operators_finalizer",
-        "operator/group/test_configmap.py the_configmap_gets_the_entries_of_the_services_that_are_at_the_group",
+        "operator/group/test_configmap.py the_configmap_gets_an_entry_for_each_clusterip_service_of_the_group",
     ],
     "An Ingress or a Service can [move]": [
         f"{_HOSTED} a_claim_that_moves_to_another_group_keeps_its_tailscale_service_and_the_group_gets_the_rights",
@@ -219,7 +219,7 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
         f"{_SERVICE}/test_hosted.py a_service_reports_an_older_object_that_claims_its_label_but_no_newer_object",
     ],
     "If operators of other clusters own": [
-        "operator/group/test_exposing.py the_facts_about_an_object_decide_about_its_entry_and_its_advertisement",
+        "operator/group/test_exposing.py facts_about_an_object_decide_whether_the_proxies_serve_and_advertise_it",
     ],
     "The condition `TailscaleIngressSvcValid`": [
         f"{_SERVICE}/test_hosted.py a_load_balancer_shows_its_name_and_its_ipv4_address",

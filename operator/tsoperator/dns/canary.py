@@ -1,8 +1,8 @@
-"""The canary: a name in each zone that only the nameserver of one DNSConfig knows.
+"""The canary: a name that the operator adds to each zone, and that only the nameserver of one DNSConfig knows.
 
-The operator writes the canary into the records, and asks the cluster's DNS for it. The right answer shows that the
-cluster's DNS has asked this nameserver. The address of the canary is that of the nameserver's Service. No device has
-such a name, because names in a tailnet have no underscore.
+The operator writes the canary into the records, and asks the cluster's DNS for the canary. The right answer shows that
+the cluster's DNS has asked this nameserver. The canary has the address of the nameserver's Service. No device has such
+a name, because names in a tailnet have no underscore.
 """
 
 import contextlib
@@ -27,7 +27,7 @@ def canary_name(uid: str, zone: str) -> str:
 
 
 def service_addresses(service: Object | None) -> list[str]:
-    """Return the cluster IPs of the nameserver's Service, written as a DNS answer has them; empty while it has none."""
+    """Return the cluster IPs of the nameserver's Service in the form of DNS answers; empty if it has none."""
     spec = (service or {}).get("spec") or {}
     addresses = []
     for each in spec.get("clusterIPs") or [spec.get("clusterIP", "")]:

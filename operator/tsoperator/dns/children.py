@@ -17,15 +17,15 @@ _HEALTH_PORT: Final = 9002
 _METRICS_PORT: Final = 9153
 _SNAPSHOT: Final = "snapshot"
 _DRAIN: Final = 10
-"""The seconds for which a Pod of the nameserver goes on answering after it is told to stop.
+"""The seconds for which a Pod of the nameserver goes on answering queries after the kubelet has told it to stop.
 
-During that time the Pod isn't ready. The kubelet notices that within 6 s. Then nodes send the Pod no more packets, not
-even those of a client whose earlier packets went to this Pod.
+During that time the Pod isn't ready. The kubelet notices that within 6 s. After that, nodes send the Pod no more
+packets, not even those of a client whose earlier packets went to this Pod.
 """
 _SETTLE: Final = 5
-"""The seconds for which a new Pod of the nameserver is ready before the old Pod stops.
+"""The seconds for which a new Pod of the nameserver has to be ready before the old Pod stops.
 
-Nodes may take that long to see that the new Pod is ready.
+Nodes can take that long to learn that the new Pod is ready.
 """
 
 
@@ -50,10 +50,11 @@ def role_binding(dnsconfig: DNSConfig, settings: Settings) -> Object:
 def service(
     dnsconfig: DNSConfig, settings: Settings, live: Object | None, address: str, *, selects_ours: bool
 ) -> Object:
-    """Return the nameserver's Service; *live* is the existing one.
+    """Return the Service that the nameserver should have; *live* is the existing one.
 
-    If *selects_ours* is true, the Service leads to no Pod of the Go operator's nameserver. The cluster IP in the
-    DNSConfig, or else *address*, is used only when the Service is created, because it can't be changed.
+    If *selects_ours* is true, the Service selects only Pods of our nameserver, and no Pod of the Go operator's. A new
+    Service gets the cluster IP in the DNSConfig, or *address* if the DNSConfig has none. An existing Service keeps its
+    cluster IP, because Kubernetes doesn't let anybody change it.
     """
     spec: Object = {
         "selector": {LABEL_APP: NAMESERVER, **({LABEL_MANAGED: MANAGED} if selects_ours else {})},
@@ -117,11 +118,11 @@ def deployment(dnsconfig: DNSConfig, image: NameserverImage, settings: Settings)
 def _our_container(settings: Settings) -> Object:
     """Return the fields of the nameserver's container that only our image supports.
 
-    The container has probes and the operator's log format, and needs neither root nor a writable file system. It
-    reads the records from the API server, so it needs no mounted records. It keeps a snapshot of the records on a
-    volume, because its container may have to start again while the API server is away. An environment variable gives
-    the path of the snapshot, not a flag: earlier versions of the image ignore a variable that they don't know, but
-    exit if they get an unknown flag.
+    The container has probes and the operator's log format, and needs neither root nor a writable file system. It reads
+    the records from the API server, so it needs no mounted records. It keeps a snapshot of the records on a volume,
+    because its container may have to restart while the API server can't be reached. The path of the snapshot is in an
+    environment variable and not in a flag, because earlier versions of the image ignore an unknown variable, but exit
+    at an unknown flag.
     """
     env = [{"name": "TSNAMESERVER_SNAPSHOT", "value": f"/{_SNAPSHOT}/records"}]
     if settings.log_format != "text":

@@ -1,8 +1,8 @@
-"""The objects that have a name in the cluster's DNS, and the address of each name there (pure).
+"""The objects that have a name in the cluster's DNS, and the addresses to which each of these names leads (pure).
 
 A name of the tailnet has to work for Pods as it works for the tailnet's devices: with the same ports, and with TLS if
 the devices get TLS. So if the proxy only passes packets on, the name leads to the backend itself. Otherwise the name
-leads to the proxy. If Pods can reach neither of the two by the name, the object has no name.
+leads to the proxy. An object has no name if neither of the two would work for Pods.
 """
 
 from collections.abc import Sequence
@@ -29,7 +29,7 @@ class Way(Enum):
     EGRESS_GROUP = auto()
     """The proxies of a ProxyGroup lead Pods to a device. They listen at other ports than clients use."""
     FORWARDED = auto()
-    """A proxy passes everything that comes from the tailnet on to a Service."""
+    """A proxy passes all packets that it gets from the tailnet on to a Service."""
     TLS_SERVICE = auto()
     """A proxy ends TLS in front of a Service, and takes no connections from the cluster."""
     INGRESS = auto()
@@ -60,8 +60,8 @@ class Leads(Enum):
 class Naming:
     """The addresses to which the name of an object in the cluster's DNS leads.
 
-    *leads* is None if the object has no name. Then *why* says why it has none, and *instead* is a name that Pods can
-    use. Both are empty if the user knows the reason.
+    If the object has no name, *leads* is None, *why* is the reason, and *instead* is a name that Pods can use. If the
+    user knows the reason, *why* and *instead* are empty.
     """
 
     leads: Leads | None
@@ -95,7 +95,10 @@ def _forwarded_naming(service: Object) -> Naming:
 
 
 def name_notes(naming: Naming) -> list[Note]:
-    """Return an Event that says why an object has no name, or none if it has a name or the user knows the reason."""
+    """Return a list with the Event that says why an object has no name.
+
+    The list is empty if the object has a name, or if the user knows the reason.
+    """
     if not naming.why:
         return []
     words = (
@@ -113,7 +116,8 @@ def is_opted_out(obj: Object) -> bool:
 def names_ingresses(dnsconfigs: Sequence[Object]) -> bool:
     """Tell whether the DNSConfig in force lets Pods reach Ingresses by their names (``clusterDNS.ingressNames``).
 
-    The field is used even if another field of the DNSConfig is invalid, so that such a mistake restarts no proxy.
+    The operator uses this field even if another field of the DNSConfig is invalid, so that such a mistake restarts no
+    proxy.
     """
     spec = (elected(dnsconfigs) or {}).get("spec") or {}
     return (spec.get("clusterDNS") or {}).get("ingressNames") is True

@@ -1,15 +1,16 @@
-"""The holder of a name in the cluster's DNS when several objects ask for it (pure).
+"""The rules by which one of several objects gets the name in the cluster's DNS for which all of them ask (pure).
 
-An egress Service asks for the name of the device that it leads to, and any namespace may have such a Service. If
+An egress Service asks for the name of the device that it leads to, and any namespace can have such a Service. If
 several Services forward the same ports, they share the name, and the name leads to the addresses of all of them. With
-different ports they can't share it: a client takes any of the addresses, and some wouldn't accept its connection. Then
-one object has the name:
+different ports they can't share it: a client chooses any of the addresses, and some of them wouldn't accept its
+connection. Then only one object gets the name:
 
 1. an object whose own device has that name in the tailnet,
-2. then a Service that has the name already (the operator has noted the name on the Service in front of its proxies),
-3. then a Service that asks for it.
+2. if there is none, a Service that has the name already (it is noted on the Service in front of the proxies),
+3. if there is none, a Service that asks for the name.
 
-Among objects of the same rank, the oldest has the name. So nobody can take a name away from a Service by asking for it.
+Among objects of the same rank, the oldest gets the name. So nobody can take a name away from a Service by asking for
+it.
 """
 
 from collections.abc import Iterable
@@ -36,7 +37,7 @@ from tsoperator.runtime.ownership import Owner, grouped_owner_of, owner_of
 from tsoperator.runtime.plan import Note
 
 BY_DEVICE_NAME = "device-name"
-"""The index of Services in front of proxies by a name in the cluster's DNS: the name of the proxy's own device."""
+"""The name of the index that finds the Service in front of a proxy by the name of the proxy's own device."""
 
 Ports = frozenset[tuple[str, int]]
 """Ports, each with its protocol."""
@@ -61,7 +62,7 @@ class Standing(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """The claim of an object to a name. *ports* are the ports at which its addresses answer, or None for all ports."""
+    """The claim of an object to a name. *ports* are the ports of the object's addresses; None means all ports."""
 
     standing: Standing = Standing.DEVICE
     created: str = ""
@@ -75,13 +76,13 @@ class Claim:
 
 
 UNCONTESTED: Final = Claim()
-"""The claim to a name for which nobody else can ask."""
+"""The claim of an object to a name for which no other object can ask."""
 
 
 def holding(claims: Iterable[Claim]) -> Claim:
-    """Return the claim that wins a name. It shares the name with the other claims that have the same ports.
+    """Return the claim that wins a name, out of at least one claim.
 
-    There is at least one claim in *claims*.
+    The winner shares the name with the other claims that have the same ports.
     """
     return min(claims, key=lambda claim: claim.rank)
 
@@ -108,7 +109,10 @@ def noted_claim(child: Object, parent: Object | None, name: str) -> Claim:
 
 
 def destination_name(service: Object) -> str:
-    """Return the name of the device to which an egress *service* leads; empty if the Service gives no name."""
+    """Return the MagicDNS name of the device to which an egress *service* leads.
+
+    Return an empty text if the Service doesn't name the device, but gives its address.
+    """
     return lookup_name(annotations(service).get(ANNOTATION_TAILNET_FQDN, ""))
 
 
@@ -124,7 +128,7 @@ def noted_name(child: Object) -> str:
 
 
 def by_device_name(child: Object) -> Iterable[str]:
-    """Index Services in front of proxies by a name in the cluster's DNS: the name of the proxy's own device."""
+    """Index Services in front of proxies by the name of the proxy's own device (`BY_DEVICE_NAME`)."""
     name = noted_name(child)
     return (name,) if name and way_of(child) in _OWN_DEVICES else ()
 
@@ -135,9 +139,9 @@ def forwarded_ports(service: Object) -> Ports | None:
 
 
 def taken_notes(service: Object, holder: Claim | None) -> list[Note]:
-    """Return an Event on *service* if another object, the *holder*, has the name for which the Service asks.
+    """Return a list with the Event on *service* that the *holder* has the name for which *service* asks.
 
-    *holder* is None if no other object has the name, or if the Service shares it.
+    The list is empty if *holder* is None: no other object has the name, or *service* shares it.
     """
     if holder is None:
         return []

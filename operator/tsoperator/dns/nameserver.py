@@ -1,4 +1,4 @@
-"""The labels, annotations and rules that the nameserver's objects share with the ConfigMaps of records."""
+"""The labels, annotations and rules that both the nameserver's objects and the ConfigMaps of records need."""
 
 import json
 from collections.abc import Iterable, Sequence
@@ -44,7 +44,7 @@ class Program(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class NameserverImage:
-    """The *reference* of a nameserver's image, and the *program* in the image as far as it is known."""
+    """The *reference* of a nameserver's image, and the *program* in the image if the operator knows it."""
 
     reference: str
     program: Program
@@ -84,7 +84,7 @@ def parse(obj: Object) -> DNSConfig | Invalid:
 
 
 def _program_error(dnsconfig: Object) -> str:
-    """Return what is wrong with the annotation that says which program an image has; empty if nothing is."""
+    """Return the fault in the annotation that says which program an image has; empty if the annotation has no fault."""
     said = annotations(dnsconfig).get(ANNOTATION_NAMESERVER)
     if said is None or said in (Program.OURS, Program.UPSTREAM):
         return ""
@@ -99,8 +99,9 @@ def nameserver_image(obj: Object, dnsconfig: DNSConfig, settings: Settings) -> N
 
     An annotation says which program the image has, because mirrors rename images. Without the annotation, we know only
     the programs of the operator's default image and of Tailscale's own repository. If a DNSConfig names only a
-    repository or only a tag, the missing part is the default for that program. For the Go operator, such a DNSConfig
-    always means Tailscale's program. So it means the same here, unless the annotation names our program.
+    repository or only a tag, the missing part is the default for that program. In the Go operator, a DNSConfig that
+    names a repository or a tag always means Tailscale's program. Here it means the same, unless the annotation names
+    our program.
     """
     asked = dnsconfig.spec.nameserver.image
     said = Program(annotations(obj).get(ANNOTATION_NAMESERVER, ""))
@@ -120,7 +121,7 @@ def nameserver_image(obj: Object, dnsconfig: DNSConfig, settings: Settings) -> N
 def _program(repo: str, likely: Program) -> Program:
     """Return the program in an image from the repository *repo*.
 
-    It is *likely*, unless *repo* is known to have another program.
+    It is *likely*, unless we know that *repo* has another program.
     """
     return Program.UPSTREAM if repo in _UPSTREAM_REPOSITORIES else likely
 
@@ -128,8 +129,8 @@ def _program(repo: str, likely: Program) -> Program:
 def default_image(settings: Settings) -> NameserverImage:
     """Return the image of nameservers for which a DNSConfig names none.
 
-    It has our program, unless it has the name of Tailscale's image. With that name, it has Tailscale's program if it is
-    in Tailscale's repository. In another repository, which may be a mirror, its program isn't known.
+    The image has our program, unless its name is that of Tailscale's image. An image with that name has Tailscale's
+    program if it is in Tailscale's repository. In another repository, such as a mirror, we don't know its program.
     """
     image = settings.nameserver_image
     if _split(image)[0] in _UPSTREAM_REPOSITORIES:
@@ -140,7 +141,7 @@ def default_image(settings: Settings) -> NameserverImage:
 def _split(image: str) -> tuple[str, str]:
     """Return the repository and the tag of *image*.
 
-    The tag is latest if the image names no tag, or only a digest.
+    The tag is "latest" if *image* has no tag, even if it has a digest.
     """
     name = image.partition("@")[0]
     repo, colon, tag = name.rpartition(":")

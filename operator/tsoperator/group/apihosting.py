@@ -1,8 +1,8 @@
 """The Tailscale Service by which a ProxyGroup of type kube-apiserver offers the Kubernetes API to the tailnet.
 
-Each proxy serves one Tailscale Service at a time. Replica 0 gets the certificate, and the other replicas read it. So
-when the group gets another name, replica 0 begins to serve the new name first. The others do so when the devices of the
-tailnet have learnt how they reach the new name.
+Each proxy serves one Tailscale Service at a time. Replica 0 gets the certificate from the ACME server, and the other
+replicas read it from a Secret. So when the group gets another name, replica 0 is the first to serve the new name. The
+other replicas do so when the devices of the tailnet have learnt how they reach the new name.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,8 +22,8 @@ _ISSUER: Final = 0
 DRAIN: Final = 20.0
 """The seconds for which replica 0 still serves the old name after it has ceased to advertise it.
 
-In that time, the control server leads the traffic to the other proxies, which still advertise the old name. The image
-waits for the same time before it ends.
+In that time, the control server begins to send the traffic to the other proxies, which still advertise the old name.
+The proxy's program waits for the same time before it ends.
 """
 
 SETTLE: Final = 8.0
@@ -33,16 +33,18 @@ In that time, the devices of the tailnet learn how they reach the new name.
 """
 
 _SHORTEST: Final = 0.1
-"""The shortest pause, in seconds. A calculated pause may be a tiny rounding error, and after such a pause the clock
-might show the same time."""
+"""The shortest pause, in seconds.
+
+A calculated pause can be a tiny rounding error, and after such a pause the clock would possibly show the same time.
+"""
 
 
 class APIHost(NamedTuple):
     """The facts about a proxy of the group, from its Secrets.
 
-    Its config tells it to serve the Tailscale Service *served*, and to advertise those in *advertised*. Its state
-    Secret shows which ones it *advertises* now. A proxy that hasn't joined the tailnet still needs the auth key in its
-    config.
+    Its config Secret tells the proxy to serve the Tailscale Service *served*, and to advertise those in *advertised*.
+    Its state Secret shows which ones the proxy *advertises* now. If the proxy hasn't joined the tailnet, *has_joined*
+    is False: it still needs the auth key in its config.
     """
 
     served: str = ""
@@ -58,20 +60,20 @@ class APIHosting:
     *view* is the Tailscale Service as the tailnet shows it, and *holder* is the claim that has the label. *hosts* are
     the proxies by ordinal. *domain* is the domain of the tailnet's names; it is empty until a proxy has reported it.
     *has_certificate* tells whether there is a certificate for the MagicDNS name. The certificate *is_prepared* if its
-    Secret and the rights on it exist. Only then do we tell the proxies to serve the name, because a proxy that doesn't
-    find the Secret looks again only a minute later.
+    Secret and the rights on it exist. The operator doesn't tell the proxies to serve the name before that, because a
+    proxy that doesn't find the Secret looks again only a minute later.
 
     *operator_id* is the ID of the operator. If the operator has none, *no_identity* says why. Both are empty as long as
-    it isn't known whether the operator has an ID. *left* says why the Tailscale Service of a group that is being
-    deleted still exists.
+    it isn't known whether the operator has an ID. If the group is being deleted, *left* says why its Tailscale Service
+    still exists.
 
-    *waited* is the number of seconds for which the proxies have waited for a certificate; None if they don't wait.
-    After a while, *candidates* are the devices that would host the Tailscale Service, and *unread* is the exception
-    that a reconcile raises to wait until these devices have been read.
+    *waited* is the number of seconds for which the proxies have waited for a certificate; None if they don't wait. If
+    they have waited for some time, *candidates* are the devices that would host the Tailscale Service. While the
+    operator hasn't read these devices yet, *unread* is the exception by which a reconcile waits for them.
 
-    *advertised_for* is the number of seconds for which a proxy has advertised the name; None if none does.
-    *drained_for* is the number of seconds for which replica 0 has served an old name without advertising it; None if it
-    serves none.
+    *advertised_for* is the number of seconds for which any proxy has advertised the group's name; None if no proxy
+    does. *drained_for* is the number of seconds for which replica 0 has served an old name without advertising it; None
+    if it serves no old name.
     """
 
     claim: LabelClaim
@@ -92,7 +94,7 @@ class APIHosting:
 
     @property
     def awaits_certificate(self) -> bool:
-        """True if a proxy is told to serve the Tailscale Service, but there is no certificate yet."""
+        """True if the config of any proxy tells it to serve the Tailscale Service, but there is no certificate yet."""
         is_ours = self.has_label and self.relation is Ownership.OURS
         return (
             is_ours and not self.has_certificate and any(host.served == self.claim.name for host in self.hosts.values())
@@ -110,24 +112,24 @@ class APIHosting:
 
     @property
     def drains(self) -> bool:
-        """True if replica 0 still serves an old name, which only other proxies advertise."""
+        """True if replica 0 still serves an old name but no longer advertises it, while other proxies do."""
         issuer = self.hosts.get(_ISSUER)
         return issuer is not None and self._is_left_to_others(issuer) and issuer.served not in issuer.advertised
 
     @property
     def must_drain(self) -> bool:
-        """True if replica 0 serves an old name that it may not give up yet."""
+        """True if replica 0 has to go on serving an old name, because it advertises that name, or did a moment ago."""
         issuer = self.hosts.get(_ISSUER)
         return issuer is not None and self._is_left_to_others(issuer) and (self.drained_for or 0.0) < DRAIN
 
     @property
     def is_settled(self) -> bool:
-        """True if a proxy has advertised the group's name for so long that all devices know how they reach the name."""
+        """True if any proxy has advertised the group's name for so long that all devices know how to reach it."""
         return self.advertised_for is not None and self.advertised_for >= SETTLE
 
     @property
     def pause(self) -> float | None:
-        """The seconds after which the next proxy may begin to serve the name; None if no proxy waits for a time."""
+        """The seconds after which the next proxy can begin to serve the name; None if no proxy has to wait."""
         if self.drains and self.must_drain:
             return max(DRAIN - (self.drained_for or 0.0), _SHORTEST)
         is_awaited = any(_serves_another(each, self.claim.name) for each in self.hosts.values())
@@ -136,7 +138,7 @@ class APIHosting:
         return None
 
     def _is_left_to_others(self, issuer: APIHost) -> bool:
-        """Tell whether replica 0 (*issuer*) serves an old name, which other proxies advertise."""
+        """Tell whether replica 0 (*issuer*) serves an old name that other proxies still advertise."""
         others = [each for ordinal, each in self.hosts.items() if ordinal != _ISSUER]
         return issuer.served != self.claim.name and any(issuer.served in each.advertises for each in others)
 
@@ -147,7 +149,10 @@ class APIHosting:
 
     @property
     def relation(self) -> Ownership | None:
-        """The relation of the group to the Tailscale Service; None if the Service doesn't exist or isn't known."""
+        """The relation of the operator and the group to the Tailscale Service.
+
+        It is None if the Tailscale Service doesn't exist or isn't known, or if the operator's ID isn't known.
+        """
         service = self.view.service
         if not self.operator_id or service is None or not self.view.tells_owner:
             return None
@@ -183,14 +188,14 @@ def _offer(ordinal: int, host: APIHost, hosting: APIHosting) -> APIOffer:
 
 
 def _serves_another(host: APIHost, name: str) -> bool:
-    """Tell whether the config of *host* makes the proxy serve and advertise another Tailscale Service than *name*."""
+    """Tell whether the config of *host* makes the proxy serve and advertise a Tailscale Service not called *name*."""
     return host.served not in ("", name) and host.served in host.advertised
 
 
 def api_obstacle(hosting: APIHosting) -> Refusal | None:
-    """Return the first obstacle for which a group can't offer the Kubernetes API; None if there is none.
+    """Return the first obstacle to offering the Kubernetes API by the group; None if there is none.
 
-    The *reason* of the obstacle is a constant of the module `hosted`, or that of a refusal by the control server.
+    The *reason* of the obstacle is a constant of the module `hosted`, or the reason of a refusal by the control server.
     """
     claim, holder = hosting.claim, hosting.holder
     if holder is not None and not hosting.has_label:

@@ -2,7 +2,7 @@
 
 The proxies of a ProxyGroup of type ingress serve Ingresses and Services, and those of type kube-apiserver serve the
 Kubernetes API. They serve each object as a Tailscale Service. The label that an object claims is the first label of
-that Service's MagicDNS name. Several objects may claim one label; the oldest claim in a tailnet wins.
+that Tailscale Service's MagicDNS name. Several objects can claim one label; the oldest claim in a tailnet wins.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -69,9 +69,10 @@ _FINALIZERS: Final = {
 class LabelClaim:
     """The claim of *obj*, an Ingress, a Service or a ProxyGroup, on a *label* in the tailnet of its *group*.
 
-    The Tailscale Service should have these *ports* and *tags*. If the claim *is_web*, the proxies end TLS. They run
-    under the ServiceAccount *account*. With *serves_http* they also answer plain HTTP, and with *redirects* they
-    redirect plain HTTP to HTTPS. *wrong* says what is wrong with the object, and how to fix it.
+    The Tailscale Service should have these *ports* and *tags*. The proxies run under the ServiceAccount *account*. If
+    the claim *is_web*, they end TLS. If it *serves_http*, they also answer plain HTTP, and if it *redirects*, they
+    redirect plain HTTP to HTTPS. *wrong* says why the object is invalid, and how to fix it; empty if the object is
+    valid.
     """
 
     obj: Object
@@ -87,7 +88,7 @@ class LabelClaim:
 
     @property
     def sole_owner(self) -> SoleOwner | None:
-        """The object as the only owner of its Tailscale Service; None if other clusters may share the Service."""
+        """The object as the only owner of its Tailscale Service; None if other clusters are allowed to share it."""
         return SoleOwner(PROXYGROUP.kind, self.key.name, uid(self.obj)) if _is_group(self.obj) else None
 
     @property
@@ -102,17 +103,17 @@ class LabelClaim:
 
     @property
     def finalizer(self) -> str:
-        """The finalizer that holds the object until nothing is left of its Tailscale Service."""
+        """The finalizer that keeps the object until its Tailscale Service is gone."""
         return finalizer_of(self.obj)
 
     @property
     def counts(self) -> bool:
-        """True if the object may have its label: it is valid, has the finalizer, and isn't being deleted."""
+        """True if the object is valid, has the finalizer, and isn't being deleted, so that its claim can win."""
         return not self.wrong and has_finalizer(self.obj, self.finalizer) and not is_deleting(self.obj)
 
     @property
     def may_be_kept(self) -> bool:
-        """True if the object is invalid now, but may keep the label under which it was served so far."""
+        """True if the object is invalid now, but can keep the label under which proxies have served it so far."""
         return bool(self.wrong) and has_finalizer(self.obj, self.finalizer) and not is_deleting(self.obj)
 
     @property
@@ -182,7 +183,7 @@ def account_of(group: Object) -> str:
 
 
 def is_hosted(obj: Object, settings: Settings) -> bool:
-    """Tell whether *obj*, an Ingress or a Service, asks a ProxyGroup to expose it to the tailnet."""
+    """Tell whether the user asks a ProxyGroup to expose *obj*, an Ingress or a Service, to the tailnet."""
     given, spec = annotations(obj), obj["spec"]
     if not given.get(PROXY_GROUP):
         return False
@@ -193,7 +194,7 @@ def is_hosted(obj: Object, settings: Settings) -> bool:
 
 
 def winner(claims: Iterable[LabelClaim]) -> LabelClaim | None:
-    """Return the claim that gets the label, out of all *claims* on this label; None if no claim gets it."""
+    """Return the claim with the lowest rank among *claims*, the candidates for one label; None if there are none."""
     return min(claims, key=lambda each: each.rank, default=None)
 
 
@@ -203,14 +204,14 @@ def by_label(obj: Object) -> Iterable[str]:
 
 
 def _may_claim(obj: Object) -> bool:
-    """Tell whether *obj* may claim a label. An egress Service at a ProxyGroup claims none."""
+    """Tell whether *obj* is of a kind and a type that can claim a label. An egress Service at a ProxyGroup can't."""
     if obj["kind"] == PROXYGROUP.kind:
         return spec_text(obj, "type") == KUBE_APISERVER
     return bool(annotations(obj).get(PROXY_GROUP)) and obj["spec"].get("type") != "ExternalName"
 
 
 def label_of(obj: Object) -> str:
-    """Return the label that an Ingress, a Service or a ProxyGroup asks for, in lower case, even an invalid label."""
+    """Return the label that an Ingress, a Service or a ProxyGroup asks for, in lower case. The label can be invalid."""
     key = key_of(obj)
     if _is_group(obj):
         given = spec_of(obj).get("kubeAPIServer")
@@ -224,7 +225,7 @@ def label_of(obj: Object) -> str:
 
 
 def finalizer_of(obj: Object) -> str:
-    """Return the finalizer that holds an Ingress, a Service or a ProxyGroup until its Tailscale Service is gone."""
+    """Return the finalizer that keeps an Ingress, a Service or a ProxyGroup until its Tailscale Service is gone."""
     finalizer: str = _FINALIZERS[obj["kind"]]
     return finalizer
 

@@ -31,8 +31,7 @@ class Target(NamedTuple):
 def new_name(service: Object, group: str) -> str:
     """Return the name of a new place of a user's *service* at *group*.
 
-    It depends on the name of the group, because a Service has places at two groups while it moves from one to the
-    other.
+    The name depends on *group*, because a Service has places at two groups while it moves from one group to another.
     """
     return child_name(key_of(service).name, f"{uid(service)}/{group}")
 
@@ -48,9 +47,9 @@ def cluster_ip_service(
 ) -> Object:
     """Return the ClusterIP Service named *key* in front of proxies, which forward its connections to *target*.
 
-    *names* has the names of the Service's ports, and *ports* has the port of the proxies for each of them. *labels* are
-    from `place_labels`. If *is_named*, Pods can use the target's MagicDNS name. The Service has no selector, because
-    its endpoints depend on the reports of the proxies.
+    *names* has the name of each port of the Service, and *ports* has the port of the proxies for each of them. *labels*
+    are from `place_labels`. If *is_named*, Pods can use the target's MagicDNS name. The Service has no selector,
+    because its endpoints depend on the reports of the proxies.
     """
     numbers = {each.port for each in names}
     health = next(port for port in count(HEALTH_PORT) if port not in numbers)
@@ -83,9 +82,9 @@ def cluster_ip_service(
 
 
 def unselected(live: Object | None) -> list[Patch]:
-    """Return the step that removes the selector that somebody gave a *live* ClusterIP Service, if it has one.
+    """Return the step that removes the selector from a *live* ClusterIP Service; no step if it has none.
 
-    With a selector, Kubernetes would add other Pods to the Service's endpoints.
+    Only somebody else can have set the selector. It would make Kubernetes add other Pods to the Service's endpoints.
     """
     if live is None or not live["spec"].get("selector"):
         return []
@@ -93,13 +92,13 @@ def unselected(live: Object | None) -> list[Patch]:
 
 
 def place_labels(owner: Owner, group: str) -> dict[str, str]:
-    """Return the labels of the children that the place of *owner* at *group* consists of."""
+    """Return the labels of the objects that make up the place of *owner* at *group*."""
     return {**owner.labels, PROXY_GROUP: group, LABEL_SERVICE_TYPE: SERVICE_TYPE_EGRESS}
 
 
 def is_place(child: Object) -> bool:
     """Tell whether *child*, which the operator made for a ProxyGroup, is a part of a place.
 
-    It is if the operator made it for an egress Service.
+    It is one if the operator made it for an egress Service.
     """
     return labels(child).get(LABEL_SERVICE_TYPE) == SERVICE_TYPE_EGRESS

@@ -39,10 +39,10 @@ class Entries:
 
 
 def entries(services: Iterable[Object], live: Object | None, cluster_domain: str) -> Entries:
-    """Return the entries for the ClusterIP *services* of a group, whose ConfigMap is *live* now.
+    """Return the entries for the ClusterIP *services* of a group. *live* is its present ConfigMap, if it has one.
 
-    If a Service doesn't say to which device it leads, its entry stays as it is. If the ConfigMap has no room for all
-    entries, the existing entries stay, and the newest Services get no entries.
+    If a Service doesn't say to which device it leads, its present entry stays as it is. If the ConfigMap has no room
+    for all entries, the existing entries stay, and the newest Services get no entries.
     """
     there = entries_of(live)
     oldest: dict[str, Object] = {}
@@ -63,11 +63,12 @@ def entries(services: Iterable[Object], live: Object | None, cluster_domain: str
 def egress_configmap_steps(
     wanted: Object, live: Object | None, services: Iterable[Object], replicas: int | None, cluster_domain: str
 ) -> list[Step]:
-    """Return the step that makes the egress ConfigMap right, if it isn't.
+    """Return the step that makes the egress ConfigMap right; no step if it is right already.
 
-    *wanted* has the metadata that the ConfigMap should have, and the ClusterIP *services* get entries. *replicas* is
-    the number of proxies that the group should have. From it follows how many health checks a proxy makes before it
-    ends. If *replicas* is None, the ConfigMap keeps the present number of health checks.
+    *wanted* has the metadata that the ConfigMap should have, and *services* are the ClusterIP Services that get
+    entries. *replicas* is the number of proxies that the group should have. The number of health checks that a proxy
+    makes before it ends depends on *replicas*. If *replicas* is None, the ConfigMap keeps the present number of health
+    checks.
     """
     if live is not None and is_deleting(live):
         return []  # when the ConfigMap is gone, the group is reconciled again
@@ -92,8 +93,8 @@ def egress_configmap_steps(
 def _fitting(found: Mapping[str, Entry], there: Mapping[str, Entry]) -> Entries:
     """Return those of the entries *found* for which the ConfigMap has room.
 
-    *found* is sorted by age, the oldest first. *there* are the entries that the ConfigMap has already. It keeps them,
-    so they come before new entries.
+    *found* is sorted by age, the oldest first. *there* are the entries that the ConfigMap has already. The ConfigMap
+    keeps these entries, and new entries get only the room that is left.
     """
     chosen = {name: there[name] for name in found if name in there}
     size = _NOTHING + sum(_size(name, entry) for name, entry in chosen.items())
@@ -109,7 +110,7 @@ def _fitting(found: Mapping[str, Entry], there: Mapping[str, Entry]) -> Entries:
 
 
 def _size(name: str, entry: Entry) -> int:
-    """Return the number of bytes that *entry* adds to the document, with a comma, even if it needs none."""
+    """Return the number of bytes that *entry* adds to the document, and one for a comma that it possibly needs."""
     return len(base64.b64decode(render_entries({name: entry}))) - _NOTHING + 1
 
 

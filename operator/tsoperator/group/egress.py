@@ -1,10 +1,10 @@
-"""Egress through a ProxyGroup: the objects by which its reconciler, that of Services and the proxies work together.
+"""Egress through a ProxyGroup: the objects by which two reconcilers and the proxies work together.
 
 Each of these objects has one writer (docs/development/groups.md):
 
-- The Service reconciler makes a ClusterIP Service for each egress Service of a user. Its ports and annotations say
+- The reconciler of Services makes a ClusterIP Service for each egress Service of a user. Its ports and annotations say
   which connections the proxies should forward. It also makes the EndpointSlices of that Service.
-- The ProxyGroup reconciler writes the ConfigMap with one entry for each of these ClusterIP Services.
+- The reconciler of ProxyGroups writes the ConfigMap with one entry for each of these ClusterIP Services.
 - Each proxy says in its state Secret which entries it has put into effect.
 """
 
@@ -65,7 +65,7 @@ def by_entry(service: Object) -> Iterable[str]:
 
 
 def served_service(child: Object) -> Key:
-    """Return the key of the user's Service that a ClusterIP Service or an EndpointSlice is for."""
+    """Return the key of the user's Service that has the ClusterIP Service or EndpointSlice *child*."""
     found = labels(child)
     return Key(found.get(LABEL_PARENT_NAMESPACE, ""), found.get(LABEL_PARENT_NAME, ""))
 
@@ -86,12 +86,12 @@ def entry_of(service: Object, cluster_domain: str) -> Entry | None:
 
 
 def port_of(given: Object) -> Port:
-    """Return the proxies' port and the device's port, for the port *given* of a ClusterIP Service."""
+    """Return the port of the proxies and the port of the device for *given*, a port of the ClusterIP Service."""
     return Port(given.get("protocol", "TCP"), given["targetPort"], given["port"])
 
 
 def health_url(service: Object, cluster_domain: str) -> str:
-    """Return the URL at which a ClusterIP *service* leads to the health checks of its proxies; empty if it has none."""
+    """Return the URL at which a ClusterIP *service* leads to its proxies' health checks; empty if it leads to none."""
     key, ports = key_of(service), service["spec"].get("ports") or ()
     port = next((each["port"] for each in ports if each.get("name") == HEALTH_PORT_NAME), None)
     return f"http://{key.name}.{key.namespace}.svc.{cluster_domain}:{port}/healthz" if port else ""

@@ -20,7 +20,7 @@ from tsoperator.proxy.serve import hosted_config
 from tsoperator.proxy.serviceview import NO_SERVICE, ServiceView
 
 SIZE_MAX: Final = 660 * 1024
-"""The most bytes that the documents of an ingress ConfigMap may have.
+"""The largest number of bytes in the documents of an ingress ConfigMap.
 
 They are stored in base64, which is a third longer, and the API server accepts a ConfigMap of up to 1 MiB.
 """
@@ -30,10 +30,10 @@ They are stored in base64, which is a third longer, and the API server accepts a
 class Exposed:
     """The facts about an Ingress or a Service that names the group in its *claim*.
 
-    *label* is the label under which the group serves the object, or should serve it. *view* is the Tailscale
-    Service with this label, as the tailnet of the group shows it, and *holder* is the claim that has the label. An
-    Ingress leads to the Services in *backends*, by name. The object *is_ready* if one of its backends has a ready
-    endpoint. The proxies advertise a Service only while it is ready, and also an Ingress that several operators expose.
+    *label* is the label under which the group serves the object, or should serve it. *view* is the Tailscale Service
+    with this label, as the tailnet of the group shows it, and *holder* is the claim that has the label. An Ingress
+    leads to the Services in *backends*, by name. The object *is_ready* if one of its backends has a ready endpoint. The
+    proxies advertise a Service only while it is ready. The same is true for an Ingress that several operators expose.
     They advertise any other Ingress even while it isn't ready. *has_certificate* tells whether there is a certificate
     for the MagicDNS name of the object.
     """
@@ -55,8 +55,8 @@ class Exposed:
 class Host(NamedTuple):
     """A proxy of the group: its *pod*, its *report* about its rules, and the Services that its config advertises now.
 
-    The Pod is None if it doesn't exist, and the report is None if the proxy has none. A proxy that hasn't joined the
-    tailnet still needs the auth key in its config.
+    The Pod is None if it doesn't exist, and the report is None if the proxy has none. If the proxy hasn't joined the
+    tailnet, *has_joined* is False: it still needs the auth key in its config.
     """
 
     pod: Object | None = None
@@ -73,9 +73,9 @@ class Exposing:
     domain of the tailnet's names; it is empty until a proxy has reported it. *operator_id* is the ID of the operator;
     it is empty as long as it isn't known.
 
-    Unless the operator *sees_all* Ingresses and Services, entries for which it finds no object stay as they are. The
-    entries of the *awaited* Tailscale Services stay, too: their objects have begun to name a group that can't serve
-    them yet.
+    If the operator doesn't see all Ingresses and Services (*sees_all*), the entries for which it finds no object stay
+    as they are. The entries of the *awaited* Tailscale Services stay, too: their objects name another group now, which
+    can't serve them yet.
     """
 
     exposed: Sequence[Exposed] = ()
@@ -89,11 +89,11 @@ class Exposing:
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """The result for a group: the wanted content of its ConfigMap, and the Services that each proxy advertises.
+    """The decision for a group: what its ConfigMap should have, and what each proxy should advertise.
 
-    *advertised* has the names of these Services by the ordinal of the proxy. The ConfigMap has no room for the objects
-    in *left_out*. *pending* is the exception by which the reconcile waits for Tailscale Services that have yet to be
-    read.
+    *hosted* is the wanted content of the ConfigMap. *advertised* has the names of the Tailscale Services to advertise,
+    by the ordinal of the proxy. *left_out* are the objects for which the ConfigMap has no room. If the operator has yet
+    to read a Tailscale Service, *pending* is the exception by which the reconcile waits for it.
     """
 
     hosted: Hosted = field(default_factory=Hosted)
@@ -103,7 +103,7 @@ class Offer:
 
 
 class _Draws(Enum):
-    """The choice of the proxies that should advertise a Tailscale Service, and so get its traffic."""
+    """The choice of the proxies that should advertise a Tailscale Service, so that they can get its traffic."""
 
     ALL = auto()
     NONE = auto()
@@ -114,7 +114,10 @@ class _Draws(Enum):
 
 
 class _Decision(NamedTuple):
-    """The entry for one object, a *rule* or a *served* part of the serve config, and the proxies to advertise it."""
+    """The decision on one object: its entry, and the proxies that should advertise its Tailscale Service.
+
+    The entry is a *rule* for a Service, and a part of the serve config (*served*) for an Ingress.
+    """
 
     rule: Rule | None
     served: Object | None
@@ -144,10 +147,11 @@ def offer(exposing: Exposing) -> Offer:
 
 
 def kept_label(claim: LabelClaim, there: Hosted) -> str:
-    """Return the label of the object of *claim*; for an invalid object the label under which it is served now, if any.
+    """Return the label under which the object of *claim* should be served.
 
-    An object that has become invalid may not ask for that label any more. *there* is the content of the group's
-    ConfigMap.
+    It is the label for which a valid object asks. An invalid object possibly doesn't ask for its label any more. So its
+    label is the one under which it is served now or, if it isn't served, the one for which it asks. *there* is the
+    content of the group's ConfigMap.
     """
     return served_label(claim, there) or claim.label if claim.wrong else claim.label
 
@@ -171,8 +175,8 @@ def served_label(claim: LabelClaim, there: Hosted) -> str:
 def _holders_last(each: Exposed) -> bool:
     """Tell whether the claim of the object *each* has its label.
 
-    This is the sort key of the objects: of several objects with one label, the last decision remains, so the holder
-    comes last.
+    This is a sort key. If several objects have one label, the decision on the last of them replaces the others, so the
+    object that holds the label has to be the last.
     """
     return each.holder is not None and each.holder.rank == each.claim.rank
 
@@ -225,7 +229,10 @@ def _cluster_ips(service: Object) -> Sequence[str]:
 
 
 def _advertised(host: Host, decided: Mapping[str, _Decision]) -> tuple[str, ...]:
-    """Return the Tailscale Services that a proxy should advertise: first those that it advertises now, in order."""
+    """Return the Tailscale Services that a proxy should advertise.
+
+    Those that it advertises already come first, in their present order.
+    """
     wanted = {name for name, each in decided.items() if _is_drawn(name, each, host)}
     kept = [each for each in dict.fromkeys(host.advertised) if each in wanted]
     # While the proxy still needs the auth key in its config, we add nothing: a changed config would need another key.
@@ -267,7 +274,10 @@ def _fits(hosted: Hosted) -> bool:
 
 
 def _left_out(exposing: Exposing, decided: Mapping[str, _Decision]) -> list[Exposed]:
-    """Return the objects for whose entries the ConfigMap has no room: the newest among those without an entry yet."""
+    """Return the objects for whose entries the ConfigMap has no room.
+
+    An object that has an entry already keeps it. Among the other objects, the oldest get the room that is left.
+    """
     sizes = {name: _size(name, each) for name, each in decided.items()}
     new = {each.name: each for each in sorted(exposing.exposed, key=lambda each: each.claim.rank)}
     new = {name: each for name, each in new.items() if name not in exposing.there.names and sizes[name]}

@@ -1,4 +1,4 @@
-"""The differences between the types of ProxyGroups, each type as one value (docs/development/groups.md)."""
+"""The differences between the types of ProxyGroups; each type is one value (docs/development/groups.md)."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,7 +21,7 @@ class Work:
     """The work of a ProxyGroup: the objects that it serves.
 
     *services* are the ClusterIP Services of egress Services. *offer* has the Tailscale Services that an ingress group
-    serves and advertises.
+    should serve and advertise.
     """
 
     services: Sequence[Object] = ()
@@ -32,17 +32,18 @@ class Work:
 class GroupType:
     """The parts of a ProxyGroup that depend on its type.
 
-    *pod* describes the Pods of the proxies, and *work* says in words what the proxies do. If the type *drains*, a Pod
-    that is about to end waits until new connections go to other Pods, and a new Pod is ready only after its gate opens.
+    *pod* returns the description of a group's Pods, and *work* says in words what the proxies do. If the type *drains*,
+    a Pod that is about to end waits until new connections go to other Pods, and a new Pod becomes ready only when its
+    gate opens.
 
     A ConfigMap, whose name ends in *config_suffix*, tells the proxies what to do. If the suffix is empty, the group has
     no ConfigMap. *configmap_steps* returns the steps that make the ConfigMap right. Its arguments are the wanted
     ConfigMap without its content; the live ConfigMap; the work of the group; the number of replicas, if it is known;
     and the domain of the cluster.
 
-    A type that *exposes* objects has proxies that advertise their Tailscale Services. A type that *offers_api* has
-    proxies of another image, k8s-proxy, which offer the Kubernetes API as one Tailscale Service. *shares_account* tells
-    whether the proxies share an ACME account with those of other groups.
+    If the type *exposes* Ingresses and Services, its proxies advertise their Tailscale Services. A type that
+    *offers_api* has proxies of another image, k8s-proxy, which offer the Kubernetes API as one Tailscale Service.
+    *shares_account* tells whether the proxies share an ACME account with those of other groups.
 
     *vocabulary* has the annotations that the operator reads on the group.
     """
@@ -128,5 +129,5 @@ TYPES: Final[Mapping[str, GroupType]] = {"egress": EGRESS, "ingress": INGRESS, K
 
 
 def type_of(group: Object) -> GroupType | None:
-    """Return the type of the ProxyGroup *group*; None if it has none of `TYPES`, because it is invalid."""
+    """Return the type of the ProxyGroup *group*; None if *group* is invalid, because `TYPES` doesn't have its type."""
     return TYPES.get(spec_text(group, "type"))

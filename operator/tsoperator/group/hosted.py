@@ -1,4 +1,4 @@
-"""An Ingress or a Service that a ProxyGroup of type ingress should expose, and the obstacles to that.
+"""An Ingress or a Service that a ProxyGroup of type ingress should expose, and the obstacles to exposing it.
 
 docs/development/groups.md describes Tailscale Services.
 """
@@ -28,7 +28,7 @@ UNREADABLE_OWNERS: Final = (
     f"has an annotation {ANNOTATION_OWNERS} that can't be read, so its owners aren't known: correct the annotation, or "
     "delete the Tailscale Service if nothing uses it"
 )
-"""Words about a Tailscale Service that nobody may use before a person has looked at it."""
+"""Words about a Tailscale Service that the operator doesn't use until a person has corrected it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,12 +37,12 @@ class Hosting:
 
     *group* is the ProxyGroup that the object names; None if that group doesn't exist. *view* is the Tailscale Service
     as the tailnet of the group shows it. *domain* is the domain of the MagicDNS names in that tailnet; it is empty as
-    long as it isn't known. *holder* is the claim that has the label; None if no claim counts. *states* are the *slim*
-    state Secrets of the group, by ordinal.
+    long as it isn't known. *holder* is the claim that has the label, if this claim counts; otherwise None. *states* are
+    the *slim* state Secrets of the group, by ordinal.
 
     The proxies advertise a Service only while it *has_pods*, that is, while one of its Pods is ready.
 
-    The Tailscale Service *is_kept* if *group* can't serve it, and proxies of another group still advertise it.
+    The Tailscale Service *is_kept* while *group* can't serve it, and proxies of another group still advertise it.
 
     *operator_id* is the ID by which the operator owns Tailscale Services. If the operator has no ID, *no_identity* says
     why. Both are empty as long as it isn't known whether the operator has an ID.
@@ -86,12 +86,12 @@ class Hosting:
 
 
 def is_host(group: Object) -> bool:
-    """Tell whether the proxies of a ProxyGroup advertise Tailscale Services."""
+    """Tell whether *group* is of a type whose proxies advertise Tailscale Services."""
     return spec_text(group, "type") in (TYPE, KUBE_APISERVER)
 
 
 def is_host_in(group: Object, tailnet: str) -> bool:
-    """Tell whether the proxies of a ProxyGroup advertise Tailscale Services in the *tailnet* of this name."""
+    """Tell whether *group* is in the tailnet called *tailnet*, and its proxies advertise Tailscale Services."""
     return is_host(group) and spec_text(group, "tailnet") == tailnet
 
 
@@ -103,9 +103,9 @@ def is_owned(view: ServiceView, operator_id: str) -> bool:
 
 
 def obstacle(hosting: Hosting) -> Refusal | None:
-    """Return the first obstacle for which a group can't expose the object; None if there is none.
+    """Return the first obstacle to exposing the object; None if there is none.
 
-    The *reason* of the obstacle is a constant of this module, or that of a refusal by the control server.
+    The *reason* of the obstacle is a constant of this module, or the reason of a refusal by the control server.
     """
     claim, view = hosting.claim, hosting.view
     if claim.wrong:
@@ -126,7 +126,7 @@ def obstacle(hosting: Hosting) -> Refusal | None:
 
 
 def group_obstacle(name: str, group: Object | None) -> Refusal | None:
-    """Return the obstacle for which the ProxyGroup called *name* can't expose anything; None if it can.
+    """Return the obstacle that keeps the ProxyGroup called *name* from exposing anything; None if there is none.
 
     *group* is the ProxyGroup, or None if it doesn't exist.
     """
@@ -143,7 +143,7 @@ def group_obstacle(name: str, group: Object | None) -> Refusal | None:
 
 
 def service_obstacle(view: ServiceView, operator_id: str) -> Refusal | None:
-    """Return the obstacle for which our operator may not use the Tailscale Service in *view*; None if it may.
+    """Return the obstacle that keeps our operator from using the Tailscale Service in *view*; None if there is none.
 
     *operator_id* is the ID of our operator.
     """
@@ -164,5 +164,5 @@ def service_obstacle(view: ServiceView, operator_id: str) -> Refusal | None:
 
 
 def awaits_group(hosting: Hosting) -> bool:
-    """Tell whether the object waits for its group to have a running proxy."""
+    """Tell whether the object has to wait, because its group exists but has no running proxy."""
     return hosting.group is not None and not is_available(hosting.group)

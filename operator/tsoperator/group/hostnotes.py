@@ -12,8 +12,10 @@ from tsoperator.proxy.secret import reported_id_of
 from tsoperator.runtime.plan import Note
 
 APPROVAL_PATIENCE: Final = 30.0
-"""The seconds after which an Event says that no proxy is approved as a host. If the tailnet's policy approves hosts, it
-does so within a few seconds."""
+"""The seconds after which an Event says that no proxy is approved as a host.
+
+If the tailnet's policy approves hosts, it does so within a few seconds.
+"""
 
 
 def awaits_approval(hosting: Hosting) -> bool:
@@ -22,9 +24,9 @@ def awaits_approval(hosting: Hosting) -> bool:
 
 
 def lacks_approval(hosting: Hosting) -> bool:
-    """Tell whether no proxy of the group is known to be approved as a host.
+    """Tell whether the operator knows of no proxy of the group that is approved as a host.
 
-    This is also true while the hosts haven't been read yet.
+    That is also true while the operator hasn't read the hosts yet.
     """
     return not any(host.is_approved for host in _hosts(hosting))
 
@@ -38,8 +40,8 @@ def _hosts(hosting: Hosting) -> list[ServiceHost]:
 def host_notes(hosting: Hosting, unapproved_for: float | None, default_tags: Sequence[str]) -> list[Note]:
     """Return the Events about the hosts and the owners of the Tailscale Service.
 
-    *unapproved_for* is the number of seconds for which no proxy has been known to be approved; None if one is
-    approved. A group without tags of its own has the *default_tags*.
+    *unapproved_for* is the number of seconds for which the operator has known of no approved proxy; None if it knows of
+    one. A group without tags of its own has the *default_tags*.
     """
     late = unapproved_for is not None and unapproved_for >= APPROVAL_PATIENCE and awaits_approval(hosting)
     return [*([_unapproved(hosting, default_tags)] if late else ()), *_shared(hosting)]

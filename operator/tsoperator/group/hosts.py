@@ -24,9 +24,9 @@ BY_CERTIFICATE: Final = "certificate"
 
 
 def domain_of_group(states: Iterable[Object]) -> str:
-    """Return the domain of the MagicDNS names of a group's tailnet, from its *slim* state Secrets by ordinal.
+    """Return the domain of the MagicDNS names of a group's tailnet, from the group's *slim* state Secrets by ordinal.
 
-    It is empty until a proxy has reported its device.
+    Return an empty text until a proxy has reported its device.
     """
     found = (domain_of(fqdn_of(each)) for each in states)
     return next(filter(None, found), "")
@@ -38,10 +38,10 @@ def advertising(states: Iterable[Object], name: str) -> list[Object]:
 
 
 def may_be_certificates(obj: Object) -> bool:
-    """Tell whether *obj* may belong to the certificate of an Ingress or of a ProxyGroup of type kube-apiserver.
+    """Tell whether *obj* can belong to the certificate of an Ingress or of a ProxyGroup of type kube-apiserver.
 
-    It may if its label for the type of its parent says Ingress or ProxyGroup. It also may if that label is missing or
-    empty, because the Go operator sometimes leaves it empty.
+    It can if its label for the type of its parent says Ingress or ProxyGroup, or is missing or empty. The Go operator
+    sometimes leaves that label empty.
     """
     return labels(obj).get(LABEL_PARENT_TYPE, "") in ("", PARENT_INGRESS, PARENT_PROXYGROUP)
 
@@ -49,8 +49,8 @@ def may_be_certificates(obj: Object) -> bool:
 def by_certificate(obj: Object) -> Iterable[str]:
     """Index the Secrets, Roles and RoleBindings of certificates by the first label of the certificate's domain.
 
-    Such an object is named after the domain. An object that has the labels for a certificate, but another name, is left
-    out, because somebody else made it.
+    Such an object has the name of the domain. The index leaves out an object with the labels for a certificate and with
+    another name, because somebody else made it.
     """
     found, name = labels(obj), key_of(obj).name
     label, dot, _ = name.partition(".")

@@ -16,7 +16,7 @@ _KEYS: Final = (INGRESS_RULES, INGRESS_SERVE_CONFIG)
 
 
 def ingress_configmap_steps(wanted: Object, live: Object | None, content: Hosted) -> list[Step]:
-    """Return the step that makes the ingress ConfigMap right, if it isn't.
+    """Return the step that makes the ingress ConfigMap right; no step if it is right already.
 
     *wanted* has the metadata that the ConfigMap should have. The ConfigMap always has both documents, the rules and the
     serve config, even if they are empty: if a document is missing, the proxies keep the earlier one. The ConfigMap has

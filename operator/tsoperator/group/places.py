@@ -1,8 +1,8 @@
 """The places of a user's Service at ProxyGroups: ClusterIP Services, and their EndpointSlices.
 
 A Service moves when it names another ProxyGroup, or none any more. While it moves, it has an old and a new place. One
-of the two may be its own proxy. The Service points at the old place until the new place serves. The old place is
-removed some time after that, because clients may still have its address (docs/development/groups.md).
+of the two can be its own proxy. The Service points at the old place until the new place serves. The old place is
+removed some time after that, because clients can still have its address (docs/development/groups.md).
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -37,8 +37,9 @@ from tsoperator.runtime.plan import Child, Deletion, Plan, Step, earliest
 class Place:
     """A Service in front of proxies, called *name*, at which a user's Service can point.
 
-    It *serves* if connections to it reach a proxy. If it *is_headless*, its name resolves only while its proxy is
-    ready. The proxies forward to *target*, whose MagicDNS name has no dot at the end; None if the target isn't known.
+    It *serves* if connections to it reach a proxy. If it *is_headless*, its name resolves only while the proxy behind
+    it is ready. The proxies forward to *target*, whose MagicDNS name has no dot at the end; None if the operator
+    doesn't know the target.
     """
 
     name: str
@@ -48,12 +49,12 @@ class Place:
 
 
 def best_of(here: str, new: Place, old: Sequence[Place]) -> str:
-    """Return the name of the place at which a Service should point that moves from the *old* places to the *new* one.
+    """Return the name of the place at which a Service that moves from the *old* places to the *new* one should point.
 
     The Service points at the place called *here* now. Return an empty name if it should point at no place yet: the new
-    place is headless and doesn't serve, so clients that look up its name would get no address, and the cluster's DNS
-    would repeat that answer for up to 30 s. If the Service points at such a place already, it goes on doing so while
-    the Pod behind the place is replaced.
+    place is headless and doesn't serve. Clients that look up its name would get no address, and the cluster's DNS would
+    repeat that answer for up to 30 s. But if the Service points at such a place already, return that place, because its
+    Pod is only being replaced.
     """
     if new.serves:
         return new.name
@@ -67,7 +68,7 @@ def best_of(here: str, new: Place, old: Sequence[Place]) -> str:
 def has_moved(here: str, new: Place, old: Collection[Place]) -> bool:
     """Tell whether a Service that points at the place called *here* has moved from the *old* places to the *new* one.
 
-    It has moved if the new place serves, and if the Service points at none of the old places.
+    It has moved if the new place serves and the Service doesn't point at an old place any more.
     """
     return new.serves and here not in {place.name for place in old}
 
@@ -76,16 +77,16 @@ def has_moved(here: str, new: Place, old: Collection[Place]) -> bool:
 class Places:
     """The places of a Service at ProxyGroups, and the facts about them on which its plan depends.
 
-    *services* are the ClusterIP Services made for the user's Service, and *slices* their EndpointSlices. *groups* are
-    the ProxyGroups that the user's Service names, or at which it has a place. *with_entry* are the names of the groups
-    that still have an entry for it. *own* is the place of its own proxy, if it has one.
+    *services* are the ClusterIP Services that the operator has made for the user's Service, and *slices* are their
+    EndpointSlices. *groups* are the ProxyGroups that the user's Service names, or at which it has a place. *with_entry*
+    are the names of the groups that still have an entry for it. *own* is the place of its own proxy, if it has one.
 
     *ports* has the port of the proxies for each port of the Service; None if the group has too few ports, or if the
-    Service is invalid. A port is *contested* if an older Service has the same port of the proxies; then *ports* has a
-    new one for it. *rival* is another Service whose entry has the same name.
+    Service is invalid. A port is *contested* if an older Service has the same port of the proxies; in that case *ports*
+    has a new port of the proxies for it. *rival* is another Service whose entry has the same name.
 
-    *ages* has the number of seconds for which each of some facts has been true. A fact may be the name of an old place:
-    it means that the Service doesn't use that place. *cluster_domain* and *move_grace* are from the operator's
+    *ages* has some facts, each with the number of seconds for which it has been true. The name of an old place stands
+    for the fact that the Service doesn't use that place. *cluster_domain* and *move_grace* are from the operator's
     settings.
     """
 
@@ -103,7 +104,7 @@ class Places:
 
     @property
     def is_empty(self) -> bool:
-        """True if the Service has no place, and no entry, at any ProxyGroup."""
+        """True if the Service has neither a place nor an entry at any ProxyGroup."""
         return not (self.services or self.slices or self.with_entry)
 
     def group(self, name: str) -> Group:
@@ -129,26 +130,26 @@ class Places:
 
     @cached_property
     def _known(self) -> list[Place]:
-        """The places of the Service at ProxyGroups, and that of its own proxy."""
+        """Return the places of the Service at ProxyGroups, and that of its own proxy."""
         found = [
             Place(key_of(each).name, serves(each, self.slices), target=_target(each, self)) for each in self.services
         ]
         return [*found, self.own] if self.own else found
 
     def is_abandoned(self, name: str) -> bool:
-        """Tell whether the place called *name* has been unused for so long that no client has its address any more."""
+        """Tell whether the Service left the place called *name* so long ago that no client has its address any more."""
         return name in self.ages and self.ages[name] >= self.move_grace
 
 
 NOWHERE = Places()
-"""The value for a Service that has no place."""
+"""The value for a Service without any place."""
 
 
 class Move(NamedTuple):
     """The EndpointSlices of a Service that moves, and the steps that remove its abandoned places.
 
-    *slices* are the EndpointSlices as they should be. After *wait* seconds, the next old place becomes abandoned; None
-    if there is no other old place.
+    *slices* are the EndpointSlices that the Service should have. After *wait* seconds, the next old place is abandoned,
+    too; *wait* is None if no other old place is left.
     """
 
     slices: Sequence[Object]
@@ -160,26 +161,26 @@ def best_place(here: str, current: str, places: Places, *, is_own: bool = False)
     """Return the name of the place at which a Service should point now; empty if it should point at no place yet.
 
     The Service points at the place called *here*, and should move to the place called *current*. *is_own* tells whether
-    that place is its own proxy.
+    *current* is its own proxy.
     """
     new, old = places.new_and_old(current, is_own=is_own)
     return best_of(here, new, old)
 
 
 def unused(here: str, current: str, places: Places) -> list[str]:
-    """Return the names of a Service's old places if it has moved to the *current* place; empty while it still moves.
+    """Return the names of the old places that a Service doesn't use any more; empty while it still moves.
 
-    The Service points at the place called *here*.
+    The Service points at the place called *here*, and should move to the place called *current*.
     """
     new, old = places.new_and_old(current)
     return [each.name for each in old] if has_moved(here, new, old) else []
 
 
 def move(here: str, current: str, places: Places, *updated: Object) -> Move:
-    """Return the move to the *current* place of a Service that points at the place called *here*.
+    """Return the move of a Service from the place called *here*, at which it points, to the *current* place.
 
-    *updated* is the ClusterIP Service of the current place as it should be. It isn't given if that place is the
-    Service's own proxy.
+    *updated* is the ClusterIP Service of the current place as it should be. The caller leaves it out if the current
+    place is the Service's own proxy.
     """
     others = [each for each in places.services if key_of(each).name != current]
     kept = [each for each in others if not places.is_abandoned(key_of(each).name)]
@@ -190,7 +191,7 @@ def move(here: str, current: str, places: Places, *updated: Object) -> Move:
 
 
 def upkeep(places: Places) -> Sequence[Step]:
-    """Return the steps that update the EndpointSlices of all places of a Service, and change nothing else."""
+    """Return the steps that update the EndpointSlices of all places of a Service, and change no other object."""
     slices = slices_of(places, places.services)
     kept = [key_of(each).name for each in places.services]
     return (*map(Child, slices), *_surplus(places, kept, slices))
@@ -214,8 +215,8 @@ def removal(places: Places, kept: Collection[str] = (), slices: Iterable[Object]
 def _surplus(places: Places, kept: Iterable[str], slices: Iterable[Object]) -> list[Step]:
     """Return the steps that remove EndpointSlices, except for *slices* and those with the usual names at *kept* places.
 
-    An EndpointSlice with another name was made by somebody else, or for ports that had endpoints of their own. Now
-    these ports have the same endpoints as the others, and stand in the EndpointSlice with the usual name.
+    An EndpointSlice with another name was made by somebody else, or for ports with endpoints of their own. These ports
+    have the same endpoints as the others by now, so they are in the EndpointSlice with the usual name.
     """
     ours = {slice_name(name, version) for name in kept for version in VERSIONS} | {key_of(each).name for each in slices}
     return [
@@ -228,7 +229,7 @@ def _surplus(places: Places, kept: Iterable[str], slices: Iterable[Object]) -> l
 def slices_of(places: Places, services: Iterable[Object]) -> list[Object]:
     """Return the EndpointSlices that the ClusterIP *services* should have.
 
-    An EndpointSlice without endpoints is left out, unless it exists already.
+    The result leaves out an EndpointSlice without endpoints, unless it exists already.
     """
     there = {key_of(each).name for each in places.slices}
     return [
@@ -241,7 +242,7 @@ def slices_of(places: Places, services: Iterable[Object]) -> list[Object]:
 
 
 def endpoints_of(service: Object, places: Places) -> dict[int, Serving]:
-    """Return the Pods to which the ports of a ClusterIP *service* should lead, by IP version."""
+    """Return the Pods to which the ports of a ClusterIP *service* should lead, by IP version (4 and 6)."""
     group, connected = places.group(labels(service)[PROXY_GROUP]), connected_pods(service, places.slices)
     return {
         version: {port: without_newcomers(group, pods, connected) for port, pods in serving.items()}
@@ -250,9 +251,9 @@ def endpoints_of(service: Object, places: Places) -> dict[int, Serving]:
 
 
 def await_newcomers(made: Plan, places: Places) -> Plan:
-    """Return the plan *made*, with a time at which the Service is reconciled again if newcomers serve it.
+    """Return the plan *made*. If newcomers serve the Service, the plan also has the time of the next reconcile.
 
-    At that time, the first of the newcomers may get connections.
+    At that time, the first of the newcomers can get connections.
     """
     waits = []
     for service in places.services:
@@ -269,7 +270,7 @@ def await_newcomers(made: Plan, places: Places) -> Plan:
 def _serving(service: Object, group: Group, places: Places) -> dict[int, Serving]:
     """Return the Pods of *group* that serve the ports of a ClusterIP *service*, by IP version.
 
-    Newcomers are among them.
+    These Pods include newcomers.
     """
     name, entry = entry_name(served_service(service)), _entry(service, group, places)
     return {version: serving_pods(group, name, entry, version) for version in families(service)}
@@ -278,13 +279,13 @@ def _serving(service: Object, group: Group, places: Places) -> dict[int, Serving
 def _entry(service: Object, group: Group, places: Places) -> Entry | None:
     """Return the entry of a ClusterIP *service* at *group*.
 
-    A ClusterIP Service of the Go operator doesn't name its target, but the ConfigMap has its entry.
+    A ClusterIP Service that the Go operator made doesn't name its target, so the entry for it comes from the ConfigMap.
     """
     name = entry_name(served_service(service))
     return entry_of(service, places.cluster_domain) or entries_of(group.configmap).get(name)
 
 
 def _target(service: Object, places: Places) -> Target | None:
-    """Return the device to which a ClusterIP *service* leads; None if that isn't known."""
+    """Return the device to which a ClusterIP *service* leads; None if the operator doesn't know it."""
     entry = _entry(service, places.group(labels(service)[PROXY_GROUP]), places)
     return Target(entry.fqdn.removesuffix("."), entry.ip) if entry else None

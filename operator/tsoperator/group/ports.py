@@ -1,7 +1,7 @@
 """The ports at which the proxies of a ProxyGroup listen for the objects that it serves (docs/development/groups.md).
 
-Each port of a user's Service gets a port of its own on the proxies, by which the proxies tell the Services apart. An
-allocated port stays the same, because a change would break the connections that use it.
+Each port of a user's Service gets a port of its own on the proxies, so that the proxies can tell the Services apart.
+The operator keeps an allocated port, because a change would break the connections that use the port.
 """
 
 from collections.abc import Collection, Container, Iterable, Mapping
@@ -30,7 +30,10 @@ class Wanted(NamedTuple):
 
 
 def allocated(cluster_ip: Object | None) -> dict[Wanted, int]:
-    """Return the target ports of a live ClusterIP Service, in their order, without the one for health checks."""
+    """Return the port of the proxies for each port of a live ClusterIP Service, in the Service's order.
+
+    The port for health checks is left out.
+    """
     if cluster_ip is None:
         return {}
     return {
@@ -56,7 +59,7 @@ def allocate(
 ) -> Mapping[Wanted, int] | None:
     """Return a port of the proxies for each *wanted* port; None if the ProxyGroup has too few free ports.
 
-    *kept* are the ports of an earlier allocation, which stay as they are. A new port depends only on the Service's UID
+    *kept* has the ports of an earlier allocation, which stay as they are. A new port depends only on the Service's UID
     and on the ports that are *used* by other Services. So a repeated allocation gives the same port.
     """
     ports = {each: port for each, port in kept.items() if each in wanted}

@@ -43,15 +43,15 @@ def group_owner(name: str) -> Owner:
 
 
 def replica_count(group: Object) -> int:
-    """Return how many proxies the ProxyGroup *group*, which need not be valid, should have."""
+    """Return the number of proxies that the ProxyGroup *group* should have. The group can be invalid."""
     count = spec_of(group).get("replicas")
     return min(count, REPLICAS_MAX) if isinstance(count, int) and count >= 0 else DEFAULT_REPLICAS
 
 
 def is_available(group: Object) -> bool:
-    """Tell whether at least one proxy of the ProxyGroup *group* runs, according to the condition of *group*.
+    """Tell whether the condition of the ProxyGroup *group* says that at least one of its proxies runs.
 
-    The condition is used even if it is about an earlier generation of the group.
+    The condition counts even if it is about an earlier generation of the group.
     """
     return is_true(group, CONDITION_PROXYGROUP_AVAILABLE)
 

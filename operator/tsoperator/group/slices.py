@@ -1,9 +1,9 @@
 """The EndpointSlices of a place at a ProxyGroup: the proxies that get its connections (docs/development/groups.md).
 
 Usually all proxies serve all ports, and a place has one EndpointSlice for each IP version. When the ports have changed,
-some proxies read the change before others. Until all have read it, ports with fewer endpoints are in EndpointSlices of
-their own. Clients don't notice that, because kube-proxy joins the endpoints of a port from all EndpointSlices of a
-Service.
+some proxies read the change earlier than others. Until all proxies have read it, ports with fewer endpoints are in
+EndpointSlices of their own. Clients don't notice that, because kube-proxy joins the endpoints of a port from all
+EndpointSlices of a Service.
 """
 
 from collections import defaultdict
@@ -51,7 +51,7 @@ def serving_pods(group: Group, name: str, entry: Entry | None, version: int) -> 
     """Return the Pods of *group* that serve the *entry* called *name* at their addresses of one IP version, by port.
 
     The Pods are in the order of their names. They need not be ready, because a new Pod becomes ready only when its
-    Services lead to it. A Pod that is down is left out if other Pods serve.
+    Services lead to it. The result leaves out a Pod that is down if other Pods serve.
     """
 
     def forwarded(pod: Object) -> Collection[Port]:
@@ -69,8 +69,9 @@ def serving_pods(group: Group, name: str, entry: Entry | None, version: int) -> 
 def without_newcomers(group: Group, serving: Sequence[Object], connected: Collection[str]) -> list[Object]:
     """Return those of the *serving* Pods that should get connections: all but newcomers, if there are older Pods.
 
-    Newcomers wait, because devices may still send answers to the address that the newcomer's device had before.
-    *connected* are the UIDs of the Pods that get connections now: they go on getting them, even newcomers.
+    A newcomer has to wait, because devices can still send their answers to the address of the Pod that it replaces.
+    *connected* are the UIDs of the Pods that get connections now: these Pods go on getting them, even if they are
+    newcomers.
     """
     if all(uid(pod) in group.new for pod in serving):
         return [*serving]
@@ -78,7 +79,7 @@ def without_newcomers(group: Group, serving: Sequence[Object], connected: Collec
 
 
 def connected_pods(service: Object, slices: Iterable[Object]) -> set[str]:
-    """Return the UIDs of the Pods that are endpoints of a ClusterIP *service* in the live *slices*."""
+    """Return the UIDs of the Pods that are endpoints of a ClusterIP *service* in its live EndpointSlices, *slices*."""
     live = [each for each in slices if labels(each).get(LABEL_SERVICE_NAME) == key_of(service).name]
     return {endpoint.get("hostname", "") for each in live for endpoint in each.get("endpoints") or ()}
 
@@ -86,9 +87,10 @@ def connected_pods(service: Object, slices: Iterable[Object]) -> set[str]:
 def endpoint_slices(service: Object, ports: Sequence[Object], serving: Mapping[int, Serving]) -> list[Object]:
     """Return the EndpointSlices of a ClusterIP *service* with *ports*, which the Pods of *serving* serve.
 
-    Every Pod that serves any port is an endpoint of the port for health checks: by these checks, a Pod that is about to
-    stop sees when it gets no more connections. The EndpointSlice with the port for health checks also has the ports
-    that all of these Pods serve. It is written last, so that a port that leaves it is in its new EndpointSlice before.
+    Every Pod that serves any port is an endpoint of the port for health checks. A Pod that is about to stop makes these
+    checks to find out when it gets no more new connections. The EndpointSlice with the port for health checks also has
+    the ports that all of these Pods serve. It is the last in the result, so that a port that moves out of it is already
+    in another EndpointSlice.
     """
     made = []
     for version, pods_of in serving.items():
@@ -121,9 +123,9 @@ def serves(service: Object, slices: Iterable[Object]) -> bool:
 
 
 def _labels(service: Object) -> Object:
-    """Return those labels of a ClusterIP *service* that name its parent and its group.
+    """Return the labels with the parent and the group of a ClusterIP *service*.
 
-    Its EndpointSlices have them, too.
+    The EndpointSlices of *service* have the same labels.
     """
     return {name: value for name, value in labels(service).items() if name.startswith(f"{GROUP}/")}
 
@@ -148,8 +150,8 @@ def _slice(service: Object, name: str, version: int, ports: Sequence[Object], po
 def _digest(ports: Iterable[Object]) -> str:
     """Return a short text that depends only on *ports*.
 
-    It is a part of an EndpointSlice's name, so EndpointSlices with different ports have different names. When ports
-    move, their new EndpointSlice is made before the old one is deleted.
+    The text is a part of an EndpointSlice's name, so EndpointSlices with different ports have different names. When
+    ports move to another EndpointSlice, the operator makes the new one before it deletes the old one.
     """
     return f"{crc32(repr([(each['name'], port_of(each)) for each in ports]).encode()):08x}"
 

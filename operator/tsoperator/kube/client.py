@@ -1,4 +1,4 @@
-"""The requests that the operator makes of the API server, on raw JSON.
+"""The requests that the operator makes to the API server. Objects are plain JSON.
 
 kubernetes.aio loads configuration and credentials, and makes the TLS context. An aiohttp session carries the requests.
 """
@@ -31,20 +31,20 @@ _METADATA = f"{_JSON};as=PartialObjectMetadata;v=v1;g=meta.k8s.io"
 _METADATA_LIST = f"{_JSON};as=PartialObjectMetadataList;v=v1;g=meta.k8s.io"
 _PAGE = 500
 _WATCH = "WATCH"  # the method that observers see for a watch, which is a GET
-_LONGEST_EVENT = 16 << 20  # bytes, well above the 1.5 MiB that an object in etcd may have
+_LONGEST_EVENT = 16 << 20  # bytes, well above the 1.5 MiB that an object in etcd can have
 _QUIET_LIMIT = 60.0  # s: a watch that is silent for this much longer than its duration has a dead connection
 _NO_ANSWER = (aiohttp.ClientError, TimeoutError, OSError)
 _READ_AT_ONCE = 1 << 21  # bytes of a watch
 
 Rest = Callable[[], Awaitable[None]]
-"""An async function that returns when a watch has rested for long enough."""
+"""An async function that returns when a watch has paused for long enough."""
 
 
 @dataclass(frozen=True, slots=True)
 class WatchTimes:
-    """The *duration* of a watch in seconds, and the function that makes the watch *rest* after each read, if it rests.
+    """The *duration* of a watch in seconds, and the function that makes it *rest* after each read; None for no rest.
 
-    Events that arrive during a rest wait in the socket, and are read together.
+    Events that arrive during a rest wait in the socket. The next read gets them together.
     """
 
     duration: int
@@ -60,7 +60,7 @@ class _Content(NamedTuple):
 
 
 class ObjectList(NamedTuple):
-    """All objects of a list, and the resourceVersion to watch from."""
+    """All objects of a list, and the resourceVersion from which a watch can go on."""
 
     items: list[Object]
     resource_version: str
@@ -89,11 +89,11 @@ class KubeClient:
         self._configuration = configuration
         self._reload = reload
         self._session = _session(configuration)
-        self._retired: aiohttp.ClientSession | None = None  # has the credentials before these; may still get answers
+        self._retired: aiohttp.ClientSession | None = None  # has the previous credentials, and can still get answers
         self._timeout = request_timeout
         self._observe = observe
         self._renewing = asyncio.Lock()
-        self._is_away = False  # the last request had no answer
+        self._is_away = False  # the most recent request had no answer
 
     async def __aenter__(self) -> Self:
         return self
@@ -139,7 +139,7 @@ class KubeClient:
             query["continue"] = metadata["continue"]
 
     async def current_version(self, resource: Resource, namespace: str = "", field_selector: str = "") -> str:
-        """Return the resourceVersion that a list of the objects would have now."""
+        """Return the resourceVersion that a list of the selected objects would have now."""
         page = await self._page(resource, namespace, {"limit": "1", "fieldSelector": field_selector})
         version: str = page["metadata"]["resourceVersion"]
         return version
@@ -147,7 +147,7 @@ class KubeClient:
     async def serves(self, resource: Resource) -> bool:
         """Tell by discovery whether the API server serves the kind of a CRD.
 
-        Raises a KubeError if the answer does not come from an API server: a gateway may answer 404 to everything.
+        Raises a KubeError if the answer does not come from an API server: a gateway can answer 404 to everything.
         """
         try:
             kinds = await self._discover(f"/apis/{resource.api_version}", "resources")
@@ -166,7 +166,7 @@ class KubeClient:
         times: WatchTimes,
         field_selector: str = "",
     ) -> AsyncIterator[AsyncIterator[Object]]:
-        """Open a watch, and yield its events after *resource_version*.
+        """Open a watch, and yield the events after *resource_version*, as one iterator.
 
         An event has a ``type`` and an ``object``. Bookmarks are events, too.
         """
@@ -194,7 +194,7 @@ class KubeClient:
             response.close()
 
     async def create(self, resource: Resource, obj: Object) -> Object:
-        """Create *obj* and return it as it is stored."""
+        """Create *obj*, and return it as the API server has stored it."""
         return await self._call("POST", resource.path(obj["metadata"].get("namespace", "")), body=obj)
 
     async def replace(self, resource: Resource, obj: Object) -> Object:
@@ -208,7 +208,7 @@ class KubeClient:
         return await self._call("PUT", resource.path(key.namespace, key.name, "status"), body=obj)
 
     async def patch(self, resource: Resource, key: Key, patch: Object, subresource: str = "") -> Object:
-        """Apply a JSON merge patch (RFC 7386) and return the object as it is stored."""
+        """Apply a JSON merge patch (RFC 7386), and return the object as the API server has stored it."""
         path = resource.path(key.namespace, key.name, subresource)
         return await self._call("PATCH", path, body=patch, content_type=_MERGE_PATCH)
 
@@ -222,9 +222,9 @@ class KubeClient:
         propagation: str = "",
         grace: int | None = None,
     ) -> None:
-        """Delete the object; with *uid* or *resource_version* only if it still has them (else Conflict).
+        """Delete the object. With *uid* or *resource_version*, delete it only if it still has them (else Conflict).
 
-        A Pod has *grace* seconds to end. With None, it has the time that its spec gives.
+        A Pod has *grace* seconds to end. If *grace* is None, the Pod has the time that its spec gives.
         """
         options: Object = {"kind": "DeleteOptions", "apiVersion": "v1"}
         preconditions = {"uid": uid, "resourceVersion": resource_version}
@@ -237,7 +237,7 @@ class KubeClient:
         await self._call("DELETE", resource.path(key.namespace, key.name), body=options)
 
     async def ask_pod(self, pod: Key, port: int, path: str) -> tuple[int, str]:
-        """Return the status and the text of *pod*'s answer to a GET of *path*, which we send through the API server."""
+        """Return the status and the text of *pod*'s answer to a GET of *path*, which the API server forwards to it."""
         where = POD.path(pod.namespace, f"{pod.name}:{port}", "proxy") + path
         limits = aiohttp.ClientTimeout(total=self._timeout)
         with _reaching(f"GET {where}"):
@@ -262,7 +262,7 @@ class KubeClient:
         return status
 
     async def pod_of_token(self) -> str:
-        """Return the UID of the Pod that our token is bound to; empty if it is bound to none, or we have no token."""
+        """Return the UID of the Pod to which our token is bound; empty if it is bound to none, or we have none."""
         return await pod_of_token(self._configuration)
 
     async def _page(self, resource: Resource, namespace: str, query: Mapping[str, str]) -> Object:
@@ -344,7 +344,7 @@ class KubeClient:
         return response
 
     def _note_away(self, error: Unreachable) -> None:
-        """Log once that the API server does not answer. Without this method, each watch would log that."""
+        """Log that the API server does not answer, but only once, although each watch notices it."""
         if not self._is_away:
             log.warning("the API server does not answer, so nothing changes until it does: %s", error)
         self._is_away = True
@@ -352,8 +352,7 @@ class KubeClient:
     async def _renew(self, refused: aiohttp.ClientSession, reload: Callable[[], Awaitable[Configuration]]) -> None:
         """Load fresh credentials, once for all requests whose old ones were refused.
 
-        Other requests with the old credentials go on: the API server may have accepted them before the credentials
-        expired.
+        Other requests with the old credentials go on, because the API server possibly accepted them earlier.
         """
         async with self._renewing:
             if self._session is not refused:
@@ -405,7 +404,7 @@ async def _pause(response: aiohttp.ClientResponse, rest: Rest) -> None:
 
 @contextmanager
 def _reaching(where: str) -> Iterator[None]:
-    """Raise Unreachable in place of errors of the connection to the API server."""
+    """Replace errors of the connection to the API server by Unreachable."""
     try:
         yield
     except _NO_ANSWER as error:
@@ -413,7 +412,7 @@ def _reaching(where: str) -> Iterator[None]:
 
 
 def _session(configuration: Configuration) -> aiohttp.ClientSession:
-    """Return the connections to the API server: as many as there are watches and requests at the same time."""
+    """Return a session that opens as many connections to the API server as watches and requests need at a time."""
     connector = aiohttp.TCPConnector(limit=0, ssl=tls_context(configuration))
     return aiohttp.ClientSession(connector=connector, read_bufsize=_READ_AT_ONCE)
 

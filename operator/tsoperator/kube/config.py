@@ -28,9 +28,9 @@ class NoClusterError(KubeError):
 async def load_configuration(kubeconfig: str = "", context: str = "") -> Configuration:
     """Return the configuration of the API server and the credentials.
 
-    *kubeconfig* is a path (or several, joined by the path separator) as in ``KUBECONFIG``; empty means the Pod's
-    ServiceAccount, or ``~/.kube/config`` outside a cluster. *context* names a context of the kubeconfig; empty means
-    its current context. Raises NoClusterError, which says what to set.
+    *kubeconfig* is a path (or several, joined by the path separator) as in ``KUBECONFIG``. If it is empty, use the
+    Pod's ServiceAccount, or ``~/.kube/config`` outside a cluster. *context* names a context of the kubeconfig; empty
+    means its current context. Raises NoClusterError, which says what to set.
     """
     configuration = Configuration()
     try:
@@ -91,10 +91,9 @@ def tls_context(configuration: Configuration) -> SSLContext:
 
 
 async def pod_of_token(configuration: Configuration) -> str:
-    """Return the UID of the Pod that our token is bound to; empty if it is bound to none, or we have no token.
+    """Return the UID of the Pod to which our token is bound; empty if it is bound to none, or if we have no token.
 
-    The API server refuses a token that is bound to a Pod once the Pod is gone. So nobody can use the token after
-    that.
+    If the token is bound to a Pod, nobody can use it after the Pod is gone, because the API server refuses it.
     """
     if configuration.cert_file:  # the API server uses our certificate and ignores the token
         return ""
@@ -103,7 +102,7 @@ async def pod_of_token(configuration: Configuration) -> str:
 
 
 def pod_in_claims(token: str) -> str:
-    """Return the UID of the Pod that a ServiceAccount's *token* is bound to; empty if it is bound to none."""
+    """Return the UID of the Pod to which a ServiceAccount's *token* is bound; empty if it is bound to none."""
     try:
         _, claims, _ = token.split(".")
         return str(
@@ -119,7 +118,7 @@ def _proxy_from_environment(url: str) -> str | None:
 
 
 def _existing(paths: str) -> str:
-    """Return *paths* if there is a file at one of them. Raises FileNotFoundError.
+    """Return *paths* if there is a file at any of them. Otherwise raise FileNotFoundError.
 
     Without a file, the loader would complain of a missing key instead.
     """

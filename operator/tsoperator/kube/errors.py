@@ -30,7 +30,7 @@ class Unreachable(KubeError):
 
 
 class NotListening(KubeError):
-    """An error: nothing in a Pod listens at the port that we ask for."""
+    """An error: nothing in a Pod listens at the port to which we want to connect."""
 
 
 class Rewound(KubeError):
@@ -38,9 +38,10 @@ class Rewound(KubeError):
 
 
 class StatusError(KubeError):
-    """The API server refused; *status* is the HTTP code, *reason* the machine-readable word of its Status.
+    """An error: the API server refused the request.
 
-    A server that has too much to do asks its clients to wait for *retry_after* seconds.
+    *status* is the HTTP code, and *reason* is the machine-readable word in its Status. A server that has too much to do
+    asks its clients to wait for *retry_after* seconds.
     """
 
     def __init__(self, status: int, reason: str, message: str, retry_after: float = 0.0) -> None:
@@ -55,11 +56,11 @@ class NotFound(StatusError):
 
 
 class Conflict(StatusError):
-    """An error: the object has changed since it was read."""
+    """An error: the object has changed after it was read."""
 
 
 class AlreadyExists(Conflict):
-    """An error: an object of that name is there already."""
+    """An error: an object of that name exists already."""
 
 
 class Gone(StatusError):

@@ -1,7 +1,7 @@
-"""Forwards a port of a Pod through the API server, and asks the HTTP server that listens there.
+"""Forwards a port of a Pod through the API server, and sends HTTP requests to the server at that port.
 
-The kubernetes package moves the bytes, in a thread of its own. It needs a method of one of its generated API classes.
-The operator's image doesn't have these classes, so this module has a small class with such a method.
+The kubernetes package transfers the bytes, in a thread of its own. It needs a method of one of its generated API
+classes. The operator's image doesn't have these classes, so this module has a small class with such a method.
 """
 
 import http.client
@@ -26,7 +26,7 @@ from tsoperator.kube.errors import NotListening, Unreachable, error_of
 _SHARED: Final = ("verify_ssl", "ssl_ca_cert", "cert_file", "key_file", "assert_hostname", "tls_server_name", "proxy")
 """The fields of a configuration that matter for a port-forward.
 
-The kubernetes package has a configuration for asyncio and a blocking one. These fields have the same names in both.
+The kubernetes package has one class of configurations for asyncio, and one for blocking calls. Both have these fields.
 """
 
 
@@ -53,12 +53,12 @@ class PodAnswer(NamedTuple):
 class ForwardedPort:
     """A port of a Pod, forwarded through the API server. Use it as a context manager, or close() it.
 
-    Its methods raise KubeError: a StatusError if the API server refuses, NotListening if nothing in the Pod listens,
-    and Unreachable if no whole answer came within *timeout* seconds.
+    Its methods raise KubeError: a StatusError if the API server refuses, NotListening if nothing in the Pod listens at
+    the port, and Unreachable if the answer isn't complete after *timeout* seconds.
     """
 
     def __init__(self, configuration: Configuration, token: str, pod: Key, port: int, timeout: float = 10.0) -> None:
-        """*token* is the value of the header Authorization; empty if a certificate proves who we are."""
+        """*token* is the value of the header Authorization; empty if we authenticate by a certificate."""
         self._where = f"port {port} of Pod {pod}"
         self._port = port
         self._forward = _opened(configuration, token, pod, port, timeout)
@@ -112,10 +112,7 @@ def _opened(configuration: Configuration, token: str, pod: Key, port: int, timeo
 
 
 def _in_time(call: Callable[[], Any], seconds: float) -> Any:
-    """Return the result of *call*, which runs in a thread. Raises what *call* raises, and TimeoutError.
-
-    The kubernetes package sets no limit on a handshake. If there is no answer, the thread ends with the process.
-    """
+    """Return the result of *call*, which runs in a thread. Raises the errors of *call*, and TimeoutError."""
     done = Future[Any]()
 
     def run() -> None:
@@ -129,7 +126,7 @@ def _in_time(call: Callable[[], Any], seconds: float) -> Any:
 
 
 def _with_an_end(opened: WebSocket) -> Callable[[bool], Any]:
-    """Return a function that reads from *opened*, and raises the same error however the connection breaks.
+    """Return a function that reads from *opened*, and always raises the same error if the connection breaks.
 
     At this error, the thread of the kubernetes package ends the forwarded connection. At any other error, the thread
     would only print a traceback, and we would wait for an answer in vain.

@@ -1,4 +1,4 @@
-"""List and watch as one endless, resuming stream of changes."""
+"""Lists and watches objects as one endless stream of changes, which resumes after errors."""
 
 import asyncio
 import logging
@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The objects to follow: those of a resource, or only those in one namespace or with some labels or fields."""
+    """The objects to follow: all of a resource, or only those in one namespace, or with some labels or fields."""
 
     resource: Resource
     namespace: str = ""
@@ -57,19 +57,19 @@ class Listed:
 
 @dataclass(frozen=True, slots=True)
 class Watching:
-    """An update: a watch is open. It yields every change since the list or the update before it."""
+    """An update: a watch has begun. It yields every change since the preceding list or update."""
 
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """An update: one object was added, or is different now."""
+    """An update: an object is new, or has changed."""
 
     obj: Object
 
 
 @dataclass(frozen=True, slots=True)
 class Deleted:
-    """An update: one object is gone; *obj* is its last state."""
+    """An update: one object is gone; *obj* is its final state."""
 
     obj: Object
 
@@ -81,7 +81,7 @@ class Unserved:
 
 @dataclass(frozen=True, slots=True)
 class WatchDenied:
-    """An update: the API server does not let us see the objects now, for the reason *why*."""
+    """An update: the API server does not let us read the objects now, for the reason *why*."""
 
     why: str
 
@@ -111,11 +111,12 @@ async def updates(
 ) -> AsyncIterator[Update]:
     """Yield the changes of the selected objects, and never end.
 
-    A list yields a Listed. Then a watch yields a Watching as it begins, and every change. The next watch resumes at the
-    version where the last watch ended. The objects are listed again when the server has forgotten that version, when
-    its etcd was restored from a backup, and when the server has denied us access and now allows it again.
+    First a list yields a Listed. After it, a watch yields a Watching as it begins, and every change. When the watch
+    ends, another watch resumes at the version where it ended. The objects are listed again when the server has
+    forgotten that version, when its etcd was restored from a backup, and when the server has denied us access and
+    allows it again.
 
-    *slim* returns the part to keep of an object that is listed. An object that has changed is yielded as a whole.
+    *slim* returns the part to keep of an object in a list. An object from a watch is yielded as a whole.
     """
     pace = pace or WatchPace()
     failures, version = 0, ""
@@ -166,9 +167,9 @@ async def updates(
 
 
 def version_number(version: str) -> int:
-    """Return a resourceVersion as a number, or 0 if it is not a number.
+    """Return a resourceVersion as a number; 0 if it is not a number.
 
-    The API server counts this number up over all objects of a kind.
+    The API server uses a higher number for each change of any object of a kind.
     """
     return int(version) if version.isdecimal() else 0
 
@@ -205,7 +206,7 @@ def _check_order(earlier: str, later: str) -> None:
 async def _is_unserved(client: KubeClient, resource: Resource) -> bool:
     """Tell whether a 404 for a list means that the server does not serve the kind.
 
-    A gateway in front of the server may answer 404, too, so this asks the server for the kinds that it serves.
+    A gateway in front of the server can answer 404, too, so this function asks the server for the kinds that it serves.
     """
     if not (resource.is_custom or resource.since):
         return False
@@ -216,7 +217,10 @@ async def _is_unserved(client: KubeClient, resource: Resource) -> bool:
 
 
 def _delay(selection: Selection, pace: WatchPace, failures: int, error: KubeError) -> float:
-    """Log *error*, the last of so many *failures* in a row, and return how many seconds to wait."""
+    """Log *error*, and return the number of seconds to wait before the next try.
+
+    *failures* is the number of failures in a row, of which *error* is the most recent.
+    """
     denied = isinstance(error, Denied)
     # A server that is starting may deny for a moment what RBAC allows. A denial that lasts is intended.
     longest = pace.refused if denied else pace.last_retry
@@ -232,7 +236,7 @@ def _delay(selection: Selection, pace: WatchPace, failures: int, error: KubeErro
 
 
 def _read(event: Object, selection: Selection, after: str) -> tuple[str, Update | None]:
-    """Return the version to resume from after *event*, and the update that *event* means; None for a bookmark."""
+    """Return the version from which to resume after *event*, and the update that *event* means; None for a bookmark."""
     kind, obj = event.get("type"), event.get("object")
     if not isinstance(obj, dict):
         raise KubeError(f"watch of {selection}: an event without an object")

@@ -12,8 +12,8 @@ def account(
 ) -> list[Object]:
     """Return the ServiceAccount of the Pods of *proxy*, with a Role that has these *rules*, and a RoleBinding.
 
-    The ServiceAccount has the name of the proxy unless *account_name* is given. *annotations* are the annotations that
-    the parent wants on the ServiceAccount.
+    The ServiceAccount has the name of the proxy, unless *account_name* is another name. *annotations* are the
+    annotations that the parent wants on the ServiceAccount.
     """
     name = proxy.key.name
     account_name = account_name or name

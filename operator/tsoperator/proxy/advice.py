@@ -9,10 +9,10 @@ from tsoperator.runtime.plan import Creation, Note, Patch, Plan
 
 
 def funnel_notes(made: Plan, tags: Sequence[str]) -> list[Note]:
-    """Return the Events about Funnel, if the plan *made* writes the serve config of a proxy with *tags*.
+    """Return the Events about Funnel if the plan *made* writes the serve config of a proxy with *tags*; otherwise none.
 
     They advise the user to allow Funnel in the tailnet's policy. The operator can't find out whether the policy allows
-    it: tailscaled accepts such a config in any case, and reading the policy needs another OAuth scope.
+    Funnel: tailscaled accepts such a config in any case, and the right to read the policy needs another OAuth scope.
     """
     if not _writes_serve_config(made):
         return []
@@ -24,7 +24,7 @@ def funnel_notes(made: Plan, tags: Sequence[str]) -> list[Note]:
 
 
 def no_https(device: ReportedDevice, feature: str) -> Note:
-    """Return the Event that says why *feature* doesn't work on a *device* without HTTPS, and what to do."""
+    """Return the Event which says that *feature* doesn't work on a *device* without HTTPS, and what the user can do."""
     if not is_headscales(device):
         message = (
             f"HTTPS is not enabled on the tailnet, so {feature} can't work: enable MagicDNS and HTTPS "
@@ -40,7 +40,7 @@ def no_https(device: ReportedDevice, feature: str) -> Note:
 
 
 def is_headscales(device: ReportedDevice) -> bool:
-    """Tell whether Headscale gave *device* its ID: Headscale's IDs are numbers, Tailscale's never are."""
+    """Tell whether Headscale gave *device* its ID: IDs of Headscale are numbers, and IDs of Tailscale never are."""
     return device.id.isdecimal()
 
 

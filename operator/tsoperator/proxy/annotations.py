@@ -24,17 +24,17 @@ _SHOWN: Final = 40  # characters of a value that are quoted
 TAILNET_OF_A_GROUP: Final = {
     f"{GROUP}/tailnet": f"name a ProxyGroup in {PROXY_GROUP} whose spec.tailnet is that Tailnet"
 }
-"""The advice for users who choose a tailnet by an annotation, which has no effect."""
+"""The advice for users who try to choose a tailnet by an annotation that has no effect."""
 
 
 @dataclass(frozen=True, slots=True)
 class Vocabulary:
     """The annotations under ``tailscale.com/`` that the operator reads on one *kind* of object.
 
-    *known* are all of these annotations. Those in *switches* turn something on if they are "true", and do nothing
-    if they are "false". Those in *opt_outs* turn something off if they are "false". *elsewhere* has the annotations
-    that the operator reads only on other kinds, each with a sentence that says what to do on this kind instead. The
-    annotations in *as_labels* may also be labels. The operator never advises users to write the *deprecated* ones.
+    *known* are all of these annotations. Those in *switches* turn something on if they are "true", and do nothing if
+    they are "false". Those in *opt_outs* turn something off if they are "false". *elsewhere* has the annotations that
+    the operator reads only on other kinds, each with a sentence that says what to do on this kind instead. The user can
+    also write those in *as_labels* as labels. The operator never advises users to write those in *deprecated*.
     """
 
     kind: str
@@ -48,8 +48,8 @@ class Vocabulary:
     def advice(self, key: str, otherwise: str = "write that") -> str:
         """Return advice for a user who probably meant another annotation than *key*.
 
-        The advice is empty if it isn't clear which annotation the user meant. *otherwise* is the advice if the meant
-        annotation has an effect on this kind.
+        The advice is empty if it isn't clear which annotation the user meant. *otherwise* is the advice in case the
+        meant annotation has an effect on this kind.
         """
         near = nearest(key, [each for each in (*self.known, *self.elsewhere) if each not in self.deprecated])
         return f"if you mean {near}, {self.elsewhere.get(near, otherwise)}" if near else ""
@@ -75,7 +75,7 @@ def with_ignored(made: Plan, obj: Object, vocabulary: Vocabulary) -> Plan:
 
 
 def ignored(obj: Object, vocabulary: Vocabulary) -> list[Note]:
-    """Return an Event, to be written once, for each annotation and label of a user's *obj* that has no effect."""
+    """Return one Event, to be written once, for each annotation or label of a user's *obj* without an effect."""
     given = annotations(obj)
     notes = [
         Note("Warning", "IgnoredAnnotation", words, once=True)
@@ -86,7 +86,10 @@ def ignored(obj: Object, vocabulary: Vocabulary) -> list[Note]:
 
 
 def _without_effect(key: str, value: str, vocabulary: Vocabulary) -> str:
-    """Say why the annotation *key* has no effect, and what to do; empty if it has an effect or isn't the operator's."""
+    """Return why the annotation *key* has no effect, and what to do.
+
+    The result is empty if the annotation has an effect, or if it isn't one of the operator's.
+    """
     if not key.lower().startswith(_PREFIX):
         return _elsewhere_known(key, vocabulary)
     if key in vocabulary.switches and value not in ("true", "false"):
@@ -101,7 +104,7 @@ def _without_effect(key: str, value: str, vocabulary: Vocabulary) -> str:
 
 
 def _elsewhere_known(key: str, vocabulary: Vocabulary) -> str:
-    """Say why an annotation without our prefix has no effect, if only its prefix is wrong; else return empty text."""
+    """Return why the annotation *key* has no effect if only its prefix is wrong; otherwise an empty text."""
     prefix, _, name = key.rpartition("/")
     ours = f"{_PREFIX}{name}"
     is_meant = "tailscale" in prefix.lower() and ours in (*vocabulary.known, *vocabulary.elsewhere)

@@ -1,7 +1,7 @@
 """The Events about the certificate of an Ingress, or of the API server proxy.
 
-A standalone proxy gets the certificate at the first HTTPS request. In a ProxyGroup, the first proxy gets it by itself,
-before any request. An Ingress has no conditions, so the operator reports the progress by Events.
+A standalone proxy gets the certificate at the first HTTPS request. In a ProxyGroup, replica 0 gets it by itself, before
+any request. An Ingress has no conditions, so the operator reports the progress by Events.
 """
 
 from dataclasses import dataclass
@@ -16,17 +16,19 @@ PATIENCE: Final = 600.0
 """The seconds after which an Event says that a certificate is missing. Usually a certificate comes within a minute."""
 
 _RENEWED_BEFORE: Final = timedelta(days=14)
-"""The time before the expiry of a certificate at which tailscaled should have renewed it. If a quarter of the lifetime
-is less, that time is used instead."""
+"""The time before the expiry of a certificate at which tailscaled should have renewed it.
+
+For a certificate with a short lifetime, it is a quarter of the lifetime instead.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class ObservedCertificate:
     """The facts about the *certificate* for *domain* at the time *now*.
 
-    *missed_for* is the number of seconds for which the certificate has been missing, or was missing before it came;
-    None if it was never missing. *writer* is the Pod of a ProxyGroup that gets the certificate; it is empty for a
-    standalone proxy. *has_class* tells whether users can choose a ProxyClass for the proxy.
+    *missed_for* is the number of seconds since the operator first saw that the certificate was missing, even if it has
+    arrived by now; None if it was never missing. *writer* is the Pod of a ProxyGroup that gets the certificate; it is
+    empty for a standalone proxy. *has_class* tells whether users can choose a ProxyClass for the proxy.
     """
 
     domain: str
@@ -39,14 +41,14 @@ class ObservedCertificate:
 
 @dataclass(frozen=True, slots=True)
 class News:
-    """The Events about a certificate, and the number of seconds after which there may be other Events."""
+    """The Events about a certificate, and the number of seconds after which the Events can be different."""
 
     notes: tuple[Note, ...] = ()
     requeue_after: float | None = None
 
 
 class MissingCertificate(NamedTuple):
-    """The fact that there is no certificate for *domain* since the time *at*.
+    """The fact that the certificate for *domain* has been missing since the time *at*.
 
     *asked* tells whether the proxy has asked for the certificate.
     """
@@ -59,10 +61,11 @@ class MissingCertificate(NamedTuple):
 def missing(
     last: MissingCertificate | None, domain: str, certificate: Certificate, now: float
 ) -> MissingCertificate | None:
-    """Return the fact that the *certificate* for *domain* is missing, or was missing before it came, with its time.
+    """Return the fact that the *certificate* for *domain* is missing, or was missing before it arrived.
 
-    Return None if the certificate was never missing. *last* is the result of the previous call, and *now* the present
-    time. The time begins anew when the proxy asks for the certificate, or needs a certificate for another domain.
+    Return None if the operator has never seen that it was missing. *last* is the result of the previous call, and *now*
+    is the present time. The time in the fact begins anew when the proxy asks for the certificate, or needs a
+    certificate for another domain.
     """
     if certificate.is_there:
         return last if last and last.domain == domain else None
@@ -72,7 +75,7 @@ def missing(
 
 
 def news(seen: ObservedCertificate) -> News:
-    """Return the Events about the certificate, and the time until there may be other Events."""
+    """Return the Events about the certificate, and the number of seconds after which they can be different."""
     if not seen.certificate.is_there:
         left = PATIENCE - (seen.missed_for or 0.0)
         return News(requeue_after=left) if left > 0 else News((_missing_note(seen),))
@@ -85,7 +88,7 @@ def news(seen: ObservedCertificate) -> News:
 
 
 def _until_renewal_is_late(validity: Validity, now: datetime) -> float:
-    """Return the seconds until a certificate with this *validity* should have been renewed."""
+    """Return the seconds until the time by which a certificate with this *validity* should have been renewed."""
     before = min(_RENEWED_BEFORE, (validity.ends - validity.starts) / 4)
     return (validity.ends - before - now).total_seconds()
 

@@ -14,9 +14,9 @@ UNSET_DEFAULT: Final = "unset the operator's PROXY_DEFAULT_CLASS"
 
 
 def class_name(parent: Object, default: str) -> str:
-    """Return the name of the ProxyClass for *parent*; empty for no class.
+    """Return the name of the ProxyClass for *parent*; empty if it has none.
 
-    The name in a label of the parent comes first, then the one in an annotation, then *default*.
+    The operator takes the name in a label of the parent, or else the one in an annotation, or else *default*.
     """
     for given in (labels(parent), annotations(parent)):
         if PROXY_CLASS in given:
@@ -27,7 +27,7 @@ def class_name(parent: Object, default: str) -> str:
 def chosen_class(parent: Object, proxy_class: Object | None, default: str) -> ProxyClassSpec | Refusal | None:
     """Return the spec of the ProxyClass for *parent*; None if it has none; a refusal if the class can't be used yet.
 
-    *proxy_class* is the object of that class, if there is one. *default* is the name of the default class.
+    *proxy_class* is the object of that class; None if it doesn't exist. *default* is the name of the default class.
     """
     named = any(PROXY_CLASS in given for given in (labels(parent), annotations(parent)))
     other = f"remove {PROXY_CLASS} from this object" if named else UNSET_DEFAULT
@@ -37,9 +37,9 @@ def chosen_class(parent: Object, proxy_class: Object | None, default: str) -> Pr
 def class_called(name: str, proxy_class: Object | None, other: str) -> ProxyClassSpec | Refusal | None:
     """Return the spec of the class called *name*; None if *name* is empty; a refusal if the class can't be used yet.
 
-    *proxy_class* is the object of that name. If there is none, the message advises the user to create it, or to do
-    what *other* says. The refusal is passing if the class was valid before its last change, and its new generation
-    hasn't been checked yet.
+    *proxy_class* is the object of that name. If it is None, the message advises the user to create it, or to do what
+    *other* says. The refusal is passing if the class was valid before its last change, and its new generation hasn't
+    been checked yet.
     """
     if not name:
         return None
@@ -58,7 +58,7 @@ def class_called(name: str, proxy_class: Object | None, other: str) -> ProxyClas
 
 
 def is_ready(proxy_class: Object | None) -> bool:
-    """Tell whether the ProxyClass reconciler has found the current generation of the class valid."""
+    """Tell whether the condition of the ProxyClass says that its current generation is valid."""
     return proxy_class is not None and _found_valid(proxy_class) == generation_of(proxy_class)
 
 

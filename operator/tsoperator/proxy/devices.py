@@ -27,7 +27,7 @@ _SOON: Final = 30.0  # s until another look at a device that somebody may have a
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """A failed request to set the value *wanted*. *finding* describes the failure. We may try again in *seconds*."""
+    """A failed request to set the value *wanted*. *finding* describes the failure. A retry is allowed in *seconds*."""
 
     wanted: object
     finding: DeviceFinding
@@ -39,8 +39,8 @@ class Destination:
     """The device that an egress proxy leads to.
 
     *text* is the name or address that the proxy's parent gives. *device* is the device that has this name or address
-    now; None if there is none. Then *departed* is the device that had it last, as it was then, and *moved* is the same
-    device as it is now; None if it is gone.
+    now. If there is none, *departed* is the device that had it before, in the state that it had then. *moved* is the
+    same device in its present state; None if it is gone.
     """
 
     text: str
@@ -51,7 +51,7 @@ class Destination:
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """The *device* that has a name. If it is a proxy of this operator, *parent* is the title of the proxy's parent."""
+    """The *device* that has a name. *parent* is the title of its proxy's parent; empty if no proxy of ours has it."""
 
     device: Device
     parent: str = ""
@@ -66,12 +66,12 @@ class TailnetView:
     """A tailnet as the proxies of one parent see it.
 
     *devices* are the devices of the proxies, by ID. *failures* are the failed requests, by the ID of the device and
-    `TAGS` or `NAME`. *news* are the findings that the parent has not reported yet. *refusal* says why the tailnet
-    can't be used. If one of *devices* asked for a name in vain, *holders* has the device with that name, by the ID of
-    the device that asked. *is_listed* says whether the list of devices has been read.
+    `TAGS` or `NAME`. *news* are the findings that the parent has not reported yet. *refusal* says why the tailnet can't
+    be used. If one of *devices* asked for a name that another device has, *holders* has that other device, by the ID of
+    the device that asked. *is_listed* says whether the operator has read the list of devices.
 
-    Until the operator has tried the tailnet's credentials, nothing is known. Then *pending* is the exception that a
-    reconcile raises to wait for the result.
+    Until the operator has tried the tailnet's credentials, nothing is known. During that time, *pending* is the
+    exception that a reconcile raises to wait for the result.
     """
 
     name: str = ""
@@ -87,7 +87,10 @@ class TailnetView:
 
 
 def untried_message(removal: Plan, view: TailnetView) -> str:
-    """Say that a *removal* can't delete devices before the tailnet's credentials have been tried; empty if it can."""
+    """Return a message that *removal* can't delete devices before the operator has tried the tailnet's credentials.
+
+    Return an empty text if the devices can be deleted, or if there are none to delete.
+    """
     if view.pending is None or not any(isinstance(each, DeleteDevice) for each in removal.steps):
         return ""
     return (
@@ -115,9 +118,9 @@ NO_DEVICES = DevicePlan()
 def plan_devices(proxy: Proxy, reported: Mapping[int, str], view: TailnetView, *, take_over_names: bool) -> DevicePlan:
     """Return the requests that the devices of *proxy* need, and the findings about the devices that *view* shows.
 
-    *reported* are the IDs of the devices that the replicas have reported, by ordinal. A replica without an entry in it
-    is new. If a replica has reported no device yet, its ID is empty. With *take_over_names*, the requests free the
-    hostnames that dead devices have.
+    *reported* are the IDs of the devices that the replicas have reported, by ordinal. A replica that isn't in
+    *reported* is new. If a replica has reported no device yet, its ID is empty. With *take_over_names*, the requests
+    also free the hostnames that dead devices have.
     """
     before: list[Step] = []
     after: list[Step] = []
@@ -140,7 +143,7 @@ def plan_devices(proxy: Proxy, reported: Mapping[int, str], view: TailnetView, *
 def _upkeep(
     device: Device, replica: Replica, proxy: Proxy, view: TailnetView, take_over_names: bool
 ) -> Iterator[tuple[list[Step], list[DeviceFinding]]]:
-    """Yield the steps and the findings about the tags of *device*, and then those about its name."""
+    """Yield the steps and the findings about the tags of *device*, and after them those about its name."""
     tags, node_id = tuple(replica.tags), device.node_id
     needed: dict[str, tuple[Step, object]] = {}
     if set(device.tags) != set(tags):
@@ -156,9 +159,9 @@ def _upkeep(
 
 
 def _unless_it_failed(step: Step, wanted: object, failed: Failed | None) -> tuple[list[Step], list[DeviceFinding]]:
-    """Return *step*, which requests *wanted*. If an earlier such request failed, also return the finding about it.
+    """Return *step*, which requests *wanted*, and the finding about an earlier such request if that one failed.
 
-    While it is too early to request *wanted* again, return the finding alone.
+    While it is too early to request *wanted* again, return the finding without the step.
     """
     if failed is None or failed.wanted != wanted:
         return [step], []
@@ -176,7 +179,7 @@ def _unapproved(device: Device) -> list[DeviceFinding]:
 def _number(device: Device, hostname: str, holder: Holder | None) -> DeviceFinding:
     """Return the finding that *device* got a name with a number because another device had the name *hostname*.
 
-    *holder* is the device that has that name now; None if no device has it any more.
+    *holder* is the device that has the name *hostname* now; None if no device has it any more.
     """
     who = f"is held by {holder}" if holder else "was taken then, and is free now"
     what = "delete that device and give this one its name" if holder else "give this device its name"
@@ -192,7 +195,7 @@ def _number(device: Device, hostname: str, holder: Holder | None) -> DeviceFindi
 
 
 def is_numbered(device: Device, hostname: str) -> bool:
-    """Tell whether *device* asked for *hostname* and got it with a number, because another device had it."""
+    """Tell whether *device* asked for *hostname*, but got it with a number because another device had it."""
     label = hostname.lower()
     stem, _, number = device.short_name.lower().rpartition("-")
     return device.hostname.lower() == stem == label and number.isascii() and number.isdigit()
@@ -203,7 +206,7 @@ def destination_findings(
 ) -> list[DeviceFinding]:
     """Return a finding if the device at the *destination* of an egress proxy with *tags* is gone, or was never found.
 
-    *is_missed* tells whether the proxy itself doesn't find the device.
+    *is_missed* tells whether the proxy itself fails to find the device.
     """
     if destination is None or destination.device is not None:
         return []
@@ -222,9 +225,10 @@ def destination_findings(
 def misses_destination(pods: Iterable[Object], device_id: str, fqdn: str, view: TailnetView) -> bool:
     """Tell whether an egress proxy doesn't find its destination (docs/development/proxies.md).
 
-    A proxy first reports the ID of its own device (*device_id*). Then it looks for its destination. When it has found
-    the destination, it also reports the name of its own device (*fqdn*). Until then it may exit, with code 0, and start
-    again. We need these signs, because our list of devices has no names of Tailscale Services or of 4via6.
+    A proxy first reports the ID of its own device (*device_id*). After that, it looks for its destination. When it has
+    found the destination, it also reports the name of its own device (*fqdn*). Before that, it possibly exits with code
+    0 and starts again. We need these signs, because a destination can be a Tailscale Service or a 4via6 name, and our
+    list of devices has neither.
     """
     statuses = [each for pod in pods for each in (pod.get("status") or {}).get("containerStatuses") or ()]
     if device_id and not fqdn and any(each.get("restartCount", 0) for each in statuses):
@@ -235,7 +239,7 @@ def misses_destination(pods: Iterable[Object], device_id: str, fqdn: str, view: 
 
 
 def _has_given_up(status: Object) -> bool:
-    """Tell whether a container has ended by itself soon after its start."""
+    """Tell whether a container has ended with exit code 0 soon after its start."""
     ended = (status.get("lastState") or {}).get("terminated") or {}
     if ended.get("exitCode") != 0 or not (ended.get("startedAt") and ended.get("finishedAt")):
         return False

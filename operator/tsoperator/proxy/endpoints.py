@@ -21,7 +21,7 @@ def by_service(endpoint_slice: Object) -> Iterable[str]:
 
 
 def service_of(endpoint_slice: Object) -> Key | None:
-    """Return the key of the Service whose endpoints are in *endpoint_slice*; None if it names none."""
+    """Return the key of the Service whose endpoints are in *endpoint_slice*; None if it names no Service."""
     name = labels(endpoint_slice).get(LABEL_SERVICE_NAME)
     return Key(key_of(endpoint_slice).namespace, name) if name else None
 
@@ -29,8 +29,8 @@ def service_of(endpoint_slice: Object) -> Key | None:
 def slim_slice(namespace: str) -> Callable[[Object], Object]:
     """Return the function that makes EndpointSlices slim for the cache.
 
-    An EndpointSlice in *namespace* stays whole if it or its Service was made by an operator. Of any other
-    EndpointSlice, the cache stores only which Service it belongs to, and whether it has a ready endpoint.
+    It keeps an EndpointSlice in *namespace* whole if an operator made the EndpointSlice or its Service. Of any other
+    EndpointSlice, it keeps only the name of the Service, and whether there is a ready endpoint.
     """
 
     def slim(endpoint_slice: Object) -> Object:
@@ -52,14 +52,15 @@ def slim_slice(namespace: str) -> Callable[[Object], Object]:
 
 
 def has_ready_endpoint(slices: Iterable[Object]) -> bool:
-    """Tell whether one of *slices*, slim or whole, has a ready endpoint."""
+    """Tell whether any of *slices*, slim or whole, has a ready endpoint."""
     return any(each[_HAS_READY] if _HAS_READY in each else any(ready_addresses([each])) for each in slices)
 
 
 def changed_service(old: Object | None, new: Object | None) -> Key | None:
-    """Return the Service of an EndpointSlice that has got its first ready endpoint, or lost its last one; else None.
+    """Return the Service of an EndpointSlice that has got its first ready endpoint or lost its last one; else None.
 
-    The EndpointSlice has changed from *old* to *new*. *old* is None if it has been created, *new* if it was deleted.
+    *old* and *new* are the EndpointSlice before and after its change. *old* is None if it is new, and *new* is None if
+    it is gone.
     """
     was, now = (each is not None and has_ready_endpoint([each]) for each in (old, new))
     there = new or old
@@ -75,7 +76,7 @@ def ready_addresses(slices: Iterable[Object]) -> Iterator[str]:
 
 
 def _is_ready(conditions: Object) -> bool:
-    """Tell whether an endpoint is ready according to its *conditions*. A missing condition counts as good."""
+    """Tell whether an endpoint is ready according to its *conditions*. A missing condition doesn't make it unready."""
     return (
         conditions.get("ready") is not False
         and conditions.get("serving") is not False

@@ -1,6 +1,6 @@
-"""The entries that tell the proxies of an egress ProxyGroup what to forward, and that the proxies report back.
+"""The entries that say what the proxies of an egress ProxyGroup forward (docs/development/groups.md).
 
-docs/development/groups.md describes them.
+The operator writes entries for the proxies. Each proxy reports the entries that it has put into effect.
 """
 
 import base64
@@ -18,7 +18,7 @@ _BROKEN = "egressBroken"
 
 
 class Port(NamedTuple):
-    """A port in an entry: the proxies listen at *match_port*, and forward to *target_port* of the device."""
+    """A port in an entry: the proxies listen at *match_port*, and forward to the port *target_port* of the device."""
 
     protocol: str
     match_port: int
@@ -31,7 +31,8 @@ class Entry:
 
     They forward the *ports* to the device with this MagicDNS name (*fqdn*) or address (*ip*). A proxy that is about to
     end requests the URL *health_check* until the answers no longer come from the proxy itself. An entry that a proxy
-    reports has no *health_check*. Such an entry *is_lost* if the proxy finds no such device, and so forwards nothing.
+    reports has no *health_check*. A reported entry *is_lost* if the proxy doesn't find the device, and so forwards
+    nothing.
     """
 
     fqdn: str
@@ -87,7 +88,7 @@ def entries_of(configmap: Object | None) -> Mapping[str, Entry]:
 
 
 def is_broken(configmap: Object | None) -> bool:
-    """Tell whether a *slim* egress ConfigMap contains anything that can't be read as entries."""
+    """Tell whether a *slim* egress ConfigMap has a part that can't be read as entries."""
     return configmap is not None and bool(configmap.get(_BROKEN))
 
 

@@ -10,10 +10,10 @@ from tsoperator.runtime.plan import Note, Plan, earliest
 
 
 class Effect(IntEnum):
-    """The effect of a finding on the parent of the proxy. The effects are in order: the last one is the worst.
+    """The effect of a finding on the parent of the proxy. The effects are in order, from the mildest to the worst.
 
-    The parent reports news and warnings only by an Event. A notice also stays in the parent's condition, and its
-    Event is written once. A pending or failed finding is a reason why the parent isn't ready.
+    The parent reports news and warnings only by an Event. A notice also stays in the parent's condition, and its Event
+    is written only once. A pending or failed finding is a reason why the parent isn't ready.
     """
 
     NEWS = 0
@@ -25,10 +25,10 @@ class Effect(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class DeviceFinding:
-    """A fact about a device of a proxy. The Event about it has this *reason*.
+    """A fact about a device of a proxy. The Event about the fact has this *reason*.
 
     The parent of the proxy is requeued after *requeue_after* seconds. If the finding makes a condition of the parent
-    false, and *is_reason* is true, the condition gets this *reason*, too.
+    false, and *is_reason* is true, *reason* is also the reason of the condition.
     """
 
     effect: Effect
@@ -41,11 +41,11 @@ class DeviceFinding:
 def with_findings(
     plan: Plan, findings: Sequence[DeviceFinding], *, condition: str = "", reasons: Mapping[Effect, str] | None = None
 ) -> Plan:
-    """Return *plan* with *findings* in its Events and in the *condition* of its status, if it has one.
+    """Return *plan* with *findings* in its Events and, if its status has *condition*, also in this condition.
 
-    Findings whose effect is worse than a warning change the condition. If *reasons* has a reason for the worst effect,
-    the condition becomes false for that reason. Otherwise the messages of the findings are added to the message of the
-    condition.
+    Findings whose effect is worse than a warning change the condition. If *reasons* has a reason for the worst effect
+    among them, the condition becomes false for that reason. Otherwise only the messages of the findings are added to
+    the message of the condition.
     """
     if not findings:
         return plan

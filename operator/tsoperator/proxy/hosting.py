@@ -1,7 +1,7 @@
-"""The ConfigMap of an ingress ProxyGroup: its rules and its serve config, by the name of the Tailscale Service.
+"""The content of an ingress ProxyGroup's ConfigMap: rules and a serve config for each Tailscale Service.
 
 The rules lead packets for a Tailscale Service to cluster IPs. Each proxy reports the rules that it has put into effect.
-The serve config is for Tailscale Services whose TLS ends at the proxies.
+The serve config is for those Tailscale Services for which the proxies end TLS.
 """
 
 import json
@@ -51,7 +51,7 @@ class Hosted:
 
 @dataclass(frozen=True, slots=True)
 class HostReport:
-    """The report of one proxy: the addresses of its Pod, and the rules that it has put into effect, by Service."""
+    """The report of one proxy: the addresses of its Pod, and its rules in effect, by Tailscale Service."""
 
     ip4: str
     ip6: str = ""
@@ -104,7 +104,7 @@ def slim_hosting(configmap: Object) -> Object:
 
 
 def is_sound(configmap: Object, name: str) -> bool:
-    """Tell whether a *slim* ingress ConfigMap has the document under the key *name*, and all of it can be read."""
+    """Tell whether a *slim* ingress ConfigMap has a document under the key *name*, and all of it can be read."""
     return name in (configmap.get(_SOUND) or ())
 
 

@@ -13,8 +13,8 @@ from tsoperator.runtime.plan import Note
 class Login:
     """The facts about the logins of the *replicas* of a parent's proxy.
 
-    *in_need* are the ordinals of the replicas that may get an auth key. *devices* has the IDs of the devices that
-    the replicas have, by ordinal. A parent that *is_new* doesn't have our finalizer yet, so it has no children.
+    *in_need* are the ordinals of the replicas that possibly need an auth key. *devices* has the IDs of the replicas'
+    devices, by ordinal. A parent that *is_new* doesn't have our finalizer yet, so it has no children.
     """
 
     owner: Owner
@@ -27,10 +27,10 @@ class Login:
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """The auth keys with which replicas are to log in, by ordinal.
+    """The auth keys with which replicas should log in, by ordinal.
 
-    A replica whose auth key is the empty text gets one in *requeue_after* seconds, because its parent has used up
-    its share of auth keys. If a proxy asks for another auth key but still seems connected, the operator also looks
+    If a replica's auth key is the empty text, its parent has used up its share of auth keys, and the replica gets one
+    in *requeue_after* seconds. If a proxy asks for another auth key but still seems connected, the operator also checks
     again after *requeue_after* seconds. For the *awaited* replicas, the control server has not answered yet. Their
     Secrets stay as they are, and the reconcile raises *pending* at its end to wait for the answer.
     """
@@ -44,7 +44,7 @@ class Keys:
 NO_KEYS = Keys()
 
 SECONDS_A_KEY = 30.0
-"""The seconds after which a parent gets one more auth key if its proxies have used up its share of auth keys."""
+"""The seconds after which a parent that has used up its share of auth keys gets one more."""
 
 _CAUSE = "could not log in to the tailnet: the auth key was refused, or the device was removed or has expired."
 _GIVEN = "A new auth key has been given, with which it logs in anew"

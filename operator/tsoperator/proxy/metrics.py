@@ -27,8 +27,8 @@ METRICS_PORT_NAME: Final = "metrics"
 def metrics_objects(proxy: Proxy, there: Sequence[Object]) -> list[Object]:
     """Return the objects by which Prometheus finds the metrics of *proxy*.
 
-    *there* has the existing objects. The ServiceMonitor is returned only if the Service exists already, because the
-    Service owns it.
+    *there* has the existing objects. The result has the ServiceMonitor only if the Service exists already, because the
+    Service is the owner in its owner reference.
     """
     metrics = proxy.proxy_class.metrics if proxy.proxy_class else None
     if metrics is None or not (metrics.enable and proxy.pod.measurable):

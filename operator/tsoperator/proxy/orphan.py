@@ -11,7 +11,7 @@ from tsoperator.runtime.plan import Plan
 ORPHANED_FOR: Final = 3600.0
 """The seconds for which a proxy outlives a parent that vanished.
 
-In this time, a restore from a backup may bring the parent back.
+In this time, somebody can restore the parent from a backup.
 """
 
 
@@ -19,8 +19,8 @@ In this time, a restore from a backup may bring the parent back.
 class Orphan:
     """The *children* of a proxy whose *owner* vanished without waiting for our finalizer.
 
-    The children may be deleted in *due* seconds, because somebody may restore the owner until then. *tailnet* is the
-    argument of `plan_removal`.
+    The operator deletes the children only after *due* seconds, because somebody can restore the owner until then.
+    *tailnet* is the argument of `plan_removal`.
     """
 
     owner: Owner
@@ -30,7 +30,7 @@ class Orphan:
 
 
 def plan_orphan(orphan: Orphan) -> Plan:
-    """Return the plan with the next steps of removing the proxy of an owner that is gone."""
+    """Return the plan with the next steps of the removal of the proxy whose owner vanished."""
     if is_removed(orphan.children):
         return Plan()
     if orphan.due > 0:

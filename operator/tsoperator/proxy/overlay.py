@@ -1,12 +1,12 @@
 """Changes the StatefulSet of a proxy as its ProxyClass asks (docs/development/proxies.md).
 
-This module must leave out or clear the same fields as the Go operator does: with any difference, Pods that the Go
+This module must leave out or clear the same fields as the Go operator does. With any difference, Pods that the Go
 operator made would restart.
 
-A class can make a proxy listen at the address of its Pod. So we have to know whether that is an IPv4 or an IPv6 address
-before we make the Pod: the image takes an address and a port as one text, in which only an IPv6 address has brackets.
-With the wrong format the proxy doesn't start, and Kubernetes doesn't replace a Pod that was never ready when its
-template is corrected.
+A class can make a proxy listen at the address of its Pod. So we have to know before we make the Pod whether that is an
+IPv4 or an IPv6 address: the image takes an address and a port as one text, in which only an IPv6 address has brackets.
+With the wrong format the proxy doesn't start. Correcting the template doesn't help, because Kubernetes doesn't replace
+a Pod that was never ready.
 """
 
 import re
@@ -34,8 +34,8 @@ def with_class(
 ) -> Object | None:
     """Return the *statefulset* of *proxy* with the changes that its ProxyClass asks for.
 
-    Return None while it isn't known whether its Pods should listen at an IPv4 or an IPv6 address. The existing
-    *pods* show that, or else the StatefulSet *live*, or else *service*.
+    Return None while it isn't known whether the Pods should listen at an IPv4 or an IPv6 address. The existing *pods*
+    show that, or else the StatefulSet *live*, or else the headless *service*.
     """
     if proxy.proxy_class is None:
         return statefulset
@@ -48,8 +48,8 @@ def with_class(
 def _pods_have_ipv6(pods: Sequence[Object], statefulset: Object | None, service: Object | None) -> bool | None:
     """Tell whether the first address of a proxy's Pods is an IPv6 address; None if that isn't known yet.
 
-    The addresses of the Pods decide. While there are no Pods, the variables in *statefulset* decide, so that its
-    template doesn't change to and fro. Before the StatefulSet exists, the headless *service* decides: its first IP
+    The addresses of the Pods decide. If there are no Pods, the variables in *statefulset* decide, so that its template
+    doesn't change back and forth. If there is no StatefulSet either, the headless *service* decides: its first IP
     family is the cluster's first one.
     """
     for pod in pods:
@@ -67,7 +67,7 @@ def _pods_have_ipv6(pods: Sequence[Object], statefulset: Object | None, service:
 def _hosts(statefulset: Object) -> Iterable[str]:
     """Yield the text before the last colon in each environment variable of the containers.
 
-    If the variable has a host and a port, this text is the host.
+    If the value of the variable is a host and a port, this text is the host.
     """
     for container in statefulset["spec"]["template"]["spec"]["containers"]:
         for variable in container.get("env") or ():
@@ -129,7 +129,7 @@ def _with_endpoints(pod: Object, spec: ProxyClassSpec, proxy_pod: ProxyPod, ipv6
 
 
 def _debugs(spec: ProxyClassSpec) -> bool:
-    """Tell whether the class turns on the debug endpoint. If the class doesn't say, metrics turn it on."""
+    """Tell whether the class turns on the debug endpoint. If it doesn't say so, metrics turn on the endpoint."""
     container = spec.tailscale_container
     debug = container.debug if container else None
     return debug.enable if debug is not None else spec.is_measured
@@ -138,8 +138,9 @@ def _debugs(spec: ProxyClassSpec) -> bool:
 def _pod_metadata(metadata: Object, pod: Pod) -> Object:
     """Return the *metadata* of Pods with the labels and annotations that the class adds.
 
-    If the class sets a label or an annotation that we set, too, our value wins. If the class sets any annotations, our
-    `ANNOTATION_LAST_CLUSTER_DNS_NAME` is left out: existing Pods with such a class don't have it, and would restart.
+    If both the class and the operator set a label or an annotation, the operator's value wins. If the class sets any
+    annotations, `ANNOTATION_LAST_CLUSTER_DNS_NAME` is left out: existing Pods with such a class don't have it, and
+    would restart.
     """
     made = {**metadata, "labels": {**pod.labels, **metadata["labels"]}}
     if pod.annotations:
@@ -153,7 +154,7 @@ def _pod_metadata(metadata: Object, pod: Pod) -> Object:
 
 
 def _with_pod_fields(spec: Object, pod: Pod, container: str) -> Object:
-    """Return the Pods' *spec* with the fields of the class; most fields that the class doesn't set are cleared.
+    """Return the Pods' *spec* with the fields that the class sets. Most fields that the class doesn't set are cleared.
 
     *container* is the name of the container in which the proxy runs.
     """
@@ -198,7 +199,7 @@ def _with_container_fields(container: Object, given: Container | None) -> Object
 def amounts(resources: Object) -> Object:
     """Return the requests and limits in *resources* with amounts as text, in the API server's form.
 
-    Resource claims are left out, because the Pods of proxies have no claims.
+    The result leaves out resource claims, because the Pods of proxies have none.
     """
     named = {field: resources.get(field) or {} for field in ("requests", "limits")}
     return {field: {name: str(amount) for name, amount in each.items()} for field, each in named.items() if each}
@@ -207,9 +208,9 @@ def amounts(resources: Object) -> Object:
 def _unique(env: Sequence[Object]) -> list[Object]:
     """Return *env* with each variable once, with its last value.
 
-    A variable stays at the first position of its name, so that the variables behind it can refer to it. A variable
-    that refers to later variables moves behind them. If a value refers to an earlier value of the same variable, the
-    earlier value stays, too.
+    The variable is at the first position of its name, so that later variables can refer to it. If its last value refers
+    to a variable that comes later, it is at the position of its last value instead. If its last value refers to its own
+    earlier value, that earlier value stays, too.
     """
     last = {variable["name"]: variable for variable in env}
     made: list[Object] = []

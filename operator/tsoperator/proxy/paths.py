@@ -1,4 +1,4 @@
-"""Reads the rules of an Ingress: which paths go to which Service, and which parts of the rules have no effect."""
+"""Reads the rules of an Ingress: which paths lead to which Service, and which parts of the rules have no effect."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -13,21 +13,21 @@ BY_BACKEND: Final = "backend"
 """The index of Ingresses by the Services to which they lead. Its values are `str(Key)`."""
 
 _PATTERN: Final = re.compile(r"[*()\[\]^|\\]")
-"""The characters by which we recognize that a path is a pattern for another Ingress controller."""
+"""The characters that show that a path is a pattern for another Ingress controller."""
 
 
 @dataclass(frozen=True, slots=True)
 class Paths:
-    """The URLs of backends, by the path that leads there, and Events about parts of the rules that have no effect."""
+    """The URL of the backend for each path, and Events about parts of the rules that have no effect."""
 
     origins: Mapping[str, str]
     notes: tuple[Note, ...]
 
 
 def ingress_paths(ingress: Object, services: Mapping[str, Object], not_served: Callable[[str], str]) -> Paths:
-    """Return the paths of an Ingress, given the *services* of its namespace by name.
+    """Return the paths of an Ingress. *services* are the Services of its namespace by name.
 
-    *not_served* says why a rule for a host is left out; it returns an empty text for a host that is served.
+    *not_served* returns the reason why the rules for a host are left out, or an empty text if the host is served.
     """
     notes: list[Note] = []
     by_default: dict[str, str] = {}
@@ -48,7 +48,7 @@ def ingress_paths(ingress: Object, services: Mapping[str, Object], not_served: C
 def hosted_paths(ingress: Object, services: Mapping[str, Object], name: str) -> Paths:
     """Return the paths of an Ingress that a ProxyGroup serves as the MagicDNS *name*.
 
-    *services* are the Services of its namespace by name. While *name* isn't known, it is empty. Then no rule is left
+    *services* are the Services of its namespace by name. If *name* is empty, it isn't known yet, and no rule is left
     out because of its host.
     """
     entries = ingress["spec"].get("tls") or [{}]

@@ -21,10 +21,10 @@ _METADATA = ("name", "namespace", "uid", "resourceVersion", "labels", "deletionT
 def slim(pod: Object) -> Object:
     """Return the slim form of a Pod for the cache, which has a tenth of the Pod's size.
 
-    It has the Pod's identity, labels and addresses, the kinds of its owners, the number of its containers' restarts,
-    and the times and exit codes of their last ends. For a Pod with our readiness gate, it also has the gate and the
-    variable `HEALTH_CHECK`. For a Pod of a ProxyGroup, it also has the conditions that say whether the gate is open and
-    the Pod is ready.
+    It has the Pod's identity, labels and addresses, and the kinds of its owners. For each container, it has the number
+    of restarts, and the times and the exit code of the most recent run that has ended. For a Pod with our readiness
+    gate, it also has the gate and the variable `HEALTH_CHECK`. For a Pod of a ProxyGroup, it also has the conditions
+    that say whether the gate is open and the Pod is ready.
     """
     metadata, status = pod["metadata"], pod.get("status") or {}
     kept = {name: metadata[name] for name in _METADATA if name in metadata}
@@ -48,7 +48,7 @@ def slim(pod: Object) -> Object:
 
 
 def _conditions(status: Object) -> list[Object]:
-    """Return the conditions that the operator reads in the *status* of a ProxyGroup's Pod, with the fields it reads."""
+    """Return the conditions of a ProxyGroup's Pod, from its *status*, reduced to those that the operator reads."""
     return [
         {name: each[name] for name in _CONDITION if name in each}
         for each in status.get("conditions") or ()
@@ -74,11 +74,11 @@ def has_gate(pod: Object) -> bool:
 
 
 def is_down(pod: Object) -> bool:
-    """Tell whether *pod*, slim or whole, isn't ready though our readiness gate has opened, as when its node died.
+    """Tell whether *pod*, slim or whole, isn't ready although our readiness gate has opened, as when its node died.
 
-    In the moment between the opening of the gate and the kubelet's reaction, the Pod isn't ready, but isn't down.
-    Pods without a gate, such as those from before an update, are down if they aren't ready. A Pod whose gate is closed
-    is down if one of its containers has ended and isn't ready again, as in a crash loop.
+    In the moment between the opening of the gate and the kubelet's reaction, the Pod isn't ready, but isn't down. Pods
+    without a gate, such as those from before an update, are down if they aren't ready. A Pod whose gate is closed is
+    down if one of its containers has ended and isn't ready again, as in a crash loop.
     """
     status = pod.get("status") or {}
     unready = [
@@ -95,14 +95,14 @@ def is_down(pod: Object) -> bool:
 
 
 def is_open(pod: Object) -> bool:
-    """Tell whether our readiness gate of *pod*, slim or whole, has opened."""
+    """Tell whether the readiness gate of *pod*, slim or whole, has opened."""
     return is_true(pod, EGRESS_GATE)
 
 
 def in_service(pods: Sequence[Object]) -> Sequence[Object]:
-    """Return the *pods* that aren't down; if all are down, return all of them.
+    """Return those of *pods* that aren't down; if all are down, return all of them.
 
-    If the API server is cut off from all nodes, all Pods seem to be down, and nobody can tell which Pods still serve.
+    If the API server can't reach any node, all Pods seem to be down, and nobody can tell which Pods still serve.
     """
     return [pod for pod in pods if not is_down(pod)] or pods
 
@@ -117,7 +117,7 @@ def answers_health_checks(pod: Object) -> bool:
 
 
 def _containers(pod: Object) -> list[dict[str, Any]]:
-    """Return the containers of *pod* that have the variable `HEALTH_CHECK`, with nothing but this variable."""
+    """Return the containers of *pod* that have the variable `HEALTH_CHECK`, reduced to this variable."""
     found = [
         [variable for variable in container.get("env") or () if variable["name"] == HEALTH_CHECK]
         for container in (pod.get("spec") or {}).get("containers") or ()

@@ -16,8 +16,8 @@ from tsoperator.runtime.plan import Note
 class Children:
     """The existing children of one proxy; its Secrets are slim.
 
-    *metrics* are its metrics Service and ServiceMonitor. *overdue* has, for each Pod that still exists after its grace
-    period, the seconds since the end of that period, by the Pod's UID.
+    *metrics* are its metrics Service and ServiceMonitor. *overdue* is about the Pods that still exist after their grace
+    period: it has the number of seconds from the end of that period until now, by the UID of the Pod.
     """
 
     services: Sequence[Object] = ()
@@ -58,12 +58,13 @@ class Proxy:
     infix before the ordinal, and the suffix after it. Otherwise one Secret holds both config and state. If there is a
     *replica_label*, the children of one replica have its ordinal as the value of this label.
 
-    *advertised* has the Tailscale Services that each replica advertises, by ordinal. *served* has those that each proxy
-    of the Kubernetes API serves. *account* is the ServiceAccount of the Pods. *static_endpoints* has the endpoints at
-    which other devices may reach each replica, by ordinal, by way of the Services in *services*.
+    *advertised* has the Tailscale Services that each replica should advertise, by ordinal. *served* has the one that
+    each replica should serve, by ordinal, if the proxies offer the Kubernetes API. *account* is the ServiceAccount of
+    the Pods. *static_endpoints* has the endpoints at which other devices can reach each replica, by ordinal; the
+    Services in *services* lead from there to the Pods.
 
-    If *controller* is given, it is the kind of the parent, and the owner references of the children name the parent.
-    Otherwise only their labels name it. The Secrets of the replicas *left_alone* stay as they are.
+    If *controller* is given, it is the kind of the parent, and the children have owner references to the parent.
+    Otherwise only their labels name the parent. The Secrets of the replicas *left_alone* stay as they are.
     """
 
     owner: Owner
@@ -90,7 +91,7 @@ class Proxy:
     left_alone: frozenset[int] = frozenset()
 
     def child(self, resource: Resource, name: str, content: Object | None = None, **labels: str) -> Object:
-        """Return a child of the proxy called *name*, with metadata and *content*.
+        """Return a child of the proxy, an object of *resource* called *name*, with metadata and *content*.
 
         *labels* are added to the labels that name the parent.
         """
@@ -128,7 +129,7 @@ class Proxy:
 
     @property
     def shares_hostname(self) -> bool:
-        """True if several replicas ask for the same hostname, so that all devices but one get a name with a number."""
+        """True if several replicas ask for the same hostname, so that all but one get a name with a number."""
         return self.replica_count > 1 and not self.hostname_prefix
 
     def ordinal_of(self, secret: Object) -> int | None:

@@ -37,16 +37,16 @@ GROUP_CONFIGS: Final = "/etc/proxies"
 
 @dataclass(frozen=True, slots=True)
 class ProxyPod:
-    """The Pods of one kind of proxy.
+    """The description of the Pods of one kind of proxy.
 
-    *app* is the name by which the image knows that kind, and *type* its name in the metrics. *modes* and *target* are
-    environment variables for the image: *modes* say how the proxy works, and *target* says where it leads. The
-    variables in *more* come last.
+    *app* is the name by which the image knows that kind, and *type* is its name in the metrics. *modes*, *target* and
+    *more* are environment variables for the image, in this order: *modes* say how the proxy works, and *target* says
+    where it leads.
 
     A *userspace* proxy needs no privileges. A proxy that *serves* has a serve config, and one that also *serves_https*
     asks for certificates. A *measurable* proxy can serve metrics; a proxy that forwards all connections to its Pod's
-    address can't. A *grouped* proxy belongs to a ProxyGroup. The image runs in the *container* of that name, and keeps
-    its state in the Secret called *state*.
+    address can't. A *grouped* proxy belongs to a ProxyGroup. The image runs in the container called *container*, and
+    keeps its state in the Secret called *state*.
     """
 
     app: str
@@ -126,12 +126,12 @@ def served_ingress(*, forward_cluster_traffic: bool) -> ProxyPod:
 
 
 def connected_networks() -> ProxyPod:
-    """Return the Pods that connect networks to the tailnet as their config says."""
+    """Return the Pods of a Connector, which connect networks to the tailnet as their config says."""
     return ProxyPod(APP_CONNECTOR, TYPE_CONNECTOR)
 
 
 def recording() -> ProxyPod:
-    """Return the Pods of a Recorder, which record sessions. They run another image than proxies do."""
+    """Return the Pods of a Recorder, which record sessions. They run another image than the Pods of proxies."""
     return ProxyPod("", TYPE_RECORDER, userspace=True, measurable=False)
 
 
@@ -179,13 +179,13 @@ def peer_relay() -> ProxyPod:
 
 
 def registered_device(secret: str) -> ProxyPod:
-    """Return the Pod that registers the operator's own device, and keeps its state in this *secret*."""
+    """Return the Pod that registers the operator's own device, and keeps its state in the Secret called *secret*."""
     return ProxyPod("", "", userspace=True, measurable=False, state=secret)
 
 
 def served_apiserver(secret: str, more: Mapping[str, str]) -> ProxyPod:
-    """Return the Pod of the operator's own device that serves the API server, and keeps its state in this *secret*.
+    """Return the Pod of the operator's own device, by which that device serves the API server to the tailnet.
 
-    *more* are further variables for the image.
+    The Pod keeps its state in the Secret called *secret*. *more* are further variables for the image.
     """
     return ProxyPod(APP_APISERVER_PROXY, "", more=more, userspace=True, measurable=False, state=secret)

@@ -7,13 +7,13 @@ from tsoperator.proxy.secret import reported_id_of
 
 
 def wanted_replicas(statefulset: Object) -> int:
-    """Return how many Pods a StatefulSet should have."""
+    """Return the number of Pods that a StatefulSet should have."""
     count: int = (statefulset.get("spec") or {}).get("replicas", 1)
     return count
 
 
 def ready_replicas(statefulset: Object) -> int:
-    """Return how many Pods of a StatefulSet are ready."""
+    """Return the number of Pods of a StatefulSet that are ready."""
     count: int = (statefulset.get("status") or {}).get("readyReplicas") or 0
     return count
 
@@ -35,7 +35,7 @@ def secret_keys(statefulset: Object) -> list[Key]:
 def is_serving(statefulset: Object, secret: Callable[[Key], Object | None]) -> bool:
     """Tell whether all replicas of a proxy serve.
 
-    *secret* is a function that returns the *slim* Secret with a key; None if it doesn't exist.
+    *secret* is a function that returns the *slim* Secret with the given key; None if it doesn't exist.
     """
     if ready_replicas(statefulset) < wanted_replicas(statefulset):
         return False

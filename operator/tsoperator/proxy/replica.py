@@ -1,4 +1,4 @@
-"""One replica of a proxy: where its configuration and its state are, and what its device should be."""
+"""One replica of a proxy: where its configuration and its state are stored, and what its device should be."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from tsoperator.api.objects import Key, Object
 from tsoperator.api.rules import DNS_LABEL_MAX
 
 REPLICAS_MAX: Final = 100
-"""The most replicas that a proxy can have.
+"""The largest number of replicas that a proxy can have.
 
 Each Pod of a ProxyGroup mounts the configs of all replicas, so the time to plan a proxy grows with their number. With
 many more replicas, all other objects would have to wait for the plan of one proxy.
@@ -17,7 +17,7 @@ many more replicas, all other objects would have to wait for the plan of one pro
 
 @dataclass(frozen=True, slots=True)
 class Replica:
-    """A replica of a proxy: one Pod, named like its *state_secret*, with a device of its own.
+    """A replica of a proxy: one Pod, which has the same name as *state_secret*, with a device of its own.
 
     The operator writes *config_secret*, and the proxy writes *state_secret*; a standalone proxy has one Secret for
     both. *hostname* and *tags* are those that the device should have.
@@ -39,12 +39,12 @@ class ReplicaSecrets:
 
 
 def replicas_error(count: int) -> str:
-    """Say what is wrong with a spec that wants *count* replicas, and how to fix it; empty if nothing is wrong."""
+    """Return what is wrong with *count* as a number of replicas in a spec, and how to fix it; empty if it is valid."""
     return f"spec.replicas must be at most {REPLICAS_MAX}, not {count}: lower it" if count > REPLICAS_MAX else ""
 
 
 def hostnames_error(prefix: str, count: int) -> str:
-    """Say that the longest of *count* hostnames that begin with *prefix* is too long; empty if none is too long.
+    """Return a message if the longest of *count* hostnames that begin with *prefix* is too long; else an empty text.
 
     tailscaled cuts off the end of such a hostname, so all replicas would ask for the same name.
     """

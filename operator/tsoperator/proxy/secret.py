@@ -1,4 +1,4 @@
-"""The Secret of a proxy, with our config files, and with the state that the proxy writes."""
+"""The Secret of a proxy: our config files in it, and the state that the proxy writes into it."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -50,7 +50,7 @@ BY_DEVICE = "device"
 """The index of Secrets by the ID of the device that they report."""
 
 TLS = "tls"
-"""The text that stands for the domain in keys such as ``tls.crt``, in a Secret with a single certificate."""
+"""The text that stands for the domain in keys such as ``tls.crt``, in a Secret that has only one certificate."""
 
 _DEVICE_KEYS = (
     SECRET_DEVICE_ID,
@@ -82,17 +82,17 @@ _HTTPS_ENDPOINT_SINCE = 109  # the capability version from which proxies report 
 
 
 class Reissue(StrEnum):
-    """The state of a request for another auth key by a proxy that can't log in (docs/development/proxies.md)."""
+    """The state of a proxy's request for another auth key, because it can't log in (docs/development/proxies.md)."""
 
     NOT_ASKED = ""
     ASKED = "asked"
     ANSWERED = "answered"
-    """The proxy's config has another auth key than the refused one, and the proxy hasn't used the new one yet."""
+    """The proxy's config has another auth key than the refused one, but the proxy hasn't used that key yet."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReportedDevice:
-    """The proxy's device in the tailnet, as the proxy reported it; fields that it hasn't reported are empty."""
+    """The proxy's device in the tailnet, as the proxy reported it; a field that it hasn't reported is empty."""
 
     id: str
     fqdn: str
@@ -101,7 +101,7 @@ class ReportedDevice:
     ips: tuple[str, ...] = ()
 
     def status(self, hostname: str) -> Object:
-        """Return the entry about the device for the status of the parent, with this *hostname*."""
+        """Return the part of the parent's status that is about the device. *hostname* is the hostname to show there."""
         return {"hostname": hostname} | ({"tailnetIPs": [*self.ips]} if self.ips else {})
 
 
@@ -109,8 +109,8 @@ class ReportedDevice:
 class Certificate:
     """The facts about a certificate, which tailscaled gets at the first HTTPS request that needs it.
 
-    *validity* is None if it can't be read. *asked* is true if the certificate is missing, and the proxy has certainly
-    asked for it.
+    *validity* is None if the certificate can't be read. *asked* is true if the certificate is missing, and the proxy
+    has certainly asked for it.
     """
 
     is_there: bool
@@ -125,7 +125,7 @@ def slim(secret: Object) -> Object:
 
     - the keys that describe the device; the URL at which the proxy logs in, and its hostname;
     - digests of the config, of the auth key in it, and of the refused auth key that the proxy asks to replace;
-    - the names of the configs for images of different versions, and of the keys with tailscaled's last serve config;
+    - the names of the configs for images of different versions, and of the keys with tailscaled's stored serve config;
     - the validity of the certificates;
     - the static endpoints of a relay or of a proxy of a ProxyGroup;
     - of a proxy of a ProxyGroup: its report of the entries that it forwards, or of its rules; the Tailscale Services
@@ -166,7 +166,10 @@ def slim(secret: Object) -> Object:
 
 
 def auth_key_of(secret: Object) -> str:
-    """Return the auth key in a whole Secret: in its newest config, or in a Recorder's file; empty if there is none."""
+    """Return the auth key in a whole Secret; empty if there is none.
+
+    It is in the newest config or, for a Recorder, in a file of its own.
+    """
     data: Mapping[str, str] = secret.get("data") or {}
     return auth_key_in(data, newest_config(data))
 
@@ -183,8 +186,8 @@ def login_url_of(secret: Object) -> str:
 def expiries_of(secret: Object) -> dict[str, datetime]:
     """Return the times at which the certificates in a *slim* Secret expire, by their domains.
 
-    A proxy whose name has changed still has the certificate of its old name. That one is left out, because nobody
-    renews it. In a Secret with a single certificate, the name of the Secret is the domain.
+    A proxy whose name has changed still has the certificate of its old name. The result leaves that certificate out,
+    because nobody renews it. In a Secret with a single certificate, the name of the Secret is the domain.
     """
     found: Mapping[str, Validity | None] = secret.get(_CERTIFICATES) or {}
     if not found:
@@ -194,7 +197,7 @@ def expiries_of(secret: Object) -> dict[str, datetime]:
 
 
 def serve_state_of(secret: Object | None) -> Sequence[str]:
-    """Return the keys of a *slim* Secret in which tailscaled stored its last serve config."""
+    """Return the keys of a *slim* Secret in which tailscaled has stored its serve config."""
     names: Sequence[str] = secret[_SERVE_STATE] if secret else ()
     return names
 
@@ -206,10 +209,10 @@ def hostname_of(secret: Object) -> str:
 
 
 def needs_auth_key(secrets: ReplicaSecrets) -> bool:
-    """Tell whether a replica needs an auth key to log in, and its Secrets have none.
+    """Tell whether a replica needs an auth key to log in, and its Secrets have no auth key.
 
-    With the state of an earlier login, a replica needs no auth key, even if somebody has removed the ID of its device
-    from the Secret.
+    If the Secrets have the state of an earlier login, the replica needs no auth key, even if somebody has removed the
+    ID of its device from them.
     """
     has_key = secrets.config is not None and secrets.config[_AUTH_KEY_DIGEST]
     return not (has_key or device_id_of(secrets))
@@ -234,12 +237,12 @@ def must_keep_auth_key(secrets: ReplicaSecrets, config: ProxyConfig) -> bool:
 
 
 def config_for_now(config: ProxyConfig, secrets: ReplicaSecrets) -> ProxyConfig:
-    """Return the config that a replica with these *secrets* should have now, on its way to *config*.
+    """Return the config that a replica with these *secrets* should have now, as a step towards *config*.
 
     An app connector without routes of its own must have no list of routes in its config: an empty list would clear the
     routes that tailscaled has learned or has from the policy. But without a list, tailscaled also keeps the routes of
-    earlier configs. So until these are gone, the replica gets an empty list, and isn't an app connector yet, so that it
-    learns no other routes meanwhile.
+    earlier configs. So until those routes are gone, the replica gets an empty list. During that time it isn't an app
+    connector, so that it learns no other routes.
     """
     if not config.app_connector or config.routes:
         return config
@@ -258,7 +261,7 @@ def reissue_of(secrets: ReplicaSecrets) -> Reissue:
 
 
 def device_id_of(secrets: ReplicaSecrets) -> str:
-    """Return the ID of the device that a replica has; empty if we know of no device."""
+    """Return the ID of the device that a replica has; empty if we don't know any device of the replica."""
     return reported_id_of(secrets.state) if secrets.state is not None else ""
 
 
@@ -273,8 +276,8 @@ def reported_id_of(secret: Object) -> str:
 def device_of(secret: Object, pod: Object | None) -> ReportedDevice:
     """Return the device that a *slim* Secret reports.
 
-    If *pod* has written the capability version in the Secret, and the version is new enough, the Secret has the HTTPS
-    endpoint. Otherwise the MagicDNS name is used in its place.
+    If *pod* has written the capability version in the Secret, and that version is new enough, the HTTPS endpoint of the
+    device is the one in the Secret. Otherwise it is the MagicDNS name.
     """
     data = secret["data"]
     id_, fqdn = reported_id_of(secret), fqdn_of(secret)
@@ -295,7 +298,10 @@ def fqdn_of(secret: Object) -> str:
 
 
 def capability_version_of(secret: Object) -> int | None:
-    """Return the capability version of the image that ran last, from a *slim* Secret; None if it isn't known."""
+    """Return the capability version of the image that a *slim* Secret reports; None if it isn't known.
+
+    It is the version of the image that ran most recently.
+    """
     version = text(secret["data"], SECRET_CAPABILITY_VERSION)
     return int(version) if version.isdecimal() else None
 
@@ -315,7 +321,7 @@ def _shown(fqdn: str, ips: str) -> tuple[str, str] | None:
 
 
 def reporting_pod_of(secret: Object) -> str:
-    """Return the UID of the Pod that last wrote into a *slim* Secret, in lower case; empty if no Pod did."""
+    """Return the UID of the Pod that wrote most recently into a *slim* Secret, in lower case; empty if no Pod did."""
     return text(secret["data"], SECRET_POD_UID).lower()
 
 
@@ -349,15 +355,15 @@ def served_service_of(secret: Object) -> str:
 
 
 def is_mounted(secret: Object) -> bool:
-    """Tell whether the proxy that this *slim* Secret is for mounts it.
+    """Tell whether the Pods of a proxy mount its *slim* Secret.
 
-    A proxy of the Kubernetes API doesn't, because it reads its config through the API.
+    The Pods of a proxy of the Kubernetes API don't, because they read their config through the API.
     """
     return secret[_SERVED] is None
 
 
 def lacks_api_config(config: Object) -> bool:
-    """Tell whether somebody has emptied a *slim* config Secret of a proxy of the Kubernetes API."""
+    """Tell whether somebody has removed the config from the *slim* config Secret of a proxy of the Kubernetes API."""
     return config[_SERVED] is None
 
 
@@ -389,11 +395,10 @@ def config_patch(secrets: ReplicaSecrets, config: ProxyConfig, auth_key: str) ->
     """Return the patch that brings the config of a replica up to date.
 
     Return None if the config is up to date, or if the replica has no Secret yet. *auth_key* is the auth key with which
-    the replica is to log in. Once the replica has a device, the patch removes the auth key from the Secret, unless the
-    proxy has lost that device and asks for another auth key. The patch removes a config that another operator wrote
-    for newer images, because those images would read it in place of ours. If the proxy should no longer serve
-    anything, the patch also removes the serve config that tailscaled stored, because tailscaled would serve it again
-    after a restart.
+    the replica should log in. If the replica has a device, the patch removes the auth key from the Secret, unless the
+    proxy has lost that device and asks for another auth key. The patch removes a config that another operator wrote for
+    newer images, because those images would read it in place of ours. If the proxy should no longer serve anything, the
+    patch also removes the serve config that tailscaled stored, because tailscaled would serve it again after a restart.
     """
     secret = secrets.config
     if secret is None:
@@ -413,7 +418,7 @@ def config_patch(secrets: ReplicaSecrets, config: ProxyConfig, auth_key: str) ->
 
 
 def has_logged_in(secrets: ReplicaSecrets) -> bool:
-    """Tell whether the replica reported a device, and doesn't ask for another auth key."""
+    """Tell whether the replica has reported a device, and doesn't ask for another auth key."""
     state = secrets.state
     return state is not None and bool(text(state["data"], SECRET_DEVICE_ID)) and not state[_REFUSED_KEY_DIGEST]
 
@@ -421,6 +426,6 @@ def has_logged_in(secrets: ReplicaSecrets) -> bool:
 def _digest_of_files(files: Mapping[str, str]) -> str:
     """Return a digest of config *files* by their names and contents.
 
-    The digest leaves out the auth key, so that a change of the auth key alone doesn't change the digest.
+    The digest leaves out the auth key, so that another auth key doesn't change it.
     """
     return digest_of({name: {**json_or_empty(text), "AuthKey": ""} for name, text in files.items()})

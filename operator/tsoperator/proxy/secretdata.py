@@ -17,7 +17,7 @@ from tsoperator.proxy.stored import json_or_empty, text, text_in
 from tsoperator.proxy.x509 import Validity, validity
 
 CONFIG_FILE: Final = re.compile(r"cap-(\d+)\.hujson")
-"""The key of a config for images of this capability version or newer."""
+"""The key of the config for images of this capability version or a newer one."""
 
 
 def newest_config(data: Mapping[str, str]) -> Object:
@@ -29,8 +29,8 @@ def newest_config(data: Mapping[str, str]) -> Object:
 def file_names(data: Mapping[str, str]) -> Sequence[str]:
     """Return the keys of the config files in the *data* of a Secret.
 
-    A Recorder has only one file, with the auth key. If other files are there, too, the file with the auth key is from
-    an early version of the Go operator: no proxy reads it, so it is left out.
+    A Recorder has only one file, with the auth key. If *data* has other config files as well, the file with the auth
+    key is from an early version of the Go operator. No proxy reads that file, so it is left out.
     """
     named = (SERVE_CONFIG_KEY, K8S_PROXY_CONFIG_KEY)
     found = [name for name in data if name in named or CONFIG_FILE.fullmatch(name)]
@@ -38,7 +38,7 @@ def file_names(data: Mapping[str, str]) -> Sequence[str]:
 
 
 def auth_key_in(data: Mapping[str, str], config: Object) -> str:
-    """Return the auth key in the *data* of a Secret; empty if there is none. *config* is the newest config there."""
+    """Return the auth key in the *data* of a Secret; empty if it has none. *config* is its newest config."""
     return text(data, AUTH_KEY_FILE) if AUTH_KEY_FILE in file_names(data) else text_in(config, "AuthKey")
 
 
@@ -54,12 +54,12 @@ def served_service(data: Mapping[str, str], config: Object) -> str | None:
 
 
 def has_routes_to_lose(config: Object, profile: Object) -> bool:
-    """Tell whether a proxy may still advertise routes that it must lose before it can be an app connector.
+    """Tell whether a proxy possibly advertises routes that it has to lose before it can be an app connector.
 
-    They are the routes that its *config*, or an earlier config, named. If *config* has no list of routes, the proxy
-    keeps all its routes, so it has none to lose. If it has a list, the login *profile*, in which tailscaled stores the
-    routes that it advertises, shows whether they are gone. The empty list of an app connector is no sign of routes:
-    earlier versions of this operator wrote it.
+    These are the routes that its *config*, or an earlier config, named. If *config* has no list of routes, the proxy
+    keeps all its routes, so it has none to lose. If it has a list, the login *profile* shows whether the routes are
+    gone, because tailscaled stores there the routes that it advertises. The empty list of an app connector is no sign
+    of routes, because earlier versions of this operator wrote it.
     """
     routes = config.get("AdvertiseRoutes")
     if routes is None or (routes == [] and _is_app_connector(config)):
@@ -89,8 +89,8 @@ def static_endpoints(data: Mapping[str, str]) -> tuple[str, ...]:
 def certificates(data: Mapping[str, str]) -> dict[str, Validity | None]:
     """Return the validity of each certificate in *data* by its domain.
 
-    Empty certificates, and certificates without a private key, are left out. In a Secret of type ``kubernetes.io/tls``,
-    `TLS` stands for the domain.
+    The result leaves out empty certificates, and certificates without a private key. In a Secret of type
+    ``kubernetes.io/tls``, `TLS` stands for the domain.
     """
     domains = [name.removesuffix(".crt") for name in data if name.endswith(".crt") and data[name]]
     return {domain: validity(text(data, f"{domain}.crt")) for domain in domains if data.get(f"{domain}.key")}

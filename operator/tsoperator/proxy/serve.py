@@ -1,4 +1,4 @@
-"""The serve config of a proxy: which paths go to which Service (docs/development/proxies.md)."""
+"""The serve config of a proxy: which paths lead to which Service (docs/development/proxies.md)."""
 
 from collections.abc import Mapping
 from typing import Final, NamedTuple
@@ -16,7 +16,7 @@ class Unusable(Exception):
 class Backend(NamedTuple):
     """A port of a *service* that an Ingress leads to.
 
-    The Ingress names the port by *port_name*, or else by *number*. The Service need not have such a port.
+    The Ingress names the port by *port_name*, or else by *number*. The Service possibly has no such port.
     """
 
     service: Object
@@ -31,7 +31,7 @@ class Backend(NamedTuple):
         return f"{scheme}://{host}:{port}"
 
     def doubt(self) -> str:
-        """Return a message if the Service has no port with the *number*, which the proxy uses anyway; else empty."""
+        """Return a message if the Service has no port *number*, which the proxy uses anyway; otherwise empty."""
         ports = self.service["spec"].get("ports") or ()
         there = [each["port"] for each in ports if each.get("protocol", "TCP") == "TCP"]
         if self.port_name or self.number in there:
@@ -75,7 +75,7 @@ def web_config(origins: Mapping[str, str], *, redirects: bool, funnels: bool) ->
 
 
 def hosted_config(name: str, origins: Mapping[str, str], *, serves_http: bool, redirects: bool) -> Object:
-    """Return the serve config of one Tailscale Service with the MagicDNS *name*, which serves HTTPS.
+    """Return the serve config for HTTPS of the Tailscale Service with the MagicDNS *name*.
 
     *origins* are the URLs to which its paths go. With *serves_http*, the proxy also serves the paths by plain HTTP.
     With *redirects*, it answers plain HTTP with a redirect to HTTPS.

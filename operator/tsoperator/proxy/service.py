@@ -9,8 +9,8 @@ def headless_service(key: Key, owner: Owner, parent_uid: str, magic_dns_name: st
     """Return the Service whose endpoints are the proxy's Pods.
 
     With a *magic_dns_name*, the Service has the annotation and the finalizer by which the Go operator tracks that name,
-    so that a Go operator that takes over finds them correct. If the proxy forwards to a *cluster_ip*, another
-    annotation stores that address, because the name in the cluster's DNS leads there.
+    so that they are right if a Go operator takes over. If the proxy forwards to a *cluster_ip*, another annotation
+    stores that address, because the name in the cluster's DNS leads there.
     """
     metadata: Object = {"namespace": key.namespace, "name": key.name, "labels": owner.labels}
     if magic_dns_name:

@@ -1,4 +1,4 @@
-"""The knowledge of the operator about a Tailscale Service, for reconcilers."""
+"""The operator's knowledge about a Tailscale Service, as a value for reconcilers."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,14 +9,14 @@ from tsoperator.runtime.plan import Refusal
 
 @dataclass(frozen=True, slots=True)
 class ServiceView:
-    """The knowledge of the operator about a Tailscale Service.
+    """The operator's knowledge about a Tailscale Service.
 
-    *service* is None if the tailnet has no Service of that name. *pending* is the exception that a reconcile raises
-    to wait until the Service has been read, and also its hosts if the reconcile needs them. *hosts* are the devices
-    that host the Service. *refusal* says why the control server doesn't show the Service, or why it refused the
-    last change of the Service.
+    *service* is None if the tailnet has no Tailscale Service of that name. *hosts* are the devices that host it.
+    *pending* is the exception that a reconcile raises to wait until the Tailscale Service, and its hosts if the
+    reconcile needs them, have been read. *refusal* says why the control server doesn't show the Tailscale Service, or
+    why it refused the most recent change of it.
 
-    Unless *is_shown* is true, the operator doesn't know whether the Service exists, or who owns it.
+    If *is_shown* is false, the operator doesn't know whether the Tailscale Service exists, or who owns it.
     """
 
     service: TailscaleService | None = None
@@ -26,16 +26,16 @@ class ServiceView:
 
     @property
     def is_shown(self) -> bool:
-        """True if *service* is the Tailscale Service as the tailnet has it now, or None if the tailnet has none.
+        """True if *service* is the Tailscale Service as the tailnet has it now, or None because the tailnet has none.
 
-        If there is a *refusal* as well, the control server has refused a change of the Service, and *step* of the
-        refusal is that change.
+        If there is a *refusal* as well, the control server has refused to change the Tailscale Service. The change is
+        the *step* of the refusal.
         """
         return self.pending is None and (self.refusal is None or self.refusal.step is not None)
 
     @property
     def tells_owner(self) -> bool:
-        """True if it is known who owns *service*, or that the tailnet has none."""
+        """True if the operator knows who owns the Tailscale Service, or that the tailnet has none."""
         return self.is_shown and (self.service is None or self.service.annotations is not None)
 
 

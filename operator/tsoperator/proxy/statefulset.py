@@ -25,7 +25,7 @@ CONFIGS: Final = "/etc/tsconfig"
 CONFIG_VOLUME: Final = "tailscaledconfig-"
 """The beginning of the name of the volume with a replica's config. The ordinal of the replica follows."""
 CA_BUNDLE_KEY: Final = "ca.crt"
-"""The key of the user's CA bundle in its ConfigMap."""
+"""The key in the user's ConfigMap under which the CA bundle is."""
 _CA_BUNDLE: Final = "ca-bundle"
 _CA_FOLDER: Final = "/etc/tailnet-ca"
 _RESOURCES: Final[Object] = {"requests": {"cpu": "1m", "memory": "1Mi"}}
@@ -35,7 +35,7 @@ _SERVE_CONFIGS: Final = "/etc/tailscaled"
 _FORWARD_IPV4: Final = "/proc/sys/net/ipv4/ip_forward"
 _FORWARD_IPV6: Final = "/proc/sys/net/ipv6/conf/all/forwarding"
 _SCRIPT: Final = f"echo 1 > {_FORWARD_IPV4} && if [ -e {_FORWARD_IPV6} ]; then echo 1 > {_FORWARD_IPV6}; fi"
-"""The script with which we, and Go operators from 1.103 on, turn on IP forwarding.
+"""The script by which we, and Go operators from 1.103 on, turn on IP forwarding.
 
 The script needs no program of the image except the shell.
 """
@@ -43,7 +43,7 @@ _OLD_SCRIPT: Final = (
     "sysctl -w net.ipv4.ip_forward=1 && if sysctl net.ipv6.conf.all.forwarding; "
     "then sysctl -w net.ipv6.conf.all.forwarding=1; fi"
 )
-"""The script with which Go operators up to 1.102, and earlier versions of this operator, turn on IP forwarding.
+"""The script by which Go operators up to 1.102, and earlier versions of this operator, turn on IP forwarding.
 
 It needs the program sysctl, which some images lack.
 """
@@ -67,7 +67,7 @@ def statefulset(proxy: Proxy, selector: Mapping[str, str], template: Object, **f
 
 
 def pod_spec(container: Object, volumes: Sequence[Volume], account: str) -> Object:
-    """Return the spec of Pods with one *container*, which mounts the *volumes*; they run under *account*."""
+    """Return the spec of Pods with one *container*, which mounts the *volumes*, and the ServiceAccount *account*."""
     mounts = [{"name": each.name, "mountPath": each.path, "readOnly": True} for each in volumes]
     return {
         "serviceAccountName": account,
@@ -77,7 +77,10 @@ def pod_spec(container: Object, volumes: Sequence[Volume], account: str) -> Obje
 
 
 def trusting(spec: Object, settings: Settings) -> Object:
-    """Return the *spec* of Pods whose first container trusts the user's CA bundle, besides the CAs of its image."""
+    """Return the *spec* of Pods, changed so that the first container also trusts the user's CA bundle.
+
+    It still trusts the CAs of its image.
+    """
     if not settings.proxy_ca_bundle:
         return spec
     first, *others = spec["containers"]
@@ -128,7 +131,7 @@ def proxy_pod_spec(
 def k8s_proxy_pod_spec(proxy: Proxy, settings: Settings) -> Object:
     """Return the spec of the Pods of a *proxy* of the Kubernetes API.
 
-    The image reads its config through the Kubernetes API, so the Pods mount no Secret, but at most a CA bundle.
+    The image reads its config through the Kubernetes API, so the Pods mount no Secret. They can mount a CA bundle.
     """
     config = f"kube:{proxy.key.namespace}/$(POD_NAME){CONFIG_SUFFIX}"
     of_this_kind = {"TS_K8S_PROXY_CONFIG": config, "TS_DEBUG_ACME_FORCE_RENEWAL": "true", **proxy.pod.modes}
@@ -154,7 +157,7 @@ def mounted_secrets(statefulset: Object | None) -> set[str]:
 
 
 def selects(statefulset: Object, parent_uid: str) -> bool:
-    """Tell whether the immutable selector of *statefulset* selects Pods for the parent with *parent_uid*."""
+    """Tell whether *statefulset* selects Pods for the parent with *parent_uid*. Its selector can't be changed."""
     return bool(statefulset["spec"]["selector"].get("matchLabels") == {LABEL_APP: parent_uid})
 
 
@@ -167,7 +170,7 @@ def serves(statefulset: Object) -> bool:
 def egress_target(statefulset: Object) -> tuple[str, str]:
     """Return the MagicDNS name and the address to which the Pods of *statefulset* forward.
 
-    The name has no dot at its end. One of the two is empty. Both are if the Pods don't forward to a device.
+    The name has no dot at its end. One of the two is empty. If the Pods don't forward to a device, both are empty.
     """
     containers = statefulset["spec"]["template"]["spec"]["containers"]
     given = {each["name"]: each.get("value", "") for container in containers for each in container.get("env") or ()}
@@ -196,7 +199,7 @@ def _environment(pod: ProxyPod, settings: Settings) -> list[Object]:
 def configs(replicas: Sequence[Replica]) -> list[Volume]:
     """Return the volumes with the configs of *replicas*.
 
-    Every Pod mounts all of them, because all Pods have one template.
+    Every Pod mounts all of these volumes, because all Pods have one template.
     """
     return [
         Volume(
@@ -226,9 +229,10 @@ def _sysctler(settings: Settings, live: Object | None) -> Object:
 
 
 def _sysctl_script(live: Object | None) -> str:
-    """Return our script for the init container, or the script of the *live* StatefulSet if that one does the same.
+    """Return the script of the init container.
 
-    We keep a live script, because a change of the script would restart the Pods.
+    It is the script in the *live* StatefulSet if that is one of ours or the Go operator's, because a change of the
+    script would restart the Pods. Otherwise it is the present one.
     """
     for container in live["spec"]["template"]["spec"].get("initContainers") or () if live else ():
         for script in container.get("args") or ():
@@ -243,5 +247,5 @@ def variable(name: str, value: str) -> Object:
 
 
 def from_field(name: str, path: str) -> Object:
-    """Return an environment variable that has the value of a field of its Pod."""
+    """Return an environment variable whose value is a field of its Pod."""
     return {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}

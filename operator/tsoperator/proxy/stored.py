@@ -1,4 +1,7 @@
-"""Reads and writes values in the data of a Secret, and reads JSON there. A value that can't be read counts as empty."""
+"""Reads and writes values in the data of a Secret, and reads the JSON in them.
+
+A value that can't be read counts as empty.
+"""
 
 import base64
 import binascii
@@ -12,7 +15,7 @@ from tsoperator.api.objects import Object
 
 
 def text(data: Mapping[str, str], name: str) -> str:
-    """Return the value under the key *name* in *data*, decoded; empty if it isn't there or can't be read."""
+    """Return the decoded value under the key *name* in *data*; empty if there is none, or if it can't be read."""
     value = data.get(name)
     if not value:
         return ""
@@ -34,7 +37,7 @@ def texts_in(config: Object, name: str) -> tuple[str, ...]:
 
 
 def list_of_texts(text: str) -> tuple[str, ...]:
-    """Return the list in a JSON *text*, without values that are no texts; empty if there is no list."""
+    """Return the list in a JSON *text*, without those values that aren't texts; empty if there is no list."""
     value = _json(text)
     return tuple(item for item in value if isinstance(item, str)) if isinstance(value, list) else ()
 

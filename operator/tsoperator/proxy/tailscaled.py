@@ -1,4 +1,4 @@
-"""The configuration of a proxy: the files of tailscaled (cap-N.hujson) or of k8s-proxy, and the serve config."""
+"""The configuration files of a proxy: those of tailscaled (cap-N.hujson) or of k8s-proxy, and the serve config."""
 
 import json
 from dataclasses import dataclass
@@ -23,9 +23,10 @@ from tsoperator.api.objects import Object
 class APIServing:
     """The part of a configuration that only a proxy of the Kubernetes API has.
 
-    In the *mode* auth, the proxy impersonates the caller; in noauth, it forwards the credentials in the request. It
-    keeps its state in the Secret *state*, and serves the Tailscale Service called *service*. If it *issues*, it also
-    gets the certificate for this Service. *metrics* and *accept_routes* are None if the ProxyClass doesn't set them.
+    In the *mode* auth, the proxy impersonates the caller. In the *mode* noauth, it forwards the credentials in the
+    request. It keeps its state in the Secret *state*, and serves the Tailscale Service called *service*. If it
+    *issues*, it also gets the certificate for this Service. *metrics* and *accept_routes* are None if the ProxyClass
+    doesn't set them.
     """
 
     mode: str
@@ -44,10 +45,10 @@ class ProxyConfig:
     The proxy advertises *routes* to the tailnet. If *routes* is None, tailscaled keeps the routes that it advertised
     before, even over a restart.
 
-    A proxy that is *in_group* belongs to a ProxyGroup. It advertises the Tailscale Services in *services*, by name, and
-    other devices may reach it at its *static_endpoints* without NAT traversal. A *relay* forwards between devices,
-    which reach it at its *static_endpoints*. If *only_key* is true, the proxy has no file but one with the auth key.
-    A proxy of the Kubernetes API runs k8s-proxy, and *api* has the rest of its configuration.
+    A proxy that is *in_group* belongs to a ProxyGroup. It advertises the Tailscale Services whose names are in
+    *services*, and other devices can reach it at its *static_endpoints* without NAT traversal. A *relay* forwards
+    packets between devices, which reach it at its *static_endpoints*. If *only_key* is true, the only file of the proxy
+    is one with the auth key. A proxy of the Kubernetes API runs k8s-proxy, and *api* has the rest of its configuration.
     """
 
     hostname: str
@@ -67,8 +68,8 @@ class ProxyConfig:
 def config_files(config: ProxyConfig, auth_key: str = "") -> dict[str, str]:
     """Return the files of a proxy's config by the keys that they have in the Secret.
 
-    docs/development/proxies.md lists the fields. Their order must stay as it is. A proxy of a ProxyGroup and a relay
-    have only one file, without versions for older images, because those images can't run them.
+    docs/development/proxies.md lists the fields. The order of the fields must not change. A proxy of a ProxyGroup and a
+    relay have only one file, without versions for older images, because those images can't run them.
     """
     if config.only_key:
         return {AUTH_KEY_FILE: auth_key}  # an empty file if there is no key, because the Pods mount this file
@@ -102,7 +103,7 @@ def config_files(config: ProxyConfig, auth_key: str = "") -> dict[str, str]:
 
 
 def _k8s_proxy_config(config: ProxyConfig, api: APIServing, auth_key: str) -> Object:
-    """Return the configuration of k8s-proxy. The order of its fields must stay as it is."""
+    """Return the configuration of k8s-proxy. The order of its fields must not change."""
     fields = {
         "Version": "v1alpha1",
         "AuthKey": auth_key or None,

@@ -1,4 +1,4 @@
-"""Withdraws Tailscale Services from a proxy of a ProxyGroup while the rest of its config can't be written."""
+"""Stops a proxy of a ProxyGroup from advertising Tailscale Services while the rest of its config can't be written."""
 
 from collections.abc import Collection
 
@@ -17,10 +17,10 @@ from tsoperator.runtime.plan import Patch
 
 
 def withdrawal(secrets: ReplicaSecrets, services: Collection[str]) -> Patch | None:
-    """Return the patch after which a replica advertises only those of its Services that are in *services*.
+    """Return the patch after which a replica advertises only those of its Tailscale Services that are in *services*.
 
-    The rest of its config stays. Return None if there is nothing to withdraw. Before its first login, a replica
-    advertises nothing, so its config stays as it is, with the auth key that the replica needs.
+    The rest of its config stays the same. Return None if the replica advertises no others. Before its first login, a
+    replica advertises nothing, so its config stays as it is, with the auth key that the replica needs.
     """
     secret = secrets.config
     if secret is None or not has_logged_in(secrets):

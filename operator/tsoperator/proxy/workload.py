@@ -1,4 +1,4 @@
-"""The plan for the children of any proxy, standalone or of a ProxyGroup, and the plan that removes the children."""
+"""The plan for the children of any proxy, standalone or in a ProxyGroup, and the plan that removes these children."""
 
 import re
 from collections.abc import Callable, Iterable, Sequence
@@ -84,7 +84,7 @@ LOAD_BALANCER = "LoadBalancer"
 
 _ORDINAL = re.compile(r"-\d+$")  # the ordinal of a replica, at the end of the names of its Pod and Secret
 _STILL_THERE = 5.0  # s until the operator looks whether a deletion has ended, if no watch event tells it before
-_LOST = 60.0  # s after the end of a Pod's grace period; then no plan waits for that Pod any longer
+_LOST = 60.0  # s after the end of a Pod's grace period; after that, no plan waits for that Pod
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +92,8 @@ class Workload:
     """The children of a proxy that depend on the kind of its parent.
 
     The steps *first* make the children that don't depend on a Secret, such as Services and the ServiceAccount.
-    *statefulset* is None until its contents are known. The steps *surplus* remove the objects of surplus replicas other
-    than their Secrets, once all Pods and devices of these replicas are gone.
+    *statefulset* is None until its contents are known. When the Pods and devices of surplus replicas are gone, the
+    steps *surplus* remove other objects of these replicas, except their Secrets.
     """
 
     first: Sequence[Step]
@@ -104,7 +104,8 @@ class Workload:
 def proxy_key(owner: Owner, parent_uid: str, children: Children, settings: Settings) -> Key:
     """Return the key of the headless Service and the StatefulSet of a proxy.
 
-    If they exist, this is their key. Otherwise it is derived from the proxy's Secret, or made for a new proxy.
+    If one of them exists, return its key. Otherwise return a key from the name of the proxy's Secret or, if there is
+    none, of the parent.
     """
     if there := first(children.services) or first(children.statefulsets):
         return key_of(there)
@@ -143,7 +144,7 @@ def proxy_problem(proxy: Proxy, children: Children, keys: Keys) -> str:
 
 
 def awaits_keys(keys: Keys, children: Children) -> bool:
-    """Tell whether a proxy that doesn't exist yet waits for auth keys, so that there is nothing to report about it."""
+    """Tell whether a proxy has no StatefulSet yet and waits for auth keys, so that there is nothing to report."""
     return keys.pending is not None and not children.statefulsets
 
 
@@ -176,9 +177,9 @@ def plan_proxy(
 
 
 def plan_renewal(statefulset: Object) -> Plan:
-    """Return the plan that deletes a *statefulset* so that it is made again with another selector.
+    """Return the plan that deletes a *statefulset*, so that it is created again with another selector.
 
-    The selector of an existing StatefulSet can't be changed.
+    Kubernetes doesn't let anybody change the selector of a StatefulSet.
     """
     steps = [] if is_deleting(statefulset) else [Deletion(STATEFULSET, statefulset, "Foreground")]
     return Plan(hold=FINALIZER, steps=steps, requeue_after=_STILL_THERE)
@@ -188,7 +189,7 @@ def plan_workload(proxy: Proxy, workload: Workload, children: Children, keys: Ke
     """Return the plan that brings the *children* of any *proxy*, and its devices, up to date.
 
     The steps are in the order of their dependencies: a Pod needs its Secret, and a Secret needs an auth key. Steps that
-    need the control server come after other steps that don't depend on them, because the control server may fail.
+    need the control server come after the steps that don't depend on them, because the control server can fail.
     *devices* is the plan for the devices.
     """
     gone, look_again = _leftovers(proxy, children)
@@ -230,17 +231,17 @@ def _outline(proxy: Proxy, children: Children) -> Outline:
 
 
 def plan_removal(owner: Owner, children: Children, tailnet: str | None = "") -> Plan:
-    """Return the plan with the next steps of removing the proxy of *owner*, which names the Tailnet called *tailnet*.
+    """Return the plan with the next steps of the removal of *owner*'s proxy. The owner names the Tailnet *tailnet*.
 
-    The proxy's Pods are deleted first, then the children for which no request to the control server is needed, then
-    the devices, and last the Secrets and our finalizer on the parent. *tailnet* is None if the parent is gone,
-    because then nothing names a Tailnet. A load balancer stays until the devices are deleted: as long as they
+    The operator deletes the proxy's Pods first; after them, the children that need no request to the control server;
+    after them, the devices; and last the Secrets and our finalizer on the parent. *tailnet* is None if the parent is
+    gone, because then nothing names a Tailnet. A load balancer stays until the devices are deleted: as long as they
     advertise its address, nobody else should get that address.
 
-    The operator itself waits for the Pods, and doesn't delete the StatefulSet in the foreground: that costs the garbage
-    collector of Kubernetes several more requests, and it makes only twenty a second. The operator doesn't wait for a
-    Pod that has lost its StatefulSet (kubectl delete --cascade=orphan). It waits for at most a minute after the end of
-    a Pod's grace period: if the Pod still exists then, its node is probably dead.
+    The operator itself waits for the Pods, and doesn't delete the StatefulSet in the foreground, which would cost the
+    garbage collector of Kubernetes several more of its twenty requests a second. The operator doesn't wait for a Pod
+    that has lost its StatefulSet (kubectl delete --cascade=orphan). It waits for at most a minute after the end of a
+    Pod's grace period: if the Pod still exists then, its node is probably dead.
     """
     if children.statefulsets or awaited_pods(children):
         going = [Deletion(STATEFULSET, obj) for obj in children.statefulsets if not is_deleting(obj)]
@@ -266,7 +267,7 @@ def plan_removal(owner: Owner, children: Children, tailnet: str | None = "") -> 
 def plan_reported_removal(
     owner: Owner, children: Children, view: TailnetView, report: Callable[[Refusal], Plan], reasons: tuple[str, str]
 ) -> Plan:
-    """Return the plan with the next step of removing a proxy. The parent reports why the removal can't go on, if so.
+    """Return the plan with the next step of the removal of a proxy. If it has to wait, the parent reports why.
 
     *report* returns the plan that reports a refusal on the parent. *reasons* are the reasons of two refusals: that the
     devices can't be deleted yet, and that Pods have yet to end.
@@ -286,7 +287,7 @@ def awaited_pods(children: Children) -> list[Object]:
 
 
 def is_removed(children: Children) -> bool:
-    """Tell whether a proxy has no children left, except for Pods for which its removal doesn't wait."""
+    """Tell whether a proxy has no children left, except for Pods that its removal doesn't wait for."""
     others = (children.services, children.statefulsets, children.secrets, children.metrics)
     return not any(others) and not awaited_pods(children)
 
@@ -294,7 +295,7 @@ def is_removed(children: Children) -> bool:
 def holds_nothing(parent: Object, children: Children) -> bool:
     """Tell whether *parent* has neither our finalizer nor *children* of a proxy.
 
-    A parent can have children but no finalizer, because somebody may take the finalizer off, such as by ``kubectl
+    A parent can have children but no finalizer, because somebody can take the finalizer off, for example by ``kubectl
     replace``.
     """
     return not has_finalizer(parent, FINALIZER) and is_removed(children)
@@ -369,8 +370,8 @@ def secret_steps(proxy: Proxy, children: Children, keys: Keys) -> Iterable[Step]
 def _secret(proxy: Proxy, replica: Replica, key: Key, type_: str) -> Object:
     """Return a Secret of *replica* without its data.
 
-    If the replica has two Secrets, a label says whether this is the config Secret or the state Secret: *type_* is
-    the value of that label.
+    If the replica has two Secrets, the label with the value *type_* says whether this is the config Secret or the state
+    Secret.
     """
     labels = {LABEL_SECRET_TYPE: type_} if proxy.config_suffix else {}
     labels |= {proxy.replica_label: str(replica.ordinal)} if proxy.replica_label else {}
@@ -378,7 +379,7 @@ def _secret(proxy: Proxy, replica: Replica, key: Key, type_: str) -> Object:
 
 
 def _corrected(live: Object, wanted: Object, patch: Patch | None = None) -> Iterable[Patch]:
-    """Yield one patch for *live*: *patch*, completed by the metadata in *wanted* that *live* lacks.
+    """Yield one patch for *live*: *patch* and the metadata in *wanted* that *live* lacks.
 
     Yield nothing if there is nothing to patch, or if *live* is being deleted.
     """
@@ -391,7 +392,7 @@ def _corrected(live: Object, wanted: Object, patch: Patch | None = None) -> Iter
 
 
 def _all_secrets_come(proxy: Proxy, children: Children, keys: Keys) -> bool:
-    """Tell whether the config Secrets of all replicas will exist as soon as the plan has been carried out.
+    """Tell whether the config Secrets of all replicas will exist after the plan has been carried out.
 
     They won't if a missing Secret has to wait for an auth key.
     """
@@ -406,7 +407,8 @@ def _asking(proxy: Proxy, children: Children) -> dict[int, Reissue]:
 def _leftovers(proxy: Proxy, children: Children) -> tuple[list[Object], float | None]:
     """Return the Secrets of surplus replicas that can be deleted, because no Pod mounts them any more.
 
-    If Pods still mount Secrets of other surplus replicas, also return the seconds until the next reconcile; else None.
+    If Pods still mount the Secrets of other surplus replicas, also return the seconds until the next reconcile, and
+    otherwise None.
     """
     numbered = [(proxy.ordinal_of(secret), secret) for secret in children.secrets]
     surplus = [
@@ -430,7 +432,7 @@ def _is_released(ordinal: int, proxy: Proxy, children: Children) -> bool:
 
 
 def _device_deletions(owner: Owner, secrets: Sequence[Object], tailnet: str | None) -> list[Step]:
-    """Return the deletions of the devices that these *secrets* of the proxy of *owner* report."""
+    """Return the steps that delete the devices that these *secrets* report. *owner* is the parent of their proxy."""
     url = login_url(secrets)
     reported = (device_of(secret, None) for secret in secrets)
     return [DeleteDevice(tailnet, owner, device.id, device.fqdn, url) for device in reported if device.id]
@@ -442,6 +444,6 @@ def login_url(secrets: Iterable[Object]) -> str:
 
 
 def unwanted(there: Sequence[Object], wanted: Sequence[Object] = ()) -> list[Deletion]:
-    """Return the deletions of those objects in *there* that aren't *wanted*."""
+    """Return the deletions of those objects in *there* that aren't in *wanted*."""
     kept = {(obj["kind"], key_of(obj)) for obj in wanted}
     return [Deletion(resource_of(obj), obj) for obj in there if (obj["kind"], key_of(obj)) not in kept]

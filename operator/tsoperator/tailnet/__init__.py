@@ -1,1 +1,1 @@
-"""One tailnet as the operator sees it: its control server, its devices, and auth keys for new devices."""
+"""The operator's view of one tailnet: its control server, its devices, and auth keys for new devices."""

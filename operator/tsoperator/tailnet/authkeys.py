@@ -25,10 +25,10 @@ _CONNECTED = 30.0  # s for which a device may still be reported as connected aft
 
 
 class TokenBucket:
-    """A limit of a rate: each request takes a token, and one token comes back every *interval* seconds.
+    """A limit on the rate of requests: each request takes a token, and every *interval* seconds one token comes back.
 
-    *now* is the time of any clock that never goes back. Each call of `wait` gives the *size*, which is the most
-    tokens that there can be. A larger size than before adds no tokens at once.
+    *now* is the time on a clock that never goes back. Each call of `wait` gives the *size*, which is the largest number
+    of tokens that the bucket can have. A larger size than before adds no tokens at once.
     """
 
     def __init__(self, interval: float, size: int, now: float) -> None:
@@ -38,19 +38,19 @@ class TokenBucket:
         self._counted = now
 
     def wait(self, size: int, now: float) -> float:
-        """Return the seconds until there is a token, 0 if there is one. There can be *size* tokens at most."""
+        """Return the seconds until the bucket has a token; 0 if it has one. *size* is the largest number of tokens."""
         self._tokens = min(size, self._tokens + (now - self._counted) / self._interval)
         self._counted = now
         return max(0.0, (1 - self._tokens) * self._interval)
 
     def take(self) -> None:
-        """Take a token. Call `wait` first, to see that there is one."""
+        """Take a token. Call `wait` first, to see that the bucket has one."""
         self._tokens -= 1
 
 
 @dataclass(frozen=True, slots=True)
 class _Minted:
-    """An auth key that was minted, and that we have not seen in a Secret yet."""
+    """An auth key that we have minted, and that we haven't seen in a Secret yet."""
 
     tags: tuple[str, ...]
     key: str = field(repr=False)
@@ -58,10 +58,10 @@ class _Minted:
 
 @dataclass(slots=True)
 class _Parent:
-    """The facts that we remember about the auth keys of one parent. *replicas* is how many replicas it has.
+    """The facts that we remember about the auth keys of one parent. *replicas* is the number of its replicas.
 
-    Each dictionary has the ordinals of replicas as its keys; *devices* has the device IDs that the Secrets named
-    last.
+    The keys of each dictionary are the ordinals of replicas. *devices* has the device IDs that the Secrets named most
+    recently.
     """
 
     owner: Owner
@@ -92,15 +92,15 @@ class _Live:
 
 
 class AuthKeys:
-    """Finds the auth keys that replicas have yet to use, or mints them.
+    """Finds the auth keys with which replicas should log in, or mints them.
 
-    A new replica gets an auth key. A replica also gets one if it asks for another auth key because its own was
-    refused, or because its device was deleted or has expired. Its old device is deleted first, so that the new
-    device gets the name.
+    A new replica gets an auth key. A replica also gets one if it asks for another auth key because the control server
+    has refused its own, or because its device was deleted or has expired. Before that, its old device is deleted, so
+    that the new device gets the name.
 
-    This class reads the Secrets live: by a cache that lags behind, it would mint auth keys that nobody needs. A new
-    parent has no Secrets yet, so nothing is read for it. If an auth key could not be stored, the next call of
-    `obtain` returns the same auth key.
+    This class reads the Secrets from the API server. With a cache that lags behind, it would mint auth keys that nobody
+    needs. A new parent has no Secrets yet, so the class reads nothing for it. If an auth key could not be stored, the
+    next call of `obtain` returns the same auth key.
     """
 
     def __init__(
@@ -118,10 +118,10 @@ class AuthKeys:
         self._parents: dict[Owner, _Parent] = {}
 
     async def obtain(self, login: Login) -> Keys:
-        """Return the auth keys for the replicas of *login* that are in need of one. Raises KubeError, ControlError.
+        """Return the auth keys for those replicas of *login* that need one. Raises KubeError, ControlError.
 
-        If the control server takes long to answer for one replica, the replicas after it have to wait for their
-        auth keys, too.
+        If the control server takes long to answer for one replica, the following replicas have to wait for their auth
+        keys, too.
         """
         count = len(login.replicas)
         parent = self._parents.get(login.owner)
@@ -157,7 +157,7 @@ class AuthKeys:
     async def _obtain(self, parent: _Parent, replica: Replica, *, is_new: bool) -> str | None:
         """Return the auth key with which the replica should log in.
 
-        The result is empty if the replica gets an auth key later, and None if the replica needs none.
+        The result is empty if the replica has to wait for its auth key, and None if the replica needs none.
         """
         live = _Live(None, None) if is_new else await self._live(replica)
         found, key = live.slim, live.auth_key
@@ -182,10 +182,10 @@ class AuthKeys:
             return None
 
     async def _reissued_key(self, parent: _Parent, replica: Replica, live: _Live, device: str) -> str | None:
-        """Return another auth key for a proxy that asks for one, because the key in its *live* Secret is of no use.
+        """Return another auth key for a proxy that asks for one, because the auth key in *live* is of no use.
 
         The result is empty if the proxy has to wait for the new auth key. It is None if the device of the proxy is
-        still connected: then the proxy needs no other auth key.
+        still connected, because such a proxy needs no other auth key.
         """
         if minted := _unstored_key(parent, replica):
             return minted.key
@@ -204,11 +204,11 @@ class AuthKeys:
         return key
 
     async def _doubt(self, parent: _Parent, replica: Replica, live: _Live, now: float) -> None:
-        """Withdraw the request for an auth key of a proxy that is still connected after `_CONNECTED` seconds.
+        """Withdraw a proxy's request for another auth key if the proxy is still connected after `_CONNECTED` seconds.
 
-        Until then, requeue the parent. The proxy image disconnects from the control server before it asks for
-        an auth key. But a request that nobody answered in time stays in the Secret, even if the proxy can log
-        in after its next start. If we answered such a request, a working proxy would lose its device.
+        Before that time, requeue the parent. The proxy's program disconnects from the control server before it asks for
+        an auth key. But a request that nobody answered in time stays in the Secret, even if the proxy can log in after
+        its next start. If we answered such a request, a working proxy would lose its device.
         """
         since = parent.connected_since.setdefault(replica.ordinal, now)
         if now - since < _CONNECTED:
@@ -234,8 +234,7 @@ class AuthKeys:
     async def _new_key(self, parent: _Parent, replica: Replica, device: str) -> str:
         """Return an auth key for a replica: one that could not be stored before, or a new one.
 
-        *device* is the device that the replica has lost, or empty. It is deleted before a new auth key is
-        minted.
+        *device* is the device that the replica has lost, or empty. It is deleted before a new auth key is minted.
         """
         if minted := _unstored_key(parent, replica):
             return minted.key
@@ -254,6 +253,6 @@ class AuthKeys:
 
 
 def _unstored_key(parent: _Parent, replica: Replica) -> _Minted | None:
-    """Return the auth key that was minted for a replica and could not be stored, if its tags are still right."""
+    """Return the auth key that we minted for a replica but could not store; None if its tags aren't right any more."""
     minted = parent.unstored.get(replica.ordinal)
     return minted if minted and minted.tags == tuple(replica.tags) else None

@@ -1,14 +1,14 @@
-"""Makes the calls to a control server that reconciles ask for, without holding up a worker for long.
+"""Makes the calls to a control server for which reconciles ask, without blocking a worker for long.
 
-A worker waits for a call for a quarter of a second. A call that takes longer goes on in the background, and the key is
-reconciled again when the call has ended. So a control server that accepts connections and then hangs keeps no other key
-waiting.
+A worker waits for a call for a quarter of a second. A call that takes longer goes on in the background, and the
+operator reconciles the key again when the call has ended. So a control server that accepts connections and never
+answers delays no other key.
 
-After the server has not answered a call, only one call at a time is made, and any other call fails at once with the
-same error. This ends with the first answer.
+If the server hasn't answered a call, we make only one call at a time, and any other call fails at once with the same
+error. This ends with the server's next answer.
 
-A call may be forgotten before it has ended. Nobody knows then whether the server has carried it out, so a reconcile
-that waits for the call gets the exception `NotAsked` in place of an answer.
+A call can be forgotten before it has ended. In that case nobody knows whether the server has carried it out, so a
+reconcile that waits for the call gets the exception `NotAsked` in place of an answer.
 """
 
 import asyncio
@@ -25,19 +25,19 @@ Answer = TypeVar("Answer")
 
 
 class NotAsked(Pending):
-    """An exception: the call was forgotten, or its tailnet is no longer registered.
+    """An exception: the operator has forgotten the call, or the tailnet of the call is no longer registered.
 
-    The reconcile that wanted the call starts again.
+    The reconcile that wanted the call has to start again.
     """
 
 
 @dataclass(slots=True)
 class _Call:
-    """A call to the control server. It waits for its turn, runs, or has ended.
+    """A call to the control server that waits for its turn, runs, or has ended.
 
-    *wanted* is the value that the call sets or asks about. A call that has ended has an *answer* or an *error*. If
-    the call has a function *give_up*, no reconcile waits for the call, and it is dropped when it ends. Any other
-    call is kept until a reconcile takes its result.
+    *wanted* is the value that the call sets or asks about. A call that has ended has an *answer* or an *error*. If the
+    call has a function *give_up*, no reconcile waits for it, and `Calls` drops it when it ends. `Calls` keeps any other
+    call until a reconcile takes its result.
     """
 
     owner: Owner
@@ -66,7 +66,10 @@ class Calls:
         self._has_ended = False
 
     async def run(self) -> None:
-        """Make calls until cancelled. Then end all calls without an answer, so that nobody waits for them any more."""
+        """Make calls until cancelled.
+
+        At the end, end all calls without an answer, so that no reconcile goes on waiting for them.
+        """
         try:
             async with asyncio.TaskGroup() as tasks:
                 while True:
@@ -80,8 +83,8 @@ class Calls:
     ) -> Answer:
         """Return the result of *make*, which is called once for each *wanted* value.
 
-        *owner* and *about* identify the call. Raises what *make* raises, Pending while the call hasn't ended,
-        NotAsked if the call is forgotten, and the last failure while the control server gives no answer.
+        *owner* and *about* identify the call. Raises what *make* raises, Pending while the call hasn't ended, NotAsked
+        if the call is forgotten, and the most recent failure while the control server gives no answer.
         """
         call = self._call(owner, about, wanted, make)
         if not call.ended.done() and call.started:
@@ -107,8 +110,8 @@ class Calls:
     ) -> None:
         """Call *make* soon, unless a call with the same *owner* and *about* is under way.
 
-        If other calls get no answer before it is the turn of *make*, *give_up* is called with the error of those
-        calls instead. Raises NotAsked.
+        If the control server fails to answer other calls before it is the turn of *make*, call *give_up* with their
+        error instead. Raises NotAsked.
         """
         try:
             self._call(owner, about, wanted, make, give_up)
@@ -116,7 +119,7 @@ class Calls:
             give_up(error)
 
     def forget(self, owner: Owner) -> None:
-        """Forget the calls for *owner*. A call that runs goes on, but nobody gets its result."""
+        """Forget the calls for *owner*. A call that runs already goes on, but nobody gets its result."""
         for call in self._of_owner.pop(owner, {}).values():
             if call in self._waiting:
                 self._waiting.remove(call)
@@ -166,7 +169,7 @@ class Calls:
             self._of_owner.pop(call.owner, None)
 
     def _give_turns(self) -> None:
-        """Start the calls that have waited longest, as many as may run at the same time."""
+        """Start the calls that have waited longest, but at most as many as are allowed to run at the same time."""
         while self._waiting and self._running < self._at_once:
             call = self._waiting.popleft()
             call.started = True
@@ -190,7 +193,7 @@ class Calls:
             call.ended.set_result(None)
 
     def _note(self, error: Exception | None) -> None:
-        """Note whether the control server answers. If not, end all calls that wait for their turn with this *error*."""
+        """Note whether the control server answers. If it doesn't, end all waiting calls with this *error*."""
         if isinstance(error, CredentialsUnreadable):
             return  # the control server was not asked
         self._failure = error if isinstance(error, Unavailable | RateLimited) else None

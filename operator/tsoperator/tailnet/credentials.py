@@ -1,4 +1,4 @@
-"""Reads the credentials and the control server of a Tailnet, or says what is wrong with them."""
+"""Reads the credentials and the control server's URL of a Tailnet, or says what is wrong with them."""
 
 import base64
 import binascii
@@ -19,12 +19,12 @@ INVALID: Final = "TailnetInvalid"
 INVALID_SECRET: Final = "InvalidSecret"  # noqa: S105 - a reason
 
 SOON: Final = 30.0
-"""Seconds after which bad credentials are tried again."""
+"""The seconds after which the operator tries bad credentials again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """The credentials in a Secret: those of an OAuth client, or an *audience* for workload identity."""
+    """The credentials in a Secret: the ID and the secret of an OAuth client, or an *audience* for workload identity."""
 
     client_id: str
     client_secret: SecretStr = field(default=SecretStr(""))
@@ -32,7 +32,7 @@ class Given:
 
 
 def secret_name(obj: Object) -> str:
-    """Return the name of the Secret that the Tailnet *obj*, which need not be valid, names."""
+    """Return the name of the Secret that the Tailnet *obj* names. The Tailnet can be invalid."""
     spec = _mapping(obj.get("spec"))
     name = _mapping(spec.get("credentials")).get("secretName")
     return name if isinstance(name, str) else ""
@@ -44,7 +44,7 @@ def login_url(tailnet: Tailnet) -> str:
 
 
 def violation(tailnet: Tailnet | Invalid) -> Refusal | None:
-    """Return a refusal that says what is wrong with the fields of the Tailnet *tailnet*; None if nothing is."""
+    """Return a refusal that says what is wrong with the fields of the Tailnet *tailnet*; None if it is valid."""
     if isinstance(tailnet, Invalid):
         return Refusal(f"this Tailnet is invalid: {tailnet.message}", INVALID)
     if error := control_url_error(tailnet.spec.login_url or DEFAULT_CONTROL_URL):
@@ -53,7 +53,7 @@ def violation(tailnet: Tailnet | Invalid) -> Refusal | None:
 
 
 def credentials(key: Key, secret: Object | None) -> Given | Refusal:
-    """Return the credentials in *secret*, which is named *key*, or a refusal that says what is wrong with it."""
+    """Return the credentials in *secret*, whose key is *key*, or a refusal that says what is wrong with the Secret."""
     name = f'Secret "{key.name}"'
     fields = "client_id, and client_secret or audience"
     if secret is None:
@@ -83,7 +83,7 @@ def _mapping(value: object) -> Mapping[str, Any]:
 
 
 def _text(encoded: object) -> str:
-    """Return the text of a field of a Secret without white space around it; empty if there is none."""
+    """Return the text of a field of a Secret without white space around it; empty if the Secret has no such field."""
     try:
         return base64.b64decode(str(encoded or "")).decode().strip()
     except (binascii.Error, UnicodeDecodeError):

@@ -1,4 +1,4 @@
-"""The devices of the tailnet as the control server last listed them, and the devices that have gone since."""
+"""The devices of the tailnet in the control server's most recent list, and the devices that have left the tailnet."""
 
 import asyncio
 import logging
@@ -29,19 +29,19 @@ DEPARTED = 4096
 """The number of names and addresses of departed devices that the table of devices remembers."""
 
 Listener = Callable[[Device | None, Device | None], None]
-"""A function that is called with a device as it was and as it is now.
+"""A function that is called with the state of a device before and after a change.
 
-The device is None if it was not there before, or is no longer there.
+The first argument is None if the device is new, and the second one if the device is gone.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class ListPace:
-    """The number of seconds between two reads of the list of devices.
+    """The seconds between two reads of the list of devices.
 
-    *first* applies after somebody asked for a device that is not in the list, and doubles up to *longest* as long
-    as that goes on. *interval* applies when nobody asks. *denied* applies after the control server refused to show
-    the list.
+    *first* applies if somebody asks for a device that isn't in the list. It doubles with each further read up to
+    *longest*, as long as somebody asks for such a device. *interval* applies when nobody asks. *denied* applies after
+    the control server refused to show the list.
     """
 
     first: float = 0.5
@@ -62,7 +62,7 @@ class DeviceNames(NamedTuple):
 
 
 async def count_devices(cache: Cache) -> Metric:
-    """Count the devices of proxies that have written their device's ID to their Secret."""
+    """Return the metric with the number of devices that proxies have reported in their Secrets."""
     family = GaugeMetricFamily(
         "tsoperator_devices", "Devices of proxies, by the kind of object that asked for them.", labels=["parent"]
     )
@@ -87,7 +87,7 @@ class Devices:
     def __init__(self, tailnet: TailnetClient, pace: ListPace | None = None, time_slice: float = SECONDS) -> None:
         """List the devices of *tailnet*.
 
-        An update of the table blocks the event loop for *time_slice* seconds at a time.
+        An update of the table blocks the event loop for at most *time_slice* seconds at a time.
         """
         self._tailnet = tailnet
         self._time_slice = time_slice
@@ -104,9 +104,9 @@ class Devices:
         self._wanted = asyncio.Event()
         self._reading = asyncio.Lock()
         self._spacing = self._pace.first
-        self._not_before = 0.0  # when the list may be read again, by the event loop's clock
-        self._hurry = asyncio.Event()  # the list may be read at once
-        self._failure: ControlError | None = None  # the error of the last read, if it failed
+        self._not_before = 0.0  # the time from which another read of the list is allowed, by the event loop's clock
+        self._hurry = asyncio.Event()  # the next read of the list is allowed at once
+        self._failure: ControlError | None = None  # the error of the most recent read, if it failed
         self._first_try: asyncio.Future[None] | None = None  # done when the first try to read the list has ended
 
     def listen(self, listener: Listener) -> None:
@@ -114,21 +114,21 @@ class Devices:
         self._listeners.append(listener)
 
     def listen_to_names(self, listener: Callable[[], None]) -> None:
-        """Call *listener* when `names` or `is_pending` would return something else than before."""
+        """Call *listener* when the result of `names` or of `is_pending` changes."""
         self._name_listeners.append(listener)
 
     def names(self) -> "DeviceNames | None":
-        """Return the names of the devices at the last read of the list; None before the first read."""
+        """Return the names of the devices that the list had at its most recent read; None before the first read."""
         return self._told
 
     def is_pending(self) -> bool:
-        """Tell whether the list of devices hasn't been read yet, and no try to read it has failed either."""
+        """Tell whether the operator hasn't read the list of devices yet, and hasn't failed to read it either."""
         return self._told is None and self._failure is None
 
     def first_try(self) -> "asyncio.Future[None]":
         """Request a read of the list of devices.
 
-        Return a future that is done once the list was read or a try has failed.
+        Return a future that is done when the list has been read or a try has failed.
         """
         self._wanted.set()
         if self._first_try is None:
@@ -141,14 +141,14 @@ class Devices:
             self._first_try.set_result(None)
 
     def want_names(self) -> None:
-        """Request a read of the list of devices soon, if it has shown no device of this tailnet yet."""
+        """Request a read of the list of devices soon, if the list has shown no device of this tailnet so far."""
         if self._told is None or not self._told.domains:
             self._wanted.set()
 
     def get(self, node_id: str) -> Device | None:
-        """Return the device with this ID.
+        """Return the device with this ID; None if it isn't in the list of devices.
 
-        If it isn't known, or not approved yet, the list of devices is read again soon.
+        If it isn't there, or isn't approved yet, request another read of the list.
         """
         device = self.known(node_id)
         if device is None or not device.authorized:
@@ -156,7 +156,7 @@ class Devices:
         return device
 
     def known(self, node_id: str) -> Device | None:
-        """Return the device with this ID as it is in the list of devices; None if it isn't there."""
+        """Return the device with this ID in the list of devices; None if it isn't there. Request no read."""
         return self._by_id.get(node_id)
 
     def at(self, text: str) -> Device | None:
@@ -164,25 +164,25 @@ class Devices:
         return _find(text, lambda name: self._by_id.get(self._ids.get(name, ("",))[-1]))
 
     def departed(self, text: str) -> Device | None:
-        """Return the last device that had this MagicDNS name or address, as it was at that time.
+        """Return the device that was the last to have this MagicDNS name or address, in the state that it had then.
 
         Return None if a device has the name or address now.
         """
         return _find(text, self._departed.get)
 
     def has(self, node_id: str) -> bool:
-        """Tell whether the device with this ID is in the list, and isn't shared by another tailnet."""
+        """Tell whether the list has the device with this ID as one of this tailnet's own, not as one shared with it."""
         device = self.known(node_id)
         return device is not None and not device.external
 
     def has_domain_of(self, names: Iterable[str]) -> bool:
-        """Tell whether the name of a device of this tailnet is in the domain of one of these MagicDNS *names*."""
+        """Tell whether any device of this tailnet has a name in the domain of one of these MagicDNS *names*."""
         return not self._domains.keys().isdisjoint({domain_of(name) for name in names} - {""})
 
     def lacks_domains_of(self, names: Iterable[str]) -> bool:
-        """Tell whether this tailnet has devices, but none whose name is in the domain of one of *names*.
+        """Tell whether this tailnet has devices, but none with a name in the domain of one of *names*.
 
-        Return False if the names have no domain.
+        Return False if *names* have no domain.
         """
         domains = {domain_of(name) for name in names} - {""}
         return bool(domains and self._domains) and self._domains.keys().isdisjoint(domains)
@@ -198,13 +198,13 @@ class Devices:
         self._replace(node_id, None)
 
     def announce(self, node_id: str) -> None:
-        """Call the listeners as if the device with this ID had changed."""
+        """Call the listeners as if the device with this ID had changed. Do nothing if it isn't in the list."""
         if (device := self.known(node_id)) is not None:
             for listener in self._listeners:
                 listener(device, device)
 
     async def refresh(self) -> None:
-        """Read the list of devices, unless it was read a few seconds ago. Raises ControlError."""
+        """Read the list of devices, unless the last read was a few seconds ago. Raises ControlError."""
         async with self._reading:
             if loop_time() >= self._not_before:
                 await self._read()
@@ -212,13 +212,16 @@ class Devices:
                 raise self._failure.with_traceback(None)
 
     def retry(self) -> None:
-        """Read the list of devices now, if the last read failed, because somebody may have fixed the cause."""
+        """Read the list of devices at once if the last try failed, because somebody has possibly fixed the cause."""
         if self._failure is not None:
             self._not_before = loop_time()
             self._hurry.set()
 
     async def follow(self) -> None:
-        """Keep the table of devices up to date until cancelled, starting when somebody first asks for a device."""
+        """Keep the table of devices up to date until cancelled.
+
+        The first read waits until somebody asks for a device.
+        """
         await self._wanted.wait()
         while True:
             self._hurry.clear()
@@ -235,7 +238,7 @@ class Devices:
             self._spacing = min(self._spacing * 2, self._pace.longest) if asked else self._pace.first
 
     async def _is_wanted(self) -> bool:
-        """Wait until it is time for the next read of the list, and tell whether somebody asked for it."""
+        """Wait until it is time for the next read of the list, and return True if somebody asked for the read."""
         try:
             async with asyncio.timeout(self._pace.interval * self._pace.jitter()):
                 await self._wanted.wait()
@@ -259,7 +262,7 @@ class Devices:
         self._not_before = loop_time() + self._spacing
 
     def _fail(self, error: ControlError) -> None:
-        """Remember the *error* of the last read of the list, and log it if it differs from the error before."""
+        """Remember the *error* of a read of the list, and log it if it differs from the error before."""
         denied = isinstance(error, Forbidden)
         if str(error) != str(self._failure):
             hint = "; tags and names of devices are left as they are without the scope devices:core" if denied else ""
@@ -273,8 +276,8 @@ class Devices:
     async def _update(self, listed: Mapping[str, Device]) -> None:
         """Update the table to *listed*, the devices by node ID.
 
-        If the Python object of a device is the same in *listed* as in the table, the device is unchanged and is
-        left out.
+        If *listed* has the same Python object for a device as the table, the device is unchanged, and there is nothing
+        to do for it.
         """
         time_slice = TimeSlice(self._time_slice)
         for node_id in self._by_id.keys() - listed.keys():
@@ -328,7 +331,7 @@ class Devices:
             del counts[counted]
 
     def _index(self, node_id: str, old: Device | None, new: Device | None) -> None:
-        """Index the device with this ID by the names of *new*, and no longer by those of *old*."""
+        """Let the names of *new* lead to the device with this ID, and no longer the names of *old*."""
         found = lookup_names(new) if new else frozenset[str]()
         alone = (node_id,)
         for name in found:
@@ -351,7 +354,7 @@ class Devices:
 
 
 def _find(text: str, get: Callable[[str], Device | None]) -> Device | None:
-    """Return the device that *text* names. *get* looks up a name in the table."""
+    """Return the device that *text* names; None if there is none. *get* looks up a name in the table."""
     name = lookup_name(text)
     if device := get(name):
         return device

@@ -1,4 +1,4 @@
-"""Makes a `KnownTailnet` for what a Tailnet object describes, and clients that try the credentials of the Tailnet."""
+"""Makes the `KnownTailnet` for a Tailnet object, and clients that try the credentials of the Tailnet."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -27,9 +27,9 @@ Its arguments are a control server's URL, credentials, and words that describe t
 
 @dataclass(frozen=True, slots=True)
 class TailnetFactory:
-    """Makes clients for Tailnets, and the tailnets that Tailnets describe.
+    """Makes a client for each Tailnet, and the `KnownTailnet` that the Tailnet describes.
 
-    *kube* reads Secrets of proxies live, and *cache* finds them by device.
+    *kube* reads Secrets of proxies from the API server, and *cache* finds such Secrets by device.
     """
 
     connect: Connect
@@ -39,7 +39,7 @@ class TailnetFactory:
     settings: Settings
 
     def tailnet(self, name: str, client: TailnetClient) -> KnownTailnet:
-        """Return the tailnet that the Tailnet called *name* describes, which *client* reaches."""
+        """Return the tailnet that the Tailnet called *name* describes. *client* makes the calls to its server."""
 
         async def subject() -> Object | None:
             return self.cache.get(TAILNET, Key("", name))

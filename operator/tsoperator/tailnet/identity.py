@@ -1,7 +1,7 @@
 """The operator's own device: reads its node ID from the Secret that OPERATOR_SECRET names.
 
-The cache has only the metadata of that Secret, because the Secret holds the private keys of the device. A change of
-the metadata causes a read of the whole Secret, and only the ID is kept.
+The cache has only the metadata of that Secret, because the Secret holds the private keys of the device. When the
+metadata change, the operator reads the whole Secret, and keeps only the ID and the slim form.
 """
 
 import asyncio
@@ -28,10 +28,10 @@ _UNSET: Final = (
 
 
 class KnownIdentity:
-    """The operator's identity as it is known now. A change of it is announced as a watch event of `IDENTITY`."""
+    """The operator's identity, as far as it is known. A change of it is announced as a watch event of `IDENTITY`."""
 
     def __init__(self, client: KubeClient, cache: Cache, namespace: str, secret: str, pause: float = _PAUSE) -> None:
-        """*secret* is the name of the Secret, or empty. A read that fails is repeated after *pause* seconds."""
+        """*secret* is the name of the Secret, or empty. A failed read is repeated after *pause* seconds."""
         self._client = client
         self._cache = cache
         self._key = Key(namespace, secret)
@@ -42,32 +42,32 @@ class KnownIdentity:
         self._is_wanted = False
         self._stale = asyncio.Event()
         self.feed = Announcer(IDENTITY)
-        """Announces a change of the identity, and that the device asks for another auth key."""
+        """The announcer of changes of the identity, and of the device's request for another auth key."""
         for resource in (SECRET_METADATA, SECRET):  # SECRET if somebody gave the Secret the label of our objects
             cache.listen(resource, self._look)
 
     def current(self) -> OperatorIdentity:
-        """Return the identity as it is known now. The first call requests a read of the Secret, and doesn't wait."""
+        """Return the identity that is known now. The first call requests a read of the Secret, and doesn't wait."""
         self._want()
         return self._known()
 
     def stored(self) -> OperatorIdentity:
         """Return the identity that the Secret shows.
 
-        A problem that keeps us from registering a device isn't part of it.
+        It leaves out the problem, if any, that keeps the operator from registering a device.
         """
         self._want()
         return self._read
 
     def state(self) -> Object | None:
-        """Return the slim form of the Secret as it was last read; None if there is no Secret."""
+        """Return the slim form that the Secret had at its most recent read; None if there is no Secret."""
         return self._state
 
     def hindered(self, obstacle: str, *, is_told: bool = False) -> None:
         """Remember the *obstacle* that keeps the operator from registering a device; empty if there is none.
 
-        If *is_told* is true, an Event or the log has told the user of the obstacle already, so it isn't logged
-        again.
+        If *is_told* is true, an Event or the log has reported the obstacle to the user already, so this method doesn't
+        log it again.
         """
         if obstacle and obstacle != self._obstacle and not is_told:
             log.warning("the operator's own device can't be registered: %s", obstacle)
@@ -124,7 +124,8 @@ class KnownIdentity:
     def _take(self, read: OperatorIdentity, state: Object | None, obstacle: str) -> None:
         """Remember the identity, the state and the obstacle as they are now.
 
-        Call the listeners if one of them has changed.
+        Announce a change of the identity or the obstacle, and the beginning or the end of a request for another auth
+        key.
         """
         before, asked = self._known(), self._state
         if read.node_id != self._read.node_id:
@@ -135,7 +136,7 @@ class KnownIdentity:
 
 
 def _slim(secret: Object) -> Object:
-    """Return the slim form of the Secret without annotations, which may have a copy of its data."""
+    """Return the slim form of the Secret without annotations, which possibly have a copy of its data."""
     return slim({**secret, "metadata": {"namespace": key_of(secret).namespace, "name": key_of(secret).name}})
 
 

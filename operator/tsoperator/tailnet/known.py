@@ -1,4 +1,4 @@
-"""One tailnet that the operator knows: its control server, its devices and Services, its auth keys and its upkeep."""
+"""One tailnet that the operator knows: its control server, devices, Tailscale Services, auth keys and upkeep."""
 
 import asyncio
 from collections.abc import Iterable, Mapping
@@ -33,7 +33,7 @@ class KnownTailnet:
     ) -> None:
         """*name* is empty for the operator's own tailnet.
 
-        *kube* reads Secrets of proxies live, and *cache* finds them by device.
+        *kube* reads Secrets of proxies from the API server, and *cache* finds such Secrets by device.
         """
         self.name = name
         self.devices = devices or Devices(client)
@@ -51,7 +51,7 @@ class KnownTailnet:
     async def run(self) -> None:
         """Follow the devices and the Tailscale Services, and make calls, until cancelled.
 
-        Also check whether the tailnet is set up.
+        Also check regularly whether the tailnet is set up.
         """
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self.preflight.run())
@@ -62,8 +62,8 @@ class KnownTailnet:
     def view(self, owner: Owner, device_ids: Iterable[str], destination: str = "") -> TailnetView:
         """Return the tailnet as the proxies of *owner* see it.
 
-        *device_ids* are the IDs of their devices. *destination* is the MagicDNS name or address that an egress proxy
-        leads to.
+        *device_ids* are the IDs of these proxies' devices. *destination* is the MagicDNS name or address to which an
+        egress proxy leads.
         """
         found = {node_id: device for node_id in device_ids if (device := self.devices.get(node_id)) is not None}
         return TailnetView(
@@ -78,7 +78,7 @@ class KnownTailnet:
         )
 
     async def auth_keys(self, login: Login) -> Keys:
-        """Return the auth keys that replicas need, minted if need be. Raises KubeError, ControlError."""
+        """Return the auth keys that replicas of *login* need; mint missing ones. Raises KubeError, ControlError."""
         return await self._auth_keys.obtain(login)
 
     async def carry_out(self, step: ControlStep) -> None:
@@ -93,13 +93,13 @@ class KnownTailnet:
         return await self._upkeep.delete(step)
 
     def end(self) -> None:
-        """Make no more requests, because the registration has ended, and wake everybody who waits for answers."""
+        """Make no more requests, because the tailnet is no longer registered, and wake everybody who waits."""
         self._calls.end()
         self.devices.wake()
         self.services.end()
 
     def news_told(self, owner: Owner) -> None:
-        """Forget the news that `view` returned last to *owner*, because *owner* has reported them."""
+        """Forget the news that `view` returned last to *owner*, because *owner* has reported these news."""
         self._upkeep.news_told(owner)
 
     def forget(self, owner: Owner) -> None:
@@ -109,9 +109,9 @@ class KnownTailnet:
         self._calls.forget(owner)
 
     def _holders(self, found: Mapping[str, Device]) -> dict[str, Holder]:
-        """Return the devices with the names that the devices in *found* asked for, but didn't get.
+        """Return the devices that have the names for which devices in *found* asked in vain.
 
-        The key of each is the ID of the device that asked.
+        The keys of the result are the IDs of the devices that asked.
         """
         asked = {node_id: each.hostname.lower() for node_id, each in found.items()}
         others = {node_id: name for node_id, name in asked.items() if name != found[node_id].short_name.lower()}

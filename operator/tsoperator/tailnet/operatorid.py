@@ -1,7 +1,7 @@
 """The node ID of the operator's own device, which names the operator as an owner of Tailscale Services.
 
 The device's tailscaled stores the ID in its login profile, in the Secret that OPERATOR_SECRET names. The Go operator is
-a device itself. For this operator, the proxy image registers a device.
+a device itself. Our operator isn't: a Pod with the proxy image registers a device for it.
 """
 
 import base64
@@ -19,8 +19,8 @@ class OperatorIdentity:
     """The identity of the operator in the tailnet.
 
     *node_id* is empty if the operator has no device yet, or if its ID can't be read. *is_known* is False until the
-    Secret has been read once. *problem* says why there is no ID, and what the user can do; it is empty if nothing is
-    wrong.
+    Secret has been read once. *problem* says why there is no ID, and what the user can do about it; it is empty if
+    there is no problem.
     """
 
     node_id: str = ""
@@ -29,7 +29,7 @@ class OperatorIdentity:
 
 
 class UnreadableProfile(ValueError):
-    """The login profile in a Secret isn't that of a tailscaled. The message says what is wrong with it."""
+    """An error: the login profile in a Secret isn't that of a tailscaled. The message says what is wrong with it."""
 
 
 def node_id_in(secret: Object) -> str:

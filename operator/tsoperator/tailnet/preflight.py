@@ -1,4 +1,7 @@
-"""Checks whether a tailnet is set up for the operator, at the start and regularly, and reports what is missing."""
+"""Checks whether a tailnet is set up for the operator, and reports what is missing.
+
+It does so at the start of the operator, and regularly after that.
+"""
 
 import asyncio
 import logging
@@ -36,12 +39,13 @@ _SCOPE_CHECKS = {"auth_keys": AUTH_KEYS, "devices": DEVICES}
 class Findings:
     """The results of the checks of a tailnet.
 
-    *passed* says by check whether it passed; it leaves out the checks that could not be made. *wrong* has a message
-    for each check that failed. *news* are further notes to report. *server* is the kind of control server.
-    *granted* is what the OAuth client may do, as the server says.
+    *passed* tells for each check whether it passed; it leaves out checks that could not be made. *wrong* has a message
+    for each check that failed. *news* are further notes to report. *server* is the kind of control server. *granted*
+    has the rights of the OAuth client, as the server says.
 
     The checks are ``api`` (the URL answers as a control server), ``credentials``, ``auth_keys``, ``devices`` and
-    ``services`` (the OAuth scopes, the last one only while it is needed) and ``tags`` (the OAuth client has a tag).
+    ``services`` (the OAuth scopes; ``services`` is checked only while somebody needs it) and ``tags`` (the OAuth client
+    has a tag).
     """
 
     passed: dict[str, bool] = field(default_factory=dict)
@@ -67,11 +71,11 @@ class Findings:
 
 
 Subject = Callable[[], Awaitable[Object | None]]
-"""A function that returns the object on which to write Events, or None if there is no such object now."""
+"""A function that returns the object about which the operator writes Events; None if there is none now."""
 
 
 def own_pod(client: KubeClient, settings: Settings) -> Subject:
-    """Return a function that reads the operator's Pod, on which we report for the operator's own tailnet."""
+    """Return a function that reads the operator's Pod. Events about the operator's own tailnet are about this Pod."""
 
     async def read() -> Object | None:
         if not settings.pod_name:
@@ -87,11 +91,11 @@ def own_pod(client: KubeClient, settings: Settings) -> Subject:
 
 
 class Preflight:
-    """Checks the tailnet regularly, and reports in the log, in Events on *subject*, and in metrics.
+    """Checks the tailnet regularly, and reports in the log, in Events about *subject*, and in metrics.
 
-    A failed check doesn't stop the operator. The call that needs what is missing fails, and the object that needs
-    the call reports that, too. *name* is the name of the Tailnet, empty for the operator's own tailnet.
-    *needs_services* can be set at any time; it tells whether somebody needs Tailscale Services now.
+    A failed check doesn't stop the operator. If something is missing, the call that needs it fails, and the object that
+    needs the call reports that, too. *name* is the name of the Tailnet; it is empty for the operator's own tailnet.
+    *needs_services* tells whether anybody needs Tailscale Services now; it can be replaced at any time.
     """
 
     def __init__(
@@ -110,14 +114,14 @@ class Preflight:
         self._sleep = sleep
         self._looking = False
         self._refused = False
-        self._told: list[Note] | None = None  # the notes that were reported last, if any were
+        self._told: list[Note] | None = None  # the notes of the most recent report, if there was one
         self._listeners: list[Callable[[], None]] = []
         self.findings = Findings()
         self.needs_services: Callable[[], bool] = lambda: False
         tailnet.listen(self.observe)
 
     def listen(self, listener: Callable[[], None]) -> None:
-        """Call *listener* when the findings differ from those of the last time."""
+        """Call *listener* when the findings differ from those of the check before."""
         self._listeners.append(listener)
 
     def observe(self, status: str) -> None:
@@ -128,9 +132,10 @@ class Preflight:
         self._refused |= not self._looking and status in _REFUSALS
 
     async def run(self) -> None:
-        """Check the tailnet until cancelled: daily; and each minute while something is missing, or calls are refused.
+        """Check the tailnet until cancelled: at once, and after that each day.
 
-        Report findings when they change, and again each hour while something is missing.
+        While something is missing or the server refuses calls, check it each minute. Report the findings when they
+        change. While something is missing, also report them each hour.
         """
         minutes, before = 0, None
         while True:
@@ -151,7 +156,7 @@ class Preflight:
     async def _look_quietly(self) -> Findings:
         """Check the tailnet.
 
-        If the control server refuses a call of this check, the refusal doesn't cause another check.
+        A refusal of a call that this check makes doesn't cause another check.
         """
         self._looking, self._refused = True, False
         try:
@@ -160,7 +165,7 @@ class Preflight:
             self._looking = False
 
     async def _rest(self) -> int:
-        """Wait until it is time for the next check, and return how many minutes that took."""
+        """Wait until it is time for the next check, and return the number of minutes that have passed."""
         minutes = 0
         while True:
             await self._sleep(_MINUTE * nine_to_ten_tenths())
@@ -171,7 +176,7 @@ class Preflight:
     async def look(self) -> Findings:
         """Check the tailnet now, and return the findings.
 
-        The checks ask for an access token and read; they change nothing in the tailnet.
+        The checks request an access token, and read from the control server; they change nothing in the tailnet.
         """
         findings = Findings()
         try:
@@ -185,7 +190,8 @@ class Preflight:
     async def _look(self, findings: Findings) -> None:
         """Make the checks of the tailnet, and put their results into *findings*.
 
-        The first check gets an access token. Raises ControlError if that fails, since the other checks need the token.
+        The first check gets an access token. Raises ControlError if that fails, because the other checks need the
+        token.
         """
         url = self._tailnet.url
         granted = findings.granted = await self._tailnet.granted(anew=True)
@@ -232,7 +238,7 @@ class Preflight:
     async def _tell(self, findings: Findings, told: list[Note] | None) -> None:
         """Report the findings in the log and by Events.
 
-        Notes that are in *told* were logged before, so they are logged at DEBUG now.
+        The notes in *told* have been reported before, so this method logs them at level DEBUG.
         """
         for note in findings.notes:
             level = logging.WARNING if note.type == "Warning" else logging.INFO
@@ -249,14 +255,14 @@ class Preflight:
 class PreflightMetrics(Collector):
     """The metrics of the findings about each tailnet.
 
-    *findings* returns them by the name of the Tailnet, which is empty for the operator's own tailnet.
+    *findings* returns the findings by the name of the Tailnet, which is empty for the operator's own tailnet.
     """
 
     def __init__(self, findings: Callable[[], Mapping[str, Findings]]) -> None:
         self._findings = findings
 
     def collect(self) -> Iterator[Metric]:
-        """Yield the last findings; prometheus_client calls this for each scrape."""
+        """Yield metrics of the most recent findings. prometheus_client calls this method at each scrape."""
         checks = GaugeMetricFamily(
             "tsoperator_preflight",
             "Whether the tailnet is set up for the operator, by check.",

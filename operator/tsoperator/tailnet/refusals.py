@@ -1,4 +1,7 @@
-"""Explains refusals to users: what is wrong, and what they can do about it. The affected object reports them."""
+"""Explains refusals to users: what is wrong, and what they can do about it.
+
+The object that a refusal affects reports these words.
+"""
 
 from typing import Final
 
@@ -29,10 +32,10 @@ NEEDED: Final = {AUTH_KEYS: "Auth Keys", DEVICES: "Devices Core"}
 """The OAuth scopes that the operator needs with write access, with their names in Tailscale's admin console."""
 
 NAMES: Final = {**NEEDED, SERVICES: "Services"}
-"""The names of all scopes that the operator may need. Only Tailscale Services need the last one."""
+"""The names of all scopes that the operator can need. Only Tailscale Services need the last scope here."""
 
 _SCOPES = {"/vip-services": SERVICES, "/services": SERVICES, "/keys": AUTH_KEYS, "/device": DEVICES}
-"""The scopes that a call may lack, by a part of the call's path."""
+"""The scope that a call needs, by a part of the call's path."""
 _BROAD = {"all", "devices"}  # OAuth clients that are older than the split of "devices" still have it
 _AGAIN = "It is tried again by itself, within five minutes at the latest, and at once when this object changes"
 _CREDENTIALS = "the files of CLIENT_ID_FILE and CLIENT_SECRET_FILE (the chart takes them from Secret operator-oauth)"
@@ -43,7 +46,7 @@ _PROJECTED = "a token of the operator's ServiceAccount must be projected there (
 def refusal_of(error: Exception) -> Refusal | None:
     """Return the refusal by the API server or a control server that *error* stands for.
 
-    Return None for an error that may pass by itself.
+    Return None if the cause of *error* can pass without anybody's help.
     """
     return explain(error) if isinstance(error, ControlError | Denied | Rejected) else None
 
@@ -82,14 +85,14 @@ def _in_words(error: Exception) -> str:
 
 
 def lacking(granted: Granted, scope: str) -> bool:
-    """Tell whether the OAuth client certainly lacks *scope* with write access."""
+    """Tell whether the control server says that the OAuth client doesn't have *scope* with write access."""
     return granted.scopes is not None and _BROAD.isdisjoint(granted.scopes) and scope not in granted.scopes
 
 
 def client_words(url: str, scope: str = "") -> str:
-    """Return words for the OAuth client that the operator needs at the control server with this *url*.
+    """Return words that describe the OAuth client that the operator needs at the control server with this *url*.
 
-    If a *scope* is given, the words say that the client has to have it.
+    If a *scope* is given, the words say that the client needs it.
     """
     *first, last = {**NEEDED, **({scope: NAMES[scope]} if scope in NAMES else {})}.values()
     return (
@@ -101,7 +104,7 @@ def client_words(url: str, scope: str = "") -> str:
 def _unknown_client(error: Refused) -> str:
     """Return a message that the control server doesn't know the OAuth client. It fits into two lines of a terminal.
 
-    It doesn't list further settings that the client needs. Another message does so once the server accepts the
+    It leaves out the other settings that the client needs. Another message lists them when the server accepts the
     client.
     """
     server = error.call.server
@@ -162,7 +165,7 @@ def _tags_refused(error: Refused) -> str:
 
 
 def _scope_of(error: Refused) -> str:
-    """Return the OAuth scope that the refused call in *error* needs.
+    """Return the OAuth scope that the refused call in *error* needs; empty if it needs none that we know.
 
     If the call needs two scopes, return the one that the client lacks.
     """

@@ -1,10 +1,10 @@
-"""The Tailscale Services of one tailnet, as the control server last showed them, and how the operator writes them.
+"""The Tailscale Services of one tailnet, as the control server showed them most recently, and the writes of them.
 
-One list has all Services, but not always their owners. So if the owners of a Service aren't known when somebody looks
-at it, that Service is read by a request of its own. All reads happen in the background, so that a look never waits.
+The list of these Services possibly lacks their owners. So if somebody looks at a Service with unknown owners, the
+operator reads it by a request of its own. All reads happen in the background, so that a look never waits.
 
-The API has no versions. A write that relied on an old state could undo what another operator has just written. So a
-Service is read right before it is written, and looked at again some seconds later.
+The API has no versions, so a write that relied on an old state could undo another operator's write. So the operator
+reads a Service right before it writes it, and checks the result some seconds later.
 """
 
 import asyncio
@@ -35,19 +35,19 @@ log = logging.getLogger(__name__)
 _AT_ONCE: Final = 8  # the number of Services that are read at the same time
 
 Told = Callable[[str], None]
-"""A function that is called with the label of a Service that has changed."""
+"""A function that is called with the label of a Tailscale Service that has changed."""
 
 Write = PutService | DeleteService
 
 
 @dataclass(frozen=True, slots=True)
 class ServicePace:
-    """The numbers of seconds between reads.
+    """The seconds between reads.
 
-    *interval* lies between two lists, and *check* between a write and the next look at its result. A read that
-    failed is repeated after *away*, or after *denied* if the control server refused it. When somebody looks at a
-    Service, its owners are read again if they are older than *interval*. Its hosts are read again if they are older
-    than *approved*, or older than *unapproved* as long as none of them is approved.
+    *interval* is the time between two reads of the list, and *check* the time from a write to the check of its result.
+    A failed read is repeated after *away*, or after *denied* if the control server refused it. If somebody looks at a
+    Service, its owners are read again if the last read is more than *interval* ago, and its hosts if that read is more
+    than *approved* ago, or more than *unapproved* while none of them is approved.
     """
 
     interval: float = 300.0
@@ -60,7 +60,7 @@ class ServicePace:
 
 
 class _Question(NamedTuple):
-    """A request to read one Service or, if *hosts* is true, the hosts of the Service."""
+    """A request to read one Service or, if *hosts* is true, to read the hosts of the Service instead."""
 
     label: str
     hosts: bool = False
@@ -72,10 +72,10 @@ class _Hosts(NamedTuple):
 
 
 class Services:
-    """A table of the tailnet's Services by label. It is empty until somebody first looks at a Service."""
+    """A table of the tailnet's Tailscale Services by label. It is empty until somebody first looks at one of them."""
 
     def __init__(self, tailnet: TailnetClient, calls: Calls, devices: Devices, pace: ServicePace | None = None) -> None:
-        """*calls* makes the writes. *devices* tells which device has the name of a Service."""
+        """*calls* makes the writes. *devices* shows which device has the name that a Service should have."""
         self._tailnet = tailnet
         self._calls = calls
         self._devices = devices
@@ -84,7 +84,7 @@ class Services:
         self._read_at: dict[str, float] = {}  # when the annotations of a Service were last known to be right
         self._hosts: dict[str, _Hosts] = {}
         self._is_listed = False
-        self._failure: ControlError | None = None  # the error of the last list, if it failed
+        self._failure: ControlError | None = None  # the error of the most recent read of the list, if it failed
         self._listed: asyncio.Future[None] | None = None  # done when the first try to read the list has ended
         self._waiting: set[str] = set()  # labels of Services that somebody looked at before they were read
         self._due = 0.0  # when the list is read next, by the event loop's clock
@@ -101,7 +101,7 @@ class Services:
         self._listeners: list[Told] = []
 
     def listen(self, listener: Told) -> None:
-        """Call *listener* with the label of each Service that is added, changes or goes, or whose refusal changes."""
+        """Call *listener* with the label of each Service that changes, is new or is gone, or whose refusal changes."""
         self._listeners.append(listener)
 
     def labels(self) -> list[str]:
@@ -121,7 +121,7 @@ class Services:
         )
 
     def view(self, label: str, *, hosts: bool = False) -> ServiceView:
-        """Return the Service with this *label*, and its hosts if *hosts* is true. Request a read of missing facts."""
+        """Return a view of the Service with this *label*, and of its hosts if *hosts*. Request missing facts."""
         refused = self._refused.get(label)
         if not self._is_listed:
             return self._unlisted(label)
@@ -136,7 +136,7 @@ class Services:
         return self._with_hosts(view, label) if hosts else view
 
     def device_changed(self, old: Device | None, new: Device | None) -> None:
-        """Announce the Service that could not be made because the device had its name, if the device no longer has it.
+        """Announce the Service that could not be created while the device had its name, if the device has lost it.
 
         *old* and *new* are the device before and after its change.
         """
@@ -152,7 +152,7 @@ class Services:
             self._tell([label])
 
     def retry(self) -> None:
-        """Repeat the reads that failed, because somebody may have fixed the cause."""
+        """Repeat the reads that failed, because somebody has possibly fixed the cause."""
         if self._failure is not None:
             self._read_list_at(loop_time())
         labels = {question.label for question in self._unread}
@@ -160,14 +160,14 @@ class Services:
         self._tell(labels)
 
     def end(self) -> None:
-        """Wake everybody who waits, and announce every Service, because the registration of the tailnet has ended."""
+        """Wake everybody who waits, and announce every Service, because the tailnet is no longer registered."""
         for future in [*self._asked.values(), *([self._listed] if self._listed else [])]:
             _wake(future)
         self._unread.clear()
         self._tell({*self._known, *self._waiting})
 
     async def follow(self) -> None:
-        """Keep the table up to date until cancelled, starting when somebody first looks at a Service."""
+        """Keep the table up to date until cancelled. Start when somebody looks at a Service for the first time."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._follow_list())
             for _ in range(_AT_ONCE):
@@ -176,9 +176,9 @@ class Services:
     async def carry_out(self, step: Write) -> None:
         """Write the Service of *step*. Raises ControlError, Pending, NotAsked.
 
-        Raises NotAsked if the Service has changed since the reconcile decided on *step*, so that the object is
-        reconciled again. A write is identified by its step and by the version of the Service, so that no write gets
-        the result of an earlier one.
+        NotAsked means that the Service has changed since the reconcile decided on *step*, so the reconcile starts
+        again. The step and the Service's version identify a write, so that it never gets the result of an earlier
+        write.
         """
         label = _subject(step).label
         wanted = (step, self._versions.get(label))
@@ -189,7 +189,7 @@ class Services:
             raise
 
     def _unlisted(self, label: str) -> ServiceView:
-        """Return the view of a Tailscale Service while no list of the Services has been read. Request the list."""
+        """Return the view of a Service before the first read of the list, and request a read of the list."""
         self._waiting.add(label)
         self._wanted.set()
         if self._failure is not None:
@@ -230,7 +230,7 @@ class Services:
             await self._read_list()
 
     def _read_list_at(self, due: float) -> None:
-        """Read the list at *due*, unless it is read earlier."""
+        """Read the list at the time *due*, or earlier if an earlier read is planned already."""
         if due < self._due:
             self._due = due
             self._moved.set()
@@ -262,9 +262,9 @@ class Services:
         self._end_waiting()
 
     def _compare(self, label: str, listed: TailscaleService | None) -> None:
-        """Compare the known state of a Service with the list, in which the owners of the Service may be missing.
+        """Compare the Service in the table with *listed*, its state in the list, which possibly lacks its owners.
 
-        If the list shows that a Service has changed, the Service is read by a request of its own.
+        If the Service has changed, read it by a request of its own.
         """
         known = self._known.get(label)
         if known is None or listed is None or known.annotations is None:
@@ -275,11 +275,11 @@ class Services:
             self._read_at[label] = loop_time()
 
     def _is_confirmed(self, label: str, listed: TailscaleService | None) -> bool:
-        """Tell whether *listed*, which is the Service in the list, has the owners that the table has."""
+        """Tell whether *listed*, the Service in the list, shows the same owners as the table."""
         return listed is not None and _hint(listed) is not None and _hint(listed) == _hint(self._known[label])
 
     def _note_failure(self, error: ControlError) -> None:
-        """Remember the *error* of the last try to list the Services, and log it if it differs from the error before."""
+        """Remember the *error* of a try to list the Services, and log it if it differs from the error before."""
         is_news = str(error) != str(self._failure)
         if is_news:
             log.warning("the tailnet's Tailscale Services can't be listed: %s", error)
@@ -289,9 +289,9 @@ class Services:
             self._end_waiting()
 
     def _end_waiting(self) -> None:
-        """Announce the Services that somebody looked at before there was a list.
+        """Announce the Services at which somebody looked before there was a list.
 
-        The list has been read now, or a read of the list has failed for a new reason.
+        By now the list has been read, or a read of it has failed for a new reason.
         """
         if self._listed is not None:
             _wake(self._listed)
@@ -316,7 +316,7 @@ class Services:
             _wake(future)
 
     def _note_unread(self, question: _Question, error: ControlError) -> None:
-        """Remember that a *question* got no answer, until it may be asked again."""
+        """Remember that a *question* got no answer, until somebody is allowed to ask it again."""
         log.debug("Tailscale Service %s can't be read: %s", question.label, error)
         self._unread[question] = error
         self._end_question(question)
@@ -380,7 +380,7 @@ class Services:
         return NameInUse(str(error), error.status, error.detail, error.call)
 
     def _put(self, label: str, service: TailscaleService | None) -> None:
-        """Put *service*, which was just read or written, into the table; remove it if it is None. Announce a change."""
+        """Put *service*, just read or written, into the table, or remove it if it is None. Announce a change."""
         old = self._known.pop(label, None)
         if self._written is not None:
             self._written.add(label)
@@ -398,14 +398,14 @@ class Services:
             self._tell([label])
 
     def _doubt(self, label: str) -> None:
-        """Let the Service be read again when somebody looks at it."""
+        """Mark the Service as outdated, so that it is read again when somebody looks at it."""
         if label in self._known:
             self._read_at[label] = loop_time() - self._pace.interval
 
     def _note_refusal(self, label: str, refusal: Refusal) -> None:
-        """Remember why a write failed, and announce it, unless it failed in the same way before.
+        """Remember the *refusal* of a write. Announce it, unless the same write failed in the same way before.
 
-        The object that asked for the write is retried after a back-off, and an announcement would retry it at once.
+        The object that asked for the write is retried after a back-off, but an announcement would retry it at once.
         """
         before = self._refused.get(label)
         self._refused[label] = refusal
@@ -428,12 +428,12 @@ def _refusal(error: ControlError) -> Refusal:
 
 
 def _facts(service: TailscaleService) -> tuple[object, ...]:
-    """Return the fields of *service* that a list shows, and in which two states of it are compared."""
+    """Return the fields of *service* that a list always shows. Two states with other values in these fields differ."""
     return service.name, frozenset(service.ports), frozenset(service.tags), frozenset(service.addresses)
 
 
 def _hint(service: TailscaleService) -> str | None:
-    """Return the annotation with the owners of *service*; None if it has no such annotation, or none is known."""
+    """Return the annotation with the owners of *service*; None if it has none, or if its annotations aren't known."""
     return (service.annotations or {}).get(ANNOTATION_OWNERS)
 
 

@@ -19,10 +19,7 @@ from tsoperator.tailnet.zones import Reported, Suffixes, TailnetNames, known_suf
 
 
 class KnownSuffixes:
-    """The suffixes that are known now.
-
-    A change of them is announced as a watch event of `SUFFIXES`.
-    """
+    """The suffixes that the operator knows now. It announces a change of them as a watch event of `SUFFIXES`."""
 
     def __init__(
         self,
@@ -33,8 +30,8 @@ class KnownSuffixes:
     ) -> None:
         """*leads_to* tells for a name whether a Service leads to the device with this name.
 
-        For *patience* seconds after the first call of `current`, `current` may tell that the suffixes are pending. This
-        means that more suffixes may be known in a moment.
+        For *patience* seconds after the first call of `current`, its result can say that the suffixes are pending,
+        which means that the operator possibly finds more suffixes in a moment.
         """
         self._leads_to = leads_to
         self._patience = patience
@@ -43,7 +40,7 @@ class KnownSuffixes:
         self._tailnets = tailnets
         self._reported: Counter[Reported] = Counter()
         self.feed = Announcer(SUFFIXES)
-        """Announces changes of the known suffixes."""
+        """The announcer of changes of the known suffixes."""
         self._told = Suffixes()
         cache.listen(SECRET, self._count)
         cache.listen(TAILNET, lambda *_: self._tell())
@@ -51,7 +48,7 @@ class KnownSuffixes:
         tailnets.listen_to_names(self._tell)
 
     def current(self) -> Suffixes:
-        """Return the suffixes known now, and request a read of each list of devices that has shown no device yet."""
+        """Return the known suffixes, and request a read of each list of devices that has shown no device so far."""
         for each in self._tailnets.all_registered():
             each.devices.want_names()
         if self._due is None:
@@ -66,7 +63,7 @@ class KnownSuffixes:
         return known_suffixes(map(self._listed, names), self._reported, self._leads_to)
 
     def _listed(self, name: str) -> TailnetNames:
-        """Return the names that the tailnet called *name* lists; no names if it can't be used."""
+        """Return the names that the tailnet called *name* lists; no names if the operator can't use the tailnet."""
         pending = self._due is not None and loop_time() < self._due and self._tailnets.is_pending(name)
         tailnet = self._tailnets.registered(name)
         if tailnet is None:
@@ -75,9 +72,9 @@ class KnownSuffixes:
         return TailnetNames(tailnet.client.url, *names) if names else TailnetNames(tailnet.client.url, pending=pending)
 
     def _look_for_shared(self, old: Object | None, new: Object | None) -> None:
-        """Announce changes of the suffixes if a device that another tailnet shares is the target of the Service.
+        """Announce changes of the suffixes if the Service leads to a device that another tailnet shares with ours.
 
-        *old* and *new* are the Service before and after its change. One of them leads to the device.
+        *old* and *new* are the Service before and after its change. It is enough if one of them leads to such a device.
         """
         led_to = {lookup_name(annotations(each).get(ANNOTATION_TAILNET_FQDN, "")) for each in (old, new) if each}
         known = (each.devices.names() for each in self._tailnets.all_registered())

@@ -29,17 +29,17 @@ _PAUSE: Final = 10.0  # s until a tailnet whose run has failed is followed again
 
 
 class UnknownTailnet(ControlError):
-    """An error: there is no Tailnet of that name, or it can't be used."""
+    """An error: there is no Tailnet of that name, or the operator can't use it."""
 
 
 class Tailnets:
     """The tailnets by name.
 
-    A change of a device in one of them is a watch event of `DEVICE`, and a change of a Tailscale Service is one of
-    `TAILSCALE_SERVICE`.
+    A change of a device in one of them is announced as a watch event of `DEVICE`, and a change of a Tailscale Service
+    as one of `TAILSCALE_SERVICE`.
 
-    Each tailnet is followed until it is unregistered, and everything remembered about it is dropped then. A Tailnet
-    may be registered, but refused to parents that have no proxies in it yet. Proxies that already run in it go on.
+    The operator follows each tailnet until the tailnet is unregistered, and forgets everything about it after that. A
+    Tailnet can be registered, but refused to parents without proxies in it. Proxies that run in it already go on.
     """
 
     def __init__(
@@ -49,11 +49,11 @@ class Tailnets:
         pause: float = _PAUSE,
         held: Callable[[], Iterable[str]] = lambda: (),
     ) -> None:
-        """*exists* tells for a name whether there is a Tailnet called so.
+        """*exists* tells for a name whether there is a Tailnet with this name.
 
-        *held* returns the names of the Tailnets that have been usable, so that devices may be in them. If
-        following a tailnet fails, it starts again *pause* seconds later; a failure of the operator's own
-        tailnet is raised.
+        *held* returns the names of the Tailnets that have been usable at some time, so that devices can be in them. If
+        following a tailnet fails, the operator starts it again *pause* seconds later. A failure of the operator's own
+        tailnet is raised instead.
         """
         self._tailnets = {each.name: each for each in tailnets}
         self._exists = exists
@@ -71,10 +71,10 @@ class Tailnets:
         self._running: dict[str, asyncio.Task[Any]] = {}
 
     def at(self, name: str) -> KnownTailnet:
-        """Return the tailnet called *name*, `OWN` for the operator's own.
+        """Return the tailnet called *name*; *name* is `OWN` for the operator's own tailnet.
 
-        Raises UnknownTailnet if there is no such tailnet that can be used, and Pending if its credentials
-        haven't been tried yet.
+        Raises UnknownTailnet if the operator can't use a tailnet of that name, and Pending if it hasn't tried the
+        tailnet's credentials yet.
         """
         if name != OWN and not self._exists(name):
             raise UnknownTailnet(f"there is no Tailnet {name!r}: create it, with credentials for the tailnet")
@@ -85,7 +85,7 @@ class Tailnets:
         raise UnknownTailnet(self.refusal(name) or "the operator has no tailnet of its own")
 
     def refusal(self, name: str) -> str:
-        """Return why parents without proxies in the tailnet called *name* must not use it; empty if they may."""
+        """Return why parents without proxies in the tailnet called *name* must not use it; empty if they can use it."""
         why = self._refusals.get(name)
         return f"Tailnet {name!r} can't be used: {why}" if why else ""
 
@@ -94,17 +94,17 @@ class Tailnets:
         return self._tailnets.get(name)
 
     def is_pending(self, name: str) -> bool:
-        """Tell whether nothing is known yet of the tailnet called *name*.
+        """Tell whether the operator knows nothing of the tailnet called *name* yet.
 
-        That is so if its credentials haven't been tried, or its devices haven't been listed yet.
+        That is so if it hasn't tried the tailnet's credentials, or hasn't listed its devices yet.
         """
         found = self._tailnets.get(name)
         return found.devices.is_pending() if found else name != OWN and name not in self._refusals
 
     def service(self, tailnet: str, label: str, *, hosts: bool = False) -> ServiceView:
-        """Return the Tailscale Service with this *label* in a *tailnet*, and its hosts if *hosts* is true.
+        """Return the operator's knowledge of the Tailscale Service with this *label* in a *tailnet*.
 
-        This raises nothing and never waits.
+        That includes its hosts if *hosts* is true. This method raises nothing and never waits.
         """
         try:
             return self.at(tailnet).services.view(label, hosts=hosts)
@@ -121,15 +121,15 @@ class Tailnets:
     def owned_services(self, tailnet: str, operator_id: str) -> frozenset[str]:
         """Return the labels of the Tailscale Services in a *tailnet* that the operator with this ID owns.
 
-        A Service of which the owner isn't known yet is left out.
+        The result leaves out a Tailscale Service whose owners aren't known yet.
         """
         found = self._tailnets.get(tailnet)
         return found.services.owned(operator_id) if found else frozenset()
 
     def names(self) -> list[str]:
-        """Return the names of the tailnets in which the operator may own Tailscale Services.
+        """Return the names of the tailnets in which the operator can own Tailscale Services.
 
-        These are the tailnets that are registered, and those whose Tailnets have yet to be tried after a start.
+        These are the registered tailnets, and those whose credentials the operator has yet to try after its start.
         """
         untried = (each for each in self._held() if each not in self._tailnets and each not in self._refusals)
         return [*self._tailnets, *untried]
@@ -139,12 +139,12 @@ class Tailnets:
         return [*self._tailnets.values()]
 
     def home(self, name: str, url: str, devices: Mapping[str, str]) -> str:
-        """Return the name of the tailnet that has *devices*, whose proxies should be in the tailnet called *name*.
+        """Return the name of the tailnet in which *devices* are.
 
-        *devices* has the MagicDNS names of the devices by ID, and *url* is where the proxies log in. At one URL
-        there may be several tailnets, and several Tailnets may be for the same tailnet. Devices of different
-        servers may have the same ID. So the result is *name* unless the devices are certainly elsewhere. Raises
-        Pending until the lists of devices that decide this have been read.
+        Their proxies log in at *url*, and should be in the tailnet called *name*. *devices* has the MagicDNS names of
+        the devices by ID. One URL can have several tailnets, several Tailnets can be for the same tailnet, and devices
+        of different servers can have the same ID. So the result is *name* unless the devices are certainly in another
+        tailnet. Raises Pending until the lists of devices that decide this have been read.
         """
         named = self._tailnets.get(name)
         others = [each for each in self._tailnets.values() if each.client.url == url and each is not named]
@@ -158,11 +158,11 @@ class Tailnets:
         return next((each.name for each in others if _has(each.devices, devices)), name)
 
     def findings(self) -> Mapping[str, Findings]:
-        """Return the findings of the last check of each tailnet, by the name of the tailnet."""
+        """Return the findings of the most recent check of each tailnet, by the name of the tailnet."""
         return {name: each.preflight.findings for name, each in self._tailnets.items()}
 
     def register(self, tailnet: KnownTailnet) -> None:
-        """Follow *tailnet* from now on, in place of the tailnet that is registered under its name."""
+        """Follow *tailnet* from now on. It replaces the tailnet that is registered under its name, if there is one."""
         self._end(tailnet.name)
         self._tailnets[tailnet.name] = tailnet
         for listener in self._listeners:
@@ -178,9 +178,9 @@ class Tailnets:
         self._start(tailnet)
 
     def refuse(self, name: str, why: str) -> None:
-        """Refuse the tailnet called *name* to parents without proxies in it.
+        """Refuse the tailnet called *name* to parents without proxies in it, for the reason *why*.
 
-        If *why* is empty, let them use the tailnet.
+        If *why* is empty, let all parents use the tailnet.
         """
         self._refusals[name] = why
         if (awaited := self._awaited.pop(name, None)) is not None and not awaited.done():
@@ -195,7 +195,7 @@ class Tailnets:
         del self._refusals[name]
 
     async def run(self) -> None:
-        """Follow all tailnets, and those that are registered later, until cancelled."""
+        """Follow all tailnets until cancelled, including those that are registered in the meantime."""
         async with asyncio.TaskGroup() as tasks:
             self._tasks = tasks
             try:
@@ -214,7 +214,7 @@ class Tailnets:
     async def _follow(self, tailnet: KnownTailnet) -> None:
         """Follow *tailnet* until cancelled.
 
-        After an error, follow it again a moment later, so that the other tailnets go on.
+        After an error, wait for a moment and follow it again, so that its failure doesn't stop the other tailnets.
         """
         while True:
             try:
@@ -230,12 +230,12 @@ class Tailnets:
             task.cancel()
 
     async def carry_out(self, step: ControlStep) -> None:
-        """Make the request of *step* to the control server of the tailnet that it names. Raises ControlError, Pending.
+        """Make the request of *step* to the control server of its tailnet. Raises ControlError, Pending.
 
-        The device of a cluster-scoped parent, such as a Connector, may have joined another tailnet than the one
-        that *step* names, because users can change ``spec.tailnet``. So to delete such a device, ask every tailnet
-        that may have it. Namespaced parents have no ``spec.tailnet``, so their devices are always in the tailnet
-        that *step* names.
+        The device of a cluster-scoped parent, such as a Connector, can be in another tailnet than the one that *step*
+        names, because users can change ``spec.tailnet``. So to delete such a device, ask every tailnet that possibly
+        has it. Namespaced parents have no ``spec.tailnet``, so their devices are always in the tailnet that *step*
+        names.
         """
         if isinstance(step, DeleteDevice) and not step.owner.key.namespace:
             await self._delete(step)
@@ -245,9 +245,9 @@ class Tailnets:
     async def _delete(self, step: DeleteDevice) -> None:
         """Delete a device from the tailnet in which it is. Raises ControlError, Pending.
 
-        Users can add and remove ``spec.tailnet``, and a parent may be gone. So each tailnet is asked that may
-        have the device. No other device has the same ID at the same URL, so only the right tailnet deletes it.
-        The device is gone if it was certainly in a tailnet that doesn't have it any more.
+        Users can add and remove ``spec.tailnet``, and the parent is possibly gone. So ask each tailnet that possibly
+        has the device. No other device has the same ID at the same URL, so only the right tailnet deletes it. If the
+        device was certainly in a tailnet that no longer has it, the device is gone.
         """
         if step.device in self._deleted.get(step.owner, ()):
             return
@@ -266,10 +266,10 @@ class Tailnets:
         self._check_that_it_is_gone(step, asked)
 
     def _check_that_it_is_gone(self, step: DeleteDevice, asked: Sequence[KnownTailnet]) -> None:
-        """Check that a device which is in none of the tailnets *asked* is gone. Raises UnknownTailnet, Pending.
+        """Raise UnknownTailnet or Pending, unless a device that is in none of the tailnets *asked* is certainly gone.
 
-        Nobody knows in which tailnet the device was. The device is taken to be gone from the tailnet that the parent
-        names, but only if all other tailnets have been asked, too.
+        Nobody knows in which tailnet the device was. We take it that the device was in the tailnet that its parent
+        names, and is gone from there, but only if we have asked all other tailnets, too.
         """
         device = f"device {step.name or step.device}, which logged in at {step.url or 'an unknown URL'},"
         for name in self._held():
@@ -299,8 +299,8 @@ class Tailnets:
     def listen(self, signal: Signal, listener: Listener) -> None:
         """Call *listener* at every change of a device or a Tailscale Service.
 
-        Its arguments are the old and the new state of a device, as objects of `DEVICE`. At a change of a Service, both
-        are the same object of `TAILSCALE_SERVICE`.
+        The arguments of *listener* are the old and the new state of a device, as objects of `DEVICE`. If a Tailscale
+        Service changes, both arguments are the same object of `TAILSCALE_SERVICE`.
         """
         if signal == DEVICE:
             self._listeners.append(listener)
@@ -312,9 +312,9 @@ class Tailnets:
                 each.services.listen(_label_listener(each.name, listener))
 
     def check_services_while(self, needs: Callable[[str], bool]) -> None:
-        """Check whether tailnets let the operator write Tailscale Services.
+        """Let the preflight of each tailnet check whether the operator can write Tailscale Services there.
 
-        Each tailnet is checked while *needs*, called with the name of its Tailnet, returns true.
+        The preflight checks that only while *needs* returns true for the name of its tailnet.
         """
         self._needs_services = needs
         for each in self._tailnets.values():
@@ -327,15 +327,16 @@ class Tailnets:
             each.devices.listen_to_names(listener)
 
     def listen_to_findings(self, listener: Callable[[], None]) -> None:
-        """Call *listener* when the findings about a tailnet differ from those of the last time."""
+        """Call *listener* when the findings about a tailnet differ from those of the check before."""
         self._finding_listeners.append(listener)
         for each in self._tailnets.values():
             each.preflight.listen(listener)
 
     def all(self, signal: Signal) -> list[Object]:
-        """Return all Tailscale Services, if *signal* is theirs: some may have no object in the cluster any more.
+        """Return all objects of *signal* for a resync: all Tailscale Services, but no devices.
 
-        Return no devices, because a resync enqueues the objects that devices concern anyway.
+        A Tailscale Service possibly has no object in the cluster any more. A resync enqueues the objects that devices
+        concern anyway.
         """
         if signal != TAILSCALE_SERVICE:
             return []
@@ -367,17 +368,17 @@ def _has(devices: Devices, wanted: Iterable[str]) -> bool:
 
 
 def _is_home(devices: Devices, wanted: Mapping[str, str]) -> bool:
-    """Tell whether the *wanted* devices, with their MagicDNS names by ID, certainly joined the tailnet of *devices*.
+    """Tell whether the *wanted* devices are certainly in the tailnet whose devices are *devices*.
 
-    Their proxies log in at the URL of that tailnet.
+    *wanted* has their MagicDNS names by ID. Their proxies log in at the URL of that tailnet.
     """
     return _has(devices, wanted) or devices.has_domain_of(wanted.values()) or any(map(_is_headscales, wanted))
 
 
 def _may_have(tailnet: KnownTailnet, step: DeleteDevice) -> bool:
-    """Tell whether *tailnet* may be asked to delete the device of *step*.
+    """Tell whether the operator is allowed to ask *tailnet* to delete the device of *step*.
 
-    *tailnet* must not be asked if it may have another device with the same ID.
+    It isn't if *tailnet* possibly has another device with the same ID.
     """
     if tailnet.client.url == step.url:
         return True
@@ -399,7 +400,7 @@ def _was_in(tailnet: KnownTailnet, step: DeleteDevice) -> bool:
 
 
 def _is_headscales(device_id: str) -> bool:
-    """Tell whether Headscale gave this ID: Headscale's IDs are numbers, Tailscale's never are."""
+    """Tell whether Headscale gave a device this ID: IDs of Headscale are numbers, and IDs of Tailscale never are."""
     return device_id.isdecimal()
 
 

@@ -1,4 +1,4 @@
-"""The upkeep of the devices of proxies: has the control server make the changes that Plans ask for.
+"""The upkeep of the devices of proxies: it makes the changes for which Plans ask, by calls to the control server.
 
 It remembers failed changes, so that the parents of the proxies can report them.
 """
@@ -32,10 +32,10 @@ DEAD_FOR: Final = timedelta(minutes=5)
 
 @dataclass(frozen=True, slots=True)
 class RetryPauses:
-    """Seconds after a failed change until the control server is asked for the change again.
+    """The seconds from a failed change to the next try.
 
-    *soon* applies if the control server gave no answer. *later* applies after a refusal, because an admin may have
-    changed the policy by then.
+    *soon* applies if the control server gave no answer. *later* applies after a refusal, because by that time an admin
+    has possibly changed the policy.
     """
 
     soon: float = 30.0
@@ -46,7 +46,7 @@ class RetryPauses:
 class _Failure:
     """A change of a device that failed.
 
-    *wanted* is what we asked for; we may ask again at *until*, by the event loop's clock.
+    *wanted* is the value that we asked for. We are allowed to ask again at the time *until* on the event loop's clock.
     """
 
     wanted: object
@@ -56,10 +56,10 @@ class _Failure:
 
 @dataclass(slots=True)
 class _Memory:
-    """The news about the devices of one parent, and the failed changes of them.
+    """The news about the devices of one parent, and the failed changes of these devices.
 
-    *shown* says how many of the news `DeviceUpkeep.news` has returned. The failures are by device ID and by what
-    should change, `TAGS` or `NAME`.
+    *shown* is the number of news that `DeviceUpkeep.news` has returned. The keys of *failures* are the device ID and
+    the changed property, `TAGS` or `NAME`.
     """
 
     news: list[DeviceFinding] = field(default_factory=list)
@@ -70,9 +70,9 @@ class _Memory:
 class DeviceUpkeep:
     """The upkeep of the devices of proxies in one tailnet.
 
-    Tags and names are set in the background. We remember the outcome and enqueue the parent of the proxy, whose
-    reconcile reports it. *now* returns the time, to compare with the time at which the control server last saw a
-    device.
+    It sets tags and names in the background, remembers the outcome, and enqueues the parent of the proxy, so that a
+    reconcile reports the outcome. *now* returns the time, for a comparison with the time at which the control server
+    last saw a device.
     """
 
     def __init__(
@@ -93,14 +93,17 @@ class DeviceUpkeep:
         self._memories: dict[Owner, _Memory] = {}
 
     def failures(self, owner: Owner) -> dict[tuple[str, str], Failed]:
-        """Return the changes that failed for the devices of *owner*, with the seconds until we may retry them."""
+        """Return the failed changes of the devices of *owner*, each with the seconds until we are allowed to retry it.
+
+        The keys are the device ID and the changed property, `TAGS` or `NAME`.
+        """
         now = loop_time()
         there = self._memories.get(owner)
         found = there.failures if there else {}
         return {about: Failed(each.wanted, each.finding, each.until - now) for about, each in found.items()}
 
     def news(self, owner: Owner) -> Sequence[DeviceFinding]:
-        """Return the news about changes of *owner*'s devices. They stay until `news_told` is called."""
+        """Return the news about changes of *owner*'s devices. They are kept until `news_told` is called."""
         there = self._memories.get(owner)
         if there is None:
             return ()
@@ -108,14 +111,14 @@ class DeviceUpkeep:
         return [*there.news]
 
     def news_told(self, owner: Owner) -> None:
-        """Forget the news that `news` returned last, because *owner* has reported them."""
+        """Forget the news that `news` returned last, because *owner* has reported these news."""
         if (there := self._memories.get(owner)) is not None:
             del there.news[: there.shown]
             there.shown = 0
             self._forget_if_empty(owner)
 
     def retry(self) -> None:
-        """Allow a retry of all failed changes now, because somebody may have changed the policy."""
+        """Allow a retry of all failed changes now, because somebody has possibly changed the policy."""
         now = loop_time()
         for memory in self._memories.values():
             memory.failures = {about: replace(each, until=now) for about, each in memory.failures.items()}
@@ -127,7 +130,7 @@ class DeviceUpkeep:
         self._memories.pop(owner, None)
 
     async def carry_out(self, step: ControlStep) -> None:
-        """Make the change that *step* asks for, or begin to make it.
+        """Make the change that *step* asks for, or begin to make it in the background.
 
         Raises Pending, and ControlError if a device can't be deleted.
         """
@@ -139,7 +142,7 @@ class DeviceUpkeep:
             case FreeName(_, owner, hostname, _):
                 try:
                     await self._calls.result(owner, ("free", hostname), step.tags, lambda: self._free(step))
-                except ControlError as error:  # the proxy gets another name then
+                except ControlError as error:  # the proxy gets another name in this case
                     words = f"the name {hostname} may be that of a dead device, which could not be looked for"
                     finding = _because(DeviceFinding(Effect.WARNING, "NameNotTakenOver", words), error)
                     log.debug("%s", finding.message)
@@ -163,9 +166,10 @@ class DeviceUpkeep:
         change: Callable[[], Awaitable[DeviceFinding | None]],
         failing: DeviceFinding,
     ) -> None:
-        """Begin a *change* of a device.
+        """Begin a *change* of a device, and remember its result.
 
-        Remember its result. If it fails, remember the finding *failing* with the reason.
+        *about* is the device ID and the changed property. If the change fails, remember the finding *failing* with the
+        reason.
         """
 
         def give_up(error: ControlError) -> None:
@@ -190,9 +194,9 @@ class DeviceUpkeep:
     def _remember(
         self, owner: Owner, about: tuple[str, str], wanted: object, found: DeviceFinding | None, seconds: float = 0.0
     ) -> None:
-        """Remember *found*, and enqueue the parent unless it already knows of that failure.
+        """Remember *found*, and enqueue the parent unless the parent knows of the same failure already.
 
-        The finding is news or a failure. After a failure, we may ask again in *seconds* seconds.
+        *found* is news or a failure. After a failure, we are allowed to ask again in *seconds* seconds.
         """
         memory = self._memories.setdefault(owner, _Memory())
         last = memory.failures.pop(about, None)
@@ -236,7 +240,7 @@ class DeviceUpkeep:
         return DeviceFinding(Effect.FAILED, "TagsRefused", words)
 
     async def _free(self, step: FreeName) -> None:
-        """Free the name that a new proxy is about to ask for: delete the device that has the name, if it is dead."""
+        """Free the name for which a new proxy is about to ask: if a dead device has it, delete that device."""
         await self._devices.refresh()
         holder = self._devices.at(step.hostname)
         found = await self._remove(holder, step.hostname, step.tags) if holder else None
@@ -256,7 +260,7 @@ class DeviceUpkeep:
     async def _remove(self, holder: Device, hostname: str, tags: Sequence[str]) -> DeviceFinding | None:
         """Delete *holder*, the device that has the name *hostname*, if it is dead.
 
-        Return news of the deletion, a notice that says why the device is kept, or None if it was gone already.
+        Return news of the deletion, or a notice that says why the device isn't deleted, or None if it was gone already.
         """
         if self.holder(holder).parent:
             words = f"the name {hostname} is held by {self.holder(holder)}; to have it, {TWO_HOSTNAMES}"
@@ -282,13 +286,13 @@ class DeviceUpkeep:
     def holder(self, device: Device) -> Holder:
         """Return *device* as the holder of a name for which another device asked.
 
-        If *device* is that of a proxy of this operator, the parent of the proxy is part of the result.
+        If *device* belongs to a proxy of this operator, the result also names the parent of the proxy.
         """
         secret = next(iter(self._cache.indexed(SECRET, BY_DEVICE, device.node_id)), None)
         return Holder(device, parent_title(secret) if secret else "")
 
     def _why_kept(self, holder: Device, tags: Sequence[str]) -> str:
-        """Say why *holder* must not be deleted; empty if it is dead and has exactly these *tags*."""
+        """Return the reason why *holder* must not be deleted; empty if it is dead and has exactly these *tags*."""
         if set(holder.tags) != set(tags):
             return f"has other tags: {listed(holder.tags)}"
         if holder.connected is None:
@@ -300,7 +304,7 @@ class DeviceUpkeep:
         return ""
 
     async def _rename(self, node_id: str, hostname: str) -> str:
-        """Give a device the name *hostname*, and return words that say so."""
+        """Give a device the name *hostname*, and return words for the user that say so."""
         old = self._devices.known(node_id)
         await self._tailnet.set_name(node_id, "")  # the name follows the hostname again; a name that we set would not
         renamed = await self._tailnet.device(node_id)

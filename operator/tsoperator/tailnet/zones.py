@@ -1,9 +1,9 @@
 """The zones of MagicDNS names: those that the nameserver answers for, and those that the cluster's DNS forwards.
 
-If the user gives no zones, they follow from the tailnets' suffixes, which devices show. A zone that a tailnet has shown
-is never dropped only because a tailnet can't be looked at now: it stays until more is known. The status of the
-DNSConfig remembers such zones. It also says when the zones come from the operator's settings. No tailnet has shown
-those zones, so they go when the setting goes.
+If the user gives no zones, the zones are the tailnets' suffixes, which devices show. The operator doesn't drop a zone
+that a tailnet has shown only because it can't read that tailnet now: the zone stays until more is known. The status of
+the DNSConfig remembers such zones. It also says when the zones come from the operator's settings. No tailnet has shown
+those zones, so they end when the setting ends.
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -17,9 +17,9 @@ TS_NET: Final = "ts.net"
 """The zone of all tailnets at Tailscale."""
 FROM_TAILNETS: Final = "Tailnets"
 FROM_SETTING: Final = "Setting"
-"""The origin of zones in a DNSConfig's status: the operator's setting.
+"""The origin in a DNSConfig's status that says that the zones are from the operator's setting.
 
-`FROM_TAILNETS` means that tailnets have shown them.
+The other origin, `FROM_TAILNETS`, means that tailnets have shown them.
 """
 
 
@@ -28,9 +28,9 @@ class Suffixes:
     """The known suffixes of MagicDNS names, such as ``tail1234.ts.net``.
 
     *known* are the suffixes, sorted. If *complete*, these are the suffixes of all tailnets. If *anywhere*, there is a
-    tailnet that may have any suffix, and only its first proxy will show which. *shared* are the names of devices of
-    other tailnets that are shared with ours, and to which Services lead, sorted. While *pending*, more may be known in
-    a moment.
+    tailnet that can have any suffix, and only its first proxy will show which. *shared* are the names of those devices
+    that other tailnets share with ours and to which Services lead, sorted. While *pending*, the operator possibly
+    learns more suffixes in a moment.
     """
 
     known: tuple[str, ...] = ()
@@ -47,9 +47,9 @@ NO_SUFFIXES: Final = Suffixes()
 class TailnetNames:
     """A tailnet, whose control server is at *url*, and the *domains* of its devices' names.
 
-    *domains* is None until the devices are listed. *shared* are the names of the devices that other tailnets share with
-    this one; the domains of these names aren't in *domains*. Headscale lists names without a domain, so that *domains*
-    has an empty domain. While *pending*, the list of devices hasn't been read yet.
+    *domains* is None until the operator has listed the devices. *shared* are the names of the devices that other
+    tailnets share with this one; the domains of these names aren't in *domains*. Headscale lists names without a
+    domain, so its *domains* have an empty text. While *pending*, the operator hasn't read the list of devices yet.
     """
 
     url: str
@@ -59,7 +59,7 @@ class TailnetNames:
 
 
 class Reported(NamedTuple):
-    """The *domain* of the device name that a proxy reports; *url* is the control server where the proxy logs in."""
+    """The *domain* in a device name that a proxy reports, and the *url* of its control server."""
 
     url: str
     domain: str
@@ -70,7 +70,7 @@ def known_suffixes(
     reported: Collection[Reported],
     leads_to: Callable[[str], bool],
 ) -> Suffixes:
-    """Return the known suffixes of *tailnets*, which must be all tailnets.
+    """Return the known suffixes of *tailnets*, which have to be all tailnets that the operator knows.
 
     *reported* are the domains that proxies report. *leads_to* tells for a name whether a Service leads to the device
     with this name.
@@ -94,7 +94,7 @@ def nameserver_zones(given: Sequence[str], suffixes: Suffixes, served: Iterable[
     """Return the zones that the nameserver answers for.
 
     *given* are the zones that the user gives, and *served* those that tailnets have shown before. Without given zones,
-    it answers for all of ts.net, because stub domains may lead all of it to the nameserver.
+    the nameserver answers for all of ts.net, because a stub domain can forward all of ts.net to it.
     """
     if given:
         return tuple(given)
@@ -105,11 +105,10 @@ def nameserver_zones(given: Sequence[str], suffixes: Suffixes, served: Iterable[
 def stub_zones(given: Sequence[str], suffixes: Suffixes, served: Sequence[str] = ()) -> tuple[str, ...]:
     """Return the zones that the cluster's DNS has to forward to the nameserver.
 
-    *given* are the zones that the user gives, and *served* those that tailnets have shown before. Without given
-    zones, the zones to forward are the tailnets' own suffixes, and the names of single devices of other tailnets.
-    So other names in ts.net, such as those of other people's Funnels, resolve as on the Internet. While no suffix
-    is known, all of ts.net is forwarded. But nothing is forwarded yet if nothing was forwarded so far, and more
-    suffixes may be known in a moment.
+    *given* are the zones that the user gives, and *served* those that tailnets have shown before. Without given zones,
+    the result has the tailnets' own suffixes, and the names of single devices of other tailnets. So other names in
+    ts.net, such as those of other people's Funnels, resolve as on the Internet. While no suffix is known, the result is
+    all of ts.net. But it is empty if *served* is empty and the operator possibly learns more suffixes in a moment.
     """
     if given:
         return tuple(given)
@@ -122,17 +121,14 @@ def stub_zones(given: Sequence[str], suffixes: Suffixes, served: Sequence[str] =
 
 
 def forwarded_zones(dnsconfig: Object, given: Sequence[str], suffixes: Suffixes) -> tuple[str, ...]:
-    """Return the `stub_zones` of *dnsconfig*.
-
-    Its status has the zones that tailnets have shown before.
-    """
+    """Return the `stub_zones` for *dnsconfig*, in whose status are the zones that tailnets have shown before."""
     return stub_zones(given, suffixes, tailnet_zones(dnsconfig))
 
 
 def zones_status(given: Sequence[str], zones: Sequence[str]) -> Object:
-    """Return the fields of a DNSConfig's status with the *zones* that the cluster's DNS has to forward.
+    """Return the fields of a DNSConfig's status that hold *zones*, the zones that the cluster's DNS has to forward.
 
-    The fields also say where the zones come from.
+    The fields also say whether the zones come from *given* or from tailnets.
     """
     return {"zones": [*zones], "zonesFrom": FROM_SETTING if given else FROM_TAILNETS}
 
@@ -146,13 +142,16 @@ def shown_zones(dnsconfig: Object) -> Sequence[str]:
 def tailnet_zones(dnsconfig: Object) -> Sequence[str]:
     """Return those of the `shown_zones` that a tailnet has shown; no zones if the user gave them.
 
-    Earlier versions did not say where the zones in the status come from, so their zones are ignored.
+    Earlier versions did not write into the status where the zones come from, so we ignore their zones.
     """
     return shown_zones(dnsconfig) if _cluster_dns(dnsconfig).get("zonesFrom") == FROM_TAILNETS else ()
 
 
 def name_error(name: str, given: Sequence[str], suffixes: Suffixes) -> str | None:
-    """Say why *name* can't be a device's MagicDNS name; None if it can. *given* are the zones that the user gives."""
+    """Return the reason why *name* can't be a device's MagicDNS name; None if it can.
+
+    *given* are the zones that the user gives.
+    """
     anywhere = suffixes.anywhere and not given
     return fqdn_error(name, nameserver_zones(given, suffixes), anywhere=anywhere)
 

@@ -1,1 +1,1 @@
-"""A client of the tailnet's control plane, Tailscale's or Headscale's."""
+"""A client of the API of a tailnet's control server, Tailscale's or Headscale's."""

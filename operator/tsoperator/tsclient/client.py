@@ -27,9 +27,9 @@ class TailnetClient:
     """A client for one tailnet, with the rights of an OAuth client.
 
     Every call takes at most ``retry.call`` seconds, including all tries and the request for a token. It raises
-    ControlError if it fails. *base_url* has no slash at its end. *clock* counts seconds and never goes back.
-    *observe* is called for each try with the method and the status of the answer, ``none`` if there was no answer.
-    *secret* says in errors which Secret has the credentials; it is empty for the operator's own credentials.
+    ControlError if it fails. *base_url* has no slash at its end. *clock* counts seconds and never goes back. *observe*
+    is called for each try with the method and the status of the answer; the status is ``none`` if there was no answer.
+    *secret* names, in errors, the Secret with the credentials; it is empty for the operator's own credentials.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class TailnetClient:
         self._transport.observers.append(lambda _, status: listener(status))
 
     def use(self, credentials: ClientCredentials) -> None:
-        """Use other *credentials* of the same tailnet from now on."""
+        """Use other *credentials* from now on. They must be for the same tailnet."""
         self._tokens.use(credentials)
 
     async def create_auth_key(self, tags: Sequence[str]) -> AuthKey:
@@ -71,22 +71,22 @@ class TailnetClient:
     async def devices(self) -> dict[str, Device]:
         """Return all devices of the tailnet by node ID.
 
-        A device that has not changed since the last call is the same Python object as then.
+        A device that is the same as at the previous call is the same Python object.
         """
         return await self._device_lists.read(await self._call("GET", "/api/v2/tailnet/-/devices"))
 
     async def list_auth_keys(self) -> None:
-        """Read the list of auth keys, to check that the OAuth client may read it."""
+        """Read the list of auth keys, to check the right of the OAuth client to do so."""
         (await self._call("GET", "/api/v2/tailnet/-/keys")).check()
 
     async def list_services(self) -> None:
-        """Read the list of Tailscale Services, to check that the OAuth client may read it. Raises NotSupported."""
+        """Read the list of Tailscale Services, to check the right of the OAuth client to do so. Raises NotSupported."""
         (await self._call("GET", _SERVICES)).check()
 
     async def services(self) -> list[TailscaleService]:
         """Return all Tailscale Services of the tailnet.
 
-        The control server may leave their annotations out of this list.
+        The control server is allowed to leave their annotations out of its list.
         """
         return [each.to_service() for each in (await self._call("GET", _SERVICES)).read(ServiceList).services]
 
@@ -101,8 +101,8 @@ class TailnetClient:
     async def put_service(self, service: TailscaleService) -> TailscaleService:
         """Create *service*, or replace the one with its name, and return it as the tailnet has it now.
 
-        All fields are replaced. A *service* without addresses is a new one. A control server needn't answer
-        with the Service, so the Service is read if the answer doesn't contain it.
+        All fields are replaced. A *service* without addresses is a new one. A control server needn't return the Service
+        in its answer; if it doesn't, this method reads the Service.
         """
         body = ServiceBody.of(service).to_json()
         answer = await self._call("PUT", _service_path(service.name), body, service.tags)
@@ -121,7 +121,7 @@ class TailnetClient:
         return True
 
     async def service_hosts(self, name: str) -> list[ServiceHost]:
-        """Return the devices that host the Tailscale Service with that name; none if there is no such Service."""
+        """Return the devices that host the Tailscale Service with that name; no devices if there is no such Service."""
         path = _service_path(name).replace(_SERVICES, _HOSTED)
         try:
             return (await self._call("GET", f"{path}/devices")).read(HostList).to_hosts()
@@ -150,8 +150,7 @@ class TailnetClient:
     async def granted(self, *, anew: bool = False) -> Granted:
         """Return the rights of the OAuth client, as the server said when it issued the access token.
 
-        With *anew*, request another token first, because the rights may have changed since the present token
-        was issued.
+        With *anew*, request another token first, because the rights of the present token are possibly outdated.
         """
         try:
             async with asyncio.timeout(self._retry.call):
@@ -161,7 +160,7 @@ class TailnetClient:
         return self._tokens.granted
 
     async def has_services(self) -> bool:
-        """Tell whether the control server has Tailscale Services, even if it doesn't let the OAuth client see them."""
+        """Tell whether the control server has Tailscale Services, even if the OAuth client must not see them."""
         try:
             await self.list_services()
         except NotSupported:
@@ -171,7 +170,7 @@ class TailnetClient:
         return True
 
     async def _call(self, method: str, path: str, body: Any = None, tags: Sequence[str] = ()) -> Answer:
-        """Return the answer to a request. If the server refuses it, the error names the *tags* that *body* asks for."""
+        """Return the answer to a request. If the server refuses it, the error names the *tags* in *body*."""
         try:
             async with asyncio.timeout(self._retry.call):
                 answer = await self._send(method, path, body, tags)
@@ -197,7 +196,7 @@ class TailnetClient:
 def _device_path(device_id: str) -> str:
     """Return the URL path of a device.
 
-    Raises Missing if *device_id* can't be an ID: such a path could be that of another call.
+    Raises Missing if *device_id* can't be an ID, because the path with it could be that of another call.
     """
     if not _DEVICE_ID.fullmatch(device_id):
         raise Missing(f"no device has the ID {device_id!r}", 404, "not a device ID")
@@ -207,7 +206,7 @@ def _device_path(device_id: str) -> str:
 def _service_path(name: str) -> str:
     """Return the URL path of a Tailscale Service.
 
-    Raises BadRequest if nothing can have that *name*: such a path could be that of another call.
+    Raises BadRequest if no Service can have that *name*, because the path with it could be that of another call.
     """
     if not _SERVICE_NAME.fullmatch(name):
         raise BadRequest(f"no Tailscale Service can have the name {name!r}", 400, "not a name of a Service")

@@ -1,13 +1,13 @@
-"""Reads lists of devices, and decodes only the devices that have changed since the last list.
+"""Reads lists of devices, and decodes only the devices that differ from the previous list.
 
-The list of a large tailnet is tens of megabytes of JSON, and little of it changes from one read to the next. So it is
-split where one device ends and the next one begins, which is ``},{"`` in compact JSON. Each piece is looked up by its
-hash among the pieces of the last list. Only the pieces that are not found there are parsed.
+The list of a large tailnet is tens of megabytes of JSON, and little of it changes from one read to the next. So we
+split it where one device ends and the next one begins, which is ``},{"`` in compact JSON. We look up each piece by its
+hash among the pieces of the previous list, and parse only the pieces that are not found there.
 
-Those characters may also occur inside a device: in a nested list, or where a string ends in ``},{``. A piece that ends
-there is not valid JSON, since a brace or a quote is still open. It is joined with the pieces after it until they are
-valid together, which happens at the end of the device and not before. If the server does not always write the same
-white space between two devices, a piece holds several devices. So a piece is parsed as a list.
+Those characters can also occur inside a device: in a nested list, or where a string ends in ``},{``. A piece that ends
+there is not valid JSON, because a brace or a quote is still open. We join it with the following pieces until they are
+valid together, which is at the end of the device and not before. If the server does not always write the same white
+space between two devices, a piece has several devices. So we parse a piece as a list.
 """
 
 import re
@@ -28,28 +28,31 @@ _BETWEEN: Final = rb"\} , \{".replace(b" ", _SPACE)
 _TAIL: Final = re.compile(rb"\} \] \} \Z".replace(b" ", _SPACE))
 _COMPACT: Final = b'},{"'
 _LONGEST: Final = 1 << 18
-"""The largest number of bytes that a piece may have. With a larger piece, the whole list is parsed at once."""
+"""The largest number of bytes in a piece. If a piece is larger, we parse the whole list at once."""
 _VAIN: Final = 1 << 22
-"""The number of bytes that may be parsed without success for one device, in all tries together."""
+"""The number of bytes that we parse without success for one device, in all tries together, before we give up."""
 _DEVICES: Final = TypeAdapter(list[Device])
 
 
 class _NotSplit(Exception):
-    """An exception: the body is not a list of devices, or is not written as the control servers write it."""
+    """An exception: the body is not a list of devices, or the format isn't the one that the control servers write."""
 
 
 class DeviceListReader:
-    """Reads the lists of devices that a control server sends, and decodes only the devices that have changed."""
+    """Reads the lists of devices that a control server sends.
+
+    It decodes only the devices that are new or have changed after the previous list.
+    """
 
     def __init__(self, time_slice: float = SECONDS) -> None:
-        """A read holds the event loop for *time_slice* seconds at a time."""
+        """A read blocks the event loop for at most *time_slice* seconds at a time."""
         self._time_slice = time_slice
-        self._known: dict[int, Device] = {}  # the devices of the last list, by a keyed 64-bit hash of their JSON
+        self._known: dict[int, Device] = {}  # the devices of the previous list, by a keyed 64-bit hash of their JSON
 
     async def read(self, answer: Answer) -> dict[str, Device]:
-        """Return the devices by node ID. If several have the same ID, return the last. Raises ControlError.
+        """Return the devices by node ID. If several have the same ID, return the last one. Raises ControlError.
 
-        A device that has not changed since the last list is the same Python object as in that list.
+        A device that is the same as in the previous list is the same Python object as there.
         """
         answer.check_status()
         try:
@@ -120,10 +123,10 @@ class _Pieces:
 
 
 def _decoded(text: bytes, count: int, answer: Answer) -> list[Device]:
-    """Return the devices in the JSON *text*, none if it is not JSON.
+    """Return the devices in the JSON *text*; no devices if it is not JSON.
 
-    Raises UnexpectedAnswer, which gives the number of the faulty device in the whole list. So *count* says how many
-    devices come before those in *text*.
+    *count* is the number of devices before *text* in the whole list. Raises UnexpectedAnswer, which gives the number of
+    the faulty device in the whole list.
     """
     try:
         return _DEVICES.validate_json(b'[{"' + text + b"}]")

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Granted:
-    """The rights of an access token, as the server said when it issued the token. A field is None if it did not say."""
+    """The rights of an access token, as the server said when it issued the token; None where it said nothing."""
 
     scopes: tuple[str, ...] | None = None
     tags: tuple[str, ...] | None = None
@@ -34,8 +34,8 @@ UNTOLD = Granted()
 class Call:
     """A request to the control server at the URL *server*.
 
-    *tags* are the tags that the request asked for, and *granted* are the rights of its access token. *secret* says
-    which Secret has the credentials; it is empty for the operator's own.
+    *tags* are the tags that the request asked for, and *granted* are the rights of its access token. *secret* names the
+    Secret with the credentials; it is empty for the operator's own credentials.
     """
 
     server: str = ""
@@ -77,7 +77,7 @@ class NoToken(CredentialsUnreadable):
 
 
 class Refused(ControlError):
-    """The control server refused *call*; *status* is the HTTP code, *detail* its own words."""
+    """The control server refused *call*; *status* is the HTTP code, and *detail* has the server's own words."""
 
     def __init__(self, message: str, status: int, detail: str, call: Call = UNKNOWN_CALL) -> None:
         super().__init__(message)

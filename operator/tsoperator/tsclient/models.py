@@ -1,4 +1,4 @@
-"""The fields that the operator reads of the control server's JSON."""
+"""The parts of the control server's JSON that the operator reads."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, Final, Self
@@ -16,7 +16,7 @@ _Split = Annotated[
 _Words = Annotated[tuple[str, ...], BeforeValidator(lambda value: value or ())]
 
 NOTE: Final = "The Tailscale operator of a Kubernetes cluster manages this Service. Do not change it."
-"""The comment of a Tailscale Service that the operator has created. A user may change it: the operator ignores it."""
+"""The comment of a Tailscale Service that the operator has created. Users can change it: the operator ignores it."""
 
 # Other fields are ignored. An ID may be written as a number: Headscale's IDs look like numbers.
 _CONFIG: Final = ConfigDict(frozen=True, coerce_numbers_to_str=True, hide_input_in_errors=True)
@@ -41,7 +41,7 @@ class DeviceList(_Body):
 
 
 class ServiceBody(_Body):
-    """A Tailscale Service. A field that the operator doesn't know is an extra one, and is sent back as it was read."""
+    """A Tailscale Service. A field that the operator doesn't know is kept, and sent back as it was read."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -53,13 +53,13 @@ class ServiceBody(_Body):
 
     @classmethod
     def of(cls, service: TailscaleService) -> Self:
-        """Return *service* in the form in which it is sent. A new Service, which has no addresses, gets a comment."""
+        """Return *service* in the form in which we send it. A new Service, which has no addresses, gets a comment."""
         others = service.other if service.addresses else {"comment": NOTE, **service.other}
         known = {"name": service.name, "addrs": service.addresses, "ports": service.ports, "tags": service.tags}
         return cls.model_validate({**others, **known, "annotations": dict(service.annotations or {})})
 
     def to_json(self) -> Mapping[str, Any]:
-        """Return the fields as JSON. An empty field that the operator knows is left out."""
+        """Return the fields as JSON. The result leaves out empty fields that the operator knows."""
         extra = self.model_extra or {}
         fields = self.model_dump(mode="json", by_alias=True)
         return {name: value for name, value in fields.items() if value or name in extra}
@@ -90,7 +90,7 @@ class HostList(_Body):
     hosts: Annotated[tuple[_Host, ...], BeforeValidator(lambda value: value or ())] = ()
 
     def to_hosts(self) -> list[ServiceHost]:
-        """Return the hosts."""
+        """Return these devices as the hosts of the Tailscale Service."""
         return [ServiceHost(each.node_id, each.approval) for each in self.hosts]
 
 
@@ -115,7 +115,7 @@ def _details(value: Any) -> Any:
 
 
 class ErrorBody(BaseModel):
-    """An error body: Tailscale's ``message``, Headscale's ``message`` and ``data``, OAuth's ``error``."""
+    """The body of an error: Tailscale's ``message``, Headscale's ``message`` and ``data``, or OAuth's ``error``."""
 
     message: str = ""
     error: str = ""

@@ -1,4 +1,7 @@
-"""Access tokens of an OAuth client or of workload identity: requested when needed, kept until they nearly expire."""
+"""Access tokens of an OAuth client or of workload identity.
+
+A token is requested when it is needed, and kept until it nearly expires.
+"""
 
 import asyncio
 import time
@@ -54,9 +57,9 @@ class Identity(NamedTuple):
 
 
 ClientCredentials = Callable[[], Credentials | Identity | Awaitable[Credentials | Identity]]
-"""A function that returns the credentials of an OAuth client, or an awaitable of them.
+"""A function that returns the credentials of an OAuth client or a workload identity, or an awaitable of them.
 
-It raises CredentialsUnreadable. It is called before every use of a token, so that new credentials are used at once.
+It raises CredentialsUnreadable. We call it before every use of a token, so that new credentials take effect at once.
 """
 
 
@@ -69,10 +72,7 @@ class Jwt(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CredentialFiles:
-    """The credentials of an OAuth client in two mounted files.
-
-    White space around them, such as a final newline, is removed.
-    """
+    """The credentials of an OAuth client in two mounted files, without the white space around them."""
 
     client_id: Path
     client_secret: Path
@@ -100,7 +100,7 @@ class IdentityFile:
 
 
 class MintedIdentity:
-    """Workload identity: a ServiceAccount token that we ask the API server for, and use until it nearly expires."""
+    """Workload identity: a ServiceAccount token that we request from the API server, and replace before it expires."""
 
     def __init__(
         self, client_id: str, mint: Callable[[], Awaitable[Jwt]], clock: Callable[[], float] = time.time
@@ -113,7 +113,7 @@ class MintedIdentity:
         self._renew_at = 0.0
 
     async def __call__(self) -> Identity:
-        """Return the identity, with a new token if need be. Raises NoToken."""
+        """Return the identity. Request a new token if there is none, or if it nearly expires. Raises NoToken."""
         now = self._clock()
         if self._jwt is None or now >= self._renew_at:
             self._jwt = await self._mint()
@@ -121,15 +121,15 @@ class MintedIdentity:
         return Identity(self._client_id, self._jwt.value)
 
     def drop(self) -> None:
-        """Forget the token after the control server has refused it: the cluster may have a new key to sign tokens."""
+        """Forget the token, which the control server has refused: perhaps the cluster has a new key to sign tokens."""
         self._jwt = None
 
 
 @dataclass(frozen=True, slots=True)
 class _Token:
-    """An access token, the credentials with which it was requested, and the rights that it has.
+    """An access token, the credentials with which we requested it, and the rights that it has.
 
-    Another token is requested from a certain time on, before this token expires.
+    We request another token some time before this token expires.
     """
 
     value: SecretStr
@@ -148,7 +148,7 @@ class TokenSource:
         self._token: _Token | None = None
         self._renewal = asyncio.Lock()
         self._failures = 0
-        self._failure: ControlError | None = None  # the error of the last request for a token, if it failed
+        self._failure: ControlError | None = None  # the error of the most recent request for a token, if it failed
 
     @property
     def granted(self) -> Granted:
@@ -158,8 +158,8 @@ class TokenSource:
     async def token(self, *, anew: bool = False) -> SecretStr:
         """Return a token that does not expire soon. With *anew*, always request a new one.
 
-        Raises ControlError. If a request for a token fails, all callers that waited for it get that error, so that they
-        don't try one after the other.
+        Raises ControlError. If a request for a token fails, all callers that waited for the token get that error, so
+        that they don't repeat the request one after the other.
         """
         failures = self._failures
         async with self._renewal:
@@ -177,7 +177,7 @@ class TokenSource:
         self._credentials = credentials
 
     def drop(self, value: SecretStr) -> None:
-        """Forget the token *value*, which the server did not accept, unless another has taken its place."""
+        """Forget the token *value*, which the server did not accept, unless there is another token already."""
         if self._token is not None and self._token.value == value:
             self._token = None
 
@@ -207,7 +207,7 @@ class TokenSource:
 
 
 def _margin(lifetime: float) -> float:
-    """Return how many seconds before its end a token with this *lifetime* is renewed."""
+    """Return the number of seconds before its expiry at which a token with this *lifetime* is replaced."""
     return min(60, lifetime / 5)
 
 

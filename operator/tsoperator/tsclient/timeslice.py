@@ -1,4 +1,4 @@
-"""Lets long work share the event loop."""
+"""Lets a long computation share the event loop with other tasks."""
 
 import asyncio
 from time import perf_counter
@@ -8,16 +8,16 @@ SECONDS: Final = 0.005
 
 
 class TimeSlice:
-    """Measures for how long a task has held the event loop. The task may hold it for *seconds* at a time."""
+    """Measures how long a task has blocked the event loop. The task is allowed to block it for *seconds* at a time."""
 
     def __init__(self, seconds: float = SECONDS) -> None:
         self._seconds = seconds
         self._end = perf_counter() + seconds
 
     async def pause(self) -> None:
-        """Let other tasks run if this task has held the event loop for long enough.
+        """Let other tasks run if this task has blocked the event loop for its whole time slice.
 
-        Call this between the steps of the work.
+        Call this between the steps of the computation.
         """
         if perf_counter() >= self._end:
             await asyncio.sleep(0)

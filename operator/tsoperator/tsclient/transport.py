@@ -1,4 +1,4 @@
-"""Sends requests to the control server, with time limits and several tries, and reads answers as models or errors."""
+"""Sends requests to the control server, with time limits and retries, and reads answers as models or errors."""
 
 import asyncio
 import logging
@@ -46,10 +46,11 @@ _KEY_LIKE: Final = re.compile(r"\b(?:ts|hs)key-[\w-]+")
 
 _BLOCK: Final = 1 << 17  # bytes
 _UNREAD: Final = 1 << 29
-"""The number of bytes of an answer that may wait to be read; no answer is as large as that.
+"""The largest number of bytes of an answer that can wait to be read; no answer is as large as that.
 
-With aiohttp's own limit, 64 KiB, reading from the connection pauses while a large answer comes. If the server closes
-the connection during a pause, uvloop loses the end of the answer. A call that fails for this reason fails every time.
+With aiohttp's own limit, 64 KiB, it pauses reading from the connection while a large answer arrives. If the server
+closes the connection during a pause, uvloop loses the end of the answer. Each repetition of the call would fail in the
+same way.
 """
 
 Model = TypeVar("Model")
@@ -57,9 +58,9 @@ Model = TypeVar("Model")
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """The number of tries of a request to the control server, the pauses between them, and limits, in seconds.
+    """The number of tries of a request to the control server, and the pauses and time limits in seconds.
 
-    There is a limit for each try, and one for a call with all its tries.
+    There is one limit for each try, and another one for a call with all its tries.
     """
 
     tries: int = 4
@@ -70,7 +71,7 @@ class Retry:
     If Retry-After asks for a longer pause, the call fails, and no other call is made until the pause is over.
     """
     longest_rest: float = 300
-    """The longest pause between calls that is made at the server's request."""
+    """The longest time for which the operator makes no calls because the server has asked for a pause."""
     call: float = 60
     silence: float = 15
     """The time for which a try of a request waits while the server sends nothing.
@@ -83,7 +84,7 @@ class Retry:
     def pause(self, tried: int, asked: float | None) -> float:
         """Return the seconds to wait after *tried* tries of a request.
 
-        *asked* are the seconds that the server asked for, if any.
+        *asked* are the seconds for which the server asked; None if it didn't.
         """
         wanted = self.first_pause * 2 ** (tried - 1) * (0.5 + self.jitter() / 2) if asked is None else asked
         return min(wanted, self.longest_pause)
@@ -93,8 +94,8 @@ class Retry:
 class Request:
     """A request to the control server.
 
-    *secret* authenticates the request, and is kept out of every message. *tags* are the tags that it asks for, and
-    *granted* is what its token allows. The error for a refusal contains both.
+    *secret* authenticates the request, and is kept out of every message. *tags* are the tags for which it asks, and
+    *granted* are the rights of its token. The error for a refusal contains both.
     """
 
     method: str
@@ -111,7 +112,7 @@ class Request:
 class Answer:
     """An answer that is neither 429 nor 5xx. *where* is the method and URL of the request.
 
-    The body is in *blocks*: to join tens of megabytes would hold the event loop for too long.
+    The body is in *blocks*, because to join tens of megabytes would block the event loop for too long.
     """
 
     where: str
@@ -156,7 +157,7 @@ class Answer:
             )
 
     def unexpected(self, path: Sequence[str | int], message: str) -> UnexpectedAnswer:
-        """Return the error for JSON of another shape. *message* says what is wrong with the field at *path*."""
+        """Return the error for JSON of an unexpected shape. *message* says what is wrong with the field at *path*."""
         place = ".".join(map(str, path)) or "the answer"
         return UnexpectedAnswer(f"{self.where}: not an answer of the API ({place}: {message})")
 
@@ -199,7 +200,7 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class _Failure:
-    """A failed try that may be repeated. *retry_after* is the pause in seconds that the server asked for."""
+    """A failed try that can be repeated. If the server asked for a pause, *retry_after* is its length in seconds."""
 
     error: ControlError
     retry_after: float | None = None
@@ -207,9 +208,9 @@ class _Failure:
 
 @dataclass(frozen=True, slots=True)
 class _Rest:
-    """A pause between calls to the control server.
+    """A pause during which the operator sends no requests to the control server.
 
-    Before the event loop's time *until* no request is sent, and each call fails with *error*.
+    Until the time *until* on the event loop's clock, each call fails with *error*.
     """
 
     until: float
@@ -219,9 +220,9 @@ class _Rest:
 class Transport:
     """Sends requests to one control server.
 
-    Every request may be sent again if no answer came. To repeat a read, a deletion or a change does no harm. A repeated
-    request may create one access token or auth key too many. Nobody knows the extra one, so nobody can use it, and it
-    expires.
+    If no answer came, it sends a request again, whatever the request is. It does no harm to repeat a read, a deletion
+    or a change. A repeated request can create one access token or auth key too many. Nobody gets to know the extra one,
+    so nobody can use it, and it expires.
     """
 
     def __init__(
@@ -232,9 +233,9 @@ class Transport:
         observe: Callable[[str, str], None] = lambda method, code: None,
         secret: str = "",
     ) -> None:
-        """*observe* is called for each try with the method and the status, which is ``none`` without an answer.
+        """*observe* is called for each try with the method and the status, or with ``none`` if there was no answer.
 
-        *secret* says which Secret has the credentials; it is empty for the operator's own.
+        *secret* names the Secret with the credentials; it is empty for the operator's own credentials.
         """
         self._session = session
         self._base_url = base_url
@@ -247,8 +248,8 @@ class Transport:
     async def send(self, request: Request) -> Answer:
         """Return the answer to *request*, which is sent again after 429, 5xx, silence or a lost connection.
 
-        The caller limits the time for all tries together. Raises Unavailable, RateLimited. While the server wants
-        no requests, nothing is sent, and its last refusal is raised again.
+        The caller limits the time for all tries together. Raises Unavailable, RateLimited. While the server wants no
+        requests, this method sends nothing, and raises the server's most recent refusal again.
         """
         tried = 1
         loop = asyncio.get_running_loop()
@@ -306,23 +307,23 @@ class Transport:
     def _away(self, words: str) -> Unavailable:
         """Return the error of a call without an answer.
 
-        The error names no call, because other objects report it, too.
+        The error names no call, because objects that wanted other calls report it, too.
         """
         return Unavailable(f"the control server {self._base_url} {words}; {_AGAIN}")
 
 
 def environment_proxy(url: str) -> str | None:
-    """Return the HTTP proxy through which the environment (HTTPS_PROXY, NO_PROXY) sends requests to *url*, if any.
+    """Return the HTTP proxy for requests to *url* that the environment names (HTTPS_PROXY, NO_PROXY); None if none.
 
     We don't use aiohttp's own `trust_env`: it looks the proxy up in a thread before each request. It also takes
-    credentials from ~/.netrc, and then refuses requests that have credentials of their own.
+    credentials from ~/.netrc, and refuses requests with other credentials if that file has some.
     """
     parts = urlsplit(url)
     return None if proxy_bypass(parts.netloc) else getproxies().get(parts.scheme)
 
 
 async def _blocks(content: aiohttp.StreamReader) -> tuple[bytes, ...]:
-    """Read a body into blocks of at least `_BLOCK` bytes; only the last block may be smaller."""
+    """Read a body into blocks of at least `_BLOCK` bytes; only the final block can be smaller."""
     blocks: list[bytes] = []
     block: list[bytes] = []
     async for data in content.iter_any():
@@ -339,7 +340,7 @@ def _adapter(model: Any) -> TypeAdapter[Any]:
 
 
 def _seconds(header: str) -> float | None:
-    """Return a Retry-After in seconds; None for the form with a date, so that the usual back-off applies."""
+    """Return the seconds in a header Retry-After; None if it has a date instead, so that the usual back-off applies."""
     return float(header) if header.isascii() and header.isdigit() else None
 
 

@@ -37,7 +37,7 @@ def service(spec: Object, **annotations: str) -> Object:
         (Way.TLS_SERVICE, service(BALANCED), Naming(None, ONLY_TAILNET, "db.default.svc")),
     ],
 )
-def test_the_addresses_of_a_name_lead_pods_to_the_same_service_as_devices(
+def test_the_way_and_the_type_of_an_object_decide_to_which_addresses_its_name_leads(
     way: Way, obj: Object, wanted: Naming
 ) -> None:
     assert naming(obj, way) == wanted
@@ -50,7 +50,7 @@ def test_an_object_has_no_name_if_its_annotation_says_so(way: Way) -> None:
     assert named == [naming(service(BALANCED), way)] * 3
 
 
-def test_one_event_says_why_an_object_has_no_name_and_other_objects_get_no_event() -> None:
+def test_an_object_gets_an_event_only_if_it_has_no_name_for_a_reason_that_its_user_does_not_know() -> None:
     (note,) = name_notes(Naming(None, NO_ADDRESS, "db.example.org"))
     assert (note.type, note.reason, note.once) == ("Normal", "NoClusterName", True)
     assert note.message == (

@@ -1,4 +1,4 @@
-"""The claims of objects to names, and the object that wins if several ask for one."""
+"""The claims of objects to names, and the winner if several objects ask for one name."""
 
 from typing import Any
 
@@ -26,7 +26,7 @@ def shown(service: Object, kind: str, status: str, reason: str) -> Object:
     return {**service, "status": {"conditions": [{"type": kind, "status": status, "reason": reason}]}}
 
 
-def test_a_name_goes_to_the_parent_of_the_device_before_the_last_holder_and_the_oldest_object() -> None:
+def test_a_name_goes_to_the_parent_of_its_device_or_else_to_its_holder_or_else_to_the_oldest_object() -> None:
     ranked = [
         claim(Standing.DEVICE, YOUNG, "device"),
         claim(Standing.HOLDS, YOUNG, "holder"),
@@ -59,7 +59,7 @@ def test_a_service_that_is_invalid_or_being_deleted_does_not_ask_for_the_name_of
     assert asked_name(service) == name
 
 
-def test_a_claim_at_a_group_is_for_the_ports_of_the_service_and_a_claim_of_an_own_proxy_for_all_ports() -> None:
+def test_a_service_at_a_group_claims_a_name_for_its_ports_and_a_service_with_its_own_proxy_for_all_ports() -> None:
     asking = [egress_service(given, spec=SQL, creationTimestamp=OLD) for given in (GROUP, EGRESS)]
     owner = Owner("svc", Key("default", "db"))
     claims = [Claim(Standing.ASKS, OLD, owner, ports) for ports in (SQL_PORTS, None)]
@@ -87,14 +87,14 @@ OF_INGRESS = headless(Owner("ingress", Key("default", "web")), "uid", "ts-web", 
         (OF_INGRESS, live_ingress(), Standing.DEVICE, "", None),
     ],
 )
-def test_a_parent_is_the_holder_of_a_recorded_name_while_it_asks_for_the_name_or_cannot_be_seen(
+def test_a_parent_holds_its_noted_name_if_it_still_asks_for_it_or_its_namespace_is_not_watched(
     child: Object, parent: Object | None, standing: Standing, created: str, ports: Any
 ) -> None:
     found = noted_claim(child, parent, FQDN)
     assert (found.standing, found.created, found.ports) == (standing, created, ports)
 
 
-def test_the_event_about_a_name_that_is_taken_names_the_holder_and_another_name_for_the_service() -> None:
+def test_the_event_about_a_taken_name_says_who_holds_it_and_which_other_name_pods_can_use() -> None:
     (note,) = taken_notes(PARENT, claim(Standing.HOLDS, OLD, "older"))
     assert (note.type, note.reason, note.once) == ("Warning", "ClusterNameTaken", True)
     assert note.message.startswith(

@@ -85,7 +85,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_each_proxy_serves_and_advertises_the_name_of_its_group(case: Case) -> None:
+def test_the_states_of_the_proxies_decide_which_names_each_proxy_serves_and_advertises(case: Case) -> None:
     found = api_offers(replace(FACTS, hosts={0: case.first, 1: case.second}, **case.facts))
     assert (found[0], found[1]) == case.expected
 

@@ -54,7 +54,7 @@ CLUSTER_IP = {"type": "ClusterIP", "clusterIP": "10.0.0.9"}
         (api(spec={"type": "ExternalName", "externalName": "db.example.org"}, expose="true"), False),
     ],
 )
-def test_an_object_claims_a_label_if_a_group_is_to_expose_it(given: Object, *, asks: bool) -> None:
+def test_an_object_claims_a_label_if_a_group_should_expose_it(given: Object, *, asks: bool) -> None:
     assert (claim_of(given, SETTINGS) is not None) is asks
 
 
@@ -69,7 +69,7 @@ def test_an_object_claims_a_label_if_a_group_is_to_expose_it(given: Object, *, a
         (deleting(web("we_b")), False, False),
     ],
 )
-def test_an_object_gets_its_label_if_it_is_valid_and_may_keep_it_if_it_is_not(
+def test_a_claim_counts_if_its_object_is_valid_and_can_be_kept_if_the_object_has_become_invalid(
     given: Object, *, counts: bool, may_be_kept: bool
 ) -> None:
     assert (claim(given).counts, claim(given).may_be_kept) == (counts, may_be_kept)
@@ -107,7 +107,7 @@ def test_a_claim_has_the_label_the_ports_and_the_tags_of_the_wanted_tailscale_se
 
 
 @pytest.mark.parametrize("held", [True, False])
-def test_an_object_that_no_group_is_to_expose_is_found_by_its_label_as_long_as_it_has_the_finalizer(held: bool) -> None:
+def test_an_object_that_asks_for_no_group_any_more_is_found_by_its_label_while_it_has_the_finalizer(held: bool) -> None:
     egress = {"type": "ExternalName", "externalName": "db.example.org"}
     nameless = ((web("web", held=held), "web"), (api(held=held), "default-api"))
     left = [({**given, "metadata": {**given["metadata"], "annotations": {}}}, label) for given, label in nameless]

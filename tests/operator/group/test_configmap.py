@@ -79,7 +79,7 @@ CASES: dict[str, tuple[list[Object], dict[str, Entry], dict[str, Entry]]] = {
 
 
 @pytest.mark.parametrize(("services", "there", "wanted"), CASES.values(), ids=CASES)
-def test_the_configmap_gets_the_entries_of_the_services_that_are_at_the_group(
+def test_the_configmap_gets_an_entry_for_each_clusterip_service_of_the_group(
     services: list[Object], there: dict[str, Entry], wanted: dict[str, Entry]
 ) -> None:
     found = entries(services, live(there), "cluster.local")
@@ -101,7 +101,7 @@ def test_entries_that_can_not_be_read_are_replaced(text: str) -> None:
     assert patch(there=broken) == {"binaryData": {"egress-services": render_entries({})}}
 
 
-def test_lost_labels_and_owners_of_a_configmap_are_put_back() -> None:
+def test_the_operator_restores_lost_labels_and_owners_of_a_configmap() -> None:
     bare = live(labels={"a": "b"}, ownerReferences=[{"kind": "Lease", "name": "x"}])
     (owner,) = OWNED["ownerReferences"]
     owners = [{"kind": "Lease", "name": "x"}, owner]
@@ -109,7 +109,7 @@ def test_lost_labels_and_owners_of_a_configmap_are_put_back() -> None:
     assert patch(there=bare) == {"metadata": wanted}
 
 
-def test_a_configmap_stays_unchanged_if_it_is_being_deleted_or_its_group_has_an_unknown_replica_count() -> None:
+def test_the_configmap_is_not_written_if_it_is_being_deleted_or_the_number_of_replicas_is_unknown() -> None:
     assert steps([DB], deleting(live())) == []
     assert steps([], live(pings="other"), None) == []
 
@@ -130,7 +130,7 @@ def test_the_newest_services_are_left_out_of_a_full_configmap() -> None:
     assert made[0].body["metadata"] == {"annotations": {"tailscale.com/egress-left-out": "1"}}
 
 
-def test_a_full_configmap_keeps_its_entries_and_an_entry_cannot_grow_or_be_added() -> None:
+def test_a_full_configmap_keeps_its_entries_although_one_should_grow_and_another_should_be_added() -> None:
     there = {f"default-{number:02}": wanted_of(big(number, 440)) for number in (1, 2)}
     services = [big(1, 440), big(2, 440), big(3, 440, created="1")]
     full = live(there, annotations={"tailscale.com/egress-left-out": "1"})
@@ -139,7 +139,7 @@ def test_a_full_configmap_keeps_its_entries_and_an_entry_cannot_grow_or_be_added
     assert (grown.chosen, grown.document, grown.left_out) == (there, "", 2)
 
 
-def test_an_entry_of_a_full_configmap_that_shrinks_makes_room() -> None:
+def test_a_full_configmap_gets_a_new_entry_when_one_of_its_entries_shrinks() -> None:
     there = {f"default-{number:02}": wanted_of(big(number, 440)) for number in (1, 2)}
     full = live(there, annotations={"tailscale.com/egress-left-out": "1"})
     found = patch(big(1, 40), big(2, 440), big(3, 400), there=full)
@@ -148,7 +148,7 @@ def test_an_entry_of_a_full_configmap_that_shrinks_makes_room() -> None:
     assert sorted(stored) == ["default-01", "default-02", "default-03"]
 
 
-def test_an_entry_of_a_configmap_that_is_too_large_can_shrink() -> None:
+def test_an_entry_can_shrink_although_its_configmap_is_larger_than_the_limit() -> None:
     there = {f"default-{number:02}": wanted_of(big(number, 440)) for number in (1, 2, 3)}
     services = [big(1, 400), big(2, 440), big(3, 440)]
     found = entries(services, live(there), "cluster.local")

@@ -1,4 +1,4 @@
-"""The facts about a place at a group that its ClusterIP Service has, and the entry that follows from them."""
+"""The entry of a ClusterIP Service at a group, and the indexes that find Services by group and entry."""
 
 from dataclasses import replace
 

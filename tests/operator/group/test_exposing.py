@@ -85,7 +85,7 @@ def offered(
 class Case(NamedTuple):
     """An exposed object, the entry that it gets in the ConfigMap of its group, and whether a proxy advertises it.
 
-    If *is_there* is true, the object has an entry already, and the proxy advertises it already.
+    If *is_there* is true, the object had an entry before, and the proxy advertised it before.
     """
 
     given: Exposed
@@ -155,7 +155,9 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_the_facts_about_an_object_decide_about_its_entry_and_its_advertisement(case: Case) -> None:
+def test_facts_about_an_object_decide_whether_the_proxies_serve_and_advertise_it(
+    case: Case,
+) -> None:
     there = Hosted()
     if case.is_there:
         there = WEB if case.given.claim.is_web else API
@@ -192,7 +194,7 @@ def test_a_proxy_whose_pod_is_being_replaced_advertises_ingresses_but_no_service
     assert offered(*both, host=HOST._replace(advertised=LABELS), there=there)[1] == LABELS
 
 
-def test_a_proxy_advertises_services_in_the_old_order_and_drops_services_without_an_object() -> None:
+def test_a_proxy_advertises_new_services_after_the_old_ones_which_keep_their_order() -> None:
     objects = [exposed(api()), exposed(web()), exposed(web(host="a"))]
     host = HOST._replace(advertised=("svc:web", "svc:gone", "svc:default-api"))
     assert offered(*objects, host=host)[1] == ("svc:web", "svc:default-api", "svc:a")

@@ -42,14 +42,14 @@ def hosting(*hosts: ServiceHost, owners: Sequence[str] | None = ("nOP",), **grou
         ([THEIRS], False, True),
     ],
 )
-def test_a_group_awaits_an_approval_if_the_control_server_has_approved_none_of_its_hosts(
+def test_a_group_awaits_an_approval_if_the_control_server_lists_hosts_of_the_group_but_none_as_approved(
     hosts: Sequence[ServiceHost], waits: bool, lacks: bool
 ) -> None:
     found = hosting(*hosts)
     assert (awaits_approval(found), lacks_approval(found)) == (waits, lacks)
 
 
-def test_an_event_says_which_lines_the_policy_needs_if_no_host_is_approved_for_long() -> None:
+def test_an_event_says_which_lines_the_policy_needs_if_no_host_has_been_approved_for_half_a_minute() -> None:
     assert host_notes(hosting(OURS), APPROVAL_PATIENCE - 1, ["tag:k8s"]) == []
     assert host_notes(hosting(OURS), None, ["tag:k8s"]) == []
     assert host_notes(hosting(), APPROVAL_PATIENCE, ["tag:k8s"]) == []  # the hosts are being read

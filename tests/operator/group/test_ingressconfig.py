@@ -79,20 +79,20 @@ EDITED: dict[str, tuple[dict[str, str], dict[str, str | None]]] = {
 
 
 @pytest.mark.parametrize(("edit", "wanted"), EDITED.values(), ids=EDITED)
-def test_only_documents_that_differ_are_written_and_foreign_keys_of_the_configmap_are_removed(
+def test_a_write_of_the_configmap_has_only_the_documents_that_differ_and_removes_foreign_keys(
     edit: dict[str, str], wanted: dict[str, str | None]
 ) -> None:
     assert written(live(WHOLE | edit)) == wanted
 
 
 @pytest.mark.parametrize("broken", ["", "[]", "not JSON", '{"Services":[]}', '{"svc:x":1}'])
-def test_a_document_that_cannot_be_read_is_written_even_if_the_group_serves_nothing(broken: str) -> None:
+def test_an_unreadable_document_is_replaced_even_if_the_group_serves_nothing(broken: str) -> None:
     empty = dict.fromkeys(WHOLE, "{}")
     for name in WHOLE:
         assert written(live(empty | {name: broken}), Hosted()) == {name: "{}"}
 
 
-def test_lost_labels_come_back_and_a_configmap_that_is_being_deleted_is_left_alone() -> None:
+def test_the_operator_restores_lost_labels_of_a_configmap_unless_the_configmap_is_being_deleted() -> None:
     (step,) = ingress_configmap_steps(WANTED, live(WHOLE, labels={}), CONTENT)
     assert step == Patch(CONFIGMAP, KEY, {"metadata": {"labels": LABELS}})
     assert ingress_configmap_steps(WANTED, deleting(live({})), CONTENT) == []

@@ -1,4 +1,4 @@
-"""The places of a Service: the one to use while it moves, and the steps that keep or remove their objects."""
+"""The places of a Service: the place at which it points while it moves, and the steps that keep or remove places."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -56,7 +56,7 @@ OLD, DEAD, OLDER = Place("old", serves=True), Place("old", serves=False), Place(
         ("old", OWN_DOWN, [DEAD], "old", False),
     ],
 )
-def test_clients_get_to_a_new_place_that_serves_and_until_then_to_an_old_place_that_serves(
+def test_a_moving_service_points_at_an_old_place_that_serves_until_its_new_place_serves(
     here: str, new: Place, old: list[Place], leads: str, over: bool
 ) -> None:
     assert (best_of(here, new, old), has_moved(here, new, old)) == (leads, over)
@@ -73,7 +73,7 @@ def gone(plan: Plan) -> list[str]:
     return names(each.obj for each in deletions_of(plan))
 
 
-def test_old_places_are_abandoned_once_the_new_place_serves_and_the_service_points_at_it() -> None:
+def test_the_old_places_are_unused_when_the_service_has_moved_to_the_new_place() -> None:
     for here, slices, left in (
         ("ts-db-new", [NEW_UP], ["ts-db-old", "ts-db-third", "ts-db-own"]),
         ("placeholder", [NEW_UP], ["ts-db-old", "ts-db-third", "ts-db-own"]),
@@ -95,7 +95,7 @@ def test_old_places_are_abandoned_once_the_new_place_serves_and_the_service_poin
     ],
     ids=["no new Pod", "one waits", "one waits for long", "one is led to", "all are new"],
 )
-def test_a_service_is_reconciled_again_when_a_new_pod_may_get_connections(
+def test_a_service_is_reconciled_again_at_the_time_from_which_a_new_pod_can_get_connections(
     new: dict[str, float], leads_to: int, requeue_after: float
 ) -> None:
     slices = [slice_of(NEW_PLACE, pod(leads_to, "10.0.0.1"))]
@@ -114,7 +114,7 @@ def test_the_deletion_of_a_place_also_removes_the_go_operators_finalizer() -> No
     assert removal(Places([OLD_PLACE])) == [Deletion(SERVICE, OLD_PLACE, release=DNS_FINALIZER)]
 
 
-def test_an_object_that_is_being_deleted_is_deleted_again_only_for_its_finalizer_and_never_updated() -> None:
+def test_an_object_of_a_place_that_is_being_deleted_only_loses_its_finalizer() -> None:
     going = Places([deleting(OLD_PLACE)], [deleting(OLD_UP)], GROUPS)
     for kept in (["ts-db-old"], []):
         found = [each.obj for each in removal(going, kept) if isinstance(each, Deletion)]

@@ -55,7 +55,7 @@ def numbered(count: int) -> list[Wanted]:
     return [Wanted("TCP", number) for number in range(1, count + 1)]
 
 
-def test_the_proxy_ports_of_a_service_differ_and_a_service_gets_none_if_too_few_are_free() -> None:
+def test_a_service_gets_different_proxy_ports_for_all_its_ports_or_none_if_too_few_are_free() -> None:
     assert sorted((allocate("db-uid", numbered(PORT_COUNT), {}, ()) or {}).values()) == [*ALL_PORTS]
     (alone,) = (allocate("db-uid", [SQL], {}, ()) or {}).values()
     assert len({*(allocate("db-uid", [DNS, SQL], {DNS: alone}, ()) or {}).values()}) == 2

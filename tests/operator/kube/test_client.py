@@ -79,7 +79,7 @@ async def test_discovery_tells_which_kinds_of_crds_are_served(sim: ClusterSim, c
         ((200, {"kind": "Status"}), (200, {"groups": []})),
     ],
 )
-async def test_an_answer_that_is_no_discovery_is_an_error(
+async def test_an_answer_that_does_not_list_the_kinds_of_the_api_server_is_an_error(
     of_version: tuple[int, Object], of_groups: tuple[int, Object]
 ) -> None:
     async def handler(request: web.Request) -> web.Response:
@@ -136,7 +136,7 @@ async def test_the_client_returns_the_answer_of_a_pod_that_the_api_server_forwar
     assert seen == ["/api/v1/namespaces/default/pods/a:9002/proxy/readyz"]
 
 
-async def test_a_merge_patch_changes_only_the_fields_in_the_patch_and_may_change_a_subresource(
+async def test_a_merge_patch_changes_only_its_fields_of_an_object_or_of_a_subresource(
     sim: ClusterSim, client: KubeClient
 ) -> None:
     sim.store.create(kinds.CONFIGMAP, configmap(team="x"))
@@ -216,7 +216,7 @@ async def reach_nobody(client: KubeClient) -> None:
             await request
 
 
-async def test_each_request_is_reported_to_the_observer_with_its_status_and_logged_without_its_contents(
+async def test_the_observer_and_the_log_get_the_method_and_the_status_of_each_request(
     sim: ClusterSim, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG, "tsoperator.kube.client")
@@ -269,7 +269,7 @@ async def test_a_watch_delivers_objects_of_the_largest_size(sim: ClusterSim, cli
     assert len((await first_event(client, before))["object"]["data"]["k"]) == 1_000_000
 
 
-async def test_a_watch_is_open_before_its_first_event_and_longer_than_other_requests_may_take(
+async def test_a_watch_without_events_stays_open_for_longer_than_the_timeout_of_other_requests(
     sim: ClusterSim,
 ) -> None:
     loop = asyncio.get_running_loop()
@@ -296,9 +296,9 @@ async def test_a_watch_that_is_cut_in_the_middle_of_an_event_fails() -> None:
 
 
 class Guard:
-    """A server that accepts one token, and delays its refusals until it can send a given number of them at once.
+    """A server that accepts one token. It delays its refusals until a given number of requests wait for one.
 
-    *told* has the methods of the requests and the status codes of their answers, as the client observes them.
+    *told* has the method of each request and the status code of its answer, as the client observes them.
     """
 
     def __init__(self, token: str, refusals: int = 1) -> None:

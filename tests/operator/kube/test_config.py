@@ -37,7 +37,7 @@ def written(folder: Path, text: str | bytes) -> str:
     return str(file)
 
 
-async def test_a_client_uses_the_kubeconfig_even_in_a_pod_and_does_not_change_the_file(
+async def test_a_client_uses_a_read_only_kubeconfig_even_in_a_pod(
     sim: ClusterSim, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "192.0.2.1")
@@ -58,7 +58,7 @@ async def test_a_kubeconfig_can_be_several_files(sim: ClusterSim, tmp_path: Path
     assert loaded.host == sim.api_url
 
 
-async def test_a_request_carries_the_token_and_the_representation_of_the_client_does_not_show_the_token(
+async def test_a_request_carries_the_token_in_the_kubeconfig(
     tmp_path: Path,
 ) -> None:
     seen: list[str | None] = []

@@ -1,4 +1,4 @@
-"""Peers that close a TLS connection before the client has read everything. The event loop uvloop then loses a part."""
+"""Peers that close a TLS connection before the client has read everything, so that uvloop loses the rest."""
 
 import asyncio
 import json
@@ -86,7 +86,7 @@ async def kube_client(folder: Path, url: str) -> AsyncIterator[KubeClient]:
         yield client
 
 
-def test_a_watch_that_was_cut_resumes_after_the_last_event_that_came(tmp_path: Path) -> None:
+def test_a_watch_that_was_cut_resumes_after_the_most_recent_event(tmp_path: Path) -> None:
     api, seen = Api(), list[int]()
 
     async def follow(url: str) -> None:

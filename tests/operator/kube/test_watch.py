@@ -36,7 +36,7 @@ def configmap(name: str, **labels: str) -> Object:
 async def following(
     client: KubeClient, selection: Selection = CONFIGMAPS, pace: WatchPace = PACE, *, watches: bool = False
 ) -> AsyncIterator[list[str]]:
-    """Follow the objects of *selection*, and yield a list of the updates as texts.
+    """Follow the objects of *selection*, and yield a list to which each update is added as a text.
 
     If *watches* is true, the list also has the starts of watches.
     """
@@ -143,7 +143,7 @@ async def watches(sim: ClusterSim, count: int) -> None:
 
 
 async def retries(sim: ClusterSim, plural: str = "configmaps") -> None:
-    """Wait until the follower tries again: until it has sent more requests than the first list and two watches."""
+    """Wait until the follower tries again: until there are more requests than the first list and two watches."""
     await until(lambda: sim.requests["tsoperator", "list", plural] + watching(sim, plural) > 4)
 
 
@@ -163,7 +163,7 @@ async def test_a_follower_misses_no_change_and_repeats_none_when_its_watches_are
     assert sim.requests["tsoperator", "list", "configmaps"] == 1
 
 
-async def test_a_follower_watches_from_the_last_version_that_it_got_once_the_api_server_is_back(
+async def test_a_follower_resumes_at_the_most_recent_version_when_the_api_server_is_back(
     sim: ClusterSim, client: KubeClient
 ) -> None:
     async with following(client) as seen:
@@ -196,7 +196,7 @@ async def test_a_follower_lists_a_kind_as_soon_as_the_api_server_serves_the_kind
 
 
 async def change_behind_a_gateway(sim: ClusterSim, kind: Resource) -> None:
-    """Answer every request with 404 for a while, and create an object meanwhile."""
+    """Answer every request with 404 for a while, and create an object during that time."""
     await until(lambda: watching(sim, kind.plural))
     sim.faults.missing = True
     sim.faults.drop_watches()
@@ -222,7 +222,7 @@ def failures(caplog: pytest.LogCaptureFixture) -> list[tuple[int, float]]:
     return [(args[1], args[2]) for args in found if isinstance(args, tuple)]  # type: ignore[misc]
 
 
-async def test_a_follower_tries_an_api_server_that_is_away_more_and_more_rarely_and_the_client_logs_one_line(
+async def test_a_follower_tries_less_and_less_often_to_reach_an_api_server_that_does_not_answer(
     sim: ClusterSim, client: KubeClient, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG, "tsoperator.kube")
@@ -262,7 +262,9 @@ async def test_a_follower_without_rights_gets_refusals_and_lists_again_when_it_h
     assert 'cannot list resource "configmaps"' in refused[-1]
 
 
-async def test_a_follower_that_may_only_list_is_refused_until_it_may_watch(sim: ClusterSim, client: KubeClient) -> None:
+async def test_a_follower_with_the_right_to_list_gets_refusals_until_it_has_the_right_to_watch(
+    sim: ClusterSim, client: KubeClient
+) -> None:
     sim.faults.forbid(Ban("configmaps", "default", "watch"))
     async with following(client, watches=True) as seen:
         await until(lambda: len(seen) >= 6)
@@ -273,7 +275,7 @@ async def test_a_follower_that_may_only_list_is_refused_until_it_may_watch(sim: 
 
 
 @pytest.mark.parametrize("verb", ["list", "watch"])
-async def test_a_follower_without_rights_tries_less_and_less_often_and_logs_nothing(
+async def test_a_follower_without_rights_tries_less_and_less_often_without_a_warning(
     sim: ClusterSim, client: KubeClient, caplog: pytest.LogCaptureFixture, verb: str
 ) -> None:
     caplog.set_level(logging.DEBUG, "tsoperator.kube.watch")
@@ -287,8 +289,8 @@ async def test_a_follower_without_rights_tries_less_and_less_often_and_logs_noth
 class Script:
     """An API server with empty lists, which plays the given *watches* in order and repeats the last one.
 
-    None in place of a watch is an answer with status 500. The version of each list is 1. A request for the version
-    alone is answered with *current*.
+    In place of a watch, None stands for an answer with status 500. The version of each list is 1. The answer to a
+    request for only the version is *current*.
     """
 
     def __init__(self, *watches: list[Object] | None, current: str = "1") -> None:
@@ -350,7 +352,7 @@ FOLLOWED = {
 
 
 @pytest.mark.parametrize(("script", "versions", "updates"), FOLLOWED.values(), ids=FOLLOWED)
-async def test_each_watch_of_a_follower_starts_from_the_last_version_or_from_that_of_a_new_list(
+async def test_each_watch_of_a_follower_starts_from_the_most_recent_version_or_from_that_of_a_new_list(
     script: Script, versions: list[str], updates: list[str]
 ) -> None:
     """Compare *versions* with the versions from which the follower asks for watches."""

@@ -56,7 +56,7 @@ def _uid_of(made: dict[str, Object]) -> str:
 
 
 def _moved(user_object: Object, name: str, uid: str) -> Object:
-    """Return the user's object with the name that it had when the recording was made."""
+    """Return the user's object with the name and the UID that it had when the recording was made."""
     return {**user_object, "metadata": {**user_object["metadata"], "namespace": "side", "name": name, "uid": uid}}
 
 

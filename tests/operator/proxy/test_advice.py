@@ -52,7 +52,7 @@ def test_the_advice_on_funnel_depends_on_the_serve_config_of_the_proxy(
     assert all(policy.funnel_attribute(["tag:web"]) in note.message for note in notes)
 
 
-def test_without_https_the_advice_names_the_admin_console_but_on_headscale_says_there_is_none() -> None:
+def test_the_advice_without_https_names_the_admin_console_except_on_headscale() -> None:
     note, other = (advice.no_https(ReportedDevice(id, "", "", True), "Funnel") for id in ("n000001CNTRL", "7"))
     assert (note.reason, other.reason) == ("HTTPSNotEnabled", "UnsupportedByControlServer")
     assert "Funnel can't work: enable MagicDNS and HTTPS" in note.message

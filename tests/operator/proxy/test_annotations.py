@@ -57,7 +57,7 @@ def test_one_event_names_an_annotation_that_has_no_effect_and_says_what_to_write
     assert all(words in note.message for note in notes)
 
 
-def test_an_event_corrects_a_misspelled_prefix_of_an_annotation_and_other_prefixes_are_ignored() -> None:
+def test_an_event_corrects_a_misspelled_prefix_of_an_annotation_but_not_a_foreign_prefix() -> None:
     others = {"example.org/expose": "true", "expose": "yes", "tailscale.example.org/exposed": "true"}
     wrong = {"tailscale/expose": "true", "example.tailscale.org/http-redirect": "true", "Tailscale.com/expose": "true"}
     doubt, instead = "which has no effect: if you mean", "tailscale.com/expose, write that"

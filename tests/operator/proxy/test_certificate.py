@@ -103,7 +103,7 @@ OTHER = "other.tail1234.ts.net"
         [(0, WEB, MISSING, 0), (5, OTHER, TIMELESS, None)],
     ],
 )
-def test_the_operator_remembers_since_when_a_certificate_is_missing(
+def test_the_operator_remembers_the_time_from_which_a_certificate_was_missing(
     looks: list[tuple[float, str, Certificate, float | None]],
 ) -> None:
     since = None

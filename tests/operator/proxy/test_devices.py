@@ -76,7 +76,7 @@ def test_the_order_of_the_tags_of_a_device_does_not_matter(tags: tuple[str, ...]
 
 
 @pytest.mark.parametrize("reported", ["n1", ""])
-def test_a_device_that_is_not_in_the_list_of_devices_is_left_alone(reported: str) -> None:
+def test_a_device_that_is_not_in_the_list_of_devices_needs_no_request(reported: str) -> None:
     assert planned(proxy(reported, tags=OTHERS), view()) == NOTHING
 
 
@@ -87,7 +87,7 @@ def test_the_devices_of_all_replicas_get_the_tags_of_the_proxy() -> None:
     assert made == DevicePlan([], [replace(SET_TAGS, device=node_id) for node_id in tags], [])
 
 
-def test_a_new_replica_waits_until_its_name_is_freed_and_a_device_takes_over_its_name_after_its_tags() -> None:
+def test_names_are_freed_before_new_replicas_are_made_and_taken_over_after_tags_are_set() -> None:
     freed = [replace(FREE_NAME, hostname=f"db-{ordinal}") for ordinal in (1, 2)]
     first = replace(NUMBERED, name="db-0-1.tail1234.ts.net", hostname="db-0")
     taken = replace(TAKE_NAME, hostname="db-0")
@@ -168,13 +168,13 @@ FAILURES: dict[str, tuple[Case, Device, Failures, list[Step], list[DeviceFinding
 
 
 @pytest.mark.parametrize(("wanted", "device", "failures", "steps", "findings"), FAILURES.values(), ids=FAILURES)
-def test_a_failed_change_of_a_device_is_a_finding_and_is_retried_only_after_a_while(
+def test_a_failed_change_of_a_device_is_a_finding_and_is_not_repeated_before_its_time(
     wanted: Case, device: Device, failures: Failures, steps: list[Step], findings: list[DeviceFinding]
 ) -> None:
     assert planned(wanted, view(device, failures=failures)) == DevicePlan([], steps, findings)
 
 
-def test_news_about_a_device_come_before_the_other_findings_and_are_reported_once() -> None:
+def test_the_findings_begin_with_the_news_about_a_device() -> None:
     seen = view(replace(DEVICE, authorized=False), failures=failed_tags(595), news=[TAGGED])
     findings = planned(proxy("n1", tags=OTHERS), seen).findings
     assert [each.reason for each in findings] == ["TagsChanged", "DeviceApprovalNeeded", "TagsRefused"]
@@ -237,7 +237,7 @@ def test_a_target_that_exists_causes_no_finding(destination: Destination | None)
     assert [destination_findings(destination, OURS, is_missed=missed) for missed in (False, True)] == [[], []]
 
 
-def test_a_missing_target_is_a_finding_only_if_the_proxy_misses_the_target() -> None:
+def test_a_target_that_is_not_in_the_list_is_a_finding_only_if_the_proxy_does_not_find_it_either() -> None:
     assert destination_findings(Destination(FQDN), OURS, is_missed=False) == []
     (found,) = destination_findings(Destination(FQDN), ("tag:b", "tag:a"), is_missed=True)
     assert (found.effect, found.reason, found.is_reason) == (Effect.FAILED, "TargetNotFound", True)
@@ -278,7 +278,7 @@ REPORTS = {
 
 
 @pytest.mark.parametrize("report", REPORTS.values(), ids=REPORTS)
-def test_the_ended_containers_of_a_proxy_show_whether_the_proxy_misses_its_target(report: Report) -> None:
+def test_the_ended_containers_of_a_proxy_show_whether_it_has_not_found_its_target(report: Report) -> None:
     last = {"lastState": {"terminated": report.ended}}
     statuses: list[Object] = [{"containerStatuses": [{"restartCount": count, **last}]} for count in report.restarts]
     pods = [pod("ts-db-1", "new"), *({**pod("ts-db-0", "pod-uid"), "status": status} for status in statuses)]

@@ -26,7 +26,7 @@ def test_an_endpoint_is_ready_unless_a_condition_says_that_it_is_not(conditions:
     assert list(found) == ["10.0.0.1"] * ready
 
 
-def test_a_slice_is_found_by_its_service_and_may_have_no_endpoints() -> None:
+def test_an_endpointslice_without_endpoints_does_not_hide_the_endpoints_of_another_slice() -> None:
     slices = [{**endpoint_slice("ts-db"), "endpoints": None}, endpoint_slice("ts-db", endpoint("10.0.0.1", "10.0.0.2"))]
     assert list(ready_addresses(slices)) == ["10.0.0.1", "10.0.0.2"]
     assert has_ready_endpoint(slices)

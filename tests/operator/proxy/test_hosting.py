@@ -44,7 +44,7 @@ def rules_of(document: str) -> Mapping[str, Rule]:
     return hosted(slim_hosting({"binaryData": {INGRESS_RULES: b64encode(document.encode()).decode()}})).rules
 
 
-def test_the_document_of_rules_is_that_of_the_go_operator_and_can_be_read_back() -> None:
+def test_the_document_of_rules_equals_that_of_the_go_operator_and_has_the_same_rules_when_it_is_read() -> None:
     rules = {"svc:default-api": {4: IP4}}
     assert (rules_document(rules), rules_of(DOCUMENT)) == (DOCUMENT, rules)
     several = {"svc:b": {4: IP4, 6: IP6}, "svc:a": {6: IP6}}
@@ -64,7 +64,7 @@ def test_the_document_of_rules_is_that_of_the_go_operator_and_can_be_read_back()
         (json.dumps("text"), None),
     ],
 )
-def test_the_valid_parts_of_a_proxys_report_are_read_and_an_unreadable_report_is_ignored(
+def test_the_valid_parts_of_a_proxys_report_are_read_even_if_other_parts_are_invalid(
     text: str, expected: HostReport | None
 ) -> None:
     assert read_host_report(text) == expected

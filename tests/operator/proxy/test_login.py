@@ -27,7 +27,7 @@ GIVEN, LATER = "A new auth key has been given", "Another auth key is given withi
         ),
     ],
 )
-def test_the_message_about_a_new_login_has_each_step_and_each_new_auth_key_causes_one_event(
+def test_messages_about_failed_logins_say_which_replicas_get_an_auth_key_now_and_which_later(
     asking: list[Reissue], auth_keys: dict[int, str], words: list[str], reasons: list[str]
 ) -> None:
     by_replica = dict(enumerate(asking))

@@ -67,7 +67,7 @@ def test_a_service_monitor_is_owned_by_the_metrics_service() -> None:
     }
 
 
-def test_a_service_monitor_has_the_labels_that_its_class_gives_except_those_that_replace_ours() -> None:
+def test_a_service_monitor_has_the_labels_of_its_class_except_those_that_would_replace_ours() -> None:
     _, monitor = objects_for(metrics(monitor=True, release="prometheus", ts_proxy_type="other"), service())
     assert labels(monitor) == {**LABELS, "release": "prometheus"}
     assert monitor["spec"]["selector"] == {"matchLabels": LABELS}
@@ -103,14 +103,14 @@ TYPES = [
 
 
 @pytest.mark.parametrize(("pod", "wanted"), TYPES)
-def test_the_metrics_labels_have_the_type_of_the_proxy_and_the_namespace_of_a_parent_that_has_one(
+def test_the_metrics_labels_have_the_type_and_the_job_name_of_each_kind_of_proxy(
     pod: ProxyPod, wanted: tuple[str, str]
 ) -> None:
     found = labels(objects_for(metrics(), pod=pod)[0])
     assert (found["ts_proxy_type"], found["ts_prom_job"]) == wanted
 
 
-def test_names_that_are_too_long_for_the_labels_of_metrics_are_cut() -> None:
+def test_a_metrics_label_has_at_most_the_first_63_characters_of_a_name() -> None:
     long = Owner("ingress", Key("n" * 64, "p" * 64))
     found = labels(objects_for(metrics(), owner=long)[0])
     assert {len(found[name]) for name in ("ts_proxy_parent_name", "ts_proxy_parent_namespace", "ts_prom_job")} == {63}
@@ -124,7 +124,7 @@ def test_a_metrics_service_is_found_by_its_parent() -> None:
     assert owned_keys(service(), "svc", "tailscale") == ()
 
 
-def test_services_and_load_balancers_have_the_same_kind_in_metrics() -> None:
+def test_a_metrics_service_for_a_service_is_found_by_its_parent_in_each_direction() -> None:
     given = ({**LABELS, "ts_proxy_type": kind} for kind in ("egress_service", "ingress_service"))
     assert [by_metrics_owner({"metadata": {"labels": each}}) for each in given] == [("svc:default/web",)] * 2
 

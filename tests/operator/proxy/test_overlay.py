@@ -88,7 +88,7 @@ def test_the_class_turns_on_debugging_metrics_and_staging_certificates_where_the
     assert container_of(made).get("ports") == ports
 
 
-def test_labels_and_annotations_of_the_class_are_on_the_statefulset_only() -> None:
+def test_the_statefulset_has_the_labels_and_annotations_of_the_class_but_its_pods_do_not() -> None:
     made = over({"statefulSet": {"labels": {"team": "web", **OWNER.labels, "app": "x"}, "annotations": {"note": "y"}}})
     assert labels(made) == {**OWNER.labels, "team": "web", "app": "x"}
     assert annotations(made) == {"note": "y", ANNOTATION_GIVEN: "annotations.note labels.app labels.team"}
@@ -174,7 +174,7 @@ def test_the_class_replaces_all_requests_and_all_limits_of_the_container(given: 
     assert over_container({"resources": given})["resources"] == resources
 
 
-def test_a_userspace_proxy_has_no_init_container_to_change() -> None:
+def test_the_settings_of_a_class_for_the_init_container_do_not_change_a_userspace_proxy() -> None:
     assert over_pod({"tailscaleInitContainer": {"image": "example.org/a:1"}}, INGRESS) == pods_of(unclassed(INGRESS))
 
 
@@ -193,7 +193,7 @@ VARIABLES: dict[str, tuple[list[tuple[str, str]], list[tuple[str, str]]]] = {
 
 
 @pytest.mark.parametrize(("given", "last"), VARIABLES.values(), ids=VARIABLES)
-def test_each_environment_variable_occurs_once_with_its_last_value_and_after_those_that_it_refers_to(
+def test_each_environment_variable_has_its_last_value_and_follows_the_variables_to_which_it_refers(
     given: list[tuple[str, str]], last: list[tuple[str, str]]
 ) -> None:
     env = [{"name": name, **({"value": value} if value else {})} for name, value in given]

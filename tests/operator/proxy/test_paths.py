@@ -30,7 +30,7 @@ def test_a_group_serves_the_rules_for_the_name_of_the_ingress_and_those_for_any_
     assert [note.reason for note in found.notes] == ["InvalidIngressBackend"] * (not served)
 
 
-def test_an_ingress_without_tls_has_no_other_host_than_its_name() -> None:
+def test_an_ingress_without_tls_is_served_only_at_its_full_name() -> None:
     rules = [{"host": host, "http": {"paths": [to_path(f"/{host}")]}} for host in (NAME, "web")]
     found = hosted_paths(live_ingress(host="", spec={"rules": rules}), {"web": backend_service()}, NAME)
     assert [*found.origins] == [f"/{NAME}"]

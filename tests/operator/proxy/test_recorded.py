@@ -1,4 +1,4 @@
-"""Our children have every field of the Go operator's children, which are taken over without a restart."""
+"""Our children have every field of the Go operator's children. So we take those over without a restart."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -102,9 +102,9 @@ def test_every_listed_exception_is_a_field_that_really_differs() -> None:
 
 
 def only_marked(plan: Plan, made: dict[str, Object]) -> list[str]:
-    """Return the kinds of the live children that *plan* writes.
+    """Return the kinds of the live children to which *plan* writes.
 
-    Check that only Secrets get more changes than the digest.
+    Check that the plan changes only the digest, except in Secrets.
     """
     live = {(obj["kind"], key_of(obj)): obj for obj in made.values() if "kind" in obj}
     adopted = [obj for obj in children_of(plan) if (obj["kind"], key_of(obj)) in live]
@@ -130,7 +130,7 @@ RECORDED_SPECS = [("exposed", "service"), *((name, "statefulset") for name in ("
 
 
 @pytest.mark.parametrize(("name", "what"), [*RECORDED_SPECS, ("class", "metrics")])
-def test_the_spec_of_a_recorded_object_stays_unchanged_when_metadata_is_added(name: str, what: str) -> None:
+def test_the_write_for_a_recorded_object_leaves_its_spec_unchanged(name: str, what: str) -> None:
     live, statefulset = (placed(recorded(name)[each]) for each in (what, "statefulset"))
     written = write_for(ours(name, statefulset)[what], live)
     assert written is not None
@@ -138,13 +138,13 @@ def test_the_spec_of_a_recorded_object_stays_unchanged_when_metadata_is_added(na
 
 
 @pytest.mark.parametrize("name", ["egress", "exposed", "ingress", "connector"])
-def test_the_secret_of_a_recorded_proxy_is_not_written_again(name: str) -> None:
+def test_the_plan_for_a_recorded_proxy_does_not_write_its_secret(name: str) -> None:
     plan = PLANS[name](recorded(name), None)
     assert not [patch for patch in patches_of(plan) if patch.resource.kind == "Secret"]
     assert not [obj for obj in children_of(plan) if obj["kind"] == "Secret"]
 
 
-def test_the_status_of_a_recorded_load_balancer_is_not_written_again() -> None:
+def test_the_plan_for_a_recorded_load_balancer_has_the_recorded_status() -> None:
     made = recorded("exposed")
     assert exposed_plan(made).status == made["status"]
 

@@ -183,7 +183,9 @@ KNOWN = {
 
 
 @pytest.mark.parametrize("case", KNOWN.values(), ids=KNOWN)
-def test_the_auth_key_comes_from_the_config_and_the_device_from_the_state(case: Known) -> None:
+def test_the_secrets_of_a_replica_show_its_device_and_whether_it_needs_keeps_or_asks_for_an_auth_key(
+    case: Known,
+) -> None:
     assert device_id_of(case.secrets) == case.device
     assert needs_auth_key(case.secrets) is case.needs
     assert must_keep_auth_key(case.secrets, RENAMED) is case.keeps
@@ -212,7 +214,7 @@ WRITTEN = {
 
 
 @pytest.mark.parametrize(("secrets", "config", "auth_key", "files"), WRITTEN.values(), ids=WRITTEN)
-def test_a_new_config_has_the_auth_key_that_the_proxy_has_not_used_yet(
+def test_a_patch_of_the_config_keeps_an_auth_key_that_the_proxy_has_not_used_yet(
     secrets: ReplicaSecrets, config: ProxyConfig, auth_key: str, files: dict[str, str]
 ) -> None:
     patch = patch_for(secrets, config, auth_key)
@@ -242,7 +244,7 @@ REORDERED: dict[str, str | Object] = {
         ReplicaSecrets(None, apart(**LOGGED_IN).state),
     ],
 )
-def test_a_right_config_is_not_written_again_and_a_missing_config_secret_is_not_patched(
+def test_there_is_no_patch_if_the_config_is_right_or_the_config_secret_is_missing(
     secrets: ReplicaSecrets,
 ) -> None:
     assert config_patch(secrets, CONFIG, "") is None
@@ -270,14 +272,14 @@ def test_a_patch_removes_unwanted_configs_and_changes_nothing_else(
     assert body["data"].keys() - fields == {"cap-107.hujson", "cap-95.hujson"}
 
 
-def test_the_log_shows_a_changed_config_but_not_an_auth_key_that_comes_or_goes() -> None:
+def test_the_log_shows_a_changed_config_but_not_an_added_or_removed_auth_key() -> None:
     changed, renamed = whole(**LOGGED_IN), patch_for(whole(SERVING, **LOGGED_IN), RENAMED)
     assert patch_for(changed, RENAMED).about == renamed.about == "the configuration of the proxy"
     assert patch_for(whole(auth_key="used", **LOGGED_IN), CONFIG).about == ""
     assert patch_for(whole(), CONFIG, "new-authkey").about == ""
 
 
-def test_the_stored_serve_config_of_a_proxy_that_serves_nothing_is_removed_even_if_it_is_stored_late() -> None:
+def test_a_stored_serve_config_is_removed_from_the_secret_of_a_proxy_that_serves_nothing() -> None:
     assert patch_for(whole(auth_key="unused", **SERVED), CONFIG).body == {"data": {"_serve_1234": None}}
     assert config_patch(whole(SERVING, **LOGGED_IN, **SERVED), SERVING, "") is None
 
@@ -386,7 +388,7 @@ def test_the_state_of_a_recorder_has_the_name_of_its_device_and_its_login_server
     assert (device_of(found, None).fqdn, login_url_of(found)) == (fqdn, url)
 
 
-def test_a_device_is_empty_before_its_proxy_reports_and_its_version_is_ignored_without_a_pod() -> None:
+def test_the_https_name_of_a_device_is_empty_before_the_report_and_the_magicdns_name_without_a_pod() -> None:
     assert device_of(secret(), pod(NAME, "P")) == ReportedDevice("", "", "", False)
     data = {**LOGGED_IN, **FQDN, **AT_110, "https_endpoint": "no-https"}
     assert device_of(slim_secret(NAME, data), None).https_name == "db.tail1234.ts.net"

@@ -79,7 +79,7 @@ NAME_TARGET = {"tailscale.com/operator-last-set-cluster-dns-name": "db.example.o
         (PUBLIC, [SERVES], "k8s-operator-ingress-proxy", None),
     ],
 )
-def test_the_variables_for_the_target_have_a_fixed_order_and_only_a_kernel_proxy_is_privileged(
+def test_each_kind_of_pod_has_its_variables_in_order_and_the_rights_that_its_mode_needs(
     pod: ProxyPod, target: list[tuple[str, str]], app: str, annotations: Object | None
 ) -> None:
     made = statefulset(pod)
@@ -99,7 +99,7 @@ def test_the_variable_for_the_firewall_mode_comes_before_those_for_the_target(po
     assert env[position + 1][0].startswith("TS_")
 
 
-def test_a_statefulset_selects_only_the_pods_of_its_parent_and_not_of_a_recreated_parent() -> None:
+def test_a_statefulset_selects_the_pods_of_its_parent_and_not_those_of_a_recreated_parent() -> None:
     assert selects(statefulset(), "1234-UID")
     assert not selects(statefulset(), "5678-UID")
     assert not selects({"spec": {"selector": {"matchLabels": {"app": "1234-UID", "more": "x"}}}}, "1234-UID")

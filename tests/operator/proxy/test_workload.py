@@ -96,7 +96,7 @@ def test_a_new_proxy_gets_its_children_in_the_order_in_which_they_need_each_othe
     assert (plan.hold, plan_proxy(PROXY, running(), SETTINGS).hold) == (FINALIZER, FINALIZER)
 
 
-def test_all_children_get_the_name_that_any_of_the_children_already_has() -> None:
+def test_all_children_of_a_proxy_get_the_name_that_its_existing_children_have() -> None:
     others = Children([service()], [statefulset("ts-db-other")], [secret("ts-db-third-0")])
     alone = [Children(services=[service()]), Children(statefulsets=[statefulset()])]
     alone += [Children(secrets=[secret(f"{NAME}-{ordinal}") for ordinal in left]) for left in ([0], [1, 2])]
@@ -110,7 +110,7 @@ def test_a_changed_config_does_not_change_the_statefulset() -> None:
     assert children_of(plan_proxy(renamed, running(), SETTINGS)) == children_of(same)
 
 
-def test_the_live_secret_is_read_if_it_may_have_an_auth_key_that_the_cache_lacks_or_a_write_would_lose() -> None:
+def test_a_replica_is_in_need_if_it_has_no_usable_auth_key_or_a_write_would_remove_the_key() -> None:
     refused = {"device_id": "n1", "reissue_authkey": "refused"}
     found = [
         secret(f"{NAME}-0"),
@@ -197,7 +197,7 @@ def test_the_metrics_service_and_its_monitor_are_removed_when_metrics_are_turned
 
 
 @pytest.mark.parametrize("leaving", [False, True])
-def test_the_statefulset_of_a_recreated_parent_is_deleted_first_and_the_plan_waits(*, leaving: bool) -> None:
+def test_the_plan_for_a_recreated_parent_deletes_the_old_statefulset_before_anything_else(*, leaving: bool) -> None:
     old = statefulset(parent_uid="old-UID")
     plan = plan_proxy(PROXY, replace(running(), statefulsets=[deleting(old) if leaving else old]), SETTINGS)
     assert plan.steps == ([] if leaving else [Deletion(STATEFULSET, old, "Foreground")])
@@ -211,9 +211,9 @@ def test_our_finalizer_is_removed_from_the_service_of_a_proxy_if_the_service_is_
 
 
 def left(owners: Sequence[Object] = (), overdue: float | None = None) -> Children:
-    """Return the children without the StatefulSet, while a Pod with *owners* still exists.
+    """Return the children of a proxy without its StatefulSet, while a Pod with the owners *owners* still exists.
 
-    The Pod is *overdue* seconds late.
+    The end of the Pod's grace period was *overdue* seconds ago; None if it isn't over.
     """
     there = pod(f"{NAME}-0", "P")
     there["metadata"]["ownerReferences"] = [*owners]
@@ -259,7 +259,7 @@ def test_the_advice_for_a_stuck_removal_of_a_proxy_names_the_secrets_that_have_a
     assert [(deleted_devices(each), each.release, each.way_out) for each in none] == [([], FINALIZER, "")] * 2
 
 
-def test_the_device_in_a_secret_is_that_of_the_pod_with_the_name_of_the_secret() -> None:
+def test_the_https_endpoint_in_a_secret_counts_only_if_the_pod_with_the_name_of_the_secret_wrote_it() -> None:
     data = {"device_id": "n1", "device_fqdn": "db.tail1234.ts.net.", "tailscale_capver": "110", "pod_uid": "P"}
     found = secret(https_endpoint="no-https", **data)
     pods = [pod("other", "P")], [pod("other", "Q"), pod(f"{NAME}-0", "P")]
@@ -274,7 +274,7 @@ FREE_NAME = FreeName("staging", OWNER, "default-db", ("tag:k8s",))
 SET_TAGS = SetTags("staging", OWNER, "n1", ("tag:k8s",))
 
 
-def test_a_replica_without_a_secret_is_new_and_a_replica_that_has_not_reported_is_left_alone() -> None:
+def test_the_name_of_a_replica_is_freed_if_it_has_no_secret_but_not_if_it_only_has_not_reported_yet() -> None:
     children = Children(secrets=[secret(f"{NAME}-1", device_id="n1"), secret(f"{NAME}-2")])
     made = proxy_devices(replace(PROXY, replica_count=3), children, TAILNET, settings(take_over_names=True))
     assert made == DevicePlan(before=[FREE_NAME], after=[SET_TAGS], findings=[])
@@ -290,7 +290,7 @@ def test_replicas_without_a_hostname_prefix_share_their_hostname(count: int, pre
     assert [isinstance(step, TakeName) for step in made.after] == ([] if shares else [True])
 
 
-def test_names_of_devices_are_freed_before_the_pods_are_made_and_tags_are_set_at_the_end() -> None:
+def test_a_plan_frees_names_of_devices_before_it_makes_the_pods_and_sets_tags_at_its_end() -> None:
     devices = DevicePlan(before=[FREE_NAME], after=[SET_TAGS])
     plain, plan = (plan_proxy(WEB, measured(), SETTINGS, devices=each) for each in (DevicePlan(), devices))
     pods = plain.steps.index(Child(children_of(plain)[-1]))
@@ -300,7 +300,7 @@ def test_names_of_devices_are_freed_before_the_pods_are_made_and_tags_are_set_at
 AWAITED = Keys(awaited=frozenset({1}), pending=ValueError("waiting"))
 
 
-def test_only_the_pods_and_the_replica_whose_auth_key_is_not_there_yet_wait_for_the_key() -> None:
+def test_only_the_statefulset_and_the_secret_of_a_replica_wait_for_the_auth_key_of_the_replica() -> None:
     several = replace(PROXY, replica_count=2)
     whole, plan = (plan_proxy(several, running(), SETTINGS, keys) for keys in (Keys({1: "key"}), AWAITED))
     held = [each for each in whole.steps if each not in plan.steps]
@@ -309,7 +309,7 @@ def test_only_the_pods_and_the_replica_whose_auth_key_is_not_there_yet_wait_for_
     assert (len(plan.steps), plan.error) == (len(whole.steps) - 2, AWAITED.pending)
 
 
-def test_a_replica_that_awaits_another_auth_key_keeps_its_secret_and_the_pods_change() -> None:
+def test_the_secret_of_a_replica_that_awaits_another_auth_key_stays_although_other_children_change() -> None:
     there = replace(running(), secrets=[*running().secrets, secret(f"{NAME}-1", auth_key="refused")])
     renamed = replace(PROXY, replica_count=2, config=replace(CONFIG, hostname="other"))
     plan = plan_proxy(renamed, there, SETTINGS, AWAITED)
@@ -394,7 +394,7 @@ def replicas(count: int, made: Object | None = None) -> Children:
 
 
 def plan_of(count: int, children: Children, **auth_keys: str) -> Plan:
-    """Return the plan with the given auth keys: ``r0`` is that of the first replica, ``r1`` that of the second."""
+    """Return the plan for *count* replicas. *auth_keys* has the auth key of the first replica as ``r0``, and so on."""
     keys = Keys({int(name[1:]): key for name, key in auth_keys.items()})
     return plan_proxy(several(count), children, SETTINGS, keys)
 
@@ -429,14 +429,14 @@ def test_an_additional_replica_gets_a_secret_and_the_others_keep_theirs() -> Non
     assert not patches_of(made)
 
 
-def test_the_login_of_a_proxy_has_the_devices_of_all_replicas_and_names_those_that_need_an_auth_key() -> None:
+def test_the_login_of_a_proxy_lists_the_devices_of_its_replicas_and_the_replicas_that_need_an_auth_key() -> None:
     children = Children(secrets=[replica_secret(0, device_id="n0"), replica_secret(1), replica_secret(2, auth_key="k")])
     login = proxy_login(several(4), children)
     assert (login.in_need, login.devices) == (frozenset({1, 3}), {0: "n0"})
     assert (login.owner, login.parent_uid, login.replicas) == (OWNER, "1234-UID", several(4).replicas)
 
 
-def test_each_replica_has_one_secret_named_like_its_pod() -> None:
+def test_each_replica_of_a_standalone_proxy_has_one_secret_with_the_name_of_its_pod() -> None:
     first, second = (Key("tailscale", f"{NAME}-{number}") for number in range(2))
     assert several(2).replicas == [
         Replica(0, first, first, "ts-prod-0", ("tag:k8s",)),
@@ -457,7 +457,7 @@ SHRINKING: dict[str, tuple[list[Object], list[str]]] = {
 
 
 @pytest.mark.parametrize(("there", "left"), SHRINKING.values(), ids=SHRINKING)
-def test_the_secret_and_the_device_of_a_surplus_replica_stay_while_any_pod_may_use_the_secret(
+def test_the_secret_and_the_device_of_a_surplus_replica_stay_while_any_pod_can_use_the_secret(
     there: list[Object], left: list[str]
 ) -> None:
     pods = [pod(f"{NAME}-{number}", number) for number in left]
@@ -487,7 +487,7 @@ def test_a_secret_that_belongs_to_no_replica_is_not_deleted() -> None:
     assert (deleted_devices(made), deletions_of(made), made.requeue_after) == ([], [], None)
 
 
-def test_devices_are_listed_in_the_order_of_their_replicas_once_they_have_joined() -> None:
+def test_the_devices_that_have_joined_are_listed_in_the_order_of_their_replicas() -> None:
     secrets = [
         replica_secret(10, device_id="n10"),
         replica_secret(1),

@@ -1,4 +1,4 @@
-"""A table of Tailscale Services beside a control server, for its tests."""
+"""A table of Tailscale Services with its control server, for the tests of the table."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -50,7 +50,7 @@ class Ground:
     told: list[str]
 
     async def view(self, label: str = "web", *, hosts: bool = False) -> ServiceView:
-        """Look at a Tailscale Service like a reconcile: wait for each pending answer, and then look again."""
+        """Look at a Tailscale Service like a reconcile: after each pending answer, look again."""
         while isinstance(pending := (view := self.services.view(label, hosts=hosts)).pending, Pending):
             await pending.until
         return view
@@ -62,7 +62,7 @@ class Ground:
         return service
 
     async def there(self) -> TailscaleService:
-        """Put a Service of ours with the label web into the tailnet, and return it."""
+        """Put a Tailscale Service of ours with the label web into the tailnet, and return it."""
         self.control.services.put(owned("svc:web", US))
         return await self.known()
 
@@ -81,11 +81,11 @@ class Ground:
                 await pending.until
 
     def reads(self) -> tuple[int, int]:
-        """Return the number of reads of the list of Services, and the number of reads of single Services."""
+        """Return the number of reads of the list of Tailscale Services, and the number of reads of single ones."""
         return self.control.requests[LIST], self.control.requests[READ]
 
     def writes(self) -> int:
-        """Return the number of requests to write a Service."""
+        """Return the number of requests to write a Tailscale Service."""
         return self.control.requests[PUT] + self.control.requests[DELETE]
 
 

@@ -1,4 +1,4 @@
-"""The auth keys of proxies: which key is used, when a new one is minted, and when the old device is deleted."""
+"""The auth keys of proxies: which key a proxy gets, when a new one is minted, and when the old device is deleted."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -44,7 +44,7 @@ NO_SECRETS = Children([SERVICE])
 
 @dataclass(frozen=True)
 class Ground:
-    """A cluster with the Secrets of a proxy, the object that finds or mints its auth keys, and a clock."""
+    """A cluster with the Secrets of a proxy, the `AuthKeys` that finds or mints auth keys for it, and a clock."""
 
     sim: ClusterSim
     auth_keys: AuthKeys
@@ -70,7 +70,7 @@ class Ground:
         self.sim.store.delete(kinds.SECRET, OPERATOR_NAMESPACE, f"ts-db-{ordinal}")
 
     def seen(self) -> Children:
-        """Return the proxy's children as they are in an up-to-date cache."""
+        """Return the proxy's children as an up-to-date cache has them."""
         secrets = self.sim.store.list(kinds.SECRET)
         return Children([SERVICE], secrets=[slim(each) for each in secrets if key_of(each).name.startswith("ts-db-")])
 
@@ -90,16 +90,16 @@ class Ground:
         return (await self.obtain(children, proxy)).by_ordinal
 
     async def wait(self, children: Children | None = None, proxy: Proxy = PROXY) -> None:
-        """Ask for auth keys in a call that takes longer than the caller waits, and wait for the end of the call."""
+        """Obtain auth keys in a call for which the caller doesn't wait, and wait for the end of that call."""
         found = await self.obtain(children, proxy)
         assert isinstance(found.pending, Pending)
         assert (found.by_ordinal.keys() | found.awaited) == {*range(proxy.replica_count)}
         await found.pending.until
 
     async def refuse_next(self) -> str:
-        """Obtain the next auth key of a proxy that asks for a key.
+        """Obtain an auth key for a proxy, and let the control server refuse it. Return the key.
 
-        The control server refuses that auth key, too. Return the key.
+        The proxy asks for another auth key after that.
         """
         key = (await self.obtained())[0]
         self.put_secret(config={"AuthKey": key}, reissue_authkey=key)
@@ -125,7 +125,7 @@ async def ground(sim: ClusterSim, client: KubeClient) -> AsyncIterator[Ground]:
 
 @pytest.fixture
 async def hasty(sim: ClusterSim, client: KubeClient) -> AsyncIterator[Ground]:
-    """Yield a ground on which no caller waits for answers of the control server."""
+    """Yield a ground on which callers never wait for an answer of the control server."""
     async with ground_with(sim, client, patience=0) as made:
         yield made
 
@@ -141,7 +141,7 @@ async def test_every_replica_of_a_new_proxy_gets_an_auth_key_of_its_own_that_the
     assert caplog.messages == lines
 
 
-async def test_a_proxy_gets_the_auth_key_in_its_live_secret_which_is_read_each_time_a_key_is_obtained(
+async def test_a_proxy_gets_the_auth_key_in_its_live_secret_even_if_the_cache_has_no_secret(
     ground: Ground,
 ) -> None:
     first = await ground.obtained(NO_SECRETS)
@@ -175,7 +175,9 @@ async def test_a_replica_that_has_logged_in_with_a_separate_state_secret_needs_n
 
 
 @pytest.mark.parametrize("config", [{"Hostname": "db"}, {"AuthKey": ""}, {"AuthKey": None}, "not JSON"])
-async def test_a_secret_without_an_auth_key_gets_an_auth_key(ground: Ground, config: Object | str) -> None:
+async def test_a_proxy_gets_an_auth_key_if_its_secret_has_no_readable_auth_key(
+    ground: Ground, config: Object | str
+) -> None:
     ground.put_secret(config=config)
     assert await ground.obtained() == {0: ground.minted[0]}
 
@@ -198,7 +200,7 @@ async def test_no_auth_key_is_minted_while_the_secret_cannot_be_read(ground: Gro
         ({"AuthKey": REFUSED}, REFUSED, ""),
     ],
 )
-async def test_a_proxy_that_asks_for_an_auth_key_gets_another_key_and_its_old_device_is_deleted(
+async def test_a_proxy_that_asks_for_an_auth_key_gets_another_key_in_exchange_for_its_old_device(
     ground: Ground, config: Object, reissue: str, device: str
 ) -> None:
     ground.put_secret(
@@ -228,7 +230,7 @@ async def test_no_auth_key_is_minted_for_a_request_that_was_answered_or_withdraw
     assert (ground.minted, [*ground.control.devices]) == ([], [device])
 
 
-async def test_an_auth_key_that_was_not_stored_yet_is_given_again_and_no_other_key_is_minted(ground: Ground) -> None:
+async def test_an_auth_key_that_was_not_stored_yet_is_returned_again_in_place_of_a_new_key(ground: Ground) -> None:
     ground.put_secret(config={"AuthKey": REFUSED}, reissue_authkey=REFUSED, device_id=ground.join())
     first = await ground.obtain()
     assert (first.requeue_after, ground.minted) == (None, [first.by_ordinal[0]])
@@ -237,7 +239,7 @@ async def test_an_auth_key_that_was_not_stored_yet_is_given_again_and_no_other_k
 
 
 @pytest.mark.parametrize("reissue", [{}, {"reissue_authkey": "refused"}], ids=["used", "refused"])
-async def test_an_auth_key_that_was_stored_is_not_given_again(ground: Ground, reissue: dict[str, str]) -> None:
+async def test_an_auth_key_that_was_stored_is_not_returned_again(ground: Ground, reissue: dict[str, str]) -> None:
     first = (await ground.obtained(NO_SECRETS))[0]
     ground.put_secret(**config_files(CONFIG, first), **dict.fromkeys(reissue, first))
     if not reissue:
@@ -248,7 +250,7 @@ async def test_an_auth_key_that_was_stored_is_not_given_again(ground: Ground, re
 
 
 @pytest.mark.parametrize("asks", [False, True])
-async def test_an_auth_key_that_was_not_stored_is_not_given_to_a_proxy_with_other_tags(
+async def test_an_auth_key_that_was_not_stored_is_not_returned_for_a_proxy_with_other_tags(
     ground: Ground, *, asks: bool
 ) -> None:
     await ground.obtained(NO_SECRETS)
@@ -273,7 +275,7 @@ async def test_a_parent_with_one_replica_gets_one_auth_key_at_once_and_the_next_
     assert given == ground.minted
 
 
-async def test_a_parent_may_get_as_many_auth_keys_at_once_as_replicas(ground: Ground) -> None:
+async def test_a_parent_can_get_as_many_auth_keys_at_once_as_it_has_replicas(ground: Ground) -> None:
     for ordinal in range(3):
         ground.put_secret(ordinal, config={}, reissue_authkey="")
     first = await ground.obtained(proxy=THREE)
@@ -283,7 +285,9 @@ async def test_a_parent_may_get_as_many_auth_keys_at_once_as_replicas(ground: Gr
     assert await ground.obtain(proxy=THREE) == Keys({0: "", 1: "", 2: ""}, 30)
 
 
-async def test_each_parent_has_its_own_limit_of_auth_keys_which_ends_when_the_parent_is_gone(ground: Ground) -> None:
+async def test_each_parent_has_its_own_limit_of_auth_keys_until_the_parent_is_recreated_or_forgotten(
+    ground: Ground,
+) -> None:
     ground.put_secret(config={}, reissue_authkey="")
     await ground.refuse_next()
     assert await ground.obtained() == {0: ""}
@@ -295,7 +299,7 @@ async def test_each_parent_has_its_own_limit_of_auth_keys_which_ends_when_the_pa
 
 
 @pytest.mark.parametrize(("path", "left"), [("keys", 0), ("/api/v2/device/", 1)])
-async def test_no_auth_key_is_minted_before_the_old_device_is_deleted_and_a_failed_attempt_uses_up_no_key(
+async def test_a_failure_to_mint_an_auth_key_or_to_delete_the_old_device_does_not_count_towards_the_limit(
     ground: Ground, path: str, left: int
 ) -> None:
     ground.put_secret(config={}, reissue_authkey="", device_id=ground.join())
@@ -306,7 +310,7 @@ async def test_no_auth_key_is_minted_before_the_old_device_is_deleted_and_a_fail
     assert await ground.obtained() == {0: ground.minted[0]}
 
 
-async def test_the_last_device_of_a_deleted_secret_is_deleted(ground: Ground) -> None:
+async def test_the_device_that_a_deleted_secret_named_most_recently_is_deleted(ground: Ground) -> None:
     for _ in range(2):
         ground.put_secret(config={}, device_id=ground.join(connected=True))
         assert await ground.obtained() == {}
@@ -331,7 +335,9 @@ async def test_the_device_of_a_deleted_secret_is_remembered_until_it_is_deleted(
     assert (await ground.obtained(), ground.control.devices) == ({0: ground.minted[0]}, {})
 
 
-async def test_a_request_of_a_connected_proxy_for_an_auth_key_is_delayed_and_then_ignored(ground: Ground) -> None:
+async def test_a_request_for_an_auth_key_is_withdrawn_if_its_proxy_stays_connected_for_half_a_minute(
+    ground: Ground,
+) -> None:
     ground.put_secret(config={}, reissue_authkey="", device_id=ground.join(connected=True))
     for wait in (30, 10):
         assert await ground.obtain() == Keys({}, wait)
@@ -397,7 +403,9 @@ async def test_the_operator_forgets_the_device_of_a_removed_replica(ground: Grou
     assert (await ground.obtained(proxy=THREE), len(ground.control.devices)) == ({2: ground.minted[0]}, 3)
 
 
-async def test_the_time_for_which_a_proxy_was_connected_ends_when_it_disconnects(ground: Ground) -> None:
+async def test_the_time_for_which_a_proxy_is_connected_is_counted_anew_after_it_was_disconnected(
+    ground: Ground,
+) -> None:
     ground.put_secret(config={}, reissue_authkey="")
     key = await ground.refuse_next()  # uses up the parent's limit, so that its next key has to wait
     device = ground.join(connected=True)
@@ -410,7 +418,9 @@ async def test_the_time_for_which_a_proxy_was_connected_ends_when_it_disconnects
     assert waits == pytest.approx([30, 20, 30])
 
 
-async def test_a_parent_is_reconciled_again_when_the_next_of_its_replicas_may_get_an_auth_key(ground: Ground) -> None:
+async def test_a_parent_is_reconciled_again_at_the_first_time_at_which_a_replica_can_get_an_auth_key(
+    ground: Ground,
+) -> None:
     ground.put_secret(config={}, reissue_authkey="", device_id=ground.join(connected=True))
     two, key = replace(THREE, replica_count=2), "tskey-auth-first"
     ground.put_secret(1, config={"AuthKey": key})
@@ -424,7 +434,7 @@ async def test_a_parent_is_reconciled_again_when_the_next_of_its_replicas_may_ge
     assert await ground.obtain(proxy=two) == Keys({1: ""}, 5)
 
 
-async def test_an_answer_about_an_earlier_device_is_not_taken_for_an_answer_about_the_next_device(
+async def test_the_answer_whether_a_device_is_connected_is_not_used_for_the_next_device(
     hasty: Ground,
 ) -> None:
     for connected in (True, False):
@@ -432,7 +442,7 @@ async def test_an_answer_about_an_earlier_device_is_not_taken_for_an_answer_abou
         await hasty.wait()
 
 
-async def test_auth_keys_that_take_long_are_minted_once_and_kept_for_the_next_reconcile_of_the_parent(
+async def test_an_auth_key_that_is_minted_in_the_background_is_kept_for_the_next_reconcile_of_the_parent(
     hasty: Ground,
 ) -> None:
     for _ in THREE.replicas:
@@ -442,7 +452,9 @@ async def test_auth_keys_that_take_long_are_minted_once_and_kept_for_the_next_re
     assert len(found) == 3
 
 
-async def test_an_auth_key_that_took_long_is_not_given_to_a_proxy_with_other_tags(hasty: Ground) -> None:
+async def test_an_auth_key_that_was_minted_in_the_background_is_not_returned_for_a_proxy_with_other_tags(
+    hasty: Ground,
+) -> None:
     other = replace(PROXY, tags=("tag:web",))
     for proxy in (PROXY, other):
         await hasty.wait(NO_SECRETS, proxy)

@@ -62,7 +62,7 @@ class Server:
         return await self.calls.result(owner, "key", name, self.make(name, seconds, error))
 
     async def wait_for(self, owner: Owner, name: str, seconds: float = 0.0, error: Exception | None = None) -> str:
-        """Ask again and again until there is a result, as the reconciles of a key do."""
+        """Ask for a result again and again until it is there, as the reconciles of a key do."""
         while True:
             try:
                 return await self.ask(owner, name, seconds, error)
@@ -93,7 +93,7 @@ async def serving(at_once: int = 16) -> AsyncIterator[Server]:
 
 
 @in_virtual_time
-async def test_a_caller_waits_for_a_quick_answer_and_a_slow_answer_is_requested_once_and_kept_for_the_caller() -> None:
+async def test_a_caller_waits_for_a_quick_answer_and_comes_back_for_a_slow_answer_which_is_requested_once() -> None:
     async with serving() as server:
         assert await server.ask(B, "quick", 0.2) == "quick"
         pending = [await server.begin(A, "x", 10) for _ in range(3)]
@@ -116,7 +116,7 @@ async def test_the_caller_gets_the_error_with_which_its_call_ends(error: Excepti
 
 
 @in_virtual_time
-async def test_a_new_call_of_an_owner_replaces_its_waiting_call_and_runs_after_its_call_that_has_begun() -> None:
+async def test_a_new_call_of_an_owner_replaces_a_waiting_call_but_not_a_call_that_has_begun() -> None:
     async with serving(at_once=1) as server:
         await server.begin(A, "busy", 10)
         await server.begin(B, "x")
@@ -126,7 +126,7 @@ async def test_a_new_call_of_an_owner_replaces_its_waiting_call_and_runs_after_i
 
 
 @in_virtual_time
-async def test_an_owner_can_have_a_call_for_each_subject_and_owners_share_no_call() -> None:
+async def test_each_owner_has_a_call_of_its_own_for_each_subject() -> None:
     async with serving() as server:
         await asyncio.gather(
             *(server.calls.result(owner, about, None, server.make(f"{owner.key.name} {about}", 0.1))
@@ -136,7 +136,7 @@ async def test_an_owner_can_have_a_call_for_each_subject_and_owners_share_no_cal
 
 
 @in_virtual_time
-async def test_calls_run_in_the_order_of_the_requests_and_no_caller_waits_until_it_is_the_turn_of_its_call() -> None:
+async def test_calls_run_in_the_order_of_their_requests_and_callers_do_not_wait_for_their_turn() -> None:
     async with serving(at_once=2) as server:
         for owner in (A, B):
             await server.begin(owner, owner.key.name, 10)
@@ -243,7 +243,7 @@ async def test_no_call_is_made_to_a_control_server_after_the_registration_of_its
 
 
 @in_virtual_time
-async def test_nobody_waits_for_a_started_call_and_its_owner_starts_no_second_call_at_the_same_time() -> None:
+async def test_an_owner_that_starts_a_call_does_not_wait_for_it_and_cannot_start_another_call_during_it() -> None:
     async with serving() as server:
         for name in ("x", "x", "y"):
             server.start(A, name, 10)
@@ -269,7 +269,7 @@ async def test_a_started_call_is_given_up_while_the_control_server_does_not_answ
 
 
 @in_virtual_time
-async def test_a_call_of_an_owner_that_was_forgotten_and_is_back_runs_once() -> None:
+async def test_an_owner_that_was_forgotten_and_has_come_back_can_start_a_call_once() -> None:
     async with serving() as server:
         server.start(A, "x", 10)
         await asyncio.sleep(5)

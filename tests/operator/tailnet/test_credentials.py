@@ -31,7 +31,9 @@ def secret(**data: str) -> Object:
         ("https://headscale.example.org/", "https://headscale.example.org"),
     ],
 )
-def test_the_control_server_of_a_tailnet_is_at_the_login_url_or_is_tailscales(given: str | None, used: str) -> None:
+def test_the_control_server_of_a_tailnet_is_the_one_at_its_login_url_or_else_tailscales(
+    given: str | None, used: str
+) -> None:
     parsed = Tailnet.parse(tailnet(loginUrl=given))
     assert isinstance(parsed, Tailnet)
     assert (login_url(parsed), violation(parsed)) == (used, None)
@@ -69,7 +71,7 @@ BAD_SECRETS: dict[str, tuple[Object | None, str]] = {
 
 
 @pytest.mark.parametrize(("found", "words"), BAD_SECRETS.values(), ids=BAD_SECRETS)
-def test_the_error_for_a_bad_secret_names_the_missing_part_and_the_secret_is_read_again(
+def test_the_refusal_of_a_bad_secret_names_the_missing_part_and_the_time_of_the_next_try(
     found: Object | None, words: str
 ) -> None:
     told = credentials(KEY, found)

@@ -35,7 +35,7 @@ async def client(control: Control) -> AsyncIterator[TailnetClient]:
 
 
 def told(devices: Devices) -> list[str]:
-    """Return a list to which each later change of a device is added."""
+    """Return a list to which each change of a device is added from now on."""
     changes: list[str] = []
     devices.listen(lambda *both: changes.append(" -> ".join(map(shown, both))))
     return changes
@@ -77,7 +77,7 @@ async def test_a_shared_device_of_another_tailnet_is_not_found_by_the_first_labe
     assert devices.names() == DeviceNames(frozenset(), frozenset({"db.tail9999.ts.net"}))
 
 
-async def test_the_list_of_devices_is_read_for_the_first_query_and_later_only_for_missing_devices(
+async def test_the_list_of_devices_is_read_only_if_somebody_asks_for_a_device_that_is_not_in_it(
     control: Control, client: TailnetClient
 ) -> None:
     first = join(control)
@@ -102,7 +102,7 @@ async def test_the_list_of_devices_is_read_at_its_usual_pace_once_nobody_asks_fo
         await until(lambda: control.requests[LIST] > 10, seconds=5)
 
 
-async def test_a_device_that_is_asked_for_during_a_read_of_the_list_is_looked_for_after_the_read(
+async def test_a_query_during_a_read_of_the_list_of_devices_causes_another_read_after_it(
     control: Control, client: TailnetClient
 ) -> None:
     control.latency = 0.2
@@ -194,7 +194,7 @@ async def test_a_departed_device_is_remembered_until_somebody_has_its_name(
     assert devices.departed(device.addresses[0]) is not None
 
 
-async def test_a_name_that_several_devices_have_leads_to_another_device_when_a_device_goes(
+async def test_a_name_of_several_devices_leads_to_another_one_when_one_of_them_is_deleted(
     client: TailnetClient,
 ) -> None:
     devices = Devices(client)
@@ -241,7 +241,7 @@ async def test_a_limited_number_of_departed_devices_is_remembered(client: Tailne
     ],
     ids=["seconds old", "denied", "away"],
 )
-async def test_the_list_of_devices_is_not_read_again_at_once_after_a_success_or_a_failure(
+async def test_a_refresh_right_after_a_read_of_the_list_of_devices_has_the_same_result_without_another_read(
     control: Control, client: TailnetClient, status: int, pace: ListPace, end: type[object]
 ) -> None:
     if status:
@@ -253,7 +253,7 @@ async def test_the_list_of_devices_is_not_read_again_at_once_after_a_success_or_
 
 
 @pytest.mark.virtual_time
-async def test_a_device_that_is_not_in_the_list_is_looked_for_less_and_less_often_until_nobody_asks(
+async def test_the_list_of_devices_is_read_less_and_less_often_while_somebody_asks_for_a_missing_device(
     control: Control,
 ) -> None:
     loop, times = asyncio.get_running_loop(), list[float]()
@@ -309,7 +309,7 @@ async def test_the_list_of_devices_is_read_again_after_a_failed_read(
         await until(lambda: devices.known(device.node_id) is not None)
 
 
-async def test_a_forbidden_list_of_devices_is_read_at_once_after_a_change_of_the_tailnets_settings(
+async def test_a_retry_reads_a_list_of_devices_at_once_that_was_forbidden_before(
     control: Control, client: TailnetClient
 ) -> None:
     control.fail(403, path=LIST[1])

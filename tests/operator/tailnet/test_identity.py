@@ -68,7 +68,7 @@ async def scene(sim: ClusterSim, client: KubeClient) -> AsyncIterator[Scene]:
         yield made
 
 
-async def test_the_first_query_for_the_identity_does_not_wait_and_the_id_is_announced_once(scene: Scene) -> None:
+async def test_the_operators_id_is_announced_once_after_a_first_query_that_did_not_wait(scene: Scene) -> None:
     await scene.put()
     assert (scene.identity.current(), scene.sim.requests[READS]) == (OperatorIdentity(), 0)
     await scene.becomes("nABC")
@@ -88,9 +88,7 @@ async def test_an_edit_of_the_operators_secret_that_does_not_concern_the_id_is_n
 
 
 @pytest.mark.parametrize("labels", [{}, MANAGED], ids=["unlabelled", "labelled"])
-async def test_the_operator_has_no_id_without_its_secret_and_reads_a_secret_that_appears_later(
-    scene: Scene, labels: dict[str, str]
-) -> None:
+async def test_the_operator_has_an_id_only_while_its_secret_exists(scene: Scene, labels: dict[str, str]) -> None:
     await scene.becomes()
     assert scene.sim.requests[READS] == 0
     await scene.put(labels=labels)
@@ -107,7 +105,7 @@ async def test_a_request_of_the_operators_device_for_another_auth_key_is_announc
     await until(lambda: scene.told == told + 1)
 
 
-async def test_the_last_id_of_the_operator_stays_while_its_secret_cannot_be_read(scene: Scene) -> None:
+async def test_the_operator_keeps_its_id_while_its_secret_cannot_be_read(scene: Scene) -> None:
     await scene.put()
     await scene.becomes("nABC")
     scene.sim.faults.forbid(Ban("secrets", OPERATOR_NAMESPACE, "get"))

@@ -1,4 +1,4 @@
-"""Preflight: settings that a tailnet lacks are found before anything fails, and reported."""
+"""Preflight finds settings that a tailnet lacks before anything else fails, and reports them."""
 
 import asyncio
 import logging
@@ -37,9 +37,9 @@ WELL = {"api": True, "credentials": True, "auth_keys": True, "devices": True, "t
 
 
 class Nap:
-    """A replacement for `asyncio.sleep` that waits until it is cancelled, and records the seconds of each call.
+    """A replacement for `asyncio.sleep` that records the seconds of each call, and waits until it is cancelled.
 
-    The first *left* calls don't wait. The first call calls *meanwhile*.
+    The first *left* calls return at once. The first call of all calls *meanwhile*.
     """
 
     def __init__(self) -> None:
@@ -85,7 +85,7 @@ class Ground:
 
 @asynccontextmanager
 async def ground_of(world: World) -> AsyncIterator[Ground]:
-    """Yield the preflight of *world* in the Pod `OPERATOR`. It doesn't repeat failed requests."""
+    """Yield the preflight of *world*, whose Events are about the Pod `OPERATOR`. It doesn't repeat failed requests."""
     credentials = Credentials(world.control.client_id, SecretStr(world.control.client_secret))
     async with aiohttp.ClientSession() as session:
         client = TailnetClient(
@@ -112,7 +112,7 @@ async def either(request: pytest.FixtureRequest) -> AsyncIterator[Ground]:
         yield made
 
 
-async def test_a_tailnet_with_all_settings_passes_every_check_and_preflight_changes_nothing(either: Ground) -> None:
+async def test_a_tailnet_with_all_settings_passes_every_check_without_a_write(either: Ground) -> None:
     findings = await either.preflight.look()
     headscale = either.control.headscale
     assert findings.passed == {check: True for check in WELL if check != "tags" or not headscale}
@@ -175,7 +175,7 @@ async def test_preflight_checks_the_scope_for_services_only_while_it_is_needed_a
     assert ["Auth Keys, Devices Core and Services" in each for each in words] == [True] * (not findings.complete)
 
 
-async def test_preflight_finds_that_an_oauth_client_without_tags_can_make_no_auth_keys(ground: Ground) -> None:
+async def test_preflight_finds_an_oauth_client_without_tags_which_cannot_mint_auth_keys(ground: Ground) -> None:
     ground.control.own_tags = []
     findings = await ground.preflight.look()
     assert [check for check, passed in findings.passed.items() if not passed] == ["tags"]
@@ -224,7 +224,7 @@ BOTH = {"auth_keys", "devices:core", "services"}
         ({"auth_keys"}, 119, 120, 2),
     ],
 )
-async def test_preflight_runs_daily_or_each_minute_while_something_is_missing(
+async def test_preflight_runs_daily_but_each_minute_while_something_is_missing(
     ground: Ground, caplog: pytest.LogCaptureFixture, scopes: set[str], naps: int, looks: int, told: int
 ) -> None:
     caplog.set_level(logging.DEBUG, "tsoperator.tailnet.preflight")
@@ -262,7 +262,7 @@ async def test_listeners_hear_when_the_findings_of_preflight_change(
     assert found == [ground.preflight.findings] * told
 
 
-async def test_new_findings_are_logged_at_once_and_without_the_operators_pod_there_is_no_event(
+async def test_new_findings_are_logged_even_if_there_is_no_pod_of_the_operator_for_an_event(
     ground: Ground, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "tsoperator.tailnet.preflight")
@@ -286,7 +286,7 @@ def told_levels(caplog: pytest.LogCaptureFixture) -> list[str]:
         ("services", [proxy_group("web", type="ingress")], "has not the scope Services (services)"),
     ],
 )
-async def test_findings_are_events_on_the_operators_pod_and_do_not_stop_the_operator(
+async def test_the_operator_reports_findings_by_events_about_its_pod_and_goes_on(
     cluster: World, scope: str, needed: list[Object], words: str
 ) -> None:
     cluster.control.scopes.remove(scope)

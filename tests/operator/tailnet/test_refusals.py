@@ -222,7 +222,7 @@ def test_a_scope_counts_as_missing_only_if_the_server_lists_the_scopes(
     ],
     ids=["unknown tag", "tag of others", "scope"],
 )
-async def test_the_recorded_answers_of_real_servers_lead_to_the_missing_setting(
+async def test_the_message_for_a_recorded_refusal_of_a_real_server_names_the_missing_setting(
     field: str, value: set[str], words: str, not_said: str
 ) -> None:
     setattr(control := Control(), field, value)

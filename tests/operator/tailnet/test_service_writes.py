@@ -20,7 +20,7 @@ from tests.support.tailnets import join
 pytestmark = pytest.mark.virtual_time
 
 
-async def test_a_tailscale_service_is_created_changed_and_deleted_by_one_read_and_one_write_each(
+async def test_each_creation_change_or_deletion_of_a_tailscale_service_takes_one_read_and_one_write(
     ground: Ground,
 ) -> None:
     await ground.view()
@@ -125,7 +125,7 @@ async def test_the_refusal_of_a_write_without_an_answer_ends_when_the_table_sees
     assert ground.writes() == written
 
 
-async def test_every_query_for_a_tailscale_service_shows_a_refused_write_and_the_refusal_is_announced_once(
+async def test_a_refused_write_of_a_tailscale_service_is_announced_once_and_shown_until_a_write_succeeds(
     ground: Ground,
 ) -> None:
     await ground.view()
@@ -160,7 +160,7 @@ async def test_the_refusal_to_write_a_tailscale_service_is_forgotten_once_nobody
 
 @pytest.mark.parametrize("words", ["requested tags [tag:k8s] are invalid or not permitted", "no", "name is in use"])
 @pytest.mark.parametrize("is_device", [True, False])
-async def test_the_error_of_a_refused_tailscale_service_says_whether_a_device_has_the_name(
+async def test_the_error_for_a_refused_tailscale_service_shows_whether_a_device_has_its_name(
     ground: Ground, is_device: bool, words: str
 ) -> None:
     if is_device:
@@ -201,7 +201,7 @@ async def test_the_table_sees_after_five_seconds_that_another_operator_has_overw
 
 
 @pytest.mark.parametrize("lists_annotations", [True, False])
-async def test_after_writes_the_list_is_read_every_five_seconds_and_a_service_only_if_the_list_lacks_owners(
+async def test_writes_are_checked_by_a_list_each_five_seconds_and_by_single_reads_if_the_list_lacks_owners(
     ground: Ground, lists_annotations: bool
 ) -> None:
     ground.control.services.lists_annotations = lists_annotations

@@ -52,7 +52,7 @@ async def test_the_first_query_for_a_tailscale_service_reads_the_list_of_service
 
 
 @pytest.mark.parametrize("lists_annotations", [True, False])
-async def test_the_table_reads_each_tailscale_service_once_at_its_start_and_at_most_two_lists_in_five_idle_minutes(
+async def test_the_table_reads_each_tailscale_service_once_and_the_list_at_most_twice_in_the_first_five_minutes(
     ground: Ground, lists_annotations: bool
 ) -> None:
     ground.control.services.lists_annotations = lists_annotations
@@ -155,7 +155,7 @@ async def test_known_tailscale_services_stay_when_the_list_can_no_longer_be_read
     assert (await ground.view(), ground.told) == (view, [])
 
 
-async def test_a_tailscale_service_that_is_refused_again_after_a_retry_is_not_asked_for_within_five_minutes(
+async def test_a_tailscale_service_that_is_refused_again_at_a_retry_is_not_requested_for_five_minutes(
     ground: Ground,
 ) -> None:
     ground.control.services.put(owned("svc:web", US))

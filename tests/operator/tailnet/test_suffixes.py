@@ -49,7 +49,7 @@ class Scene:
         await until(lambda: self.suffixes.current() == wanted)
 
     def twin(self, pace: ListPace = QUICK) -> KnownTailnet:
-        """Register a new object for the operator's own tailnet in place of the old one, and return it."""
+        """Register a new object for the operator's own tailnet in place of the old object, and return the new one."""
         made = tailnet_of(self.tailnets.at("").client, self.kube, self.cache, settings(), pace=pace)
         self.tailnets.register(made)
         return made
@@ -98,7 +98,9 @@ async def test_the_suffix_of_a_tailnet_is_that_of_its_devices_and_is_announced_o
     assert scene.told == 4
 
 
-async def test_suffixes_are_pending_until_the_list_of_devices_is_read_or_cannot_be_read(scene: Scene) -> None:
+async def test_suffixes_are_pending_until_the_first_try_to_read_the_list_of_devices_has_ended(
+    scene: Scene,
+) -> None:
     assert scene.suffixes.current() == Suffixes(pending=True)
     await until(lambda: scene.told)
     await scene.knows(complete=False)
@@ -110,7 +112,7 @@ async def test_suffixes_are_pending_until_the_list_of_devices_is_read_or_cannot_
     assert scene.suffixes.current() == Suffixes()
 
 
-async def test_suffixes_are_not_pending_for_ever_if_the_list_of_devices_does_not_come(scene: Scene) -> None:
+async def test_suffixes_do_not_stay_pending_if_the_list_of_devices_does_not_arrive(scene: Scene) -> None:
     scene.sim.control.latency = 3600
     impatient = KnownSuffixes(scene.cache, scene.tailnets, patience=0.01)
     assert impatient.current() == Suffixes(pending=True)
@@ -159,7 +161,7 @@ async def test_the_suffix_of_a_headscale_tailnet_is_known_from_the_report_of_a_p
     await scene.knows("tail.example.org", OTHER)
 
 
-async def test_a_new_tailnet_object_leaves_the_suffixes_pending_and_the_end_of_its_registration_is_announced(
+async def test_suffixes_are_pending_from_the_creation_of_a_tailnet_until_its_credentials_have_been_checked(
     scene: Scene,
 ) -> None:
     join(scene.sim.control)

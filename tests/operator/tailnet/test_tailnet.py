@@ -103,7 +103,7 @@ MOVES: dict[str, tuple[str, Object | None, str]] = {
 
 
 @pytest.mark.parametrize(("destination", "becomes", "now"), MOVES.values(), ids=MOVES)
-async def test_the_view_of_a_destination_has_its_device_or_the_departed_device_and_the_devices_new_name(
+async def test_the_view_of_a_destination_has_its_device_or_else_the_departed_device_with_its_new_name(
     sim: ClusterSim, tailnets: Tailnets, destination: str, becomes: Object | None, now: str
 ) -> None:
     device = await joined(sim, tailnets)
@@ -144,7 +144,7 @@ async def test_a_new_replica_gets_an_auth_key_until_its_parent_is_forgotten(
     assert [each.key for each in sim.control.keys.values()] == [first.by_ordinal[0], second.by_ordinal[0]]
 
 
-async def test_a_parent_that_is_forgotten_has_no_failures_and_waits_for_no_call(
+async def test_a_parent_loses_its_failures_and_its_pending_calls_when_it_is_forgotten(
     sim: ClusterSim, tailnets: Tailnets
 ) -> None:
     device = await joined(sim, tailnets)
@@ -200,7 +200,7 @@ class Lab(NamedTuple):
 
 @pytest.fixture
 async def lab(sim: ClusterSim, client: KubeClient) -> AsyncIterator[Lab]:
-    """The operator's own tailnet, which runs, and another tailnet that isn't registered."""
+    """Yield the operator's own tailnet, which runs, and another tailnet that isn't registered."""
     cache, control, existing = Cache(sources(OPERATOR_NAMESPACE)), Control("tail5678.ts.net", first=100), {LAB}
     async with (
         control.serve() as url,
@@ -292,7 +292,7 @@ async def test_the_devices_of_a_tailnet_that_fails_are_followed_again_and_the_ot
 
 
 def verdict(lab: Lab) -> asyncio.Future[None]:
-    """Return the future for which a parent waits if it asks for the other tailnet before its check."""
+    """Return the future for which a parent waits that names the other tailnet before the tailnet has been checked."""
     with pytest.raises(Pending) as raised:
         lab.tailnets.at(LAB)
     return raised.value.until
@@ -311,7 +311,9 @@ async def test_a_parent_of_an_unchecked_tailnet_waits_until_the_tailnet_is_check
     assert all(each.done() for each in waiting)
 
 
-async def test_a_tailnet_is_listed_as_one_with_possible_devices_of_the_operator_until_it_is_refused(lab: Lab) -> None:
+async def test_an_unregistered_tailnet_can_have_services_of_the_operator_until_it_is_refused(
+    lab: Lab,
+) -> None:
     assert lab.tailnets.names() == ["", LAB]
     lab.tailnets.refuse(LAB, "no")
     assert lab.tailnets.names() == [""]
@@ -319,7 +321,7 @@ async def test_a_tailnet_is_listed_as_one_with_possible_devices_of_the_operator_
     assert lab.tailnets.names() == ["", LAB]
 
 
-async def test_a_refused_tailnet_is_found_as_long_as_it_is_registered(lab: Lab) -> None:
+async def test_a_refused_tailnet_is_found_if_it_is_registered(lab: Lab) -> None:
     lab.tailnets.refuse(LAB, "its Secret is empty")
     with pytest.raises(UnknownTailnet, match="Tailnet 'lab' can't be used: its Secret is empty"):
         lab.tailnets.at(LAB)
@@ -343,7 +345,7 @@ async def test_a_tailnet_without_its_object_is_unknown_even_if_it_is_registered(
 DEVICES = {"n7": "db.tail5678.ts.net"}
 
 
-async def test_a_device_counts_as_a_member_of_the_tailnet_at_the_url_of_its_control_server(
+async def test_devices_count_as_members_of_the_registered_tailnet_at_the_url_where_their_proxies_log_in(
     sim: ClusterSim, lab: Lab
 ) -> None:
     url, own = lab.other.client.url, sim.control_url
@@ -353,7 +355,9 @@ async def test_a_device_counts_as_a_member_of_the_tailnet_at_the_url_of_its_cont
     assert lab.tailnets.home(LAB, own, DEVICES) == OWN
 
 
-async def test_devices_stay_in_their_named_tailnet_while_it_is_not_registered(sim: ClusterSim, lab: Lab) -> None:
+async def test_devices_count_as_members_of_an_unregistered_tailnet_that_their_parent_names(
+    sim: ClusterSim, lab: Lab
+) -> None:
     await joined(sim, lab.tailnets)
     assert lab.tailnets.home(LAB, sim.control_url, DEVICES) == LAB
 
@@ -400,7 +404,7 @@ GATE = Owner("connector", Key("", "gate"))
 
 
 def together(sim: ClusterSim, lab: Lab) -> Device:
-    """Register the other tailnet with the URL of the operator's own, as at Tailscale; let a device join the other."""
+    """Register the other tailnet with the URL of the operator's own, as at Tailscale. Let a device join the other."""
     lab.other.client.url = sim.control_url
     lab.tailnets.register(lab.other)
     return join(lab.control, "gate")
@@ -413,7 +417,7 @@ def deletion(sim: ClusterSim, device: Device, tailnet: str | None) -> DeleteDevi
 async def delete(tailnets: Tailnets, step: DeleteDevice, last: asyncio.Future[None] | None = None) -> None:
     """Carry out *step* again after each wait, until no wait is left.
 
-    But raise Pending if the wait is for the future *last*.
+    Raise Pending instead of a wait for the future *last*.
     """
     while True:
         try:
@@ -458,7 +462,7 @@ LOST: dict[str, tuple[bool, bool, str, str | None, str]] = {
 
 
 @pytest.mark.parametrize(("exists", "is_usable", "domain", "named", "words"), LOST.values(), ids=LOST)
-async def test_a_device_that_no_tailnet_has_counts_as_gone_only_if_some_known_tailnet_certainly_had_the_device(
+async def test_a_device_that_no_tailnet_has_counts_as_gone_only_if_a_known_tailnet_certainly_had_it(
     sim: ClusterSim, lab: Lab, exists: bool, is_usable: bool, domain: str, named: str | None, words: str
 ) -> None:
     await joined(sim, lab.tailnets)
@@ -472,7 +476,7 @@ async def test_a_device_that_no_tailnet_has_counts_as_gone_only_if_some_known_ta
         await delete(lab.tailnets, step)
 
 
-async def test_a_device_that_is_gone_from_its_own_tailnet_is_looked_for_in_no_other_tailnet(
+async def test_no_other_tailnet_is_asked_to_delete_a_device_that_is_gone_from_its_own_tailnet(
     sim: ClusterSim, lab: Lab
 ) -> None:
     device = together(sim, lab)

@@ -1,4 +1,4 @@
-"""The steps that change devices of proxies: their effects, refusals, and the failures and news that are remembered."""
+"""The steps that change devices of proxies: their effects and refusals, and the failures and news that follow."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -48,7 +48,7 @@ class Tailnet:
     told: list[str] = field(default_factory=list)
 
     async def join(self, hostname: str = "db", *, offline: float | None = None) -> Device:
-        """Let a device join that was last seen *offline* seconds ago. Afterwards the list is read again."""
+        """Let a device join that was last seen *offline* seconds ago, and read the list of devices again."""
         device = join(self.control, hostname)
         if offline is not None:
             self.control.disconnect(device.node_id, offline)
@@ -66,7 +66,7 @@ class Tailnet:
         return self.upkeep.failures(OWNER)
 
     def tell(self, owner: Owner = OWNER) -> list[DeviceFinding]:
-        """Return the news of *owner*, and mark them as reported."""
+        """Return the news of *owner*, and mark the news as reported."""
         news = [*self.upkeep.news(owner)]
         self.upkeep.news_told(owner)
         return news
@@ -133,7 +133,7 @@ async def test_each_failed_change_of_a_device_is_a_finding_and_has_the_time_of_t
         assert (tailnet.control.requests[SET_TAGS], tailnet.news()) == (number, [])
 
 
-async def test_refused_changes_may_be_tried_at_once_when_the_settings_of_the_tailnet_have_changed(
+async def test_a_retry_after_a_change_of_the_tailnets_settings_allows_refused_changes_at_once(
     tailnet: Tailnet,
 ) -> None:
     device = await tailnet.join()
@@ -157,7 +157,7 @@ async def test_a_failure_ends_with_a_success_or_when_its_change_is_no_longer_wan
     assert tailnet.failures == {}
 
 
-async def test_failures_and_news_belong_to_their_owner_and_are_forgotten_with_it(tailnet: Tailnet) -> None:
+async def test_an_owner_has_its_own_failures_and_news_until_it_is_forgotten(tailnet: Tailnet) -> None:
     first, second = await tailnet.join(), await tailnet.join("web")
     tailnet.control.fail(400, path="/tags")
     await tailnet.change(set_tags(first))
@@ -192,7 +192,7 @@ async def test_a_control_server_that_hangs_does_not_delay_the_caller() -> None:
                 await tailnet.upkeep.carry_out(step)
 
 
-async def test_a_change_of_a_device_whose_call_is_not_made_is_a_failure() -> None:
+async def test_a_change_of_a_device_fails_if_its_call_is_given_up_before_it_is_made() -> None:
     control = Control()
     async with control.serve() as url, upkeep_in(control, url, calls=Calls(1, patience=30)) as tailnet:
         device = await tailnet.join()
@@ -222,7 +222,7 @@ async def test_a_change_of_a_device_that_was_deleted_meanwhile_is_no_failure(tai
     assert (tailnet.failures, tailnet.news()) == ({}, [])
 
 
-async def test_a_deleted_device_is_no_longer_in_the_list_and_each_failed_deletion_is_an_error(tailnet: Tailnet) -> None:
+async def test_a_device_stays_in_the_list_until_its_deletion_succeeds(tailnet: Tailnet) -> None:
     device = await tailnet.join()
     deletion = DeleteDevice("", OWNER, device.node_id)
     tailnet.control.fail(403, count=2, path=DEVICE)
@@ -253,7 +253,7 @@ async def test_a_proxy_takes_its_name_over_from_a_dead_device(tailnet: Tailnet, 
 
 
 async def held(tailnet: Tailnet, step: TakeName, words: str) -> None:
-    """Assert that *step* doesn't give a device its name, and that the finding contains *words* about the holder."""
+    """Check that *step* doesn't give a device its name, and that *words* in the finding say why the holder keeps it."""
     before = dict(tailnet.control.devices)
     await tailnet.change(step)
     failed = tailnet.failures[step.device, NAME]
@@ -287,7 +287,7 @@ async def test_a_device_that_is_online_keeps_its_name(tailnet: Tailnet, offline:
     ],
     ids=str,
 )
-async def test_a_device_with_other_tags_or_seen_at_no_known_time_keeps_its_name(
+async def test_a_device_keeps_its_name_if_it_has_other_tags_or_if_nobody_knows_when_it_was_last_seen(
     tailnet: Tailnet, tags: tuple[str, ...], words: str
 ) -> None:
     holder, device = await tailnet.join(offline=600), await tailnet.join()
@@ -310,7 +310,7 @@ async def test_a_holder_that_was_deleted_since_the_list_was_read_does_not_keep_t
     assert "deleted" not in news.message
 
 
-async def test_a_device_that_does_not_get_its_name_by_its_hostname_is_renamed_or_the_failure_is_a_finding(
+async def test_a_device_that_keeps_a_numbered_name_is_renamed_and_a_failed_attempt_is_a_finding(
     tailnet: Tailnet,
 ) -> None:
     holder, device = await tailnet.join(), await tailnet.join()
@@ -326,7 +326,7 @@ async def test_a_device_that_does_not_get_its_name_by_its_hostname_is_renamed_or
     assert tailnet.control.requests[SET_NAME] == 3
 
 
-async def test_a_name_is_freed_for_a_new_proxy_once_its_holder_is_dead_and_the_news_is_reported_once(
+async def test_a_name_is_freed_for_a_new_proxy_only_if_its_holder_is_dead(
     tailnet: Tailnet,
 ) -> None:
     holder = await tailnet.join()
@@ -338,7 +338,7 @@ async def test_a_name_is_freed_for_a_new_proxy_once_its_holder_is_dead_and_the_n
     assert (tailnet.news(), tailnet.news()) == ([(Effect.NEWS, "NameTakenOver")], [])
 
 
-async def test_the_holder_of_a_name_is_looked_for_again_for_a_proxy_with_other_tags() -> None:
+async def test_a_name_is_checked_again_if_its_proxy_has_other_tags_than_at_the_first_try() -> None:
     control = Control()
     async with control.serve() as url, upkeep_in(control, url, calls=Calls(patience=0)) as tailnet:
         await tailnet.join(offline=600)
@@ -365,7 +365,7 @@ class Counted(dict[str, Any]):
         return super().__getitem__(name)
 
 
-async def test_the_name_of_a_proxy_of_this_cluster_is_not_taken_over_and_no_other_secret_is_read_for_the_check(
+async def test_the_name_of_another_proxy_in_the_cluster_is_kept_after_a_check_that_reads_one_secret_only(
     sim: ClusterSim, client: KubeClient
 ) -> None:
     for number in range(1, 21):  # the holder is the first device

@@ -112,7 +112,7 @@ def test_the_zones_depend_on_the_setting_the_known_suffixes_and_the_zones_that_a
         ("db.tail.example.org", False, Suffixes(anywhere=True), ("ts.net",)),
     ],
 )
-def test_a_name_must_be_in_a_known_zone_unless_some_tailnet_may_have_any_zone(
+def test_a_name_must_be_in_a_given_or_known_zone_unless_a_tailnet_can_have_any_zone(
     name: str, right: bool, suffixes: Suffixes, given: tuple[str, ...]
 ) -> None:
     assert (name_error(name, given, suffixes) is None) == right

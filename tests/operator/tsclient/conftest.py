@@ -1,4 +1,4 @@
-"""A control server of each kind, served over HTTP, and a client of it whose pauses take no time."""
+"""A control server of each kind over HTTP, and a client of it. The pauses of the client take no time."""
 
 from collections.abc import AsyncIterator
 

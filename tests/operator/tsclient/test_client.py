@@ -34,7 +34,7 @@ async def test_a_minted_auth_key_is_for_one_use_is_preauthorized_is_not_ephemera
     assert control.register(created.key.get_secret_value(), "db").tags == ("tag:k8s", "tag:db")
 
 
-async def test_a_device_of_either_control_server_has_the_same_fields_in_the_list_of_devices_and_alone(
+async def test_a_device_has_the_same_fields_in_the_list_of_devices_as_in_a_read_of_this_device(
     client: TailnetClient, control: Control, clock: Clock
 ) -> None:
     assert await client.devices() == {}
@@ -58,7 +58,7 @@ async def test_a_long_list_of_devices_which_comes_in_several_blocks_is_read_whol
     assert {*await client.devices()} == devices
 
 
-async def test_a_deleted_device_is_gone_and_may_be_deleted_again(client: TailnetClient, control: Control) -> None:
+async def test_a_second_deletion_of_a_device_succeeds_without_effect(client: TailnetClient, control: Control) -> None:
     device = join(control).node_id
     for _ in range(2):
         await client.delete_device(device)
@@ -68,7 +68,7 @@ async def test_a_deleted_device_is_gone_and_may_be_deleted_again(client: Tailnet
             await call
 
 
-async def test_a_404_in_plain_text_or_a_web_page_is_not_taken_for_the_answer_about_a_deleted_device(
+async def test_a_404_in_plain_text_or_a_web_page_is_an_error_and_no_proof_that_a_device_is_gone(
     client: TailnetClient, control: Control
 ) -> None:
     device = join(control).node_id
@@ -116,7 +116,7 @@ async def test_the_error_for_a_missing_scope_has_the_servers_words_and_the_call_
     assert (await client.create_auth_key(["tag:k8s"])).id in control.keys
 
 
-async def test_a_token_that_is_revoked_or_old_by_the_clock_of_the_client_is_replaced_once(
+async def test_a_token_that_is_revoked_or_expired_is_replaced_by_one_request(
     client: TailnetClient, control: Control, clock: Clock
 ) -> None:
     await client.devices()

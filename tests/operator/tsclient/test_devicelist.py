@@ -38,14 +38,14 @@ def indented(*devices: Any) -> str:
 
 
 def answer(body: str | bytes, block: int = 1 << 17) -> Answer:
-    """Return an HTTP answer whose *body* comes in blocks of *block* bytes, the first of which has at least 256."""
+    """Return an HTTP answer whose *body* comes in blocks of *block* bytes, of which the first one has at least 256."""
     raw = body.encode() if isinstance(body, str) else body
     cuts = [0, *range(max(block, 256), len(raw), block), len(raw)]
     return Answer(f"GET {DEVICES}", 200, [raw[a:b] for a, b in pairwise(cuts)], SecretStr("sesame"))
 
 
 def plainly(body: str | bytes) -> dict[str, Device] | str:
-    """Return the devices in *body* by a plain JSON parser, or the words of its error."""
+    """Return the devices that a plain JSON parser finds in *body*, or the words of its error."""
     try:
         return {each.node_id: each for each in answer(body).read(DeviceList).devices}
     except ControlError as error:
@@ -97,7 +97,7 @@ CHANGES = {
 
 @pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
 @pytest.mark.parametrize("block", [1, 50, 1 << 17])
-async def test_only_devices_that_have_changed_since_the_last_list_are_decoded(change: Change, block: int) -> None:
+async def test_only_devices_that_differ_from_the_previous_list_are_decoded(change: Change, block: int) -> None:
     reader = DeviceListReader()
     before = await reader.read(answer(change.before, block))
     after = await reader.read(answer(change.after, block))
@@ -107,7 +107,7 @@ async def test_only_devices_that_have_changed_since_the_last_list_are_decoded(ch
     assert sum(id(each) not in kept for each in after.values()) == change.decoded
 
 
-async def test_the_reader_of_device_lists_forgets_a_device_that_the_last_list_lacks() -> None:
+async def test_the_reader_of_device_lists_forgets_a_device_that_the_most_recent_list_lacks() -> None:
     reader = DeviceListReader()
     before, _, after = [await reader.read(answer(compact(*devices))) for devices in ([ONE, TWO], [TWO], [ONE, TWO])]
     assert after == before

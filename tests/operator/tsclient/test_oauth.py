@@ -205,7 +205,7 @@ def test_the_error_for_an_unreadable_identity_token_names_its_file(
 
 
 class Mint:
-    """A source of tokens that are valid for an hour by *clock*; it can be set to fail."""
+    """A source of tokens that are valid for an hour on *clock*. If *fails* is true, it returns no token."""
 
     def __init__(self, clock: Clock, control: Control) -> None:
         self.minted = 0
@@ -230,12 +230,12 @@ def mint(clock: Clock, control: Control) -> Mint:
 def minted(
     session: aiohttp.ClientSession, url: str, control: Control, clock: Clock, retry: Retry, mint: Mint
 ) -> TokenSource:
-    """Return a token source for workload identity, whose tokens the operator mints. Access tokens last for a second."""
+    """Return a token source for workload identity with the tokens of *mint*. Its access tokens last for a second."""
     control.headscale, control.token_seconds = False, 1
     return TokenSource(Transport(session, url, retry), MintedIdentity(control.client_id, mint, clock), clock)
 
 
-async def test_a_minted_token_is_used_until_shortly_before_its_end_and_without_a_token_no_request_is_sent(
+async def test_a_minted_token_is_used_until_a_minute_before_its_end(
     minted: TokenSource, mint: Mint, control: Control, clock: Clock
 ) -> None:
     mint.fails = True
@@ -250,7 +250,7 @@ async def test_a_minted_token_is_used_until_shortly_before_its_end_and_without_a
     assert counts == [1, 1, 2]
 
 
-async def test_a_minted_token_is_kept_while_a_server_is_away_but_not_after_a_refusal(
+async def test_a_minted_token_is_kept_while_the_control_server_does_not_answer_but_not_after_a_refusal(
     minted: TokenSource, mint: Mint, control: Control
 ) -> None:
     control.fail(count=99)

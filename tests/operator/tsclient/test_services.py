@@ -1,4 +1,4 @@
-"""The calls about Tailscale Services, of Tailscale's control server and of Headscale, which has none."""
+"""The calls about Tailscale Services, which Tailscale's control server has and Headscale lacks."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
@@ -105,7 +105,7 @@ async def test_headscale_supports_no_call_about_tailscale_services(
 
 @tailscale
 @pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
-async def test_each_call_about_tailscale_services_needs_the_scope_and_refuses_a_strange_answer(
+async def test_each_call_about_tailscale_services_fails_without_the_scope_or_with_an_unexpected_answer(
     client: TailnetClient, control: Control, call: Callable[[TailnetClient], Awaitable[object]]
 ) -> None:
     control.answer_nonsense(path="services")
@@ -130,7 +130,7 @@ async def test_text_that_cannot_be_the_name_of_a_tailscale_service_is_refused_wi
     assert not control.requests
 
 
-def test_a_write_of_a_tailscale_service_has_the_fields_with_a_value_and_all_fields_that_were_read() -> None:
+def test_a_write_of_a_tailscale_service_has_its_fields_with_a_value_and_the_unknown_fields_that_were_read() -> None:
     created = ServiceBody.of(TailscaleService("svc:web", (), ("tcp:443",), (), OWNED)).to_json()
     assert created == {"name": "svc:web", "comment": NOTE, "ports": ["tcp:443"], "annotations": OWNED}
     read = TailscaleService("svc:web", ("100.64.0.1",), (), (), {}, {"autoApprove": False})

@@ -95,7 +95,7 @@ def test_an_unusable_answer_is_a_short_error_without_secrets(status: int, body: 
         (302, "", "give the control server's own URL, or see whether a captive portal answers in its place"),
     ],
 )
-def test_the_error_for_an_answer_that_is_not_from_a_control_server_says_what_to_look_at(
+def test_the_error_for_an_answer_that_is_not_from_a_control_server_says_what_to_check(
     status: int, body: str, words: str
 ) -> None:
     with pytest.raises(UnexpectedAnswer, match=f"{words}.*; the operator tries again by itself$"):
@@ -117,7 +117,7 @@ def test_an_empty_client_secret_removes_nothing_from_the_message_of_an_error() -
     assert refusal.detail == "no"
 
 
-async def test_requests_have_the_operator_as_user_agent_and_answers_name_their_request(
+async def test_a_request_has_the_operator_as_user_agent_and_its_answer_has_its_method_and_url(
     transport: Transport, control: Control, url: str
 ) -> None:
     assert (await transport.send(ASKED)).where == f"POST {url}/api/v2/device/1/name"
@@ -125,7 +125,7 @@ async def test_requests_have_the_operator_as_user_agent_and_answers_name_their_r
 
 
 @pytest.mark.parametrize("status", [429, 500, 502, 503, None])
-async def test_a_passing_failure_or_a_dropped_connection_is_tried_again(
+async def test_a_call_is_tried_again_after_a_passing_failure_or_a_dropped_connection(
     transport: Transport, control: Control, pauses: Pauses, status: int | None
 ) -> None:
     if status is None:
@@ -204,7 +204,7 @@ async def test_requests_go_through_the_http_proxy_of_the_environment(
 
 
 @pytest.mark.parametrize("status", [200, 302, 400, 401, 403, 404])
-async def test_a_call_with_a_final_answer_is_not_tried_again_and_no_redirect_is_followed(
+async def test_a_call_with_a_final_answer_or_a_redirect_sends_no_other_request(
     transport: Transport, control: Control, status: int
 ) -> None:
     control.answer("{}", status=status, headers={"Location": "/elsewhere"})
@@ -252,7 +252,7 @@ async def test_while_the_server_wants_a_longer_pause_calls_fail_without_a_reques
 
 
 @pytest.mark.parametrize(("jitter", "tries", "seconds"), [(0.0, 3, 1.0), (0.5, 3, 1.5), (1.0, 3, 2.0), (1.0, 100, 15)])
-def test_jitter_shortens_a_pause_between_tries_by_up_to_half_and_pauses_stop_growing(
+def test_a_pause_between_tries_has_a_limit_and_a_jitter_of_up_to_half_its_length(
     jitter: float, tries: int, seconds: float
 ) -> None:
     assert Retry(jitter=lambda: jitter).pause(tries, None) == seconds

@@ -1,7 +1,7 @@
-"""Chooses the address for a nameserver's new Service.
+"""The choice of an address for a nameserver's new Service.
 
-The operator chooses the address that the cluster's DNS already asks, if that address is free. The API server decides in
-the end, because it alone knows which addresses a Service may have.
+The operator chooses the address to which the cluster's DNS already forwards queries, if that address is free. The API
+server decides in the end, because only the API server knows which addresses a Service is allowed to have.
 """
 
 import ipaddress
@@ -15,13 +15,13 @@ from tsoperator.dns.cluster.targets import targets
 
 @dataclass(frozen=True, slots=True)
 class Addresses:
-    """The address that the nameserver had *last*, and the addresses that the API server has *refused*."""
+    """The nameserver's most recent cluster IP (*last*), and the addresses that the API server has *refused* to it."""
 
     last: str = ""
     refused: frozenset[str] = frozenset()
 
     def with_last(self, service: Object) -> "Addresses":
-        """Return a copy in which the last address is the cluster IP of the nameserver's *service*."""
+        """Return a copy in which *last* is the cluster IP of the nameserver's *service*."""
         last = address_of(service)
         return Addresses(last, self.refused - {last})
 
@@ -32,9 +32,10 @@ class Addresses:
     def choice(self, dns: DNSObjects | None, zones: Sequence[str], services: Iterable[Object]) -> str:
         """Return the address that the nameserver's new Service should ask for; empty if no address is suitable.
 
-        The address that the cluster's DNS asks comes first, then the nameserver's last one. An address is suitable if
-        the API server hasn't refused it and none of *services* has it. *dns* is the configuration of the cluster's DNS,
-        and *zones* are the zones that it has to forward to the nameserver.
+        The first choice is the address to which the cluster's DNS forwards *zones*, and the second is *last*. An
+        address is suitable if the API server hasn't refused it and none of *services* has it. *dns* is the
+        configuration of the cluster's DNS, and *zones* are the zones that the cluster's DNS has to forward to the
+        nameserver.
         """
         taken = self.refused.union(map(address_of, services))
         wanted = (asked_address(dns, zones) if dns else "", self.last)
@@ -52,9 +53,9 @@ def address_of(service: Object) -> str:
 
 
 def asked_address(dns: DNSObjects, zones: Iterable[str]) -> str:
-    """Return the address that the cluster's DNS asks for all of *zones*.
+    """Return the one address to which the cluster's DNS forwards queries for all of *zones*.
 
-    Return an empty text if there is none, or more than one.
+    Return an empty text if it forwards them to no address, or to more than one.
     """
     found = {address for zone in zones for address in targets(dns, zone) or ()}
     try:

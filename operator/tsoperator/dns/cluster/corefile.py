@@ -1,13 +1,14 @@
-"""Reads a Corefile: the Caddyfile's syntax, as github.com/coredns/caddy has it.
+"""A parser of Corefiles, which have the syntax of a Caddyfile (github.com/coredns/caddy).
 
-White space separates words. A word in double quotes may hold white space and escaped quotes. ``#`` begins a comment; a
-comment inside a word ends with that word. A server block is one or more addresses, each with an optional scheme and
-port, and directives in braces. A block named ``(x)`` is a snippet, and ``import x`` stands for the words of that
-snippet, or of the files that x names. ``{$X}`` and ``{%X%}`` stand for variables of CoreDNS's environment, whose values
-only CoreDNS knows.
+White space separates words. A word in double quotes can contain white space and escaped quotes. ``#`` begins a comment;
+a comment that begins inside a word ends with that word. A server block is one or more addresses, each with an optional
+scheme and port, and directives in braces. A block named ``(x)`` is a snippet, and ``import x`` stands for the words of
+the snippet x, or else of the files whose path or pattern is x. ``{$X}`` and ``{%X%}`` stand for variables of CoreDNS's
+environment, whose values only CoreDNS knows.
 
 This parser accepts a little less than CoreDNS. CoreDNS also accepts a server block without braces, and a file whose
-last closing brace is missing. We refuse such a file: our block at its end would become part of the block before.
+last closing brace is missing. We refuse such a file: a block that we add at its end would become a part of the file's
+last block.
 """
 
 import re
@@ -24,9 +25,9 @@ _WORD: Final = re.compile(
 _VARIABLE: Final = re.compile(r"\{\$[^{}]+\}|\{%[^{%]+%\}")
 _SCHEMES: Final = ("dns", "tls", "quic", "grpc", "https", "https3", "unix")
 _MAX_IMPORTED: Final = 100_000
-"""The most words that a Corefile may have after its snippets are put in place of their imports."""
+"""The largest number of words in a Corefile after the words of its snippets have replaced their imports."""
 _MAX_DEPTH: Final = 50
-"""The most levels at which snippets in a Corefile may import each other."""
+"""The largest number of levels at which snippets in a Corefile import each other."""
 
 
 class CorefileError(Exception):
@@ -68,9 +69,9 @@ class Address(NamedTuple):
         return cls(zone.lower().removesuffix("."), port, scheme)
 
     def may_be(self, zone: str, ports: Container[str] | None) -> bool:
-        """Tell whether a server block with this address may get plain queries for exactly *zone* at one of *ports*.
+        """Tell whether a server block with this address can get plain DNS queries for *zone* itself at one of *ports*.
 
-        If *ports* is None, the port doesn't matter. A variable in the address may have any value, so it matches any
+        If *ports* is None, the port doesn't matter. A variable in the address can have any value, so it matches any
         text.
         """
         first, *others = _VARIABLE.split(self.zone)
@@ -80,7 +81,7 @@ class Address(NamedTuple):
 
 
 class Directive(NamedTuple):
-    """A plugin and its arguments, without its options in braces. An ``import`` of files is a directive, too."""
+    """A plugin and its arguments, without its options in braces. An ``import`` of files is a Directive, too."""
 
     name: str
     args: Sequence[str]
@@ -88,7 +89,7 @@ class Directive(NamedTuple):
 
 
 class Block(NamedTuple):
-    """A server block, in which snippets are put in place of their imports, and its position in the text."""
+    """A server block and its position in the text. The words of snippets have replaced their imports."""
 
     addresses: Sequence[Address]
     directives: Sequence[Directive]
@@ -107,11 +108,11 @@ class Corefile:
 
     blocks: Sequence[Block]
     imports: Sequence[str]
-    """The files, or patterns of files, that are imported outside of server blocks."""
+    """The files, or patterns of files, that the Corefile imports outside of server blocks."""
     comments: Sequence[Span]
 
     def has(self, plugin: str) -> bool:
-        """Tell whether a server block of this Corefile has *plugin*, such as reload or loop."""
+        """Tell whether any server block of this Corefile has *plugin*, such as reload or loop."""
         return any(each.name == plugin for block in self.blocks for each in block.directives)
 
 
@@ -162,7 +163,7 @@ def _split(text: str) -> tuple[list[Span], list[Span]]:
 
 @dataclass(slots=True)
 class _Snippets:
-    """The snippets that are known so far, and the number of words (*left*) that imports of snippets may still add."""
+    """The snippets that the parser has read so far, and the number of words (*left*) that imports can still add."""
 
     words: dict[str, Sequence[Span]] = field(default_factory=dict)
     left: int = _MAX_IMPORTED
@@ -180,7 +181,7 @@ class _Parser:
     imports: list[str] = field(default_factory=list)
 
     def file(self) -> None:
-        """Read server blocks, snippets and imports up to the end."""
+        """Read server blocks, snippets and imports up to the end of the words."""
         while self.at < len(self.words):
             if self.words[self.at].text == "import" and self._opens_line():
                 name = self._imported()
@@ -192,7 +193,11 @@ class _Parser:
                 self._block()
 
     def directives(self, opened: int | None = None) -> list[Directive]:
-        """Read directives up to the end, or to the brace that closes the block which begins in line *opened*."""
+        """Read directives up to the end of the words.
+
+        If the directives are in a block, which begins in line *opened*, read them up to the closing brace of that
+        block.
+        """
         found: list[Directive] = []
         while self.at < len(self.words):
             word = self.words[self.at]
@@ -258,7 +263,7 @@ class _Parser:
         )
 
     def _define(self, name: str, line: int) -> None:
-        """Read the words of the snippet called *name*, which the parser can then import."""
+        """Read the words of the snippet called *name*, so that the parser can import them later."""
         if name in self.snippets.words:
             raise CorefileError(line, f"snippet {_short(name)} is there twice", "remove one")
         begin, depth = self.at, 1
@@ -312,7 +317,7 @@ class _Parser:
         return self.words[begin]
 
     def _snippet(self, name: Span) -> "_Parser | None":
-        """Return a parser for the words of the snippet called *name*, if there is one."""
+        """Return a parser for the words of the snippet called *name*; None if there is no such snippet."""
         words = self.snippets.words.get(name.text)
         if words is None:
             return None

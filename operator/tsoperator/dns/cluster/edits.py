@@ -33,7 +33,7 @@ from tsoperator.dns.cluster.stubdomains import ANNOTATION, Edited, with_zones, w
 from tsoperator.runtime.plan import Creation, Deletion, Patch, Refusal
 
 _MAX_SIZE: Final = 1 << 20
-"""The most bytes that all values of a ConfigMap may have together."""
+"""The largest number of bytes that all values of a ConfigMap can have together."""
 _ABOUT: Final = "the stub domain"
 
 Result = Change | Nothing | Refusal
@@ -42,8 +42,8 @@ Result = Change | Nothing | Refusal
 def plan_edit(platform: Platform, objects: DNSObjects, stub: StubDomain, owner: str) -> Result:
     """Return the write that makes the cluster's DNS ask the nameserver for the zones of *stub*, and for no other zones.
 
-    The write is for the object of *platform*. If another object has a stub domain of ours, `plan_removal` removes it.
-    *owner* is our namespace, which tells our stub domain from that of another operator.
+    The write changes the object of *platform*. `plan_removal` removes our stub domain from other objects. *owner* is
+    our namespace, which tells our stub domain from that of another operator.
     """
     match platform.kind:
         case PlatformKind.CORE_DNS | PlatformKind.CORE_DNS_CUSTOM:
@@ -64,7 +64,7 @@ def plan_edit(platform: Platform, objects: DNSObjects, stub: StubDomain, owner: 
 def plan_removal(objects: DNSObjects, owner: str, keep: Platform | None = None) -> Sequence[Change | Refusal]:
     """Return the writes that remove our stub domain from *objects*, except from the object of the platform *keep*.
 
-    An object to which we haven't written needs no write, whether it can be read or not. *owner* is our namespace.
+    An object without our stub domain needs no write, even if the operator can't parse it. *owner* is our namespace.
     """
     planned = [result for where, result in _removals(objects, owner) if keep is None or (keep.key, keep.entry) != where]
     return [result for result in planned if not isinstance(result, Nothing)]
@@ -98,8 +98,8 @@ def _gone_refusal(platform: Platform) -> Refusal:
 def _into_corefile(platform: Platform, objects: DNSObjects, stub: StubDomain, owner: str) -> Result:
     """Return the write of our server block for *stub*, or the refusal that says why it is impossible.
 
-    The block goes into the Corefile, or becomes our key of ConfigMap coredns-custom. It is impossible if any file has
-    another server block for one of our zones.
+    The block goes into the Corefile, or becomes our key of ConfigMap coredns-custom. The write is impossible if any
+    file already has another server block for one of our zones.
     """
     found = configmap(objects, platform.key.name)
     if platform.kind is PlatformKind.CORE_DNS and COREFILE not in data_of(found):
@@ -156,7 +156,10 @@ def _openshift(servers: Sequence[Object], wanted: Sequence[Object]) -> Result:
 
 
 def _data(found: Object, key: str, text: str | Refusal, restart: str) -> Result:
-    """Return the write that sets the value of *key* in the ConfigMap *found* to *text*."""
+    """Return the write that sets *key* in the ConfigMap *found* to *text*.
+
+    If *text* is a refusal, return that refusal.
+    """
     if isinstance(text, Refusal):
         return text
     if text == data_of(found).get(key, ""):
@@ -169,9 +172,9 @@ def _patch(found: Object, body: Mapping[str, object], restart: str) -> Change:
 
 
 def _too_large(found: Object, key: str, text: str) -> Refusal | None:
-    """Return a refusal if the ConfigMap *found*, with *text* as the value of *key*, is too large for the API server.
+    """Return a refusal if *text* as the value of *key* makes the ConfigMap *found* too large for the API server.
 
-    Return None if it isn't.
+    Return None if it doesn't.
     """
     texts = {**data_of(found), key: text}
     size = sum(len(each.encode(errors="surrogatepass")) for each in texts.values())

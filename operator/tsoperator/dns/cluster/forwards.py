@@ -30,7 +30,10 @@ def block_forwards(zone: str, blocks: Iterable[Block]) -> Iterator[Forward]:
 
 
 def plugin_forwards(zone: str, plugins: Iterable[Directive], origin: str = "") -> Iterator[Forward]:
-    """Yield the forward of the first of *plugins*, in a server block for *origin*, that forwards queries for *zone*."""
+    """Yield the forward of the first plugin in *plugins* that forwards queries for *zone*; nothing if none does.
+
+    *plugins* are those of a server block for the zone *origin*.
+    """
     for plugin in plugins:
         if plugin.name == "forward" and len(plugin.args) > 1:
             own = Address.parse(plugin.args[0]).zone

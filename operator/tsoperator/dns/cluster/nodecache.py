@@ -19,10 +19,11 @@ _REVERSE: Final = "in-addr.arpa"  # the cache asks the cluster's DNS for names i
 def bypass(
     text: str, stub_domains: str | None, zones: Sequence[str], addresses: Sequence[str], cluster_domain: str
 ) -> str:
-    """Say why Pods that ask the cache don't get to the stub domain for *zones*, and the cure; return "" if they do.
+    """Say why Pods that ask the cache don't reach the stub domain for *zones*, and how to repair that.
 
-    *text* is the Corefile of the cache. *stub_domains* are kube-dns's stub domains; None if the cache doesn't use them,
-    as with Kubespray. *addresses* are the nameserver's. *cluster_domain* is the cluster's own domain.
+    Return an empty text if they reach it. *text* is the Corefile of the cache. *stub_domains* are kube-dns's stub
+    domains; None if the cache doesn't read them, as with Kubespray. *addresses* are those of the nameserver.
+    *cluster_domain* is the cluster's own domain.
     """
     try:
         blocks = parse(text).blocks

@@ -9,13 +9,16 @@ from tsoperator.dns.cluster.results import StubDomain
 from tsoperator.runtime.plan import Refusal
 
 _EARLIER: Final = "tailnet-managed"
-"""The name of the OpenShift server that earlier versions of this operator and of others wrote. We treat it as ours."""
+"""The name of our OpenShift server in earlier versions of this operator, and in other operators.
+
+We treat a server with this name as ours.
+"""
 
 
 def server_name(owner: str) -> str:
     """Return the name that our server has in the object of OpenShift's DNS operator, by which we recognize it.
 
-    *owner* is our namespace. The name may have at most 15 characters.
+    *owner* is our namespace. The name must not have more than 15 characters.
     """
     return f"tailnet-{hashlib.sha256(owner.encode()).hexdigest()[:7]}"
 
@@ -29,7 +32,7 @@ def servers_of(openshift: Object) -> Sequence[Object]:
 def with_server(servers: Sequence[Object], where: str, stub: StubDomain, owner: str) -> list[Object] | Refusal:
     """Return *servers* with our server for *stub*.
 
-    If our server is there already, fields that somebody else has set in it stay.
+    If *servers* has our server already, that server keeps the fields that somebody else has set in it.
     """
     others = without_server(servers, owner)
     for server in others:

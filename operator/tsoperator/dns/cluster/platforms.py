@@ -61,7 +61,7 @@ class Platform:
     kind: PlatformKind
     resource: Resource
     key: Key
-    """The key of the object that the operator has to write. For CoreDNSCustom the object may not exist yet."""
+    """The key of the object that the operator has to write. For CoreDNSCustom, there is possibly no such object yet."""
     entry: str
     """The key in the ConfigMap's data, or the field of OpenShift's object, that has the stub domain."""
     at: Listening = EVERYWHERE
@@ -69,11 +69,11 @@ class Platform:
     restart: str = ""
     """The manual step that makes CoreDNS load a change; empty if CoreDNS loads changes by itself."""
     node_cache: str = ""
-    """The reason why Pods that ask NodeLocal DNSCache don't get to the stub domain, and the cure; empty if they do."""
+    """The reason why Pods behind NodeLocal DNSCache don't reach the stub domain, with the cure; empty if they do."""
 
     @property
     def where(self) -> str:
-        """Words that tell the user which object, and which key or field of it, has the stub domain."""
+        """Words for the user that name the object with the stub domain, and the key or field in it."""
         return place(self.resource, self.key, self.entry)
 
 
@@ -129,15 +129,15 @@ def data_of(found: Object | None) -> Mapping[str, str]:
 
 
 def configmap_names(corefile: str) -> Sequence[str]:
-    """Return the names of the ConfigMaps that show the configuration of the cluster's DNS.
+    """Return the names of the ConfigMaps from which the operator learns the configuration of the cluster's DNS.
 
-    *corefile* is the name of the ConfigMap with the Corefile if the user has set it, or empty.
+    *corefile* is the name that the user has set for the ConfigMap with the Corefile; empty if the user has set none.
     """
     return [*dict.fromkeys((*CONFIGMAPS, *([corefile] if corefile else ())))]
 
 
 def corefile_maps(objects: DNSObjects) -> Iterator[Object]:
-    """Yield the ConfigMaps that CoreDNS may read its Corefile from."""
+    """Yield the ConfigMaps from which CoreDNS can read its Corefile."""
     for name in dict.fromkeys((*COREFILES, mounted_corefile(objects), objects.corefile)):
         if found := configmap(objects, name):
             yield found
@@ -201,7 +201,7 @@ def corefiles(objects: DNSObjects) -> Iterator[tuple[str, str]]:
 
 
 def overrides(objects: DNSObjects) -> Iterator[tuple[str, Sequence[Directive]]]:
-    """Yield a description and the plugins of each file that a Corefile may import into its server block for all names.
+    """Yield a description and the plugins of each file that a Corefile can import into its server block for all names.
 
     Files that can't be read are left out.
     """
@@ -259,9 +259,9 @@ def _coredns(objects: DNSObjects, kind: PlatformKind) -> Platform | Refusal:
 
 
 def _imports(objects: DNSObjects, corefile: Corefile) -> bool:
-    """Tell whether *corefile* imports our key of ConfigMap coredns-custom, or would if the key existed.
+    """Tell whether *corefile* imports our key of ConfigMap coredns-custom, or would import the key if it existed.
 
-    Only imports outside of its server blocks are of use.
+    Only an import outside of server blocks counts, because the key holds a server block.
     """
     for pattern in map(PurePosixPath, corefile.imports):
         likely = pattern.parent.name == "custom" or configmap(objects, CUSTOM) is not None

@@ -1,4 +1,4 @@
-"""The objects of the cluster's DNS, the stub domain, and the changes that put it there."""
+"""The objects that configure the cluster's DNS, the stub domain, and the changes that write it into these objects."""
 
 import ipaddress
 import re
@@ -51,11 +51,11 @@ class StubDomain:
 
     @classmethod
     def of(cls, zones: Sequence[str], addresses: Sequence[str], cluster_domain: str = "") -> "StubDomain | Refusal":
-        """Return the stub domain with these *zones* and *addresses*, or a refusal if it may not be written anywhere.
+        """Return the stub domain with these *zones* and *addresses*, or a refusal if they are unfit for one.
 
-        The order of *zones* doesn't matter. Each zone has to be a domain name, because it may come from a control
-        server, and goes into the configuration of a program. If *cluster_domain* is given, a zone must not take names
-        in that domain away from the cluster.
+        The order of *zones* doesn't matter. Each zone has to be a domain name, because a zone can come from a control
+        server, and the operator writes it into the configuration of a program. If *cluster_domain* is given, a zone
+        must not take names in that domain away from the cluster.
         """
         own = cluster_domain.strip(".").lower()
         names = tuple(sorted({zone.strip(".").lower() for zone in zones}))
@@ -94,7 +94,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Nothing:
-    """The result if the objects of the cluster's DNS already are as they should be, so that nothing is written."""
+    """The result that there is nothing to write, because the cluster's DNS has the right configuration already."""
 
     restart: str = ""
     """The restart by hand after which the cluster's DNS uses its configuration; empty if no restart is needed.

@@ -1,9 +1,9 @@
 """Puts our server block into a Corefile, between two comment lines, and takes it out again.
 
-A third comment line, behind the first one, tells the namespace of the operator that wrote the block, because a cluster
-may have two operators. A block without that line is from an earlier version of an operator, and is treated as ours.
-Our block is added at the end of the file, so that its removal leaves exactly the text from before. If the file had no
-final newline, the file with our block has none either, and the newline before our block is removed with it.
+A third comment line, after the first one, names the namespace of the operator that wrote the block, because a cluster
+can have two operators. A block without that line is from an earlier version of an operator, and we treat it as ours. We
+add our block at the end of the file, so that its removal restores exactly the earlier text. If the file had no final
+newline, the file with our block has none either, and we remove the newline before our block together with the block.
 """
 
 import re
@@ -28,8 +28,9 @@ END: Final = "# END tailnet stub domain"
 _MARKERS: Final = ("# BEGIN tailnet stub domain", END)
 _OWNER: Final = re.compile(r"# It belongs to the operator in namespace ([a-z0-9-]+)\.")
 _DENIAL_SECONDS: Final = 1
-"""The time for which CoreDNS may remember that a name doesn't exist. Its default is 5 s. If somebody asks too early for
-a new name, clients can't use the name until this time is over.
+"""The seconds for which CoreDNS is allowed to remember that a name doesn't exist; its default is 5.
+
+If a client asks for a new name too early, it can't use the name until this time is over.
 """
 
 
@@ -94,9 +95,10 @@ def server_block(stub: StubDomain, at: Listening = EVERYWHERE) -> str:
 def listening(corefile: Corefile) -> Listening:
     """Return the addresses at which CoreDNS takes the queries of Pods for all names.
 
-    Our server block gets queries only if it listens at these addresses. It listens to each of its ports at all
-    addresses of its plugin bind. So if the server blocks for all names differ in their bind, the one that has port 53
-    counts, with the ports of those that have the same bind, and the bind of those that have the same ports.
+    Our server block has to listen at the same addresses. It listens at all its ports on all addresses of its plugin
+    bind, but the server blocks for all names can differ in both. So we begin with the first one that has port 53, or
+    else with the first one. The result has the ports of the blocks with the same bind as this block, and the bind of
+    the blocks with the same ports as this block.
     """
     roots = [
         Listening(ports, tuple(arg for each in block.named("bind") for arg in each.args))
@@ -114,7 +116,7 @@ def listening(corefile: Corefile) -> Listening:
 def with_block(text: str, where: str, stub: StubDomain, at: Listening, owner: str) -> str | Refusal:
     """Return the Corefile *text* with our block for *stub*, or a refusal.
 
-    *where* describes the place of the text for messages. *owner* is our namespace.
+    *where* names the object and the key of *text*, for messages. *owner* is our namespace.
     """
     place = _ours(text, where, read_corefile(text, where), owner)
     if isinstance(place, Refusal):
@@ -130,7 +132,7 @@ def with_block(text: str, where: str, stub: StubDomain, at: Listening, owner: st
 def without_block(text: str, where: str, owner: str) -> str | Refusal:
     """Return the Corefile *text* without our block, or a refusal.
 
-    *where* describes the place of the text for messages. *owner* is our namespace.
+    *where* names the object and the key of *text*, for messages. *owner* is our namespace.
     """
     if not any(marker in text for marker in _MARKERS):
         return text  # a text without our block need not be readable
@@ -142,11 +144,12 @@ def without_block(text: str, where: str, owner: str) -> str | Refusal:
 
 
 def corefile_refusal(text: str, where: str, stub: StubDomain, at: Listening, owner: str) -> Refusal | None:
-    """Return a refusal if the Corefile *text* rules out our block in this file or any other; None if it doesn't.
+    """Return a refusal if the Corefile *text* rules out our block, in this file or in any other; None if it doesn't.
 
-    CoreDNS doesn't accept two blocks for the same zone and port. It accepts blocks for a zone and for its parent zone.
-    But if the block for the parent zone has a plugin for our zone, that plugin would get no more queries for our zone,
-    so we refuse. *where* describes the place of the text for messages. *owner* is our namespace.
+    CoreDNS doesn't accept two blocks for the same zone and port. It accepts a block for a zone and another one for its
+    parent zone. But if the block for the parent zone has a plugin that answers for our zone, our block would take the
+    queries for our zone away from that plugin, so we refuse. *where* names the object and the key of *text*, for
+    messages. *owner* is our namespace.
     """
     corefile = read_corefile(text, where)
     place = _ours(text, where, corefile, owner)
@@ -181,8 +184,9 @@ def corefile_refusal(text: str, where: str, stub: StubDomain, at: Listening, own
 def plugin_refusal(plugins: Iterable[Directive], where: str, zones: Collection[str]) -> Refusal | None:
     """Return a refusal if one of *plugins* rules out a server block of ours for *zones*; None if none does.
 
-    The plugins are in a block for a parent zone of *zones*. CoreDNS asks only the block with the longest zone, so with
-    our block a plugin for one of *zones* would get no more queries. *where* describes their place for messages.
+    The plugins are in a block for a parent zone of *zones*. CoreDNS uses only the block with the longest zone, so our
+    block would take the queries away from a plugin for one of *zones*. *where* names the file with *plugins*, for
+    messages.
     """
     for plugin in plugins:
         if plugin.name in _ANSWERING:

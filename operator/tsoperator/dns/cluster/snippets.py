@@ -13,7 +13,7 @@ from tsoperator.dns.cluster.serverblock import server_block
 
 
 def snippet(platform: Platform, stub: StubDomain) -> str:
-    """Return the stub domain in the format of *platform*; the first line is a comment that says where it belongs."""
+    """Return the stub domain in the format of *platform*. A comment in the first line says where to paste it."""
     match platform.kind:
         case PlatformKind.CORE_DNS:
             return f"# {platform.where}: add these lines at the end.\n{server_block(stub, platform.at)}\n"

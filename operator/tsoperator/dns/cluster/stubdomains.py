@@ -1,7 +1,7 @@
-"""Puts our zones into kube-dns's stub domains, a JSON object in a ConfigMap, and takes them out again.
+"""Puts our zones into kube-dns's stub domains, and takes them out again. The stub domains are JSON in a ConfigMap.
 
-JSON has no comments, so an annotation on the ConfigMap says which zones are ours. We write our zones before all others,
-and change nothing else in the text.
+JSON has no comments, so an annotation on the ConfigMap says which zones are ours. We write our zones before all other
+zones, and change nothing else in the text.
 """
 
 import json
@@ -18,8 +18,8 @@ ANNOTATION: Final = "tailscale.com/stub-domains"
 """The annotation of ConfigMap kube-dns that says which stub domains the operators have written.
 
 It is a JSON object. For the namespace of each operator, it has the stub domains of that operator, and whether the
-operator has made the key ``stubDomains``. The annotation of an earlier version names no namespace, and is treated as
-ours.
+operator has made the key ``stubDomains``. An earlier version wrote an annotation without a namespace. We treat that one
+as ours.
 """
 _DECODER: Final = json.JSONDecoder()
 _SPACE: Final = re.compile(r"[ \t\r\n]*")
@@ -28,7 +28,7 @@ _SPACE: Final = re.compile(r"[ \t\r\n]*")
 class Edited(NamedTuple):
     """The wanted contents of ConfigMap kube-dns: the *text* of its stub domains, and the *annotation*.
 
-    If one of them is None, it is to be removed.
+    If the text or the annotation is None, the operator removes it from the ConfigMap.
     """
 
     text: str | None
@@ -84,9 +84,10 @@ class _Member(NamedTuple):
 
 
 def with_zones(text: str | None, annotation: str | None, where: str, stub: StubDomain, owner: str) -> Edited | Refusal:
-    """Return the stub domains *text* with those of *stub* in place of all others that we wrote, or a refusal.
+    """Return the stub domains *text* with those of *stub* in place of all that we wrote before, or a refusal.
 
-    *text* is None if the ConfigMap has no key ``stubDomains``. *owner* is our namespace.
+    *text* and *annotation* are None if the ConfigMap doesn't have them. *where* names the object and the key, for
+    messages. *owner* is our namespace.
     """
     before = without_zones(text, annotation, where, owner)
     if isinstance(before, Refusal):
@@ -115,7 +116,8 @@ def with_zones(text: str | None, annotation: str | None, where: str, stub: StubD
 def without_zones(text: str | None, annotation: str | None, where: str, owner: str) -> Edited | Refusal:
     """Return the stub domains *text* without those that we wrote, or a refusal.
 
-    A stub domain that somebody has changed since isn't ours any more, so it stays. *owner* is our namespace.
+    If somebody has changed a stub domain since we wrote it, it isn't ours any more, so it stays. *owner* is our
+    namespace.
     """
     ours = _Ours.parse(annotation, owner)
     left = _Ours(others=ours.others).annotation(owner)
@@ -173,9 +175,9 @@ def _members(text: str) -> list[_Member]:
 
 
 def _after(text: str, at: int, mark: str) -> int:
-    """Return the position behind *mark* and the white space that follows it.
+    """Return the position after *mark*, and after the white space that follows *mark*.
 
-    *mark* has to come next in *text*, after the position *at*.
+    In *text*, *mark* has to be the next thing at the position *at* or after white space there.
     """
     at = _space(text, at)
     if text[at : at + 1] != mark:

@@ -12,7 +12,7 @@ from tsoperator.dns.cluster.results import DNSObjects
 def targets(objects: DNSObjects, zone: str) -> Sequence[str] | None:
     """Return the servers to which the cluster's DNS forwards queries for *zone*; None if they aren't known.
 
-    Servers to which it forwards queries for all names are left out.
+    The result leaves out the servers to which the cluster's DNS forwards queries for all names.
     """
     try:
         found = _forwards(objects, zone)

@@ -1,1 +1,1 @@
-"""Questions to the nameserver and to the cluster's DNS, and the verdicts on their answers."""
+"""The queries by which the operator tests the nameserver and the cluster's DNS, and the verdicts on their answers."""

@@ -20,13 +20,13 @@ _NO_SERVER: Final = (
 )
 _NAMED: Final = 3  # how many faults the condition names
 ROUNDS: Final = 3
-"""The rounds of queries in a row that must find the same verdict before it takes the place of a fault."""
+"""The number of consecutive rounds of queries that must find the same verdict before that verdict replaces a fault."""
 _SNIPPET: Final = "status.clusterDNS.snippet has what to write and where (docs/dns.md)"
 _OTHER_SERVER: Final = "if Pods ask another server, set OPERATOR_CLUSTER_DNS to its address"
 
 
 class Fault(StrEnum):
-    """The causes for which names don't resolve. Each value can be the reason of a condition of a DNSConfig."""
+    """The reasons why names don't resolve. Each value can be the reason in a condition of a DNSConfig."""
 
     NOT_FORWARDED = "NotForwarded"
     WRONG_ADDRESS = "WrongAddress"
@@ -51,7 +51,10 @@ class Authority:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """The result of a DNS query: an answer with *rcode*, *addresses* and *authority*, or else a *failure* in words."""
+    """The result of a DNS query.
+
+    If there was an answer, the result has its *rcode*, *addresses* and *authority*. Otherwise *failure* says why not.
+    """
 
     rcode: str = ""
     addresses: frozenset[str] = frozenset()
@@ -77,10 +80,11 @@ class Reply:
 class ZoneReplies:
     """The replies about one *zone* from one *server* of the cluster's DNS and from the nameserver.
 
-    *direct* is the reply of the nameserver, at the address *nameserver*, to a direct question for the canary. *udp* and
-    *tcp* are the server's replies to the same question; None if the server wasn't asked. *fresh* and *fresh_direct* are
-    the replies of the server and of the nameserver to a question for a name that nobody has asked for before. *targets*
-    are the addresses to which the configuration of the cluster's DNS forwards the zone; None if they aren't known.
+    *direct* is the reply of the nameserver itself, at the address *nameserver*, to the operator's query for the canary.
+    *udp* and *tcp* are the server's replies to the same query; None if the operator didn't ask the server. *fresh* and
+    *fresh_direct* are the replies of the server and of the nameserver to a query for a name for which nobody has asked
+    before. *targets* are the addresses to which the configuration of the cluster's DNS forwards the zone; None if they
+    aren't known.
     """
 
     zone: str
@@ -95,7 +99,7 @@ class ZoneReplies:
 
     @property
     def loops(self) -> bool:
-        """True if the server forwards the zone to itself. A single question may then use up the server's memory."""
+        """True if the server forwards the zone to itself. A single query can exhaust the memory of such a server."""
         return server_address(self.server)[0] in (self.targets or ())
 
 
@@ -103,7 +107,7 @@ class ZoneReplies:
 class ServerVerdict:
     """The verdict on one DNS *server* for one *zone*.
 
-    *fault* is empty if names resolve there. Otherwise *message* says why they don't.
+    *fault* is empty if names in the zone resolve at this server. Otherwise *message* says why they don't.
     """
 
     zone: str
@@ -113,7 +117,7 @@ class ServerVerdict:
 
 
 def gives(reply: Reply | None, address: str) -> bool:
-    """Tell whether *reply* has the *address* that the canary should have."""
+    """Tell whether *reply* has *address*, which is the right answer for the canary."""
     return reply is not None and address in reply.addresses
 
 
@@ -126,8 +130,8 @@ def is_of_ours(reply: Reply) -> bool:
 def nameserver_verdict(seen: Sequence[ZoneReplies]) -> ServerVerdict:
     """Return the verdict on the nameserver, from its own answers in each zone.
 
-    The nameserver works if it answers with the address of one canary. It may still lack the records of a new zone, or
-    refuse a zone.
+    The nameserver works if it answers with the address of one canary. Even then, it can lack the records of a new zone,
+    or refuse a zone.
     """
     first = seen[0]
     if any(gives(each.direct, each.nameserver) for each in seen):
@@ -236,10 +240,11 @@ def _serial(reply: Reply | None) -> int | None:
 def steady_verdicts(
     shown: Iterable[ServerVerdict], found: Iterable[ServerVerdict], before: Sequence[Iterable[ServerVerdict]]
 ) -> tuple[ServerVerdict, ...]:
-    """Return the verdicts to show next.
+    """Return the verdicts that the status should show next.
 
-    *shown* are the verdicts that the status shows now, *found* those of this round, and *before* those of the rounds
-    before since the last change, the newest first. The first verdict after a change is shown at once.
+    *shown* are the verdicts that the status shows now, and *found* are those of the present round. *before* has the
+    verdicts of each earlier round since the question changed, the newest round first. The first verdicts after such a
+    change are shown at once.
     """
     now = _by_server(shown)
     earlier = [_by_server(each) for each in before]
@@ -255,11 +260,11 @@ def _by_server(verdicts: Iterable[ServerVerdict]) -> dict[tuple[str, str], Serve
 
 
 def _steady(shown: ServerVerdict | None, found: ServerVerdict, before: Sequence[ServerVerdict]) -> ServerVerdict:
-    """Return the verdict to show next on one server for one zone.
+    """Return the verdict that the status should show next on one server for one zone.
 
-    While the Pods of the cluster's DNS differ, each query may reach another Pod, and some faults show different
-    symptoms by turns. So a fault is shown when two rounds in a row have found one. It stays until `ROUNDS` rounds in a
-    row have found the same other verdict.
+    If the Pods of the cluster's DNS differ, each query can reach another Pod, and one fault can show itself as several.
+    So the status shows a fault only when two rounds in a row have found a fault. It shows that fault until `ROUNDS`
+    rounds in a row have found one and the same other verdict.
     """
     if shown is None or not before:
         return found
@@ -272,7 +277,8 @@ def cluster_dns_condition(
 ) -> Object:
     """Return the condition of *dnsconfig* that follows from the *verdicts* on *servers*.
 
-    *servers* are the servers of the cluster's DNS. While there are no verdicts yet, the condition stays as it is.
+    *servers* are the servers of the cluster's DNS. If there are no verdicts yet, return the condition that *dnsconfig*
+    has now.
     """
     generation = generation_of(dnsconfig)
     if not servers:

@@ -24,9 +24,10 @@ Transport = Literal["udp", "tcp"]
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A DNS query for the addresses of *name*, to *server*, an address with or without a port.
+    """A DNS query for the addresses of *name*. *server* is the address of the server, with or without a port.
 
-    The server has to answer within *timeout* seconds. Over UDP, the question is sent a second time half-way.
+    The server has to answer within *timeout* seconds. Over UDP, the operator sends the query again when half of that
+    time is over.
     """
 
     server: str
@@ -55,7 +56,7 @@ async def ask(query: Query) -> Reply:
 
 
 async def _by_udp(query: Query, question: Any) -> Reply:
-    """Ask by UDP, from a new socket at each try: a Service may lead all packets of one socket to a Pod that is gone.
+    """Ask by UDP, with a new socket for each try: a Service can lead all packets of one socket to a Pod that is gone.
 
     The answer to the first try is used even if it comes during the second try. An answer can take seconds, for instance
     if a server waits in vain for another server.
@@ -78,7 +79,7 @@ async def _by_udp(query: Query, question: Any) -> Reply:
 
 
 async def _try(query: Query, question: bytes) -> Reply:
-    """Send *question* once by UDP, and return the first reply that belongs to it."""
+    """Send *question* once by UDP, and return the first reply to this question."""
     stream = await asyncio_dgram.connect(server_address(query.server))
     try:
         await stream.send(question)

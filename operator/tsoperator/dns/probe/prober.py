@@ -38,20 +38,21 @@ The verdicts are no objects of the API server.
 
 
 class Found(NamedTuple):
-    """The verdicts of one round of queries: that on the *nameserver* itself, and those on the *cluster*'s DNS."""
+    """The verdicts of one round of queries: one on the *nameserver* itself, and those on the *cluster*'s DNS."""
 
     nameserver: ServerVerdict
     cluster: tuple[ServerVerdict, ...]
 
     @property
     def faulty(self) -> tuple[bool, ...]:
-        """For each verdict, whether it has a fault."""
+        """For each verdict, True if it has a fault. The nameserver's verdict comes first."""
         return tuple(bool(each.fault) for each in (self.nameserver, *self.cluster))
 
     def after(self, shown: "Found | None", before: Sequence["Found"]) -> "Found":
-        """Return the verdicts to show after this round of queries.
+        """Return the verdicts that the status should show after this round of queries.
 
-        *shown* are the verdicts that are shown now, and *before* those of the rounds before, the newest first.
+        *shown* are the verdicts that the status shows now, and *before* has the verdicts of earlier rounds, the newest
+        round first.
         """
         if shown is None:
             return self
@@ -61,13 +62,13 @@ class Found(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ProbePace:
-    """The pauses between the queries to the nameserver and the cluster's DNS, and the time to answer, in seconds.
+    """The pauses between rounds of queries to the nameserver and the cluster's DNS, and the time-outs, in seconds.
 
     While no verdict has a fault, the pauses are those of *steady*, and otherwise those of *backoff*. Both begin with
-    short pauses again after a change: the cluster's DNS may load a new configuration a minute later. There are at least
-    *rest* seconds between two rounds, because changes in the cluster come in bursts. The rounds that confirm a verdict
-    have no other pause. The cluster's DNS has *timeout* seconds to answer, and the nameserver *direct*. We ask for at
-    most *at_once* zones at a time.
+    short pauses again after a change, because the cluster's DNS can take a minute to load a new configuration. A pause
+    is never shorter than *rest*, because changes in the cluster come in bursts. While the prober needs more rounds to
+    confirm a verdict, it pauses only for *rest*. It waits *timeout* seconds for an answer of the cluster's DNS, and
+    *direct* seconds for one of the nameserver. It asks for at most *at_once* zones at the same time.
     """
 
     steady: Backoff = field(default_factory=lambda: Backoff(first=1.0, cap=180.0))
@@ -79,7 +80,7 @@ class ProbePace:
 
 
 class DNSProber(Collector):
-    """Asks the nameserver and the cluster's DNS the current question again and again, while `run` runs.
+    """A task that asks the nameserver and the cluster's DNS the current question again and again, while `run` runs.
 
     No reconcile waits for the answers.
     """
@@ -91,24 +92,24 @@ class DNSProber(Collector):
         token: Callable[[], str] = lambda: secrets.token_hex(4),
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """*ask* asks a server. *token* makes the label of a name that nobody has asked for before."""
+        """*ask* sends a query. *token* returns a random label, for a name for which nobody has asked before."""
         self._ask = ask
         self._pace = pace or ProbePace()
         self._token = token
         self._clock = clock
         self._question: CanaryQuestion | None = None
         self._shown: Found | None = None
-        self._before: deque[Found] = deque(maxlen=ROUNDS - 1)  # the results of the last rounds, the newest first
-        self._recent: deque[Found] = deque(maxlen=8)  # what was shown since the last change of the question
+        self._before: deque[Found] = deque(maxlen=ROUNDS - 1)  # the results of the most recent rounds, the newest first
+        self._recent: deque[Found] = deque(maxlen=8)  # the verdicts that were shown for the present question
         self._asked_at = 0.0
         self._changed = asyncio.Event()
         self.feed = Announcer(VERDICT)
         """The announcer of changes of the verdicts."""
 
     def follow(self, question: CanaryQuestion | None) -> Found | None:
-        """Ask *question* from now on, at once if it is new. Return the verdicts, or None if there are none yet.
+        """Ask *question* from now on, at once if it is new; if it is None, ask nothing.
 
-        If *question* is None, ask nothing.
+        Return the verdicts that the status should show, or None if there are none yet.
         """
         if question != self._question:
             if question is None or not question.is_same(self._question):
@@ -151,10 +152,11 @@ class DNSProber(Collector):
         return (self._pace.steady if is_well else self._pace.backoff).delay(rounds)
 
     def _tell(self, question: CanaryQuestion, found: Found) -> bool:
-        """Store the verdicts *found*, unless the *question* isn't the present one any more.
+        """Store the verdicts *found*, and announce a change if the status should show other verdicts now.
 
-        If the verdicts that the status shows change by this, announce the change. Return True if it hasn't shown these
-        verdicts recently. While verdicts come and go, the pauses go on growing.
+        If the prober has got a new question in the meantime, ignore *found*. Return True if the changed verdicts are
+        new: not among those that the status showed recently. In that case `run` begins with short pauses again. While
+        the same verdicts return again and again, the pauses go on growing.
         """
         if not question.is_same(self._question):
             return False
@@ -185,9 +187,9 @@ class DNSProber(Collector):
         )
 
     async def _look(self, question: CanaryQuestion, canary: Canary) -> tuple[ZoneReplies, list[ZoneReplies]]:
-        """Ask the nameserver itself, then the servers of the cluster's DNS, and return the replies of both.
+        """Ask the nameserver itself, after that the servers of the cluster's DNS, and return the replies of both.
 
-        If the nameserver doesn't know the canary, the cluster's DNS isn't asked: it would cache the negative answer.
+        If the nameserver doesn't know the canary, don't ask the cluster's DNS: it would cache the negative answer.
         """
         direct = await self._answer(question.nameserver, canary.name, question)
         blank = ZoneReplies(canary.zone, "", question.nameserver, direct, targets=question.targets.get(canary.zone))
@@ -216,7 +218,7 @@ class DNSProber(Collector):
         return await self._ask(Query(server, name, "tcp" if tcp else "udp", ipv6, timeout))
 
     def collect(self) -> Iterator[Metric]:
-        """Yield the results of the last round as metrics. prometheus_client calls this method at each scrape."""
+        """Yield the results of the most recent round as metrics. prometheus_client calls this method at each scrape."""
         ready = GaugeMetricFamily(
             "tsoperator_cluster_dns_ready",
             "Whether a server of the cluster's DNS resolves the names of a zone by the nameserver.",

@@ -23,8 +23,8 @@ class CanaryQuestion:
     """The question whether the *nameserver* and the *servers* know each of the *canaries*.
 
     The right answer is the nameserver's address. *seen* has the versions of the objects on which the answers depend:
-    when a version changes, the prober asks the same question again. *targets* has the addresses to which the cluster's
-    DNS forwards each zone; None for a zone for which they aren't known.
+    when a version changes, the prober asks the same question again. *targets* has, for each zone, the addresses to
+    which the cluster's DNS forwards it; None if they aren't known.
     """
 
     servers: tuple[str, ...]
@@ -34,12 +34,12 @@ class CanaryQuestion:
     targets: Mapping[str, Sequence[str] | None] = field(default_factory=dict)
 
     def is_same(self, other: "CanaryQuestion | None") -> bool:
-        """Tell whether *other* has the same servers and canaries, so that its answers are also answers to this one."""
+        """Tell whether *other* has the same servers and canaries, so that its answers also answer this question."""
         return other is not None and replace(self, seen=(), targets={}) == replace(other, seen=(), targets={})
 
 
 class Asked(NamedTuple):
-    """The *zones* to ask for, and the *servers* of the cluster's DNS to ask."""
+    """The *zones* about which the prober asks, and the *servers* of the cluster's DNS that it asks."""
 
     zones: Sequence[str]
     servers: Sequence[str]
@@ -52,9 +52,9 @@ def question_of(
     dns: DNSObjects | None,
     asked: Asked,
 ) -> CanaryQuestion | None:
-    """Return the question whether the nameserver of *dnsconfig* answers, and whether the cluster's DNS asks it.
+    """Return the question whether the nameserver of *dnsconfig* answers, and whether the cluster's DNS forwards to it.
 
-    Return None if there is no nameserver yet. *dns* is the configuration of the cluster's DNS, as far as it is known.
+    Return None if there is no nameserver yet. *dns* is the configuration of the cluster's DNS; None if it isn't known.
     """
     addresses = service_addresses(service)
     if dnsconfig is None or not addresses or not asked.zones:

@@ -1,4 +1,4 @@
-"""The name of a proxy in the cluster's DNS, and its addresses, from live objects (docs/development/names.md).
+"""Finds the name of a proxy in the cluster's DNS, and its addresses, in live objects (docs/development/names.md).
 
 `clusternames` decides whether the name leads to the proxy itself.
 """
@@ -27,12 +27,13 @@ from tsoperator.settings import Settings
 
 @dataclass(frozen=True, slots=True)
 class NamedProxy:
-    """A proxy that may have a name, and the objects on which its record depends.
+    """A proxy that can have a name, and the objects on which its record depends.
 
-    *service* is the headless Service of the proxy, or the Service that leads to a ProxyGroup's proxies. *parent* is the
-    object that the proxy is for; None if we don't find it. If the parent's namespace is not *watched*, it may exist all
-    the same. *slices* are the EndpointSlices of the Service. *leads* is true if the parent points at this Service,
-    false if it points at the Service of another proxy of its own, and None if it points at no such Service.
+    *service* is the headless Service of the proxy, or the Service that leads to a ProxyGroup's proxies. *slices* are
+    the EndpointSlices of *service*. *parent* is the object for which the operator made the proxy; None if the operator
+    doesn't find it. If the parent's namespace is not *watched*, the parent can exist although the operator doesn't find
+    it. *leads* is true if the parent points at *service*, false if it points at the Service of another proxy of its
+    own, and None if it points at no such Service.
     """
 
     service: Object
@@ -47,7 +48,7 @@ class Record:
     """A name in the cluster's DNS and its sorted addresses.
 
     *claim* decides which proxy has the name if several proxies ask for it. The record *serves* if connections to the
-    addresses reach something: a cluster IP may have no endpoint.
+    addresses reach something. A cluster IP without an endpoint reaches nothing.
     """
 
     name: str
@@ -63,7 +64,10 @@ class Record:
 
 
 def record_of(proxy: NamedProxy, settings: Settings) -> Record | None:
-    """Return the record of *proxy*; None if it has no name. A proxy that is down keeps its name, without addresses."""
+    """Return the record of *proxy*; None if it has no name.
+
+    The record of a proxy that is down has a name and no address.
+    """
     way = way_of(proxy.service)
     name = _name(proxy, way, settings)
     parent = proxy.parent or _noted_parent(proxy.service)
@@ -91,10 +95,10 @@ def hosted_record(service: Object, name: str) -> Record | None:
 
 
 def shared_record(records: Sequence[Record]) -> Record:
-    """Return the one record of a name for which there are these *records*, at least one.
+    """Return the one record of a name that has these *records*, at least one.
 
-    The records whose ports are those of the winning claim share the name. If some of them serve, the others are left
-    out.
+    The records with the same ports as the winning claim share the name. If some of these records serve, the result has
+    only their addresses.
     """
     first, *others = records
     if not others:
@@ -106,9 +110,9 @@ def shared_record(records: Sequence[Record]) -> Record:
 
 
 def _noted_parent(service: Object) -> Object:
-    """Return an object in place of a proxy's parent, which we can't see: it has the facts noted on *service*.
+    """Return an object that stands for a proxy's parent, which the operator can't see.
 
-    *service* is the headless Service of the proxy.
+    The object has the facts about the parent that are noted on *service*, the headless Service of the proxy.
     """
     return {"metadata": {}, "spec": {"clusterIP": annotations(service).get(ANNOTATION_LAST_CLUSTER_IP, "")}}
 
@@ -117,8 +121,8 @@ def _name(proxy: NamedProxy, way: Way, settings: Settings) -> str:
     """Return the name of *proxy* in the cluster's DNS, in lower case; empty if it has none.
 
     A proxy has no name if its parent is being deleted. If the parent's namespace isn't watched, the name is the one
-    noted on the Service. While the parent moves from one proxy to another, only the proxy at which it points has the
-    name, because the other proxy may not serve.
+    noted on the Service. While the parent moves from one proxy to another, only the proxy at which the parent points
+    has the name, because the other proxy possibly doesn't serve.
     """
     parent = proxy.parent
     if is_deleting(proxy.service) or (parent is not None and is_deleting(parent)):

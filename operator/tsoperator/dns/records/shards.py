@@ -2,7 +2,8 @@
 
 The shard of a name depends only on the name and the number of shards, so a change of one name rewrites one ConfigMap.
 The number is a power of two. It grows before a document would be larger than a limit. It shrinks only when no document
-would need more than half of that limit. So a name that comes and goes doesn't split and merge the shards by turns.
+would need more than half of that limit. So a name that is added and removed again and again doesn't split and merge the
+shards each time.
 """
 
 import re
@@ -40,7 +41,7 @@ class Limits:
 
 
 class Trailer(NamedTuple):
-    """The facts at the end of a records document: its serial, and the number of shards that belong to its set."""
+    """The facts at the end of a records document: its serial, and the number of shards in its set."""
 
     serial: int
     shards: int
@@ -48,7 +49,7 @@ class Trailer(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """The wanted contents of one shard, out of *count* shards."""
+    """The wanted contents of one shard. There are *count* shards."""
 
     shard: int
     count: int
@@ -72,13 +73,13 @@ def configmap_name(shard: int) -> str:
 
 
 def shard_named(configmap: str) -> int | None:
-    """Return the number of the shard that *configmap* holds, by its name; None if it holds no records."""
+    """Return the number of the shard in the ConfigMap called *configmap*; None if that ConfigMap holds no records."""
     match = _NAME.fullmatch(configmap)
     return int(match[1] or 0) if match else None
 
 
 def trailer_of(document: str) -> Trailer | None:
-    """Return the trailer at the end of *document*, without reading the rest; None if it isn't one of our documents."""
+    """Return the trailer at the end of *document*, without parsing the rest; None if *document* isn't one of ours."""
     match = _TAIL.search(document[-_TAIL_MOST:])
     if match is None or int(match[2] or 1) not in _COUNTS:
         return None
@@ -86,20 +87,20 @@ def trailer_of(document: str) -> Trailer | None:
 
 
 def zones_of(document: str) -> list[str]:
-    """Return the zones in the trailer at the end of *document*, without reading the rest."""
+    """Return the zones that the end of *document* names, without parsing the rest."""
     start = document.rfind('"zones":[')
     match = _ZONES.fullmatch(document, start) if start >= 0 else None
     return [zone.strip('"') for zone in match[1].split(",")] if match else []
 
 
 def with_serial(document: str, serial: int) -> str:
-    """Return *document*, whose serial is 0, with *serial*."""
+    """Return *document* with *serial* in place of its serial, which is 0."""
     before, _, after = document.rpartition('"serial":0')
     return f'{before}"serial":{serial}{after}'
 
 
 def frame_of(zones: Sequence[str]) -> int:
-    """Return the number of bytes that a document needs at most for everything except its names."""
+    """Return an upper limit for the number of bytes that a document needs besides its names."""
     longest = Records(ip6={"": []}, zones=[*zones], serial=SERIALS, shard=MAX_SHARDS, shards=MAX_SHARDS)
     return len(render(longest).encode())
 
@@ -125,9 +126,9 @@ def parts_of(buckets: tuple[Bucket, ...], count: int, zones: tuple[str, ...]) ->
 
 
 def fitting_part(part: Part, room: int, served: Collection[str]) -> Part:
-    """Return *part* with only those names that fit in *room* bytes.
+    """Return *part* with only as many names as fit in *room* bytes.
 
-    The names that are *served* already come first, and then the other names in alphabetical order.
+    It first takes names that are *served* already, and then the other names, each in alphabetical order.
     """
     weights = _joined(bucket.weights for bucket in part.buckets)
     ip4 = _joined(bucket.ip4 for bucket in part.buckets)

@@ -1,6 +1,6 @@
-"""The table of all records, which are in buckets by their names.
+"""The table of all records. It divides them into buckets by their names.
 
-So a change of one record rebuilds only one bucket.
+So a changed record rebuilds only one bucket.
 """
 
 from collections import defaultdict
@@ -18,7 +18,7 @@ from tsoperator.dns.records.live import Record, shared_record
 class Bucket:
     """Some names with their addresses, and the number of bytes that each name needs in a document.
 
-    A bucket that doesn't change stays the same Python object, so that results for it can be reused.
+    A bucket without changes stays the same Python object, so that a result that was computed from it can be reused.
     """
 
     ip4: Mapping[str, list[str]]
@@ -28,7 +28,7 @@ class Bucket:
 
 
 def bucket_number(name: str) -> int:
-    """Return the number of the bucket that *name* belongs to, which is the same in every process and release."""
+    """Return the number of the bucket for *name*. It is the same in every process and every release."""
     return crc32(name.encode()) % MAX_SHARDS
 
 
@@ -73,7 +73,7 @@ class Table:
     def put(self, proxy: Key, record: Record | None) -> bool:
         """Store *record* as that of *proxy*, or remove the proxy's record if *record* is None.
 
-        Return whether that changes anything.
+        Return True if that changes the table.
         """
         old = self._records.pop(proxy, None)
         if record is not None:
@@ -102,7 +102,7 @@ class Table:
     def _touched(self, name: str) -> dict[str, set[Key]]:
         """Drop the bucket of *name*, because a record in it is about to change.
 
-        Return the proxies whose records are in it, by the name of the record.
+        Return the keys of the proxies whose records are in that bucket, grouped by the name of the record.
         """
         number = bucket_number(name)
         self._buckets.pop(number, None)

@@ -33,5 +33,5 @@ _PIECES = [
 
 
 def texts() -> st.SearchStrategy[str]:
-    """Return a strategy for texts that may or may not be Corefiles; some have the markers of our block."""
+    """Return a strategy for texts of which only some are Corefiles; some have the markers of our block."""
     return st.lists(st.sampled_from(_PIECES) | st.text(max_size=3)).map("".join)

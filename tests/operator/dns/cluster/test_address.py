@@ -1,4 +1,4 @@
-"""The choice of an address for a nameserver's Service that is created anew."""
+"""The choice of an address for a new Service of the nameserver."""
 
 import pytest
 from tsoperator.api.objects import CONFIGMAP, SERVICE, Key, Object
@@ -43,7 +43,7 @@ def test_a_headless_service_of_the_nameserver_has_no_address(given: str | None, 
     assert address_of(service("web", given)) == address
 
 
-def test_the_forwarded_address_is_preferred_to_the_last_address_and_no_address_in_use_is_chosen() -> None:
+def test_a_new_nameserver_gets_the_forwarded_address_or_else_its_previous_one_unless_the_address_is_in_use() -> None:
     dns, known = forwarding(ts_net="10.96.4.3"), NO_ADDRESSES.with_last(service("nameserver", "10.96.4.9"))
 
     def chosen(addresses: Addresses, dns: DNSObjects | None, *taken: str) -> str:

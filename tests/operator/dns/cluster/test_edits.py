@@ -1,4 +1,4 @@
-"""The edits that add the stub domain to the cluster's DNS, and those that remove it."""
+"""The edits that add the stub domain to the configuration of the cluster's DNS or remove it."""
 
 import base64
 from dataclasses import replace
@@ -104,7 +104,7 @@ def test_a_custom_configmap_with_other_content_stays_when_the_stub_domain_is_rem
     assert plan_removal(after, OWNER) == [in_custom(None)]
 
 
-def test_fields_that_openshift_adds_to_our_server_stay() -> None:
+def test_our_server_on_openshift_keeps_the_fields_that_openshift_adds() -> None:
     live = {**SERVER, "forwardPlugin": {"policy": "Random", "upstreams": ["10.96.0.53"]}, "x": 1}
     objects = openshift(live, OTHER)
     assert edit_of(objects) == Nothing()
@@ -171,27 +171,31 @@ def test_an_unsafe_change_of_the_clusters_dns_is_a_refusal(objects: DNSObjects, 
     assert where in refusal.message
 
 
-def test_the_imported_configmap_key_is_checked_before_the_corefile_is_edited() -> None:
+def test_a_corefile_is_not_edited_if_a_configmap_key_that_it_imports_has_a_server_block_for_our_zone() -> None:
     refusal = edit_of(coredns(IMPORTING, **{"a.server": TAKEN}), "CoreDNS")
     assert isinstance(refusal, Refusal)
     assert "coredns-custom, key a.server" in refusal.message
 
 
 @pytest.mark.parametrize("custom", [{"a.override": TAKEN}, {"a.override": "{"}, {"a.txt": TAKEN}])
-def test_a_configmap_key_that_has_no_server_blocks_or_is_not_imported_is_no_refusal(custom: dict[str, str]) -> None:
+def test_a_configmap_key_causes_no_refusal_if_it_has_no_server_blocks_or_is_not_imported(
+    custom: dict[str, str],
+) -> None:
     assert isinstance(edit_of(coredns(IMPORTING, **custom)), Change)
     assert isinstance(edit_of(coredns(ROOT, **{"a.server": TAKEN})), Change)
 
 
 @pytest.mark.parametrize("found", [(), ({"kind": "ConfigMap", "metadata": configmap("coredns")["metadata"]},)], ids=len)
-def test_an_object_of_the_clusters_dns_that_was_deleted_meanwhile_is_a_refusal(found: tuple[Object, ...]) -> None:
+def test_an_edit_is_refused_if_its_object_of_the_clusters_dns_does_not_exist_any_more(
+    found: tuple[Object, ...],
+) -> None:
     for before in (coredns(ROOT), DNSObjects([configmap("kube-dns")]), DNSObjects((), OPENSHIFT)):
         refusal = plan_edit(platform_of(before), DNSObjects(found), STUB, OWNER)
         assert isinstance(refusal, Refusal)
         assert refusal.reason == "PlatformMissing"
 
 
-def test_an_unsafe_removal_of_the_stub_domain_is_a_refusal_and_other_objects_still_lose_the_stub_domain() -> None:
+def test_a_refusal_to_remove_the_stub_domain_from_one_object_does_not_prevent_its_removal_from_another() -> None:
     custom = configmap("coredns-custom", **{"tailnet.server": OURS})
     refusal, change = plan_removal(DNSObjects([configmap("coredns", Corefile=ROOT + BEGIN), custom]), OWNER)
     assert isinstance(refusal, Refusal)

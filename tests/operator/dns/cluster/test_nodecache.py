@@ -1,4 +1,4 @@
-"""NodeLocal DNSCache in front of the cluster's DNS: it forwards queries for our zones, or it answers them itself."""
+"""NodeLocal DNSCache in front of the cluster's DNS: whether queries for our zones get past the cache."""
 
 import pytest
 from tsoperator.dns.cluster.nodecache import bypass
@@ -47,14 +47,14 @@ CASES: dict[str, tuple[str, str, str | None]] = {
 
 
 @pytest.mark.parametrize(("text", "says", "stub_domains"), CASES.values(), ids=CASES)
-def test_nodelocal_dnscache_forwards_queries_for_our_zone_or_answers_them_without_the_clusters_dns(
+def test_the_configuration_of_nodelocal_dnscache_shows_whether_queries_for_our_zone_reach_the_clusters_dns(
     text: str, says: str, stub_domains: str | None
 ) -> None:
     found = bypass(text, stub_domains, ["ts.net"], ADDRESSES, DOMAIN)
     assert (bool(found), found.startswith(says)) == (bool(says), True)
 
 
-def test_nodelocal_dnscache_must_forward_queries_for_every_zone() -> None:
+def test_a_zone_that_nodelocal_dnscache_does_not_forward_is_reported_even_if_it_forwards_another_zone() -> None:
     stub_domains = '{"a.ts.net": ["10.96.0.53"]}'
     assert bypass(root("9.9.9.9"), stub_domains, [], ADDRESSES, DOMAIN) == ""
     assert bypass(root("9.9.9.9"), stub_domains, ["a.ts.net"], ADDRESSES, DOMAIN) == ""

@@ -85,7 +85,7 @@ RELOADS = {
 
 
 @pytest.mark.parametrize(("corefile", "custom", "expected"), RELOADS.values(), ids=RELOADS)
-def test_coredns_with_and_without_automatic_reload_is_distinguished(
+def test_coredns_with_automatic_reload_is_distinguished_from_coredns_without_it(
     corefile: str, custom: dict[str, str], expected: str
 ) -> None:
     objects = DNSObjects([configmap("coredns", Corefile=corefile), configmap("coredns-custom", **custom)])
@@ -182,7 +182,7 @@ MISSING = "ConfigMap kube-system/coredns, key Corefile, isn't there: put it back
         ([configmap("coredns", Corefile=". {\n")], "CorefileUnreadable", "line 1: the server block"),
     ],
 )
-def test_an_unknown_dns_of_the_cluster_and_a_missing_or_invalid_corefile_are_refusals(
+def test_an_unknown_dns_of_the_cluster_or_a_missing_or_invalid_corefile_causes_a_refusal(
     found: list[Object], reason: str, message: str
 ) -> None:
     refusal = find_platform(DNSObjects(found))

@@ -61,7 +61,7 @@ LISTENING = {
 
 
 @pytest.mark.parametrize(("text", "expected"), LISTENING.items())
-def test_our_server_block_listens_where_the_server_block_for_all_names_takes_the_queries_of_pods(
+def test_our_server_block_listens_at_the_addresses_of_the_server_block_for_all_names(
     text: str, expected: Listening
 ) -> None:
     assert listening(parse(text)) == expected
@@ -171,7 +171,7 @@ PLUGINS = {
 
 
 @pytest.mark.parametrize(("plugin", "taken"), PLUGINS.items())
-def test_a_zone_that_a_plugin_of_another_server_block_may_serve_is_refused(plugin: str, taken: str) -> None:
+def test_our_zone_is_refused_if_a_plugin_in_another_server_block_can_serve_it(plugin: str, taken: str) -> None:
     above, ours = f". {{\n errors\n {plugin}\n}}\n", StubDomain(("a.ts.net", "tail1234.ts.net"), ("10.0.0.1",))
     name = plugin.partition(" ")[0]
     refusal = Refusal(
@@ -206,7 +206,7 @@ TAKEN = {
 
 
 @pytest.mark.parametrize(("text", "expected", "at"), TAKEN.values(), ids=TAKEN)
-def test_a_server_block_of_somebody_else_for_our_zone_is_refused_if_it_may_listen_at_our_port(
+def test_our_server_block_is_refused_if_a_foreign_server_block_for_our_zone_can_listen_at_our_port(
     text: str, expected: bool, at: Listening
 ) -> None:
     refusal = corefile_refusal(text, "here", StubDomain(("x.ts.net", *STUB.zones), ("10.0.0.1",)), at, OWNER)

@@ -67,7 +67,7 @@ def test_the_page_about_names_shows_the_same_server_block_as_the_operator() -> N
     assert made_for(PlatformKind.CORE_DNS) in {body for _, body in fences(ROOT / "docs" / "dns.md")}
 
 
-def test_no_page_and_no_picture_forwards_all_of_ts_net_while_the_operator_forwards_the_tailnets_domain() -> None:
+def test_no_page_and_no_picture_shows_a_stub_domain_for_all_of_ts_net() -> None:
     assert stub_zones((), Suffixes((DOMAIN,), complete=True)) == (DOMAIN,)
     shown = {name_of(page): body for page in PAGES for kind, body in fences(page) if kind != "json"}
     pictures = {name_of(path): path.read_text() for path in (ROOT / "docs" / "pictures").glob("*.txt")}

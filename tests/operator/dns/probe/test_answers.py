@@ -39,9 +39,10 @@ def asked(udp: Reply | None, direct: Reply = RIGHT, targets: Sequence[str] | Non
 
 
 def fresh(server: Authority | None, nameserver: Authority | None) -> ZoneReplies:
-    """Return replies of a cluster's DNS that denies the canary, and replies to a query for a new name.
+    """Return the replies to a query for the canary, which the cluster's DNS denies, and to a query for a new name.
 
-    The cluster's *server* and the *nameserver* deny the new name with the given SOA records.
+    The server of the cluster's DNS denies the new name with the SOA record *server*, and the nameserver with
+    *nameserver*.
     """
     return replace(asked(denied(OURS)), fresh=denied(server), fresh_direct=denied(nameserver))
 
@@ -143,7 +144,7 @@ def test_the_condition_about_the_clusters_dns_has_a_message_about_every_zone(
     assert made == condition("ClusterDNSReady", *told, 4)
 
 
-def test_a_new_leader_keeps_the_condition_of_the_last_leader_until_it_has_asked_the_clusters_dns_itself() -> None:
+def test_a_new_leader_keeps_the_condition_about_the_clusters_dns_until_it_has_asked_the_dns_itself() -> None:
     before = condition("ClusterDNSReady", True, "NamesResolve", "told before")
     found = {**live_dnsconfig(), "status": {"conditions": [condition("NameserverReady", True, "A", "B"), before]}}
     assert cluster_dns_condition(found, None, [SERVER]) == before
@@ -153,7 +154,7 @@ def test_a_new_leader_keeps_the_condition_of_the_last_leader_until_it_has_asked_
     assert "set OPERATOR_CLUSTER_DNS" in nobody["message"]
 
 
-def test_a_fault_is_shown_after_two_rounds_and_replaced_after_three_but_the_first_verdict_is_shown_at_once() -> None:
+def test_a_fault_is_shown_after_two_faulty_rounds_and_replaced_after_three_rounds_that_agree() -> None:
     well, one, other, elsewhere = (
         ServerVerdict("z", SERVER, *fault) for fault in ((), ("A", "a"), ("B", "b"), ("A", "c"))
     )

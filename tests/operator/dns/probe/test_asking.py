@@ -58,7 +58,7 @@ async def test_the_probe_client_can_ask_for_addresses_of_one_ip_family_only(ipv6
     assert {(str(each.qname), QTYPE[each.qtype]) for each in seen} == {(f"{NAME}.", "AAAA" if ipv6 else "A")}
 
 
-async def test_the_probe_client_sends_a_query_again_once_if_no_answer_comes() -> None:
+async def test_the_probe_client_repeats_a_query_once_if_it_gets_no_answer() -> None:
     async with dns_server(lambda *_: None) as server:
         server.respond = lambda query, _: replying(both)(query, "") if len(server.asked) > 1 else None
         assert (await ask(Query(server.address, NAME, timeout=3))).addresses

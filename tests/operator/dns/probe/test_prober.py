@@ -90,7 +90,7 @@ async def test_with_a_fault_the_prober_asks_again_within_nine_seconds() -> None:
 
 
 @in_virtual_time
-async def test_the_verdicts_stay_nearly_the_same_while_the_pods_of_the_clusters_dns_differ() -> None:
+async def test_the_shown_verdicts_seldom_change_although_the_pods_of_the_clusters_dns_answer_differently() -> None:
     chosen = Random(1)
     servers = Servers(lambda query: RIGHT if query.server == NAMESERVER or chosen.random() < 0.5 else SERVFAIL)
     async with servers.running():
@@ -99,7 +99,7 @@ async def test_the_verdicts_stay_nearly_the_same_while_the_pods_of_the_clusters_
 
 
 @in_virtual_time
-async def test_the_pauses_go_on_growing_when_a_verdict_returns() -> None:
+async def test_the_pauses_of_the_prober_go_on_growing_when_an_earlier_verdict_returns() -> None:
     servers = Servers(lambda query: failing(query) if 30 < now() < 60 else RIGHT)
     async with servers.running():
         await asyncio.sleep(170)
@@ -108,7 +108,7 @@ async def test_the_pauses_go_on_growing_when_a_verdict_returns() -> None:
 
 
 @in_virtual_time
-async def test_rounds_that_contradict_each_other_all_the_time_do_not_hurry_the_prober() -> None:
+async def test_the_pauses_of_the_prober_go_on_growing_while_each_round_contradicts_the_round_before() -> None:
     names = ["c.z0", "c.z1", "c.z2"]
     many = replace(QUESTION, canaries=tuple(Canary(name[2:], name) for name in names))
     rounds: list[float] = []
@@ -127,7 +127,7 @@ async def test_rounds_that_contradict_each_other_all_the_time_do_not_hurry_the_p
 
 
 @in_virtual_time
-async def test_the_first_answer_after_a_change_counts_at_once() -> None:
+async def test_the_first_verdict_after_a_change_of_the_question_is_shown_at_once() -> None:
     servers = Servers(failing)
     async with servers.running() as prober:
         await asyncio.sleep(24)  # the next time would be 28
@@ -203,7 +203,7 @@ async def test_a_query_for_a_new_name_shows_whether_a_cache_or_another_nameserve
 
 
 @in_virtual_time
-async def test_the_prober_asks_every_server_for_every_zone_a_few_at_a_time() -> None:
+async def test_the_prober_asks_every_server_for_every_zone_but_for_only_a_few_zones_at_a_time() -> None:
     servers = Servers(seconds=1)
     zones = tuple(Canary(f"z{number}", f"c.z{number}") for number in range(20))
     many = replace(QUESTION, servers=(SERVER, "10.96.0.11"), nameserver="2001:db8::1", canaries=zones)
@@ -229,7 +229,7 @@ async def test_the_prober_does_not_ask_a_server_that_forwards_to_itself() -> Non
 
 
 @in_virtual_time
-async def test_metrics_have_each_zone_and_the_time_of_the_last_answer() -> None:
+async def test_the_metrics_of_the_prober_have_each_zone_and_the_time_of_the_most_recent_answer() -> None:
     servers, registry = Servers(failing), CollectorRegistry()
     registry.register(servers.prober)
 

@@ -50,9 +50,9 @@ IPS = {"clusterIP": "192.0.2.50", "clusterIPs": ["192.0.2.50", "2001:db8::50"]}
 def grouped(
     parent: Object = GROUPED, name: str = "", labels: Object | None = None, told: str = "", **spec: object
 ) -> NamedProxy:
-    """Return the objects made for *parent* at a ProxyGroup, with the proxies' addresses in EndpointSlices.
+    """Return the proxies of *parent* in a ProxyGroup, with their addresses in EndpointSlices.
 
-    *told* is the name of the target device in the annotation for the proxies.
+    *told* is the name of the target device in the annotation that the proxies read.
     """
     target = {"annotations": {ANNOTATION_LAST_TAILNET_TARGET_FQDN: told}} if told else {}
     made = proxy(UP, parent=parent, name=name, **target)
@@ -73,7 +73,7 @@ OPT_OUT = {"tailscale.com/cluster-dns": "false"}
 
 
 def exposed(parent: Object | None = None, *slices: Object, name: str = LB, **metadata: str) -> NamedProxy:
-    """Return the proxy of *parent*, a Service with two cluster IPs. The proxy forwards to the first one."""
+    """Return the proxy of *parent*, a Service with two cluster IPs. The proxy forwards to the first of them."""
     user_object = parent or egress_service({}, spec={"type": "ClusterIP", **IPS})
     owner = Owner("svc", key_of(user_object))
     service = headless_service(Key("tailscale", "ts-db"), owner, "uid", name, "192.0.2.50")
@@ -161,7 +161,7 @@ SERVED = {
 
 
 @pytest.mark.parametrize("case", SERVED.values(), ids=SERVED)
-def test_a_name_is_served_while_its_parent_asks_for_the_name_or_is_in_an_unwatched_namespace(case: Case) -> None:
+def test_a_proxy_has_a_record_while_its_parent_asks_for_the_name_or_is_in_an_unwatched_namespace(case: Case) -> None:
     assert both(case.proxy) == (case.ip4, case.ip6 or {})
 
 
@@ -194,7 +194,7 @@ UNKNOWN: dict[str, bool | None] = dict.fromkeys(("ready", "serving", "terminatin
         ({"ready": True, "terminating": True}, False),
     ],
 )
-def test_an_endpoint_without_conditions_gives_the_record_its_address_like_a_ready_endpoint(
+def test_a_record_has_the_address_of_an_endpoint_that_has_no_conditions(
     conditions: dict[str, bool | None], ready: bool
 ) -> None:
     found = endpoint_slice("ts-db", endpoint("192.0.2.1", **conditions))
@@ -251,9 +251,7 @@ def test_a_shared_name_has_the_addresses_of_all_services_with_the_ports_of_its_h
 
 
 @pytest.mark.parametrize(("slices", "serves"), [([UP], True), ([EMPTY], False)])
-def test_the_record_has_a_cluster_ip_while_an_endpoint_is_behind_the_cluster_ip(
-    slices: list[Object], serves: bool
-) -> None:
+def test_a_record_with_a_cluster_ip_serves_if_the_service_has_an_endpoint(slices: list[Object], serves: bool) -> None:
     record = record_of(replace(grouped(), slices=slices), settings())
     assert record
     assert record.serves is serves

@@ -59,7 +59,9 @@ def test_the_number_of_shards_grows_when_they_are_full_and_shrinks_when_half_of_
 
 
 @given(st.integers(0, 32 * 900), st.sampled_from([1, 2, 4, 8, 16, 32]))
-def test_a_name_that_comes_and_goes_does_not_split_and_merge_the_shards_each_time(weight: int, now: int) -> None:
+def test_a_name_that_is_added_and_removed_repeatedly_does_not_split_and_merge_the_shards_each_time(
+    weight: int, now: int
+) -> None:
     count = shards.count_for(even(weight), 80, now, LIMITS)
     after = shards.count_for(even(weight + 64), 80, count, LIMITS)
     assert shards.count_for(even(weight), 80, after, LIMITS) == after
@@ -141,10 +143,7 @@ def test_the_label_selector_of_the_nameserver_matches_the_labels_of_shards() -> 
 
 
 def fitted(room: int, served: Iterable[str] = ()) -> list[str]:
-    """Return those of nine names of the same size that fit into *room* bytes.
-
-    Of these, the names in *served* fit first.
-    """
+    """Return those of nine names of the same size that fit into *room* bytes, with the names in *served* first."""
     (part,) = shards.parts_of(buckets(numbered_names(9)), 1, ZONES)
     (bucket,) = shards.fitting_part(part, room, {*served}).buckets
     return sorted(bucket.ip4)
@@ -154,16 +153,16 @@ WEIGHT = 38
 
 
 @pytest.mark.parametrize(("room", "fit"), [(3 * WEIGHT, 3), (4 * WEIGHT - 1, 3), (9 * WEIGHT, 9), (0, 0)])
-def test_names_for_which_a_document_has_no_room_are_left_out_beginning_with_the_last_name(room: int, fit: int) -> None:
+def test_a_document_without_room_for_all_names_has_the_first_names_in_alphabetical_order(room: int, fit: int) -> None:
     assert fitted(room) == numbered_names(fit)
 
 
-def test_a_name_that_is_served_stays_in_the_documents_when_new_names_come() -> None:
+def test_a_served_name_stays_in_the_documents_although_a_new_name_is_before_it_in_the_alphabet() -> None:
     assert fitted(3 * WEIGHT, served=numbered_names(9)[6:]) == numbered_names(9)[6:]
 
 
 @given(st.integers(0, 400), st.sets(st.sampled_from(numbered_names(9))))
-def test_the_names_that_fit_into_a_document_stay_the_same_when_names_are_chosen_again(
+def test_a_second_choice_of_the_names_that_fit_into_a_document_equals_the_first_choice(
     room: int, served: set[str]
 ) -> None:
     once = fitted(room, served)

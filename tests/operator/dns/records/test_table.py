@@ -30,7 +30,7 @@ def both(made: Table) -> tuple[dict[str, list[str]], dict[str, list[str]]]:
     return ip4, {name: addresses for bucket in made.buckets() for name, addresses in bucket.ip6.items()}
 
 
-def test_a_name_has_the_sorted_addresses_of_all_its_proxies_and_loses_those_of_a_proxy_that_goes() -> None:
+def test_a_name_has_the_sorted_addresses_of_all_its_proxies_except_those_of_a_removed_proxy() -> None:
     shared = table((A, DB), (B, DB_TOO))
     assert both(shared) == ({DB.name: ["192.0.2.1", "192.0.2.9", "192.0.2.10"]}, {DB.name: ["2001:db8::1"]})
     shared.put(B, None)
@@ -62,7 +62,7 @@ PUTS = st.lists(st.tuples(st.sampled_from([A, B, Key("tailscale", "ts-c")]), REC
 
 
 @given(PUTS)
-def test_the_table_depends_only_on_the_last_record_of_each_proxy(puts: list[tuple[Key, Record | None]]) -> None:
+def test_the_table_depends_only_on_the_most_recent_record_of_each_proxy(puts: list[tuple[Key, Record | None]]) -> None:
     lived = Table()
     for put in puts:
         lived.put(*put)
