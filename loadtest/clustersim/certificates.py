@@ -39,8 +39,8 @@ class _Loop:
 class Certificates:
     """The certificates that a replica writes with the rights of the ServiceAccount *account*.
 
-    *shared* is None, or if several groups share an ACME account, the name of the Secret with this account, and the
-    account's key in the Secret.
+    If several groups share an ACME account, *shared* is the name of the Secret with this account, and the account's key
+    in the Secret. It is None if this replica has an account of its own.
     """
 
     def __init__(self, store: Store, namespace: str, account: str, shared: tuple[str, str] | None) -> None:

@@ -227,9 +227,10 @@ async def _is_ready(session: aiohttp.ClientSession, url: str) -> bool:
 
 
 def example_objects(folder: Path = EXAMPLES, names: Collection[str] = ()) -> list[Object]:
-    """Return the objects in the files *names* of *folder*; by default in all files, except those of `REPEATED`.
+    """Return the objects in the files *names* of *folder*.
 
-    ProxyGroups come first, because other objects name them. Raises FileNotFoundError if the folder has no such files.
+    Without *names*, these are all files but those in `REPEATED`. ProxyGroups come first, because other objects name
+    them. Raises FileNotFoundError if the folder has no such files.
     """
     paths = sorted(folder.glob("*.yaml"))
     chosen = [path for path in paths if (path.name in names if names else path.name not in REPEATED)]

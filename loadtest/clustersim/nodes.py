@@ -85,9 +85,10 @@ class Nodes:
         self._set_ready(name, _READY, [])
 
     async def miss(self, name: str) -> None:
-        """Mark a node whose kubelet is silent, and the Pods on this node, as not ready. Later, delete these Pods.
+        """Mark a node whose kubelet is silent, and the Pods on this node, as not ready. Later, delete the Pods.
 
-        The delays are those of a control plane with Kubernetes' defaults, unless a test sets *monitor_grace*.
+        The delays are those of a control plane with Kubernetes' defaults, unless a test sets *monitor_grace*, or the
+        tolerations of a Pod say otherwise. A Pod that tolerates an unreachable node without a limit stays.
         """
         await asyncio.sleep(self.monitor_grace)
         self._set_ready(name, _SILENT, [{"key": UNREACHABLE, "effect": each} for each in ("NoSchedule", "NoExecute")])

@@ -55,7 +55,7 @@ class Query(NamedTuple):
 
 
 def encoded(queries: Iterable[Query]) -> Iterator[bytes]:
-    """Yield the client's input in parts."""
+    """Yield each of *queries* in the form in which the compiled client reads it."""
     return (query.encode() for query in queries)
 
 

@@ -113,8 +113,8 @@ def _read_records(data: bytes, at: int, before: int, additional: int) -> tuple[O
 def _option_codes(options: bytes, version: int) -> set[int]:
     """Return the codes of *options*.
 
-    Malformed options raise FormatError if *version* is 0. For another version, return no codes, because it can have
-    options in another format.
+    Malformed options raise FormatError if *version* is 0. For another version, they have no codes, because it can
+    have options in another format.
     """
     codes, at = set[int](), 0
     while at + 4 <= len(options):

@@ -59,7 +59,7 @@ DIGEST = f"sha256:{'0' * 64}"
         ("{repo: tailscale/k8s-operator, tag: mine}", "tsoperator:0.1.0"),
     ],
 )
-def test_the_values_choose_the_operators_image_except_by_the_name_and_tags_of_the_go_operators_image(
+def test_the_values_choose_the_operators_image_but_the_name_and_tags_of_the_go_operators_image_are_ignored(
     render: Render, tmp_path: Path, given: str, image: str
 ) -> None:
     file = tmp_path / "values.yaml"

@@ -32,9 +32,10 @@ def egress_service(namespace: str, name: str, **annotations: str) -> Object:
 
 
 def group_service(namespace: str, name: str, group: str, **annotations: str) -> Object:
-    """Return an egress Service with each port of the devices outside. An own proxy serves it if *group* is "".
+    """Return an egress Service with each port of the devices outside.
 
-    *annotations* are as for `egress_service`.
+    *group* serves the Service. If *group* is "", the Service has a proxy of its own. *annotations* are as for
+    `egress_service`.
     """
     named = {"proxy_group": group} if group else {}
     service = egress_service(namespace, name, **named, **annotations)

@@ -23,7 +23,7 @@ def packed(ip4: list[str], ip6: list[str]) -> tuple[bytes, bytes, list[str]]:
     return *packed_addresses("a.ts.net", (ip4, ip6), 5, problems), problems
 
 
-def test_two_texts_of_one_address_become_one_record() -> None:
+def test_an_address_that_is_written_in_two_ways_becomes_one_record() -> None:
     assert packed([], ["2001:db8::1", "2001:DB8:0::1"]) == packed([], ["2001:db8::1"])
 
 

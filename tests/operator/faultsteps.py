@@ -259,7 +259,10 @@ async def _addresses(world: World, name: str) -> list[str]:
 
 
 async def _wrong_names(world: World, wish: frozenset[str]) -> AsyncIterator[str]:
-    """Yield the mistakes in the records, and in the messages of Services about their names."""
+    """Yield the mistakes in the cluster's DNS: wrong records or stub domains, and records at odds with conditions.
+
+    The condition of a Service says which object has the name that the Service asks for.
+    """
     corefile = (await world.api.get(CONFIGMAP, key_of(COREDNS)))["data"]["Corefile"]
     records = {name: sorted(addresses) for name, addresses in (await world.records()).items()}
     if "dns" not in wish:

@@ -414,7 +414,7 @@ class World:
         return written
 
     async def writes_during(self, acting: Awaitable[None]) -> Counter[Request]:
-        """Await *acting*, and return the requests that wrote something meanwhile, each with its number."""
+        """Await *acting*, and return how often each request that wrote something was made meanwhile."""
         before = Counter(self.requests())
         await acting
         return Counter(

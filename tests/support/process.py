@@ -72,7 +72,10 @@ class OperatorProcess:
         return Moment(time.monotonic(), stat.cpu_ticks / _TICKS)
 
     def cost(self, since: Moment) -> Cost:
-        """Return the operator's cost since *since*, after `quiet` or `done`. Their final wait isn't counted."""
+        """Return the operator's cost since *since*. Call this right after `quiet` or `done`.
+
+        The `seconds` of the cost leave out the final wait of these two.
+        """
         now = self.now()
         lines = [line.split(" ", 2) for line in self.holds.read_text().splitlines()]
         holds = [(float(held), what) for when, held, what in lines if float(when) > since.when]

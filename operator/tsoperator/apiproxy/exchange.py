@@ -75,8 +75,9 @@ class Exchange:
     async def run(self, head: bytes) -> GoesOn:
         """Send the *head* of the request and its body, and forward the answer.
 
-        Raises ApiServerUnreachable, BadMessage and ClientGone; ClientGone also if no byte has come for *patience*
-        seconds. Raises RecordingFailed and BadFrames if a session must be recorded but can't be.
+        Raises ApiServerUnreachable, BadMessage and ClientGone. If one side has ended and no byte has come for
+        *patience* seconds, raises ClientGone, too. Raises RecordingFailed if a session must be recorded but can't be,
+        and BadFrames if the frames of a recorded session are malformed.
         """
         await self._to_server(head)
         failure: ApiProxyError | None = None

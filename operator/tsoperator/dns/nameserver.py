@@ -78,7 +78,7 @@ def nameserver_labels(dnsconfig: str, namespace: str) -> dict[str, str]:
 
 
 def parse(obj: Object) -> DNSConfig | Invalid:
-    """Parse the DNSConfig *obj*, and the annotation that says which program its image has."""
+    """Parse the DNSConfig *obj*. A wrong value in the annotation about its image also makes the result invalid."""
     parsed, error = DNSConfig.parse(obj), _program_error(obj)
     return Invalid(error) if error and not isinstance(parsed, Invalid) else parsed
 

@@ -118,7 +118,10 @@ class APIHosting:
 
     @property
     def must_drain(self) -> bool:
-        """True if replica 0 has to go on serving an old name, because it advertises that name, or did a moment ago."""
+        """True if replica 0 has to go on serving an old name that other proxies still advertise.
+
+        This is so while replica 0 advertises the old name, too, and for `DRAIN` seconds after that.
+        """
         issuer = self.hosts.get(_ISSUER)
         return issuer is not None and self._is_left_to_others(issuer) and (self.drained_for or 0.0) < DRAIN
 

@@ -251,9 +251,9 @@ def endpoints_of(service: Object, places: Places) -> dict[int, Serving]:
 
 
 def await_newcomers(made: Plan, places: Places) -> Plan:
-    """Return the plan *made*. If newcomers serve the Service, the plan also has the time of the next reconcile.
+    """Return the plan *made*, with a next reconcile no later than when the first newcomer can get connections.
 
-    At that time, the first of the newcomers can get connections.
+    If no newcomer waits to serve the Service, return *made* unchanged.
     """
     waits = []
     for service in places.services:

@@ -262,7 +262,7 @@ class KubeClient:
         return status
 
     async def pod_of_token(self) -> str:
-        """Return the UID of the Pod to which our token is bound; empty if it is bound to none, or we have none."""
+        """Return the UID of the Pod to which our token is bound; empty if it is bound to none, or we have no token."""
         return await pod_of_token(self._configuration)
 
     async def _page(self, resource: Resource, namespace: str, query: Mapping[str, str]) -> Object:
@@ -352,7 +352,8 @@ class KubeClient:
     async def _renew(self, refused: aiohttp.ClientSession, reload: Callable[[], Awaitable[Configuration]]) -> None:
         """Load fresh credentials, once for all requests whose old ones were refused.
 
-        Other requests with the old credentials go on, because the API server possibly accepted them earlier.
+        Other requests with the old credentials go on, because the API server can have accepted them before the
+        credentials expired.
         """
         async with self._renewing:
             if self._session is not refused:

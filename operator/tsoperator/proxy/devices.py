@@ -51,7 +51,10 @@ class Destination:
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """The *device* that has a name. *parent* is the title of its proxy's parent; empty if no proxy of ours has it."""
+    """The *device* that has a name.
+
+    If the device is a proxy of this operator, *parent* is the title of the proxy's parent; otherwise it is empty.
+    """
 
     device: Device
     parent: str = ""

@@ -56,8 +56,9 @@ class Process(NamedTuple):
     """A process that can become the leader.
 
     Its *identity* is unique to the process, not just to its Pod: if a Lease has this identity as its holder, the
-    process itself holds the Lease. *pod* is the name of the Pod in which the process runs, and *bound_to* is the
-    UID of the Pod to which its token is bound. *pod* or *bound_to* is empty if there is no such Pod.
+    process itself holds the Lease. *pod* is the name of the Pod in which the process runs; it is empty if the process
+    runs in no Pod. *bound_to* is the UID of the Pod to which its token is bound; it is empty if the token is bound to
+    none.
     """
 
     identity: str

@@ -145,7 +145,7 @@ class Journal:
     def carried_out(self, parent: Object, plan: Plan, writes: Sequence[Write]) -> None:
         """Log the changes that *plan* has made with its *writes*, and the refusals that have begun or ended.
 
-        If a plan isn't `whole`, it doesn't name all faults, so a refusal that it doesn't name hasn't ended.
+        If a plan isn't `whole`, it doesn't name all faults, so a refusal that it doesn't name counts as one that lasts.
         """
         known = self._known.get(parent)
         is_new = known is None
@@ -167,9 +167,10 @@ class Journal:
             self.failed(plan.error, plan)
 
     def unreported(self, parent: Object, plan: Plan) -> None:
-        """Log the notes of *plan*, which reports that the API server refused to store a status of *parent*.
+        """Log the notes of *plan*, which says that the API server refused a report on *parent*.
 
-        Leave out the notes that were logged when the API server last refused it.
+        A report is a status, or the removal of the finalizer. If the previous report was refused, too, leave out the
+        notes of that refusal, because they are in the log already.
         """
         known = self._known.get(parent) or self._begin(parent)
         for note in plan.notes:

@@ -314,7 +314,7 @@ class Tailnets:
     def check_services_while(self, needs: Callable[[str], bool]) -> None:
         """Let the preflight of each tailnet check whether the operator can write Tailscale Services there.
 
-        The preflight checks that only while *needs* returns true for the name of its tailnet.
+        The preflight makes this check only while *needs* returns true for the name of its tailnet.
         """
         self._needs_services = needs
         for each in self._tailnets.values():

@@ -45,7 +45,7 @@ class DeviceListReader:
     """
 
     def __init__(self, time_slice: float = SECONDS) -> None:
-        """A read blocks the event loop for at most *time_slice* seconds at a time."""
+        """A read blocks the event loop for about *time_slice* seconds at a time; longer if it parses a whole list."""
         self._time_slice = time_slice
         self._known: dict[int, Device] = {}  # the devices of the previous list, by a keyed 64-bit hash of their JSON
 

@@ -29,7 +29,7 @@ NAMES = [f"n{number}.tail1234.ts.net" for number in range(5)]
 class Ran(NamedTuple):
     """A finished run.
 
-    *runs* says how many runs were necessary. In all runs but this one, the machine was too busy.
+    *runs* is the number of runs, with this one. In all earlier runs, the machine was too busy.
     """
 
     report: Report

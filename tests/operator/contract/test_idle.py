@@ -38,7 +38,7 @@ async def test_an_operator_that_starts_again_writes_nothing(cluster: World) -> N
 
 @pytest.mark.simulated
 @pytest.mark.timeout(600)  # 11 hours of virtual time have many steps, which take longer on a busy machine
-def test_an_operator_that_is_idle_for_eleven_hours_writes_nothing_and_notices_the_next_change() -> None:
+def test_an_idle_operator_writes_nothing_even_at_a_resync_and_notices_the_next_change() -> None:
     patient.run(idle_for(RESYNC + 3600))
 
 

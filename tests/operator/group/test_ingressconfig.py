@@ -27,7 +27,7 @@ WHOLE = {"ingress-config.json": RULES, "serve-config.json": SERVE}
 
 
 def live(data: dict[str, str], **metadata: Any) -> Object:
-    """Return the ConfigMap as the cache has it, with this *data*."""
+    """Return the group's ConfigMap with this *data*, in the slim form in which the cache keeps it."""
     encoded = whole_secret("x", dict(data))["data"]
     return slim_hosting(obj(CONFIGMAP, KEY, {"binaryData": encoded}, **{"labels": LABELS, **metadata}))
 

@@ -321,7 +321,10 @@ class Guard:
         handler: Handler | None = None,
         timeout: float = 5,
     ) -> AsyncIterator[KubeClient]:
-        """Yield a client of *handler* with the token ``old`` that finds ``new`` when it reads its configuration."""
+        """Yield a client with the token ``old``. When it reads its configuration again, its token is ``new``.
+
+        *handler* answers its requests. *reload* replaces the reading of the configuration.
+        """
 
         async def load() -> Configuration:
             self.loads += 1

@@ -44,7 +44,7 @@ def over_container(container: Object) -> Object:
 
 
 def added(statefulset: Object, kind: ProxyPod) -> list[tuple[str, str]]:
-    """Return the environment variables that a class adds after those of a proxy without a class."""
+    """Return the environment variables that *statefulset* has only because of its class; they are behind all others."""
     env = container_of(statefulset)["env"][len(container_of(unclassed(kind))["env"]) :]
     return [(variable["name"], variable["value"]) for variable in env]
 

@@ -265,7 +265,9 @@ async def test_no_status_is_written_if_the_plan_has_none_or_an_empty_one_for_an_
     assert ground.parent["status"] == {"conditions": [], "nameserver": {}}
 
 
-async def test_a_written_condition_gets_a_new_transition_time_only_when_its_status_changes(ground: Ground) -> None:
+async def test_a_condition_gets_a_new_time_only_when_its_status_changes_and_goes_when_it_is_no_longer_wanted(
+    ground: Ground,
+) -> None:
     for year, since, is_true in ((2030, 2030, False), (2031, 2030, False), (2032, 2032, True)):
         ground.time = datetime(year, 1, 1, tzinfo=UTC)
         told = condition("Ready", is_true, f"Reason{year}", "in words", year)

@@ -205,7 +205,7 @@ def test_the_error_for_an_unreadable_identity_token_names_its_file(
 
 
 class Mint:
-    """A source of tokens that are valid for an hour on *clock*. If *fails* is true, it returns no token."""
+    """A source of tokens that are valid for an hour on *clock*. If *fails* is true, it raises NoToken."""
 
     def __init__(self, clock: Clock, control: Control) -> None:
         self.minted = 0

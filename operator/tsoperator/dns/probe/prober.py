@@ -80,7 +80,7 @@ class ProbePace:
 
 
 class DNSProber(Collector):
-    """A task that asks the nameserver and the cluster's DNS the current question again and again, while `run` runs.
+    """A prober that asks the nameserver and the cluster's DNS the current question again and again, while `run` runs.
 
     No reconcile waits for the answers.
     """

@@ -230,7 +230,7 @@ def _unready_notes(ask: Ask, ready: Object) -> list[Note]:
 
 
 def is_fresh(ask: Ask) -> bool:
-    """Tell whether a Service's status doesn't say yet whether the Service is ready."""
+    """Tell whether a Service's status has no condition yet that says whether the Service is ready."""
     return all(each["type"] != CONDITION_EGRESS_READY for each in ask.conditions)
 
 

@@ -238,9 +238,10 @@ class _View:
         return keys
 
     def _keys_of_slices(self, old: Object | None, new: Object | None) -> Iterable[Key]:
-        """Map an EndpointSlice of a place to the Service that has the place, and any other one to the Service it is of.
+        """Map an EndpointSlice of a place to the Service that has the place, and another one to the Service it is for.
 
-        The latter is returned only if a ProxyGroup exposes it, and if it now has its first ready Pod or none any more.
+        The Service of another EndpointSlice is returned only if it claims a label at a ProxyGroup, or claimed one
+        earlier, and if the EndpointSlice has just got its first ready endpoint or lost its last one.
         """
         of_places = (key for each in (old, new) if each for key in self._keys_of_slice(each))
         return [*of_places, *self._hosted.of_slice(old, new)]

@@ -89,7 +89,7 @@ def _other_tailnet(ours: Sequence[str]) -> str:
 
 
 def plan(obj: Object, observed: Observed) -> Plan:
-    """Return the plan for the Tailnet *obj*, which is empty if it is gone."""
+    """Return the plan for the Tailnet *obj*. *obj* is empty if the Tailnet is gone."""
     if not obj or is_idle(obj, observed.users):
         return Plan(release=FINALIZER)
     refused = Refusal(_still_used(observed), IN_USE) if is_deleting(obj) else observed.refusal

@@ -52,7 +52,7 @@ def grouped(
 ) -> NamedProxy:
     """Return the proxies of *parent* in a ProxyGroup, with their addresses in EndpointSlices.
 
-    *told* is the name of the target device in the annotation that the proxies read.
+    *told* is the name of the target device in the annotation from which the operator makes the proxies' entry.
     """
     target = {"annotations": {ANNOTATION_LAST_TAILNET_TARGET_FQDN: told}} if told else {}
     made = proxy(UP, parent=parent, name=name, **target)
@@ -194,7 +194,7 @@ UNKNOWN: dict[str, bool | None] = dict.fromkeys(("ready", "serving", "terminatin
         ({"ready": True, "terminating": True}, False),
     ],
 )
-def test_a_record_has_the_address_of_an_endpoint_that_has_no_conditions(
+def test_a_record_has_the_address_of_an_endpoint_unless_its_conditions_say_that_it_is_not_ready_or_ends(
     conditions: dict[str, bool | None], ready: bool
 ) -> None:
     found = endpoint_slice("ts-db", endpoint("192.0.2.1", **conditions))

@@ -148,7 +148,9 @@ async def moved(world: World, before: Proxy) -> bool:
 
 
 @pytest.mark.simulated  # a real controller manager makes the Pods of only some 5 StatefulSets a second
-async def test_thirty_services_get_their_names_by_few_requests_and_writes(world: World) -> None:
+async def test_thirty_services_get_names_by_few_requests_and_writes_and_after_that_nothing_is_written(
+    world: World,
+) -> None:
     services = [egress(f"db-{number}", f"db-{number}.{DOMAIN}") for number in range(30)]
 
     async def all_named() -> bool:

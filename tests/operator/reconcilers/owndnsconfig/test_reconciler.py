@@ -36,7 +36,7 @@ async def configured(world: World, obj: Object = OURS) -> None:
     await world.eventually(is_written)
 
 
-async def test_the_operator_makes_a_dnsconfig_if_a_setting_says_so_and_removes_it_without_the_setting(
+async def test_the_operator_makes_a_dnsconfig_if_a_setting_says_so_and_else_removes_it_with_the_stub_domain(
     cluster: World,
 ) -> None:
     async with running_operator(cluster, makes_dnsconfig=True):

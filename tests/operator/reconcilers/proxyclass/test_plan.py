@@ -149,7 +149,9 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_the_condition_and_the_events_of_a_class_say_what_is_wrong_with_the_class(case: Case) -> None:
+def test_the_condition_and_events_say_what_is_wrong_with_a_class_and_a_readable_class_gets_our_finalizer(
+    case: Case,
+) -> None:
     made = plan(case.spec, case.observed)
     warnings = made.notes[: len(case.events)]
     assert [(note.type, note.reason) for note in warnings] == [("Warning", reason) for reason, _ in case.events]

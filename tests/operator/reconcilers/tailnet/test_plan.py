@@ -75,7 +75,7 @@ def test_a_good_tailnet_gets_our_finalizer_and_is_ready() -> None:
 BAD = Refusal("403: no", "InvalidOAuth")
 
 
-def test_a_bad_tailnet_says_why_in_its_condition_and_in_one_event() -> None:
+def test_a_condition_and_one_event_say_what_is_wrong_with_a_tailnet() -> None:
     made = plans.plan(tailnet(), Observed(BAD, seconds=30))
     assert made == Plan(status=made.status, notes=[Note("Warning", "InvalidOAuth", "403: no")], requeue_after=30)
     assert (condition_of(made)["status"], plans.refusal(made)) == ("False", "403: no")

@@ -246,7 +246,7 @@ async def test_credentials_that_were_good_stay_in_use_when_a_fault_appears_later
 
 
 @pytest.mark.parametrize(("spoil", "reason"), TROUBLES.values(), ids=TROUBLES)
-async def test_after_a_start_the_operator_uses_untried_credentials_only_if_the_control_server_is_unreachable(
+async def test_after_a_start_the_operator_uses_untried_credentials_only_if_it_cannot_try_them(
     ground: Ground, spoil: Spoil, reason: str
 ) -> None:
     await ground.proved()
@@ -318,7 +318,7 @@ async def test_only_good_credentials_replace_the_credentials_that_the_operator_u
     assert await used.client.devices()
 
 
-async def test_a_tailnet_that_vanishes_without_our_finalizer_is_forgotten(ground: Ground) -> None:
+async def test_the_operator_no_longer_uses_a_tailnet_that_has_vanished(ground: Ground) -> None:
     await ground.reason_after()
     await ground.change(ground.lab.tailnet(), {"metadata": {"finalizers": None}})
     await ground.client.delete(TAILNET, KEY)
