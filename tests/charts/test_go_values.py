@@ -99,3 +99,12 @@ def test_the_values_can_have_a_volume_with_the_oauth_credentials_together_with_a
     (volume,) = the("Deployment", objects)["spec"]["template"]["spec"]["volumes"]
     assert volume == {"name": "oauth", "secret": {"secretName": "mine"}}
     assert the("Secret", objects)["stringData"] == {"client_id": "client", "client_secret": ""}
+
+
+def test_a_volume_with_the_oauth_credentials_takes_the_place_of_workload_identity(render: Render) -> None:
+    objects = render("oauth.clientId=client", "oauth.audience=here", "oauthSecretVolume.secret.secretName=mine")
+    (volume,) = the("Deployment", objects)["spec"]["template"]["spec"]["volumes"]
+    (mount,) = container(objects)["volumeMounts"]
+    assert (volume["name"], mount) == ("oauth", {"name": "oauth", "mountPath": "/oauth", "readOnly": True})
+    variables = {each["name"] for each in container(objects)["env"] if each["name"].startswith("CLIENT_")}
+    assert variables == {"CLIENT_ID_FILE", "CLIENT_SECRET_FILE"}

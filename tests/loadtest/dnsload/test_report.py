@@ -51,6 +51,17 @@ def test_the_report_and_the_exit_code_say_when_the_client_was_the_bottleneck(
     assert report_on(**counts, wrong=1).exit_code == 1
 
 
+@pytest.mark.parametrize(
+    ("counts", "longest"),
+    [({}, 100), ({"lost": 1}, 2000), ({"lost": 1, "late": 1}, 100), ({"lost": 1, "client_drops": 1}, 100)],
+    ids=["answered", "lost", "late", "dropped by the client"],
+)
+def test_a_query_that_the_server_never_answered_counts_with_the_timeout_in_the_latencies(
+    counts: dict[str, int], longest: float
+) -> None:
+    assert report_on(**counts).latency.max == longest
+
+
 def test_the_report_on_a_soak_compares_its_beginning_and_its_end() -> None:
     soak = report_on("--soak", seconds=250).soak
     assert soak is not None

@@ -62,6 +62,7 @@ EMPTY = Hosted()
 RULE = {4: Mapped("100.64.1.2", "10.0.0.9")}
 REPORT = HostReport("10.1.0.1", "", {"svc:default-api": RULE})
 POD = {**pod("ing-0", "p0"), "status": {"podIPs": [{"ip": "10.1.0.1"}]}}
+DUAL = {**POD, "status": {"podIPs": [{"ip": "10.1.0.1"}, {"ip": "fd01::1"}]}}
 HOST = Host(POD, REPORT)
 PATHS = {"/": "http://192.0.2.4:8080"}
 SERVED = hosted_config(DNS_NAME, PATHS, serves_http=False, redirects=False)
@@ -171,7 +172,9 @@ HOSTS = {
     "no pod": (HOST._replace(pod=None), False),
     "ending": (HOST._replace(pod=deleting(POD)), False),
     "of the pod before": (HOST._replace(report=replace(REPORT, ip4="10.1.0.7")), False),
+    "of both families": (HOST._replace(pod=DUAL, report=replace(REPORT, ip6="fd01::1")), True),
     "of one family": (HOST._replace(report=replace(REPORT, ip6="fd01::1")), False),
+    "of one of two families": (HOST._replace(pod=DUAL), False),
     "no address": (HOST._replace(pod=pod("ing-0", "p0"), report=replace(REPORT, ip4="")), False),
     "none": (HOST._replace(report=None), False),
     "other rule": (HOST._replace(report=HostReport("10.1.0.1", "", {"svc:default-api": {}})), False),

@@ -106,6 +106,7 @@ CASES = {
     "bad image": Case(proxy(image="FOO bar"), 'pod.tailscaleContainer.image: Invalid value: "FOO bar": only the regis'),
     "bad init image": Case(init(image="FOO bar"), "pod.tailscaleInitContainer.image: Invalid value"),
     "request": Case(proxy(resources={"requests": {"cpu": "100m", "memory": "1Gi"}, "limits": {"cpu": 1}})),
+    "request of all that is allowed": Case(proxy(resources={"requests": {"cpu": 1}, "limits": {"cpu": "1000m"}})),
     "large request": Case(
         init(resources={"requests": {"memory": "1Gi", "cpu": 1}, "limits": {"memory": "1G", "cpu": "1000m"}}),
         '.pod.tailscaleInitContainer.resources.requests.memory: Invalid value: "1Gi": the limit is 1G, and a request',

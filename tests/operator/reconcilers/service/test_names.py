@@ -277,9 +277,16 @@ async def test_a_name_is_free_as_soon_as_its_holder_is_being_deleted(
         assert view.holder(asking(OLD)) is None
 
 
-async def test_a_copy_of_a_proxys_service_in_another_namespace_has_no_name(cluster: World) -> None:
-    cache, theirs = new_cache(), exposed("shop")
-    await cluster.apply(theirs, in_front(theirs, "default"))
+@pytest.mark.parametrize(
+    ("theirs", "namespace"),
+    [(exposed("shop"), "default"), (exposed("shop", cluster_dns="false"), NAMESPACE)],
+    ids=["copy-in-another-namespace", "not-wanted"],
+)
+async def test_a_service_gets_the_name_of_a_device_that_has_no_name_in_the_clusters_dns(
+    cluster: World, theirs: Object, namespace: str
+) -> None:
+    cache = new_cache()
+    await cluster.apply(theirs, in_front(theirs, namespace))
     async with running(cache.follow(cluster.api)):
         await cache.synced()
         assert NamesView(cache, settings()).holder(asking(OLD)) is None
