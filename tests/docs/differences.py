@@ -205,7 +205,7 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
     "When a Service has moved to another group": [
         "operator/group/test_places.py the_old_places_are_unused_when_the_service_has_moved_to_the_new_place",
         "operator/group/test_places.py the_deletion_of_a_place_also_removes_the_go_operators_finalizer",
-        "operator/group/test_configmap.py the_configmap_gets_an_entry_for_each_clusterip_service_of_the_group",
+        "operator/group/test_configmap.py the_clusterip_services_of_a_group_decide_which_entries_its_configmap_gets",
     ],
     "An Ingress or a Service can [move]": [
         f"{_HOSTED} a_claim_that_moves_to_another_group_keeps_its_tailscale_service_and_the_group_gets_the_rights",

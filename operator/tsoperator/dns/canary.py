@@ -27,7 +27,7 @@ def canary_name(uid: str, zone: str) -> str:
 
 
 def service_addresses(service: Object | None) -> list[str]:
-    """Return the cluster IPs of the nameserver's Service in the form of DNS answers; empty if it has none."""
+    """Return the cluster IPs of the nameserver's *service* in the form that DNS answers have; empty if it has none."""
     spec = (service or {}).get("spec") or {}
     addresses = []
     for each in spec.get("clusterIPs") or [spec.get("clusterIP", "")]:

@@ -35,13 +35,13 @@ def service_account(dnsconfig: DNSConfig, settings: Settings) -> Object:
 
 
 def role(dnsconfig: DNSConfig, settings: Settings) -> Object:
-    """Return the Role, which lets the nameserver read its records."""
+    """Return the Role that lets the nameserver of *dnsconfig* read its records."""
     rule = {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["list", "watch"]}
     return _child(dnsconfig, settings, ROLE, {"rules": [rule]})
 
 
 def role_binding(dnsconfig: DNSConfig, settings: Settings) -> Object:
-    """Return the RoleBinding, which gives the ServiceAccount the Role."""
+    """Return the RoleBinding that gives this Role to the ServiceAccount of the nameserver of *dnsconfig*."""
     reference = {"apiGroup": ROLE.group, "kind": ROLE.kind, "name": NAMESERVER}
     subject = {"kind": SERVICEACCOUNT.kind, "name": NAMESERVER, "namespace": settings.namespace}
     return _child(dnsconfig, settings, ROLEBINDING, {"roleRef": reference, "subjects": [subject]})
@@ -50,7 +50,7 @@ def role_binding(dnsconfig: DNSConfig, settings: Settings) -> Object:
 def service(
     dnsconfig: DNSConfig, settings: Settings, live: Object | None, address: str, *, selects_ours: bool
 ) -> Object:
-    """Return the Service that the nameserver should have; *live* is the existing one.
+    """Return the Service that the nameserver of *dnsconfig* should have; *live* is the existing one, if any.
 
     If *selects_ours* is true, the Service selects only Pods of our nameserver, and no Pod of the Go operator's. A new
     Service gets the cluster IP in the DNSConfig, or *address* if the DNSConfig has none. An existing Service keeps its

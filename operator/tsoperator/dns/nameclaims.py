@@ -6,7 +6,7 @@ different ports they can't share it: a client chooses any of the addresses, and 
 connection. Then only one object gets the name:
 
 1. an object whose own device has that name in the tailnet,
-2. if there is none, a Service that has the name already (it is noted on the Service in front of the proxies),
+2. if there is none, a Service that has the name already (the operator notes it on the Service in front of the proxies),
 3. if there is none, a Service that asks for the name.
 
 Among objects of the same rank, the oldest gets the name. So nobody can take a name away from a Service by asking for
@@ -139,7 +139,7 @@ def forwarded_ports(service: Object) -> Ports | None:
 
 
 def taken_notes(service: Object, holder: Claim | None) -> list[Note]:
-    """Return a list with the Event on *service* that the *holder* has the name for which *service* asks.
+    """Return a list with an Event on *service*, which says that *holder* has the name for which *service* asks.
 
     The list is empty if *holder* is None: no other object has the name, or *service* shares it.
     """

@@ -127,7 +127,7 @@ def _program(repo: str, likely: Program) -> Program:
 
 
 def default_image(settings: Settings) -> NameserverImage:
-    """Return the image of nameservers for which a DNSConfig names none.
+    """Return the image of a nameserver whose DNSConfig names no image.
 
     The image has our program, unless its name is that of Tailscale's image. An image with that name has Tailscale's
     program if it is in Tailscale's repository. In another repository, such as a mirror, we don't know its program.

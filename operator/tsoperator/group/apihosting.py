@@ -72,8 +72,7 @@ class APIHosting:
     operator hasn't read these devices yet, *unread* is the exception by which a reconcile waits for them.
 
     *advertised_for* is the number of seconds for which any proxy has advertised the group's name; None if no proxy
-    does. *drained_for* is the number of seconds for which replica 0 has served an old name without advertising it; None
-    if it serves no old name.
+    does. *drained_for* is the number of seconds for which `drains` has been true; None while it is false.
     """
 
     claim: LabelClaim
@@ -94,7 +93,10 @@ class APIHosting:
 
     @property
     def awaits_certificate(self) -> bool:
-        """True if the config of any proxy tells it to serve the Tailscale Service, but there is no certificate yet."""
+        """True if the config of any proxy tells it to serve the Tailscale Service, but there is no certificate yet.
+
+        It is False if the group doesn't have the label, or doesn't own the Tailscale Service.
+        """
         is_ours = self.has_label and self.relation is Ownership.OURS
         return (
             is_ours and not self.has_certificate and any(host.served == self.claim.name for host in self.hosts.values())
@@ -132,7 +134,10 @@ class APIHosting:
 
     @property
     def pause(self) -> float | None:
-        """The seconds after which the next proxy can begin to serve the name; None if no proxy has to wait."""
+        """The seconds after which the next proxy can begin to serve the name.
+
+        This is None if no proxy waits, or if a proxy waits for something else than time.
+        """
         if self.drains and self.must_drain:
             return max(DRAIN - (self.drained_for or 0.0), _SHORTEST)
         is_awaited = any(_serves_another(each, self.claim.name) for each in self.hosts.values())

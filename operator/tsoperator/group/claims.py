@@ -204,7 +204,10 @@ def by_label(obj: Object) -> Iterable[str]:
 
 
 def _may_claim(obj: Object) -> bool:
-    """Tell whether *obj* is of a kind and a type that can claim a label. An egress Service at a ProxyGroup can't."""
+    """Tell whether *obj* can claim a label.
+
+    A ProxyGroup of type kube-apiserver can, and so can an object that names a ProxyGroup, except for an egress Service.
+    """
     if obj["kind"] == PROXYGROUP.kind:
         return spec_text(obj, "type") == KUBE_APISERVER
     return bool(annotations(obj).get(PROXY_GROUP)) and obj["spec"].get("type") != "ExternalName"

@@ -17,7 +17,7 @@ from tsoperator.runtime.diff import metadata_patch
 from tsoperator.runtime.plan import Creation, Patch, Step
 
 SIZE_MAX: Final = 900 * 1024
-"""The most characters of the document with the entries of an egress ConfigMap, in its stored form (base64).
+"""The largest size of the entries in an egress ConfigMap: the number of characters in their stored form (base64).
 
 The API server accepts a ConfigMap of up to 1 MiB.
 """

@@ -65,7 +65,7 @@ def by_entry(service: Object) -> Iterable[str]:
 
 
 def served_service(child: Object) -> Key:
-    """Return the key of the user's Service that has the ClusterIP Service or EndpointSlice *child*."""
+    """Return the key of the user's Service for which *child*, a ClusterIP Service or an EndpointSlice, was made."""
     found = labels(child)
     return Key(found.get(LABEL_PARENT_NAMESPACE, ""), found.get(LABEL_PARENT_NAME, ""))
 

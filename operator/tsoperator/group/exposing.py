@@ -73,9 +73,9 @@ class Exposing:
     domain of the tailnet's names; it is empty until a proxy has reported it. *operator_id* is the ID of the operator;
     it is empty as long as it isn't known.
 
-    If the operator doesn't see all Ingresses and Services (*sees_all*), the entries for which it finds no object stay
-    as they are. The entries of the *awaited* Tailscale Services stay, too: their objects name another group now, which
-    can't serve them yet.
+    If *sees_all* is False, the operator doesn't see all Ingresses and Services, so the entries for which it finds no
+    object stay as they are. The entries of the *awaited* Tailscale Services stay, too: their objects name another group
+    now, which can't serve them yet.
     """
 
     exposed: Sequence[Exposed] = ()
@@ -212,7 +212,7 @@ def _decision(each: Exposed, exposing: Exposing) -> _Decision:
 
 
 def _served(each: Exposed, name: str) -> Object:
-    """Return the serve config of an Ingress with the MagicDNS *name*."""
+    """Return the serve config for the Ingress *each*, whose MagicDNS name is *name*."""
     claim = each.claim
     paths = hosted_paths(claim.obj, each.backends, name)
     return hosted_config(name, paths.origins, serves_http=claim.serves_http, redirects=claim.redirects)
@@ -229,7 +229,7 @@ def _cluster_ips(service: Object) -> Sequence[str]:
 
 
 def _advertised(host: Host, decided: Mapping[str, _Decision]) -> tuple[str, ...]:
-    """Return the Tailscale Services that a proxy should advertise.
+    """Return the Tailscale Services that the proxy *host* should advertise.
 
     Those that it advertises already come first, in their present order.
     """

@@ -37,12 +37,12 @@ class Hosting:
 
     *group* is the ProxyGroup that the object names; None if that group doesn't exist. *view* is the Tailscale Service
     as the tailnet of the group shows it. *domain* is the domain of the MagicDNS names in that tailnet; it is empty as
-    long as it isn't known. *holder* is the claim that has the label, if this claim counts; otherwise None. *states* are
-    the *slim* state Secrets of the group, by ordinal.
+    long as it isn't known. *holder* is the claim that has the label; None if no claim has it, or if the object is
+    invalid. *states* are the *slim* state Secrets of the group, by ordinal.
 
     The proxies advertise a Service only while it *has_pods*, that is, while one of its Pods is ready.
 
-    The Tailscale Service *is_kept* while *group* can't serve it, and proxies of another group still advertise it.
+    The Tailscale Service *is_kept* while *group* doesn't exist, and proxies of another group still advertise it.
 
     *operator_id* is the ID by which the operator owns Tailscale Services. If the operator has no ID, *no_identity* says
     why. Both are empty as long as it isn't known whether the operator has an ID.

@@ -112,7 +112,7 @@ class Places:
         return self.groups.get(name) or Group(name)
 
     def at(self, group: str) -> Object | None:
-        """Return the ClusterIP Service of this Service at the ProxyGroup called *group*."""
+        """Return the ClusterIP Service for this Service at the ProxyGroup called *group*; None if there is none."""
         found = (each for each in self.services if labels(each)[PROXY_GROUP] == group)
         return first(each for each in found if not is_deleting(each))
 
@@ -130,7 +130,7 @@ class Places:
 
     @cached_property
     def _known(self) -> list[Place]:
-        """Return the places of the Service at ProxyGroups, and that of its own proxy."""
+        """The places of the Service at ProxyGroups, and that of its own proxy."""
         found = [
             Place(key_of(each).name, serves(each, self.slices), target=_target(each, self)) for each in self.services
         ]

@@ -30,9 +30,9 @@ class Wanted(NamedTuple):
 
 
 def allocated(cluster_ip: Object | None) -> dict[Wanted, int]:
-    """Return the port of the proxies for each port of a live ClusterIP Service, in the Service's order.
+    """Return the port of the proxies for each port of the live ClusterIP Service *cluster_ip*, in its order.
 
-    The port for health checks is left out.
+    The result leaves out the port for health checks. It is empty if *cluster_ip* is None.
     """
     if cluster_ip is None:
         return {}

@@ -33,7 +33,7 @@ class Group:
     new: Mapping[str, float] = field(default_factory=dict)
 
     def entry(self, name: str) -> Entry | None:
-        """Return the entry called *name* in the ConfigMap."""
+        """Return the entry called *name* in the ConfigMap; None if there is none."""
         return entries_of(self.configmap).get(name)
 
 

@@ -145,7 +145,7 @@ class KubeClient:
         return version
 
     async def serves(self, resource: Resource) -> bool:
-        """Tell by discovery whether the API server serves the kind of a CRD.
+        """Tell by discovery whether the API server serves *resource*, which must not be of the core API group.
 
         Raises a KubeError if the answer does not come from an API server: a gateway can answer 404 to everything.
         """
@@ -198,17 +198,17 @@ class KubeClient:
         return await self._call("POST", resource.path(obj["metadata"].get("namespace", "")), body=obj)
 
     async def replace(self, resource: Resource, obj: Object) -> Object:
-        """Replace an object. If *obj* has a resourceVersion, it must be current (else Conflict)."""
+        """Replace an object by *obj*. Raises Conflict if *obj* has a resourceVersion that isn't current."""
         key = key_of(obj)
         return await self._call("PUT", resource.path(key.namespace, key.name), body=obj)
 
     async def replace_status(self, resource: Resource, obj: Object) -> Object:
-        """Replace the status of an object. If *obj* has a resourceVersion, it must be current (else Conflict)."""
+        """Write only the status of *obj*. Raises Conflict if *obj* has a resourceVersion that isn't current."""
         key = key_of(obj)
         return await self._call("PUT", resource.path(key.namespace, key.name, "status"), body=obj)
 
     async def patch(self, resource: Resource, key: Key, patch: Object, subresource: str = "") -> Object:
-        """Apply a JSON merge patch (RFC 7386), and return the object as the API server has stored it."""
+        """Apply *patch*, a JSON merge patch (RFC 7386), and return the object as the API server has stored it."""
         path = resource.path(key.namespace, key.name, subresource)
         return await self._call("PATCH", path, body=patch, content_type=_MERGE_PATCH)
 
@@ -222,7 +222,7 @@ class KubeClient:
         propagation: str = "",
         grace: int | None = None,
     ) -> None:
-        """Delete the object. With *uid* or *resource_version*, delete it only if it still has them (else Conflict).
+        """Delete the object *key*; with *uid* or *resource_version*, only if it still has them (else Conflict).
 
         A Pod has *grace* seconds to end. If *grace* is None, the Pod has the time that its spec gives.
         """
@@ -237,7 +237,7 @@ class KubeClient:
         await self._call("DELETE", resource.path(key.namespace, key.name), body=options)
 
     async def ask_pod(self, pod: Key, port: int, path: str) -> tuple[int, str]:
-        """Return the status and the text of *pod*'s answer to a GET of *path*, which the API server forwards to it."""
+        """GET *path* from *port* of *pod* through the API server, and return the status and the text of the answer."""
         where = POD.path(pod.namespace, f"{pod.name}:{port}", "proxy") + path
         limits = aiohttp.ClientTimeout(total=self._timeout)
         with _reaching(f"GET {where}"):
@@ -262,7 +262,7 @@ class KubeClient:
         return status
 
     async def pod_of_token(self) -> str:
-        """Return the UID of the Pod to which our token is bound; empty if it is bound to none, or we have no token."""
+        """Return the UID of the Pod to which our token is bound; empty if it is bound to none, or we use no token."""
         return await pod_of_token(self._configuration)
 
     async def _page(self, resource: Resource, namespace: str, query: Mapping[str, str]) -> Object:
@@ -350,7 +350,7 @@ class KubeClient:
         self._is_away = True
 
     async def _renew(self, refused: aiohttp.ClientSession, reload: Callable[[], Awaitable[Configuration]]) -> None:
-        """Load fresh credentials, once for all requests whose old ones were refused.
+        """Load fresh credentials, once for all requests for which the API server refused the old ones.
 
         Other requests with the old credentials go on, because the API server can have accepted them before the
         credentials expired.

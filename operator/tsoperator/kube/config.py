@@ -29,8 +29,8 @@ async def load_configuration(kubeconfig: str = "", context: str = "") -> Configu
     """Return the configuration of the API server and the credentials.
 
     *kubeconfig* is a path (or several, joined by the path separator) as in ``KUBECONFIG``. If it is empty, use the
-    Pod's ServiceAccount, or ``~/.kube/config`` outside a cluster. *context* names a context of the kubeconfig; empty
-    means its current context. Raises NoClusterError, which says what to set.
+    Pod's ServiceAccount, or ``~/.kube/config`` outside a cluster or if *context* is given. *context* names a context
+    of the kubeconfig; empty means its current context. Raises NoClusterError, which says what to set.
     """
     configuration = Configuration()
     try:
@@ -65,7 +65,7 @@ def context_names(kubeconfig: str) -> list[str]:
 
 
 def _contexts(kubeconfig: str) -> tuple[list[Object], Object | None]:
-    """Return the contexts of a kubeconfig, and its current one."""
+    """Return the contexts of a kubeconfig, and its current context; no contexts and None if it can't be read."""
     try:
         contexts, current = config.list_kube_config_contexts(_existing(kubeconfig or _DEFAULT_KUBECONFIG))
     except (config.ConfigException, yaml.YAMLError, OSError, TypeError, ValueError):
@@ -91,7 +91,7 @@ def tls_context(configuration: Configuration) -> SSLContext:
 
 
 async def pod_of_token(configuration: Configuration) -> str:
-    """Return the UID of the Pod to which our token is bound; empty if it is bound to none, or if we have no token.
+    """Return the UID of the Pod to which our token is bound; empty if it is bound to none, or if we use no token.
 
     If the token is bound to a Pod, nobody can use it after the Pod is gone, because the API server refuses it.
     """

@@ -54,7 +54,7 @@ class ForwardedPort:
     """A port of a Pod, forwarded through the API server. Use it as a context manager, or close() it.
 
     Its methods raise KubeError: a StatusError if the API server refuses, NotListening if nothing in the Pod listens at
-    the port, and Unreachable if the answer isn't complete after *timeout* seconds.
+    the port, and Unreachable if the connection breaks, or if nothing arrives for *timeout* seconds.
     """
 
     def __init__(self, configuration: Configuration, token: str, pod: Key, port: int, timeout: float = 10.0) -> None:
@@ -112,7 +112,11 @@ def _opened(configuration: Configuration, token: str, pod: Key, port: int, timeo
 
 
 def _in_time(call: Callable[[], Any], seconds: float) -> Any:
-    """Return the result of *call*, which runs in a thread. Raises the errors of *call*, and TimeoutError."""
+    """Return the result of *call*, which runs in a thread.
+
+    Raises the errors of *call*, and TimeoutError after *seconds*. The kubernetes package sets no limit on a
+    handshake. If there is no answer, the thread ends with the process.
+    """
     done = Future[Any]()
 
     def run() -> None:

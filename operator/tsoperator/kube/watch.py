@@ -112,9 +112,9 @@ async def updates(
     """Yield the changes of the selected objects, and never end.
 
     First a list yields a Listed. After it, a watch yields a Watching as it begins, and every change. When the watch
-    ends, another watch resumes at the version where it ended. The objects are listed again when the server has
-    forgotten that version, when its etcd was restored from a backup, and when the server has denied us access and
-    allows it again.
+    ends, another watch resumes at the version that the first one has reached. The objects are listed again when the
+    server has forgotten that version, when its etcd was restored from a backup, and when the server has denied us
+    access and allows it again.
 
     *slim* returns the part to keep of an object in a list. An object from a watch is yielded as a whole.
     """
@@ -236,7 +236,7 @@ def _delay(selection: Selection, pace: WatchPace, failures: int, error: KubeErro
 
 
 def _read(event: Object, selection: Selection, after: str) -> tuple[str, Update | None]:
-    """Return the version from which to resume after *event*, and the update that *event* means; None for a bookmark."""
+    """Return the version from which to resume after *event*, and the update that it means (None for a bookmark)."""
     kind, obj = event.get("type"), event.get("object")
     if not isinstance(obj, dict):
         raise KubeError(f"watch of {selection}: an event without an object")

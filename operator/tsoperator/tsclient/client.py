@@ -71,7 +71,7 @@ class TailnetClient:
     async def devices(self) -> dict[str, Device]:
         """Return all devices of the tailnet by node ID.
 
-        A device that is the same as at the previous call is the same Python object.
+        For a device that hasn't changed, the result has the same Python object as the result of the previous call.
         """
         return await self._device_lists.read(await self._call("GET", "/api/v2/tailnet/-/devices"))
 
@@ -160,7 +160,10 @@ class TailnetClient:
         return self._tokens.granted
 
     async def has_services(self) -> bool:
-        """Tell whether the control server has Tailscale Services, even if the OAuth client must not see them."""
+        """Tell whether the control server supports Tailscale Services.
+
+        This works even if the OAuth client isn't allowed to list them.
+        """
         try:
             await self.list_services()
         except NotSupported:

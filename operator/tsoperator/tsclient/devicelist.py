@@ -52,7 +52,7 @@ class DeviceListReader:
     async def read(self, answer: Answer) -> dict[str, Device]:
         """Return the devices by node ID. If several have the same ID, return the last one. Raises ControlError.
 
-        A device that is the same as in the previous list is the same Python object as there.
+        For a device that hasn't changed, the result has the same Python object as the result of the previous read.
         """
         answer.check_status()
         try:

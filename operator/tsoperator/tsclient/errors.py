@@ -12,7 +12,7 @@ ControlError
     │   └── NameInUse      400: a device has the name of a Tailscale Service that is to be made
     ├── Unauthorized       401: the OAuth client is not, or no longer, accepted
     ├── Forbidden          403: the OAuth client lacks a scope or a tag
-    ├── Missing            404 of the API: no such device
+    ├── Missing            404 of the API: no such device or Tailscale Service
     └── NotSupported       404 in plain text: this control server has no such call
 """
 
@@ -106,7 +106,7 @@ class Forbidden(Refused):
 
 
 class Missing(Refused):
-    """The control server does not know the device."""
+    """The control server does not know the device or the Tailscale Service."""
 
 
 class NotSupported(Refused):

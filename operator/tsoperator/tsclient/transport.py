@@ -48,7 +48,7 @@ _BLOCK: Final = 1 << 17  # bytes
 _UNREAD: Final = 1 << 29
 """The largest number of bytes of an answer that can wait to be read; no answer is as large as that.
 
-With aiohttp's own limit, 64 KiB, it pauses reading from the connection while a large answer arrives. If the server
+With its own limit, 64 KiB, aiohttp pauses reading from the connection while a large answer arrives. If the server
 closes the connection during a pause, uvloop loses the end of the answer. Each repetition of the call would fail in the
 same way.
 """
@@ -313,7 +313,7 @@ class Transport:
 
 
 def environment_proxy(url: str) -> str | None:
-    """Return the HTTP proxy for requests to *url* that the environment names (HTTPS_PROXY, NO_PROXY); None if none.
+    """Return the HTTP proxy that the environment (HTTPS_PROXY, NO_PROXY) sets for requests to *url*; None for no proxy.
 
     We don't use aiohttp's own `trust_env`: it looks the proxy up in a thread before each request. It also takes
     credentials from ~/.netrc, and refuses requests with other credentials if that file has some.

@@ -82,7 +82,7 @@ NAMED = {"ingressNames": True}
         ([dnsconfig("2", NAMED), dnsconfig("1", deletionTimestamp="3")], True),
     ],
 )
-def test_the_elected_dnsconfig_decides_whether_ingresses_have_names_for_pods(
+def test_the_dnsconfig_in_force_decides_whether_ingresses_have_names_for_pods(
     dnsconfigs: list[Object], named: bool
 ) -> None:
     assert names_ingresses(dnsconfigs) is named

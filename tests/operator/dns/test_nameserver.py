@@ -1,4 +1,4 @@
-"""The elected DNSConfig, the image of the nameserver, and the rollout after which records are split into shards."""
+"""The DNSConfig in force, the image of the nameserver, and the rollout after which records are split into shards."""
 
 import pytest
 from tsoperator.api.objects import Object
@@ -18,7 +18,7 @@ TWIN = live_dnsconfig("a", creationTimestamp="2026-01-01T00:00:00Z")
     [([NEW, OLD], OLD), ([OLD, TWIN], TWIN), ([deleting(OLD), NEW], NEW), ([deleting(OLD)], None), ([], None)],
     ids=["the oldest", "the first name of one second", "none that goes", "only one that goes", "none"],
 )
-def test_one_of_several_dnsconfigs_is_elected(found: list[Object], counts: Object | None) -> None:
+def test_the_oldest_dnsconfig_that_is_not_being_deleted_is_in_force(found: list[Object], counts: Object | None) -> None:
     assert elected(found) == elected(found[::-1]) == counts
 
 

@@ -107,7 +107,7 @@ def test_a_claim_has_the_label_the_ports_and_the_tags_of_the_wanted_tailscale_se
 
 
 @pytest.mark.parametrize("held", [True, False])
-def test_an_object_that_asks_for_no_group_any_more_is_found_by_its_label_while_it_has_the_finalizer(held: bool) -> None:
+def test_an_object_that_no_group_should_expose_is_found_by_its_label_while_it_has_the_finalizer(held: bool) -> None:
     egress = {"type": "ExternalName", "externalName": "db.example.org"}
     nameless = ((web("web", held=held), "web"), (api(held=held), "default-api"))
     left = [({**given, "metadata": {**given["metadata"], "annotations": {}}}, label) for given, label in nameless]

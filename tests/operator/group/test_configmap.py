@@ -79,7 +79,7 @@ CASES: dict[str, tuple[list[Object], dict[str, Entry], dict[str, Entry]]] = {
 
 
 @pytest.mark.parametrize(("services", "there", "wanted"), CASES.values(), ids=CASES)
-def test_the_configmap_gets_an_entry_for_each_clusterip_service_of_the_group(
+def test_the_clusterip_services_of_a_group_decide_which_entries_its_configmap_gets(
     services: list[Object], there: dict[str, Entry], wanted: dict[str, Entry]
 ) -> None:
     found = entries(services, live(there), "cluster.local")
@@ -109,7 +109,7 @@ def test_the_operator_restores_lost_labels_and_owners_of_a_configmap() -> None:
     assert patch(there=bare) == {"metadata": wanted}
 
 
-def test_the_configmap_is_not_written_if_it_is_being_deleted_or_the_number_of_replicas_is_unknown() -> None:
+def test_an_unknown_number_of_replicas_or_a_deletion_in_progress_causes_no_write_of_the_configmap() -> None:
     assert steps([DB], deleting(live())) == []
     assert steps([], live(pings="other"), None) == []
 

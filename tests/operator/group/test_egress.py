@@ -1,4 +1,4 @@
-"""The entry of a ClusterIP Service at a group, and the indexes that find Services by group and entry."""
+"""The entry of a ClusterIP Service at a group, and the index that finds such Services by their group."""
 
 from dataclasses import replace
 
@@ -56,7 +56,9 @@ LED = {
 
 
 @pytest.mark.parametrize(("given", "entry"), LED.values(), ids=LED)
-def test_the_entry_of_a_service_has_its_target(given: Object, entry: Entry | None) -> None:
+def test_the_entry_of_a_clusterip_service_has_its_target_its_ports_and_its_health_url(
+    given: Object, entry: Entry | None
+) -> None:
     assert egressgroup.entry_of(given, "cluster.local") == entry
 
 
@@ -72,7 +74,7 @@ def test_an_index_finds_a_child_by_the_group_that_serves_it() -> None:
     assert [tuple(egressgroup.by_serving_group(child)) for child in children] == [("foo",), (), (), ()]
 
 
-def test_a_change_of_a_clusterip_service_at_a_group_reconciles_the_users_service() -> None:
+def test_the_labels_of_a_clusterip_service_at_a_group_name_the_users_service() -> None:
     assert egressgroup.served_service(service()) == Key("default", "db")
 
 

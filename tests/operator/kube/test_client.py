@@ -136,7 +136,7 @@ async def test_the_client_returns_the_answer_of_a_pod_that_the_api_server_forwar
     assert seen == ["/api/v1/namespaces/default/pods/a:9002/proxy/readyz"]
 
 
-async def test_a_merge_patch_changes_only_its_fields_of_an_object_or_of_a_subresource(
+async def test_a_merge_patch_of_an_object_or_a_subresource_changes_only_the_fields_in_the_patch(
     sim: ClusterSim, client: KubeClient
 ) -> None:
     sim.store.create(kinds.CONFIGMAP, configmap(team="x"))
@@ -296,7 +296,7 @@ async def test_a_watch_that_is_cut_in_the_middle_of_an_event_fails() -> None:
 
 
 class Guard:
-    """A server that accepts one token. It delays its refusals until a given number of requests wait for one.
+    """A server that accepts one token. It delays its refusals until a given number of requests wait for a refusal.
 
     *told* has the method of each request and the status code of its answer, as the client observes them.
     """
@@ -413,7 +413,7 @@ async def test_unusable_certificates_in_the_configuration_of_the_client_are_an_e
     ],
     ids=["a proxy", "a name for the certificate"],
 )
-async def test_the_client_sends_requests_to_the_server_of_its_configuration(
+async def test_the_client_uses_the_http_proxy_and_the_tls_server_name_of_its_configuration(
     host: str, field: str, value: str, sent: bytes
 ) -> None:
     heard: list[bytes] = []

@@ -112,7 +112,7 @@ def large(cut: bool) -> Callable[[str, Send], None]:
 
 
 @CUTS
-def test_a_list_is_complete_or_an_error_after_which_the_client_tries_again(tmp_path: Path, cut: bool) -> None:
+def test_a_list_over_tls_is_either_complete_or_an_error(tmp_path: Path, cut: bool) -> None:
     async def read(url: str) -> int:
         async with kube_client(tmp_path, url) as client:
             return len((await client.list(CONFIGMAP)).items)

@@ -68,7 +68,7 @@ async def test_a_second_deletion_of_a_device_succeeds_without_effect(client: Tai
             await call
 
 
-async def test_a_404_in_plain_text_or_a_web_page_is_an_error_and_no_proof_that_a_device_is_gone(
+async def test_the_deletion_of_a_device_fails_if_the_answer_is_a_404_in_plain_text_or_a_web_page(
     client: TailnetClient, control: Control
 ) -> None:
     device = join(control).node_id
@@ -103,7 +103,7 @@ async def test_the_error_for_refused_tags_names_the_requested_tags(
     assert "requested tags [tag:other] are invalid or not permitted" in refused.value.detail
 
 
-async def test_the_error_for_a_missing_scope_has_the_servers_words_and_the_call_works_once_the_scope_is_added(
+async def test_a_call_without_its_scope_fails_with_the_servers_words_until_the_scope_is_added(
     client: TailnetClient, control: Control
 ) -> None:
     control.scopes.remove("auth_keys")

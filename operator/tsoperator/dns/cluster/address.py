@@ -53,9 +53,10 @@ def address_of(service: Object) -> str:
 
 
 def asked_address(dns: DNSObjects, zones: Iterable[str]) -> str:
-    """Return the one address to which the cluster's DNS forwards queries for all of *zones*.
+    """Return the one address to which the cluster's DNS forwards queries for *zones*.
 
-    Return an empty text if it forwards them to no address, or to more than one.
+    A zone that the cluster's DNS doesn't forward has no influence. Return an empty text if there is no address for any
+    zone, or more than one for all of them.
     """
     found = {address for zone in zones for address in targets(dns, zone) or ()}
     try:

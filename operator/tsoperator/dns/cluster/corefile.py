@@ -25,7 +25,7 @@ _WORD: Final = re.compile(
 _VARIABLE: Final = re.compile(r"\{\$[^{}]+\}|\{%[^{%]+%\}")
 _SCHEMES: Final = ("dns", "tls", "quic", "grpc", "https", "https3", "unix")
 _MAX_IMPORTED: Final = 100_000
-"""The largest number of words in a Corefile after the words of its snippets have replaced their imports."""
+"""The largest number of words that imports of snippets can add to a Corefile; each import counts as a word, too."""
 _MAX_DEPTH: Final = 50
 """The largest number of levels at which snippets in a Corefile import each other."""
 

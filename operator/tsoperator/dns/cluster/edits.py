@@ -158,7 +158,7 @@ def _openshift(servers: Sequence[Object], wanted: Sequence[Object]) -> Result:
 def _data(found: Object, key: str, text: str | Refusal, restart: str) -> Result:
     """Return the write that sets *key* in the ConfigMap *found* to *text*.
 
-    If *text* is a refusal, return that refusal.
+    If *text* is a refusal, return that refusal. If *key* has this text already, return Nothing.
     """
     if isinstance(text, Refusal):
         return text

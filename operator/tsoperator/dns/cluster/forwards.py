@@ -43,7 +43,7 @@ def plugin_forwards(zone: str, plugins: Iterable[Directive], origin: str = "") -
 
 
 def stub_forwards(zone: str, text: str) -> Iterator[Forward]:
-    """Yield the forwards for *zone* in kube-dns's stub domains *text*."""
+    """Yield the forwards for *zone* in *text*, the stub domains of kube-dns; nothing if *text* is no JSON object."""
     with contextlib.suppress(ValueError, RecursionError):
         found = json.loads(text)
         for name, to in found.items() if isinstance(found, dict) else ():

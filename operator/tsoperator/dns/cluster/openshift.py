@@ -16,7 +16,7 @@ We treat a server with this name as ours.
 
 
 def server_name(owner: str) -> str:
-    """Return the name that our server has in the object of OpenShift's DNS operator, by which we recognize it.
+    """Return the name of our server in the object of OpenShift's DNS operator. We recognize our server by it.
 
     *owner* is our namespace. The name must not have more than 15 characters.
     """
@@ -30,9 +30,10 @@ def servers_of(openshift: Object) -> Sequence[Object]:
 
 
 def with_server(servers: Sequence[Object], where: str, stub: StubDomain, owner: str) -> list[Object] | Refusal:
-    """Return *servers* with our server for *stub*.
+    """Return *servers* with our server for *stub*, or a refusal if another server has one of its zones.
 
-    If *servers* has our server already, that server keeps the fields that somebody else has set in it.
+    If *servers* has our server already, that server keeps the fields that somebody else has set in it. *where* names
+    the object and the field of *servers*, for messages. *owner* is our namespace.
     """
     others = without_server(servers, owner)
     for server in others:

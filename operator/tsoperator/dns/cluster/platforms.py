@@ -119,7 +119,7 @@ def find_platform(
 
 
 def configmap(objects: DNSObjects, name: str) -> Object | None:
-    """Return the ConfigMap of kube-system that is called *name*."""
+    """Return the ConfigMap of kube-system that is called *name*; None if *objects* lack it."""
     return next((each for each in objects.configmaps if key_of(each) == Key(NAMESPACE, name)), None)
 
 

@@ -114,7 +114,7 @@ def listening(corefile: Corefile) -> Listening:
 
 
 def with_block(text: str, where: str, stub: StubDomain, at: Listening, owner: str) -> str | Refusal:
-    """Return the Corefile *text* with our block for *stub*, or a refusal.
+    """Return the Corefile *text* with our block for *stub*, or a refusal if *text* or our present block is damaged.
 
     *where* names the object and the key of *text*, for messages. *owner* is our namespace.
     """
@@ -132,7 +132,9 @@ def with_block(text: str, where: str, stub: StubDomain, at: Listening, owner: st
 def without_block(text: str, where: str, owner: str) -> str | Refusal:
     """Return the Corefile *text* without our block, or a refusal.
 
-    *where* names the object and the key of *text*, for messages. *owner* is our namespace.
+    A *text* without lines of ours stays as it is, even if it is invalid. If *text* has our lines, the function refuses
+    an invalid *text* and damaged lines. *where* names the object and the key of *text*, for messages. *owner* is our
+    namespace.
     """
     if not any(marker in text for marker in _MARKERS):
         return text  # a text without our block need not be readable

@@ -114,10 +114,10 @@ def with_zones(text: str | None, annotation: str | None, where: str, stub: StubD
 
 
 def without_zones(text: str | None, annotation: str | None, where: str, owner: str) -> Edited | Refusal:
-    """Return the stub domains *text* without those that we wrote, or a refusal.
+    """Return the stub domains *text* without those that we wrote, or a refusal if *text* is no JSON object.
 
-    If somebody has changed a stub domain since we wrote it, it isn't ours any more, so it stays. *owner* is our
-    namespace.
+    If somebody has changed a stub domain since we wrote it, it isn't ours any more, so it stays. If *annotation* names
+    no stub domain of ours, *text* stays as it is, even if it is no JSON. *owner* is our namespace.
     """
     ours = _Ours.parse(annotation, owner)
     left = _Ours(others=ours.others).annotation(owner)

@@ -130,8 +130,8 @@ def is_of_ours(reply: Reply) -> bool:
 def nameserver_verdict(seen: Sequence[ZoneReplies]) -> ServerVerdict:
     """Return the verdict on the nameserver, from its own answers in each zone.
 
-    The nameserver works if it answers with the address of one canary. Even then, it can lack the records of a new zone,
-    or refuse a zone.
+    The nameserver works if it gives the right answer for at least one canary. Even then, it can lack the records of a
+    new zone, or refuse a zone.
     """
     first = seen[0]
     if any(gives(each.direct, each.nameserver) for each in seen):

@@ -218,7 +218,10 @@ class DNSProber(Collector):
         return await self._ask(Query(server, name, "tcp" if tcp else "udp", ipv6, timeout))
 
     def collect(self) -> Iterator[Metric]:
-        """Yield the results of the most recent round as metrics. prometheus_client calls this method at each scrape."""
+        """Yield the verdicts that the status shows, and the time of the most recent round, as metrics.
+
+        prometheus_client calls this method at each scrape.
+        """
         ready = GaugeMetricFamily(
             "tsoperator_cluster_dns_ready",
             "Whether a server of the cluster's DNS resolves the names of a zone by the nameserver.",

@@ -54,7 +54,8 @@ def question_of(
 ) -> CanaryQuestion | None:
     """Return the question whether the nameserver of *dnsconfig* answers, and whether the cluster's DNS forwards to it.
 
-    Return None if there is no nameserver yet. *dns* is the configuration of the cluster's DNS; None if it isn't known.
+    Return None if the DNSConfig, an address of the nameserver or a zone is missing. *dns* is the configuration of the
+    cluster's DNS; None if it isn't known.
     """
     addresses = service_addresses(service)
     if dnsconfig is None or not addresses or not asked.zones:

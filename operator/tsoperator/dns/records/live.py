@@ -32,8 +32,8 @@ class NamedProxy:
     *service* is the headless Service of the proxy, or the Service that leads to a ProxyGroup's proxies. *slices* are
     the EndpointSlices of *service*. *parent* is the object for which the operator made the proxy; None if the operator
     doesn't find it. If the parent's namespace is not *watched*, the parent can exist although the operator doesn't find
-    it. *leads* is true if the parent points at *service*, false if it points at the Service of another proxy of its
-    own, and None if it points at no such Service.
+    it. *leads* is true if the parent points at *service*, false if it points at another Service that the operator made
+    for it, and None if it points at no such Service.
     """
 
     service: Object
@@ -66,7 +66,7 @@ class Record:
 def record_of(proxy: NamedProxy, settings: Settings) -> Record | None:
     """Return the record of *proxy*; None if it has no name.
 
-    The record of a proxy that is down has a name and no address.
+    If the name leads to the proxy's Pods, and none of them is ready, the record has no address.
     """
     way = way_of(proxy.service)
     name = _name(proxy, way, settings)

@@ -54,7 +54,11 @@ def _weight(name: str, addresses: Sequence[str]) -> int:
 
 
 class Table:
-    """The records of all proxies, each under the key of the proxy's headless Service."""
+    """The records of all names, each under the key of its proxy.
+
+    The key of a proxy is that of the Service in front of it. The record of a Service that a ProxyGroup exposes has the
+    key of that Service, and the record of a canary has a key without a namespace.
+    """
 
     def __init__(self) -> None:
         self._records: dict[Key, Record] = {}

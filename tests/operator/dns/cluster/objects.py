@@ -22,7 +22,7 @@ def configmap(name: str, **data: str) -> Object:
 
 
 def workload(*mounted: str, kind: str = "Deployment", arguments: Sequence[str] = ("-conf", CONF)) -> Object:
-    """Return the workload of CoreDNS, which mounts ConfigMaps at `/etc/coredns`, `/etc/coredns/custom` and so on."""
+    """Return the workload of CoreDNS, which mounts *mounted*, at most two ConfigMaps, at the folders in `FOLDERS`."""
     volumes = [{"name": f"v{number}", "configMap": {"name": name}} for number, name in enumerate(mounted)]
     mounts = [{"name": f"v{number}", "mountPath": path} for number, path in enumerate(FOLDERS[: len(mounted)])]
     container = {"name": "coredns", "args": [*arguments], "volumeMounts": [{"name": "t", "mountPath": "/t"}, *mounts]}

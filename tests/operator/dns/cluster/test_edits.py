@@ -186,7 +186,7 @@ def test_a_configmap_key_causes_no_refusal_if_it_has_no_server_blocks_or_is_not_
 
 
 @pytest.mark.parametrize("found", [(), ({"kind": "ConfigMap", "metadata": configmap("coredns")["metadata"]},)], ids=len)
-def test_an_edit_is_refused_if_its_object_of_the_clusters_dns_does_not_exist_any_more(
+def test_an_edit_is_refused_if_its_object_or_the_corefile_in_that_object_does_not_exist_any_more(
     found: tuple[Object, ...],
 ) -> None:
     for before in (coredns(ROOT), DNSObjects([configmap("kube-dns")]), DNSObjects((), OPENSHIFT)):

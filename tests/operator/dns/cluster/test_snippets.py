@@ -82,7 +82,7 @@ def test_the_snippet_for_openshift_has_one_item_for_the_list_of_servers() -> Non
     assert yaml.safe_load(text) == [{"name": "tailnet", "zones": ["ts.net", "example.org"], "forwardPlugin": upstreams}]
 
 
-def test_a_snippet_listens_on_the_ports_that_the_cluster_uses() -> None:
+def test_a_snippet_has_the_ports_and_the_bind_plugin_of_the_corefile() -> None:
     objects = DNSObjects([configmap("coredns", Corefile=". {\n    bind eth0\n    forward . 9.9.9.9\n}\n")])
     assert f"\n{DOMAIN} {{\n    bind eth0\n" in snippet(platform_of(objects), STUB)
 

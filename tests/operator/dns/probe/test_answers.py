@@ -137,7 +137,7 @@ WELL = [ServerVerdict("z2", SERVER), ServerVerdict("z1", SERVER), ServerVerdict(
         (failing(5), ("False", "Fault0", "m0; m1; m2; and 2 more")),
     ],
 )
-def test_the_condition_about_the_clusters_dns_has_a_message_about_every_zone(
+def test_the_condition_about_the_clusters_dns_names_the_zones_that_work_or_up_to_three_faults(
     verdicts: Sequence[ServerVerdict] | None, told: tuple[str, str, str]
 ) -> None:
     made = cluster_dns_condition(live_dnsconfig(generation=4), verdicts, [SERVER])

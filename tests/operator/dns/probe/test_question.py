@@ -31,7 +31,7 @@ def test_the_prober_asks_only_the_nameserver_if_the_servers_of_the_cluster_are_u
     assert question_of(DNSCONFIG, AT, READY, None, ASKED._replace(servers=())) == replace(QUESTION, servers=())
 
 
-def test_the_configuration_of_the_clusters_dns_decides_which_servers_the_prober_asks() -> None:
+def test_the_question_has_the_version_of_the_dns_configuration_and_the_servers_to_which_it_forwards() -> None:
     data = {"Corefile": "ts.net {\n forward . 10.96.0.10\n}\n"}
     corefile = obj(CONFIGMAP, Key("kube-system", "coredns"), {"data": data}, resourceVersion="17")
     openshift = obj(OPENSHIFT_DNS, Key("", "default"), resourceVersion="18")

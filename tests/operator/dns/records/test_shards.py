@@ -52,7 +52,7 @@ def test_a_name_is_always_in_the_same_bucket() -> None:
         (30, 4, 2),
     ],
 )
-def test_the_number_of_shards_grows_when_they_are_full_and_shrinks_when_half_of_them_is_enough(
+def test_the_number_of_shards_grows_when_they_are_full_and_shrinks_when_fewer_would_be_at_most_half_full(
     weight: int, now: int, wanted: int
 ) -> None:
     assert shards.count_for(even(32 * weight), 0, now, LIMITS) == wanted
@@ -143,7 +143,7 @@ def test_the_label_selector_of_the_nameserver_matches_the_labels_of_shards() -> 
 
 
 def fitted(room: int, served: Iterable[str] = ()) -> list[str]:
-    """Return those of nine names of the same size that fit into *room* bytes, with the names in *served* first."""
+    """Return those of nine names of the same size that get a place in *room* bytes if *served* names come first."""
     (part,) = shards.parts_of(buckets(numbered_names(9)), 1, ZONES)
     (bucket,) = shards.fitting_part(part, room, {*served}).buckets
     return sorted(bucket.ip4)
