@@ -12,7 +12,7 @@ def account(
 ) -> list[Object]:
     """Return the ServiceAccount of the Pods of *proxy*, with a Role that has these *rules*, and a RoleBinding.
 
-    The ServiceAccount has the name of the proxy, unless *account_name* is another name. *annotations* are the
+    The name of the ServiceAccount is *account_name* or, if that is empty, the name of the proxy. *annotations* are the
     annotations that the parent wants on the ServiceAccount.
     """
     name = proxy.key.name

@@ -9,7 +9,7 @@ from tsoperator.runtime.plan import Creation, Note, Patch, Plan
 
 
 def funnel_notes(made: Plan, tags: Sequence[str]) -> list[Note]:
-    """Return the Events about Funnel if the plan *made* writes the serve config of a proxy with *tags*; otherwise none.
+    """Return the Events about Funnel if the plan *made* writes the serve config of a proxy with *tags*; else none.
 
     They advise the user to allow Funnel in the tailnet's policy. The operator can't find out whether the policy allows
     Funnel: tailscaled accepts such a config in any case, and the right to read the policy needs another OAuth scope.
@@ -24,7 +24,7 @@ def funnel_notes(made: Plan, tags: Sequence[str]) -> list[Note]:
 
 
 def no_https(device: ReportedDevice, feature: str) -> Note:
-    """Return the Event which says that *feature* doesn't work on a *device* without HTTPS, and what the user can do."""
+    """Return the Event which says why *feature* can't work on *device*, which has no HTTPS, and what the cure is."""
     if not is_headscales(device):
         message = (
             f"HTTPS is not enabled on the tailnet, so {feature} can't work: enable MagicDNS and HTTPS "

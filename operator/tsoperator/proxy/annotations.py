@@ -75,7 +75,7 @@ def with_ignored(made: Plan, obj: Object, vocabulary: Vocabulary) -> Plan:
 
 
 def ignored(obj: Object, vocabulary: Vocabulary) -> list[Note]:
-    """Return one Event, to be written once, for each annotation or label of a user's *obj* without an effect."""
+    """Return an Event, to be written once, for each annotation or label of *obj* that looks right but has no effect."""
     given = annotations(obj)
     notes = [
         Note("Warning", "IgnoredAnnotation", words, once=True)

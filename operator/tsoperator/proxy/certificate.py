@@ -18,7 +18,7 @@ PATIENCE: Final = 600.0
 _RENEWED_BEFORE: Final = timedelta(days=14)
 """The time before the expiry of a certificate at which tailscaled should have renewed it.
 
-For a certificate with a short lifetime, it is a quarter of the lifetime instead.
+If a quarter of the certificate's lifetime is less than this, that quarter is used instead.
 """
 
 
@@ -26,7 +26,7 @@ For a certificate with a short lifetime, it is a quarter of the lifetime instead
 class ObservedCertificate:
     """The facts about the *certificate* for *domain* at the time *now*.
 
-    *missed_for* is the number of seconds since the operator first saw that the certificate was missing, even if it has
+    *missed_for* is the number of seconds since the time *at* of the `MissingCertificate`, even if the certificate has
     arrived by now; None if it was never missing. *writer* is the Pod of a ProxyGroup that gets the certificate; it is
     empty for a standalone proxy. *has_class* tells whether users can choose a ProxyClass for the proxy.
     """
@@ -75,7 +75,7 @@ def missing(
 
 
 def news(seen: ObservedCertificate) -> News:
-    """Return the Events about the certificate, and the number of seconds after which they can be different."""
+    """Return the Events about the certificate in *seen*, and the seconds after which the Events can be different."""
     if not seen.certificate.is_there:
         left = PATIENCE - (seen.missed_for or 0.0)
         return News(requeue_after=left) if left > 0 else News((_missing_note(seen),))

@@ -58,7 +58,7 @@ def class_called(name: str, proxy_class: Object | None, other: str) -> ProxyClas
 
 
 def is_ready(proxy_class: Object | None) -> bool:
-    """Tell whether the condition of the ProxyClass says that its current generation is valid."""
+    """Tell whether the condition of *proxy_class* says that its current generation is valid; False if it is None."""
     return proxy_class is not None and _found_valid(proxy_class) == generation_of(proxy_class)
 
 

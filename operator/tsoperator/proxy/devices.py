@@ -39,8 +39,9 @@ class Destination:
     """The device that an egress proxy leads to.
 
     *text* is the name or address that the proxy's parent gives. *device* is the device that has this name or address
-    now. If there is none, *departed* is the device that had it before, in the state that it had then. *moved* is the
-    same device in its present state; None if it is gone.
+    now; None if no device has it. In that case, *departed* is the device that had the name or address before, as that
+    device was then; None if the operator never saw such a device. *moved* is the same device as it is now; None if it
+    is gone.
     """
 
     text: str
@@ -263,5 +264,5 @@ def _departed(name: str, gone: Device, now: Device | None) -> str:
 
 
 def listed(tags: Iterable[str]) -> str:
-    """Return *tags* as one line of text."""
+    """Return *tags* as a text: sorted, with commas between them, or "none" if there are no tags."""
     return ", ".join(sorted(tags)) or "none"

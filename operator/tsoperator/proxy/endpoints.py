@@ -15,7 +15,7 @@ _KEPT: Final = ("name", "namespace", "uid", "resourceVersion")
 
 
 def by_service(endpoint_slice: Object) -> Iterable[str]:
-    """Index EndpointSlices by Service."""
+    """Return the values for the index `BY_SERVICE`: the key of the Service of *endpoint_slice*, or nothing."""
     service = service_of(endpoint_slice)
     return (str(service),) if service else ()
 

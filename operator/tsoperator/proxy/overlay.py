@@ -99,7 +99,10 @@ def _has_endpoints(spec: ProxyClassSpec, proxy_pod: ProxyPod) -> bool:
 
 
 def _with_endpoints(pod: Object, spec: ProxyClassSpec, proxy_pod: ProxyPod, ipv6: bool) -> Object:
-    """Add the variables and ports for debugging, metrics and certificates, in this order, to tailscaled's container."""
+    """Return the spec *pod* with the variables and ports that the class *spec* needs in tailscaled's container.
+
+    They are for debugging, metrics and certificates, in this order.
+    """
     env: list[Object] = []
     ports: list[Object] = []
     host = _POD_IPV6 if ipv6 else _POD_IPV4
@@ -129,7 +132,7 @@ def _with_endpoints(pod: Object, spec: ProxyClassSpec, proxy_pod: ProxyPod, ipv6
 
 
 def _debugs(spec: ProxyClassSpec) -> bool:
-    """Tell whether the class turns on the debug endpoint. If it doesn't say so, metrics turn on the endpoint."""
+    """Tell whether the class turns on the debug endpoint. If it doesn't set this, the endpoint is on if metrics are."""
     container = spec.tailscale_container
     debug = container.debug if container else None
     return debug.enable if debug is not None else spec.is_measured
@@ -208,9 +211,9 @@ def amounts(resources: Object) -> Object:
 def _unique(env: Sequence[Object]) -> list[Object]:
     """Return *env* with each variable once, with its last value.
 
-    The variable is at the first position of its name, so that later variables can refer to it. If its last value refers
-    to a variable that comes later, it is at the position of its last value instead. If its last value refers to its own
-    earlier value, that earlier value stays, too.
+    A variable stays at the first position of its name, so that later variables can refer to it. If its last value
+    refers to variables that come later, it moves behind these variables. If its last value refers to the variable
+    itself, its earlier values stay, too.
     """
     last = {variable["name"]: variable for variable in env}
     made: list[Object] = []

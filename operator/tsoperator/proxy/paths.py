@@ -25,7 +25,7 @@ class Paths:
 
 
 def ingress_paths(ingress: Object, services: Mapping[str, Object], not_served: Callable[[str], str]) -> Paths:
-    """Return the paths of an Ingress. *services* are the Services of its namespace by name.
+    """Return the paths of *ingress*. *services* are the Services of its namespace by name.
 
     *not_served* returns the reason why the rules for a host are left out, or an empty text if the host is served.
     """
@@ -46,7 +46,7 @@ def ingress_paths(ingress: Object, services: Mapping[str, Object], not_served: C
 
 
 def hosted_paths(ingress: Object, services: Mapping[str, Object], name: str) -> Paths:
-    """Return the paths of an Ingress that a ProxyGroup serves as the MagicDNS *name*.
+    """Return the paths of *ingress*, which a ProxyGroup serves under the MagicDNS *name*.
 
     *services* are the Services of its namespace by name. If *name* is empty, it isn't known yet, and no rule is left
     out because of its host.
@@ -70,7 +70,7 @@ def backend_names(ingress: Object) -> list[str]:
 
 
 def by_backend(ingress: Object) -> Iterable[str]:
-    """Index Ingresses by the Services to which they lead."""
+    """Return the values for the index `BY_BACKEND`: the keys of the Services to which *ingress* leads."""
     namespace = ingress["metadata"]["namespace"]
     return {f"{namespace}/{name}" for name in backend_names(ingress)}
 

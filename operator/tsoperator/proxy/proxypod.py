@@ -65,7 +65,7 @@ class ProxyPod:
 
 
 def egress_to_name(fqdn: str) -> ProxyPod:
-    """Return the Pods that forward to the tailnet device with this MagicDNS name."""
+    """Describe the Pods that forward to the tailnet device with this MagicDNS name."""
     return ProxyPod(
         APP_EGRESS_SERVICE,
         TYPE_EGRESS_SERVICE,
@@ -76,7 +76,7 @@ def egress_to_name(fqdn: str) -> ProxyPod:
 
 
 def egress_to_ip(ip: str) -> ProxyPod:
-    """Return the Pods that forward to this tailnet address."""
+    """Describe the Pods that forward to this tailnet address."""
     return ProxyPod(
         APP_EGRESS_SERVICE,
         TYPE_EGRESS_SERVICE,
@@ -87,7 +87,7 @@ def egress_to_ip(ip: str) -> ProxyPod:
 
 
 def exposed_ip(ip: str) -> ProxyPod:
-    """Return the Pods that forward traffic from the tailnet to this cluster IP, on every port."""
+    """Describe the Pods that forward traffic from the tailnet to this cluster IP, on every port."""
     return ProxyPod(
         APP_INGRESS_SERVICE,
         TYPE_INGRESS_SERVICE,
@@ -97,7 +97,7 @@ def exposed_ip(ip: str) -> ProxyPod:
 
 
 def exposed_name(name: str) -> ProxyPod:
-    """Return the Pods that forward traffic from the tailnet to the addresses of this DNS name, on every port."""
+    """Describe the Pods that forward traffic from the tailnet to the addresses of this DNS name, on every port."""
     return ProxyPod(
         APP_INGRESS_SERVICE,
         TYPE_INGRESS_SERVICE,
@@ -107,12 +107,12 @@ def exposed_name(name: str) -> ProxyPod:
 
 
 def served_service() -> ProxyPod:
-    """Return the Pods that serve ports of a Service by their serve config."""
+    """Describe the Pods that serve ports of a Service by their serve config."""
     return ProxyPod(APP_INGRESS_SERVICE, TYPE_INGRESS_SERVICE, userspace=True, serves=True)
 
 
 def served_ingress(*, forward_cluster_traffic: bool) -> ProxyPod:
-    """Return the Pods that serve an Ingress; with *forward_cluster_traffic*, they also serve it to other Pods."""
+    """Describe the Pods that serve an Ingress; with *forward_cluster_traffic*, they also serve it to other Pods."""
     forwarding = {"EXPERIMENTAL_ALLOW_PROXYING_CLUSTER_TRAFFIC_VIA_INGRESS": "true"}
     return ProxyPod(
         APP_INGRESS,
@@ -126,17 +126,17 @@ def served_ingress(*, forward_cluster_traffic: bool) -> ProxyPod:
 
 
 def connected_networks() -> ProxyPod:
-    """Return the Pods of a Connector, which connect networks to the tailnet as their config says."""
+    """Describe the Pods of a Connector, which connect networks to the tailnet as their config says."""
     return ProxyPod(APP_CONNECTOR, TYPE_CONNECTOR)
 
 
 def recording() -> ProxyPod:
-    """Return the Pods of a Recorder, which record sessions. They run another image than the Pods of proxies."""
+    """Describe the Pods of a Recorder, which record sessions. They run another image than the Pods of proxies."""
     return ProxyPod("", TYPE_RECORDER, userspace=True, measurable=False)
 
 
 def egress_group() -> ProxyPod:
-    """Return the Pods of a ProxyGroup that forward to devices of the tailnet, as an egress ConfigMap says."""
+    """Describe the Pods of a ProxyGroup that forward to devices of the tailnet, as an egress ConfigMap says."""
     return ProxyPod(
         APP_PROXYGROUP_EGRESS,
         TYPE_PROXYGROUP,
@@ -150,7 +150,7 @@ def egress_group() -> ProxyPod:
 
 
 def ingress_group(account: Mapping[str, str]) -> ProxyPod:
-    """Return the Pods of a ProxyGroup that serve Tailscale Services, as an ingress ConfigMap says.
+    """Describe the Pods of a ProxyGroup that serve Tailscale Services, as an ingress ConfigMap says.
 
     *account* are the variables that say where the ACME account is.
     """
@@ -169,22 +169,22 @@ def ingress_group(account: Mapping[str, str]) -> ProxyPod:
 
 
 def kube_apiserver_group() -> ProxyPod:
-    """Return the Pods of a ProxyGroup that offer the Kubernetes API to the tailnet. They run the image k8s-proxy."""
+    """Describe the Pods of a ProxyGroup that offer the Kubernetes API to the tailnet. They run the image k8s-proxy."""
     return ProxyPod(APP_PROXYGROUP_KUBE_APISERVER, TYPE_PROXYGROUP, userspace=True, serves_https=True, grouped=True)
 
 
 def peer_relay() -> ProxyPod:
-    """Return the Pods that relay packets between devices of the tailnet, for a PeerRelay."""
+    """Describe the Pods that relay packets between devices of the tailnet, for a PeerRelay."""
     return ProxyPod("", "", userspace=True, measurable=False, container=RELAY_CONTAINER)
 
 
 def registered_device(secret: str) -> ProxyPod:
-    """Return the Pod that registers the operator's own device, and keeps its state in the Secret called *secret*."""
+    """Describe the Pod that registers the operator's own device, and keeps its state in the Secret called *secret*."""
     return ProxyPod("", "", userspace=True, measurable=False, state=secret)
 
 
 def served_apiserver(secret: str, more: Mapping[str, str]) -> ProxyPod:
-    """Return the Pod of the operator's own device, by which that device serves the API server to the tailnet.
+    """Describe the Pod of the operator's own device, by which that device serves the API server to the tailnet.
 
     The Pod keeps its state in the Secret called *secret*. *more* are further variables for the image.
     """

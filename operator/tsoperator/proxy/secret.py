@@ -82,7 +82,10 @@ _HTTPS_ENDPOINT_SINCE = 109  # the capability version from which proxies report 
 
 
 class Reissue(StrEnum):
-    """The state of a proxy's request for another auth key, because it can't log in (docs/development/proxies.md)."""
+    """The state of the request by which a proxy that can't log in asks for another auth key.
+
+    docs/development/proxies.md describes the request.
+    """
 
     NOT_ASKED = ""
     ASKED = "asked"
@@ -379,7 +382,7 @@ def accepts_routes_of(config: Object) -> bool:
 
 
 def by_device(secret: Object) -> Iterable[str]:
-    """Index *slim* Secrets by device."""
+    """Return the values for the index `BY_DEVICE`: the ID of the device that a *slim* Secret reports, or nothing."""
     device = reported_id_of(secret)
     return (device,) if device else ()
 

@@ -17,7 +17,7 @@ from tsoperator.proxy.stored import json_or_empty, text, text_in
 from tsoperator.proxy.x509 import Validity, validity
 
 CONFIG_FILE: Final = re.compile(r"cap-(\d+)\.hujson")
-"""The key of the config for images of this capability version or a newer one."""
+"""The pattern of the key of a config. The number in the key is the capability version of the oldest image for it."""
 
 
 def newest_config(data: Mapping[str, str]) -> Object:

@@ -232,7 +232,7 @@ def _sysctl_script(live: Object | None) -> str:
     """Return the script of the init container.
 
     It is the script in the *live* StatefulSet if that is one of ours or the Go operator's, because a change of the
-    script would restart the Pods. Otherwise it is the present one.
+    script would restart the Pods. Otherwise it is `_SCRIPT`.
     """
     for container in live["spec"]["template"]["spec"].get("initContainers") or () if live else ():
         for script in container.get("args") or ():

@@ -51,12 +51,12 @@ def without_managed_fields(obj: Object) -> Object:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The objects of one kind that the cache stores: those of *selection*, each reduced by *slim*.
+    """A rule that says which objects of one kind the cache stores: those of *selection*, each reduced by *slim*.
 
     The *indexes* find the objects. Several Sources of one kind can select the same object, and an index of one Source
     finds the objects of all of them. The operator does not wait for an *optional* Source if the API server does not
-    let it see the objects. *without* is true if the operator works without the objects; then it logs no warning when
-    it can't see them.
+    let it see the objects. If *without* is true, the operator works without the objects, so it logs no warning when it
+    can't see them.
     """
 
     selection: Selection

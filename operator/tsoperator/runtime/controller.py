@@ -94,7 +94,7 @@ class ControllerMetrics(Collector):
         return self._wait.labels(controller).observe
 
     def follow(self, controller: str, queue: WorkQueue) -> None:
-        """Show *queue* in the metrics as that of *controller*, and start its count of each outcome at 0."""
+        """Show *queue* in the metrics as that of *controller*, whose count of each outcome starts at 0."""
         self._queues[controller] = queue
         for outcome in Outcome:
             self._outcomes(controller, outcome)
@@ -119,10 +119,10 @@ class ControllerMetrics(Collector):
 class Controller:
     """Calls *reconcile* for the keys of a queue: several keys at once, each by one worker.
 
-    A conflict is retried, and is a warning only after many others in a row. A key with a `TerminalError` is reconciled
-    again when something changes. After any other error, the key is retried after a back-off. An error is logged once
-    when it begins, with its traceback unless the policy expects such errors, and once more when its words change.
-    Repeats are logged at DEBUG. One line at INFO says when the key no longer fails.
+    A conflict is retried, and is logged as a warning only after many conflicts in a row. A key with a `TerminalError`
+    is reconciled again when something changes. After any other error, the key is retried after a back-off. An error is
+    logged once when it begins, with its traceback unless the policy expects such errors, and once more when its words
+    change. Repeats are logged at DEBUG. One line at INFO says when the key no longer fails.
     """
 
     def __init__(
@@ -231,7 +231,8 @@ class Controller:
     def _retry(self, key: Key, error: Exception) -> None:
         """Retry *key* after the back-off for *error*, or after the longer wait that the API server has asked for.
 
-        A back-off of `Policy.patience` begins with its first wait, unless the previous error of *key* had the same one.
+        A back-off of `Policy.patience` begins with its first wait, unless it was also that of the previous error of
+        *key*.
         """
         patience = self._policy.patience.items()
         backoff = next((backoff for kind, backoff in patience if _is_only(error, kind)), None)

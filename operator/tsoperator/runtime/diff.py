@@ -50,9 +50,10 @@ def write_for(desired: Object, live: Object | None) -> Object | None:
     """Return the object to create, or the object that replaces *live*; None if nothing has to be written.
 
     If *live* has no digest of ours, but contains *desired*, the Go operator made it. Then it only gets the digest, so
-    that no Pod restarts. A replacement keeps the labels, annotations and finalizers of others. It also keeps a spec
-    that has more fields than the desired one, but no different ones. An object that is being deleted is left alone,
-    because the end of its deletion queues its parent again. An object to create has no resourceVersion.
+    that no Pod restarts. A replacement keeps the labels, annotations and finalizers of others. If *desired* hasn't
+    changed since the last write, a replacement also keeps a spec that only has more fields than the desired one. An
+    object that is being deleted is left alone, because the end of its deletion queues its parent again. An object to
+    create has no resourceVersion.
     """
     if live is None:
         return to_create(desired)

@@ -70,8 +70,8 @@ class Process(NamedTuple):
 class LeaderPlace:
     """The Pod and the container in which a leader runs, as it has written into annotations of the Lease.
 
-    The leader has certainly ended when its Pod has been gone for *gone_seconds*. If *gone_seconds* is 0, a missing Pod
-    proves nothing.
+    The leader has certainly ended when its Pod has been gone for *gone_seconds* without a change of the Lease. If
+    *gone_seconds* is 0, a missing Pod proves nothing.
     """
 
     identity: str
@@ -135,8 +135,8 @@ def proof(note: LeaderPlace, renew_time: str, pod: Object | None, gone_for: floa
     """Return why the holder of the Lease has certainly ended; empty if it perhaps still leads.
 
     *note* says where the holder runs, and *renew_time* is that of the Lease. *pod* is the Pod that has the name of the
-    holder's Pod now, or None. *gone_for* is for how many seconds the holder's Pod has been gone and the Lease has not
-    changed.
+    holder's Pod now, or None. *gone_for* is the number of seconds for which the holder's Pod has been gone and the
+    Lease has not changed.
     """
     if pod is None or is_gone(note, pod):
         if note.gone_seconds and gone_for >= note.gone_seconds:

@@ -204,7 +204,10 @@ def is_child(obj: Object, namespace: str) -> bool:
 
 
 def owned_keys(child: Object, owner_type: str, namespace: str) -> Iterable[Key]:
-    """Map a child in the operator's *namespace* to the key of its parent, if the parent is of *owner_type*."""
+    """Return the key of the parent of *child* if the parent is of *owner_type*; otherwise none.
+
+    The labels of an object outside of the operator's *namespace* name no parent.
+    """
     owner = parent_of(child, namespace)
     return (owner.key,) if owner and owner.type == owner_type else ()
 

@@ -110,7 +110,7 @@ class TakeName:
 
 @dataclass(frozen=True, slots=True)
 class ForgetFailure:
-    """An order to forget that the control server refused to change *what* of a *device*: its tags or its name.
+    """An order to forget that a change of *device* failed. *what* says which change: that of its tags or of its name.
 
     The device no longer needs this change.
     """
@@ -145,7 +145,7 @@ class DeleteService:
 
 
 ControlStep = DeleteDevice | SetTags | FreeName | TakeName | ForgetFailure | PutService | DeleteService
-"""A step for the proxies of an owner: it asks their control server for a change, or forgets that it refused one."""
+"""A step for the proxies of an owner: a request for a change to their control server, or a `ForgetFailure`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +164,7 @@ class Note:
     """An Event to write on the object of a plan.
 
     An Event whose cause lasts is written again from time to time, so that it stays visible. An Event that is to be
-    written *once* is not.
+    written *once* is not written again.
     """
 
     type: Literal["Normal", "Warning"]

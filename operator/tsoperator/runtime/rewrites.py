@@ -31,7 +31,7 @@ class _Rewritten:
     quick: int = 0
     """The number of times in a row that the object was reverted within `LONGEST` seconds."""
     slowest: float = 0.0
-    """The longest time from a rewrite to its revert, in seconds, among the reverts that `quick` counts."""
+    """The longest time from a rewrite to its revert, in seconds, among the reverts in a row within `LONGEST`."""
     total: int = 0
     last: float = float("-inf")
     """The time at which the object was last reverted."""

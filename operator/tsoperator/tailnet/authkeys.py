@@ -253,6 +253,6 @@ class AuthKeys:
 
 
 def _unstored_key(parent: _Parent, replica: Replica) -> _Minted | None:
-    """Return the auth key that we minted for a replica but could not store; None if its tags aren't right any more."""
+    """Return the auth key that we minted for *replica* but could not store; None if no such auth key has its tags."""
     minted = parent.unstored.get(replica.ordinal)
     return minted if minted and minted.tags == tuple(replica.tags) else None

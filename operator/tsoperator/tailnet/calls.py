@@ -68,7 +68,7 @@ class Calls:
     async def run(self) -> None:
         """Make calls until cancelled.
 
-        At the end, end all calls without an answer, so that no reconcile goes on waiting for them.
+        When cancelled, end all calls without an answer, so that no reconcile goes on waiting for them.
         """
         try:
             async with asyncio.TaskGroup() as tasks:

@@ -24,7 +24,7 @@ SOON: Final = 30.0
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """The credentials in a Secret: the ID and the secret of an OAuth client, or an *audience* for workload identity."""
+    """The credentials in a Secret: a client ID, with the client's secret or an *audience* for workload identity."""
 
     client_id: str
     client_secret: SecretStr = field(default=SecretStr(""))

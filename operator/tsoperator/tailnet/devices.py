@@ -85,7 +85,7 @@ class Devices:
     """
 
     def __init__(self, tailnet: TailnetClient, pace: ListPace | None = None, time_slice: float = SECONDS) -> None:
-        """List the devices of *tailnet*.
+        """Make an empty table for the devices of *tailnet*.
 
         An update of the table blocks the event loop for at most *time_slice* seconds at a time.
         """

@@ -60,7 +60,7 @@ class KnownIdentity:
         return self._read
 
     def state(self) -> Object | None:
-        """Return the slim form that the Secret had at its most recent read; None if there is no Secret."""
+        """Return the slim form of the Secret at its most recent read; None before that, or if there was no Secret."""
         return self._state
 
     def hindered(self, obstacle: str, *, is_told: bool = False) -> None:
@@ -74,7 +74,7 @@ class KnownIdentity:
         self._take(self._read, self._state, obstacle)
 
     async def run(self) -> None:
-        """Read the Secret at each change, from the first call of `current` on, until cancelled."""
+        """Read the Secret at each change, from the first call of `current` or `stored` on, until cancelled."""
         while True:
             await self._stale.wait()
             self._stale.clear()
@@ -124,8 +124,8 @@ class KnownIdentity:
     def _take(self, read: OperatorIdentity, state: Object | None, obstacle: str) -> None:
         """Remember the identity, the state and the obstacle as they are now.
 
-        Announce a change of the identity or the obstacle, and the beginning or the end of a request for another auth
-        key.
+        Announce a change of the identity that `current` returns, and the beginning or the end of a request for another
+        auth key.
         """
         before, asked = self._known(), self._state
         if read.node_id != self._read.node_id:

@@ -44,9 +44,10 @@ _PROJECTED = "a token of the operator's ServiceAccount must be projected there (
 
 
 def refusal_of(error: Exception) -> Refusal | None:
-    """Return the refusal by the API server or a control server that *error* stands for.
+    """Return the refusal that *error* stands for, or None.
 
-    Return None if the cause of *error* can pass without anybody's help.
+    Each error of a control server stands for a refusal. Of the API server's errors, only Denied and Rejected do: the
+    cause of any other can pass without anybody's help.
     """
     return explain(error) if isinstance(error, ControlError | Denied | Rejected) else None
 

@@ -45,9 +45,10 @@ class ServicePace:
     """The seconds between reads.
 
     *interval* is the time between two reads of the list, and *check* the time from a write to the check of its result.
-    A failed read is repeated after *away*, or after *denied* if the control server refused it. If somebody looks at a
-    Service, its owners are read again if the last read is more than *interval* ago, and its hosts if that read is more
-    than *approved* ago, or more than *unapproved* while none of them is approved.
+    A failed read is repeated after *away*, or after *denied* if the control server refused it. When somebody looks at a
+    Service, its owners are read again if the last read of the owners is more than *interval* ago. Its hosts are read
+    again if the last read of the hosts is more than *approved* ago, or more than *unapproved* while no host is
+    approved.
     """
 
     interval: float = 300.0
@@ -136,7 +137,7 @@ class Services:
         return self._with_hosts(view, label) if hosts else view
 
     def device_changed(self, old: Device | None, new: Device | None) -> None:
-        """Announce the Service that could not be created while the device had its name, if the device has lost it.
+        """If the device has lost a name that kept a Service from being created, announce this Service.
 
         *old* and *new* are the device before and after its change.
         """
@@ -428,7 +429,7 @@ def _refusal(error: ControlError) -> Refusal:
 
 
 def _facts(service: TailscaleService) -> tuple[object, ...]:
-    """Return the fields of *service* that a list always shows. Two states with other values in these fields differ."""
+    """Return the fields of *service* that a list always shows, for a comparison of two states of *service*."""
     return service.name, frozenset(service.ports), frozenset(service.tags), frozenset(service.addresses)
 
 

@@ -39,7 +39,7 @@ class Tailnets:
     as one of `TAILSCALE_SERVICE`.
 
     The operator follows each tailnet until the tailnet is unregistered, and forgets everything about it after that. A
-    Tailnet can be registered, but refused to parents without proxies in it. Proxies that run in it already go on.
+    Tailnet can be registered, but refused to parents without proxies in it. Proxies that already run in it go on.
     """
 
     def __init__(
@@ -268,7 +268,7 @@ class Tailnets:
     def _check_that_it_is_gone(self, step: DeleteDevice, asked: Sequence[KnownTailnet]) -> None:
         """Raise UnknownTailnet or Pending, unless a device that is in none of the tailnets *asked* is certainly gone.
 
-        Nobody knows in which tailnet the device was. We take it that the device was in the tailnet that its parent
+        Nobody knows in which tailnet the device was. We assume that the device was in the tailnet that its parent
         names, and is gone from there, but only if we have asked all other tailnets, too.
         """
         device = f"device {step.name or step.device}, which logged in at {step.url or 'an unknown URL'},"
@@ -297,7 +297,7 @@ class Tailnets:
             each.forget(owner)
 
     def listen(self, signal: Signal, listener: Listener) -> None:
-        """Call *listener* at every change of a device or a Tailscale Service.
+        """Call *listener* at every change of a device or of a Tailscale Service, as *signal* says.
 
         The arguments of *listener* are the old and the new state of a device, as objects of `DEVICE`. If a Tailscale
         Service changes, both arguments are the same object of `TAILSCALE_SERVICE`.

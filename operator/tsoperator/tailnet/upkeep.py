@@ -194,9 +194,10 @@ class DeviceUpkeep:
     def _remember(
         self, owner: Owner, about: tuple[str, str], wanted: object, found: DeviceFinding | None, seconds: float = 0.0
     ) -> None:
-        """Remember *found*, and enqueue the parent unless the parent knows of the same failure already.
+        """Remember *found*, and enqueue the parent.
 
-        *found* is news or a failure. After a failure, we are allowed to ask again in *seconds* seconds.
+        *found* is news, or a failure after which we are allowed to ask again in *seconds* seconds. If *seconds* is 0
+        and the parent knows of the same failure already, don't enqueue the parent, because it would ask again at once.
         """
         memory = self._memories.setdefault(owner, _Memory())
         last = memory.failures.pop(about, None)

@@ -1,8 +1,8 @@
 """The zones of MagicDNS names: those that the nameserver answers for, and those that the cluster's DNS forwards.
 
-If the user gives no zones, the zones are the tailnets' suffixes, which devices show. The operator doesn't drop a zone
-that a tailnet has shown only because it can't read that tailnet now: the zone stays until more is known. The status of
-the DNSConfig remembers such zones. It also says when the zones come from the operator's settings. No tailnet has shown
+If the user gives no zones, the zones are the tailnets' suffixes, which devices show. While the operator can't read a
+tailnet, it doesn't drop the zones that this tailnet has shown: they stay until more is known. The status of the
+DNSConfig remembers such zones. It also says when the zones come from the operator's settings. No tailnet has shown
 those zones, so they end when the setting ends.
 """
 
@@ -94,7 +94,8 @@ def nameserver_zones(given: Sequence[str], suffixes: Suffixes, served: Iterable[
     """Return the zones that the nameserver answers for.
 
     *given* are the zones that the user gives, and *served* those that tailnets have shown before. Without given zones,
-    the nameserver answers for all of ts.net, because a stub domain can forward all of ts.net to it.
+    the nameserver answers for all of ts.net, because a stub domain can forward all of ts.net to it. It also answers for
+    the tailnets' suffixes outside of ts.net.
     """
     if given:
         return tuple(given)

@@ -34,7 +34,7 @@ RECORDED = Path(__file__).parent / "recorded"
 
 
 def recorded(name: str) -> dict[str, Object]:
-    """Return the objects that the Go operator made, by role, such as service, secret and statefulset."""
+    """Return the objects in the recording called *name*, by role, such as service, secret and statefulset."""
     objects: dict[str, Object] = json.loads((RECORDED / f"{name}.json").read_text())
     if name == "class":
         service = recorded("connector")["service"]
@@ -56,7 +56,7 @@ def _uid_of(made: dict[str, Object]) -> str:
 
 
 def _moved(user_object: Object, name: str, uid: str) -> Object:
-    """Return the user's object with the name and the UID that it had when the recording was made."""
+    """Return *user_object* with the *name* and the *uid* that it had when the recording was made."""
     return {**user_object, "metadata": {**user_object["metadata"], "namespace": "side", "name": name, "uid": uid}}
 
 

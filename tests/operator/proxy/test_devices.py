@@ -278,7 +278,7 @@ REPORTS = {
 
 
 @pytest.mark.parametrize("report", REPORTS.values(), ids=REPORTS)
-def test_the_ended_containers_of_a_proxy_show_whether_it_has_not_found_its_target(report: Report) -> None:
+def test_the_report_and_the_containers_of_a_proxy_show_whether_the_proxy_finds_its_target(report: Report) -> None:
     last = {"lastState": {"terminated": report.ended}}
     statuses: list[Object] = [{"containerStatuses": [{"restartCount": count, **last}]} for count in report.restarts]
     pods = [pod("ts-db-1", "new"), *({**pod("ts-db-0", "pod-uid"), "status": status} for status in statuses)]

@@ -64,7 +64,5 @@ def test_the_document_of_rules_equals_that_of_the_go_operator_and_has_the_same_r
         (json.dumps("text"), None),
     ],
 )
-def test_the_valid_parts_of_a_proxys_report_are_read_even_if_other_parts_are_invalid(
-    text: str, expected: HostReport | None
-) -> None:
+def test_a_proxys_report_is_read_as_far_as_it_is_valid(text: str, expected: HostReport | None) -> None:
     assert read_host_report(text) == expected

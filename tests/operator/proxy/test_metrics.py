@@ -124,7 +124,7 @@ def test_a_metrics_service_is_found_by_its_parent() -> None:
     assert owned_keys(service(), "svc", "tailscale") == ()
 
 
-def test_a_metrics_service_for_a_service_is_found_by_its_parent_in_each_direction() -> None:
+def test_the_metrics_service_of_an_egress_or_an_exposed_service_is_found_by_that_service() -> None:
     given = ({**LABELS, "ts_proxy_type": kind} for kind in ("egress_service", "ingress_service"))
     assert [by_metrics_owner({"metadata": {"labels": each}}) for each in given] == [("svc:default/web",)] * 2
 

@@ -135,7 +135,7 @@ DOWN: dict[str, tuple[Object, list[tuple[str, str, str]], bool]] = {
 
 
 @pytest.mark.parametrize(("whole", "conditions", "wanted"), DOWN.values(), ids=DOWN)
-def test_a_pod_is_down_if_it_is_not_ready_though_its_gate_has_opened_or_a_container_has_ended(
+def test_a_pod_is_down_if_it_is_not_ready_after_its_gate_has_opened_or_a_container_has_ended(
     whole: Object, conditions: list[tuple[str, str, str]], wanted: bool
 ) -> None:
     pod = with_conditions(whole, *conditions)

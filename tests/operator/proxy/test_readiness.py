@@ -42,7 +42,7 @@ def test_a_proxy_serves_if_each_of_its_pods_is_ready_and_has_a_device(
     ("replicas", "updated", "observed", "rolled_out"),
     [(2, 2, 3, True), (2, 1, 3, False), (2, 2, 2, False), (3, 3, 3, False)],
 )
-def test_a_statefulset_is_rolled_out_once_it_has_just_the_pods_of_its_template(
+def test_a_statefulset_is_rolled_out_once_it_has_only_pods_of_its_present_template(
     replicas: int, updated: int, observed: int, *, rolled_out: bool
 ) -> None:
     live = obj(STATEFULSET, KEY, generation=3)

@@ -214,7 +214,7 @@ WRITTEN = {
 
 
 @pytest.mark.parametrize(("secrets", "config", "auth_key", "files"), WRITTEN.values(), ids=WRITTEN)
-def test_a_patch_of_the_config_keeps_an_auth_key_that_the_proxy_has_not_used_yet(
+def test_a_config_patch_has_the_auth_key_only_until_the_proxy_has_logged_in(
     secrets: ReplicaSecrets, config: ProxyConfig, auth_key: str, files: dict[str, str]
 ) -> None:
     patch = patch_for(secrets, config, auth_key)

@@ -366,7 +366,7 @@ def test_a_plan_has_events_for_ignored_annotations_and_delayed_auth_keys() -> No
 
 
 def several(count: int) -> Proxy:
-    """Return a proxy of *count* replicas, each with a Secret, an auth key and a device."""
+    """Return a proxy of *count* replicas, each of which has a hostname of its own."""
     return replace(PROXY, replica_count=count, hostname_prefix="ts-prod", tailnet="staging")
 
 
@@ -384,7 +384,7 @@ def counted(count: int, *, generation: int = 2, observed: int = 2, pods: int = 2
 
 
 def replicas(count: int, made: Object | None = None) -> Children:
-    """Return the children of a proxy of which *count* replicas have logged in."""
+    """Return the children of a proxy whose *count* replicas have logged in. *made* replaces its StatefulSet."""
     return Children(
         services=[service()],
         statefulsets=[made or counted(count, pods=count, updated=count)],

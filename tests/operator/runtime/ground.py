@@ -72,7 +72,7 @@ class Ground:
         self.devices.append((self.sim.store.revision, step.device))
 
     def put(self, obj: Object) -> Object:
-        """Create *obj* as somebody else than the operator would."""
+        """Create *obj* as somebody other than the operator."""
         return self.sim.store.create(KINDS[resource_of(obj)], obj)
 
     def live(self, resource: Resource, key: Key) -> Object | None:

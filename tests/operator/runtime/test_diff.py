@@ -73,7 +73,7 @@ def written(wanted: Object, found: Object | None) -> Object:
         ({"list": [1]}, {"list": []}, False),
     ],
 )
-def test_a_live_object_contains_a_desired_one_if_it_has_more_keys_in_maps_but_not_more_items_in_lists(
+def test_a_live_object_that_contains_a_desired_one_can_have_more_keys_in_maps_but_not_more_items_in_lists(
     there: Any, wanted: Any, contained: bool
 ) -> None:
     assert contains(there, wanted) is contained

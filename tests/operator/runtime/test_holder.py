@@ -207,7 +207,7 @@ async def test_an_annotation_about_the_earlier_container_does_not_prove_the_end_
     ids=["killed", "runs on", "killed, with a token that stays", "runs on, with a token that stays"],
 )
 @in_virtual_time
-async def test_a_pod_that_was_deleted_by_force_proves_the_end_of_its_leader_after_ten_seconds(
+async def test_a_pod_deleted_by_force_proves_the_end_of_a_leader_only_if_the_leaders_token_is_bound_to_the_pod(
     bound: bool, goes_on: bool, taken: float | None
 ) -> None:
     """Delete the Pod at second 6.5, so that the latest renewal is that of second 6.

@@ -79,7 +79,7 @@ def test_a_child_with_the_label_of_a_proxygroup_is_found_only_by_the_index_of_gr
     assert list(owned_keys(made, "svc", "tailscale")) == [OWNER.key]
 
 
-def test_a_mapper_finds_the_parent_of_a_child_in_the_operators_namespace_if_the_parent_is_of_its_kind() -> None:
+def test_owned_keys_finds_a_parent_of_the_wanted_kind_for_a_child_in_the_operators_namespace() -> None:
     child, foreign = (obj(SERVICE, Key(namespace, "ts-db"), labels=LABELS) for namespace in ("tailscale", "default"))
     assert [list(owned_keys(child, kind, "tailscale")) for kind in ("svc", "ingress")] == [[OWNER.key], []]
     assert list(owned_keys(foreign, "svc", "tailscale")) == []

@@ -54,7 +54,7 @@ class Fight:
 
 
 def fight() -> Fight:
-    """An object that was rewritten just now."""
+    """Return a `Fight` about an object that was rewritten just now."""
     begun = Fight()
     assert begun.seen(*FIELDS) == Reverts()
     begun.rewrite()

@@ -191,7 +191,7 @@ def test_no_key_is_lost_or_handed_to_two_workers_in_any_order_of_events() -> Non
     run_state_machine_as_test(QueueMachine, settings=settings(stateful_step_count=30))
 
 
-def test_a_timer_of_the_queue_that_is_about_to_fire_can_be_set_to_an_earlier_time_on_uvloop() -> None:
+def test_on_uvloop_a_timer_of_the_queue_that_is_about_to_fire_can_be_set_to_an_earlier_time() -> None:
     async def twice() -> Key:
         queue = WorkQueue()
         queue.add_after(A, 0.0001)

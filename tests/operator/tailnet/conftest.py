@@ -9,6 +9,6 @@ from tests.operator.tailnet.servicetable import Ground, ground_of
 
 @pytest.fixture
 async def ground() -> AsyncIterator[Ground]:
-    """Known Tailscale Services of one tailnet."""
+    """Yield a table of the Tailscale Services of one tailnet, with its control server."""
     async with ground_of() as made:
         yield made

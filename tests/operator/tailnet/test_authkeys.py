@@ -97,9 +97,9 @@ class Ground:
         await found.pending.until
 
     async def refuse_next(self) -> str:
-        """Obtain an auth key for a proxy, and let the control server refuse it. Return the key.
+        """Obtain an auth key for the proxy, and return the key.
 
-        The proxy asks for another auth key after that.
+        Let the proxy ask for another key, as if the control server had refused this one.
         """
         key = (await self.obtained())[0]
         self.put_secret(config={"AuthKey": key}, reissue_authkey=key)
@@ -200,7 +200,7 @@ async def test_no_auth_key_is_minted_while_the_secret_cannot_be_read(ground: Gro
         ({"AuthKey": REFUSED}, REFUSED, ""),
     ],
 )
-async def test_a_proxy_that_asks_for_an_auth_key_gets_another_key_in_exchange_for_its_old_device(
+async def test_a_proxy_that_asks_for_an_auth_key_gets_another_key_after_its_old_device_was_deleted(
     ground: Ground, config: Object, reissue: str, device: str
 ) -> None:
     ground.put_secret(

@@ -71,7 +71,7 @@ BAD_SECRETS: dict[str, tuple[Object | None, str]] = {
 
 
 @pytest.mark.parametrize(("found", "words"), BAD_SECRETS.values(), ids=BAD_SECRETS)
-def test_the_refusal_of_a_bad_secret_names_the_missing_part_and_the_time_of_the_next_try(
+def test_the_refusal_of_a_bad_secret_names_the_missing_part_and_an_existing_secret_is_tried_again(
     found: Object | None, words: str
 ) -> None:
     told = credentials(KEY, found)

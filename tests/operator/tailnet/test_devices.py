@@ -309,7 +309,7 @@ async def test_the_list_of_devices_is_read_again_after_a_failed_read(
         await until(lambda: devices.known(device.node_id) is not None)
 
 
-async def test_a_retry_reads_a_list_of_devices_at_once_that_was_forbidden_before(
+async def test_a_retry_reads_at_once_a_list_of_devices_that_was_forbidden_before(
     control: Control, client: TailnetClient
 ) -> None:
     control.fail(403, path=LIST[1])

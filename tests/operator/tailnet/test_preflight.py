@@ -39,7 +39,7 @@ WELL = {"api": True, "credentials": True, "auth_keys": True, "devices": True, "t
 class Nap:
     """A replacement for `asyncio.sleep` that records the seconds of each call, and waits until it is cancelled.
 
-    The first *left* calls return at once. The first call of all calls *meanwhile*.
+    The first *left* calls return at once. The first of all calls also runs *meanwhile*.
     """
 
     def __init__(self) -> None:
@@ -163,7 +163,7 @@ async def test_preflight_finds_each_missing_setting_of_the_tailnet_and_reports_i
 
 @pytest.mark.parametrize("is_needed", [False, True])
 @pytest.mark.parametrize("has_scope", [False, True])
-async def test_preflight_checks_the_scope_for_services_only_while_it_is_needed_and_the_server_has_services(
+async def test_preflight_checks_the_scope_for_services_only_while_somebody_needs_services_that_the_server_has(
     either: Ground, is_needed: bool, has_scope: bool
 ) -> None:
     either.preflight.needs_services = lambda: is_needed

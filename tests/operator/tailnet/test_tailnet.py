@@ -103,7 +103,7 @@ MOVES: dict[str, tuple[str, Object | None, str]] = {
 
 
 @pytest.mark.parametrize(("destination", "becomes", "now"), MOVES.values(), ids=MOVES)
-async def test_the_view_of_a_destination_has_its_device_or_else_the_departed_device_with_its_new_name(
+async def test_the_view_of_a_destination_has_its_device_or_else_the_device_that_had_its_name_or_address(
     sim: ClusterSim, tailnets: Tailnets, destination: str, becomes: Object | None, now: str
 ) -> None:
     device = await joined(sim, tailnets)
@@ -132,7 +132,7 @@ async def test_a_view_has_the_holder_of_the_name_if_a_device_got_a_name_with_a_n
     assert view(tailnets, second.node_id).holders == {}
 
 
-async def test_a_new_replica_gets_an_auth_key_until_its_parent_is_forgotten(
+async def test_a_new_replica_gets_the_same_auth_key_until_its_parent_is_forgotten(
     sim: ClusterSim, tailnets: Tailnets
 ) -> None:
     key = Key(OPERATOR_NAMESPACE, "ts-db-0")
@@ -292,7 +292,7 @@ async def test_the_devices_of_a_tailnet_that_fails_are_followed_again_and_the_ot
 
 
 def verdict(lab: Lab) -> asyncio.Future[None]:
-    """Return the future for which a parent waits that names the other tailnet before the tailnet has been checked."""
+    """Return the future for which a parent in the other tailnet waits before that tailnet has been checked."""
     with pytest.raises(Pending) as raised:
         lab.tailnets.at(LAB)
     return raised.value.until
@@ -564,7 +564,7 @@ async def test_the_scope_for_tailscale_services_is_checked_in_the_tailnets_that_
 
 
 async def service(tailnets: Tailnets, name: str, label: str) -> TailscaleService | None:
-    """Return a Tailscale Service, after each wait for a read of it."""
+    """Return the Tailscale Service with this *label* in the tailnet called *name*. Wait until it has been read."""
     while isinstance(pending := (seen := tailnets.service(name, label)).pending, Pending):
         await pending.until
     assert seen.is_shown
