@@ -243,7 +243,7 @@ SHOWN_BY: Final[Mapping[str, list[str]]] = {
     ],
     "A Recorder has at most": [
         f"{_RECORDER}/test_plan.py a_recorder_is_refused_if_its_pods_would_have_invalid_names",
-        f"{_RECORDER}/test_plan.py an_invalid_recorder_says_why_in_its_condition_and_keeps_its_pods",
+        f"{_RECORDER}/test_plan.py an_invalid_recorder_reports_its_fault_in_its_condition_and_keeps_its_pods",
     ],
     "The image of a Recorder": [
         "operator/test_settings.py the_default_image_of_recorders_has_the_same_tag_as_the_image_of_proxies",

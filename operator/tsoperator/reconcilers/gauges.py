@@ -63,10 +63,11 @@ async def count_proxies(cache: Cache) -> Metric:
 
 
 async def certificate_expiries(cache: Cache) -> Metric:
-    """Return when the certificates of proxies expire, from the Secrets in which the proxies keep them.
+    """Return the gauge of the times at which the certificates of proxies expire.
 
-    Several Secrets can have a certificate of one domain. The gauge shows the latest expiry among them, because a proxy
-    whose certificate expires earlier renews its certificate.
+    The times come from the Secrets in which the proxies keep their certificates. Several Secrets can have a certificate
+    of one domain. The gauge shows the latest expiry among them, because a proxy whose certificate expires earlier
+    renews its certificate.
     """
     family = GaugeMetricFamily(
         "tsoperator_certificate_expiry_timestamp_seconds",
@@ -170,5 +171,5 @@ class ServiceGauges(Collector):
 
 
 def _reason(obj: Object, type_: str) -> str:
-    """Return the reason of the condition *type_*; empty while there is none."""
+    """Return the reason of the condition *type_* of *obj*; empty while *obj* has no such condition."""
     return next((str(each["reason"]) for each in conditions_of(obj) if each["type"] == type_), "")

@@ -67,12 +67,11 @@ class HostingWorld(NamedTuple):
 
     *service* returns the operator's knowledge about a Tailscale Service. *tailnets* returns the names of the tailnets
     in which the operator can own Tailscale Services. *operator_id* returns the ID of the operator, and *no_identity*
-    the reason why it has none. *knows_id* tells whether the operator has looked up its ID.
+    the reason why it has none. *knows_id* tells whether the operator has looked up its ID. *known* returns all
+    Tailscale Services that the operator knows, each as a key of a tailnet and a label.
 
-    *known* returns all Tailscale Services that the operator knows, each as a key of a tailnet and a label.
-
-    The control server can refuse a write of a Tailscale Service. *settled* is called with the tailnet and the label of
-    the Tailscale Service when it needs no write any more, so that the refusal can be forgotten.
+    The control server can refuse a write of a Tailscale Service. When the Tailscale Service needs no write any more,
+    its reconciler calls *settled* with the tailnet and the label, so that the operator forgets the refusal.
     """
 
     service: ShowsServices
@@ -85,7 +84,7 @@ class HostingWorld(NamedTuple):
 
 
 class _Parsed(NamedTuple):
-    """An Ingress, a Service or a ProxyGroup, and its claim; None if it has no claim."""
+    """An Ingress, a Service or a ProxyGroup, and its *claim*, which is None if the object has no claim."""
 
     obj: Object
     claim: LabelClaim | None
@@ -152,7 +151,7 @@ class HostingView:
         return any(name in advertised_services(state) for group in groups for state in self.states(group))
 
     def group(self, name: str) -> Object | None:
-        """Return the ProxyGroup called *name*, if it exists."""
+        """Return the ProxyGroup called *name*; None if it doesn't exist."""
         return self._cache.get(PROXYGROUP, Key("", name))
 
     def groups_of(self, tailnet: str) -> list[Object]:
@@ -237,7 +236,7 @@ class HostingView:
         return any(self.tailnet(each) in (None, tailnet) for each in self.reserving(label))
 
     def is_wanted(self, tailnet: str, service: TailscaleService) -> bool:
-        """Tell whether the operator is allowed to write *service* for an object that reserves the Service's label."""
+        """Tell whether the operator can write *service* for an object that reserves its label in *tailnet*."""
         claims = (each for each in self.reserving(service.label) if self.tailnet(each) in (None, tailnet))
         operator_id = self.world.operator_id()
         return any(ownership(service, operator_id, each.sole_owner).may_write for each in claims)
@@ -335,7 +334,10 @@ class HostingView:
         return _REMOVING if is_there or self.uses(tailnet, name) else None
 
     def _owns(self, view: ServiceView, group: str) -> bool:
-        """Tell whether the operator owns the Tailscale Service in *view*; or, with its UID in *group*, a ProxyGroup."""
+        """Tell whether the operator owns the Tailscale Service in *view*.
+
+        If *group* isn't empty, tell whether the ProxyGroup with this UID owns the Tailscale Service.
+        """
         if not group:
             return is_owned(view, self.world.operator_id())
         is_known = view.service is not None and view.tells_owner
@@ -411,7 +413,7 @@ class HostingChanges:
         return self._labelled(name.removeprefix(PREFIX) for name in before ^ after)
 
     def of_slice(self, old: Object | None, new: Object | None) -> list[Key]:
-        """Return the Service of a slice that got its first ready Pod or lost all, if the Service names a group."""
+        """Return the Service whose EndpointSlice got its first ready Pod or lost all, if it has or had a claim."""
         key = changed_service(old, new)
         found = self._cache.get(self._resource, key) if key else None
         return [key_of(found)] if found and any(by_label(found)) else []

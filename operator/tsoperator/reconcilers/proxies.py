@@ -166,7 +166,8 @@ class Proxies:
         """Return the facts about the tailnet called *name* for the proxies of *owner*, which have these *children*.
 
         *destination* is the device to which the proxies lead, if they lead to one. The facts contain a refusal if the
-        existing proxies are in another tailnet; or if there are none yet, and the tailnet accepts no new ones.
+        operator can't use the tailnet, if the existing proxies are in another tailnet, or if there are no proxies yet
+        and the tailnet accepts no new ones.
         """
         ids = [device for secret in children.secrets if (device := reported_id_of(secret))]
         try:

@@ -53,7 +53,7 @@ def is_recorded(obj: Object) -> bool:
 
 
 def proxy_child(obj: Object, resource: Resource) -> str:
-    """Return the name of a proxy's child, for the object *obj* as it is stored."""
+    """Return the name of the child of kind *resource* that the proxy of the stored object *obj* has."""
     return child_name(key_of(obj).name, uid(obj)) + ("-0" if resource == SECRET else "")
 
 

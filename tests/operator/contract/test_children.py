@@ -154,7 +154,7 @@ async def stranger(scene: Scene, resource: Resource) -> Object:
 async def test_a_secret_with_the_labels_of_a_child_but_another_name_is_not_deleted(
     scene: Scene, kind: KindExample
 ) -> None:
-    """Show that its labels don't make a Secret a child, because no child can have its name."""
+    """Show that no Secret counts as a child by its labels if it has a name that no child can have."""
     await scene.make()
     child = scene.child(next(iter(kind.children)))
     metadata = {"namespace": NAMESPACE, "name": "password", "labels": dict(labels(child))}

@@ -73,7 +73,7 @@ async def test_an_object_reports_a_refused_write_until_the_api_server_allows_the
 
 
 @each_joining
-async def test_an_object_reports_that_the_control_server_refuses_an_auth_key_until_it_mints_one(
+async def test_an_object_reports_a_refused_auth_key_until_the_control_server_mints_a_key(
     scene: Scene, kind: KindExample
 ) -> None:
     scene.world.control.client_tags = {"tag:other"}

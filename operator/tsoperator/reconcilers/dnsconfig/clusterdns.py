@@ -65,17 +65,18 @@ class NameserverHealth(NamedTuple):
 class ClusterDNSPlan:
     """The writes into the cluster's DNS, and the facts about them for a DNSConfig's status.
 
-    *result* is the content of the condition. If it is None, the DNSConfig doesn't have this condition. *status* is the
-    field ``clusterDNS`` of the status.
+    *result* is the content of the condition ClusterDNSConfigured. If it is None, the DNSConfig doesn't have this
+    condition. *status* is the field ``clusterDNS`` of the status.
     """
 
     steps: Sequence[Write] = ()
     result: Refusal | Nothing | None = None
     status: Object = field(default_factory=dict)
     again: float | None = None
-    """The seconds until the operator looks again whether it is allowed to see an object of the cluster's DNS.
+    """The seconds until the next reconcile; None if the next change of an object is soon enough.
 
-    It has to look by itself, because no watch event tells when the API server lets it see the object.
+    No watch event tells when the API server lets the operator see an object of the cluster's DNS, or when a write that
+    has to wait is due.
     """
     restart: str = ""
     """The manual step by which the cluster's DNS notices that the stub domain has been removed."""
@@ -97,10 +98,12 @@ def plan(
     nameserver: NameserverHealth,
     settings: Settings,
 ) -> ClusterDNSPlan:
-    """Return the plan for the cluster's DNS. In mode Managed, it has to ask the *nameserver* for names in *zones*.
+    """Return the plan for the configuration of the cluster's DNS.
 
-    *wanted* names the mode. *objects* is None if the API server doesn't let the operator see them. The operator writes
-    a stub domain only while the nameserver works. An existing stub domain stays even if the nameserver doesn't work.
+    In mode Managed, the cluster's DNS has to ask the *nameserver* for names in *zones*. *wanted* names the mode.
+    *objects* are those that configure the cluster's DNS; None if the API server doesn't let the operator see them. The
+    operator writes a stub domain only while the nameserver works. An existing stub domain stays even if the nameserver
+    doesn't work.
     """
     is_managed = wanted.mode == "Managed"
     status = zones_status(settings.zones, zones)
@@ -221,7 +224,7 @@ def written_by(step: Write) -> Written:
 
 
 def _versioned_step(change: Change, objects: DNSObjects) -> Write:
-    """Return the step that writes *change*. It fails with a Conflict if somebody else has edited the object."""
+    """Return the step that writes *change*. The step fails with a Conflict if somebody else has edited the object."""
     step = change.step
     if not isinstance(step, Patch):
         return step

@@ -121,7 +121,7 @@ def cluster_dns(obj: Object, observed: Observed, settings: Settings) -> ClusterD
 def plan(
     obj: Object, wanted: ClusterDNSPlan, observed: Observed, settings: Settings, reverts: Mapping[Key, Reverts]
 ) -> Plan:
-    """Return the plan for the DNSConfig *obj*, which is empty if it is gone.
+    """Return the plan for the DNSConfig *obj*. If the DNSConfig is gone, *obj* is empty.
 
     *wanted* is the result of `cluster_dns`, and *reverts* say how another writer undoes the writes of that plan.
     """

@@ -200,11 +200,11 @@ class _View:
         return map(key_of, self._cache.all(DNSCONFIG))
 
     def _all_keys(self, dnsconfig: Object) -> Iterable[Key]:
-        """Map a DNSConfig to all DNSConfigs, because a change of any DNSConfig can decide which one is in force."""
+        """Return the keys of all DNSConfigs, because a change of any DNSConfig can decide which one is in force."""
         return {key_of(dnsconfig), *self._every_key()}
 
     def _parent_keys(self, child: Object) -> Iterable[Key]:
-        """Map a child to its DNSConfig.
+        """Return the key of the DNSConfig to which *child* belongs; none if it belongs to no DNSConfig.
 
         The child's labels name a namespace, but a DNSConfig has none.
         """

@@ -1,4 +1,4 @@
-"""Gathers the facts that `plan` needs about all records at once."""
+"""Gathers the facts about the records for `plan`, which decides about all records at once."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
@@ -160,7 +160,7 @@ class _View:
             self._stale = True
 
     def _hosted_record(self, key: Key) -> Record | None:
-        """Return the record of a user's Service that a ProxyGroup exposes; None if there is none."""
+        """Return the record of the user's Service named *key* that a ProxyGroup exposes; None if there is none."""
         service = self._cache.get(SERVICE, key)
         hosting = self._hosting.look(service) if service else None
         if service is None or hosting is None or not (hosting.dns_name and self._hosting.is_reached(hosting)):
@@ -182,7 +182,7 @@ class _View:
         self._canaries = {*wanted}
 
     def _proxy(self, key: Key) -> NamedProxy | None:
-        """Return the proxy whose Service is named *key*; None if there is none, or if it can't have a name."""
+        """Return the proxy whose Service is named *key*; None if no such proxy exists, or if it can't have a name."""
         service = self._cache.get(SERVICE, key)
         owner = self._owner(service) if service else None
         if service is None or owner is None:

@@ -89,7 +89,10 @@ class GateQuestion:
 
 @dataclass(frozen=True, slots=True)
 class ServedGroup:
-    """The ProxyGroup of a Pod, with its ClusterIP *services*, their *slices*, and the *entries* in its ConfigMap."""
+    """The ProxyGroup of an egress Pod, its ClusterIP *services*, their *slices*, and the *entries* in its ConfigMap.
+
+    *group* is None if the ProxyGroup is gone.
+    """
 
     group: Object | None
     services: Sequence[Object]
@@ -156,7 +159,7 @@ def question(pod: Object, served: ServedGroup, cluster_domain: str) -> GateQuest
 
 
 def plan(_pod: Object, observed: Observed) -> Plan:
-    """Return the plan that opens the gate of a Pod, if its Services lead to it."""
+    """Return the plan that opens the gate of an egress Pod, if the group's Services lead to this Pod."""
     if observed.live is None:
         return Plan(error=observed.pending)
     services = observed.services

@@ -165,7 +165,7 @@ class GateProber:
             watch.ended.set_result(None)
 
     async def _attempt(self, watch: _Watch, check: Check) -> bool:
-        """Make requests until one reaches the Pod or gets no answer, or until enough requests have reached other Pods.
+        """Make requests for *check* until the result of one isn't OTHER, or until the limit of requests is reached.
 
         Return whether *check* passes.
         """

@@ -92,5 +92,8 @@ class _View:
         return [key_of(pod) for pod in pods if plans.is_waiting(pod)]
 
     def pods_waiting_behind(self, child: Object) -> Iterable[Key]:
-        """Map a ClusterIP Service or an EndpointSlice of an egress Service to the Pods that wait for it."""
+        """Return the Pods with closed gates of the ProxyGroup that *child* is for.
+
+        *child* is the ClusterIP Service or an EndpointSlice of an egress Service.
+        """
         return [pod for group in by_serving_group(child) for pod in self.waiting_pods(group)]

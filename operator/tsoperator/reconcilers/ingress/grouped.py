@@ -31,7 +31,7 @@ _WITH_A_CLAIM: Final = (LABEL_TAKEN, NO_IDENTITY)  # the obstacles that don't ke
 
 @dataclass(frozen=True, slots=True)
 class AtGroups:
-    """The facts about an Ingress at ProxyGroups.
+    """The facts about an Ingress and the ProxyGroups that serve it, or served it before.
 
     *hosting* is None if the Ingress asks for no group. If the Ingress asks for no group any more, *left* says why its
     Tailscale Service isn't completely removed; None if nothing of that Service remains. *without_https* is the device
@@ -165,7 +165,7 @@ def _served(hosting: Hosting, at: AtGroups, certificate: ObservedCertificate | N
 
 
 def _path_notes(ask: Ask, hosting: Hosting, services: Mapping[str, Object]) -> list[Note]:
-    """Return the Events about the parts of the rules that have no effect."""
+    """Return the Events about the parts of an Ingress's rules that have no effect."""
     paths = hosted_paths(ask.ingress, services, hosting.dns_name)
     return [*paths.notes, *([] if paths.origins else [_NO_BACKENDS])]
 

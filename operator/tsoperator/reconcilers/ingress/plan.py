@@ -49,7 +49,7 @@ class Observed:
     Services of that namespace. *certificate* is None if the Ingress needs no certificate. *class_exists* is True if
     the IngressClass that the Ingress names exists. *names_ingresses* is True if the DNSConfig gives all Ingresses
     names in the cluster's DNS. *age* is the age of the Ingress in seconds; it can be below 0 if the clocks differ.
-    *at_groups* are the facts about the Ingress at ProxyGroups.
+    *at_groups* are the facts about the Ingress and its ProxyGroups.
     """
 
     children: Children

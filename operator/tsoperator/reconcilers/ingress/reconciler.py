@@ -98,7 +98,10 @@ class _View:
         }
 
     def acted(self, ingress: Object, seen: Seen[Ask, plans.Observed] | Plan, _plan: Plan) -> None:
-        """Forget that the certificate of *ingress* was missing, if an Event has reported that it is there now."""
+        """Forget that the certificate of *ingress* was missing, if it is there now or isn't needed.
+
+        The Events of the plan, such as the one that the certificate is there now, have been written already.
+        """
         found = seen.observed.certificate if isinstance(seen, Seen) else None
         if ingress and (found is None or found.certificate.is_there):
             self._missing.note(ingress, None)
@@ -130,7 +133,7 @@ class _View:
         )
 
     def _at_groups(self, ask: Ask) -> AtGroups:
-        """Return the facts about an Ingress at ProxyGroups."""
+        """Return the facts about an Ingress and its ProxyGroups."""
         hosting = self._hosting.look(ask.ingress, with_hosts=False) if ask.mode is IngressMode.GROUP else None
         if hosting is None:
             return AtGroups(left=self._hosting.remainder(ask.ingress)) if ask.is_held else NOWHERE
@@ -194,9 +197,10 @@ class _View:
         self._class_warning = warning
 
     def _keys_of_service(self, service: Object) -> Iterable[Key]:
-        """Map a Service of a proxy to the parent of the proxy.
+        """Return the Ingresses that a change of *service* concerns.
 
-        Map any other Service to the Ingresses that lead to it, or that ask for the same label in a tailnet.
+        If *service* belongs to a proxy, this is the parent of the proxy. Any other Service concerns the Ingresses that
+        lead to it, and those that ask for the same label in a tailnet.
         """
         if is_child(service, self._settings.namespace):
             return self._parent_keys(service)
@@ -205,9 +209,10 @@ class _View:
         return [*leading, *self._changes.of_claimant(service)]
 
     def _keys_of_secret(self, old: Object | None, new: Object | None) -> Iterable[Key]:
-        """Map the Secret of a standalone proxy to the proxy's parent.
+        """Return the Ingresses that a change of a Secret concerns.
 
-        Map the Secret of a ProxyGroup to the Ingresses that a change of the Secret concerns.
+        The Secret of a standalone proxy concerns the parent of the proxy. The Secret of a ProxyGroup concerns the
+        Ingresses that `HostingChanges.of_secret` finds.
         """
         parents = [key for each in (old, new) if each for key in self._parent_keys(each)]
         return [*parents, *self._changes.of_secret(old, new)]
@@ -221,7 +226,7 @@ class _View:
         ]
 
     def _keys_of_dnsconfig(self, old: Object | None, new: Object | None) -> Iterable[Key]:
-        """Map a DNSConfig to all Ingresses if it has begun or ceased to give them names for Pods."""
+        """Return all Ingresses of our class if a DNSConfig has begun or ceased to give them names for Pods."""
         there = self._cache.all(DNSCONFIG)
         if names_ingresses(there) == names_ingresses(before(there, old, new)):
             return ()

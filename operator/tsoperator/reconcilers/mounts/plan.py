@@ -43,7 +43,7 @@ def plan(pod: Object, observed: Observed) -> Plan:
 def is_news(old: Object | None, new: Object) -> bool:
     """Tell whether *old* and *new*, slim forms of one Secret or ConfigMap, differ in something that proxies read.
 
-    If *old* is None, *new* counts as different.
+    If *old* is None, a ConfigMap counts as different, and so does a Secret that a proxy mounts.
     """
     if new["kind"] == SECRET.kind and not is_mounted(new):
         return False

@@ -76,14 +76,14 @@ class _View:
             self._changed.note(new, loop_time())
 
     def readers(self, old: Object | None, new: Object | None) -> Iterable[Key]:
-        """Map a Secret or ConfigMap to the Pods that read it, if *new* differs from *old* for them."""
+        """Return the Pods that read a Secret or ConfigMap, if its *new* form differs from the *old* one for them."""
         owner = owner_of(new) if new is not None else None
         if new is None or owner is None or not plans.is_news(old, new):
             return ()
         return map(key_of, plans.readers(new, owner, self._cache.indexed(POD, BY_OWNER, str(owner))))
 
     def new_pods(self, old: Object | None, new: Object | None) -> Iterable[Key]:
-        """Map a new Pod to itself if its configuration changed so recently that its kubelet perhaps missed this."""
+        """Return a new Pod if its configuration changed so recently that its kubelet perhaps missed the change."""
         owner = owner_of(new) if new is not None else None
         if new is None or owner is None or (old is not None and uid(old) == uid(new)):
             return ()

@@ -36,12 +36,13 @@ _ENDING: Final = 5.0  # s until another look whether other Pods have ended, if n
 
 @dataclass(frozen=True, slots=True)
 class ObservedProxy:
-    """The facts on which the plan depends, besides the settings.
+    """The facts on which the plan for the API server proxy depends, besides the settings.
 
     *deployment* is the Deployment of the proxy; it has this *age* in seconds, and belongs to the ServiceAccount
     *account*. *pods* are its Pods. *own* is the operator's own Deployment. *like* is the placement of the operator's
     own Pod, None if it isn't known. *secrets* are the slim Secrets of the device. The *statefulset* and *its_pods*
-    register the device. *go* has the names of the Pods of a Go operator that still runs; empty if none runs.
+    register the device. *go* has the names of the Pods of a Go operator that still runs; empty if none runs, or if
+    *deployment* exists.
     """
 
     deployment: Object | None = None
@@ -64,7 +65,7 @@ class ObservedProxy:
 
 
 def can_serve(ask: Ask, observed: ObservedProxy, settings: Settings) -> bool:
-    """Tell whether the operator can make the proxy now, or bring an existing one up to date."""
+    """Tell whether the operator can make the API server proxy now, or bring an existing one up to date."""
     return not (_registering(ask, observed) or _obstacle(ask, observed, settings))
 
 
@@ -78,7 +79,7 @@ def login(ask: Ask, observed: ObservedProxy, settings: Settings) -> Login:
 
 
 def plan(ask: Ask, observed: ObservedProxy, settings: Settings, keys: Keys | Refusal = NO_KEYS) -> Decided:
-    """Return the plan for the proxy. *keys* has the auth key with which its device logs in."""
+    """Return the plan for the API server proxy. *keys* has the auth key with which its device logs in."""
     made, problem, _ = _planned(ask, observed, settings, keys)
     told = [*made.notes, *([Note("Warning", FAILED, problem)] if problem else ())]
     if observed.own is None:  # the operator doesn't run in a Deployment

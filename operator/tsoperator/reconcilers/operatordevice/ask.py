@@ -20,10 +20,10 @@ _POD_OF_DEPLOYMENT: Final = re.compile(r"(.+)-[a-z0-9]+-[a-z0-9]{5}")
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """The device that the settings ask for.
+    """The requests in the settings for the operator's own device.
 
-    Its state is in the Secret with this *key*. *wrong* says why the operator can't register it, and how to fix that.
-    *own* is the key of the operator's own Deployment.
+    The state of the device is in the Secret with this *key*. *wrong* says why the operator can't register the device,
+    and how to fix that. *own* is the key of the operator's own Deployment.
     """
 
     key: Key
@@ -59,7 +59,7 @@ class Ask:
 
 
 def ask_of(settings: Settings) -> Ask:
-    """Return the device that *settings* ask for. The settings must name a Secret."""
+    """Return the requests in *settings* for the operator's own device. The settings must name a Secret."""
     name, wrong = settings.operator_secret, ""
     if len(name) > SECRET_NAME_MAX:
         wrong = (
@@ -73,8 +73,8 @@ def ask_of(settings: Settings) -> Ask:
 def own_name(settings: Settings) -> str:
     """Return the name of the operator's own Deployment.
 
-    The name of the operator's Pod begins with it. If Kubernetes has cut that name because it was too long, return the
-    name of the Secret: the chart gives the Deployment and the Secret the same name.
+    The name of the operator's Pod begins with it. If it can't be read there, such as because Kubernetes has cut a long
+    name, return the name of the Secret: the chart gives the Deployment and the Secret the same name.
     """
     found = _POD_OF_DEPLOYMENT.fullmatch(settings.pod_name)
     return found[1] if found and len(settings.pod_name) < DNS_LABEL_MAX else settings.operator_secret
@@ -83,8 +83,8 @@ def own_name(settings: Settings) -> str:
 def claim_in_need(obj: Object, settings: Settings) -> LabelClaim | None:
     """Return the claim of *obj* if the operator needs an ID of its own for this claim; otherwise None.
 
-    The operator needs its ID to own a Tailscale Service. It makes one only for an object that is valid, asks for it,
-    and isn't being deleted.
+    The operator needs its ID to own a Tailscale Service. It makes a Tailscale Service only for an object that asks for
+    one, is valid, and isn't being deleted.
     """
     claim = claim_of(obj, settings)
     return claim if claim and not claim.wrong and not is_deleting(obj) else None

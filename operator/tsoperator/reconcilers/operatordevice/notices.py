@@ -54,7 +54,10 @@ def notices(
 
 
 def reported_device(state: Object | None, pods: Sequence[Object]) -> ReportedDevice | None:
-    """Return the device that one of *pods* has reported in the slim Secret *state*; None without that Secret."""
+    """Return the device in the slim Secret *state*, as one of *pods* has reported it; None without that Secret.
+
+    If none of *pods* has written into the Secret last, the HTTPS name in the Secret doesn't count.
+    """
     if state is None:
         return None
     return device_of(state, _reporter(state, pods))

@@ -32,7 +32,7 @@ SLOW: Final = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Observed:
-    """The facts on which the plan depends, besides the settings.
+    """The facts on which the plan for the device depends, besides the settings.
 
     *stored* is the identity as the Secret has it. The identity is *needed* if an object asks for a Tailscale
     Service. A reconcile raises *pending* to wait until that is known. *go* has the names of the Pods of a Go operator
@@ -124,7 +124,10 @@ def _is_understood(observed: Observed) -> bool:
 
 
 def _not_registering(ask: Ask, observed: Observed) -> Decided:
-    """Return the plan for the time in which the operator registers no device. It removes what a registration left."""
+    """Return the plan for the time in which the operator registers no device.
+
+    The plan removes the leftovers of a registration.
+    """
     steps = _deletions(ask, observed.statefulset, observed.config)
     if not _lacks_id(observed):
         return Decided(Plan(steps=steps))

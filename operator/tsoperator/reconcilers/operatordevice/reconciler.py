@@ -146,7 +146,7 @@ class _World:
         return (self.ask.key,) if is_concerned else ()
 
     def keys_of_pod(self, pod: Object) -> Iterable[Key]:
-        """Map a Pod that runs the device to the key of the device."""
+        """Return the key of the device if *pod* runs the device, otherwise no key."""
         return self.keys(owner_of(pod) == self.ask.owner)
 
     async def auth_keys(self, login: Login) -> Keys | Refusal:
@@ -161,7 +161,7 @@ class _World:
             raise
 
     async def own_pod(self) -> Object | None:
-        """Return the Pod in which this process runs; None if it runs in none. Raises KubeError."""
+        """Return the Pod in which this process runs; None if it runs in none, or can't see it. Raises KubeError."""
         if not self.settings.pod_name:
             return None
         try:
@@ -301,7 +301,7 @@ class _ProxyView:
         }
 
     async def look(self, _key: Key, _obj: Object) -> ObservedProxy:
-        """Gather the facts about the proxy."""
+        """Gather the facts about the API server proxy."""
         ask = self._ask
         deployment = self._cache.get(DEPLOYMENT, ask.deployment)
         secrets, pods = self._secrets(), self._world.pods(of_statefulset=False)
@@ -330,7 +330,10 @@ class _ProxyView:
         return Question(partial(self._world.auth_keys, login), then)
 
     def acted(self, _obj: Object, observed: ObservedProxy, _plan: Plan) -> None:
-        """Remember the problem that keeps the operator from getting a device, and log once what no Event can say."""
+        """Remember the problem that keeps the operator from getting a device.
+
+        Log once the messages that no Event can have.
+        """
         self._hindered(observed, self._problem)
         self._log(self._unsaid)
 

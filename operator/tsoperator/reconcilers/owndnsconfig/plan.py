@@ -11,7 +11,7 @@ from tsoperator.runtime.plan import Creation, Deletion, Note, Plan, Refusal, Rep
 from tsoperator.settings import Settings
 
 NAME: Final = "owndnsconfig"
-"""The name of the reconciler."""
+"""The name of this `Kind` in metrics and in the log."""
 
 NOT_REMOVED: Final = "DNSConfigNotRemoved"
 """The reason of the Event on a DNSConfig that the operator has made, but isn't permitted to delete."""

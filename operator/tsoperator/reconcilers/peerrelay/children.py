@@ -125,7 +125,7 @@ def _statefulset(proxy: Proxy, settings: Settings) -> Object:
 
 
 def named_children(name: str, replicas: int, namespace: str) -> list[tuple[Resource, Key]]:
-    """Return the kinds and keys of the children that a PeerRelay called *name* with so many *replicas* should have."""
+    """Return the kinds and keys of the children that a PeerRelay called *name* with *replicas* relays should have."""
     key = Key(namespace, peer_relay_name(name))
     pods = [Key(namespace, f"{key.name}-{ordinal}") for ordinal in range(replicas)]
     secrets = [Key(namespace, each.name + suffix) for each in pods for suffix in ("", CONFIG_SUFFIX)]

@@ -96,7 +96,7 @@ class _View:
         return owned_keys(child, PARENT_PEERRELAY, self._namespace)
 
     def keys_of_service(self, service: Object) -> Iterable[Key]:
-        """Map a load balancer to its PeerRelay, and to the PeerRelays whose load balancers have the same address."""
+        """Return the PeerRelay of *service*, and those whose load balancers have an address in common with it."""
         return [key for each in (service, *self._sharing(service)) for key in self.parent_keys(each)]
 
     def keys_of_class(self, proxy_class: Object) -> Iterable[Key]:

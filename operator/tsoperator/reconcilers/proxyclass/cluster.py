@@ -21,7 +21,7 @@ _RANGE = re.compile(r"(?<![\d-])(\d{1,5})-(\d{1,5})(?![\d-])")
 
 
 class NodePorts:
-    """The range of the cluster's node ports."""
+    """Finds out the range of the cluster's node ports, and remembers it."""
 
     def __init__(self, client: KubeClient, namespace: str) -> None:
         """*namespace* is a namespace in which the operator is allowed to create a Service."""

@@ -31,9 +31,10 @@ def proxyclasses(cache: Cache, node_ports: NodePorts) -> Kind[plans.Observed]:
         return plans.failed(obj, refusal)
 
     def keys_of_class(proxy_class: Object) -> Iterable[Key]:
-        """Map a class to itself.
+        """Return the key of *proxy_class*.
 
-        A class with node ports also maps to all other such classes, because their ports can be the same.
+        If the class has node ports, return the keys of all other such classes, too, because their ports can be the
+        same.
         """
         if not ports.ranges(ProxyClass.parse(proxy_class)):
             return [key_of(proxy_class)]

@@ -63,7 +63,7 @@ class ExposedView:
         self._uncertified, self._advertising, self._draining = (Memory[float](cache) for _ in range(3))
 
     def look(self, group: Object, children: Children, configmap: Object | None) -> Exposing:
-        """Return the facts about *group*, which has these *children* and this *configmap*."""
+        """Return the facts about the objects that name *group*, which has these *children* and this *configmap*."""
         there, hosts = hosted(configmap), _hosts(children)
         domain = domain_of_group(each for each in children.secrets if not key_of(each).name.endswith(CONFIG_SUFFIX))
         claims = self._hosting.claims_of_group(key_of(group).name)
@@ -140,7 +140,7 @@ class ExposedView:
 
 
 def _seconds(since: Memory[float], group: Object, *, lasts: bool) -> float | None:
-    """Return for how many seconds a fact about *group* has been true; None if it isn't true now.
+    """Return the seconds for which a fact about *group* has been true; None if it isn't true now.
 
     *lasts* says whether it is true now. *since* has the time at which it became true.
     """
@@ -155,7 +155,7 @@ def _seconds(since: Memory[float], group: Object, *, lasts: bool) -> float | Non
 
 
 def _hosts(children: Children) -> Mapping[int, Host]:
-    """Return the proxies of a group by ordinal."""
+    """Return the proxies of a group that have both a config Secret and a state Secret, by ordinal."""
     pods = {key_of(each).name: each for each in children.pods}
     return {
         ordinal: Host(
@@ -250,10 +250,9 @@ class ExposedChanges:
         return {*self._labelled([key_of(service).name])}
 
     def of_group(self, old: Object | None, new: Object | None) -> set[Key]:
-        """Return a changed group.
+        """Return the changed group and, if labels can be free now, all other groups with Tailscale Services.
 
-        If the group was created or deleted, or has another claim or tailnet, return all other groups with Tailscale
-        Services, too, because labels can be free now.
+        Labels can be free if the group was created or deleted, or has another claim or tailnet.
         """
         keys = {key_of(each) for each in (old, new) if each is not None}
         return keys if _group_facts(old) == _group_facts(new) else keys | self.all()

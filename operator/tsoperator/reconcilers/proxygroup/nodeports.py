@@ -53,7 +53,7 @@ def slim_node(node: Object) -> Object:
 def with_static_endpoints(
     proxy: Proxy, children: Children, there: Sequence[Object], nodes: Sequence[Object]
 ) -> Proxy | Refusal:
-    """Return *proxy* with the static endpoints that its class asks for.
+    """Return *proxy* with the static endpoints that its class asks for, or why it can't have them.
 
     *there* has all Services with node ports, and *nodes* are all nodes of the cluster.
     """
@@ -88,9 +88,9 @@ def with_static_endpoints(
 def _allocated(
     services: Sequence[Object | None], there: Sequence[Object], ranges: Sequence[PortRange]
 ) -> list[int] | Refusal:
-    """Return the node ports for the *services* of the replicas.
+    """Return the node ports for the *services* of the replicas, or a refusal if too few ports are free.
 
-    A Service without a node port gets the first free port of *ranges*. *there* has all Services with node ports.
+    A Service that has no node port in *ranges* gets the first free one. *there* has all Services with node ports.
     """
     allowed = {port: None for each in ranges for port in range(each.port, (each.end_port or each.port) + 1)}
     used = allowed.keys() & {port for each in there for port in _node_ports(each)}

@@ -247,7 +247,7 @@ def _emptied_problem(emptied: Sequence[str]) -> str:
 
 
 def _with_api(plan: Plan, ask: Ask, api: APIHosting, children: Children, settings: Settings) -> Plan:
-    """Return *plan*, which is for a group that offers the Kubernetes API, with what its Tailscale Service needs.
+    """Return *plan*, for a group that offers the Kubernetes API, with the parts about its Tailscale Service.
 
     A plan can put only one finalizer on the group, and such a group needs two. When the first one is there, the next
     plan puts on the other one.

@@ -198,24 +198,24 @@ class _View:
         return owned_keys(child, PARENT_PROXYGROUP, self._settings.namespace)
 
     def keys_of_account(self, account: Object) -> Iterable[Key]:
-        """Map a ServiceAccount to its group. Map the chart's ServiceAccount to all groups whose Pods run under it."""
+        """Return the group of *account*; for the chart's ServiceAccount, all groups whose Pods run under it."""
         if key_of(account) != self._auth_proxy:
             return self.parent_keys(account)
         asked = (parse(each, self._settings) for each in self._cache.all(PROXYGROUP))
         return [each.key for each in asked if not each.has_account]
 
     def keys_of_secret(self, secret: Object) -> Iterable[Key]:
-        """Map a Secret of a replica to its group, and the Secret with shared accounts to all groups."""
+        """Return the group of *secret*; for the Secret with the shared ACME accounts, all groups."""
         if key_of(secret) == account_key(self._settings.namespace):
             return [key_of(each) for each in self._cache.all(PROXYGROUP)]
         return self.parent_keys(secret)
 
     def keys_of_service(self, service: Object) -> Iterable[Key]:
-        """Map a metrics Service, or the ClusterIP Service of an egress Service, to its group."""
+        """Return the group of *service*, a child of the group or the ClusterIP Service of an egress Service."""
         return [*self.parent_keys(service), *(Key("", name) for name in by_serving_group(service))]
 
     def keys_of_node(self, node: Object) -> Iterable[Key]:
-        """Map any node to the groups whose class has static endpoints.
+        """Return the groups whose class has static endpoints, whichever *node* has changed.
 
         The selector of the class doesn't matter, because it can have matched the node before the node changed.
         """

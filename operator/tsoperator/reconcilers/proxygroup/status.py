@@ -62,7 +62,8 @@ def _running(children: Children) -> list[tuple[ReportedDevice, Object]]:
 def status(group: Object, children: Children, problem: Refusal | None = None, api: APIHosting | None = None) -> Object:
     """Return the status of *group*, which has these *children*.
 
-    *api* are the facts about a group that offers the Kubernetes API.
+    *problem* is a known reason why the group isn't ready. *api* are the facts about a group that offers the Kubernetes
+    API.
     """
     devices, replicas = running_devices(children), replica_count(group)
     ending = " and ".join(str(key_of(pod)) for pod in children.pods if is_deleting(pod))

@@ -1,1 +1,1 @@
-"""ProxyGroupPolicies: the ProxyGroups that a namespace may use."""
+"""ProxyGroupPolicies: the ProxyGroups that a namespace is allowed to use."""

@@ -1,6 +1,6 @@
-"""Makes the admission policies of a namespace: the API server refuses objects that name a ProxyGroup they can't use.
+"""Makes the admission policies by which the API server refuses objects that name a forbidden ProxyGroup.
 
-A ProxyGroup can be used in a namespace if a ProxyGroupPolicy there allows it. A namespace has two
+In a namespace with ProxyGroupPolicies, a ProxyGroup is forbidden unless one of them allows it. Such a namespace has two
 ValidatingAdmissionPolicies, one for ingress and one for egress. Each has a binding with the same name.
 """
 

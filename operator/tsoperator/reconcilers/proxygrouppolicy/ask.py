@@ -16,7 +16,7 @@ BY_GROUP = "named-group"
 
 @dataclass(frozen=True, slots=True)
 class Allowed:
-    """The names of the ProxyGroups that the objects of a namespace may use, sorted."""
+    """The sorted names of the ProxyGroups that a namespace is allowed to use, for ingress and for egress."""
 
     ingress: tuple[str, ...] = ()
     egress: tuple[str, ...] = ()

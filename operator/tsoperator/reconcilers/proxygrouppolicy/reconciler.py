@@ -73,9 +73,9 @@ def namespace_key(policy: Object) -> Key:
 
 
 def namespace_keys(admission: Object) -> Iterable[Key]:
-    """Map an admission policy or a binding to the namespace in its name.
+    """Return the key of the namespace that the name of an admission policy or a binding contains.
 
-    Names that we don't give to such objects map to nothing.
+    Return no key for a name that we don't give to such objects.
     """
     name = key_of(admission).name
     return [

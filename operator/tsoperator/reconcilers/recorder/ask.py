@@ -30,7 +30,7 @@ class Ask:
 
     These are known even if the Recorder is invalid: *tailnet* is the Tailnet that it names, empty for the operator's
     own; *credentials* is the Secret with the credentials for its storage, empty if it names none; and *account* is the
-    name of its ServiceAccount. A valid Recorder is *parsed*.
+    name of its ServiceAccount. *parsed* is None if the Recorder can't be parsed.
     """
 
     obj: Object
@@ -61,7 +61,7 @@ def parse(obj: Object, _settings: Settings) -> Ask:
 
 
 def credentials_name(obj: Object) -> str:
-    """Return the Secret with the credentials for the storage that a Recorder names; empty if it names none."""
+    """Return the name of the Secret with the credentials for a Recorder's storage; empty if it names none."""
     return _text(spec_of(obj), "storage", "s3", "credentials", "secret", "name")
 
 

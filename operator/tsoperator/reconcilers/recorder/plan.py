@@ -206,7 +206,8 @@ def _devices(obj: Object, proxy: Proxy, observed: Observed) -> list[Object]:
 def _entry(device: Device) -> Object:
     """Return the entry of the status for *device*.
 
-    Some control servers don't tell the hostname that the device asked for. Then the entry has its short name instead.
+    Some control servers don't tell the hostname that the device asked for. Then the entry has the device's short name
+    instead.
     """
     addresses = {"tailnetIPs": [*device.addresses]} if device.addresses else {}
     hostname = device.hostname or device.short_name

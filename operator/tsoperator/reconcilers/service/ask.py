@@ -129,7 +129,7 @@ class Ask:
 
     @property
     def magic_dns_name(self) -> str:
-        """The MagicDNS name of the device; empty if the Service leads to an address."""
+        """The MagicDNS name of the device to which the Service leads; empty if it leads to an address."""
         return self.target.fqdn.removesuffix(".")
 
     @property

@@ -98,7 +98,7 @@ def _public(ask: Ask, device: ReportedDevice | None) -> Shown:
 
 
 def _named(name: str) -> Shown:
-    """Return a condition and an Event with the *name* of the device.
+    """Return a condition and an Event with the *name* of the device. Without a name, there is no Event.
 
     They are for a Service whose load balancer, if any, isn't ours.
     """

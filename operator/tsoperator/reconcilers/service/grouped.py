@@ -50,9 +50,9 @@ _LOOK_AGAIN = 30.0  # s until the ports of a ProxyGroup that has no free ones ar
 
 
 def problem(ask: Ask, places: Places, suffixes: Suffixes = NO_SUFFIXES) -> tuple[Object, list[Note]] | None:
-    """Return the condition and the Events of an invalid Service, whose objects must not change; None for a valid one.
+    """Return the condition and the Events of a Service that is invalid, or whose group is missing; otherwise None.
 
-    *suffixes* are the known suffixes of MagicDNS names.
+    The objects of such a Service must not change. *suffixes* are the known suffixes of MagicDNS names.
     """
     group = places.group(ask.group).obj
     if group is None or is_deleting(group):

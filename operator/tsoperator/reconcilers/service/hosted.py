@@ -56,8 +56,9 @@ _SOUND: Final = condition(CONDITION_INGRESS_VALID, True, "IngressSvcValid", "Ing
 def plan(ask: Ask, hosting: Hosting | None, unapproved_for: float | None, proxy_tags: Sequence[str]) -> Plan:
     """Return the plan for a Service that has no proxy of its own; *hosting* is None if no group can expose it.
 
-    *unapproved_for* is the number of seconds for which no proxy has been known to be approved as a host; None if
-    one is approved. *proxy_tags* are the tags of proxies for which nobody chose other tags.
+    *unapproved_for* is the number of seconds for which proxies have advertised the Tailscale Service, and none has been
+    known to be approved as a host; None if one is approved, or if none advertises it. *proxy_tags* are the tags of
+    proxies for which nobody chose other tags.
     """
     refusal = refusal_of(ask, hosting)
     if hosting is None or (refusal is not None and refusal.reason == INVALID):
@@ -78,7 +79,10 @@ def plan(ask: Ask, hosting: Hosting | None, unapproved_for: float | None, proxy_
 
 
 def refusal_of(ask: Ask, hosting: Hosting | None) -> Refusal | None:
-    """Return why a ProxyGroup can't expose a Service now; *hosting* is None if no group can expose it."""
+    """Return why a ProxyGroup can't expose a Service now; None if it can.
+
+    *hosting* is None if no group can expose the Service.
+    """
     return _unsuitable(ask) if hosting is None else obstacle(hosting)
 
 

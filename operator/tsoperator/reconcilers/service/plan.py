@@ -75,7 +75,7 @@ class Observed:
 
 
 def plan_left(places: Places, proxy: Plan, *, is_seen: bool) -> Plan:
-    """Return the next step that removes the objects of a Service which vanished without waiting for our finalizer.
+    """Return the plan with the next step of removing the objects of a Service that has vanished.
 
     *proxy* is the plan for the Service's own proxy. The *places* of the Service are removed at once. But if *is_seen*
     is False, the operator doesn't watch the namespace of the Service, so the Service perhaps still exists. In this

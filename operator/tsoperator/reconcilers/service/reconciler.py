@@ -217,11 +217,12 @@ class _View:
         return [ask.key for ask in map(self._parse, found) if ask.mode is not ServiceMode.NOTHING]
 
     def _keys_of_service(self, service: Object) -> Iterable[Key]:
-        """Map a child to its parent, a user's Service to itself, and both to the Services that the change concerns.
+        """Return the keys that a change of *service*, a child or a user's Service, concerns.
 
-        A change of either concerns the Services that can get or lose their name by it, and those that ask for the same
-        entry at a ProxyGroup. A change of a place at a ProxyGroup also concerns the Services that share a port of the
-        proxies with it. If the place is gone, it concerns the Services that found no free port, too.
+        A child concerns its parent. A user's Service concerns itself, and the Services that ask for the same label in a
+        tailnet. Both concern the Services that can get or lose their name by the change, and those that ask for the
+        same entry at a ProxyGroup. A place at a ProxyGroup also concerns the Services that share a port of the proxies
+        with it. If the place is gone, it concerns the Services that found no free port, too.
         """
         key, owner = key_of(service), parent_of(service, self._settings.namespace)
         if owner:
@@ -238,19 +239,20 @@ class _View:
         return keys
 
     def _keys_of_slices(self, old: Object | None, new: Object | None) -> Iterable[Key]:
-        """Map an EndpointSlice of a place to the Service that has the place, and another one to the Service it is for.
+        """Return the Services that a change of an EndpointSlice concerns.
 
-        The Service of another EndpointSlice is returned only if it claims a label at a ProxyGroup, or claimed one
-        earlier, and if the EndpointSlice has just got its first ready endpoint or lost its last one.
+        The EndpointSlice of a place concerns the Service that has the place. Another EndpointSlice concerns its Service
+        only if that claims a label at a ProxyGroup, or claimed one earlier, and if the EndpointSlice has just got its
+        first ready endpoint or lost its last one.
         """
         of_places = (key for each in (old, new) if each for key in self._keys_of_slice(each))
         return [*of_places, *self._hosted.of_slice(old, new)]
 
     def _keys_of_slice(self, endpoint_slice: Object) -> Iterable[Key]:
-        """Map an EndpointSlice of a place to the Service that has the place, if the Service depends on it.
+        """Return the Service that has the place of *endpoint_slice*, if it depends on the EndpointSlice.
 
-        A Service always depends on the EndpointSlices of its places at ProxyGroups. It depends on those of its
-        own proxy while it doesn't point at that proxy, and while it moves.
+        A Service always depends on the EndpointSlices of its places at ProxyGroups. It depends on those of its own
+        proxy while it doesn't point at that proxy, and while it moves.
         """
         if grouped_owner_of(endpoint_slice):
             return self._parent_keys(endpoint_slice)
@@ -275,7 +277,7 @@ class _View:
         return Comparison(keys)
 
     def _keys_of_dnsconfig(self, old: Object | None, new: Object | None) -> Iterable[Key]:
-        """Map a DNSConfig to Services when the cluster gets its first DNSConfig, or loses its only one.
+        """Return Services when the cluster gets its first DNSConfig, or loses its only one; otherwise none.
 
         These are the Services whose status or Events say something about their names.
         """
@@ -290,11 +292,11 @@ class _View:
         ]
 
     def _keys_of_suffixes(self, _suffixes: Object) -> Iterable[Key]:
-        """Map the known suffixes to the Services whose validity depends on them."""
+        """Return the Services whose validity depends on the known suffixes."""
         return [key_of(service) for service in self._cache.all(SERVICE) if needs_suffix(service)]
 
     def _keys_of_device(self, device: Object) -> Iterable[Key]:
-        """Map a device of a tailnet to the Services whose proxies have it, and to those that lead to it."""
+        """Yield the Services whose proxies have *device*, and those that lead to *device*."""
         yield from self._proxies.parents_of_device(device, PARENT_SERVICE)
         for alias in device["aliases"]:
             for service in self._cache.indexed(SERVICE, BY_DESTINATION, alias):

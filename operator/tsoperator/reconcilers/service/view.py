@@ -59,7 +59,7 @@ class Timers:
         self._since = Memory[Mapping[str, float]](cache)
 
     def ages(self, service: Object, facts: Collection[str], now: float) -> Mapping[str, float]:
-        """Return for how many seconds each of *facts* about *service* has been true; forget its other facts."""
+        """Return the seconds for which each of *facts* about *service* has been true; forget its other facts."""
         known = self._since.get(service) or {}
         since = {fact: known.get(fact, now) for fact in facts}
         self._since.note(service, since or None)

@@ -81,8 +81,8 @@ class _Judged:
 class _Known:
     """The facts about a Tailnet that are remembered.
 
-    *judged* is the latest judgement, and *proved* the basis of the latest good one. *is_held* tells whether the Tailnet
-    has our finalizer.
+    *judged* is the latest judgement, and *proved* the basis of the latest good one. *is_held* is False from each look
+    at the Tailnet until the operator has put our finalizer on it, if it is to have one.
     """
 
     judged: _Judged | None = None
@@ -147,9 +147,9 @@ class _View:
         return plans.failed(obj, refusal)
 
     def register(self, obj: Object, _observed: Observed, plan: Plan) -> None:
-        """Register the tailnet of *obj*, which has our finalizer now.
+        """Register the tailnet of *obj* by the latest judgement, after the operator has carried out *plan*.
 
-        If *plan* has a refusal, new proxies are refused.
+        A *plan* without a refusal has put our finalizer on *obj*. If *plan* has a refusal, new proxies are refused.
         """
         if obj:
             self._known(obj).is_held = True
@@ -306,7 +306,7 @@ class _View:
     def _devices(self, name: str, url: str) -> Iterator[tuple[str, str]]:
         """Yield the IDs and names of devices by which the operator recognizes the tailnet of the Tailnet called *name*.
 
-        They are the devices of its proxies, but not those that are in the tailnet of another Tailnet. Devices at the
+        They are the devices of its proxies, but not those that are in another registered tailnet. Devices at the
         Headscale server with this *url* are left out, too: the server has only one tailnet, so nothing is in doubt.
         """
         others = [each for each in self._tailnets.all_registered() if each.name != name]
@@ -323,10 +323,10 @@ class _View:
         return [key_of(obj) for obj in self._cache.all(TAILNET) if secret_name(obj) == name]
 
     def keys_of_user(self, _user: Object) -> Iterable[Key]:
-        """Map an object that can name a Tailnet to the Tailnets whose deletion waits for such objects to go."""
+        """Return the Tailnets that are being deleted, because their deletion waits for objects that name them to go."""
         return [key_of(obj) for obj in self._cache.all(TAILNET) if is_deleting(obj)]
 
     def keys_of_service(self, service: Object) -> Iterable[Key]:
-        """Map a Tailscale Service to its Tailnet, if the deletion of the Tailnet waits for the end of the Service."""
+        """Return the Tailnet that has *service*, if the deletion of the Tailnet waits for the end of *service*."""
         tailnet = self._cache.get(TAILNET, Key("", key_of(service).namespace))
         return [key_of(tailnet)] if tailnet and is_deleting(tailnet) else ()

@@ -129,7 +129,10 @@ def _held(observed: Observed, holder: LabelClaim) -> Plan:
 
 
 def _freed(observed: Observed) -> Plan:
-    """Return the plan for a label that no claim has. Once no proxy uses the label, the plan removes what is ours."""
+    """Return the plan for a label that no claim has.
+
+    Once no proxy uses the label, the plan removes our Tailscale Service and the objects of its certificate.
+    """
     service = observed.view.service
     is_reserved = observed.is_reserved and not observed.is_left_over
     if is_reserved or observed.is_used or not _is_decided(observed):

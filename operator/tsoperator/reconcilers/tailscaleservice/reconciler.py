@@ -99,7 +99,7 @@ class _Look:
         self._withdrawn: dict[Key, float] = {}  # when to give up waiting for proxies that still advertise a label
 
     def note(self, observed: Observed, seconds: float | None) -> None:
-        """Remember to look at the label again after so many *seconds*; with None, do nothing."""
+        """Remember to look at the label again after *seconds*; with None, do nothing."""
         if seconds is not None:
             self._again[observed.owner.key] = loop_time() + seconds
 
@@ -241,7 +241,11 @@ class _Mappers:
         self._view = HostingView(cache, settings, world)
 
     def of_user(self, old: Object | None, new: Object | None) -> Iterable[Key]:
-        """Map an Ingress or a Service that names a ProxyGroup to its label, in the tailnet of that group."""
+        """Return the label that an Ingress or a Service claims, in the tailnet of the ProxyGroup that it names.
+
+        If a change gives it another claim, return the label of the old claim, too. If a change doesn't matter to its
+        claim, return none.
+        """
         given = [
             each
             for each in (old, new)
@@ -252,10 +256,10 @@ class _Mappers:
         return {key for each in given for key in self._keys_of(each)}
 
     def of_group(self, old: Object | None, new: Object | None) -> Iterable[Key]:
-        """Map a ProxyGroup that comes, goes or changes its tailnet to the labels of its objects and of its proxies.
+        """Return the labels of the objects and proxies of a ProxyGroup that comes, goes or changes its tailnet.
 
-        A ProxyGroup that has a claim of its own also maps to these labels when the claim changes. While a ProxyGroup
-        is missing, its objects keep their Tailscale Services in all tailnets.
+        If the ProxyGroup has a claim of its own, return these labels also when the claim changes. Return them in all
+        tailnets, because the objects of a missing ProxyGroup keep their Tailscale Services in all tailnets.
         """
         there = [each for each in (old, new) if each is not None and is_host(each)]
         if not there or (len(there) == 2 and _asked_of_group(there[0]) == _asked_of_group(there[1])):
@@ -266,7 +270,7 @@ class _Mappers:
         return found | {Key(tailnet_of(each), "") for each in there}  # for the list of its Services
 
     def of_configmap(self, old: Object | None, new: Object | None) -> Iterable[Key]:
-        """Map the ConfigMap of an ingress group to the labels whose entries were added or removed."""
+        """Return the labels whose entries a change of the ConfigMap of an ingress group has added or removed."""
         obj = new or old or {}
         key = key_of(obj)
         if key.namespace != self._settings.namespace or not key.name.endswith(_CONFIG_SUFFIX):
@@ -276,10 +280,11 @@ class _Mappers:
         return self._in_group(key.name.removesuffix(_CONFIG_SUFFIX), map(_label, names))
 
     def of_secret(self, old: Object | None, new: Object | None) -> Iterable[Key]:
-        """Map the Secret of a certificate to the certificate's label, and the Secret of a proxy to labels of its group.
+        """Return the labels that a change of the Secret of a certificate or of a proxy concerns.
 
-        A change of a proxy's Secret concerns the labels that came or went. A change of a state Secret concerns all
-        labels of the group if the proxy now reports another domain.
+        The Secret of a certificate concerns the label of the certificate. The Secret of a proxy concerns the labels
+        that came or went in it. If it is a state Secret, and the proxy now reports another domain, it concerns all
+        labels that the group or its objects claim.
         """
         obj = new or old or {}
         if any(each is not None and by_certificate(each) for each in (old, new)):
@@ -297,7 +302,7 @@ class _Mappers:
         return self._in_group(owner.key.name, map(_label, _told(old) ^ _told(new)))
 
     def of_statefulset(self, old: Object | None, new: Object | None) -> Iterable[Key]:
-        """Map a StatefulSet of a ProxyGroup to the label that the group claims, if its ServiceAccount changes."""
+        """Return the label that a ProxyGroup claims, if the ServiceAccount of its StatefulSet changes."""
         owner = owner_of(new or old or {})
         if owner is None or owner.type != PARENT_PROXYGROUP or _account(old) == _account(new):
             return ()
@@ -305,7 +310,7 @@ class _Mappers:
         return self._in_group(owner.key.name, by_label(group)) if group else ()
 
     def of_strange_secret(self, old: Object | None, new: Object | None) -> Iterable[Key]:
-        """Map a Secret that isn't ours to the label whose certificate needs its name, when the Secret comes or goes."""
+        """Return the label whose certificate needs the name of a Secret that isn't ours, and that comes or goes."""
         if old is not None and new is not None:
             return ()
         key = key_of(new or old or {})
@@ -315,18 +320,18 @@ class _Mappers:
         return {each for claim in self._view.claims_on(label) for each in self._in_group(claim.group, (label,))}
 
     def of_certificate(self, obj: Object) -> Iterable[Key]:
-        """Map an object of a certificate to its label."""
+        """Return the label of the certificate to which *obj* belongs."""
         if obj["metadata"]["namespace"] != self._settings.namespace:
             return ()
         return self._in_group(labels(obj).get(PROXY_GROUP, ""), by_certificate(obj))
 
     def of_tailnet(self, tailnet: Object) -> Iterable[Key]:
-        """Map a Tailnet to the labels of all claims in it."""
+        """Return the labels of all groups in *tailnet*."""
         groups = self._view.groups_of(key_of(tailnet).name)
         return {Key(tailnet_of(each), label) for each in groups for label in self._labels_of(each)}
 
     def of_identity(self, _identity: Object) -> Iterable[Key]:
-        """Map the operator's identity to the labels of all groups, and to all Tailscale Services that are known."""
+        """Return the labels of all groups, and all Tailscale Services that are known."""
         groups = [each for each in self._cache.all(PROXYGROUP) if is_host(each)]
         found = {Key(tailnet_of(each), label) for each in groups for label in self._labels_of(each)}
         return found | {*self._world.known()}
@@ -336,7 +341,10 @@ class _Mappers:
         yield from self._in_group(annotations(obj)[PROXY_GROUP], (label_of(obj),))
 
     def _in_group(self, name: str, found: Iterable[str]) -> set[Key]:
-        """Return the keys of the labels *found* in a group's tailnet; in all tailnets if that tailnet isn't known."""
+        """Return the keys of the labels *found* in the tailnet of the group *name*.
+
+        If that tailnet isn't known, return the keys in all tailnets.
+        """
         group = self._view.group(name)
         tailnets = [tailnet_of(group)] if group is not None and is_host(group) else [*self._world.tailnets()]
         return {Key(tailnet, label) for label in found for tailnet in tailnets}

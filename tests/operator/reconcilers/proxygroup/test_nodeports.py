@@ -161,7 +161,9 @@ def test_static_endpoints_that_are_in_use_come_first(case: Endpoints) -> None:
 
 
 @pytest.mark.parametrize("nodes", [(), (INSIDE,), (A,)])
-def test_a_group_without_an_address_for_its_endpoints_says_why_and_nothing_changes(nodes: tuple[Object, ...]) -> None:
+def test_a_group_reports_that_no_node_has_an_address_for_its_endpoints_and_nothing_changes(
+    nodes: tuple[Object, ...],
+) -> None:
     class_ = live_proxy_class(spec=static({"zone": "y"}), ready=True)
     observed = Observed(running(0), proxy_class=class_, nodes=nodes)
     made = plan_of(live_group({"proxyClass": "prod"}), observed)

@@ -138,7 +138,7 @@ def test_the_union_of_the_groups_in_all_proxygrouppolicies_is_enforced_after_any
 
 
 def go_objects(namespace: str = "default") -> list[Object]:
-    """Return the admission policies of Tailscale's operator 1.102.5 for a namespace that may use the group ``web``."""
+    """Return the admission policies of the Go operator 1.102.5 for a namespace that can use only the group ``web``."""
     made: list[Object] = []
     for use, groups in (("ingress", ["networking.k8s.io", ""]), ("egress", [""])):
         name = f"ts-{use}-{namespace}"

@@ -97,7 +97,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("case", WRONG.values(), ids=WRONG)
-def test_an_invalid_recorder_says_why_in_its_condition_and_keeps_its_pods(case: Wrong) -> None:
+def test_an_invalid_recorder_reports_its_fault_in_its_condition_and_keeps_its_pods(case: Wrong) -> None:
     devices = {"devices": [{"hostname": "rec-0"}]}
     refusal = plan_of(live_recorder(case.spec) | {"status": devices}, joined(0))
     case.check(said_by(refusal))

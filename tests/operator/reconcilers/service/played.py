@@ -163,7 +163,10 @@ class PlayedGroup:
         await self.world.change(configmap, {"binaryData": {EGRESS_SERVICES: render_entries(found)}})
 
     async def report(self, *ordinals: int, entries: dict[str, Entry] | None = None) -> None:
-        """Let the proxies with these *ordinals*, or all proxies, report *entries*; without them, the right entries."""
+        """Let the proxies with these *ordinals*, or all proxies, report *entries*.
+
+        Without *entries*, the proxies report those that the ConfigMap should have.
+        """
         chosen = await self.entries() if entries is None else entries
         services = {
             name: {

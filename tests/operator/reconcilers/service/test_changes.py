@@ -83,7 +83,7 @@ async def watched(cluster: World) -> AsyncIterator[Watched]:
         yield Watched(cluster, cache, GroupChanges(cache), group)
 
 
-async def test_a_change_of_a_group_causes_a_reconcile_of_its_services_only_if_they_depend_on_the_field(
+async def test_a_change_of_a_group_causes_a_reconcile_of_its_services_only_if_they_depend_on_the_changed_field(
     watched: Watched,
 ) -> None:
     assert await watched.concerned(PROXYGROUP, "egress") == ALL

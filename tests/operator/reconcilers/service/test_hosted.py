@@ -193,7 +193,9 @@ def test_a_service_reports_an_older_object_that_claims_its_label_but_no_newer_ob
         (HEADLESS, EXPOSE, "headless"),
     ],
 )
-def test_a_service_that_no_group_can_expose_says_why(spec: Object, annotations: dict[str, str], words: str) -> None:
+def test_a_service_that_no_group_can_expose_reports_the_reason(
+    spec: Object, annotations: dict[str, str], words: str
+) -> None:
     of = user_service(GROUP | annotations, spec)
     ask = parse(of, settings(default_load_balancer=True))
     made = plans.plan(ask, plans.wanted(ask, Observed(Children()), SETTINGS), Observed(Children()), SETTINGS)

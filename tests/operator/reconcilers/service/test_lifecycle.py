@@ -50,7 +50,7 @@ async def test_the_deletion_of_a_namespace_removes_the_proxies_of_its_services(w
 
 
 @pytest.mark.parametrize("kind", CHILDREN, ids=str)
-async def test_the_deletion_of_a_service_keeps_a_child_of_another_service_that_somebody_gave_its_labels(
+async def test_a_relabelled_child_of_a_service_stays_when_the_service_that_its_new_labels_name_is_deleted(
     cluster: World, kind: Resource
 ) -> None:
     await cluster.apply(*SERVICES[:2])

@@ -216,7 +216,7 @@ def new_cache() -> Cache:
 
 
 def asking(created: str) -> Object:
-    """Return a Service that asks for the name, has no place, and so doesn't have the name yet."""
+    """Return a Service that asks for its device's name, has no place, and so doesn't have the name yet."""
     spec = {"ports": [{"port": 5432}]}
     return egress_service(EGRESS | GROUP, namespace="team", spec=spec, creationTimestamp=created)
 

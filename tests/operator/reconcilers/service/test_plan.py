@@ -116,7 +116,7 @@ LB_NOTES = {"magic-dnsname": LB_NAME, "operator-last-set-cluster-ip": "192.0.2.4
         (EXPOSE, BY_NAME, {}, "let them use db.example.org"),
     ],
 )
-def test_the_service_of_a_proxy_has_an_annotation_with_its_magicdns_name_or_an_event_says_why_not(
+def test_a_proxys_service_has_the_magicdns_name_in_an_annotation_and_an_event_reports_a_missing_name(
     asked: Object, spec: Object, notes: dict[str, str], words: str
 ) -> None:
     for has_dnsconfig in (False, True):

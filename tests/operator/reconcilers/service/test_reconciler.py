@@ -24,7 +24,7 @@ DEST_IP = "TS_DEST_IP"
 EXPOSE, FUNNEL, FQDN_KEY = "tailscale.com/expose", "tailscale.com/funnel", "tailscale.com/tailnet-fqdn"
 UNKNOWN = "the operator doesn't know annotation tailscale.com/exposed"
 LB = load_balancer()
-"""A Service that is exposed as a load balancer. The functions of this module read the Service of this name."""
+"""An exposed Service of type LoadBalancer. The functions of this module read whichever Service has its name."""
 
 
 async def test_a_users_service_with_the_labels_of_a_proxys_service_is_not_taken_for_a_child(world: World) -> None:
@@ -172,7 +172,7 @@ async def test_a_service_that_is_reverted_once_is_corrected_without_an_event(wor
 
 
 @pytest.mark.simulated
-async def test_the_reverts_of_a_service_are_forgotten_when_the_service_no_longer_asks_for_a_proxy(world: World) -> None:
+async def test_the_operator_forgets_the_reverts_of_a_service_that_no_longer_asks_for_a_proxy(world: World) -> None:
     await world.apply(egress())
     await world.joined(egress())
     async with rival(world):

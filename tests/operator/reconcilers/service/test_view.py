@@ -197,7 +197,7 @@ async def test_a_copy_of_a_place_in_another_namespace_has_no_entry_and_no_port(s
 
 
 @pytest.mark.parametrize(("type_", "with_entry"), [("egress", ["egress"]), ("ingress", [])])
-async def test_a_deleted_service_waits_for_groups_that_have_yet_to_remove_its_entry(
+async def test_a_service_that_gives_up_egress_waits_for_groups_that_have_yet_to_remove_its_entry(
     seen: Seen, type_: str, with_entry: list[str]
 ) -> None:
     group, leaving = PlayedGroup(seen.world, replicas=0), egress(target="")

@@ -246,7 +246,7 @@ async def test_credentials_that_were_good_stay_in_use_when_a_fault_appears_later
 
 
 @pytest.mark.parametrize(("spoil", "reason"), TROUBLES.values(), ids=TROUBLES)
-async def test_after_a_start_the_operator_uses_untried_credentials_only_if_it_cannot_try_them(
+async def test_after_a_start_the_operator_uses_credentials_that_it_cannot_try_but_none_that_failed(
     ground: Ground, spoil: Spoil, reason: str
 ) -> None:
     await ground.proved()

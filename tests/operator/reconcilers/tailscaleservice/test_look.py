@@ -135,14 +135,14 @@ LEFT_OVER: dict[str, tuple[list[Object], dict[str, str], bool]] = {
 
 
 @pytest.mark.parametrize(("objects", "owners", "is_left_over"), LEFT_OVER.values(), ids=LEFT_OVER)
-async def test_a_tailscale_service_is_left_over_if_its_label_gets_another_holder_and_nobody_uses_it(
+async def test_a_tailscale_service_is_left_over_if_no_claim_on_its_label_suits_it_and_no_proxy_uses_it(
     objects: list[Object], owners: dict[str, str], is_left_over: bool
 ) -> None:
     found = await observed(HERE, *objects, services={"": TailscaleService("svc:web", annotations=owners)})
     assert found.is_left_over is is_left_over
 
 
-async def test_objects_like_a_certificate_that_belong_to_another_parent_are_no_leftovers() -> None:
+async def test_objects_with_the_name_of_a_certificate_are_no_leftovers_if_they_belong_to_another_parent() -> None:
     of_group = {"tailscale.com/parent-resource-type": "connector"}
     objects = [
         {**each, "metadata": {**each["metadata"], "labels": {**each["metadata"]["labels"], **of_group}}}

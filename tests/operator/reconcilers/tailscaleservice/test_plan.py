@@ -379,7 +379,7 @@ def test_a_refusal_of_the_api_server_is_reported_on_the_object_that_has_the_labe
     assert told(refused(observed(), refusal)) == []
 
 
-def test_a_refused_write_of_a_tailscale_service_is_forgotten_when_no_write_is_needed_any_more() -> None:
+def test_the_operator_forgets_a_refused_write_of_a_tailscale_service_that_needs_no_write_any_more() -> None:
     step = PutService("", observed().owner, service(US), service(US))
     view = ServiceView(service(US), refusal=Refusal("refused tags", step=step))
     for holder, settled in ((web(), True), (web(tags="tag:other"), False), (None, False)):
